@@ -22,7 +22,7 @@ check() {
 }
 cd "$work"
 # The table's rows: "| `llama` | positions | norm | MLP | grouped queries | sliding window | ...".
-"$build/ballast" help models | awk -F ' *[|] *' '$2 ~ /^`[a-z0-9]+`$/ { gsub("`", "", $2); print $2, $7 }' >families
+"$build/ballast" help models | awk -F ' *[|] *' '$2 ~ /^`[a-z0-9_]+`$/ { gsub("`", "", $2); print $2, $7 }' >families
 for arch in ${3:-$(cut -d' ' -f1 families)}; do
     dtype=bf16 window=
     case $arch in

@@ -31,8 +31,12 @@ static enum status add_optimizer(const struct engine *engine, uint64_t *hashes, 
     TRY(engine_list_tensors(engine, TENSOR_STATE, hashes, &targets, &count));
     struct safetensors_item *items = mem_array((size_t)count, sizeof *items);
     for (int i = 0; items && i < count; i++)
-        items[i] = (struct safetensors_item){targets[i].tensor->name, targets[i].tensor->shape, targets[i].data,
-                                             targets[i].store,        targets[i].home,          targets[i].hash};
+        items[i] = (struct safetensors_item){.name = targets[i].tensor->name,
+                                             .shape = targets[i].tensor->shape,
+                                             .data = targets[i].data,
+                                             .store = targets[i].store,
+                                             .key = targets[i].home,
+                                             .hash = targets[i].hash};
     mem_free(targets);
     if (!items) return STATUS_FAILED;
     return joint_folder_add(folder, checkpoint_optimizer_name, items, (size_t)count);
@@ -102,8 +106,10 @@ static enum status prepare(struct checkpoint_saving *saving) {
 
 static void mark_written(struct checkpoint_saving *saving) {
     for (size_t f = 0; f < saving->folder.file_count; f++)
-        for (size_t i = 0; i < saving->folder.files[f].count; i++)
-            saving->written[saving->folder.files[f].items[i].hash - saving->hashes] = true;
+        for (size_t i = 0; i < saving->folder.files[f].count; i++) {
+            const uint64_t *hash = saving->folder.files[f].items[i].hash;
+            if (hash) saving->written[hash - saving->hashes] = true; /* what is carried has none */
+        }
 }
 
 enum status checkpoint_begin(const struct checkpoint_source *source, const struct checkpoint_state *state,

@@ -12,7 +12,7 @@
 #include "base/status.h"
 #include "graph/tensor.h"
 
-enum { OP_INPUTS_MAX = 8, OP_OUTPUTS_MAX = 5, OP_ATTRIBUTES_MOST_BYTES = 512 };
+enum { OP_INPUTS_MAX = 8, OP_OUTPUTS_MAX = 5, OP_ATTRIBUTES_MOST_BYTES = 1280 };
 
 struct graph;
 struct node;

@@ -6,6 +6,9 @@
 
 static const char full[] = "full_attention", sliding[] = "sliding_attention";
 
+/* transformers wants a number there also where no layer has a window. */
+enum { UNUSED_WINDOW = 4096 };
+
 /* null: no window; missing: *window stays. */
 static enum status read_size(const char *file, const json_t *object, int64_t *window) {
     if (json_is_null(json_object_get(object, "sliding_window"))) *window = 0;
@@ -46,6 +49,19 @@ enum status config_read_layer_types(const char *file, const json_t *object, stru
     const json_t *types = json_object_get(object, "layer_types");
     *listed = types && !json_is_null(types);
     return *listed ? read_types(file, types, config) : STATUS_OK;
+}
+
+enum status config_read_listed_windows(const char *file, const json_t *object, struct model_config *config,
+                                       int64_t pattern) {
+    bool listed, any = false;
+    TRY(read_size(file, object, &config->window));
+    TRY(config_read_layer_types(file, object, config, &listed));
+    for (int64_t layer = 0; layer < config->layers; layer++) {
+        if (!listed) config->windowed[layer] = config->window > 0 && (layer + 1) % pattern != 0;
+        any = any || config->windowed[layer];
+    }
+    if (!any) config->window = 0;
+    return STATUS_OK;
 }
 
 static int64_t first_windowed(const struct model_config *config) {
@@ -101,9 +117,19 @@ json_t *config_write_layer_windows(const struct model_config *config, json_t *ob
 }
 
 json_t *config_write_layer_types(const struct model_config *config, json_t *object) {
-    bool good = object && json_object_set_new(object, "use_sliding_window", json_boolean(config->window > 0)) == 0 &&
+    object = config_write_listed_windows(config, object);
+    if (object && json_object_set_new(object, "use_sliding_window", json_boolean(config->window > 0)) == 0)
+        return config_write_window(config, object);
+    json_decref(object);
+    return NULL;
+}
+
+json_t *config_write_listed_windows(const struct model_config *config, json_t *object) {
+    json_t *size = json_integer(config->window > 0 ? config->window : UNUSED_WINDOW);
+    bool good = object && json_object_set(object, "sliding_window", size) == 0 &&
                 json_object_set_new(object, "layer_types", types_value(config)) == 0;
-    if (good) return config_write_window(config, object);
+    json_decref(size);
+    if (good) return object;
     json_decref(object);
     return NULL;
 }

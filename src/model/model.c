@@ -19,6 +19,13 @@ const struct model_family *const model_families[] = {
 };
 const int model_family_count = sizeof model_families / sizeof *model_families;
 
+const struct model_family *const model_wrappers[] = {
+#define FAMILY_ENTRY(name) &family_##name,
+    MODEL_WRAPPER_LIST(FAMILY_ENTRY)
+#undef FAMILY_ENTRY
+};
+const int model_wrapper_count = sizeof model_wrappers / sizeof *model_wrappers;
+
 enum status model_family_find(const char *file, const char *field, const char *name, const struct model_family **out) {
     for (int i = 0; i < model_family_count; i++) {
         if (strcmp(model_families[i]->name, name) != 0) continue;
@@ -34,6 +41,33 @@ enum status model_family_find(const char *file, const char *field, const char *n
     return status_hint(STATUS_BAD_INPUT, "supported: %s", known);
 }
 
+/* Says what a model with parts beside its text model would need to be. */
+static enum status refuse_wrapper(const char *file, const char *type) {
+    status_set(STATUS_BAD_INPUT, "%s: model_type: \"%.60s\" is not supported: it has other parts beside its text model",
+               file, type);
+    char known[256] = "";
+    for (int i = 0; i < model_wrapper_count; i++) {
+        size_t used = strlen(known);
+        snprintf(known + used, sizeof known - used, "%s%s", i ? ", " : "", model_wrappers[i]->name);
+    }
+    return status_hint(STATUS_BAD_INPUT, "of such models, these are supported, whose text model trains: %s", known);
+}
+
+enum status model_family_of(const char *file, const json_t *config, const struct model_family **out) {
+    const char *type = NULL;
+    TRY(json_require(file, config, "model_type"));
+    TRY(json_read_string(file, config, "model_type", &type));
+    for (int i = 0; i < model_wrapper_count; i++) {
+        if (strcmp(model_wrappers[i]->name, type) != 0) continue;
+        *out = model_wrappers[i];
+        return STATUS_OK;
+    }
+    enum status status = model_family_find(file, "model_type", type, out);
+    bool wraps = json_object_get(config, "text_config") || json_object_get(config, "llm_config") ||
+                 json_object_get(config, "vision_config");
+    return status == STATUS_BAD_INPUT && wraps ? refuse_wrapper(file, type) : status;
+}
+
 /* Hands out the model on success; frees it on failure. */
 static enum status keep_model(enum status status, struct model *model, struct model **out) {
     if (status == STATUS_OK)
@@ -44,11 +78,8 @@ static enum status keep_model(enum status status, struct model *model, struct mo
 }
 
 static enum status read_config(struct model *model, const char *file) {
-    const char *type = NULL;
     const struct model_family *family = NULL;
-    TRY(json_require(file, model->config_json, "model_type"));
-    TRY(json_read_string(file, model->config_json, "model_type", &type));
-    TRY(model_family_find(file, "model_type", type, &family));
+    TRY(model_family_of(file, model->config_json, &family));
     return family->read_config(file, model->config_json, &model->config);
 }
 
@@ -145,9 +176,19 @@ enum status model_config_init(const char *arch, struct model_config *out) {
     return STATUS_OK;
 }
 
+static bool has_pattern(const struct model_config *config) {
+    bool any = false, all = true;
+    for (int layer = 0; layer < MODEL_LAYERS_MAX; layer++) {
+        any = any || config->windowed[layer];
+        all = all && config->windowed[layer];
+    }
+    return any && !all;
+}
+
 void model_config_set_window(struct model_config *config, int64_t window) {
+    bool stays = window > 0 && has_pattern(config);
     config->window = window;
-    for (int layer = 0; layer < MODEL_LAYERS_MAX; layer++)
+    for (int layer = 0; layer < MODEL_LAYERS_MAX && !stays; layer++)
         config->windowed[layer] = window > 0;
 }
 

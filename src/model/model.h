@@ -7,9 +7,10 @@
  *     model_build: what the families' builders share;
  *     model_gpt2, model_opt: families with a builder of their own;
  *     model_decoder: Llama's form, put together by
- *     model_llama, model_mistral, model_phi3, model_qwen2, model_qwen3, model_smollm3: one layer each;
- *     safetensors, safetensors_header, safetensors_load, safetensors_convert, safetensors_write: weight files;
- *     foreign_weights: recognises formats that are not read, by their first bytes;
+ *     model_gemma: what Gemma 2 and 3 share on top of that;
+ *     model_llama, model_gemma2, model_gemma3, model_granite, model_mistral, model_olmo2, model_phi3, model_qwen2,
+ * model_qwen3, model_smollm3: one layer each; safetensors, safetensors_header, safetensors_load, safetensors_convert,
+ * safetensors_write: weight files; foreign_weights: recognises formats that are not read, by their first bytes;
  *     model_weights: the weights of a model, read and checked;
  *     model_write: the directory that is written;
  *     adapter, adapter_config, adapter_write: LoRA adapters and their folder;
@@ -37,14 +38,22 @@
 
 /* Every family, by its model_type in config.json. */
 #define MODEL_FAMILY_LIST(X)                                                                                           \
+    X(gemma2)                                                                                                          \
+    X(gemma3_text)                                                                                                     \
     X(gpt2)                                                                                                            \
+    X(granite)                                                                                                         \
     X(llama)                                                                                                           \
     X(mistral)                                                                                                         \
+    X(olmo2)                                                                                                           \
     X(opt)                                                                                                             \
     X(phi3)                                                                                                            \
     X(qwen2)                                                                                                           \
     X(qwen3)                                                                                                           \
     X(smollm3)
+
+/* Wrappers, which hold a family's text model beside other parts: the text model trains, the rest is carried unchanged
+ * into what is written. They are read, but not made. */
+#define MODEL_WRAPPER_LIST(X) X(gemma3)
 
 /* For text with their names: " gpt2 llama …", and "gpt2|llama|…". */
 #define MODEL_FAMILY_WORD(name) " " #name
@@ -69,6 +78,16 @@ struct model_config {
     bool windowed[MODEL_LAYERS_MAX];     /* by layer */
     bool without_rope[MODEL_LAYERS_MAX]; /* by layer: SmolLM3 leaves rotary positions out of some */
     struct rope_table_attributes rope;
+    struct rope_table_attributes local_rope; /* Gemma 3: of windowed layers; head_dim 0: theirs is `rope` */
+    /* Granite; 0 where there is no such setting: */
+    double attention_multiplier; /* of the scores, in place of head_dim^-1/2 */
+    double embedding_multiplier; /* of what comes from the embedding */
+    double residual_multiplier;  /* of what is added to the residual stream */
+    double logits_divisor;
+    bool norm_one_plus; /* Gemma: norms multiply by 1 + their weight */
+    /* Gemma; 0: none. */
+    double attention_softcap, logits_softcap;
+    int64_t query_scalar;   /* scores are times its root's inverse in place of head_dim's */
     double initial_range;   /* standard deviation with which matrices start */
     struct adapter adapter; /* beside linear layers; not of config.json, set by model_open and model_set_adapter */
     double dropout;         /* the largest that the file asks for; not applied, model_open says so */
@@ -115,6 +134,9 @@ struct model_family {
     struct model_ffn ffn;          /* as in the authors' models */
     const struct config_key *keys; /* of config.json (model_config.h) */
     const char *prefix;            /* what transformers puts before the names when it saves the model with its head */
+    const char *stored_prefix;     /* what files may have in its place; NULL: nothing */
+    const char *const *carried;    /* of a wrapper: beginnings of the names of the tensors beside the text model, as
+                                      files have them; ends with NULL */
     const char *embedding;         /* name of the token embedding, without prefix */
     const char *const *buffers;    /* tensors in older files that are no parameters, without prefix; '#' stands for a
                                       number; ends with NULL */
@@ -137,11 +159,16 @@ struct model_family {
 };
 #define FAMILY_DECLARE(name) extern const struct model_family family_##name;
 MODEL_FAMILY_LIST(FAMILY_DECLARE)
+MODEL_WRAPPER_LIST(FAMILY_DECLARE)
 #undef FAMILY_DECLARE
 extern const struct model_family *const model_families[];
 extern const int model_family_count;
+extern const struct model_family *const model_wrappers[];
+extern const int model_wrapper_count;
 /* BAD_INPUT naming the families that there are when `name` is none of them; `file` and `field` are for the message. */
 enum status model_family_find(const char *file, const char *field, const char *name, const struct model_family **out);
+/* The family or wrapper of a config.json, by its model_type. */
+enum status model_family_of(const char *file, const json_t *config, const struct model_family **out);
 
 /* The folder of the model that `given` names, for the caller to free: `given` itself where it holds config.json or
  * adapter_config.json; RUN_DIR/model where it is a run's folder. BAD_INPUT where there is no model: the message says
@@ -172,7 +199,8 @@ bool model_family_has(const struct model_family *family, size_t field_offset);
 /* The config of a new model of the family `arch` ("llama", "gpt2", …), with the family's defaults in all other fields.
  * Set the sizes that are asked for; kv_heads, head_dim and ffn may stay 0, model_create then fills them in. */
 enum status model_config_init(const char *arch, struct model_config *out);
-/* A window in all layers; for families that have the field `window`. */
+/* A window of that size, for families that have the field `window`: in the layers that have one in this config if only
+ * some of them do, as Gemma's, else in all. 0: none. */
 void model_config_set_window(struct model_config *config, int64_t window);
 /* A model from a config, without files; BAD_INPUT when its sizes make no model. */
 enum status model_create(const struct model_config *config, struct model **out);

@@ -66,10 +66,11 @@ struct tensor *build_head(struct builder *builder, struct tensor *x, struct tens
     struct graph *graph = builder->graph;
     struct tensor *weight = embedding;
     if (!config->tied) weight = parameter(builder, "lm_head.weight", config->vocab_size, config->embedding_width);
+    struct head_attributes attributes = {.softcap = config->logits_softcap};
     if (builder->purpose == MODEL_DECODE) x = ops_last_token(graph, "last", x);
     if (builder->purpose == MODEL_LOGITS || builder->purpose == MODEL_DECODE)
-        return ops_head_logits(graph, "logits", x, weight, NULL);
-    return ops_head_loss(graph, "head", x, weight, build_input(builder, "targets"), NULL);
+        return ops_head_logits(graph, "logits", x, weight, NULL, attributes);
+    return ops_head_loss(graph, "head", x, weight, build_input(builder, "targets"), NULL, attributes);
 }
 
 bool name_ends(const char *name, const char *end) {

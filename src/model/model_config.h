@@ -90,13 +90,29 @@ enum status config_read_window(const char *file, const json_t *object, struct mo
 enum status config_read_layer_windows(const char *file, const json_t *object, struct model_config *config);
 /* "layer_types" alone; *listed: whether the config has it. Else config->windowed stays. */
 enum status config_read_layer_types(const char *file, const json_t *object, struct model_config *config, bool *listed);
+/* As Gemma's configs have it: by layer_types or, where that is missing, in all layers but every `pattern`-th. */
+#define KEYS_LISTED_WINDOWS KEYS_WINDOW, KEY_ELSEWHERE("layer_types")
+enum status config_read_listed_windows(const char *file, const json_t *object, struct model_config *config,
+                                       int64_t pattern);
 /* Add those keys and return the object; NULL when it is NULL or memory ran out, and it is dropped then. */
 json_t *config_write_window(const struct model_config *config, json_t *object);
 json_t *config_write_layer_windows(const struct model_config *config, json_t *object);
 json_t *config_write_layer_types(const struct model_config *config, json_t *object); /* without max_window_layers */
 
-/* rope_parameters (transformers 5), or rope_theta and rope_scaling (before). head_dim is set by the caller. */
+json_t *config_write_listed_windows(const struct model_config *config, json_t *object);
+
+/* rope_parameters (transformers 5), or rope_theta and rope_scaling (before). partial_rotary_factor is read where
+ * rope->partial is not 0, else it must be 1. Then config_complete_rope. */
 enum status config_read_rope(const char *file, const json_t *object, struct rope_table_attributes *rope);
+/* "partial_rotary_factor" of the object, if it has one. */
+enum status config_read_partial_rope(const char *file, const json_t *object, struct rope_table_attributes *rope);
+/* Fills head_dim and what the scaling takes from the config where its setting is missing, and checks that they fit. */
+enum status config_complete_rope(const char *file, struct model_config *config, struct rope_table_attributes *rope);
+/* Where windowed layers have their own rotary positions, as in Gemma 3: rope_parameters by type of layer (transformers
+ * 5), or rope_theta, rope_scaling and, of windowed layers, rope_local_base_freq (before). Theirs has no scaling. */
+#define KEYS_LOCAL_ROPE KEY_ELSEWHERE("rope_local_base_freq")
+enum status config_read_rope_by_type(const char *file, const json_t *object, struct rope_table_attributes *rope,
+                                     struct rope_table_attributes *local);
 /* Adds rope_theta and, with a scaling, rope_scaling, which all releases read; false when out of memory. */
 bool config_write_rope(const struct rope_table_attributes *rope, json_t *object);
 

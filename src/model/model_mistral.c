@@ -34,7 +34,7 @@ static json_t *write_config(const struct model_config *config) {
 static struct tensor *layer(struct builder *builder, struct tensor *x, struct tensor *table) {
     struct tensor *normed = decoder_norm(builder, "input_layernorm", x, builder->config->hidden);
     x = decoder_attention(builder, decoder_project(builder, normed, false), table, false, x);
-    return decoder_mlp(builder, x, false);
+    return decoder_normed_mlp(builder, x, false);
 }
 
 const struct model_family family_mistral = {

@@ -36,6 +36,27 @@
 #define TIED ", \"tie_word_embeddings\": true"
 #define UNTIED ", \"tie_word_embeddings\": false"
 #define HEAD_DIM(size) ", \"head_dim\": " #size
+#define GEMMA2(name, hub, hidden, ffn, layers, heads, kv_heads, head_dim, scalar)                                      \
+    {                                                                                                                  \
+        name, hub,                                                                                                     \
+            "{\"model_type\": \"gemma2\", \"vocab_size\": 256000, \"max_position_embeddings\": 8192, "                 \
+            "\"hidden_size\": " #hidden ", \"intermediate_size\": " #ffn ", \"num_hidden_layers\": " #layers           \
+            ", \"num_attention_heads\": " #heads ", \"num_key_value_heads\": " #kv_heads ", \"head_dim\": " #head_dim  \
+            ", \"query_pre_attn_scalar\": " #scalar "}"                                                                \
+    }
+/* The text model; from 4B up the published one has a vision tower beside it. */
+#define GEMMA3(name, hub, hidden, ffn, layers, heads, kv_heads, head_dim, scalar, vocab, context, window, more)        \
+    {                                                                                                                  \
+        name, hub,                                                                                                     \
+            "{\"model_type\": \"gemma3_text\", \"vocab_size\": " #vocab ", \"max_position_embeddings\": " #context     \
+            ", \"hidden_size\": " #hidden ", \"intermediate_size\": " #ffn ", \"num_hidden_layers\": " #layers         \
+            ", \"num_attention_heads\": " #heads ", \"num_key_value_heads\": " #kv_heads ", \"head_dim\": " #head_dim  \
+            ", \"query_pre_attn_scalar\": " #scalar ", \"sliding_window\": " #window more "}"                          \
+    }
+#define LINEAR_ROPE(factor) ", \"rope_scaling\": {\"rope_type\": \"linear\", \"factor\": " #factor "}"
+#define GRANITE(scores, logits)                                                                                        \
+    ", \"attention_multiplier\": " #scores ", \"embedding_multiplier\": 12.0, \"residual_multiplier\": 0.22"           \
+    ", \"logits_scaling\": " #logits
 #define WINDOW(tokens) ", \"sliding_window\": " #tokens
 #define LLAMA3_ROPE(factor)                                                                                            \
     ", \"rope_scaling\": {\"rope_type\": \"llama3\", \"factor\": " #factor                                             \
@@ -76,6 +97,23 @@ const struct model_preset model_presets[] = {
     DECODER("llama", "smollm2-360m", "HuggingFaceTB/SmolLM2-360M", 960, 2560, 32, 15, 5, 49152, 8192, 1e-5, 1e5, TIED),
     DECODER("llama", "smollm2-1.7b", "HuggingFaceTB/SmolLM2-1.7B", 2048, 8192, 24, 32, 32, 49152, 8192, 1e-5, 1.3e5, TIED),
 
+    GEMMA2("gemma-2-2b", "google/gemma-2-2b", 2304, 9216, 26, 8, 4, 256, 256),
+    GEMMA2("gemma-2-9b", "google/gemma-2-9b", 3584, 14336, 42, 16, 8, 256, 256),
+    GEMMA2("gemma-2-27b", "google/gemma-2-27b", 4608, 36864, 46, 32, 16, 128, 144),
+    GEMMA3("gemma-3-270m", "google/gemma-3-270m", 640, 2048, 18, 4, 1, 256, 256, 262144, 32768, 512, ""),
+    GEMMA3("gemma-3-1b", "google/gemma-3-1b-pt", 1152, 6912, 26, 4, 1, 256, 256, 262144, 32768, 512, ""),
+    GEMMA3("gemma-3-4b", "google/gemma-3-4b-pt", 2560, 10240, 34, 8, 4, 256, 256, 262208, 131072, 1024, LINEAR_ROPE(8.0)),
+    GEMMA3("gemma-3-12b", "google/gemma-3-12b-pt", 3840, 15360, 48, 16, 8, 256, 256, 262208, 131072, 1024, LINEAR_ROPE(8.0)),
+    GEMMA3("gemma-3-27b", "google/gemma-3-27b-pt", 5376, 21504, 62, 32, 16, 128, 168, 262208, 131072, 1024, LINEAR_ROPE(8.0)),
+
+    DECODER("granite", "granite-3.1-2b", "ibm-granite/granite-3.1-2b-base", 2048, 8192, 40, 32, 8, 49155, 131072, 1e-5, 5e6,
+            TIED GRANITE(0.015625, 8.0)),
+    DECODER("granite", "granite-3.1-8b", "ibm-granite/granite-3.1-8b-base", 4096, 12800, 40, 32, 8, 49155, 131072, 1e-5, 1e7,
+            TIED GRANITE(0.0078125, 16.0)),
+    DECODER("olmo2", "olmo-2-1b", "allenai/OLMo-2-0425-1B", 2048, 8192, 16, 16, 16, 100352, 4096, 1e-6, 5e5, UNTIED),
+    DECODER("olmo2", "olmo-2-7b", "allenai/OLMo-2-1124-7B", 4096, 11008, 32, 32, 32, 100352, 4096, 1e-6, 5e5, UNTIED),
+    DECODER("olmo2", "olmo-2-13b", "allenai/OLMo-2-1124-13B", 5120, 13824, 40, 40, 40, 100352, 4096, 1e-6, 5e5, UNTIED),
+    DECODER("olmo2", "olmo-2-32b", "allenai/OLMo-2-0325-32B", 5120, 27648, 64, 40, 8, 100352, 4096, 1e-6, 5e5, UNTIED),
     DECODER("smollm3", "smollm3-3b", "HuggingFaceTB/SmolLM3-3B", 2048, 11008, 36, 16, 4, 128256, 65536, 1e-6, 5e6, TIED),
     DECODER("mistral", "mistral-7b-v0.1", "mistralai/Mistral-7B-v0.1", 4096, 14336, 32, 32, 8, 32000, 32768, 1e-5, 1e4,
             UNTIED WINDOW(4096)),
@@ -116,6 +154,11 @@ const struct model_preset model_presets[] = {
             UNTIED WINDOW(2047)),
     DECODER("phi3", "phi-3-medium", "microsoft/Phi-3-medium-4k-instruct", 5120, 17920, 40, 40, 10, 32064, 4096, 1e-5, 1e4,
             UNTIED WINDOW(2047)),
+    /* Without longrope's factors, which no size depends on. */
+    DECODER("phi3", "phi-3.5-mini", "microsoft/Phi-3.5-mini-instruct", 3072, 8192, 32, 32, 32, 32064, 131072, 1e-5, 1e4,
+            UNTIED WINDOW(262144)),
+    DECODER("phi3", "phi-4-mini", "microsoft/Phi-4-mini-instruct", 3072, 8192, 32, 24, 8, 200064, 131072, 1e-5, 1e4,
+            ", \"partial_rotary_factor\": 0.75" TIED WINDOW(262144)),
     DECODER("phi3", "phi-4", "microsoft/phi-4", 5120, 17920, 40, 40, 10, 100352, 16384, 1e-5, 2.5e5, UNTIED WINDOW(null)),
     /* clang-format on */
 };

@@ -38,7 +38,7 @@ static struct tensor *layer(struct builder *builder, struct tensor *x, struct te
     heads.q = decoder_norm(builder, "self_attn.q_norm", heads.q, config->head_dim);
     heads.k = decoder_norm(builder, "self_attn.k_norm", heads.k, config->head_dim);
     x = decoder_attention(builder, heads, table, config->attention_bias, x);
-    return decoder_mlp(builder, x, false);
+    return decoder_normed_mlp(builder, x, false);
 }
 
 const struct model_family family_qwen3 = {

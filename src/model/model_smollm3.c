@@ -111,7 +111,7 @@ static struct tensor *layer(struct builder *builder, struct tensor *x, struct te
     struct decoder_heads heads = decoder_project(builder, normed, config->attention_bias);
     if (config->without_rope[builder->layer]) table = NULL;
     x = decoder_attention(builder, heads, table, config->attention_bias, x);
-    return decoder_mlp(builder, x, config->mlp_bias);
+    return decoder_normed_mlp(builder, x, config->mlp_bias);
 }
 
 const struct model_family family_smollm3 = {

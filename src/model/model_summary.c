@@ -19,6 +19,8 @@ static const char *scaling_text(enum rope_scaling scaling) {
     case ROPE_SCALING_NONE: return "none";
     case ROPE_SCALING_LINEAR: return "linear";
     case ROPE_SCALING_LLAMA3: return "llama3";
+    case ROPE_SCALING_YARN: return "yarn";
+    case ROPE_SCALING_LONGROPE: return "longrope";
     }
     BUG("rope scaling %d", (int)scaling);
 }

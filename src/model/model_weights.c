@@ -11,9 +11,29 @@
 
 static const char head_name[] = "lm_head.weight";
 
+/* Whether the token embedding goes by this prefix. */
+static bool has_prefix(const struct model *model, const char *prefix) {
+    size_t length = strlen(prefix);
+    for (size_t i = 0; i < model->weights->tensors.count; i++) {
+        const char *name = model->weights->tensors.items[i].name;
+        if (strncmp(name, prefix, length) == 0 && strcmp(name + length, model->config.family->embedding) == 0)
+            return true;
+    }
+    return false;
+}
+
 void weights_find_prefix(struct model *model) {
     const struct model_family *family = model->config.family;
-    model->prefix = safetensors_find(model->weights, family->embedding) ? "" : family->prefix;
+    model->prefix = family->prefix;
+    if (has_prefix(model, "")) model->prefix = "";
+    if (family->stored_prefix && has_prefix(model, family->stored_prefix)) model->prefix = family->stored_prefix;
+}
+
+bool weights_is_carried(const struct model *model, const char *name) {
+    const char *const *carried = model->config.family->carried;
+    for (; carried && *carried; carried++)
+        if (strncmp(name, *carried, strlen(*carried)) == 0) return true;
+    return false;
 }
 
 /* `pattern` with '#' for one or more digits. */
@@ -62,8 +82,8 @@ static enum status check_parameter(const struct safetensors_tensor *found, const
 
 /* A tensor that is no parameter: a known buffer, a tied head stored all the same, or refused. */
 static enum status check_extra(const struct model *model, const struct safetensors_tensor *found) {
-    if (is_buffer(model, found->name)) return STATUS_OK;
-    if (model->config.tied && strcmp(found->name, head_name) == 0) {
+    if (is_buffer(model, found->name) || weights_is_carried(model, found->name)) return STATUS_OK;
+    if (model->config.tied && name_ends(found->name, head_name)) {
         char *name = mem_format("%s%s", model->prefix, model->config.family->embedding);
         if (!name) return STATUS_FAILED;
         const struct safetensors_tensor *embedding = safetensors_find(model->weights, name);
@@ -97,7 +117,8 @@ static bool is_quantised(const struct safetensors_tensor *tensor) {
 static enum status refuse_quantised(const struct model *model) {
     for (size_t i = 0; i < model->weights->tensors.count; i++) {
         const struct safetensors_tensor *tensor = &model->weights->tensors.items[i];
-        if (!is_quantised(tensor) || is_buffer(model, tensor->name)) continue;
+        if (!is_quantised(tensor) || is_buffer(model, tensor->name) || weights_is_carried(model, tensor->name))
+            continue;
         status_set(STATUS_BAD_INPUT, "%s: %s: the weights are quantised (%s)", tensor->file, tensor->name,
                    tensor->dtype_name);
         return config_hint_quantised(STATUS_BAD_INPUT);

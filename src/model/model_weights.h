@@ -6,6 +6,8 @@
 
 /* Sets model->prefix to what the files use. */
 void weights_find_prefix(struct model *model);
+/* Whether a tensor of the files is beside a wrapper's text model. */
+bool weights_is_carried(const struct model *model, const char *name);
 /* The files must hold every parameter of the model's graph, in its shape and a dtype that can be converted, and nothing
  * else but known buffers and, when tied, an equal copy of the embedding as the head. BAD_INPUT names file and tensor.
  */

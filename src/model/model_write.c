@@ -7,10 +7,11 @@
 #include "base/folder.h"
 #include "base/json.h"
 #include "model/model_adapter.h"
+#include "model/model_weights.h"
 
 static const char config_name[] = "config.json", weights_name[] = "model.safetensors";
 
-/* The other files of a usable Hugging Face directory: tokenizer and generation settings. */
+/* The other files of a usable Hugging Face directory: tokenizer, generation settings, and how images become input. */
 static const char *const companions[] = {
     "tokenizer.json",
     "tokenizer_config.json",
@@ -22,6 +23,8 @@ static const char *const companions[] = {
     "chat_template.jinja",
     "chat_template.json",
     "generation_config.json",
+    "preprocessor_config.json",
+    "processor_config.json",
 };
 enum { COMPANIONS = sizeof companions / sizeof *companions };
 
@@ -70,6 +73,18 @@ static enum status copy_companion(const char *from_folder, const char *to_folder
     return status == STATUS_OK ? STATUS_OK : STATUS_FAILED; /* the inputs were accepted long ago */
 }
 
+/* What a wrapper has beside its text model, as it was read. */
+static size_t add_carried(const struct model *model, struct safetensors_item *items) {
+    size_t count = 0;
+    for (size_t i = 0; i < model->weights->tensors.count; i++) {
+        const struct safetensors_tensor *tensor = &model->weights->tensors.items[i];
+        if (weights_is_carried(model, tensor->name))
+            items[count++] =
+                (struct safetensors_item){.name = tensor->name, .carried = tensor, .carried_from = model->weights};
+    }
+    return count;
+}
+
 /* Without allocating, since memory may be what ran out. */
 static void remove_file(const char *folder, const char *name) {
     char path[PATH_MAX];
@@ -89,16 +104,23 @@ const char *model_weights_name(const struct model *model) {
 
 enum status model_list_items(const struct model *model, const struct weight_target *sources, int count,
                              struct safetensors_item **out, size_t *items) {
-    struct safetensors_item *list = mem_array((size_t)count, sizeof *list);
-    size_t used = 0;
+    bool adapter = model->config.adapter.rank > 0,
+         carries = !adapter && model->weights && model->config.family->carried;
+    size_t used = 0, most = (size_t)count + (carries ? model->weights->tensors.count : 0);
+    struct safetensors_item *list = mem_array(most, sizeof *list);
     if (!list) return STATUS_FAILED;
     for (int i = 0; i < count; i++) {
         const struct weight_target *source = &sources[i];
-        if (model->config.adapter.rank > 0 && !adapter_owns(source->tensor->name)) continue;
-        list[used] = (struct safetensors_item){source->tensor->name, source->tensor->shape, source->data,
-                                               source->store,        source->home,          source->hash};
+        if (adapter && !adapter_owns(source->tensor->name)) continue;
+        list[used] = (struct safetensors_item){.name = source->tensor->name,
+                                               .shape = source->tensor->shape,
+                                               .data = source->data,
+                                               .store = source->store,
+                                               .key = source->home,
+                                               .hash = source->hash};
         list[used++].shape.dtype = source->dtype;
     }
+    if (carries) used += add_carried(model, list + used);
     *out = list;
     *items = used;
     return STATUS_OK;

@@ -119,9 +119,12 @@ enum status safetensors_load(const struct safetensors_load *loads, size_t count)
 enum status safetensors_equal(const struct safetensors *set, const struct safetensors_tensor *a,
                               const struct safetensors_tensor *b, bool *equal);
 
-/* One tensor to be written. */
+/* One tensor to be written: a shape with data or, where `carried` is not NULL, that tensor of `carried_from` as it is,
+ * whatever its dtype. */
 struct safetensors_item {
-    const char *name;   /* unique */
+    const char *name; /* unique */
+    const struct safetensors_tensor *carried;
+    const struct safetensors *carried_from;
     struct shape shape; /* F32, BF16, F64 or I32 */
     const void *data;   /* shape_bytes(&shape) bytes, contiguous; NULL: in `store`, under `key` */
     const struct byte_store *store;

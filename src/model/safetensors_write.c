@@ -22,24 +22,35 @@ static const char *file_dtype(enum dtype dtype) {
     BUG("no safetensors dtype for %s", dtype_name(dtype));
 }
 
+static int64_t item_bytes(const struct safetensors_item *item) {
+    return item->carried ? (int64_t)item->carried->bytes : shape_bytes(&item->shape);
+}
+
+/* Of one element. */
+static int64_t item_bits(const struct safetensors_item *item) {
+    return item->carried ? (int64_t)safetensors_dtype_bits(item->carried->dtype) : 8 * dtype_bytes(item->shape.dtype);
+}
+
 static int compare_items(const void *a, const void *b) {
     const struct safetensors_item *x = *(const struct safetensors_item *const *)a;
     const struct safetensors_item *y = *(const struct safetensors_item *const *)b;
-    int64_t x_bytes = dtype_bytes(x->shape.dtype), y_bytes = dtype_bytes(y->shape.dtype);
-    if (x_bytes != y_bytes) return x_bytes > y_bytes ? -1 : 1;
+    int64_t x_bits = item_bits(x), y_bits = item_bits(y);
+    if (x_bits != y_bits) return x_bits > y_bits ? -1 : 1;
     return strcmp(x->name, y->name);
 }
 
 static json_t *item_info(const struct safetensors_item *item, int64_t begin) {
+    const struct safetensors_tensor *carried = item->carried;
+    const char *dtype = carried ? carried->dtype_name : file_dtype(item->shape.dtype);
     json_t *dims = json_array();
-    for (int i = 0; dims && i < item->shape.rank; i++) {
-        if (json_array_append_new(dims, json_integer(item->shape.dims[i])) == 0) continue;
+    for (int i = 0; dims && i < (carried ? carried->rank : item->shape.rank); i++) {
+        if (json_array_append_new(dims, json_integer(carried ? carried->dims[i] : item->shape.dims[i])) == 0) continue;
         json_decref(dims);
         return NULL;
     }
     /* "o" takes over `dims`, also on failure */
-    return json_pack("{s:s, s:o, s:[I, I]}", "dtype", file_dtype(item->shape.dtype), "shape", dims, "data_offsets",
-                     (json_int_t)begin, (json_int_t)(begin + shape_bytes(&item->shape)));
+    return json_pack("{s:s, s:o, s:[I, I]}", "dtype", dtype, "shape", dims, "data_offsets", (json_int_t)begin,
+                     (json_int_t)(begin + item_bytes(item)));
 }
 
 static json_t *make_header(const struct safetensors_item *const *sorted, size_t count) {
@@ -50,7 +61,7 @@ static json_t *make_header(const struct safetensors_item *const *sorted, size_t 
             json_decref(header);
             return NULL;
         }
-        begin += shape_bytes(&sorted[i]->shape);
+        begin += item_bytes(sorted[i]);
     }
     return header;
 }
@@ -74,7 +85,7 @@ static enum status set_head(struct layout *layout, const char *text) {
     memset(layout->head + LENGTH_BYTES + length, ' ', padding);
     layout->bytes = layout->head_bytes;
     for (size_t i = 0; i < layout->count; i++)
-        layout->bytes += (uint64_t)shape_bytes(&layout->sorted[i]->shape);
+        layout->bytes += (uint64_t)item_bytes(layout->sorted[i]);
     return STATUS_OK;
 }
 
@@ -109,7 +120,9 @@ struct stream {
     void *room; /* BYTE_STORE_PIECE bytes, of an item without an address */
 };
 
+/* What is carried is not ours to judge. */
 static enum status check_finite(const struct safetensors_item *item, const char *data, int64_t offset, size_t bytes) {
+    if (item->carried) return STATUS_OK;
     int64_t element = dtype_bytes(item->shape.dtype);
     int64_t found = values_find_nonfinite(item->shape.dtype, data, (int64_t)bytes / element);
     if (found < 0) return STATUS_OK;
@@ -146,18 +159,22 @@ static void take_block(struct stream *stream, const struct item_part *part, cons
     }
 }
 
+static enum status read_piece(const struct safetensors_item *item, int64_t offset, int64_t bytes, void *out) {
+    if (!item->carried) return item->store->read(item->store->payload, item->key, offset, bytes, out);
+    return safetensors_read(item->carried_from, item->carried, (size_t)offset, (size_t)bytes, out);
+}
+
 static void take_stored(struct stream *stream, const struct item_part *part, int64_t from, int64_t to) {
-    const struct safetensors_item *item = part->item;
     for (int64_t at = from; at < to && stream->file.status == STATUS_OK; at += BYTE_STORE_PIECE) {
         int64_t count = to - at < BYTE_STORE_PIECE ? to - at : BYTE_STORE_PIECE;
-        stream->file.status = item->store->read(item->store->payload, item->key, at, count, stream->room);
+        stream->file.status = read_piece(part->item, at, count, stream->room);
         if (stream->file.status == STATUS_OK) take_block(stream, part, stream->room, at, count);
     }
 }
 
 /* What lies in the range of an item whose data begin at `place` of the file; and its hash, if it begins there. */
 static void write_item(struct stream *stream, const struct safetensors_item *item, uint64_t place) {
-    int64_t bytes = shape_bytes(&item->shape);
+    int64_t bytes = item_bytes(item);
     uint64_t begin = stream->range.begin, end = stream->range.end;
     if (place >= end || place + (uint64_t)bytes <= begin) return;
     struct item_part part = {.item = item, .end = bytes};
@@ -181,7 +198,7 @@ static void write_layout(struct stream *stream, const struct layout *layout) {
     }
     for (size_t i = 0; i < layout->count && stream->file.status == STATUS_OK; i++) {
         write_item(stream, layout->sorted[i], place);
-        place += (uint64_t)shape_bytes(&layout->sorted[i]->shape);
+        place += (uint64_t)item_bytes(layout->sorted[i]);
     }
 }
 

@@ -36,6 +36,7 @@ static double attended_pairs(const struct node *node, const struct shape *q) {
 void key_heads(const struct attention_attributes *attributes, struct op_key *key) {
     op_key_add(key, " heads=%" PRId64 "/%" PRId64 "x%" PRId64 " window=%" PRId64, attributes->heads,
                attributes->kv_heads, attributes->head_dim, attributes->window);
+    if (attributes->softcap > 0) op_key_add(key, " capped");
 }
 
 static void key_attention(const struct node *node, struct op_key *key) { key_heads(attention_of(node), key); }

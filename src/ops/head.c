@@ -21,6 +21,18 @@ static double head_flops(const struct node *node) {
     return 2.0 * (double)shape_rows(&node->in[0]->shape) * (double)shape_elements(&node->in[1]->shape);
 }
 
+static void key_softcap(double softcap, struct op_key *key) {
+    if (softcap > 0) op_key_add(key, " capped");
+}
+
+static void key_head(const struct node *node, struct op_key *key) {
+    key_softcap(NODE_ATTRIBUTES(node, head_attributes)->softcap, key);
+}
+
+static void key_head_grad(const struct node *node, struct op_key *key) {
+    key_softcap(NODE_ATTRIBUTES(node, head_loss_grad_attributes)->softcap, key);
+}
+
 static double example_head(const struct node *node, const struct tensor *tensor, int64_t index) {
     if (tensor->shape.dtype != DTYPE_I32) return op_example_default(node, tensor, index);
     return op_example_id(tensor, index, node->in[1]->shape.dims[0]);
@@ -38,6 +50,7 @@ static void differentiate_head_loss(struct gradients *gradients, const struct no
         .dx = gradient_wanted(gradients, x),
         .dweight = gradient_wanted(gradients, weight),
         .dbias = gradient_wanted(gradients, bias),
+        .softcap = NODE_ATTRIBUTES(node, head_attributes)->softcap,
     };
     struct tensor *in[OP_INPUTS_MAX] = {x, weight, node->in[2], bias};
     struct tensor *into[OP_OUTPUTS_MAX] = {node->out[0], attributes.dx ? gradient_target(gradients, x) : NULL,
@@ -49,11 +62,13 @@ static void differentiate_head_loss(struct gradients *gradients, const struct no
 
 const struct op op_head_loss = {
     .name = "head_loss",
+    .attribute_bytes = sizeof(struct head_attributes),
     .inputs_least = 3,
     .inputs = 4,
     .outputs = 1,
     .infer = infer_head_loss,
     .work = OP_WORK_LOSS,
+    .cost_key = key_head,
     .example = example_head,
     .flops = head_flops,
     .differentiate_loss = differentiate_head_loss,
@@ -86,7 +101,7 @@ const struct op op_head_loss_grad = {
     .outputs = 4,
     .infer = infer_head_loss_grad,
     .work = OP_WORK_LOSS_GRAD,
-    .cost_key = op_key_nothing,
+    .cost_key = key_head_grad,
     .example = example_head,
     .flops = head_grad_flops,
     .updates = 1u << 0 | 1u << 2 | 1u << 3,
@@ -101,28 +116,30 @@ static enum status infer_head_logits(const struct node *node, struct shape out[O
 
 const struct op op_head_logits = {
     .name = "head_logits",
+    .attribute_bytes = sizeof(struct head_attributes),
     .inputs_least = 2,
     .inputs = 3,
     .outputs = 1,
     .infer = infer_head_logits,
     .work = OP_WORK_LOGITS,
+    .cost_key = key_head,
     .flops = head_flops,
 };
 
 struct tensor *ops_head_loss(struct graph *graph, const char *name, struct tensor *x, struct tensor *weight,
-                             struct tensor *targets, struct tensor *bias) {
+                             struct tensor *targets, struct tensor *bias, struct head_attributes attributes) {
     if (!x || !weight || !targets) return NULL;
     struct tensor *in[OP_INPUTS_MAX] = {x, weight, targets, bias};
     struct tensor *into[OP_OUTPUTS_MAX] = {graph_tensor(graph, TENSOR_RESULT, "loss", vector_of(DTYPE_F64, 1))};
-    struct node *node = graph_add(graph, &op_head_loss, name, in, NULL, into);
+    struct node *node = graph_add(graph, &op_head_loss, name, in, &attributes, into);
     return node ? node->out[0] : NULL;
 }
 
 struct tensor *ops_head_logits(struct graph *graph, const char *name, struct tensor *x, struct tensor *weight,
-                               struct tensor *bias) {
+                               struct tensor *bias, struct head_attributes attributes) {
     if (!x || !weight) return NULL;
     struct tensor *in[OP_INPUTS_MAX] = {x, weight, bias};
-    struct node *node = graph_add(graph, &op_head_logits, name, in, NULL, NULL);
+    struct node *node = graph_add(graph, &op_head_logits, name, in, &attributes, NULL);
     if (!node) return NULL;
     node->out[0]->kept = true;
     return node->out[0];

@@ -29,7 +29,9 @@ static enum status infer_rms_norm(const struct node *node, struct shape out[OP_O
 static void differentiate_rms_norm(struct gradients *gradients, const struct node *node) {
     struct tensor *x = node->in[0], *weight = node->in[1];
     bool weight_too = gradient_wanted(gradients, weight);
-    struct norm_grad_attributes attributes = {.dx = gradient_wanted(gradients, x), .dweight = weight_too};
+    struct norm_grad_attributes attributes = {.dx = gradient_wanted(gradients, x),
+                                              .dweight = weight_too,
+                                              .one_plus = NODE_ATTRIBUTES(node, norm_attributes)->one_plus};
     struct tensor *in[OP_INPUTS_MAX] = {gradient_of(gradients, node->out[0]), x, weight, node->out[1],
                                         attributes.dx ? gradient_partial(gradients, x) : NULL};
     struct tensor *into[OP_OUTPUTS_MAX] = {attributes.dx ? gradient_target(gradients, x) : NULL,
@@ -147,20 +149,19 @@ const struct op op_layer_norm_grad = {
 };
 
 static struct tensor *add_norm(struct graph *graph, const struct op *op, const char *name, struct tensor *x,
-                               struct tensor *weight, struct tensor *bias, double epsilon) {
+                               struct tensor *weight, struct tensor *bias, struct norm_attributes attributes) {
     if (!x || !weight) return NULL;
     struct tensor *in[OP_INPUTS_MAX] = {x, weight, bias};
-    struct norm_attributes attributes = {.epsilon = epsilon};
     struct node *node = graph_add(graph, op, name, in, &attributes, NULL);
     return node ? node->out[0] : NULL;
 }
 
 struct tensor *ops_rms_norm(struct graph *graph, const char *name, struct tensor *x, struct tensor *weight,
-                            double epsilon) {
-    return add_norm(graph, &op_rms_norm, name, x, weight, NULL, epsilon);
+                            struct norm_attributes attributes) {
+    return add_norm(graph, &op_rms_norm, name, x, weight, NULL, attributes);
 }
 
 struct tensor *ops_layer_norm(struct graph *graph, const char *name, struct tensor *x, struct tensor *weight,
                               struct tensor *bias, double epsilon) {
-    return add_norm(graph, &op_layer_norm, name, x, weight, bias, epsilon);
+    return add_norm(graph, &op_layer_norm, name, x, weight, bias, (struct norm_attributes){.epsilon = epsilon});
 }

@@ -33,8 +33,8 @@
     /* dy [S,T,N] -> dbias += [N] fp32: where the weight is frozen and the bias is not */                              \
     X(bias_grad)                                                                                                       \
     /* norm.c: x [S,T,C], weight [G] -> y, rstd [S,T,C/G] fp32; rstd = (mean(x^2) + epsilon)^-1/2, y = x * rstd *      \
-     *  weight. Each run of G features, G a divisor of C, is a norm of its own: G = C normalises tokens, G = head_dim  \
-     *  the heads of tokens */                                                                                         \
+     *  weight, or (1 + weight). Each run of G features, G a divisor of C, is a norm of its own: G = C normalises      \
+     *  tokens, G = head_dim the heads of tokens */                                                                    \
     X(rms_norm)                                                                                                        \
     /* dy, x, weight, rstd, [addend] -> dx (+ addend), dweight += */                                                   \
     X(rms_norm_grad)                                                                                                   \
@@ -42,9 +42,11 @@
     X(layer_norm)                                                                                                      \
     /* dy, x, weight, mean, rstd, [addend] -> dx (+ addend), dweight +=, [dbias +=] */                                 \
     X(layer_norm_grad)                                                                                                 \
-    /* rope.c: positions [S,T] int32 -> table [S,T,head_dim] fp32: cosines of head_dim/2 angles, then their sines */   \
+    /* rope.c: positions [S,T] int32 -> table [S,T,R] fp32: cosines of R/2 angles, then their sines; R = head_dim, or  \
+     *  as many of a head's features as are rotated */                                                                 \
     X(rope_table)                                                                                                      \
-    /* x [S,T,heads*head_dim], table -> y; halves rotated as Llama's rotate_half; sign -1 turns back (the gradient) */ \
+    /* x [S,T,heads*head_dim], table -> y; halves of each head's first R features rotated as Llama's rotate_half, the  \
+     *  others as they are; sign -1 turns back (the gradient) */                                                       \
     X(rope)                                                                                                            \
     /* attention.c: q [S,T,Hq*D], k [S,T,Hk*D], v [S,T,Hk*D], [segments [S,T] int32]                                   \
      *  -> y [S,T,Hq*D], lse [S,Hq,T] fp32 (log of the sum of exponentials of the scaled scores) */                    \
@@ -71,7 +73,8 @@
     /* x -> factor * x */                                                                                              \
     X(scale)                                                                                                           \
     /* head.c: x [S,T,C], weight [V,C], targets [S,T] int32 (negative: masked), [bias [V]]                             \
-     *  -> loss += fp64 [1]: sum over unmasked tokens of -log softmax(x W^t)[target], unscaled */                      \
+     *  -> loss += fp64 [1]: sum over unmasked tokens of -log softmax(x W^t)[target], unscaled; logits may be capped   \
+     */                                                                                                                \
     X(head_loss)                                                                                                       \
     /* x, weight, targets, [bias] -> loss +=, dx, [dweight +=], [dbias +=]; gradients times SCALAR_LOSS_SCALE */       \
     X(head_loss_grad)                                                                                                  \
@@ -123,24 +126,44 @@ struct scale_attributes {
 };
 struct norm_attributes {
     double epsilon;
+    bool one_plus; /* rms_norm: what multiplies is 1 + the weight */
 };
 
 /* Which outputs exist; the others are NULL. */
 struct norm_grad_attributes {
     bool dx, dweight, dbias;
+    bool one_plus; /* as in norm_attributes */
 };
 
-enum rope_scaling { ROPE_SCALING_NONE, ROPE_SCALING_LINEAR, ROPE_SCALING_LLAMA3 };
+enum rope_scaling {
+    ROPE_SCALING_NONE,
+    ROPE_SCALING_LINEAR,
+    ROPE_SCALING_LLAMA3,
+    ROPE_SCALING_YARN,    /* Peng et al., arXiv 2309.00071 */
+    ROPE_SCALING_LONGROPE /* Ding et al., arXiv 2402.13753 */
+};
+enum { ROPE_FACTORS_MOST = 128 };
+/* By the names that transformers has. What is 0 where it may be is not given. */
 struct rope_table_attributes {
-    int64_t head_dim;
+    int64_t head_dim; /* features that are rotated */
+    double partial;   /* partial_rotary_factor: their share of a head; 0: the family rotates all */
     double theta;
     enum rope_scaling scaling;
-    double factor;                            /* linear and llama3 */
+    double factor;                            /* all but longrope, where it may be 0: no factor of attention */
     double low_freq_factor, high_freq_factor; /* llama3 */
-    double original_context;                  /* llama3: original_max_position_embeddings */
+    double original_context;                  /* llama3, yarn, longrope: original_max_position_embeddings */
+    double attention_factor;                  /* yarn, longrope: of cosines and sines; 0: by `factor` */
+    double beta_fast, beta_slow;              /* yarn; 0: 32 and 1 */
+    double mscale, mscale_all_dim;            /* yarn */
+    bool untruncated;                         /* yarn: truncate is false */
+    bool is_long;                             /* longrope: sequences are longer than original_context */
+    int64_t factors;                          /* longrope: how many of each list, half of head_dim */
+    float short_factor[ROPE_FACTORS_MOST], long_factor[ROPE_FACTORS_MOST];
 };
 /* Fills head_dim/2 inverse frequencies in fp32, as transformers computes them (modeling_rope_utils). */
 void rope_inverse_frequencies(const struct rope_table_attributes *attributes, float *out);
+/* What cosines and sines are multiplied by. */
+double rope_attention_factor(const struct rope_table_attributes *attributes);
 struct rope_attributes {
     int64_t heads, head_dim;
     int sign; /* +1 forward, -1 gradient */
@@ -151,6 +174,7 @@ struct attention_attributes {
         head_dim;   /* heads is a multiple of kv_heads; query head h reads key head h*kv_heads/heads */
     double scale;   /* of the scores, usually head_dim^-1/2 */
     int64_t window; /* position t sees t-window+1 … t; 0: all up to t */
+    double softcap; /* scores become softcap * tanh(score / softcap) (Gemma 2, arXiv 2408.00118); 0: they stay */
 };
 
 struct attention_cache_attributes {
@@ -177,8 +201,12 @@ const char *activation_name(enum activation function);
 /* Its names in transformers, from index 0; NULL where there are no more. */
 const char *activation_hub_name(enum activation function, int index);
 
+struct head_attributes {
+    double softcap; /* logits, with their bias, become softcap * tanh(logit / softcap); 0: they stay */
+};
 struct head_loss_grad_attributes {
     bool dx, dweight, dbias; /* which outputs exist */
+    double softcap;          /* as in head_attributes */
 };
 struct activation_attributes {
     enum activation function;
@@ -209,7 +237,7 @@ struct tensor *ops_linear(struct graph *graph, const char *name, struct tensor *
                           struct tensor *bias, struct tensor *residual, struct linear_attributes attributes);
 /* The weight's length says what is normalised: a token's features, or each group of that many. */
 struct tensor *ops_rms_norm(struct graph *graph, const char *name, struct tensor *x, struct tensor *weight,
-                            double epsilon);
+                            struct norm_attributes attributes);
 struct tensor *ops_layer_norm(struct graph *graph, const char *name, struct tensor *x, struct tensor *weight,
                               struct tensor *bias, double epsilon);
 struct tensor *ops_rope_table(struct graph *graph, const char *name, struct tensor *positions,
@@ -232,9 +260,9 @@ struct tensor *ops_add(struct graph *graph, const char *name, struct tensor *a, 
 struct tensor *ops_scale(struct graph *graph, const char *name, struct tensor *x, double factor);
 /* The loss of a step: TENSOR_RESULT "loss", fp64 [1], a sum over all grains. `bias` may be NULL. */
 struct tensor *ops_head_loss(struct graph *graph, const char *name, struct tensor *x, struct tensor *weight,
-                             struct tensor *targets, struct tensor *bias);
+                             struct tensor *targets, struct tensor *bias, struct head_attributes attributes);
 struct tensor *ops_head_logits(struct graph *graph, const char *name, struct tensor *x, struct tensor *weight,
-                               struct tensor *bias);
+                               struct tensor *bias, struct head_attributes attributes);
 
 /* Adds finish and update to a differentiated graph: sums of accumulators, squared norms in parameter order, the
  * clip factor (result "clip"), AdamW for every trainable parameter, with its state tensors "exp_avg", "exp_avg_sq" and,

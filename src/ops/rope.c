@@ -36,12 +36,16 @@ static enum status infer_rope(const struct node *node, struct shape out[OP_OUTPU
     if (shape_columns(x) != attributes->heads * attributes->head_dim)
         return status_set(STATUS_BAD_INPUT, "%lld features are not %lld heads of %lld", (long long)shape_columns(x),
                           (long long)attributes->heads, (long long)attributes->head_dim);
-    struct shape table = with_columns(as_accumulator(*x), attributes->head_dim);
+    int64_t rotated = shape_columns(&node->in[1]->shape);
+    if (rotated > attributes->head_dim || rotated % 2 != 0)
+        return status_set(STATUS_BAD_INPUT, "a table of %lld columns is not for heads of %lld", (long long)rotated,
+                          (long long)attributes->head_dim);
+    struct shape table = with_columns(as_accumulator(*x), rotated);
     out[0] = *x;
     return check_shape(node, 1, &table);
 }
 
-/* A rotation's gradient is the rotation back (its matrix is orthogonal). */
+/* A rotation's gradient is the rotation back (its matrix is orthogonal), by the same multiple. */
 static void differentiate_rope(struct gradients *gradients, const struct node *node) {
     struct tensor *x = node->in[0];
     if (!gradient_wanted(gradients, x)) return;
@@ -55,7 +59,9 @@ static void differentiate_rope(struct gradients *gradients, const struct node *n
 
 static void key_rope(const struct node *node, struct op_key *key) {
     const struct rope_attributes *attributes = NODE_ATTRIBUTES(node, rope_attributes);
+    int64_t rotated = shape_columns(&node->in[1]->shape);
     op_key_add(key, " heads=%" PRId64 "x%" PRId64, attributes->heads, attributes->head_dim);
+    if (rotated < attributes->head_dim) op_key_add(key, " rotated=%" PRId64, rotated);
 }
 
 const struct op op_rope = {
@@ -71,25 +77,62 @@ const struct op op_rope = {
     .in_place_input = 1 + 0,
 };
 
+static const double PI = 3.14159265358979323846;
+
+static double llama3_frequency(const struct rope_table_attributes *at, double frequency) {
+    double low_wavelength = at->original_context / at->low_freq_factor;
+    double high_wavelength = at->original_context / at->high_freq_factor;
+    double wavelength = 2 * PI / frequency;
+    double smooth =
+        (at->original_context / wavelength - at->low_freq_factor) / (at->high_freq_factor - at->low_freq_factor);
+    if (wavelength > low_wavelength) return frequency / at->factor;
+    if (wavelength < high_wavelength) return frequency;
+    return (1 - smooth) * frequency / at->factor + smooth * frequency;
+}
+
+/* The pair of features that turns so many times within the original context (arXiv 2309.00071, section 3.2). */
+static double yarn_pair(const struct rope_table_attributes *at, double turns) {
+    return (double)at->head_dim * log(at->original_context / (turns * 2 * PI)) / (2 * log(at->theta));
+}
+
+static double yarn_frequency(const struct rope_table_attributes *at, int64_t pair, double frequency) {
+    double first = yarn_pair(at, at->beta_fast > 0 ? at->beta_fast : 32);
+    double last = yarn_pair(at, at->beta_slow > 0 ? at->beta_slow : 1);
+    if (!at->untruncated) first = floor(first), last = ceil(last);
+    first = fmax(first, 0);
+    last = fmin(last, (double)(at->head_dim - 1));
+    if (first == last) last += 0.001; /* as transformers has it */
+    double ramp = fmin(fmax(((double)pair - first) / (last - first), 0), 1);
+    return frequency / at->factor * ramp + frequency * (1 - ramp);
+}
+
 void rope_inverse_frequencies(const struct rope_table_attributes *attributes, float *out) {
-    const double pi = 3.14159265358979323846;
-    double low_wavelength = attributes->original_context / attributes->low_freq_factor;
-    double high_wavelength = attributes->original_context / attributes->high_freq_factor;
     for (int64_t i = 0; i < attributes->head_dim / 2; i++) {
         double exponent = (double)(2 * i) / (double)attributes->head_dim;
         double frequency = 1.0 / pow(attributes->theta, exponent);
-        if (attributes->scaling == ROPE_SCALING_LINEAR) frequency /= attributes->factor;
-        if (attributes->scaling == ROPE_SCALING_LLAMA3) {
-            double wavelength = 2 * pi / frequency;
-            double smooth = (attributes->original_context / wavelength - attributes->low_freq_factor) /
-                            (attributes->high_freq_factor - attributes->low_freq_factor);
-            if (wavelength > low_wavelength)
-                frequency /= attributes->factor;
-            else if (wavelength >= high_wavelength)
-                frequency = (1 - smooth) * frequency / attributes->factor + smooth * frequency;
+        switch (attributes->scaling) {
+        case ROPE_SCALING_NONE: break;
+        case ROPE_SCALING_LINEAR: frequency /= attributes->factor; break;
+        case ROPE_SCALING_LLAMA3: frequency = llama3_frequency(attributes, frequency); break;
+        case ROPE_SCALING_YARN: frequency = yarn_frequency(attributes, i, frequency); break;
+        case ROPE_SCALING_LONGROPE:
+            frequency /= (double)(attributes->is_long ? attributes->long_factor : attributes->short_factor)[i];
+            break;
         }
         out[i] = (float)frequency;
     }
+}
+
+static double yarn_scale(double factor, double mscale) { return factor <= 1 ? 1 : 0.1 * mscale * log(factor) + 1; }
+
+double rope_attention_factor(const struct rope_table_attributes *at) {
+    bool yarn = at->scaling == ROPE_SCALING_YARN;
+    if (!yarn && at->scaling != ROPE_SCALING_LONGROPE) return 1;
+    if (at->attention_factor > 0) return at->attention_factor;
+    if (yarn && at->mscale > 0 && at->mscale_all_dim > 0)
+        return yarn_scale(at->factor, at->mscale) / yarn_scale(at->factor, at->mscale_all_dim);
+    if (yarn) return yarn_scale(at->factor, 1);
+    return at->factor <= 1 ? 1 : sqrt(1 + log(at->factor) / log(at->original_context));
 }
 
 struct tensor *ops_rope_table(struct graph *graph, const char *name, struct tensor *positions,

@@ -57,6 +57,8 @@ static bool sees(const struct plain_attention *plain, int64_t s, int64_t query, 
     return key <= query && (window == 0 || query - key < window) && segments[query] == segments[key];
 }
 
+static double soft_cap(double value, double softcap) { return softcap > 0 ? softcap * tanh(value / softcap) : value; }
+
 static void plain_row(struct plain_attention *plain, int64_t s, int64_t head, int64_t query) {
     const struct attention_attributes *at = plain->attributes;
     int64_t dim = at->head_dim, kv_head = head * at->kv_heads / at->heads;
@@ -68,6 +70,7 @@ static void plain_row(struct plain_attention *plain, int64_t s, int64_t head, in
         double score = 0;
         for (int64_t i = 0; i < dim; i++)
             score += q[i] * plain->k[row + i] * at->scale;
+        score = soft_cap(score, at->softcap);
         total += exp(score);
         for (int64_t i = 0; i < dim; i++)
             y[i] += exp(score) * plain->v[row + i];
@@ -107,8 +110,8 @@ static void check_attention(const char *name, enum dtype dtype, double most) {
 
 static void attention_is_that_of_plain_c(void **state) {
     (void)state;
-    const char *const names[] = {"attention", "attention.window", "attention.window_1", "attention.segments",
-                                 "attention.wide"};
+    const char *const names[] = {"attention",      "attention.window", "attention.window_1",     "attention.segments",
+                                 "attention.wide", "attention.capped", "attention.capped.window"};
     for (unsigned i = 0; i < sizeof names / sizeof *names; i++) {
         check_attention(names[i], DTYPE_F32, 1e-6);
         check_attention(names[i], DTYPE_BF16, 5e-3);
@@ -125,6 +128,7 @@ static void plain_cached_row(const struct attention_cache_attributes *cache, int
         double score = 0;
         for (int64_t i = 0; i < dim; i++)
             score += q[i] * k[key * stride + i] * at->scale;
+        score = soft_cap(score, at->softcap);
         total += exp(score);
         for (int64_t i = 0; i < dim; i++)
             y[i] += exp(score) * v[key * stride + i];
@@ -175,7 +179,7 @@ static void check_cached(const char *name, enum dtype dtype, double most) {
 static void attention_over_a_cache_is_that_of_plain_c(void **state) {
     (void)state;
     const char *const names[] = {"attention_cache", "attention_cache.window", "attention_cache.wide",
-                                 "attention_cache.one"};
+                                 "attention_cache.one", "attention_cache.capped"};
     for (unsigned i = 0; i < sizeof names / sizeof *names; i++) {
         check_cached(names[i], DTYPE_F32, 1e-6);
         check_cached(names[i], DTYPE_BF16, 5e-3);
@@ -199,17 +203,18 @@ static void the_last_token_is_that_of_plain_c(void **state) {
 
 /* Logits of one token in double. */
 static void plain_logits(const double *x, const double *weight, const double *bias, int64_t vocab, int64_t columns,
-                         double *logits) {
+                         double softcap, double *logits) {
     for (int64_t v = 0; v < vocab; v++) {
         logits[v] = bias[v];
         for (int64_t c = 0; c < columns; c++)
             logits[v] += x[c] * weight[v * columns + c];
+        logits[v] = soft_cap(logits[v], softcap);
     }
 }
 
-static void the_head_is_that_of_plain_c(void **state) {
-    (void)state;
-    struct op_instance loss = create("head_loss.bias", DTYPE_F32), logits = create("head_logits.bias", DTYPE_F32);
+static void check_head(const char *loss_case, const char *logits_case) {
+    struct op_instance loss = create(loss_case, DTYPE_F32), logits = create(logits_case, DTYPE_F32);
+    double softcap = NODE_ATTRIBUTES(loss.node, head_attributes)->softcap;
     const struct shape *shape = &loss.node->in[0]->shape;
     int64_t rows = shape_rows(shape), columns = shape_columns(shape), vocab = loss.node->in[1]->shape.dims[0];
     double *x = values_of(&loss, "x"), *weight = values_of(&loss, "weight"), *bias = values_of(&loss, "bias");
@@ -222,7 +227,7 @@ static void the_head_is_that_of_plain_c(void **state) {
     op_instance_run_all(&logits);
     double *found = op_instance_read(&logits, logits.node->out[0]), *row = mem_array((size_t)vocab, sizeof *row);
     for (int64_t r = 0; r < rows; r++) {
-        plain_logits(x + r * columns, weight, bias, vocab, columns, row);
+        plain_logits(x + r * columns, weight, bias, vocab, columns, softcap, row);
         expect_close("logits", found + r * vocab, row, vocab, 1e-6);
         double total = 0;
         for (int64_t v = 0; v < vocab; v++)
@@ -235,6 +240,12 @@ static void the_head_is_that_of_plain_c(void **state) {
         mem_free(all[i]);
     op_instance_free(&loss);
     op_instance_free(&logits);
+}
+
+static void the_head_is_that_of_plain_c(void **state) {
+    (void)state;
+    check_head("head_loss.bias", "head_logits.bias");
+    check_head("head_loss.capped", "head_logits.capped");
 }
 
 static void norms_and_sums_are_those_of_plain_c(void **state) {

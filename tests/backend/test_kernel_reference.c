@@ -70,30 +70,55 @@ static void build_norm(struct graph *graph, const struct fixture *fixture) {
     double epsilon = attribute(fixture, "eps");
     struct tensor *x = input(graph, fixture, "x"), *weight = input(graph, fixture, "weight");
     bool layer = strcmp(fixture->kind, "layernorm") == 0;
+    struct norm_attributes norm = {.epsilon = epsilon, .one_plus = strcmp(fixture->kind, "rmsnorm_one_plus") == 0};
     struct tensor *bias = layer ? input(graph, fixture, "bias") : NULL;
-    struct tensor *y = layer ? ops_layer_norm(graph, "norm", x, weight, bias, epsilon)
-                             : ops_rms_norm(graph, "norm", x, weight, epsilon);
+    struct tensor *y =
+        layer ? ops_layer_norm(graph, "norm", x, weight, bias, epsilon) : ops_rms_norm(graph, "norm", x, weight, norm);
     const struct node *forward = y->producer;
-    struct norm_grad_attributes attributes = {.dx = true, .dweight = true, .dbias = layer};
+    struct norm_grad_attributes attributes = {.dx = true, .dweight = true, .dbias = layer, .one_plus = norm.one_plus};
     struct tensor *in[OP_INPUTS_MAX] = {output_gradient(graph, y), x, weight, forward->out[1], forward->out[2]};
     struct tensor *out[OP_OUTPUTS_MAX] = {gradient(graph, x), gradient(graph, weight),
                                           layer ? gradient(graph, bias) : NULL};
     add(graph, layer ? &op_layer_norm_grad : &op_rms_norm_grad, &attributes, in, out);
 }
 
+static double rope_number(const json_t *rope, const char *name) {
+    return json_number_value(json_object_get(rope, name));
+}
+
+static void read_factors(const json_t *rope, struct rope_table_attributes *attributes) {
+    const json_t *list = json_object_get(rope, "long_factor");
+    attributes->is_long = true;
+    attributes->original_context = 80; /* rope_partial of op_cases.py, */
+    attributes->factor = 320.0 / 80;   /* whose context is four times that */
+    attributes->factors = (int64_t)json_array_size(list);
+    for (size_t i = 0; i < json_array_size(list); i++)
+        attributes->long_factor[i] = (float)json_number_value(json_array_get(list, i));
+}
+
 static struct rope_table_attributes table_attributes(const struct fixture *fixture) {
     const json_t *rope = json_object_get(fixture->attributes, "rope");
     const char *type = json_string_value(json_object_get(rope, "rope_type"));
+    double partial = rope_number(rope, "partial_rotary_factor");
     struct rope_table_attributes attributes = {
-        .head_dim = (int64_t)attribute(fixture, "head_dim"),
-        .theta = json_number_value(json_object_get(rope, "rope_theta")),
-        .factor = json_number_value(json_object_get(rope, "factor")),
-        .low_freq_factor = json_number_value(json_object_get(rope, "low_freq_factor")),
-        .high_freq_factor = json_number_value(json_object_get(rope, "high_freq_factor")),
-        .original_context = json_number_value(json_object_get(rope, "original_max_position_embeddings")),
+        .head_dim = (int64_t)(attribute(fixture, "head_dim") * (partial > 0 ? partial : 1)),
+        .theta = rope_number(rope, "rope_theta"),
+        .factor = rope_number(rope, "factor"),
+        .low_freq_factor = rope_number(rope, "low_freq_factor"),
+        .high_freq_factor = rope_number(rope, "high_freq_factor"),
+        .original_context = rope_number(rope, "original_max_position_embeddings"),
+        .attention_factor = rope_number(rope, "attention_factor"),
+        .beta_fast = rope_number(rope, "beta_fast"),
+        .beta_slow = rope_number(rope, "beta_slow"),
+        .mscale = rope_number(rope, "mscale"),
+        .mscale_all_dim = rope_number(rope, "mscale_all_dim"),
+        .untruncated = json_is_false(json_object_get(rope, "truncate")),
     };
     if (strcmp(type, "linear") == 0) attributes.scaling = ROPE_SCALING_LINEAR;
     if (strcmp(type, "llama3") == 0) attributes.scaling = ROPE_SCALING_LLAMA3;
+    if (strcmp(type, "yarn") == 0) attributes.scaling = ROPE_SCALING_YARN;
+    if (strcmp(type, "longrope") == 0) attributes.scaling = ROPE_SCALING_LONGROPE;
+    if (attributes.scaling == ROPE_SCALING_LONGROPE) read_factors(rope, &attributes);
     return attributes;
 }
 
@@ -116,6 +141,7 @@ static void build_attention(struct graph *graph, const struct fixture *fixture) 
         .head_dim = (int64_t)attribute(fixture, "head_dim"),
         .scale = attribute(fixture, "scale"),
         .window = (int64_t)json_integer_value(json_object_get(fixture->attributes, "window")),
+        .softcap = json_number_value(json_object_get(fixture->attributes, "softcap")),
     };
     struct tensor *q = input(graph, fixture, "q"), *k = input(graph, fixture, "k"), *v = input(graph, fixture, "v");
     struct tensor *segments = input(graph, fixture, "segments");
@@ -169,7 +195,11 @@ static void build_linear(struct graph *graph, const struct fixture *fixture) {
 
 static void build_loss(struct graph *graph, const struct fixture *fixture) {
     struct tensor *x = input(graph, fixture, "x"), *weight = input(graph, fixture, "weight");
-    struct head_loss_grad_attributes attributes = {.dx = true, .dweight = true};
+    struct head_loss_grad_attributes attributes = {
+        .dx = true,
+        .dweight = true,
+        .softcap = json_number_value(json_object_get(fixture->attributes, "softcap")),
+    };
     struct tensor *in[OP_INPUTS_MAX] = {x, weight, input(graph, fixture, "labels")};
     struct tensor *loss = graph_tensor(graph, TENSOR_RESULT, "loss", shape_make(DTYPE_F64, 1, 1, 1, 1));
     struct tensor *out[OP_OUTPUTS_MAX] = {loss, gradient(graph, x), gradient(graph, weight)};
@@ -180,8 +210,10 @@ static const struct {
     const char *kind;
     void (*build)(struct graph *graph, const struct fixture *fixture);
 } builders[] = {{"rmsnorm", build_norm},
+                {"rmsnorm_one_plus", build_norm},
                 {"layernorm", build_norm},
                 {"rope", build_rope},
+                {"rope_partial", build_rope},
                 {"attention", build_attention},
                 {"swiglu", build_swiglu},
                 {"embedding", build_embedding},

@@ -135,7 +135,7 @@ kernel ~ /^(attention|dq|dkv)_kernel<bf16_tiles<(64|128), / && match($0, /REG:[0
         failed = 1
     }
 }
-END { if (checked != 6) { print checked + 0 " kernels of attention were found, not 6"; failed = 1 }; exit failed }' \
+END { if (checked != 12) { print checked + 0 " kernels of attention were found, not 12 (6, with soft caps and without)"; failed = 1 }; exit failed }' \
     "$work/usage" || touch "$work/failed"
 
 [ ! -e "$work/failed" ] || exit 1

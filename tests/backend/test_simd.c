@@ -58,17 +58,34 @@ static void exponentials_are_within_bounds(void **state) {
     (void)state;
     float *x = floats(COUNT), *y = floats(COUNT);
     sweep(x, -87.3, 88.7);
-    cpu_simd()->softmax(DTYPE_F32, COUNT, x, 0, 1, y);
+    cpu_simd()->softmax(DTYPE_F32, COUNT, x, 0, 1, 0, y);
     for (int i = 0; i < COUNT; i++)
         if (ulps(y[i], exp((double)x[i])) > 1.5) fail_msg("exp(%.9g) = %.9g", (double)x[i], (double)y[i]);
     const float ends[] = {-87.5f, -1e3f, -1e30f, -INFINITY, 88.8f, 1e30f, INFINITY, NAN, 0.0f};
     enum { ENDS = sizeof ends / sizeof *ends };
-    cpu_simd()->softmax(DTYPE_F32, ENDS, ends, 0, 1, y);
+    cpu_simd()->softmax(DTYPE_F32, ENDS, ends, 0, 1, 0, y);
     for (int i = 0; i < 4; i++)
         assert_true(y[i] == 0);
     for (int i = 4; i < 7; i++)
         assert_true(isinf(y[i]) && y[i] > 0);
     assert_true(isnan(y[7]) && y[8] == 1);
+    mem_free(x);
+    mem_free(y);
+}
+
+static void soft_caps_are_within_bounds(void **state) {
+    (void)state;
+    float *x = floats(COUNT), *y = floats(COUNT);
+    for (double most = 1e-3; most < 30; most *= 9) {
+        sweep(x, -most, most);
+        memcpy(y, x, COUNT * sizeof *y);
+        cpu_simd()->soft_cap(COUNT, 1, y);
+        for (int i = 0; i < COUNT; i++)
+            if (ulps(y[i], tanh((double)x[i])) > 2) fail_msg("tanh(%.9g) = %.9g", (double)x[i], (double)y[i]);
+    }
+    float ends[] = {-INFINITY, -1e30f, 1e30f, INFINITY, 0.0f, NAN};
+    cpu_simd()->soft_cap(sizeof ends / sizeof *ends, 1, ends);
+    assert_true(ends[0] == -1 && ends[1] == -1 && ends[2] == 1 && ends[3] == 1 && ends[4] == 0 && isnan(ends[5]));
     mem_free(x);
     mem_free(y);
 }
@@ -135,6 +152,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(bf16_is_rounded_to_nearest_even),
         cmocka_unit_test(exponentials_are_within_bounds),
+        cmocka_unit_test(soft_caps_are_within_bounds),
         cmocka_unit_test(activations_are_within_bounds),
 #if defined(__x86_64__)
         cmocka_unit_test(instruction_sets_give_the_same_bits),

@@ -117,6 +117,7 @@ inline float __fmul_rn(float a, float b) { return a * b; }
 inline float __fsub_rn(float a, float b) { return a - b; }
 inline float __fmaf_rn(float a, float b, float c) { return fmaf(a, b, c); }
 inline float __fdiv_rn(float a, float b) { return a / b; }
+inline float __fdividef(float a, float b) { return a / b; }
 inline float __fsqrt_rn(float a) { return sqrtf(a); }
 inline float __frsqrt_rn(float a) { return (float)(1 / sqrt((double)a)); }
 inline double __dmul_rn(double a, double b) { return a * b; }

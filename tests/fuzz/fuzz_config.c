@@ -30,6 +30,13 @@ static void read_again(const struct model_config *config) {
                again.activation != config->activation || again.rope.scaling != config->rope.scaling ||
                again.window != config->window || again.embedding_width != config->embedding_width ||
                again.norm_after != config->norm_after || again.attention_bias != config->attention_bias ||
+               again.attention_multiplier != config->attention_multiplier ||
+               again.embedding_multiplier != config->embedding_multiplier ||
+               again.residual_multiplier != config->residual_multiplier ||
+               again.logits_divisor != config->logits_divisor || again.norm_one_plus != config->norm_one_plus ||
+               again.attention_softcap != config->attention_softcap || again.logits_softcap != config->logits_softcap ||
+               again.query_scalar != config->query_scalar || again.local_rope.theta != config->local_rope.theta ||
+               again.local_rope.head_dim != config->local_rope.head_dim ||
                memcmp(again.windowed, config->windowed, sizeof again.windowed) != 0 ||
                memcmp(again.without_rope, config->without_rope, (size_t)config->layers) != 0,
            "the written config is another");
@@ -40,12 +47,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
     json_t *object;
     status_clear();
     if (json_parse_object("fuzz", (const char *)data, bytes, &object) != STATUS_OK) return 0;
-    for (int i = 0; i < model_family_count; i++) {
+    for (int i = 0; i < model_family_count + model_wrapper_count; i++) {
+        bool wrapper = i >= model_family_count;
+        const struct model_family *family = wrapper ? model_wrappers[i - model_family_count] : model_families[i];
         struct model_config config;
-        enum status status = model_families[i]->read_config("fuzz", object, &config);
+        enum status status = family->read_config("fuzz", object, &config);
         BUG_IF(status != STATUS_OK && (status != STATUS_BAD_INPUT || status_message()[0] == '\0'), "no message");
         if (status != STATUS_OK) continue;
-        read_again(&config);
+        if (!wrapper) read_again(&config);
         build(&config, MODEL_LOSS);
         build(&config, MODEL_LOSS_SEGMENTED);
         build(&config, MODEL_LOGITS);

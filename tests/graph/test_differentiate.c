@@ -65,7 +65,7 @@ static struct tensor *two_products(struct graph *graph, bool first_trains, bool 
     second->trainable = second_trains;
     struct tensor *x = ops_embedding(graph, "x", tokens, table);
     x = ops_linear(graph, "product", x, first, NULL, x, (struct linear_attributes){0});
-    return ops_head_loss(graph, "loss", x, second, targets, NULL);
+    return ops_head_loss(graph, "loss", x, second, targets, NULL, (struct head_attributes){0});
 }
 
 static void frozen_parameters_cost_nothing(void **state) {

@@ -157,6 +157,9 @@ static void windows_reach_their_layers(void **state) {
     assert_int_equal(attention_window("qwen3_bias", "layer.1.attention"), 0);
     assert_int_equal(attention_window("qwen3", "layer.0.attention"), 0);
     assert_int_equal(attention_window("smollm3", "layer.1.attention"), 11);
+    assert_int_equal(attention_window("gemma2", "layer.0.attention"), 7);
+    assert_int_equal(attention_window("gemma2", "layer.1.attention"), 0);
+    assert_int_equal(attention_window("gemma3_text_bias", "layer.1.attention"), 11);
 }
 
 static void settings_reach_the_graph(void **state) {
@@ -165,6 +168,8 @@ static void settings_reach_the_graph(void **state) {
     assert_true(attention_scale("gpt2_inverse_layer", "layer.1.attention") == 1 / sqrt(10) / 2);
     assert_true(attention_scale("gpt2", "layer.1.attention") == 1 / sqrt(10));
     assert_true(attention_scale("llama", "layer.1.attention") == 1 / sqrt(10));
+    assert_true(attention_scale("gemma2", "layer.0.attention") == 1 / sqrt(6));
+    assert_true(attention_scale("granite", "layer.1.attention") == 0.21);
 
     struct model *model = open_case("llama_rope_llama3");
     struct tensor *loss;
@@ -226,9 +231,14 @@ static void the_same_weights_come_from_other_files(void **state) {
         {"gpt2_bare", "gpt2_relu"},
         {"llama_rope_scaling_linear", "llama_rope_linear"},
         {"llama_rope_scaling_llama3", "llama_rope_llama3"},
+        {"gemma2_older", "gemma2"},
+        {"gemma3_text_older", "gemma3_text"},
+        {"granite_older", "granite"},
         {"mistral_older", "mistral"},
+        {"olmo2_older", "olmo2"},
         {"opt_bare", "opt"},
         {"phi3_older", "phi3"},
+        {"phi3_longrope_older", "phi3_longrope_long"},
         {"qwen2_older", "qwen2"},
         {"qwen3_older", "qwen3"},
         {"smollm3_interval", "smollm3"},
@@ -316,7 +326,9 @@ static void what_is_written_is_read_back(void **state) {
             struct model_targets back = load(again, dtypes[k]);
             assert_same_weights(&targets, &back);
             assert_string_equal(again->prefix, model->prefix);
-            assert_int_equal(again->weights->tensors.count, targets.count); /* no buffers, no tied head */
+            /* No buffers, no tied head; all of what is carried. */
+            size_t wanted = model->config.family->carried ? model->weights->tensors.count : (size_t)targets.count;
+            assert_int_equal(again->weights->tensors.count, wanted);
             model_targets_drop(&targets);
             model_targets_drop(&back);
             model_free(model);
@@ -327,20 +339,46 @@ static void what_is_written_is_read_back(void **state) {
 }
 
 /* Same dtype, same file: nothing in a model's files gets lost on the way through Ballast. */
-static void an_unchanged_model_has_the_same_tensors(void **state) {
+static void expect_same_file(const char *parent, const char *model_case) {
     struct model *model;
-    struct model_targets targets = load_case("gpt2", DTYPE_F32, &model);
-    const char *folder = temp_path(*state, "same");
+    struct model_targets targets = load_case(model_case, DTYPE_F32, &model);
+    const char *folder = temp_path(parent, model_case);
     assert_int_equal(folder_create(folder), STATUS_OK);
     assert_int_equal(model_write(model, folder, targets.items, targets.count, NULL), STATUS_OK);
     struct weight_file ours = weight_file_load(temp_path(folder, "model.safetensors"));
-    struct weight_file theirs = weight_file_load(temp_path(fixture_model("gpt2"), "model.safetensors"));
+    struct weight_file theirs = weight_file_load(temp_path(fixture_model(model_case), "model.safetensors"));
     assert_true(json_equal(ours.header, theirs.header));
     assert_int_equal(ours.data_bytes, theirs.data_bytes);
     assert_memory_equal(ours.data, theirs.data, ours.data_bytes);
     weight_file_drop(&ours);
     weight_file_drop(&theirs);
     model_targets_drop(&targets);
+    model_free(model);
+}
+
+static void an_unchanged_model_has_the_same_tensors(void **state) { expect_same_file(*state, "gpt2"); }
+
+/* A vision tower beside the text model, in fp32 and in bf16, whose kernels have four dimensions. */
+static void the_rest_of_a_wrapper_is_carried(void **state) {
+    expect_same_file(*state, "gemma3_wrapped");
+    expect_same_file(*state, "gemma3_wrapped_modules");
+    struct model *model = open_case("gemma3_wrapped");
+    assert_string_equal(model->prefix, "language_model.model.");
+    model_free(model);
+    model = open_case("gemma3_wrapped_modules");
+    assert_string_equal(model->prefix, "model.language_model.");
+    model_free(model);
+}
+
+/* By the names that the modules have, as peft has them, whatever the files say. */
+static void adapters_of_a_wrapper_go_by_its_modules(void **state) {
+    (void)state;
+    struct model *model = open_case("gemma3_wrapped");
+    assert_int_equal(model_set_adapter(model, "2,4,q_proj", 1), STATUS_OK);
+    struct tensor *loss;
+    struct graph *graph = build(model, MODEL_LOSS, &loss);
+    assert_non_null(graph_find(graph, "base_model.model.model.language_model.layers.1.self_attn.q_proj.lora_A.weight"));
+    graph_free(graph);
     model_free(model);
 }
 
@@ -435,6 +473,8 @@ int main(void) {
         cmocka_unit_test(dtypes_are_converted),
         cmocka_unit_test(what_is_written_is_read_back),
         cmocka_unit_test(an_unchanged_model_has_the_same_tensors),
+        cmocka_unit_test(the_rest_of_a_wrapper_is_carried),
+        cmocka_unit_test(adapters_of_a_wrapper_go_by_its_modules),
         cmocka_unit_test(tokenizer_files_are_copied),
         cmocka_unit_test(summaries_say_what_is_there),
     };

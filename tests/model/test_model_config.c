@@ -8,8 +8,7 @@
 
 static const struct model_family *family_of(const json_t *object) {
     const struct model_family *family = NULL;
-    const char *type = json_string_value(json_object_get(object, "model_type"));
-    assert_int_equal(model_family_find("config.json", "model_type", type, &family), STATUS_OK);
+    assert_int_equal(model_family_of("config.json", object, &family), STATUS_OK);
     return family;
 }
 
@@ -92,6 +91,12 @@ static void windows_are_read(void **state) {
     assert_windows("qwen3_bias", 11, true, false);
     assert_windows("qwen3_older", 0, false, false);
     assert_windows("llama", 0, false, false);
+    assert_windows("gemma2", 7, true, false);
+    assert_windows("gemma2_older", 7, true, false); /* every other layer */
+    assert_windows("gemma2_bias", 11, false, true);
+    assert_windows("gemma3_text", 7, true, false);
+    assert_windows("gemma3_text_older", 7, true, false); /* by sliding_window_pattern */
+    assert_windows("gemma3_text_bias", 11, true, true);
     assert_windows("smollm3", 11, false, true);
     assert_windows("smollm3_bias", 13, false, true);
     assert_windows("smollm3_interval", 11, false, true); /* the layers without positions */
@@ -116,8 +121,41 @@ static void other_families_are_read(void **state) {
     assert_true(config.attention_bias && config.rope.theta == 10000);
     config = read_case("qwen3_older");
     assert_true(!config.attention_bias && config.tied && config.rope.theta == 1e6);
+    config = read_case("granite");
+    assert_true(config.attention_multiplier == 0.21 && config.embedding_multiplier == 2.7);
+    assert_true(config.residual_multiplier == 0.63 && config.logits_divisor == 1.3);
+    config = read_case("granite_bias");
+    assert_true(config.attention_multiplier == 1 && config.residual_multiplier == 1 && config.logits_divisor == 2);
+    assert_true(config.attention_bias && config.mlp_bias && config.tied);
+    config = read_case("olmo2");
+    assert_true(!config.attention_bias && !config.tied && config.norm_epsilon == 1e-5);
+    assert_true(read_case("olmo2_bias").attention_bias && read_case("olmo2_older").rope.theta == 10000);
     config = read_case("phi3");
     assert_true(config.dropout == 0.1 && config.kv_heads == 3 && config.head_dim == 10);
+}
+
+static void gemmas_are_read(void **state) {
+    (void)state;
+    struct model_config config = read_case("gemma2");
+    assert_true(config.norm_one_plus && config.tied && config.query_scalar == 6);
+    assert_true(config.attention_softcap == 0.8 && config.logits_softcap == 2.5);
+    assert_int_equal(config.activation, ACTIVATION_GELU_TANH);
+    config = read_case("gemma2_bias");
+    assert_true(config.attention_softcap == 0 && config.logits_softcap == 0 && config.attention_bias && !config.tied);
+    assert_int_equal(config.activation, ACTIVATION_SILU);
+    static const char *const both[] = {"gemma3_text", "gemma3_text_older"};
+    for (int i = 0; i < 2; i++) {
+        config = read_case(both[i]);
+        assert_true(config.rope.theta == 5e5 && config.rope.scaling == ROPE_SCALING_LINEAR &&
+                    config.rope.factor == 2.5);
+        assert_true(config.local_rope.theta == 300 && config.local_rope.scaling == ROPE_SCALING_NONE);
+        assert_true(config.local_rope.head_dim == 10 && config.query_scalar == 14 && config.logits_softcap == 0);
+    }
+    assert_true(read_case("gemma3_text_bias").logits_softcap == 3);
+    config = read_case("gemma3_wrapped_modules");
+    assert_string_equal(config.family->name, "gemma3");
+    assert_true(config.rope.theta == 5e5 && config.local_rope.theta == 300 && config.hidden == 27 && config.tied);
+    assert_true(config.windowed[0] && !config.windowed[1] && config.context == 131072);
 }
 
 static void both_spellings_of_rope_are_read_alike(void **state) {
@@ -173,7 +211,39 @@ static void layers_without_positions_are_read(void **state) {
     assert_true(config.rope.theta == 2e6);
 }
 
+/* By what transformers assumes where keys are missing. */
+static void gemmas_miss_what_transformers_knows(void **state) {
+    (void)state;
+    struct model_config config;
+    assert_int_equal(read_changed(&(struct change){"gemma2", "attn_logit_softcapping", "", NULL}, &config), STATUS_OK);
+    assert_true(config.attention_softcap == 50 && config.logits_softcap == 2.5);
+    assert_int_equal(read_changed(&(struct change){"gemma2", "final_logit_softcapping", "", NULL}, &config), STATUS_OK);
+    assert_true(config.logits_softcap == 30);
+    assert_int_equal(read_changed(&(struct change){"gemma2", "query_pre_attn_scalar", "", NULL}, &config), STATUS_OK);
+    assert_int_equal(config.query_scalar, 256);
+    assert_int_equal(read_changed(&(struct change){"gemma2", "head_dim", "", NULL}, &config), STATUS_OK);
+    assert_int_equal(config.head_dim, 256);
+    assert_int_equal(read_changed(&(struct change){"gemma2", "sliding_window", "", NULL}, &config), STATUS_OK);
+    assert_true(config.window == 4096 && config.windowed[0] && !config.windowed[1]);
+    assert_int_equal(read_changed(&(struct change){"gemma3_text", "rope_parameters", "", NULL}, &config), STATUS_OK);
+    assert_true(config.rope.theta == 1e6 && config.local_rope.theta == 1e4);
+    assert_int_equal(read_changed(&(struct change){"gemma3_text", "num_attention_heads", "", NULL}, &config),
+                     STATUS_BAD_INPUT); /* 8 heads, but 3 of keys and values */
+    assert_int_equal(read_changed(&(struct change){"gemma3_text", "num_key_value_heads", "", NULL}, &config),
+                     STATUS_BAD_INPUT);
+    assert_int_equal(read_changed(&(struct change){"gemma3_text", "vocab_size", "", NULL}, &config), STATUS_OK);
+    assert_int_equal(config.vocab_size, 262208);
+    assert_int_equal(read_changed(&(struct change){"gemma3_text", "layer_types", "", NULL}, &config), STATUS_OK);
+    assert_true(config.windowed[0] && config.windowed[1]); /* the sixth is the first without a window */
+}
+
 static const struct change accepted[] = {
+    {"gemma2", "hidden_act", "\"gelu\"", NULL},
+    {"gemma2", "cache_implementation", "\"hybrid\"", NULL},
+    {"gemma2", "sliding_window_size", "4096", NULL},
+    {"gemma2", "use_bidirectional_attention", "null", NULL},
+    {"gemma3_text", "rope_parameters", "{\"sliding_attention\":null,\"full_attention\":{\"rope_theta\":1e5}}", NULL},
+    {"gemma3_text_older", "sliding_window_pattern", "6", NULL},
     {"gpt2", "n_ctx", "40", NULL},
     {"gpt2", "architectures", "", NULL},
     {"gpt2", "architectures", "null", NULL},
@@ -197,7 +267,9 @@ static const struct change accepted[] = {
     {"llama", "torch_dtype", "\"float16\"", NULL},
     {"llama", "use_cache", "false", NULL},
     {"llama", "max_sequence_length", "2048", NULL},
+    {"granite", "logits_scaling", "8", NULL},
     {"mistral", "head_dim", "4", NULL},
+    {"olmo2", "num_key_value_heads", "", NULL},
     {"opt", "prefix", "\"</s>\"", NULL},
     {"opt", "activation_dropout", "0.1", NULL},
     {"opt", "word_embed_proj_dim", "null", NULL},
@@ -208,6 +280,9 @@ static const struct change accepted[] = {
     {"qwen2", "max_window_layers", "28", NULL},
     {"qwen2", "layer_types", "null", NULL},
     {"qwen3", "sliding_window", "4096", NULL},
+    {"qwen2", "rope_parameters", "{\"rope_type\":\"yarn\",\"factor\":4,\"attention_factor\":null}", NULL},
+    {"phi3_longrope_older", "rope_scaling",
+     "{\"type\":\"su\",\"short_factor\":[1,1,1],\"long_factor\":[2,2,2],\"attention_factor\":1.5}", NULL},
     {"smollm3", "no_rope_layers", "null", NULL},
     {"smollm3", "no_rope_layers", "[1,0,1]", NULL},
     {"smollm3", "no_rope_layers", "[0,0]", NULL},
@@ -215,6 +290,28 @@ static const struct change accepted[] = {
     {"smollm3", "pretraining_tp", "2", NULL},
     {"llama_rope_scaling_linear", "rope_scaling", "{\"type\":\"linear\",\"rope_type\":\"linear\",\"factor\":2}", NULL},
 };
+
+static void partial_and_long_rope_are_read(void **state) {
+    (void)state;
+    static const char *const both[] = {"phi3_longrope_long", "phi3_longrope_older"};
+    for (int i = 0; i < 2; i++) {
+        struct rope_table_attributes rope = read_case(both[i]).rope;
+        assert_int_equal(rope.scaling, ROPE_SCALING_LONGROPE);
+        assert_true(rope.head_dim == 6 && rope.factors == 3 && rope.partial == 0.6);
+        assert_true(rope.original_context == 8 && rope.factor == 128.0 / 8);
+        assert_true(rope.short_factor[2] == 2.5f && rope.long_factor[1] == 3.0f);
+    }
+    struct rope_table_attributes rope = read_case("llama_rope_yarn").rope;
+    assert_int_equal(rope.scaling, ROPE_SCALING_YARN);
+    assert_true(rope.factor == 4 && rope.original_context == 64 && rope.head_dim == 10 && !rope.untruncated);
+    struct model_config config;
+    struct change change = {"llama", "rope_parameters", "{\"rope_type\":\"yarn\",\"factor\":4}", NULL};
+    assert_int_equal(read_changed(&change, &config), STATUS_OK);
+    assert_true(config.rope.original_context == 128);
+    change = (struct change){"phi3_longrope", "original_max_position_embeddings", "", NULL};
+    assert_int_equal(read_changed(&change, &config), STATUS_OK);
+    assert_true(config.rope.original_context == 4096);
+}
 
 static void harmless_changes_are_accepted(void **state) {
     (void)state;
@@ -271,22 +368,70 @@ static const struct change refused[] = {
     {"gpt2", "rope_theta", "1e4", "rope_theta: unknown setting"},
     {"mistral", "attention_bias", "false", "attention_bias: unknown setting"},
     {"mistral", "layer_types", "[]", "layer_types: unknown setting"},
+    {"olmo2", "clip_qkv", "8.0", "clip_qkv: unknown setting"},
+    {"olmo2", "residual_multiplier", "0.5", "residual_multiplier: unknown setting"},
     {"opt", "hidden_act", "\"relu\"", "hidden_act: unknown setting"},
     {"phi3", "layer_types", "[]", "layer_types: unknown setting"},
     {"qwen2", "attention_bias", "true", "attention_bias: unknown setting"},
     {"qwen3", "num_experts", "8", "num_experts: unknown setting"},
     /* values that would make another model */
+    {"gemma2", "use_bidirectional_attention", "true", "use_bidirectional_attention: only false"},
+    {"gemma2", "attn_logit_softcapping", "0", "attn_logit_softcapping: 0 is outside"},
+    {"gemma2", "final_logit_softcapping", "\"30\"", "final_logit_softcapping: must be a number"},
+    {"gemma2", "query_pre_attn_scalar", "0", "query_pre_attn_scalar: 0 is outside"},
+    {"gemma2", "num_key_value_heads", "", "num_key_value_heads: missing"},
+    {"gemma2", "rope_local_base_freq", "1e4", "rope_local_base_freq: unknown setting"},
+    {"gemma2", "sliding_window", "null", "layer_types: layer 0 is sliding_attention, but no sliding_window"},
+    {"gemma2", "hidden_activation", "\"tanh\"", "hidden_activation: \"tanh\" is not supported"},
+    {"gemma3_text", "attn_logit_softcapping", "50.0", "attn_logit_softcapping: only null"},
+    {"gemma3_text", "vision_config", "{}", "vision_config: unknown setting"},
+    {"gemma3_text", "rope_parameters", "[]", "rope_parameters: must be an object"},
+    {"gemma3_text", "rope_parameters", "{\"rope_theta\":1e6}", "rope_parameters: rope_theta: unknown setting"},
+    {"gemma3_text", "rope_parameters", "{\"full_attention\":7}", "rope_parameters: full_attention: must be an object"},
+    {"gemma3_text", "rope_parameters", "{\"full_attention\":{\"rope_type\":\"linear\"}}",
+     "rope_parameters: full_attention: factor: missing"},
+    {"gemma3_text", "rope_parameters", "{\"sliding_attention\":{\"rope_type\":\"linear\",\"factor\":2}}",
+     "rope_parameters: sliding_attention: rope_type: only default"},
+    {"gemma3_text", "rope_scaling", "{\"rope_type\":\"linear\",\"factor\":2}", "rope_parameters and rope_scaling"},
+    {"gemma3_text_older", "rope_local_base_freq", "-1", "rope_local_base_freq: -1 is outside"},
+    {"gemma3_text_older", "sliding_window_pattern", "0", "sliding_window_pattern: 0 is outside"},
+    {"gemma3_wrapped", "text_config", "", "text_config: missing"},
+    {"gemma3_wrapped", "text_config", "[]", "text_config: must be an object"},
+    {"gemma3_wrapped", "text_config", "{\"hidden_size\":27}", "text_config: intermediate_size: missing"},
+    {"gemma3_wrapped", "text_config",
+     "{\"hidden_size\":27,\"intermediate_size\":9,\"num_hidden_layers\":1,\"final_logit_softcapping\":30}",
+     "text_config: final_logit_softcapping: only null"},
+    {"gemma3_wrapped", "text_config",
+     "{\"hidden_size\":27,\"intermediate_size\":9,\"num_hidden_layers\":1,\"tie_word_embeddings\":false}",
+     "text_config: tie_word_embeddings: only true"},
+    {"gemma3_wrapped", "audio_config", "{}", "audio_config: unknown setting for a model of type gemma3"},
+    {"gemma3_wrapped", "tie_word_embeddings", "false", "tie_word_embeddings: only true"},
+    {"granite", "attention_multiplier", "0", "attention_multiplier: 0 is outside"},
+    {"granite", "residual_multiplier", "-0.2", "residual_multiplier: -0.2 is outside"},
+    {"granite", "logits_scaling", "\"8\"", "logits_scaling: must be a number"},
+    {"granite", "embedding_multiplier", "1e10", "embedding_multiplier: 1e+10 is outside"},
     {"opt", "_remove_final_layer_norm", "true", "_remove_final_layer_norm: only false"},
     {"opt", "layer_norm_elementwise_affine", "false", "layer_norm_elementwise_affine: only true"},
     {"opt", "do_layer_norm_before", "1", "do_layer_norm_before: must be true or false"},
     {"opt", "word_embed_proj_dim", "0", "word_embed_proj_dim: 0 is outside"},
     {"opt", "num_attention_heads", "4", "num_attention_heads: 4 does not divide hidden_size (30)"},
-    {"phi3", "partial_rotary_factor", "0.75", "partial_rotary_factor: only 1.0"},
-    {"phi3", "rope_parameters", "{\"rope_type\":\"longrope\"}", "rope_type: \"longrope\" is not supported"},
-    {"phi3", "rope_parameters", "{\"rope_type\":\"linear\",\"factor\":2}", "rope_type: only default"},
+    {"phi3", "rope_parameters", "{\"partial_rotary_factor\":0.5}",
+     "partial_rotary_factor: 5 of 10 features of a head would be rotated; only even"},
+    {"phi3_older", "partial_rotary_factor", "1.5", "partial_rotary_factor: 1.5 is outside"},
+    {"phi3", "rope_parameters", "{\"rope_type\":\"longrope\"}", "rope_parameters: short_factor: missing"},
+    {"phi3", "rope_parameters", "{\"rope_type\":\"longrope\",\"short_factor\":[1],\"long_factor\":[1,2]}",
+     "rope_parameters: long_factor: 2 entries, but short_factor has 1"},
+    {"phi3", "rope_parameters", "{\"rope_type\":\"longrope\",\"short_factor\":[1],\"long_factor\":[0]}",
+     "rope_parameters: long_factor: entry 0 must be a number above 0"},
+    {"phi3", "rope_parameters", "{\"rope_type\":\"longrope\",\"short_factor\":[1],\"long_factor\":[2]}",
+     "short_factor: 1 entries, but 5 pairs of features are rotated"},
+    {"phi3", "rope_parameters", "{\"rope_type\":\"longrope\",\"short_factor\":3,\"long_factor\":[2]}",
+     "short_factor: must be an array"},
+    {"phi3", "rope_parameters", "{\"rope_type\":\"linear\",\"factor\":2}", "rope_type: only default and longrope"},
+    {"phi3_longrope", "original_max_position_embeddings", "1", "original_max_position_embeddings: 1 is outside"},
     {"phi3", "lm_head_bias", "true", "lm_head_bias: only false"},
     {"qwen2", "use_mrope", "true", "use_mrope: only false"},
-    {"qwen2", "rope_parameters", "{\"rope_type\":\"yarn\",\"factor\":4}", "rope_type: \"yarn\" is not supported"},
+    {"qwen2", "rope_parameters", "{\"rope_type\":\"dynamic\",\"factor\":4}", "rope_type: \"dynamic\" is not supported"},
     /* windows */
     {"mistral", "sliding_window", "0", "sliding_window: 0 is outside"},
     {"mistral", "sliding_window", "\"7\"", "sliding_window: must be a whole number"},
@@ -348,7 +493,11 @@ static const struct change refused[] = {
     {"llama", "rope_theta", "5", "rope_theta: differs from the one in rope_parameters"},
     {"llama", "rope_theta", "-5", "rope_theta: -5 is outside"},
     {"llama", "rope_parameters", "[]", "rope_parameters: must be an object"},
-    {"llama", "rope_parameters", "{\"rope_type\":\"yarn\",\"factor\":2}", "rope_parameters: rope_type: \"yarn\""},
+    {"llama", "rope_parameters", "{\"rope_type\":\"yarn\"}", "rope_parameters: factor: missing"},
+    {"llama", "rope_parameters", "{\"rope_type\":\"yarn\",\"factor\":2,\"truncate\":1}",
+     "truncate: must be true or false"},
+    {"llama", "rope_parameters", "{\"rope_type\":\"yarn\",\"factor\":2,\"beta_fast\":-1}", "beta_fast: -1 is outside"},
+    {"llama", "rope_parameters", "{\"rope_type\":\"linear\",\"factor\":2,\"mscale\":1}", "mscale: unknown setting"},
     {"llama", "rope_parameters", "{\"rope_type\":3}", "rope_parameters: rope_type: must be a string"},
     {"llama", "rope_parameters", "{\"rope_type\":\"linear\",\"type\":\"default\"}", "rope_type and type: differ"},
     {"llama", "rope_parameters", "{\"rope_type\":\"linear\"}", "rope_parameters: factor: missing"},
@@ -421,9 +570,12 @@ static void unreadable_configs_are_refused(void **state) {
     assert_open_refused(*state, "model_type: must be a string");
     temp_write_text(path, "{\"model_type\":\"mamba\"}");
     assert_open_refused(*state, "model_type: \"mamba\" is not supported");
-    assert_non_null(strstr(status_hint_text(), "gpt2, llama"));
+    assert_non_null(strstr(status_hint_text(), "gemma2, gemma3_text, gpt2"));
 
     enum { HUGE = 17 << 20 };
+    temp_write_text(path, "{\"model_type\":\"llava\",\"text_config\":{\"model_type\":\"llama\"}}");
+    assert_open_refused(*state, "model_type: \"llava\" is not supported: it has other parts beside its text model");
+    assert_non_null(strstr(status_hint_text(), "gemma3"));
     char *text = mem_array(HUGE, 1);
     memset(text, ' ', HUGE);
     temp_write(path, text, HUGE);
@@ -442,6 +594,9 @@ int main(void) {
         cmocka_unit_test(layers_without_positions_are_read),
         cmocka_unit_test(other_families_are_read),
         cmocka_unit_test(missing_windows_take_defaults),
+        cmocka_unit_test(gemmas_are_read),
+        cmocka_unit_test(gemmas_miss_what_transformers_knows),
+        cmocka_unit_test(partial_and_long_rope_are_read),
         cmocka_unit_test(both_spellings_of_rope_are_read_alike),
         cmocka_unit_test(harmless_changes_are_accepted),
         cmocka_unit_test(missing_fields_take_defaults),

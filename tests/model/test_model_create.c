@@ -59,8 +59,10 @@ static void sizes_of_later_families(void **state) {
     static const struct {
         const char *arch;
         int64_t hidden, heads, ffn; /* of published models */
-    } wanted[] = {{"mistral", 4096, 32, 14336}, {"phi3", 3072, 32, 8192},     {"qwen2", 896, 14, 4864},
-                  {"qwen3", 1024, 16, 3072},    {"smollm3", 2048, 16, 11008}, {"opt", 768, 12, 3072}};
+    } wanted[] = {{"gemma2", 2304, 9, 9216},  {"gemma3_text", 2560, 10, 10240}, {"granite", 2048, 32, 8192},
+                  {"olmo2", 4096, 32, 11008}, {"mistral", 4096, 32, 14336},     {"phi3", 3072, 32, 8192},
+                  {"qwen2", 896, 14, 4864},   {"qwen3", 1024, 16, 3072},        {"smollm3", 2048, 16, 11008},
+                  {"opt", 768, 12, 3072}};
     for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) {
         struct model_config config = small(wanted[i].arch);
         config.hidden = wanted[i].hidden;
@@ -114,6 +116,88 @@ static void positions_survive_writing(void **state) {
     model = create(&config);
     for (int64_t layer = 0; layer < 9; layer++)
         assert_true(model->config.without_rope[layer] == (layer >= 7));
+    model_free(model);
+}
+
+static void gemmas_survive_writing(void **state) {
+    (void)state;
+    struct model_config config = small("gemma2");
+    struct model *model = create(&config);
+    const struct model_config *found = &model->config;
+    assert_true(found->attention_softcap == 50 && found->logits_softcap == 30 && found->query_scalar == 16);
+    assert_true(found->window == 4096 && found->windowed[0] && !found->windowed[1] && found->windowed[2]);
+    assert_true(found->tied && found->norm_one_plus && found->activation == ACTIVATION_GELU_TANH);
+    model_free(model);
+    config.attention_softcap = config.logits_softcap = 0;
+    config.query_scalar = 144;
+    model_config_set_window(&config, 9);
+    model = create(&config);
+    found = &model->config;
+    assert_true(found->attention_softcap == 0 && found->logits_softcap == 0 && found->query_scalar == 144);
+    assert_true(found->window == 9 && found->windowed[0] && !found->windowed[1] && found->windowed[2]);
+    model_free(model);
+
+    config = small("gemma3_text");
+    config.layers = 7;
+    config.local_rope.theta = 300;
+    model = create(&config);
+    found = &model->config;
+    assert_true(found->rope.theta == 1e6 && found->local_rope.theta == 300 && found->local_rope.head_dim == 16);
+    for (int64_t layer = 0; layer < 7; layer++)
+        assert_true(found->windowed[layer] == (layer != 5));
+    model_free(model);
+    model_config_set_window(&config, 0);
+    config.logits_softcap = 20;
+    model = create(&config);
+    assert_true(model->config.window == 0 && !model->config.windowed[0] && model->config.logits_softcap == 20);
+    model_free(model);
+}
+
+static void long_rope_survives_writing(void **state) {
+    (void)state;
+    struct model_config config = small("phi3");
+    config.rope.partial = 0.25;
+    config.rope.scaling = ROPE_SCALING_LONGROPE;
+    config.rope.original_context = 16;
+    config.rope.attention_factor = 1.25;
+    config.rope.factors = 2;
+    config.rope.short_factor[0] = config.rope.short_factor[1] = 1.5f;
+    config.rope.long_factor[0] = config.rope.long_factor[1] = 3.1f;
+    struct model *model = create(&config);
+    const struct rope_table_attributes *rope = &model->config.rope;
+    assert_true(rope->scaling == ROPE_SCALING_LONGROPE && rope->head_dim == 4 && rope->factor == 4);
+    assert_true(rope->original_context == 16 && rope->attention_factor == 1.25 && rope->factors == 2);
+    assert_true(rope->short_factor[1] == 1.5f && rope->long_factor[1] == 3.1f);
+    model_free(model);
+    config = small("llama");
+    config.rope.scaling = ROPE_SCALING_YARN;
+    config.rope.factor = 3;
+    config.rope.mscale = 0.7;
+    config.rope.beta_slow = 2;
+    config.rope.untruncated = true;
+    model = create(&config);
+    rope = &model->config.rope;
+    assert_true(rope->scaling == ROPE_SCALING_YARN && rope->factor == 3 && rope->original_context == 64);
+    assert_true(rope->mscale == 0.7 && rope->mscale_all_dim == 0 && rope->beta_slow == 2 && rope->untruncated);
+    model_free(model);
+}
+
+static void multipliers_survive_writing(void **state) {
+    (void)state;
+    struct model_config config = small("granite");
+    struct model *model = create(&config);
+    const struct model_config *found = &model->config;
+    assert_true(found->attention_multiplier == 1.0 / 16 && found->embedding_multiplier == 12);
+    assert_true(found->residual_multiplier == 0.22 && found->logits_divisor == 8 && found->tied);
+    model_free(model);
+    config.attention_multiplier = 0.3;
+    config.embedding_multiplier = 1;
+    config.residual_multiplier = 0.7;
+    config.logits_divisor = 5;
+    model = create(&config);
+    found = &model->config;
+    assert_true(found->attention_multiplier == 0.3 && found->embedding_multiplier == 1);
+    assert_true(found->residual_multiplier == 0.7 && found->logits_divisor == 5);
     model_free(model);
 }
 
@@ -355,6 +439,9 @@ int main(void) {
         cmocka_unit_test(sizes_of_later_families),
         cmocka_unit_test(windows_survive_writing),
         cmocka_unit_test(positions_survive_writing),
+        cmocka_unit_test(gemmas_survive_writing),
+        cmocka_unit_test(long_rope_survives_writing),
+        cmocka_unit_test(multipliers_survive_writing),
         cmocka_unit_test(opt_layouts_survive_writing),
         cmocka_unit_test(initial_values_are_the_authors),
         cmocka_unit_test(initial_values_of_later_families),

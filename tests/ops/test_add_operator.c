@@ -57,7 +57,8 @@ static struct graph *training_graph(void) {
     static const struct optimizer_options optimizer = {.beta1 = BETA1, .beta2 = 0.95, .epsilon = 1e-8};
     struct graph *graph = graph_create(DTYPE_F32, SEQUENCES, LENGTH);
     struct tensor *table, *x = build_model(graph, &table);
-    struct tensor *loss = ops_head_loss(graph, "head", x, table, input(graph, "targets"), NULL);
+    struct tensor *loss =
+        ops_head_loss(graph, "head", x, table, input(graph, "targets"), NULL, (struct head_attributes){0});
     require(graph_status(graph), "graph");
     require(graph_differentiate(graph, loss), "differentiate");
     require(ops_add_optimizer(graph, &optimizer), "optimizer");
@@ -69,7 +70,7 @@ static struct graph *logits_graph(int64_t tokens, bool cached, struct tensor **l
     struct graph *graph = graph_create(DTYPE_F32, 1, tokens);
     if (cached) graph->cache_texts = 1, graph->cache_positions = LENGTH;
     struct tensor *table, *x = build_model(graph, &table);
-    *logits = ops_head_logits(graph, "logits", x, table, NULL);
+    *logits = ops_head_logits(graph, "logits", x, table, NULL, (struct head_attributes){0});
     require(graph_status(graph), "graph");
     return graph;
 }

@@ -27,7 +27,9 @@ static void wrong_shapes_are_refused(void **state) {
                    ops_linear(graph, "product", activation(graph, 8), w, NULL, NULL, (struct linear_attributes){0}),
                    "product (linear): input 1 (w)");
     graph = graph_create(DTYPE_F32, 2, 5);
-    expect_refusal(graph, ops_rms_norm(graph, "norm", activation(graph, 8), graph_parameter(graph, "w", 1, 7, 1), 1e-5),
+    expect_refusal(graph,
+                   ops_rms_norm(graph, "norm", activation(graph, 8), graph_parameter(graph, "w", 1, 7, 1),
+                                (struct norm_attributes){.epsilon = 1e-5}),
                    "input 1 (w) is fp32 [7], expected fp32 [8] or a divisor");
     graph = graph_create(DTYPE_F32, 2, 5);
     expect_refusal(graph,

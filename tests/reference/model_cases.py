@@ -32,8 +32,11 @@ import safetensors.torch
 import torch
 import transformers
 from torch.nn.functional import cross_entropy
-from transformers import (AutoModelForCausalLM, GPT2Config, LlamaConfig, MistralConfig, OPTConfig, Phi3Config,
-                          Qwen2Config, Qwen3Config, SmolLM3Config)
+from transformers import (AutoModelForCausalLM, Gemma2Config, Gemma3Config, Gemma3ForConditionalGeneration,
+                          Gemma3TextConfig, GPT2Config, GraniteConfig, LlamaConfig, MistralConfig, Olmo2Config, OPTConfig,
+                          Phi3Config, Qwen2Config, Qwen3Config, SiglipVisionConfig, SmolLM3Config)
+from transformers.models.gemma2.modeling_gemma2 import Gemma2RMSNorm
+from transformers.models.gemma3.modeling_gemma3 import Gemma3RMSNorm
 
 BATCH, TOKENS, VOCAB, STEPS = 4, 29, 211, 20
 BF16_LEAST = 0.01
@@ -76,6 +79,11 @@ def smollm3(**settings):
     return decoder(SmolLM3Config, pad_token_id=None, bos_token_id=VOCAB - 1, eos_token_id=VOCAB - 1, **settings)
 
 
+def gemma(family, rope=None, **settings):
+    """Without a padding token, since PyTorch gives its row of the embedding no gradient."""
+    return decoder(family, rope=rope, pad_token_id=None, bos_token_id=VOCAB - 1, eos_token_id=VOCAB - 1, **settings)
+
+
 # Windows below are shorter than the sequences.
 QWEN_WINDOW = {"use_sliding_window": True, "sliding_window": 11}
 
@@ -84,23 +92,67 @@ QWEN_WINDOW = {"use_sliding_window": True, "sliding_window": 11}
 ROPE_LLAMA3 = {"rope_type": "llama3", "rope_theta": 500.0, "factor": 8.0, "low_freq_factor": 1.0,
                "high_freq_factor": 4.0, "original_max_position_embeddings": 100}
 
+# Rotary positions of Gemma 3's layers.
+BY_TYPE = {"sliding_attention": {"rope_type": "default", "rope_theta": 300.0},
+           "full_attention": {"rope_type": "default", "rope_theta": 5e5}}
+
+# No value is what its absence would mean; products of bf16 with these are not exact.
+GRANITE = {"attention_multiplier": 0.21, "embedding_multiplier": 2.7, "residual_multiplier": 0.63,
+           "logits_scaling": 1.3}
+
+# At this base and context one of the five frequencies stays, two are blended, two are divided by the factor.
+ROPE_YARN = {"rope_type": "yarn", "rope_theta": 100.0, "factor": 4.0, "original_max_position_embeddings": 64}
+
+
+def phi3_longrope(original):
+    """Six of ten features of each head are rotated; sequences are shorter or longer than the original context."""
+    rope = {"rope_type": "longrope", "rope_theta": 300.0, "short_factor": [1.1, 1.3, 2.5], "long_factor": [1.7, 3.0, 5.5],
+            "partial_rotary_factor": 0.6}
+    return decoder(Phi3Config, hidden_size=30, heads=3, kv_heads=1, rope=rope, pad_token_id=None,
+                   eos_token_id=VOCAB - 1, original_max_position_embeddings=original, tie_word_embeddings=original < 64)
+
+
 # Each with the norm to clip at: one that most steps pass and some do not.
 FULL = {
     "gpt2": (2.0, lambda: gpt2(heads=9, n_inner=77)),
     "gpt2_gelu": (1.0, lambda: gpt2(activation_function="gelu", layer_norm_epsilon=1e-3)),
     "gpt2_relu": (1.0, lambda: gpt2(activation_function="relu")),
     "gpt2_inverse_layer": (0.9, lambda: gpt2(scale_attn_by_inverse_layer_idx=True, tie_word_embeddings=False)),
+    # Caps that bend most scores and logits.
+    "gemma2": (1.2, lambda: gemma(Gemma2Config, sliding_window=7, query_pre_attn_scalar=6, attn_logit_softcapping=0.8,
+                                  final_logit_softcapping=2.5)),
+    "gemma2_bias": (1.3, lambda: gemma(Gemma2Config, attention_bias=True, tie_word_embeddings=False, sliding_window=11,
+                                       layer_types=["full_attention", "sliding_attention"], rms_norm_eps=1e-3,
+                                       attn_logit_softcapping=None, final_logit_softcapping=None,
+                                       hidden_activation="silu", query_pre_attn_scalar=10)),
+    "gemma3_text": (1.6, lambda: gemma(Gemma3TextConfig, sliding_window=7, query_pre_attn_scalar=14,
+                                       layer_types=["sliding_attention", "full_attention"],
+                                       rope=BY_TYPE | {"full_attention": {"rope_type": "linear", "rope_theta": 5e5,
+                                                                          "factor": 2.5}})),
+    "gemma3_text_bias": (1.6, lambda: gemma(Gemma3TextConfig, attention_bias=True, sliding_window=11,
+                                            layer_types=["sliding_attention"] * 2, tie_word_embeddings=False,
+                                            rms_norm_eps=1e-3, final_logit_softcapping=3.0,
+                                            query_pre_attn_scalar=10, rope=BY_TYPE)),
+    "granite": (0.88, lambda: decoder(GraniteConfig, **GRANITE)),
+    "granite_bias": (0.68, lambda: decoder(GraniteConfig, attention_bias=True, mlp_bias=True, tie_word_embeddings=True,
+                                         logits_scaling=2.0)),
     "llama": (5.3, lambda: llama(hidden_size=90, intermediate_size=62)),
     "llama_tied": (1.4, lambda: llama(tie_word_embeddings=True, rms_norm_eps=1e-5)),
     "llama_bias": (1.2, lambda: llama(attention_bias=True, mlp_bias=True)),
     "llama_rope_linear": (1.3, lambda: llama(rope={"rope_type": "linear", "rope_theta": 10000.0, "factor": 2.5})),
     "llama_rope_llama3": (1.5, lambda: llama(rope=ROPE_LLAMA3, rms_norm_eps=1e-2)),
+    "llama_rope_yarn": (1.5, lambda: llama(rope=ROPE_YARN)),
     "mistral": (1.5, lambda: decoder(MistralConfig, sliding_window=7)),
+    "olmo2": (1.8, lambda: decoder(Olmo2Config, pad_token_id=None, eos_token_id=VOCAB - 1)),
+    "olmo2_bias": (1, lambda: decoder(Olmo2Config, attention_bias=True, tie_word_embeddings=True, rms_norm_eps=1e-3,
+                                        rope={"rope_theta": 5e5}, pad_token_id=None, eos_token_id=VOCAB - 1)),
     "opt": (0.85, lambda: opt()),
     "opt_post_norm": (1.0, lambda: opt(do_layer_norm_before=False, word_embed_proj_dim=17, enable_bias=False,
                                        activation_function="gelu", tie_word_embeddings=False)),
     "phi3": (1.35, lambda: decoder(Phi3Config, sliding_window=13, pad_token_id=None, eos_token_id=VOCAB - 1,
                                       resid_pdrop=0.1)),
+    "phi3_longrope": (1.7, lambda: phi3_longrope(64)),
+    "phi3_longrope_long": (2.65, lambda: phi3_longrope(8)),
     "qwen2": (1.5, lambda: decoder(Qwen2Config, **QWEN_WINDOW, max_window_layers=1)),
     "qwen2_tied": (1.7, lambda: decoder(Qwen2Config, hidden_size=30, heads=3, kv_heads=1, tie_word_embeddings=True,
                                         rope={"rope_theta": 1e6})),
@@ -158,6 +210,71 @@ def store_older_config(folder, model):
     (folder / "config.json").write_text(json.dumps(config, indent=2, sort_keys=True) + "\n")
 
 
+def store_older_bases(folder, model):
+    """As store_older_config, of Gemma 3: two bases, and a pattern in place of layer_types."""
+    model.save_pretrained(folder)
+    config = json.loads((folder / "config.json").read_text())
+    by_type = config.pop("rope_parameters")
+    config["rope_local_base_freq"] = by_type["sliding_attention"]["rope_theta"]
+    scaling = by_type["full_attention"]
+    config["rope_theta"] = scaling.pop("rope_theta")
+    config["rope_scaling"] = scaling
+    config["sliding_window_pattern"] = 2
+    del config["layer_types"]
+    config["torch_dtype"] = config.pop("dtype")
+    config["transformers_version"] = "4.50.0"
+    (folder / "config.json").write_text(json.dumps(config, indent=2, sort_keys=True) + "\n")
+
+
+def store_older_longrope(folder, model):
+    """As store_older_config, with the share of a head beside rope_scaling."""
+    store_older_config(folder, model)
+    config = json.loads((folder / "config.json").read_text())
+    scaling = config["rope_scaling"]
+    config["partial_rotary_factor"] = scaling.pop("partial_rotary_factor")
+    scaling.pop("original_max_position_embeddings")
+    scaling["type"] = scaling.pop("rope_type")
+    (folder / "config.json").write_text(json.dumps(config, indent=2, sort_keys=True) + "\n")
+
+
+def store_wrapped(folder, model):
+    """Gemma 3 beside a vision tower, which is not trained."""
+    vision = SiglipVisionConfig(hidden_size=14, intermediate_size=22, num_hidden_layers=1, num_attention_heads=2,
+                                image_size=8, patch_size=4)
+    config = Gemma3Config(text_config=model.config, vision_config=vision, mm_tokens_per_image=4,
+                          image_token_index=VOCAB, boi_token_index=VOCAB - 3, eoi_token_index=VOCAB - 2)
+    torch.manual_seed(seed_of(folder.name))
+    wrapper = Gemma3ForConditionalGeneration(config).eval()
+    wrapper.model.language_model.load_state_dict(model.model.state_dict())
+    wrapper.save_pretrained(folder)
+
+
+def store_wrapped_modules(folder, model):
+    """With the names that the modules have, as transformers 4.52 wrote them, the vision tower in bf16, and in
+    text_config no more than what is not assumed, as in the authors' files."""
+    store_wrapped(folder, model)
+    path = folder / "model.safetensors"
+    tensors = safetensors.torch.load_file(path)
+    text = "language_model.model."
+    renamed = {name.replace(text, "model.language_model."): tensor for name, tensor in tensors.items()
+               if name.startswith(text)}
+    renamed |= {f"model.{name}": tensor.to(torch.bfloat16) for name, tensor in tensors.items()
+                if not name.startswith(text)}
+    safetensors.torch.save_file(renamed, path, {"format": "pt"})
+    config = json.loads((folder / "config.json").read_text())
+    text = config["text_config"]
+    by_type = text.pop("rope_parameters")
+    kept = ("model_type", "vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads",
+            "num_key_value_heads", "head_dim", "query_pre_attn_scalar", "sliding_window", "pad_token_id")
+    config["text_config"] = {key: text[key] for key in kept} | {
+        "rope_scaling": {"rope_type": "linear", "factor": by_type["full_attention"]["factor"]},
+        "rope_theta": by_type["full_attention"]["rope_theta"], "sliding_window_pattern": 2,
+        "rope_local_base_freq": by_type["sliding_attention"]["rope_theta"]}
+    config["torch_dtype"] = config.pop("dtype")
+    config["transformers_version"] = "4.52.0"
+    (folder / "config.json").write_text(json.dumps(config, indent=2, sort_keys=True) + "\n")
+
+
 def store_interval(folder, model):
     """As store_older_config, and without the list of layers that have no rotary positions."""
     store_older_config(folder, model)
@@ -167,6 +284,12 @@ def store_interval(folder, model):
 
 
 LIGHT = {
+    "gemma2_older": ("gemma2", store_older_config),
+    "gemma3_text_older": ("gemma3_text", store_older_bases),
+    "gemma3_wrapped": ("gemma3_text", store_wrapped),
+    "gemma3_wrapped_modules": ("gemma3_text", store_wrapped_modules),
+    "granite_older": ("granite", store_older_config),
+    "olmo2_older": ("olmo2", store_older_config),
     "gpt2_bare": ("gpt2_relu", store_masks),
     "gpt2_f16": ("gpt2_gelu", store_f16),
     "llama_bf16": ("llama_bias", store_bf16),
@@ -176,6 +299,7 @@ LIGHT = {
     "mistral_older": ("mistral", store_older_config),
     "opt_bare": ("opt", store_base),
     "phi3_older": ("phi3", store_older_config),
+    "phi3_longrope_older": ("phi3_longrope_long", store_older_longrope),
     "qwen2_older": ("qwen2", store_older_config),
     "qwen3_older": ("qwen3", store_older_config),
     "smollm3_interval": ("smollm3", store_interval),
@@ -190,10 +314,17 @@ def seed_of(case):
     return zlib.crc32(case.encode())
 
 
+def gemma_norm(self, x):
+    return self._norm(x) * (1 + self.weight)
+
+
 @contextlib.contextmanager
 def all_double():
     """Lifts to fp64 what transformers casts to fp32 inside the models: RMSNorm, softmax and rotary angles."""
-    with unittest.mock.patch.multiple(torch, float=torch.float64, float32=torch.float64):
+    with contextlib.ExitStack() as patches:
+        patches.enter_context(unittest.mock.patch.multiple(torch, float=torch.float64, float32=torch.float64))
+        for norm in Gemma2RMSNorm, Gemma3RMSNorm:
+            patches.enter_context(unittest.mock.patch.object(norm, "forward", gemma_norm))
         yield
 
 
@@ -205,7 +336,8 @@ def make_model(config, seed):
         for name, parameter in model.named_parameters():
             value = torch.from_numpy(rng.standard_normal(parameter.shape, dtype=numpy.float32))
             is_norm = parameter.dim() == 1 and name.endswith("weight")
-            parameter.copy_(1 + 0.25 * value if is_norm else 0.15 * value)
+            center = 0 if config.model_type.startswith("gemma") else 1  # where norms multiply by 1 + weight
+            parameter.copy_(center + 0.25 * value if is_norm else 0.15 * value)
     return model
 
 
@@ -235,7 +367,8 @@ def gradients(model, ids, labels):
     model.zero_grad()
     loss, logits = loss_of(model, ids, labels)
     loss.backward()
-    return loss.item(), logits.detach(), {name: p.grad.clone() for name, p in model.named_parameters()}
+    return loss.item(), logits.detach(), {name: p.grad.clone() for name, p in model.named_parameters()
+                                         if p.grad is not None}
 
 
 def lr_at(step):

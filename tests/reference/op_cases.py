@@ -19,9 +19,10 @@ import torch
 import torch.nn.functional as F
 import transformers
 from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding, apply_rotary_pos_emb
+from transformers.models.phi3.modeling_phi3 import Phi3RotaryEmbedding, apply_rotary_pos_emb as phi3_apply
 from transformers.pytorch_utils import Conv1D
 
-from model_cases import ROPE_LLAMA3, all_double
+from model_cases import ROPE_LLAMA3, ROPE_YARN, all_double
 
 BATCH, TOKENS, HEADS, KV_HEADS, HEAD_DIM, HIDDEN, VOCAB = 2, 37, 9, 3, 10, 90, 211
 
@@ -32,6 +33,15 @@ def rms_norm(inputs, attributes):
     return F.rms_norm(groups, weight.shape, weight, attributes["eps"]).flatten(-2)
 
 
+def rms_norm_one_plus(inputs, attributes):
+    return rms_norm({"x": inputs["x"], "weight": 1 + inputs["weight"]}, attributes)
+
+
+def soft_cap(values, attributes):
+    softcap = attributes.get("softcap")
+    return values if softcap is None else softcap * torch.tanh(values / softcap)
+
+
 def layer_norm(inputs, attributes):
     x = inputs["x"]
     return F.layer_norm(x, x.shape[-1:], inputs["weight"], inputs["bias"], attributes["eps"])
@@ -39,6 +49,17 @@ def layer_norm(inputs, attributes):
 
 def by_heads(x, heads):
     return x.unflatten(-1, (heads, -1)).transpose(1, 2)
+
+
+def rope_partial(inputs, attributes):
+    heads, head_dim = attributes["heads"], attributes["head_dim"]
+    config = transformers.Phi3Config(hidden_size=heads * head_dim, num_attention_heads=heads, pad_token_id=None,
+                                     max_position_embeddings=320, rope_parameters=dict(attributes["rope"]),
+                                     original_max_position_embeddings=80)
+    with all_double():
+        cos, sin = Phi3RotaryEmbedding(config)(inputs["x"], inputs["positions"].long())
+    x = by_heads(inputs["x"], heads)
+    return phi3_apply(x, x, cos, sin)[0].transpose(1, 2).flatten(2)
 
 
 def rope(inputs, attributes):
@@ -63,7 +84,8 @@ def attention(inputs, attributes):
     if "segments" in inputs:
         segments = inputs["segments"]
         allowed = (allowed & (segments[:, :, None] == segments[:, None, :]))[:, None]
-    out = F.scaled_dot_product_attention(q, k, v, attn_mask=allowed, scale=attributes["scale"])
+    scores = soft_cap(q @ k.transpose(2, 3) * attributes["scale"], attributes)
+    out = scores.masked_fill(~allowed, -torch.inf).softmax(-1) @ v
     return out.transpose(1, 2).flatten(2)
 
 
@@ -78,14 +100,16 @@ def conv1d(inputs, attributes):
 
 
 def linear_cross_entropy(inputs, attributes):
-    logits = F.linear(inputs["x"], inputs["weight"])
+    logits = soft_cap(F.linear(inputs["x"], inputs["weight"]), attributes)
     return F.cross_entropy(logits, inputs["labels"].long(), ignore_index=-100, reduction="sum")[None]
 
 
 OPERATORS = {
     "rmsnorm": rms_norm,
+    "rmsnorm_one_plus": rms_norm_one_plus,
     "layernorm": layer_norm,
     "rope": rope,
+    "rope_partial": rope_partial,
     "attention": attention,
     "gelu_tanh": lambda inputs, attributes: F.gelu(inputs["x"], approximate="tanh"),
     "gelu_erf": lambda inputs, attributes: F.gelu(inputs["x"]),
@@ -129,9 +153,9 @@ class Inputs:
         return labels
 
 
-def norm_inputs(draw, scale=1.0, mean=0.0, bias=False):
+def norm_inputs(draw, scale=1.0, mean=0.0, bias=False, weight_mean=1.0):
     inputs = {"x": draw.normal(BATCH, 7, HIDDEN, scale=scale, mean=mean),
-              "weight": draw.normal(HIDDEN, scale=0.3, mean=1.0)}
+              "weight": draw.normal(HIDDEN, scale=0.3, mean=weight_mean)}
     return inputs | ({"bias": draw.normal(HIDDEN, scale=0.3)} if bias else {})
 
 
@@ -163,6 +187,11 @@ def rope_attributes(**scaling):
     return {"heads": HEADS, "head_dim": HEAD_DIM, "rope": {"rope_type": "default", "rope_theta": 10000.0} | scaling}
 
 
+# Positions go up to 107, past the original context of 80.
+LONGROPE = {"rope_type": "longrope", "rope_theta": 300.0, "partial_rotary_factor": 0.6, "short_factor": [1.0, 1.0, 1.0],
+            "long_factor": [1.2, 2.0, 3.5]}
+
+
 def linear_inputs(draw, weight_shape, bias):
     inputs = {"x": draw.normal(BATCH, 19, 45), "weight": draw.normal(*weight_shape, scale=0.15)}
     return inputs | ({"bias": draw.normal(53, scale=0.3)} if bias else {})
@@ -178,15 +207,24 @@ CASES = {
     "rmsnorm": ("rmsnorm", {"eps": 1e-5}, norm_inputs),
     "rmsnorm_small": ("rmsnorm", {"eps": 1e-6}, lambda draw: norm_inputs(draw, scale=1e-3)),
     "rmsnorm_heads": ("rmsnorm", {"eps": 1e-6}, head_norm_inputs),
+    "rmsnorm_one_plus": ("rmsnorm_one_plus", {"eps": 1e-6}, lambda draw: norm_inputs(draw, weight_mean=0.0)),
     "layernorm": ("layernorm", {"eps": 1e-5}, lambda draw: norm_inputs(draw, bias=True)),
     "layernorm_offset": ("layernorm", {"eps": 1e-5}, lambda draw: norm_inputs(draw, mean=100.0, bias=True)),
     "rope": ("rope", rope_attributes(), rope_inputs),
     "rope_linear": ("rope", rope_attributes(rope_type="linear", factor=2.5), rope_inputs),
     "rope_llama3": ("rope", rope_attributes(**ROPE_LLAMA3), rope_inputs),
+    "rope_yarn": ("rope", rope_attributes(**ROPE_YARN), rope_inputs),
+    "rope_yarn_mscale": ("rope", rope_attributes(**ROPE_YARN, mscale=1.5, mscale_all_dim=0.4, beta_fast=3.0,
+                                                 beta_slow=0.2, truncate=False), rope_inputs),
+    "rope_yarn_factor": ("rope", rope_attributes(**ROPE_YARN, attention_factor=1.7), rope_inputs),
+    "rope_longrope": ("rope_partial", rope_attributes(**LONGROPE), rope_inputs),
+    "rope_partial": ("rope_partial", rope_attributes(partial_rotary_factor=0.4), rope_inputs),
     "attention": ("attention", attention_attributes(), attention_inputs),
     "attention_segments": ("attention", attention_attributes(),
                            lambda draw: attention_inputs(draw) | {"segments": segments()}),
     "attention_window": ("attention", attention_attributes() | {"window": 9}, attention_inputs),
+    "attention_capped": ("attention", attention_attributes() | {"window": 9, "softcap": 1.5},
+                         lambda draw: attention_inputs(draw, scale=2.0) | {"segments": segments()}),
     "attention_steep": ("attention", attention_attributes(), lambda draw: attention_inputs(draw, scale=60.0)),
     "attention_long": ("attention", attention_attributes(2, 1, 16),
                        lambda draw: attention_inputs(draw, 1, 259, 2, 1, 16)),
@@ -200,6 +238,8 @@ CASES = {
     "linear_bias": ("linear", {}, lambda draw: linear_inputs(draw, (53, 45), bias=True)),
     "conv1d": ("conv1d", {}, lambda draw: linear_inputs(draw, (45, 53), bias=True)),
     "linear_cross_entropy": ("linear_cross_entropy", {}, lambda draw: loss_inputs(draw, 45, VOCAB)),
+    "linear_cross_entropy_capped": ("linear_cross_entropy", {"softcap": 2.5},
+                                    lambda draw: loss_inputs(draw, 45, VOCAB)),
     "linear_cross_entropy_steep": ("linear_cross_entropy", {}, lambda draw: loss_inputs(draw, 21, 47, scale=30.0)),
     "linear_cross_entropy_wide": ("linear_cross_entropy", {}, lambda draw: loss_inputs(draw, 13, 1031)),
 }

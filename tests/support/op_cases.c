@@ -126,7 +126,7 @@ static int64_t norm_group(const struct op_case *op_case, const struct op_sizes *
 }
 
 static void build_norm(struct graph *graph, const struct op_case *op_case, const struct op_sizes *sizes) {
-    struct norm_attributes attributes = {.epsilon = 1e-5};
+    struct norm_attributes attributes = {.epsilon = 1e-5, .one_plus = has(op_case, CASE_ONE_PLUS)};
     bool layer = is_layer_norm(op_case);
     int64_t columns = norm_columns(op_case, sizes), group = norm_group(op_case, sizes);
     struct tensor *in[OP_INPUTS_MAX] = {
@@ -142,7 +142,11 @@ static void build_norm_grad(struct graph *graph, const struct op_case *op_case, 
     build_norm(graph, op_case, sizes);
     bool layer = is_layer_norm(op_case), frozen = has(op_case, CASE_FROZEN);
     struct norm_grad_attributes attributes = {
-        .dx = !has(op_case, CASE_NO_DX), .dweight = !frozen, .dbias = has(op_case, CASE_BIAS) && !frozen};
+        .dx = !has(op_case, CASE_NO_DX),
+        .dweight = !frozen,
+        .dbias = has(op_case, CASE_BIAS) && !frozen,
+        .one_plus = has(op_case, CASE_ONE_PLUS),
+    };
     int64_t columns = norm_columns(op_case, sizes), group = norm_group(op_case, sizes);
     struct tensor *in[OP_INPUTS_MAX] = {activation(graph, op_case, "dy", columns), op_case_tensor(graph, "x"),
                                         op_case_tensor(graph, "norm")};
@@ -157,8 +161,13 @@ static void build_norm_grad(struct graph *graph, const struct op_case *op_case, 
 }
 
 static void build_rope_table(struct graph *graph, const struct op_case *op_case, const struct op_sizes *sizes) {
-    (void)op_case;
     struct rope_table_attributes attributes = {.head_dim = sizes->head_dim, .theta = 10000};
+    if (has(op_case, CASE_PARTIAL))
+        attributes = (struct rope_table_attributes){.head_dim = sizes->head_dim / 4 * 2,
+                                                    .theta = 100,
+                                                    .scaling = ROPE_SCALING_YARN,
+                                                    .factor = 4,
+                                                    .original_context = 64};
     ops_rope_table(graph, "table", integers(graph, "positions"), attributes);
 }
 
@@ -172,16 +181,20 @@ static void build_rope(struct graph *graph, const struct op_case *op_case, const
     add(graph, &op_rope, "rope", &attributes, in, out);
 }
 
-static struct attention_attributes attention_of(const struct op_sizes *sizes) {
+/* Most scores and logits are bent by these. */
+static const double SCORES_CAP = 0.7, LOGITS_CAP = 1.5;
+
+static struct attention_attributes attention_of(const struct op_case *op_case, const struct op_sizes *sizes) {
     return (struct attention_attributes){.heads = sizes->heads,
                                          .kv_heads = sizes->kv_heads,
                                          .head_dim = sizes->head_dim,
                                          .scale = 1.25 / (double)sizes->head_dim,
-                                         .window = sizes->window};
+                                         .window = sizes->window,
+                                         .softcap = has(op_case, CASE_CAPPED) ? SCORES_CAP : 0};
 }
 
 static void build_attention(struct graph *graph, const struct op_case *op_case, const struct op_sizes *sizes) {
-    struct attention_attributes attributes = attention_of(sizes);
+    struct attention_attributes attributes = attention_of(op_case, sizes);
     int64_t q = sizes->heads * sizes->head_dim, kv = sizes->kv_heads * sizes->head_dim;
     struct tensor *in[OP_INPUTS_MAX] = {activation(graph, op_case, "q", q), activation(graph, op_case, "k", kv),
                                         activation(graph, op_case, "v", kv),
@@ -193,7 +206,7 @@ static void build_attention(struct graph *graph, const struct op_case *op_case, 
 }
 
 static void build_attention_cache(struct graph *graph, const struct op_case *op_case, const struct op_sizes *sizes) {
-    struct attention_cache_attributes attributes = {.attention = attention_of(sizes),
+    struct attention_cache_attributes attributes = {.attention = attention_of(op_case, sizes),
                                                     .texts = sizes->sequences + 1,
                                                     .positions = sizes->length + OP_CASE_CACHED + sizes->sequences};
     int64_t q = sizes->heads * sizes->head_dim, kv = sizes->kv_heads * sizes->head_dim;
@@ -219,7 +232,7 @@ static void build_last_token(struct graph *graph, const struct op_case *op_case,
 
 static void build_attention_grad(struct graph *graph, const struct op_case *op_case, const struct op_sizes *sizes) {
     build_attention(graph, op_case, sizes);
-    struct attention_attributes attributes = attention_of(sizes);
+    struct attention_attributes attributes = attention_of(op_case, sizes);
     int64_t q = sizes->heads * sizes->head_dim, kv = sizes->kv_heads * sizes->head_dim;
     struct tensor *in[OP_INPUTS_MAX] = {activation(graph, op_case, "dy", q),
                                         op_case_tensor(graph, "q"),
@@ -278,16 +291,25 @@ static void head_inputs(struct graph *graph, const struct op_case *op_case, cons
     if (has(op_case, CASE_BIAS)) in[next] = graph_parameter(graph, "bias", 1, sizes->vocab, 1);
 }
 
+static struct head_attributes head_attributes_of(const struct op_case *op_case) {
+    return (struct head_attributes){.softcap = has(op_case, CASE_CAPPED) ? LOGITS_CAP : 0};
+}
+
 static void build_head_loss(struct graph *graph, const struct op_case *op_case, const struct op_sizes *sizes) {
     struct tensor *in[OP_INPUTS_MAX] = {0};
     head_inputs(graph, op_case, sizes, in, true);
     struct tensor *out[OP_OUTPUTS_MAX] = {
         graph_tensor(graph, TENSOR_RESULT, "loss", shape_make(DTYPE_F64, 1, 1, 1, 1))};
-    add(graph, &op_head_loss, "head", NULL, in, out);
+    struct head_attributes head = head_attributes_of(op_case);
+    add(graph, &op_head_loss, "head", &head, in, out);
     if (op_case->op == &op_head_loss) return;
     bool frozen = has(op_case, CASE_FROZEN);
     struct head_loss_grad_attributes attributes = {
-        .dx = !has(op_case, CASE_NO_DX), .dweight = !frozen, .dbias = has(op_case, CASE_BIAS) && !frozen};
+        .dx = !has(op_case, CASE_NO_DX),
+        .dweight = !frozen,
+        .dbias = has(op_case, CASE_BIAS) && !frozen,
+        .softcap = head.softcap,
+    };
     struct tensor *made[OP_OUTPUTS_MAX] = {
         graph_tensor(graph, TENSOR_RESULT, "loss.again", shape_make(DTYPE_F64, 1, 1, 1, 1)),
         IF_WANTED(attributes.dx, activation(graph, op_case, "d.x", sizes->columns)),
@@ -299,7 +321,8 @@ static void build_head_loss(struct graph *graph, const struct op_case *op_case, 
 static void build_head_logits(struct graph *graph, const struct op_case *op_case, const struct op_sizes *sizes) {
     struct tensor *in[OP_INPUTS_MAX] = {0};
     head_inputs(graph, op_case, sizes, in, false);
-    add(graph, &op_head_logits, "logits", NULL, in, NULL);
+    struct head_attributes head = head_attributes_of(op_case);
+    add(graph, &op_head_logits, "logits", &head, in, NULL);
 }
 
 static void build_gradient_sum(struct graph *graph, const struct op_case *op_case, const struct op_sizes *sizes) {
@@ -390,6 +413,9 @@ const struct op_case op_cases[] = {
     CASE("rms_norm_grad.heads", rms_norm_grad, build_norm_grad, ODD, .flags = CASE_HEADS | CASE_TIMED),
     CASE("rms_norm_grad.heads.views", rms_norm_grad, build_norm_grad, LONG(0),
          .flags = CASE_HEADS | CASE_ADDEND | CASE_VIEWS),
+    CASE("rms_norm.one_plus", rms_norm, build_norm, ODD, .flags = CASE_ONE_PLUS | CASE_HEADS),
+    CASE("rms_norm_grad.one_plus", rms_norm_grad, build_norm_grad, LARGE,
+         .flags = CASE_ONE_PLUS | CASE_ADDEND | CASE_VIEWS),
     CASE("layer_norm", layer_norm, build_norm, ODD, .flags = CASE_BIAS | CASE_TIMED),
     CASE("layer_norm.heads", layer_norm, build_norm, LONG(0), .flags = CASE_BIAS | CASE_HEADS | CASE_VIEWS),
     CASE("layer_norm_grad.heads", layer_norm_grad, build_norm_grad, LONG(0), .flags = CASE_BIAS | CASE_HEADS),
@@ -398,6 +424,9 @@ const struct op_case op_cases[] = {
     CASE("layer_norm_grad.views", layer_norm_grad, build_norm_grad, LARGE, .flags = CASE_BIAS | CASE_VIEWS),
     CASE("layer_norm_grad.frozen", layer_norm_grad, build_norm_grad, ODD, .flags = CASE_BIAS | CASE_FROZEN),
     CASE("rope_table", rope_table, build_rope_table, ODD, .flags = CASE_TIMED),
+    CASE("rope_table.yarn", rope_table, build_rope_table, ODD, .flags = CASE_PARTIAL),
+    CASE("rope.partial", rope, build_rope, ODD, .flags = CASE_PARTIAL),
+    CASE("rope.partial.back", rope, build_rope, LONG(0), .flags = CASE_PARTIAL | CASE_BACK | CASE_VIEWS),
     CASE("rope", rope, build_rope, ODD, .flags = CASE_TIMED),
     CASE("rope.back", rope, build_rope, LONG(0), .flags = CASE_BACK | CASE_VIEWS),
     CASE("attention", attention, build_attention, LONG(0), .flags = CASE_TIMED),
@@ -405,6 +434,9 @@ const struct op_case op_cases[] = {
     CASE("attention.window_1", attention, build_attention, ODD_BUT(.length = 29, .window = 1), .flags = 0),
     CASE("attention.window_wide", attention, build_attention, ODD_BUT(.length = 29, .window = 4096), .flags = 0),
     CASE("attention.segments", attention, build_attention, LONG(0), .flags = CASE_SEGMENTS),
+    CASE("attention.capped", attention, build_attention, LONG(0), .flags = CASE_CAPPED),
+    CASE("attention.capped.window", attention, build_attention, LONG(50),
+         .flags = CASE_CAPPED | CASE_SEGMENTS | CASE_VIEWS),
     CASE("attention.wide", attention, build_attention, WIDE, .flags = CASE_VIEWS),
     CASE("attention_grad.wide", attention_grad, build_attention_grad, WIDE, .flags = 0),
     CASE("attention_grad", attention_grad, build_attention_grad, LONG(0), .flags = CASE_TIMED),
@@ -412,11 +444,15 @@ const struct op_case op_cases[] = {
     CASE("attention_grad.window_wide", attention_grad, build_attention_grad, ODD_BUT(.length = 29, .window = 4096),
          .flags = 0),
     CASE("attention_grad.segments", attention_grad, build_attention_grad, LONG(0), .flags = CASE_SEGMENTS),
+    CASE("attention_grad.capped", attention_grad, build_attention_grad, LONG(0), .flags = CASE_CAPPED),
+    CASE("attention_grad.capped.window", attention_grad, build_attention_grad, LONG(50),
+         .flags = CASE_CAPPED | CASE_SEGMENTS | CASE_VIEWS),
     CASE("attention_grad.short", attention_grad, build_attention_grad, ODD_BUT(.length = 1), .flags = 0),
     CASE("attention_cache", attention_cache, build_attention_cache, LONG(0), .flags = CASE_TIMED),
     CASE("attention_cache.window", attention_cache, build_attention_cache, LONG(50), .flags = CASE_VIEWS),
     CASE("attention_cache.wide", attention_cache, build_attention_cache, WIDE, .flags = CASE_VIEWS),
     CASE("attention_cache.one", attention_cache, build_attention_cache, ODD_BUT(.length = 1, .window = 3), .flags = 0),
+    CASE("attention_cache.capped", attention_cache, build_attention_cache, LONG(50), .flags = CASE_CAPPED),
     CASE("last_token", last_token, build_last_token, ODD, .flags = 0),
     CASE("last_token.views", last_token, build_last_token, LARGE, .flags = CASE_VIEWS),
     CASE("gelu_tanh", activation, build_activation, ODD, .function = ACTIVATION_GELU_TANH, .flags = CASE_TIMED),
@@ -445,6 +481,11 @@ const struct op_case op_cases[] = {
     CASE("head_loss_grad.bias", head_loss_grad, build_head_loss, LARGE, .flags = CASE_BIAS | CASE_VIEWS),
     CASE("head_loss_grad.frozen", head_loss_grad, build_head_loss, ODD, .flags = CASE_FROZEN),
     CASE("head_loss_grad.no_dx", head_loss_grad, build_head_loss, ODD, .flags = CASE_NO_DX),
+    CASE("head_loss.capped", head_loss, build_head_loss, LARGE, .flags = CASE_BIAS | CASE_CAPPED),
+    CASE("head_loss_grad.capped", head_loss_grad, build_head_loss, ODD, .flags = CASE_CAPPED),
+    CASE("head_loss_grad.capped.bias", head_loss_grad, build_head_loss, LARGE,
+         .flags = CASE_BIAS | CASE_CAPPED | CASE_VIEWS),
+    CASE("head_logits.capped", head_logits, build_head_logits, LARGE, .flags = CASE_BIAS | CASE_CAPPED),
     CASE("head_logits", head_logits, build_head_logits, ODD, .flags = 0),
     CASE("head_logits.bias", head_logits, build_head_logits, LARGE, .flags = CASE_BIAS | CASE_VIEWS),
     CASE("gradient_sum", gradient_sum, build_gradient_sum, LARGE, .flags = CASE_TIMED),

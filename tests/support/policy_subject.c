@@ -16,9 +16,13 @@ enum { GRAIN = 2, BATCH = GRAIN * POLICY_SUBJECT_GRAINS - 1, TOKENS = 13 };
     }
 
 const struct policy_subject policy_subjects[] = {
+    SUBJECTS_OF(gemma2, "2,4,all-linear", DTYPE_BF16, DTYPE_F32),
+    SUBJECTS_OF(gemma3_text, "2,4,all-linear", DTYPE_F32, DTYPE_BF16),
     SUBJECTS_OF(gpt2, "2,4,c_attn,c_fc", DTYPE_BF16, DTYPE_F32),
+    SUBJECTS_OF(granite, "2,4,all-linear", DTYPE_F32, DTYPE_BF16),
     SUBJECTS_OF(llama, "2,4,all-linear", DTYPE_F32, DTYPE_BF16),
     SUBJECTS_OF(mistral, "3,4,q_proj,v_proj", DTYPE_BF16, DTYPE_F32),
+    SUBJECTS_OF(olmo2, "2,4,all-linear", DTYPE_BF16, DTYPE_F32),
     SUBJECTS_OF(opt, "2,4,all-linear", DTYPE_F32, DTYPE_BF16),
     SUBJECTS_OF(phi3, "2,4,qkv_proj,down_proj", DTYPE_BF16, DTYPE_F32),
     SUBJECTS_OF(qwen2, "1,4,all-linear", DTYPE_F32, DTYPE_BF16),
@@ -48,6 +52,8 @@ static struct model_config config_of(const struct policy_subject *subject) {
     config.ffn = 47;
     config.vocab_size = OUTCOME_VOCAB;
     config.context = 32;
+    /* Granite's own make gradients of 1e-4. */
+    if (HAS(&config, embedding_multiplier)) config.embedding_multiplier = 1.5, config.logits_divisor = 0.4;
     if (subject->other) take_other_form(&config);
     return config;
 }

@@ -34,14 +34,16 @@ static void attention_input(struct graph *graph, int layer, struct tensor *x, st
 static struct tensor *layer_build(struct graph *graph, int layer, struct tensor *x, struct tensor *table, bool packed) {
     graph_begin_block(graph, graph_format(graph, "layer %d", layer));
     struct tensor *norm = graph_parameter(graph, graph_format(graph, "layer.%d.norm1", layer), 1, HIDDEN, 1);
-    struct tensor *h = ops_rms_norm(graph, graph_format(graph, "layer.%d.n1", layer), x, norm, 1e-5);
+    struct tensor *h = ops_rms_norm(graph, graph_format(graph, "layer.%d.n1", layer), x, norm,
+                                    (struct norm_attributes){.epsilon = 1e-5});
     struct tensor *qkv[3];
     attention_input(graph, layer, h, table, packed, qkv);
     struct attention_attributes attention = {.heads = HEADS, .kv_heads = HEADS, .head_dim = HEAD_DIM, .scale = 0.3};
     h = ops_attention(graph, graph_format(graph, "layer.%d.attention", layer), qkv[0], qkv[1], qkv[2], NULL, attention);
     x = named(graph, layer, "o", h, weight(graph, layer, "o", HIDDEN, HIDDEN), x, false);
     struct tensor *scale = graph_parameter(graph, graph_format(graph, "layer.%d.norm2", layer), 1, HIDDEN, 1);
-    h = ops_rms_norm(graph, graph_format(graph, "layer.%d.n2", layer), x, scale, 1e-5);
+    h = ops_rms_norm(graph, graph_format(graph, "layer.%d.n2", layer), x, scale,
+                     (struct norm_attributes){.epsilon = 1e-5});
     struct tensor *gate = named(graph, layer, "gate", h, weight(graph, layer, "gate", FFN, HIDDEN), NULL, false);
     struct tensor *up = named(graph, layer, "up", h, weight(graph, layer, "up", FFN, HIDDEN), NULL, false);
     h = ops_gated_activation(graph, graph_format(graph, "layer.%d.act", layer), gate, up, ACTIVATION_SILU);
@@ -71,7 +73,7 @@ struct graph *small_graph_build(const struct small_graph_options *options) {
                   *bias = graph_parameter(graph, "shift", 1, HIDDEN, 1);
     x = ops_layer_norm(graph, "final", x, scale, bias, 1e-5);
     struct tensor *head = options->tied ? embedding : graph_parameter(graph, "head", 2, vocabulary, HIDDEN);
-    struct tensor *loss = ops_head_loss(graph, "loss", x, head, targets, NULL);
+    struct tensor *loss = ops_head_loss(graph, "loss", x, head, targets, NULL, (struct head_attributes){0});
     assert_int_equal(graph_status(graph), STATUS_OK);
     if (options->forward_only) return graph;
     struct optimizer_options optimizer = {

@@ -28,6 +28,7 @@ struct attention_head attention_head_of(const struct node *node, const struct ke
         .head_dim = dim,
         .window = attributes->window,
         .scale = (float)attributes->scale,
+        .softcap = (float)attributes->softcap,
         .segments = call->in[segments] ? (const int32_t *)call->in[segments] + place.sequence * shape->dims[1] : NULL,
         .q = attention_head_data(node->in[q], call->in[q], place, dim),
         .k = attention_head_data(node->in[q + 1], call->in[q + 1], shared, dim),

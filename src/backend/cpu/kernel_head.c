@@ -19,6 +19,7 @@ struct head_kernel {
     struct head_tiles tiles;
     struct head_products products, final; /* of a tile, and of the last one where that is shorter */
     struct head_workspace workspace;      /* then that of the products */
+    float softcap;
 };
 
 /* The tile being computed; pointers are to its first token. */
@@ -81,9 +82,15 @@ static int64_t workspace_most(const struct head_products *products) {
     return most;
 }
 
+static float softcap_of(const struct node *node, bool gradient) {
+    return (float)(gradient ? NODE_ATTRIBUTES(node, head_loss_grad_attributes)->softcap
+                            : NODE_ATTRIBUTES(node, head_attributes)->softcap);
+}
+
 static enum status head_create(const struct node *node, bool gradient, kernel_run *run, struct kernel **out) {
     struct head_kernel *head = kernel_new(node, sizeof *head, run);
     if (!head) return STATUS_FAILED;
+    head->softcap = softcap_of(node, gradient);
     head->kernel.release = head_release;
     head->tiles = head_tiles_of(node, &limits);
     enum status status = create_products(head, gradient, head->tiles.tile, &head->products);
@@ -100,11 +107,14 @@ static enum status head_create(const struct node *node, bool gradient, kernel_ru
     return STATUS_OK;
 }
 
-/* d(loss)/d(logits) = scale * (softmax - one at the target); `out` may be the logits. */
+/* d(loss)/d(logits) = scale * (softmax - one at the target), times the slope of a soft cap; `out` may be the logits.
+ */
 static void write_gradient(const struct head_tile *tile, const float *logits, int32_t target, double lse, void *out) {
     enum dtype dtype = tile->head->kernel.node->in[0]->shape.dtype;
-    float at_target = (float)((exp((double)logits[target] - lse) - 1) * (double)tile->scale);
-    cpu_simd()->softmax(dtype, tile->head->tiles.vocab, logits, (float)lse, tile->scale, out);
+    float softcap = tile->head->softcap;
+    double logit = (double)logits[target], bent = softcap > 0 ? logit / (double)softcap : 0;
+    float at_target = (float)((exp(logit - lse) - 1) * (double)tile->scale * (1 - bent * bent));
+    cpu_simd()->softmax(dtype, tile->head->tiles.vocab, logits, (float)lse, tile->scale, softcap, out);
     if (dtype == DTYPE_BF16)
         ((uint16_t *)out)[target] = bf16_from_float(at_target);
     else
@@ -115,7 +125,7 @@ static void head_rows(const void *context, int64_t begin, int64_t end) {
     const struct head_tile *tile = context;
     int64_t vocab = tile->head->tiles.vocab, bytes = vocab * dtype_bytes(tile->head->kernel.node->in[0]->shape.dtype);
     for (int64_t row = begin; row < end; row++) {
-        const float *logits = tile->logits + row * vocab;
+        float *logits = tile->logits + row * vocab;
         void *gradient = tile->gradients ? tile->gradients + row * bytes : NULL;
         int32_t target = tile->targets[row];
         BUG_IF(target >= vocab, "target %d of a vocabulary of %lld", target, (long long)vocab);
@@ -124,6 +134,7 @@ static void head_rows(const void *context, int64_t begin, int64_t end) {
             if (gradient) memset(gradient, 0, (size_t)bytes);
             continue;
         }
+        if (tile->head->softcap > 0) cpu_simd()->soft_cap(vocab, tile->head->softcap, logits);
         double lse = cpu_simd()->log_sum_exp(vocab, logits);
         tile->losses[row] = lse - (double)logits[target];
         if (gradient) write_gradient(tile, logits, target, lse, gradient);
@@ -188,10 +199,19 @@ enum status cpu_head_loss_grad_create(const struct node *node, struct kernel **o
     return head_create(node, true, head_loss_grad_run, out);
 }
 
+static void cap_rows(const void *context, int64_t begin, int64_t end) {
+    const struct head_tile *tile = context;
+    int64_t vocab = tile->head->tiles.vocab;
+    for (int64_t row = begin; row < end; row++)
+        cpu_simd()->soft_cap(vocab, tile->head->softcap, tile->logits + row * vocab);
+}
+
 static enum status head_logits_run(const struct kernel *kernel, const struct kernel_call *call) {
     const struct head_kernel *head = (const struct head_kernel *)kernel;
     struct matmul_operands operands = {.a = call->in[0], .b = call->in[1], .bias = call->in[2], .c = call->out[0]};
     matmul_run(head->products.logits, &operands, call->workspace);
+    struct head_tile tile = {.head = head, .rows = head->tiles.rows, .logits = call->out[0]};
+    if (head->softcap > 0) parallel_for(tile.rows, parallel_rows(head->tiles.vocab), cap_rows, &tile);
     return STATUS_OK;
 }
 
@@ -200,6 +220,7 @@ enum status cpu_head_logits_create(const struct node *node, struct kernel **out)
     if (!head) return STATUS_FAILED;
     head->kernel.release = head_release;
     head->tiles = head_tiles_whole(node);
+    head->softcap = softcap_of(node, false);
     BUG_IF(tensor_row_stride(node->out[0]) != head->tiles.vocab, "logits in a view");
     enum status status = create_logits(head, node->in[2] != NULL, head->tiles.rows, &head->products.logits);
     if (status != STATUS_OK) {

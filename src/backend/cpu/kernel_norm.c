@@ -8,7 +8,7 @@
 static int64_t group_of(const struct tensor *weight) { return shape_columns(&weight->shape); }
 
 static void rms_norm_rows(const struct node *node, const struct kernel_call *call, int64_t begin, int64_t end) {
-    double epsilon = NODE_ATTRIBUTES(node, norm_attributes)->epsilon;
+    struct norm_attributes attributes = *NODE_ATTRIBUTES(node, norm_attributes);
     int64_t group = group_of(node->in[1]), groups = columns_of(node) / group;
     int64_t bytes = group * dtype_bytes(dtype_of(node));
     for (int64_t row = begin; row < end; row++) {
@@ -16,7 +16,8 @@ static void rms_norm_rows(const struct node *node, const struct kernel_call *cal
         char *y = out_row(node, call, 0, row);
         float *rstd = (float *)call->out[1] + row * groups;
         for (int64_t i = 0; i < groups; i++)
-            cpu_simd()->rms_norm(dtype_of(node), group, epsilon, x + i * bytes, call->in[1], y + i * bytes, rstd + i);
+            cpu_simd()->rms_norm(dtype_of(node), group, attributes, x + i * bytes, call->in[1], y + i * bytes,
+                                 rstd + i);
     }
 }
 
@@ -92,6 +93,7 @@ static void norm_grad_rows(const void *context, int64_t begin, int64_t end) {
     const struct norm_run *run = context;
     struct norm_grad_row partial = {
         .weight = run->call->in[2],
+        .one_plus = NODE_ATTRIBUTES(run->node, norm_grad_attributes)->one_plus,
         .dweight = partial_row(run->dweights, begin, run->group),
         .dbias = partial_row(run->dbiases, begin, run->group),
     };

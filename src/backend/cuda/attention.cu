@@ -26,6 +26,7 @@ struct attention attention_of(const struct node *node, const struct kernel_call 
         .head_dim = (int)dim,
         .window = (int)(window > 0 && window < length ? window : length),
         .scale = (float)attributes->scale,
+        .softcap = (float)attributes->softcap,
     };
     return at;
 }
@@ -91,7 +92,8 @@ __device__ void hide_scores(const struct attention &at, int sequence, int q0, in
 }
 
 /* A tile's values are copied while its keys are multiplied, and the next keys while the values are weighted. */
-template <class TILES> __global__ void __launch_bounds__(ATTENTION_THREADS) attention_kernel(struct attention at) {
+template <class TILES, bool CAPPED>
+__global__ void __launch_bounds__(ATTENTION_THREADS) attention_kernel(struct attention at) {
     DYNAMIC_SHARED(shared);
     typedef typename TILES::element T;
     T *queries = (T *)shared, *keys = queries + TILES::ROWS * TILES::STRIDE;
@@ -101,7 +103,8 @@ template <class TILES> __global__ void __launch_bounds__(ATTENTION_THREADS) atte
     int kv_head = place.head * at.kv_heads / at.heads, q0 = place.row;
     int end = min(q0 + TILES::ROWS, at.length), first = max(q0 - at.window + 1, 0);
     /* The largest so far is finite from the start on: a query may see none of its first keys. */
-    float outputs[2][TILES::OUTPUTS] = {}, largest[2] = {-FLT_MAX, -FLT_MAX}, sum[2] = {}, factor = at.scale * LOG2_E;
+    float outputs[2][TILES::OUTPUTS] = {}, largest[2] = {-FLT_MAX, -FLT_MAX}, sum[2] = {};
+    float factor = score_factor<CAPPED>(at), cap = at.softcap * LOG2_E;
     int segments[2];
     for (int r = 0; r < 2; r++)
         segments[r] = segment_at(at, place.sequence, q0 + TILES::row(r));
@@ -123,7 +126,7 @@ template <class TILES> __global__ void __launch_bounds__(ATTENTION_THREADS) atte
         for (int n = 0; n < TILES::SCORES; n++)
 #pragma unroll
             for (int r = 0; r < 2; r++)
-                scores[r][n] *= factor;
+                scores[r][n] = CAPPED ? bend(scores[r][n] * factor) * cap : scores[r][n] * factor;
         if (!all_visible(at, q0, TILES::ROWS, k0, TILES::COLUMNS, now.alike))
             hide_scores<TILES>(at, place.sequence, q0, k0, segments, scores);
         running_softmax<TILES>(scores, largest, sum, outputs);
@@ -153,18 +156,19 @@ struct attention_kernel {
     struct attention_pass pass;
 };
 
-template <class TILES> static struct attention_pass forward_pass(void) {
-    return {known<attention_kernel<TILES>>(), attention_shared_bytes<TILES>(), TILES::ROWS};
+template <class TILES> static struct attention_pass forward_pass(bool capped) {
+    auto kernel = capped ? known<attention_kernel<TILES, true>>() : known<attention_kernel<TILES, false>>();
+    return {kernel, attention_shared_bytes<TILES>(), TILES::ROWS};
 }
 
-static struct attention_pass forward_pass_of(enum dtype dtype, int64_t head_dim) {
+static struct attention_pass forward_pass_of(enum dtype dtype, int64_t head_dim, bool capped) {
     if (dtype == DTYPE_BF16)
-        return head_dim <= 64    ? forward_pass<bf16_tiles<64, 64>>()
-               : head_dim <= 128 ? forward_pass<bf16_tiles<128, 64>>()
-                                 : forward_pass<bf16_tiles<256, 64>>();
-    return head_dim <= 64    ? forward_pass<f32_tiles<64, 32>>()
-           : head_dim <= 128 ? forward_pass<f32_tiles<128, 32>>()
-                             : forward_pass<f32_tiles<256, 32>>();
+        return head_dim <= 64    ? forward_pass<bf16_tiles<64, 64>>(capped)
+               : head_dim <= 128 ? forward_pass<bf16_tiles<128, 64>>(capped)
+                                 : forward_pass<bf16_tiles<256, 64>>(capped);
+    return head_dim <= 64    ? forward_pass<f32_tiles<64, 32>>(capped)
+           : head_dim <= 128 ? forward_pass<f32_tiles<128, 32>>(capped)
+                             : forward_pass<f32_tiles<256, 32>>(capped);
 }
 
 static enum status attention_run(const struct kernel *kernel, const struct kernel_call *call) {
@@ -207,7 +211,7 @@ static bool has_vectors(const struct tensor *tensor) {
 static bool suits_library(const struct node *node) {
     const struct attention_attributes *attributes = NODE_ATTRIBUTES(node, attention_attributes);
     bool whole = !node->in[3] && (attributes->window <= 0 || attributes->window >= node->in[0]->shape.dims[1]);
-    bool head = attributes->head_dim % 8 == 0 && attributes->head_dim <= 128;
+    bool head = attributes->head_dim % 8 == 0 && attributes->head_dim <= 128 && attributes->softcap == 0;
     return node->in[0]->shape.dtype == DTYPE_BF16 && whole && head && has_vectors(node->in[0]) &&
            has_vectors(node->in[1]) && has_vectors(node->in[2]) && has_vectors(node->out[0]);
 }
@@ -250,7 +254,8 @@ enum status cuda_attention_create(const struct node *node, struct kernel **out) 
     if (attention_cudnn_wanted() && suits_library(node)) TRY(library_create(node, out));
     if (*out) return STATUS_OK;
     TRY(attention_check(attributes));
-    struct attention_pass pass = forward_pass_of(node->in[0]->shape.dtype, attributes->head_dim);
+    struct attention_pass pass =
+        forward_pass_of(node->in[0]->shape.dtype, attributes->head_dim, attributes->softcap > 0);
     TRY(attention_pass_prepare(&pass));
     struct attention_kernel *kernel = (struct attention_kernel *)kernel_new(node, sizeof *kernel, attention_run);
     if (!kernel) return STATUS_FAILED;

@@ -26,8 +26,8 @@ struct attention {
     float *lse, *delta;      /* [sequences][heads][length]; delta: dy . y */
     const int32_t *segments; /* [sequences][length] or NULL */
     int sequences, length, heads, kv_heads, head_dim;
-    int window; /* at most length */
-    float scale;
+    int window;           /* at most length */
+    float scale, softcap; /* softcap 0: none */
 };
 
 /* On the host. NULL tensors give empty operands. */
@@ -41,6 +41,14 @@ template <typename T>
 __device__ inline T *head_data(const struct attention &at, const struct heads &heads, int sequence, int head) {
     return (T *)heads.data + (int64_t)sequence * at.length * heads.stride + (int64_t)head * at.head_dim;
 }
+
+/* What products of queries and keys are multiplied by: scores are then in units of ln 2 or, until they are bent, of the
+ * soft cap. */
+template <bool CAPPED> __device__ inline float score_factor(const struct attention &at) {
+    return CAPPED ? at.scale / at.softcap : at.scale * LOG2_E;
+}
+/* tanh within 2e-7, in few registers. */
+__device__ inline float bend(float score) { return 1.0f - __fdividef(2.0f, 1.0f + exp2f(score * (2 * LOG2_E))); }
 
 __device__ inline bool is_visible(const struct attention &at, int query, int key, int query_segment, int key_segment) {
     return key <= query && query - key < at.window && query < at.length && query_segment == key_segment;

@@ -13,7 +13,7 @@ struct cache_query {
     int64_t q_stride, k_stride, v_stride, y_stride; /* elements from one position to the next */
     int64_t positions, window;
     int heads, kv_heads, head_dim;
-    float scale;
+    float scale, softcap; /* softcap 0: none */
 };
 
 /* A warp's state over its keys so far: the largest score, the sum of exponentials, the weighted sum of values. */
@@ -38,6 +38,7 @@ __device__ struct seen<EACH> see_keys(const struct cache_query &query, const T *
             if (lane + i * WARP < query.head_dim)
                 score = fmaf(own[i], widen(keys[key * query.k_stride + lane + i * WARP]), score);
         score = warp_sum(score);
+        if (query.softcap > 0) score = query.softcap * tanhf(score / query.softcap);
         float now = fmaxf(seen.largest, score), shrink = expf(seen.largest - now), weight = expf(score - now);
         seen.largest = now;
         seen.sum = fmaf(seen.sum, shrink, weight);
@@ -147,6 +148,7 @@ static enum status attention_cache_run(const struct kernel *kernel, const struct
         .kv_heads = (int)attention->kv_heads,
         .head_dim = (int)attention->head_dim,
         .scale = (float)attention->scale,
+        .softcap = (float)attention->softcap,
     };
     const struct shape *q = &node->in[0]->shape;
     FOR_ELEMENT(q->dtype, cache_launch, query, shape_rows(q), stream_of(call));

@@ -55,20 +55,30 @@ __device__ void statistics_request(const struct attention &at, int sequence, int
     copy_word_later(memory.statistic(memory.second(turn), column), at.delta + index, inside);
 }
 
-/* Scores become probabilities p = exp(s - lse), and dp = dy . v becomes ds = p (dp - delta). lse in units of ln 2. */
-__device__ inline void score_gradient(float factor, float lse, float delta, float *score, float *dscore) {
-    *score = exp2f(fmaf(*score, factor, -lse));
-    *dscore = *score * (*dscore - delta);
+/* Scores become probabilities p = exp(s - lse), and dp = dy . v becomes ds = p (dp - delta), times the slope of a soft
+ * cap. lse and cap in units of ln 2. */
+template <bool CAPPED>
+__device__ inline void score_gradient(float factor, float cap, float lse, float delta, float *score, float *dscore) {
+    if constexpr (CAPPED) {
+        float bent = bend(*score * factor);
+        *score = exp2f(fmaf(bent, cap, -lse));
+        *dscore = *score * (*dscore - delta) * fmaf(-bent, bent, 1.0f);
+    } else {
+        *score = exp2f(fmaf(*score, factor, -lse));
+        *dscore = *score * (*dscore - delta);
+    }
 }
 
 /* dq of a tile of queries: rows are q and dy, columns k and v. */
-template <class TILES> __global__ void __launch_bounds__(ATTENTION_THREADS) dq_kernel(struct attention at) {
+template <class TILES, bool CAPPED>
+__global__ void __launch_bounds__(ATTENTION_THREADS) dq_kernel(struct attention at) {
     DYNAMIC_SHARED(shared);
     grad_memory<TILES> memory(shared);
     struct attention_place place = place_of(at, TILES::ROWS, at.heads, true);
     int kv_head = place.head * at.kv_heads / at.heads, q0 = place.row, segments[2];
     int end = min(q0 + TILES::ROWS, at.length), first = max(q0 - at.window + 1, 0);
-    float dq[2][TILES::OUTPUTS] = {}, lse[2], delta[2], factor = at.scale * LOG2_E;
+    float dq[2][TILES::OUTPUTS] = {}, lse[2], delta[2];
+    float factor = score_factor<CAPPED>(at), cap = at.softcap * LOG2_E;
     for (int r = 0; r < 2; r++) {
         int query = q0 + TILES::row(r);
         int64_t index = ((int64_t)place.sequence * at.heads + place.head) * at.length + query;
@@ -99,7 +109,7 @@ template <class TILES> __global__ void __launch_bounds__(ATTENTION_THREADS) dq_k
         for (int n = 0; n < TILES::SCORES; n++)
 #pragma unroll
             for (int r = 0; r < 2; r++)
-                score_gradient(factor, lse[r], delta[r], &scores[r][n], &dscores[r][n]);
+                score_gradient<CAPPED>(factor, cap, lse[r], delta[r], &scores[r][n], &dscores[r][n]);
         if (!all_visible(at, q0, TILES::ROWS, k0, TILES::COLUMNS, alike))
 #pragma unroll
             for (int n = 0; n < TILES::SCORES; n++) {
@@ -154,14 +164,15 @@ template <class TILES> struct query_tiles {
 
 /* dk and dv of a tile of keys: rows are k and v, columns q and dy. Where registers do not hold both results, a kernel
  * makes one. */
-template <class TILES, bool DK, bool DV>
+template <class TILES, bool DK, bool DV, bool CAPPED>
 __global__ void __launch_bounds__(ATTENTION_THREADS) dkv_kernel(struct attention at) {
     DYNAMIC_SHARED(shared);
     grad_memory<TILES> memory(shared);
     struct attention_place place = place_of(at, TILES::ROWS, at.kv_heads, false);
     int k0 = place.row;
     query_tiles<TILES> queries(at, place.sequence, place.head, k0);
-    float dk[2][TILES::OUTPUTS] = {}, dv[2][TILES::OUTPUTS] = {}, factor = at.scale * LOG2_E;
+    float dk[2][TILES::OUTPUTS] = {}, dv[2][TILES::OUTPUTS] = {};
+    float factor = score_factor<CAPPED>(at), cap = at.softcap * LOG2_E;
     tile_request<TILES, TILES::ROWS>(at, at.k, place.sequence, place.head, k0, memory.rows1);
     tile_request<TILES, TILES::ROWS>(at, at.v, place.sequence, place.head, k0, memory.rows2);
     queries.request(memory, 0);
@@ -180,7 +191,7 @@ __global__ void __launch_bounds__(ATTENTION_THREADS) dkv_kernel(struct attention
             float delta = *memory.statistic(memory.second(turn), TILES::column(n));
 #pragma unroll
             for (int r = 0; r < 2; r++)
-                score_gradient(factor, lse, delta, &scores[r][n], &dscores[r][n]);
+                score_gradient<CAPPED>(factor, cap, lse, delta, &scores[r][n], &dscores[r][n]);
         }
         if (!all_visible(at, now.column, TILES::COLUMNS, k0, TILES::ROWS, now.alike))
 #pragma unroll
@@ -213,26 +224,26 @@ struct attention_grad_kernel {
     struct grad_passes passes;
 };
 
-template <class TILES> static struct grad_passes passes_of(void) {
+template <class TILES, bool CAPPED> static struct grad_passes passes_of(void) {
     constexpr size_t bytes = grad_memory<TILES>::BYTES;
-    struct grad_passes passes = {.queries = {known<dq_kernel<TILES>>(), bytes, TILES::ROWS}};
+    struct grad_passes passes = {.queries = {known<dq_kernel<TILES, CAPPED>>(), bytes, TILES::ROWS}};
     if constexpr (TILES::OUTPUTS * 4 <= 128) {
-        passes.keys = {known<dkv_kernel<TILES, true, true>>(), bytes, TILES::ROWS};
+        passes.keys = {known<dkv_kernel<TILES, true, true, CAPPED>>(), bytes, TILES::ROWS};
     } else {
-        passes.keys = {known<dkv_kernel<TILES, true, false>>(), bytes, TILES::ROWS};
-        passes.values = {known<dkv_kernel<TILES, false, true>>(), bytes, TILES::ROWS};
+        passes.keys = {known<dkv_kernel<TILES, true, false, CAPPED>>(), bytes, TILES::ROWS};
+        passes.values = {known<dkv_kernel<TILES, false, true, CAPPED>>(), bytes, TILES::ROWS};
     }
     return passes;
 }
 
-static struct grad_passes grad_passes_of(enum dtype dtype, int64_t head_dim) {
+template <bool CAPPED> static struct grad_passes grad_passes_of(enum dtype dtype, int64_t head_dim) {
     if (dtype == DTYPE_BF16)
-        return head_dim <= 64    ? passes_of<bf16_tiles<64, 64>>()
-               : head_dim <= 128 ? passes_of<bf16_tiles<128, 32>>()
-                                 : passes_of<bf16_tiles<256, 16>>();
-    return head_dim <= 64    ? passes_of<f32_tiles<64, 32>>()
-           : head_dim <= 128 ? passes_of<f32_tiles<128, 16>>()
-                             : passes_of<f32_tiles<256, 16>>();
+        return head_dim <= 64    ? passes_of<bf16_tiles<64, 64>, CAPPED>()
+               : head_dim <= 128 ? passes_of<bf16_tiles<128, 32>, CAPPED>()
+                                 : passes_of<bf16_tiles<256, 16>, CAPPED>();
+    return head_dim <= 64    ? passes_of<f32_tiles<64, 32>, CAPPED>()
+           : head_dim <= 128 ? passes_of<f32_tiles<128, 16>, CAPPED>()
+                             : passes_of<f32_tiles<256, 16>, CAPPED>();
 }
 
 template <typename T> static void delta_launch(const struct attention &at, cudaStream_t stream) {
@@ -263,7 +274,8 @@ enum status cuda_attention_grad_create(const struct node *node, struct kernel **
     const struct attention_attributes *attributes = NODE_ATTRIBUTES(node, attention_attributes);
     const struct shape *q = &node->in[1]->shape;
     TRY(attention_check(attributes));
-    struct grad_passes passes = grad_passes_of(q->dtype, attributes->head_dim);
+    struct grad_passes passes = attributes->softcap > 0 ? grad_passes_of<true>(q->dtype, attributes->head_dim)
+                                                        : grad_passes_of<false>(q->dtype, attributes->head_dim);
     TRY(attention_pass_prepare(&passes.queries));
     TRY(attention_pass_prepare(&passes.keys));
     if (passes.values.kernel.function) TRY(attention_pass_prepare(&passes.values));

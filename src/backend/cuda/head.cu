@@ -26,6 +26,7 @@ struct head_kernel {
     struct head_workspace workspace;      /* then that of sums over rows, and of the products: */
     int64_t matmul_at;
     int held; /* of struct loss_rows */
+    float softcap;
 };
 
 struct loss_rows {
@@ -36,14 +37,20 @@ struct loss_rows {
     double *losses;
     const double *scalars; /* the step's, in the device's memory */
     int64_t vocab, row;
-    int held; /* logits of a row that shared memory holds, a multiple of LOGITS_AT_ONCE */
+    int held;      /* logits of a row that shared memory holds, a multiple of LOGITS_AT_ONCE */
+    float softcap; /* 0: none */
 };
+
+__device__ inline float soft_cap(float logit, float softcap) {
+    return softcap > 0 ? softcap * tanhf(__fdividef(logit, softcap)) : logit;
+}
 
 template <typename T> __device__ inline float bias_at(const struct loss_rows &rows, int64_t i) {
     return rows.bias ? widen(((const T *)rows.bias)[i]) : 0.0f;
 }
 
-/* LOGITS_AT_ONCE of a row, their biases added; -infinity after its end. Rows lie at multiples of 64 elements. */
+/* LOGITS_AT_ONCE of a row, their biases added, capped; -infinity after its end. Rows lie at multiples of 64 elements.
+ */
 template <typename T>
 __device__ inline void logits_at(const struct loss_rows &rows, const float *logits, int64_t start,
                                  float out[LOGITS_AT_ONCE]) {
@@ -52,8 +59,8 @@ __device__ inline void logits_at(const struct loss_rows &rows, const float *logi
     for (int n = 0; n < LOGITS_AT_ONCE; n++)
         if (start + n >= rows.vocab)
             out[n] = -INFINITY;
-        else if (rows.bias)
-            out[n] += bias_at<T>(rows, start + n);
+        else if (rows.bias || rows.softcap > 0)
+            out[n] = soft_cap(out[n] + bias_at<T>(rows, start + n), rows.softcap);
 }
 
 /* The larger, or the number of a number and NaN: sums of exponentials then are NaN. */
@@ -104,7 +111,7 @@ __device__ inline void store_gradients(T *out, int64_t start, const float values
     }
 }
 
-/* d(loss)/d(logits) = loss scale * (softmax - one at the target). */
+/* d(loss)/d(logits) = loss scale * (softmax - one at the target), times the slope of a soft cap. */
 template <typename T>
 __device__ void write_gradient(const struct loss_rows &rows, const float *logits, const float4 *held, int32_t target,
                                double lse, T *out) {
@@ -120,6 +127,10 @@ __device__ void write_gradient(const struct loss_rows &rows, const float *logits
             float logit = values[n];
             values[n] = expf(logit - (float)lse) * scale;
             if (start + n == target) values[n] = (float)((exp((double)logit - lse) - 1) * (double)scale);
+            if (rows.softcap > 0) {
+                float bent = __fdividef(logit, rows.softcap);
+                values[n] *= fmaf(-bent, bent, 1.0f);
+            }
         }
         store_gradients<T>(out, start, values);
     }
@@ -142,7 +153,8 @@ template <typename T> __global__ void __launch_bounds__(LOSS_THREADS) loss_kerne
             store_gradients<T>(gradients, start, zeros);
         return;
     }
-    double at_target = (double)(logits[target] + bias_at<T>(rows, target)); /* before the barriers of log_sum_exp */
+    /* Before the barriers of log_sum_exp. */
+    double at_target = (double)soft_cap(logits[target] + bias_at<T>(rows, target), rows.softcap);
     double lse = log_sum_exp<T>(rows, logits, held);
     if (threadIdx.x == 0) rows.losses[row] = lse - at_target;
     if (gradients) write_gradient<T>(rows, logits, held, target, lse, gradients);
@@ -160,6 +172,11 @@ template <typename T>
 __global__ void __launch_bounds__(THREADS) add_bias_kernel(float *logits, const T *bias, int64_t vocab, int64_t count) {
     int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x;
     if (i < count) logits[i] += widen(bias[i % vocab]);
+}
+
+__global__ void __launch_bounds__(THREADS) cap_kernel(float *logits, float softcap, int64_t count) {
+    int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x;
+    if (i < count) logits[i] = soft_cap(logits[i], softcap);
 }
 
 static void products_free(struct head_products *products) {
@@ -254,9 +271,15 @@ static enum status head_prepare(struct head_kernel *head, bool gradient) {
     return STATUS_OK;
 }
 
+static float softcap_of(const struct node *node, bool gradient) {
+    return (float)(gradient ? NODE_ATTRIBUTES(node, head_loss_grad_attributes)->softcap
+                            : NODE_ATTRIBUTES(node, head_attributes)->softcap);
+}
+
 static enum status head_create(const struct node *node, bool gradient, kernel_run *run, struct kernel **out) {
     struct head_kernel *head = (struct head_kernel *)kernel_new(node, sizeof *head, run);
     if (!head) return STATUS_FAILED;
+    head->softcap = softcap_of(node, gradient);
     head->kernel.release = head_release;
     head->tiles = head_tiles_of(node, &cuda_head_limits);
     enum status status = head_prepare(head, gradient);
@@ -312,6 +335,7 @@ static void tile_run(const struct head_kernel *head, const struct kernel_call *c
         .vocab = head->tiles.vocab,
         .row = head->tiles.logits_row,
         .held = head->held,
+        .softcap = head->softcap,
     };
     FOR_ELEMENT(node->in[0]->shape.dtype, loss_launch, rows, tile->count, stream_of(call));
 }
@@ -360,6 +384,10 @@ static enum status head_logits_run(const struct kernel *kernel, const struct ker
     if (call->in[2])
         FOR_ELEMENT(kernel->node->in[0]->shape.dtype, bias_launch, (float *)call->out[0], call->in[2],
                     head->tiles.vocab, head->tiles.rows * head->tiles.vocab, stream_of(call));
+    int64_t count = head->tiles.rows * head->tiles.vocab;
+    if (head->softcap > 0)
+        launch(known<cap_kernel>(), grid_size(divide_up(count, THREADS)), THREADS, 0, stream_of(call),
+               (float *)call->out[0], head->softcap, count);
     return cuda_outcome();
 }
 
@@ -368,6 +396,7 @@ enum status cuda_head_logits_create(const struct node *node, struct kernel **out
     if (!head) return STATUS_FAILED;
     head->kernel.release = head_release;
     head->tiles = head_tiles_whole(node);
+    head->softcap = softcap_of(node, false);
     BUG_IF(tensor_row_stride(node->out[0]) != head->tiles.vocab, "logits in a view");
     enum status status = create_logits(head, head->tiles.rows, &head->products.logits);
     if (status != STATUS_OK) {

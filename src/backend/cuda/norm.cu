@@ -12,6 +12,7 @@ struct norm {
     int64_t count, group; /* groups in all; features of each */
     unsigned groups;      /* of a row */
     float share, epsilon; /* 1 / group */
+    bool one_plus;        /* the weight is 1 + what is stored */
 };
 
 struct norm_gradient {
@@ -23,7 +24,12 @@ struct norm_gradient {
     int64_t count, group, block_groups;
     unsigned groups;
     float share; /* 1 / group */
+    bool one_plus;
 };
+
+template <typename T> __device__ inline float weight_of(T stored, bool one_plus) {
+    return one_plus ? 1.0f + widen(stored) : widen(stored);
+}
 
 /* The group that this team of threads takes; count or more: none. */
 template <int TEAM> __device__ inline unsigned team_group(void) {
@@ -88,7 +94,8 @@ __global__ void __launch_bounds__(THREADS) norm_kernel(struct norm norm, bool ce
         if (norm.bias) bias = load<T, W>(norm.bias, i);
         for (int w = 0; w < W; w++) {
             float shift = norm.bias ? widen(bias.at[w]) : 0.0f;
-            y.at[w] = narrow<T>(fmaf((widen(values.at[w]) - center) * scale, widen(weight.at[w]), shift));
+            y.at[w] =
+                narrow<T>(fmaf((widen(values.at[w]) - center) * scale, weight_of(weight.at[w], norm.one_plus), shift));
         }
         store<T, W>(norm.y, y_at + i, y);
     });
@@ -111,7 +118,7 @@ __global__ void __launch_bounds__(THREADS) norm_dx_kernel(struct norm_gradient n
     x.each([&](int piece, int i) {
         vector<T, W> slopes = dy.at(piece), values = x.at(piece), weight = load<T, W>(norm.weight, i);
         for (int w = 0; w < W; w++) {
-            float g = widen(slopes.at[w]) * widen(weight.at[w]);
+            float g = widen(slopes.at[w]) * weight_of(weight.at[w], norm.one_plus);
             products = fmaf(g, (widen(values.at[w]) - mean) * rstd, products);
             sum += g;
         }
@@ -121,7 +128,8 @@ __global__ void __launch_bounds__(THREADS) norm_dx_kernel(struct norm_gradient n
         vector<T, W> slopes = dy.at(piece), values = x.at(piece), weight = load<T, W>(norm.weight, i), addend = {}, dx;
         if (norm.addend) addend = load<T, W>(norm.addend, addend_at + i);
         for (int w = 0; w < W; w++) {
-            float normal = (widen(values.at[w]) - mean) * rstd, g = widen(slopes.at[w]) * widen(weight.at[w]);
+            float normal = (widen(values.at[w]) - mean) * rstd,
+                  g = widen(slopes.at[w]) * weight_of(weight.at[w], norm.one_plus);
             float change = fmaf(normal, -along, g - across);
             dx.at[w] = narrow<T>(fmaf(change, rstd, norm.addend ? widen(addend.at[w]) : 0.0f));
         }
@@ -225,6 +233,7 @@ static enum status norm_run(const struct kernel *kernel, const struct kernel_cal
         .groups = (unsigned)groups,
         .share = 1.0f / (float)group,
         .epsilon = (float)NODE_ATTRIBUTES(node, norm_attributes)->epsilon,
+        .one_plus = NODE_ATTRIBUTES(node, norm_attributes)->one_plus,
     };
     bool vectors = groups_are_vectors(x, group) && rows_are_vectors(node->in[0], norm.x) &&
                    rows_are_vectors(node->in[1], norm.weight) && rows_are_vectors(node->out[0], norm.y) &&
@@ -276,6 +285,7 @@ static enum status norm_grad_run(const struct kernel *kernel, const struct kerne
         .block_groups = cuda_sum_block_rows(count),
         .groups = (unsigned)groups,
         .share = 1.0f / (float)group,
+        .one_plus = NODE_ATTRIBUTES(node, norm_grad_attributes)->one_plus,
     };
     bool vectors = groups_are_vectors(x, group) && rows_are_vectors(node->in[0], norm.dy) &&
                    rows_are_vectors(node->in[1], norm.x) && rows_are_vectors(node->in[2], norm.weight) &&

@@ -60,6 +60,11 @@ INLINE struct segment_range segment_range(const int32_t *segments, int64_t count
     return range;
 }
 
+/* What queries are multiplied by: scores are then in units of ln 2 or, until they are capped, of the soft cap. */
+INLINE float query_factor(const struct attention_head *head) {
+    return head->softcap > 0 ? head->scale / head->softcap : head->scale * LOG2_E;
+}
+
 INLINE int64_t visible_window(const struct attention_head *head) {
     return head->window > 0 ? head->window : head->length;
 }

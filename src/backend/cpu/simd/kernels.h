@@ -30,13 +30,14 @@ struct norm_grad_row {
     void *dx;
     float *dweight, *dbias; /* added to */
     float mean, rstd;
+    bool one_plus; /* the weight is 1 + what is stored */
 };
 
 /* One head of one sequence. Pointers are to its first feature at position 0, strides are in elements. */
 struct attention_head {
     enum dtype dtype;
     int64_t length, head_dim, window;
-    float scale;
+    float scale, softcap;    /* softcap 0: scores stay */
     const int32_t *segments; /* [length] or NULL */
     const void *q, *k, *v;
     int64_t q_stride, k_stride, v_stride;
@@ -56,7 +57,7 @@ struct attention_head {
 struct attention_query {
     enum dtype dtype;
     int64_t head_dim, keys;
-    float scale;
+    float scale, softcap;
     const void *q, *k, *v;
     int64_t k_stride, v_stride;
     void *y;
@@ -92,7 +93,8 @@ struct word_source {
        void *dgate, void *dup))                                                                                        \
     /* Norms (simd_norm.c). */                                                                                         \
     X(void, rms_norm,                                                                                                  \
-      (enum dtype dtype, int64_t n, double epsilon, const void *x, const void *weight, void *y, float *rstd))          \
+      (enum dtype dtype, int64_t n, struct norm_attributes attributes, const void *x, const void *weight, void *y,     \
+       float *rstd))                                                                                                   \
     X(void, layer_norm,                                                                                                \
       (enum dtype dtype, int64_t n, double epsilon, const void *x, const void *weight, const void *bias, void *y,      \
        float *mean, float *rstd))                                                                                      \
@@ -102,8 +104,12 @@ struct word_source {
     X(void, rope, (enum dtype dtype, int64_t half, float sign, const void *x, const float *table, void *y))            \
     /* The head's loss (simd_head.c), from one row of fp32 logits: log of the sum of exponentials. */                  \
     X(double, log_sum_exp, (int64_t n, const float *logits))                                                           \
-    /* out = scale * exp(logits - lse), in the given dtype; out may be the logits (in fp32). */                        \
-    X(void, softmax, (enum dtype dtype, int64_t n, const float *logits, float lse, float scale, void *out))            \
+    /* out = scale * exp(logits - lse), in the given dtype; out may be the logits (in fp32). With a soft cap, times    \
+     * the slope of the cap: 1 - (logits / softcap)^2. */                                                              \
+    X(void, softmax,                                                                                                   \
+      (enum dtype dtype, int64_t n, const float *logits, float lse, float scale, float softcap, void *out))            \
+    /* logits = softcap * tanh(logits / softcap) */                                                                    \
+    X(void, soft_cap, (int64_t n, float softcap, float *logits))                                                       \
     /* AdamW (simd_optimizer.c): weight in fp32; `rounded` NULL or a bf16 copy of it. */                               \
     X(void, adamw,                                                                                                     \
       (int64_t n, const struct adamw_step *step, const float *gradient, float *weight, float *exp_avg,                 \

@@ -198,6 +198,19 @@ INLINE vf vf_exp(vf x) {
 /* 1 / (1 + e^-x) */
 INLINE vf vf_sigmoid(vf x) { return 1.0f / (1.0f + vf_exp(-x)); }
 
+/* tanh within 2 ulp: x + x^3 q(x^2) below 0.625, q of least error by Chebyshev expansion, else 1 - 2 / (e^2|x| + 1). */
+INLINE vf vf_tanh(vf x) {
+    vf size = (vf)((vi)x & 0x7fffffff), square = x * x;
+    vf q = vf_set(-0.006104947999f);
+    q = vf_fma(q, square, vf_set(0.02100364119f));
+    q = vf_fma(q, square, vf_set(-0.05385249853f));
+    q = vf_fma(q, square, vf_set(0.1333278269f));
+    q = vf_fma(q, square, vf_set(-0.3333332837f));
+    vf large = 1.0f - 2.0f / (vf_exp(size + size) + 1.0f);
+    large = (vf)((vi)large | ((vi)x ^ (vi)size));
+    return vf_select(size < 0.625f, vf_fma(x * square, q, x), large);
+}
+
 /* The distribution function of the standard normal, and e^(-x^2/2) for its density. erfc(z) e^(z^2) is t Q(t) with
  * t = 1 / (1 + 0.4 z) for z >= 0, Q of least error by Chebyshev expansion over z up to 10. */
 INLINE vf vf_normal(vf x, vf *bell) {

@@ -31,7 +31,7 @@ static struct running running_start(const struct attention_head *head, int64_t q
     running.scores = running.values + ATTENTION_TILE * columns;
     running.largest = running.scores + ATTENTION_TILE * TILE_COLUMNS;
     running.sum = running.largest + ATTENTION_QUERIES;
-    tile_copy(head, head->q, head->q_stride, q0, ATTENTION_QUERIES, head->scale * LOG2_E, running.rows);
+    tile_copy(head, head->q, head->q_stride, q0, ATTENTION_QUERIES, query_factor(head), running.rows);
     tile_turn(head->head_dim, running.rows, ATTENTION_QUERIES, running.queries);
     memset(running.output, 0, (size_t)(ATTENTION_QUERIES * columns) * sizeof(float));
     for (int i = 0; i < ATTENTION_QUERIES; i++) {
@@ -51,6 +51,11 @@ static void panel_mask(const struct attention_head *head, int64_t q0, int64_t k0
             vf_store(score, masked(head, query, position, segments, segment, vf_load(score)));
         }
     }
+}
+
+static void panel_cap(const struct attention_head *head, int64_t keys, float *scores) {
+    for (int64_t i = 0; i < keys * TILE_COLUMNS; i += LANES)
+        vf_store(scores + i, vf_tanh(vf_load(scores + i)) * (head->softcap * LOG2_E));
 }
 
 /* Scores become powers of 2; returns the factor by which sums and outputs so far shrink. */
@@ -99,6 +104,7 @@ static void tile_attend(const struct attention_head *head, int64_t q0, int64_t k
             rows_call(head, head->k, head->k_stride, next + begin, next + end);
             rows_call(head, head->v, head->v_stride, next + begin, next + end);
         }
+        if (head->softcap > 0) panel_cap(head, keys, running->scores);
         if (sight == SEES_PART) panel_mask(head, q0 + at, k0, keys, running->scores);
         panel_attend(head, running, at, keys);
     }

@@ -21,6 +21,11 @@ INLINE void query_scores(bool bf16, const struct attention_query *query, float *
     }
 }
 
+static void query_cap(int64_t keys, float softcap, float *scores) {
+    for (int64_t key = 0; key < keys; key += LANES)
+        store(scores, key, keys - key, false, vf_tanh(load(scores, key, keys - key, false) / softcap) * softcap);
+}
+
 /* Scores become exponentials; returns their sum. */
 static float query_exponentials(int64_t keys, float *scores) {
     float largest = scores[0];
@@ -53,6 +58,7 @@ void SIMD_NAME(simd_attention_query)(const struct attention_query *query, float 
         query_scores(true, query, scores);
     else
         query_scores(false, query, scores);
+    if (query->softcap > 0) query_cap(query->keys, query->softcap, scores);
     float factor = 1.0f / query_exponentials(query->keys, scores);
     if (bf16)
         query_mix(true, query, scores, factor);

@@ -7,7 +7,7 @@
 #include "backend/cpu/simd/simd.h"
 
 struct backward {
-    float *queries, *gradients; /* q times scale, and dy: tiles */
+    float *queries, *gradients; /* q times query_factor, and dy: tiles */
     float *keys, *turned_keys, *turned_values;
     float *dk, *dv;
     float *probabilities, *dscores;
@@ -113,16 +113,26 @@ static void pair_mask(const struct attention_head *head, const struct tile_pair 
     }
 }
 
-/* Scores become probabilities p = exp(s - lse); dp becomes ds = p (dp - delta). */
-static void pair_gradients(const struct attention_head *head, const struct tile_pair *pair, struct backward *work) {
+/* A capped score in units of ln 2, and the slope of the cap there. What is masked stays minus infinity. */
+INLINE vf capped(vf score, float softcap, vf *slope) {
+    vf bent = vf_tanh(score);
+    *slope = vf_fma(-bent, bent, vf_set(1.0f));
+    return vf_select(score == -__builtin_inff(), score, bent * (softcap * LOG2_E));
+}
+
+/* Scores become probabilities p = exp(s - lse); dp becomes ds = p (dp - delta), times the slope of a soft cap. */
+INLINE void pair_gradients(bool has_cap, const struct attention_head *head, const struct tile_pair *pair,
+                           struct backward *work) {
     for (int64_t row = 0; row < pair->queries; row++) {
         float *probabilities = work->probabilities + row * ATTENTION_TILE;
         float *dscores = work->dscores + row * ATTENTION_TILE;
         vf lse = vf_set(head->lse[pair->q0 + row] * LOG2_E), delta = vf_set(head->delta[pair->q0 + row]);
         for (int64_t key = 0; key < keys_end(pair, row); key += LANES) {
-            vf p = vf_exp2(vf_load(probabilities + key) - lse);
+            vf score = vf_load(probabilities + key), slope;
+            if (has_cap) score = capped(score, head->softcap, &slope);
+            vf p = vf_exp2(score - lse), dscore = p * (vf_load(dscores + key) - delta);
             vf_store(probabilities + key, p);
-            vf_store(dscores + key, p * (vf_load(dscores + key) - delta));
+            vf_store(dscores + key, has_cap ? dscore * slope : dscore);
         }
     }
 }
@@ -144,12 +154,15 @@ void SIMD_NAME(simd_attention_grad_pair)(const struct attention_head *head, int6
     struct tile_pair pair = pair_of(head, key_tile, query_tile);
     if (pair.sight == SEES_NOTHING) return;
     struct backward work = backward_of(head, workspace);
-    tile_copy(head, head->q, head->q_stride, pair.q0, ATTENTION_TILE, head->scale * LOG2_E, work.queries);
+    tile_copy(head, head->q, head->q_stride, pair.q0, ATTENTION_TILE, query_factor(head), work.queries);
     tile_copy(head, head->dy, head->dy_stride, pair.q0, ATTENTION_TILE, 1, work.gradients);
     pair_scores(head, &pair, work.queries, head->q, head->q_stride, work.turned_keys, work.probabilities);
     pair_scores(head, &pair, work.gradients, head->dy, head->dy_stride, work.turned_values, work.dscores);
     if (pair.sight == SEES_PART) pair_mask(head, &pair, work.probabilities);
-    pair_gradients(head, &pair, &work);
+    if (head->softcap > 0)
+        pair_gradients(true, head, &pair, &work);
+    else
+        pair_gradients(false, head, &pair, &work);
     pair_scatter(head, &pair, work.probabilities, work.gradients, work.dv);
     pair_scatter(head, &pair, work.dscores, work.queries, work.dk);
 }
@@ -168,10 +181,11 @@ void SIMD_NAME(simd_attention_grad_queries)(const struct attention_head *head, i
     if (key_tile == query_tile) tile_store(head, sums, pair.q0, ATTENTION_TILE, head->scale, head->dq, head->dq_stride);
 }
 
-/* The queries in dk's sum were times log2 e. */
+/* The queries in dk's sum were times query_factor. */
 void SIMD_NAME(simd_attention_grad_finish)(const struct attention_head *head, int64_t key_tile, float *workspace) {
     struct backward work = backward_of(head, workspace);
     int64_t k0 = key_tile * ATTENTION_TILE;
-    tile_store(head, work.dk, k0, ATTENTION_TILE, LN_2, head->dk, head->dk_stride);
+    float factor = head->softcap > 0 ? head->softcap : LN_2;
+    tile_store(head, work.dk, k0, ATTENTION_TILE, factor, head->dk, head->dk_stride);
     tile_store(head, work.dv, k0, ATTENTION_TILE, 1, head->dv, head->dv_stride);
 }

@@ -29,14 +29,27 @@ double SIMD_NAME(simd_log_sum_exp)(int64_t n, const float *logits) {
     return (double)largest + log(total);
 }
 
-INLINE void softmax_row(bool bf16, int64_t n, const float *logits, float lse, float scale, void *out) {
-    for (int64_t i = 0; i < n; i += LANES)
-        store(out, i, n - i, bf16, vf_exp(load(logits, i, n - i, false) - lse) * scale);
+INLINE void softmax_row(bool bf16, bool has_cap, int64_t n, const float *logits, float lse, float scale, float softcap,
+                        void *out) {
+    for (int64_t i = 0; i < n; i += LANES) {
+        vf logit = load(logits, i, n - i, false), value = vf_exp(logit - lse) * scale, bent = logit / softcap;
+        store(out, i, n - i, bf16, has_cap ? value * vf_fma(-bent, bent, vf_set(1.0f)) : value);
+    }
 }
 
-void SIMD_NAME(simd_softmax)(enum dtype dtype, int64_t n, const float *logits, float lse, float scale, void *out) {
-    if (dtype == DTYPE_BF16)
-        softmax_row(true, n, logits, lse, scale, out);
+void SIMD_NAME(simd_softmax)(enum dtype dtype, int64_t n, const float *logits, float lse, float scale, float softcap,
+                             void *out) {
+    if (dtype == DTYPE_BF16 && softcap > 0)
+        softmax_row(true, true, n, logits, lse, scale, softcap, out);
+    else if (dtype == DTYPE_BF16)
+        softmax_row(true, false, n, logits, lse, scale, softcap, out);
+    else if (softcap > 0)
+        softmax_row(false, true, n, logits, lse, scale, softcap, out);
     else
-        softmax_row(false, n, logits, lse, scale, out);
+        softmax_row(false, false, n, logits, lse, scale, softcap, out);
+}
+
+void SIMD_NAME(simd_soft_cap)(int64_t n, float softcap, float *logits) {
+    for (int64_t i = 0; i < n; i += LANES)
+        store(logits, i, n - i, false, vf_tanh(load(logits, i, n - i, false) / softcap) * softcap);
 }
