@@ -50,11 +50,17 @@ static const struct {
     const char *name;
     case_solver *solve;
 } sections[] = {
-    {"1_dim_difference_table", solve_difference_cases}, {"2_shape_consistency", solve_conversion_cases},
-    {"3_mesh_and_cost_model", solve_mesh_cases},        {"4_reshape_mapping", solve_reshape_cases},
-    {"6_intra_op_ilp_colossal", solve_colossal_cases},  {"8_alpa_ilp", solve_alpa_cases},
-    {"9_alpa_interop_dp", solve_stage_cases},           {"10_rotor_synthetic", solve_rotor_cases},
-    {"11_rotor_real_models", solve_rotor_cases},        {"13_other_asserted", solve_other_cases},
+    {"1_dim_difference_table", solve_difference_cases},
+    {"2_shape_consistency", solve_conversion_cases},
+    {"3_mesh_and_cost_model", solve_mesh_cases},
+    {"4_reshape_mapping", solve_reshape_cases},
+    {"5_strategy_lists", solve_strategy_cases},
+    {"6_intra_op_ilp_colossal", solve_colossal_cases},
+    {"8_alpa_ilp", solve_alpa_cases},
+    {"9_alpa_interop_dp", solve_stage_cases},
+    {"10_rotor_synthetic", solve_rotor_cases},
+    {"11_rotor_real_models", solve_rotor_cases},
+    {"13_other_asserted", solve_other_cases},
 };
 enum { SECTIONS = sizeof sections / sizeof sections[0] };
 

@@ -45,8 +45,8 @@ void case_fail(struct case_result *result, const char *format, ...) __attribute_
 enum status case_named(const char *name, enum status status);
 /* Solves all cases of a section whose value is `section`; errors name the section, the place in it and the field. */
 typedef enum status case_solver(const char *name, const json_t *section, struct case_results *out);
-case_solver solve_difference_cases, solve_conversion_cases, solve_mesh_cases, solve_reshape_cases, solve_colossal_cases,
-    solve_alpa_cases, solve_stage_cases, solve_rotor_cases, solve_other_cases;
+case_solver solve_difference_cases, solve_conversion_cases, solve_mesh_cases, solve_reshape_cases, solve_strategy_cases,
+    solve_colossal_cases, solve_alpa_cases, solve_stage_cases, solve_rotor_cases, solve_other_cases;
 
 /* Solves all sections of a file's top value, in its order. Those without a solver are named on `skipped`, where that is
  * not NULL. Free `out` with case_results_free, also after a failure. */

@@ -4,6 +4,7 @@
  *     device_mesh: devices by axes, and what collectives take; mesh_search: which devices form the rows;
  *     layout: this file; layout_reshape: which shards a change of shape keeps;
  *     conversion: the cheapest way from one layout to another;
+ *     strategy: how a node may be cut, and what that costs;
  *     intra_op: the program that chooses a strategy for each node; tied_program, tied_eliminate, tied_cbc: how it is
  *     solved;
  *     stage_cut: where a pipeline is cut into stages.

@@ -163,6 +163,7 @@ static Cbc_Model *load(struct mixed *mixed, int64_t node_limit) {
                     columns->cost.items, mixed->rows.lower.items, mixed->rows.upper.items);
     for (int i = 0; i < mixed->tied->first[mixed->tied->count]; i++)
         Cbc_setInteger(model, i);
+    Cbc_setParameter(model, "presolve", "off"); /* some paths of CoinUtils' presolve leak memory */
     Cbc_setAllowableGap(model, 0);
     Cbc_setAllowableFractionGap(model, 0);
     Cbc_setMaximumNodes(model, node_limit < INT32_MAX ? (int)node_limit : INT32_MAX);

@@ -148,7 +148,7 @@ static void elimination_agrees_with_cbc(void **state) {
     (void)state;
     static struct made made;
     int compared = 0;
-    for (uint64_t seed = 1; seed <= unit_sweep(40, 1000); seed++) {
+    for (uint64_t seed = 1; seed <= unit_sweep(16, 1000); seed++) {
         struct tied_program tied;
         struct cbc_result cbc;
         struct intra_op_solution solution;
@@ -171,7 +171,7 @@ static void elimination_agrees_with_cbc(void **state) {
         tied_program_free(&tied);
     }
     print_message("seeds 1 on; %d compared\n", compared);
-    assert_true(compared > 10);
+    assert_true(compared > 5);
 }
 
 /* Nodes that repeat a block are solved as one block of which each cost counts so often. */
