@@ -113,7 +113,7 @@ static json_t *names_to_json(const struct strategies *made, const struct node *n
 }
 
 static enum status add(const char *name, const char *key, const json_t *listed, int index, struct case_results *out) {
-    const struct device_rates rates = {1, 1};
+    const struct device_rates rates = {1, 1, 1};
     struct case_result result = {.section = name, .index = index};
     struct device_mesh mesh = mesh_of(key);
     struct strategies made = {0};

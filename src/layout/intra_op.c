@@ -205,6 +205,7 @@ static enum status solve_tied(struct search *search, struct cbc_result *cbc, int
         if (cbc->proven && !cbc->found) return STATUS_OK;
         if (cbc->found) search->below = cbc->cost + 1;
     }
+    if (!wide && search->tied->moment_count == 0) search->below = *bound + 1;
     search->ended = wide;
     return wide ? STATUS_OK : search_from(search, 0);
 }

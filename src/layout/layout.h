@@ -7,6 +7,7 @@
  *     strategy: how a node may be cut, and what that costs;
  *     intra_op: the program that chooses a strategy for each node; tied_program, tied_eliminate, tied_cbc: how it is
  *     solved;
+ *     shard_program: the program of a model's forward graph;
  *     stage_cut: where a pipeline is cut into stages.
  *
  * Each dimension of a tensor is replicated (R) or cut evenly along some axes of the mesh: S0, S1, S01. A layout holds

@@ -154,8 +154,9 @@ static void add_parameter_sum(const struct maker *maker, struct strategy *strate
     double elements = local_bytes(maker, strategy, operand) / (double)dtype_bytes(tensor->shape.dtype);
     strategy->parameter_bytes += (int64_t)local_bytes(maker, strategy, operand);
     if (!tensor->trainable) return;
-    strategy->backward_s += device_mesh_all_reduce_s(maker->mesh, lacking_axes(maker, strategy, operand, false),
-                                                     elements * (double)dtype_bytes(DTYPE_F32));
+    double sum_s = device_mesh_all_reduce_s(maker->mesh, lacking_axes(maker, strategy, operand, false),
+                                            elements * (double)dtype_bytes(DTYPE_F32));
+    strategy->backward_s += sum_s / maker->rates->grains;
 }
 
 /* What parts of an index tell each other; the tokens of each device are those that other axes leave it. */
@@ -251,9 +252,9 @@ enum status strategies_make(const struct node *node, const struct device_mesh *m
     struct maker maker = {.node = node, .mesh = mesh, .rates = rates};
     *out = (struct strategies){0};
     TRY(device_mesh_check(mesh));
-    if (!(rates->flops_per_s > 0 && rates->bytes_per_s > 0))
-        return status_set(STATUS_BAD_INPUT, "%g FLOP/s and %g bytes/s: must be above 0", rates->flops_per_s,
-                          rates->bytes_per_s);
+    if (!(rates->flops_per_s > 0 && rates->bytes_per_s > 0 && rates->grains >= 1))
+        return status_set(STATUS_BAD_INPUT, "%g FLOP/s, %g bytes/s, %g grains: must be above 0, and a grain or more",
+                          rates->flops_per_s, rates->bytes_per_s, rates->grains);
     if (!op_loops_of(node, 0, &maker.loops)) return add_way(&maker, out); /* without an index */
     for (; op_loops_of(node, maker.way, &maker.loops); maker.way++)
         TRY(add_way(&maker, out));

@@ -29,7 +29,8 @@ static enum status infer_rms_norm(const struct node *node, struct shape out[OP_O
 /* Groups of features, as heads are; never within what is normalised together. */
 static bool loops_norm(const struct node *node, int way, struct op_loops *out) {
     loops_add_tokens(out, node->in[0]);
-    op_loops_add(out, 'g', shape_columns(&node->in[0]->shape) / node->in[1]->shape.dims[0]);
+    int64_t groups = shape_columns(&node->in[0]->shape) / node->in[1]->shape.dims[0];
+    if (groups > 1) op_loops_add(out, 'g', groups);
     op_loops_operand(out, 0, "stg");
     for (int i = 0; i < node->op->outputs; i++)
         op_loops_operand(out, OP_INPUTS_MAX + i, "stg");

@@ -10,7 +10,7 @@
 #include "support/op_cases.h"
 #include "support/unit.h"
 
-static const struct device_rates rates = {1e12, 1e30}; /* so that only FLOPs count */
+static const struct device_rates rates = {1e12, 1e30, 1}; /* so that only FLOPs count */
 
 static struct tensor *operand_of(const struct node *node, int operand) {
     return operand < OP_INPUTS_MAX ? node->in[operand] : node->out[operand - OP_INPUTS_MAX];
