@@ -4,7 +4,7 @@
 
 #include "layout/tied_program.h"
 
-enum { USUAL_NODE_LIMIT = 20000 };
+enum { USUAL_NODE_LIMIT = 4000 };
 #define MOST_MEMORY ((int64_t)1 << 61)
 
 /* --- what is allowed --- */
@@ -114,10 +114,12 @@ void intra_op_evaluate(const struct intra_op_program *program, const int *choice
 
 /* --- the search for the first of the cheapest --- */
 
-/* Goes through the choices in lexicographic order, past those whose least cost by elimination is too high or whose
- * least memory is. So the first that is met with the least cost is the one that is wanted. */
+/* Goes through the choices in lexicographic order, past those whose least cost by elimination, with prices for memory
+ * where it binds, is too high, or whose least memory is. So the first that is met with the least cost is the one that
+ * is wanted. */
 struct search {
     const struct tied_program *tied;
+    struct tied_prices prices; /* `priced` is the program itself where memory does not bind */
     int64_t node_limit, nodes;
     int *chosen, *best; /* [variables]; chosen is -1 where it is open */
     int64_t below;      /* what costs less is taken */
@@ -151,16 +153,18 @@ static enum status search_from(struct search *search, int variable) {
     }
     int64_t *least = scratch_alloc(&search->scratch, (size_t)tied->choices[variable], sizeof *least);
     if (!least) return STATUS_FAILED;
-    TRY(tied_eliminate(tied, search->chosen, variable, least));
+    TRY(tied_eliminate(&search->prices.priced, search->chosen, variable, least, NULL));
     for (int k = 0; k < tied->choices[variable] && !search->ended; k++) {
-        if (least[k] >= search->below) continue;
+        if (least[k] - search->prices.paid >= search->below) continue;
         search->chosen[variable] = k;
         if (!can_fit(search)) continue;
         if (variable + 1 < tied->count) {
             TRY(search_from(search, variable + 1));
             continue;
         }
-        search->below = least[k], search->found = true;
+        int64_t cost = tied_program_cost(tied, search->chosen);
+        if (cost >= search->below) continue;
+        search->below = cost, search->found = true;
         memcpy(search->best, search->chosen, (size_t)tied->count * sizeof *search->best);
     }
     search->chosen[variable] = -1;
@@ -168,7 +172,7 @@ static enum status search_from(struct search *search, int variable) {
 }
 
 static enum status search_create(const struct tied_program *tied, int64_t node_limit, struct search *out) {
-    *out = (struct search){.tied = tied, .node_limit = node_limit, .below = TIED_FORBIDDEN};
+    *out = (struct search){.tied = tied, .prices.priced = *tied, .node_limit = node_limit, .below = TIED_FORBIDDEN};
     out->chosen = scratch_alloc(&out->scratch, (size_t)tied->count, sizeof *out->chosen);
     out->best = scratch_alloc(&out->scratch, (size_t)tied->count, sizeof *out->best);
     if (!out->chosen || !out->best) return STATUS_FAILED;
@@ -182,7 +186,7 @@ static enum status find_bound(struct search *search, int64_t *bound) {
     int choices = search->tied->choices[0];
     int64_t *least = scratch_alloc(&search->scratch, (size_t)choices, sizeof *least);
     if (!least) return STATUS_FAILED;
-    TRY(tied_eliminate(search->tied, search->chosen, 0, least));
+    TRY(tied_eliminate(search->tied, search->chosen, 0, least, NULL));
     *bound = least[0];
     for (int k = 1; k < choices; k++)
         *bound = least[k] < *bound ? least[k] : *bound;
@@ -191,31 +195,48 @@ static enum status find_bound(struct search *search, int64_t *bound) {
 
 /* --- both together --- */
 
-/* Where memory binds, CBC's solution is what the search begins with, and what is left where it meets its limit. */
+/* CBC's solution is what the search has to beat, and what is left where it meets its limit. */
+static enum status begin_with_cbc(struct search *search, struct cbc_result *cbc) {
+    TRY(tied_solve_cbc(search->tied, search->node_limit, search->best, cbc));
+    if (cbc->found) search->below = cbc->cost + 1;
+    return STATUS_OK;
+}
+
+static enum status search_with_prices(struct search *search, int64_t *bound) {
+    enum status status = tied_prices_find(search->tied, search->below, &search->prices);
+    if (status == STATUS_OK) {
+        if (search->prices.bound > *bound) *bound = search->prices.bound;
+        status = search_from(search, 0);
+    }
+    tied_prices_free(&search->prices);
+    return status;
+}
+
+/* Where elimination takes too much memory, CBC alone. */
 static enum status solve_tied(struct search *search, struct cbc_result *cbc, int64_t *bound) {
     enum status status = find_bound(search, bound);
-    bool wide = status == STATUS_NO_FIT;
-    if (wide)
-        *bound = 0;
-    else
-        TRY(status);
-    if (*bound >= TIED_FORBIDDEN) return status_set(STATUS_NO_FIT, "all choices meet a pair that is forbidden");
-    if (wide || search->tied->moment_count > 0) {
-        TRY(tied_solve_cbc(search->tied, search->node_limit, search->best, cbc));
-        if (cbc->proven && !cbc->found) return STATUS_OK;
-        if (cbc->found) search->below = cbc->cost + 1;
+    if (status == STATUS_NO_FIT) {
+        *bound = 0, search->ended = true;
+        return begin_with_cbc(search, cbc);
     }
-    if (!wide && search->tied->moment_count == 0) search->below = *bound + 1;
-    search->ended = wide;
-    return wide ? STATUS_OK : search_from(search, 0);
+    TRY(status);
+    if (*bound >= TIED_FORBIDDEN) return status_set(STATUS_NO_FIT, "all choices meet a pair that is forbidden");
+    if (search->tied->moment_count == 0) {
+        search->below = *bound + 1;
+        return search_from(search, 0);
+    }
+    TRY(begin_with_cbc(search, cbc));
+    return cbc->proven && !cbc->found ? STATUS_OK : search_with_prices(search, bound);
 }
 
 static enum status write_solution(const struct intra_op_program *program, const struct search *search,
                                   const struct cbc_result *cbc, int64_t bound, struct intra_op_solution *out) {
     int *choice = mem_array((size_t)program->node_count, sizeof *choice);
     if (!choice) return STATUS_FAILED;
-    for (int i = 0; i < program->node_count; i++)
-        choice[i] = search->best[search->tied->variable_of[i]];
+    for (int i = 0; i < program->node_count; i++) {
+        int variable = search->tied->variable_of[i];
+        choice[i] = search->tied->original[search->tied->first[variable] + search->best[variable]];
+    }
     *out = (struct intra_op_solution){.choice = choice, .first = !search->ended, .nodes_searched = search->nodes};
     intra_op_evaluate(program, choice, &out->cost, &out->peak);
     out->exact = out->first || (cbc->proven && cbc->cost == out->cost);
@@ -238,6 +259,7 @@ enum status intra_op_solve(const struct intra_op_program *program, int64_t node_
     enum status status;
     TRY(intra_op_check(program));
     TRY_GOTO(status, tied_program_make(program, &tied), done);
+    TRY_GOTO(status, tied_program_reduce(&tied), done);
     TRY_GOTO(status, search_create(&tied, node_limit > 0 ? node_limit : USUAL_NODE_LIMIT, &search), done);
     TRY_GOTO(status, solve_tied(&search, &cbc, &bound), done);
     status = search.found || cbc.found ? write_solution(program, &search, &cbc, bound, out) : refuse(program, &search);

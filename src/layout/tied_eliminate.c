@@ -13,9 +13,15 @@ struct table {
     int64_t *cost;
     bool gone;
 };
+/* A variable that was eliminated, and the tables that it was in. */
+struct eliminated {
+    int variable, count;
+    struct table *tables;
+};
 struct work {
     const struct tied_program *tied;
     VEC(struct table) tables;
+    VEC(struct eliminated) order;
     bool *left; /* by variable: neither chosen nor eliminated */
     struct scratch scratch;
 };
@@ -164,11 +170,45 @@ static int64_t walk_least(struct walk *walk, int position) {
     return least;
 }
 
+/* Keeps the tables for choose_back; the work's own list moves as it grows. */
+static enum status remember(struct work *work, int variable, const struct walk *walk) {
+    struct table *tables = scratch_alloc(&work->scratch, (size_t)walk->table_count, sizeof *tables);
+    if (!tables) return STATUS_FAILED;
+    for (int i = 0; i < walk->table_count; i++)
+        tables[i] = *walk->tables[i];
+    return vec_push(&work->order, (struct eliminated){variable, walk->table_count, tables});
+}
+
+static int64_t table_cost(const struct work *work, const struct table *table, const int *choice) {
+    int64_t at = 0;
+    for (int i = 0; i < table->count; i++)
+        at = at * work->tied->choices[table->scope[i]] + choice[table->scope[i]];
+    return table->cost[at];
+}
+
+/* The last that was eliminated depends on the root alone, the one before on these two, and so on. */
+static void choose_back(const struct work *work, int *choice) {
+    for (size_t i = work->order.count; i-- > 0;) {
+        const struct eliminated *one = &work->order.items[i];
+        int64_t least = INT64_MAX;
+        int best = 0;
+        for (int k = 0; k < work->tied->choices[one->variable]; k++) {
+            int64_t sum = 0;
+            choice[one->variable] = k;
+            for (int t = 0; t < one->count; t++)
+                sum = tied_sum(sum, table_cost(work, &one->tables[t], choice));
+            if (sum < least) least = sum, best = k;
+        }
+        choice[one->variable] = best;
+    }
+}
+
 static enum status eliminate(struct work *work, int variable) {
     struct table around, made = {0};
     struct walk walk;
     if (!scope_around(work, variable, &around)) BUG("a scope that was measured does not fit");
     TRY(walk_begin(work, &around, variable, &walk));
+    TRY(remember(work, variable, &walk));
     int position = scope_find(&around, variable);
     for (int i = 0; i < around.count; i++)
         if (i != position) made.scope[made.count++] = around.scope[i];
@@ -197,7 +237,14 @@ static int smallest(const struct work *work, int root) {
     return any && best < 0 ? -2 : best;
 }
 
-static enum status eliminate_all(struct work *work, const int *chosen, int root, int64_t *least) {
+static int index_of_least(const int64_t *values, int count) {
+    int best = 0;
+    for (int k = 1; k < count; k++)
+        if (values[k] < values[best]) best = k;
+    return best;
+}
+
+static enum status eliminate_all(struct work *work, const int *chosen, int root, int64_t *least, int *best) {
     TRY(begin(work, chosen));
     int next;
     while ((next = smallest(work, root)) >= 0)
@@ -210,13 +257,18 @@ static enum status eliminate_all(struct work *work, const int *chosen, int root,
         least[k] = walk_cost(&walk);
         if (k + 1 < work->tied->choices[root]) walk_move(&walk, 0, 1);
     }
+    if (!best) return STATUS_OK;
+    memcpy(best, chosen, (size_t)work->tied->count * sizeof *best);
+    best[root] = index_of_least(least, work->tied->choices[root]);
+    choose_back(work, best);
     return STATUS_OK;
 }
 
-enum status tied_eliminate(const struct tied_program *tied, const int *chosen, int root, int64_t *least) {
+enum status tied_eliminate(const struct tied_program *tied, const int *chosen, int root, int64_t *least, int *best) {
     struct work work = {.tied = tied};
-    enum status status = eliminate_all(&work, chosen, root, least);
+    enum status status = eliminate_all(&work, chosen, root, least, best);
     vec_free(&work.tables);
+    vec_free(&work.order);
     scratch_free(&work.scratch);
     return status;
 }

@@ -32,8 +32,13 @@ static enum status number_variables(const struct intra_op_program *program, stru
 static int64_t allowed(int64_t cost) { return cost == INTRA_OP_FORBIDDEN ? TIED_FORBIDDEN : cost; }
 
 static enum status add_costs(const struct intra_op_program *program, struct tied_program *tied) {
-    tied->cost = scratch_alloc(&tied->scratch, (size_t)tied->first[tied->count], sizeof *tied->cost);
-    if (!tied->cost) return STATUS_FAILED;
+    size_t choices = (size_t)tied->first[tied->count];
+    tied->cost = scratch_alloc(&tied->scratch, choices, sizeof *tied->cost);
+    tied->original = scratch_alloc(&tied->scratch, choices, sizeof *tied->original);
+    if (!tied->cost || !tied->original) return STATUS_FAILED;
+    for (int v = 0; v < tied->count; v++)
+        for (int k = 0; k < tied->choices[v]; k++)
+            tied->original[tied->first[v] + k] = k;
     for (int i = 0; i < program->node_count; i++) {
         int64_t *cost = tied->cost + tied->first[tied->variable_of[i]];
         for (int k = 0; k < program->nodes[i].choices; k++)
