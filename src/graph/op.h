@@ -65,6 +65,7 @@ struct op_loops {
     int count;
     struct op_index indices[OP_INDICES_MAX];
     int8_t of[OP_OPERANDS_MAX][TENSOR_RANK_MAX]; /* inputs, then outputs: each dimension's index, or OP_INDEX_NONE */
+    uint32_t added; /* bits: inputs that join an output after its sums, so that indices it lacks are not theirs */
 };
 /* An index of that letter. */
 struct op_index *op_loops_add(struct op_loops *loops, char letter, int64_t size);

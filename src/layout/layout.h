@@ -5,9 +5,10 @@
  *     layout: this file; layout_reshape: which shards a change of shape keeps;
  *     conversion: the cheapest way from one layout to another;
  *     strategy: how a node may be cut, and what that costs;
- *     intra_op: the program that chooses a strategy for each node; tied_program, tied_reduce, tied_eliminate,
- * tied_price, tied_cbc: how it is solved; shard_program: the program of a model's forward graph; stage_cut: where a
- * pipeline is cut into stages.
+ *     intra_op: the program that chooses a strategy for each node;
+ *     tied_program, tied_reduce, tied_eliminate, tied_price, tied_cbc: how it is solved;
+ *     shard_program: the program of a model's forward graph;
+ *     stage_cut: where a pipeline is cut into stages.
  *
  * Each dimension of a tensor is replicated (R) or cut evenly along some axes of the mesh: S0, S1, S01. A layout holds
  * it the other way round: for each axis the dimension that it cuts, so that no axis is ever used twice. A dimension

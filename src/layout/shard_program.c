@@ -60,7 +60,8 @@ static bool same_source(const struct tensor *a, int a_begin, const struct tensor
 }
 
 static bool same_node(const struct node *a, int a_begin, const struct node *b, int b_begin) {
-    if (a->op != b->op || memcmp(a->attributes, b->attributes, a->op->attribute_bytes) != 0) return false;
+    size_t bytes = a->op->attribute_bytes;
+    if (a->op != b->op || (bytes > 0 && memcmp(a->attributes, b->attributes, bytes) != 0)) return false;
     for (int i = 0; i < OP_INPUTS_MAX; i++)
         if (!same_source(a->in[i], a_begin, b->in[i], b_begin)) return false;
     return true;

@@ -125,12 +125,19 @@ static double local_bytes(const struct maker *maker, const struct strategy *stra
            (double)dtype_bytes(tensor->shape.dtype);
 }
 
-/* The axes whose index the operand lacks: those that leave its positions cut, or the others. */
-static unsigned lacking_axes(const struct maker *maker, const struct strategy *strategy, int operand, bool positions) {
+/* Whether an operand that lacks the index is, or has as gradient, a sum over it. */
+static bool is_summed(const struct maker *maker, int operand, int index) {
+    if (dimension_of(&maker->loops, operand, index) != LAYOUT_REPLICATED) return false;
+    bool after = operand < OP_INPUTS_MAX && (maker->loops.added >> operand & 1);
+    return !after || dimension_of(&maker->loops, OP_INPUTS_MAX, index) != LAYOUT_REPLICATED;
+}
+
+/* The axes over which the operand is summed: those that leave its positions cut, or the others. */
+static unsigned summed_axes(const struct maker *maker, const struct strategy *strategy, int operand, bool positions) {
     unsigned axes = 0;
     for (int axis = 0; axis < maker->mesh->axes; axis++) {
         int index = strategy->index[axis];
-        if (index == OP_INDEX_NONE || dimension_of(&maker->loops, operand, index) != LAYOUT_REPLICATED) continue;
+        if (index == OP_INDEX_NONE || !is_summed(maker, operand, index)) continue;
         if ((strategy->positions[axis] && moves_positions(maker, operand, index)) == positions) axes |= 1u << axis;
     }
     return axes;
@@ -140,8 +147,8 @@ static unsigned lacking_axes(const struct maker *maker, const struct strategy *s
  * way. Adds to the way of the sum and to the other. */
 static void add_sum(const struct maker *maker, const struct strategy *strategy, int operand, double *sum_s,
                     double *other_s) {
-    unsigned scattered = lacking_axes(maker, strategy, operand, true);
-    unsigned reduced = lacking_axes(maker, strategy, operand, false);
+    unsigned scattered = summed_axes(maker, strategy, operand, true);
+    unsigned reduced = summed_axes(maker, strategy, operand, false);
     double outside = local_bytes(maker, strategy, operand);
     double inside = outside * (double)device_mesh_devices(maker->mesh, scattered);
     *sum_s += device_mesh_reduce_scatter_s(maker->mesh, scattered, inside);
@@ -154,7 +161,7 @@ static void add_parameter_sum(const struct maker *maker, struct strategy *strate
     double elements = local_bytes(maker, strategy, operand) / (double)dtype_bytes(tensor->shape.dtype);
     strategy->parameter_bytes += (int64_t)local_bytes(maker, strategy, operand);
     if (!tensor->trainable) return;
-    double sum_s = device_mesh_all_reduce_s(maker->mesh, lacking_axes(maker, strategy, operand, false),
+    double sum_s = device_mesh_all_reduce_s(maker->mesh, summed_axes(maker, strategy, operand, false),
                                             elements * (double)dtype_bytes(DTYPE_F32));
     strategy->backward_s += sum_s / maker->rates->grains;
 }

@@ -66,6 +66,7 @@ static bool loops_linear(const struct node *node, int way, struct op_loops *out)
     op_loops_operand(out, 1, weight_is_kn(node) ? "kn" : "nk");
     op_loops_operand(out, 2, "n");
     op_loops_operand(out, 3, "stn");
+    out->added = 1u << 2 | 1u << 3;
     op_loops_operand(out, OP_INPUTS_MAX, "stn");
     return way == 0;
 }

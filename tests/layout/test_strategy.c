@@ -118,6 +118,29 @@ static void linear_layers_cost_what_megatron_says(void **state) {
     graph_free(made.graph);
 }
 
+/* By rows: bias and residual are added once, after the sum. */
+static void what_is_added_after_a_sum_is_not_summed(void **state) {
+    (void)state;
+    struct device_mesh mesh = {.axes = 1, .sizes = {4}, .latency_s = {1}, .s_per_byte = {1}};
+    struct graph *graph = graph_create(DTYPE_BF16, 1, 8);
+    struct tensor *x = graph_tensor(graph, TENSOR_ACTIVATION, "x", shape_make(DTYPE_BF16, 3, 1, 8, 16));
+    struct tensor *residual = graph_tensor(graph, TENSOR_ACTIVATION, "r", shape_make(DTYPE_BF16, 3, 1, 8, 4));
+    ops_linear(graph, "linear", x, graph_parameter(graph, "w", 2, 4, 16), graph_parameter(graph, "b", 1, 4, 1),
+               residual, (struct linear_attributes){0});
+    struct strategies found;
+    const struct node *node = graph->nodes.items[0];
+    char text[LAYOUT_TEXT];
+    assert_int_equal(strategies_make(node, &mesh, &rates, &found), STATUS_OK);
+    const struct strategy *one = find(&found, node, "RRS0", "RS0", "RRR");
+    assert_true(one->backward_s == 0 && near(one->forward_s, device_mesh_all_reduce_s(&mesh, 1, 64)));
+    one = find(&found, node, "RRS0", "RS0", "RS0R");
+    assert_string_equal(layout_print(&one->operand[3], 3, text), "RS0R");
+    assert_true(near(one->forward_s, device_mesh_reduce_scatter_s(&mesh, 1, 64)));
+    assert_true(near(one->backward_s, device_mesh_all_gather_s(&mesh, 1, 64)));
+    strategies_free(&found);
+    graph_free(graph);
+}
+
 static void what_does_not_divide_is_dropped_with_its_reason(void **state) {
     (void)state;
     struct device_mesh mesh = {.axes = 1, .sizes = {8}, .latency_s = {1}};
@@ -199,6 +222,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(all_forward_operators_tell_their_loops),
         cmocka_unit_test(linear_layers_cost_what_megatron_says),
+        cmocka_unit_test(what_is_added_after_a_sum_is_not_summed),
         cmocka_unit_test(what_does_not_divide_is_dropped_with_its_reason),
         cmocka_unit_test(grouped_heads_are_cut_with_all_keys),
         cmocka_unit_test(odd_sizes_have_strategies),
