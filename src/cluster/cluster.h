@@ -1,9 +1,10 @@
 /* The machine as data: devices, their rates, and the capacity of each tier. Read and written as JSON, so that plans can
  * be made for other machines. A cluster is one node with one device so far.
  *
- * Files, in the order to read them: tier (device, host, disk), rates (what a machine does in a second), cluster (this),
+ * Files, in the order to read them: tier (device, host, disk), links (what ranks
+ * exchange in a second), rates (what a machine does in a second), cluster (this),
  * cluster_measure (this machine), cluster_memory (its memory), cgroup (its limits), kernel_file (files in /proc and
- * /sys), cluster_json, rates_json (both as JSON). */
+ * /sys), cluster_json, rates_json, links_json (as JSON). */
 #ifndef BALLAST_CLUSTER_CLUSTER_H
 #define BALLAST_CLUSTER_CLUSTER_H
 
@@ -14,8 +15,8 @@
 #include "base/status.h"
 #include "cluster/rates.h"
 
-/* Version 1 had no rates; it is still read. */
-enum { CLUSTER_VERSION = 2, CLUSTER_NAME_BYTES = 96, CLUSTER_ISA_BYTES = 64, CLUSTER_TIERS_MAX = 3 };
+/* Version 1 had no rates, version 2 no links; both are still read. */
+enum { CLUSTER_VERSION = 3, CLUSTER_NAME_BYTES = 96, CLUSTER_ISA_BYTES = 64, CLUSTER_TIERS_MAX = 3 };
 
 struct cluster_tier {
     char name[16];          /* "device", "host" or "disk" */
@@ -85,7 +86,8 @@ int cluster_count_cores(int *hardware_threads);
 int64_t cluster_cache_bytes(void);
 
 /* {"version", "devices": [{"kind", "name", "isa", "cores", …, "tiers": [{"name", "capacity_bytes"}], "limits": {…}}],
- * "rates": {…}}; the rates (rates.h) are null where they were not measured, so are limits where there are none.
+ * "rates": {…}, "links": {…}}; rates (rates.h) and links between ranks (links.h) are null where they were not measured,
+ * so are limits where there are none.
  * NULL when out of memory. */
 json_t *cluster_to_json(const struct cluster *cluster);
 /* BAD_INPUT naming file and field; `file` stands for the path. */
