@@ -1,7 +1,7 @@
 /* Time from a model's forward graph to strategies for all of its nodes on a described mesh, by number of blocks: the
  * program (strategies, conversions, costs) and its solution apart, without and with a memory limit.
  *
- *     build/bench/solve [--explain]
+ *     build/bench/solve [--explain | BLOCKS]
  *
  * The model is GPT-3 175B (96 blocks of width 12288; Brown et al., arXiv 2005.14165) in bf16 with a vocabulary of 51200
  * as Megatron-LM pads it, 8 sequences of 2048 a grain and 24 grains a step; the mesh 8 nodes of 8 devices at an H100's
@@ -9,6 +9,7 @@
  * prints the strategies of the first layer, and what was dropped. */
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/process.h"
@@ -97,12 +98,13 @@ static enum status measure(int64_t layers, double limit_share, bool explained) {
     return status;
 }
 
-static enum status run(bool explained) {
+/* `only`: that number of blocks; 0: all. */
+static enum status run(int64_t only) {
     static const int64_t layers[] = {12, 24, 48, 96, 192};
     static const double shares[] = {0, 0.9, 0.7, 0.5};
-    if (explained) return measure(2, 0, true);
     printf("blocks   nodes      limit  program ms  solve ms   both ms  seconds a grain  peak GiB  nodes  result\n");
     for (size_t i = 0; i < sizeof layers / sizeof *layers; i++) {
+        if (only != 0 && only != layers[i]) continue;
         for (size_t k = 0; k < sizeof shares / sizeof *shares; k++) {
             enum status status = measure(layers[i], shares[k], false);
             if (status == STATUS_NO_FIT) {
@@ -118,11 +120,12 @@ static enum status run(bool explained) {
 int main(int argc, char **argv) {
     if (process_begin() != STATUS_OK) return STATUS_FAILED;
     bool explained = argc == 2 && strcmp(argv[1], "--explain") == 0;
-    if (argc > 1 + explained) {
-        fprintf(stderr, "usage: solve [--explain]\n");
+    int64_t only = argc == 2 && !explained ? strtoll(argv[1], NULL, 10) : 0;
+    if (argc > 2 || (argc == 2 && !explained && only < 1)) {
+        fprintf(stderr, "usage: solve [--explain | BLOCKS]\n");
         return STATUS_BAD_INPUT;
     }
-    enum status status = run(explained);
+    enum status status = explained ? measure(2, 0, true) : run(only);
     if (status != STATUS_OK) fprintf(stderr, "solve: %s\n", status_message());
     return (int)status;
 }
