@@ -15,9 +15,11 @@ foreach(source IN LISTS fuzz_sources)
     target_link_options(${program} PRIVATE ${fuzz_flags} -fsanitize=fuzzer)
     target_link_libraries(${program} PRIVATE ballast ballast_warnings)
 endforeach()
-if(TARGET fuzz_parallel_cases) # the reader of cases serves tests and benchmark
-    target_sources(fuzz_parallel_cases PRIVATE tests/support/rotor_cases.c)
-    target_include_directories(fuzz_parallel_cases PRIVATE tests)
+if(TARGET fuzz_parallel_cases) # the reader of cases is a benchmark's
+    file(GLOB case_sources CONFIGURE_DEPENDS bench/support/case_*.c)
+    target_sources(fuzz_parallel_cases PRIVATE ${case_sources} bench/support/published_layouts.c
+        bench/support/rotor_cases.c)
+    target_include_directories(fuzz_parallel_cases PRIVATE bench)
 endif()
 list(LENGTH fuzz_sources fuzz_count)
 summary_add("fuzz targets" "${fuzz_count}")

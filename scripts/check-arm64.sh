@@ -9,6 +9,7 @@ out=$(mktemp -d)
 trap 'rm -rf "$out"' EXIT
 
 flags='-std=gnu11 -O1 -fopenmp -ffp-contract=off -fno-math-errno -D_GNU_SOURCE -Isrc -Iinclude -idirafter /usr/include
+       -idirafter /usr/include/coin
        -idirafter /usr/include/'"$(cc -dumpmachine)"'
        -DBALLAST_VERSION="arm64" -Werror=implicit-function-declaration -Werror=int-conversion'
 # Messages are made here, as the build makes them; without protoc-c the file that uses them is left out.

@@ -6,7 +6,8 @@ set -eu
 
 tools='gcc libc6-dev cmake ninja-build'
 # Without which nothing builds; bench/gpu/packages.sh takes them along.
-libraries='pkg-config libdnnl-dev libjansson-dev libpcre2-dev libhwloc-dev libxxhash-dev libutf8proc-dev'
+libraries='pkg-config libdnnl-dev libjansson-dev libpcre2-dev libhwloc-dev libxxhash-dev libutf8proc-dev
+           coinor-libcbc-dev'
 # What a build does without.
 optional='libprotobuf-c-dev protobuf-c-compiler liburing-dev libmicrohttpd-dev libedit-dev libopenmpi-dev libmpich-dev'
 build="$tools $libraries $optional"

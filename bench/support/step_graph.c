@@ -5,10 +5,10 @@
 #include "graph/differentiate.h"
 #include "model/model.h"
 
-enum status step_graph_build(const struct step_graph_size *size, struct graph **out) {
+enum status step_graph_forward(const struct step_graph_size *size, int64_t sequences, struct graph **out,
+                               struct tensor **loss) {
     struct model_config config;
     struct model *model;
-    struct tensor *loss;
     TRY(model_config_init("gpt2", &config));
     config.layers = size->layers;
     config.hidden = size->hidden;
@@ -16,9 +16,14 @@ enum status step_graph_build(const struct step_graph_size *size, struct graph **
     config.vocab_size = size->vocabulary;
     config.context = size->sequence;
     TRY(model_create(&config, &model));
-    enum status status = model_build_graph(model, MODEL_LOSS, DTYPE_BF16, 1, size->sequence, out, &loss);
+    enum status status = model_build_graph(model, MODEL_LOSS, DTYPE_BF16, sequences, size->sequence, out, loss);
     model_free(model);
-    TRY(status);
+    return status;
+}
+
+enum status step_graph_build(const struct step_graph_size *size, struct graph **out) {
+    struct tensor *loss;
+    TRY(step_graph_forward(size, 1, out, &loss));
     TRY(graph_differentiate(*out, loss));
     struct optimizer_options optimizer = {0.9, 0.95, 1e-8, 0.1, 1};
     return ops_add_optimizer(*out, &optimizer);

@@ -10,6 +10,9 @@ struct step_graph_size {
     int64_t layers, hidden, heads, vocabulary, sequence, grains;
 };
 
+/* Forward alone, in bf16, a grain of so many sequences. The caller frees with graph_free. */
+enum status step_graph_forward(const struct step_graph_size *size, int64_t sequences, struct graph **out,
+                               struct tensor **loss);
 /* In bf16, grains of one sequence, AdamW and clipping included. The caller frees with graph_free. */
 enum status step_graph_build(const struct step_graph_size *size, struct graph **out);
 

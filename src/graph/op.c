@@ -20,6 +20,24 @@ void op_cost(const struct node *node, struct op_cost *out) {
     *out = (struct op_cost){.flops = node->op->flops ? node->op->flops(node) : 0, .bytes = bytes};
 }
 
+bool op_loops_of(const struct node *node, int way, struct op_loops *out) {
+    *out = (struct op_loops){0};
+    memset(out->of, OP_INDEX_NONE, sizeof out->of);
+    return node->op->loops && node->op->loops(node, way, out);
+}
+
+struct op_index *op_loops_add(struct op_loops *loops, char letter, int64_t size) {
+    BUG_IF(loops->count == OP_INDICES_MAX, "more than %d indices", OP_INDICES_MAX);
+    loops->indices[loops->count] = (struct op_index){.letter = letter, .size = size};
+    return &loops->indices[loops->count++];
+}
+
+void op_loops_operand(struct op_loops *loops, int operand, const char *letters) {
+    for (int d = 0; letters[d] != '\0'; d++)
+        for (int i = 0; i < loops->count; i++)
+            if (loops->indices[i].letter == letters[d]) loops->of[operand][d] = (int8_t)i;
+}
+
 void op_key_add(struct op_key *key, const char *format, ...) {
     va_list arguments;
     va_start(arguments, format);

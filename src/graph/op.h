@@ -51,6 +51,27 @@ struct op_key {
 };
 void op_key_add(struct op_key *key, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
+/* The loops that an operator's work consists of, as far as they may be cut among devices (layout/strategy.h). Each
+ * index runs over a dimension of some operands. One that an operand lacks goes through all of it: an input is needed
+ * whole by every part, and its gradient is the sum over the parts; an output is a sum over them. */
+enum { OP_INDICES_MAX = 6, OP_OPERANDS_MAX = OP_INPUTS_MAX + OP_OUTPUTS_MAX, OP_INDEX_NONE = -1 };
+struct op_index {
+    char letter;            /* 's' sequences, 't' positions; others as the operator has them */
+    int64_t size;           /* numbers of parts divide it: heads, where a dimension holds their features */
+    double exchanged_bytes; /* by all parts with each other in forward, beside sums of outputs; 0 for most */
+    double extra_flops;     /* of all parts together, only where it is cut; 0 for most */
+};
+struct op_loops {
+    int count;
+    struct op_index indices[OP_INDICES_MAX];
+    int8_t of[OP_OPERANDS_MAX][TENSOR_RANK_MAX]; /* inputs, then outputs: each dimension's index, or OP_INDEX_NONE */
+    uint32_t added; /* bits: inputs that join an output after its sums, so that indices it lacks are not theirs */
+};
+/* An index of that letter. */
+struct op_index *op_loops_add(struct op_loops *loops, char letter, int64_t size);
+/* The indices of an operand's dimensions by their letters; '.' for a dimension that is never cut. */
+void op_loops_operand(struct op_loops *loops, int operand, const char *letters);
+
 struct op {
     const char *name;
     size_t attribute_bytes;   /* at most OP_ATTRIBUTES_MOST_BYTES */
@@ -83,6 +104,10 @@ struct op {
      * own gradient is known to be 1. NULL for all others. */
     void (*differentiate_loss)(struct gradients *gradients, const struct node *node);
 
+    /* How its work may be cut: the way of number `way` from 0 on, false where there is none. Written over `out` that
+     * has no index yet and OP_INDEX_NONE everywhere. NULL: not at all. */
+    bool (*loops)(const struct node *node, int way, struct op_loops *out);
+
     /* Decoding (graph->cache_texts > 0), where a text's tokens come a few at a time: adds a node that stands for this
      * one, appends to caches (TENSOR_CACHE) what later tokens need of these, and reads there what earlier ones left.
      * Called by graph_add in place of adding this node. NULL: each token is computed apart from all others. */
@@ -95,6 +120,8 @@ struct op {
 };
 
 void op_cost(const struct node *node, struct op_cost *out);
+/* The loops of a node by one of the ways of its operator; false where there is none. */
+bool op_loops_of(const struct node *node, int way, struct op_loops *out);
 /* Adds the operator's name and the attributes that its time depends on. */
 void op_key_begin(const struct node *node, struct op_key *key);
 /* For `cost_key`. */

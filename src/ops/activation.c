@@ -47,6 +47,7 @@ const struct op op_activation = {
     .infer = infer_alike,
     .cost_key = key_activation,
     .differentiate = differentiate_activation,
+    .loops = loops_alike,
     .saved_inputs = 1u << 0,
 };
 
@@ -80,6 +81,7 @@ const struct op op_gated_activation = {
     .infer = infer_alike,
     .cost_key = key_activation,
     .differentiate = differentiate_gated,
+    .loops = loops_alike,
     .saved_inputs = 1u << 0 | 1u << 1,
 };
 

@@ -83,6 +83,22 @@ static struct node *decode_attention(struct graph *graph, const char *name, stru
     return y ? y->producer : NULL;
 }
 
+/* By key-value groups with their queries; else by query heads, each part with all keys and values. By positions of the
+ * queries in both, which takes the keys and values of all positions. */
+static bool loops_attention(const struct node *node, int way, struct op_loops *out) {
+    const struct attention_attributes *attributes = attention_of(node);
+    bool grouped = way == 0;
+    loops_add_tokens(out, node->in[0]);
+    op_loops_add(out, 'h', grouped ? attributes->kv_heads : attributes->heads);
+    op_loops_operand(out, 0, "sth");
+    op_loops_operand(out, 1, grouped ? "s.h" : "s..");
+    op_loops_operand(out, 2, grouped ? "s.h" : "s..");
+    op_loops_operand(out, 3, "s.");
+    op_loops_operand(out, OP_INPUTS_MAX, "sth");
+    op_loops_operand(out, OP_INPUTS_MAX + 1, "sht");
+    return grouped || (way == 1 && attributes->heads > attributes->kv_heads);
+}
+
 const struct op op_attention = {
     .name = "attention",
     .attribute_bytes = sizeof(struct attention_attributes),
@@ -96,6 +112,7 @@ const struct op op_attention = {
     .decode = decode_attention,
     .flops = flops_attention,
     .differentiate = differentiate_attention,
+    .loops = loops_attention,
     .saved_inputs = 0xf,
     .saved_outputs = 1u << 0 | 1u << 1,
 };

@@ -34,3 +34,18 @@ struct shape as_accumulator(struct shape shape) {
 struct shape vector_of(enum dtype dtype, int64_t count) {
     return shape_make(dtype, 1, count, 1, 1);
 }
+
+void loops_add_tokens(struct op_loops *loops, const struct tensor *tensor) {
+    op_loops_add(loops, 's', tensor->shape.dims[0]);
+    op_loops_add(loops, 't', tensor->shape.dims[1]);
+}
+
+bool loops_alike(const struct node *node, int way, struct op_loops *out) {
+    loops_add_tokens(out, node->in[0]);
+    op_loops_add(out, 'c', shape_columns(&node->in[0]->shape));
+    for (int i = 0; i < node->op->inputs; i++)
+        op_loops_operand(out, i, "stc");
+    for (int i = 0; i < node->op->outputs; i++)
+        op_loops_operand(out, OP_INPUTS_MAX + i, "stc");
+    return way == 0;
+}

@@ -17,6 +17,11 @@ struct shape with_columns(struct shape shape, int64_t columns);
 struct shape as_accumulator(struct shape shape);
 struct shape vector_of(enum dtype dtype, int64_t count);
 
+/* Indices 's' and 't' of an activation [S,T,…], or of tokens [S,T]. */
+void loops_add_tokens(struct op_loops *loops, const struct tensor *tensor);
+/* Loops of operators that treat each element of activations of one shape apart; all operands are such. */
+bool loops_alike(const struct node *node, int way, struct op_loops *out);
+
 /* Adds the attributes that attention's time depends on, with or without a cache. */
 void key_heads(const struct attention_attributes *attributes, struct op_key *key);
 

@@ -33,6 +33,7 @@ const struct op op_add = {
     .outputs = 1,
     .infer = infer_add,
     .differentiate = differentiate_add,
+    .loops = loops_alike,
     .in_place_input = 1 + 0,
 };
 
@@ -59,6 +60,7 @@ const struct op op_scale = {
     .infer = infer_scale,
     .cost_key = op_key_nothing,
     .differentiate = differentiate_scale,
+    .loops = loops_alike,
     .in_place_input = 1 + 0,
 };
 

@@ -30,6 +30,17 @@ static double example_embedding(const struct node *node, const struct tensor *te
     return op_example_id(tensor, index, node->in[1]->shape.dims[0] - first_row);
 }
 
+/* By rows of the table too: a part has zeros for tokens that others look up. */
+static bool loops_embedding(const struct node *node, int way, struct op_loops *out) {
+    loops_add_tokens(out, node->in[0]);
+    op_loops_add(out, 'v', node->in[1]->shape.dims[0]);
+    op_loops_add(out, 'c', shape_columns(&node->in[1]->shape));
+    op_loops_operand(out, 0, "st");
+    op_loops_operand(out, 1, "vc");
+    op_loops_operand(out, OP_INPUTS_MAX, "stc");
+    return way == 0;
+}
+
 const struct op op_embedding = {
     .name = "embedding",
     .attribute_bytes = sizeof(struct embedding_attributes),
@@ -41,6 +52,7 @@ const struct op op_embedding = {
     .cost_key = op_key_nothing,
     .example = example_embedding,
     .differentiate = differentiate_embedding,
+    .loops = loops_embedding,
     .saved_inputs = 1u << 0,
 };
 

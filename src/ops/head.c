@@ -60,6 +60,21 @@ static void differentiate_head_loss(struct gradients *gradients, const struct no
     if (attributes.dx) gradient_deliver(gradients, x, into[1]);
 }
 
+/* By rows of the vocabulary too: the parts tell each other the maximum, the sum of exponentials and the target's logit
+ * of each token, and make their logits again for the gradients. */
+static bool loops_head_loss(const struct node *node, int way, struct op_loops *out) {
+    enum { STATISTICS = 3 };
+    loops_add_tokens(out, node->in[0]);
+    struct op_index *rows = op_loops_add(out, 'v', node->in[1]->shape.dims[0]);
+    rows->exchanged_bytes = STATISTICS * (double)dtype_bytes(DTYPE_F32) * (double)shape_rows(&node->in[0]->shape);
+    rows->extra_flops = head_flops(node);
+    op_loops_operand(out, 0, "st.");
+    op_loops_operand(out, 1, "v.");
+    op_loops_operand(out, 2, "st");
+    op_loops_operand(out, 3, "v");
+    return way == 0;
+}
+
 const struct op op_head_loss = {
     .name = "head_loss",
     .attribute_bytes = sizeof(struct head_attributes),
@@ -72,6 +87,7 @@ const struct op op_head_loss = {
     .example = example_head,
     .flops = head_flops,
     .differentiate_loss = differentiate_head_loss,
+    .loops = loops_head_loss,
     .saved_inputs = 0xf,
     .updates = 1u << 0,
 };

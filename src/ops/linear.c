@@ -57,6 +57,20 @@ static void differentiate_linear(struct gradients *gradients, const struct node 
     }
 }
 
+/* Row, column and inner cuts: 'k' is summed over. */
+static bool loops_linear(const struct node *node, int way, struct op_loops *out) {
+    loops_add_tokens(out, node->in[0]);
+    op_loops_add(out, 'k', shape_columns(&node->in[0]->shape));
+    op_loops_add(out, 'n', shape_columns(&node->out[0]->shape));
+    op_loops_operand(out, 0, "stk");
+    op_loops_operand(out, 1, weight_is_kn(node) ? "kn" : "nk");
+    op_loops_operand(out, 2, "n");
+    op_loops_operand(out, 3, "stn");
+    out->added = 1u << 2 | 1u << 3;
+    op_loops_operand(out, OP_INPUTS_MAX, "stn");
+    return way == 0;
+}
+
 const struct op op_linear = {
     .name = "linear",
     .attribute_bytes = sizeof(struct linear_attributes),
@@ -68,6 +82,7 @@ const struct op op_linear = {
     .cost_key = key_linear,
     .flops = product_flops,
     .differentiate = differentiate_linear,
+    .loops = loops_linear,
     .saved_inputs = 1u << 0 | 1u << 1,
 };
 

@@ -26,6 +26,17 @@ static enum status infer_rms_norm(const struct node *node, struct shape out[OP_O
     return STATUS_OK;
 }
 
+/* Groups of features, as heads are; never within what is normalised together. */
+static bool loops_norm(const struct node *node, int way, struct op_loops *out) {
+    loops_add_tokens(out, node->in[0]);
+    int64_t groups = shape_columns(&node->in[0]->shape) / node->in[1]->shape.dims[0];
+    if (groups > 1) op_loops_add(out, 'g', groups);
+    op_loops_operand(out, 0, "stg");
+    for (int i = 0; i < node->op->outputs; i++)
+        op_loops_operand(out, OP_INPUTS_MAX + i, "stg");
+    return way == 0;
+}
+
 static void differentiate_rms_norm(struct gradients *gradients, const struct node *node) {
     struct tensor *x = node->in[0], *weight = node->in[1];
     bool weight_too = gradient_wanted(gradients, weight);
@@ -50,6 +61,7 @@ const struct op op_rms_norm = {
     .work = OP_WORK_NORM,
     .cost_key = op_key_nothing,
     .differentiate = differentiate_rms_norm,
+    .loops = loops_norm,
     .saved_inputs = 1u << 0 | 1u << 1,
     .saved_outputs = 1u << 1,
 };
@@ -127,6 +139,7 @@ const struct op op_layer_norm = {
     .work = OP_WORK_NORM,
     .cost_key = op_key_nothing,
     .differentiate = differentiate_layer_norm,
+    .loops = loops_norm,
     .saved_inputs = 1u << 0 | 1u << 1,
     .saved_outputs = 1u << 1 | 1u << 2,
 };

@@ -19,6 +19,13 @@ static void key_rope_table(const struct node *node, struct op_key *key) {
     op_key_add(key, " scaling=%d", (int)NODE_ATTRIBUTES(node, rope_table_attributes)->scaling);
 }
 
+static bool loops_rope_table(const struct node *node, int way, struct op_loops *out) {
+    loops_add_tokens(out, node->in[0]);
+    op_loops_operand(out, 0, "st");
+    op_loops_operand(out, OP_INPUTS_MAX, "st.");
+    return way == 0;
+}
+
 const struct op op_rope_table = {
     .name = "rope_table",
     .attribute_bytes = sizeof(struct rope_table_attributes),
@@ -27,6 +34,7 @@ const struct op op_rope_table = {
     .outputs = 1,
     .infer = infer_rope_table,
     .cost_key = key_rope_table,
+    .loops = loops_rope_table,
 };
 
 static enum status infer_rope(const struct node *node, struct shape out[OP_OUTPUTS_MAX]) {
@@ -64,6 +72,15 @@ static void key_rope(const struct node *node, struct op_key *key) {
     if (rotated < attributes->head_dim) op_key_add(key, " rotated=%" PRId64, rotated);
 }
 
+static bool loops_rope(const struct node *node, int way, struct op_loops *out) {
+    loops_add_tokens(out, node->in[0]);
+    op_loops_add(out, 'h', NODE_ATTRIBUTES(node, rope_attributes)->heads);
+    op_loops_operand(out, 0, "sth");
+    op_loops_operand(out, 1, "st.");
+    op_loops_operand(out, OP_INPUTS_MAX, "sth");
+    return way == 0;
+}
+
 const struct op op_rope = {
     .name = "rope",
     .attribute_bytes = sizeof(struct rope_attributes),
@@ -73,6 +90,7 @@ const struct op op_rope = {
     .infer = infer_rope,
     .cost_key = key_rope,
     .differentiate = differentiate_rope,
+    .loops = loops_rope,
     .saved_inputs = 1u << 1,
     .in_place_input = 1 + 0,
 };

@@ -6,6 +6,7 @@
 
 #include "base/json.h"
 #include "base/mem.h"
+#include "support/case_json.h"
 
 const char *const rotor_case_kind_names[ROTOR_CASE_KINDS] = {
 #define ROTOR_CASE_NAME(name, text) text,
@@ -13,53 +14,24 @@ const char *const rotor_case_kind_names[ROTOR_CASE_KINDS] = {
 #undef ROTOR_CASE_NAME
 };
 
-enum { PLACE_BYTES = 96 };
 #define MOST_SLOTS (CHAIN_MOST_SIZE * CHAIN_MOST_STAGES)
-
-static enum status require_array(const char *place, const json_t *object, const char *field, const json_t **out) {
-    TRY(json_require(place, object, field));
-    *out = json_object_get(object, field);
-    if (json_is_array(*out)) return STATUS_OK;
-    return status_set(STATUS_BAD_INPUT, "%s: %s: must be an array", place, field);
-}
-
-static enum status require_object(const char *place, const json_t *object, const char *field, const json_t **out) {
-    TRY(json_require(place, object, field));
-    *out = json_object_get(object, field);
-    if (json_is_object(*out)) return STATUS_OK;
-    return status_set(STATUS_BAD_INPUT, "%s: %s: must be an object", place, field);
-}
-
-static enum status require_count(const char *place, const json_t *object, const char *field, size_t count,
-                                 const json_t **out) {
-    TRY(require_array(place, object, field, out));
-    if (json_array_size(*out) == count) return STATUS_OK;
-    return status_set(STATUS_BAD_INPUT, "%s: %s: must hold %zu numbers, as ftime has it; holds %zu", place, field,
-                      count, json_array_size(*out));
-}
 
 static enum status check_times(const char *place, const json_t *object, const char *field, size_t count,
                                const json_t **out) {
-    TRY(require_count(place, object, field, count, out));
+    TRY(case_array_of(place, object, field, count, out));
     for (size_t i = 0; i < count; i++) {
-        const json_t *value = json_array_get(*out, i);
-        double time = json_number_value(value);
-        if (!json_is_number(value) || !(time >= 0 && time <= CHAIN_MOST_TIME))
-            return status_set(STATUS_BAD_INPUT, "%s: %s[%zu]: must be a number from 0 to %g", place, field, i,
-                              CHAIN_MOST_TIME);
+        double time;
+        TRY(case_item_double(place, field, *out, i, 0, CHAIN_MOST_TIME, &time));
     }
     return STATUS_OK;
 }
 
 static enum status check_sizes(const char *place, const json_t *object, const char *field, size_t count,
                                const json_t **out) {
-    TRY(require_count(place, object, field, count, out));
+    TRY(case_array_of(place, object, field, count, out));
     for (size_t i = 0; i < count; i++) {
-        const json_t *value = json_array_get(*out, i);
-        int64_t size = json_integer_value(value);
-        if (!json_is_integer(value) || size < 0 || size > CHAIN_MOST_SIZE)
-            return status_set(STATUS_BAD_INPUT, "%s: %s[%zu]: must be a whole number from 0 to %lld", place, field, i,
-                              (long long)CHAIN_MOST_SIZE);
+        int64_t size;
+        TRY(case_item_int(place, field, *out, i, 0, CHAIN_MOST_SIZE, &size));
     }
     return STATUS_OK;
 }
@@ -98,7 +70,7 @@ static enum status read_chain_sizes(const char *place, const json_t *object, str
 
 static enum status read_chain(const char *place, const json_t *object, struct chain *out) {
     const json_t *times;
-    TRY(require_array(place, object, "ftime", &times));
+    TRY(case_array(place, object, "ftime", &times));
     size_t stages = json_array_size(times);
     if (stages < 1 || stages >= CHAIN_MOST_STAGES)
         return status_set(STATUS_BAD_INPUT, "%s: ftime: must hold 1 to %d numbers", place, CHAIN_MOST_STAGES - 1);
@@ -122,8 +94,7 @@ static enum status read_answer(const char *place, const json_t *object, const ch
 }
 
 static enum status read_slots(const char *place, const json_t *object, struct rotor_case *out) {
-    TRY(json_require(place, object, "memory_slots"));
-    return json_read_int(place, object, "memory_slots", 0, MOST_SLOTS, &out->slots);
+    return case_int(place, object, "memory_slots", 0, MOST_SLOTS, &out->slots);
 }
 
 /* Adds the case with a copy of the chain. */
@@ -142,12 +113,12 @@ static enum status add_case(struct rotor_cases *cases, const struct rotor_case *
 static enum status read_results(const char *place, const json_t *object, struct rotor_case *row,
                                 struct rotor_cases *out) {
     const json_t *results;
-    TRY(require_array(place, object, "results", &results));
+    TRY(case_array(place, object, "results", &results));
     for (size_t i = 0; i < json_array_size(results); i++) {
-        char at[PLACE_BYTES];
+        char at[CASE_PLACE_BYTES];
         snprintf(at, sizeof at, "%s: results[%zu]", place, i);
-        const json_t *result = json_array_get(results, i);
-        if (!json_is_object(result)) return status_set(STATUS_BAD_INPUT, "%s: must be an object", at);
+        const json_t *result;
+        TRY(case_item_object(place, "results", results, i, &result));
         TRY(read_slots(at, result, row));
         TRY(read_answer(at, result, "opt_cost_original_rotor_limit", row));
         TRY(add_case(out, row));
@@ -174,8 +145,8 @@ static enum status read_flop_times(const char *place, const json_t *object, stru
                                    struct rotor_cases *out) {
     const json_t *times;
     if (!json_object_get(object, "flop_times")) return STATUS_OK;
-    TRY(require_object(place, object, "flop_times", &times));
-    char at[PLACE_BYTES];
+    TRY(case_object(place, object, "flop_times", &times));
+    char at[CASE_PLACE_BYTES];
     snprintf(at, sizeof at, "%s: flop_times", place);
     TRY(read_chain_times(at, times, &row->chain));
     TRY(read_answer(at, times, "opt_cost", row));
@@ -186,8 +157,8 @@ static enum status read_flop_times(const char *place, const json_t *object, stru
 static enum status read_model(const char *place, const json_t *object, struct rotor_case *row,
                               struct rotor_cases *out) {
     const json_t *traced;
-    TRY(require_object(place, object, "chain_discretised", &traced));
-    char at[PLACE_BYTES];
+    TRY(case_object(place, object, "chain_discretised", &traced));
+    char at[CASE_PLACE_BYTES];
     snprintf(at, sizeof at, "%s: chain_discretised", place);
     TRY(read_chain(at, traced, &row->chain));
     take_gradients_out(&row->chain);
@@ -204,40 +175,28 @@ struct section {
 static const struct section sections[] = {{ROTOR_CASE_SYNTHETIC, read_synthetic}, {ROTOR_CASE_MODEL, read_model}};
 enum { SECTIONS = sizeof sections / sizeof sections[0] };
 
-static enum status read_section(const struct section *section, const json_t *object, struct rotor_cases *out) {
+static enum status read_section(const struct section *section, const json_t *held, struct rotor_cases *out) {
     const char *name = rotor_case_kind_names[section->kind];
-    const json_t *held = json_object_get(object, name), *cases;
-    if (!json_is_object(held)) return status_set(STATUS_BAD_INPUT, "%s: must be an object", name);
-    TRY(require_array(name, held, "cases", &cases));
+    const json_t *cases, *value;
+    TRY(case_array(name, held, "cases", &cases));
     for (size_t i = 0; i < json_array_size(cases); i++) {
-        char place[PLACE_BYTES];
-        snprintf(place, sizeof place, "%s: cases[%zu]", name, i);
-        const json_t *value = json_array_get(cases, i);
-        if (!json_is_object(value)) return status_set(STATUS_BAD_INPUT, "%s: must be an object", place);
+        char place[CASE_PLACE_BYTES];
+        snprintf(place, sizeof place, "cases[%zu]", i);
+        TRY(case_item_object(name, "cases", cases, i, &value));
         struct rotor_case row = {.kind = section->kind, .index = (int)i};
         enum status status = section->read(place, value, &row, out);
         chain_free(&row.chain);
-        TRY(status);
+        if (status != STATUS_OK) return status_prefix(status, "%s", name);
     }
     return STATUS_OK;
 }
 
-static enum status read_sections(const json_t *object, struct rotor_cases *out) {
-    for (int i = 0; i < SECTIONS; i++)
-        if (json_object_get(object, rotor_case_kind_names[sections[i].kind]))
-            TRY(read_section(&sections[i], object, out));
-    return STATUS_OK;
-}
-
-bool rotor_cases_reads(const char *section) {
-    for (int i = 0; i < SECTIONS; i++)
-        if (strcmp(section, rotor_case_kind_names[sections[i].kind]) == 0) return true;
-    return false;
-}
-
-enum status rotor_cases_from_json(const json_t *object, struct rotor_cases *out) {
+enum status rotor_cases_from_json(const char *name, const json_t *section, struct rotor_cases *out) {
     struct rotor_cases cases = {0};
-    enum status status = read_sections(object, &cases);
+    enum status status = STATUS_OK;
+    for (int i = 0; i < SECTIONS && status == STATUS_OK; i++)
+        if (strcmp(rotor_case_kind_names[sections[i].kind], name) == 0)
+            status = read_section(&sections[i], section, &cases);
     if (status == STATUS_OK)
         *out = cases;
     else

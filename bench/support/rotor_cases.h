@@ -1,7 +1,7 @@
 /* Chains with known answers in the form of the collection that bench/parallel_cases reads: its sections
  * "10_rotor_synthetic" and "11_rotor_real_models". */
-#ifndef BALLAST_TESTS_ROTOR_CASES_H
-#define BALLAST_TESTS_ROTOR_CASES_H
+#ifndef BALLAST_BENCH_ROTOR_CASES_H
+#define BALLAST_BENCH_ROTOR_CASES_H
 
 #include <jansson.h>
 #include <stdbool.h>
@@ -36,11 +36,8 @@ struct rotor_cases {
     size_t count, capacity;
 };
 
-/* True for the top-level keys that rotor_cases_from_json reads. */
-bool rotor_cases_reads(const char *section);
-/* `object` is the file's top value; one that has neither section gives no cases. BAD_INPUT naming section, case and
- * field. Free `out` with rotor_cases_free. */
-enum status rotor_cases_from_json(const json_t *object, struct rotor_cases *out);
+/* The cases of one section of that name. BAD_INPUT naming case and field. Free `out` with rotor_cases_free. */
+enum status rotor_cases_from_json(const char *name, const json_t *section, struct rotor_cases *out);
 void rotor_cases_free(struct rotor_cases *cases);
 
 #endif

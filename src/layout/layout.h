@@ -1,0 +1,91 @@
+/* How tensors lie on a mesh of devices: sharding specs and what it takes to change them.
+ *
+ * Files, in the order to read them:
+ *     device_mesh: devices by axes, and what collectives take; mesh_search: which devices form the rows;
+ *     layout: this file; layout_reshape: which shards a change of shape keeps;
+ *     conversion: the cheapest way from one layout to another;
+ *     strategy: how a node may be cut, and what that costs;
+ *     intra_op: the program that chooses a strategy for each node;
+ *     tied_program, tied_reduce, tied_eliminate, tied_price, tied_cbc: how it is solved;
+ *     shard_program: the program of a model's forward graph;
+ *     stage_cut: where a pipeline is cut into stages.
+ *
+ * Each dimension of a tensor is replicated (R) or cut evenly along some axes of the mesh: S0, S1, S01. A layout holds
+ * it the other way round: for each axis the dimension that it cuts, so that no axis is ever used twice. A dimension
+ * that several axes cut is cut by the lower one first, and must divide by the product of their sizes. */
+#ifndef BALLAST_LAYOUT_LAYOUT_H
+#define BALLAST_LAYOUT_LAYOUT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "graph/tensor.h"
+#include "layout/device_mesh.h"
+
+enum { LAYOUT_RANK_MAX = 8, LAYOUT_REPLICATED = -1, LAYOUT_TEXT = 64 };
+
+struct layout {
+    int8_t dimension[DEVICE_MESH_AXES_MAX]; /* that each axis cuts, or LAYOUT_REPLICATED; so for axes that are none */
+};
+/* Sizes of any tensor; struct shape (graph/tensor.h) has as many dimensions as operators need. */
+struct layout_shape {
+    int rank; /* 0 to LAYOUT_RANK_MAX */
+    int64_t dims[LAYOUT_RANK_MAX];
+};
+
+/* Replicated on all devices. */
+struct layout layout_replicated(void);
+bool layout_equal(const struct layout *a, const struct layout *b);
+/* The axes that cut a dimension, as bits. */
+unsigned layout_axes_of(const struct layout *layout, int dimension);
+/* How many parts a dimension is cut into. */
+int64_t layout_parts(const struct layout *layout, const struct device_mesh *mesh, int dimension);
+/* Whether every dimension divides. An axis of one device may cut any dimension. */
+bool layout_fits(const struct layout *layout, const struct device_mesh *mesh, const struct layout_shape *shape);
+/* Elements that each device holds. */
+int64_t layout_local_elements(const struct layout *layout, const struct device_mesh *mesh,
+                              const struct layout_shape *shape);
+/* The part of the tensor on one device: where it begins in each dimension, and its sizes. */
+void layout_part(const struct layout *layout, const struct device_mesh *mesh, const struct layout_shape *shape,
+                 int64_t device, int64_t begin[LAYOUT_RANK_MAX], int64_t size[LAYOUT_RANK_MAX]);
+
+/* All layouts of a tensor of this rank, divisible or not, are numbered from 0, the replicated one, to
+ * layout_count - 1. */
+int layout_count(const struct device_mesh *mesh, int rank);
+int layout_number(const struct layout *layout, const struct device_mesh *mesh, int rank);
+struct layout layout_of_number(int number, const struct device_mesh *mesh, int rank);
+
+/* "S0RS12": a letter a dimension, with axes after each S; "" for rank 0. Returns `text`. */
+char *layout_print(const struct layout *layout, int rank, char text[LAYOUT_TEXT]);
+/* One dimension of that form, "R" or "S01", into `layout`, whose axes must be free. BAD_INPUT when it is another text,
+ * or names an axis that is not of the mesh, is taken, or does not ascend. */
+enum status layout_parse_dimension(const char *text, const struct device_mesh *mesh, int dimension,
+                                   struct layout *layout);
+
+/* --- steps: one collective, or a cut of what each device has --- */
+
+enum layout_action {
+    LAYOUT_GATHER,     /* the last axis of a dimension cuts it no more: an all-gather */
+    LAYOUT_ALL_TO_ALL, /* the last axis of a dimension cuts another as its last */
+    LAYOUT_CUT,        /* a free axis cuts a dimension as its last: nothing moves */
+};
+struct layout_step {
+    enum layout_action action;
+    int axis;
+    int from, to; /* dimensions; LAYOUT_REPLICATED where the action has none */
+};
+enum { LAYOUT_MOST_STEPS = DEVICE_MESH_AXES_MAX * (LAYOUT_RANK_MAX + 1) };
+/* The steps that lead on, by action, then axis, then dimension; whether the dimension divides is not asked. */
+int layout_steps(const struct layout *layout, const struct device_mesh *mesh, int rank,
+                 struct layout_step out[LAYOUT_MOST_STEPS]);
+struct layout layout_after(const struct layout *layout, const struct layout_step *step);
+
+/* --- a change of shape (layout_reshape.c) --- */
+
+/* The layout of the reshaped tensor in which every device holds the elements that it held before, so that nothing
+ * moves. False where there is none: a cut that begins within a dimension of the new shape, or does not divide it. Both
+ * shapes hold as many elements, and the layout fits the first. */
+bool layout_reshape(const struct layout *layout, const struct device_mesh *mesh, const struct layout_shape *from,
+                    const struct layout_shape *to, struct layout *out);
+
+#endif

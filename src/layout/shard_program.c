@@ -1,0 +1,447 @@
+#include "layout/shard_program.h"
+
+#include <math.h>
+#include <string.h>
+
+/* Costs in all are at most so many units. */
+#define MOST_UNITS ((double)((int64_t)1 << 44))
+
+/* Costs in seconds of what the program's nodes and edges are made of. */
+struct edge_table {
+    int from, to;               /* nodes with strategies of their own */
+    const struct tensor *shape; /* whose layouts are converted */
+    int operand;                /* of `to` */
+    double *seconds;            /* [choices of from][choices of to] */
+    int64_t *units;
+};
+struct edge_use {
+    int from, to; /* nodes */
+    size_t table;
+};
+struct making {
+    const struct shard_question *question;
+    struct shard_program *out;
+    VEC(struct edge_table) tables;
+    VEC(struct edge_use) uses;
+    int *choices;     /* [nodes] */
+    int *same_as;     /* [nodes] */
+    double **seconds; /* [nodes] of own ones: [choices] */
+    int64_t **units;  /* the same in units */
+    int64_t **memory; /* [nodes] of activations */
+    int64_t **states; /* [nodes] of parameters; NULL where there are none */
+    int *last_use;    /* [nodes] of what it makes; the graph's length where backward needs it */
+};
+
+static int node_count(const struct making *making) { return (int)making->question->graph->nodes.count; }
+static struct node *node_at(const struct making *making, int i) { return making->question->graph->nodes.items[i]; }
+
+static void *take(struct making *making, size_t count, size_t size) {
+    return scratch_alloc(&making->out->scratch, count, size);
+}
+
+/* --- blocks that are the same --- */
+
+struct span {
+    int begin, end;
+};
+
+/* The node that makes an operand, or -1. */
+static int producer_of(const struct tensor *tensor) {
+    const struct node *producer = tensor->base ? tensor->base->producer : tensor->producer;
+    return producer ? producer->id : -1;
+}
+
+/* Both are made at one place of their blocks, or both outside. */
+static bool same_source(const struct tensor *a, int a_begin, const struct tensor *b, int b_begin) {
+    if (!a || !b) return a == b;
+    int a_place = producer_of(a) - a_begin, b_place = producer_of(b) - b_begin;
+    return a->kind == b->kind && a->base_column == b->base_column && shape_equal(&a->shape, &b->shape) &&
+           (a_place == b_place || (a_place < 0 && b_place < 0));
+}
+
+static bool same_node(const struct node *a, int a_begin, const struct node *b, int b_begin) {
+    size_t bytes = a->op->attribute_bytes;
+    if (a->op != b->op || (bytes > 0 && memcmp(a->attributes, b->attributes, bytes) != 0)) return false;
+    for (int i = 0; i < OP_INPUTS_MAX; i++)
+        if (!same_source(a->in[i], a_begin, b->in[i], b_begin)) return false;
+    return true;
+}
+
+static bool same_block(const struct making *making, struct span a, struct span b) {
+    if (a.end - a.begin != b.end - b.begin) return false;
+    for (int i = 0; i < a.end - a.begin; i++)
+        if (!same_node(node_at(making, a.begin + i), a.begin, node_at(making, b.begin + i), b.begin)) return false;
+    return true;
+}
+
+static struct span block_from(const struct making *making, int begin) {
+    struct span span = {begin, begin};
+    while (span.end < node_count(making) && node_at(making, span.end)->block == node_at(making, begin)->block)
+        span.end++;
+    return span;
+}
+
+/* Compares each block with those that are first of their kind. */
+static enum status find_blocks(struct making *making) {
+    VEC(struct span) kinds = {0};
+    int *like = making->out->block_like;
+    enum status status = STATUS_OK;
+    for (int begin = 0; begin < node_count(making) && status == STATUS_OK;) {
+        struct span span = block_from(making, begin);
+        size_t kind = 0;
+        while (kind < kinds.count && !same_block(making, kinds.items[kind], span))
+            kind++;
+        if (kind == kinds.count) status = vec_push(&kinds, span);
+        for (int i = 0; i < span.end - span.begin && status == STATUS_OK; i++)
+            like[span.begin + i] = kinds.items[kind].begin + i;
+        begin = span.end;
+    }
+    vec_free(&kinds);
+    return status;
+}
+
+/* --- nodes --- */
+
+static const struct strategy *strategy_at(const struct making *making, int node, int choice) {
+    return shard_program_strategy(making->out, node, choice);
+}
+
+/* The only activation that a node reads, where it reads no parameter; else NULL. */
+static const struct tensor *only_activation(const struct node *node) {
+    const struct tensor *only = NULL;
+    for (int i = 0; i < OP_INPUTS_MAX; i++) {
+        if (!node->in[i]) continue;
+        if (only || node->in[i]->kind != TENSOR_ACTIVATION) return NULL;
+        only = node->in[i];
+    }
+    return only;
+}
+
+/* The strategy that takes operand 0 so and moves nothing; -1 where there is none. */
+static int strategy_taking(const struct strategies *strategies, const struct layout *layout) {
+    for (size_t i = 0; i < strategies->kept.count; i++) {
+        const struct strategy *one = &strategies->kept.items[i];
+        if (one->forward_s == 0 && one->backward_s == 0 && layout_equal(&one->operand[0], layout)) return (int)i;
+    }
+    return -1;
+}
+
+/* A node of one activation that can take it as its producer leaves it, whatever that is, does. */
+static enum status follow_producer(struct making *making, int index) {
+    const struct tensor *only = only_activation(node_at(making, index));
+    int producer = only ? producer_of(only) : -1;
+    if (producer < 0 || node_at(making, producer)->block != node_at(making, index)->block) return STATUS_OK;
+    int choices = making->choices[producer];
+    int *own = take(making, (size_t)choices, sizeof *own);
+    if (!own) return STATUS_FAILED;
+    for (int k = 0; k < choices; k++) {
+        const struct strategy *left = strategy_at(making, producer, k);
+        own[k] = strategy_taking(&making->out->strategies[index], &left->operand[OP_INPUTS_MAX]);
+        if (own[k] < 0) return STATUS_OK;
+    }
+    making->out->strategy_of[index] = own;
+    making->choices[index] = choices;
+    making->same_as[index] = producer;
+    return STATUS_OK;
+}
+
+/* The first node before `index` that reads the parameter, and as which operand. */
+static int earlier_reader(const struct making *making, const struct tensor *parameter, int index, int *operand) {
+    for (int i = parameter->kind == TENSOR_PARAMETER ? 0 : index; i < index; i++)
+        for (*operand = 0; *operand < OP_INPUTS_MAX; ++*operand)
+            if (node_at(making, i)->in[*operand] == parameter) return i;
+    return -1;
+}
+
+/* Of the parameters that no earlier node reads. */
+static double own_parameter_bytes(const struct making *making, int index, const struct strategy *strategy) {
+    const struct node *node = node_at(making, index);
+    double bytes = 0;
+    for (int i = 0; i < OP_INPUTS_MAX; i++) {
+        int operand;
+        if (!node->in[i] || node->in[i]->kind != TENSOR_PARAMETER) continue;
+        if (earlier_reader(making, node->in[i], index, &operand) >= 0) continue;
+        struct layout_shape shape = strategy_shape(node->in[i]);
+        bytes += (double)layout_local_elements(&strategy->operand[i], &making->question->mesh, &shape) *
+                 (double)dtype_bytes(node->in[i]->shape.dtype);
+    }
+    return bytes;
+}
+
+static enum status add_node_costs(struct making *making, int index) {
+    size_t choices = (size_t)making->choices[index];
+    double states = making->question->state_bytes_per_byte;
+    making->seconds[index] = take(making, choices, sizeof(double));
+    making->memory[index] = take(making, choices, sizeof(int64_t));
+    making->states[index] = take(making, choices, sizeof(int64_t));
+    if (!making->seconds[index] || !making->memory[index] || !making->states[index]) return STATUS_FAILED;
+    for (size_t k = 0; k < choices; k++) {
+        const struct strategy *one = strategy_at(making, index, (int)k);
+        making->seconds[index][k] = one->compute_s + one->forward_s + one->backward_s;
+        making->memory[index][k] = one->saved_bytes;
+        making->states[index][k] = (int64_t)ceil(own_parameter_bytes(making, index, one) * states);
+    }
+    return STATUS_OK;
+}
+
+static enum status add_node(struct making *making, int index) {
+    int like = making->out->block_like[index];
+    making->same_as[index] = like;
+    if (like != index) {
+        making->choices[index] = making->choices[like];
+        making->seconds[index] = making->seconds[like];
+        making->memory[index] = making->memory[like];
+        making->states[index] = making->states[like];
+        return STATUS_OK;
+    }
+    struct strategies *strategies = &making->out->strategies[index];
+    TRY(strategies_make(node_at(making, index), &making->question->mesh, &making->question->rates, strategies));
+    making->choices[index] = (int)strategies->kept.count;
+    TRY(follow_producer(making, index));
+    return add_node_costs(making, index);
+}
+
+/* --- edges --- */
+
+static enum status fill_table(struct making *making, struct edge_table *table, int from_operand) {
+    struct layout_shape shape = strategy_shape(table->shape);
+    const struct conversions *conversions;
+    TRY(conversion_cache_find(&making->out->conversions, &shape, dtype_bytes(table->shape->shape.dtype), &conversions));
+    int rows = making->choices[table->from], columns = making->choices[table->to];
+    table->seconds = take(making, (size_t)rows * (size_t)columns, sizeof *table->seconds);
+    if (!table->seconds) return STATUS_FAILED;
+    for (int a = 0; a < rows; a++) {
+        const struct layout *left = &strategy_at(making, table->from, a)->operand[from_operand];
+        for (int b = 0; b < columns; b++)
+            table->seconds[a * columns + b] =
+                conversions_price(conversions, left, &strategy_at(making, table->to, b)->operand[table->operand]);
+    }
+    return STATUS_OK;
+}
+
+static bool same_table(const struct edge_table *a, const struct edge_table *b) {
+    return a->from == b->from && a->to == b->to && a->operand == b->operand &&
+           shape_equal(&a->shape->shape, &b->shape->shape);
+}
+
+/* An edge from operand `from_operand` of one node to operand `to_operand` of another; edges of blocks that are the same
+ * share their table. */
+static enum status add_edge(struct making *making, int from, int from_operand, int to, int to_operand) {
+    const struct node *node = node_at(making, to);
+    struct edge_table wanted = {.from = making->out->block_like[from],
+                                .to = making->out->block_like[to],
+                                .shape = node->in[to_operand],
+                                .operand = to_operand};
+    size_t table = 0;
+    while (table < making->tables.count && !same_table(&making->tables.items[table], &wanted))
+        table++;
+    if (table == making->tables.count) {
+        TRY(fill_table(making, &wanted, from_operand));
+        TRY(vec_push(&making->tables, wanted));
+    }
+    return vec_push(&making->uses, (struct edge_use){from, to, table});
+}
+
+static int output_of(const struct tensor *tensor) {
+    const struct tensor *storage = tensor->base ? tensor->base : tensor;
+    for (int i = 0; i < OP_OUTPUTS_MAX; i++)
+        if (storage->producer->out[i] == storage) return OP_INPUTS_MAX + i;
+    BUG("a tensor that its producer does not make");
+}
+
+/* Parameters that several blocks read are few, and not of blocks that repeat. */
+static enum status add_edges_to(struct making *making, int index) {
+    const struct node *node = node_at(making, index);
+    for (int i = 0; i < OP_INPUTS_MAX; i++) {
+        if (!node->in[i]) continue;
+        int producer = producer_of(node->in[i]), operand = 0;
+        bool shared = producer < 0 && making->out->block_like[index] == index;
+        if (producer >= 0) TRY(add_edge(making, producer, output_of(node->in[i]), index, i));
+        int reader = shared ? earlier_reader(making, node->in[i], index, &operand) : -1;
+        if (reader >= 0) TRY(add_edge(making, reader, operand, index, i));
+    }
+    return STATUS_OK;
+}
+
+/* --- what is live when --- */
+
+static void find_last_uses(struct making *making) {
+    int count = node_count(making);
+    for (int i = 0; i < count; i++) {
+        const struct node *node = node_at(making, i);
+        making->last_use[i] = node->op->saved_outputs ? count : i;
+        for (int k = 0; k < OP_INPUTS_MAX; k++) {
+            int producer = node->in[k] ? producer_of(node->in[k]) : -1;
+            if (producer < 0) continue;
+            int use = node->op->saved_inputs >> k & 1 ? count : i;
+            if (use > making->last_use[producer]) making->last_use[producer] = use;
+        }
+    }
+}
+
+/* Whether a later block is the same: at its places as much is live, and what this one saves. */
+static bool comes_again(const struct making *making, int index) {
+    for (int i = index + 1; i < node_count(making); i++)
+        if (making->out->block_like[i] == making->out->block_like[index]) return true;
+    return false;
+}
+
+static enum status add_moment(struct making *making, int at, struct intra_op_moment *out) {
+    int count = node_count(making), live = 0;
+    int *nodes = take(making, 2 * (size_t)count, sizeof *nodes);
+    if (!nodes) return STATUS_FAILED;
+    for (int i = 0; i <= at; i++)
+        if (making->last_use[i] >= at) nodes[live++] = i;
+    for (int i = 0; i < count; i++)
+        nodes[live++] = count + i;
+    *out = (struct intra_op_moment){live, nodes};
+    return STATUS_OK;
+}
+
+static enum status add_moments(struct making *making) {
+    struct intra_op_program *program = &making->out->program;
+    int count = node_count(making);
+    program->memory_limit = making->question->memory_limit;
+    struct intra_op_moment *moments = take(making, (size_t)count, sizeof *moments);
+    making->last_use = take(making, (size_t)count, sizeof *making->last_use);
+    if (!moments || !making->last_use) return STATUS_FAILED;
+    find_last_uses(making);
+    for (int at = 0; at < count; at++)
+        if (!comes_again(making, at)) TRY(add_moment(making, at, &moments[program->moment_count++]));
+    program->moments = moments;
+    return STATUS_OK;
+}
+
+/* --- in whole numbers --- */
+
+static double largest_of(const double *seconds, int64_t count) {
+    double largest = 0;
+    for (int64_t k = 0; k < count; k++)
+        if (isfinite(seconds[k])) largest = fmax(largest, seconds[k]);
+    return largest;
+}
+
+static int64_t table_entries(const struct making *making, const struct edge_table *table) {
+    return (int64_t)making->choices[table->from] * making->choices[table->to];
+}
+
+static double find_unit(const struct making *making) {
+    double sum = 0;
+    for (int i = 0; i < node_count(making); i++)
+        sum += largest_of(making->seconds[i], making->choices[i]);
+    for (size_t i = 0; i < making->uses.count; i++) {
+        const struct edge_table *table = &making->tables.items[making->uses.items[i].table];
+        sum += largest_of(table->seconds, table_entries(making, table));
+    }
+    return sum > 0 ? sum / MOST_UNITS : 1;
+}
+
+static int64_t *count_units(struct making *making, const double *seconds, int64_t count) {
+    int64_t *units = take(making, (size_t)count, sizeof *units);
+    for (int64_t k = 0; k < count && units; k++)
+        units[k] = isfinite(seconds[k]) ? llround(seconds[k] / making->out->unit_s) : INTRA_OP_FORBIDDEN;
+    return units;
+}
+
+/* A node of the graph, and one for its parameters that costs nothing and is always live. */
+static enum status write_nodes(struct making *making) {
+    size_t count = (size_t)node_count(making), most = 1;
+    struct intra_op_node *nodes = take(making, 2 * count, sizeof *nodes);
+    for (size_t i = 0; i < count; i++)
+        most = (size_t)making->choices[i] > most ? (size_t)making->choices[i] : most;
+    const int64_t *nothing = take(making, most, sizeof *nothing);
+    if (!nodes || !nothing) return STATUS_FAILED;
+    for (size_t i = 0; i < count; i++) {
+        int like = making->out->block_like[i], choices = making->choices[i];
+        if (like == (int)i) making->units[i] = count_units(making, making->seconds[i], choices);
+        making->units[i] = making->units[like];
+        if (!making->units[i]) return STATUS_FAILED;
+        nodes[i] = (struct intra_op_node){choices, making->same_as[i], making->units[i], making->memory[i]};
+        nodes[count + i] = (struct intra_op_node){choices, (int)i, nothing, making->states[i]};
+    }
+    making->out->program.node_count = (int)(2 * count);
+    making->out->program.nodes = nodes;
+    return STATUS_OK;
+}
+
+static enum status write_edges(struct making *making) {
+    struct intra_op_edge *edges = take(making, making->uses.count, sizeof *edges);
+    if (!edges) return STATUS_FAILED;
+    for (size_t i = 0; i < making->tables.count; i++) {
+        struct edge_table *table = &making->tables.items[i];
+        table->units = count_units(making, table->seconds, table_entries(making, table));
+        if (!table->units) return STATUS_FAILED;
+    }
+    for (size_t i = 0; i < making->uses.count; i++) {
+        const struct edge_use *use = &making->uses.items[i];
+        edges[i] = (struct intra_op_edge){use->from, use->to, making->tables.items[use->table].units};
+    }
+    making->out->program.edge_count = (int)making->uses.count;
+    making->out->program.edges = edges;
+    return STATUS_OK;
+}
+
+static enum status create(struct making *making) {
+    struct shard_program *out = making->out;
+    size_t count = (size_t)node_count(making);
+    out->strategies = take(making, count, sizeof *out->strategies);
+    out->block_like = take(making, count, sizeof *out->block_like);
+    out->strategy_of = take(making, count, sizeof *out->strategy_of);
+    making->choices = take(making, count, sizeof *making->choices);
+    making->same_as = take(making, count, sizeof *making->same_as);
+    making->seconds = take(making, count, sizeof *making->seconds);
+    making->units = take(making, count, sizeof *making->units);
+    making->memory = take(making, count, sizeof *making->memory);
+    making->states = take(making, count, sizeof *making->states);
+    bool all = out->strategies && out->block_like && out->strategy_of && making->choices && making->same_as &&
+               making->seconds && making->units && making->memory && making->states;
+    return all ? STATUS_OK : STATUS_FAILED;
+}
+
+static enum status make(struct making *making) {
+    TRY(create(making));
+    TRY(find_blocks(making));
+    for (int i = 0; i < node_count(making); i++)
+        TRY(add_node(making, i));
+    for (int i = 0; i < node_count(making); i++)
+        TRY(add_edges_to(making, i));
+    making->out->unit_s = find_unit(making);
+    TRY(write_nodes(making));
+    TRY(write_edges(making));
+    return add_moments(making);
+}
+
+static enum status check(const struct shard_question *question) {
+    TRY(device_mesh_check(&question->mesh));
+    if (question->graph->nodes.count < 1 || question->graph->nodes.count > INTRA_OP_MOST_NODES / 2)
+        return status_set(STATUS_BAD_INPUT, "a graph of %zu nodes: must have 1 to %d", question->graph->nodes.count,
+                          INTRA_OP_MOST_NODES / 2);
+    if (question->state_bytes_per_byte >= 1 && isfinite(question->state_bytes_per_byte)) return STATUS_OK;
+    return status_set(STATUS_BAD_INPUT, "%g bytes of state for each of a parameter: must be at least 1",
+                      question->state_bytes_per_byte);
+}
+
+enum status shard_program_make(const struct shard_question *question, struct shard_program *out) {
+    struct making making = {.question = question, .out = out};
+    *out = (struct shard_program){.graph = question->graph,
+                                  .conversions = {.mesh = question->mesh, .pricer = conversion_price_s}};
+    enum status status = check(question);
+    if (status == STATUS_OK) status = make(&making);
+    vec_free(&making.tables);
+    vec_free(&making.uses);
+    return status;
+}
+
+void shard_program_free(struct shard_program *program) {
+    for (size_t i = 0; program->strategies && i < program->graph->nodes.count; i++)
+        strategies_free(&program->strategies[i]);
+    conversion_cache_free(&program->conversions);
+    scratch_free(&program->scratch);
+    *program = (struct shard_program){0};
+}
+
+const struct strategy *shard_program_strategy(const struct shard_program *program, int node, int choice) {
+    int like = program->block_like[node];
+    const int *own = program->strategy_of[like];
+    return &program->strategies[like].kept.items[own ? own[choice] : choice];
+}

@@ -1,0 +1,41 @@
+/* The integer program (intra_op.h) of a model's forward graph on a mesh.
+ *
+ * A node's choices are its strategies, an edge's costs the conversions between what the producer leaves and what the
+ * consumer takes. Blocks that are the same are tied node by node, so that they have one set of choices, and so are
+ * operators of one activation that treat its elements apart, with its producer. Memory is by liveness in forward:
+ * activations that backward needs from when they are made on, others to their last use, parameters with their gradients
+ * and optimizer state always. A view of some columns is cut as the whole is: packed projections are cut in each part.
+ * A parameter that several nodes read is converted from the first one's layout. */
+#ifndef BALLAST_LAYOUT_SHARD_PROGRAM_H
+#define BALLAST_LAYOUT_SHARD_PROGRAM_H
+
+#include "layout/conversion.h"
+#include "layout/intra_op.h"
+#include "layout/strategy.h"
+
+struct shard_question {
+    const struct graph *graph; /* forward only */
+    struct device_mesh mesh;
+    struct device_rates rates;
+    double state_bytes_per_byte; /* of a parameter: itself, its gradient and optimizer state, for each of its bytes */
+    int64_t memory_limit;        /* bytes of a device; INTRA_OP_NO_LIMIT: none */
+};
+
+struct shard_program {
+    const struct graph *graph;
+    struct intra_op_program program; /* nodes: the graph's, then one for the parameters of each node that has some */
+    double unit_s;                   /* seconds of one unit of its costs */
+    struct strategies *strategies;   /* [graph's nodes] empty where a node is tied to one of another block */
+    int *block_like;                 /* [graph's nodes] the same node of the first block that is the same; or itself */
+    int **strategy_of;               /* [graph's nodes] by choice, where a node follows its producer; else NULL */
+    struct conversion_cache conversions;
+    struct scratch scratch;
+};
+/* Free with shard_program_free, also after a failure. */
+enum status shard_program_make(const struct shard_question *question, struct shard_program *out);
+void shard_program_free(struct shard_program *program);
+
+/* The strategy of a node by the solution's choice for it. */
+const struct strategy *shard_program_strategy(const struct shard_program *program, int node, int choice);
+
+#endif

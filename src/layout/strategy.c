@@ -1,0 +1,295 @@
+#include "layout/strategy.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+/* What an axis does: an index of the loops or none, with or without positions cut outside. */
+struct option {
+    int8_t index;
+    bool positions;
+};
+enum { OPTIONS_MAX = 1 + 2 * OP_INDICES_MAX };
+
+/* One way of a node. */
+struct maker {
+    const struct node *node;
+    const struct device_mesh *mesh;
+    const struct device_rates *rates;
+    struct op_loops loops;
+    int way;
+    struct option options[DEVICE_MESH_AXES_MAX][OPTIONS_MAX];
+    int option_count[DEVICE_MESH_AXES_MAX];
+};
+
+static struct tensor *operand_of(const struct node *node, int operand) {
+    return operand < OP_INPUTS_MAX ? node->in[operand] : node->out[operand - OP_INPUTS_MAX];
+}
+
+struct layout_shape strategy_shape(const struct tensor *tensor) {
+    struct layout_shape shape = {.rank = tensor->shape.rank};
+    for (int d = 0; d < shape.rank; d++)
+        shape.dims[d] = tensor->shape.dims[d];
+    return shape;
+}
+
+static int dimension_of(const struct op_loops *loops, int operand, int index) {
+    for (int d = 0; d < TENSOR_RANK_MAX; d++)
+        if (loops->of[operand][d] == index) return d;
+    return LAYOUT_REPLICATED;
+}
+
+static int positions_index(const struct op_loops *loops) {
+    for (int i = 0; i < loops->count; i++)
+        if (loops->indices[i].letter == 't') return i;
+    return OP_INDEX_NONE;
+}
+
+/* Where communication is for: an activation that is made and has a gradient. */
+static bool is_activation(const struct tensor *tensor) {
+    return tensor && tensor->kind == TENSOR_ACTIVATION && tensor->shape.dtype != DTYPE_I32;
+}
+
+/* Whether an operand is gathered or scattered along positions by an axis that took this index. */
+static bool moves_positions(const struct maker *maker, int operand, int index) {
+    int positions = positions_index(&maker->loops);
+    return is_activation(operand_of(maker->node, operand)) && positions != OP_INDEX_NONE && index != positions &&
+           dimension_of(&maker->loops, operand, index) == LAYOUT_REPLICATED &&
+           dimension_of(&maker->loops, operand, positions) != LAYOUT_REPLICATED;
+}
+
+static bool any_moves_positions(const struct maker *maker, int index) {
+    for (int operand = 0; operand < OP_OPERANDS_MAX; operand++)
+        if (moves_positions(maker, operand, index)) return true;
+    return false;
+}
+
+static enum status make_options(struct maker *maker, int axis, struct strategies *out) {
+    struct option *options = maker->options[axis];
+    int64_t devices = maker->mesh->sizes[axis];
+    int count = 0, positions = positions_index(&maker->loops);
+    options[count++] = (struct option){OP_INDEX_NONE, false};
+    for (int i = 0; i < maker->loops.count; i++) {
+        int64_t size = maker->loops.indices[i].size;
+        if (size % devices != 0) {
+            TRY(vec_push(&out->dropped, (struct strategy_dropped){maker->way, axis, i, size, devices}));
+            continue;
+        }
+        options[count++] = (struct option){(int8_t)i, false};
+        if (devices > 1 && any_moves_positions(maker, i) && maker->loops.indices[positions].size % devices == 0)
+            options[count++] = (struct option){(int8_t)i, true};
+    }
+    maker->option_count[axis] = count;
+    return STATUS_OK;
+}
+
+/* --- layouts --- */
+
+static void set_layouts(const struct maker *maker, struct strategy *strategy) {
+    int positions = positions_index(&maker->loops);
+    for (int operand = 0; operand < OP_OPERANDS_MAX; operand++) {
+        strategy->operand[operand] = layout_replicated();
+        for (int axis = 0; axis < maker->mesh->axes; axis++) {
+            int index = strategy->index[axis];
+            if (index == OP_INDEX_NONE) continue;
+            if (strategy->positions[axis] && moves_positions(maker, operand, index)) index = positions;
+            strategy->operand[operand].dimension[axis] = (int8_t)dimension_of(&maker->loops, operand, index);
+        }
+    }
+}
+
+/* Axes that took one index must divide it together, and so must those that leave positions cut. */
+static bool divides(const struct maker *maker, const struct strategy *strategy) {
+    int64_t parts[OP_INDICES_MAX] = {0}, outside = 1;
+    for (int i = 0; i < maker->loops.count; i++)
+        parts[i] = 1;
+    for (int axis = 0; axis < maker->mesh->axes; axis++) {
+        if (strategy->index[axis] == OP_INDEX_NONE) continue;
+        parts[strategy->index[axis]] *= maker->mesh->sizes[axis];
+        if (strategy->positions[axis]) outside *= maker->mesh->sizes[axis];
+    }
+    int positions = positions_index(&maker->loops);
+    if (positions != OP_INDEX_NONE && maker->loops.indices[positions].size % (parts[positions] * outside) != 0)
+        return false;
+    for (int i = 0; i < maker->loops.count; i++)
+        if (maker->loops.indices[i].size % parts[i] != 0) return false;
+    return true;
+}
+
+/* --- costs --- */
+
+static double local_bytes(const struct maker *maker, const struct strategy *strategy, int operand) {
+    struct tensor *tensor = operand_of(maker->node, operand);
+    struct layout_shape shape = strategy_shape(tensor);
+    return (double)layout_local_elements(&strategy->operand[operand], maker->mesh, &shape) *
+           (double)dtype_bytes(tensor->shape.dtype);
+}
+
+/* Whether an operand that lacks the index is, or has as gradient, a sum over it. */
+static bool is_summed(const struct maker *maker, int operand, int index) {
+    if (dimension_of(&maker->loops, operand, index) != LAYOUT_REPLICATED) return false;
+    bool after = operand < OP_INPUTS_MAX && (maker->loops.added >> operand & 1);
+    return !after || dimension_of(&maker->loops, OP_INPUTS_MAX, index) != LAYOUT_REPLICATED;
+}
+
+/* The axes over which the operand is summed: those that leave its positions cut, or the others. */
+static unsigned summed_axes(const struct maker *maker, const struct strategy *strategy, int operand, bool positions) {
+    unsigned axes = 0;
+    for (int axis = 0; axis < maker->mesh->axes; axis++) {
+        int index = strategy->index[axis];
+        if (index == OP_INDEX_NONE || !is_summed(maker, operand, index)) continue;
+        if ((strategy->positions[axis] && moves_positions(maker, operand, index)) == positions) axes |= 1u << axis;
+    }
+    return axes;
+}
+
+/* A sum over the axes, of which those that leave positions cut are reduced and scattered, and gathered on the other
+ * way. Adds to the way of the sum and to the other. */
+static void add_sum(const struct maker *maker, const struct strategy *strategy, int operand, double *sum_s,
+                    double *other_s) {
+    unsigned scattered = summed_axes(maker, strategy, operand, true);
+    unsigned reduced = summed_axes(maker, strategy, operand, false);
+    double outside = local_bytes(maker, strategy, operand);
+    double inside = outside * (double)device_mesh_devices(maker->mesh, scattered);
+    *sum_s += device_mesh_reduce_scatter_s(maker->mesh, scattered, inside);
+    *other_s += device_mesh_all_gather_s(maker->mesh, scattered, inside);
+    *sum_s += device_mesh_all_reduce_s(maker->mesh, reduced, outside);
+}
+
+static void add_parameter_sum(const struct maker *maker, struct strategy *strategy, int operand) {
+    struct tensor *tensor = maker->node->in[operand];
+    double elements = local_bytes(maker, strategy, operand) / (double)dtype_bytes(tensor->shape.dtype);
+    strategy->parameter_bytes += (int64_t)local_bytes(maker, strategy, operand);
+    if (!tensor->trainable) return;
+    double sum_s = device_mesh_all_reduce_s(maker->mesh, summed_axes(maker, strategy, operand, false),
+                                            elements * (double)dtype_bytes(DTYPE_F32));
+    strategy->backward_s += sum_s / maker->rates->grains;
+}
+
+/* What parts of an index tell each other; the tokens of each device are those that other axes leave it. */
+static void add_exchanges(const struct maker *maker, struct strategy *strategy) {
+    for (int i = 0; i < maker->loops.count; i++) {
+        unsigned taken = 0, others = 0;
+        if (maker->loops.indices[i].exchanged_bytes == 0) continue;
+        for (int axis = 0; axis < maker->mesh->axes; axis++) {
+            if (strategy->index[axis] == i) taken |= 1u << axis;
+            if (strategy->index[axis] != i && strategy->index[axis] != OP_INDEX_NONE) others |= 1u << axis;
+        }
+        double bytes = maker->loops.indices[i].exchanged_bytes / (double)device_mesh_devices(maker->mesh, others);
+        strategy->forward_s += device_mesh_all_reduce_s(maker->mesh, taken, bytes);
+    }
+}
+
+static void add_communication(const struct maker *maker, struct strategy *strategy) {
+    for (int operand = 0; operand < OP_OPERANDS_MAX; operand++) {
+        struct tensor *tensor = operand_of(maker->node, operand);
+        if (!tensor) continue;
+        if (operand >= OP_INPUTS_MAX)
+            add_sum(maker, strategy, operand, &strategy->forward_s, &strategy->backward_s);
+        else if (tensor->kind == TENSOR_PARAMETER)
+            add_parameter_sum(maker, strategy, operand);
+        else if (is_activation(tensor))
+            add_sum(maker, strategy, operand, &strategy->backward_s, &strategy->forward_s);
+    }
+    add_exchanges(maker, strategy);
+}
+
+/* Backward multiplies twice for each product of forward; attention makes its scores again. */
+static double work_both_ways(const struct node *node) { return node->op->work == OP_WORK_ATTENTION ? 3.5 : 3; }
+
+static void add_compute(const struct maker *maker, struct strategy *strategy) {
+    struct op_cost cost;
+    unsigned taken = 0;
+    double extra_flops = 0;
+    op_cost(maker->node, &cost);
+    for (int axis = 0; axis < maker->mesh->axes; axis++) {
+        int index = strategy->index[axis];
+        if (index == OP_INDEX_NONE || maker->mesh->sizes[axis] == 1) continue;
+        if (extra_flops == 0) extra_flops = maker->loops.indices[index].extra_flops;
+        taken |= 1u << axis;
+    }
+    double parts = (double)device_mesh_devices(maker->mesh, taken), ways = work_both_ways(maker->node);
+    double bytes = 0;
+    for (int operand = 0; operand < OP_OPERANDS_MAX; operand++)
+        if (operand_of(maker->node, operand)) bytes += local_bytes(maker, strategy, operand);
+    double flops_s = (ways * cost.flops + extra_flops) / parts / maker->rates->flops_per_s;
+    strategy->compute_s = fmax(flops_s, ways * bytes / maker->rates->bytes_per_s);
+}
+
+static void add_memory(const struct maker *maker, struct strategy *strategy) {
+    for (int i = 0; i < OP_OUTPUTS_MAX; i++) {
+        const struct tensor *tensor = maker->node->out[i];
+        if (is_activation(tensor) && !tensor->base)
+            strategy->saved_bytes += (int64_t)local_bytes(maker, strategy, OP_INPUTS_MAX + i);
+    }
+}
+
+static enum status add_strategy(const struct maker *maker, const int *chosen, struct strategies *out) {
+    struct strategy strategy = {.way = maker->way};
+    bool replicated = true;
+    for (int axis = 0; axis < DEVICE_MESH_AXES_MAX; axis++) {
+        struct option option =
+            axis < maker->mesh->axes ? maker->options[axis][chosen[axis]] : (struct option){OP_INDEX_NONE, false};
+        strategy.index[axis] = option.index, strategy.positions[axis] = option.positions;
+        replicated = replicated && option.index == OP_INDEX_NONE;
+    }
+    if ((replicated && maker->way > 0) || !divides(maker, &strategy)) return STATUS_OK;
+    set_layouts(maker, &strategy);
+    add_compute(maker, &strategy);
+    add_communication(maker, &strategy);
+    add_memory(maker, &strategy);
+    return vec_push(&out->kept, strategy);
+}
+
+/* All combinations of the axes' options, the last axis's fastest. */
+static enum status add_way(struct maker *maker, struct strategies *out) {
+    int chosen[DEVICE_MESH_AXES_MAX] = {0}, axis = 0;
+    for (axis = 0; axis < maker->mesh->axes; axis++)
+        TRY(make_options(maker, axis, out));
+    do {
+        TRY(add_strategy(maker, chosen, out));
+        for (axis = maker->mesh->axes - 1; axis >= 0 && ++chosen[axis] == maker->option_count[axis]; axis--)
+            chosen[axis] = 0;
+    } while (axis >= 0);
+    return STATUS_OK;
+}
+
+enum status strategies_make(const struct node *node, const struct device_mesh *mesh, const struct device_rates *rates,
+                            struct strategies *out) {
+    struct maker maker = {.node = node, .mesh = mesh, .rates = rates};
+    *out = (struct strategies){0};
+    TRY(device_mesh_check(mesh));
+    if (!(rates->flops_per_s > 0 && rates->bytes_per_s > 0 && rates->grains >= 1))
+        return status_set(STATUS_BAD_INPUT, "%g FLOP/s, %g bytes/s, %g grains: must be above 0, and a grain or more",
+                          rates->flops_per_s, rates->bytes_per_s, rates->grains);
+    if (!op_loops_of(node, 0, &maker.loops)) return add_way(&maker, out); /* without an index */
+    for (; op_loops_of(node, maker.way, &maker.loops); maker.way++)
+        TRY(add_way(&maker, out));
+    return STATUS_OK;
+}
+
+void strategies_free(struct strategies *strategies) {
+    vec_free(&strategies->kept);
+    vec_free(&strategies->dropped);
+}
+
+static const char *index_name(char letter) {
+    switch (letter) {
+    case 's': return "sequences";
+    case 't': return "positions";
+    case 'h': return "heads";
+    case 'g': return "groups of features";
+    case 'v': return "rows of the vocabulary";
+    case 'k': return "inner features";
+    default: return "features";
+    }
+}
+
+char *strategy_print_dropped(const struct node *node, const struct strategy_dropped *dropped,
+                             char text[STRATEGY_TEXT]) {
+    struct op_loops loops;
+    if (!op_loops_of(node, dropped->way, &loops)) BUG("a way that there is not");
+    snprintf(text, STRATEGY_TEXT, "%lld %s do not divide by the %lld devices of axis %d", (long long)dropped->size,
+             index_name(loops.indices[dropped->index].letter), (long long)dropped->parts, dropped->axis);
+    return text;
+}

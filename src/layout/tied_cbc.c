@@ -1,0 +1,213 @@
+/* The program as a mixed-integer one for CBC, by its C interface: a binary column for each choice of a variable, one
+ * from 0 to 1 for each pair of choices along an edge. */
+#include <Cbc_C_Interface.h>
+#include <string.h>
+
+#include "layout/tied_program.h"
+
+/* Columns in compressed form. */
+struct columns {
+    VEC(int) start;
+    VEC(int) row;
+    VEC(double) value;
+    VEC(double) lower;
+    VEC(double) upper;
+    VEC(double) cost;
+};
+struct rows {
+    VEC(double) lower;
+    VEC(double) upper;
+};
+struct mixed {
+    const struct tied_program *tied;
+    struct columns columns;
+    struct rows rows;
+    double scale;  /* of costs */
+    int *pair_row; /* [pairs] the first row of each: rows for choices of low, then of high */
+    int moment_row;
+};
+
+/* Costs beyond this lose digits in the solver's tolerances, so larger ones are scaled. */
+#define MOST_COST 1e9
+/* What is above this was chosen. */
+#define CHOSEN 0.5
+
+static int64_t least_of(const int64_t *cost, int count) {
+    int64_t least = cost[0];
+    for (int k = 1; k < count; k++)
+        least = cost[k] < least ? cost[k] : least;
+    return least;
+}
+
+static int64_t spread_of(const int64_t *cost, int count) {
+    int64_t least = least_of(cost, count), most = least;
+    for (int k = 0; k < count; k++)
+        if (cost[k] < TIED_FORBIDDEN && cost[k] > most) most = cost[k];
+    return most - least;
+}
+
+static int pair_entries(const struct tied_program *tied, const struct tied_pair *pair) {
+    return tied->choices[pair->low] * tied->choices[pair->high];
+}
+
+static double cost_scale(const struct tied_program *tied) {
+    int64_t most = 0;
+    for (int v = 0; v < tied->count; v++) {
+        int64_t spread = spread_of(tied->cost + tied->first[v], tied->choices[v]);
+        most = spread > most ? spread : most;
+    }
+    for (size_t i = 0; i < tied->pairs.count; i++) {
+        int64_t spread = spread_of(tied->pairs.items[i].cost, pair_entries(tied, &tied->pairs.items[i]));
+        most = spread > most ? spread : most;
+    }
+    return (double)most > MOST_COST ? MOST_COST / (double)most : 1;
+}
+
+static enum status add_rows(struct rows *rows, int count, double lower, double upper) {
+    for (int i = 0; i < count; i++) {
+        TRY(vec_push(&rows->lower, lower));
+        TRY(vec_push(&rows->upper, upper));
+    }
+    return STATUS_OK;
+}
+
+/* A row for each variable: one choice; for each pair and choice: its entries are the choice's; for each moment. */
+static enum status make_rows(struct mixed *mixed) {
+    const struct tied_program *tied = mixed->tied;
+    int count = tied->count;
+    TRY(add_rows(&mixed->rows, tied->count, 1, 1));
+    for (size_t i = 0; i < tied->pairs.count; i++) {
+        const struct tied_pair *pair = &tied->pairs.items[i];
+        mixed->pair_row[i] = count;
+        count += tied->choices[pair->low] + tied->choices[pair->high];
+        TRY(add_rows(&mixed->rows, tied->choices[pair->low] + tied->choices[pair->high], 0, 0));
+    }
+    mixed->moment_row = count;
+    return add_rows(&mixed->rows, tied->moment_count, 0, 1);
+}
+
+static enum status begin_column(struct mixed *mixed, int64_t cost, int64_t least) {
+    struct columns *columns = &mixed->columns;
+    bool forbidden = cost >= TIED_FORBIDDEN;
+    TRY(vec_push(&columns->start, (int)columns->row.count));
+    TRY(vec_push(&columns->lower, 0));
+    TRY(vec_push(&columns->upper, forbidden ? 0 : 1));
+    return vec_push(&columns->cost, forbidden ? 0 : (double)(cost - least) * mixed->scale);
+}
+
+static enum status add_value(struct mixed *mixed, int row, double value) {
+    TRY(vec_push(&mixed->columns.row, row));
+    return vec_push(&mixed->columns.value, value);
+}
+
+static enum status add_choice(struct mixed *mixed, int variable, int choice) {
+    const struct tied_program *tied = mixed->tied;
+    TRY(add_value(mixed, variable, 1));
+    for (size_t i = 0; i < tied->pairs.count; i++) {
+        const struct tied_pair *pair = &tied->pairs.items[i];
+        if (pair->low == variable) TRY(add_value(mixed, mixed->pair_row[i] + choice, -1));
+        if (pair->high == variable) TRY(add_value(mixed, mixed->pair_row[i] + tied->choices[pair->low] + choice, -1));
+    }
+    for (int m = 0; m < tied->moment_count; m++) {
+        int64_t memory =
+            tied->memory[(size_t)m * (size_t)tied->first[tied->count] + (size_t)(tied->first[variable] + choice)];
+        if (memory > 0) TRY(add_value(mixed, mixed->moment_row + m, (double)memory / ((double)tied->limit + 0.5)));
+    }
+    return STATUS_OK;
+}
+
+static enum status add_pair(struct mixed *mixed, size_t index) {
+    const struct tied_pair *pair = &mixed->tied->pairs.items[index];
+    int rows = mixed->tied->choices[pair->low], columns = mixed->tied->choices[pair->high];
+    int64_t least = least_of(pair->cost, rows * columns);
+    for (int a = 0; a < rows; a++) {
+        for (int b = 0; b < columns; b++) {
+            TRY(begin_column(mixed, pair->cost[a * columns + b], least));
+            TRY(add_value(mixed, mixed->pair_row[index] + a, 1));
+            TRY(add_value(mixed, mixed->pair_row[index] + rows + b, 1));
+        }
+    }
+    return STATUS_OK;
+}
+
+static enum status make_columns(struct mixed *mixed) {
+    const struct tied_program *tied = mixed->tied;
+    for (int v = 0; v < tied->count; v++) {
+        const int64_t *cost = tied->cost + tied->first[v];
+        int64_t least = least_of(cost, tied->choices[v]);
+        for (int k = 0; k < tied->choices[v]; k++) {
+            TRY(begin_column(mixed, cost[k], least));
+            TRY(add_choice(mixed, v, k));
+        }
+    }
+    for (size_t i = 0; i < tied->pairs.count; i++)
+        TRY(add_pair(mixed, i));
+    return vec_push(&mixed->columns.start, (int)mixed->columns.row.count);
+}
+
+static void mixed_free(struct mixed *mixed) {
+    struct columns *columns = &mixed->columns;
+    vec_free(&columns->start), vec_free(&columns->row), vec_free(&columns->value);
+    vec_free(&columns->lower), vec_free(&columns->upper), vec_free(&columns->cost);
+    vec_free(&mixed->rows.lower), vec_free(&mixed->rows.upper);
+    mem_free(mixed->pair_row);
+}
+
+static Cbc_Model *load(struct mixed *mixed, int64_t node_limit) {
+    struct columns *columns = &mixed->columns;
+    Cbc_Model *model = Cbc_newModel();
+    if (!model) return NULL;
+    Cbc_setLogLevel(model, 0);
+    Cbc_loadProblem(model, (int)columns->cost.count, (int)mixed->rows.lower.count, columns->start.items,
+                    columns->row.items, columns->value.items, columns->lower.items, columns->upper.items,
+                    columns->cost.items, mixed->rows.lower.items, mixed->rows.upper.items);
+    for (int i = 0; i < mixed->tied->first[mixed->tied->count]; i++)
+        Cbc_setInteger(model, i);
+    Cbc_setParameter(model, "presolve", "off"); /* some paths of CoinUtils' presolve leak memory */
+    Cbc_setAllowableGap(model, 0);
+    Cbc_setAllowableFractionGap(model, 0);
+    Cbc_setMaximumNodes(model, node_limit < INT32_MAX ? (int)node_limit : INT32_MAX);
+    return model;
+}
+
+/* False where it has chosen none or several for a variable. */
+static bool read_choices(const struct tied_program *tied, const double *value, int *choice) {
+    for (int v = 0; v < tied->count; v++) {
+        int taken = 0;
+        for (int k = 0; k < tied->choices[v]; k++)
+            if (value[tied->first[v] + k] > CHOSEN) choice[v] = k, taken++;
+        if (taken != 1) return false;
+    }
+    return true;
+}
+
+static void read_result(const struct tied_program *tied, Cbc_Model *model, int *choice, struct cbc_result *out) {
+    const double *best = Cbc_bestSolution(model);
+    bool read = best && read_choices(tied, best, choice);
+    int64_t cost = read ? tied_program_cost(tied, choice) : TIED_FORBIDDEN;
+    *out = (struct cbc_result){.found = read && cost < TIED_FORBIDDEN && tied_program_fits(tied, choice), .cost = cost};
+    out->proven = out->found ? Cbc_isProvenOptimal(model) : !best && Cbc_isProvenInfeasible(model);
+}
+
+enum status tied_solve_cbc(const struct tied_program *tied, int64_t node_limit, int *choice, struct cbc_result *out) {
+    struct mixed mixed = {.tied = tied, .scale = cost_scale(tied)};
+    enum status status = STATUS_FAILED;
+    mixed.pair_row = mem_array(tied->pairs.count + 1, sizeof *mixed.pair_row);
+    if (!mixed.pair_row) return status;
+    TRY_GOTO(status, make_rows(&mixed), done);
+    TRY_GOTO(status, make_columns(&mixed), done);
+    Cbc_Model *model = load(&mixed, node_limit);
+    if (!model) {
+        status = status_no_memory(0, "the integer program");
+        goto done;
+    }
+    Cbc_solve(model);
+    if (Cbc_isAbandoned(model))
+        status = status_set(STATUS_FAILED, "CBC gave up on the integer program for numerical reasons");
+    else
+        read_result(tied, model, choice, out);
+    Cbc_deleteModel(model);
+done:
+    mixed_free(&mixed);
+    return status;
+}

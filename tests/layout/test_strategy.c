@@ -1,0 +1,232 @@
+/* Strategies of operators: what operands' loops are, known costs, and what is dropped. */
+#include "layout/strategy.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "ops/ops.h"
+#include "support/fault_sweep.h"
+#include "support/op_cases.h"
+#include "support/unit.h"
+
+static const struct device_rates rates = {1e12, 1e30, 1}; /* so that only FLOPs count */
+
+static struct tensor *operand_of(const struct node *node, int operand) {
+    return operand < OP_INPUTS_MAX ? node->in[operand] : node->out[operand - OP_INPUTS_MAX];
+}
+
+static void check_loops(const struct node *node, const struct op_loops *loops) {
+    for (int operand = 0; operand < OP_OPERANDS_MAX; operand++) {
+        const struct tensor *tensor = operand_of(node, operand);
+        for (int d = 0; d < TENSOR_RANK_MAX; d++) {
+            int index = loops->of[operand][d];
+            if (!tensor || index == OP_INDEX_NONE) continue;
+            assert_true(index < loops->count && d < tensor->shape.rank);
+            if (tensor->shape.dims[d] % loops->indices[index].size != 0)
+                fail_msg("%s: operand %d, dimension %d: %lld", node->op->name, operand, d,
+                         (long long)tensor->shape.dims[d]);
+        }
+    }
+    for (int i = 0; i < loops->count; i++) { /* each runs over something */
+        bool used = false;
+        for (int operand = 0; operand < OP_OPERANDS_MAX; operand++)
+            for (int d = 0; d < TENSOR_RANK_MAX; d++)
+                used = used || (operand_of(node, operand) && loops->of[operand][d] == i);
+        assert_true(used);
+    }
+}
+
+/* Every operator with a gradient rule, and the table of positions, tells its loops. */
+static void all_forward_operators_tell_their_loops(void **state) {
+    (void)state;
+    int told = 0;
+    for (int i = 0; i < op_case_count; i++) {
+        struct graph *graph = op_case_build(&op_cases[i], DTYPE_F32, &op_cases[i].sizes);
+        assert_non_null(graph);
+        const struct node *node = graph->nodes.items[graph->nodes.count - 1];
+        const struct op *op = node->op;
+        struct op_loops loops;
+        bool forward = op->differentiate || op->differentiate_loss || op == &op_rope_table;
+        assert_int_equal(op->loops != NULL, forward);
+        for (int way = 0; op_loops_of(node, way, &loops); way++)
+            check_loops(node, &loops), told++;
+        graph_free(graph);
+    }
+    assert_true(told >= 12);
+}
+
+/* y = x W^t, [S,T,K] by [N,K]. */
+struct linear_case {
+    struct graph *graph;
+    const struct node *node;
+};
+static struct linear_case make_linear(int64_t sequences, int64_t length, int64_t inputs, int64_t outputs) {
+    struct linear_case made = {.graph = graph_create(DTYPE_BF16, sequences, length)};
+    struct tensor *x =
+        graph_tensor(made.graph, TENSOR_ACTIVATION, "x", shape_make(DTYPE_BF16, 3, sequences, length, inputs));
+    struct tensor *weight = graph_parameter(made.graph, "weight", 2, outputs, inputs);
+    ops_linear(made.graph, "linear", x, weight, NULL, NULL, (struct linear_attributes){0});
+    assert_int_equal(graph_status(made.graph), STATUS_OK);
+    made.node = made.graph->nodes.items[0];
+    return made;
+}
+
+static const struct strategy *find(const struct strategies *made, const struct node *node, const char *x,
+                                   const char *weight, const char *y) {
+    char text[LAYOUT_TEXT];
+    for (size_t i = 0; i < made->kept.count; i++) {
+        const struct strategy *one = &made->kept.items[i];
+        if (strcmp(layout_print(&one->operand[0], 3, text), x) == 0 &&
+            strcmp(layout_print(&one->operand[1], node->in[1]->shape.rank, text), weight) == 0 &&
+            strcmp(layout_print(&one->operand[OP_INPUTS_MAX], 3, text), y) == 0)
+            return one;
+    }
+    fail_msg("no strategy %s x %s = %s", x, weight, y);
+    return NULL;
+}
+
+static bool near(double a, double b) { return fabs(a - b) <= 1e-12 * fmax(fabs(a), fabs(b)); }
+
+static void linear_layers_cost_what_megatron_says(void **state) {
+    (void)state;
+    struct device_mesh mesh = {.axes = 2, .sizes = {2, 4}, .latency_s = {1, 2}, .s_per_byte = {1e-6, 1e-9}};
+    struct linear_case made = make_linear(2, 64, 32, 128);
+    struct strategies found;
+    assert_int_equal(strategies_make(made.node, &mesh, &rates, &found), STATUS_OK);
+    double x = 2 * 64 * 32 * 2, y = 2 * 64 * 128 * 2, weight = 128 * 32, flops = 3 * 2.0 * 2 * 64 * 32 * 128;
+    const struct strategy *one = find(&found, made.node, "RRR", "S1R", "RRS1"); /* by columns */
+    assert_true(one->forward_s == 0 && near(one->backward_s, device_mesh_all_reduce_s(&mesh, 2, x)));
+    assert_true(near(one->compute_s, flops / 4 / rates.flops_per_s));
+    assert_true(one->saved_bytes == (int64_t)y / 4 && one->parameter_bytes == 128 * 32 * 2 / 4);
+    one = find(&found, made.node, "RRS1", "RS1", "RRR"); /* by rows */
+    assert_true(one->backward_s == 0 && near(one->forward_s, device_mesh_all_reduce_s(&mesh, 2, y)));
+    one = find(&found, made.node, "RRS1", "RS1", "RS1R"); /* by rows, positions cut afterwards */
+    assert_true(near(one->forward_s, device_mesh_reduce_scatter_s(&mesh, 2, y)));
+    assert_true(near(one->backward_s, device_mesh_all_gather_s(&mesh, 2, y)));
+    one = find(&found, made.node, "RS1R", "S1R", "RRS1"); /* by columns, positions cut before */
+    assert_true(near(one->forward_s, device_mesh_all_gather_s(&mesh, 2, x)));
+    assert_true(near(one->backward_s, device_mesh_reduce_scatter_s(&mesh, 2, x)));
+    one = find(&found, made.node, "S0RR", "RR", "S0RR"); /* by sequences: the weight's gradient, in fp32 */
+    assert_true(one->forward_s == 0 && near(one->backward_s, device_mesh_all_reduce_s(&mesh, 1, weight * 4)));
+    one = find(&found, made.node, "S0RR", "S1R", "S0RS1"); /* both */
+    assert_true(near(one->backward_s,
+                     device_mesh_all_reduce_s(&mesh, 1, weight * 4 / 4) + device_mesh_all_reduce_s(&mesh, 2, x / 2)));
+    one = find(&found, made.node, "RRR", "RR", "RRR");
+    assert_true(one == &found.kept.items[0] && one->forward_s == 0 && one->backward_s == 0);
+    strategies_free(&found);
+    graph_free(made.graph);
+}
+
+/* By rows: bias and residual are added once, after the sum. */
+static void what_is_added_after_a_sum_is_not_summed(void **state) {
+    (void)state;
+    struct device_mesh mesh = {.axes = 1, .sizes = {4}, .latency_s = {1}, .s_per_byte = {1}};
+    struct graph *graph = graph_create(DTYPE_BF16, 1, 8);
+    struct tensor *x = graph_tensor(graph, TENSOR_ACTIVATION, "x", shape_make(DTYPE_BF16, 3, 1, 8, 16));
+    struct tensor *residual = graph_tensor(graph, TENSOR_ACTIVATION, "r", shape_make(DTYPE_BF16, 3, 1, 8, 4));
+    ops_linear(graph, "linear", x, graph_parameter(graph, "w", 2, 4, 16), graph_parameter(graph, "b", 1, 4, 1),
+               residual, (struct linear_attributes){0});
+    struct strategies found;
+    const struct node *node = graph->nodes.items[0];
+    char text[LAYOUT_TEXT];
+    assert_int_equal(strategies_make(node, &mesh, &rates, &found), STATUS_OK);
+    const struct strategy *one = find(&found, node, "RRS0", "RS0", "RRR");
+    assert_true(one->backward_s == 0 && near(one->forward_s, device_mesh_all_reduce_s(&mesh, 1, 64)));
+    one = find(&found, node, "RRS0", "RS0", "RS0R");
+    assert_string_equal(layout_print(&one->operand[3], 3, text), "RS0R");
+    assert_true(near(one->forward_s, device_mesh_reduce_scatter_s(&mesh, 1, 64)));
+    assert_true(near(one->backward_s, device_mesh_all_gather_s(&mesh, 1, 64)));
+    strategies_free(&found);
+    graph_free(graph);
+}
+
+static void what_does_not_divide_is_dropped_with_its_reason(void **state) {
+    (void)state;
+    struct device_mesh mesh = {.axes = 1, .sizes = {8}, .latency_s = {1}};
+    struct graph *graph = graph_create(DTYPE_BF16, 1, 7);
+    struct tensor *q = graph_tensor(graph, TENSOR_ACTIVATION, "q", shape_make(DTYPE_BF16, 3, 1, 7, 12 * 8));
+    ops_attention(graph, "attention", q, q, q, NULL, (struct attention_attributes){12, 12, 8, 1, 0});
+    assert_int_equal(graph_status(graph), STATUS_OK);
+    struct strategies found;
+    const struct node *node = graph->nodes.items[0];
+    char text[STRATEGY_TEXT];
+    assert_int_equal(strategies_make(node, &mesh, &rates, &found), STATUS_OK);
+    assert_int_equal(found.kept.count, 1);
+    assert_int_equal(found.dropped.count, 3);
+    assert_string_equal(strategy_print_dropped(node, &found.dropped.items[2], text),
+                        "12 heads do not divide by the 8 devices of axis 0");
+    strategies_free(&found);
+    graph_free(graph);
+}
+
+/* Twelve query heads of three groups on four devices: not by groups, but with all keys on each. */
+static void grouped_heads_are_cut_with_all_keys(void **state) {
+    (void)state;
+    struct device_mesh mesh = {.axes = 1, .sizes = {4}, .latency_s = {1}, .s_per_byte = {1}};
+    struct graph *graph = graph_create(DTYPE_BF16, 1, 7);
+    struct tensor *q = graph_tensor(graph, TENSOR_ACTIVATION, "q", shape_make(DTYPE_BF16, 3, 1, 7, 12 * 8));
+    struct tensor *k = graph_tensor(graph, TENSOR_ACTIVATION, "k", shape_make(DTYPE_BF16, 3, 1, 7, 3 * 8));
+    ops_attention(graph, "attention", q, k, k, NULL, (struct attention_attributes){12, 3, 8, 1, 0});
+    struct strategies found;
+    assert_int_equal(strategies_make(graph->nodes.items[0], &mesh, &rates, &found), STATUS_OK);
+    assert_int_equal(found.kept.count, 2);
+    const struct strategy *one = &found.kept.items[1];
+    assert_int_equal(one->operand[0].dimension[0], 2);
+    assert_int_equal(one->operand[1].dimension[0], LAYOUT_REPLICATED);
+    assert_true(near(one->backward_s, 2 * device_mesh_all_reduce_s(&mesh, 1, 7 * 24 * 2)));
+    strategies_free(&found);
+    graph_free(graph);
+}
+
+/* One device an axis, sizes of one, a prime vocabulary: each layout fits its tensor. */
+static void odd_sizes_have_strategies(void **state) {
+    (void)state;
+    static const int64_t sizes[][2] = {{1, 1}, {2, 1}, {1, 3}, {7, 2}};
+    for (int i = 0; i < op_case_count; i++) {
+        struct graph *graph = op_case_build(&op_cases[i], DTYPE_F32, &op_cases[i].sizes);
+        const struct node *node = graph->nodes.items[graph->nodes.count - 1];
+        for (size_t m = 0; m < sizeof sizes / sizeof *sizes; m++) {
+            struct device_mesh mesh = {.axes = 2, .sizes = {sizes[m][0], sizes[m][1]}, .latency_s = {1, 1}};
+            struct strategies found;
+            assert_int_equal(strategies_make(node, &mesh, &rates, &found), STATUS_OK);
+            assert_true(found.kept.count >= 1);
+            for (size_t k = 0; k < found.kept.count; k++)
+                for (int operand = 0; operand < OP_OPERANDS_MAX; operand++) {
+                    struct tensor *tensor = operand_of(node, operand);
+                    struct layout_shape shape = tensor ? strategy_shape(tensor) : (struct layout_shape){0};
+                    assert_true(!tensor || layout_fits(&found.kept.items[k].operand[operand], &mesh, &shape));
+                }
+            strategies_free(&found);
+        }
+        graph_free(graph);
+    }
+}
+
+static enum status make_and_free(void *payload) {
+    struct device_mesh mesh = {.axes = 2, .sizes = {2, 3}};
+    struct strategies found;
+    enum status status = strategies_make(payload, &mesh, &rates, &found);
+    strategies_free(&found);
+    return status;
+}
+
+static void faults_are_reported(void **state) {
+    (void)state;
+    struct linear_case made = make_linear(1, 4, 8, 16);
+    assert_true(fault_sweep(FAULT_ALLOCATE, false, make_and_free, (void *)made.node) >= 2);
+    graph_free(made.graph);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(all_forward_operators_tell_their_loops),
+        cmocka_unit_test(linear_layers_cost_what_megatron_says),
+        cmocka_unit_test(what_is_added_after_a_sum_is_not_summed),
+        cmocka_unit_test(what_does_not_divide_is_dropped_with_its_reason),
+        cmocka_unit_test(grouped_heads_are_cut_with_all_keys),
+        cmocka_unit_test(odd_sizes_have_strategies),
+        cmocka_unit_test(faults_are_reported),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
