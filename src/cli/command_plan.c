@@ -6,7 +6,7 @@
 #include "cli/command.h"
 #include "cli/new_output.h"
 #include "cli/step_options.h"
-#include "cluster/cluster.h"
+#include "cluster/cluster_preset.h"
 #include "console/described_table.h"
 #include "console/plan_table.h"
 #include "library/library.h"
@@ -47,7 +47,7 @@ static enum status read_plan(const char *path) {
 static enum status find_described(const struct options *options, struct plan_options *plan) {
     struct cluster cluster;
     if (!SETTINGS_HAVE(plan, cluster_path) || options_given(options, OPT_DEVICE)) return STATUS_OK;
-    TRY(cluster_read(plan->cluster_path, &cluster));
+    TRY(cluster_open(plan->cluster_path, &cluster));
     TRY(described_device_find(plan->cluster_path, &cluster, plan->backend, &plan->backend));
     if (plan->backend != &backend_described) return STATUS_OK;
     if (!options_given(options, OPT_DTYPE)) SETTINGS_GIVE(plan, dtype, plan->backend->fastest_dtype());

@@ -77,7 +77,7 @@
       OPTION_FOR(COMMANDS_MODEL | COMMAND_SIMULATE | COMMAND_REPORT), .computed = "measured here",                     \
       .help =                                                                                                          \
           "a cluster file (`ballast profile -o`) whose rates are taken in place of measuring them; plan: where its "   \
-          "device is not here, all that the file says of that (clusters/h100-sxm.json)")
+          "device is not here, all that the file says of that; or the name of a file of clusters/ (h100x8)")
 
 #define OPTION_LIST_TRAIN(X)                                                                                           \
     X(PLAN, OPTION_OF(plan_path), .argument = "FILE", OPTION_FOR(COMMAND_TRAIN | COMMAND_EVAL | COMMANDS_TEXT),        \
