@@ -174,6 +174,34 @@ static bool is_first_of_source(const struct tables *tables, size_t index) {
     return true;
 }
 
+static int64_t batch_of(const struct layout *layout) {
+    return layout->data * layout->micro_batch * layout->micro_batches;
+}
+
+/* Rows of one source that train the same with as many devices in another layout, and whose times differ by more than
+ * a twentieth. */
+static bool are_rivals(const struct scale_row *a, const struct scale_row *b) {
+    const struct layout *one = &a->job.layout, *other = &b->job.layout;
+    if (strcmp(a->source, b->source) != 0 || memcmp(&a->job.model, &b->job.model, sizeof a->job.model) != 0)
+        return false;
+    if (layout_devices(one) != layout_devices(other) || batch_of(one) != batch_of(other)) return false;
+    if (one->sequence_length != other->sequence_length || memcmp(one, other, sizeof *one) == 0) return false;
+    return fabs(a->step_s / b->step_s - 1) > 0.05 && fabs(b->step_s / a->step_s - 1) > 0.05;
+}
+
+static void print_ranking(const struct tables *tables) {
+    int pairs = 0, right = 0;
+    for (size_t i = 0; i < tables->rows.list.count; i++)
+        for (size_t j = 0; j < i; j++) {
+            const struct scale_row *a = &tables->rows.list.items[i], *b = &tables->rows.list.items[j];
+            if (!has_time(tables, i) || !has_time(tables, j) || !are_rivals(a, b)) continue;
+            double first = tables->results[i].forecast.step_s, second = tables->results[j].forecast.step_s;
+            pairs++;
+            right += (first < second) == (a->step_s < b->step_s);
+        }
+    if (pairs > 0) printf("  layouts that differ by more than 5%%: %d of %d pairs in the right order\n", right, pairs);
+}
+
 static enum status print_totals(const struct tables *tables) {
     struct errors time = {0}, memory = {0};
     double *sorted = mem_array(tables->rows.list.count + 1, sizeof *sorted);
@@ -190,6 +218,7 @@ static enum status print_totals(const struct tables *tables) {
     print_errors("step time", &time);
     if (time.count > 0) printf("  step time, median %.1f%%\n", 100 * sorted[time.count / 2]);
     print_errors("peak memory", &memory);
+    print_ranking(tables);
     mem_free(sorted);
     return STATUS_OK;
 }

@@ -272,7 +272,7 @@ static bool find_system(const struct fields *fields, struct scale_row *row) {
     struct training_system *mine = &row->job.system;
     *mine = *system;
     if (holds(fields->precision, "PURE")) mine->gradient_bytes = 2;
-    if (holds(fields->precision, "fp32 grad")) mine->gradient_bytes = 4, mine->kept_bytes = 2, mine->state_bytes += 4;
+    if (holds(fields->precision, "fp32 grad")) mine->gradient_bytes = 4, mine->state_bytes += 2;
     if (holds(fields->note, "eager")) mine->fused = false;
     row->job.layout.sequence =
         row->job.layout.tensor > 1 && (mine->cuts_sequence || holds(fields->act_ckpt, "sequence"));

@@ -27,8 +27,8 @@
     X(tensor_hidden, 0.7, 1, 0, 1, "of collectives of tensor parallelism, what overlapping systems hide")              \
     X(broadcast_s, 0.0015, 0.002542, 0, 5e-3, "seconds of a broadcast of new parameters beside its bytes")             \
     X(spread, 0.002, 0.0002833, 0, 0.03, "step time lost by a doubling of nodes: the slowest is waited for")           \
-    X(runtime_bytes, 3e+09, 5.762e+09, 0.5e9, 6e9, "of CUDA, its libraries and NCCL's buffers")                        \
-    X(reserved_part, 1.05, 1, 1, 1.25, "memory that the allocator holds, of what tensors take")                        \
+    X(runtime_bytes, 3e+09, 6.5e+09, 0.5e9, 9e9, "of CUDA, its libraries and NCCL's buffers")                          \
+    X(reserved_part, 1.05, 1.03, 1, 1.25, "memory that the allocator holds, of what tensors take")                     \
     X(step_s, 0.03, 0.04629, 0, 0.3, "seconds of a step that are neither kernels nor collectives")
 
 struct calibration {

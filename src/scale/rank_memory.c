@@ -46,9 +46,9 @@ static double state_bytes(const struct job_costs *costs, int32_t stage) {
     const struct training *job = costs->job;
     const struct partition_triple *cut = &job->layout.partition;
     double gradient = (double)job->system.gradient_bytes;
-    double kept = (double)job->system.kept_bytes, rest = (double)job->system.state_bytes - BYTES - gradient - kept;
+    double rest = (double)job->system.state_bytes - BYTES - gradient;
     return (double)stage_parameters(costs, stage) *
-           (kept + BYTES / (double)cut->parameters + gradient / (double)cut->gradients + rest / (double)cut->optimizer);
+           (BYTES / (double)cut->parameters + gradient / (double)cut->gradients + rest / (double)cut->optimizer);
 }
 
 struct rank_memory rank_memory_of(const struct job_costs *costs, int32_t stage) {

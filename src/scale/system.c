@@ -48,12 +48,12 @@ static const struct training_system systems[] = {
      .fused = true,
      .fp32_loss = true,
      .gradient_bytes = 2,
-     .state_bytes = 28,
+     .state_bytes = 26,
      .overlaps_parameters = true,
      .overlaps_gradients = true,
      .broadcasts = true},
     /* Stages send each other activations cut among the tensor ranks ("pipe_partitioned"); with bf16, gradients are
-     * added up in fp32 beside those in bf16. */
+     * added up in fp32. */
     {.name = "Megatron-DeepSpeed",
      .attention = ATTENTION_SCORES,
      .fused = true,

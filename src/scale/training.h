@@ -63,7 +63,6 @@ struct training_system {
     bool fp32_loss;           /* logits are turned to fp32 in memory */
     int64_t gradient_bytes;   /* of an element while gradients are exchanged */
     int64_t state_bytes;      /* of a parameter in all, where nothing is cut */
-    int64_t kept_bytes;       /* of these, beside weight and gradient, what is never cut (a second gradient) */
     int64_t buffer_bytes;     /* of buckets that are there all the time */
     int64_t gathers;          /* collectives in which a layer's parameters are gathered, 0: one; those of each tensor */
     bool overlaps_parameters; /* gathers run ahead beside forward and backward */
