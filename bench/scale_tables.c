@@ -247,6 +247,16 @@ static bool is_of_group(const struct scale_row *row, const char *group) {
     return group && strcmp(own, group) == 0;
 }
 
+/* A place with four times the rows counts twice as much: neither each row as a witness of its own, nor each place. */
+static double group_weight(const struct tables *tables, const struct scale_row *row) {
+    char group[GROUP_BYTES];
+    int rows = 0;
+    group_of(row->source, group);
+    for (size_t i = 0; i < tables->rows.list.count; i++)
+        rows += tables->rows.list.items[i].described && is_of_group(&tables->rows.list.items[i], group);
+    return 1 / sqrt(rows);
+}
+
 /* On the rows of sources that are named, but for those of a group (NULL: none is left out). */
 static enum status fit(struct tables *tables, const char *names, const char *but, size_t *used) {
     size_t count = 0;
@@ -256,7 +266,7 @@ static enum status fit(struct tables *tables, const char *names, const char *but
         const struct scale_row *row = &tables->rows.list.items[i];
         if (!row->described || (row->step_s <= 0 && row->peak_bytes <= 0)) continue;
         if (!is_named(names, row->source) || is_of_group(row, but)) continue;
-        steps[count++] = (struct known_step){&row->job, row->step_s, row->peak_bytes};
+        steps[count++] = (struct known_step){&row->job, row->step_s, row->peak_bytes, group_weight(tables, row)};
     }
     tables->calibration = calibration_start();
     enum status status = calibration_fit(steps, count, FIT_ROUNDS, &tables->calibration);

@@ -5,6 +5,7 @@
 #include "base/size.h"
 #include "cli/command.h"
 #include "cli/new_output.h"
+#include "cli/scale_plan.h"
 #include "cli/step_options.h"
 #include "cluster/cluster_preset.h"
 #include "console/described_table.h"
@@ -56,6 +57,7 @@ static enum status find_described(const struct options *options, struct plan_opt
 }
 
 static enum status run(const struct options *options) {
+    if (scale_plan_is_asked(options)) return scale_plan_run(options);
     const char *output = options_text(options, OPT_OUTPUT);
     if (output) TRY(new_file_check(output, "a plan file", read_plan));
     struct plan_options asked;
@@ -94,6 +96,6 @@ const struct command command_plan = {
         "predicted time and what binds it. What does not fit in memory goes to --host-memory and --disk, if "
         "there are any, by the fastest policy that a search finds. The first time on a machine it measures for "
         "some seconds. Exits with 3 when nothing fits, saying by how much and what would. With -o, writes a "
-        "plan file that `ballast train --plan` takes.",
+        "plan file that `ballast train --plan` takes. With --devices, layouts for many devices of a described cluster.",
     .run = run,
 };

@@ -14,16 +14,18 @@ static double error_of(const struct known_step *known, const struct forecast *fo
 /* Terms are added up in order, so the sum does not depend on threads. */
 static double mean_error(const struct known_step *steps, size_t count, const struct calibration *calibration,
                          double *terms) {
-    double sum = 0;
+    double sum = 0, weights = 0;
 #pragma omp parallel for schedule(dynamic, 8)
     for (size_t i = 0; i < count; i++) {
         struct forecast forecast;
         bool known = forecast_step(steps[i].job, calibration, &forecast) == STATUS_OK;
         terms[i] = known ? error_of(&steps[i], &forecast) : 10;
     }
-    for (size_t i = 0; i < count; i++)
-        sum += terms[i];
-    return sum / (double)count;
+    for (size_t i = 0; i < count; i++) {
+        sum += steps[i].weight * terms[i];
+        weights += steps[i].weight;
+    }
+    return sum / weights;
 }
 
 struct search {

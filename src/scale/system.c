@@ -6,6 +6,19 @@
 /* The first whose name is in a framework's text counts, so longer names stand before shorter ones. state_bytes: weights
  * and gradients in 16 bits, a master weight and two moments in fp32 make 16; a gradient in fp32 makes 18. */
 static const struct training_system systems[] = {
+    /* What Ballast plans for at scale: fused attention, everything that moves beside what computes, gradients in fp32.
+     */
+    {.name = "Ballast",
+     .attention = ATTENTION_FLASH2,
+     .fused = true,
+     .gradient_bytes = 4,
+     .state_bytes = 18,
+     .overlaps_parameters = true,
+     .overlaps_gradients = true,
+     .overlaps_update = true,
+     .interleaves = true,
+     .cuts_sends = true,
+     .cuts_sequence = true},
     /* llm-foundry: MPT's attention is Triton's FlashAttention 1; mixed precision of FSDP gathers in bf16 and, but for
      * "PURE", reduces in fp32. */
     {.name = "Composer FSDP1",

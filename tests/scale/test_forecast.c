@@ -155,7 +155,7 @@ static void a_fit_finds_what_the_steps_were_made_with(void **state) {
         jobs[i] = job_of(8 << i);
         jobs[i].model.layers = 4 + 2 * i;
         assert_int_equal(forecast_step(&jobs[i], &truth, &forecast), STATUS_OK);
-        steps[i] = (struct known_step){&jobs[i], forecast.step_s, (double)forecast.peak_bytes};
+        steps[i] = (struct known_step){&jobs[i], forecast.step_s, (double)forecast.peak_bytes, 1};
     }
     assert_int_equal(calibration_fit(steps, 4, 12, &found), STATUS_OK);
     for (int i = 0; i < 4; i++) {
