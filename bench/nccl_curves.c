@@ -15,7 +15,7 @@
 #include "base/json.h"
 #include "base/process.h"
 #include "cluster/cluster_preset.h"
-#include "scale/collective.h"
+#include "scale/collective_cost.h"
 
 /* Of a collective called from PyTorch and timed by events: its smallest all-reduce beside NCCL's latency for it. */
 static const double CALL_S = 20e-6;

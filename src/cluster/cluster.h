@@ -1,9 +1,10 @@
 /* The machine as data: devices, their rates, the capacity of each tier, and the network between devices. Read and
  * written as JSON, so that plans can be made for other machines. Devices are alike: one is described.
  *
- * Files, in the order to read them: tier (device, host, disk), rates (what a machine does in a second), cluster (this),
+ * Files, in the order to read them: tier (device, host, disk), links (what ranks
+ * exchange in a second), rates (what a machine does in a second), cluster (this),
  * cluster_measure (this machine), cluster_memory (its memory), cgroup (its limits), kernel_file (files in /proc and
- * /sys), cluster_json, network_json, rates_json (all as JSON), cluster_preset (machines by name). */
+ * /sys), cluster_json, network_json, rates_json, links_json (all as JSON), cluster_preset (machines by name). */
 #ifndef BALLAST_CLUSTER_CLUSTER_H
 #define BALLAST_CLUSTER_CLUSTER_H
 
@@ -14,8 +15,8 @@
 #include "base/status.h"
 #include "cluster/rates.h"
 
-/* Version 1 had no rates; it is still read. */
-enum { CLUSTER_VERSION = 2, CLUSTER_NAME_BYTES = 96, CLUSTER_ISA_BYTES = 64, CLUSTER_TIERS_MAX = 3 };
+/* Version 1 had no rates, version 2 no links; both are still read. */
+enum { CLUSTER_VERSION = 3, CLUSTER_NAME_BYTES = 96, CLUSTER_ISA_BYTES = 64, CLUSTER_TIERS_MAX = 3 };
 
 struct cluster_tier {
     char name[16];          /* "device", "host" or "disk" */
@@ -53,7 +54,7 @@ enum cluster_link { CLUSTER_LINK_PCIE, CLUSTER_LINK_NVLINK, CLUSTER_LINK_COUNT }
 const char *cluster_link_name(enum cluster_link link);
 
 /* How devices reach each other. Rates are one way, by data sheet; what collectives reach of them is for
- * scale/collective.h to say. */
+ * scale/collective_cost.h to say. */
 struct cluster_network {
     int64_t devices;         /* of a node; 0: no network is described, and all else is 0 */
     enum cluster_link link;  /* between devices of a node */
@@ -108,8 +109,8 @@ json_t *cluster_network_to_json(const struct cluster_network *network);
 enum status cluster_network_from_json(const char *file, const json_t *object, struct cluster_network *out);
 
 /* {"version", "devices": [{"kind", "name", "isa", "cores", …, "tiers": [{"name", "capacity_bytes"}], "limits": {…}}],
- * "network": {…}, "rates": {…}}; the rates (rates.h) are null where they were not measured, so are limits where there
- * are none. NULL when out of memory. */
+ * "network": {…}, "rates": {…}, "links": {…}}; rates (rates.h) and links between ranks (links.h) are null where they
+ * were not measured, so are limits and a network where they are not described. NULL when out of memory. */
 json_t *cluster_to_json(const struct cluster *cluster);
 /* BAD_INPUT naming file and field; `file` stands for the path. */
 enum status cluster_from_json(const char *file, const json_t *object, struct cluster *out);

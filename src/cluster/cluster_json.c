@@ -31,13 +31,13 @@ json_t *cluster_to_json(const struct cluster *cluster) {
     const struct cluster_device *device = &cluster->device;
     json_t *tiers = tiers_to_json(device);
     json_t *rates = cluster->rates.measured ? rates_to_json(&cluster->rates) : json_null();
-    json_t *object = json_pack("{s:i, s:[{s:s, s:s, s:s, s:i, s:i, s:I, s:b, s:f, s:f, s:o, s:o}], s:o, s:o}",
-                               "version", CLUSTER_VERSION, "devices", "kind", device->kind, "name", device->name, "isa",
-                               device->isa, "cores", device->cores, "hardware_threads", device->hardware_threads,
-                               "page_bytes", (json_int_t)device->page_bytes, "bf16_matrix", device->bf16_matrix,
-                               "fp32_flops_per_s", device->fp32_flops_per_s, "bf16_flops_per_s",
-                               device->bf16_flops_per_s, "tiers", tiers, "limits", limits_to_json(&device->limits),
-                               "network", cluster_network_to_json(&cluster->network), "rates", rates);
+    json_t *object = json_pack(
+        "{s:i, s:[{s:s, s:s, s:s, s:i, s:i, s:I, s:b, s:f, s:f, s:o, s:o}], s:o, s:o, s:o}", "version", CLUSTER_VERSION,
+        "devices", "kind", device->kind, "name", device->name, "isa", device->isa, "cores", device->cores,
+        "hardware_threads", device->hardware_threads, "page_bytes", (json_int_t)device->page_bytes, "bf16_matrix",
+        device->bf16_matrix, "fp32_flops_per_s", device->fp32_flops_per_s, "bf16_flops_per_s", device->bf16_flops_per_s,
+        "tiers", tiers, "limits", limits_to_json(&device->limits), "network",
+        cluster_network_to_json(&cluster->network), "rates", rates, "links", links_to_json(&cluster->rates.links));
     if (!object) (void)status_no_memory(0, "a cluster's JSON");
     return object;
 }
@@ -122,6 +122,8 @@ enum status cluster_from_json(const char *file, const json_t *object, struct clu
     TRY(cluster_network_from_json(file, json_object_get(object, "network"), &cluster.network));
     const json_t *rates = json_object_get(object, "rates");
     if (rates && !json_is_null(rates)) TRY(rates_from_json(file, rates, &cluster.rates));
+    const json_t *links = json_object_get(object, "links");
+    if (links && !json_is_null(links)) TRY(links_from_json(file, links, &cluster.rates.links));
     *out = cluster;
     return STATUS_OK;
 }

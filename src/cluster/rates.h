@@ -7,6 +7,7 @@
 #include <stdbool.h>
 
 #include "base/status.h"
+#include "cluster/links.h"
 #include "cluster/tier.h"
 
 /* What an instruction keeps busy. How much two concurrent instructions slow each other down depends on their activities
@@ -16,7 +17,8 @@
     X(STREAMING, "streaming kernels")                                                                                  \
     X(COPY, "copies in memory")                                                                                        \
     X(DISK_READ, "disk reads")                                                                                         \
-    X(DISK_WRITE, "disk writes")
+    X(DISK_WRITE, "disk writes")                                                                                       \
+    X(MESSAGE, "messages")
 enum activity {
 #define ACTIVITY_ENUM(name, text) ACTIVITY_##name,
     ACTIVITY_LIST(ACTIVITY_ENUM) ACTIVITY_COUNT
@@ -25,12 +27,6 @@ enum activity {
 const char *activity_name(enum activity activity);
 /* ACTIVITY_COUNT when there is none of that name. */
 enum activity activity_find(const char *name);
-
-/* Seconds of a transfer of n bytes: latency_s + n / bytes_per_s. */
-struct transfer_rate {
-    double latency_s;
-    double bytes_per_s; /* 0: not measured */
-};
 
 struct cluster_rates {
     bool measured;
@@ -41,6 +37,7 @@ struct cluster_rates {
     /* slowdown[a][b], at least 1: the time of a beside b, over its time alone. slowdown[a][a]: two of one kind on two
      * streams. */
     double slowdown[ACTIVITY_COUNT][ACTIVITY_COUNT];
+    struct cluster_links links; /* between ranks */
     /* Relative spread of the repeated measurements, the worst of them: 0.1: 10% of the times is noise. */
     double noise;
 };
@@ -50,7 +47,9 @@ struct cluster_rates rates_lower(const struct cluster_rates *a, const struct clu
 
 /* --- in JSON: a part of cluster files, and of what src/profile keeps (rates_json.c) --- */
 
-/* {"issue_s", "wake_s", "noise", "zero": {"latency_s", "bytes_per_s"},
+/* Without `links`, which cluster files have beside the rates. A file of before version 3 has no slowdown by messages or
+ * of them: they are then 1.
+ * {"issue_s", "wake_s", "noise", "zero": {"latency_s", "bytes_per_s"},
  *  "copies": [{"from", "to", "latency_s", "bytes_per_s"}], "slowdown": {ACTIVITY: {BESIDE: FACTOR}}}; copies between
  * tiers that were not measured are left out. NULL when out of memory. */
 json_t *rates_to_json(const struct cluster_rates *rates);

@@ -90,14 +90,20 @@ static enum status read_copies(const char *file, const json_t *copies, struct cl
 }
 
 static enum status read_slowdown(const char *file, const json_t *rows, struct cluster_rates *out) {
+    bool messages = json_object_get(rows, activity_name(ACTIVITY_MESSAGE)) != NULL;
     for (int a = 0; a < ACTIVITY_COUNT; a++) {
         char where[FIELD_BYTES];
         const char *name = activity_name((enum activity)a);
         const json_t *row = json_object_get(rows, name);
+        for (int b = 0; b < ACTIVITY_COUNT; b++)
+            out->slowdown[a][b] = 1;
+        if (a == ACTIVITY_MESSAGE && !messages) continue;
         snprintf(where, sizeof where, "rates.slowdown.%s", name);
         if (!json_is_object(row)) return status_set(STATUS_BAD_INPUT, "%s: %s: must be an object", file, where);
         for (int b = 0; b < ACTIVITY_COUNT; b++)
-            TRY(read_number(file, where, row, activity_name((enum activity)b), 1, MOST_SLOWDOWN, &out->slowdown[a][b]));
+            if (b != ACTIVITY_MESSAGE || messages)
+                TRY(read_number(file, where, row, activity_name((enum activity)b), 1, MOST_SLOWDOWN,
+                                &out->slowdown[a][b]));
     }
     return STATUS_OK;
 }

@@ -2,7 +2,7 @@
 #ifndef BALLAST_COMM_OPERATION_H
 #define BALLAST_COMM_OPERATION_H
 
-#include "comm/comm_schedule.h"
+#include "collective/comm_schedule.h"
 #include "comm/mpi_comm.h"
 
 enum operation_state { OPERATION_IDLE, OPERATION_STARTED, OPERATION_FAILED };

@@ -1,7 +1,7 @@
 /* The steps of an operation, one after the other, as far as none has to wait. */
 #include <string.h>
 
-#include "comm/lane_sum.h"
+#include "collective/lane_sum.h"
 #include "comm/operation.h"
 
 enum taken { TAKEN, WAITS, BROKEN };

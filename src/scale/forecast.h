@@ -7,7 +7,7 @@
  * that do the same are simulated once: one for each stage.
  *
  * Files, in the order to read them: training (what is trained, how, and by what), calibration (the fitted numbers and
- * what each means), kernel_rate (products, attention, streaming kernels), collective (seconds by algorithm),
+ * what each means), kernel_rate (products, attention, streaming kernels), collective_cost (seconds by algorithm),
  * layer_cost (a transformer's layer on a rank), partition_exchange (collectives of the partition), pipeline_order
  * (which micro-batch a stage works on when), replay (instructions and their simulation), stage_program (from a job to
  * instructions), rank_memory (bytes), forecast (this: all together), choose (which layout, how many devices), system

@@ -3,7 +3,7 @@
 #ifndef BALLAST_SCALE_LAYER_COST_H
 #define BALLAST_SCALE_LAYER_COST_H
 
-#include "scale/collective.h"
+#include "scale/collective_cost.h"
 #include "scale/kernel_rate.h"
 #include "scale/training.h"
 

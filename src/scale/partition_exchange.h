@@ -3,7 +3,7 @@
 #ifndef BALLAST_SCALE_PARTITION_EXCHANGE_H
 #define BALLAST_SCALE_PARTITION_EXCHANGE_H
 
-#include "scale/collective.h"
+#include "scale/collective_cost.h"
 #include "scale/training.h"
 
 struct exchange {

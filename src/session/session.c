@@ -7,10 +7,16 @@ enum status session_open(const char *model_folder, const struct plan_options *op
     return session_open_model(model, options, decided, out);
 }
 
+static enum status find_comm(struct session *session) {
+    session->owns_comm = !session->comm;
+    return session->owns_comm ? comm_open(&(struct comm_settings){.engine = "self"}, &session->comm) : STATUS_OK;
+}
+
 enum status session_open_model(struct model *model, const struct plan_options *options, const struct recipe *decided,
                                struct session *out) {
-    struct session session = {.model = model};
+    struct session session = {.model = model, .comm = options->comm};
     enum status status = machine_open(options, decided, &session.machine);
+    if (status == STATUS_OK) status = find_comm(&session);
     if (status == STATUS_OK)
         *out = session;
     else
@@ -20,6 +26,7 @@ enum status session_open_model(struct model *model, const struct plan_options *o
 
 void session_close(struct session *session) {
     model_free(session->model);
+    if (session->owns_comm) (void)comm_close(session->comm);
     *session = (struct session){.model = NULL};
 }
 

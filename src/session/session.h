@@ -28,10 +28,13 @@
 struct session {
     struct model *model; /* owned */
     struct machine machine;
+    struct comm *comm; /* the ranks that compute together; never NULL */
+    bool owns_comm;    /* the options have none: it is of one rank, and opened here */
 };
 
 /* Opens the model (where `options` say that an outline is enough, without weights) and the machine (machine_open).
- * BAD_INPUT naming file and field. The caller closes with session_close. */
+ * BAD_INPUT naming file and field. The caller closes with session_close. With several ranks (options->comm) all of them
+ * call it, here and below. */
 enum status session_open(const char *model_folder, const struct plan_options *options, const struct recipe *decided,
                          struct session *out);
 /* The same with a model that is there, which the session takes over, also on failure. */

@@ -14,6 +14,7 @@
 
 #include "backend/backend.h"
 #include "base/mem.h"
+#include "comm/comm.h"
 #include "model/model.h"
 #include "plan/plan.h"
 #include "plan/settings.h"
@@ -53,6 +54,7 @@ struct plan_options {
     bool outline;             /* dimensions are enough: weights may be missing, and a preset's name is a model */
     const char *plan_path;    /* a plan file (train, eval, generate) */
     const char *cluster_path; /* a cluster file whose rates are taken in place of measuring them */
+    struct comm *comm; /* the ranks that train together, open for as long as the session is; NULL: one. Borrowed */
 };
 /* The backend of options over a base (a plan file's or a checkpoint's recipe; may be NULL). */
 const struct backend *plan_options_backend(const struct plan_options *options, const struct recipe *base);

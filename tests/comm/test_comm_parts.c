@@ -3,8 +3,8 @@
 #include <unistd.h>
 
 #include "base/mem.h"
+#include "collective/comm_schedule.h"
 #include "comm/comm.h"
-#include "comm/comm_schedule.h"
 #include "comm/launch.h"
 #include "comm/mpi_library.h"
 #include "comm/pulse.h"

@@ -4,8 +4,8 @@
 #include "base/half.h"
 #include "base/mem.h"
 #include "base/random.h"
-#include "comm/lane_sum.h"
-#include "comm/lane_tree.h"
+#include "collective/lane_sum.h"
+#include "collective/lane_tree.h"
 #include "support/fault_sweep.h"
 #include "support/unit.h"
 

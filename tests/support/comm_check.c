@@ -7,8 +7,8 @@
 #include "base/half.h"
 #include "base/mem.h"
 #include "base/random.h"
-#include "comm/comm_schedule.h"
-#include "comm/lane_sum.h"
+#include "collective/comm_schedule.h"
+#include "collective/lane_sum.h"
 
 /* ---- The reference: one rank that adds the same lanes ---- */
 

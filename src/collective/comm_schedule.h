@@ -15,7 +15,7 @@
 #ifndef BALLAST_COMM_COMM_SCHEDULE_H
 #define BALLAST_COMM_COMM_SCHEDULE_H
 
-#include "comm/comm.h"
+#include "collective/collective.h"
 
 struct schedule_piece {
     int64_t offset, bytes;

@@ -1,10 +1,10 @@
-#include "comm/comm_schedule.h"
+#include "collective/comm_schedule.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "comm/lane_sum.h"
-#include "comm/schedule_maker.h"
+#include "collective/lane_sum.h"
+#include "collective/schedule_maker.h"
 
 /* The nodes of a tree from the root down to this rank, or to the node whose ranks read each other in place; and each
  * block's holder at each of them. */

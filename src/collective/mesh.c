@@ -1,4 +1,4 @@
-#include "comm/mesh.h"
+#include "collective/mesh.h"
 
 struct comm_group mesh_group(const struct mesh *mesh, int rank, enum mesh_group_kind kind) {
     int node = mesh_node(mesh, rank), place = rank % mesh->per_node;

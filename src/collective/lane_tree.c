@@ -1,4 +1,4 @@
-#include "comm/lane_tree.h"
+#include "collective/lane_tree.h"
 
 #include <limits.h>
 #include <stdio.h>

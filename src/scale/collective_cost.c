@@ -1,4 +1,4 @@
-#include "scale/collective.h"
+#include "scale/collective_cost.h"
 
 #include <math.h>
 #include <stdlib.h>

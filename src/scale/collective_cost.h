@@ -1,7 +1,7 @@
 /* Seconds of collectives, as NCCL's tuning model has them: latency by steps, bytes by the slowest link, the fastest of
  * the algorithms and protocols (NVIDIA/nccl, src/graph/tuning.cc, as of NCCL 2.2x; figures, not code, are taken). */
-#ifndef BALLAST_SCALE_COLLECTIVE_H
-#define BALLAST_SCALE_COLLECTIVE_H
+#ifndef BALLAST_SCALE_COLLECTIVE_COST_H
+#define BALLAST_SCALE_COLLECTIVE_COST_H
 
 #include "cluster/cluster.h"
 

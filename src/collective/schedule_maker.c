@@ -1,4 +1,4 @@
-#include "comm/schedule_maker.h"
+#include "collective/schedule_maker.h"
 
 struct comm_range maker_block(const struct schedule_maker *maker, int block) {
     const struct comm_spec *spec = maker->spec;

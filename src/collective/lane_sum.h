@@ -8,7 +8,7 @@
 
 #include <stdint.h>
 
-#include "comm/lane_tree.h"
+#include "collective/lane_tree.h"
 
 /* to = left + right, or with `round_bf16` bf16(left) + bf16(right). `to` may be one of them. */
 void lane_add(float *to, const float *left, const float *right, int64_t count, bool round_bf16);

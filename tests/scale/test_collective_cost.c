@@ -2,7 +2,7 @@
 #include <math.h>
 
 #include "cluster/cluster_preset.h"
-#include "scale/collective.h"
+#include "scale/collective_cost.h"
 #include "support/unit.h"
 
 static struct fabric fabric_of(const char *name) {

@@ -3,7 +3,7 @@
 #define BALLAST_COMM_SCHEDULE_MAKER_H
 
 #include "base/mem.h"
-#include "comm/comm_schedule.h"
+#include "collective/comm_schedule.h"
 
 /* A schedule that is being made. */
 struct schedule_maker {

@@ -1,4 +1,4 @@
-#include "comm/lane_sum.h"
+#include "collective/lane_sum.h"
 
 #include <string.h>
 

@@ -1,0 +1,106 @@
+#include "cluster/links.h"
+
+#include <math.h>
+#include <string.h>
+
+static const char *const kind_names[COMM_KINDS] = {"all-gather", "reduce-scatter", "all-reduce", "broadcast",
+                                                   "all-to-all"};
+static const char *const group_names[] = {[MESH_ALL] = "all", [MESH_NODE] = "node", [MESH_PEERS] = "peers"};
+static const char *const axis_names[MESH_AXES] = {[MESH_IN_NODE] = "in node", [MESH_ACROSS] = "across nodes"};
+
+const char *link_kind_name(enum comm_kind kind) { return kind_names[kind]; }
+const char *link_group_name(enum mesh_group_kind group) { return group_names[group]; }
+const char *link_axis_name(enum mesh_axis axis) { return axis_names[axis]; }
+
+static bool same_mesh(const struct mesh *a, const struct mesh *b) {
+    return a->nodes == b->nodes && a->per_node == b->per_node;
+}
+
+static bool point_is_of(const struct link_point *point, const struct link_request *request) {
+    return point->kind == request->kind && point->group == request->group && point->in_place == request->in_place;
+}
+
+/* The points of the request's operation that are the nearest below and above its size; NULL where there is none. */
+struct neighbours {
+    const struct link_point *below, *above, *before_below;
+};
+
+static struct neighbours find_neighbours(const struct cluster_links *links, const struct link_request *request) {
+    struct neighbours found = {NULL, NULL, NULL};
+    for (int i = 0; i < links->point_count; i++) {
+        const struct link_point *point = &links->points[i];
+        if (!point_is_of(point, request)) continue;
+        if (point->bytes > request->bytes) {
+            if (!found.above || point->bytes < found.above->bytes) found.above = point;
+        } else if (!found.below || point->bytes > found.below->bytes) {
+            found.before_below = found.below;
+            found.below = point;
+        } else if (!found.before_below || point->bytes > found.before_below->bytes)
+            found.before_below = point;
+    }
+    return found;
+}
+
+static double on_line(const struct link_point *from, const struct link_point *to, int64_t bytes) {
+    double slope = (to->seconds - from->seconds) / (double)(to->bytes - from->bytes);
+    return to->seconds + fmax(slope, 0) * (double)(bytes - to->bytes);
+}
+
+/* -1: this operation was not measured. */
+static double measured_seconds(const struct cluster_links *links, const struct link_request *request) {
+    struct neighbours near = find_neighbours(links, request);
+    if (near.below && near.above) {
+        double share = (double)(request->bytes - near.below->bytes) / (double)(near.above->bytes - near.below->bytes);
+        return near.below->seconds + share * (near.above->seconds - near.below->seconds);
+    }
+    if (near.above) return near.above->seconds;
+    if (!near.below) return -1;
+    if (near.before_below) return on_line(near.before_below, near.below, request->bytes);
+    return near.below->seconds * (double)request->bytes / (double)near.below->bytes;
+}
+
+static int axis_length(const struct link_request *request, enum mesh_axis axis) {
+    enum mesh_group_kind other = axis == MESH_IN_NODE ? MESH_PEERS : MESH_NODE;
+    if (request->group == other) return 1;
+    return axis == MESH_IN_NODE ? request->mesh.per_node : request->mesh.nodes;
+}
+
+static int count_stages(int length) {
+    int stages = 0;
+    for (int reached = 1; reached < length; reached *= 2)
+        stages++;
+    return stages;
+}
+
+/* The rate of one rank along an axis when all ranks exchange along it. */
+static double shared_rate(const struct cluster_links *links, const struct link_request *request, enum mesh_axis axis) {
+    double rate = links->message[axis].bytes_per_s;
+    if (axis == MESH_ACROSS) rate *= (double)links->mesh.per_node / (double)request->mesh.per_node;
+    return rate;
+}
+
+static double axis_seconds(const struct cluster_links *links, const struct link_request *request, enum mesh_axis axis) {
+    int length = axis_length(request, axis), ways = request->kind == COMM_ALL_REDUCE ? 2 : 1;
+    /* Where the axis was never measured, what is known of the other one stands for it. */
+    bool known = links->message[axis].bytes_per_s > 0;
+    enum mesh_axis from = known ? axis : (axis == MESH_IN_NODE ? MESH_ACROSS : MESH_IN_NODE);
+    double rate = shared_rate(links, request, from);
+    const struct comm_traffic *traffic = request->traffic;
+    int64_t sent = traffic->sent[axis], received = traffic->received[axis];
+    if (length <= 1 || rate <= 0) return 0;
+    return ways * count_stages(length) * links->message[from].latency_s +
+           (double)(sent > received ? sent : received) / rate;
+}
+
+double links_seconds(const struct cluster_links *links, const struct link_request *request, bool *extrapolated) {
+    double seconds = -1;
+    if (same_mesh(&links->mesh, &request->mesh)) seconds = measured_seconds(links, request);
+    *extrapolated = seconds < 0;
+    if (!*extrapolated) return seconds;
+    seconds = 0;
+    for (int axis = 0; axis < MESH_AXES; axis++)
+        seconds += axis_seconds(links, request, (enum mesh_axis)axis);
+    if (request->traffic->read > 0 && links->read.bytes_per_s > 0)
+        seconds += links->read.latency_s + (double)request->traffic->read / links->read.bytes_per_s;
+    return seconds;
+}

@@ -1,0 +1,77 @@
+/* Operations between ranks, as data: who holds which lanes, in which order sums are added, and what each rank does. A
+ * rank is one process with one device. Plans, programs, proofs and simulations have all of it without ranks; src/comm
+ * executes it.
+ *
+ * OPERATIONS work on one buffer, `data`, cut into one block for each rank of the group, in the group's order
+ * (comm_block tells where blocks lie). Only all-to-all has a second buffer.
+ *     all-gather       before: my block is valid           after: all blocks are valid
+ *     reduce-scatter   before: all blocks are valid        after: my block holds the sum, the others are undefined
+ *     all-reduce       before: all blocks are valid        after: all blocks hold the sum
+ *     broadcast        before: the root's data is valid    after: everybody's is (one block: all of it)
+ *     all-to-all       block i of `data` goes to rank i of the group; block j of `out` comes from rank j
+ *
+ * SUMS are of fp32 and have one order, whatever the number of ranks: that of a tree (lane_tree.h) whose leaves are the
+ * group's ranks, which lane_tree_top cuts from the recipe's lanes. A rank that holds several lanes adds them before, by
+ * its own subtree (lane_tree_cut, lane_sum.h). A rank that has nothing to add (`empty`) contributes nothing, not even
+ * zeros: those would turn -0 into 0. With `round_bf16` every edge of the tree rounds to bf16, also within a rank or a
+ * node, and values travel as bf16.
+ *
+ * ALGORITHMS (comm_schedule.h). A reduction halves along the tree: in each of its ceil(log2 ranks) stages a rank sends
+ * the half that its partner keeps. A gather runs the same stages backwards, along a tree of nodes over ranks. Ranks of
+ * one node whose data lies in windows send each other nothing: each reads the others' data in place, all at once. A
+ * receive is posted before its sender is told to send. A message has at most `message_bytes`.
+ *
+ * BYTES. An operation on B bytes among n nodes of m ranks moves, summed over all ranks, (n - 1) B between nodes and
+ * n (m - 1) B within nodes; all-reduce twice as much; in all-to-all each of P ranks sends B (P - 1) / P. round_bf16
+ * halves what reductions send. comm_read_traffic counts what was moved.
+ *
+ * Files, in the order to read them:
+ * mesh: ranks by nodes, and groups of them;
+ * lane_tree: the order of sums, as data;
+ * lane_sum: sums by it;
+ * collective: this; an operation on a buffer;
+ * comm_schedule, schedule_maker: an operation as one rank's list of steps. */
+#ifndef BALLAST_COLLECTIVE_COLLECTIVE_H
+#define BALLAST_COLLECTIVE_COLLECTIVE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "collective/lane_tree.h"
+#include "collective/mesh.h"
+
+enum comm_kind { COMM_ALL_GATHER, COMM_REDUCE_SCATTER, COMM_ALL_REDUCE, COMM_BROADCAST, COMM_ALL_TO_ALL, COMM_KINDS };
+
+/* Zero-initialise, set what applies. */
+struct comm_spec {
+    enum comm_kind kind;
+    struct comm_group group; /* has this rank */
+    void *data;
+    int64_t bytes;   /* of data; reductions: a multiple of 4; all-to-all: of the group's ranks */
+    int root;        /* broadcast: its position in the group */
+    void *out;       /* all-to-all: `bytes`, apart from data */
+    void *staging;   /* comm_staging_bytes, aligned to 64 bytes */
+    bool in_place;   /* data lies in a window whose `shared` is true, on all ranks of the group */
+    bool round_bf16; /* reductions */
+    /* Reductions: a tree with one leaf for each rank of the group (lane_tree_top); NULL: halves. Borrowed until
+     * comm_create returns, as is `empty`. */
+    const struct lane_tree *tree;
+    const bool *empty; /* by position in the group: has nothing to add; NULL: none. Not all of them. */
+};
+
+/* [begin, end) in bytes of a block: ceil(bytes / count) each, rounded up to a multiple of 64; the last ones may be
+ * shorter or empty. All-to-all: bytes / count each. */
+struct comm_range {
+    int64_t begin, end;
+};
+struct comm_range comm_block(enum comm_kind kind, int64_t bytes, int count, int position);
+
+/* Bytes that a rank moves. */
+struct comm_traffic {
+    int64_t sent[MESH_AXES];     /* by messages */
+    int64_t received[MESH_AXES]; /* by messages */
+    int64_t read;                /* from windows of the ranks of its node */
+};
+
+#endif

@@ -1,0 +1,135 @@
+/* Links between ranks as data: cluster files keep them, and operations cost what was measured. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cluster/links.h"
+#include "support/unit.h"
+
+static struct cluster_links example(void) {
+    return (struct cluster_links){
+        .mesh = {2, 4},
+        .shared = true,
+        .message = {[MESH_IN_NODE] = {1e-6, 8e9}, [MESH_ACROSS] = {2e-5, 1e9}},
+        .read = {3e-6, 4e9},
+        .points = {{COMM_ALL_REDUCE, MESH_ALL, true, 1 << 12, 1e-4},
+                   {COMM_ALL_REDUCE, MESH_ALL, true, 1 << 22, 2e-2},
+                   {COMM_ALL_REDUCE, MESH_ALL, true, 1 << 18, 1e-3},
+                   {COMM_BROADCAST, MESH_NODE, false, 1 << 12, 5e-5}},
+        .point_count = 4,
+        .pairs = {{0, 1, {1e-6, 9e9}}, {0, 4, {2e-5, 2e9}}},
+        .pair_count = 2,
+    };
+}
+
+static void links_come_back_the_same(void **state) {
+    (void)state;
+    const struct cluster_links before = example();
+    struct cluster_links after;
+    json_t *object = links_to_json(&before);
+    char *text = json_dumps(object, JSON_REAL_PRECISION(17));
+    json_t *parsed = json_loads(text, 0, NULL), *again;
+    assert_int_equal(links_from_json("c.json", parsed, &after), STATUS_OK);
+    again = links_to_json(&after);
+    assert_true(json_equal(object, again));
+    assert_int_equal(after.point_count, 4);
+    assert_true(after.points[1].in_place && after.points[1].seconds == 2e-2);
+    assert_true(after.pairs[1].rate.bytes_per_s == 2e9);
+    json_decref(object), json_decref(parsed), json_decref(again);
+    free(text);
+}
+
+static void machines_without_links_have_none_in_their_file(void **state) {
+    (void)state;
+    const struct cluster_links none = {.point_count = 0};
+    json_t *object = links_to_json(&none);
+    assert_true(json_is_null(object));
+    json_decref(object);
+}
+
+static void refuse(const char *list, const char *field, json_t *value) {
+    const struct cluster_links before = example();
+    struct cluster_links after = {.mesh = {7, 7}};
+    json_t *object = links_to_json(&before), *owner = object;
+    if (list) owner = json_object_get(object, list);
+    if (json_is_array(owner)) owner = json_array_get(owner, 0);
+    if (value)
+        json_object_set_new(owner, field, value);
+    else
+        json_object_del(owner, field);
+    assert_int_equal(links_from_json("c.json", object, &after), STATUS_BAD_INPUT);
+    if (!strstr(status_message(), "c.json: links") || !strstr(status_message(), field))
+        fail_msg("links %s is not named: %s", field, status_message());
+    assert_int_equal(after.mesh.nodes, 7);
+    json_decref(object);
+}
+
+static void bad_links_are_named(void **state) {
+    (void)state;
+    static const char *const meshes[] = {"", "2", "0x4", "2x", "2x4x", "99999x99999", "axb"};
+    for (size_t i = 0; i < sizeof meshes / sizeof *meshes; i++)
+        refuse(NULL, "mesh", json_string(meshes[i]));
+    refuse(NULL, "mesh", NULL);
+    refuse(NULL, "operations", json_integer(1));
+    refuse(NULL, "pairs", NULL);
+    refuse("messages", "in node", json_integer(3));
+    refuse("operations", "kind", json_string("all-for-one"));
+    refuse("operations", "group", NULL);
+    refuse("operations", "bytes", json_integer(0));
+    refuse("operations", "seconds", json_real(-1));
+    refuse("pairs", "second", json_integer(8));
+    refuse("pairs", "bytes_per_s", json_real(0));
+}
+
+static double seconds_of(const struct cluster_links *links, struct mesh mesh, int64_t bytes, bool *extrapolated) {
+    const struct comm_traffic traffic = {.sent = {0, bytes}, .received = {0, bytes}, .read = 3 * bytes};
+    return links_seconds(links,
+                         &(struct link_request){.kind = COMM_ALL_REDUCE,
+                                                .group = MESH_ALL,
+                                                .in_place = true,
+                                                .bytes = bytes,
+                                                .mesh = mesh,
+                                                .traffic = &traffic},
+                         extrapolated);
+}
+
+static void operations_cost_what_was_measured(void **state) {
+    (void)state;
+    const struct cluster_links links = example();
+    const struct mesh mesh = {2, 4};
+    bool extrapolated = true;
+    assert_true(seconds_of(&links, mesh, 1 << 18, &extrapolated) == 1e-3);
+    assert_false(extrapolated);
+    assert_true(seconds_of(&links, mesh, 64, &extrapolated) == 1e-4);
+    double between = seconds_of(&links, mesh, 1 << 20, &extrapolated);
+    assert_true(between > 1e-3 && between < 2e-2);
+    double beyond = seconds_of(&links, mesh, 1 << 23, &extrapolated);
+    double slope = (2e-2 - 1e-3) / ((1 << 22) - (1 << 18));
+    assert_true(fabs(beyond - (2e-2 + slope * (1 << 22))) < 1e-9);
+    assert_false(extrapolated);
+}
+
+static void other_meshes_are_extrapolated_by_axis(void **state) {
+    (void)state;
+    const struct cluster_links links = example();
+    bool extrapolated = false;
+    int64_t bytes = 1 << 20;
+    double four = seconds_of(&links, (struct mesh){4, 4}, bytes, &extrapolated);
+    assert_true(extrapolated);
+    double expected = 2 * 2 * 1e-6 + 2 * 2 * 2e-5 + (double)bytes / 1e9 + 3e-6 + 3 * (double)bytes / 4e9;
+    assert_true(fabs(four / expected - 1) < 1e-12);
+    /* Twice as many ranks in a node have half of its link each. */
+    double eight = seconds_of(&links, (struct mesh){4, 8}, bytes, &extrapolated);
+    assert_true(fabs((eight - four) - (double)bytes / 1e9 - 2 * 1e-6) < 1e-12);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(links_come_back_the_same),
+        cmocka_unit_test(machines_without_links_have_none_in_their_file),
+        cmocka_unit_test(bad_links_are_named),
+        cmocka_unit_test(operations_cost_what_was_measured),
+        cmocka_unit_test(other_meshes_are_extrapolated_by_axis),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
