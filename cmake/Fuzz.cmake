@@ -15,6 +15,10 @@ foreach(source IN LISTS fuzz_sources)
     target_link_options(${program} PRIVATE ${fuzz_flags} -fsanitize=fuzzer)
     target_link_libraries(${program} PRIVATE ballast ballast_warnings)
 endforeach()
+if(TARGET fuzz_scale_rows) # the same
+    target_sources(fuzz_scale_rows PRIVATE bench/support/scale_rows.c)
+    target_include_directories(fuzz_scale_rows PRIVATE bench)
+endif()
 if(TARGET fuzz_parallel_cases) # the reader of cases is a benchmark's
     file(GLOB case_sources CONFIGURE_DEPENDS bench/support/case_*.c)
     target_sources(fuzz_parallel_cases PRIVATE ${case_sources} bench/support/published_layouts.c

@@ -12,7 +12,8 @@ import sys
 
 SCHEMAS = pathlib.Path(__file__).resolve().parent.parent / "docs" / "schemas"
 ORDER = ["plan", "profile", "simulate", "train", "eval", "generate", "texts", "inspect", "run", "metrics", "samples",
-         "timeline", "end", "state", "manifest", "cluster"]
+         "timeline", "end", "state", "manifest", "cluster",
+         "cluster_plan"]
 SHARED = "common.json#/$defs/"
 HEAD = """# Formats
 

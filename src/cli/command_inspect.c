@@ -3,9 +3,11 @@
 #include "base/file.h"
 #include "cli/command.h"
 #include "cli/inspect.h"
+#include "cluster/cluster_preset.h"
 #include "model/foreign_weights.h"
 
 static enum status look_at(const char *path, json_t **out) {
+    if (!file_exists(path) && cluster_preset_find(path)) return inspect_cluster_preset(path, out);
     if (!file_exists(path)) return status_set(STATUS_BAD_INPUT, "%s: no such file or folder", path);
     if (file_is_folder(path)) {
         if (folder_holds(path, "run.json")) return inspect_run(path, out);
@@ -42,7 +44,8 @@ const struct command command_inspect = {
     .most = 1,
     .summary = "what a model, run, weight file, token file, tokenizer, plan or cluster file holds",
     .details = "PATH is a model's, checkpoint's or run's folder, a .safetensors file, a .bin token file, or the .json "
-               "file of a tokenizer, plan or cluster. All of it is checked on the way, as where it is used. "
+               "file of a tokenizer, plan or cluster, or a machine of clusters/ by name (h100x8). All of it is checked "
+               "on the way, as where it is used. "
                "With --verify the contents of files are compared with the checksums of "
                "when they were written; the exit status is 2 when something is damaged.",
     .run = run,

@@ -5,8 +5,9 @@
 #include "base/size.h"
 #include "cli/command.h"
 #include "cli/new_output.h"
+#include "cli/scale_plan.h"
 #include "cli/step_options.h"
-#include "cluster/cluster.h"
+#include "cluster/cluster_preset.h"
 #include "console/described_table.h"
 #include "console/plan_table.h"
 #include "library/library.h"
@@ -47,7 +48,7 @@ static enum status read_plan(const char *path) {
 static enum status find_described(const struct options *options, struct plan_options *plan) {
     struct cluster cluster;
     if (!SETTINGS_HAVE(plan, cluster_path) || options_given(options, OPT_DEVICE)) return STATUS_OK;
-    TRY(cluster_read(plan->cluster_path, &cluster));
+    TRY(cluster_open(plan->cluster_path, &cluster));
     TRY(described_device_find(plan->cluster_path, &cluster, plan->backend, &plan->backend));
     if (plan->backend != &backend_described) return STATUS_OK;
     if (!options_given(options, OPT_DTYPE)) SETTINGS_GIVE(plan, dtype, plan->backend->fastest_dtype());
@@ -82,6 +83,7 @@ static enum status read_ranks(const struct options *options, struct plan_options
 }
 
 static enum status run(const struct options *options) {
+    if (scale_plan_is_asked(options)) return scale_plan_run(options);
     const char *output = options_text(options, OPT_OUTPUT);
     if (output) TRY(new_file_check(output, "a plan file", read_plan));
     struct plan_options asked;
@@ -121,6 +123,6 @@ const struct command command_plan = {
         "predicted time and what binds it. What does not fit in memory goes to --host-memory and --disk, if "
         "there are any, by the fastest policy that a search finds. The first time on a machine it measures for "
         "some seconds. Exits with 3 when nothing fits, saying by how much and what would. With -o, writes a "
-        "plan file that `ballast train --plan` takes.",
+        "plan file that `ballast train --plan` takes. With --devices, layouts for many devices of a described cluster.",
     .run = run,
 };

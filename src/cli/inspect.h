@@ -14,6 +14,8 @@ enum status inspect_weights(const char *path, json_t **out);
 enum status inspect_tokens(const char *path, json_t **out);
 /* A tokenizer, a plan or a cluster, by its keys. */
 enum status inspect_json_file(const char *path, json_t **out);
+/* A machine of clusters/ by its name, which there is (cluster/cluster_preset.h). */
+enum status inspect_cluster_preset(const char *name, json_t **out);
 
 /* Compares the files of a checkpoint, of a run's checkpoints and model, or of any folder with a manifest with their
  * checksums and prints what it finds, as one JSON document or as text. BAD_INPUT when something is damaged, or when

@@ -5,7 +5,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "cli/inspect.h"
-#include "cluster/cluster.h"
+#include "cluster/cluster_preset.h"
 #include "data/token_file.h"
 #include "model/model.h"
 #include "plan/plan.h"
@@ -99,15 +99,30 @@ static enum status inspect_plan(const char *path, json_t *object, json_t **out) 
     return STATUS_OK;
 }
 
+/* With the sources of its figures, where the file gives them. */
 static enum status inspect_cluster(const char *path, const json_t *object, json_t **out) {
     struct cluster cluster;
     TRY(cluster_from_json(path, object, &cluster));
-    json_t *whole = cluster_to_json(&cluster);
+    json_t *whole = cluster_to_json(&cluster), *sources = json_object_get(object, "sources");
     if (!whole) return STATUS_FAILED;
-    *out = json_pack("{s:s, s:s, s:O}", "kind", "cluster", "file", path, "device",
-                     json_array_get(json_object_get(whole, "devices"), 0));
+    json_t *summary =
+        json_pack("{s:s, s:s, s:O, s:O}", "kind", "cluster", "file", path, "device",
+                  json_array_get(json_object_get(whole, "devices"), 0), "network", json_object_get(whole, "network"));
     json_decref(whole);
-    return *out ? STATUS_OK : status_no_memory(0, "a summary");
+    if (summary && json_is_object(sources) && json_object_set(summary, "sources", sources) != 0) {
+        json_decref(summary);
+        summary = NULL;
+    }
+    *out = summary;
+    return summary ? STATUS_OK : status_no_memory(0, "a summary");
+}
+
+enum status inspect_cluster_preset(const char *name, json_t **out) {
+    json_t *object;
+    TRY(cluster_preset_document(cluster_preset_find(name), &object));
+    enum status status = inspect_cluster(name, object, out);
+    json_decref(object);
+    return status;
 }
 
 enum status inspect_json_file(const char *path, json_t **out) {

@@ -52,6 +52,11 @@ RULE(plans_generation) {
     return is_text(options, OPT_FOR, "generate");
 }
 
+RULE(plans_one_device) {
+    UNUSED(facts);
+    return !options_given(options, OPT_DEVICES) && !options_given(options, OPT_TARGET_DAYS);
+}
+
 RULE(is_always_tied) {
     UNUSED(facts);
     return is_text(options, OPT_ARCH, "gpt2") || is_text(options, OPT_ARCH, "opt");
@@ -92,6 +97,7 @@ RULE(shows_no_page) {
 
 #define NO_EFFECT "has no effect: "
 #define NO_EXAMPLES NO_EFFECT "the data are plain text, without examples"
+#define IS_ONE_DEVICE NO_EFFECT "without --devices or --target-days one device is planned for"
 #define IS_GENERATION NO_EFFECT "--for generate plans no training"
 
 const struct option_effect option_effects[] = {
@@ -112,6 +118,8 @@ const struct option_effect option_effects[] = {
     {OPT_WEIGHT_DECAY, EFFECT_OF_OPTIONS, plans_generation, IS_GENERATION},
     {OPT_CLIP_NORM, EFFECT_OF_OPTIONS, plans_generation, IS_GENERATION},
     {OPT_FREEZE, EFFECT_OF_OPTIONS, plans_generation, IS_GENERATION},
+    {OPT_PRICE, EFFECT_OF_OPTIONS, plans_one_device, IS_ONE_DEVICE},
+    {OPT_TRAIN_TOKENS, EFFECT_OF_OPTIONS, plans_one_device, IS_ONE_DEVICE},
     {OPT_TIED, EFFECT_OF_OPTIONS, is_always_tied, NO_EFFECT "these models are always tied"},
     {OPT_BESIDE, EFFECT_OF_OPTIONS, shows_no_page, NO_EFFECT "without --serve there is no page to show it"},
     {OPT_VALID_EVERY, EFFECT_OF_DATA, has_no_validation,

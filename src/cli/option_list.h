@@ -96,7 +96,19 @@
       OPTION_FOR(COMMANDS_MODEL | COMMAND_SIMULATE | COMMAND_REPORT), .computed = "measured here",                     \
       .help =                                                                                                          \
           "a cluster file (`ballast profile -o`) whose rates are taken in place of measuring them; plan: where its "   \
-          "device is not here, all that the file says of that (clusters/h100-sxm.json)")
+          "device is not here, all that the file says of that; or the name of a file of clusters/ (h100x8)")           \
+    X(DEVICES, OPTION_OWN(.name = "devices", SETTING_WHOLE_IN(1, 1 << 20)), OPTION_FOR(COMMAND_PLAN),                  \
+      .computed = "a plan for one device",                                                                             \
+      .help = "plan for so many devices of --cluster: layouts by time and memory, simulated; --batch is then 4 Mi "    \
+              "tokens and --seq the model's context, at most 4096, where they are not given")                          \
+    X(PRICE, OPTION_OWN(.name = "price", SETTING_REAL_IN(0, 1e6), .above = true), OPTION_FOR(COMMAND_PLAN),            \
+      .computed = "no price is shown", .help = "--devices: of a device an hour, to show that of a million tokens")     \
+    X(TRAIN_TOKENS, OPTION_OWN(.name = "train-tokens", .type = SETTING_TEXT), .argument = "N[KMBT]",                   \
+      OPTION_FOR(COMMAND_PLAN), .computed = "no days are shown",                                                       \
+      .help = "--devices, --target-days: tokens of the whole training, to show its days")                              \
+    X(TARGET_DAYS, OPTION_OWN(.name = "target-days", SETTING_REAL_IN(0, 1e6), .above = true),                          \
+      OPTION_FOR(COMMAND_PLAN), .computed = "no number of devices is looked for",                                      \
+      .help = "the fewest devices of --cluster that train --train-tokens in so many days")
 
 #define OPTION_LIST_TRAIN(X)                                                                                           \
     X(PLAN, OPTION_OF(plan_path), .argument = "FILE", OPTION_FOR(COMMAND_TRAIN | COMMAND_EVAL | COMMANDS_TEXT),        \

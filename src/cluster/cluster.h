@@ -1,10 +1,10 @@
-/* The machine as data: devices, their rates, and the capacity of each tier. Read and written as JSON, so that plans can
- * be made for other machines. A cluster is one node with one device so far.
+/* The machine as data: devices, their rates, the capacity of each tier, and the network between devices. Read and
+ * written as JSON, so that plans can be made for other machines. Devices are alike: one is described.
  *
  * Files, in the order to read them: tier (device, host, disk), links (what ranks
  * exchange in a second), rates (what a machine does in a second), cluster (this),
  * cluster_measure (this machine), cluster_memory (its memory), cgroup (its limits), kernel_file (files in /proc and
- * /sys), cluster_json, rates_json, links_json (as JSON). */
+ * /sys), cluster_json, network_json, rates_json, links_json (all as JSON), cluster_preset (machines by name). */
 #ifndef BALLAST_CLUSTER_CLUSTER_H
 #define BALLAST_CLUSTER_CLUSTER_H
 
@@ -30,6 +30,9 @@ struct cluster_limits {
     double memory_bytes_per_s;
     double host_bytes_per_s; /* memory of the host beside it */
     int64_t multiprocessors;
+    double product_part; /* of bf16_flops_per_s, what the best shape of a product reaches by others' measurements; 0:
+                            not known */
+    double watts;        /* the most that a card may take; 0: not known */
 };
 
 struct cluster_device {
@@ -47,8 +50,22 @@ struct cluster_device {
     struct cluster_limits limits;
 };
 
+enum cluster_link { CLUSTER_LINK_PCIE, CLUSTER_LINK_NVLINK, CLUSTER_LINK_COUNT };
+const char *cluster_link_name(enum cluster_link link);
+
+/* How devices reach each other. Rates are one way, by data sheet; what collectives reach of them is for
+ * scale/collective_cost.h to say. */
+struct cluster_network {
+    int64_t devices;         /* of a node; 0: no network is described, and all else is 0 */
+    enum cluster_link link;  /* between devices of a node */
+    double link_bytes_per_s; /* of one device to the others of its node */
+    double node_bytes_per_s; /* of a node to other nodes, all adapters together */
+    double hop_s;            /* latency of one step of a ring from node to node */
+};
+
 struct cluster {
     struct cluster_device device;
+    struct cluster_network network;
     struct cluster_rates rates; /* valid where `measured` is set */
 };
 
@@ -85,10 +102,15 @@ int cluster_count_cores(int *hardware_threads);
  * system does not tell. Takes milliseconds. */
 int64_t cluster_cache_bytes(void);
 
+/* {"devices", "link": "nvlink" or "pcie", "link_bytes_per_s", "node_bytes_per_s", "hop_s"}; null where there is none.
+ * NULL when out of memory (network_json.c). */
+json_t *cluster_network_to_json(const struct cluster_network *network);
+/* BAD_INPUT "FILE: network: FIELD: ..."; null or missing: none. */
+enum status cluster_network_from_json(const char *file, const json_t *object, struct cluster_network *out);
+
 /* {"version", "devices": [{"kind", "name", "isa", "cores", …, "tiers": [{"name", "capacity_bytes"}], "limits": {…}}],
- * "rates": {…}, "links": {…}}; rates (rates.h) and links between ranks (links.h) are null where they were not measured,
- * so are limits where there are none.
- * NULL when out of memory. */
+ * "network": {…}, "rates": {…}, "links": {…}}; rates (rates.h) and links between ranks (links.h) are null where they
+ * were not measured, so are limits and a network where they are not described. NULL when out of memory. */
 json_t *cluster_to_json(const struct cluster *cluster);
 /* BAD_INPUT naming file and field; `file` stands for the path. */
 enum status cluster_from_json(const char *file, const json_t *object, struct cluster *out);

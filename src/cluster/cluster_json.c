@@ -21,22 +21,23 @@ static json_t *tiers_to_json(const struct cluster_device *device) {
 
 static json_t *limits_to_json(const struct cluster_limits *limits) {
     if (limits->bf16_flops_per_s <= 0) return json_null();
-    return json_pack("{s:f, s:f, s:f, s:f, s:I}", "bf16_flops_per_s", limits->bf16_flops_per_s, "fp32_flops_per_s",
-                     limits->fp32_flops_per_s, "memory_bytes_per_s", limits->memory_bytes_per_s, "host_bytes_per_s",
-                     limits->host_bytes_per_s, "multiprocessors", (json_int_t)limits->multiprocessors);
+    return json_pack("{s:f, s:f, s:f, s:f, s:I, s:f, s:f}", "bf16_flops_per_s", limits->bf16_flops_per_s,
+                     "fp32_flops_per_s", limits->fp32_flops_per_s, "memory_bytes_per_s", limits->memory_bytes_per_s,
+                     "host_bytes_per_s", limits->host_bytes_per_s, "multiprocessors",
+                     (json_int_t)limits->multiprocessors, "product_part", limits->product_part, "watts", limits->watts);
 }
 
 json_t *cluster_to_json(const struct cluster *cluster) {
     const struct cluster_device *device = &cluster->device;
     json_t *tiers = tiers_to_json(device);
     json_t *rates = cluster->rates.measured ? rates_to_json(&cluster->rates) : json_null();
-    json_t *object =
-        json_pack("{s:i, s:[{s:s, s:s, s:s, s:i, s:i, s:I, s:b, s:f, s:f, s:o, s:o}], s:o, s:o}", "version",
-                  CLUSTER_VERSION, "devices", "kind", device->kind, "name", device->name, "isa", device->isa, "cores",
-                  device->cores, "hardware_threads", device->hardware_threads, "page_bytes",
-                  (json_int_t)device->page_bytes, "bf16_matrix", device->bf16_matrix, "fp32_flops_per_s",
-                  device->fp32_flops_per_s, "bf16_flops_per_s", device->bf16_flops_per_s, "tiers", tiers, "limits",
-                  limits_to_json(&device->limits), "rates", rates, "links", links_to_json(&cluster->rates.links));
+    json_t *object = json_pack(
+        "{s:i, s:[{s:s, s:s, s:s, s:i, s:i, s:I, s:b, s:f, s:f, s:o, s:o}], s:o, s:o, s:o}", "version", CLUSTER_VERSION,
+        "devices", "kind", device->kind, "name", device->name, "isa", device->isa, "cores", device->cores,
+        "hardware_threads", device->hardware_threads, "page_bytes", (json_int_t)device->page_bytes, "bf16_matrix",
+        device->bf16_matrix, "fp32_flops_per_s", device->fp32_flops_per_s, "bf16_flops_per_s", device->bf16_flops_per_s,
+        "tiers", tiers, "limits", limits_to_json(&device->limits), "network",
+        cluster_network_to_json(&cluster->network), "rates", rates, "links", links_to_json(&cluster->rates.links));
     if (!object) (void)status_no_memory(0, "a cluster's JSON");
     return object;
 }
@@ -88,6 +89,8 @@ static enum status read_limits(const char *file, const json_t *object, struct cl
         TRY(json_require(where, object, rates[i].field));
         TRY(json_read_double(where, object, rates[i].field, 1, 1e30, rates[i].out));
     }
+    TRY(json_read_double(where, object, "product_part", 0, 1, &out->product_part));
+    TRY(json_read_double(where, object, "watts", 0, 1e6, &out->watts));
     return read_count(where, object, "multiprocessors", 1 << 16, &out->multiprocessors);
 }
 
@@ -116,6 +119,7 @@ enum status cluster_from_json(const char *file, const json_t *object, struct clu
     if (json_array_size(devices) != 1 || !json_is_object(json_array_get(devices, 0)))
         return status_set(STATUS_BAD_INPUT, "%s: devices: must be a list of one device in this version", file);
     TRY(read_device(file, json_array_get(devices, 0), &cluster.device));
+    TRY(cluster_network_from_json(file, json_object_get(object, "network"), &cluster.network));
     const json_t *rates = json_object_get(object, "rates");
     if (rates && !json_is_null(rates)) TRY(rates_from_json(file, rates, &cluster.rates));
     const json_t *links = json_object_get(object, "links");

@@ -1,5 +1,6 @@
 #include "session/machine.h"
 
+#include "cluster/cluster_preset.h"
 #include <errno.h>
 #include <string.h>
 #include <sys/statvfs.h>
@@ -48,7 +49,7 @@ enum status machine_open(const struct plan_options *options, const struct recipe
     struct machine machine = {.backend = plan_options_backend(options, decided), .limits = options->memory};
     TRY(machine.backend->check());
     machine.has_cluster = SETTINGS_HAVE(options, cluster_path);
-    if (machine.has_cluster) TRY(cluster_read(options->cluster_path, &machine.cluster));
+    if (machine.has_cluster) TRY(cluster_open(options->cluster_path, &machine.cluster));
     TRY(find_memory(machine.backend, &machine.limits, machine.capacity_bytes));
     TRY(find_disk(&machine.limits, &machine.capacity_bytes[TIER_DISK]));
     *out = machine;

@@ -35,6 +35,8 @@ needed=$(sed -n 's/.*"program_bytes": \([0-9]*\),.*/\1/p' plain.json | head -n 1
 ballast plan model $shape --device-memory $((needed * 7 / 10240))K --disk "$place:1G" --json -o searched.json >search.out
 grep -q '"enumerated"' search.out || { echo "no search was needed: the test shows less than it says" && exit 1; }
 hold plan plan.out plain.json text_plan.out search.out searched.json
+ballast plan gpt2 --cluster a100-80x8 --devices 16 --batch 64 --price 2 --train-tokens 1B --target-days 3 --json >many.out
+hold cluster_plan many.out
 
 # Runs: with all that there is, from a searched plan with a disk, of adapters, and one that goes on.
 ballast train model text.txt -o full $shape --steps 4 --valid valid.txt --valid-every 2 --sample-every 2 --save-every 2 \

@@ -45,6 +45,8 @@ static const struct {
     {OPT_TOP_K, &command_generate, "--top-k 5 --temperature 0", "--top-k 5 --temperature 0.5", {0}, {0}},
     {OPT_TOP_P, &command_generate, "--top-p 0.5 --temperature 0", "--top-p 0.5", {0}, {0}},
     {OPT_SEED, &command_generate, "--seed 5 --temperature 0", "--seed 5", {0}, {0}},
+    {OPT_PRICE, &command_plan, "--price 2", "--price 2 --devices 8", {0}, {0}},
+    {OPT_TRAIN_TOKENS, &command_plan, "--train-tokens 1T", "--train-tokens 1T --target-days 9", {0}, {0}},
     {OPT_BETA1, &command_plan, "--beta1 0.5 --for generate", "--beta1 0.5", {0}, {0}},
     {OPT_BETA2, &command_plan, "--beta2 0.5 --for generate", "--beta2 0.5", {0}, {0}},
     {OPT_EPSILON, &command_plan, "--epsilon 0.5 --for generate", "--epsilon 0.5", {0}, {0}},

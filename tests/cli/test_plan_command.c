@@ -54,6 +54,27 @@ static void a_preset_can_be_planned(void **state) {
     EXPECT(folder, 2, TEXTS(weights), "generate", "smollm-135m", "--prompt", "a");
 }
 
+static void many_devices_can_be_planned_for(void **state) {
+    const char *folder = *state;
+    struct program_run run = PROGRAM(folder, "plan", "llama-2-7b", "--cluster", "h100x8", "--devices", "1024",
+                                     "--price", "2.5", "--train-tokens", "1T", "--target-days", "30");
+    assert_int_equal(run.status, 0);
+    assert_non_null(strstr(run.out, "6738415616 parameters"));
+    assert_non_null(strstr(run.out, "layouts for 1024 devices"));
+    assert_non_null(strstr(run.out, "the fewest of these"));
+    program_run_free(&run);
+    EXPECT(folder, 2, TEXTS("--devices: needs --cluster"), "plan", "gpt2", "--devices", "8");
+    EXPECT(folder, 2, TEXTS("--grain: has no meaning"), "plan", "gpt2", "--devices", "8", "--grain", "2");
+    EXPECT(folder, 2, TEXTS("--train-tokens: many"), "plan", "gpt2", "--cluster", "h100x8", "--devices", "8",
+           "--train-tokens", "many");
+    EXPECT(folder, 2, TEXTS("--target-days: needs --train-tokens"), "plan", "gpt2", "--cluster", "h100x8",
+           "--target-days", "3");
+    EXPECT(folder, 2, TEXTS("network: is missing"), "plan", "gpt2", "--devices", "8", "--cluster",
+           BALLAST_SOURCE "/clusters/h100-sxm.json");
+    EXPECT(folder, 3, TEXTS("no layout fits 8 devices"), "plan", "llama-3.1-405b", "--cluster", "rtx4090x8",
+           "--devices", "8");
+}
+
 /* A card that is elsewhere: its plan is whole, and says that nothing was measured. */
 static void a_described_card_can_be_planned(void **state) {
     const char *folder = *state, *plan = temp_path(folder, "plan.json");
@@ -256,10 +277,15 @@ static void ranks_that_are_not_here_can_be_planned_for(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        CASE(a_config_alone_can_be_planned),   CASE(a_preset_can_be_planned),
-        CASE(a_described_card_can_be_planned), CASE(one_step_has_one_number),
-        CASE(suggestions_ask_for_less),        CASE(without_proc_a_given_memory_is_enough),
-        CASE(sizes_nobody_means_are_refused),  CASE(ranks_that_are_not_here_can_be_planned_for),
+        CASE(a_config_alone_can_be_planned),
+        CASE(a_preset_can_be_planned),
+        CASE(many_devices_can_be_planned_for),
+        CASE(a_described_card_can_be_planned),
+        CASE(one_step_has_one_number),
+        CASE(suggestions_ask_for_less),
+        CASE(without_proc_a_given_memory_is_enough),
+        CASE(sizes_nobody_means_are_refused),
+        CASE(ranks_that_are_not_here_can_be_planned_for),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -211,7 +211,7 @@ static void refuse(const char *field, json_t *value) {
 
 static void limits_come_back_the_same(void **state) {
     (void)state;
-    static const struct cluster_limits limits = {9e14, 6e13, 3e12, 3e11, 132};
+    static const struct cluster_limits limits = {9e14, 6e13, 3e12, 3e11, 132, 0.75, 700};
     static const char *const fields[] = {"bf16_flops_per_s", "fp32_flops_per_s", "memory_bytes_per_s",
                                          "host_bytes_per_s", "multiprocessors"};
     struct cluster before = example(), after;

@@ -146,7 +146,8 @@ static void what_does_not_divide_is_dropped_with_its_reason(void **state) {
     struct device_mesh mesh = {.axes = 1, .sizes = {8}, .latency_s = {1}};
     struct graph *graph = graph_create(DTYPE_BF16, 1, 7);
     struct tensor *q = graph_tensor(graph, TENSOR_ACTIVATION, "q", shape_make(DTYPE_BF16, 3, 1, 7, 12 * 8));
-    ops_attention(graph, "attention", q, q, q, NULL, (struct attention_attributes){12, 12, 8, 1, 0});
+    ops_attention(graph, "attention", q, q, q, NULL,
+                  (struct attention_attributes){.heads = 12, .kv_heads = 12, .head_dim = 8, .scale = 1});
     assert_int_equal(graph_status(graph), STATUS_OK);
     struct strategies found;
     const struct node *node = graph->nodes.items[0];
@@ -167,7 +168,8 @@ static void grouped_heads_are_cut_with_all_keys(void **state) {
     struct graph *graph = graph_create(DTYPE_BF16, 1, 7);
     struct tensor *q = graph_tensor(graph, TENSOR_ACTIVATION, "q", shape_make(DTYPE_BF16, 3, 1, 7, 12 * 8));
     struct tensor *k = graph_tensor(graph, TENSOR_ACTIVATION, "k", shape_make(DTYPE_BF16, 3, 1, 7, 3 * 8));
-    ops_attention(graph, "attention", q, k, k, NULL, (struct attention_attributes){12, 3, 8, 1, 0});
+    ops_attention(graph, "attention", q, k, k, NULL,
+                  (struct attention_attributes){.heads = 12, .kv_heads = 3, .head_dim = 8, .scale = 1});
     struct strategies found;
     assert_int_equal(strategies_make(graph->nodes.items[0], &mesh, &rates, &found), STATUS_OK);
     assert_int_equal(found.kept.count, 2);

@@ -1,0 +1,263 @@
+#include "cli/scale_plan.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/command.h"
+#include "cluster/cluster_preset.h"
+#include "model/model.h"
+#include "scale/choose.h"
+#include "scale/system.h"
+
+static const int64_t STEP_TOKENS = 4 << 20, SEQUENCE_MOST = 4096, CURVE_LEAST = 8, CURVE_MOST = 4096;
+static const double DAY_S = 86400;
+
+/* What is asked, and what came of it. */
+struct scale_plan {
+    struct choice_request request;
+    double price;         /* of a device an hour; 0: not given */
+    double tokens;        /* of the whole training; 0: not given */
+    double target_days;   /* 0: not given */
+    struct choices front; /* for request.devices; empty where --devices was not given */
+    struct choice curve[CHOICE_CURVE_MOST];
+    int curve_count;
+    const struct choice *target; /* of the curve: the least that ends in time; NULL: none does, or none is asked */
+};
+
+bool scale_plan_is_asked(const struct options *options) {
+    return options_given(options, OPT_DEVICES) || options_given(options, OPT_TARGET_DAYS);
+}
+
+/* "1T", "300B", "2.5e9". */
+static enum status read_tokens(const char *text, double *out) {
+    static const char units[] = "KMBT";
+    char *end;
+    double value = strtod(text, &end);
+    const char *unit = *end ? strchr(units, *end) : NULL;
+    for (int i = 0; unit && i <= unit - units; i++)
+        value *= 1000;
+    if (end != text && (*end == '\0' || (unit && end[1] == '\0')) && value >= 1 && value <= 1e18) {
+        *out = value;
+        return STATUS_OK;
+    }
+    enum status status = status_set(STATUS_BAD_INPUT, "--train-tokens: %s: is no number of tokens", text);
+    return status_hint(status, "for example 300B or 1T");
+}
+
+static enum status read_model(const char *name, struct choice_request *out) {
+    struct model *model;
+    TRY(model_open_outline(name, &model));
+    const struct model_config *config = &model->config;
+    bool gated = config->activation == ACTIVATION_SILU;
+    out->model = (struct transformer){.hidden = config->hidden,
+                                      .layers = config->layers,
+                                      .heads = config->heads,
+                                      .kv_heads = config->kv_heads,
+                                      .ffn = config->ffn,
+                                      .vocab = config->vocab_size,
+                                      .gated = gated,
+                                      .tied = config->tied};
+    out->sequence_length = config->context < SEQUENCE_MOST ? config->context : SEQUENCE_MOST;
+    model_free(model);
+    return STATUS_OK;
+}
+
+static enum status read_cluster(const struct options *options, struct choice_request *out) {
+    if (!options_given(options, OPT_CLUSTER))
+        return status_hint(status_set(STATUS_BAD_INPUT, "--devices: needs --cluster, which says what the devices are"),
+                           "for example --cluster h100x8");
+    const char *name = options_text(options, OPT_CLUSTER);
+    TRY(cluster_open(name, &out->cluster));
+    const char *lacks = out->cluster.network.devices < 1                   ? "network"
+                        : out->cluster.device.limits.bf16_flops_per_s <= 0 ? "devices[0].limits"
+                                                                           : NULL;
+    if (!lacks) return STATUS_OK;
+    return status_hint(
+        status_set(STATUS_BAD_INPUT, "%s: %s: is missing, and many devices are planned by it", name, lacks),
+        "clusters/h100x8.json has all that is needed");
+}
+
+/* Options that a plan for many devices heeds; any other would do nothing there. */
+static const enum option_id heeded[] = {OPT_CONFIG, OPT_JSON, OPT_CLUSTER,      OPT_DEVICES,    OPT_PRICE,
+                                        OPT_BATCH,  OPT_SEQ,  OPT_TRAIN_TOKENS, OPT_TARGET_DAYS};
+
+static enum status refuse_others(const struct options *options) {
+    for (int id = 0; id < OPTION_COUNT; id++) {
+        bool known = !options_given(options, (enum option_id)id);
+        for (size_t i = 0; i < sizeof heeded / sizeof *heeded; i++)
+            known |= heeded[i] == (enum option_id)id;
+        if (known) continue;
+        enum status status = status_set(STATUS_BAD_INPUT, "--%s: has no meaning in a plan for many devices",
+                                        option_table[id].setting->name);
+        return status_hint(status, "without --devices and --target-days one device is planned for");
+    }
+    return STATUS_OK;
+}
+
+static enum status read_request(const struct options *options, struct scale_plan *out) {
+    struct choice_request *request = &out->request;
+    TRY(refuse_others(options));
+    TRY(read_model(options->arguments.items[0], request));
+    TRY(read_cluster(options, request));
+    request->system = *training_system_find("Ballast");
+    if (options_given(options, OPT_SEQ)) request->sequence_length = options_whole(options, OPT_SEQ);
+    request->batch = STEP_TOKENS / request->sequence_length;
+    if (options_given(options, OPT_BATCH)) request->batch = options_whole(options, OPT_BATCH);
+    if (request->batch < 1) request->batch = 1;
+    if (options_given(options, OPT_DEVICES)) request->devices = options_whole(options, OPT_DEVICES);
+    out->price = options_real(options, OPT_PRICE);
+    out->target_days = options_real(options, OPT_TARGET_DAYS);
+    if (options_given(options, OPT_TRAIN_TOKENS))
+        TRY(read_tokens(options_text(options, OPT_TRAIN_TOKENS), &out->tokens));
+    if (out->target_days > 0 && out->tokens <= 0)
+        return status_set(STATUS_BAD_INPUT, "--target-days: needs --train-tokens, what there is to train on");
+    return STATUS_OK;
+}
+
+static double step_tokens(const struct scale_plan *plan) {
+    return (double)plan->request.batch * (double)plan->request.sequence_length;
+}
+
+static double days_of(const struct scale_plan *plan, const struct choice *choice) {
+    return plan->tokens / step_tokens(plan) * choice->forecast.step_s / DAY_S;
+}
+
+static double mfu_of(const struct scale_plan *plan, const struct choice *choice) {
+    return choice->forecast.flops / choice->forecast.step_s / (double)choice->devices /
+           plan->request.cluster.device.limits.bf16_flops_per_s;
+}
+
+/* Of a million tokens. */
+static double price_of(const struct scale_plan *plan, const struct choice *choice) {
+    return plan->price / 3600 * (double)choice->devices * choice->forecast.step_s / step_tokens(plan) * 1e6;
+}
+
+static void find_target(struct scale_plan *plan) {
+    for (int i = 0; i < plan->curve_count && plan->target_days > 0 && !plan->target; i++)
+        if (days_of(plan, &plan->curve[i]) <= plan->target_days) plan->target = &plan->curve[i];
+}
+
+static const char *const recompute_names[RECOMPUTE_COUNT] = {[RECOMPUTE_NONE] = "none",
+                                                             [RECOMPUTE_ATTENTION] = "attention",
+                                                             [RECOMPUTE_HALF] = "half",
+                                                             [RECOMPUTE_FULL] = "full"};
+
+/* --- as text --- */
+
+static void print_head(const struct scale_plan *plan, const char *names) {
+    printf("%s  tensor  pipeline   data  partition          recompute  micro  GB/device      step    MFU    "
+           "tokens/s%s%s\n",
+           names, plan->price > 0 ? "  per Mtoken" : "", plan->tokens > 0 ? "     days" : "");
+}
+
+static void print_choice(const struct scale_plan *plan, const struct choice *choice) {
+    const struct layout *layout = &choice->layout;
+    char stages[24], partition[40];
+    snprintf(stages, sizeof stages, layout->virtual_stages > 1 ? "%lldx%lld" : "%lld", (long long)layout->pipeline,
+             (long long)layout->virtual_stages);
+    snprintf(partition, sizeof partition, "%lld|%lld|%lld", (long long)layout->partition.parameters,
+             (long long)layout->partition.gradients, (long long)layout->partition.optimizer);
+    printf("%7lld  %6lld  %8s  %5lld  %-17s  %-9s  %5lld  %9.1f  %6.2f s  %4.1f%%  %10.3g", (long long)choice->devices,
+           (long long)layout->tensor, stages, (long long)layout->data, partition,
+           recompute_names[layout->recomputation], (long long)layout->micro_batch,
+           (double)choice->forecast.peak_bytes / 1e9, choice->forecast.step_s, 100 * mfu_of(plan, choice),
+           step_tokens(plan) / choice->forecast.step_s);
+    if (plan->price > 0) printf("  %10.4g", price_of(plan, choice));
+    if (plan->tokens > 0) printf("  %7.1f", days_of(plan, choice));
+    putchar('\n');
+}
+
+static void print_target(const struct scale_plan *plan) {
+    if (plan->target_days <= 0) return;
+    if (!plan->target)
+        printf("\nno number of devices up to %lld trains %.3g tokens in %g days\n", (long long)CURVE_MOST, plan->tokens,
+               plan->target_days);
+    else
+        printf("\n%lld devices train %.3g tokens in %.1f days: the fewest of these that do within %g\n",
+               (long long)plan->target->devices, plan->tokens, days_of(plan, plan->target), plan->target_days);
+}
+
+static void print_text(const struct options *options, const struct scale_plan *plan) {
+    const struct choice_request *request = &plan->request;
+    printf("model     %s, %lld parameters\n", options->arguments.items[0],
+           (long long)transformer_parameters(&request->model));
+    printf("cluster   %s: nodes of %lld %s\n", options_text(options, OPT_CLUSTER),
+           (long long)request->cluster.network.devices, request->cluster.device.name);
+    printf("step      %lld sequences of %lld tokens, in bf16; simulated, nothing here was run\n",
+           (long long)request->batch, (long long)request->sequence_length);
+    if (plan->front.list.count > 0) {
+        printf("\nlayouts for %lld devices: none is both faster and smaller (%lld considered, %lld simulated)\n",
+               (long long)request->devices, (long long)plan->front.layouts, (long long)plan->front.simulated);
+        print_head(plan, "devices");
+        for (size_t i = 0; i < plan->front.list.count; i++)
+            print_choice(plan, &plan->front.list.items[i]);
+    }
+    printf("\nthe fastest by number of devices, the same batch on each\n");
+    print_head(plan, "devices");
+    for (int i = 0; i < plan->curve_count; i++)
+        print_choice(plan, &plan->curve[i]);
+    print_target(plan);
+}
+
+/* --- as JSON --- */
+
+static json_t *choice_to_json(const struct scale_plan *plan, const struct choice *choice) {
+    const struct layout *layout = &choice->layout;
+    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:{s:I, s:I, s:I}, s:s, s:I, s:I, s:I, s:f, s:f, s:f, s:o, s:o}",
+                     "devices", (json_int_t)choice->devices, "tensor", (json_int_t)layout->tensor, "pipeline",
+                     (json_int_t)layout->pipeline, "virtual_stages", (json_int_t)layout->virtual_stages, "data",
+                     (json_int_t)layout->data, "partition", "parameters", (json_int_t)layout->partition.parameters,
+                     "gradients", (json_int_t)layout->partition.gradients, "optimizer",
+                     (json_int_t)layout->partition.optimizer, "recompute", recompute_names[layout->recomputation],
+                     "micro_batch", (json_int_t)layout->micro_batch, "micro_batches", (json_int_t)layout->micro_batches,
+                     "peak_bytes", (json_int_t)choice->forecast.peak_bytes, "step_s", choice->forecast.step_s, "mfu",
+                     mfu_of(plan, choice), "tokens_per_s", step_tokens(plan) / choice->forecast.step_s,
+                     "price_per_mtoken", plan->price > 0 ? json_real(price_of(plan, choice)) : json_null(), "days",
+                     plan->tokens > 0 ? json_real(days_of(plan, choice)) : json_null());
+}
+
+static json_t *list_to_json(const struct scale_plan *plan, const struct choice *choices, size_t count) {
+    json_t *list = json_array();
+    for (size_t i = 0; i < count; i++)
+        if (json_array_append_new(list, choice_to_json(plan, &choices[i])) != 0) {
+            json_decref(list);
+            return NULL;
+        }
+    return list;
+}
+
+static enum status print_json(const struct options *options, const struct scale_plan *plan) {
+    const struct choice_request *request = &plan->request;
+    json_t *document =
+        json_pack("{s:i, s:s, s:I, s:s, s:I, s:I, s:o, s:o, s:o}", "version", 1, "model", options->arguments.items[0],
+                  "parameters", (json_int_t)transformer_parameters(&request->model), "cluster",
+                  options_text(options, OPT_CLUSTER), "batch", (json_int_t)request->batch, "sequence_length",
+                  (json_int_t)request->sequence_length, "front",
+                  list_to_json(plan, plan->front.list.items, plan->front.list.count), "curve",
+                  list_to_json(plan, plan->curve, (size_t)plan->curve_count), "target_devices",
+                  plan->target ? json_integer(plan->target->devices) : json_null());
+    if (!document) return status_no_memory(0, "the plan's JSON");
+    return cli_print_json(document);
+}
+
+static enum status choose(struct scale_plan *plan) {
+    struct calibration calibration = calibration_default();
+    if (plan->request.devices > 0) TRY(choose_layouts(&plan->request, &calibration, &plan->front));
+    TRY(choose_curve(&plan->request, &calibration, CURVE_LEAST, CURVE_MOST, plan->curve, &plan->curve_count));
+    find_target(plan);
+    return STATUS_OK;
+}
+
+enum status scale_plan_run(const struct options *options) {
+    struct scale_plan plan = {0};
+    TRY(read_request(options, &plan));
+    enum status status = choose(&plan);
+    if (status == STATUS_OK && options_flag(options, OPT_JSON))
+        status = print_json(options, &plan);
+    else if (status == STATUS_OK)
+        print_text(options, &plan);
+    choices_free(&plan.front);
+    return status;
+}

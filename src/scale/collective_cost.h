@@ -1,0 +1,54 @@
+/* Seconds of collectives, as NCCL's tuning model has them: latency by steps, bytes by the slowest link, the fastest of
+ * the algorithms and protocols (NVIDIA/nccl, src/graph/tuning.cc, as of NCCL 2.2x; figures, not code, are taken). */
+#ifndef BALLAST_SCALE_COLLECTIVE_COST_H
+#define BALLAST_SCALE_COLLECTIVE_COST_H
+
+#include "cluster/cluster.h"
+
+enum collective_kind { COLLECTIVE_ALL_REDUCE, COLLECTIVE_ALL_GATHER, COLLECTIVE_REDUCE_SCATTER, COLLECTIVE_COUNT };
+enum collective_algorithm { COLLECTIVE_RING, COLLECTIVE_TREE, COLLECTIVE_SWITCH, COLLECTIVE_ALGORITHM_COUNT };
+enum collective_protocol { PROTOCOL_LL, PROTOCOL_LL128, PROTOCOL_SIMPLE, PROTOCOL_COUNT };
+const char *collective_algorithm_name(enum collective_algorithm algorithm);
+const char *collective_protocol_name(enum collective_protocol protocol);
+
+/* Ranks of a group, spread evenly over nodes. Other groups of the same nodes are taken to be at work too: a group of
+ * fewer than a node's devices has its part of the node's adapters. */
+struct rank_group {
+    int64_t in_node, nodes;
+};
+
+/* What collectives reach; rates are one way. */
+struct fabric {
+    enum cluster_link link;
+    int64_t node_devices;
+    double link_bytes_per_s;   /* of a ring within a node */
+    double node_bytes_per_s;   /* of a node's adapters together */
+    double switch_bytes_per_s; /* of all-reduces that the switch adds up (NVLS); 0: it cannot */
+    double hop_s;
+    double latency;  /* NCCL's figures within a node are multiplied with this, */
+    double hop_part; /* and those between nodes, which are for a hop_s of 14 us, with this */
+    long capability; /* of the cards */
+};
+/* What is reached in practice: of NCCL's own rate in a node, of the adapters' rate, and times NCCL's latencies. */
+struct fabric_parts {
+    double link, network, latency;
+};
+struct fabric fabric_describe(const struct cluster *cluster, struct fabric_parts parts);
+
+struct collective_cost {
+    double seconds;
+    enum collective_algorithm algorithm;
+    enum collective_protocol protocol;
+};
+/* `bytes` are those of the whole tensor: what an all-gather gives, a reduce-scatter takes, an all-reduce keeps. A group
+ * of one takes no time. */
+struct collective_cost collective_cost(const struct fabric *fabric, enum collective_kind kind, double bytes,
+                                       struct rank_group group);
+static inline double collective_s(const struct fabric *fabric, enum collective_kind kind, double bytes,
+                                  struct rank_group group) {
+    return collective_cost(fabric, kind, bytes, group).seconds;
+}
+/* From one rank to another of another node, each rank of the node sending as much. */
+double send_s(const struct fabric *fabric, double bytes, bool across);
+
+#endif

@@ -1,0 +1,21 @@
+/* Calibration on known steps. */
+#ifndef BALLAST_SCALE_FIT_H
+#define BALLAST_SCALE_FIT_H
+
+#include <stddef.h>
+
+#include "scale/forecast.h"
+
+struct known_step {
+    const struct training *job;
+    double step_s;     /* 0: not known */
+    double peak_bytes; /* 0: not known */
+    double weight;     /* of its error in the mean */
+};
+
+/* Lowers the weighted mean over the steps of |log(forecast / known)| of time and peak memory, number by number within
+ * their ranges, by steps that become smaller, from the calibration given. Numbers that change nothing stay as they are.
+ * At most `rounds` times through all numbers. FAILED without memory. Deterministic. */
+enum status calibration_fit(const struct known_step *steps, size_t count, int rounds, struct calibration *calibration);
+
+#endif

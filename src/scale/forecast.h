@@ -1,0 +1,33 @@
+/* src/scale: what a step of training takes on a cluster that is only described: thousands of devices, layouts that
+ * Ballast does not run yet, other systems' ways of working.
+ *
+ * A job (training.h) says which transformer is trained, on which cluster, in which layout, by which system. Costs of
+ * operators come from the card's data sheet and a few calibrated parts; costs of collectives from NCCL's tuning model.
+ * The job becomes a list of instructions for each pipeline stage, and the lists are replayed by discrete events. Ranks
+ * that do the same are simulated once: one for each stage.
+ *
+ * Files, in the order to read them: training (what is trained, how, and by what), calibration (the fitted numbers and
+ * what each means), kernel_rate (products, attention, streaming kernels), collective_cost (seconds by algorithm),
+ * layer_cost (a transformer's layer on a rank), partition_exchange (collectives of the partition), pipeline_order
+ * (which micro-batch a stage works on when), replay (instructions and their simulation), stage_program (from a job to
+ * instructions), rank_memory (bytes), forecast (this: all together), choose (which layout, how many devices), system
+ * (training systems by name), fit (calibration on known steps). */
+#ifndef BALLAST_SCALE_FORECAST_H
+#define BALLAST_SCALE_FORECAST_H
+
+#include "scale/calibration.h"
+#include "scale/training.h"
+
+struct forecast {
+    double step_s;
+    double flops;       /* of the model a step: products and attention, forward and backward, nothing twice */
+    double busy_s;      /* of the slowest stage: computing */
+    double exposed_s;   /* of that stage: neither computing nor with work to do */
+    int64_t peak_bytes; /* of the fullest stage's devices */
+    int64_t instructions;
+};
+
+/* BAD_INPUT where the job contradicts itself (training_check); FAILED without memory. Deterministic. */
+enum status forecast_step(const struct training *job, const struct calibration *calibration, struct forecast *out);
+
+#endif

@@ -1,0 +1,98 @@
+#include "scale/kernel_rate.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* sm_80-108sm: 80. 0 where the name has none. */
+static long compute_capability(const char *isa) {
+    const char *digits = strstr(isa, "sm_");
+    return digits ? strtol(digits + 3, NULL, 10) : 0;
+}
+
+static double training_part(long capability, const struct calibration *calibration) {
+    if (capability >= 90) return calibration->product_hopper;
+    return capability >= 80 ? calibration->product_ampere : calibration->product_volta;
+}
+
+struct card card_describe(const struct cluster_device *device, const struct calibration *calibration) {
+    const struct cluster_limits *limits = &device->limits;
+    long capability = compute_capability(device->isa);
+    double best = limits->product_part > 0 ? limits->product_part : 0.8;
+    double flash2 = capability >= 90 ? calibration->flash2_hopper : calibration->flash2_ampere;
+    return (struct card){
+        .flops_per_s = limits->bf16_flops_per_s,
+        .product_per_s = limits->bf16_flops_per_s * best * training_part(capability, calibration),
+        .bytes_per_s = limits->memory_bytes_per_s * calibration->memory_part,
+        .flash_part = {[ATTENTION_FLASH1] = flash2 * calibration->flash1_part, [ATTENTION_FLASH2] = flash2},
+        .multiprocessors = limits->multiprocessors,
+        .calibration = calibration,
+    };
+}
+
+static int64_t parts_of(int64_t size, int64_t part) { return (size + part - 1) / part; }
+
+/* Tiles of the libraries' kernels, and the rate of a multiprocessor on each, of that on the largest: a smaller tile
+ * loads more for each product. */
+static const struct {
+    int64_t rows, columns;
+    double rate;
+} tiles[] = {{256, 128, 1}, {128, 256, 1}, {128, 128, 0.95}, {128, 64, 0.8}, {64, 128, 0.8}, {64, 64, 0.6}};
+
+/* Rows that do not begin at multiples of 16 bytes are loaded element by element (NVIDIA's guide to matrix
+ * multiplication: "Requirements to use Tensor Cores"). */
+static double alignment_part(int64_t n, int64_t k) { return n % 8 != 0 || k % 8 != 0 ? 0.25 : 1; }
+
+static double product_flops_s(const struct card *card, int64_t count, int64_t m, int64_t n, int64_t k) {
+    double sm_per_s = card->product_per_s / (double)card->multiprocessors, best = INFINITY;
+    double terms = (double)k + card->calibration->product_depth;
+    for (size_t i = 0; i < sizeof tiles / sizeof *tiles; i++) {
+        double blocks = (double)count * (double)parts_of(m, tiles[i].rows) * (double)parts_of(n, tiles[i].columns);
+        double waves = blocks / (double)card->multiprocessors, whole = ceil(waves);
+        waves += (whole - waves) * (whole <= 1 ? 1 : card->calibration->wave_part);
+        double tile_s = 2 * (double)(tiles[i].rows * tiles[i].columns) * terms / (sm_per_s * tiles[i].rate);
+        if (waves * tile_s < best) best = waves * tile_s;
+    }
+    return best / alignment_part(n, k);
+}
+
+double product_s(const struct card *card, int64_t count, int64_t m, int64_t n, int64_t k) {
+    double bytes = 2 * (double)count * ((double)m * (double)k + (double)k * (double)n + (double)m * (double)n);
+    double flops_s = product_flops_s(card, count, m, n, k), bytes_s = bytes / card->bytes_per_s;
+    return fmax(flops_s, bytes_s) + card->calibration->kernel_s;
+}
+
+/* Scores go to memory and come back, a product before and one after. */
+static double scores_s(const struct card *card, const struct attention_shape *shape, bool gradient) {
+    int64_t pairs = shape->sequences * shape->heads;
+    double scores = (double)pairs * (double)shape->queries * (double)shape->keys;
+    double products = product_s(card, pairs, shape->queries, shape->keys, shape->head_size) +
+                      product_s(card, pairs, shape->queries, shape->head_size, shape->keys);
+    double softmax = streaming_s(card, scores * card->calibration->scores_bytes);
+    return gradient ? 2 * products + softmax : products + softmax;
+}
+
+/* Half of the tiles at least are left out, those on the diagonal are done whole. */
+static double causal_part(const struct attention_shape *shape) {
+    const double tile = 128;
+    return fmin(1, 0.5 + tile / (2 * (double)shape->queries));
+}
+
+/* At head sizes below 128 there are as many exponentials for fewer products: FlashAttention 2 reaches nine tenths at 64
+ * (arXiv 2307.08691, figures 4 to 6). FlashAttention 1 is as fast there, its registers are made for it. */
+static double head_part(const struct attention_shape *shape) {
+    return shape->head_size >= 128 || shape->kind == ATTENTION_FLASH1 ? 1 : 0.9;
+}
+
+double attention_s(const struct card *card, const struct attention_shape *shape, bool gradient) {
+    if (shape->kind == ATTENTION_SCORES) return scores_s(card, shape, gradient);
+    double flops = 4 * (double)(shape->sequences * shape->heads) * (double)shape->queries * (double)shape->keys *
+                   (double)shape->head_size * causal_part(shape);
+    double rate = card->flops_per_s * card->flash_part[shape->kind] * head_part(shape);
+    double seconds = gradient ? 2.5 * flops / (rate * card->calibration->flash_backward) : flops / rate;
+    return seconds + (gradient ? 2 : 1) * card->calibration->kernel_s;
+}
+
+double streaming_s(const struct card *card, double bytes) {
+    return bytes / card->bytes_per_s + card->calibration->kernel_s;
+}

@@ -1,0 +1,33 @@
+/* Seconds of kernels on a card that is only described: by shape, by bytes against FLOPs, and by the calibration. */
+#ifndef BALLAST_SCALE_KERNEL_RATE_H
+#define BALLAST_SCALE_KERNEL_RATE_H
+
+#include "scale/calibration.h"
+#include "scale/training.h"
+
+/* What kernels know of the card and the calibration. */
+struct card {
+    double flops_per_s;                 /* in 16 bits, of the data sheet, at the power that the card may take */
+    double product_per_s;               /* what a large product reaches in training */
+    double bytes_per_s;                 /* what streaming kernels reach */
+    double flash_part[ATTENTION_COUNT]; /* of flops_per_s, forward */
+    int64_t multiprocessors;
+    const struct calibration *calibration;
+};
+struct card card_describe(const struct cluster_device *device, const struct calibration *calibration);
+
+/* `count` products of m x k by k x n side by side in one kernel (batched), operands and result in 16 bits. The tile is
+ * the best of those that libraries have; tiles are counted whole, waves of tiles as calibration.wave_part says. */
+double product_s(const struct card *card, int64_t count, int64_t m, int64_t n, int64_t k);
+
+struct attention_shape {
+    int64_t sequences, heads, queries, keys, head_size;
+    enum attention_kind kind;
+};
+/* Causal attention; forward, or the gradient by itself. */
+double attention_s(const struct card *card, const struct attention_shape *shape, bool gradient);
+
+/* One kernel that moves so many bytes. */
+double streaming_s(const struct card *card, double bytes);
+
+#endif

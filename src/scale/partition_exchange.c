@@ -1,0 +1,68 @@
+#include "scale/partition_exchange.h"
+
+#include <math.h>
+
+enum { WEIGHT_BYTES = 2 };
+
+/* Data-parallel ranks, context ranks among them: they hold the same weights. */
+static int64_t data_ranks(const struct training *job) { return job->layout.data * job->layout.context; }
+
+static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
+
+static int64_t data_in_node(const struct training *job) {
+    int64_t in_node = job->cluster.network.devices / job->layout.tensor;
+    return smaller(in_node > 0 ? in_node : 1, data_ranks(job));
+}
+
+/* Of so many neighbours, which fill a node first. */
+static struct rank_group near_group(const struct training *job, int64_t ranks) {
+    int64_t in_node = smaller(ranks, data_in_node(job));
+    return (struct rank_group){in_node, (ranks + in_node - 1) / in_node};
+}
+
+/* Of so many, one from each of the groups of `apart` neighbours. */
+static struct rank_group far_group(const struct training *job, int64_t ranks, int64_t apart) {
+    int64_t in_node = data_in_node(job) / smaller(apart, data_in_node(job));
+    in_node = smaller(in_node > 0 ? in_node : 1, ranks);
+    return (struct rank_group){in_node, (ranks + in_node - 1) / in_node};
+}
+
+/* In `calls` equal parts, one after the other. */
+static struct exchange exchange_of(const struct fabric *fabric, enum collective_kind kind, double bytes, int64_t calls,
+                                   struct rank_group group) {
+    double parts = calls > 0 ? (double)calls : 1;
+    double seconds = parts * collective_s(fabric, kind, bytes / parts, group);
+    double moved = (kind == COLLECTIVE_ALL_REDUCE ? 2 : 1) * bytes;
+    double busy = seconds > 0 ? moved / seconds / fabric->link_bytes_per_s : 0;
+    return (struct exchange){seconds, fmin(1, busy)};
+}
+
+struct exchange exchange_gather(const struct training *job, const struct fabric *fabric, double parameters) {
+    return exchange_of(fabric, COLLECTIVE_ALL_GATHER, WEIGHT_BYTES * parameters, job->system.gathers,
+                       near_group(job, job->layout.partition.parameters));
+}
+
+struct exchange exchange_scatter(const struct training *job, const struct fabric *fabric, double parameters) {
+    double bytes = (double)job->system.gradient_bytes * parameters;
+    return exchange_of(fabric, COLLECTIVE_REDUCE_SCATTER, bytes, job->system.gathers,
+                       near_group(job, job->layout.partition.parameters));
+}
+
+/* Where every rank owns a part of the update and takes its new weights from an all-gather, the sum is scattered. */
+struct exchange exchange_reduce(const struct training *job, const struct fabric *fabric, double parameters) {
+    const struct partition_triple *cut = &job->layout.partition;
+    bool scatters = cut->optimizer == data_ranks(job) && !job->system.broadcasts;
+    double bytes = (double)job->system.gradient_bytes * parameters / (double)cut->parameters;
+    struct rank_group group = far_group(job, data_ranks(job) / cut->parameters, cut->parameters);
+    return exchange_of(fabric, scatters ? COLLECTIVE_REDUCE_SCATTER : COLLECTIVE_ALL_REDUCE, bytes, 1, group);
+}
+
+struct exchange exchange_update(const struct training *job, const struct fabric *fabric, double parameters,
+                                double broadcast_s) {
+    const struct partition_triple *cut = &job->layout.partition;
+    int64_t owners = cut->optimizer / cut->parameters;
+    double bytes = WEIGHT_BYTES * parameters / (double)cut->parameters;
+    struct exchange out = exchange_of(fabric, COLLECTIVE_ALL_GATHER, bytes, 1, far_group(job, owners, cut->parameters));
+    if (owners > 1 && job->system.broadcasts) out.seconds += (double)owners * broadcast_s;
+    return out;
+}

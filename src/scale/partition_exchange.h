@@ -1,0 +1,25 @@
+/* Collectives of the partition of states: who exchanges what with whom (AMSP, arXiv 2311.00257). All bytes are of one
+ * rank's share under tensor parallelism. */
+#ifndef BALLAST_SCALE_PARTITION_EXCHANGE_H
+#define BALLAST_SCALE_PARTITION_EXCHANGE_H
+
+#include "scale/collective_cost.h"
+#include "scale/training.h"
+
+struct exchange {
+    double seconds;
+    double link_part; /* of the rate of a node's links, what it keeps busy: 1 in a node, less across slower adapters */
+};
+
+/* Of `parameters` weights for a pass: gathered by those who hold shards. 0 where they are not cut. */
+struct exchange exchange_gather(const struct training *job, const struct fabric *fabric, double parameters);
+/* Their gradients, scattered within that group after a backward. 0 where parameters are not cut. */
+struct exchange exchange_scatter(const struct training *job, const struct fabric *fabric, double parameters);
+/* Their gradients' sum over those who hold the same shard, once a step. 0 where nobody does. */
+struct exchange exchange_reduce(const struct training *job, const struct fabric *fabric, double parameters);
+/* New parameters after the update, to those who did not compute them. `broadcast_s`: seconds of a broadcast beside its
+ * bytes. 0 where each updates what it holds. */
+struct exchange exchange_update(const struct training *job, const struct fabric *fabric, double parameters,
+                                double broadcast_s);
+
+#endif

@@ -1,0 +1,75 @@
+#include "scale/rank_memory.h"
+
+enum { BYTES = 2 };
+
+/* What a layer keeps for its backward when nothing is computed again, in bytes (arXiv 2205.05198, equations 1 and 2,
+ * without dropout's masks): inputs of norms and products, what the activation needs, scores where they are written. */
+static double layer_bytes(const struct training *job) {
+    const struct transformer *model = &job->model;
+    const struct layout *layout = &job->layout;
+    double tokens = (double)(layout->micro_batch * layout->sequence_length / layout->context);
+    double across = (double)layout->tensor, cut = layout->sequence ? across : 1;
+    double head = (double)model->hidden / (double)model->heads;
+    double keys = (double)model->hidden + 2 * (double)model->kv_heads * head;
+    double whole = 4 * (double)model->hidden / cut;
+    double parts = ((double)model->hidden + keys + (model->gated ? 3 : 2) * (double)model->ffn) / across;
+    double bytes = BYTES * tokens * (whole + parts);
+    bool scores = job->system.attention == ATTENTION_SCORES && layout->recomputation != RECOMPUTE_ATTENTION;
+    if (scores) bytes += 5 * tokens * (double)layout->sequence_length * (double)model->heads / across;
+    return bytes;
+}
+
+static double input_bytes(const struct training *job) {
+    const struct layout *layout = &job->layout;
+    double cut = layout->sequence ? (double)layout->tensor : 1;
+    return BYTES * (double)(layout->micro_batch * layout->sequence_length / layout->context) *
+           (double)job->model.hidden / cut;
+}
+
+/* Kept of a layer from its forward to its backward. */
+static double kept_bytes(const struct training *job) {
+    switch (job->layout.recomputation) {
+    case RECOMPUTE_FULL: return input_bytes(job);
+    case RECOMPUTE_HALF: return (layer_bytes(job) + input_bytes(job)) / 2;
+    default: return layer_bytes(job);
+    }
+}
+
+static double logits_bytes(const struct job_costs *costs, int32_t stage) {
+    const struct training *job = costs->job;
+    if (stage != costs->pipeline.stages - 1) return 0;
+    double tokens = (double)(job->layout.micro_batch * job->layout.sequence_length / job->layout.context);
+    return tokens * (double)job->model.vocab / (double)job->layout.tensor * (job->system.fp32_loss ? 10 : 4);
+}
+
+static double state_bytes(const struct job_costs *costs, int32_t stage) {
+    const struct training *job = costs->job;
+    const struct partition_triple *cut = &job->layout.partition;
+    double gradient = (double)job->system.gradient_bytes;
+    double rest = (double)job->system.state_bytes - BYTES - gradient;
+    return (double)stage_parameters(costs, stage) *
+           (BYTES / (double)cut->parameters + gradient / (double)cut->gradients + rest / (double)cut->optimizer);
+}
+
+struct rank_memory rank_memory_of(const struct job_costs *costs, int32_t stage) {
+    const struct training *job = costs->job;
+    const struct layout *layout = &job->layout;
+    double held = (double)pipeline_held(&costs->pipeline, stage) * (double)stage_layers(costs, stage, 0);
+    double layer = (double)transformer_layer_parameters(&job->model) / (double)layout->tensor;
+    double gathered = layout->partition.parameters > 1 ? layer * (2 * BYTES + (double)job->system.gradient_bytes) : 0;
+    struct rank_memory memory = {.states = state_bytes(costs, stage), .activations = held * kept_bytes(job)};
+    memory.working = (double)job->system.buffer_bytes + gathered + logits_bytes(costs, stage) +
+                     (layout->recomputation == RECOMPUTE_NONE ? 1 : 2) * layer_bytes(job);
+    memory.total = (memory.states + memory.activations + memory.working) * costs->card.calibration->reserved_part +
+                   costs->card.calibration->runtime_bytes;
+    return memory;
+}
+
+struct rank_memory rank_memory_most(const struct job_costs *costs) {
+    struct rank_memory most = {0};
+    for (int32_t stage = 0; stage < costs->pipeline.stages; stage++) {
+        struct rank_memory memory = rank_memory_of(costs, stage);
+        if (memory.total > most.total) most = memory;
+    }
+    return most;
+}

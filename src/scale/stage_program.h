@@ -1,0 +1,28 @@
+/* From a job to instructions: for each pipeline stage its passes over the micro-batches, the collectives of the
+ * partition around them, and the update. */
+#ifndef BALLAST_SCALE_STAGE_PROGRAM_H
+#define BALLAST_SCALE_STAGE_PROGRAM_H
+
+#include "scale/layer_cost.h"
+#include "scale/partition_exchange.h"
+#include "scale/pipeline_order.h"
+#include "scale/replay.h"
+
+struct job_costs {
+    const struct training *job;
+    struct card card;
+    struct fabric fabric;
+    struct layer_costs layers;
+    struct pipeline pipeline;
+};
+void job_costs_find(const struct training *job, const struct calibration *calibration, struct job_costs *out);
+
+/* Layers of a stage's chunk: as even as they can be, the first ones have one more. */
+int64_t stage_layers(const struct job_costs *costs, int32_t stage, int32_t chunk);
+/* Parameters that a rank of the stage has before the partition cuts them: tensor parallelism's share. */
+int64_t stage_parameters(const struct job_costs *costs, int32_t stage);
+
+/* Appends the instructions of all stages to an empty replay. FAILED without memory. */
+enum status stage_program_make(const struct job_costs *costs, struct replay *out);
+
+#endif

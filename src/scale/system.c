@@ -1,0 +1,141 @@
+#include "scale/system.h"
+
+#include <stddef.h>
+#include <string.h>
+
+/* The first whose name is in a framework's text counts, so longer names stand before shorter ones. state_bytes: weights
+ * and gradients in 16 bits, a master weight and two moments in fp32 make 16; a gradient in fp32 makes 18. */
+static const struct training_system systems[] = {
+    /* What Ballast plans for at scale: fused attention, everything that moves beside what computes, gradients in fp32.
+     */
+    {.name = "Ballast",
+     .attention = ATTENTION_FLASH2,
+     .fused = true,
+     .gradient_bytes = 4,
+     .state_bytes = 18,
+     .overlaps_parameters = true,
+     .overlaps_gradients = true,
+     .overlaps_update = true,
+     .interleaves = true,
+     .cuts_sends = true,
+     .cuts_sequence = true},
+    /* llm-foundry: MPT's attention is Triton's FlashAttention 1; mixed precision of FSDP gathers in bf16 and, but for
+     * "PURE", reduces in fp32. */
+    {.name = "Composer FSDP1",
+     .attention = ATTENTION_FLASH1,
+     .fp32_loss = true,
+     .gradient_bytes = 4,
+     .state_bytes = 16,
+     .overlaps_parameters = true,
+     .overlaps_gradients = true},
+    /* torch.compile joins elementwise kernels; fms-fsdp's policy reduces in bf16. */
+    {.name = "FSDP1+torch.compile",
+     .attention = ATTENTION_FLASH2,
+     .fused = true,
+     .fp32_loss = true,
+     .gradient_bytes = 2,
+     .state_bytes = 16,
+     .overlaps_parameters = true,
+     .overlaps_gradients = true},
+    {.name = "torchtitan",
+     .attention = ATTENTION_FLASH2,
+     .fused = true,
+     .fp32_loss = true,
+     .gradient_bytes = 4,
+     .state_bytes = 16,
+     .overlaps_parameters = true,
+     .overlaps_gradients = true,
+     .cuts_sends = true,
+     .cuts_sequence = true},
+    {.name = "PyTorch FSDP1",
+     .attention = ATTENTION_SCORES,
+     .fp32_loss = true,
+     .gradient_bytes = 2,
+     .state_bytes = 16,
+     .overlaps_parameters = true,
+     .overlaps_gradients = true},
+    /* hybrid-ZeRO: gradients are all-reduced, owners broadcast what they updated (AMSP, arXiv 2311.00257, section IV).
+     */
+    {.name = "InternEvo",
+     .attention = ATTENTION_FLASH2,
+     .fused = true,
+     .fp32_loss = true,
+     .gradient_bytes = 2,
+     .state_bytes = 26,
+     .overlaps_parameters = true,
+     .overlaps_gradients = true,
+     .broadcasts = true},
+    /* Stages send each other activations cut among the tensor ranks ("pipe_partitioned"); with bf16, gradients are
+     * added up in fp32. */
+    {.name = "Megatron-DeepSpeed",
+     .attention = ATTENTION_SCORES,
+     .fused = true,
+     .fp32_loss = true,
+     .gradient_bytes = 2,
+     .state_bytes = 16,
+     .buffer_bytes = 3000000000, /* three buckets of 5e8 elements, its default */
+     .cuts_sends = true},
+    /* Parameters are fetched tensor by tensor. */
+    {.name = "DeepSpeed",
+     .attention = ATTENTION_FLASH2,
+     .fused = true,
+     .fp32_loss = true,
+     .gradient_bytes = 2,
+     .state_bytes = 18,
+     .buffer_bytes = 3000000000,
+     .gathers = 9,
+     .overlaps_parameters = true,
+     .overlaps_gradients = true},
+    /* 0.8 and later: fused attention, --overlap-grad-reduce, --overlap-param-gather, --tp-comm-overlap. */
+    {.name = "Megatron-Core",
+     .attention = ATTENTION_FLASH2,
+     .fused = true,
+     .gradient_bytes = 4,
+     .state_bytes = 18,
+     .overlaps_parameters = true,
+     .overlaps_gradients = true,
+     .overlaps_update = true,
+     .overlaps_tensor_forward = true,
+     .overlaps_tensor_backward = true,
+     .interleaves = true,
+     .cuts_sends = true,
+     .cuts_sequence = true},
+    /* 2022: scores in memory, distributed_fused_adam with overlapped reduction. */
+    {.name = "NeMo Megatron",
+     .attention = ATTENTION_SCORES,
+     .fused = true,
+     .gradient_bytes = 2,
+     .state_bytes = 18,
+     .overlaps_parameters = true,
+     .overlaps_gradients = true,
+     .overlaps_update = true,
+     .cuts_sends = true,
+     .cuts_sequence = true},
+    /* 2021: scatter and gather of sends (arXiv 2104.04473, section 4.1); gradients after the last backward. */
+    {.name = "Megatron-LM PTD-P",
+     .attention = ATTENTION_SCORES,
+     .fused = true,
+     .gradient_bytes = 2,
+     .state_bytes = 18,
+     .cuts_sends = true},
+    /* 2022: collectives of the backward beside the products of weights' gradients (arXiv 2205.05198, section 4.2). */
+    {.name = "Megatron-LM",
+     .attention = ATTENTION_SCORES,
+     .fused = true,
+     .gradient_bytes = 2,
+     .state_bytes = 18,
+     .overlaps_tensor_backward = true,
+     .cuts_sends = true},
+    {.name = "llm.c",
+     .attention = ATTENTION_FLASH2,
+     .fused = true,
+     .gradient_bytes = 2,
+     .state_bytes = 16,
+     .overlaps_gradients = true},
+};
+
+const struct training_system *training_system_find(const char *text) {
+    for (size_t i = 0; i < sizeof systems / sizeof *systems; i++)
+        if (strstr(text, systems[i].name)) return &systems[i];
+    return NULL;
+}

@@ -1,0 +1,90 @@
+/* What is trained, on what, in which layout, and by which system. */
+#ifndef BALLAST_SCALE_TRAINING_H
+#define BALLAST_SCALE_TRAINING_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "cluster/cluster.h"
+
+struct transformer {
+    int64_t hidden, layers, heads, kv_heads, ffn, vocab;
+    bool gated;                       /* three matrices in the MLP (SwiGLU), two norms without bias; else two */
+    bool tied;                        /* the head's matrix is the embedding's */
+    int64_t experts, experts_a_token; /* of each MLP; 0: dense */
+};
+
+/* Parameters of one layer, and of the embedding or the head. */
+int64_t transformer_layer_parameters(const struct transformer *model);
+int64_t transformer_table_parameters(const struct transformer *model);
+int64_t transformer_parameters(const struct transformer *model);
+/* FLOPs of a token's forward and backward, products and attention over the whole square of positions (as PaLM's MFU
+ * counts them, arXiv 2204.02311, appendix B). */
+double transformer_token_flops(const struct transformer *model, int64_t sequence);
+
+/* Over how many devices each state is cut: 1 is all on each, data_parallel is once in all. A group fills a node first
+ * (AMSP, arXiv 2311.00257). */
+struct partition_triple {
+    int64_t parameters, gradients, optimizer;
+};
+
+enum recomputation {
+    RECOMPUTE_NONE,
+    RECOMPUTE_ATTENTION, /* scores and their softmax again (arXiv 2205.05198: selective) */
+    RECOMPUTE_HALF,      /* every second layer, or what costs as much */
+    RECOMPUTE_FULL,      /* each layer from its input */
+    RECOMPUTE_COUNT
+};
+
+struct layout {
+    int64_t tensor, pipeline, context, data; /* devices along each axis; their product is the number of devices */
+    int64_t virtual_stages;                  /* of each pipeline stage, 1: not interleaved (arXiv 2104.04473) */
+    bool sequence;                           /* norms and residuals are cut along the sequence in the tensor group, by
+                                                gathers and scatters in place of all-reduces (arXiv 2205.05198) */
+    struct partition_triple partition;
+    enum recomputation recomputation;
+    int64_t micro_batch, micro_batches; /* sequences of a pass, and passes of a step, of one data-parallel rank */
+    int64_t sequence_length;
+};
+
+enum attention_kind {
+    ATTENTION_SCORES, /* writes the scores to memory */
+    ATTENTION_FLASH1, /* FlashAttention 1 and its Triton version */
+    ATTENTION_FLASH2, /* FlashAttention 2 and what is as fast */
+    ATTENTION_COUNT
+};
+
+/* How a training system works: facts about its code at the time, none of them fitted (system.c has those with names).
+ */
+struct training_system {
+    const char *name;
+    enum attention_kind attention;
+    bool fused;               /* elementwise kernels are joined, by a compiler or by hand */
+    bool fp32_loss;           /* logits are turned to fp32 in memory */
+    int64_t gradient_bytes;   /* of an element while gradients are exchanged */
+    int64_t state_bytes;      /* of a parameter in all, where nothing is cut */
+    int64_t buffer_bytes;     /* of buckets that are there all the time */
+    int64_t gathers;          /* collectives in which a layer's parameters are gathered, 0: one; those of each tensor */
+    bool overlaps_parameters; /* gathers run ahead beside forward and backward */
+    bool overlaps_gradients;  /* gradients are exchanged beside the last backward */
+    bool overlaps_update;     /* new parameters are handed out beside the next forward */
+    bool overlaps_tensor_forward;  /* collectives of tensor parallelism run beside parts of their products */
+    bool overlaps_tensor_backward; /* or, in the backward, beside the products of weights' gradients */
+    bool broadcasts;               /* new parameters go out by a broadcast from each owner, not an all-gather */
+    bool cuts_sequence; /* norms and residuals are cut along the sequence where there is tensor parallelism */
+    bool interleaves;   /* can give a stage several chunks of the layers */
+    bool cuts_sends;    /* stages send each other's activations cut among the tensor ranks */
+};
+
+struct training {
+    struct transformer model;
+    struct cluster cluster; /* with limits and network */
+    struct layout layout;
+    struct training_system system;
+};
+
+int64_t layout_devices(const struct layout *layout);
+/* BAD_INPUT "layout: FIELD: ..." where sizes do not divide or groups are larger than what they cut. */
+enum status training_check(const struct training *job);
+
+#endif

@@ -1,0 +1,195 @@
+/* Steps of described jobs: what must hold whatever the numbers are, and memory worked out by hand. */
+#include <math.h>
+
+#include "cluster/cluster_preset.h"
+#include "scale/fit.h"
+#include "scale/forecast.h"
+#include "scale/rank_memory.h"
+#include "scale/system.h"
+#include "support/fault_sweep.h"
+#include "support/unit.h"
+
+/* A Llama of 7 billion on so many A100s, each with two micro-batches of one sequence of 4096. */
+static struct training job_of(int64_t devices) {
+    struct training job = {
+        .model =
+            {.hidden = 4096, .layers = 32, .heads = 32, .kv_heads = 32, .ffn = 11008, .vocab = 32000, .gated = true},
+        .layout = {.tensor = 1,
+                   .pipeline = 1,
+                   .context = 1,
+                   .data = devices,
+                   .virtual_stages = 1,
+                   .partition = {devices, devices, devices},
+                   .recomputation = RECOMPUTE_FULL,
+                   .micro_batch = 1,
+                   .micro_batches = 2,
+                   .sequence_length = 4096},
+        .system = *training_system_find("torchtitan FSDP2"),
+    };
+    assert_int_equal(cluster_open("a100-80x8", &job.cluster), STATUS_OK);
+    return job;
+}
+
+static struct forecast forecast_of(const struct training *job) {
+    struct calibration calibration = calibration_default();
+    struct forecast forecast;
+    if (forecast_step(job, &calibration, &forecast) != STATUS_OK) fail_msg("%s", status_message());
+    return forecast;
+}
+
+static void parameters_are_those_of_the_published_model(void **state) {
+    (void)state;
+    struct training job = job_of(8);
+    assert_int_equal(transformer_parameters(&job.model), 6738415616);
+    job.model.tied = true;
+    assert_int_equal(transformer_parameters(&job.model), 6738415616 - 32000 * 4096);
+}
+
+static void a_step_takes_at_least_its_flops_and_at_most_what_is_exposed_more(void **state) {
+    (void)state;
+    struct training job = job_of(64);
+    struct forecast forecast = forecast_of(&job);
+    double least = forecast.flops / 64 / job.cluster.device.limits.bf16_flops_per_s;
+    assert_true(forecast.step_s > least && forecast.step_s < 4 * least);
+    assert_true(forecast.busy_s <= forecast.step_s);
+}
+
+static void more_of_anything_takes_longer(void **state) {
+    (void)state;
+    struct training base = job_of(64), more = base;
+    double seconds = forecast_of(&base).step_s;
+    more.layout.micro_batches = 3;
+    assert_true(forecast_of(&more).step_s > seconds);
+    more = base, more.layout.sequence_length = 8192;
+    assert_true(forecast_of(&more).step_s > 2 * seconds);
+    more = base, more.model.layers = 33;
+    assert_true(forecast_of(&more).step_s > seconds);
+    more = base, more.system.overlaps_parameters = false;
+    assert_true(forecast_of(&more).step_s > seconds);
+    more = base, more.cluster.network.node_bytes_per_s /= 10;
+    assert_true(forecast_of(&more).step_s > seconds);
+    more = base, more.layout.recomputation = RECOMPUTE_NONE;
+    assert_true(forecast_of(&more).step_s < seconds);
+    assert_true(forecast_of(&more).peak_bytes > forecast_of(&base).peak_bytes);
+}
+
+/* Optimizer states over 8 in place of 1024 keep the hand-out of parameters in the node (arXiv 2311.00257, table IV). */
+static void a_smaller_partition_is_faster_on_many_nodes_and_takes_more(void **state) {
+    (void)state;
+    struct training job = job_of(1024);
+    job.system = *training_system_find("InternEvo");
+    job.layout.partition = (struct partition_triple){1, 1, 1024};
+    struct forecast all = forecast_of(&job);
+    job.layout.partition.optimizer = 8;
+    struct forecast node = forecast_of(&job);
+    assert_true(node.step_s < all.step_s);
+    assert_true(node.peak_bytes > all.peak_bytes);
+}
+
+static void interleaving_shortens_a_pipeline(void **state) {
+    (void)state;
+    struct training job = job_of(64);
+    job.system = *training_system_find("Megatron-Core");
+    job.layout.data = 8, job.layout.pipeline = 8, job.layout.micro_batches = 8;
+    job.layout.partition = (struct partition_triple){1, 1, 8};
+    double plain = forecast_of(&job).step_s;
+    job.layout.virtual_stages = 4;
+    assert_true(forecast_of(&job).step_s < 0.9 * plain);
+}
+
+static void states_of_a_rank_are_what_the_triple_leaves(void **state) {
+    (void)state;
+    struct training job = job_of(64);
+    struct calibration calibration = calibration_default();
+    struct job_costs costs;
+    static const struct {
+        struct partition_triple cut;
+        double bytes; /* of a parameter */
+    } cases[] = {
+        {{1, 1, 1}, 16}, {{1, 1, 64}, 2 + 4 + 10.0 / 64}, {{64, 64, 64}, 16.0 / 64}, {{8, 8, 64}, 6.0 / 8 + 10.0 / 64}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        job.layout.partition = cases[i].cut;
+        job_costs_find(&job, &calibration, &costs);
+        double parameters = (double)stage_parameters(&costs, 0);
+        assert_true(fabs(rank_memory_of(&costs, 0).states / (parameters * cases[i].bytes) - 1) < 1e-9);
+    }
+}
+
+static void a_thousand_devices_are_one_rank_a_stage(void **state) {
+    (void)state;
+    struct training small = job_of(8), large = job_of(1024);
+    assert_int_equal(forecast_of(&small).instructions, forecast_of(&large).instructions);
+}
+
+static void what_contradicts_itself_is_refused_by_name(void **state) {
+    (void)state;
+    struct calibration calibration = calibration_default();
+    struct forecast forecast;
+    struct training job = job_of(8);
+    const struct {
+        const char *field;
+        int64_t *value, wrong;
+    } wrong[] = {{"tensor", &job.layout.tensor, 3},
+                 {"pipeline", &job.layout.pipeline, 33},
+                 {"micro-batch", &job.layout.micro_batch, 0},
+                 {"partition", &job.layout.partition.optimizer, 3},
+                 {"network", &job.cluster.network.devices, 0}};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        int64_t right = *wrong[i].value;
+        *wrong[i].value = wrong[i].wrong;
+        assert_int_equal(forecast_step(&job, &calibration, &forecast), STATUS_BAD_INPUT);
+        if (!strstr(status_message(), wrong[i].field)) fail_msg("%s: %s", wrong[i].field, status_message());
+        *wrong[i].value = right;
+    }
+}
+
+/* Steps made with one number changed: the fit comes nearer to them. */
+static void a_fit_finds_what_the_steps_were_made_with(void **state) {
+    (void)state;
+    struct calibration truth = calibration_default(), found = truth;
+    struct training jobs[4];
+    struct known_step steps[4];
+    truth.product_ampere = 0.7;
+    for (int i = 0; i < 4; i++) {
+        struct forecast forecast;
+        jobs[i] = job_of(8 << i);
+        jobs[i].model.layers = 4 + 2 * i;
+        assert_int_equal(forecast_step(&jobs[i], &truth, &forecast), STATUS_OK);
+        steps[i] = (struct known_step){&jobs[i], forecast.step_s, (double)forecast.peak_bytes, 1};
+    }
+    assert_int_equal(calibration_fit(steps, 4, 12, &found), STATUS_OK);
+    for (int i = 0; i < 4; i++) {
+        struct forecast forecast;
+        assert_int_equal(forecast_step(&jobs[i], &found, &forecast), STATUS_OK);
+        assert_true(fabs(forecast.step_s / steps[i].step_s - 1) < 0.02);
+    }
+}
+
+static enum status forecast_faulty(void *job) {
+    struct calibration calibration = calibration_default();
+    struct forecast forecast;
+    return forecast_step(job, &calibration, &forecast);
+}
+
+static void every_allocation_fails_in_turn(void **state) {
+    (void)state;
+    struct training job = job_of(8);
+    job.model.layers = 2;
+    assert_true(fault_sweep(FAULT_ALLOCATE, false, forecast_faulty, &job) >= 8);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(parameters_are_those_of_the_published_model),
+        cmocka_unit_test(a_step_takes_at_least_its_flops_and_at_most_what_is_exposed_more),
+        cmocka_unit_test(more_of_anything_takes_longer),
+        cmocka_unit_test(a_smaller_partition_is_faster_on_many_nodes_and_takes_more),
+        cmocka_unit_test(interleaving_shortens_a_pipeline),
+        cmocka_unit_test(states_of_a_rank_are_what_the_triple_leaves),
+        cmocka_unit_test(a_thousand_devices_are_one_rank_a_stage),
+        cmocka_unit_test(what_contradicts_itself_is_refused_by_name),
+        cmocka_unit_test(a_fit_finds_what_the_steps_were_made_with),
+        cmocka_unit_test(every_allocation_fails_in_turn),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,100 @@
+/* Kernels by shape: what tiles, waves, bytes and alignment do to their time. */
+#include <math.h>
+
+#include "cluster/cluster_preset.h"
+#include "scale/kernel_rate.h"
+#include "support/unit.h"
+
+static struct calibration calibration;
+
+static struct card card_of(const char *name) {
+    struct cluster cluster;
+    assert_int_equal(cluster_open(name, &cluster), STATUS_OK);
+    calibration = calibration_default();
+    calibration.kernel_s = 0;
+    return card_describe(&cluster.device, &calibration);
+}
+
+static void require_near(double actual, double expected, double part) {
+    if (!(fabs(actual / expected - 1) <= part)) fail_msg("%.6g, not %.6g", actual, expected);
+}
+
+/* 108 multiprocessors and tiles of 256 x 128: 12 x 9 tiles take as long as one, and a column more twice that, if waves
+ * count whole. */
+static void tiles_are_counted_in_waves(void **state) {
+    (void)state;
+    struct card card = card_of("a100-80x8");
+    calibration.wave_part = 1;
+    double one = product_s(&card, 1, 3072, 1152, 8192), more = product_s(&card, 1, 3072, 1160, 8192);
+    require_near(one, 2.0 * 256 * 128 * (8192 + calibration.product_depth) / (card.product_per_s / 108), 0.01);
+    assert_true(more > 1.2 * one);
+    calibration.wave_part = 0;
+    require_near(product_s(&card, 1, 25600, 11648, 8192) / product_s(&card, 1, 25600, 11520, 8192), 91.0 / 90, 0.001);
+}
+
+static void a_large_product_is_at_the_card_s_rate_and_a_thin_one_at_the_memory_s(void **state) {
+    (void)state;
+    struct card card = card_of("h100x8");
+    double n = 16384, flops = 2 * n * n * n;
+    double large = product_s(&card, 1, 16384, 16384, 16384);
+    assert_true(large > flops / card.product_per_s && large < 1.1 * flops / card.product_per_s);
+    require_near(product_s(&card, 1, 16, 16384, 16384), 2 * (n * n + 2 * 16 * n) / card.bytes_per_s, 0.01);
+}
+
+static void rows_that_are_not_aligned_cost_four_times(void **state) {
+    (void)state;
+    struct card card = card_of("a100-80x8");
+    require_near(product_s(&card, 1, 8192, 8184 + 4, 8192) / product_s(&card, 1, 8192, 8192, 8192), 4, 0.01);
+}
+
+static struct attention_shape shape_of(int64_t sequence, int64_t head, enum attention_kind kind) {
+    return (struct attention_shape){2, 16, sequence, sequence, head, kind};
+}
+
+static void attention_grows_with_the_square_and_its_kinds_differ(void **state) {
+    (void)state;
+    struct card card = card_of("a100-80x8");
+    struct attention_shape small = shape_of(8192, 128, ATTENTION_FLASH2),
+                           large = shape_of(16384, 128, ATTENTION_FLASH2);
+    struct attention_shape older = shape_of(8192, 128, ATTENTION_FLASH1),
+                           scores = shape_of(8192, 128, ATTENTION_SCORES);
+    require_near(attention_s(&card, &large, false) / attention_s(&card, &small, false), 4, 0.02);
+    assert_true(attention_s(&card, &older, false) > attention_s(&card, &small, false));
+    assert_true(attention_s(&card, &scores, false) > attention_s(&card, &older, false));
+    assert_true(attention_s(&card, &small, true) > 2 * attention_s(&card, &small, false));
+}
+
+static void newer_cards_are_faster(void **state) {
+    (void)state;
+    static const char *const names[] = {"v100x8", "a100-80x8", "h100x8", "b200x8"};
+    double before = INFINITY;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        struct card card = card_of(names[i]);
+        double seconds = product_s(&card, 1, 8192, 8192, 8192) + streaming_s(&card, 1e9);
+        assert_true(seconds < before);
+        before = seconds;
+    }
+}
+
+static void every_calibrated_number_lies_within_its_range(void **state) {
+    (void)state;
+    struct calibration all = calibration_default(), start = calibration_start();
+    for (int i = 0; i < CALIBRATION_COUNT; i++) {
+        const struct calibration_number *number = &calibration_numbers[i];
+        assert_true(calibration_get(&all, i) >= number->least && calibration_get(&all, i) <= number->most);
+        assert_true(calibration_get(&start, i) >= number->least && calibration_get(&start, i) <= number->most);
+        assert_true(strlen(number->meaning) > 10);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(tiles_are_counted_in_waves),
+        cmocka_unit_test(a_large_product_is_at_the_card_s_rate_and_a_thin_one_at_the_memory_s),
+        cmocka_unit_test(rows_that_are_not_aligned_cost_four_times),
+        cmocka_unit_test(attention_grows_with_the_square_and_its_kinds_differ),
+        cmocka_unit_test(newer_cards_are_faster),
+        cmocka_unit_test(every_calibrated_number_lies_within_its_range),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
