@@ -193,7 +193,7 @@ enum status checkpoint_writer_finish(struct checkpoint_writer *writer, char **fo
 
 void checkpoint_writer_close(struct checkpoint_writer *writer) {
     if (!writer->source.engine) return;
-    (void)join_thread(writer);
+    if (writer->joinable) pthread_join(writer->thread, NULL); /* the message of what came before stays */
     if (writer->saving.source) checkpoint_drop(&writer->saving);
     mem_free(writer->folder);
     runner_set_gate(writer->source.engine->main, NULL, NULL);
