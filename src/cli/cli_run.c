@@ -131,10 +131,13 @@ int cli_run(int count, char **words) {
     enum status status = ranks_join();
     if (status == STATUS_OK) status = finish_output(dispatch(count, words));
     live_line_wipe();
-    status = ranks_close(status);
-    if (ranks_tell(status)) tell(status);
-    ranks_leave(status);
-    return (int)status;
+    bool stopped = status_is_stop(status);
+    /* Before the other ranks end: mpirun kills this one as soon as one of them has ended with a status. */
+    if (stopped && ranks_tell(status)) tell(status);
+    enum status end = ranks_close(status);
+    if ((!stopped || end != status) && ranks_tell(end)) tell(end);
+    ranks_leave(end);
+    return (int)end;
 }
 
 enum status cli_print_json(json_t *document) {

@@ -249,8 +249,9 @@ static void give_way(void) {
 }
 
 bool ranks_tell(enum status status) {
-    bool speaks = job.comm ? comm_speaks(job.comm) : ranks_talk();
-    if (job.comm && speaks) give_way();
+    bool fails = job.comm && status != STATUS_OK && !status_is_stop(status);
+    bool speaks = fails ? comm_speaks(job.comm) : ranks_talk();
+    if (fails && speaks) give_way();
     if (!launch_joined()) return speaks && status != STATUS_OK;
     if (speaks || status == STATUS_OK || status_is_stop(status)) launch_report(status);
     return false;

@@ -11,7 +11,7 @@
  *     ranks_join();                               first of all
  *     ranks_open(&options, parsed);               MPI begins; nothing where the process is alone
  *     … the command …
- *     status = ranks_close(status);               MPI ends, where all went well
+ *     status = ranks_close(status);               MPI ends, where all went well; of a stop is told before
  *     if (ranks_tell(status)) …;                  this process prints the error
  *     ranks_leave(status);                        ends the other ranks after a failure */
 #ifndef BALLAST_CLI_RANKS_H
