@@ -5,7 +5,7 @@
 #include "base/file.h"
 #include "base/hash.h"
 #include "profile/link_rates.h"
-#include "session/rank_memory.h"
+#include "session/rank_budget.h"
 
 static enum status find_comm(struct session *session) {
     session->owns_comm = !session->comm;
@@ -49,10 +49,10 @@ static enum status open_with(struct model *model, enum status opened, const stru
     if (status == STATUS_OK) status = find_comm(&session);
     status = comm_agree(options->comm, status);
     if (status == STATUS_OK && session_ranks(&session) > 1) status = check_same(&session);
-    if (status == STATUS_OK) status = rank_memory_share(session.comm, &session.machine);
+    if (status == STATUS_OK) status = rank_budget_share(session.comm, &session.machine);
     if (status == STATUS_OK) status = measure_links(&session, options);
     if (status == STATUS_OK && options->planned.nodes > 0)
-        rank_memory_plan(options->planned.per_node, &session.machine);
+        rank_budget_plan(options->planned.per_node, &session.machine);
     if (status == STATUS_OK)
         *out = session;
     else

@@ -1,15 +1,15 @@
 /* What each of several ranks may take of a machine's memory and disk. */
-#ifndef BALLAST_SESSION_RANK_MEMORY_H
-#define BALLAST_SESSION_RANK_MEMORY_H
+#ifndef BALLAST_SESSION_RANK_BUDGET_H
+#define BALLAST_SESSION_RANK_BUDGET_H
 
 #include "comm/comm.h"
 #include "session/machine.h"
 
 /* Collective. Capacities that were measured are divided among the ranks on this host; those that were asked for are a
  * rank's already. Then all ranks get the least that one has, since all make the same plan. Does nothing on one rank. */
-enum status rank_memory_share(struct comm *comm, struct machine *machine);
+enum status rank_budget_share(struct comm *comm, struct machine *machine);
 /* The same for ranks that are only planned for, `per_node` on a machine like this one. A device with memory of its own
  * is one rank's. */
-void rank_memory_plan(int per_node, struct machine *machine);
+void rank_budget_plan(int per_node, struct machine *machine);
 
 #endif

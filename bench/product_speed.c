@@ -1,7 +1,7 @@
 /* Matrix products of GPT-2 124M's step (1024 tokens), of adapters and of decoding: processor time of each, which other
  * programs on the machine change less than time.
  *
- *     build/bench/products [fp32|bf16] [THREADS]
+ *     build/bench/product_speed [fp32|bf16] [THREADS]
  *
  * Two builds are compared by running them in turns and taking the least of each. */
 #include <omp.h>

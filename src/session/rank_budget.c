@@ -1,4 +1,4 @@
-#include "session/rank_memory.h"
+#include "session/rank_budget.h"
 
 #include <string.h>
 
@@ -21,7 +21,7 @@ static int count_sharers(const struct comm *comm) {
     return sharers;
 }
 
-enum status rank_memory_share(struct comm *comm, struct machine *machine) {
+enum status rank_budget_share(struct comm *comm, struct machine *machine) {
     struct comm_group all = comm_group_all(comm);
     if (all.count == 1) return STATUS_OK;
     divide_all(machine, true, count_sharers(comm));
@@ -35,6 +35,6 @@ enum status rank_memory_share(struct comm *comm, struct machine *machine) {
     return status;
 }
 
-void rank_memory_plan(int per_node, struct machine *machine) {
+void rank_budget_plan(int per_node, struct machine *machine) {
     divide_all(machine, !machine->backend->memory && !machine->has_cluster, per_node);
 }
