@@ -81,7 +81,8 @@ static void compare(const struct op_case *op_case, int output, const struct op_i
     double *expected = op_instance_read(cpu, tensor), *found = op_instance_read(cuda, cuda->node->out[output]);
     double *second = op_instance_read(again, again->node->out[output]);
     bool bf16 = cpu->graph->dtype == DTYPE_BF16, exact = op_case->op == &op_adamw;
-    double error = relative_error(found, expected, count), most = exact ? 0 : bf16 ? 5e-3 : 1e-6;
+    /* fp32: sums of some thousand steps, in blocks of other lengths; the head's largest are off by 2.1e-6. */
+    double error = relative_error(found, expected, count), most = exact ? 0 : bf16 ? 5e-3 : 4e-6;
     if (!(error <= most))
         fail_msg("%s in %s: %s is off by %.2e, more than %.0e", op_case->name, bf16 ? "bf16" : "fp32", tensor->name,
                  error, most);

@@ -332,12 +332,14 @@ static void a_users_own_mpirun_ends_too(void **state) {
     char command[PATH_MAX + 300], line[1000];
     int told = 0;
     snprintf(command, sizeof command,
-             "TIMEOUT_S=2 OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 mpirun.%s %s -n 4 '%s' rank stop "
+             "TIMEOUT_S=5 OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 mpirun.%s %s -n 4 '%s' rank stop "
              "mark-own 1 2 windows 2>&1",
              mpi, strcmp(mpi, "openmpi") == 0 ? "--oversubscribe --bind-to none" : "-bind-to none", own_path);
     FILE *said = popen(command, "r");
-    while (said && fgets(line, sizeof line, said))
+    while (said && fgets(line, sizeof line, said)) {
+        print_message("%s", line);
         told += strncmp(line, "rank: rank 1 on ", 16) == 0;
+    }
     assert_int_not_equal(pclose(said), 0);
     assert_int_equal(told, 1);
     expect_none_left(&(struct job){.mark = "mark-own"});
