@@ -43,7 +43,8 @@
       .help = "whether tokens see those of earlier documents in their sequence (documents end at the model's "         \
               "eos_token_id); within: each document by itself, its positions from 0")                                  \
     X(GRAIN, OPTION_OF(grain_sequences), OPTION_FOR(COMMANDS_STEP),                                                    \
-      .computed = "the fewest that hold 1024 tokens, on a GPU 4096 to 32768 by model and card, at most the batch",     \
+      .computed =                                                                                                      \
+          "the fewest that hold 1024 tokens, on a GPU 4096 to 32768 by model and card, at most a lane's share",        \
       .help = "sequences on which each kernel is called; part of the recipe")                                          \
     X(LANES, OPTION_OF(lanes), .argument = "N|NODESxN", OPTION_FOR(COMMANDS_STEP),                                     \
       .computed = "1, on several ranks as many as they are; or what the plan file or the run says",                    \

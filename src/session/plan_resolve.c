@@ -150,6 +150,19 @@ int plan_options_threads(const struct plan_options *options) {
     return sharers > 1 && cores > sharers ? cores / sharers : sharers > 1 ? 1 : cores;
 }
 
+static struct mesh mesh_of(const struct plan_options *options) {
+    if (options->planned.nodes > 0) return options->planned;
+    return options->comm ? options->comm->mesh : (struct mesh){1, 1};
+}
+
+/* Sequences of the longest lane: with larger grains some lanes, and the ranks that hold them, would have none. */
+static int64_t share_of_lane(const struct plan_options *options, int64_t batch) {
+    const struct mesh mesh = mesh_of(options);
+    const struct lane_shape ranks = {mesh.nodes, mesh.per_node};
+    int64_t lanes = lane_shape_lanes(SETTINGS_HAVE(options, lanes) ? &options->lanes : &ranks);
+    return (batch + lanes - 1) / lanes;
+}
+
 static void choose_shape(struct resolver *resolver, const struct plan_options *options,
                          const struct plan_defaults *defaults, const struct recipe *base, struct recipe *recipe) {
     recipe->batch =
@@ -157,15 +170,12 @@ static void choose_shape(struct resolver *resolver, const struct plan_options *o
     recipe->sequence_length = choose_whole(resolver, SETTING_sequence_length, options->sequence_length,
                                            base->sequence_length, defaults->sequence_length);
     int64_t grain = recipe_default_grain(recipe->batch, recipe->sequence_length, defaults->grain_tokens);
+    int64_t each = share_of_lane(options, recipe->batch);
+    if (grain > each) grain = each;
     recipe->grain_sequences =
         choose_whole(resolver, SETTING_grain_sequences, options->grain_sequences, base->grain_sequences, grain);
     recipe->seed = (uint64_t)choose_whole(resolver, SETTING_seed, options->seed, (int64_t)base->seed,
                                           setting_table[SETTING_seed].whole);
-}
-
-static struct mesh mesh_of(const struct plan_options *options) {
-    if (options->planned.nodes > 0) return options->planned;
-    return options->comm ? options->comm->mesh : (struct mesh){1, 1};
 }
 
 static bool can_hold(const struct lane_shape *lanes, int ranks) {

@@ -40,7 +40,7 @@ struct plan_options {
     const struct backend *backend; /* not given: that of the plan file's or the run's instruction set, else the CPU */
     int64_t batch;                 /* sequences a step */
     int64_t sequence_length;       /* default: at most the model's context */
-    int64_t grain_sequences;       /* default: the fewest that hold what the backend chooses, at most the batch */
+    int64_t grain_sequences;       /* default: the fewest that hold what the backend chooses, at most a lane's share */
     struct lane_shape lanes;       /* default: the ranks */
     int64_t round_grains;          /* default: all of a lane */
     int64_t grains_per_pass;       /* never changes a result */
