@@ -99,7 +99,9 @@ def predict(options, run):
         answer = json.loads(done.stdout)
     except ValueError:
         return {}
-    return {"predicted_s": answer.get("step_s"), "hidden": answer.get("communication_hidden")}
+    sums = answer.get("communication") or {}
+    hidden = sums["hidden_s"] / sums["seconds"] if sums.get("seconds") else None
+    return {"predicted_s": answer.get("step_s"), "hidden": hidden}
 
 
 def run_ballast(options, work, model, tokens):
