@@ -10,8 +10,8 @@
 
 struct scale_row {
     int64_t id;
-    const char *source;     /* borrowed from the document */
-    struct training job;    /* where `described` */
+    const char *source;  /* borrowed from the document */
+    struct training job; /* where `described` */
     bool described;
     char why[160];          /* why it is not; "" */
     bool picks_micro_batch; /* the row does not say the micro-batch: the fastest that fits is meant */

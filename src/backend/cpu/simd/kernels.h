@@ -132,7 +132,7 @@ struct word_source {
       (int64_t n, const float *sums, enum dtype bias_dtype, const void *bias, enum dtype dtype, const void *addend,    \
        void *c))                                                                                                       \
     /* Packs a and b for oneDNN (simd_words.c), with zeros after the last step and line; `words` is a multiple of 16.  \
-     * By steps: [words][width], width a multiple of 16 and not less than the lines. By lines: [lines][words]. */               \
+     * By steps: [words][width], width a multiple of 16 and not less than the lines. By lines: [lines][words]. */      \
     X(void, pack_steps, (const struct word_source *source, int64_t words, int64_t width, float *to))                   \
     X(void, pack_lines, (const struct word_source *source, int64_t words, float *to))                                  \
     /* Attention (simd_attention.c): queries [tile * attention_queries, …) of one head. Workspaces are in            \
