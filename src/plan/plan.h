@@ -2,7 +2,8 @@
  * number of threads never change them.
  *
  * Files, in the order to read them: plan (this; the recipe, checks, JSON), policy (the policy's checks and JSON),
- * settings (what the user sets), rank_place (one rank among all), lane_shares (a step cut into lanes and rounds),
+ * settings (what the user sets), rank_place (one rank among all), partition (model states cut among ranks), shards
+ * (who has which of a chunk's elements), lane_shares (a step cut into lanes and rounds),
  * card_grain (the grain that a GPU needs), products (a device's algorithms in a recipe), chunks (parameters in chunks),
  * movement (when copies come and go), activations (activation schedules as text), recompute (recomputation schedules
  * and their cost), chain (a step as a chain), rotor (the fastest recomputation in given memory). */
@@ -18,6 +19,7 @@
 #include "cluster/tier.h"
 #include "collective/lane_tree.h"
 #include "graph/tensor.h"
+#include "plan/partition.h"
 #include "plan/rank_place.h"
 
 enum { PLAN_VERSION = 1, RECIPE_NAME_BYTES = 64, RECIPE_TEXT_BYTES = 1024, POLICY_SCHEDULE_BYTES = 16384 };
@@ -63,7 +65,9 @@ struct policy {
                           and stores follow the last (plan/movement.h) */
     enum tier parameters, gradients, optimizer; /* home of the other chunks' states between uses */
     enum tier update;                           /* where the other chunks are updated: device or host */
-    char schedule[POLICY_SCHEDULE_BYTES];       /* of activations (plan/activations.h); "": all are kept */
+    struct partition partition;                 /* of model states among ranks; all 0: each rank has all of them */
+    bool flat; /* operations between ranks send each block straight to where it belongs, not node by node */
+    char schedule[POLICY_SCHEDULE_BYTES]; /* of activations (plan/activations.h); "": all are kept */
 };
 
 /* Whether a chunk is updated beside the next step's forward instead of at this step's end: optimizer state that is not

@@ -58,11 +58,13 @@ static inline int64_t buffer_aligned_bytes(int64_t bytes) {
     return (bytes + BUFFER_ALIGNMENT - 1) / BUFFER_ALIGNMENT * BUFFER_ALIGNMENT;
 }
 
-/* Tensors side by side in one buffer: what a chunk has of one kind. */
+/* Tensors side by side in one buffer: what a chunk has of one kind, or what a rank's shard has of it (plan/shards.h).
+ */
 struct pack {
     struct pack_member {
         const struct tensor *tensor;
-        int64_t offset; /* bytes, a multiple of BUFFER_ALIGNMENT */
+        int64_t offset;          /* bytes; of whole tensors a multiple of BUFFER_ALIGNMENT */
+        int64_t first, elements; /* of the tensor's; a buffer has one run of each */
     } * members;
     int32_t count;
 };

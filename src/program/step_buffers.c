@@ -83,7 +83,8 @@ static struct pack *make_pack(struct step_buffers *buffers, const struct packed 
     *bytes = 0;
     for (size_t i = 0; i < count; i++) {
         const struct tensor *tensor = buffers->graph->tensors.items[list[i].id];
-        pack->members[pack->count++] = (struct pack_member){tensor, *bytes};
+        pack->members[pack->count++] =
+            (struct pack_member){.tensor = tensor, .offset = *bytes, .elements = shape_elements(&tensor->shape)};
         buffers->offsets[tensor->id] = *bytes;
         *bytes += buffer_aligned_bytes(shape_bytes(&tensor->shape));
     }

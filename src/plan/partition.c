@@ -1,0 +1,136 @@
+#include "plan/partition.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+
+/* Whether groups of so many neighbours fill nodes first. */
+static bool is_width(int width, const struct mesh *mesh) {
+    if (mesh_ranks(mesh) % width != 0) return false;
+    return width <= mesh->per_node ? mesh->per_node % width == 0 : width % mesh->per_node == 0;
+}
+
+static const char *broken_rule(int parameters, int gradients, int optimizer, const struct mesh *mesh) {
+    if (!is_width(parameters, mesh) || !is_width(gradients, mesh) || !is_width(optimizer, mesh))
+        return "each width divides the number of ranks, and those of a node or is a multiple of these";
+    if (gradients % parameters != 0 || optimizer % gradients != 0)
+        return "parameters are in no more shards than gradients, nor these than optimizer states, and each width "
+               "divides "
+               "the next";
+    if (gradients != parameters && gradients != optimizer)
+        return "gradients are in as many shards as the parameters or as the optimizer states";
+    return NULL;
+}
+
+enum status partition_check(const struct partition *partition, const struct mesh *mesh) {
+    char text[PARTITION_BYTES];
+    const char *rule = broken_rule(partition_width(partition->parameters), partition_width(partition->gradients),
+                                   partition_width(partition->optimizer), mesh);
+    if (!rule) return STATUS_OK;
+    return status_hint(status_set(STATUS_BAD_INPUT, "plan: policy.partition: %s is not legal for %d x %d ranks: %s",
+                                  partition_print(partition, mesh, text), mesh->nodes, mesh->per_node, rule),
+                       "zero1, zero2 and zero3 are always legal");
+}
+
+static void print_width(int width, const struct mesh *mesh, char *text, size_t bytes) {
+    bool across = width > mesh->per_node && width % mesh->per_node == 0;
+    if (across)
+        snprintf(text, bytes, "%dx%d", mesh->per_node, width / mesh->per_node);
+    else
+        snprintf(text, bytes, "%dx1", width);
+}
+
+const char *partition_print(const struct partition *partition, const struct mesh *mesh, char text[PARTITION_BYTES]) {
+    char width[3][PARTITION_BYTES / 4];
+    print_width(partition_width(partition->parameters), mesh, width[0], sizeof width[0]);
+    print_width(partition_width(partition->gradients), mesh, width[1], sizeof width[1]);
+    print_width(partition_width(partition->optimizer), mesh, width[2], sizeof width[2]);
+    snprintf(text, PARTITION_BYTES, "%s|%s|%s", width[0], width[1], width[2]);
+    return text;
+}
+
+/* A number up to the mesh's ranks; 0: there is none. */
+static int read_number(const char **text, int most) {
+    char *end;
+    if (**text < '1' || **text > '9') return 0;
+    long value = strtol(*text, &end, 10);
+    *text = end;
+    return value <= most ? (int)value : 0;
+}
+
+/* "N", or "in-node x across", where across above 1 needs whole nodes. */
+static int read_width(const char **text, const struct mesh *mesh) {
+    int ranks = mesh_ranks(mesh), in_node = read_number(text, ranks);
+    if (in_node == 0 || **text != 'x') return in_node;
+    ++*text;
+    int across = read_number(text, ranks);
+    bool fits = in_node <= mesh->per_node && (across == 1 || in_node == mesh->per_node) && across <= mesh->nodes;
+    return fits ? in_node * across : 0;
+}
+
+static bool read_triple(const char *text, const struct mesh *mesh, struct partition *out) {
+    int *widths[] = {&out->parameters, &out->gradients, &out->optimizer};
+    for (int i = 0; i < 3; i++) {
+        if (i > 0 && *text++ != '|') return false;
+        *widths[i] = read_width(&text, mesh);
+        if (*widths[i] == 0) return false;
+    }
+    return *text == '\0';
+}
+
+static bool read_name(const char *text, const struct mesh *mesh, struct partition *out) {
+    int all = mesh_ranks(mesh), node = mesh->per_node;
+    const struct {
+        const char *name;
+        struct partition partition;
+    } names[] = {{"ddp", {1, 1, 1}},
+                 {"zero1", {1, 1, all}},
+                 {"zero2", {1, all, all}},
+                 {"zero3", {all, all, all}},
+                 {"hpz", {node, all, all}}};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strcmp(text, names[i].name) == 0) {
+            *out = names[i].partition;
+            return true;
+        }
+    bool mics = strncmp(text, "mics:", 5) == 0, hybrid = strncmp(text, "hybrid:", 7) == 0;
+    const char *number = text + (mics ? 5 : 7);
+    int width = mics || hybrid ? read_width(&number, mesh) : 0;
+    *out = (struct partition){width, width, mics ? width : all};
+    return width > 0 && *number == '\0';
+}
+
+enum status partition_parse(const char *text, const struct mesh *mesh, struct partition *out) {
+    struct partition partition;
+    if (!read_name(text, mesh, &partition) && !read_triple(text, mesh, &partition))
+        return status_hint(status_set(STATUS_BAD_INPUT, "plan: policy.partition: '%s' is no partition of %d x %d ranks",
+                                      text, mesh->nodes, mesh->per_node),
+                           "ddp, zero1, zero2, zero3, mics:N, hpz, hybrid:N, or widths of parameters, gradients and "
+                           "optimizer states as in %dx1|%dx1|%dx%d",
+                           mesh->per_node, mesh->per_node, mesh->per_node, mesh->nodes);
+    TRY(partition_check(&partition, mesh));
+    *out = partition;
+    return STATUS_OK;
+}
+
+enum status partition_list(const struct mesh *mesh, struct partition **out, int *count) {
+    int ranks = mesh_ranks(mesh), found = 0;
+    VEC(struct partition) list = {0};
+    enum status status = STATUS_OK;
+    for (int optimizer = 1; optimizer <= ranks; optimizer++)
+        for (int parameters = 1; parameters <= optimizer && is_width(optimizer, mesh); parameters++)
+            for (int which = 0; which < (parameters < optimizer ? 2 : 1) && is_width(parameters, mesh); which++) {
+                int gradients = which ? optimizer : parameters;
+                if (broken_rule(parameters, gradients, optimizer, mesh)) continue;
+                TRY_GOTO(status, vec_push(&list, (struct partition){parameters, gradients, optimizer}), failed);
+                found++;
+            }
+    *out = list.items;
+    *count = found;
+    return STATUS_OK;
+failed:
+    vec_free(&list);
+    return status;
+}
