@@ -85,6 +85,11 @@ struct buffer {
         last; /* issue positions (indices of instructions) between which it is live, by program_set_lifetimes */
 };
 
+/* Whether it is read when the step has ended: results, and what the caller keeps. */
+static inline bool buffer_is_kept(const struct buffer *buffer) {
+    return buffer->tensor && (buffer->tensor->kind == TENSOR_RESULT || buffer->tensor->kept);
+}
+
 enum access { ACCESS_READ, ACCESS_WRITE, ACCESS_UPDATE /* read and written */ };
 
 /* What an instruction does with a buffer: all of it, one grain's slice of it, or some columns of its rows. */
@@ -132,6 +137,8 @@ struct instruction {
     bool deferred;                         /* part of the update that the previous step left */
     enum tier tier;                        /* kernels: the tier of all operands */
     int64_t grain;                         /* slot in the pass, for reports */
+    int64_t first_element, elements;       /* kernels: the run of input 0's elements that it works on (kernel_call of
+                                              backend.h), to which the operands point; 0: all of them */
     int32_t collective;                    /* all-reduce: its index in the program's list */
     struct operand operands[OPERANDS_MAX]; /* inputs by index, then outputs from OP_INPUTS_MAX on, then workspace;
                                               buffer -1 where there is none */

@@ -44,10 +44,11 @@ static int64_t count_of(const struct step_buffers *buffers, const struct tensor 
     return producer && step_buffers_sums_by_share(producer, tensor) ? buffers->shares : 1;
 }
 
+/* Those that are in no pack. */
 static enum status add_single_buffers(struct step_buffers *buffers, enum tensor_kind kind) {
     for (size_t i = 0; i < buffers->graph->tensors.count; i++) {
         const struct tensor *tensor = buffers->graph->tensors.items[i];
-        if (tensor->kind != kind || tensor->base) continue;
+        if (tensor->kind != kind || tensor->base || buffers->buffers[i] >= 0) continue;
         TRY(program_add_tensor_buffer(buffers->program, tensor, count_of(buffers, tensor), TIER_DEVICE,
                                       &buffers->buffers[i]));
     }
@@ -63,7 +64,7 @@ struct packed {
 
 static const char *pack_name(struct step_buffers *buffers, enum tensor_kind kind, struct chunk_part part, int level) {
     struct scratch *memory = &buffers->program->memory;
-    const char *name = buffer_kind_name(kind_of(kind));
+    const char *name = kind == TENSOR_RESULT ? "sums of squares" : buffer_kind_name(kind_of(kind));
     if (kind != TENSOR_GRADIENT) return scratch_format(memory, "%s of chunk %d", name, part.chunk);
     if (level == 0) return scratch_format(memory, "%s of chunk %d in block %d", name, part.chunk, part.block);
     return scratch_format(memory, "partial sums of chunk %d in block %d, level %d", part.chunk, part.block, level);
@@ -71,6 +72,7 @@ static const char *pack_name(struct step_buffers *buffers, enum tensor_kind kind
 
 static enum tier home_of(const struct step_buffers *buffers, enum tensor_kind kind, int32_t chunk) {
     const struct policy *policy = &buffers->plan->policy;
+    if (kind == TENSOR_RESULT) return TIER_DEVICE;
     if (kind == TENSOR_PARAMETER) return policy_home(policy, chunk, policy->parameters);
     return policy_home(policy, chunk, kind == TENSOR_GRADIENT ? policy->gradients : policy->optimizer);
 }
@@ -118,12 +120,13 @@ static enum status add_levels(struct step_buffers *buffers, const struct packed 
 static enum status add_pack(struct step_buffers *buffers, enum tensor_kind kind, const struct packed *list,
                             size_t count) {
     int32_t chunk = list->part.chunk, buffer;
-    int64_t bytes;
+    int64_t bytes = 0;
     const struct pack *pack = make_pack(buffers, list, count, &bytes);
     const char *name = pack_name(buffers, kind, list->part, 0);
     if (!pack || !name) return STATUS_FAILED;
     /* Gradients of a deferred update outlast the step that made them. */
-    bool persistent = kind != TENSOR_GRADIENT || policy_defers_update(&buffers->plan->policy, chunk);
+    bool persistent =
+        kind == TENSOR_GRADIENT ? policy_defers_update(&buffers->plan->policy, chunk) : kind != TENSOR_RESULT;
     struct buffer packed = {.pack = pack,
                             .name = name,
                             .kind = kind_of(kind),
@@ -149,7 +152,8 @@ static void list_packed(const struct step_buffers *buffers, enum tensor_kind kin
     *count = 0;
     for (size_t i = 0; i < graph->tensors.count; i++) {
         const struct tensor *tensor = graph->tensors.items[i];
-        if (tensor->kind != kind || tensor->base) continue;
+        bool packed = tensor->kind == kind && !tensor->base && (kind != TENSOR_RESULT || tensor->parameter);
+        if (!packed) continue;
         bool apart = buffers->sums && kind == TENSOR_GRADIENT && buffers->completed_by[i] < 0;
         list[(*count)++] = (struct packed){chunks_part_of(buffers->chunks, tensor), apart, tensor->id};
     }
@@ -193,11 +197,12 @@ enum status step_buffers_create(struct step_buffers *buffers) {
     TRY(add_packs(buffers, TENSOR_STATE));
     TRY(add_single_buffers(buffers, TENSOR_INPUT));
     TRY(add_packs(buffers, TENSOR_GRADIENT));
+    TRY(add_packs(buffers, TENSOR_RESULT));
     TRY(add_single_buffers(buffers, TENSOR_RESULT));
     /* Deferred updates read the clip factor of the step before. */
     for (size_t i = 0; i < program->buffers.count && program->defers; i++) {
         struct buffer *buffer = &program->buffers.items[i];
-        buffer->persistent |= buffer->kind == BUFFER_RESULTS;
+        buffer->persistent |= buffer->kind == BUFFER_RESULTS && buffer_is_kept(buffer);
     }
     return STATUS_OK;
 }

@@ -41,7 +41,10 @@ static const double *values_for(const struct runner *runner, const struct instru
 
 static const struct kernel *make_call(const struct runner *runner, const struct instruction *instruction,
                                       int64_t repetition, void *stream, struct kernel_call *out) {
-    struct kernel_call call = {.scalars = values_for(runner, instruction), .stream = stream};
+    struct kernel_call call = {.scalars = values_for(runner, instruction),
+                               .stream = stream,
+                               .first_element = instruction->first_element,
+                               .elements = instruction->elements};
     for (int i = 0; i < OP_INPUTS_MAX; i++)
         call.in[i] = runner_address(runner, &instruction->operands[i], repetition);
     for (int i = 0; i < OP_OUTPUTS_MAX; i++)
