@@ -214,11 +214,17 @@ enum status program_verify(const struct program *program);
  * (verify_sums.h). For one rank too. FAILED with the rank and the rule that is broken. */
 enum status program_verify_ranks(const struct program *const *programs, int ranks, const struct recipe *recipe);
 
-/* Where a parameter, input, state or result is between steps: its buffer and the offset there. NULL when the program
- * has none. */
-const struct buffer *program_find_buffer(const struct program *program, const struct tensor *tensor, int64_t *offset);
-/* The offset of a tensor in a buffer, -1 when the buffer is not made for it. */
-int64_t buffer_find(const struct buffer *buffer, const struct tensor *tensor);
+/* What a buffer has of a tensor: elements [first, first + elements), from byte `offset` of the buffer on. Without a
+ * partition that is all of them; a shard may have none. */
+struct tensor_run {
+    int64_t offset, first, elements;
+};
+/* Where a parameter, input, state or result is between steps: its buffer, and what that has of it. NULL when the
+ * program has none. */
+const struct buffer *program_find_buffer(const struct program *program, const struct tensor *tensor,
+                                         struct tensor_run *out);
+/* False when the buffer is not made for the tensor. */
+bool buffer_find(const struct buffer *buffer, const struct tensor *tensor, struct tensor_run *out);
 
 /* The size of a copy of `bytes`: up to the next multiple of the program's alignment, since the disk moves whole blocks.
  */

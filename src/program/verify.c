@@ -161,13 +161,14 @@ static enum status check_tensor(const struct program *program, int32_t index, co
     const struct buffer *buffer = &program->buffers.items[operand->buffer];
     struct operand expected = expected_operand(program, instruction, tensor, access);
     bool own = tensor->kind != TENSOR_ACTIVATION;
-    int64_t offset = own ? buffer_find(buffer, tensor_storage(tensor)) : 0;
-    if (offset < 0) return FAULT(program, index, operand, "not the buffer of %s", tensor->name);
+    struct tensor_run run = {.offset = 0};
+    if (own && !buffer_find(buffer, tensor_storage(tensor), &run))
+        return FAULT(program, index, operand, "not the buffer of %s", tensor->name);
     if (operand->access != access) return FAULT(program, index, operand, "accessed otherwise than the operator does");
     if (operand->bytes != expected.bytes)
         return FAULT(program, index, operand, "the operand has %lld bytes, its tensor %lld", (long long)operand->bytes,
                      (long long)expected.bytes);
-    if (operand->offset != expected.offset + offset || operand->stride != expected.stride ||
+    if (operand->offset != expected.offset + run.offset || operand->stride != expected.stride ||
         operand->row_bytes != expected.row_bytes || operand->row_stride != expected.row_stride)
         return FAULT(program, index, operand, "the operand is not where %s lies in it", tensor->name);
     return STATUS_OK;
