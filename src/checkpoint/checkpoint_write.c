@@ -17,8 +17,9 @@ static struct safetensors_run *list_runs(const struct engine *engine, const stru
                                          size_t count) {
     struct safetensors_run *runs = mem_array(count, sizeof *runs);
     for (size_t i = 0; runs && i < count; i++)
-        runs[i] = items[i].carried ? engine_share(engine, 1, (int64_t)items[i].carried->bytes)
-                                   : engine_written_run(engine, items[i].key);
+        runs[i] = items[i].carried
+                      ? engine_share(engine, 1, (struct safetensors_run){0, (int64_t)items[i].carried->bytes})
+                      : engine_written_run(engine, items[i].key);
     return runs;
 }
 
@@ -139,8 +140,7 @@ static void mark_written(struct checkpoint_saving *saving) {
 static enum status begin_hashes(struct checkpoint_saving *saving) {
     const struct engine *engine = saving->source->engine;
     if (!engine_is_cut(engine, TENSOR_PARAMETER)) return STATUS_OK;
-    enum status status = engine_hash_tensors(engine, saving->written, saving->hashes);
-    return joint_folder_meet(&saving->folder, status);
+    return joint_folder_meet(&saving->folder, engine_hash_cut(engine, saving->written, saving->hashes));
 }
 
 enum status checkpoint_begin(const struct checkpoint_source *source, const struct checkpoint_state *state,
@@ -158,7 +158,7 @@ static enum status write_arena(struct checkpoint_saving *saving) {
     const struct checkpoint_source *source = saving->source;
     enum status status = joint_folder_write(&saving->folder);
     if (status == STATUS_OK && saving->folder.comm->rank == 0)
-        status = engine_hash_tensors(source->engine, saving->written, saving->hashes);
+        status = engine_hash_whole(source->engine, saving->written, saving->hashes);
     if (source->released) source->released(source->payload);
     return status;
 }

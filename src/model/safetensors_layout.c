@@ -1,4 +1,5 @@
 /* Where everything lies in a safetensors file that is to be written. */
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
