@@ -37,6 +37,10 @@ struct kernel_call {
      * do not read them: NULL will do. */
     const double *scalars;
     void *stream; /* of the backend's streams; NULL where it has none */
+    /* Operators `by_elements`: works on a run of `elements` elements, which begins at `first_element` of input 0 (a
+     * multiple of GRADIENT_NORM_BLOCK). Pointers are to the run's first elements; squared_sums' output is to the run's
+     * first block. 0: on all of them. */
+    int64_t first_element, elements;
 };
 
 enum { KERNELS_TOGETHER = 32 };

@@ -66,6 +66,7 @@ static enum status make(const struct graph *graph, const struct plan *plan, cons
     struct program *program;
     TRY(program_schedule(graph, plan, workspace, &program));
     enum status status;
+    TRY_GOTO(status, program_gather(program, &plan->policy), failed);
     TRY_GOTO(status, program_move(program, &plan->policy), failed);
     if (resident) {
         reserve_persistent(program, resident);

@@ -45,8 +45,12 @@ static const char *instruction_name(const struct instruction *instruction) {
     static const char *const names[] = {[OPCODE_KERNEL] = "kernel",
                                         [OPCODE_ZERO] = "zero",
                                         [OPCODE_COPY] = "copy",
+                                        [OPCODE_TAKE] = "take",
                                         [OPCODE_ADD] = "add",
-                                        [OPCODE_ALL_REDUCE] = "all-reduce"};
+                                        [OPCODE_ALL_REDUCE] = "all-reduce",
+                                        [OPCODE_REDUCE_SCATTER] = "reduce-scatter",
+                                        [OPCODE_ALL_GATHER] = "all-gather",
+                                        [OPCODE_ELSEWHERE] = "elsewhere"};
     return instruction->node ? instruction->node->name : names[instruction->opcode];
 }
 
