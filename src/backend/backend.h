@@ -197,7 +197,8 @@ struct backend {
     void (*zero)(void *to, int64_t bytes, void *stream);
     /* to = to + from, `count` fp32 numbers in the device tier, each sum rounded to the nearest by itself */
     void (*add)(void *to, const void *from, int64_t count, void *stream);
-    /* Copies between the device and the host tier. */
+    /* Copies between the device and the host tier, or within the device tier, where the two do not overlap. Within the
+     * host tier the backend `host` copies. */
     void (*copy)(void *to, const void *from, int64_t bytes, void *stream);
     const struct backend_streams *streams; /* NULL: every call returns when its work is done */
     const struct backend_graphs *graphs;   /* NULL: there are no graphs */

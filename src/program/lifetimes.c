@@ -19,9 +19,8 @@ void program_set_lifetimes(struct program *program) {
     for (size_t i = 0; i < program->buffers.count; i++) {
         struct buffer *buffer = &program->buffers.items[i];
         if (buffer->first < 0) buffer->first = buffer->last = 0; /* an input that this purpose does not read */
-        bool kept = buffer->kind == BUFFER_RESULTS || (buffer->tensor && buffer->tensor->kept);
         if (buffer->persistent) buffer->first = 0;
-        if (buffer->persistent || kept) buffer->last = end;
+        if (buffer->persistent || buffer_is_kept(buffer)) buffer->last = end;
         for (size_t s = 0; s < program->sections.count; s++) {
             const struct section *section = &program->sections.items[s];
             int32_t last = section->first + section->count - 1;

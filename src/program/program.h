@@ -86,6 +86,11 @@ struct buffer {
         last; /* issue positions (indices of instructions) between which it is live, by program_set_lifetimes */
 };
 
+/* Whether it is read when the step has ended: results, and what the caller keeps. */
+static inline bool buffer_is_kept(const struct buffer *buffer) {
+    return buffer->tensor && (buffer->tensor->kind == TENSOR_RESULT || buffer->tensor->kept);
+}
+
 enum access { ACCESS_READ, ACCESS_WRITE, ACCESS_UPDATE /* read and written */ };
 
 /* What an instruction does with a buffer: all of it, one grain's slice of it, or some columns of its rows. */

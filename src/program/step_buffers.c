@@ -275,7 +275,7 @@ enum status step_buffers_create(struct step_buffers *buffers) {
     /* Deferred updates read the clip factor of the step before. */
     for (size_t i = 0; i < program->buffers.count && program->defers; i++) {
         struct buffer *buffer = &program->buffers.items[i];
-        buffer->persistent |= buffer->kind == BUFFER_RESULTS && buffer->tensor;
+        buffer->persistent |= buffer->kind == BUFFER_RESULTS && buffer_is_kept(buffer);
     }
     return STATUS_OK;
 }

@@ -4,7 +4,8 @@
 #include "runtime/runner_state.h"
 
 static bool has_mirror(const struct tensor *tensor) {
-    return tensor->kind == TENSOR_INPUT || tensor->kind == TENSOR_RESULT || tensor->kept;
+    bool result = tensor->kind == TENSOR_RESULT && !tensor->parameter;
+    return tensor->kind == TENSOR_INPUT || result || tensor->kept;
 }
 
 static enum status create_mirror(struct runner *runner, const struct tensor *tensor) {

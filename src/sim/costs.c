@@ -61,8 +61,7 @@ struct kernel_cost costs_of(const struct costs *costs, const struct program *pro
     } else if (!rate) {
         cost = costs_of_kernel(costs, instruction->node, instruction->tier);
         if (instruction->elements > 0)
-            cost.seconds *=
-                (double)instruction->elements / (double)shape_elements(&instruction->node->in[0]->shape);
+            cost.seconds *= (double)instruction->elements / (double)shape_elements(&instruction->node->in[0]->shape);
     } else if (instruction->opcode == OPCODE_ZERO) {
         cost = (struct kernel_cost){transfer_s(rate, to->bytes), ACTIVITY_STREAMING};
     } else if (instruction->opcode == OPCODE_TAKE) {
