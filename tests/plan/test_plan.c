@@ -335,7 +335,7 @@ static void bad_policies_are_refused(void **state) {
     refuse_policy(path, "partition", json_integer(4), "must be an object", whole);
     refuse_policy(path, "partition", json_pack("{s:i}", "parameters", 1), "gradients", whole);
     refuse_policy(path, "partition", json_pack("{s:i, s:i, s:i}", "parameters", 0, "gradients", 1, "optimizer", 1),
-                  "parameters", whole);
+                  "parameters", "is 1");
     refuse_policy(path, "partition", json_pack("{s:i, s:i, s:i}", "parameters", 1, "gradients", 2, "optimizer", 2),
                   "is not legal for 1 x 1 ranks", "always legal");
     refuse_policy(path, "flat", json_integer(1), "must be true or false", whole);
