@@ -49,12 +49,19 @@ struct comm_spec {
     enum comm_kind kind;
     struct comm_group group; /* has this rank */
     void *data;
-    int64_t bytes;   /* of data; reductions: a multiple of 4; all-to-all: of the group's ranks */
-    int root;        /* broadcast: its position in the group */
-    void *out;       /* all-to-all: `bytes`, apart from data */
-    void *staging;   /* comm_staging_bytes, aligned to 64 bytes */
-    bool in_place;   /* data lies in a window whose `shared` is true, on all ranks of the group */
-    bool round_bf16; /* reductions */
+    int64_t bytes;       /* of data; reductions: a multiple of 4; all-to-all: of the group's ranks */
+    int root;            /* broadcast: its position in the group */
+    void *out;           /* all-to-all: `bytes`, apart from data */
+    void *staging;       /* comm_staging_bytes, aligned to 64 bytes */
+    bool in_place;       /* data lies in a window whose `shared` is true, on all ranks of the group */
+    bool round_bf16;     /* reductions */
+    int64_t block_bytes; /* 0: as comm_block has it; else a multiple of 64 with room for all bytes in the blocks */
+    /* owner[b] is the position in the group of who has block b, each position once; NULL: b. All-gather,
+     * reduce-scatter, all-reduce. Borrowed until comm_create returns. */
+    const int *owner;
+    /* All-gather: this rank's block where that is not in its place in data yet; apart from data. NULL: it is. */
+    const void *mine;
+    bool flat; /* blocks go straight from all ranks to their owners, and from these to all ranks */
     /* Reductions: a tree with one leaf for each rank of the group (lane_tree_top); NULL: halves. Borrowed until
      * comm_create returns, as is `empty`. */
     const struct lane_tree *tree;
