@@ -77,32 +77,46 @@ static enum status check_schedule(const struct program *program, int32_t collect
     return STATUS_OK;
 }
 
-static enum status make_schedule(const struct program *program, int32_t collective, struct comm_schedule *out) {
-    struct lane_tree tree;
-    struct comm_spec spec;
-    enum status status = collectives_spec(program, collective, &tree, &spec);
-    if (status == STATUS_OK)
-        status = comm_schedule_create(&program->place.mesh, program->place.rank,
-                                      rank_place_message_bytes(&program->place), &spec, out);
-    lane_tree_free(&tree);
-    return status;
+/* What the ranks have of one operation. */
+struct operation {
+    struct comm_spec *specs;
+    struct lane_tree *trees; /* theirs */
+    struct comm_schedule *schedules;
+};
+
+static enum status make_schedule(const struct program *program, int32_t collective, struct operation *operation) {
+    int rank = program->place.rank;
+    TRY(collectives_spec(program, collective, &operation->trees[rank], &operation->specs[rank]));
+    return comm_schedule_create(&program->place.mesh, rank, rank_place_message_bytes(&program->place),
+                                &operation->specs[rank], &operation->schedules[rank]);
+}
+
+static void free_operation(struct operation *operation, int ranks) {
+    for (int r = 0; r < ranks && operation->trees; r++)
+        lane_tree_free(&operation->trees[r]);
+    for (int r = 0; r < ranks && operation->schedules; r++)
+        comm_schedule_free(&operation->schedules[r]);
+    mem_free(operation->specs);
+    mem_free(operation->trees);
+    mem_free(operation->schedules);
 }
 
 /* `proved`: one of the same kind and size was walked before. */
 static enum status verify_operation(const struct program *const *programs, int ranks, int32_t collective, bool proved) {
-    struct comm_schedule *schedules = mem_array((size_t)ranks, sizeof *schedules);
-    enum status status = schedules ? STATUS_OK : STATUS_FAILED;
+    struct operation operation = {.specs = mem_array((size_t)ranks, sizeof *operation.specs),
+                                  .trees = mem_array((size_t)ranks, sizeof *operation.trees),
+                                  .schedules = mem_array((size_t)ranks, sizeof *operation.schedules)};
+    bool room = operation.specs && operation.trees && operation.schedules;
+    enum status status = room ? STATUS_OK : STATUS_FAILED;
     for (int r = 0; r < ranks && status == STATUS_OK; r++) {
-        status = make_schedule(programs[r], collective, &schedules[r]);
-        if (status == STATUS_OK) status = check_schedule(programs[r], collective, &schedules[r]);
+        status = make_schedule(programs[r], collective, &operation);
+        if (status == STATUS_OK) status = check_schedule(programs[r], collective, &operation.schedules[r]);
     }
     if (status == STATUS_OK && !proved) {
-        status = comm_schedules_verify(programs[0]->collectives.items[collective].kind, schedules, ranks);
+        status = comm_schedules_verify(operation.specs, operation.schedules, ranks);
         if (status != STATUS_OK) status = status_prefix(status, "program: operation %d", collective);
     }
-    for (int r = 0; schedules && r < ranks; r++)
-        comm_schedule_free(&schedules[r]);
-    mem_free(schedules);
+    free_operation(&operation, ranks);
     return status;
 }
 
