@@ -167,6 +167,7 @@ static const char *difference(const struct comm_spec *a, const struct comm_spec 
 static enum status verify_group_of(int rank, const struct comm_spec *specs, const struct comm_schedule *schedules,
                                    int ranks) {
     const struct comm_group *group = &specs[rank].group;
+    if (group->count == 0) return STATUS_OK;
     int place = mesh_group_position(group, rank);
     if (place < 0 || mesh_group_rank(group, group->count - 1) >= ranks)
         return status_set(STATUS_FAILED, "rank %d is not in its group", rank);

@@ -9,8 +9,9 @@
 
 #include "collective/comm_schedule.h"
 
-/* By rank of the mesh: the specification that each has, whose group has the rank, and its schedule. Of addresses only
- * that `mine` is not NULL counts. FAILED naming the rank, its step and the rule that is broken. */
+/* By rank of the mesh: the specification that each has, whose group has the rank, and its schedule; a group of no
+ * ranks: the rank takes no part. Of addresses only that `mine` is not NULL counts. FAILED naming the rank, its step and
+ * the rule that is broken. */
 enum status comm_schedules_verify(const struct comm_spec *specs, const struct comm_schedule *schedules, int ranks);
 
 #endif

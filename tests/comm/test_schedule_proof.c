@@ -248,6 +248,13 @@ static void wrong_shards_are_found(void **state) {
     make_shards(&job, &cut, 2, 4, 4);
     job.specs[2].group = shard_group(2, 1, 4);
     expect(&job, "another group");
+    make_shards(&job, &cut, 2, 4, 4);
+    job.specs[2].group.count = 0; /* it leaves out what another waits for */
+    expect(&job, "another group");
+    make_shards(&job, &cut, 2, 4, 4);
+    job.specs[0].group.count = job.specs[2].group.count = 0; /* all of a group do */
+    assert_int_equal(verify(&job), STATUS_OK);
+    drop(&job);
     make_shards(&job, &cut, 1, 4, 4);
     struct comm_spec other = job.specs[2];
     other.block_bytes /= 2;
