@@ -34,22 +34,22 @@ static enum status examine_home(const struct engine *engine, const struct tensor
     return STATUS_OK;
 }
 
-static bool tensor_is_finite(const struct tensor *tensor, const char *data) {
-    int64_t rows = shape_rows(&tensor->shape), columns = shape_columns(&tensor->shape);
-    int64_t stride = tensor_row_stride(tensor) * dtype_bytes(tensor->shape.dtype);
-    for (int64_t r = 0; r < rows; r++)
-        if (values_find_nonfinite(tensor->shape.dtype, data + r * stride, columns) >= 0) return false;
+/* The bytes that the operand uses, which may be a run of the tensor's elements. */
+static bool operand_is_finite(enum dtype dtype, const struct operand *operand, const char *data) {
+    int64_t row = operand->row_bytes > 0 ? operand->row_bytes : operand->bytes;
+    for (int64_t at = 0; at<operand->bytes; at += operand->row_bytes> 0 ? operand->row_stride : row)
+        if (values_find_nonfinite(dtype, data + at, row / dtype_bytes(dtype)) >= 0) return false;
     return true;
 }
 
 /* Looks at what the instruction wrote; at a copy where the CPU has no address for it. */
-static bool output_is_finite(const struct runner *runner, const struct tensor *tensor, const struct operand *operand,
+static bool output_is_finite(const struct runner *runner, enum dtype dtype, const struct operand *operand,
                              int64_t run) {
     const void *there = runner_operand(runner, operand, run);
-    if (there) return tensor_is_finite(tensor, there);
+    if (there) return operand_is_finite(dtype, operand, there);
     void *copy = mem_array((size_t)operand->bytes, 1);
     bool known = copy && runner_read_operand(runner, operand, run, copy) == STATUS_OK;
-    bool finite = !known || tensor_is_finite(tensor, copy);
+    bool finite = !known || operand_is_finite(dtype, operand, copy);
     mem_free(copy);
     return finite;
 }
@@ -62,7 +62,8 @@ static void examine_outputs(void *payload, const struct runner *runner, int32_t 
     for (int i = 0; i < instruction->node->op->outputs; i++) {
         const struct tensor *tensor = instruction->node->out[i];
         const struct operand *operand = &instruction->operands[OP_INPUTS_MAX + i];
-        if (!tensor || operand->buffer < 0 || output_is_finite(runner, tensor, operand, run)) continue;
+        if (!tensor || operand->buffer < 0) continue;
+        if (output_is_finite(runner, tensor->shape.dtype, operand, run)) continue;
         int64_t grain = section->first_grain + run * section->grains + instruction->grain;
         search->found = section->first_grain < 0
                             ? mem_format("%s (in the update)", tensor->name)

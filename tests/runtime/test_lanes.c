@@ -46,7 +46,7 @@ static struct gradients gradients_create(size_t tensors) {
 static void keep_gradient(void *payload, const struct runner *runner, int32_t index, int64_t repetition) {
     struct gradients *gradients = payload;
     const struct instruction *instruction = &gradients->program->instructions.items[index];
-    if (!instruction->node || strcmp(instruction->node->op->name, "squared_norm") != 0) return;
+    if (!instruction->node || strcmp(instruction->node->op->name, "squared_sums") != 0) return;
     const struct tensor *gradient = instruction->node->in[0];
     float **kept = &gradients->of[gradient->parameter->id];
     assert_null(*kept); /* once a step */
