@@ -16,6 +16,7 @@ enum status collectives_spec(const struct program *program, int32_t collective, 
     if (sums) status = lane_tree_top(&lanes, ranks, tree);
     if (sums) lane_tree_free(&lanes);
     *out = (struct comm_spec){.kind = operation->kind,
+                              .mine = operation->apart ? operation : NULL,
                               .group = operation->group,
                               .bytes = operation->bytes,
                               .block_bytes = operation->block_bytes,

@@ -24,8 +24,9 @@ enum status collectives_all_gather(struct program *program, const struct shard_c
 enum status collectives_add(struct program *program, const struct program_collective *operation,
                             struct instruction *instruction);
 
-/* The operation's specification, without addresses. `tree`: where the order of its sums is put; the caller frees it
- * with lane_tree_free when the operation or schedule is made, also after a failure. */
+/* The operation's specification, without addresses: `mine` only says whether there is one. `tree`: where the order of
+ * its sums is put; the caller frees it with lane_tree_free when the operation or schedule is made, also after a
+ * failure. */
 enum status collectives_spec(const struct program *program, int32_t collective, struct lane_tree *tree,
                              struct comm_spec *out);
 

@@ -59,6 +59,7 @@ static enum status make_gather(struct visits *visits, const struct transfer *tra
     int width = visits->policy->partition.parameters;
     struct program_collective operation;
     TRY(collectives_all_gather(program, &cut, 1, width, SHARD_BLOCK * (whole->bytes / cut.elements), &operation));
+    operation.apart = true;
     struct comm_range own = collectives_own_block(program, &operation);
     struct instruction gather = {.opcode = OPCODE_ALL_GATHER,
                                  .stream = STREAM_COMM,

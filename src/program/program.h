@@ -21,7 +21,8 @@
  * schedule_nodes (kernels), schedule_sums (sums and exchanges of shards), lifetimes (of buffers), visits (stretches of
  * uses), gather (whole parameters of shards), move (copies between tiers), place (offsets), sweep (placement in the
  * order of time), happens (vector clocks), segments (bytes cut at operands' borders), synchronise (waits), proof_order
- * (the proof's own clocks), verify (the proof), verify_ranks, verify_sums (of all ranks' programs together). */
+ * (the proof's own clocks), verify (the proof), verify_form (its part about each instruction by itself),
+ * verify_ranks, verify_matching, verify_sums (of all ranks' programs together). */
 #ifndef BALLAST_PROGRAM_PROGRAM_H
 #define BALLAST_PROGRAM_PROGRAM_H
 
@@ -177,6 +178,7 @@ struct program_collective {
     int64_t bytes, block_bytes;  /* of data, and of a block; 0: equal blocks (comm_spec) */
     const int *owner;            /* by block: its position in the group; NULL: as ranks come */
     const bool *empty;           /* by rank: has nothing to add; NULL: none */
+    bool apart;                  /* all-gather: ranks have their blocks in other buffers */
     struct comm_traffic traffic; /* what this rank moves */
     int64_t staging_bytes;       /* of the instruction's workspace */
 };

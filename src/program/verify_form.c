@@ -333,6 +333,8 @@ static enum status check_own_block(const struct program *program, int32_t index)
     if (!plain || own->bytes != block.end - block.begin)
         return FAULT(program, index, own, "read otherwise than the operation does");
     int64_t place = data->offset + block.begin;
+    if (operation->apart != (own->buffer != data->buffer))
+        return FAULT(program, index, own, "the rank's block %s", operation->apart ? "is in its place" : "is elsewhere");
     bool there =
         own->buffer == data->buffer ? own->offset == place : operands_agree(program, own, data, place, own->bytes);
     return there ? STATUS_OK : FAULT(program, index, own, "not the rank's block");

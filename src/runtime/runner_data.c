@@ -3,21 +3,22 @@
 
 #include "runtime/runner_state.h"
 
-void *runner_data(const struct runner *runner, const struct tensor *tensor) {
-    struct tensor_run run;
+void *runner_home(const struct runner *runner, const struct tensor *tensor, int64_t *first, int64_t *elements) {
+    struct tensor_run run = {.first = 0};
     const struct buffer *buffer = program_find_buffer(runner->executable->program, tensor, &run);
-    if (!buffer || run.elements < shape_elements(&tensor->shape)) return NULL;
+    *first = run.first;
+    *elements = run.elements;
+    if (run.elements == 0) return NULL;
     const struct arena *arena = &runner->arenas[buffer->tier];
     if (arena->mapped) return (char *)arena->base + buffer->offset + run.offset;
     char *mirror = runner->mirrors ? runner->mirrors[buffer->id] : NULL;
     return mirror ? mirror + run.offset : NULL;
 }
 
-void runner_home(const struct runner *runner, const struct tensor *tensor, int64_t *first, int64_t *elements) {
-    struct tensor_run run = {.first = 0};
-    (void)program_find_buffer(runner->executable->program, tensor, &run);
-    *first = run.first;
-    *elements = run.elements;
+void *runner_data(const struct runner *runner, const struct tensor *tensor) {
+    int64_t first, elements;
+    void *home = runner_home(runner, tensor, &first, &elements);
+    return elements == shape_elements(&tensor->shape) ? home : NULL;
 }
 
 void *runner_operand(const struct runner *runner, const struct operand *operand, int64_t repetition) {

@@ -43,6 +43,8 @@ enum status plan_request_make(const struct session *session, unsigned uses, cons
     else
         TRY(plan_options_resolve(options, training, session->machine.backend, &session->model->config, base,
                                  options->plan_path, &request.plan));
+    request.partition_fixed = SETTINGS_HAVE(options, partition);
+    request.collectives_fixed = SETTINGS_HAVE(options, flat);
     request.grains_fixed = !trains || SETTINGS_HAVE(options, grains_per_pass);
     /* Where nothing is trained, a model is as it is. */
     if (!trains) request.plan.recipe.lora[0] = request.plan.recipe.freeze[0] = '\0';
@@ -55,6 +57,8 @@ struct plan_request plan_request_decided(const struct plan *plan, const struct p
     return (struct plan_request){.set = training_set(training),
                                  .plan = *plan,
                                  .recipe_fixed = true,
+                                 .partition_fixed = SETTINGS_HAVE(options, partition),
+                                 .collectives_fixed = SETTINGS_HAVE(options, flat),
                                  .grains_fixed = SETTINGS_HAVE(options, grains_per_pass)};
 }
 

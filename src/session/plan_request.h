@@ -10,7 +10,8 @@ struct plan_request {
     const char *origin; /* the file that the plan comes from, for messages; NULL: the options. Borrowed */
     bool recipe_fixed;  /* by a plan file or a checkpoint: no advice to change it */
     bool policy_fixed;  /* by a plan file: no other is chosen */
-    bool grains_fixed;  /* by an option, or since no program trains: no other number of grains in a pass is chosen */
+    bool partition_fixed, collectives_fixed; /* by an option: no other is chosen */
+    bool grains_fixed; /* by an option, or since no program trains: no other number of grains in a pass is chosen */
 };
 
 /* The request that options make, for a session's model and machine (plan_options_resolve): over `base`, the plan of

@@ -44,6 +44,8 @@ struct plan_options {
     struct lane_shape lanes;       /* default: the ranks */
     int64_t round_grains;          /* default: all of a lane */
     int64_t grains_per_pass;       /* never changes a result */
+    const char *partition;         /* plan/partition.h; never changes a result; default: what a search finds */
+    bool flat;                     /* policy.flat; never changes a result; default: what a search finds */
     enum dtype dtype;              /* DTYPE_F32 or DTYPE_BF16; default DTYPE_F32 */
     int threads; /* never changes a result; default: the cores of the machine, divided among the ranks that share them
                   */
