@@ -99,6 +99,12 @@
       .computed = "the faster, or what the plan file or the run says",                                                 \
       .help = "operations between ranks in each node before those across nodes, or straight from every rank to every " \
               "other; never changes a result")                                                                         \
+    X(OBJECTIVE, OPTION_OWN(.name = "objective", .type = SETTING_CHOICE, .choices = "step|sum", .fallback = "step"),   \
+      .argument = "step|sum", OPTION_FOR(COMMAND_PLAN),                                                                \
+      .help = "what a policy is chosen by: the time of its simulated step, or, to compare, the sum of all work as if " \
+              "nothing were hidden beside anything else")                                                              \
+    X(EXPLAIN, OPTION_OWN(.name = "explain", .type = SETTING_FLAG), OPTION_FOR(COMMAND_PLAN),                          \
+      .help = "with several ranks: for each partition, the best policy that was tried, and why it is not the plan's")  \
     X(CLUSTER, OPTION_OF(cluster_path), .argument = "FILE",                                                            \
       OPTION_FOR(COMMANDS_MODEL | COMMAND_SIMULATE | COMMAND_REPORT), .computed = "measured here",                     \
       .help =                                                                                                          \
