@@ -251,8 +251,12 @@ bool profile_cache_find_links(const struct profile_cache *cache, const struct me
 
 enum status profile_cache_put_links(struct profile_cache *cache, const struct cluster_rates *rates) {
     char key[MESH_KEY_BYTES];
+    struct cluster_rates whole = *rates; /* only what messages slow down or are slowed down by was measured */
+    for (int a = 0; a < ACTIVITY_COUNT; a++)
+        for (int b = 0; b < ACTIVITY_COUNT; b++)
+            whole.slowdown[a][b] = fmax(1, rates->slowdown[a][b]);
     print_mesh(&rates->links.mesh, key);
     return put(
         cache, SECTION_LINKS, key,
-        json_pack("{s:o, s:o}", "links", links_to_json(&rates->links), "slowdown", rates_slowdown_to_json(rates)));
+        json_pack("{s:o, s:o}", "links", links_to_json(&rates->links), "slowdown", rates_slowdown_to_json(&whole)));
 }
