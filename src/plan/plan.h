@@ -71,6 +71,8 @@ struct policy {
     char schedule[POLICY_SCHEDULE_BYTES]; /* of activations (plan/activations.h); "": all are kept */
 };
 
+/* Whether nothing was chosen of it but the partition: chunks, schedule and tiers are those of the plain policy. */
+bool policy_is_plain(const struct policy *policy);
 /* Whether a chunk is updated beside the next step's forward instead of at this step's end: optimizer state that is not
  * on the device passes through it then, hidden behind compute. */
 static inline bool policy_defers_update(const struct policy *policy, int64_t chunk) {

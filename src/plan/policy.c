@@ -45,6 +45,15 @@ enum status policy_check(const struct policy *policy, int64_t grains) {
     return STATUS_OK;
 }
 
+bool policy_is_plain(const struct policy *policy) {
+    const struct policy plain = {.grains_per_pass = policy->grains_per_pass};
+    bool same = !policy->schedule[0];
+#define SAME_FIELD(field) same &= policy->field == plain.field;
+    POLICY_INTEGERS(SAME_FIELD)
+    POLICY_TIERS(SAME_FIELD)
+    return same;
+}
+
 json_t *policy_to_json(const struct policy *policy) {
     json_t *object = json_object();
     int failed = !object;

@@ -2,6 +2,7 @@
 #ifndef BALLAST_SESSION_PLAN_REQUEST_H
 #define BALLAST_SESSION_PLAN_REQUEST_H
 
+#include "search/search.h"
 #include "session/programs.h"
 
 struct plan_request {
@@ -11,6 +12,7 @@ struct plan_request {
     bool recipe_fixed;  /* by a plan file or a checkpoint: no advice to change it */
     bool policy_fixed;  /* by a plan file: no other is chosen */
     bool partition_fixed, collectives_fixed; /* by an option: no other is chosen */
+    enum search_objective objective;
     bool grains_fixed; /* by an option, or since no program trains: no other number of grains in a pass is chosen */
 };
 

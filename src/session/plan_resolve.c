@@ -265,20 +265,21 @@ static int choose_threads(const struct plan_options *options, const struct plan 
     return as_before && !SETTINGS_HAVE(options, threads) ? base->threads : plan_options_threads(options);
 }
 
-/* What an option says of the policy stands before the base's. A partition is one of so many ranks. */
+/* A partition is one of so many ranks: on others, and by an option that names another, the policy begins anew. */
 static enum status choose_policy(const struct plan_options *options, const struct plan *base, const char *base_name,
                                  const struct mesh *mesh, struct policy *out) {
-    struct policy policy = {.grains_per_pass = setting_table[SETTING_grains_per_pass].whole};
+    struct policy plain = {.grains_per_pass = setting_table[SETTING_grains_per_pass].whole}, policy = plain;
+    struct partition asked = {0};
+    bool given = SETTINGS_HAVE(options, partition);
     if (base) policy = base->policy;
-    if (base && partition_cuts(&policy.partition) && rank_place_ranks(&base->place) != mesh_ranks(mesh)) {
-        policy.partition = (struct partition){0};
-        if (!SETTINGS_HAVE(options, partition))
-            log_note("%s: its partition is one of %d ranks: each of these has all parameters and states", base_name,
-                     rank_place_ranks(&base->place));
-    }
+    if (given) TRY(partition_parse(options->partition, mesh, &asked));
+    bool moved = base && rank_place_ranks(&base->place) != mesh_ranks(mesh) && partition_cuts(&policy.partition);
+    if (moved && !given)
+        log_note("%s: its policy is for %d ranks, and chosen anew", base_name, rank_place_ranks(&base->place));
+    if (moved || (given && !partition_equal(&asked, &policy.partition))) policy = plain;
+    if (given) policy.partition = asked;
     if (SETTINGS_HAVE(options, grains_per_pass)) policy.grains_per_pass = options->grains_per_pass;
     if (SETTINGS_HAVE(options, flat)) policy.flat = options->flat;
-    if (SETTINGS_HAVE(options, partition)) TRY(partition_parse(options->partition, mesh, &policy.partition));
     *out = policy;
     return STATUS_OK;
 }

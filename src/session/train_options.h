@@ -57,6 +57,7 @@ struct plan_options {
     struct memory_options memory;
     bool allow_recipe_change; /* resume: isa and kernels_version become those that are here, lanes and rounds what is
                                  given */
+    bool by_sum;              /* the best policy is that with the least sum of all work (search/search.h) */
     bool outline;             /* dimensions are enough: weights may be missing, and a preset's name is a model */
     const char *plan_path;    /* a plan file (train, eval, generate) */
     const char *cluster_path; /* a cluster file whose rates are taken in place of measuring them */
