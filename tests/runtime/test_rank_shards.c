@@ -109,12 +109,12 @@ static void random_plans_have_one_ranks_bits(void **state) {
     print_message("seed %d\n", SEED);
     for (uint64_t i = 0; i < count; i++) {
         cases[i] = rank_case_random(SEED, i);
-        cases[i].value[RANK_AXIS_lanes] = (int)i % 2; /* as both numbers of ranks hold */
+        cases[i].value[RANK_AXIS_lanes] = (int)i % 3; /* two ranks hold three lanes unequally */
         cases[i].value[RANK_AXIS_policy] = rank_axis_values(RANK_AXIS_policy) - 1;
         cases[i].value[RANK_AXIS_partition] = rank_axis_values(RANK_AXIS_partition) - 1;
     }
     const char *path = rank_references_write(*state, cases, count);
-    static const struct rank_job jobs[] = {{2, 1, true, {""}}, {4, 2, false, {""}}};
+    static const struct rank_job jobs[] = {{2, 1, true, {""}}, {3, 1, false, {""}}, {4, 2, false, {""}}};
     for (size_t i = 0; i < sizeof jobs / sizeof *jobs; i++) {
         struct rank_job job = jobs[i];
         job.words[0] = path;
