@@ -193,7 +193,7 @@ static void add_updates(const struct policy_bound_input *input, const struct pol
         double later_s = defers ? elsewhere->updates->update_s[activity] : 0;
         loads->streams[STREAM_UPDATE].seconds[activity] += defers ? away_s[activity] : 0;
         loads->streams[STREAM_COMPUTE].seconds[activity] +=
-            input->from[0].update_s[activity] - later_s + states->once_s[activity];
+            input->from[0].update_s[activity] - later_s + states->once_s[activity] + input->from[0].finish_s[activity];
     }
     add_copies(loads, policy->optimizer, policy->update, away->optimizer_packs, (double)away->optimizer);
     add_copies(loads, policy->update, policy->optimizer, away->optimizer_packs, (double)away->optimizer);
