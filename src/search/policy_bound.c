@@ -254,6 +254,7 @@ struct policy_seconds policy_bound_least_seconds(const struct policy_bound_input
 struct pass {
     bool first;      /* of the step */
     bool opens;      /* a share */
+    bool continues;  /* another pass of the share follows */
     int64_t waiting; /* levels of partial sums */
     int64_t slots;   /* grains */
 };
@@ -285,8 +286,12 @@ static int64_t last_group_away(const struct walk *walk, int64_t group) {
 static void add_cut_windows(const struct walk *walk, const struct gradient_pack *pack, int64_t group) {
     const struct policy *policy = walk->policy;
     bool stays = pack->chunk < policy->persistent_chunks || policy->gradients == TIER_DEVICE;
-    if (walk->pass.opens || walk->pass.waiting > 0) return;
-    add_window(walk, stays ? 0 : movement_fetch_group(group, policy->lookahead), group, pack->summed);
+    int64_t begin = stays ? 0 : movement_fetch_group(group, policy->lookahead);
+    if (walk->pass.waiting > 0) return;
+    if (!walk->pass.opens)
+        add_window(walk, begin, group, pack->summed);
+    else if (walk->pass.continues && stays)
+        add_window(walk, group + 1, walk->groups, pack->summed);
 }
 
 /* In a share's first pass a group's gradients are zeroed within the group, so they count from its end on; and when they
@@ -389,7 +394,8 @@ static int64_t constant_bytes(const struct policy_bound_input *input, const stru
 
 int64_t policy_bound_device_bytes(const struct policy_bound_input *input, const struct policy *policy) {
     struct cut_passes passes = step_cut_largest(input->cut, policy->grains_per_pass);
-    const struct pass first = {.first = true, .opens = true, .slots = passes.first};
+    bool continues = passes.first > 0 && input->cut->shares.list.items[0].grains > passes.first;
+    const struct pass first = {.first = true, .opens = true, .continues = continues, .slots = passes.first};
     const struct pass deepest = {.opens = true, .waiting = step_cut_waiting(input->cut), .slots = passes.deepest};
     int64_t most = passes.first > 0 ? pass_bytes(input, policy, first) : 0;
     if (passes.deepest > 0) most = larger(most, pass_bytes(input, policy, deepest));
@@ -414,7 +420,10 @@ int64_t policy_bound_quick_device_bytes(const struct policy_bound_input *input, 
                                         const struct pass_activations *activations) {
     const struct chunk_sum *all = input->from, *away = &all[policy->persistent_chunks];
     bool elsewhere = policy->gradients != TIER_DEVICE;
-    if (cuts_gradients(policy)) return constant_bytes(input, policy) + activations->first;
+    if (cuts_gradients(policy)) {
+        int64_t summed = activations->later >= 0 ? all->summed - (elsewhere ? away->summed : 0) : 0;
+        return constant_bytes(input, policy) + larger(activations->first, summed);
+    }
     int64_t gradients = all->gradients - (elsewhere ? away->gradients : 0);
     int64_t waiting = step_cut_waiting(input->cut) * (all->summed - (elsewhere ? away->summed : 0));
     int64_t most = larger(activations->first, input->cut->computed > 0 ? gradients : 0);
@@ -446,8 +455,9 @@ static int64_t lower_bytes(const struct policy_bound_input *input, const struct 
     int64_t kept = kept_shards(policy, away, tier), gradients = policy->gradients == tier && !cut ? sums : 0;
     if (policy->parameters == tier) kept += away->parameters;
     if (policy->optimizer == tier) kept += away->optimizer;
-    int64_t slots = step_cut_largest(input->cut, policy->grains_per_pass).first;
-    int64_t passing = slots * input->cost->away_bytes[tier];
+    struct cut_passes passes = step_cut_largest(input->cut, policy->grains_per_pass);
+    int64_t passing = passes.first * input->cost->away_bytes[tier];
+    if (cut && policy->gradients == tier && passes.later > 0) passing = larger(passing, away->summed);
     if (tier == TIER_HOST) passing = larger(passing, host_update_bytes(input, policy));
     return kept + larger(gradients, passing + (defers(policy) ? gradients : 0));
 }
