@@ -5,6 +5,7 @@
 #include "base/random.h"
 #include "collective/comm_schedule.h"
 #include "collective/lane_tree.h"
+#include "program/collectives.h"
 #include "support/outcome.h"
 #include "support/policy_subject.h"
 #include "support/unit.h"
@@ -13,13 +14,13 @@
 
 static const struct lane_shape lanes_of[] = {{1, 8}, {2, 4}, {1, 3}};
 enum { LANES = 3, BATCHES = 3, ROUNDS = 3, CLIPS = 2, POLICIES = 4 };
+static const char *const partitions[] = {"ddp", "zero1", "zero2", "zero3", "hpz", "other", "other"};
+enum { PARTITIONS = sizeof partitions / sizeof *partitions };
 
 int rank_axis_values(enum rank_axis axis) {
-    static const int counts[RANK_AXES] = {[RANK_AXIS_lanes] = LANES,
-                                          [RANK_AXIS_batch] = BATCHES,
-                                          [RANK_AXIS_round] = ROUNDS,
-                                          [RANK_AXIS_clip] = CLIPS,
-                                          [RANK_AXIS_policy] = POLICIES};
+    static const int counts[RANK_AXES] = {
+        [RANK_AXIS_lanes] = LANES, [RANK_AXIS_batch] = BATCHES,   [RANK_AXIS_round] = ROUNDS,
+        [RANK_AXIS_clip] = CLIPS,  [RANK_AXIS_policy] = POLICIES, [RANK_AXIS_partition] = PARTITIONS};
     return axis == RANK_AXIS_subject ? (int)policy_subject_count : counts[axis];
 }
 
@@ -109,11 +110,26 @@ void rank_case_print(const struct rank_case *spec, char name[RANK_CASE_NAME_BYTE
     static const char *const batches[] = {"full grains", "a short last grain", "fewer grains than lanes"};
     static const char *const policies[] = {"plain", "deferred from disk", "random", "random"};
     char lanes[LANE_SHAPE_BYTES];
-    snprintf(name, RANK_CASE_NAME_BYTES, "%s, lanes %s, %s, round %d, %s, policy %s (seed %llu)",
+    snprintf(name, RANK_CASE_NAME_BYTES, "%s, lanes %s, %s, round %d, %s, policy %s, %s (seed %llu)",
              subject_of(spec)->name, lane_shape_print(&lanes_of[spec->value[RANK_AXIS_lanes]], lanes),
              batches[spec->value[RANK_AXIS_batch]], spec->value[RANK_AXIS_round],
              spec->value[RANK_AXIS_clip] ? "clipped" : "not clipped", policies[spec->value[RANK_AXIS_policy]],
-             (unsigned long long)spec->seed);
+             partitions[spec->value[RANK_AXIS_partition]], (unsigned long long)spec->seed);
+}
+
+/* The same on all ranks. */
+static struct partition partition_of(const struct rank_case *spec, const struct mesh *mesh) {
+    const char *name = partitions[spec->value[RANK_AXIS_partition]];
+    struct partition partition, *list;
+    int count;
+    if (strcmp(name, "other") != 0) {
+        assert_int_equal(partition_parse(name, mesh, &partition), STATUS_OK);
+        return partition;
+    }
+    assert_int_equal(partition_list(mesh, &list, &count), STATUS_OK);
+    partition = list[random_u64(spec->seed, RANDOM_TEST, RANK_AXES, 0) % (uint64_t)count];
+    mem_free(list);
+    return partition;
 }
 
 static struct harness_options options_of(const struct rank_case *spec, struct comm *comm, struct model_config *config) {
@@ -131,6 +147,9 @@ static struct harness_options options_of(const struct rank_case *spec, struct co
     int policy = spec->value[RANK_AXIS_policy];
     if (policy == 1) way.policy = &on_disk;
     if (policy > 1) way.policy_seed = spec->seed;
+    struct partition partition = partition_of(spec, comm ? &comm->mesh : &(struct mesh){1, 1});
+    way.partition = &partition;
+    way.flat = comm && spec->seed & 1;
     return policy_options(subject_of(spec), &way, config);
 }
 
@@ -145,16 +164,15 @@ static struct comm_traffic add_traffic(struct comm_traffic a, struct comm_traffi
 
 static enum status expect_traffic(struct comm *comm, const struct program *program, struct comm_traffic before,
                                   struct comm_traffic after) {
-    struct comm_traffic own = add_traffic(after, before, -1), planned = {0};
+    struct comm_traffic own = add_traffic(after, before, -1), planned = collectives_traffic(program);
     struct comm_group all = comm_group_all(comm);
     struct comm_traffic each[64];
     int64_t moved = 0, formula = 0, ranks = all.count;
     bool full = true;
     for (size_t i = 0; i < program->collectives.count; i++) {
         const struct program_collective *operation = &program->collectives.items[i];
-        planned = add_traffic(planned, operation->traffic, 1);
         formula += 2 * (ranks - 1) * operation->bytes;
-        full &= !operation->empty;
+        full &= !operation->empty && operation->kind == COMM_ALL_REDUCE;
     }
     if (memcmp(&own, &planned, sizeof own) != 0)
         return status_set(STATUS_FAILED, "rank %d sent %lld and read %lld bytes in a step; planned: %lld and %lld",
@@ -168,9 +186,11 @@ static enum status expect_traffic(struct comm *comm, const struct program *progr
                       (long long)formula);
 }
 
-/* As engine_compute_step, which the first steps call, with a look at the bytes around the program alone. */
+/* As engine_compute_step, which the first steps call, with a look at the bytes around the program alone. The step before
+ * leaves its updates, which exchange parameters. */
 static enum status check_traffic(struct harness *harness, struct comm *comm) {
     struct comm_traffic before, after;
+    TRY(engine_repeat_step(&harness->engine));
     comm_read_traffic(comm, &before);
     TRY(engine_repeat_step(&harness->engine));
     comm_read_traffic(comm, &after);
@@ -191,8 +211,9 @@ enum status rank_case_train(const struct rank_case *spec, const struct backend *
         out->losses[step] = numbers.loss;
         out->norms[step] = numbers.grad_norm;
     }
-    out->weights = harness_fingerprint(&harness);
-    enum status status = comm ? check_traffic(&harness, comm) : STATUS_OK;
+    harness_finish(&harness);
+    enum status status = engine_hash(&harness.engine, &out->weights);
+    if (comm && status == STATUS_OK) status = check_traffic(&harness, comm);
     harness_close(&harness);
     return status;
 }
