@@ -148,7 +148,59 @@ static void all_triples_are_proved(void **state) {
     assert_true(proved > 50);
 }
 
+static int roll(uint64_t seed, uint64_t *next, int sides) {
+    return (int)(random_u64(seed, RANDOM_TEST, 17, (*next)++) % (uint64_t)sides);
+}
+
+/* Lanes, rounds and grains that ranks share unequally, under a random policy with a random partition. */
+static struct plan draw_plan(const struct graph *graph, uint64_t seed) {
+    static const struct lane_shape shapes[] = {{1, 2}, {1, 3}, {1, 4}, {1, 8}, {2, 4}, {2, 3}, {4, 1}, {3, 2}};
+    uint64_t next = 0;
+    struct plan plan = small_plan(graph, 1 + roll(seed, &next, 14), 1);
+    struct lane_tree tree;
+    struct partition *list;
+    int count;
+    plan.recipe.lanes = shapes[roll(seed, &next, sizeof shapes / sizeof *shapes)];
+    plan.recipe.round_grains = roll(seed, &next, 4);
+    plan.policy = random_policy(graph, recipe_share_grains(&plan.recipe), seed);
+    assert_int_equal(lane_tree_of_shape(&plan.recipe.lanes, &tree), STATUS_OK);
+    int ranks = 2 + roll(seed, &next, tree.lanes - 1);
+    while (!lane_tree_holds(&tree, ranks))
+        ranks++;
+    lane_tree_free(&tree);
+    int nodes = 1 + roll(seed, &next, 4);
+    plan.place.mesh = ranks % nodes == 0 ? (struct mesh){nodes, ranks / nodes} : (struct mesh){1, ranks};
+    plan.place.in_place = roll(seed, &next, 2);
+    plan.place.message_bytes = roll(seed, &next, 2) ? 4096 : 0;
+    plan.place.tier = roll(seed, &next, 3) == 0 ? TIER_HOST : TIER_DEVICE;
+    assert_int_equal(partition_list(&plan.place.mesh, &list, &count), STATUS_OK);
+    policy_cut(graph, &list[roll(seed, &next, count)], &plan.policy);
+    plan.policy.flat = roll(seed, &next, 2);
+    mem_free(list);
+    return plan;
+}
+
+static void random_plans_are_proved(void **state) {
+    (void)state;
+    int64_t cut = 0;
+    for (uint64_t seed = 1; seed <= unit_sweep(60, 2000); seed++) {
+        struct graph *graph = draw_graph(seed);
+        struct plan plan = draw_plan(graph, seed);
+        struct ranks ranks;
+        if (compile(graph, &plan, &ranks) != STATUS_OK) {
+            describe(&ranks);
+            fail_msg("seed %llu: %s", (unsigned long long)seed, status_message());
+        }
+        if (partition_cuts(&plan.policy.partition)) require_promises(&ranks), cut++;
+        drop(&ranks);
+        graph_free(graph);
+    }
+    print_message("%lld of the plans have partitions\n", (long long)cut);
+    assert_true(cut > 20);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(all_triples_are_proved)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(all_triples_are_proved),
+                                       cmocka_unit_test(random_plans_are_proved)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
