@@ -182,6 +182,18 @@ static void add_gradients(const struct policy_bound_input *input, const struct p
     add_copies(loads, policy->gradients, policy->update, packs, bytes);
 }
 
+/* Sums of gradients that are on the device go where ranks exchange them, and what is all-reduced comes back. */
+static void add_exchanged(const struct policy_bound_input *input, const struct policy *policy,
+                          const struct chunk_sum *away, struct loads *loads) {
+    const struct chunk_sum *all = input->from;
+    bool device = policy->gradients == TIER_DEVICE;
+    double rounds = (double)input->cut->reductions, packs = all->summed_packs - (device ? 0 : away->summed_packs);
+    double bytes = (double)(all->summed - (device ? 0 : away->summed));
+    enum tier tier = input->cut->place.tier;
+    add_copies(loads, TIER_DEVICE, tier, rounds * packs, rounds * bytes);
+    if (!cuts_gradients(policy)) add_copies(loads, tier, TIER_DEVICE, rounds * packs, rounds * bytes);
+}
+
 /* The updates' kernels and their copies. */
 static void add_updates(const struct policy_bound_input *input, const struct policy *policy,
                         const struct elsewhere *elsewhere, struct loads *loads) {
@@ -230,6 +242,7 @@ static struct policy_seconds bound_seconds(const struct policy_bound_input *inpu
     add_gathers(input, policy, passes, (double)elsewhere->buffers, &loads);
     add_parameters(input, policy, passes, elsewhere, &loads);
     add_gradients(input, policy, passes, elsewhere->moves, &loads);
+    add_exchanged(input, policy, elsewhere->updates, &loads);
     add_updates(input, policy, elsewhere, &loads);
     add_sums(input, &loads);
     struct policy_seconds seconds = {least_seconds(&loads), 0};

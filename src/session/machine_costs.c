@@ -12,11 +12,23 @@ static enum status describe(const struct machine *machine, struct cluster *out) 
     return STATUS_OK;
 }
 
-/* What was measured here between ranks, else what the cluster file has. */
+/* By data sheet, where nothing was measured: a node's rate is shared by its devices. */
+static struct cluster_links describe_links(const struct cluster_network *network) {
+    struct cluster_links links = {.mesh = {1, (int)network->devices}};
+    links.message[MESH_IN_NODE] = (struct transfer_rate){network->hop_s, network->link_bytes_per_s};
+    links.message[MESH_ACROSS] =
+        (struct transfer_rate){network->hop_s, network->node_bytes_per_s / (double)network->devices};
+    return links;
+}
+
+/* What was measured here between ranks, else what the cluster file has, else what it says of the network. */
 static void add_links(const struct machine *machine, struct cluster_rates *rates) {
     const struct cluster_rates *between = &machine->between;
+    const struct cluster_network *network = &machine->cluster.network;
     if (between->links.mesh.nodes == 0 && machine->has_cluster) between = &machine->cluster.rates;
     rates->links = between->links;
+    if (between->links.mesh.nodes == 0 && machine->has_cluster && network->devices > 0)
+        rates->links = describe_links(network);
     for (int a = 0; a < ACTIVITY_COUNT; a++) {
         bool measured = between->links.mesh.nodes > 0;
         rates->slowdown[a][ACTIVITY_MESSAGE] = measured ? between->slowdown[a][ACTIVITY_MESSAGE] : 1;
