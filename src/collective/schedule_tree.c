@@ -64,15 +64,27 @@ static int moves_between(const struct schedule_maker *maker, const struct stage 
     return theirs;
 }
 
+/* One transfer with each peer, of all its blocks in their order: these are linked peer by peer first, since with
+ * thousands of ranks there are millions of pairs of a peer and a block. */
 static enum status add_transfers(struct schedule_maker *maker, struct stage *stage, bool up, bool receive,
                                  enum schedule_place place) {
     const struct lane_node *other = &stage->path->tree->node[stage->other];
     int *blocks = scratch_alloc(&maker->scratch, (size_t)maker->blocks, sizeof *blocks);
-    if (!blocks) return STATUS_FAILED;
+    int *next = scratch_alloc(&maker->scratch, (size_t)maker->blocks, sizeof *next);
+    int *first = scratch_alloc(&maker->scratch, (size_t)other->lanes, sizeof *first);
+    if (!blocks || !next || !first) return STATUS_FAILED;
+    for (int i = 0; i < other->lanes; i++)
+        first[i] = -1;
+    for (int b = maker->blocks; b-- > 0;) {
+        int peer = moves_between(maker, stage, b, up, receive);
+        if (peer < 0) continue;
+        next[b] = first[peer - other->first];
+        first[peer - other->first] = b;
+    }
     for (int peer = other->first; peer < other->first + other->lanes; peer++) {
         int count = 0;
-        for (int b = 0; b < maker->blocks; b++)
-            if (moves_between(maker, stage, b, up, receive) == peer) blocks[count++] = b;
+        for (int b = first[peer - other->first]; b >= 0; b = next[b])
+            blocks[count++] = b;
         TRY(maker_stage_transfer(maker, &stage->made, peer, receive, place, blocks, count));
     }
     return STATUS_OK;

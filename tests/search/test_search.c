@@ -102,7 +102,7 @@ static void partitions_are_searched(void **state) {
     (void)state;
     check((struct setting){1, 0, 40, .part = 0.4, .host = true, .grains = 1, .lanes = {1, 2}, .mesh = {1, 2},
                            .partitions = true});
-    check((struct setting){1, 1, 41, .part = 2, .grains = 1, .lanes = {2, 2}, .mesh = {2, 2}, .partitions = true});
+    check((struct setting){1, 1, 41, .part = 0.5, .grains = 1, .lanes = {2, 2}, .mesh = {2, 2}, .partitions = true});
     check((struct setting){1, 2, 42, .part = 3, .lanes = {1, 4}, .mesh = {4, 1}, .partitions = true});
     check((struct setting){1, 0, 43, .part = 3, .grains = 1, .lanes = {4, 2}, .mesh = {4, 2}, .partitions = true});
     check((struct setting){1, 3, 44, .part = 0.7, .grains = 1, .lanes = {1, 8}, .mesh = {1, 8}, .partitions = true,
