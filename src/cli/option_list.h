@@ -121,7 +121,15 @@
       .help = "--devices, --target-days: tokens of the whole training, to show its days")                              \
     X(TARGET_DAYS, OPTION_OWN(.name = "target-days", SETTING_REAL_IN(0, 1e6), .above = true),                          \
       OPTION_FOR(COMMAND_PLAN), .computed = "no number of devices is looked for",                                      \
-      .help = "the fewest devices of --cluster that train --train-tokens in so many days")
+      .help = "the fewest devices of --cluster that train --train-tokens in so many days")                             \
+    X(MTBF, OPTION_OWN(.name = "mtbf", SETTING_REAL_IN(0, 1e9), .above = true), .argument = "HOURS",                   \
+      OPTION_FOR(COMMAND_PLAN), .computed = "nothing fails",                                                           \
+      .help = "--devices, --target-days: mean time between failures of a node, which days and prices then include")    \
+    X(CHECKPOINT_TIME, OPTION_OWN(.name = "checkpoint-time", SETTING_REAL_IN(0, 1e6), .fallback = "60"),               \
+      .argument = "SECONDS", OPTION_FOR(COMMAND_PLAN), .help = "--mtbf: for which a checkpoint holds training up")     \
+    X(RESTART_TIME, OPTION_OWN(.name = "restart-time", SETTING_REAL_IN(0, 1e6), .fallback = "600"),                    \
+      .argument = "SECONDS", OPTION_FOR(COMMAND_PLAN),                                                                 \
+      .help = "--mtbf: from a node's failure until training goes on from the last checkpoint")
 
 #define OPTION_LIST_TRAIN(X)                                                                                           \
     X(PLAN, OPTION_OF(plan_path), .argument = "FILE", OPTION_FOR(COMMAND_TRAIN | COMMAND_EVAL | COMMANDS_TEXT),        \

@@ -163,23 +163,23 @@ static const char *difference(const struct comm_spec *a, const struct comm_spec 
     return same_empty(a, b) ? NULL : "empty ranks";
 }
 
-/* The group whose first rank this is; nothing for others. */
-static enum status verify_group_of(int rank, const struct comm_spec *specs, const struct comm_schedule *schedules,
-                                   int ranks) {
-    const struct comm_group *group = &specs[rank].group;
-    if (group->count == 0) return STATUS_OK;
-    int place = mesh_group_position(group, rank);
-    if (place < 0 || mesh_group_rank(group, group->count - 1) >= ranks)
-        return status_set(STATUS_FAILED, "rank %d is not in its group", rank);
-    const char *differs = difference(&specs[group->first], &specs[rank]);
-    if (differs) return status_set(STATUS_FAILED, "rank %d: another %s than rank %d has", rank, differs, group->first);
-    if (place > 0) return STATUS_OK;
+static enum status check_same(const struct comm_spec *specs, int first, int rank) {
+    const char *differs = difference(&specs[first], &specs[rank]);
+    if (!differs) return STATUS_OK;
+    return status_set(STATUS_FAILED, "rank %d: another %s than rank %d has", rank, differs, first);
+}
+
+/* The group whose first rank this is. */
+static enum status verify_group_of(int first, const struct comm_spec *specs, const struct comm_schedule *schedules) {
+    const struct comm_group *group = &specs[first].group;
     const struct comm_spec **own = mem_array((size_t)group->count, sizeof *own);
     const struct comm_schedule **lists = mem_array((size_t)group->count, sizeof *lists);
     enum status status = own && lists ? STATUS_OK : STATUS_FAILED;
     for (int i = 0; i < group->count && status == STATUS_OK; i++) {
-        own[i] = &specs[mesh_group_rank(group, i)];
-        lists[i] = &schedules[mesh_group_rank(group, i)];
+        int rank = mesh_group_rank(group, i);
+        own[i] = &specs[rank];
+        lists[i] = &schedules[rank];
+        status = check_same(specs, first, rank);
     }
     if (status == STATUS_OK) status = verify_group(own, lists);
     mem_free(own);
@@ -188,7 +188,14 @@ static enum status verify_group_of(int rank, const struct comm_spec *specs, cons
 }
 
 enum status comm_schedules_verify(const struct comm_spec *specs, const struct comm_schedule *schedules, int ranks) {
-    for (int rank = 0; rank < ranks; rank++)
-        TRY(verify_group_of(rank, specs, schedules, ranks));
+    for (int rank = 0; rank < ranks; rank++) {
+        const struct comm_group *group = &specs[rank].group;
+        if (group->count == 0) continue;
+        int place = mesh_group_position(group, rank);
+        if (place < 0 || mesh_group_rank(group, group->count - 1) >= ranks)
+            return status_set(STATUS_FAILED, "rank %d is not in its group", rank);
+        if (place > 0) TRY(check_same(specs, group->first, rank));
+        if (place == 0) TRY(verify_group_of(rank, specs, schedules));
+    }
     return STATUS_OK;
 }

@@ -3,10 +3,11 @@
 #define BALLAST_PROFILE_LINK_RATES_H
 
 #include "comm/comm.h"
+#include "profile/profile.h"
 #include "profile/rate_work.h"
 
 struct link_options {
-    bool thorough; /* all operations and pairs of ranks; else only sums over all ranks, and the axes */
+    bool thorough; /* all operations and pairs of ranks; else only sums and gathers of all ranks, and the axes */
     int threads;   /* of kernels */
     int64_t memory_bytes;
 };
@@ -19,6 +20,14 @@ struct link_options {
 enum status link_rates_measure(struct comm *comm, const struct backend *backend, const struct link_options *options,
                                struct cluster_rates *rates);
 
+/* Keeps what was measured in the cache of these options, where processes without ranks find it that plan for the same
+ * mesh on this machine. */
+enum status link_rates_keep(const struct backend *backend, const struct profile_options *options,
+                            const struct cluster_rates *rates);
+/* Without ranks: fills `rates` as link_rates_measure did, or leaves it as it is. */
+enum status link_rates_find(const struct backend *backend, const struct profile_options *options,
+                            const struct mesh *mesh, struct cluster_rates *rates);
+
 /* --- what the two files of it share --- */
 
 /* One operation on the measurement's own memory. */
@@ -30,7 +39,7 @@ struct link_bench {
 struct link_trial {
     enum comm_kind kind;
     struct comm_group group;
-    bool in_place;
+    bool in_place, flat;
     int64_t bytes;
 };
 /* Creates it, on all ranks of its group. */

@@ -22,7 +22,8 @@
  * uses), gather (whole parameters of shards), move (copies between tiers), place (offsets), sweep (placement in the
  * order of time), happens (vector clocks), segments (bytes cut at operands' borders), synchronise (waits), proof_order
  * (the proof's own clocks), verify (the proof), verify_form (its part about each instruction by itself),
- * verify_ranks, verify_matching, verify_sums (of all ranks' programs together). */
+ * verify_ranks, verify_matching, verify_sums with verify_cells and verify_definition (of all ranks' programs together).
+ */
 #ifndef BALLAST_PROGRAM_PROGRAM_H
 #define BALLAST_PROGRAM_PROGRAM_H
 

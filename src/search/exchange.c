@@ -35,12 +35,10 @@ static enum status measure(struct measurer *measurer, struct operation *operatio
                                    .tree = operation->kind == COMM_ALL_GATHER ? NULL : &measurer->tree};
     struct comm_schedule schedule;
     TRY(comm_schedule_create(&place->mesh, place->rank, rank_place_message_bytes(place), &spec, &schedule));
-    const struct program_collective collective = {.kind = operation->kind,
-                                                  .group = spec.group,
-                                                  .bytes = operation->bytes,
-                                                  .block_bytes = block_bytes,
-                                                  .traffic = schedule.traffic};
-    operation->seconds = costs_collective_s(measurer->rates, place, &collective) + measurer->rates->issue_s;
+    const struct program_collective collective = {
+        .kind = operation->kind, .group = spec.group, .bytes = operation->bytes, .traffic = schedule.traffic};
+    operation->seconds =
+        costs_collective_s(measurer->rates, place, measurer->flat, &collective) + measurer->rates->issue_s;
     comm_schedule_free(&schedule);
     return vec_push(&measurer->known, *operation);
 }

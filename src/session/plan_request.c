@@ -71,6 +71,7 @@ enum status plan_request_step(const struct session *session, const struct plan *
                               struct plan_request *out) {
     struct plan_options nothing_given;
     plan_options_init(&nothing_given);
+    nothing_given.planned = plan->place.mesh;
     *out = (struct plan_request){.set = {.uses = PROGRAMS_TO_SIMULATE, .texts = 1},
                                  .origin = origin,
                                  .recipe_fixed = true,

@@ -106,8 +106,10 @@ static enum status open_data(struct train_run *run, struct train_options *option
 
 static enum status predict(struct train_run *run) {
     TRY(predict_step(run));
-    return machine_matrix_rate(&run->session.machine, &run->plan.programs, &run->plan.chosen.recipe,
-                               &run->matrix_flops_per_s);
+    TRY(machine_matrix_rate(&run->session.machine, &run->plan.programs, &run->plan.chosen.recipe,
+                            &run->matrix_flops_per_s));
+    run->matrix_flops_per_s *= session_ranks(&run->session);
+    return STATUS_OK;
 }
 
 /* Data, memory and the machine's rate: all that can refuse a run before its arena is there. */
