@@ -186,8 +186,8 @@ static enum status expect_traffic(struct comm *comm, const struct program *progr
                       (long long)formula);
 }
 
-/* As engine_compute_step, which the first steps call, with a look at the bytes around the program alone. The step before
- * leaves its updates, which exchange parameters. */
+/* As engine_compute_step, which the first steps call, with a look at the bytes around the program alone. The step
+ * before leaves its updates, which exchange parameters. */
 static enum status check_traffic(struct harness *harness, struct comm *comm) {
     struct comm_traffic before, after;
     TRY(engine_repeat_step(&harness->engine));
