@@ -4,8 +4,7 @@
 #include <string.h>
 
 #include "base/random.h"
-#include "program/collectives.h"
-#include "support/policy_features.h"
+#include "support/fault_sweep.h"
 #include "support/random_policy.h"
 #include "support/small_graph.h"
 #include "support/unit.h"
@@ -33,8 +32,8 @@ static void drop(struct ranks *ranks) {
         program_free(ranks->programs[r]);
 }
 
-static enum status compile(const struct graph *graph, const struct plan *plan, struct ranks *out) {
-    int64_t *bytes = small_graph_workspace(graph);
+static enum status compile_with(const struct graph *graph, const struct plan *plan, const int64_t *bytes,
+                                struct ranks *out) {
     struct workspace_table table = {.bytes = bytes, .count = (int)graph->nodes.count};
     enum status status = STATUS_OK;
     *out = (struct ranks){.count = rank_place_ranks(&plan->place), .plan = *plan};
@@ -43,9 +42,15 @@ static enum status compile(const struct graph *graph, const struct plan *plan, s
         own.place.rank = r;
         status = program_compile(graph, &own, &table, &out->programs[r]);
     }
-    mem_free(bytes);
     if (status != STATUS_OK) return status;
     return program_verify_ranks((const struct program *const *)out->programs, out->count, &plan->recipe);
+}
+
+static enum status compile(const struct graph *graph, const struct plan *plan, struct ranks *out) {
+    int64_t *bytes = small_graph_workspace(graph);
+    enum status status = compile_with(graph, plan, bytes, out);
+    mem_free(bytes);
+    return status;
 }
 
 /* Embeddings of several blocks of elements, so that shards cut through them. */
@@ -199,8 +204,38 @@ static void random_plans_are_proved(void **state) {
     assert_true(cut > 20);
 }
 
+struct subject {
+    const struct graph *graph;
+    struct plan plan;
+    const int64_t *bytes;
+};
+
+static enum status compile_and_drop(void *payload) {
+    const struct subject *subject = payload;
+    struct ranks ranks;
+    enum status status = compile_with(subject->graph, &subject->plan, subject->bytes, &ranks);
+    drop(&ranks);
+    return status;
+}
+
+static void allocations_may_fail(void **state) {
+    (void)state;
+    static const struct partition partitions[] = {{1, 2, 2}, {2, 2, 2}};
+    struct graph *graph = small_graph_build(
+        &(struct small_graph_options){.layers = 1, .dtype = DTYPE_F32, .grain_sequences = 1, .sequence_length = 3});
+    int64_t *bytes = small_graph_workspace(graph);
+    for (size_t i = 0; i < sizeof partitions / sizeof *partitions; i++) {
+        struct subject subject = {graph, plan_of(graph, (struct mesh){1, 2}, &partitions[i]), bytes};
+        subject.plan.recipe.lanes = (struct lane_shape){1, 2};
+        assert_true(fault_sweep(FAULT_ALLOCATE, false, compile_and_drop, &subject) > 100);
+    }
+    mem_free(bytes);
+    graph_free(graph);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(all_triples_are_proved),
-                                       cmocka_unit_test(random_plans_are_proved)};
+                                       cmocka_unit_test(random_plans_are_proved),
+                                       cmocka_unit_test(allocations_may_fail)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
