@@ -62,6 +62,7 @@ static void use_streams(struct executable *executable, const struct plan *plan, 
     executable->program = NULL;
     require(program_schedule(graph, plan, &table, &executable->program), "schedule");
     mem_free(bytes);
+    require(program_gather(executable->program, &plan->policy), "gather");
     require(program_move(executable->program, &plan->policy), "move");
     small_scatter(executable->program, streams, seed);
     require(program_place(executable->program), "place");
