@@ -344,8 +344,8 @@ static bool is_enough(const struct search *search) {
     return search->least.compiled && search->least.tier_bytes[TIER_DEVICE] <= search->enough_bytes;
 }
 
-/* Of several partitions those whose states take least: all but the parameters cut as fine as can be, these so or not at
- * all. */
+/* Of several partitions: all but the parameters cut as fine as can be, these so or not at all; and nothing cut, which
+ * takes least where a model is so small that what aligns shards is more. */
 static enum status list_smallest(struct search *search) {
     const struct space *space = &search->space;
     int finest = 1;
@@ -358,7 +358,8 @@ static enum status list_smallest(struct search *search) {
         const struct partition *partition = &space->divisions.items[clan->division].partition;
         int parameters = partition_width(partition->parameters);
         bool twin = clan->flat && search->input->collectives == COLLECTIVES_EITHER; /* takes the same */
-        bool small = !twin && partition_width(partition->gradients) == finest && (parameters == finest || parameters == 1);
+        bool ends = partition_width(partition->gradients) == finest && (parameters == finest || parameters == 1);
+        bool small = !twin && (ends || !partition_cuts(partition));
         if (!small && space->divisions.count > 1) continue;
         TRY(space_list_clan(&search->space, c));
     }

@@ -48,6 +48,7 @@ struct setting {
     struct mesh mesh;
     bool partitions;    /* all legal ones, stratified and flat */
     enum tier exchange; /* rank_place.tier */
+    int64_t room;       /* times what the plain policy takes, in place of `part` */
 };
 
 static void check(struct setting s) {
@@ -70,6 +71,7 @@ static void check(struct setting s) {
         bench.input.collectives = COLLECTIVES_EITHER;
     }
     search_bench_limit(&bench, s.part, s.host, s.disk);
+    if (s.room > 0) bench.input.capacity_bytes[TIER_DEVICE] = s.room * search_bench_plain_bytes(&bench);
     struct brute_force all = search_bench_try_all(&bench);
     assert_int_equal(search_policies(&bench.input, &result), STATUS_OK);
     print_message("%d layers, %s, %.2f: search compiled %lld of %lld, best %g s\n", s.layers,
@@ -102,9 +104,9 @@ static void partitions_are_searched(void **state) {
     (void)state;
     check((struct setting){1, 0, 40, .part = 0.4, .host = true, .grains = 1, .lanes = {1, 2}, .mesh = {1, 2},
                            .partitions = true});
-    check((struct setting){1, 1, 41, .part = 0.5, .grains = 1, .lanes = {2, 2}, .mesh = {2, 2}, .partitions = true});
-    check((struct setting){1, 2, 42, .part = 3, .lanes = {1, 4}, .mesh = {4, 1}, .partitions = true});
-    check((struct setting){1, 0, 43, .part = 3, .grains = 1, .lanes = {4, 2}, .mesh = {4, 2}, .partitions = true});
+    check((struct setting){1, 1, 41, .room = 4, .grains = 1, .lanes = {2, 2}, .mesh = {2, 2}, .partitions = true});
+    check((struct setting){1, 2, 42, .room = 4, .lanes = {1, 4}, .mesh = {4, 1}, .partitions = true});
+    check((struct setting){1, 0, 43, .room = 8, .grains = 1, .lanes = {4, 2}, .mesh = {4, 2}, .partitions = true});
     check((struct setting){1, 3, 44, .part = 0.7, .grains = 1, .lanes = {1, 8}, .mesh = {1, 8}, .partitions = true,
                            .exchange = TIER_HOST, .host = true});
 }
