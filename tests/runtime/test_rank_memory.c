@@ -1,6 +1,6 @@
 /* Memory of ranks: that of all of them grows by their arenas' size and no more; a step allocates nothing, and nothing
  * grows in a thousand. */
-/* ctest: PROCESSORS 2 TIMEOUT 600 LABELS long */
+/* ctest: PROCESSORS 2 TIMEOUT 900 LABELS long */
 /* ctest-again: mpich slow BALLAST_TEST_MPI=mpich */
 #include <math.h>
 #include <stdio.h>
@@ -143,7 +143,7 @@ static void make_config(int64_t hidden, int64_t layers, struct model_config *out
 static enum status train_in_shards(struct comm *comm, const struct partition *partition, const struct policy *policy) {
     struct model_config config;
     struct harness harness;
-    make_config(640, 3, &config);
+    make_config(512, 2, &config);
     struct harness_options options = options_of(&config, policy, comm);
     options.partition = *partition;
     int64_t before = own_memory();
