@@ -114,6 +114,7 @@ enum status recipe_check_optimizer(const struct recipe *recipe);
 /* {"version", "recipe": {…}, "policy": {…}, "threads"}; NULL when out of memory. `file` stands for the path in
  * messages. */
 json_t *recipe_to_json(const struct recipe *recipe);
+json_t *partition_to_json(const struct partition *partition);
 json_t *policy_to_json(const struct policy *policy);
 json_t *plan_to_json(const struct plan *plan);
 /* A recipe that was written when the threads were a part of it may hold "threads", which plan_from_json takes. */
