@@ -164,7 +164,10 @@ struct ballast_plan_options {
     const char *lanes; /* "8", or "2x4" (nodes x lanes a node): the shares of a step whose sums are added by halves, so
                           that as many ranks, or a half, a quarter of them …, have the same bits; not given: the
                           ranks of the first start */
-    int64_t round_grains; /* add the lanes after so many grains of each; not given: 0, all of them */
+    const char *partition;   /* in how many shards parameters, gradients and optimizer states are, as `--partition` has
+                                it; not given: the fastest that fits. Changes no bit */
+    const char *collectives; /* "stratified" or "flat"; not given: the faster. Changes no bit */
+    int64_t round_grains;    /* add the lanes after so many grains of each; not given: 0, all of them */
 
     const char *optimizer_dtype; /* of AdamW's moments: "fp32", or "bf16", rounded by chance; not given: fp32 */
     const char *master; /* of bf16 weights: "fp32", or "none", where they are rounded by chance; not given: fp32 */
@@ -176,7 +179,7 @@ struct ballast_plan_options {
 #define BALLAST_PLAN_OPTIONS_INIT                                                                                      \
     {                                                                                                                  \
         BALLAST_PLAN_OPTIONS_VERSION, -1, -1, -1, -1, -1, NULL, NULL, NULL, NULL, 0, -1, NULL, -1, -1, NULL, -1, NULL, \
-            -1, NULL, NULL, NULL, NULL                                                                                 \
+            NULL, NULL, -1, NULL, NULL, NULL, NULL                                                                     \
     }
 /* The same at run time. */
 void ballast_plan_options_init(struct ballast_plan_options *options);

@@ -8,6 +8,7 @@
 #include "console/profile_table.h"
 #include "profile/link_rates.h"
 #include "session/machine_costs.h"
+#include "session/rank_cores.h"
 #include "session/session_plan.h"
 
 /* The measurements; only the cluster and its rates without a model. */
@@ -24,16 +25,22 @@ static const struct measuring measuring = {.anew = true};
 
 /* Refuses options that need a model. */
 static enum status refuse_without_model(const struct options *options) {
-    static const enum option_id ids[] = {OPT_BATCH,           OPT_SEQ,   OPT_DTYPE,  OPT_DOCUMENT_ATTENTION,
-                                         OPT_GRAIN,           OPT_LORA,  OPT_FREEZE, OPT_GRAINS_PER_PASS,
-                                         OPT_OPTIMIZER_DTYPE, OPT_MASTER};
-    static const char *const names[] = {"batch", "seq",    "dtype",           "document-attention", "grain",
-                                        "lora",  "freeze", "grains-per-pass", "optimizer-dtype",    "master"};
+    static const enum option_id ids[] = {OPT_BATCH,     OPT_SEQ,         OPT_DTYPE,           OPT_DOCUMENT_ATTENTION,
+                                         OPT_GRAIN,     OPT_LORA,        OPT_FREEZE,          OPT_GRAINS_PER_PASS,
+                                         OPT_PARTITION, OPT_COLLECTIVES, OPT_OPTIMIZER_DTYPE, OPT_MASTER};
+    static const char *const names[] = {"batch",     "seq",         "dtype",           "document-attention",
+                                        "grain",     "lora",        "freeze",          "grains-per-pass",
+                                        "partition", "collectives", "optimizer-dtype", "master"};
     for (size_t i = 0; i < sizeof ids / sizeof *ids; i++)
         if (options_given(options, ids[i]))
             return status_set(STATUS_BAD_INPUT, "ballast profile: --%s says something of a model; give its folder",
                               names[i]);
     return STATUS_OK;
+}
+
+/* One rank measures for all, as many at once as there are on its host, and tells of it. */
+static bool tells(const struct profiling *profiling) {
+    return !profiling->asked.comm || profiling->asked.comm->rank == 0;
 }
 
 /* Calls of each operator in a step. */
@@ -56,15 +63,18 @@ static enum status count_calls(struct profiling *profiling) {
 static enum status measure_model(const char *folder, struct profiling *profiling) {
     profiling->asked.outline = true;
     TRY(session_begin(folder, PROGRAMS_TO_TRAIN, &profiling->asked, NULL, &profiling->session, &profiling->plan));
+    if (!tells(profiling)) return STATUS_OK;
     TRY(machine_costs_measure(&profiling->session.machine, &profiling->plan.programs, &measuring, &profiling->found));
     return count_calls(profiling);
 }
 
 static enum status measure_machine(struct profiling *profiling) {
+    struct comm *comm = profiling->asked.comm;
     struct machine machine;
-    int threads = profiling->asked.threads > 0 ? profiling->asked.threads : cluster_count_cores(NULL);
     TRY(machine_open(&profiling->asked, NULL, &machine));
-    return machine_measure(&machine, threads, &measuring, &profiling->found.cluster);
+    if (comm) TRY(rank_cores_find_company(comm, &machine.company));
+    if (!tells(profiling)) return STATUS_OK;
+    return machine_measure(&machine, plan_options_threads(&profiling->asked), &measuring, &profiling->found.cluster);
 }
 
 static json_t *row_to_json(const struct profile_row *row) {
@@ -118,23 +128,17 @@ static enum status measure_links(struct profiling *profiling) {
     struct machine machine;
     if (!comm || mesh_ranks(&comm->mesh) == 1) return STATUS_OK;
     TRY(machine_open(&profiling->asked, NULL, &machine));
-    const struct link_options link = {.thorough = true,
-                                      .threads = profiling->asked.threads > 0 ? profiling->asked.threads
-                                                                              : cluster_count_cores(NULL),
-                                      .memory_bytes = LINK_MEMORY_BYTES};
+    const struct link_options link = {
+        .thorough = true, .threads = plan_options_threads(&profiling->asked), .memory_bytes = LINK_MEMORY_BYTES};
     return link_rates_measure(comm, machine.backend, &link, &profiling->found.cluster.rates);
-}
-
-/* One rank tells of all. */
-static bool tells(const struct profiling *profiling) {
-    return !profiling->asked.comm || profiling->asked.comm->rank == 0;
 }
 
 static enum status profile(const struct options *options, struct profiling *profiling) {
     bool model = options->arguments.count > 0;
     if (!model) TRY(refuse_without_model(options));
     TRY(step_options_read(options, false, &profiling->asked));
-    TRY(model ? measure_model(options->arguments.items[0], profiling) : measure_machine(profiling));
+    TRY(comm_agree(profiling->asked.comm,
+                   model ? measure_model(options->arguments.items[0], profiling) : measure_machine(profiling)));
     TRY(measure_links(profiling));
     return tells(profiling) ? put_out(options, profiling) : STATUS_OK;
 }

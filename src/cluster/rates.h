@@ -55,5 +55,8 @@ struct cluster_rates rates_lower(const struct cluster_rates *a, const struct clu
 json_t *rates_to_json(const struct cluster_rates *rates);
 /* BAD_INPUT "FILE: rates…: what is wrong"; `out` is then as it was. */
 enum status rates_from_json(const char *file, const json_t *object, struct cluster_rates *out);
+/* Only the slowdowns. */
+json_t *rates_slowdown_to_json(const struct cluster_rates *rates);
+enum status rates_slowdown_from_json(const char *file, const json_t *rows, struct cluster_rates *out);
 
 #endif

@@ -29,7 +29,7 @@ static json_t *copies_to_json(const struct cluster_rates *rates) {
     return NULL;
 }
 
-static json_t *slowdown_to_json(const struct cluster_rates *rates) {
+json_t *rates_slowdown_to_json(const struct cluster_rates *rates) {
     json_t *rows = json_object();
     int failed = !rows;
     for (int a = 0; a < ACTIVITY_COUNT; a++) {
@@ -46,7 +46,7 @@ static json_t *slowdown_to_json(const struct cluster_rates *rates) {
 json_t *rates_to_json(const struct cluster_rates *rates) {
     json_t *object = json_pack("{s:f, s:f, s:f, s:o, s:o, s:o}", "issue_s", rates->issue_s, "wake_s", rates->wake_s,
                                "noise", rates->noise, "zero", transfer_to_json(&rates->zero), "copies",
-                               copies_to_json(rates), "slowdown", slowdown_to_json(rates));
+                               copies_to_json(rates), "slowdown", rates_slowdown_to_json(rates));
     if (!object) (void)status_no_memory(0, "the rates' JSON");
     return object;
 }
@@ -89,7 +89,7 @@ static enum status read_copies(const char *file, const json_t *copies, struct cl
     return STATUS_OK;
 }
 
-static enum status read_slowdown(const char *file, const json_t *rows, struct cluster_rates *out) {
+enum status rates_slowdown_from_json(const char *file, const json_t *rows, struct cluster_rates *out) {
     bool messages = json_object_get(rows, activity_name(ACTIVITY_MESSAGE)) != NULL;
     for (int a = 0; a < ACTIVITY_COUNT; a++) {
         char where[FIELD_BYTES];
@@ -116,7 +116,7 @@ enum status rates_from_json(const char *file, const json_t *object, struct clust
     TRY(read_number(file, "rates", object, "noise", 0, MOST_SLOWDOWN, &rates.noise));
     TRY(read_transfer(file, "rates.zero", json_object_get(object, "zero"), &rates.zero));
     TRY(read_copies(file, json_object_get(object, "copies"), &rates));
-    TRY(read_slowdown(file, json_object_get(object, "slowdown"), &rates));
+    TRY(rates_slowdown_from_json(file, json_object_get(object, "slowdown"), &rates));
     *out = rates;
     return STATUS_OK;
 }

@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "collective/comm_schedule.h"
+#include "profile/profile_cache.h"
 #include "profile/slowdown.h"
 
 static const int64_t POINT_BYTES[] = {4 << 10, 256 << 10, 2 << 20, 8 << 20};
@@ -199,5 +200,23 @@ enum status link_rates_measure(struct comm *comm, const struct backend *backend,
     TRY(comm_window_open(comm, 4 * bench.most_bytes, &bench.window));
     enum status status = measure(&bench, backend, options, rates);
     comm_window_close(comm, &bench.window);
+    return status;
+}
+
+enum status link_rates_keep(const struct backend *backend, const struct profile_options *options,
+                            const struct cluster_rates *rates) {
+    struct profile_cache cache;
+    enum status status = profile_cache_open(backend, options, 0, &cache);
+    if (status == STATUS_OK) status = profile_cache_put_links(&cache, rates);
+    profile_cache_close(&cache);
+    return status;
+}
+
+enum status link_rates_find(const struct backend *backend, const struct profile_options *options,
+                            const struct mesh *mesh, struct cluster_rates *rates) {
+    struct profile_cache cache;
+    enum status status = profile_cache_open(backend, options, 0, &cache);
+    if (status == STATUS_OK) (void)profile_cache_find_links(&cache, mesh, rates);
+    profile_cache_close(&cache);
     return status;
 }

@@ -3,6 +3,7 @@
 #define BALLAST_PROFILE_LINK_RATES_H
 
 #include "comm/comm.h"
+#include "profile/profile.h"
 #include "profile/rate_work.h"
 
 struct link_options {
@@ -18,6 +19,14 @@ struct link_options {
 #define LINK_MEMORY_BYTES ((int64_t)32 << 20)
 enum status link_rates_measure(struct comm *comm, const struct backend *backend, const struct link_options *options,
                                struct cluster_rates *rates);
+
+/* Keeps what was measured in the cache of these options, where processes without ranks find it that plan for the same
+ * mesh on this machine. */
+enum status link_rates_keep(const struct backend *backend, const struct profile_options *options,
+                            const struct cluster_rates *rates);
+/* Without ranks: fills `rates` as link_rates_measure did, or leaves it as it is. */
+enum status link_rates_find(const struct backend *backend, const struct profile_options *options,
+                            const struct mesh *mesh, struct cluster_rates *rates);
 
 /* --- what the two files of it share --- */
 

@@ -26,7 +26,7 @@ static enum status measure(struct rate_machine *machine, const struct rates_opti
     return STATUS_OK;
 }
 
-enum status machine_rates_measure(const struct backend *backend, const struct rates_options *options,
+static enum status measure_member(const struct backend *backend, const struct rates_options *options,
                                   struct cluster_rates *out) {
     struct allowance allowance = {.end_ns = clock_now_ns() + RATES_BUDGET_NS};
     struct rate_machine machine = rate_machine_make(backend, options->threads, options->memory_bytes);
@@ -40,4 +40,30 @@ enum status machine_rates_measure(const struct backend *backend, const struct ra
     arena_close(&machine.disk);
     if (status == STATUS_OK) *out = rates;
     return status;
+}
+
+struct asked {
+    const struct backend *backend;
+    const struct rates_options *options;
+    struct cluster_rates *out;
+};
+
+static enum status lead(void *payload) {
+    const struct asked *asked = payload;
+    return measure_member(asked->backend, asked->options, asked->out);
+}
+
+/* Once: it takes about as long as the first one's, and a disk's takes seconds. */
+static enum status accompany(void *payload, int member, const atomic_bool *ended) {
+    const struct asked *asked = payload;
+    struct cluster_rates dropped;
+    (void)member, (void)ended;
+    return measure_member(asked->backend, asked->options, &dropped);
+}
+
+enum status machine_rates_measure(const struct backend *backend, const struct rates_options *options,
+                                  struct cluster_rates *out) {
+    static const struct company_work work = {lead, accompany};
+    struct asked asked = {backend, options, out};
+    return company_measure(options->company, &work, &asked);
 }

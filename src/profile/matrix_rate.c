@@ -157,6 +157,29 @@ done:
     return status;
 }
 
+/* One measurement, and what measures beside it. */
+struct rating {
+    const struct backend *backend;
+    enum dtype dtype;
+    int threads;
+    struct measurement *out;
+};
+
+static enum status lead(void *payload) {
+    const struct rating *rating = payload;
+    return measure(rating->backend, rating->dtype, rating->out);
+}
+
+static enum status accompany(void *payload, int member, const atomic_bool *ended) {
+    const struct rating *rating = payload;
+    struct measurement dropped;
+    (void)member;
+    rating->backend->set_threads(rating->threads);
+    while (!atomic_load(ended))
+        TRY(measure(rating->backend, rating->dtype, &dropped));
+    return STATUS_OK;
+}
+
 static double rate_of(const struct measurement *gflop) { return 1e9 / gflop->seconds; }
 
 enum status profile_matrix_rate(const struct backend *backend, enum dtype dtype, double *flops_per_s) {
@@ -168,9 +191,11 @@ enum status profile_matrix_rate(const struct backend *backend, enum dtype dtype,
 
 enum status profile_find_matrix_rate(const struct backend *backend, enum dtype dtype, struct profile_cache *cache,
                                      double *flops_per_s, int32_t *measured) {
+    static const struct company_work work = {lead, accompany};
     struct measurement gflop;
+    struct rating rating = {backend, dtype, cache->threads, &gflop};
     if (!profile_cache_find_product(cache, dtype, &gflop) || measurement_noisy(&gflop)) {
-        TRY(measure(backend, dtype, &gflop));
+        TRY(company_measure(&cache->company, &work, &rating));
         TRY(profile_cache_put_product(cache, dtype, &gflop));
         (*measured)++;
         (void)profile_cache_find_product(cache, dtype, &gflop); /* now the lower of the new and the old value */
@@ -179,12 +204,12 @@ enum status profile_find_matrix_rate(const struct backend *backend, enum dtype d
     return STATUS_OK;
 }
 
-enum status profile_matrix_rate_kept(const struct backend *backend, enum dtype dtype, int threads, int64_t memory_bytes,
-                                     const char *cache_folder, double *flops_per_s) {
+enum status profile_matrix_rate_kept(const struct backend *backend, enum dtype dtype,
+                                     const struct profile_options *options, double *flops_per_s) {
     struct profile_cache cache;
     int32_t measured = 0;
-    backend->set_threads(threads);
-    enum status status = profile_cache_open(cache_folder, backend, threads, memory_bytes, false, &cache);
+    backend->set_threads(options->threads);
+    enum status status = profile_cache_open(backend, options, options->memory_bytes, &cache);
     if (status == STATUS_OK) status = profile_find_matrix_rate(backend, dtype, &cache, flops_per_s, &measured);
     profile_cache_close(&cache);
     return status;

@@ -92,7 +92,7 @@ struct measurement points_cost(const struct points *points, const struct operand
 struct measuring {
     const struct backend *backend;
     struct profile_cache *cache;
-    struct bench_memory memory;
+    struct bench_memory *memory; /* of each member of the company */
     struct point **order;
     size_t count;
     int64_t end_ns;
@@ -114,12 +114,52 @@ static int64_t elements_within(int64_t elements, int64_t memory_bytes) {
 
 static bool is_part(const struct point *point) { return point->part.tokens > 0 || point->part.vocab > 0; }
 
+/* One operator with operands of each member. */
+struct benches {
+    struct operator_bench *bench; /* by member */
+    int count;
+    int threads;
+    double budget_s;
+    struct measurement *out;
+};
+
+static enum status lead(void *payload) {
+    const struct benches *benches = payload;
+    return operator_bench_measure(&benches->bench[0], benches->budget_s, benches->out);
+}
+
+static enum status accompany(void *payload, int member, const atomic_bool *ended) {
+    const struct benches *benches = payload;
+    benches->bench[0].clock.backend->set_threads(benches->threads);
+    while (!atomic_load(ended))
+        TRY(operator_bench_run(&benches->bench[member]));
+    return STATUS_OK;
+}
+
+static enum status measure_together(struct measuring *measuring, const struct operands *operands, double budget_s,
+                                    struct measurement *out) {
+    static const struct company_work work = {lead, accompany};
+    const struct company *company = &measuring->cache->company;
+    int members = company_members(company);
+    struct benches benches = {.threads = measuring->cache->threads, .budget_s = budget_s, .out = out};
+    enum status status = STATUS_OK;
+    benches.bench = mem_array((size_t)members, sizeof *benches.bench);
+    if (!benches.bench) return STATUS_FAILED;
+    for (; benches.count < members && status == STATUS_OK; benches.count++)
+        status = operator_bench_open(measuring->backend, operands, &measuring->memory[benches.count],
+                                     &benches.bench[benches.count]);
+    if (status == STATUS_OK) status = company_measure(company, &work, &benches);
+    for (int i = 0; i < benches.count; i++)
+        operator_bench_close(&benches.bench[i]);
+    mem_free(benches.bench);
+    return status;
+}
+
 static enum status measure_once(struct measuring *measuring, struct point *point, double budget_s) {
-    struct operator_bench bench;
     struct curve_node curve;
     struct part_node part;
     const struct operands *operands = &point->operands;
-    int64_t elements = elements_within(point->elements, measuring->memory.most_bytes);
+    int64_t elements = elements_within(point->elements, measuring->cache->memory_bytes);
     if (elements > 0) {
         curve_node_make(operands, elements, &curve);
         operands = &curve.operands;
@@ -127,10 +167,8 @@ static enum status measure_once(struct measuring *measuring, struct point *point
         part_node_make(operands, &point->part, &part);
         operands = &part.operands;
     }
-    TRY(operator_bench_open(measuring->backend, operands, &measuring->memory, &bench));
-    enum status status = operator_bench_measure(&bench, budget_s, &point->measurement);
+    enum status status = measure_together(measuring, operands, budget_s, &point->measurement);
     if (elements > 0) point->measurement.seconds *= (double)point->elements / (double)elements;
-    operator_bench_close(&bench);
     if (status != STATUS_OK) return status_prefix(status, "measuring %s", point->operands.node->op->name);
     measuring->measured++;
     TRY(profile_cache_put(measuring->cache, point->key, &point->measurement));
@@ -194,11 +232,17 @@ static enum status measure_passes(struct points *points, struct measuring *measu
 
 enum status points_measure(struct points *points, const struct backend *backend, struct profile_cache *cache,
                            int64_t end_ns, int32_t *measured) {
-    struct measuring measuring = {
-        .backend = backend, .cache = cache, .end_ns = end_ns, .memory.most_bytes = cache->memory_bytes};
+    int members = company_members(&cache->company);
+    struct measuring measuring = {.backend = backend, .cache = cache, .end_ns = end_ns};
+    measuring.memory = mem_array((size_t)members, sizeof *measuring.memory);
+    if (!measuring.memory) return STATUS_FAILED;
+    for (int i = 0; i < members; i++)
+        measuring.memory[i].most_bytes = cache->memory_bytes;
     enum status status = measure_passes(points, &measuring);
     *measured += measuring.measured;
-    bench_memory_free(&measuring.memory);
+    for (int i = 0; i < members; i++)
+        bench_memory_free(&measuring.memory[i]);
+    mem_free(measuring.memory);
     mem_free(measuring.order);
     return status;
 }

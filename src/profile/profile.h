@@ -3,16 +3,30 @@
  * Files, in the order to read them: profile (this), profile_model (a model's costs), measurement (repeated times and
  * their spread), profile_cache (what was measured, in a file); operators: operands (shared and cold ones, and the key
  * of equal operators), operator_values (operands' contents), operator_bench (timing), points (what is to be measured),
- * part_node (large ones on a part), size_curve (updates by size); rates: machine_rates (all of them), matrix_rate
- * (products), rate_work and work_clock (repeated work and its time), transfer_rates (copies), issue_rate (an
- * instruction without work), slowdown (concurrent activities); between ranks: link_rates, link_slowdown;
- * without measuring: described_device, roofline. */
+ * part_node (large ones on a part), size_curve (updates by size); company (several measurements at once); rates:
+ * machine_rates (all of them), matrix_rate (products), rate_work and work_clock (repeated work and its time),
+ * transfer_rates (copies), issue_rate (an instruction without work), slowdown (concurrent activities); between ranks:
+ * link_rates, link_slowdown; without measuring: described_device, roofline. */
 #ifndef BALLAST_PROFILE_PROFILE_H
 #define BALLAST_PROFILE_PROFILE_H
 
 #include "backend/backend.h"
+#include "profile/company.h"
 
 struct profile_cache;
+
+struct profile_options {
+    const char *disk_folder;  /* where the disk tier will be; NULL: it is not measured */
+    bool host_tier;           /* whether there is one */
+    const char *cache_folder; /* measurements are kept here and found again; NULL: neither */
+    bool anew;                /* measure everything again */
+    int threads;
+    double budget_s; /* seconds for operators, about; each distinct one is called at least once. 0: PROFILE_BUDGET_S */
+    int64_t memory_bytes; /* the most that measuring takes, about (profile_cache.h). 0: profile_memory_of the model, or
+                             without one what the system leaves */
+    const struct company *company; /* borrowed. NULL: one measurement at a time. A device's are always that */
+};
+#define PROFILE_BUDGET_S 3.0
 
 /* The rate of matrix products in this dtype with the backend's present number of threads: the yardstick of MFU. That
  * of the lowest third of several calls of the backend's `linear`, on 512 x 768 x 3072 or 512 x 3072 x 768, whichever is
@@ -23,8 +37,8 @@ enum status profile_matrix_rate(const struct backend *backend, enum dtype dtype,
 /* The same from the cache, or measured when the cache has none or a noisy one; *measured counts the measurements. */
 enum status profile_find_matrix_rate(const struct backend *backend, enum dtype dtype, struct profile_cache *cache,
                                      double *flops_per_s, int32_t *measured);
-/* The same from the cache in a folder (profile_cache.h; NULL: none) for so much memory, with so many threads. */
-enum status profile_matrix_rate_kept(const struct backend *backend, enum dtype dtype, int threads, int64_t memory_bytes,
-                                     const char *cache_folder, double *flops_per_s);
+/* The same from the cache of these options, whose threads, company and memory_bytes it is for. */
+enum status profile_matrix_rate_kept(const struct backend *backend, enum dtype dtype,
+                                     const struct profile_options *options, double *flops_per_s);
 
 #endif

@@ -13,36 +13,43 @@
 #include "cluster/rates.h"
 #include "plan/plan.h"
 #include "profile/operands.h"
+#include "profile/profile.h"
 
-enum { DEVICE_BYTES = 512, CACHE_VERSION = 2, FILE_LIMIT_BYTES = 64 << 20 };
-enum section { SECTION_OPERATORS, SECTION_PRODUCTS, SECTION_RATES, SECTIONS };
-static const char *const sections[SECTIONS] = {"operators", "products", "rates"};
+enum { DEVICE_BYTES = 512, MESH_KEY_BYTES = 32, CACHE_VERSION = 2, FILE_LIMIT_BYTES = 64 << 20 };
+enum section { SECTION_OPERATORS, SECTION_PRODUCTS, SECTION_RATES, SECTION_LINKS, SECTIONS };
+static const char *const sections[SECTIONS] = {"operators", "products", "rates", "links"};
 /* Less time than any measurement can have. */
 static const double LEAST_S = 1e-10, MOST_S = 1e30;
 /* Larger than for operators: the times of disks always vary. */
 static const double NOISY_RATES = 0.5;
 
-/* The lower of the available memory and the caller's limit; the least value where the system does not tell. */
-static int64_t find_memory(int64_t allowed) {
+/* The lower of a member's part of the available memory and the caller's limit; the least value where the system does
+ * not tell. */
+static int64_t find_memory(int64_t allowed, int members) {
     struct cluster_memory memory;
     int64_t bytes = PROFILE_MEMORY_BYTES;
     cluster_find_memory(&memory);
+    memory.capacity_bytes /= members;
     if (allowed > 0 && allowed < memory.capacity_bytes) memory.capacity_bytes = allowed;
     while (bytes > PROFILE_MEMORY_LEAST_BYTES && bytes > memory.capacity_bytes)
         bytes /= 2;
     return bytes;
 }
 
-static enum status describe_machine(const struct backend *backend, int threads, char **out) {
+static enum status describe_machine(const struct backend *backend, struct profile_cache *cache) {
     struct cluster cluster;
+    int members = company_members(&cache->company);
     const struct cluster_device *device = &cluster.device;
-    char other[DEVICE_BYTES] = "";
+    char other[DEVICE_BYTES] = "", together[32] = "";
+    if (members > 1) snprintf(together, sizeof together, "; %d at once", members);
     TRY(cluster_measure(&cluster));
     if (backend->describe) TRY(backend->describe(other, sizeof other));
-    *out = mem_format("%s; %d cores, %d hardware threads; %s %s%s%s; %d threads; kernels %d; keys %d", device->name,
-                      device->cores, device->hardware_threads, backend->name, backend->isa(), other[0] ? ": " : "",
-                      other, threads, backend->kernels_version, OPERATOR_KEY_VERSION);
-    return *out ? STATUS_OK : STATUS_FAILED;
+    cache->crowded = !cache->company.bound && members > 1 && members * cache->threads > device->hardware_threads;
+    cache->machine =
+        mem_format("%s; %d cores, %d hardware threads; %s %s%s%s; %d threads%s; kernels %d; keys %d", device->name,
+                   device->cores, device->hardware_threads, backend->name, backend->isa(), other[0] ? ": " : "", other,
+                   cache->threads, together, backend->kernels_version, OPERATOR_KEY_VERSION);
+    return cache->machine ? STATUS_OK : STATUS_FAILED;
 }
 
 static char *file_path(const char *folder, const char *machine) {
@@ -132,15 +139,18 @@ static enum status narrow(const char *folder, bool anew, struct profile_cache *c
     return name_file(folder, anew, cache);
 }
 
-enum status profile_cache_open(const char *folder, const struct backend *backend, int threads, int64_t memory_bytes,
-                               bool anew, struct profile_cache *out) {
-    *out = (struct profile_cache){.memory_bytes = find_memory(memory_bytes)};
-    TRY(describe_machine(backend, threads, &out->machine));
-    out->values = json_pack("{s:{}, s:{}, s:{}}", sections[SECTION_OPERATORS], sections[SECTION_PRODUCTS],
-                            sections[SECTION_RATES]);
+enum status profile_cache_open(const struct backend *backend, const struct profile_options *options,
+                               int64_t memory_bytes, struct profile_cache *out) {
+    const char *folder = options->cache_folder;
+    *out = (struct profile_cache){.threads = options->threads};
+    if (options->company && !backend->streams) out->company = *options->company;
+    out->memory_bytes = find_memory(memory_bytes, company_members(&out->company));
+    TRY(describe_machine(backend, out));
+    out->values = json_pack("{s:{}, s:{}, s:{}, s:{}}", sections[SECTION_OPERATORS], sections[SECTION_PRODUCTS],
+                            sections[SECTION_RATES], sections[SECTION_LINKS]);
     if (!out->values) return status_no_memory(0, "the measurements that are kept");
-    TRY(name_file(folder, anew, out));
-    return out->memory_bytes < PROFILE_MEMORY_BYTES ? narrow(folder, anew, out) : STATUS_OK;
+    TRY(name_file(folder, options->anew, out));
+    return out->memory_bytes < PROFILE_MEMORY_BYTES ? narrow(folder, options->anew, out) : STATUS_OK;
 }
 
 static enum status write_file(struct profile_cache *cache) {
@@ -187,6 +197,7 @@ static enum status put(struct profile_cache *cache, enum section section, const 
 static enum status put_measurement(struct profile_cache *cache, enum section section, const char *key,
                                    struct measurement measurement) {
     struct measurement kept;
+    if (cache->crowded) measurement.spread = 0;
     if (read_measurement(json_object_get(section_of(cache, section), key), &kept))
         measurement = measurement_lower(&kept, &measurement);
     return put(cache, section, key, json_pack("[f, f]", measurement.seconds, measurement.spread));
@@ -206,7 +217,8 @@ bool profile_cache_find_rates(const struct profile_cache *cache, const char *key
 
 enum status profile_cache_put_rates(struct profile_cache *cache, const char *key, const struct cluster_rates *rates) {
     struct cluster_rates kept, lower = *rates;
-    if (profile_cache_find_rates(cache, key, &kept)) lower = rates_lower(&kept, rates);
+    if (cache->crowded) lower.noise = 0;
+    if (profile_cache_find_rates(cache, key, &kept)) lower = rates_lower(&kept, &lower);
     return put(cache, SECTION_RATES, key, rates_to_json(&lower));
 }
 
@@ -217,4 +229,34 @@ bool profile_cache_find_product(const struct profile_cache *cache, enum dtype dt
 enum status profile_cache_put_product(struct profile_cache *cache, enum dtype dtype,
                                       const struct measurement *measurement) {
     return put_measurement(cache, SECTION_PRODUCTS, dtype_name(dtype), *measurement);
+}
+
+static void print_mesh(const struct mesh *mesh, char text[MESH_KEY_BYTES]) {
+    snprintf(text, MESH_KEY_BYTES, "%dx%d", mesh->nodes, mesh->per_node);
+}
+
+bool profile_cache_find_links(const struct profile_cache *cache, const struct mesh *mesh, struct cluster_rates *rates) {
+    char key[MESH_KEY_BYTES];
+    struct cluster_rates found = *rates;
+    print_mesh(mesh, key);
+    const json_t *value = json_object_get(section_of(cache, SECTION_LINKS), key);
+    if (value && links_from_json("links", json_object_get(value, "links"), &found.links) == STATUS_OK &&
+        rates_slowdown_from_json("links", json_object_get(value, "slowdown"), &found) == STATUS_OK) {
+        *rates = found;
+        return true;
+    }
+    if (value) status_clear();
+    return false;
+}
+
+enum status profile_cache_put_links(struct profile_cache *cache, const struct cluster_rates *rates) {
+    char key[MESH_KEY_BYTES];
+    struct cluster_rates whole = *rates; /* only what messages slow down or are slowed down by was measured */
+    for (int a = 0; a < ACTIVITY_COUNT; a++)
+        for (int b = 0; b < ACTIVITY_COUNT; b++)
+            whole.slowdown[a][b] = fmax(1, rates->slowdown[a][b]);
+    print_mesh(&rates->links.mesh, key);
+    return put(
+        cache, SECTION_LINKS, key,
+        json_pack("{s:o, s:o}", "links", links_to_json(&rates->links), "slowdown", rates_slowdown_to_json(&whole)));
 }

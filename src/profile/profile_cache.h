@@ -1,5 +1,5 @@
 /* Measurements of a machine, kept between processes: one file for each machine (processor, cores, device, instruction
- * set, threads, version of the kernels), values by text keys.
+ * set, threads, measurements at once, version of the kernels), values by text keys.
  *
  * Noisy values (measurement.h, rates_noisy) were taken beside other programs. They are found like the rest, and the
  * caller measures again; of two values of one key the lower is kept (rates_lower).
@@ -16,14 +16,18 @@
 #include "backend/backend.h"
 #include "cluster/cluster.h"
 #include "graph/tensor.h"
+#include "profile/company.h"
 #include "profile/measurement.h"
 
 struct profile_cache {
-    char *path;           /* NULL: nothing is kept */
-    char *machine;        /* text */
-    json_t *values;       /* {"operators": {KEY: [SECONDS, SPREAD]}, "products": {DTYPE: [SECONDS a GFLOP, SPREAD]},
-                             "rates": {KEY: {…}}} */
-    int64_t memory_bytes; /* memory for measuring: PROFILE_MEMORY_BYTES or a lower power of two */
+    char *path;             /* NULL: nothing is kept */
+    char *machine;          /* text */
+    json_t *values;         /* {"operators": {KEY: [SECONDS, SPREAD]}, "products": {DTYPE: [SECONDS a GFLOP, SPREAD]},
+                               "rates": {KEY: {…}}, "links": {MESH: {"links", "slowdown"}}} */
+    int64_t memory_bytes;   /* for measuring, of each member: PROFILE_MEMORY_BYTES or a lower power of two */
+    struct company company; /* the members that measure at once, */
+    int threads;            /* each with so many */
+    bool crowded;           /* more threads at once than the processor has: their waiting is no noise */
     bool changed;
 };
 
@@ -33,10 +37,11 @@ struct profile_cache {
 #define PROFILE_MEMORY_BYTES ((int64_t)512 << 20)
 #define PROFILE_MEMORY_LEAST_BYTES ((int64_t)16 << 20)
 
-/* `memory_bytes`: how much available memory measuring may take; 0: all. `folder` NULL: the cache begins empty and is
- * not written. `anew`: it begins empty. FAILED without memory. Close in any case. */
-enum status profile_cache_open(const char *folder, const struct backend *backend, int threads, int64_t memory_bytes,
-                               bool anew, struct profile_cache *out);
+/* `memory_bytes`: how much available memory each member may take; 0: all. Without a folder in the options the cache
+ * begins empty and is not written; `anew`: it begins empty. FAILED without memory. Close in any case. */
+struct profile_options;
+enum status profile_cache_open(const struct backend *backend, const struct profile_options *options,
+                               int64_t memory_bytes, struct profile_cache *out);
 /* Writes new values. An earlier failure's message stays. */
 void profile_cache_close(struct profile_cache *cache);
 
@@ -49,6 +54,9 @@ enum status profile_cache_put_rates(struct profile_cache *cache, const char *key
 bool profile_cache_find_product(const struct profile_cache *cache, enum dtype dtype, struct measurement *out);
 enum status profile_cache_put_product(struct profile_cache *cache, enum dtype dtype,
                                       const struct measurement *measurement);
+/* What was measured last between ranks on this mesh: `rates` gets links, and slowdowns of and by messages. */
+bool profile_cache_find_links(const struct profile_cache *cache, const struct mesh *mesh, struct cluster_rates *rates);
+enum status profile_cache_put_links(struct profile_cache *cache, const struct cluster_rates *rates);
 /* Whether the rates' noise is above a half. */
 bool rates_noisy(const struct cluster_rates *rates);
 

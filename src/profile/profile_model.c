@@ -88,12 +88,11 @@ int64_t profile_memory_of(const struct backend *backend, const struct graph *gra
 }
 
 /* Measuring takes no more memory than training the model. */
-static enum status open_cache(struct profile *profile, bool anew) {
+static enum status open_cache(struct profile *profile) {
     const struct profile_options *options = profile->options;
     int64_t memory_bytes =
         options->memory_bytes > 0 ? options->memory_bytes : profile_memory_of(profile->backend, profile->graph);
-    return profile_cache_open(options->cache_folder, profile->backend, options->threads, memory_bytes, anew,
-                              &profile->cache);
+    return profile_cache_open(profile->backend, options, memory_bytes, &profile->cache);
 }
 
 /* The number of distinct operators that are measured on a part. */
@@ -158,7 +157,7 @@ static enum status find_rates(const struct backend *backend, const struct profil
                               struct profile_cache *cache, struct cluster_rates *rates, int32_t *measured) {
     if (has_rates(rates, options)) return STATUS_OK;
     const struct rates_options machine = {options->disk_folder, options->host_tier, options->threads,
-                                          cache->memory_bytes};
+                                          cache->memory_bytes, &cache->company};
     char *key = rates_key(options);
     if (!key) return STATUS_FAILED;
     enum status status = STATUS_OK;
@@ -187,8 +186,7 @@ enum status profile_machine(const struct backend *backend, const struct profile_
                             struct cluster *cluster, int32_t *measured) {
     struct profile_cache cache;
     int32_t made = 0;
-    enum status status = profile_cache_open(options->cache_folder, backend, options->threads, options->memory_bytes,
-                                            options->anew, &cache);
+    enum status status = profile_cache_open(backend, options, options->memory_bytes, &cache);
     if (status == STATUS_OK) status = find_machine(backend, options, &cache, cluster, &made);
     profile_cache_close(&cache);
     if (measured) *measured = made;
@@ -197,7 +195,7 @@ enum status profile_machine(const struct backend *backend, const struct profile_
 
 static enum status measure_all(struct profile *profile, struct cluster *cluster) {
     const struct profile_options *options = profile->options;
-    TRY(open_cache(profile, options->anew));
+    TRY(open_cache(profile));
     TRY(find_machine(profile->backend, options, &profile->cache, cluster, &profile->measured));
     TRY(find_entries(profile, cluster));
     return measure_entries(profile);
@@ -326,7 +324,7 @@ static bool is_machine_kept(const struct profile *profile, const struct cluster 
 
 /* The machine's rates come first: where one is missing, no node is looked up. */
 static enum status is_all_kept(struct profile *profile, const struct cluster *cluster, bool *kept) {
-    TRY(open_cache(profile, false));
+    TRY(open_cache(profile));
     struct cluster known = *cluster;
     int32_t measured = 0;
     *kept = is_machine_kept(profile, cluster);

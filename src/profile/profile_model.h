@@ -4,19 +4,8 @@
 
 #include "backend/backend.h"
 #include "cluster/cluster.h"
+#include "profile/profile.h"
 #include "sim/costs.h"
-
-struct profile_options {
-    const char *disk_folder;  /* where the disk tier will be; NULL: it is not measured */
-    bool host_tier;           /* whether there is one */
-    const char *cache_folder; /* measurements are kept here and found again; NULL: neither */
-    bool anew;                /* measure everything again */
-    int threads;
-    double budget_s; /* seconds for operators, about; each distinct one is called at least once. 0: PROFILE_BUDGET_S */
-    int64_t memory_bytes; /* the most that measuring takes, about (profile_cache.h). 0: profile_memory_of the model, or
-                             without one what the system leaves */
-};
-#define PROFILE_BUDGET_S 3.0
 
 /* The most memory that measuring takes for a graph: the bytes of its tensors in a grain, since training needs them too.
  * 0, meaning all, on a device with memory of its own. */

@@ -4,6 +4,7 @@
 
 #include "backend/backend.h"
 #include "cluster/cluster.h"
+#include "profile/company.h"
 #include "session/train_options.h"
 #include "store/arena.h"
 
@@ -14,6 +15,8 @@ struct machine {
     bool has_cluster;                    /* a cluster file says what the machine is; else it is measured when needed */
     struct cluster cluster;              /* of that file */
     enum disk_engine_choice disk_engine; /* how the disk tier is read and written: 0: the best there is */
+    struct mesh mesh;                    /* of the ranks that are here; 1x1: one */
+    struct company company;              /* those of them on this host */
     struct cluster_rates between;        /* ranks that are here: links, and slowdowns of and by messages; else 0 */
     bool disk_buffered;                  /* false; through the page cache (store/arena.h) */
 };

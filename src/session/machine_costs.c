@@ -2,6 +2,7 @@
 
 #include "base/cache_folder.h"
 #include "profile/described_device.h"
+#include "profile/link_rates.h"
 #include "profile/profile.h"
 #include "profile/roofline.h"
 
@@ -12,18 +13,6 @@ static enum status describe(const struct machine *machine, struct cluster *out) 
     return STATUS_OK;
 }
 
-/* What was measured here between ranks, else what the cluster file has. */
-static void add_links(const struct machine *machine, struct cluster_rates *rates) {
-    const struct cluster_rates *between = &machine->between;
-    if (between->links.mesh.nodes == 0 && machine->has_cluster) between = &machine->cluster.rates;
-    rates->links = between->links;
-    for (int a = 0; a < ACTIVITY_COUNT; a++) {
-        bool measured = between->links.mesh.nodes > 0;
-        rates->slowdown[a][ACTIVITY_MESSAGE] = measured ? between->slowdown[a][ACTIVITY_MESSAGE] : 1;
-        rates->slowdown[ACTIVITY_MESSAGE][a] = measured ? between->slowdown[ACTIVITY_MESSAGE][a] : 1;
-    }
-}
-
 static bool has_tier(const struct machine *machine, const struct programs *programs, enum tier tier) {
     return machine->capacity_bytes[tier] > 0 || (programs && programs->tier_bytes[tier] > 0);
 }
@@ -31,8 +20,23 @@ static bool has_tier(const struct machine *machine, const struct programs *progr
 /* What measuring is told; `cache` is in fresh memory. */
 struct asking {
     char *cache;
+    struct company company;
     struct profile_options options;
 };
+
+/* The mesh of a step's program. */
+static struct mesh mesh_of(const struct programs *programs) {
+    const struct mesh one = {1, 1}, *mesh = &programs_main(programs)->program->place.mesh;
+    return mesh->nodes > 0 ? *mesh : one;
+}
+
+/* As many at once as ranks of the programs' mesh share a node: those that are here, or as planned for. */
+static struct company company_of(const struct machine *machine, const struct programs *programs) {
+    if (!programs) return machine->company;
+    struct mesh mesh = mesh_of(programs);
+    if (mesh.nodes == machine->mesh.nodes && mesh.per_node == machine->mesh.per_node) return machine->company;
+    return (struct company){.members = mesh.per_node < COMPANY_MOST ? mesh.per_node : COMPANY_MOST};
+}
 
 static enum status begin_asking(const struct machine *machine, const struct programs *programs,
                                 const struct measuring *measuring, int threads, struct asking *out) {
@@ -41,6 +45,7 @@ static enum status begin_asking(const struct machine *machine, const struct prog
     const char *cache = measuring->cache_folder;
     out->cache = cache ? mem_string(cache) : cache_folder();
     if (!out->cache) return STATUS_FAILED;
+    out->company = company_of(machine, programs);
     out->options = (struct profile_options){
         .disk_folder = disk ? limits->disk_folder : NULL,
         .host_tier = has_tier(machine, programs, TIER_HOST),
@@ -48,7 +53,26 @@ static enum status begin_asking(const struct machine *machine, const struct prog
         .anew = measuring->anew,
         .threads = threads,
         .budget_s = measuring->budget_s,
+        .company = &out->company,
     };
+    return STATUS_OK;
+}
+
+/* What was measured here between ranks, else what the cluster file has, else what ranks measured on this machine
+ * before. */
+static enum status add_links(const struct machine *machine, const struct programs *programs,
+                             const struct profile_options *options, struct cluster_rates *rates) {
+    struct cluster_rates between = machine->between;
+    struct mesh mesh = mesh_of(programs);
+    if (between.links.mesh.nodes == 0 && machine->has_cluster) between = machine->cluster.rates;
+    if (between.links.mesh.nodes == 0 && mesh_ranks(&mesh) > 1 && options)
+        TRY(link_rates_find(machine->backend, options, &mesh, &between));
+    rates->links = between.links;
+    for (int a = 0; a < ACTIVITY_COUNT; a++) {
+        bool measured = between.links.mesh.nodes > 0;
+        rates->slowdown[a][ACTIVITY_MESSAGE] = measured ? between.slowdown[a][ACTIVITY_MESSAGE] : 1;
+        rates->slowdown[ACTIVITY_MESSAGE][a] = measured ? between.slowdown[ACTIVITY_MESSAGE][a] : 1;
+    }
     return STATUS_OK;
 }
 
@@ -60,16 +84,19 @@ enum status machine_costs_measure(const struct machine *machine, const struct pr
     TRY(describe(machine, &made.cluster));
     if (machine->backend == &backend_described) {
         TRY(roofline_costs(main->graph, &made.cluster, &made.costs));
-        add_links(machine, &made.costs.rates);
+        TRY(add_links(machine, programs, NULL, &made.costs.rates));
         *out = made;
         return STATUS_OK;
     }
     TRY(begin_asking(machine, programs, measuring, main->threads, &asking));
     enum status status =
         profile_model(machine->backend, main->graph, &made.cluster, &asking.options, &made.costs, &made.report);
+    if (status == STATUS_OK) status = add_links(machine, programs, &asking.options, &made.costs.rates);
     mem_free(asking.cache);
-    add_links(machine, &made.costs.rates);
-    if (status == STATUS_OK) *out = made;
+    if (status == STATUS_OK)
+        *out = made;
+    else
+        machine_costs_free(&made);
     return status;
 }
 
@@ -86,14 +113,13 @@ enum status machine_costs_find(const struct machine *machine, const struct progr
     TRY(describe(machine, &cluster));
     if (machine->backend == &backend_described) {
         TRY(roofline_costs(main->graph, &cluster, out));
-        add_links(machine, &out->rates);
-        return STATUS_OK;
+        return add_links(machine, programs, NULL, &out->rates);
     }
     struct asking asking;
     TRY(begin_asking(machine, programs, &(struct measuring){0}, main->threads, &asking));
     enum status status = profile_model_kept(machine->backend, main->graph, &cluster, &asking.options, out, &found);
+    if (status == STATUS_OK && found) status = add_links(machine, programs, &asking.options, &out->rates);
     mem_free(asking.cache);
-    add_links(machine, &out->rates);
     return status;
 }
 
@@ -109,12 +135,19 @@ enum status machine_measure(const struct machine *machine, int threads, const st
 
 enum status machine_matrix_rate(const struct machine *machine, const struct programs *programs,
                                 const struct recipe *recipe, double *flops_per_s) {
-    char *cache = cache_folder();
-    if (!cache) return STATUS_FAILED;
     const struct executable *main = programs_main(programs);
-    int64_t memory_bytes = profile_memory_of(machine->backend, main->graph);
-    enum status status =
-        profile_matrix_rate_kept(machine->backend, recipe->dtype, main->threads, memory_bytes, cache, flops_per_s);
-    mem_free(cache);
+    struct asking asking;
+    TRY(begin_asking(machine, programs, &(struct measuring){0}, main->threads, &asking));
+    asking.options.memory_bytes = profile_memory_of(machine->backend, main->graph);
+    enum status status = profile_matrix_rate_kept(machine->backend, recipe->dtype, &asking.options, flops_per_s);
+    mem_free(asking.cache);
+    return status;
+}
+
+enum status machine_costs_keep_links(const struct machine *machine, int threads) {
+    struct asking asking;
+    TRY(begin_asking(machine, NULL, &(struct measuring){0}, threads, &asking));
+    enum status status = link_rates_keep(machine->backend, &asking.options, &machine->between);
+    mem_free(asking.cache);
     return status;
 }

@@ -1,7 +1,9 @@
 /* What a model's operators and the machine's tiers cost. The search for a policy, a run's
  * prediction, `ballast plan`, `simulate` and `profile` all ask here. What was measured before is in the cache folder;
  * a cluster file's rates stand in place of measured ones; costs on a device that is only described come from its data
- * sheet. A tier's copies are measured where the machine has the tier or the programs use it. */
+ * sheet. Ranks of a node are measured as they will compute: as many at once as a node of the programs' mesh has, in
+ * threads of the process that asks, whether the ranks are here or only planned for. A tier's copies are measured where
+ * the machine has the tier or the programs use it. */
 #ifndef BALLAST_SESSION_MACHINE_COSTS_H
 #define BALLAST_SESSION_MACHINE_COSTS_H
 
@@ -37,5 +39,8 @@ enum status machine_measure(const struct machine *machine, int threads, const st
  */
 enum status machine_matrix_rate(const struct machine *machine, const struct programs *programs,
                                 const struct recipe *recipe, double *flops_per_s);
+
+/* Keeps machine->between for processes without ranks. */
+enum status machine_costs_keep_links(const struct machine *machine, int threads);
 
 #endif

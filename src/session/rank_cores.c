@@ -5,21 +5,48 @@
 
 #include "base/mem.h"
 
-enum status rank_cores_count_sharers(struct comm *comm, int *out) {
+/* The cores of every rank, in fresh memory; *mine are this one's. */
+static enum status gather(struct comm *comm, cpu_set_t *mine, cpu_set_t **out) {
     struct comm_group all = comm_group_all(comm);
-    cpu_set_t mine, *each = mem_array((size_t)all.count, sizeof *each);
+    cpu_set_t *each = mem_array((size_t)all.count, sizeof *each);
     if (!each) return STATUS_FAILED;
-    CPU_ZERO(&mine);
-    if (sched_getaffinity(0, sizeof mine, &mine) != 0) memset(&mine, 0xff, sizeof mine);
-    enum status status = comm_exchange(comm, &all, &mine, sizeof mine, each);
+    CPU_ZERO(mine);
+    if (sched_getaffinity(0, sizeof *mine, mine) != 0) memset(mine, 0xff, sizeof *mine);
+    enum status status = comm_exchange(comm, &all, mine, sizeof *mine, each);
+    if (status == STATUS_OK)
+        *out = each;
+    else
+        mem_free(each);
+    return status;
+}
+
+static bool is_here(const struct comm *comm, int rank) { return strcmp(comm->host[rank], comm->host[comm->rank]) == 0; }
+
+enum status rank_cores_count_sharers(struct comm *comm, int *out) {
+    cpu_set_t mine, *each;
+    TRY(gather(comm, &mine, &each));
     int sharers = 0;
-    for (int rank = 0; rank < all.count && status == STATUS_OK; rank++) {
+    for (int rank = 0; rank < mesh_ranks(&comm->mesh); rank++) {
         cpu_set_t both;
         CPU_AND(&both, &mine, &each[rank]);
-        bool here = strcmp(comm->host[rank], comm->host[comm->rank]) == 0;
-        sharers += here && CPU_COUNT(&both) > 0;
+        sharers += is_here(comm, rank) && CPU_COUNT(&both) > 0;
     }
     mem_free(each);
-    if (status == STATUS_OK) *out = sharers;
-    return status;
+    *out = sharers;
+    return STATUS_OK;
+}
+
+enum status rank_cores_find_company(struct comm *comm, struct company *out) {
+    cpu_set_t mine, *each;
+    struct company company = {.members = 1};
+    TRY(gather(comm, &mine, &each));
+    company.cores[0] = mine;
+    for (int rank = 0; rank < mesh_ranks(&comm->mesh) && company.members < COMPANY_MOST; rank++) {
+        if (rank == comm->rank || !is_here(comm, rank)) continue;
+        company.bound |= !CPU_EQUAL(&mine, &each[rank]);
+        company.cores[company.members++] = each[rank];
+    }
+    mem_free(each);
+    *out = company;
+    return STATUS_OK;
 }

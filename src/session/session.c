@@ -5,7 +5,9 @@
 #include "base/file.h"
 #include "base/hash.h"
 #include "profile/link_rates.h"
+#include "session/machine_costs.h"
 #include "session/rank_budget.h"
+#include "session/rank_cores.h"
 
 static enum status find_comm(struct session *session) {
     session->owns_comm = !session->comm;
@@ -31,13 +33,23 @@ static enum status check_same(const struct session *session) {
 }
 
 /* What the ranks exchange in a second, unless a cluster file says it. */
-static enum status measure_links(struct session *session, const struct plan_options *options) {
+static enum status measure_links(const struct session *session, int threads, struct machine *machine) {
+    const struct mesh *mesh = &machine->mesh, *known = &machine->cluster.rates.links.mesh;
+    if (machine->has_cluster && known->nodes == mesh->nodes && known->per_node == mesh->per_node) return STATUS_OK;
+    const struct link_options link = {.threads = threads, .memory_bytes = machine->capacity_bytes[TIER_DEVICE] / 4};
+    TRY(link_rates_measure(session->comm, machine->backend, &link, &machine->between));
+    return session->comm->rank == 0 ? machine_costs_keep_links(machine, threads) : STATUS_OK;
+}
+
+/* What ranks mean to the machine: the cores and the memory of each, and what they exchange. */
+static enum status describe_ranks(struct session *session, const struct plan_options *options) {
     struct machine *machine = &session->machine;
-    const struct mesh *mesh = &session->comm->mesh, *known = &machine->cluster.rates.links.mesh;
-    bool kept = machine->has_cluster && known->nodes == mesh->nodes && known->per_node == mesh->per_node;
-    const struct link_options link = {.threads = plan_options_threads(options),
-                                      .memory_bytes = machine->capacity_bytes[TIER_DEVICE] / 4};
-    return kept ? STATUS_OK : link_rates_measure(session->comm, machine->backend, &link, &machine->between);
+    machine->mesh = session->comm->mesh;
+    if (session_ranks(session) == 1) return STATUS_OK;
+    TRY(check_same(session));
+    TRY(rank_budget_share(session->comm, machine));
+    TRY(rank_cores_find_company(session->comm, &machine->company));
+    return comm_agree(session->comm, measure_links(session, plan_options_threads(options), machine));
 }
 
 /* `opened`: how that went. The session takes the model over. */
@@ -48,9 +60,7 @@ static enum status open_with(struct model *model, enum status opened, const stru
     if (status == STATUS_OK) status = machine_open(options, decided, &session.machine);
     if (status == STATUS_OK) status = find_comm(&session);
     status = comm_agree(options->comm, status);
-    if (status == STATUS_OK && session_ranks(&session) > 1) status = check_same(&session);
-    if (status == STATUS_OK) status = rank_budget_share(session.comm, &session.machine);
-    if (status == STATUS_OK) status = measure_links(&session, options);
+    if (status == STATUS_OK) status = describe_ranks(&session, options);
     if (status == STATUS_OK && options->planned.nodes > 0)
         rank_budget_plan(options->planned.per_node, &session.machine);
     if (status == STATUS_OK)

@@ -108,6 +108,18 @@ static void plans_and_runs_are_simulated(void **state) {
     expect_printed(folder, TEXTS("predicted step", "measured step", "what binds", "disk in"), run, NULL, NULL);
 }
 
+/* As one of them, in a process without ranks. */
+static void a_step_of_several_ranks_is_simulated(void **state) {
+    const char *folder = *state, *plan = temp_path(folder, "plan.json"), *model = temp_path(folder, "model");
+    EXPECT(folder, 0, TEXTS(""), "plan", model, "--batch", "4", "--seq", "16", "--grain", "1", "--dtype", "fp32",
+           "--ranks", "2", "--threads", "1", "-o", plan);
+    json_t *predicted = simulate_to_json(folder, plan), *sums = json_object_get(predicted, "communication");
+    json_t *read = json_object_get(sums, "read_bytes"), *sent = json_object_get(sums, "in_node_bytes");
+    assert_true(json_integer_value(read) + json_integer_value(sent) > 0);
+    json_decref(predicted);
+    expect_printed(folder, TEXTS("2: 1 node of 2", "communication"), plan, NULL, NULL);
+}
+
 static void what_cannot_be_simulated_is_told(void **state) {
     const char *folder = *state, *plan = temp_path(folder, "plan.json"), *model = temp_path(folder, "model");
     EXPECT(folder, 2, TEXTS("nowhere.json"), "simulate", "nowhere.json");
@@ -130,6 +142,7 @@ static void what_cannot_be_simulated_is_told(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(plans_and_runs_are_simulated, set_up, temp_folder_drop),
+        cmocka_unit_test_setup_teardown(a_step_of_several_ranks_is_simulated, set_up, temp_folder_drop),
         cmocka_unit_test_setup_teardown(what_cannot_be_simulated_is_told, set_up, temp_folder_drop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

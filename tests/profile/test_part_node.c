@@ -6,6 +6,7 @@
 #include "model/model.h"
 #include "model/model_preset.h"
 #include "profile/points.h"
+#include "profile/profile.h"
 #include "support/unit.h"
 
 enum { THREADS = 2 };
@@ -134,6 +135,7 @@ static void parts_run(void **state) {
         struct model *model;
         struct profile_cache cache;
         struct points points = {.large_flops = 1};
+        const struct profile_options options = {.threads = THREADS};
         int32_t measured = 0;
         assert_int_equal(model_config_init(families[f], &config), STATUS_OK);
         config.vocab_size = 2100;
@@ -144,7 +146,7 @@ static void parts_run(void **state) {
         if (model_create(&config, &model) != STATUS_OK) fail_msg("%s", status_message());
         struct graph *graph = training_graph(model, DTYPE_F32, 2, 512);
         backend_cpu.set_threads(THREADS);
-        assert_int_equal(profile_cache_open(NULL, &backend_cpu, THREADS, 0, false, &cache), STATUS_OK);
+        assert_int_equal(profile_cache_open(&backend_cpu, &options, 0, &cache), STATUS_OK);
         int parts = 0;
         for (size_t i = 0; i < graph->nodes.count; i++) {
             struct operands operands;

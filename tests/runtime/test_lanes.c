@@ -114,8 +114,8 @@ static void gradients_free(struct gradients *gradients) {
 struct round {
     struct lane_tree tree;
     struct gradients *lane;
-    bool *empty, *absent; /* by lane, by node */
-    const float **values; /* by lane: of one gradient */
+    bool *empty, *absent;       /* by lane, by node */
+    struct lane_values *values; /* by lane: of one gradient */
 };
 
 static struct round round_run(const struct subject *subject, const struct recipe *recipe, int64_t number) {
@@ -155,7 +155,7 @@ static void round_add(struct round *round, struct gradients *total) {
         float *sum = mem_array((size_t)elements, sizeof *sum);
         assert_non_null(sum);
         for (int l = 0; l < round->tree.lanes; l++)
-            round->values[l] = round->empty[l] ? NULL : round->lane[l].of[i];
+            round->values[l].plain = round->empty[l] ? NULL : round->lane[l].of[i];
         lane_tree_sum(&round->tree, 0, round->absent, round->values, elements, false, sum);
         if (total->of[i]) lane_add(sum, total->of[i], sum, elements, false);
         mem_free(total->of[i]);

@@ -13,13 +13,13 @@
 
 static const struct lane_shape lanes_of[] = {{1, 8}, {2, 4}, {1, 3}};
 enum { LANES = 3, BATCHES = 3, ROUNDS = 3, CLIPS = 2, POLICIES = 4 };
+static const char *const partitions[] = {"ddp", "zero1", "zero2", "zero3", "hpz", "other", "other"};
+enum { PARTITIONS = sizeof partitions / sizeof *partitions };
 
 int rank_axis_values(enum rank_axis axis) {
-    static const int counts[RANK_AXES] = {[RANK_AXIS_lanes] = LANES,
-                                          [RANK_AXIS_batch] = BATCHES,
-                                          [RANK_AXIS_round] = ROUNDS,
-                                          [RANK_AXIS_clip] = CLIPS,
-                                          [RANK_AXIS_policy] = POLICIES};
+    static const int counts[RANK_AXES] = {
+        [RANK_AXIS_lanes] = LANES, [RANK_AXIS_batch] = BATCHES,   [RANK_AXIS_round] = ROUNDS,
+        [RANK_AXIS_clip] = CLIPS,  [RANK_AXIS_policy] = POLICIES, [RANK_AXIS_partition] = PARTITIONS};
     return axis == RANK_AXIS_subject ? (int)policy_subject_count : counts[axis];
 }
 

@@ -1,0 +1,33 @@
+/* Measurements that several threads make at once, as many as a node has ranks. Ranks of a node share memory and the
+ * last cache, and often a core's two hardware threads: an operator takes longer beside them than alone. */
+#ifndef BALLAST_PROFILE_COMPANY_H
+#define BALLAST_PROFILE_COMPANY_H
+
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+
+#include "base/status.h"
+
+enum { COMPANY_MOST = 64 };
+
+struct company {
+    int members;                   /* measurements at once: 0 and 1: one, alone */
+    bool bound;                    /* each member has cores of its own: */
+    cpu_set_t cores[COMPANY_MOST]; /* by member; the first is the thread that measures */
+};
+
+/* What a measurement is made of, called with the payload of company_measure. */
+struct company_work {
+    enum status (*lead)(void *payload); /* whose times count */
+    /* What member 1, 2, … does meanwhile, in a thread of its own. It goes on until *ended. */
+    enum status (*beside)(void *payload, int member, const atomic_bool *ended);
+};
+
+static inline int company_members(const struct company *company) { return company->members > 1 ? company->members : 1; }
+
+/* All begin together; returns when all have ended. The first failure, also where a thread could not be started or may
+ * not run on its cores. */
+enum status company_measure(const struct company *company, const struct company_work *work, void *payload);
+
+#endif

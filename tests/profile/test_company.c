@@ -1,0 +1,170 @@
+/* Several measurements at once: all of them work while the first is timed, a failure of any is told, and what was
+ * measured so is kept apart from what was measured alone. */
+#include <string.h>
+#include <time.h>
+
+#include "base/fault.h"
+#include "base/folder.h"
+#include "profile/company.h"
+#include "profile/link_rates.h"
+#include "profile/profile_cache.h"
+#include "profile/profile_model.h"
+#include "support/kept_profile.h"
+#include "support/temp_folder.h"
+#include "support/unit.h"
+
+enum { MEMBERS = 4 };
+
+struct scene {
+    atomic_int at_work[MEMBERS]; /* pieces by member */
+    int fails;                   /* this member does; 0: none */
+    bool seen[MEMBERS];          /* at work while the first one was */
+};
+
+static void rest(void) { nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL); }
+
+/* Until each other member has worked twice since: so they work beside it, and go on. */
+static enum status wait_for_all(void *payload) {
+    struct scene *scene = payload;
+    for (int member = 1; member < MEMBERS; member++) {
+        int before = atomic_load(&scene->at_work[member]);
+        while (member != scene->fails && atomic_load(&scene->at_work[member]) < before + 2)
+            rest();
+        scene->seen[member] = true;
+    }
+    return STATUS_OK;
+}
+
+static enum status work(void *payload, int member, const atomic_bool *ended) {
+    struct scene *scene = payload;
+    assert_in_range(member, 1, MEMBERS - 1);
+    if (member == scene->fails) return status_set(STATUS_FAILED, "member %d fails", member);
+    for (; !atomic_load(ended); rest())
+        atomic_fetch_add(&scene->at_work[member], 1);
+    return STATUS_OK;
+}
+
+static const struct company_work scene_work = {wait_for_all, work};
+
+static void all_members_work_while_the_first_is_timed(void **state) {
+    (void)state;
+    struct scene scene = {.fails = 0};
+    const struct company company = {.members = MEMBERS};
+    assert_int_equal(company_measure(&company, &scene_work, &scene), STATUS_OK);
+    for (int member = 1; member < MEMBERS; member++)
+        assert_true(scene.seen[member]);
+}
+
+static void a_member_that_fails_is_told(void **state) {
+    (void)state;
+    struct scene scene = {.fails = 2};
+    const struct company company = {.members = MEMBERS};
+    assert_int_equal(company_measure(&company, &scene_work, &scene), STATUS_FAILED);
+    assert_string_equal(status_message(), "member 2 fails");
+}
+
+static enum status at_once(void *payload) {
+    (void)payload;
+    return STATUS_OK;
+}
+
+static void cores_that_a_member_may_not_have_are_told(void **state) {
+    (void)state;
+    struct scene scene = {.fails = 0};
+    const struct company company = {.members = 2, .bound = true}; /* to no core at all */
+    const struct company_work quick = {at_once, work};
+    assert_int_equal(company_measure(&company, &quick, &scene), STATUS_FAILED);
+    assert_non_null(strstr(status_message(), "cores of rank 1"));
+}
+
+static void threads_that_do_not_start_are_told(void **state) {
+    (void)state;
+    const struct company company = {.members = MEMBERS};
+    for (int which = 1; which < MEMBERS; which++) {
+        struct scene scene = {.fails = 0};
+        fault_arm(FAULT_SUBMIT, which, false);
+        enum status status = company_measure(&company, &scene_work, &scene);
+        fault_arm(FAULT_SUBMIT, 0, false);
+        assert_int_equal(status, STATUS_FAILED);
+        assert_non_null(strstr(status_message(), "thread"));
+    }
+}
+
+static int32_t measure_graph(const char *cache, const struct company *company, double *seconds) {
+    struct graph *graph = kept_profile_graph();
+    struct cluster cluster = kept_profile_machine();
+    const struct profile_options options = {.cache_folder = cache, .threads = 1, .budget_s = 0.01, .company = company};
+    struct costs costs;
+    struct profile_report report;
+    assert_int_equal(profile_model(&backend_cpu, graph, &cluster, &options, &costs, &report), STATUS_OK);
+    int32_t measured = report.measured;
+    *seconds = costs.kernels[0].seconds;
+    assert_true(*seconds > 0);
+    costs_free(&costs);
+    profile_report_free(&report);
+    graph_free(graph);
+    return measured;
+}
+
+/* Gives the measurements of every file no spread, so that none is measured again. */
+static void settle(const char *folder) {
+    struct names names;
+    assert_int_equal(folder_list(folder, &names), STATUS_OK);
+    for (size_t i = 0; i < names.count; i++)
+        kept_profile_set(temp_path(folder, names.items[i]), 0, 0);
+    names_free(&names);
+}
+
+/* Found again by as many at once, and by no others. */
+static void what_is_measured_at_once_is_kept_apart(void **state) {
+    const struct company two = {.members = 2}, three = {.members = 3};
+    double alone, both, again;
+    assert_true(measure_graph(*state, NULL, &alone) > 0);
+    assert_true(measure_graph(*state, &two, &both) > 0);
+    settle(*state);
+    assert_int_equal(measure_graph(*state, &two, &again), 0);
+    assert_int_equal(measure_graph(*state, NULL, &again), 0);
+    assert_true(again == alone);
+    assert_true(measure_graph(*state, &three, &again) > 0);
+}
+
+static void a_machine_is_measured_by_all_at_once(void **state) {
+    const struct company two = {.members = 2};
+    struct profile_options options = {.disk_folder = *state, .host_tier = true, .threads = 1, .company = &two};
+    struct cluster cluster = {.device = {.name = ""}};
+    assert_int_equal(profile_machine(&backend_cpu, &options, &cluster, NULL), STATUS_OK);
+    assert_true(cluster.device.fp32_flops_per_s > 0 && cluster.rates.zero.bytes_per_s > 0);
+    assert_true(cluster.rates.copy[TIER_DEVICE][TIER_DISK].bytes_per_s > 0);
+}
+
+/* Without ranks: what ranks on the same mesh measured. */
+static void links_are_found_by_their_mesh(void **state) {
+    const struct company two = {.members = 2};
+    const struct profile_options options = {.cache_folder = *state, .threads = 1, .company = &two};
+    struct cluster_rates rates = {.links = {.mesh = {1, 2}, .shared = true, .read = {1e-6, 1e9}}}, found = {.noise = 0};
+    rates.slowdown[ACTIVITY_PRODUCT][ACTIVITY_MESSAGE] = 1.5;
+    assert_int_equal(link_rates_keep(&backend_cpu, &options, &rates), STATUS_OK);
+    assert_int_equal(link_rates_find(&backend_cpu, &options, &(struct mesh){2, 1}, &found), STATUS_OK);
+    assert_int_equal(found.links.mesh.nodes, 0);
+    assert_int_equal(link_rates_find(&backend_cpu, &options, &(struct mesh){1, 2}, &found), STATUS_OK);
+    assert_int_equal(found.links.mesh.per_node, 2);
+    assert_true(found.links.shared && found.links.read.bytes_per_s == 1e9);
+    assert_true(found.slowdown[ACTIVITY_PRODUCT][ACTIVITY_MESSAGE] == 1.5);
+    rates.links.read.bytes_per_s = 2e9; /* the latest counts */
+    assert_int_equal(link_rates_keep(&backend_cpu, &options, &rates), STATUS_OK);
+    assert_int_equal(link_rates_find(&backend_cpu, &options, &(struct mesh){1, 2}, &found), STATUS_OK);
+    assert_true(found.links.read.bytes_per_s == 2e9);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(all_members_work_while_the_first_is_timed),
+        cmocka_unit_test(a_member_that_fails_is_told),
+        cmocka_unit_test(cores_that_a_member_may_not_have_are_told),
+        cmocka_unit_test(threads_that_do_not_start_are_told),
+        cmocka_unit_test_setup_teardown(what_is_measured_at_once_is_kept_apart, temp_folder_make, temp_folder_drop),
+        cmocka_unit_test_setup_teardown(a_machine_is_measured_by_all_at_once, temp_folder_make, temp_folder_drop),
+        cmocka_unit_test_setup_teardown(links_are_found_by_their_mesh, temp_folder_make, temp_folder_drop),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
