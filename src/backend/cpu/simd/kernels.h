@@ -9,7 +9,7 @@
  *     chance: rounding by chance;
  *     tile, turn: the inner product of all tiles, and rows that become columns;
  *     gemm_tile, simd_gemm: products of matrices;
- *     simd_words: matrices packed in words, for oneDNN and for
+ *     simd_words: matrices packed in words, for oneDNN and for simd_thin;
  *     simd_thin: products of which one side is short;
  *     attention_tile, simd_attention, simd_attention_grad, simd_attention_cache: attention.
  *
