@@ -33,6 +33,8 @@ static void read_names(const struct options *options, struct plan_options *out) 
     if (options_given(options, OPT_DOCUMENT_ATTENTION))
         SETTINGS_GIVE(out, document_attention, document_attention_find(attention));
     if (options_given(options, OPT_DTYPE)) SETTINGS_GIVE(out, dtype, dtype_find(options_text(options, OPT_DTYPE)));
+    if (options_given(options, OPT_REDUCE_DTYPE))
+        SETTINGS_GIVE(out, reduce_dtype, dtype_find(options_text(options, OPT_REDUCE_DTYPE)));
 }
 
 static enum status read_lanes(const struct options *options, struct plan_options *out) {

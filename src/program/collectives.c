@@ -16,6 +16,7 @@ enum status collectives_spec(const struct program *program, int32_t collective, 
                               .group = mesh_group(&program->place.mesh, program->place.rank, MESH_ALL),
                               .bytes = operation->bytes,
                               .in_place = program->place.in_place,
+                              .round_bf16 = operation->round_bf16,
                               .tree = tree,
                               .empty = operation->empty};
     return status;
@@ -50,7 +51,8 @@ static enum status find_empty(struct program *program, const struct recipe *reci
 
 enum status collectives_add_reduction(struct program *program, const struct recipe *recipe, int64_t round,
                                       int64_t bytes, int64_t *staging_bytes) {
-    struct program_collective collective = {.kind = COMM_ALL_REDUCE, .bytes = bytes};
+    struct program_collective collective = {
+        .kind = COMM_ALL_REDUCE, .bytes = bytes, .round_bf16 = recipe->reduce_dtype == DTYPE_BF16};
     TRY(find_empty(program, recipe, round, &collective.empty));
     TRY(vec_push(&program->collectives, collective));
     return measure(program, (int32_t)program->collectives.count - 1, staging_bytes);

@@ -103,6 +103,7 @@ enum opcode {
     OPCODE_ZERO,       /* writes zeros to output 0 */
     OPCODE_COPY,       /* all of input 0 to output 0, in another tier */
     OPCODE_ADD,        /* output 0 = output 0 + input 0, in fp32 element by element, each sum rounded once */
+    OPCODE_ADD_BF16,   /* the same with both rounded to bf16 first; without input 0: output 0 = output 0 so rounded */
     OPCODE_ALL_REDUCE, /* output 0 = its sum over all ranks; workspace: the staging */
 };
 
@@ -153,6 +154,7 @@ struct section {
 struct program_collective {
     enum comm_kind kind;
     int64_t bytes;               /* of data */
+    bool round_bf16;             /* every edge of its tree rounds */
     const bool *empty;           /* by rank: has nothing to add; NULL: none */
     struct comm_traffic traffic; /* what this rank moves */
 };

@@ -116,8 +116,8 @@ static struct operand front_of(const struct scheduler *scheduler, int32_t pack, 
 
 static enum status schedule_add(struct scheduler *scheduler, const struct execution *execution, int32_t pack,
                                 const struct lane_sum_step *step) {
-    struct instruction add = new_instruction(scheduler, OPCODE_ADD, execution);
-    add.operands[0] = front_of(scheduler, pack, step->from, ACCESS_READ);
+    struct instruction add = new_instruction(scheduler, step->rounds ? OPCODE_ADD_BF16 : OPCODE_ADD, execution);
+    if (step->kind == LANE_SUM_ADD) add.operands[0] = front_of(scheduler, pack, step->from, ACCESS_READ);
     add.operands[OP_INPUTS_MAX] = front_of(scheduler, pack, step->to, ACCESS_UPDATE);
     return vec_push(&scheduler->program->instructions, add);
 }
@@ -154,8 +154,8 @@ static enum status schedule_pack_sums(struct scheduler *scheduler, const struct 
     for (int32_t s = share->first_sum; s < share->first_sum + share->sums; s++) {
         const struct lane_sum_step *step = &scheduler->shares.steps.items[s];
         bool now = behind == (execution->kind == EXECUTION_TOTALS);
-        if (now && step->kind == LANE_SUM_ADD) TRY(schedule_add(scheduler, execution, pack, step));
         if (now && step->kind == LANE_SUM_REDUCE) TRY(schedule_reduce(scheduler, execution, pack, step));
+        if (now && step->kind != LANE_SUM_REDUCE) TRY(schedule_add(scheduler, execution, pack, step));
         behind |= step->kind == LANE_SUM_REDUCE;
     }
     return STATUS_OK;

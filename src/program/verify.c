@@ -46,6 +46,7 @@ static const char *instruction_name(const struct instruction *instruction) {
                                         [OPCODE_ZERO] = "zero",
                                         [OPCODE_COPY] = "copy",
                                         [OPCODE_ADD] = "add",
+                                        [OPCODE_ADD_BF16] = "add in bf16",
                                         [OPCODE_ALL_REDUCE] = "all-reduce"};
     return instruction->node ? instruction->node->name : names[instruction->opcode];
 }
@@ -221,10 +222,11 @@ static enum status check_ends(const struct program *program, int32_t index, int 
 static enum status check_add(const struct program *program, int32_t index) {
     const struct instruction *instruction = &program->instructions.items[index];
     const struct operand *from = &instruction->operands[0], *to = &instruction->operands[OP_INPUTS_MAX];
-    TRY(check_ends(program, index, 0, ACCESS_UPDATE));
-    bool fronts = from->offset == 0 && to->offset == 0 && from->bytes == to->bytes && to->bytes % 4 == 0;
-    if (!fronts) return FAULT(program, index, from, "added to other bytes than its own");
-    for (int k = 0; k <= OP_INPUTS_MAX; k += OP_INPUTS_MAX) {
+    bool alone = instruction->opcode == OPCODE_ADD_BF16 && from->buffer < 0;
+    TRY(check_ends(program, index, alone ? -1 : 0, ACCESS_UPDATE));
+    bool fronts = to->offset == 0 && to->bytes % 4 == 0 && (alone || (from->offset == 0 && from->bytes == to->bytes));
+    if (!fronts) return FAULT(program, index, alone ? to : from, "added to other bytes than its own");
+    for (int k = alone ? OP_INPUTS_MAX : 0; k <= OP_INPUTS_MAX; k += OP_INPUTS_MAX) {
         const struct operand *operand = &instruction->operands[k];
         if (program->buffers.items[operand->buffer].kind != BUFFER_GRADIENTS)
             return FAULT(program, index, operand, "added although it is no sum of gradients");
@@ -315,7 +317,8 @@ static enum status check_instruction(const struct program *program, int32_t inde
     case OPCODE_KERNEL: TRY(check_node_operands(program, index)); break;
     case OPCODE_ZERO: TRY(check_ends(program, index, -1, ACCESS_WRITE)); break;
     case OPCODE_COPY: TRY(check_copy(program, index)); break;
-    case OPCODE_ADD: TRY(check_add(program, index)); break;
+    case OPCODE_ADD:
+    case OPCODE_ADD_BF16: TRY(check_add(program, index)); break;
     case OPCODE_ALL_REDUCE: TRY(check_all_reduce(program, index)); break;
     }
     if (instruction->opcode != OPCODE_COPY) TRY(check_tiers(program, index));

@@ -110,7 +110,8 @@ static bool was_proved(const struct program *program, int32_t collective, int ra
     const struct program_collective *own = &program->collectives.items[collective];
     for (int32_t c = 0; c < collective; c++) {
         const struct program_collective *other = &program->collectives.items[c];
-        if (other->kind == own->kind && other->bytes == own->bytes && same_empty(other->empty, own->empty, ranks))
+        if (other->kind == own->kind && other->bytes == own->bytes && other->round_bf16 == own->round_bf16 &&
+            same_empty(other->empty, own->empty, ranks))
             return true;
     }
     return false;

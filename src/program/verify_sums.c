@@ -17,6 +17,7 @@ static value mix(value a, value b) {
     return (x ^ x >> 29) | 1;
 }
 
+static value rounded(value sum) { return mix(sum, 'r'); }
 static value add_values(value left, value right) { return mix(mix(left, '+'), right); }
 static value add_use(value sum, value use) { return mix(mix(sum, 'u'), use); }
 static value add_grain(value sum, const struct node *node, int64_t grain) {
@@ -29,6 +30,7 @@ struct definition {
     const struct graph *graph;
     struct lane_tree tree;
     int64_t grains, in_lane, in_share, rounds;
+    bool edges_round; /* of the tree, to bf16 */
 };
 
 struct rank_state {
@@ -79,10 +81,13 @@ static void lane_values(const struct definition *definition, int lane, int64_t r
     }
 }
 
-static value node_value(const struct lane_tree *tree, int index, const value *by_lane, size_t stride) {
+static value node_value(const struct lane_tree *tree, int index, bool edges_round, const value *by_lane,
+                        size_t stride) {
     const struct lane_node *node = &tree->node[index];
     if (node->left < 0) return by_lane[(size_t)node->first * stride];
-    value left = node_value(tree, node->left, by_lane, stride), right = node_value(tree, node->right, by_lane, stride);
+    value left = node_value(tree, node->left, edges_round, by_lane, stride);
+    value right = node_value(tree, node->right, edges_round, by_lane, stride);
+    if (edges_round) left = left ? rounded(left) : 0, right = right ? rounded(right) : 0;
     return !left ? right : !right ? left : add_values(left, right);
 }
 
@@ -98,7 +103,7 @@ static enum status expect(struct sums *sums, int64_t step, value *out) {
             if (grains_in(definition, lane, round, &first) > 0)
                 lane_values(definition, lane, round, step, by_lane + (size_t)lane * tensors);
         for (size_t t = 0; t < tensors; t++) {
-            value sum = node_value(&definition->tree, 0, by_lane + t, tensors);
+            value sum = node_value(&definition->tree, 0, definition->edges_round, by_lane + t, tensors);
             out[t] = round == 0 ? sum : add_values(out[t], sum);
         }
     }
@@ -211,6 +216,9 @@ static void execute_pack(const struct sums *sums, const struct rank_state *state
         if (instruction->opcode == OPCODE_ZERO) target[m] = zeros(sums->step);
         if (instruction->opcode == OPCODE_COPY) target[m] = state->of[from->buffer][m];
         if (instruction->opcode == OPCODE_ADD) target[m] = add_values(target[m], state->of[from->buffer][m]);
+        if (instruction->opcode != OPCODE_ADD_BF16) continue;
+        target[m] = rounded(target[m]);
+        if (from->buffer >= 0) target[m] = add_values(target[m], rounded(state->of[from->buffer][m]));
     }
 }
 
@@ -249,7 +257,9 @@ static value reduce_member(const struct sums *sums, const struct lane_tree *tree
         value mine = sums->states[r].of[instruction->operands[OP_INPUTS_MAX].buffer][member];
         leaves[r] = is_empty(collective, r) ? 0 : mine;
     }
-    return node_value(tree, 0, leaves, 1);
+    const struct program *first = sums->states[0].program;
+    bool rounds = first->collectives.items[first->instructions.items[indices[0]].collective].round_bf16;
+    return node_value(tree, 0, rounds, leaves, 1);
 }
 
 static enum status reduce(const struct sums *sums, const int32_t *indices, value *leaves) {
@@ -321,6 +331,7 @@ static enum status begin(struct sums *sums, const struct program *const *program
     definition->in_lane = in_lane;
     definition->in_share = in_share;
     definition->rounds = (in_lane + in_share - 1) / in_share;
+    definition->edges_round = recipe->reduce_dtype == DTYPE_BF16;
     TRY(lane_tree_of_shape(&recipe->lanes, &definition->tree));
     sums->states = mem_array((size_t)sums->ranks, sizeof *sums->states);
     int *subtree = mem_array((size_t)sums->ranks, sizeof *subtree);

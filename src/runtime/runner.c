@@ -86,8 +86,9 @@ static void add_sums(struct runner *runner, const struct instruction *instructio
     const struct backend *backend = runner->executable->backend;
     const struct operand *from = &instruction->operands[0], *to = &instruction->operands[OP_INPUTS_MAX];
     if (instruction->tier == TIER_HOST && backend->host) backend = backend->host;
-    backend->add(runner_address(runner, to, repetition), runner_address(runner, from, repetition),
-                 to->bytes / (int64_t)sizeof(float), stream);
+    const void *added = from->buffer >= 0 ? runner_address(runner, from, repetition) : NULL;
+    int64_t count = to->bytes / (int64_t)sizeof(float);
+    backend->add(runner_address(runner, to, repetition), added, count, instruction->opcode == OPCODE_ADD_BF16, stream);
 }
 
 static struct tier_place place_of(const struct runner *runner, const struct operand *operand) {
@@ -109,7 +110,8 @@ enum status runner_ask(struct runner *runner, const struct instruction *instruct
     case OPCODE_KERNEL: return call_kernel(runner, instruction, repetition, stream);
     case OPCODE_ZERO: write_zeros(runner, instruction, repetition, stream); break;
     case OPCODE_COPY: return copy_buffer(runner, instruction, stream);
-    case OPCODE_ADD: add_sums(runner, instruction, repetition, stream); break;
+    case OPCODE_ADD:
+    case OPCODE_ADD_BF16: add_sums(runner, instruction, repetition, stream); break;
     case OPCODE_ALL_REDUCE: return runner_reduce(runner, instruction);
     }
     return STATUS_OK;

@@ -43,6 +43,7 @@ struct plan_options {
     int64_t grain_sequences;       /* default: the fewest that hold what the backend chooses, at most a lane's share */
     struct lane_shape lanes;       /* default: the ranks */
     int64_t round_grains;          /* default: all of a lane */
+    enum dtype reduce_dtype;       /* DTYPE_F32 or DTYPE_BF16; default DTYPE_F32 */
     int64_t grains_per_pass;       /* never changes a result */
     enum dtype dtype;              /* DTYPE_F32 or DTYPE_BF16; default DTYPE_F32 */
     int threads; /* never changes a result; default: the cores of the machine, divided among the ranks that share them
@@ -53,8 +54,8 @@ struct plan_options {
     const char *const *freeze; /* patterns over weights' names (model_set_frozen); borrowed */
     size_t freeze_count;
     struct memory_options memory;
-    bool allow_recipe_change; /* resume: isa and kernels_version become those that are here, lanes and rounds what is
-                                 given */
+    bool allow_recipe_change; /* resume: isa and kernels_version become those that are here, lanes, rounds and
+                                 reduce_dtype what is given */
     bool outline;             /* dimensions are enough: weights may be missing, and a preset's name is a model */
     const char *plan_path;    /* a plan file (train, eval, generate) */
     const char *cluster_path; /* a cluster file whose rates are taken in place of measuring them */

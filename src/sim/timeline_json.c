@@ -27,6 +27,7 @@ static const char *const verbs[] = {[OPCODE_KERNEL] = "",
                                     [OPCODE_ZERO] = "zero ",
                                     [OPCODE_COPY] = "copy ",
                                     [OPCODE_ADD] = "add to ",
+                                    [OPCODE_ADD_BF16] = "add in bf16 to ",
                                     [OPCODE_ALL_REDUCE] = "reduce "};
 enum { VERBS = sizeof verbs / sizeof *verbs };
 

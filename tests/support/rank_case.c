@@ -12,14 +12,12 @@
 /* ---- What is drawn ---- */
 
 static const struct lane_shape lanes_of[] = {{1, 8}, {2, 4}, {1, 3}};
-enum { LANES = 3, BATCHES = 3, ROUNDS = 3, CLIPS = 2, POLICIES = 4 };
+enum { LANES = 3, BATCHES = 3, ROUNDS = 3, REDUCES = 2, CLIPS = 2, POLICIES = 4 };
 
 int rank_axis_values(enum rank_axis axis) {
-    static const int counts[RANK_AXES] = {[RANK_AXIS_lanes] = LANES,
-                                          [RANK_AXIS_batch] = BATCHES,
-                                          [RANK_AXIS_round] = ROUNDS,
-                                          [RANK_AXIS_clip] = CLIPS,
-                                          [RANK_AXIS_policy] = POLICIES};
+    static const int counts[RANK_AXES] = {
+        [RANK_AXIS_lanes] = LANES,    [RANK_AXIS_batch] = BATCHES, [RANK_AXIS_round] = ROUNDS,
+        [RANK_AXIS_reduce] = REDUCES, [RANK_AXIS_clip] = CLIPS,    [RANK_AXIS_policy] = POLICIES};
     return axis == RANK_AXIS_subject ? (int)policy_subject_count : counts[axis];
 }
 
@@ -109,11 +107,11 @@ void rank_case_print(const struct rank_case *spec, char name[RANK_CASE_NAME_BYTE
     static const char *const batches[] = {"full grains", "a short last grain", "fewer grains than lanes"};
     static const char *const policies[] = {"plain", "deferred from disk", "random", "random"};
     char lanes[LANE_SHAPE_BYTES];
-    snprintf(name, RANK_CASE_NAME_BYTES, "%s, lanes %s, %s, round %d, %s, policy %s (seed %llu)",
+    snprintf(name, RANK_CASE_NAME_BYTES, "%s, lanes %s, %s, round %d, %s sums, %s, policy %s (seed %llu)",
              subject_of(spec)->name, lane_shape_print(&lanes_of[spec->value[RANK_AXIS_lanes]], lanes),
              batches[spec->value[RANK_AXIS_batch]], spec->value[RANK_AXIS_round],
-             spec->value[RANK_AXIS_clip] ? "clipped" : "not clipped", policies[spec->value[RANK_AXIS_policy]],
-             (unsigned long long)spec->seed);
+             spec->value[RANK_AXIS_reduce] ? "bf16" : "fp32", spec->value[RANK_AXIS_clip] ? "clipped" : "not clipped",
+             policies[spec->value[RANK_AXIS_policy]], (unsigned long long)spec->seed);
 }
 
 static struct harness_options options_of(const struct rank_case *spec, struct comm *comm, struct model_config *config) {
@@ -122,6 +120,7 @@ static struct harness_options options_of(const struct rank_case *spec, struct co
     int64_t count = lanes.nodes * lanes.per_node, batches[] = {3 * count * GRAIN, (2 * count - 1) * GRAIN - 1, 4};
     struct policy_way way = {.lanes = lanes,
                              .round_grains = spec->value[RANK_AXIS_round],
+                             .reduce_dtype = spec->value[RANK_AXIS_reduce] ? DTYPE_BF16 : DTYPE_F32,
                              .clip_norm = spec->value[RANK_AXIS_clip] ? POLICY_SUBJECT_CLIP_NORM : -1,
                              .batch = batches[spec->value[RANK_AXIS_batch]],
                              .threads = 1,
@@ -143,6 +142,14 @@ static struct comm_traffic add_traffic(struct comm_traffic a, struct comm_traffi
     return a;
 }
 
+/* What all ranks together move in an all-reduce of B bytes: (n - 1) B between n nodes and n (m - 1) B within nodes of m
+ * ranks, once summed, and then half as much where sums are rounded and sent, and once gathered. */
+static int64_t formula_bytes(const struct program *program, const struct program_collective *operation) {
+    int64_t nodes = program->place.mesh.nodes, per_node = program->place.mesh.per_node, bytes = operation->bytes;
+    int64_t sent = operation->round_bf16 ? bytes / 2 : bytes, read = program->place.in_place ? bytes : sent;
+    return (nodes - 1) * (sent + bytes) + nodes * (per_node - 1) * (read + bytes);
+}
+
 static enum status expect_traffic(struct comm *comm, const struct program *program, struct comm_traffic before,
                                   struct comm_traffic after) {
     struct comm_traffic own = add_traffic(after, before, -1), planned = {0};
@@ -153,7 +160,7 @@ static enum status expect_traffic(struct comm *comm, const struct program *progr
     for (size_t i = 0; i < program->collectives.count; i++) {
         const struct program_collective *operation = &program->collectives.items[i];
         planned = add_traffic(planned, operation->traffic, 1);
-        formula += 2 * (ranks - 1) * operation->bytes;
+        formula += formula_bytes(program, operation);
         full &= !operation->empty;
     }
     if (memcmp(&own, &planned, sizeof own) != 0)
