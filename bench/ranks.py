@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Training on several ranks of this machine beside PyTorch's DistributedDataParallel with gloo: the same weights, tokens,
-steps, optimizer, number of ranks and threads of each rank, in one run.
+"""Training on several ranks of this machine beside PyTorch's DistributedDataParallel and FSDP2 with gloo: the same weights,
+tokens, steps, optimizer, number of ranks and threads of each rank, in one run.
 
     bench/ranks.py --python VENV/bin/python [--ranks 2] [--model gpt2 llama] [--dtype fp32 bf16] [--seq 1024] [--batch 4]
 
@@ -27,7 +27,12 @@ import peers
 
 LEAST_SPEED, MOST_MEMORY, MOST_ERROR = 1.3, 0.6, 0.1
 TOLERANCE = {"fp32": 1e-4, "bf16": 1e-2}
-PYTORCH = {"DDP": [], "DDP, chunked head": ["--head-loss", "chunked"]}
+PYTORCH = {
+    "DDP": [],
+    "DDP, chunked head": ["--head-loss", "chunked"],
+    "FSDP2": ["--wrap", "fsdp"],
+    "FSDP2, chunked head": ["--wrap", "fsdp", "--head-loss", "chunked"],
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -116,7 +121,7 @@ def run_ballast(options, work, model, tokens):
 
 def run_pytorch(options, work, model, tokens, flags):
     log = options.folder / "pytorch.log"
-    command = [options.python, peers.ROOT / "bench" / "ddp_peer.py", model, tokens, "--threads", options.threads]
+    command = [options.python, peers.ROOT / "bench" / "ranks_peer.py", model, tokens, "--threads", options.threads]
     command += ["--ranks", options.ranks, "--batch", work.batch, "--seq", work.seq, "--steps", work.steps]
     command += ["--dtype", work.dtype, *flags]
     threads = {"OMP_NUM_THREADS": str(options.threads), "MKL_NUM_THREADS": str(options.threads)}

@@ -37,6 +37,10 @@ struct kernel_call {
      * do not read them: NULL will do. */
     const double *scalars;
     void *stream; /* of the backend's streams; NULL where it has none */
+    /* Operators `by_elements`: works on a run of `elements` elements, which begins at `first_element` of input 0 (a
+     * multiple of GRADIENT_NORM_BLOCK). Pointers are to the run's first elements; squared_sums' output is to the run's
+     * first block. 0: on all of them. */
+    int64_t first_element, elements;
 };
 
 enum { KERNELS_TOGETHER = 32 };
@@ -194,7 +198,8 @@ struct backend {
     /* to = to + from, `count` fp32 numbers in the device tier, each sum rounded to the nearest by itself. With
      * `round_bf16` both are rounded to bf16 first; `from` may then be NULL: to = to so rounded. */
     void (*add)(void *to, const void *from, int64_t count, bool round_bf16, void *stream);
-    /* Copies between the device and the host tier. */
+    /* Copies between the device and the host tier, or within the device tier, where the two do not overlap. Within the
+     * host tier the backend `host` copies. */
     void (*copy)(void *to, const void *from, int64_t bytes, void *stream);
     const struct backend_streams *streams; /* NULL: every call returns when its work is done */
     const struct backend_graphs *graphs;   /* NULL: there are no graphs */

@@ -6,7 +6,7 @@
 #include "backend/head_tiles.h"
 
 /* struct backend's kernels_version. */
-enum { CUDA_KERNELS_VERSION = 3 };
+enum { CUDA_KERNELS_VERSION = 4 };
 
 /* How the part of an instruction set's name begins that names libraries. */
 #define CUDA_ISA_LIBRARIES "+cublaslt-"

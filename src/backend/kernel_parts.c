@@ -18,6 +18,10 @@ enum status kernel_plain(const struct node *node, kernel_run *run, int64_t works
     return STATUS_OK;
 }
 
+int64_t kernel_elements(const struct kernel *kernel, const struct kernel_call *call) {
+    return call->elements > 0 ? call->elements : shape_elements(&kernel->node->in[0]->shape);
+}
+
 void *operand_row(const struct tensor *tensor, void *data, int64_t row) {
     if (!data) return NULL;
     return (char *)data + row * tensor_row_stride(tensor) * dtype_bytes(tensor->shape.dtype);

@@ -9,6 +9,9 @@ void *kernel_new(const struct node *node, size_t bytes, kernel_run *run);
 /* The same for kernels that are a struct kernel and no more. */
 enum status kernel_plain(const struct node *node, kernel_run *run, int64_t workspace_bytes, struct kernel **out);
 
+/* Elements of input 0 that a kernel of an operator `by_elements` works on. */
+int64_t kernel_elements(const struct kernel *kernel, const struct kernel_call *call);
+
 /* Row `row` of an operand, by its tensor's row stride; NULL for an operand that is left out. */
 void *operand_row(const struct tensor *tensor, void *data, int64_t row);
 

@@ -176,6 +176,12 @@ void file_writer_write(struct file_writer *writer, const void *data, size_t byte
     }
 }
 
+void file_writer_seek(struct file_writer *writer, uint64_t offset) {
+    BUG_IF(!writer->part || writer->behind, "%s: is written from one end to the other", writer->path);
+    flush_writer(writer);
+    if (lseek(writer->descriptor, (off_t)offset, SEEK_SET) < 0) note_error(writer, errno);
+}
+
 void file_writer_print(struct file_writer *writer, const char *format, ...) {
     char text[4096], *longer = NULL;
     va_list arguments;

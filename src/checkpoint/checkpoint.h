@@ -46,9 +46,9 @@ struct checkpoint_source {
     uint64_t block_bytes; /* of checksums; 0: FILE_BLOCK_BYTES. Tests have small files of many blocks */
 };
 
-/* A checkpoint that is being written, by all ranks of the engine's session. In four parts, since ranks ask each other
- * between steps alone and write beside them (joint_folder.h): whoever calls one goes on with the next, whatever its
- * status, and checkpoint_end comes last. */
+/* A checkpoint that is being written, by all ranks of the engine's session. In parts, since ranks ask each other
+ * between steps alone and write beside them (joint_folder.h): after a part that is a rank's own the next follows,
+ * whatever its status, after a collective one that failed checkpoint_end, which comes last. */
 struct checkpoint_saving {
     const struct checkpoint_source *source;
     struct checkpoint_state state;
@@ -65,7 +65,13 @@ enum status checkpoint_begin(const struct checkpoint_source *source, const struc
  * which is called in any case. FAILED, also for a weight or optimizer state that is not finite, which the message
  * names. */
 enum status checkpoint_write_part(struct checkpoint_saving *saving);
-/* Collective, between steps: `mine` is what came of the parts before on this rank. */
+/* Where ranks have but runs of tensors, the next two, else none of them. */
+bool checkpoint_meets(const struct checkpoint_saving *saving);
+/* Collective, between steps: `mine` is what came of writing on this rank. */
+enum status checkpoint_meet(struct checkpoint_saving *saving, enum status mine);
+/* On any thread: makes the checksums of what all have written. */
+enum status checkpoint_sum_part(struct checkpoint_saving *saving);
+/* Collective, between steps: `mine` is what came of the part before on this rank. */
 enum status checkpoint_gather(struct checkpoint_saving *saving, enum status mine);
 /* On any thread, where that was OK: rank 0 gives the checkpoint its name, and then removes all but the newest that the
  * options keep. An old one that cannot be removed is only warned of. */

@@ -12,7 +12,31 @@
 
 static struct comm *comm_of(const struct engine *engine) { return engine->plan->session->comm; }
 
-/* The next file of the folder, from the tensors that it holds. */
+/* What this rank writes of each item; carried ones every rank can read. NULL without memory. */
+static struct safetensors_run *list_runs(const struct engine *engine, const struct safetensors_item *items,
+                                         size_t count) {
+    struct safetensors_run *runs = mem_array(count, sizeof *runs);
+    for (size_t i = 0; runs && i < count; i++)
+        runs[i] = items[i].carried
+                      ? engine_share(engine, 1, (struct safetensors_run){0, (int64_t)items[i].carried->bytes})
+                      : engine_written_run(engine, items[i].key);
+    return runs;
+}
+
+/* The next file of the folder; takes over the items. */
+static enum status add_file(const struct engine *engine, enum tensor_kind kind, const char *name,
+                            struct safetensors_item *items, size_t count, struct joint_folder *folder) {
+    struct safetensors_run *runs = NULL;
+    if (engine_is_cut(engine, kind)) {
+        runs = list_runs(engine, items, count);
+        if (!runs) {
+            mem_free(items);
+            return STATUS_FAILED;
+        }
+    }
+    return joint_folder_add(folder, name, items, runs, count);
+}
+
 static enum status add_weights(const struct engine *engine, uint64_t *hashes, struct joint_folder *folder) {
     struct weight_target *targets;
     struct safetensors_item *items;
@@ -22,7 +46,7 @@ static enum status add_weights(const struct engine *engine, uint64_t *hashes, st
     enum status status = model_list_items(engine_model(engine), targets, count, &items, &item_count);
     mem_free(targets);
     TRY(status);
-    return joint_folder_add(folder, model_weights_name(engine_model(engine)), items, item_count);
+    return add_file(engine, TENSOR_PARAMETER, model_weights_name(engine_model(engine)), items, item_count, folder);
 }
 
 static enum status add_optimizer(const struct engine *engine, uint64_t *hashes, struct joint_folder *folder) {
@@ -39,7 +63,7 @@ static enum status add_optimizer(const struct engine *engine, uint64_t *hashes, 
                                              .hash = targets[i].hash};
     mem_free(targets);
     if (!items) return STATUS_FAILED;
-    return joint_folder_add(folder, checkpoint_optimizer_name, items, (size_t)count);
+    return add_file(engine, TENSOR_STATE, checkpoint_optimizer_name, items, (size_t)count, folder);
 }
 
 /* Rank 0: the small files of the model. */
@@ -112,21 +136,29 @@ static void mark_written(struct checkpoint_saving *saving) {
         }
 }
 
+/* Tensors that no file holds (an adapter's base): where ranks have but runs of them, they make the hashes together. */
+static enum status begin_hashes(struct checkpoint_saving *saving) {
+    const struct engine *engine = saving->source->engine;
+    if (!engine_is_cut(engine, TENSOR_PARAMETER)) return STATUS_OK;
+    return joint_folder_meet(&saving->folder, engine_hash_cut(engine, saving->written, saving->hashes));
+}
+
 enum status checkpoint_begin(const struct checkpoint_source *source, const struct checkpoint_state *state,
                              struct checkpoint_saving *out) {
     *out = (struct checkpoint_saving){.source = source, .state = *state, .folder.comm = comm_of(source->engine)};
     enum status status = prepare(out);
     if (status == STATUS_OK) mark_written(out);
-    return prefix_step(out, joint_folder_begin(&out->folder, status));
+    TRY(prefix_step(out, joint_folder_begin(&out->folder, status)));
+    return prefix_step(out, begin_hashes(out));
 }
 
-/* All that reads the arena comes first, once: what is written is checked and hashed on its way. Tensors that no file
- * holds (an adapter's base) are the same on all ranks. */
+/* All that reads the arena comes first, once: what is written is checked on its way, and hashed where this rank has all
+ * of it. */
 static enum status write_arena(struct checkpoint_saving *saving) {
     const struct checkpoint_source *source = saving->source;
     enum status status = joint_folder_write(&saving->folder);
     if (status == STATUS_OK && saving->folder.comm->rank == 0)
-        status = engine_hash_tensors(source->engine, saving->written, saving->hashes);
+        status = engine_hash_whole(source->engine, saving->written, saving->hashes);
     if (source->released) source->released(source->payload);
     return status;
 }
@@ -143,6 +175,16 @@ static enum status write_rest(struct checkpoint_saving *saving) {
 enum status checkpoint_write_part(struct checkpoint_saving *saving) {
     enum status status = write_arena(saving);
     return prefix_step(saving, status == STATUS_OK ? write_rest(saving) : status);
+}
+
+bool checkpoint_meets(const struct checkpoint_saving *saving) { return saving->folder.has_runs; }
+
+enum status checkpoint_meet(struct checkpoint_saving *saving, enum status mine) {
+    return joint_folder_meet(&saving->folder, mine);
+}
+
+enum status checkpoint_sum_part(struct checkpoint_saving *saving) {
+    return prefix_step(saving, joint_folder_sum(&saving->folder));
 }
 
 enum status checkpoint_gather(struct checkpoint_saving *saving, enum status mine) {
@@ -164,7 +206,7 @@ static enum status move_model_home(const struct checkpoint_saving *saving) {
 
 static enum status publish(struct checkpoint_saving *saving) {
     const struct checkpoint_source *source = saving->source;
-    TRY(engine_hash(source->engine, saving->hashes, &saving->state.bits)); /* all are known */
+    saving->state.bits = engine_join_hashes(source->engine, saving->hashes);
     char *json = path_join(saving->folder.path, checkpoint_state_name);
     enum status status =
         json ? write_state(json, &saving->state, source->options, &saving->folder.manifest) : STATUS_FAILED;
@@ -204,20 +246,40 @@ void checkpoint_drop(struct checkpoint_saving *saving) {
     *saving = (struct checkpoint_saving){0};
 }
 
+static enum status write_together(struct checkpoint_saving *saving) {
+    enum status status = checkpoint_write_part(saving);
+    if (checkpoint_meets(saving)) {
+        TRY(checkpoint_meet(saving, status));
+        status = checkpoint_sum_part(saving);
+    }
+    TRY(checkpoint_gather(saving, status));
+    return checkpoint_publish(saving);
+}
+
 enum status checkpoint_write(const struct checkpoint_source *source, const struct checkpoint_state *state,
                              char **folder) {
     struct checkpoint_saving saving;
     enum status status = checkpoint_begin(source, state, &saving);
-    if (status == STATUS_OK) status = checkpoint_gather(&saving, checkpoint_write_part(&saving));
-    if (status == STATUS_OK) status = checkpoint_publish(&saving);
+    if (status == STATUS_OK) status = write_together(&saving);
     return checkpoint_end(&saving, status, folder);
 }
 
 /* ---- A model ---- */
 
-static enum status write_model(const struct engine *engine, struct joint_folder *folder) {
+static enum status write_parts(const struct engine *engine, struct joint_folder *folder) {
     TRY(joint_folder_write(folder));
     return write_settings(engine, folder);
+}
+
+static enum status write_model(const struct engine *engine, struct joint_folder *folder) {
+    enum status status = write_parts(engine, folder);
+    if (folder->has_runs) {
+        TRY(joint_folder_meet(folder, status));
+        status = joint_folder_sum(folder);
+    }
+    TRY(joint_folder_gather(folder, status, NULL, 0));
+    manifest_keep(&folder->manifest, ".safetensors");
+    return joint_folder_publish(folder);
 }
 
 enum status checkpoint_write_model(const char *run_folder, const struct engine *engine) {
@@ -225,8 +287,6 @@ enum status checkpoint_write_model(const char *run_folder, const struct engine *
     enum status status = joint_folder_open(comm_of(engine), run_folder, "model", 0, &folder);
     if (status == STATUS_OK) status = add_weights(engine, NULL, &folder);
     status = joint_folder_begin(&folder, status);
-    if (status == STATUS_OK) status = joint_folder_gather(&folder, write_model(engine, &folder), NULL, 0);
-    manifest_keep(&folder.manifest, ".safetensors");
-    if (status == STATUS_OK) status = joint_folder_publish(&folder);
+    if (status == STATUS_OK) status = write_model(engine, &folder);
     return joint_folder_end(&folder, status);
 }

@@ -25,12 +25,13 @@ static uint64_t count_blocks(const struct joint_folder *folder) {
 }
 
 enum status joint_folder_add(struct joint_folder *folder, const char *name, struct safetensors_item *items,
-                             size_t count) {
-    struct joint_file file = {.items = items, .count = count, .first_block = count_blocks(folder)};
+                             struct safetensors_run *runs, size_t count) {
+    struct joint_file file = {.items = items, .runs = runs, .count = count, .first_block = count_blocks(folder)};
     BUG_IF(folder->file_count == JOINT_FILES_MOST, "%s: too many files", name);
     file.path = path_join(folder->path, name);
     enum status status = file.path ? safetensors_measure(items, count, &file.bytes) : STATUS_FAILED;
     folder->files[folder->file_count++] = file;
+    folder->has_runs |= runs != NULL;
     return status;
 }
 
@@ -70,15 +71,43 @@ enum status joint_folder_begin(struct joint_folder *folder, enum status mine) {
     return STATUS_OK;
 }
 
+static enum status write_blocks(struct joint_file *file) {
+    return safetensors_write_range(file->path, file->items, file->count, &file->mine, &file->sums);
+}
+
+static enum status sum_blocks(struct joint_file *file) {
+    return safetensors_sum_range(file->path, file->items, file->count, &file->mine, &file->sums);
+}
+
+/* Goes through this rank's blocks in one way or the other. */
+static enum status take_blocks(const struct joint_folder *folder, struct joint_file *file,
+                               enum status (*take)(struct joint_file *file)) {
+    if (file->mine.begin == file->mine.end) return STATUS_OK;
+    TRY(file_sums_begin(&file->sums));
+    file->sums.block_bytes = folder->block_bytes;
+    TRY(take(file));
+    return file_sums_end(&file->sums);
+}
+
+static enum status write_runs(const struct joint_folder *folder, const struct joint_file *file) {
+    const struct safetensors_runs mine = {
+        .items = file->items, .of = file->runs, .count = file->count, .head = folder->comm->rank == 0};
+    return safetensors_write_runs(file->path, &mine);
+}
+
 enum status joint_folder_write(struct joint_folder *folder) {
     for (size_t f = 0; f < folder->file_count; f++) {
         struct joint_file *file = &folder->files[f];
-        if (file->mine.begin == file->mine.end) continue;
-        TRY(file_sums_begin(&file->sums));
-        file->sums.block_bytes = folder->block_bytes;
-        TRY(safetensors_write_range(file->path, file->items, file->count, &file->mine, &file->sums));
-        TRY(file_sums_end(&file->sums));
+        TRY(file->runs ? write_runs(folder, file) : take_blocks(folder, file, write_blocks));
     }
+    return STATUS_OK;
+}
+
+enum status joint_folder_meet(struct joint_folder *folder, enum status mine) { return agree(folder, mine); }
+
+enum status joint_folder_sum(struct joint_folder *folder) {
+    for (size_t f = 0; f < folder->file_count; f++)
+        if (folder->files[f].runs) TRY(take_blocks(folder, &folder->files[f], sum_blocks));
     return STATUS_OK;
 }
 
@@ -173,6 +202,7 @@ void joint_folder_drop(struct joint_folder *folder) {
     for (size_t f = 0; f < folder->file_count; f++) {
         mem_free(folder->files[f].path);
         mem_free(folder->files[f].items);
+        mem_free(folder->files[f].runs);
         file_sums_free(&folder->files[f].sums);
     }
     manifest_free(&folder->manifest);

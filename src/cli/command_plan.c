@@ -95,6 +95,7 @@ static enum status run(const struct options *options) {
     TRY(find_described(options, &asked));
     TRY(read_ranks(options, &asked));
     asked.outline = true;
+    asked.by_sum = strcmp(options_text(options, OPT_OBJECTIVE), "sum") == 0;
     step_options_read_optimizer(options, &training);
     TRY(session_begin(options->arguments.items[0], generate ? PROGRAMS_TO_WRITE : PROGRAMS_TO_TRAIN, &asked, &training,
                       &session, &plan));

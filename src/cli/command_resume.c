@@ -26,7 +26,8 @@ const struct command command_resume = {
     .most = 1,
     .summary = "go on with a run from its newest checkpoint",
     .details = "Bit for bit as if it had not stopped. Plan options that are given must be those of the run, "
-               "--device-memory, --host-memory, --disk and --grains-per-pass apart, which change no result. Settings "
+               "--device-memory, --host-memory, --disk, --partition, --collectives and --grains-per-pass apart, which "
+               "change no result. Settings "
                "in RUN_DIR/run.json may be edited before (learning rate, steps, what is saved when); the recipe and "
                "what says which data come when may not. The checkpoint's files are compared with their checksums.",
     .run = run,

@@ -15,9 +15,11 @@ static enum status list_parameters(const struct graph *graph, const struct byte_
     for (size_t i = 0; i < graph->tensors.count; i++) {
         const struct tensor *tensor = graph->tensors.items[i];
         if (tensor->kind != TENSOR_PARAMETER) continue;
-        (*out)[(*count)++] =
-            (struct weight_target){.tensor = tensor, .dtype = DTYPE_F32, .store = values, .home = tensor};
-        *elements += shape_elements(&tensor->shape);
+        struct weight_target *target = &(*out)[(*count)++];
+        *target = weight_whole(tensor, DTYPE_F32, NULL);
+        target->store = values;
+        target->home = tensor;
+        *elements += target->elements;
     }
     return STATUS_OK;
 }

@@ -57,6 +57,11 @@ RULE(plans_one_device) {
     return !options_given(options, OPT_DEVICES) && !options_given(options, OPT_TARGET_DAYS);
 }
 
+RULE(counts_no_failures) {
+    UNUSED(facts);
+    return !options_given(options, OPT_MTBF);
+}
+
 RULE(is_always_tied) {
     UNUSED(facts);
     return is_text(options, OPT_ARCH, "gpt2") || is_text(options, OPT_ARCH, "opt");
@@ -120,6 +125,9 @@ const struct option_effect option_effects[] = {
     {OPT_FREEZE, EFFECT_OF_OPTIONS, plans_generation, IS_GENERATION},
     {OPT_PRICE, EFFECT_OF_OPTIONS, plans_one_device, IS_ONE_DEVICE},
     {OPT_TRAIN_TOKENS, EFFECT_OF_OPTIONS, plans_one_device, IS_ONE_DEVICE},
+    {OPT_MTBF, EFFECT_OF_OPTIONS, plans_one_device, IS_ONE_DEVICE},
+    {OPT_CHECKPOINT_TIME, EFFECT_OF_OPTIONS, counts_no_failures, NO_EFFECT "without --mtbf no failures are counted"},
+    {OPT_RESTART_TIME, EFFECT_OF_OPTIONS, counts_no_failures, NO_EFFECT "without --mtbf no failures are counted"},
     {OPT_TIED, EFFECT_OF_OPTIONS, is_always_tied, NO_EFFECT "these models are always tied"},
     {OPT_BESIDE, EFFECT_OF_OPTIONS, shows_no_page, NO_EFFECT "without --serve there is no page to show it"},
     {OPT_VALID_EVERY, EFFECT_OF_DATA, has_no_validation,

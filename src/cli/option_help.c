@@ -35,9 +35,7 @@ static void print_left(const struct option *option, char *left, size_t bytes) {
 
 static void default_text(const struct option *option, char *text, size_t bytes) {
     const char *fallback = option->setting->fallback;
-    if (option->refusal)
-        snprintf(text, bytes, " [not supported in this version]");
-    else if (option->required)
+    if (option->required)
         snprintf(text, bytes, " [required]");
     else if (fallback)
         snprintf(text, bytes, " [default: %s%s]", fallback[0] ? fallback : "\"\"",

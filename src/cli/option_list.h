@@ -94,9 +94,21 @@
     X(RANK_TIMEOUT, OPTION_OWN(.name = "rank-timeout", SETTING_REAL_IN(1, 86400), SETTING_REAL_DEFAULT(30)),           \
       .argument = "SECONDS", OPTION_FOR(COMMANDS_RANKS),                                                               \
       .help = "how long a rank may be silent or keep the others waiting before these end with an error")               \
-    X(PARTITION, OPTION_OWN(.name = "partition", .type = SETTING_TEXT), .argument = "P", OPTION_FOR(COMMANDS_STEP),    \
-      .refusal = "this version runs on one rank",                                                                      \
-      .help = "how parameters, gradients and states are spread over ranks")                                            \
+    X(PARTITION, OPTION_OF(partition), .argument = "P", OPTION_FOR(COMMANDS_STEP),                                     \
+      .computed = "the fastest that fits, or what the plan file or the run says",                                      \
+      .help = "in how many shards, each on a rank of its own, parameters, gradients and optimizer states are: ddp, "   \
+              "zero1, zero2, zero3, mics:N, hpz, hybrid:N, or three widths as in 8|8|32 or 8x1|8x1|8x4 (ranks of a "   \
+              "node x nodes); never changes a result (docs/clusters.md)")                                              \
+    X(COLLECTIVES, OPTION_OF(flat), .argument = "stratified|flat", OPTION_FOR(COMMANDS_STEP),                          \
+      .computed = "the faster, or what the plan file or the run says",                                                 \
+      .help = "operations between ranks in each node before those across nodes, or straight from every rank to every " \
+              "other; never changes a result")                                                                         \
+    X(OBJECTIVE, OPTION_OWN(.name = "objective", .type = SETTING_CHOICE, .choices = "step|sum", .fallback = "step"),   \
+      .argument = "step|sum", OPTION_FOR(COMMAND_PLAN),                                                                \
+      .help = "what a policy is chosen by: the time of its simulated step, or, to compare, the sum of all work as if " \
+              "nothing were hidden beside anything else")                                                              \
+    X(EXPLAIN, OPTION_OWN(.name = "explain", .type = SETTING_FLAG), OPTION_FOR(COMMAND_PLAN),                          \
+      .help = "with several ranks: for each partition, the best policy that was tried, and why it is not the plan's")  \
     X(CLUSTER, OPTION_OF(cluster_path), .argument = "FILE",                                                            \
       OPTION_FOR(COMMANDS_MODEL | COMMAND_SIMULATE | COMMAND_REPORT), .computed = "measured here",                     \
       .help =                                                                                                          \
@@ -113,7 +125,15 @@
       .help = "--devices, --target-days: tokens of the whole training, to show its days")                              \
     X(TARGET_DAYS, OPTION_OWN(.name = "target-days", SETTING_REAL_IN(0, 1e6), .above = true),                          \
       OPTION_FOR(COMMAND_PLAN), .computed = "no number of devices is looked for",                                      \
-      .help = "the fewest devices of --cluster that train --train-tokens in so many days")
+      .help = "the fewest devices of --cluster that train --train-tokens in so many days")                             \
+    X(MTBF, OPTION_OWN(.name = "mtbf", SETTING_REAL_IN(0, 1e9), .above = true), .argument = "HOURS",                   \
+      OPTION_FOR(COMMAND_PLAN), .computed = "nothing fails",                                                           \
+      .help = "--devices, --target-days: mean time between failures of a node, which days and prices then include")    \
+    X(CHECKPOINT_TIME, OPTION_OWN(.name = "checkpoint-time", SETTING_REAL_IN(0, 1e6), .fallback = "60"),               \
+      .argument = "SECONDS", OPTION_FOR(COMMAND_PLAN), .help = "--mtbf: for which a checkpoint holds training up")     \
+    X(RESTART_TIME, OPTION_OWN(.name = "restart-time", SETTING_REAL_IN(0, 1e6), .fallback = "600"),                    \
+      .argument = "SECONDS", OPTION_FOR(COMMAND_PLAN),                                                                 \
+      .help = "--mtbf: from a node's failure until training goes on from the last checkpoint")
 
 #define OPTION_LIST_TRAIN(X)                                                                                           \
     X(PLAN, OPTION_OF(plan_path), .argument = "FILE", OPTION_FOR(COMMAND_TRAIN | COMMAND_EVAL | COMMANDS_TEXT),        \

@@ -46,7 +46,7 @@ static enum status set_from_words(struct options *options, enum option_id id, co
     if (!text && option->setting->type == SETTING_FLAG) text = "true";
     if (!text && words->next < words->count && strncmp(words->items[words->next], "--", 2) != 0)
         text = words->items[words->next++];
-    if (!text && !option->refusal) {
+    if (!text) {
         enum status status = status_set(STATUS_BAD_INPUT, "%s: needs a value (%s)", where, option_argument(option));
         if (words->next < words->count)
             return status_hint(status, "a value that begins with -- is given as %s=VALUE", where);
@@ -54,7 +54,7 @@ static enum status set_from_words(struct options *options, enum option_id id, co
     }
     if (value->source == SOURCE_COMMAND_LINE && option->setting->type != SETTING_TEXTS)
         return status_set(STATUS_BAD_INPUT, "%s: given twice", where);
-    TRY(option_value_set(option, where, text ? text : "", value));
+    TRY(option_value_set(option, where, text, value));
     value->source = SOURCE_COMMAND_LINE;
     return STATUS_OK;
 }

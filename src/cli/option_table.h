@@ -51,7 +51,6 @@ struct option {
      * default, what follows it in the sentence: ", or what the plan file says". */
     const char *computed;
     bool required;
-    const char *refusal;  /* not NULL: accepted by name only to say that this version does not support it */
     const char *excludes; /* the name of one that says the same in another way; NULL: none */
     const char *help;
 };

@@ -59,10 +59,6 @@ static enum status set_flag(const char *where, const char *text, struct option_v
 
 enum status option_value_set(const struct option *option, const char *where, const char *text,
                              struct option_value *value) {
-    if (option->refusal) {
-        enum status status = status_set(STATUS_BAD_INPUT, "%s: not supported in this version", where);
-        return status_hint(status, "%s", option->refusal);
-    }
     const struct setting *setting = option->setting;
     switch (setting->type) {
     case SETTING_FLAG: return set_flag(where, text, value);

@@ -9,6 +9,7 @@
 #include "cluster/cluster_preset.h"
 #include "model/model.h"
 #include "scale/choose.h"
+#include "scale/failures.h"
 #include "scale/system.h"
 
 static const int64_t STEP_TOKENS = 4 << 20, SEQUENCE_MOST = 4096, CURVE_LEAST = 8, CURVE_MOST = 4096;
@@ -17,10 +18,11 @@ static const double DAY_S = 86400;
 /* What is asked, and what came of it. */
 struct scale_plan {
     struct choice_request request;
-    double price;         /* of a device an hour; 0: not given */
-    double tokens;        /* of the whole training; 0: not given */
-    double target_days;   /* 0: not given */
-    struct choices front; /* for request.devices; empty where --devices was not given */
+    double price;             /* of a device an hour; 0: not given */
+    double tokens;            /* of the whole training; 0: not given */
+    double target_days;       /* 0: not given */
+    struct failures failures; /* node_mtbf_s 0: none are counted */
+    struct choices front;     /* for request.devices; empty where --devices was not given */
     struct choice curve[CHOICE_CURVE_MOST];
     int curve_count;
     const struct choice *target; /* of the curve: the least that ends in time; NULL: none does, or none is asked */
@@ -80,8 +82,9 @@ static enum status read_cluster(const struct options *options, struct choice_req
 }
 
 /* Options that a plan for many devices heeds; any other would do nothing there. */
-static const enum option_id heeded[] = {OPT_CONFIG, OPT_JSON, OPT_CLUSTER,      OPT_DEVICES,    OPT_PRICE,
-                                        OPT_BATCH,  OPT_SEQ,  OPT_TRAIN_TOKENS, OPT_TARGET_DAYS};
+static const enum option_id heeded[] = {
+    OPT_CONFIG, OPT_JSON,         OPT_CLUSTER,     OPT_DEVICES, OPT_PRICE,           OPT_BATCH,
+    OPT_SEQ,    OPT_TRAIN_TOKENS, OPT_TARGET_DAYS, OPT_MTBF,    OPT_CHECKPOINT_TIME, OPT_RESTART_TIME};
 
 static enum status refuse_others(const struct options *options) {
     for (int id = 0; id < OPTION_COUNT; id++) {
@@ -109,6 +112,9 @@ static enum status read_request(const struct options *options, struct scale_plan
     if (options_given(options, OPT_DEVICES)) request->devices = options_whole(options, OPT_DEVICES);
     out->price = options_real(options, OPT_PRICE);
     out->target_days = options_real(options, OPT_TARGET_DAYS);
+    out->failures = (struct failures){.node_mtbf_s = 3600 * options_real(options, OPT_MTBF),
+                                      .checkpoint_s = options_real(options, OPT_CHECKPOINT_TIME),
+                                      .restart_s = options_real(options, OPT_RESTART_TIME)};
     if (options_given(options, OPT_TRAIN_TOKENS))
         TRY(read_tokens(options_text(options, OPT_TRAIN_TOKENS), &out->tokens));
     if (out->target_days > 0 && out->tokens <= 0)
@@ -120,8 +126,25 @@ static double step_tokens(const struct scale_plan *plan) {
     return (double)plan->request.batch * (double)plan->request.sequence_length;
 }
 
+static int64_t nodes_of(const struct scale_plan *plan, const struct choice *choice) {
+    int64_t node = plan->request.cluster.network.devices;
+    return (choice->devices + node - 1) / node;
+}
+
+/* Of work between two checkpoints: a step at least. */
+static double checkpoint_every_s(const struct scale_plan *plan, const struct choice *choice) {
+    return fmax(failures_best_interval_s(&plan->failures, nodes_of(plan, choice)), choice->forecast.step_s);
+}
+
+/* Of the time, the part that is work which lasts. */
+static double useful_of(const struct scale_plan *plan, const struct choice *choice) {
+    if (plan->failures.node_mtbf_s <= 0) return 1;
+    return failures_useful_part(&plan->failures, nodes_of(plan, choice), checkpoint_every_s(plan, choice));
+}
+
+/* INFINITY where failures leave no time. */
 static double days_of(const struct scale_plan *plan, const struct choice *choice) {
-    return plan->tokens / step_tokens(plan) * choice->forecast.step_s / DAY_S;
+    return plan->tokens / step_tokens(plan) * choice->forecast.step_s / useful_of(plan, choice) / DAY_S;
 }
 
 static double mfu_of(const struct scale_plan *plan, const struct choice *choice) {
@@ -131,7 +154,8 @@ static double mfu_of(const struct scale_plan *plan, const struct choice *choice)
 
 /* Of a million tokens. */
 static double price_of(const struct scale_plan *plan, const struct choice *choice) {
-    return plan->price / 3600 * (double)choice->devices * choice->forecast.step_s / step_tokens(plan) * 1e6;
+    double seconds = choice->forecast.step_s / useful_of(plan, choice);
+    return plan->price / 3600 * (double)choice->devices * seconds / step_tokens(plan) * 1e6;
 }
 
 static void find_target(struct scale_plan *plan) {
@@ -148,8 +172,9 @@ static const char *const recompute_names[RECOMPUTE_COUNT] = {[RECOMPUTE_NONE] = 
 
 static void print_head(const struct scale_plan *plan, const char *names) {
     printf("%s  tensor  pipeline   data  partition          recompute  micro  GB/device      step    MFU    "
-           "tokens/s%s%s\n",
-           names, plan->price > 0 ? "  per Mtoken" : "", plan->tokens > 0 ? "     days" : "");
+           "tokens/s%s%s%s\n",
+           names, plan->failures.node_mtbf_s > 0 ? "  save every  useful" : "", plan->price > 0 ? "  per Mtoken" : "",
+           plan->tokens > 0 ? "     days" : "");
 }
 
 static void print_choice(const struct scale_plan *plan, const struct choice *choice) {
@@ -164,6 +189,8 @@ static void print_choice(const struct scale_plan *plan, const struct choice *cho
            recompute_names[layout->recomputation], (long long)layout->micro_batch,
            (double)choice->forecast.peak_bytes / 1e9, choice->forecast.step_s, 100 * mfu_of(plan, choice),
            step_tokens(plan) / choice->forecast.step_s);
+    if (plan->failures.node_mtbf_s > 0)
+        printf("  %6.0f min  %5.1f%%", checkpoint_every_s(plan, choice) / 60, 100 * useful_of(plan, choice));
     if (plan->price > 0) printf("  %10.4g", price_of(plan, choice));
     if (plan->tokens > 0) printf("  %7.1f", days_of(plan, choice));
     putchar('\n');
@@ -187,6 +214,9 @@ static void print_text(const struct options *options, const struct scale_plan *p
            (long long)request->cluster.network.devices, request->cluster.device.name);
     printf("step      %lld sequences of %lld tokens, in bf16; simulated, nothing here was run\n",
            (long long)request->batch, (long long)request->sequence_length);
+    if (plan->failures.node_mtbf_s > 0)
+        printf("failures  of each node every %g hours on average; a checkpoint takes %g s, a restart %g s\n",
+               plan->failures.node_mtbf_s / 3600, plan->failures.checkpoint_s, plan->failures.restart_s);
     if (plan->front.list.count > 0) {
         printf("\nlayouts for %lld devices: none is both faster and smaller (%lld considered, %lld simulated)\n",
                (long long)request->devices, (long long)plan->front.layouts, (long long)plan->front.simulated);
@@ -203,19 +233,28 @@ static void print_text(const struct options *options, const struct scale_plan *p
 
 /* --- as JSON --- */
 
+/* Null where it is not known or not finite. */
+static json_t *real_or_null(bool known, double value) {
+    return known && isfinite(value) ? json_real(value) : json_null();
+}
+
 static json_t *choice_to_json(const struct scale_plan *plan, const struct choice *choice) {
     const struct layout *layout = &choice->layout;
-    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:{s:I, s:I, s:I}, s:s, s:I, s:I, s:I, s:f, s:f, s:f, s:o, s:o}",
-                     "devices", (json_int_t)choice->devices, "tensor", (json_int_t)layout->tensor, "pipeline",
-                     (json_int_t)layout->pipeline, "virtual_stages", (json_int_t)layout->virtual_stages, "data",
-                     (json_int_t)layout->data, "partition", "parameters", (json_int_t)layout->partition.parameters,
-                     "gradients", (json_int_t)layout->partition.gradients, "optimizer",
-                     (json_int_t)layout->partition.optimizer, "recompute", recompute_names[layout->recomputation],
-                     "micro_batch", (json_int_t)layout->micro_batch, "micro_batches", (json_int_t)layout->micro_batches,
-                     "peak_bytes", (json_int_t)choice->forecast.peak_bytes, "step_s", choice->forecast.step_s, "mfu",
-                     mfu_of(plan, choice), "tokens_per_s", step_tokens(plan) / choice->forecast.step_s,
-                     "price_per_mtoken", plan->price > 0 ? json_real(price_of(plan, choice)) : json_null(), "days",
-                     plan->tokens > 0 ? json_real(days_of(plan, choice)) : json_null());
+    bool fails = plan->failures.node_mtbf_s > 0;
+    return json_pack(
+        "{s:I, s:I, s:I, s:I, s:I, s:{s:I, s:I, s:I}, s:s, s:I, s:I, s:I, s:f, s:f, s:f, s:o, s:o, s:o, s:o}",
+        "devices", (json_int_t)choice->devices, "tensor", (json_int_t)layout->tensor, "pipeline",
+        (json_int_t)layout->pipeline, "virtual_stages", (json_int_t)layout->virtual_stages, "data",
+        (json_int_t)layout->data, "partition", "parameters", (json_int_t)layout->partition.parameters, "gradients",
+        (json_int_t)layout->partition.gradients, "optimizer", (json_int_t)layout->partition.optimizer, "recompute",
+        recompute_names[layout->recomputation], "micro_batch", (json_int_t)layout->micro_batch, "micro_batches",
+        (json_int_t)layout->micro_batches, "peak_bytes", (json_int_t)choice->forecast.peak_bytes, "step_s",
+        choice->forecast.step_s, "mfu", mfu_of(plan, choice), "tokens_per_s",
+        step_tokens(plan) / choice->forecast.step_s, "price_per_mtoken",
+        real_or_null(plan->price > 0, price_of(plan, choice)), "days",
+        real_or_null(plan->tokens > 0, days_of(plan, choice)), "checkpoint_every_s",
+        real_or_null(fails, fails ? checkpoint_every_s(plan, choice) : 0), "useful_part",
+        real_or_null(fails, useful_of(plan, choice)));
 }
 
 static json_t *list_to_json(const struct scale_plan *plan, const struct choice *choices, size_t count) {

@@ -55,6 +55,9 @@ enum status step_options_read(const struct options *options, bool decided, struc
     TAKE(WHOLE, GRAIN, grain_sequences);
     TAKE(WHOLE, ROUND, round_grains);
     TAKE(WHOLE, GRAINS_PER_PASS, grains_per_pass);
+    TAKE(TEXT, PARTITION, partition);
+    if (options_given(options, OPT_COLLECTIVES))
+        SETTINGS_GIVE(out, flat, strcmp(options_text(options, OPT_COLLECTIVES), "flat") == 0);
     TAKE(WHOLE, SEED, seed);
     TAKE(TEXT, CLUSTER, cluster_path);
     TAKE(TEXT, LORA, lora);

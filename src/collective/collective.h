@@ -2,8 +2,8 @@
  * rank is one process with one device. Plans, programs, proofs and simulations have all of it without ranks; src/comm
  * executes it.
  *
- * OPERATIONS work on one buffer, `data`, cut into one block for each rank of the group, in the group's order
- * (comm_block tells where blocks lie). Only all-to-all has a second buffer.
+ * OPERATIONS work on one buffer, `data`, cut into one block for each rank of the group, in the group's order unless
+ * `owner` says another (comm_spec_block tells where blocks lie). All-to-all has a second buffer, all-gather may.
  *     all-gather       before: my block is valid           after: all blocks are valid
  *     reduce-scatter   before: all blocks are valid        after: my block holds the sum, the others are undefined
  *     all-reduce       before: all blocks are valid        after: all blocks hold the sum
@@ -16,22 +16,26 @@
  * zeros: those would turn -0 into 0. With `round_bf16` every edge of the tree rounds to bf16, also within a rank or a
  * node, and values travel as bf16.
  *
- * ALGORITHMS (comm_schedule.h). A reduction halves along the tree: in each of its ceil(log2 ranks) stages a rank sends
- * the half that its partner keeps. A gather runs the same stages backwards, along a tree of nodes over ranks. Ranks of
- * one node whose data lies in windows send each other nothing: each reads the others' data in place, all at once. A
+ * ALGORITHMS (comm_schedule.h). Stratified: a reduction halves along the tree: in each of its ceil(log2 ranks) stages a
+ * rank sends the half that its partner keeps. A gather runs the same stages backwards, along a tree of nodes over
+ * ranks. So a reduction is first within nodes, then across them, and a gather the other way round. Flat: one stage, in
+ * which each block goes from every rank to its owner, who adds by the same tree, or from its owner to every rank. Ranks
+ * of one node whose data lies in windows send each other nothing: each reads the others' data in place, all at once. A
  * receive is posted before its sender is told to send. A message has at most `message_bytes`.
  *
- * BYTES. An operation on B bytes among n nodes of m ranks moves, summed over all ranks, (n - 1) B between nodes and
- * n (m - 1) B within nodes; all-reduce twice as much; in all-to-all each of P ranks sends B (P - 1) / P. round_bf16
- * halves what reductions send. comm_read_traffic counts what was moved.
+ * BYTES. An operation on B bytes among P ranks moves (P - 1) B, summed over all ranks; all-reduce twice as much; in
+ * all-to-all each rank sends B (P - 1) / P. Among n nodes of m ranks, (n - 1) B of it are between nodes where it is
+ * stratified, and (P - m) B where it is flat. round_bf16 halves what reductions send. comm_read_traffic counts what was
+ * moved.
  *
  * Files, in the order to read them:
  * mesh: ranks by nodes, and groups of them;
  * lane_tree: the order of sums, as data;
  * lane_sum: sums by it;
  * collective: this; an operation on a buffer;
- * comm_schedule, schedule_maker: an operation as one rank's list of steps;
- * schedule_proof: that the lists of all ranks fit together. */
+ * comm_schedule, schedule_maker, schedule_tree, schedule_flat: an operation as one rank's list of steps;
+ * schedule_proof: that the lists of all ranks fit together;
+ * schedule_walk, schedule_symbols, schedule_values: its clocks, the steps on symbols, what data must come to. */
 #ifndef BALLAST_COLLECTIVE_COLLECTIVE_H
 #define BALLAST_COLLECTIVE_COLLECTIVE_H
 
@@ -49,12 +53,20 @@ struct comm_spec {
     enum comm_kind kind;
     struct comm_group group; /* has this rank */
     void *data;
-    int64_t bytes;   /* of data; reductions: a multiple of 4; all-to-all: of the group's ranks */
-    int root;        /* broadcast: its position in the group */
-    void *out;       /* all-to-all: `bytes`, apart from data */
-    void *staging;   /* comm_staging_bytes, aligned to 64 bytes */
-    bool in_place;   /* data lies in a window whose `shared` is true, on all ranks of the group */
-    bool round_bf16; /* reductions */
+    int64_t bytes;       /* of data; reductions: a multiple of 4; all-to-all: of the group's ranks */
+    int root;            /* broadcast: its position in the group */
+    void *out;           /* all-to-all: `bytes`, apart from data */
+    void *staging;       /* comm_staging_bytes, aligned to 64 bytes */
+    bool in_place;       /* data lies in a window whose `shared` is true, on all ranks of the group */
+    bool round_bf16;     /* reductions */
+    int64_t block_bytes; /* 0: as comm_block has it; else as comm_spec_block does; reductions: a multiple of 4 */
+    /* owner[b] is the position in the group of who has block b, each position once; NULL: b. All-gather,
+     * reduce-scatter, all-reduce. Borrowed until comm_create returns. */
+    const int *owner;
+    /* All-gather: this rank's block, where that is not in its place in data yet: apart from data, read when the
+     * operation begins, kept until comm_free. NULL: it is in its place. */
+    const void *mine;
+    bool flat; /* blocks go straight from all ranks to their owners, and from these to all ranks */
     /* Reductions: a tree with one leaf for each rank of the group (lane_tree_top); NULL: halves. Borrowed until
      * comm_create returns, as is `empty`. */
     const struct lane_tree *tree;
@@ -67,6 +79,12 @@ struct comm_range {
     int64_t begin, end;
 };
 struct comm_range comm_block(enum comm_kind kind, int64_t bytes, int count, int position);
+/* The same of a specification. With block_bytes block i is [i, i + 1) * block_bytes, cut at the end of data. */
+struct comm_range comm_spec_block(const struct comm_spec *spec, int block);
+/* Blocks that it has: broadcast 1, else one a rank. */
+static inline int comm_spec_blocks(const struct comm_spec *spec) {
+    return spec->kind == COMM_BROADCAST ? 1 : spec->group.count;
+}
 
 /* Bytes that a rank moves. */
 struct comm_traffic {

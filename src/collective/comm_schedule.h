@@ -7,7 +7,7 @@
  * each node the holders of one side send to those of the other. Down the tree it is a gather by recursive doubling. At
  * each inner node each block travels once, so an operation moves (ranks - 1) times its bytes, in as many stages as the
  * tree is deep. A node of the tree whose ranks all share windows is not walked: its holders read all others in
- * place.
+ * place. A flat operation walks no tree: it is only the order in which owners add.
  *
  * Steps are taken in order; one that cannot be taken yet holds back those after it. Receives of a stage are posted
  * before its sends, so no rank waits for ever: one that stands at the earliest stage of all waits only for what others
@@ -33,7 +33,8 @@ struct schedule_message {
     int64_t bytes;   /* as it travels */
 };
 
-/* Consecutive messages from one rank to another. The receiver tells the sender once, when all are posted. */
+/* Consecutive messages from one rank to another, in staging side by side. The receiver tells the sender once, when all
+ * are posted. */
 struct schedule_transfer {
     int peer;
     bool receive;
@@ -51,7 +52,9 @@ enum step_kind {
     STEP_PACK,   /* round message `index` to bf16, from data into staging */
     STEP_MERGE,  /* add message `index`, in staging, to its pieces of data, by `side` */
     STEP_ROUND,  /* round [to, to + bytes) of data to bf16 */
-    STEP_SUM,    /* [to, to + bytes) of data = value of tree node `index`, from the data of all ranks below it */
+    STEP_SUM,    /* [to, to + bytes) of data = value of tree node `index`, from the data of all ranks below it: from
+                    staging where one of the transfers [first, first + count) brought data from `from` on, else in place */
+    STEP_TAKE,   /* [to, to + bytes) of data = `mine` */
     STEP_COPY,   /* [to, to + bytes) of data (all-to-all: of out) = [from, …) of the data of rank `index` */
     STEP_ARRIVE, /* at meeting `index` */
     STEP_MEET    /* wait until the ranks [first, first + count) have arrived at meeting `index` */

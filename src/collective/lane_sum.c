@@ -55,14 +55,19 @@ enum { STRETCH = 512 };
 struct sum {
     const struct lane_tree *tree;
     const bool *absent;
-    const float *const *lanes;
+    const struct lane_values *lanes;
     bool round_bf16;
 };
 
 /* The value of a node over `count` <= STRETCH elements from `from` on: in `room`, or where its only lane has it. */
 static const float *sum_node(const struct sum *sum, int index, int64_t from, int64_t count, float *room) {
     const struct lane_node *node = &sum->tree->node[index];
-    if (node->left < 0) return sum->lanes[node->first] + from;
+    if (node->left < 0) {
+        const struct lane_values *lane = &sum->lanes[node->first];
+        if (!lane->packed) return lane->plain + from;
+        lane_unpack_bf16(room, lane->packed + from, count);
+        return room;
+    }
     if (sum->absent[node->left] || sum->absent[node->right]) {
         int only = sum->absent[node->left] ? node->right : node->left;
         const float *value = sum_node(sum, only, from, count, room);
@@ -78,8 +83,8 @@ static const float *sum_node(const struct sum *sum, int index, int64_t from, int
     return room;
 }
 
-void lane_tree_sum(const struct lane_tree *tree, int node, const bool *absent, const float *const *lanes, int64_t count,
-                   bool round_bf16, float *to) {
+void lane_tree_sum(const struct lane_tree *tree, int node, const bool *absent, const struct lane_values *lanes,
+                   int64_t count, bool round_bf16, float *to) {
     struct sum sum = {tree, absent, lanes, round_bf16};
     float room[STRETCH];
     for (int64_t from = 0; from < count; from += STRETCH) {

@@ -18,11 +18,17 @@ void lane_round(float *values, int64_t count);
 void lane_pack_bf16(uint16_t *to, const float *from, int64_t count);
 void lane_unpack_bf16(float *to, const uint16_t *from, int64_t count);
 
+/* What a lane has: fp32, or where `packed` is not NULL values that were rounded on their edge already. */
+struct lane_values {
+    const float *plain;
+    const uint16_t *packed; /* bf16 */
+};
+
 /* The value of node `node` of the tree over `count` elements, from lanes[l] of each lane l below it. absent[i] says
  * whether node i of the tree has nothing (lane_find_absent); the node itself has something. `to` may be one of the
  * lanes. */
-void lane_tree_sum(const struct lane_tree *tree, int node, const bool *absent, const float *const *lanes, int64_t count,
-                   bool round_bf16, float *to);
+void lane_tree_sum(const struct lane_tree *tree, int node, const bool *absent, const struct lane_values *lanes,
+                   int64_t count, bool round_bf16, float *to);
 /* absent: tree->count; empty: by lane, or NULL for none. */
 void lane_find_absent(const struct lane_tree *tree, const bool *empty, bool *absent);
 

@@ -1,16 +1,13 @@
 #include "collective/schedule_maker.h"
 
-struct comm_range maker_block(const struct schedule_maker *maker, int block) {
-    const struct comm_spec *spec = maker->spec;
-    if (spec->kind == COMM_BROADCAST) return (struct comm_range){0, spec->bytes};
-    return comm_block(spec->kind, spec->bytes, maker->count, block);
-}
+enum { STAGING_ALIGNMENT = 64 };
 
 enum status maker_step(struct schedule_maker *maker, struct schedule_step step) {
     struct comm_schedule *schedule = maker->schedule;
     if (step.kind == STEP_COPY && step.index != maker->me) schedule->traffic.read += step.bytes;
     if (step.kind == STEP_SUM) {
         const struct lane_node *node = &schedule->tree.node[step.index];
+        schedule->traffic.read -= step.count * step.bytes; /* these come by messages */
         for (int i = 0; i < node->lanes; i++)
             if (node->first + i != maker->me && !(maker->spec->empty && maker->spec->empty[node->first + i]))
                 schedule->traffic.read += step.bytes;
@@ -31,7 +28,7 @@ static enum status end_message(struct schedule_maker *maker, struct schedule_mes
     if (message->place == PLACE_STAGING) {
         if (maker->spec->round_bf16) message->bytes /= 2;
         message->staging = maker->stage_bytes;
-        maker->stage_bytes += (message->bytes + 63) / 64 * 64;
+        maker->stage_bytes += message->bytes;
         if (maker->stage_bytes > schedule->staging_bytes) schedule->staging_bytes = maker->stage_bytes;
     }
     enum mesh_axis axis = mesh_axis_between(maker->mesh, mesh_group_rank(&maker->spec->group, maker->me),
@@ -67,6 +64,7 @@ enum status maker_transfer(struct schedule_maker *maker, int peer, bool receive,
     struct comm_schedule *schedule = maker->schedule;
     struct schedule_transfer transfer = {peer, receive, (int)schedule->messages.count, 0};
     struct schedule_message message = {peer, receive, place, (int)schedule->pieces.count, 0, 0, 0};
+    maker->stage_bytes = (maker->stage_bytes + STAGING_ALIGNMENT - 1) / STAGING_ALIGNMENT * STAGING_ALIGNMENT;
     for (int i = 0; i < count; i++)
         TRY(add_range(maker, &message, maker_block(maker, blocks[i])));
     TRY(end_message(maker, &message));
@@ -77,9 +75,56 @@ enum status maker_transfer(struct schedule_maker *maker, int peer, bool receive,
     return vec_push(&schedule->transfers, transfer);
 }
 
-enum status maker_finish(struct schedule_maker *maker, int transfer) {
-    struct schedule_transfer made = maker->schedule->transfers.items[transfer];
-    for (int i = 0; i < made.messages; i++)
-        TRY(maker_step(maker, (struct schedule_step){.kind = STEP_FINISH, .index = made.first_message + i}));
+enum status maker_begin_stage(struct schedule_maker *maker, struct maker_stage *stage) {
+    maker->stage_bytes = 0;
+    *stage = (struct maker_stage){
+        .transfers = scratch_alloc(&maker->scratch, 2 * (size_t)maker->count, sizeof *stage->transfers)};
+    return stage->transfers ? STATUS_OK : STATUS_FAILED;
+}
+
+enum status maker_stage_transfer(struct schedule_maker *maker, struct maker_stage *stage, int peer, bool receive,
+                                 enum schedule_place place, const int *blocks, int count) {
+    int made;
+    TRY(maker_transfer(maker, peer, receive, place, blocks, count, &made));
+    if (made >= 0) stage->transfers[stage->count++] = made;
     return STATUS_OK;
+}
+
+enum status maker_launch(struct schedule_maker *maker, const struct maker_stage *stage, bool pack) {
+    for (int i = 0; i < stage->count; i++) {
+        struct schedule_transfer transfer = maker->schedule->transfers.items[stage->transfers[i]];
+        for (int m = 0; pack && !transfer.receive && m < transfer.messages; m++)
+            TRY(maker_step(maker, (struct schedule_step){.kind = STEP_PACK, .index = transfer.first_message + m}));
+        TRY(maker_step(maker, (struct schedule_step){.kind = transfer.receive ? STEP_POST : STEP_SEND,
+                                                     .index = stage->transfers[i]}));
+    }
+    return STATUS_OK;
+}
+
+enum status maker_finish(struct schedule_maker *maker, const struct maker_stage *stage, bool receives) {
+    for (int i = 0; i < stage->count; i++) {
+        struct schedule_transfer made = maker->schedule->transfers.items[stage->transfers[i]];
+        for (int m = 0; m < made.messages && made.receive == receives; m++)
+            TRY(maker_step(maker, (struct schedule_step){.kind = STEP_FINISH, .index = made.first_message + m}));
+    }
+    return STATUS_OK;
+}
+
+enum status maker_meet(struct schedule_maker *maker, int first, int count, enum schedule_meeting meeting, bool arrive,
+                       bool wait) {
+    struct schedule_step step = {.kind = STEP_ARRIVE, .index = (int)meeting, .first = first, .count = count};
+    if (count < 2) return STATUS_OK;
+    if (arrive) TRY(maker_step(maker, step));
+    step.kind = STEP_MEET;
+    return wait ? maker_step(maker, step) : STATUS_OK;
+}
+
+enum status maker_copy_block(struct schedule_maker *maker, int block, int from) {
+    struct comm_range range = maker_block(maker, block);
+    if (range.begin == range.end) return STATUS_OK;
+    return maker_step(maker, (struct schedule_step){.kind = STEP_COPY,
+                                                    .index = from,
+                                                    .to = range.begin,
+                                                    .from = range.begin,
+                                                    .bytes = range.end - range.begin});
 }

@@ -12,20 +12,48 @@ struct schedule_maker {
     int64_t message_bytes;
     int me, count;          /* position in the group, its ranks */
     int blocks;             /* broadcast: 1, else count */
+    int *owner;             /* by block; broadcast: the root */
+    int *owned;             /* by position: its block, or -1 */
     struct scratch scratch; /* lives as long as the making */
     struct comm_schedule *schedule;
     int64_t stage_bytes; /* of staging, taken by the stage that is being made */
 };
 
-struct comm_range maker_block(const struct schedule_maker *maker, int block);
+/* Transfers that are on their way at the same time; their room in staging is used again by the next stage. */
+struct maker_stage {
+    int *transfers, count;
+};
+
+static inline struct comm_range maker_block(const struct schedule_maker *maker, int block) {
+    return comm_spec_block(maker->spec, block);
+}
 enum status maker_step(struct schedule_maker *maker, struct schedule_step step);
 /* Adds the transfer with its messages: the `count` blocks, by way of staging where `place` is that; no steps. *out is
  * its index, or -1 where the blocks are empty and there is none. */
 enum status maker_transfer(struct schedule_maker *maker, int peer, bool receive, enum schedule_place place,
                            const int *blocks, int count, int *out);
-/* STEP_FINISH for each of its messages. */
-enum status maker_finish(struct schedule_maker *maker, int transfer);
+enum status maker_begin_stage(struct schedule_maker *maker, struct maker_stage *stage);
+/* As maker_transfer, for the stage. */
+enum status maker_stage_transfer(struct schedule_maker *maker, struct maker_stage *stage, int peer, bool receive,
+                                 enum schedule_place place, const int *blocks, int count);
+/* Begins the transfers, whose receives were added first; STEP_PACK for each message that is sent, if `pack`. */
+enum status maker_launch(struct schedule_maker *maker, const struct maker_stage *stage, bool pack);
+/* STEP_FINISH for each message that is received, or else sent. */
+enum status maker_finish(struct schedule_maker *maker, const struct maker_stage *stage, bool receives);
+/* The ranks [first, first + count) of the node meet. Not where that is this rank alone. */
+enum status maker_meet(struct schedule_maker *maker, int first, int count, enum schedule_meeting meeting, bool arrive,
+                       bool wait);
 /* Whether all ranks [first, first + count) read each other's data. */
 bool maker_reads_in_place(const struct schedule_maker *maker, int first, int count);
+/* STEP_COPY of the block from the data of rank `from`; nothing for an empty one. */
+enum status maker_copy_block(struct schedule_maker *maker, int block, int from);
+
+/* schedule_tree.c: stages along a tree; sums from all ranks to the blocks' owners, and from these to all. */
+enum status schedule_reduce_along_tree(struct schedule_maker *maker);
+enum status schedule_gather_along_tree(struct schedule_maker *maker);
+/* schedule_flat.c: the same in one stage each, and all-to-all, which is always that. */
+enum status schedule_reduce_flat(struct schedule_maker *maker);
+enum status schedule_gather_flat(struct schedule_maker *maker);
+enum status schedule_all_to_all(struct schedule_maker *maker);
 
 #endif

@@ -45,24 +45,49 @@ void comm_window_close(struct comm *comm, struct comm_window *window) {
     *window = (struct comm_window){0};
 }
 
-static void check_spec(const struct comm *comm, const struct comm_spec *spec) {
+static bool reduces(enum comm_kind kind) { return kind == COMM_REDUCE_SCATTER || kind == COMM_ALL_REDUCE; }
+
+static void check_group(const struct comm *comm, const struct comm_spec *spec) {
     const struct comm_group *group = &spec->group;
     BUG_IF(group->count < 1 || group->stride < 1 || group->first < 0 ||
                mesh_group_rank(group, group->count - 1) >= mesh_ranks(&comm->mesh),
            "a group of %d ranks from %d in steps of %d", group->count, group->first, group->stride);
     BUG_IF(mesh_group_position(group, comm->rank) < 0, "rank %d creates an operation of others", comm->rank);
-    BUG_IF(spec->bytes < 0, "an operation on %lld bytes", (long long)spec->bytes);
-    bool reduces = spec->kind == COMM_REDUCE_SCATTER || spec->kind == COMM_ALL_REDUCE;
-    BUG_IF(reduces && spec->bytes % (int64_t)sizeof(float) != 0, "a sum of %lld bytes", (long long)spec->bytes);
-    BUG_IF(reduces && spec->tree && spec->tree->lanes != group->count, "a tree of %d leaves for %d ranks",
-           spec->tree->lanes, group->count);
-    BUG_IF(spec->kind == COMM_ALL_TO_ALL && (spec->bytes % group->count != 0 || (spec->bytes > 0 && !spec->out)),
-           "all-to-all of %lld bytes among %d ranks", (long long)spec->bytes, group->count);
     BUG_IF(spec->kind == COMM_BROADCAST && (spec->root < 0 || spec->root >= group->count), "no root %d", spec->root);
-    bool full = !reduces || !spec->empty;
-    for (int i = 0; i < group->count && !full; i++)
+}
+
+static void check_blocks(const struct comm_spec *spec) {
+    int count = spec->group.count;
+    bool dealt = reduces(spec->kind) || spec->kind == COMM_ALL_GATHER;
+    BUG_IF(!dealt && (spec->owner || spec->block_bytes), "blocks of operation %d have owners", (int)spec->kind);
+    BUG_IF(spec->mine && spec->kind != COMM_ALL_GATHER, "operation %d takes a block", (int)spec->kind);
+    BUG_IF(spec->block_bytes > 0 && spec->block_bytes < (spec->bytes + count - 1) / count,
+           "%lld bytes in %d blocks of %lld", (long long)spec->bytes, count, (long long)spec->block_bytes);
+    for (int b = 0; spec->owner && b < count; b++) {
+        BUG_IF(spec->owner[b] < 0 || spec->owner[b] >= count, "block %d is of rank %d of %d", b, spec->owner[b], count);
+        for (int other = 0; other < b; other++)
+            BUG_IF(spec->owner[other] == spec->owner[b], "blocks %d and %d are of one rank", other, b);
+    }
+}
+
+static void check_sum(const struct comm_spec *spec) {
+    int64_t size = (int64_t)sizeof(float);
+    BUG_IF(spec->bytes % size != 0 || spec->block_bytes % size != 0, "a sum of %lld bytes", (long long)spec->bytes);
+    BUG_IF(spec->tree && spec->tree->lanes != spec->group.count, "a tree of %d leaves for %d ranks", spec->tree->lanes,
+           spec->group.count);
+    bool full = !spec->empty;
+    for (int i = 0; i < spec->group.count && !full; i++)
         full = !spec->empty[i];
     BUG_IF(!full, "a sum of nothing");
+}
+
+static void check_spec(const struct comm *comm, const struct comm_spec *spec) {
+    BUG_IF(spec->bytes < 0, "an operation on %lld bytes", (long long)spec->bytes);
+    check_group(comm, spec);
+    check_blocks(spec);
+    if (reduces(spec->kind)) check_sum(spec);
+    BUG_IF(spec->kind == COMM_ALL_TO_ALL && (spec->bytes % spec->group.count != 0 || (spec->bytes > 0 && !spec->out)),
+           "all-to-all of %lld bytes among %d ranks", (long long)spec->bytes, spec->group.count);
 }
 
 enum status comm_staging_bytes(const struct comm *comm, const struct comm_spec *spec, int64_t *out) {

@@ -99,6 +99,14 @@ static enum status make_own_part(struct mpi_comm *mpi, struct operation *operati
     return STATUS_OK;
 }
 
+/* Of the blocks' owners, in their order (FNV-1a). */
+static uint64_t hash_owners(const struct comm_spec *spec) {
+    uint64_t hash = 0xcbf29ce484222325u;
+    for (int b = 0; b < comm_spec_blocks(spec); b++)
+        hash = (hash ^ (uint64_t)(spec->owner ? spec->owner[b] : b)) * 0x100000001b3u;
+    return hash;
+}
+
 static struct operation_offer make_offer(struct mpi_comm *mpi, const struct operation *operation, bool good) {
     const struct comm_spec *spec = &operation->spec;
     struct operation_offer offer = {0}; /* all of it, since it is sent */
@@ -107,7 +115,10 @@ static struct operation_offer make_offer(struct mpi_comm *mpi, const struct oper
     offer.root = spec->root;
     offer.in_place = spec->in_place;
     offer.round_bf16 = spec->round_bf16;
+    offer.flat = spec->flat;
     offer.bytes = spec->bytes;
+    offer.block_bytes = spec->block_bytes;
+    offer.owners = hash_owners(spec);
     offer.slot = operation->slot;
     if (!spec->in_place) return offer;
     const struct window *window = window_find(mpi, spec->data, spec->bytes);
@@ -125,8 +136,10 @@ static enum status check_offers(const struct operation *operation) {
         int rank = operation_rank(operation, i);
         if (!b->good)
             return status_set(STATUS_FAILED, "rank %d on %s could not make an operation", rank, comm->host[rank]);
-        if (a->kind != b->kind || a->bytes != b->bytes || a->root != b->root || a->in_place != b->in_place ||
-            a->round_bf16 != b->round_bf16)
+        bool same = a->kind == b->kind && a->bytes == b->bytes && a->root == b->root && a->in_place == b->in_place &&
+                    a->round_bf16 == b->round_bf16 && a->flat == b->flat && a->block_bytes == b->block_bytes &&
+                    a->owners == b->owners;
+        if (!same)
             return status_set(STATUS_BAD_INPUT,
                               "ranks do not create the same operation: rank %d on %s has another than rank %d", rank,
                               comm->host[rank], operation_rank(operation, 0));
@@ -189,6 +202,7 @@ enum status operation_create(struct comm *comm, const struct comm_spec *spec, st
     if (status != STATUS_OK) goto failed;
     operation->spec.tree = NULL;
     operation->spec.empty = NULL;
+    operation->spec.owner = NULL;
     *out = &operation->base;
     return STATUS_OK;
 failed:

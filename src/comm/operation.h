@@ -3,6 +3,7 @@
 #define BALLAST_COMM_OPERATION_H
 
 #include "collective/comm_schedule.h"
+#include "collective/lane_sum.h"
 #include "comm/mpi_comm.h"
 
 enum operation_state { OPERATION_IDLE, OPERATION_STARTED, OPERATION_FAILED };
@@ -12,8 +13,9 @@ struct operation_offer {
     bool good; /* could make its part */
     /* What must be the same for all. */
     int kind, root;
-    bool in_place, round_bf16;
-    int64_t bytes;
+    bool in_place, round_bf16, flat;
+    int64_t bytes, block_bytes;
+    uint64_t owners; /* hash */
     /* Its own. */
     int slot;
     uint64_t met; /* what its counter of meetings stands at: from there it goes on */
@@ -23,13 +25,13 @@ struct operation_offer {
 
 struct operation {
     struct comm_operation base;
-    struct comm_spec spec; /* tree and empty are gone */
+    struct comm_spec spec; /* tree, empty and owner are gone */
     struct comm_schedule schedule;
     int me, slot;
     struct operation_offer *offers; /* by position, as the following */
     char **peer_data;               /* in_place: where ranks of the node have theirs; else NULL */
     atomic_ullong **peer_meeting;   /* their counters */
-    const float **lanes;            /* for sums in place: the data of each, from where the step begins */
+    struct lane_values *lanes;      /* for sums: what each has, from where the step begins */
     int *message_request;
     int *transfer_request; /* 0 bytes from receiver to sender: go on */
     bool requests_made;

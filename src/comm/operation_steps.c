@@ -96,17 +96,36 @@ static void merge(const struct operation *operation, const struct schedule_step 
     }
 }
 
-static void sum_in_place(struct mpi_comm *mpi, const struct operation *operation, const struct schedule_step *step) {
+/* Where each rank's values are, from `to` on: here, in its window, or in staging. */
+static void find_lanes(const struct operation *operation, const struct schedule_step *step) {
+    const struct comm_schedule *schedule = &operation->schedule;
+    const struct lane_node *node = &schedule->tree.node[step->index];
+    bool packed = operation->spec.round_bf16;
+    for (int i = node->first; i < node->first + node->lanes; i++) {
+        const char *data = i == operation->me ? operation->spec.data : operation->peer_data[i];
+        operation->lanes[i] = (struct lane_values){.plain = data ? (const float *)(data + step->to) : NULL};
+    }
+    for (int t = step->first; t < step->first + step->count; t++) {
+        const struct schedule_transfer *transfer = &schedule->transfers.items[t];
+        int64_t staging = schedule->messages.items[transfer->first_message].staging;
+        const char *came = operation_place(operation, PLACE_STAGING, staging);
+        int64_t element = (step->to - step->from) / (int64_t)sizeof(float);
+        operation->lanes[transfer->peer] = packed ? (struct lane_values){.packed = (const uint16_t *)came + element}
+                                                  : (struct lane_values){.plain = (const float *)came + element};
+    }
+}
+
+static void sum_lanes(struct mpi_comm *mpi, const struct operation *operation, const struct schedule_step *step) {
     const struct comm_schedule *schedule = &operation->schedule;
     const struct lane_node *node = &schedule->tree.node[step->index];
     int64_t read = 0;
-    for (int i = node->first; i < node->first + node->lanes; i++)
-        operation->lanes[i] = (const float *)(operation->peer_data[i] + step->to);
+    find_lanes(operation, step);
     for (int i = 0; i < schedule->tree.count; i++) {
         const struct lane_node *leaf = &schedule->tree.node[i];
         bool below = leaf->left < 0 && leaf->first >= node->first && leaf->first < node->first + node->lanes;
         if (below && leaf->first != operation->me && !schedule->absent[i]) read += step->bytes;
     }
+    read -= step->count * step->bytes; /* these came by messages */
     lane_tree_sum(&schedule->tree, step->index, schedule->absent, operation->lanes,
                   step->bytes / (int64_t)sizeof(float), operation->spec.round_bf16,
                   (float *)operation_place(operation, PLACE_DATA, step->to));
@@ -144,7 +163,10 @@ static enum taken take_step(struct mpi_comm *mpi, struct operation *operation, c
     case STEP_ROUND:
         lane_round((float *)operation_place(operation, PLACE_DATA, step->to), step->bytes / (int64_t)sizeof(float));
         return TAKEN;
-    case STEP_SUM: sum_in_place(mpi, operation, step); return TAKEN;
+    case STEP_SUM: sum_lanes(mpi, operation, step); return TAKEN;
+    case STEP_TAKE:
+        memcpy(operation_place(operation, PLACE_DATA, step->to), operation->spec.mine, (size_t)step->bytes);
+        return TAKEN;
     case STEP_COPY: copy_block(mpi, operation, step); return TAKEN;
     case STEP_ARRIVE:
         atomic_store_explicit(operation->peer_meeting[operation->me],

@@ -34,6 +34,8 @@ enum trait {
     TRAIT_SENT_DISK,
     TRAIT_AGAIN,
     TRAIT_LOOKAHEAD,
+    TRAIT_SHARDS,
+    TRAIT_FLAT,
     TRAIT_COUNT
 };
 static const char *const plain_words[TRAIT_COUNT] = {
@@ -46,6 +48,8 @@ static const char *const plain_words[TRAIT_COUNT] = {
     [TRAIT_SENT_DISK] = "no activations on the disk",
     [TRAIT_AGAIN] = "nothing computed again",
     [TRAIT_LOOKAHEAD] = "copies not ahead",
+    [TRAIT_SHARDS] = "each rank has all states",
+    [TRAIT_FLAT] = "operations between ranks node by node",
 };
 enum { TRAIT_BYTES = 80 };
 struct traits {
@@ -107,12 +111,22 @@ static void say_schedule(const struct policy *policy, int32_t blocks, struct tra
         add(&again, "%" PRId64 " block%s computed again", forwards - blocks, plural(forwards - blocks));
 }
 
+static void say_partition(const struct policy *policy, struct traits *out) {
+    struct words shards = words_of(out, TRAIT_SHARDS), flat = words_of(out, TRAIT_FLAT);
+    const struct partition *cut = &policy->partition;
+    if (partition_cuts(cut))
+        add(&shards, "%d|%d|%d shards of parameters, gradients and optimizer state", partition_width(cut->parameters),
+            partition_width(cut->gradients), partition_width(cut->optimizer));
+    if (policy->flat) add(&flat, "operations between ranks straight to each");
+}
+
 static void find_traits(const struct policy *policy, int32_t blocks, struct traits *out) {
     *out = (struct traits){0};
     struct words grains = words_of(out, TRAIT_GRAINS);
     add(&grains, "%" PRId64 " grain%s a pass", policy->grains_per_pass, plural(policy->grains_per_pass));
     say_states(policy, out);
     say_schedule(policy, blocks, out);
+    say_partition(policy, out);
 }
 
 char *policy_words(const struct policy *policy, int32_t blocks, char text[POLICY_WORDS_BYTES]) {

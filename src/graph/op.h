@@ -116,6 +116,9 @@ struct op {
     /* How kernels treat their operands. */
     uint32_t updates;   /* bits: outputs that are added to or changed in place, not overwritten */
     bool reads_scalars; /* kernels read values of the step (kernel_call.scalars) */
+    /* What is made of an element of input 0, or of a block of them, depends on no other, so that a kernel may be called
+     * on a run of elements (kernel_call.elements). */
+    bool by_elements;
     int in_place_input; /* 1 + index of the input whose buffer output 0 may take over, bytes being equal; 0: none */
 };
 

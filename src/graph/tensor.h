@@ -48,7 +48,8 @@ enum tensor_kind {
     TENSOR_GRADIENT,   /* fp32 sum over the grains of a step for one use of a parameter; zeroed when the step begins */
     TENSOR_CACHE,      /* keys and values of earlier tokens; persistent, one for the whole step */
     TENSOR_STATE,      /* optimizer state: fp32 master weights and moments; persistent */
-    TENSOR_RESULT, /* fp64 values of a whole step: loss, squared norms, clip factor; sums are zeroed as gradients are */
+    TENSOR_RESULT, /* fp64 values of a whole step: loss, squared norms, clip factor; sums are zeroed as gradients are.
+                      Those with a parameter (block sums of squares) are read by the step's own nodes alone */
 };
 
 struct node;
@@ -65,7 +66,7 @@ struct tensor {
     bool kept;                /* read by the caller after a step: lives to its end (results always do) */
     bool trainable;           /* parameters: has a gradient and optimizer state */
     bool decays;              /* parameters: weight decay applies */
-    struct tensor *parameter; /* gradients and state: the parameter they belong to */
+    struct tensor *parameter; /* gradients, sums of their squares, and state: the parameter they belong to */
     const char *role;         /* state: "master", "exp_avg", "exp_avg_sq"; else NULL */
 };
 

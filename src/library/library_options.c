@@ -124,6 +124,11 @@ static enum status read_recipe(const struct ballast_plan_options *given, struct 
     TAKE_TEXT("plan", lora)
     TAKE_WHOLE("plan", round_grains)
     TRY(read_lanes(given->lanes, out));
+    TAKE_TEXT("plan", partition)
+    if (given->collectives) {
+        TRY(setting_check_choice(SETTING(flat), "plan.collectives", given->collectives));
+        SETTINGS_GIVE(out, flat, strcmp(given->collectives, "flat") == 0);
+    }
     if (given->threads >= 0) {
         TRY(setting_check_whole(SETTING(threads), "plan.threads", given->threads));
         SETTINGS_GIVE(out, threads, (int)given->threads);

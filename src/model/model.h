@@ -10,13 +10,11 @@
  *     model_gemma: what Gemma 2 and 3 share on top of that;
  *     model_llama, model_gemma2, model_gemma3, model_granite, model_mistral, model_olmo2, model_phi3, model_qwen2,
  * model_qwen3, model_smollm3: one layer each; safetensors, safetensors_header, safetensors_load, safetensors_convert,
- * safetensors_write: weight files; foreign_weights: recognises formats that are not read, by their first bytes;
- *     model_weights: the weights of a model, read and checked;
- *     model_write: the directory that is written;
- *     adapter, adapter_config, adapter_write: LoRA adapters and their folder;
- *     model_adapter, model_merge: adapters in a model, and merged into its weights;
- *     model_preset: published models by name;
- *     model_summary, model_document: a model's description for the user, and docs/models.md.
+ * safetensors_layout, safetensors_write, safetensors_runs: weight files; foreign_weights: recognises formats that are
+ * not read, by their first bytes; model_weights: the weights of a model, read and checked; model_write: the directory
+ * that is written; adapter, adapter_config, adapter_write: LoRA adapters and their folder; model_adapter, model_merge:
+ * adapters in a model, and merged into its weights; model_preset: published models by name; model_summary,
+ * model_document: a model's description for the user, and docs/models.md.
  *
  * A family is one file (model_gpt2.c, model_llama.c, …): it reads its config.json and builds the graph from operators;
  * no model has a forward or backward of its own. Each tensor in the weight files is one parameter of the graph, of the
@@ -227,20 +225,27 @@ int64_t model_matrix_parameter_count(const struct graph *graph);
 /* Those of the latter that are trained. */
 int64_t model_trained_matrix_count(const struct graph *graph);
 
-/* Where a parameter's values go to or come from: contiguous, of the tensor's shape, in `dtype`. */
+/* Where a parameter's values go to or come from: a run of the tensor's elements, contiguous, in `dtype`. What is
+ * written as a whole by one process has all of them. */
 struct weight_target {
     const struct tensor *tensor;
-    void *data;       /* NULL: in `store`, under the key `home` */
+    int64_t first, elements;
+    void *data;       /* the first of them; NULL: in `store`, under the key `home`, at their place in the tensor */
     enum dtype dtype; /* F32 or BF16 */
     const struct byte_store *store;
     const struct tensor *home;
     uint64_t *hash; /* model_write: becomes the XXH3 of the bytes that are written; NULL: not wanted */
 };
+/* All of a tensor, in memory. */
+static inline struct weight_target weight_whole(const struct tensor *tensor, enum dtype dtype, void *data) {
+    return (struct weight_target){
+        .tensor = tensor, .elements = shape_elements(&tensor->shape), .data = data, .dtype = dtype};
+}
 /* Fills every target from the model's files, converting; any of the model's parameters, each by its name. With OpenMP's
  * threads, straight from the mapped files, whose pages are let go again. */
 enum status model_load_weights(const struct model *model, const struct weight_target *targets, int count);
-/* Fills every target, all of them in memory, with the family's initial values for this seed; independent of the order
- * of the targets. */
+/* Fills every target, all of them in memory, with the family's initial values for this seed; an element's depends
+ * neither on the order of the targets nor on their runs. */
 void model_initialise_weights(const struct model *model, uint64_t seed, const struct weight_target *targets, int count);
 /* The same values as fp32, to be read from a store in whole elements under a parameter's tensor as key: they are drawn
  * as they are read, so that a model can be written that memory does not hold. `weights` outlives the store. */

@@ -23,7 +23,7 @@ static void add_product(float *weight, const float *a, const float *b, const str
 static enum status load(const struct model *model, const struct tensor *parameter, enum dtype dtype, void **out) {
     void *data = mem_array((size_t)shape_elements(&parameter->shape), (size_t)dtype_bytes(dtype));
     if (!data) return STATUS_FAILED;
-    struct weight_target target = {.tensor = parameter, .data = data, .dtype = dtype};
+    struct weight_target target = weight_whole(parameter, dtype, data);
     enum status status = model_load_weights(model, &target, 1);
     if (status != STATUS_OK) mem_free(data);
     *out = status == STATUS_OK ? data : NULL;
@@ -94,7 +94,7 @@ static enum status merge_all(const struct model *model, struct graph *graph, str
     for (size_t i = 0; i < tensors; i++) {
         const struct tensor *tensor = graph->tensors.items[i];
         if (tensor->kind != TENSOR_PARAMETER || tensor->base || adapter_owns(tensor->name)) continue;
-        targets[*count].tensor = tensor;
+        targets[*count] = weight_whole(tensor, DTYPE_F32, NULL);
         TRY(merge_one(model, graph, &targets[(*count)++]));
         progress_add(shape_elements(&tensor->shape));
     }

@@ -241,21 +241,22 @@ static void draw_values(const struct initial *initial, enum dtype dtype, int64_t
 
 static void initialise(const struct model *model, const struct weight_target *target, uint64_t seed) {
     struct initial initial = initial_of(model, seed, target->tensor);
-    draw_values(&initial, target->dtype, 0, shape_elements(&target->tensor->shape), target->data);
+    draw_values(&initial, target->dtype, target->first, target->elements, target->data);
 }
 
-/* Adapters are small: one that goes to a store is made in memory as a whole. */
+/* Adapters are small: what goes to a store is made in memory at once. */
 static enum status make_adapter(const struct model *model, const struct weight_target *target) {
     if (target->data) {
         initialise(model, target, model->adapter_seed);
         return STATUS_OK;
     }
-    int64_t bytes = shape_elements(&target->tensor->shape) * dtype_bytes(target->dtype);
+    int64_t element = dtype_bytes(target->dtype), bytes = target->elements * element;
     struct weight_target made = *target;
     made.data = mem_array((size_t)bytes, 1);
     if (!made.data) return STATUS_FAILED;
     initialise(model, &made, model->adapter_seed);
-    enum status status = target->store->write(target->store->payload, target->home, 0, bytes, made.data);
+    enum status status =
+        target->store->write(target->store->payload, target->home, target->first * element, bytes, made.data);
     mem_free(made.data);
     return status;
 }
@@ -269,8 +270,14 @@ static enum status add_load(const struct model *model, const struct weight_targe
     TRY(check_parameter(source, &target->tensor->shape));
     BUG_IF(target->dtype != DTYPE_F32 && target->dtype != DTYPE_BF16, "%s: weights as %s", source->name,
            dtype_name(target->dtype));
-    loads[(*count)++] =
-        (struct safetensors_load){set, source, target->dtype, target->data, target->store, target->home};
+    loads[(*count)++] = (struct safetensors_load){.set = set,
+                                                  .tensor = source,
+                                                  .first = (size_t)target->first,
+                                                  .elements = (size_t)target->elements,
+                                                  .dtype = target->dtype,
+                                                  .out = target->data,
+                                                  .store = target->store,
+                                                  .key = target->home};
     return STATUS_OK;
 }
 

@@ -102,12 +102,13 @@ enum status safetensors_read(const struct safetensors *set, const struct safeten
 void safetensors_expect(const struct safetensors *set, const struct safetensors_tensor *tensor, size_t first,
                         size_t count);
 
-/* A whole tensor to be converted to `out`. */
+/* Elements [first, first + elements) of a tensor, to be converted. */
 struct safetensors_load {
     const struct safetensors *set;
     const struct safetensors_tensor *tensor;
+    size_t first, elements;
     enum dtype dtype; /* one that safetensors_can_convert to */
-    void *out;        /* NULL: to `store`, under `key` */
+    void *out;        /* where the first of them goes; NULL: to `store`, under `key`, at their place in the tensor */
     const struct byte_store *store;
     const void *key;
 };
@@ -144,6 +145,26 @@ enum status safetensors_measure(const struct safetensors_item *items, size_t cou
  * others leave it alone. Only values in the range are required to be finite. */
 enum status safetensors_write_range(const char *path, const struct safetensors_item *items, size_t count,
                                     const struct file_range *range, struct file_sums *sums);
+
+/* Elements [first, first + elements) of an item; bytes of one that is carried. */
+struct safetensors_run {
+    int64_t first, elements;
+};
+/* What one of several processes writes of a file whose items none of them has as a whole: its run of each item, which
+ * comes from the item's store. The runs of all processes cover the items once. */
+struct safetensors_runs {
+    const struct safetensors_item *items; /* without data, the same in all processes */
+    const struct safetensors_run *of;     /* by item; may be empty */
+    size_t count;
+    bool head; /* one of the processes writes it too */
+};
+/* Writes these bytes of the file that safetensors_write would make; others write the others, at the same time too. Made
+ * where it is missing, and synced; what was written stays on failure. FAILED also for a value that is not finite. */
+enum status safetensors_write_runs(const char *path, const struct safetensors_runs *mine);
+/* When all have written: reads bytes [range->begin, range->end) of the file again, for their checksums. Hashes are made
+ * as by safetensors_write_range. */
+enum status safetensors_sum_range(const char *path, const struct safetensors_item *items, size_t count,
+                                  const struct file_range *range, struct file_sums *sums);
 
 /* For safetensors.c: checks the header of the set's last file in full and appends its tensors, unsorted. `file`, its
  * path, must live as long as the set. */

@@ -1,4 +1,4 @@
-/* Reads whole tensors from the files into memory or a store, by all threads. */
+/* Reads tensors, or runs of their elements, from the files into memory or a store, by all threads. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -14,7 +14,7 @@ enum { AHEAD = 16 };
 
 struct piece {
     const struct safetensors_load *load;
-    size_t first, count;
+    size_t first, count; /* of the tensor's elements */
 };
 
 struct pieces {
@@ -25,9 +25,10 @@ struct pieces {
 static bool has_address(const struct piece *piece) { return piece->load->out != NULL; }
 
 static enum status add_pieces(const struct safetensors_load *load, struct pieces *out) {
-    size_t elements = load->tensor->elements;
-    for (size_t first = 0; first < elements; first += PIECE_ELEMENTS) {
-        size_t left = elements - first;
+    BUG_IF(load->first > load->tensor->elements || load->elements > load->tensor->elements - load->first,
+           "%s: %zu elements from %zu on", load->tensor->name, load->elements, load->first);
+    for (size_t done = 0; done < load->elements; done += PIECE_ELEMENTS) {
+        size_t first = load->first + done, left = load->elements - done;
         TRY(vec_push(out, (struct piece){load, first, left < PIECE_ELEMENTS ? left : PIECE_ELEMENTS}));
     }
     return STATUS_OK;
@@ -51,7 +52,7 @@ static void count_read(const struct piece *piece) { progress_add((int64_t)piece-
 
 static enum status convert(const struct piece *piece) {
     const struct safetensors_load *load = piece->load;
-    char *out = (char *)load->out + piece->first * (size_t)dtype_bytes(load->dtype);
+    char *out = (char *)load->out + (piece->first - load->first) * (size_t)dtype_bytes(load->dtype);
     TRY(safetensors_convert(load->set, load->tensor, piece->first, piece->count, load->dtype, out));
     count_read(piece);
     return STATUS_OK;
@@ -86,7 +87,7 @@ static enum status put_all(const struct pieces *pieces) {
 static void begin_progress(const struct safetensors_load *loads, size_t count) {
     int64_t bytes = 0;
     for (size_t i = 0; i < count; i++)
-        bytes += (int64_t)loads[i].tensor->elements * element_bytes(&loads[i]);
+        bytes += (int64_t)loads[i].elements * element_bytes(&loads[i]);
     size_t files = count > 0 ? loads[0].set->inputs.count : 0;
     if (files > 1)
         progress_begin(PROGRESS_BYTES, bytes, "reading %zu files of weights", files);

@@ -82,7 +82,9 @@
     X(head_logits)                                                                                                     \
     /* optimizer.c: a, b -> a = a + b in fp32: two accumulators of one parameter (PHASE_FINISH) */                     \
     X(gradient_sum)                                                                                                    \
-    /* gradient -> fp64 [1]: sum of squares, in fixed blocks of GRADIENT_NORM_BLOCK elements, then blocks in order */  \
+    /* gradient -> fp64 [blocks]: the sum of squares of each block of GRADIENT_NORM_BLOCK elements */                  \
+    X(squared_sums)                                                                                                    \
+    /* fp64 [blocks] -> fp64 [1]: their sum, in an order that depends on their number alone */                         \
     X(squared_norm)                                                                                                    \
     /* any number of fp64 [1], as columns of one fp64 [count] -> fp64 [2]: norm over all, clip factor (see there) */   \
     X(clip_factor)                                                                                                     \
@@ -212,7 +214,9 @@ struct activation_attributes {
     enum activation function;
 };
 
-enum { GRADIENT_NORM_BLOCK = 1 << 16 };
+/* A shard of a gradient begins at a multiple of it (plan/shards.h). */
+enum { GRADIENT_NORM_BLOCK = 4096 };
+int64_t gradient_norm_blocks(int64_t elements);
 /* norm = sqrt(sum); factor = min(1, limit / (norm + 1e-6)) as torch.nn.utils.clip_grad_norm_; limit 0: factor 1. When
  * the norm is not finite the factor is NaN, and adamw then changes nothing, so that the step can be examined. */
 struct clip_attributes {
@@ -264,9 +268,9 @@ struct tensor *ops_head_loss(struct graph *graph, const char *name, struct tenso
 struct tensor *ops_head_logits(struct graph *graph, const char *name, struct tensor *x, struct tensor *weight,
                                struct tensor *bias, struct head_attributes attributes);
 
-/* Adds finish and update to a differentiated graph: sums of accumulators, squared norms in parameter order, the
- * clip factor (result "clip"), AdamW for every trainable parameter, with its state tensors "exp_avg", "exp_avg_sq" and,
- * when the graph's dtype is bf16, "master" (roles; names are the parameter's). */
+/* Adds finish and update to a differentiated graph: sums of accumulators, sums of squares, squared norms in parameter
+ * order, the clip factor (result "clip"), AdamW for every trainable parameter, with its state tensors "exp_avg",
+ * "exp_avg_sq" and, when the graph's dtype is bf16, "master" (roles; names are the parameter's). */
 struct optimizer_options {
     double beta1, beta2, epsilon, weight_decay, clip_norm;
 };

@@ -17,6 +17,23 @@ const struct op op_gradient_sum = {
     .in_place_input = 1 + 0,
 };
 
+int64_t gradient_norm_blocks(int64_t elements) { return (elements + GRADIENT_NORM_BLOCK - 1) / GRADIENT_NORM_BLOCK; }
+
+static enum status infer_squared_sums(const struct node *node, struct shape out[OP_OUTPUTS_MAX]) {
+    out[0] = vector_of(DTYPE_F64, gradient_norm_blocks(shape_elements(&node->in[0]->shape)));
+    return STATUS_OK;
+}
+
+const struct op op_squared_sums = {
+    .name = "squared_sums",
+    .inputs_least = 1,
+    .inputs = 1,
+    .outputs = 1,
+    .infer = infer_squared_sums,
+    .work = OP_WORK_SQUARED_NORM,
+    .by_elements = true,
+};
+
 static enum status infer_squared_norm(const struct node *node, struct shape out[OP_OUTPUTS_MAX]) {
     (void)node;
     out[0] = vector_of(DTYPE_F64, 1);
@@ -29,7 +46,6 @@ const struct op op_squared_norm = {
     .inputs = 1,
     .outputs = 1,
     .infer = infer_squared_norm,
-    .work = OP_WORK_SQUARED_NORM,
 };
 
 static enum status infer_clip_factor(const struct node *node, struct shape out[OP_OUTPUTS_MAX]) {
@@ -72,6 +88,7 @@ const struct op op_adamw = {
     .cost_key = op_key_nothing,
     .updates = 0xf,
     .reads_scalars = true,
+    .by_elements = true,
 };
 
 /* The accumulators of one parameter, in the order in which differentiation made them, added up in the first. */
@@ -116,16 +133,30 @@ static void add_adamw(struct graph *graph, struct tensor *parameter, struct tens
     graph_add(graph, &op_adamw, graph_format(graph, "adamw.%s", parameter->name), in, &attributes, into);
 }
 
+/* Sums of a gradient's squares, as soon as it is complete. */
+static struct tensor *add_squares(struct graph *graph, struct tensor *gradient, struct tensor *parameter) {
+    const struct shape shape = vector_of(DTYPE_F64, gradient_norm_blocks(shape_elements(&gradient->shape)));
+    struct tensor *sums = graph_tensor(graph, TENSOR_RESULT, graph_format(graph, "squares.%s", parameter->name), shape);
+    if (!sums) return NULL;
+    sums->parameter = parameter;
+    struct tensor *in[OP_INPUTS_MAX] = {gradient}, *into[OP_OUTPUTS_MAX] = {sums};
+    graph_add(graph, &op_squared_sums, graph_format(graph, "squares.%s", parameter->name), in, NULL, into);
+    return sums;
+}
+
+struct trained {
+    struct tensor *parameter, *gradient, *squares;
+};
+
 /* Squared norms are columns of one tensor, which the clip factor then sums in parameter order. */
-static struct tensor *add_clipping(struct graph *graph, struct tensor *const *gradients, int count, double limit) {
+static struct tensor *add_clipping(struct graph *graph, const struct trained *trained, int count, double limit) {
     struct tensor *norms = graph_tensor(graph, TENSOR_RESULT, "squared_norms", vector_of(DTYPE_F64, count));
     for (int i = 0; i < count; i++) {
-        struct tensor *in[OP_INPUTS_MAX] = {gradients[i]};
+        struct tensor *in[OP_INPUTS_MAX] = {trained[i].squares};
         struct tensor *into[OP_OUTPUTS_MAX] = {graph_view(graph, norms, i, 1)};
-        if (!gradients[i] || !into[0]) return NULL;
-        graph_add(graph, &op_squared_norm, graph_format(graph, "norm.%s", gradients[i]->name), in, NULL, into);
+        if (!into[0]) return NULL;
+        graph_add(graph, &op_squared_norm, graph_format(graph, "norm.%s", trained[i].gradient->name), in, NULL, into);
     }
-    graph->phase = PHASE_UPDATE;
     struct tensor *in[OP_INPUTS_MAX] = {norms};
     struct tensor *into[OP_OUTPUTS_MAX] = {graph_tensor(graph, TENSOR_RESULT, "clip", vector_of(DTYPE_F64, 2))};
     struct clip_attributes attributes = {.limit = limit};
@@ -134,27 +165,32 @@ static struct tensor *add_clipping(struct graph *graph, struct tensor *const *gr
     return into[0];
 }
 
-enum status ops_add_optimizer(struct graph *graph, const struct optimizer_options *options) {
-    TRY(graph_status(graph));
-    graph->phase = PHASE_FINISH;
-    graph_begin_block(graph, "update");
-    size_t tensors = graph->tensors.count;
-    struct tensor **parameters = mem_array(2 * tensors, sizeof *parameters);
-    if (!parameters) return STATUS_FAILED;
-    struct tensor **gradients = parameters + tensors;
+/* Complete gradients of trained parameters, and the sums of their squares. */
+static int add_finish(struct graph *graph, size_t tensors, struct trained *out) {
     int count = 0;
     for (size_t i = 0; i < tensors; i++) {
         struct tensor *parameter = graph->tensors.items[i];
         if (parameter->kind != TENSOR_PARAMETER || !parameter->trainable) continue;
         struct tensor *gradient = complete_gradient(graph, parameter, tensors);
         if (!gradient) continue; /* the loss does not depend on it */
-        parameters[count] = parameter;
-        gradients[count++] = gradient;
+        out[count++] = (struct trained){parameter, gradient, add_squares(graph, gradient, parameter)};
     }
-    struct tensor *clip = count > 0 ? add_clipping(graph, gradients, count, options->clip_norm) : NULL;
+    return count;
+}
+
+enum status ops_add_optimizer(struct graph *graph, const struct optimizer_options *options) {
+    TRY(graph_status(graph));
+    graph->phase = PHASE_FINISH;
+    graph_begin_block(graph, "update");
+    size_t tensors = graph->tensors.count;
+    struct trained *trained = mem_array(tensors, sizeof *trained);
+    if (!trained) return STATUS_FAILED;
+    int count = add_finish(graph, tensors, trained);
+    graph->phase = PHASE_UPDATE;
+    struct tensor *clip = count > 0 ? add_clipping(graph, trained, count, options->clip_norm) : NULL;
     for (int i = 0; i < count && clip; i++)
-        add_adamw(graph, parameters[i], gradients[i], clip, options);
-    mem_free(parameters);
+        add_adamw(graph, trained[i].parameter, trained[i].gradient, clip, options);
+    mem_free(trained);
     if (graph->status == STATUS_OK && count == 0)
         return status_set(STATUS_BAD_INPUT, "nothing to train: every parameter is frozen");
     return graph_status(graph);

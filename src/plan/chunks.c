@@ -3,6 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "plan/shards.h"
+
 /* A parameter with the node of forward that first reads it. */
 struct use {
     const struct tensor *parameter;
@@ -68,7 +70,8 @@ static enum status assign(const struct use *uses, int32_t count, int64_t most, i
         int64_t wanted = new_block ? block_bytes(uses, i, count) : bytes;
         if (wanted > most) wanted = bytes;
         last_block[trained] = use->block;
-        if (open[trained] < 0 || list->chunks.items[open[trained]].bytes + wanted > most) {
+        bool apart = new_block && list->within_blocks;
+        if (open[trained] < 0 || apart || list->chunks.items[open[trained]].bytes + wanted > most) {
             open[trained] = (int32_t)list->chunks.count;
             TRY(vec_push(&list->chunks, (struct chunk){.block = use->block, .trained = trained}));
         }
@@ -83,7 +86,8 @@ static enum status assign(const struct use *uses, int32_t count, int64_t most, i
 static enum status fill(const struct graph *graph, const struct use *uses, int32_t count, const int32_t *chunk_of_use,
                         struct chunk_list *list) {
     list->chunk_of = mem_array(graph->tensors.count + 1, sizeof *list->chunk_of);
-    if (!list->chunk_of) return STATUS_FAILED;
+    list->first_element = mem_array(graph->tensors.count + 1, sizeof *list->first_element);
+    if (!list->chunk_of || !list->first_element) return STATUS_FAILED;
     memset(list->chunk_of, -1, (graph->tensors.count + 1) * sizeof *list->chunk_of);
     for (int32_t c = 0; c < (int32_t)list->chunks.count; c++) {
         list->chunks.items[c].first = (int32_t)list->parameters.count;
@@ -96,23 +100,46 @@ static enum status fill(const struct graph *graph, const struct use *uses, int32
     return STATUS_OK;
 }
 
-enum status chunks_pack(const struct graph *graph, int64_t chunk_bytes, struct chunk_list *out) {
+/* In a chunk's buffers parameters lie by their ids. */
+static void count_elements(const struct graph *graph, struct chunk_list *list) {
+    for (size_t i = 0; i < graph->tensors.count; i++) {
+        if (list->chunk_of[i] < 0) continue;
+        struct chunk *chunk = &list->chunks.items[list->chunk_of[i]];
+        list->first_element[i] = chunk->elements;
+        chunk->elements += shard_aligned(shape_elements(&graph->tensors.items[i]->shape));
+    }
+}
+
+static enum status pack(const struct graph *graph, int64_t chunk_bytes, bool within_blocks, struct chunk_list *out) {
     struct use *uses;
     int32_t count;
-    *out = (struct chunk_list){0};
+    *out = (struct chunk_list){.within_blocks = within_blocks};
     TRY(list_uses(graph, &uses, &count));
     int32_t *chunk_of_use = mem_array((size_t)count, sizeof *chunk_of_use);
     enum status status = chunk_of_use ? assign(uses, count, chunk_bytes, chunk_of_use, out) : STATUS_FAILED;
     if (status == STATUS_OK) status = fill(graph, uses, count, chunk_of_use, out);
+    if (status == STATUS_OK) count_elements(graph, out);
     mem_free(chunk_of_use);
     mem_free(uses);
     return status;
+}
+
+enum status chunks_pack(const struct graph *graph, int64_t chunk_bytes, struct chunk_list *out) {
+    return pack(graph, chunk_bytes, false, out);
+}
+
+enum status chunks_of_policy(const struct graph *graph, const struct policy *policy, struct chunk_list *out) {
+    int64_t bytes = policy->chunk_bytes;
+    *out = (struct chunk_list){.within_blocks = false};
+    if (bytes == 0) TRY(chunks_choose_bytes(graph, &bytes));
+    return pack(graph, bytes, partition_cuts(&policy->partition), out);
 }
 
 void chunks_free(struct chunk_list *chunks) {
     vec_free(&chunks->parameters);
     vec_free(&chunks->chunks);
     mem_free(chunks->chunk_of);
+    mem_free(chunks->first_element);
     *chunks = (struct chunk_list){0};
 }
 
@@ -186,7 +213,9 @@ int32_t chunks_updated_by(const struct chunk_list *chunks, const struct node *no
 
 struct chunk_part chunks_part_of(const struct chunk_list *chunks, const struct tensor *tensor) {
     const struct tensor *parameter = tensor->kind == TENSOR_PARAMETER ? tensor : tensor->parameter;
-    return (struct chunk_part){chunks->chunk_of[parameter->id], tensor->kind == TENSOR_GRADIENT ? tensor->block : 0};
+    int32_t chunk = chunks->chunk_of[parameter->id];
+    bool by_block = tensor->kind == TENSOR_GRADIENT && !chunks->within_blocks;
+    return (struct chunk_part){chunk, by_block ? tensor->block : 0};
 }
 
 enum status chunks_most_in_a_block(const struct graph *graph, const struct chunk_list *chunks, int64_t first,

@@ -7,10 +7,12 @@
 #define BALLAST_PLAN_CHUNKS_H
 
 #include "graph/graph.h"
+#include "plan/plan.h"
 
 struct chunk {
     int32_t first, count; /* its parameters in the list's order */
     int64_t bytes;        /* of the parameters, in the compute dtype */
+    int64_t elements;     /* each parameter's rounded up to SHARD_BLOCK (plan/shards.h) */
     int block;            /* the first block that uses it */
     bool trained;
 };
@@ -19,20 +21,25 @@ struct chunk_list {
     VEC(const struct tensor *) parameters; /* chunk by chunk */
     VEC(struct chunk) chunks;              /* in the order of their first use */
     int32_t *chunk_of;                     /* by tensor id; -1 for what is no parameter */
+    int64_t *first_element;                /* by id of a parameter: where it lies among its chunk's elements */
+    bool within_blocks;                    /* no chunk has parameters of two blocks */
 };
 
 /* Packs the graph's parameters into chunks of at most `chunk_bytes`; a larger parameter is a chunk by itself. The
  * caller frees, also after a failure. */
 enum status chunks_pack(const struct graph *graph, int64_t chunk_bytes, struct chunk_list *out);
+/* The chunks of a policy: of its size, or where that is 0 of the one that chunks_choose_bytes takes. Where its
+ * partition cuts chunks into shards, each is within a block, so that its gradients are complete at one time. */
+enum status chunks_of_policy(const struct graph *graph, const struct policy *policy, struct chunk_list *out);
 void chunks_free(struct chunk_list *chunks);
 
 /* The chunk whose parameter an update's node writes; -1: none. */
 int32_t chunks_updated_by(const struct chunk_list *chunks, const struct node *node);
 /* What a chunk has of one kind of tensor lies side by side, gradients of each block apart: they can leave when that
- * block's backward has ended. */
+ * block's backward has ended. Those of chunks within blocks are one part. */
 struct chunk_part {
     int32_t chunk;
-    int32_t block; /* gradients; else 0 */
+    int32_t block; /* gradients, of chunks that span blocks; else 0 */
 };
 /* The part that a parameter, its gradient or its state belongs to. */
 struct chunk_part chunks_part_of(const struct chunk_list *chunks, const struct tensor *tensor);

@@ -17,21 +17,24 @@ static const char *broken_rule(int parameters, int gradients, int optimizer, con
         return "each width divides the number of ranks, and those of a node or is a multiple of these";
     if (gradients % parameters != 0 || optimizer % gradients != 0)
         return "parameters are in no more shards than gradients, nor these than optimizer states, and each width "
-               "divides "
-               "the next";
+               "divides the next";
     if (gradients != parameters && gradients != optimizer)
         return "gradients are in as many shards as the parameters or as the optimizer states";
     return NULL;
 }
 
-enum status partition_check(const struct partition *partition, const struct mesh *mesh) {
+static enum status check(const char *field, const struct partition *partition, const struct mesh *mesh) {
     char text[PARTITION_BYTES];
     const char *rule = broken_rule(partition_width(partition->parameters), partition_width(partition->gradients),
                                    partition_width(partition->optimizer), mesh);
     if (!rule) return STATUS_OK;
-    return status_hint(status_set(STATUS_BAD_INPUT, "plan: policy.partition: %s is not legal for %d x %d ranks: %s",
+    return status_hint(status_set(STATUS_BAD_INPUT, "%s: %s is not legal for %d x %d ranks: %s", field,
                                   partition_print(partition, mesh, text), mesh->nodes, mesh->per_node, rule),
                        "zero1, zero2 and zero3 are always legal");
+}
+
+enum status partition_check(const struct partition *partition, const struct mesh *mesh) {
+    return check("plan: policy.partition", partition, mesh);
 }
 
 static void print_width(int width, const struct mesh *mesh, char *text, size_t bytes) {
@@ -105,12 +108,12 @@ static bool read_name(const char *text, const struct mesh *mesh, struct partitio
 enum status partition_parse(const char *text, const struct mesh *mesh, struct partition *out) {
     struct partition partition;
     if (!read_name(text, mesh, &partition) && !read_triple(text, mesh, &partition))
-        return status_hint(status_set(STATUS_BAD_INPUT, "plan: policy.partition: '%s' is no partition of %d x %d ranks",
-                                      text, mesh->nodes, mesh->per_node),
+        return status_hint(status_set(STATUS_BAD_INPUT, "partition: '%s' is no partition of %d x %d ranks", text,
+                                      mesh->nodes, mesh->per_node),
                            "ddp, zero1, zero2, zero3, mics:N, hpz, hybrid:N, or widths of parameters, gradients and "
                            "optimizer states as in %dx1|%dx1|%dx%d",
                            mesh->per_node, mesh->per_node, mesh->per_node, mesh->nodes);
-    TRY(partition_check(&partition, mesh));
+    TRY(check("partition", &partition, mesh));
     *out = partition;
     return STATUS_OK;
 }

@@ -76,6 +76,8 @@ enum status plan_check(const struct plan *plan) {
     TRY(plan_check_range("recipe." #field, (int64_t)recipe->field, least, most, rule));
     RECIPE_INTEGERS(CHECK_INTEGER)
     TRY(check_ranks(plan));
+    const struct mesh one = {1, 1}, *mesh = plan->place.mesh.nodes > 0 ? &plan->place.mesh : &one;
+    TRY(partition_check(&plan->policy.partition, mesh));
     return policy_check(&plan->policy, recipe_share_grains(recipe));
 }
 

@@ -3,10 +3,11 @@
  *
  * Files, in the order to read them: plan (this; the recipe, checks, JSON), policy (the policy's checks and JSON),
  * settings (what the user sets), rank_place (one rank among all), partition (model states cut among ranks), shards
- * (who has which of a chunk's elements), lane_shares (a step cut into lanes and rounds),
- * card_grain (the grain that a GPU needs), products (a device's algorithms in a recipe), chunks (parameters in chunks),
- * movement (when copies come and go), activations (activation schedules as text), recompute (recomputation schedules
- * and their cost), chain (a step as a chain), rotor (the fastest recomputation in given memory). */
+ * (who has which of a chunk's elements), partition_traffic (what their operations move), lane_shares (a step cut into
+ * lanes and rounds), card_grain (the grain that a GPU needs), products (a device's algorithms in a recipe), chunks
+ * (parameters in chunks), movement (when copies come and go), activations (activation schedules as text), recompute
+ * (recomputation schedules and their cost), chain (a step as a chain), rotor (the fastest recomputation in given
+ * memory). */
 #ifndef BALLAST_PLAN_PLAN_H
 #define BALLAST_PLAN_PLAN_H
 
@@ -72,6 +73,8 @@ struct policy {
     char schedule[POLICY_SCHEDULE_BYTES]; /* of activations (plan/activations.h); "": all are kept */
 };
 
+/* Whether nothing was chosen of it but the partition: chunks, schedule and tiers are those of the plain policy. */
+bool policy_is_plain(const struct policy *policy);
 /* Whether a chunk is updated beside the next step's forward instead of at this step's end: optimizer state that is not
  * on the device passes through it then, hidden behind compute. */
 static inline bool policy_defers_update(const struct policy *policy, int64_t chunk) {

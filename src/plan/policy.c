@@ -45,6 +45,15 @@ enum status policy_check(const struct policy *policy, int64_t grains) {
     return STATUS_OK;
 }
 
+bool policy_is_plain(const struct policy *policy) {
+    const struct policy plain = {.grains_per_pass = policy->grains_per_pass};
+    bool same = !policy->schedule[0];
+#define SAME_FIELD(field) same &= policy->field == plain.field;
+    POLICY_INTEGERS(SAME_FIELD)
+    POLICY_TIERS(SAME_FIELD)
+    return same;
+}
+
 json_t *policy_to_json(const struct policy *policy) {
     json_t *object = json_object();
     int failed = !object;
@@ -52,6 +61,12 @@ json_t *policy_to_json(const struct policy *policy) {
     POLICY_INTEGERS(SET_INTEGER)
 #define SET_TIER(field) failed |= json_object_set_new(object, #field, json_string(tier_name(policy->field)));
     POLICY_TIERS(SET_TIER)
+    const struct partition *cut = &policy->partition;
+    failed |=
+        json_object_set_new(object, "partition",
+                            json_pack("{s:i, s:i, s:i}", "parameters", partition_width(cut->parameters), "gradients",
+                                      partition_width(cut->gradients), "optimizer", partition_width(cut->optimizer)));
+    failed |= json_object_set_new(object, "flat", json_boolean(policy->flat));
     failed |= json_object_set_new(object, "schedule", json_string(policy->schedule));
     if (!failed) return object;
     json_decref(object);
@@ -70,8 +85,27 @@ static enum status read_tier(const char *file, const json_t *object, const char 
     return nearest_hint(status, "value", name, names, TIER_COUNT);
 }
 
+/* Files of versions without partitions have none. Whether it is legal depends on the ranks (plan_check). */
+static enum status read_partition(const char *file, const json_t *object, struct partition *out) {
+    static const char *const known[] = {"parameters", "gradients", "optimizer"};
+    const json_t *widths = json_object_get(object, "partition");
+    int64_t width[] = {1, 1, 1};
+    if (!widths) return STATUS_OK;
+    if (!json_is_object(widths)) return status_set(STATUS_BAD_INPUT, "%s: policy.partition: must be an object", file);
+    TRY(json_refuse_unknown(file, "policy.partition.", widths, known, 3));
+    char where[1024];
+    snprintf(where, sizeof where, "%s: policy.partition", file);
+    for (int i = 0; i < 3; i++) {
+        TRY(json_require(where, widths, known[i]));
+        TRY(json_read_int(where, widths, known[i], 1, LANES_MOST, &width[i]));
+    }
+    *out = (struct partition){(int)width[0], (int)width[1], (int)width[2]};
+    return STATUS_OK;
+}
+
 enum status policy_from_json(const char *file, const json_t *object, struct policy *out) {
-    static const char *const known[] = {"schedule", "ranks", /* a plan's, and no policy's by itself */
+    static const char *const known[] = {"schedule", "partition", "flat",
+                                        "ranks", /* a plan's, and no policy's by itself */
 #define NAME_FIELD(field) #field,
                                         POLICY_INTEGERS(NAME_FIELD) POLICY_TIERS(NAME_FIELD)};
     struct policy policy = {0};
@@ -81,6 +115,8 @@ enum status policy_from_json(const char *file, const json_t *object, struct poli
     POLICY_INTEGERS(READ_INTEGER)
 #define READ_TIER(field) TRY(read_tier(file, object, #field, &policy.field));
     POLICY_TIERS(READ_TIER)
+    TRY(read_partition(file, object, &policy.partition));
+    TRY(json_read_bool(file, object, "flat", &policy.flat));
     TRY(json_read_text(file, object, "schedule", sizeof policy.schedule, policy.schedule));
     *out = policy;
     return STATUS_OK;

@@ -52,6 +52,8 @@ struct setting {
     X(round_grains, .name = "round", SETTING_WHOLE_IN(0, SETTING_MOST_SIZE), SETTING_WHOLE_DEFAULT(0))                 \
     X(reduce_dtype, .name = "reduce-dtype", .type = SETTING_CHOICE, .choices = "fp32|bf16", .fallback = "fp32")        \
     X(grains_per_pass, .name = "grains-per-pass", SETTING_WHOLE_IN(1, SETTING_MOST_SIZE), SETTING_WHOLE_DEFAULT(1))    \
+    X(partition, .name = "partition", .type = SETTING_TEXT)                                                            \
+    X(flat, .name = "collectives", .type = SETTING_CHOICE, .choices = "stratified|flat")                               \
     X(threads, .name = "threads", SETTING_WHOLE_IN(1, 4096))                                                           \
     X(seed, .name = "seed", SETTING_WHOLE_IN(0, INT64_MAX), SETTING_WHOLE_DEFAULT(1))                                  \
     X(beta1, .name = "beta1", SETTING_REAL_IN(0, 0.999999), SETTING_REAL_DEFAULT(0.9))                                 \

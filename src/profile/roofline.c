@@ -33,7 +33,7 @@ static const struct {
     [OP_WORK_LOGITS] = {"head and loss", 0.80, 0.85},
     [OP_WORK_LOSS] = {"head and loss", 0.80, 0.85},
     [OP_WORK_LOSS_GRAD] = {"head and loss", 0.80, 0.85},
-    /* Many parameters, most of them small, two launches each for the large ones. */
+    /* Many parameters, most of them small; each 16 KiB are read by a block of threads, which then adds up its sums. */
     [OP_WORK_SQUARED_NORM] = {"squared norms", 0, 0.50},
     /* 28 bytes a parameter in streams, many parameters a launch: 1114 us of 1200. */
     [OP_WORK_OPTIMIZER] = {"optimizer", 0, 0.92},

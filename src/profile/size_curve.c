@@ -13,12 +13,20 @@ static bool belongs_to_parameter(const struct tensor *tensor) {
     return tensor->kind == TENSOR_GRADIENT || tensor->kind == TENSOR_PARAMETER || tensor->kind == TENSOR_STATE;
 }
 
-/* Results (norms, the clip factor) keep their size, but are no columns of something. */
+/* Results are no columns of something; the clip factor keeps its size. */
 static void make_tensor(const struct tensor *of, int64_t elements, struct tensor *out) {
     *out = *of;
     out->base = NULL;
     out->base_column = 0;
     if (belongs_to_parameter(of)) out->shape = shape_make(of->shape.dtype, 1, elements, 0, 0);
+}
+
+/* What the operator makes of the gradient. */
+static void resize_results(struct node *node) {
+    struct shape shapes[OP_OUTPUTS_MAX] = {{0}};
+    BUG_IF(node->op->infer(node, shapes) != STATUS_OK, "%s of another size: %s", node->op->name, status_message());
+    for (int i = 0; i < node->op->outputs; i++)
+        if (node->out[i] && node->out[i]->kind == TENSOR_RESULT) node->out[i]->shape = shapes[i];
 }
 
 void curve_node_make(const struct operands *operands, int64_t elements, struct curve_node *out) {
@@ -36,6 +44,7 @@ void curve_node_make(const struct operands *operands, int64_t elements, struct c
         else
             out->node.out[i - OP_INPUTS_MAX] = &out->tensors[storage];
     }
+    resize_results(&out->node);
 }
 
 double curve_seconds(const double seconds[CURVE_POINTS], int64_t elements) {

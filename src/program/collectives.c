@@ -2,27 +2,34 @@
 
 #include "collective/comm_schedule.h"
 #include "plan/lane_shares.h"
+#include "program/step_buffers.h"
 
 enum status collectives_spec(const struct program *program, int32_t collective, struct lane_tree *tree,
                              struct comm_spec *out) {
     const struct program_collective *operation = &program->collectives.items[collective];
     int ranks = rank_place_ranks(&program->place);
     struct lane_tree lanes;
+    bool sums = operation->kind != COMM_ALL_GATHER;
+    enum status status = STATUS_OK;
     *tree = (struct lane_tree){0};
-    TRY(lane_tree_of_shape(&program->lanes, &lanes));
-    enum status status = lane_tree_top(&lanes, ranks, tree);
-    lane_tree_free(&lanes);
+    if (sums) TRY(lane_tree_of_shape(&program->lanes, &lanes));
+    if (sums) status = lane_tree_top(&lanes, ranks, tree);
+    if (sums) lane_tree_free(&lanes);
     *out = (struct comm_spec){.kind = operation->kind,
-                              .group = mesh_group(&program->place.mesh, program->place.rank, MESH_ALL),
+                              .mine = operation->apart ? operation : NULL,
+                              .group = operation->group,
                               .bytes = operation->bytes,
+                              .block_bytes = operation->block_bytes,
+                              .owner = operation->owner,
                               .in_place = program->place.in_place,
                               .round_bf16 = operation->round_bf16,
-                              .tree = tree,
+                              .flat = program->flat,
+                              .tree = sums ? tree : NULL,
                               .empty = operation->empty};
     return status;
 }
 
-static enum status measure(struct program *program, int32_t collective, int64_t *staging_bytes) {
+static enum status measure(struct program *program, int32_t collective) {
     struct lane_tree tree;
     struct comm_spec spec;
     struct comm_schedule schedule;
@@ -33,7 +40,7 @@ static enum status measure(struct program *program, int32_t collective, int64_t 
     lane_tree_free(&tree);
     TRY(status);
     program->collectives.items[collective].traffic = schedule.traffic;
-    *staging_bytes = schedule.staging_bytes;
+    program->collectives.items[collective].staging_bytes = schedule.staging_bytes;
     comm_schedule_free(&schedule);
     return STATUS_OK;
 }
@@ -49,20 +56,79 @@ static enum status find_empty(struct program *program, const struct recipe *reci
     return STATUS_OK;
 }
 
-enum status collectives_add_reduction(struct program *program, const struct recipe *recipe, int64_t round,
-                                      int64_t bytes, int64_t *staging_bytes) {
-    struct program_collective collective = {
-        .kind = COMM_ALL_REDUCE, .bytes = bytes, .round_bf16 = recipe->reduce_dtype == DTYPE_BF16};
-    TRY(find_empty(program, recipe, round, &collective.empty));
-    TRY(vec_push(&program->collectives, collective));
-    return measure(program, (int32_t)program->collectives.count - 1, staging_bytes);
+static struct comm_group all_ranks(const struct program *program) {
+    return mesh_group(&program->place.mesh, program->place.rank, MESH_ALL);
+}
+
+enum status collectives_all_reduce(struct program *program, const struct recipe *recipe, int64_t round, int64_t bytes,
+                                   struct program_collective *out) {
+    *out = (struct program_collective){.kind = COMM_ALL_REDUCE,
+                                       .group = all_ranks(program),
+                                       .bytes = bytes,
+                                       .round_bf16 = recipe->reduce_dtype == DTYPE_BF16};
+    return find_empty(program, recipe, round, &out->empty);
+}
+
+static enum status find_owners(struct program *program, const struct shard_cut *cut, int coarse, int fine,
+                               const int **out) {
+    int *owners = scratch_alloc(&program->memory, (size_t)(fine / coarse), sizeof *owners);
+    if (!owners) return STATUS_FAILED;
+    shard_owners(&cut->partition, cut->ranks, program->place.rank, coarse, fine, owners);
+    *out = owners;
+    return STATUS_OK;
+}
+
+enum status collectives_reduce_scatter(struct program *program, const struct recipe *recipe, int64_t round,
+                                       const struct shard_cut *cut, struct program_collective *out) {
+    *out = (struct program_collective){.kind = COMM_REDUCE_SCATTER,
+                                       .group = all_ranks(program),
+                                       .bytes = cut->elements * (int64_t)sizeof(float),
+                                       .round_bf16 = recipe->reduce_dtype == DTYPE_BF16,
+                                       .block_bytes = shard_piece_elements(cut) * (int64_t)sizeof(float)};
+    TRY(find_owners(program, cut, 1, cut->ranks, &out->owner));
+    return find_empty(program, recipe, round, &out->empty);
+}
+
+enum status collectives_all_gather(struct program *program, const struct shard_cut *cut, int coarse, int fine,
+                                   int64_t block_bytes, struct program_collective *out) {
+    struct shard_range range = shard_range_of(cut, coarse, program->place.rank);
+    *out = (struct program_collective){.kind = COMM_ALL_GATHER,
+                                       .group = shard_group(program->place.rank, coarse, fine),
+                                       .bytes = (range.end - range.begin) / SHARD_BLOCK * block_bytes,
+                                       .block_bytes = shard_elements(cut, fine) / SHARD_BLOCK * block_bytes};
+    return find_owners(program, cut, coarse, fine, &out->owner);
+}
+
+struct comm_range collectives_own_block(const struct program *program, const struct program_collective *operation) {
+    int position = mesh_group_position(&operation->group, program->place.rank), block = 0;
+    if (operation->block_bytes == 0)
+        return comm_block(operation->kind, operation->bytes, operation->group.count, position);
+    while (operation->owner && operation->owner[block] != position)
+        block++;
+    if (!operation->owner) block = position;
+    int64_t begin = block * operation->block_bytes, end = begin + operation->block_bytes, most = operation->bytes;
+    return (struct comm_range){begin < most ? begin : most, end < most ? end : most};
+}
+
+enum status collectives_add(struct program *program, const struct program_collective *operation,
+                            struct instruction *instruction) {
+    instruction->collective = (int32_t)program->collectives.count;
+    TRY(vec_push(&program->collectives, *operation));
+    TRY(measure(program, instruction->collective));
+    int64_t staging_bytes = program->collectives.items[instruction->collective].staging_bytes;
+    if (staging_bytes == 0) return STATUS_OK;
+    struct operand *operand = &instruction->operands[OPERAND_WORKSPACE];
+    *operand = (struct operand){.access = ACCESS_WRITE, .bytes = staging_bytes};
+    struct buffer staging = {
+        .name = "staging", .kind = BUFFER_WORKSPACE, .tier = instruction->tier, .bytes = staging_bytes};
+    return program_add_buffer(program, staging, &operand->buffer);
 }
 
 struct comm_traffic collectives_traffic(const struct program *program) {
     struct comm_traffic sum = {.read = 0};
     for (size_t i = 0; i < program->instructions.count; i++) {
         const struct instruction *instruction = &program->instructions.items[i];
-        if (instruction->opcode != OPCODE_ALL_REDUCE) continue;
+        if (!opcode_is_collective(instruction->opcode)) continue;
         const struct comm_traffic *one = &program->collectives.items[instruction->collective].traffic;
         int64_t times = program->sections.items[instruction->section].repeat;
         for (int axis = 0; axis < MESH_AXES; axis++) {

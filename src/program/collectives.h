@@ -2,15 +2,31 @@
 #ifndef BALLAST_PROGRAM_COLLECTIVES_H
 #define BALLAST_PROGRAM_COLLECTIVES_H
 
+#include "plan/shards.h"
 #include "program/program.h"
 
-/* Appends an all-reduce over all ranks of `bytes` of sums of a round to program->collectives. program->place and
- * program->lanes are set. */
-enum status collectives_add_reduction(struct program *program, const struct recipe *recipe, int64_t round,
-                                      int64_t bytes, int64_t *staging_bytes);
+/* What this rank has of an operation's data, in bytes from the data's first. */
+struct comm_range collectives_own_block(const struct program *program, const struct program_collective *operation);
 
-/* The operation's specification, without addresses. `tree`: where the order of its sums is put; the caller frees it
- * with lane_tree_free when the operation or schedule is made, also after a failure. */
+/* The sum of `bytes` over all ranks, of a round's shares. */
+enum status collectives_all_reduce(struct program *program, const struct recipe *recipe, int64_t round, int64_t bytes,
+                                   struct program_collective *out);
+/* The same of a chunk's gradients, of which each rank gets its piece (plan/shards.h). */
+enum status collectives_reduce_scatter(struct program *program, const struct recipe *recipe, int64_t round,
+                                       const struct shard_cut *cut, struct program_collective *out);
+/* The shard of width `coarse` from its shards of width `fine`; `block_bytes`: what SHARD_BLOCK elements have. 0 bytes:
+ * the shard has none. */
+enum status collectives_all_gather(struct program *program, const struct shard_cut *cut, int coarse, int fine,
+                                   int64_t block_bytes, struct program_collective *out);
+
+/* Makes the instruction, which has all operands but the workspace, execute the operation: appends it to
+ * program->collectives, and adds the buffer of its staging. program->place, lanes and flat are set. */
+enum status collectives_add(struct program *program, const struct program_collective *operation,
+                            struct instruction *instruction);
+
+/* The operation's specification, without addresses: `mine` only says whether there is one. `tree`: where the order of
+ * its sums is put; the caller frees it with lane_tree_free when the operation or schedule is made, also after a
+ * failure. */
 enum status collectives_spec(const struct program *program, int32_t collective, struct lane_tree *tree,
                              struct comm_spec *out);
 

@@ -124,6 +124,9 @@ enum status execution_source_create(const struct graph *graph, const struct poli
                                     const struct chunk_list *chunks, bool sums, struct execution_source *out) {
     *out = (struct execution_source){
         .graph = graph, .policy = policy, .chunks = chunks, .blocks = graph_count_blocks(graph), .sums = sums};
+    out->cuts = partition_cuts(&policy->partition);
+    out->cuts_parameters = partition_width(policy->partition.parameters) > 1;
+    out->cuts_gradients = partition_width(policy->partition.gradients) > 1;
     /* The plan's schedule is that of training; a graph without backward has only forwards. */
     TRY(activations_parse(graph_has_backward(graph) ? policy->schedule : "", out->blocks, &out->stages));
     out->forward_groups = mem_array((size_t)out->blocks + 1, sizeof *out->forward_groups);
@@ -169,13 +172,17 @@ static enum status add_nodes(struct execution_source *source, enum phase phase, 
     return STATUS_OK;
 }
 
-/* A block for all grains: forward, backward, or for each grain forward and then backward. */
+/* A block for all grains: forward, backward, or for each grain forward and then backward. What other ranks compute is
+ * that of one grain. */
 static enum status add_block(struct execution_source *source, int32_t block, bool forward, bool backward, int64_t slots,
                              struct execution_list *out) {
-    for (int64_t slot = 0; slot < slots; slot++) {
+    size_t begin = out->list.count;
+    for (int64_t slot = 0; slot < (slots > 0 ? slots : 1); slot++) {
         if (forward) TRY(add_nodes(source, PHASE_FORWARD, block, slot, out));
         if (backward) TRY(add_nodes(source, PHASE_BACKWARD, block, slot, out));
     }
+    for (size_t i = begin; i < out->list.count; i++)
+        out->list.items[i].elsewhere = slots == 0;
     return STATUS_OK;
 }
 
@@ -199,9 +206,11 @@ static enum status add_late(struct execution_source *source, bool closes_step, s
     for (; source->next_late >= 0; source->next_late--) {
         int32_t block = source->next_late;
         const struct execution totals = {.kind = EXECUTION_TOTALS, .block = block, .group = source->group};
+        const struct execution norms = {.kind = EXECUTION_NORMS, .block = block, .group = source->group};
         if (source->summed_in[block] < 0 || source->summed_in[block] + source->delay > source->group) break;
         if (source->sums) TRY(vec_push(&out->list, totals));
         if (closes_step) TRY(add_group(source, &source->finish, block, out));
+        if (closes_step && source->cuts_gradients) TRY(vec_push(&out->list, norms));
     }
     return STATUS_OK;
 }
@@ -219,7 +228,10 @@ static enum status add_update(struct execution_source *source, int32_t chunk, bo
         TRY(add_execution(source, source->updates.nodes[n], 0, out));
         out->list.items[out->list.count - 1].deferred = deferred;
     }
-    return STATUS_OK;
+    const struct execution updated = {
+        .kind = EXECUTION_UPDATED, .chunk = chunk, .group = source->group, .deferred = deferred};
+    bool exchanged = source->cuts && source->updates.first[chunk + 1] < source->updates.first[chunk + 2];
+    return exchanged && chunk >= 0 ? vec_push(&out->list, updated) : STATUS_OK;
 }
 
 /* Deferred updates that stand before the forward of `block`, of the chunks from *next on. */
@@ -321,7 +333,7 @@ static enum status add_stages(struct execution_source *source, const struct pass
         bool forward = stage->action == STAGE_FORWARD, backward = pair || !forward;
         if (pass->opens_step && forward) TRY(add_deferred(source, stage->block, &updated, out));
         TRY(add_block(source, stage->block, forward, backward, pass->slots, out));
-        if (pass->closes_share && backward) TRY(add_sums(source, stage->block, true, out));
+        if (pass->closes_share && backward) TRY(add_sums(source, stage->block, pass->slots > 0, out));
         if (pass->closes_share) TRY(add_late(source, pass->closes_step, out));
         note_groups(source, stage->block, forward, backward);
         if (forward && stage->block == source->forwards) source->forwards++;
@@ -331,7 +343,8 @@ static enum status add_stages(struct execution_source *source, const struct pass
     return STATUS_OK;
 }
 
-/* Without grains: deferred updates, and the sums in the order in which ranks with grains have them. */
+/* Without grains, and nothing to gather for others: deferred updates, and the sums in the order in which ranks with
+ * grains have them. */
 static enum status add_empty(struct execution_source *source, const struct pass_part *pass,
                              struct execution_list *out) {
     int32_t updated = 0;
@@ -352,7 +365,8 @@ enum status executions_of_pass(struct execution_source *source, const struct pas
     memset(source->forward_groups, -1, bytes);
     memset(source->backward_groups, -1, bytes);
     memset(source->summed_in, -1, bytes);
-    TRY(pass->slots > 0 ? add_stages(source, pass, out) : add_empty(source, pass, out));
+    bool stages = pass->slots > 0 || source->cuts_parameters;
+    TRY(stages ? add_stages(source, pass, out) : add_empty(source, pass, out));
     TRY(add_latest(source, pass->closes_step, out));
     return sweep_pass(source->graph, pass->slots > 0 ? pass->slots : 1, begin, out);
 }

@@ -17,19 +17,22 @@
 
 enum execution_kind {
     EXECUTION_NODE,
-    EXECUTION_SUMS,  /* the share's sums up to its reduction, of the gradients that `block` completes */
-    EXECUTION_TOTALS /* those after it */
+    EXECUTION_SUMS,   /* the share's sums up to its reduction, of the gradients that `block` completes */
+    EXECUTION_TOTALS, /* those after it */
+    EXECUTION_NORMS,  /* their sums of squares are exchanged, where gradients are cut (plan/partition.h) */
+    EXECUTION_UPDATED /* the updated parameters of `chunk` are exchanged, where something is cut */
 };
 
 struct execution {
     enum execution_kind kind;
-    int32_t block;           /* sums and totals */
-    const struct node *node; /* NULL for sums and totals */
+    int32_t block, chunk;
+    const struct node *node; /* NULL for all but nodes */
     int64_t slot;            /* grain of the pass, from 0 */
     int32_t group;           /* counted through the program */
     bool takes_over;         /* output 0 takes over the buffer of the in-place input, which nobody reads later */
     bool repeated;           /* recomputation: the block's forward was executed before in this pass */
     bool deferred;           /* updates a chunk with the previous step's gradients */
+    bool elsewhere;          /* other ranks compute it; here its parameters are gathered for them (gather.c) */
 };
 
 struct execution_list {
@@ -59,7 +62,8 @@ struct execution_source {
     /* By tensor id: the block whose backward completes a gradient, the first use's for a tied parameter, and with
      * `sums` all others of the same part of a chunk; -1 for all else, the other uses' accumulators among them. */
     int32_t *completed_by;
-    bool sums;          /* shares are added: the step has several, or several ranks */
+    bool sums;                                  /* shares are added: the step has several, or several ranks */
+    bool cuts, cuts_parameters, cuts_gradients; /* the policy's partition */
     int32_t delay;      /* groups between a reduction and what reads its result, set by the caller; 0: there is none */
     int32_t *summed_in; /* by block: the group of its latest EXECUTION_SUMS */
     int32_t next_late;  /* the block whose totals and finish come next, -1: none */
@@ -67,7 +71,7 @@ struct execution_source {
 
 /* What a pass is within its step. */
 struct pass_part {
-    int64_t slots; /* grains; 0: a share without grains, of which there is one pass */
+    int64_t slots; /* grains; 0: other ranks have some */
     bool opens_step, closes_share, closes_step;
 };
 

@@ -66,6 +66,7 @@ static enum status make(const struct graph *graph, const struct plan *plan, cons
     struct program *program;
     TRY(program_schedule(graph, plan, workspace, &program));
     enum status status;
+    TRY_GOTO(status, program_gather(program, &plan->policy), failed);
     TRY_GOTO(status, program_move(program, &plan->policy), failed);
     if (resident) {
         reserve_persistent(program, resident);
@@ -115,18 +116,24 @@ void program_free(struct program *program) {
     mem_free(program);
 }
 
-int64_t buffer_find(const struct buffer *buffer, const struct tensor *tensor) {
-    if (buffer->tensor == tensor) return 0;
-    for (int32_t i = 0; buffer->pack && i < buffer->pack->count; i++)
-        if (buffer->pack->members[i].tensor == tensor) return buffer->pack->members[i].offset;
-    return -1;
+bool buffer_find(const struct buffer *buffer, const struct tensor *tensor, struct tensor_run *out) {
+    if (buffer->tensor == tensor) {
+        *out = (struct tensor_run){.elements = shape_elements(&tensor->shape)};
+        return true;
+    }
+    for (int32_t i = 0; buffer->pack && i < buffer->pack->count; i++) {
+        const struct pack_member *member = &buffer->pack->members[i];
+        if (member->tensor != tensor) continue;
+        *out = (struct tensor_run){member->offset, member->first, member->elements};
+        return true;
+    }
+    return false;
 }
 
-const struct buffer *program_find_buffer(const struct program *program, const struct tensor *tensor, int64_t *offset) {
-    for (size_t i = 0; i < program->buffers.count; i++) {
-        *offset = buffer_find(&program->buffers.items[i], tensor);
-        if (*offset >= 0) return &program->buffers.items[i];
-    }
+const struct buffer *program_find_buffer(const struct program *program, const struct tensor *tensor,
+                                         struct tensor_run *out) {
+    for (size_t i = 0; i < program->buffers.count; i++)
+        if (buffer_find(&program->buffers.items[i], tensor, out)) return &program->buffers.items[i];
     return NULL;
 }
 

@@ -17,10 +17,12 @@
  *
  * Files, in the order to read them: program (this; compiling), passes (the compiler's passes), executions (which node
  * for which grain, in which order), instances (activations of each grain and recomputation), step_buffers (all
- * other buffers), collectives (operations between ranks), schedule (sections, instructions and buffers), move (copies
- * between tiers), place (offsets), sweep (placement in the order of time), happens (vector clocks), segments (bytes cut
- * at operands' borders), synchronise (waits), proof_order (the proof's own clocks), verify (the proof), verify_ranks,
- * verify_sums (of all ranks' programs together). */
+ * other buffers), packs (tensors side by side), collectives (operations between ranks), scheduler, schedule (sections),
+ * schedule_nodes (kernels), schedule_sums (sums and exchanges of shards), lifetimes (of buffers), visits (stretches of
+ * uses), gather (whole parameters of shards), move (copies between tiers), place (offsets), sweep (placement in the
+ * order of time), happens (vector clocks), segments (bytes cut at operands' borders), synchronise (waits), proof_order
+ * (the proof's own clocks), verify (the proof), verify_form (its part about each instruction by itself),
+ * verify_ranks, verify_matching, verify_sums (of all ranks' programs together). */
 #ifndef BALLAST_PROGRAM_PROGRAM_H
 #define BALLAST_PROGRAM_PROGRAM_H
 
@@ -73,7 +75,7 @@ struct buffer {
     int id;
     const struct tensor *tensor; /* what it holds; NULL for packs and workspace */
     const struct pack *pack;     /* what it holds; NULL for single tensors and workspace */
-    int32_t home;                /* the buffer of another tier that it is a temporary copy of; -1: it is no copy */
+    int32_t home; /* the buffer that it is a temporary copy of, in another tier or, gathered, of its shard; -1: none */
     const char *name;
     enum buffer_kind kind;
     enum tier tier;
@@ -84,6 +86,11 @@ struct buffer {
     int32_t first,
         last; /* issue positions (indices of instructions) between which it is live, by program_set_lifetimes */
 };
+
+/* Whether it is read when the step has ended: results, and what the caller keeps. */
+static inline bool buffer_is_kept(const struct buffer *buffer) {
+    return buffer->tensor && (buffer->tensor->kind == TENSOR_RESULT || buffer->tensor->kept);
+}
 
 enum access { ACCESS_READ, ACCESS_WRITE, ACCESS_UPDATE /* read and written */ };
 
@@ -99,13 +106,25 @@ struct operand {
 };
 
 enum opcode {
-    OPCODE_KERNEL,     /* the node's kernel */
-    OPCODE_ZERO,       /* writes zeros to output 0 */
-    OPCODE_COPY,       /* all of input 0 to output 0, in another tier */
-    OPCODE_ADD,        /* output 0 = output 0 + input 0, in fp32 element by element, each sum rounded once */
-    OPCODE_ADD_BF16,   /* the same with both rounded to bf16 first; without input 0: output 0 = output 0 so rounded */
-    OPCODE_ALL_REDUCE, /* output 0 = its sum over all ranks; workspace: the staging */
+    OPCODE_KERNEL,   /* the node's kernel */
+    OPCODE_ZERO,     /* writes zeros to output 0 */
+    OPCODE_COPY,     /* all of input 0 to output 0, in another tier */
+    OPCODE_TAKE,     /* output 0 = input 0, in the same tier */
+    OPCODE_ADD,      /* output 0 = output 0 + input 0, in fp32 element by element, each sum rounded once */
+    OPCODE_ADD_BF16, /* the same with both rounded to bf16 first; without input 0: output 0 = output 0 so rounded */
+    /* Operations between ranks (collective/collective.h); workspace: the staging. */
+    OPCODE_ALL_REDUCE,     /* output 0 = its sum over all ranks */
+    OPCODE_REDUCE_SCATTER, /* of output 0 this rank's block = its sum over all ranks, the others are undefined */
+    OPCODE_ALL_GATHER, /* output 0 = the blocks of the group's ranks. Input 0: this rank's, in its place in output 0 or
+                          in another buffer; none where it is empty */
+    /* The bytes are used by other ranks' instructions, which this rank does not have: for the gather pass, which
+     * removes it. */
+    OPCODE_ELSEWHERE,
 };
+
+static inline bool opcode_is_collective(enum opcode opcode) {
+    return opcode >= OPCODE_ALL_REDUCE && opcode <= OPCODE_ALL_GATHER;
+}
 
 enum { OPERANDS_MAX = OP_INPUTS_MAX + OP_OUTPUTS_MAX + 1 };
 
@@ -133,7 +152,9 @@ struct instruction {
     bool deferred;                         /* part of the update that the previous step left */
     enum tier tier;                        /* kernels: the tier of all operands */
     int64_t grain;                         /* slot in the pass, for reports */
-    int32_t collective;                    /* all-reduce: its index in the program's list */
+    int64_t first_element, elements;       /* kernels: the run of input 0's elements that it works on (kernel_call of
+                                              backend.h), to which the operands point; 0: all of them */
+    int32_t collective;                    /* operations between ranks: its index in the program's list */
     struct operand operands[OPERANDS_MAX]; /* inputs by index, then outputs from OP_INPUTS_MAX on, then workspace;
                                               buffer -1 where there is none */
     int32_t *waits;                        /* instructions on other streams, ascending */
@@ -150,13 +171,18 @@ struct section {
     int64_t share;        /* of the step's (plan/lane_shares.h), counted from 0: its slot in sums of losses */
 };
 
-/* An operation between all ranks. Every rank's program has the same list, but for the traffic. */
+/* An operation of a group of ranks. The ranks of a group have the same operations on it in the same order; a rank
+ * leaves those out for which nobody of its group has data. */
 struct program_collective {
     enum comm_kind kind;
-    int64_t bytes;               /* of data */
-    bool round_bf16;             /* every edge of its tree rounds */
+    struct comm_group group;     /* reductions: all ranks */
+    int64_t bytes, block_bytes;  /* of data, and of a block; 0: equal blocks (comm_spec) */
+    bool round_bf16;             /* reductions: every edge of the tree rounds */
+    const int *owner;            /* by block: its position in the group; NULL: as ranks come */
     const bool *empty;           /* by rank: has nothing to add; NULL: none */
+    bool apart;                  /* all-gather: ranks have their blocks in other buffers */
     struct comm_traffic traffic; /* what this rank moves */
+    int64_t staging_bytes;       /* of the instruction's workspace */
 };
 
 struct program {
@@ -168,6 +194,7 @@ struct program {
     VEC(struct program_collective) collectives; /* in the order in which their instructions are issued */
     struct rank_place place;                    /* the rank that it is for */
     struct lane_shape lanes;                    /* the recipe's */
+    bool flat;                                  /* the policy's: of its operations */
     int streams;
     enum stream_role roles[STREAM_ROLE_COUNT]; /* by stream */
     bool defers;                    /* has deferred instructions: a step ends with an update still to be made */
@@ -189,7 +216,8 @@ struct workspace_table {
 enum status program_cut(const struct graph *graph, const struct recipe *recipe, const struct rank_place *place,
                         struct lane_shares *out);
 
-/* schedule > move > place > synchronise > verify. BAD_INPUT when the plan does not fit the graph. The caller frees. */
+/* schedule > gather > move > place > synchronise > verify. BAD_INPUT when the plan does not fit the graph. The caller
+ * frees. */
 enum status program_compile(const struct graph *graph, const struct plan *plan, const struct workspace_table *workspace,
                             struct program **out);
 /* The same without the proof, which is half of the time: for a search, which compares many programs. Such a program is
@@ -216,11 +244,17 @@ enum status program_verify(const struct program *program);
  * (verify_sums.h). For one rank too. FAILED with the rank and the rule that is broken. */
 enum status program_verify_ranks(const struct program *const *programs, int ranks, const struct recipe *recipe);
 
-/* Where a parameter, input, state or result is between steps: its buffer and the offset there. NULL when the program
- * has none. */
-const struct buffer *program_find_buffer(const struct program *program, const struct tensor *tensor, int64_t *offset);
-/* The offset of a tensor in a buffer, -1 when the buffer is not made for it. */
-int64_t buffer_find(const struct buffer *buffer, const struct tensor *tensor);
+/* What a buffer has of a tensor: elements [first, first + elements), from byte `offset` of the buffer on. Without a
+ * partition that is all of them; a shard may have none. */
+struct tensor_run {
+    int64_t offset, first, elements;
+};
+/* Where a parameter, input, state or result is between steps: its buffer, and what that has of it. NULL when the
+ * program has none. */
+const struct buffer *program_find_buffer(const struct program *program, const struct tensor *tensor,
+                                         struct tensor_run *out);
+/* False when the buffer is not made for the tensor. */
+bool buffer_find(const struct buffer *buffer, const struct tensor *tensor, struct tensor_run *out);
 
 /* The size of a copy of `bytes`: up to the next multiple of the program's alignment, since the disk moves whole blocks.
  */

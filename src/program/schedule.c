@@ -1,212 +1,7 @@
-/* Scheduling: sections, instructions and buffers of a program, and the live ranges of these. */
-#include <string.h>
-
-#include "collective/comm_schedule.h"
+/* Scheduling: the sections of a program, and what is set up for their instructions and buffers. */
 #include "plan/movement.h"
-#include "program/collectives.h"
-#include "program/instances.h"
 #include "program/passes.h"
-#include "program/step_buffers.h"
-
-/* The state of scheduling: which buffer holds which tensor at present. */
-struct scheduler {
-    struct program *program;
-    const struct graph *graph;
-    const struct plan *plan;
-    const struct workspace_table *workspace;
-    struct chunk_list chunks;
-    struct execution_source source;
-    int64_t slots; /* grains in flight */
-    struct lane_shares shares;
-    const struct lane_share *share; /* the present one */
-    struct step_buffers buffers;
-    struct instances activations; /* numbered by their buffers */
-    int64_t *zeroed;              /* by buffer id of step buffers: 1 + the latest share that zeroed it */
-};
-
-/* The level of the sums that a node works on: finished gradients are those of level 0. */
-static int level_of(const struct scheduler *scheduler, const struct node *node) {
-    bool of_share = node->phase <= PHASE_BACKWARD || execution_adds_uses(node);
-    return of_share ? scheduler->share->level : 0;
-}
-
-/* The buffer that now holds `tensor` (a storage), -1 when none does. */
-static int32_t current_buffer(struct scheduler *scheduler, const struct execution *execution,
-                              const struct tensor *tensor) {
-    if (tensor->kind == TENSOR_ACTIVATION) return *instances_at(&scheduler->activations, execution->slot, tensor);
-    return step_buffers_of(&scheduler->buffers, tensor, level_of(scheduler, execution->node));
-}
-
-static int64_t share_number(const struct scheduler *scheduler) {
-    return scheduler->share - scheduler->shares.list.items;
-}
-
-static struct operand make_operand(struct scheduler *scheduler, const struct section *section,
-                                   const struct execution *execution, struct tensor *tensor, enum access access) {
-    struct tensor *storage = tensor_storage(tensor);
-    int64_t element = dtype_bytes(tensor->shape.dtype), columns = shape_columns(&tensor->shape);
-    struct operand operand = {
-        .buffer = current_buffer(scheduler, execution, storage),
-        .access = access,
-        .offset = scheduler->buffers.offsets[storage->id] + tensor_storage_offset(tensor),
-        .bytes = shape_bytes(&tensor->shape),
-    };
-    BUG_IF(operand.buffer < 0, "%s is used before it is made", tensor->name);
-    if (tensor->base) {
-        operand.row_bytes = columns * element;
-        operand.row_stride = tensor_row_stride(tensor) * element;
-        operand.bytes = (shape_rows(&tensor->shape) - 1) * operand.row_stride + operand.row_bytes;
-    }
-    if (tensor->kind == TENSOR_INPUT) {
-        operand.offset += (section->first_grain + execution->slot) * shape_bytes(&storage->shape);
-        operand.stride = section->grains * shape_bytes(&storage->shape);
-    }
-    if (step_buffers_sums_by_share(execution->node, tensor)) operand.offset += section->share * operand.bytes;
-    return operand;
-}
-
-static struct instruction new_instruction(const struct scheduler *scheduler, enum opcode opcode,
-                                          const struct execution *execution) {
-    struct instruction instruction = {
-        .opcode = opcode,
-        .section = (int)scheduler->program->sections.count - 1,
-        .group = execution->group,
-        .deferred = execution->deferred,
-        .tier = execution->deferred ? scheduler->plan->policy.update : TIER_DEVICE,
-        .grain = execution->slot,
-    };
-    for (int i = 0; i < OPERANDS_MAX; i++)
-        instruction.operands[i].buffer = -1;
-    return instruction;
-}
-
-static enum status schedule_zero(struct scheduler *scheduler, const struct execution *execution, int32_t buffer,
-                                 enum tier tier) {
-    struct instruction zero = new_instruction(scheduler, OPCODE_ZERO, execution);
-    zero.grain = 0;
-    zero.tier = tier;
-    zero.operands[OP_INPUTS_MAX] = (struct operand){
-        .buffer = buffer, .access = ACCESS_WRITE, .bytes = scheduler->program->buffers.items[buffer].bytes};
-    return vec_push(&scheduler->program->instructions, zero);
-}
-
-/* Sums are zeroed before their first use in a share, results' before that in a step, whole buffers at a time. */
-static enum status zero_accumulators(struct scheduler *scheduler, const struct execution *execution) {
-    const struct node *node = execution->node;
-    for (int i = 0; i < node->op->outputs; i++) {
-        const struct tensor *tensor = node->out[i];
-        if (!tensor || !(node->op->updates >> i & 1)) continue;
-        bool of_share = tensor->kind == TENSOR_GRADIENT && node->phase <= PHASE_BACKWARD;
-        bool sums = of_share || tensor->kind == TENSOR_RESULT;
-        int32_t buffer = sums ? current_buffer(scheduler, execution, tensor) : -1;
-        if (!sums || scheduler->zeroed[buffer] > (of_share ? share_number(scheduler) : 0)) continue;
-        scheduler->zeroed[buffer] = share_number(scheduler) + 1;
-        TRY(schedule_zero(scheduler, execution, buffer, TIER_DEVICE));
-    }
-    return STATUS_OK;
-}
-
-/* ---- sums of lanes and ranks ---- */
-
-static struct operand front_of(const struct scheduler *scheduler, int32_t pack, int level, enum access access) {
-    return (struct operand){.buffer = step_buffers_pack(&scheduler->buffers, pack, level),
-                            .access = access,
-                            .bytes = scheduler->buffers.gradients.items[pack].summed_bytes};
-}
-
-static enum status schedule_add(struct scheduler *scheduler, const struct execution *execution, int32_t pack,
-                                const struct lane_sum_step *step) {
-    struct instruction add = new_instruction(scheduler, step->rounds ? OPCODE_ADD_BF16 : OPCODE_ADD, execution);
-    if (step->kind == LANE_SUM_ADD) add.operands[0] = front_of(scheduler, pack, step->from, ACCESS_READ);
-    add.operands[OP_INPUTS_MAX] = front_of(scheduler, pack, step->to, ACCESS_UPDATE);
-    return vec_push(&scheduler->program->instructions, add);
-}
-
-static enum status schedule_reduce(struct scheduler *scheduler, const struct execution *execution, int32_t pack,
-                                   const struct lane_sum_step *step) {
-    struct program *program = scheduler->program;
-    struct instruction reduce = new_instruction(scheduler, OPCODE_ALL_REDUCE, execution);
-    enum access access = scheduler->share->grains > 0 ? ACCESS_UPDATE : ACCESS_WRITE;
-    int64_t staging_bytes;
-    reduce.tier = program->place.tier;
-    /* Behind the front may be accumulators that nobody writes here, and buffers are copied as a whole. */
-    int32_t sum = step_buffers_pack(&scheduler->buffers, pack, step->to);
-    bool all = scheduler->buffers.gradients.items[pack].summed_bytes == program->buffers.items[sum].bytes;
-    if (access == ACCESS_WRITE && !all) TRY(schedule_zero(scheduler, execution, sum, reduce.tier));
-    reduce.collective = (int32_t)program->collectives.count;
-    reduce.operands[OP_INPUTS_MAX] = front_of(scheduler, pack, step->to, access);
-    TRY(collectives_add_reduction(program, &scheduler->plan->recipe, scheduler->share->round,
-                                  reduce.operands[OP_INPUTS_MAX].bytes, &staging_bytes));
-    if (staging_bytes > 0) {
-        struct operand *operand = &reduce.operands[OPERAND_WORKSPACE];
-        *operand = (struct operand){.access = ACCESS_WRITE, .bytes = staging_bytes};
-        struct buffer staging = {
-            .name = "staging", .kind = BUFFER_WORKSPACE, .tier = reduce.tier, .bytes = staging_bytes};
-        TRY(program_add_buffer(program, staging, &operand->buffer));
-    }
-    return vec_push(&program->instructions, reduce);
-}
-
-/* The share's steps up to its reduction, or behind it, of one pack. */
-static enum status schedule_pack_sums(struct scheduler *scheduler, const struct execution *execution, int32_t pack) {
-    const struct lane_share *share = scheduler->share;
-    bool behind = false;
-    for (int32_t s = share->first_sum; s < share->first_sum + share->sums; s++) {
-        const struct lane_sum_step *step = &scheduler->shares.steps.items[s];
-        bool now = behind == (execution->kind == EXECUTION_TOTALS);
-        if (now && step->kind == LANE_SUM_REDUCE) TRY(schedule_reduce(scheduler, execution, pack, step));
-        if (now && step->kind != LANE_SUM_REDUCE) TRY(schedule_add(scheduler, execution, pack, step));
-        behind |= step->kind == LANE_SUM_REDUCE;
-    }
-    return STATUS_OK;
-}
-
-static enum status schedule_sums(struct scheduler *scheduler, const struct execution *execution) {
-    for (int32_t pack = 0; pack < (int32_t)scheduler->buffers.gradients.count; pack++)
-        if (scheduler->buffers.gradients.items[pack].completed_by == execution->block)
-            TRY(schedule_pack_sums(scheduler, execution, pack));
-    return STATUS_OK;
-}
-
-/* ---- nodes ---- */
-
-static enum status make_outputs(struct scheduler *scheduler, const struct execution *execution) {
-    const struct node *node = execution->node;
-    for (int i = 0; i < node->op->outputs; i++) {
-        int32_t *buffer = instances_of_output(&scheduler->activations, execution, i);
-        if (!buffer || *buffer >= 0) continue;
-        const struct tensor *tensor = tensor_storage(node->out[i]);
-        enum tier home = instances_home(&scheduler->activations, execution, tensor);
-        TRY(program_add_tensor_buffer(scheduler->program, tensor, 1, home, buffer));
-    }
-    return STATUS_OK;
-}
-
-static enum status schedule_node(struct scheduler *scheduler, const struct section *section,
-                                 const struct execution *execution) {
-    const struct node *node = execution->node;
-    TRY(zero_accumulators(scheduler, execution));
-    struct instruction instruction = new_instruction(scheduler, OPCODE_KERNEL, execution);
-    instruction.node = node;
-    for (int i = 0; i < node->op->inputs; i++)
-        if (node->in[i])
-            instruction.operands[i] = make_operand(scheduler, section, execution, node->in[i], ACCESS_READ);
-    TRY(make_outputs(scheduler, execution));
-    for (int i = 0; i < node->op->outputs; i++) {
-        if (!node->out[i]) continue;
-        enum access access = node->op->updates >> i & 1 ? ACCESS_UPDATE : ACCESS_WRITE;
-        instruction.operands[OP_INPUTS_MAX + i] = make_operand(scheduler, section, execution, node->out[i], access);
-    }
-    int64_t bytes = scheduler->workspace->bytes[node->id];
-    if (bytes > 0) {
-        struct operand *operand = &instruction.operands[OPERAND_WORKSPACE];
-        *operand = (struct operand){.access = ACCESS_WRITE, .bytes = bytes};
-        struct buffer workspace = {
-            .name = "workspace", .kind = BUFFER_WORKSPACE, .tier = instruction.tier, .bytes = bytes};
-        TRY(program_add_buffer(scheduler->program, workspace, &operand->buffer));
-    }
-    return vec_push(&scheduler->program->instructions, instruction);
-}
+#include "program/scheduler.h"
 
 static enum status schedule_executions(struct scheduler *scheduler, const struct section *section,
                                        const struct execution_list *executions) {
@@ -228,7 +23,7 @@ static enum status schedule_section(struct scheduler *scheduler, struct section 
                                     struct execution_list *executions) {
     struct program *program = scheduler->program;
     section.first = (int32_t)program->instructions.count;
-    section.share = share_number(scheduler);
+    section.share = scheduler_share_number(scheduler);
     TRY(vec_push(&program->sections, section));
     instances_clear(&scheduler->activations);
     TRY(schedule_executions(scheduler, &section, executions));
@@ -240,6 +35,8 @@ static enum status schedule_section(struct scheduler *scheduler, struct section 
     executions->list.count = 0;
     return STATUS_OK;
 }
+
+static bool has_no_pass(const struct program *program) { return program->sections.count == 0; }
 
 /* "first pass", or among several shares "first pass, lane 2, round 1". */
 static enum status name_section(struct scheduler *scheduler, struct section *section) {
@@ -258,7 +55,7 @@ static enum status schedule_pass(struct scheduler *scheduler, struct section sec
                                  struct execution_list *executions) {
     if (section.repeat == 0) return STATUS_OK;
     const struct lane_share *last = &scheduler->shares.list.items[scheduler->shares.list.count - 1];
-    part.opens_step &= share_number(scheduler) == 0;
+    part.opens_step &= has_no_pass(scheduler->program);
     part.closes_step = part.closes_share && scheduler->share == last;
     TRY(name_section(scheduler, &section));
     TRY(executions_of_pass(&scheduler->source, &part, executions));
@@ -294,9 +91,49 @@ static enum status schedule_empty(struct scheduler *scheduler, struct execution_
     return schedule_pass(scheduler, sums, part, executions);
 }
 
+/* ---- passes of other ranks ---- */
+
+static int64_t count_passes(const struct lane_shares *shares, int64_t round, int64_t slots) {
+    int64_t passes = 0;
+    for (size_t i = 0; i < shares->list.count; i++)
+        if (shares->list.items[i].round == round)
+            passes += movement_split_passes(shares->list.items[i].grains, slots).count;
+    return passes;
+}
+
+/* Rank 0 has the most lanes, each with the most grains, and so the most passes in every round. */
+static enum status count_passes_elsewhere(const struct scheduler *scheduler, int64_t round, int64_t *out) {
+    struct lane_shares most;
+    struct rank_place first = scheduler->program->place;
+    first.rank = 0;
+    enum status status = program_cut(scheduler->graph, &scheduler->plan->recipe, &first, &most);
+    *out = count_passes(&most, round, scheduler->slots) - count_passes(&scheduler->shares, round, scheduler->slots);
+    lane_shares_free(&most);
+    return status;
+}
+
+/* Where parameters are cut, all ranks have the gathers of all passes: a rank with fewer passes than others in a round
+ * begins it with theirs. The last pass of the round, which has its sums, is one of its own if it has any. */
+static enum status schedule_elsewhere_passes(struct scheduler *scheduler, struct execution_list *executions) {
+    const struct lane_share *share = scheduler->share;
+    int64_t passes;
+    if (!step_buffers_cut_parameters(&scheduler->buffers)) return STATUS_OK;
+    if (share > scheduler->shares.list.items && share[-1].round == share->round) return STATUS_OK;
+    TRY(count_passes_elsewhere(scheduler, share->round, &passes));
+    if (share->grains == 0) passes--; /* its sums are in the last one */
+    struct section section = {.name = "other ranks' passes", .repeat = 1, .first_grain = -1, .grains = 1};
+    if (passes > 0 && has_no_pass(scheduler->program)) {
+        TRY(schedule_pass(scheduler, section, (struct pass_part){.opens_step = true}, executions));
+        passes--;
+    }
+    section.repeat = passes;
+    return schedule_pass(scheduler, section, (struct pass_part){.slots = 0}, executions);
+}
+
 static enum status schedule_sections(struct scheduler *scheduler, struct execution_list *executions) {
     for (size_t i = 0; i < scheduler->shares.list.count; i++) {
         scheduler->share = &scheduler->shares.list.items[i];
+        TRY(schedule_elsewhere_passes(scheduler, executions));
         TRY(scheduler->share->grains > 0 ? schedule_passes(scheduler, executions)
                                          : schedule_empty(scheduler, executions));
     }
@@ -308,9 +145,7 @@ static enum status schedule_sections(struct scheduler *scheduler, struct executi
 /* ---- setting up ---- */
 
 static enum status pack_chunks(struct scheduler *scheduler) {
-    int64_t bytes = scheduler->plan->policy.chunk_bytes;
-    if (bytes == 0) TRY(chunks_choose_bytes(scheduler->graph, &bytes));
-    TRY(chunks_pack(scheduler->graph, bytes, &scheduler->chunks));
+    TRY(chunks_of_policy(scheduler->graph, &scheduler->plan->policy, &scheduler->chunks));
     /* A plan made for training serves graphs with fewer parameters too: those of the model without its adapters. */
     if (!graph_has_backward(scheduler->graph)) return STATUS_OK;
     return plan_check_range("policy.persistent_chunks", scheduler->plan->policy.persistent_chunks, 0,
@@ -335,9 +170,11 @@ enum status program_cut(const struct graph *graph, const struct recipe *recipe, 
 
 static enum status cut_step(struct scheduler *scheduler) {
     const struct plan *plan = scheduler->plan;
-    if (graph_has_backward(scheduler->graph)) {
+    /* Shards are gathered by whatever reads parameters. */
+    if (graph_has_backward(scheduler->graph) || partition_cuts(&plan->policy.partition)) {
         scheduler->program->place = plan->place;
         scheduler->program->lanes = plan->recipe.lanes;
+        scheduler->program->flat = plan->policy.flat;
     }
     return program_cut(scheduler->graph, &plan->recipe, &plan->place, &scheduler->shares);
 }
@@ -352,15 +189,29 @@ static enum status make_source(struct scheduler *scheduler) {
     return STATUS_OK;
 }
 
+/* Levels of gradients' buffers, by which rounds have them apart where gradients are cut. */
+static int count_levels(struct scheduler *scheduler) {
+    const struct lane_shares *shares = &scheduler->shares;
+    if (partition_width(scheduler->plan->policy.partition.gradients) == 1) return shares->levels;
+    int levels = 1;
+    for (size_t i = 0; i < shares->list.count; i++) {
+        int own = shares->list.items[i].level - (shares->list.items[i].round > 0) + 1;
+        if (own > levels) levels = own;
+    }
+    return levels;
+}
+
 static enum status make_buffers(struct scheduler *scheduler) {
     const struct lane_shares *shares = &scheduler->shares;
+    bool cut = partition_width(scheduler->plan->policy.partition.gradients) > 1;
     scheduler->buffers = (struct step_buffers){.program = scheduler->program,
                                                .graph = scheduler->graph,
                                                .plan = scheduler->plan,
                                                .chunks = &scheduler->chunks,
                                                .completed_by = scheduler->source.completed_by,
                                                .sums = scheduler->source.sums,
-                                               .levels = shares->levels,
+                                               .levels = count_levels(scheduler),
+                                               .rounds = cut && shares->rounds > 0 ? shares->rounds : 1,
                                                .grains = shares->grains > 0 ? shares->grains : 1, /* none are read */
                                                .shares = (int64_t)shares->list.count};
     TRY(step_buffers_create(&scheduler->buffers));
@@ -403,34 +254,4 @@ enum status program_schedule(const struct graph *graph, const struct plan *plan,
     program_set_lifetimes(scheduler.program);
     *out = scheduler.program;
     return STATUS_OK;
-}
-
-static void touch(struct program *program, const struct operand *operand, int32_t position) {
-    struct buffer *buffer = &program->buffers.items[operand->buffer];
-    if (buffer->first < 0) buffer->first = position;
-    buffer->last = position;
-}
-
-void program_set_lifetimes(struct program *program) {
-    int32_t end = (int32_t)program->instructions.count - 1;
-    for (size_t i = 0; i < program->buffers.count; i++)
-        program->buffers.items[i].first = -1;
-    for (int32_t position = 0; position <= end; position++)
-        for (int k = 0; k < OPERANDS_MAX; k++) {
-            const struct operand *operand = &program->instructions.items[position].operands[k];
-            if (operand->buffer >= 0) touch(program, operand, position);
-        }
-    for (size_t i = 0; i < program->buffers.count; i++) {
-        struct buffer *buffer = &program->buffers.items[i];
-        if (buffer->first < 0) buffer->first = buffer->last = 0; /* an input that this purpose does not read */
-        bool kept = buffer->kind == BUFFER_RESULTS || (buffer->tensor && buffer->tensor->kept);
-        if (buffer->persistent) buffer->first = 0;
-        if (buffer->persistent || kept) buffer->last = end;
-        for (size_t s = 0; s < program->sections.count; s++) {
-            const struct section *section = &program->sections.items[s];
-            int32_t last = section->first + section->count - 1;
-            bool enters = buffer->first < section->first && buffer->last >= section->first;
-            if (section->repeat > 1 && enters && buffer->last < last) buffer->last = last;
-        }
-    }
 }

@@ -25,4 +25,9 @@ static inline struct reach segments_of(const struct segments *segments, int32_t 
     return segments->reaches[(size_t)instruction * OPERANDS_MAX + (size_t)k];
 }
 
+/* Where a segment begins in its tier's arena; it ends where the next one begins. */
+static inline int64_t segments_begin(const struct segments *segments, enum tier tier, int32_t segment) {
+    return segments->borders[tier].items[segment - segments->first[tier]];
+}
+
 #endif

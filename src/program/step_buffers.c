@@ -1,7 +1,8 @@
 #include "program/step_buffers.h"
 
-#include <stdlib.h>
 #include <string.h>
+
+#include "program/packs.h"
 
 static enum buffer_kind kind_of(enum tensor_kind kind) {
     switch (kind) {
@@ -44,142 +45,217 @@ static int64_t count_of(const struct step_buffers *buffers, const struct tensor 
     return producer && step_buffers_sums_by_share(producer, tensor) ? buffers->shares : 1;
 }
 
+/* Those that are in no pack. */
 static enum status add_single_buffers(struct step_buffers *buffers, enum tensor_kind kind) {
     for (size_t i = 0; i < buffers->graph->tensors.count; i++) {
         const struct tensor *tensor = buffers->graph->tensors.items[i];
-        if (tensor->kind != kind || tensor->base) continue;
+        if (tensor->kind != kind || tensor->base || buffers->buffers[i] >= 0) continue;
         TRY(program_add_tensor_buffer(buffers->program, tensor, count_of(buffers, tensor), TIER_DEVICE,
                                       &buffers->buffers[i]));
+        buffers->homes[i] = (struct tensor_home){buffers->buffers[i], {.elements = shape_elements(&tensor->shape)}};
     }
     return STATUS_OK;
 }
 
-/* Tensors of a kind by the part of a chunk that they belong to, and by id. */
-struct packed {
-    struct chunk_part part;
-    bool apart; /* no part of sums: a tied parameter's other use */
-    int id;
-};
+static const char *name_of(const struct step_buffers *buffers, const char *of, int32_t chunk) {
+    return scratch_format(&buffers->program->memory, "%s of chunk %d", of, chunk);
+}
 
-static const char *pack_name(struct step_buffers *buffers, enum tensor_kind kind, struct chunk_part part, int level) {
+static const char *name_level(const struct step_buffers *buffers, struct chunk_part part, int64_t round, int level) {
     struct scratch *memory = &buffers->program->memory;
-    const char *name = buffer_kind_name(kind_of(kind));
-    if (kind != TENSOR_GRADIENT) return scratch_format(memory, "%s of chunk %d", name, part.chunk);
-    if (level == 0) return scratch_format(memory, "%s of chunk %d in block %d", name, part.chunk, part.block);
-    return scratch_format(memory, "partial sums of chunk %d in block %d, level %d", part.chunk, part.block, level);
+    const char *name = level == 0 ? name_of(buffers, "gradients", part.chunk)
+                                  : scratch_format(memory, "partial sums of chunk %d", part.chunk);
+    if (name && !buffers->chunks->within_blocks) name = scratch_format(memory, "%s in block %d", name, part.block);
+    if (name && buffers->rounds > 1) name = scratch_format(memory, "%s, round %lld", name, (long long)round);
+    return !name || level == 0 ? name : scratch_format(memory, "%s, level %d", name, level);
 }
 
 static enum tier home_of(const struct step_buffers *buffers, enum tensor_kind kind, int32_t chunk) {
     const struct policy *policy = &buffers->plan->policy;
+    if (kind == TENSOR_RESULT) return TIER_DEVICE;
     if (kind == TENSOR_PARAMETER) return policy_home(policy, chunk, policy->parameters);
     return policy_home(policy, chunk, kind == TENSOR_GRADIENT ? policy->gradients : policy->optimizer);
 }
 
-static struct pack *make_pack(struct step_buffers *buffers, const struct packed *list, size_t count, int64_t *bytes) {
-    struct scratch *memory = &buffers->program->memory;
-    struct pack *pack = scratch_alloc(memory, 1, sizeof *pack);
-    if (pack) pack->members = scratch_alloc(memory, count, sizeof *pack->members);
-    if (!pack || !pack->members) return NULL;
-    *bytes = 0;
-    for (size_t i = 0; i < count; i++) {
-        const struct tensor *tensor = buffers->graph->tensors.items[list[i].id];
-        pack->members[pack->count++] =
-            (struct pack_member){.tensor = tensor, .offset = *bytes, .elements = shape_elements(&tensor->shape)};
-        buffers->offsets[tensor->id] = *bytes;
-        *bytes += buffer_aligned_bytes(shape_bytes(&tensor->shape));
+/* Tensors side by side, at first nowhere. Those of a shard where `width` is not 0. */
+static enum status make_packed(const struct step_buffers *buffers, const struct packed *list, size_t count, int width,
+                               struct buffer *out) {
+    struct pack *pack = NULL;
+    enum tensor_kind kind = buffers->graph->tensors.items[list->id]->kind;
+    *out = (struct buffer){.kind = kind_of(kind), .tier = home_of(buffers, kind, list->part.chunk)};
+    TRY(width > 0 ? pack_shard(buffers, list, count, width, &pack, &out->bytes)
+                  : pack_whole(buffers, list, count, &pack, &out->bytes));
+    out->pack = pack;
+    return STATUS_OK;
+}
+
+/* The width by which a buffer of this kind is cut, 1 for whole ones; 0: in no order of shards. */
+static int width_of(const struct step_buffers *buffers, int width) {
+    return step_buffers_cut(buffers) ? partition_width(width) : 0;
+}
+
+static void set_places(const struct step_buffers *buffers, const struct pack *pack, int32_t buffer) {
+    for (int32_t m = 0; m < pack->count; m++) {
+        int id = pack->members[m].tensor->id;
+        buffers->buffers[id] = buffer;
+        buffers->offsets[id] = pack->members[m].offset;
     }
-    return pack;
+}
+
+static void set_homes(const struct step_buffers *buffers, const struct pack *pack, int32_t buffer) {
+    for (int32_t m = 0; m < pack->count; m++) {
+        const struct pack_member *member = &pack->members[m];
+        buffers->homes[member->tensor->id] =
+            (struct tensor_home){buffer, {member->offset, member->first, member->elements}};
+    }
+}
+
+/* ---- parameters, states, norms ---- */
+
+typedef enum status add_pack(struct step_buffers *buffers, const struct packed *list, size_t count);
+
+static enum status add_packs(struct step_buffers *buffers, enum tensor_kind kind, add_pack *add) {
+    struct packed_list list;
+    enum status status = packed_list_create(buffers, kind, &list);
+    for (size_t i = 0, end; i < list.list.count && status == STATUS_OK; i = end) {
+        end = packed_list_end(buffers, &list, i);
+        status = add(buffers, &list.list.items[i], end - i);
+    }
+    vec_free(&list.list);
+    return status;
+}
+
+/* A pack that keeps its contents, in which both forward and update find its tensors. */
+static enum status add_home(struct step_buffers *buffers, const struct packed *list, size_t count, const char *name,
+                            int width, int32_t *out) {
+    struct buffer home;
+    TRY(make_packed(buffers, list, count, width, &home));
+    home.name = name_of(buffers, name, list->part.chunk);
+    if (!home.name) return STATUS_FAILED;
+    home.persistent = home.kind != BUFFER_RESULTS;
+    TRY(program_add_buffer(buffers->program, home, out));
+    set_places(buffers, home.pack, *out);
+    set_homes(buffers, home.pack, *out);
+    return STATUS_OK;
+}
+
+static enum status add_parameters(struct step_buffers *buffers, const struct packed *list, size_t count) {
+    int width = width_of(buffers, buffers->plan->policy.partition.parameters);
+    return add_home(buffers, list, count, "parameters", width, &buffers->of[list->part.chunk].parameters);
+}
+
+static enum status add_states(struct step_buffers *buffers, const struct packed *list, size_t count) {
+    int width = width_of(buffers, buffers->plan->policy.partition.optimizer);
+    int32_t buffer;
+    return add_home(buffers, list, count, "optimizer", width, &buffer);
+}
+
+static enum status add_norms(struct step_buffers *buffers, const struct packed *list, size_t count) {
+    return add_home(buffers, list, count, "sums of squares", width_of(buffers, 1),
+                    &buffers->of[list->part.chunk].norms);
+}
+
+/* What forward and backward read of parameters that are cut: a copy of the home, and of those of other ranks. */
+static enum status add_whole(struct step_buffers *buffers, const struct packed *list, size_t count) {
+    struct chunk_buffers *of = &buffers->of[list->part.chunk];
+    struct buffer whole;
+    TRY(make_packed(buffers, list, count, 1, &whole));
+    whole.name = name_of(buffers, "whole parameters", list->part.chunk);
+    if (!whole.name) return STATUS_FAILED;
+    whole.tier = buffers->program->place.tier;
+    TRY(program_add_buffer(buffers->program, whole, &of->whole));
+    buffers->program->buffers.items[of->whole].home = of->parameters;
+    set_places(buffers, whole.pack, of->whole);
+    return STATUS_OK;
+}
+
+/* ---- gradients ---- */
+
+static struct gradient_pack_place place_of(struct step_buffers *buffers, const struct packed *list, size_t count,
+                                           int64_t bytes) {
+    struct gradient_pack_place place = {.completed_by = -1, .chunk = list->part.chunk};
+    for (size_t i = 0; i < count; i++) {
+        buffers->packs[list[i].id] = (int32_t)buffers->gradients.count;
+        if (list[i].apart) continue;
+        place.summed_bytes += buffer_aligned_bytes(shape_bytes(&buffers->graph->tensors.items[list[i].id]->shape));
+        place.completed_by = buffers->completed_by[list[i].id]; /* that of all */
+    }
+    /* Between tensors of shards there are gaps. */
+    if (step_buffers_cut(buffers) && place.completed_by >= 0) place.summed_bytes = bytes;
+    return place;
 }
 
 /* Partial sums are of one step. What is not summed has no use beyond its share, and thus one buffer for all levels. */
-static enum status add_levels(struct step_buffers *buffers, const struct packed *list, size_t count,
-                              struct buffer first, int32_t id) {
-    struct gradient_pack_place place = {.completed_by = -1};
-    int32_t pack = (int32_t)buffers->gradients.count;
-    for (size_t i = 0; i < count; i++) {
-        int32_t block = buffers->completed_by[list[i].id];
-        buffers->packs[list[i].id] = pack;
-        if (list[i].apart) continue;
-        place.summed_bytes += buffer_aligned_bytes(shape_bytes(&buffers->graph->tensors.items[list[i].id]->shape));
-        place.completed_by = block; /* that of all */
-    }
-    TRY(vec_push(&buffers->gradients, place));
+static enum status add_levels(struct step_buffers *buffers, struct chunk_part part, struct buffer first,
+                              int64_t summed_bytes, int64_t round, int32_t id) {
     TRY(vec_push(&buffers->level_buffers, id));
     first.persistent = false;
     for (int level = 1; level < buffers->levels; level++) {
-        first.name = pack_name(buffers, TENSOR_GRADIENT, list->part, level);
+        first.name = name_level(buffers, part, round, level);
         if (!first.name) return STATUS_FAILED;
-        if (place.summed_bytes > 0) TRY(program_add_buffer(buffers->program, first, &id));
+        if (summed_bytes > 0) TRY(program_add_buffer(buffers->program, first, &id));
         TRY(vec_push(&buffers->level_buffers, id));
     }
     return STATUS_OK;
 }
 
-static enum status add_pack(struct step_buffers *buffers, enum tensor_kind kind, const struct packed *list,
-                            size_t count) {
-    int32_t chunk = list->part.chunk, buffer;
-    int64_t bytes;
-    const struct pack *pack = make_pack(buffers, list, count, &bytes);
-    const char *name = pack_name(buffers, kind, list->part, 0);
-    if (!pack || !name) return STATUS_FAILED;
-    /* Gradients of a deferred update outlast the step that made them. */
-    bool persistent = kind != TENSOR_GRADIENT || policy_defers_update(&buffers->plan->policy, chunk);
-    struct buffer packed = {.pack = pack,
-                            .name = name,
-                            .kind = kind_of(kind),
-                            .tier = home_of(buffers, kind, chunk),
-                            .bytes = bytes,
-                            .persistent = persistent};
-    TRY(program_add_buffer(buffers->program, packed, &buffer));
-    for (size_t i = 0; i < count; i++)
-        buffers->buffers[list[i].id] = buffer;
-    return kind == TENSOR_GRADIENT ? add_levels(buffers, list, count, packed, buffer) : STATUS_OK;
+/* Gradients of a deferred update outlast the step that made them. */
+static bool outlasts(const struct step_buffers *buffers, int32_t chunk) {
+    return policy_defers_update(&buffers->plan->policy, chunk);
 }
 
-static int compare_packed(const void *a, const void *b) {
-    const struct packed *x = a, *y = b;
-    if (x->part.chunk != y->part.chunk) return x->part.chunk < y->part.chunk ? -1 : 1;
-    if (x->part.block != y->part.block) return x->part.block < y->part.block ? -1 : 1;
-    if (x->apart != y->apart) return y->apart ? -1 : 1;
-    return (x->id > y->id) - (x->id < y->id);
+static enum status add_shard(struct step_buffers *buffers, const struct packed *list, size_t count) {
+    struct chunk_buffers *of = &buffers->of[list->part.chunk];
+    struct buffer shard;
+    TRY(make_packed(buffers, list, count, buffers->plan->policy.partition.gradients, &shard));
+    shard.name = name_of(buffers, "sums of gradients", list->part.chunk);
+    if (!shard.name) return STATUS_FAILED;
+    shard.persistent = outlasts(buffers, list->part.chunk);
+    TRY(program_add_buffer(buffers->program, shard, &of->sums));
+    set_homes(buffers, shard.pack, of->sums);
+    return STATUS_OK;
 }
 
-static void list_packed(const struct step_buffers *buffers, enum tensor_kind kind, struct packed *list, size_t *count) {
-    const struct graph *graph = buffers->graph;
-    *count = 0;
-    for (size_t i = 0; i < graph->tensors.count; i++) {
-        const struct tensor *tensor = graph->tensors.items[i];
-        if (tensor->kind != kind || tensor->base) continue;
-        bool apart = buffers->sums && kind == TENSOR_GRADIENT && buffers->completed_by[i] < 0;
-        list[(*count)++] = (struct packed){chunks_part_of(buffers->chunks, tensor), apart, tensor->id};
+static enum status add_gradients(struct step_buffers *buffers, const struct packed *list, size_t count) {
+    bool cut = step_buffers_cut_gradients(buffers);
+    struct buffer packed;
+    TRY(make_packed(buffers, list, count, list->apart ? 0 : width_of(buffers, 1), &packed));
+    struct gradient_pack_place place = place_of(buffers, list, count, packed.bytes);
+    packed.persistent = outlasts(buffers, list->part.chunk) && !cut;
+    TRY(vec_push(&buffers->gradients, place));
+    for (int64_t round = 0; round < buffers->rounds; round++) {
+        int32_t buffer;
+        packed.name = name_level(buffers, list->part, round, 0);
+        if (!packed.name) return STATUS_FAILED;
+        TRY(program_add_buffer(buffers->program, packed, &buffer));
+        if (round == 0) set_places(buffers, packed.pack, buffer);
+        if (round == 0) set_homes(buffers, packed.pack, buffer);
+        TRY(add_levels(buffers, list->part, packed, place.summed_bytes, round, buffer));
     }
-    if (*count > 0) qsort(list, *count, sizeof *list, compare_packed);
+    return cut && place.completed_by >= 0 ? add_shard(buffers, list, count) : STATUS_OK;
 }
 
-static enum status add_packs(struct step_buffers *buffers, enum tensor_kind kind) {
-    struct packed *list = mem_array(buffers->graph->tensors.count, sizeof *list);
-    if (!list) return STATUS_FAILED;
-    size_t count;
-    list_packed(buffers, kind, list, &count);
-    enum status status = STATUS_OK;
-    for (size_t i = 0, end; i < count && status == STATUS_OK; i = end) {
-        for (end = i;
-             end < count && list[end].part.chunk == list[i].part.chunk && list[end].part.block == list[i].part.block;)
-            end++;
-        status = add_pack(buffers, kind, &list[i], end - i);
-    }
-    mem_free(list);
-    return status;
-}
+/* ---- all ---- */
 
 static enum status make_arrays(struct step_buffers *buffers) {
-    size_t tensors = buffers->graph->tensors.count + 1;
+    size_t tensors = buffers->graph->tensors.count + 1, chunks = buffers->chunks->chunks.count;
     buffers->buffers = mem_array(tensors, sizeof *buffers->buffers);
     buffers->offsets = mem_array(tensors, sizeof *buffers->offsets);
     buffers->packs = mem_array(tensors, sizeof *buffers->packs);
-    if (!buffers->buffers || !buffers->offsets || !buffers->packs) return STATUS_FAILED;
+    buffers->homes = mem_array(tensors, sizeof *buffers->homes);
+    buffers->of = mem_array(chunks + 1, sizeof *buffers->of);
+    if (!buffers->buffers || !buffers->offsets || !buffers->packs || !buffers->homes || !buffers->of)
+        return STATUS_FAILED;
     memset(buffers->buffers, -1, tensors * sizeof *buffers->buffers);
     memset(buffers->packs, -1, tensors * sizeof *buffers->packs);
+    for (size_t i = 0; i < tensors; i++)
+        buffers->homes[i].buffer = -1;
+    for (size_t c = 0; c < chunks; c++) {
+        struct shard_cut cut = {.partition = buffers->plan->policy.partition,
+                                .ranks = rank_place_ranks(&buffers->plan->place),
+                                .elements = buffers->chunks->chunks.items[c].elements};
+        buffers->of[c] = (struct chunk_buffers){cut, -1, -1, -1, -1};
+    }
     return STATUS_OK;
 }
 
@@ -188,16 +264,18 @@ static enum status make_arrays(struct step_buffers *buffers) {
 enum status step_buffers_create(struct step_buffers *buffers) {
     struct program *program = buffers->program;
     TRY(make_arrays(buffers));
-    TRY(add_packs(buffers, TENSOR_PARAMETER));
+    TRY(add_packs(buffers, TENSOR_PARAMETER, add_parameters));
     TRY(add_single_buffers(buffers, TENSOR_CACHE));
-    TRY(add_packs(buffers, TENSOR_STATE));
+    TRY(add_packs(buffers, TENSOR_STATE, add_states));
     TRY(add_single_buffers(buffers, TENSOR_INPUT));
-    TRY(add_packs(buffers, TENSOR_GRADIENT));
+    if (step_buffers_cut_parameters(buffers)) TRY(add_packs(buffers, TENSOR_PARAMETER, add_whole));
+    TRY(add_packs(buffers, TENSOR_GRADIENT, add_gradients));
+    TRY(add_packs(buffers, TENSOR_RESULT, add_norms));
     TRY(add_single_buffers(buffers, TENSOR_RESULT));
     /* Deferred updates read the clip factor of the step before. */
     for (size_t i = 0; i < program->buffers.count && program->defers; i++) {
         struct buffer *buffer = &program->buffers.items[i];
-        buffer->persistent |= buffer->kind == BUFFER_RESULTS;
+        buffer->persistent |= buffer->kind == BUFFER_RESULTS && buffer_is_kept(buffer);
     }
     return STATUS_OK;
 }
@@ -206,6 +284,8 @@ void step_buffers_free(struct step_buffers *buffers) {
     mem_free(buffers->buffers);
     mem_free(buffers->offsets);
     mem_free(buffers->packs);
+    mem_free(buffers->homes);
+    mem_free(buffers->of);
     vec_free(&buffers->gradients);
     vec_free(&buffers->level_buffers);
 }

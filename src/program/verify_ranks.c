@@ -3,35 +3,28 @@
 
 #include "collective/schedule_proof.h"
 #include "program/collectives.h"
+#include "program/verify_matching.h"
 #include "program/verify_sums.h"
 
 #define FAULT(rank, ...) status_prefix(status_set(STATUS_FAILED, __VA_ARGS__), "program: rank %d", rank)
 
-static bool same_empty(const bool *a, const bool *b, int ranks) {
-    for (int r = 0; r < ranks; r++)
-        if ((a && a[r]) != (b && b[r])) return false;
-    return true;
-}
-
 static bool same_place(const struct program *a, const struct program *b) {
     return a->place.mesh.nodes == b->place.mesh.nodes && a->place.mesh.per_node == b->place.mesh.per_node &&
-           a->place.in_place == b->place.in_place && lane_shape_equal(&a->lanes, &b->lanes) &&
+           a->place.in_place == b->place.in_place && a->flat == b->flat && lane_shape_equal(&a->lanes, &b->lanes) &&
            rank_place_message_bytes(&a->place) == rank_place_message_bytes(&b->place);
 }
 
-/* Every operation has one instruction, in the order of the list, on one stream, and is issued once a step. */
+/* Every operation has one instruction, in the order of the list, on one stream. */
 static enum status check_order(const struct program *program, int rank) {
     int32_t next = 0, stream = -1;
     for (size_t i = 0; i < program->instructions.count; i++) {
         const struct instruction *instruction = &program->instructions.items[i];
-        if (instruction->opcode != OPCODE_ALL_REDUCE) continue;
+        if (!opcode_is_collective(instruction->opcode)) continue;
         if (instruction->collective != next)
             return FAULT(rank, "instruction %zu is operation %d, where %d comes next", i, instruction->collective,
                          next);
         if (stream >= 0 && instruction->stream != stream)
             return FAULT(rank, "instruction %zu: operations on streams %d and %d", i, stream, instruction->stream);
-        if (program->sections.items[instruction->section].repeat != 1 || instruction->deferred)
-            return FAULT(rank, "instruction %zu: an operation that is not made once a step", i);
         stream = instruction->stream;
         next++;
     }
@@ -40,21 +33,11 @@ static enum status check_order(const struct program *program, int rank) {
     return STATUS_OK;
 }
 
-static enum status check_lists(const struct program *const *programs, int ranks) {
-    const struct program *first = programs[0];
+static enum status check_places(const struct program *const *programs, int ranks) {
     for (int r = 0; r < ranks; r++) {
         const struct program *program = programs[r];
-        if (program->place.rank != r || rank_place_ranks(&program->place) != ranks || !same_place(program, first))
+        if (program->place.rank != r || rank_place_ranks(&program->place) != ranks || !same_place(program, programs[0]))
             return FAULT(r, "it is not for rank %d of %d on the mesh of rank 0", r, ranks);
-        if (program->collectives.count != first->collectives.count)
-            return FAULT(r, "%zu operations, rank 0 has %zu", program->collectives.count, first->collectives.count);
-        for (size_t c = 0; c < first->collectives.count; c++) {
-            const struct program_collective *mine = &program->collectives.items[c],
-                                            *theirs = &first->collectives.items[c];
-            if (mine->kind != theirs->kind || mine->bytes != theirs->bytes ||
-                !same_empty(mine->empty, theirs->empty, ranks))
-                return FAULT(r, "operation %zu is another than that of rank 0", c);
-        }
         TRY(check_order(program, r));
     }
     return STATUS_OK;
@@ -66,7 +49,7 @@ static enum status check_schedule(const struct program *program, int32_t collect
     const struct program_collective *operation = &program->collectives.items[collective];
     for (size_t i = 0; i < program->instructions.count; i++) {
         const struct instruction *instruction = &program->instructions.items[i];
-        if (instruction->opcode != OPCODE_ALL_REDUCE || instruction->collective != collective) continue;
+        if (!opcode_is_collective(instruction->opcode) || instruction->collective != collective) continue;
         const struct operand *staging = &instruction->operands[OPERAND_WORKSPACE];
         if ((staging->buffer < 0 ? 0 : staging->bytes) < schedule->staging_bytes)
             return FAULT(program->place.rank, "instruction %zu: staging of %lld bytes, its operation takes %lld", i,
@@ -77,49 +60,104 @@ static enum status check_schedule(const struct program *program, int32_t collect
     return STATUS_OK;
 }
 
-static enum status make_schedule(const struct program *program, int32_t collective, struct comm_schedule *out) {
-    struct lane_tree tree;
-    struct comm_spec spec;
-    enum status status = collectives_spec(program, collective, &tree, &spec);
-    if (status == STATUS_OK)
-        status = comm_schedule_create(&program->place.mesh, program->place.rank,
-                                      rank_place_message_bytes(&program->place), &spec, out);
-    lane_tree_free(&tree);
-    return status;
+/* What the ranks have of one operation. */
+struct operation {
+    struct comm_spec *specs;
+    struct lane_tree *trees; /* theirs */
+    struct comm_schedule *schedules;
+};
+
+static enum status make_schedule(const struct program *program, int32_t collective, struct operation *operation) {
+    int rank = program->place.rank;
+    TRY(collectives_spec(program, collective, &operation->trees[rank], &operation->specs[rank]));
+    return comm_schedule_create(&program->place.mesh, rank, rank_place_message_bytes(&program->place),
+                                &operation->specs[rank], &operation->schedules[rank]);
 }
 
-/* `proved`: one of the same kind and size was walked before. */
-static enum status verify_operation(const struct program *const *programs, int ranks, int32_t collective, bool proved) {
-    struct comm_schedule *schedules = mem_array((size_t)ranks, sizeof *schedules);
-    enum status status = schedules ? STATUS_OK : STATUS_FAILED;
-    for (int r = 0; r < ranks && status == STATUS_OK; r++) {
-        status = make_schedule(programs[r], collective, &schedules[r]);
-        if (status == STATUS_OK) status = check_schedule(programs[r], collective, &schedules[r]);
-    }
-    if (status == STATUS_OK && !proved) {
-        status = comm_schedules_verify(programs[0]->collectives.items[collective].kind, schedules, ranks);
-        if (status != STATUS_OK) status = status_prefix(status, "program: operation %d", collective);
-    }
-    for (int r = 0; schedules && r < ranks; r++)
-        comm_schedule_free(&schedules[r]);
-    mem_free(schedules);
-    return status;
+static void free_operation(struct operation *operation, int ranks) {
+    for (int r = 0; r < ranks && operation->trees; r++)
+        lane_tree_free(&operation->trees[r]);
+    for (int r = 0; r < ranks && operation->schedules; r++)
+        comm_schedule_free(&operation->schedules[r]);
+    mem_free(operation->specs);
+    mem_free(operation->trees);
+    mem_free(operation->schedules);
 }
 
-static bool was_proved(const struct program *program, int32_t collective, int ranks) {
-    const struct program_collective *own = &program->collectives.items[collective];
-    for (int32_t c = 0; c < collective; c++) {
-        const struct program_collective *other = &program->collectives.items[c];
-        if (other->kind == own->kind && other->bytes == own->bytes && other->round_bf16 == own->round_bf16 &&
-            same_empty(other->empty, own->empty, ranks))
-            return true;
+/* Turns that were proved: by turn and rank, the operation that the rank makes in it. */
+struct turns {
+    const struct program *const *programs;
+    int ranks;
+    VEC(int32_t) proved;
+};
+
+static bool same_turn(const struct turns *turns, const int32_t *a, const int32_t *b) {
+    for (int r = 0; r < turns->ranks; r++) {
+        const struct program_collective *of = turns->programs[r]->collectives.items;
+        if ((a[r] < 0) != (b[r] < 0)) return false;
+        if (a[r] >= 0 && a[r] != b[r] && !program_collective_matches(&of[a[r]], &of[b[r]], turns->ranks)) return false;
     }
+    return true;
+}
+
+static bool was_proved(const struct turns *turns, const int32_t *operations) {
+    for (size_t at = 0; at < turns->proved.count; at += (size_t)turns->ranks)
+        if (same_turn(turns, turns->proved.items + at, operations)) return true;
     return false;
 }
 
+static enum status prove(const struct turns *turns, const int32_t *operations, struct operation *out) {
+    size_t ranks = (size_t)turns->ranks;
+    out->specs = mem_array(ranks, sizeof *out->specs);
+    out->trees = mem_array(ranks, sizeof *out->trees);
+    out->schedules = mem_array(ranks, sizeof *out->schedules);
+    if (!out->specs || !out->trees || !out->schedules) return STATUS_FAILED;
+    for (int r = 0; r < turns->ranks; r++)
+        if (operations[r] >= 0) TRY(make_schedule(turns->programs[r], operations[r], out));
+    return comm_schedules_verify(out->specs, out->schedules, turns->ranks);
+}
+
+/* The operations that are made at the same time, of which each group of ranks may have one. */
+static enum status verify_turn(void *payload, const int32_t *operations) {
+    struct turns *turns = payload;
+    struct operation operation = {.specs = NULL};
+    int first = 0;
+    if (was_proved(turns, operations)) return STATUS_OK;
+    while (operations[first] < 0)
+        first++;
+    enum status status = prove(turns, operations, &operation);
+    if (status != STATUS_OK)
+        status = status_prefix(status, "program: operation %d of rank %d", operations[first], first);
+    free_operation(&operation, turns->ranks);
+    for (int r = 0; r < turns->ranks && status == STATUS_OK; r++)
+        status = vec_push(&turns->proved, operations[r]);
+    return status;
+}
+
+static enum status verify_traffic(const struct program *program) {
+    for (int32_t c = 0; c < (int32_t)program->collectives.count; c++) {
+        struct lane_tree tree;
+        struct comm_spec spec;
+        struct comm_schedule schedule = {.staging_bytes = 0};
+        enum status status = collectives_spec(program, c, &tree, &spec);
+        if (status == STATUS_OK)
+            status = comm_schedule_create(&program->place.mesh, program->place.rank,
+                                          rank_place_message_bytes(&program->place), &spec, &schedule);
+        if (status == STATUS_OK) status = check_schedule(program, c, &schedule);
+        comm_schedule_free(&schedule);
+        lane_tree_free(&tree);
+        TRY(status);
+    }
+    return STATUS_OK;
+}
+
 enum status program_verify_ranks(const struct program *const *programs, int ranks, const struct recipe *recipe) {
-    TRY(check_lists(programs, ranks));
-    for (int32_t c = 0; c < (int32_t)programs[0]->collectives.count; c++)
-        TRY(verify_operation(programs, ranks, c, was_proved(programs[0], c, ranks)));
+    struct turns turns = {.programs = programs, .ranks = ranks};
+    TRY(check_places(programs, ranks));
+    enum status status = program_verify_matching(programs, ranks, verify_turn, &turns);
+    vec_free(&turns.proved);
+    TRY(status);
+    for (int r = 0; r < ranks; r++)
+        TRY(verify_traffic(programs[r]));
     return program_verify_sums(programs, ranks, recipe);
 }

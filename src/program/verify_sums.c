@@ -1,114 +1,93 @@
 #include "program/verify_sums.h"
 
-#include <inttypes.h>
-#include <string.h>
-
+#include "plan/shards.h"
 #include "program/collectives.h"
-
-enum { STEPS = 2 };
-
-/* 0: nothing. */
-typedef uint64_t value;
-
-static value mix(value a, value b) {
-    value x = (a ^ b >> 32) * 0x9e3779b97f4a7c15u + b;
-    x ^= x >> 31;
-    x *= 0xbf58476d1ce4e5b9u;
-    return (x ^ x >> 29) | 1;
-}
-
-static value rounded(value sum) { return mix(sum, 'r'); }
-static value add_values(value left, value right) { return mix(mix(left, '+'), right); }
-static value add_use(value sum, value use) { return mix(mix(sum, 'u'), use); }
-static value add_grain(value sum, const struct node *node, int64_t grain) {
-    return mix(mix(sum, (value)node->id + 1), (value)grain + 1);
-}
-static value zeros(int64_t step) { return mix((value)step + 1, 'z'); }
-
-/* The recipe's numbers, from their definition. */
-struct definition {
-    const struct graph *graph;
-    struct lane_tree tree;
-    int64_t grains, in_lane, in_share, rounds;
-    bool edges_round; /* of the tree, to bf16 */
-};
+#include "program/verify_definition.h"
+#include "program/verify_matching.h"
 
 struct rank_state {
     const struct program *program;
+    struct cell_values values;
+    struct cell_list places, others; /* of the instruction at hand */
     int first_lane, lanes;
-    value **of;  /* by buffer of gradients: by member of its pack */
     size_t at;   /* section */
     int64_t run; /* of it */
     int32_t next;
+    int32_t index; /* the instruction at hand; -1: the step is over */
 };
 
 struct sums {
+    struct cells cells;
     struct definition definition;
     int ranks;
     struct rank_state *states;
-    value *expected[STEPS]; /* by tensor id */
+    bool *deferred; /* by tensor id of a parameter: its update is left to the next step */
+    value *leaves;  /* by rank */
     int64_t step;
 };
 
-/* ---- what is expected ---- */
-
-static int64_t grains_in(const struct definition *definition, int lane, int64_t round, int64_t *first) {
-    int64_t lane_end = (lane + 1) * definition->in_lane, end;
-    *first = lane * definition->in_lane + round * definition->in_share;
-    end = *first + definition->in_share;
-    if (end > lane_end) end = lane_end;
-    if (end > definition->grains) end = definition->grains;
-    return end > *first ? end - *first : 0;
+static const struct instruction *at_hand(const struct rank_state *state) {
+    return &state->program->instructions.items[state->index];
 }
 
-/* What a lane adds up in a round, by tensor id. */
-static void lane_values(const struct definition *definition, int lane, int64_t round, int64_t step, value *out) {
-    const struct graph *graph = definition->graph;
-    int64_t first, count = grains_in(definition, lane, round, &first);
-    for (size_t t = 0; t < graph->tensors.count; t++)
-        out[t] = zeros(step);
-    for (int64_t grain = first; grain < first + count; grain++)
-        for (size_t n = 0; n < graph->nodes.count; n++) {
-            const struct node *node = graph->nodes.items[n];
-            for (int i = 0; i < node->op->outputs && node->phase == PHASE_BACKWARD; i++)
-                if (node->out[i] && node->out[i]->kind == TENSOR_GRADIENT)
-                    out[node->out[i]->id] = add_grain(out[node->out[i]->id], node, grain);
-        }
-    for (size_t n = 0; n < graph->nodes.count; n++) {
-        const struct node *node = graph->nodes.items[n];
-        bool sum = node->phase == PHASE_FINISH && node->out[0] && node->out[0]->kind == TENSOR_GRADIENT;
-        if (sum) out[node->out[0]->id] = add_use(out[node->in[0]->id], out[node->in[1]->id]);
+static enum status fault(const struct rank_state *state, const char *what, const char *name) {
+    const struct instruction *instruction = at_hand(state);
+    return status_set(STATUS_FAILED, "program: rank %d: instruction %d (%s): %s%s", state->program->place.rank,
+                      state->index, instruction->node ? instruction->node->name : "sums", what, name);
+}
+
+/* ---- kernels ---- */
+
+/* Whether the list is the cells [begin, end) of the tensor, in elements of its parameter, and no other. */
+static bool is_run(const struct sums *sums, const struct cell_list *list, const struct tensor *tensor, int64_t begin,
+                   int64_t end) {
+    const struct tensor_cells *own = &sums->cells.of[tensor->id];
+    size_t next = 0;
+    for (int32_t c = 0; c < own->count; c++) {
+        if (own->borders[c] < begin || own->borders[c] >= end) continue;
+        if (next >= list->places.count || list->places.items[next++].cell != own->first + c) return false;
     }
+    return next == list->places.count;
 }
 
-static value node_value(const struct lane_tree *tree, int index, bool edges_round, const value *by_lane,
-                        size_t stride) {
-    const struct lane_node *node = &tree->node[index];
-    if (node->left < 0) return by_lane[(size_t)node->first * stride];
-    value left = node_value(tree, node->left, edges_round, by_lane, stride);
-    value right = node_value(tree, node->right, edges_round, by_lane, stride);
-    if (edges_round) left = left ? rounded(left) : 0, right = right ? rounded(right) : 0;
-    return !left ? right : !right ? left : add_values(left, right);
+static int64_t elements_of(const struct tensor *tensor) {
+    return shape_elements(&(tensor->kind == TENSOR_PARAMETER ? tensor : tensor->parameter)->shape);
 }
 
-static enum status expect(struct sums *sums, int64_t step, value *out) {
-    const struct definition *definition = &sums->definition;
-    size_t tensors = definition->graph->tensors.count;
-    value *by_lane = mem_array((size_t)definition->tree.lanes * tensors, sizeof *by_lane);
-    if (!by_lane) return STATUS_FAILED;
-    for (int64_t round = 0; round < definition->rounds; round++) {
-        int64_t first;
-        memset(by_lane, 0, (size_t)definition->tree.lanes * tensors * sizeof *by_lane);
-        for (int lane = 0; lane < definition->tree.lanes; lane++)
-            if (grains_in(definition, lane, round, &first) > 0)
-                lane_values(definition, lane, round, step, by_lane + (size_t)lane * tensors);
-        for (size_t t = 0; t < tensors; t++) {
-            value sum = node_value(&definition->tree, 0, definition->edges_round, by_lane + t, tensors);
-            out[t] = round == 0 ? sum : add_values(out[t], sum);
-        }
-    }
-    mem_free(by_lane);
+/* The cells of the operand, which is all of the tensor, or the instruction's run of it. */
+static enum status list_operand(const struct sums *sums, struct rank_state *state, int k, const struct tensor *tensor,
+                                struct cell_list *out) {
+    const struct instruction *instruction = at_hand(state);
+    int64_t begin = instruction->first_element, end = begin + instruction->elements;
+    if (instruction->elements == 0) begin = 0, end = elements_of(tensor);
+    TRY(cell_values_list_operand(&state->values, &instruction->operands[k], out));
+    return is_run(sums, out, tensor, begin, end)
+               ? STATUS_OK
+               : fault(state, "works at another place than its run of ", tensor->name);
+}
+
+/* Views are of tensors that are there as a whole. */
+static enum status check_parameter(const struct sums *sums, struct rank_state *state, int k) {
+    const struct tensor *tensor = tensor_storage(at_hand(state)->node->in[k]);
+    const value *kept = sums->definition.kept[sums->step];
+    struct cell_list *list = &state->places;
+    struct tensor_run run;
+    const struct buffer *buffer = &state->program->buffers.items[at_hand(state)->operands[k].buffer];
+    if (!buffer_find(buffer, tensor, &run)) return fault(state, "reads a buffer that has not ", tensor->name);
+    int64_t bytes = run.elements * dtype_bytes(tensor->shape.dtype);
+    TRY(cell_values_list(&state->values, buffer->id, run.offset, run.offset + bytes, list));
+    if (!is_run(sums, list, tensor, 0, elements_of(tensor))) return fault(state, "reads a part of ", tensor->name);
+    for (size_t i = 0; i < list->places.count; i++)
+        if (*list->places.items[i].value != kept[list->places.items[i].cell])
+            return fault(state, "reads what is not the latest of ", tensor->name);
     return STATUS_OK;
+}
+
+static int64_t grain_of(const struct sums *sums, const struct rank_state *state) {
+    const struct instruction *instruction = at_hand(state);
+    const struct section *section = &state->program->sections.items[instruction->section];
+    return state->first_lane * sums->definition.in_lane + section->first_grain + state->run * section->grains +
+           instruction->grain;
 }
 
 /* The slot of a share among the rank's: rounds in order, and in each its lanes that have grains, or one that has none.
@@ -118,259 +97,376 @@ static int64_t slot_of(const struct definition *definition, const struct rank_st
     for (int64_t r = 0; r < round; r++) {
         int64_t lanes = 0;
         for (int l = state->first_lane; l < state->first_lane + state->lanes; l++)
-            lanes += grains_in(definition, l, r, &first) > 0;
+            lanes += definition_grains(definition, l, r, &first) > 0;
         slot += lanes > 0 ? lanes : 1;
     }
     return slot + lane - state->first_lane;
 }
 
-/* ---- what is computed ---- */
-
-static enum status fault(const struct rank_state *state, int32_t index, const char *what, const char *name) {
-    const struct instruction *instruction = &state->program->instructions.items[index];
-    return status_set(STATUS_FAILED, "program: rank %d: instruction %d (%s): %s%s", state->program->place.rank, index,
-                      instruction->node ? instruction->node->name : "sums", what, name);
-}
-
-/* The value of a gradient in a buffer. */
-static value *value_at(const struct rank_state *state, int32_t buffer, const struct tensor *tensor) {
-    const struct pack *pack = state->program->buffers.items[buffer].pack;
-    for (int32_t m = 0; pack && m < pack->count; m++)
-        if (pack->members[m].tensor == tensor) return &state->of[buffer][m];
-    return NULL;
-}
-
-static int64_t grain_of(const struct sums *sums, const struct rank_state *state,
-                        const struct instruction *instruction) {
-    const struct section *section = &state->program->sections.items[instruction->section];
-    return state->first_lane * sums->definition.in_lane + section->first_grain + state->run * section->grains +
-           instruction->grain;
-}
-
-static enum status check_loss(const struct sums *sums, const struct rank_state *state, int32_t index, int i) {
-    const struct instruction *instruction = &state->program->instructions.items[index];
+static enum status check_loss(const struct sums *sums, const struct rank_state *state, int i) {
     const struct definition *definition = &sums->definition;
-    const struct tensor *tensor = instruction->node->out[i];
-    int64_t grain = grain_of(sums, state, instruction), lane = grain / definition->in_lane;
+    const struct tensor *tensor = at_hand(state)->node->out[i];
+    int64_t grain = grain_of(sums, state), lane = grain / definition->in_lane;
     int64_t slot = slot_of(definition, state, (int)lane, grain % definition->in_lane / definition->in_share);
-    bool own = instruction->operands[OP_INPUTS_MAX + i].offset == slot * shape_bytes(&tensor->shape);
-    return own ? STATUS_OK : fault(state, index, "adds to another share's ", tensor->name);
+    bool own = at_hand(state)->operands[OP_INPUTS_MAX + i].offset == slot * shape_bytes(&tensor->shape);
+    return own ? STATUS_OK : fault(state, "adds to another share's ", tensor->name);
 }
 
-static enum status add_gradients(const struct sums *sums, const struct rank_state *state, int32_t index) {
-    const struct instruction *instruction = &state->program->instructions.items[index];
-    const struct node *node = instruction->node;
-    for (int i = 0; i < node->op->outputs; i++) {
+/* Forward and backward. */
+static enum status pass_grain(const struct sums *sums, struct rank_state *state) {
+    const struct node *node = at_hand(state)->node;
+    for (int k = 0; k < node->op->inputs; k++)
+        if (node->in[k] && tensor_storage(node->in[k])->kind == TENSOR_PARAMETER) TRY(check_parameter(sums, state, k));
+    for (int i = 0; i < node->op->outputs && node->phase == PHASE_BACKWARD; i++) {
         const struct tensor *tensor = node->out[i];
-        if (tensor && tensor->kind == TENSOR_RESULT) TRY(check_loss(sums, state, index, i));
+        struct cell_list *list = &state->places;
+        if (tensor && tensor->kind == TENSOR_RESULT) TRY(check_loss(sums, state, i));
         if (!tensor || tensor->kind != TENSOR_GRADIENT) continue;
-        value *sum = value_at(state, instruction->operands[OP_INPUTS_MAX + i].buffer, tensor);
-        if (!sum || *sum == 0) return fault(state, index, "adds to what is no sum: ", tensor->name);
-        *sum = add_grain(*sum, node, grain_of(sums, state, instruction));
+        TRY(list_operand(sums, state, OP_INPUTS_MAX + i, tensor, list));
+        for (size_t c = 0; c < list->places.count; c++) {
+            value *sum = list->places.items[c].value;
+            if (*sum == 0) return fault(state, "adds to what is no sum: ", tensor->name);
+            *sum = value_add_grain(*sum, node, grain_of(sums, state));
+        }
     }
     return STATUS_OK;
 }
 
-static enum status add_uses(const struct rank_state *state, int32_t index) {
-    const struct instruction *instruction = &state->program->instructions.items[index];
-    const struct node *node = instruction->node;
-    const value *sum = value_at(state, instruction->operands[0].buffer, node->in[0]);
-    const value *use = value_at(state, instruction->operands[1].buffer, node->in[1]);
-    value *out = value_at(state, instruction->operands[OP_INPUTS_MAX].buffer, node->out[0]);
-    if (!sum || !use || !out) return fault(state, index, "adds what is no sum: ", node->out[0]->name);
-    *out = add_use(*sum, *use);
-    return STATUS_OK;
+static enum status add_uses(const struct sums *sums, struct rank_state *state) {
+    const struct node *node = at_hand(state)->node;
+    struct cell_list use = {.places = {0}};
+    enum status status;
+    TRY_GOTO(status, list_operand(sums, state, 0, node->in[0], &state->places), done);
+    TRY_GOTO(status, list_operand(sums, state, 1, node->in[1], &use), done);
+    TRY_GOTO(status, list_operand(sums, state, OP_INPUTS_MAX, node->out[0], &state->others), done);
+    for (size_t c = 0; c < use.places.count; c++)
+        *state->others.places.items[c].value =
+            value_add_use(*state->places.places.items[c].value, *use.places.items[c].value);
+done:
+    vec_free(&use.places);
+    return status;
 }
 
 /* Gradients that a deferred update reads are those of the step before. */
-static enum status check_finished(const struct sums *sums, const struct rank_state *state, int32_t index) {
-    const struct instruction *instruction = &state->program->instructions.items[index];
-    const struct node *node = instruction->node;
-    const value *expected = sums->expected[sums->step - instruction->deferred];
-    for (int i = 0; i < node->op->inputs; i++) {
-        const struct tensor *tensor = node->in[i];
-        if (!tensor || tensor->kind != TENSOR_GRADIENT) continue;
-        const value *sum = value_at(state, instruction->operands[i].buffer, tensor);
-        if (!sum || *sum != expected[tensor->id])
-            return fault(state, index, "reads what is not the recipe's sum of ", tensor->name);
+static enum status check_gradient(const struct sums *sums, struct rank_state *state, const struct tensor *tensor) {
+    const value *expected = sums->definition.gradients[sums->step - at_hand(state)->deferred];
+    TRY(list_operand(sums, state, 0, tensor, &state->places));
+    for (size_t c = 0; c < state->places.places.count; c++) {
+        const struct cell_place *place = &state->places.places.items[c];
+        if (*place->value != expected[place->cell])
+            return fault(state, "reads what is not the recipe's sum of ", tensor->name);
     }
     return STATUS_OK;
 }
 
-static enum status execute_kernel(const struct sums *sums, const struct rank_state *state, int32_t index) {
-    const struct node *node = state->program->instructions.items[index].node;
-    if (node->phase == PHASE_BACKWARD) return add_gradients(sums, state, index);
-    bool uses = node->phase == PHASE_FINISH && node->out[0] && node->out[0]->kind == TENSOR_GRADIENT;
-    if (uses) return add_uses(state, index);
-    return node->phase > PHASE_BACKWARD ? check_finished(sums, state, index) : STATUS_OK;
-}
-
-/* Zeros, copies and sums of whole packs, or of their fronts. */
-static void execute_pack(const struct sums *sums, const struct rank_state *state,
-                         const struct instruction *instruction) {
-    const struct operand *from = &instruction->operands[0], *to = &instruction->operands[OP_INPUTS_MAX];
-    const struct buffer *buffer = &state->program->buffers.items[to->buffer];
-    value *target = state->of[to->buffer];
-    for (int32_t m = 0; target && m < buffer->pack->count; m++) {
-        if (buffer->pack->members[m].offset >= to->bytes) break;
-        if (instruction->opcode == OPCODE_ZERO) target[m] = zeros(sums->step);
-        if (instruction->opcode == OPCODE_COPY) target[m] = state->of[from->buffer][m];
-        if (instruction->opcode == OPCODE_ADD) target[m] = add_values(target[m], state->of[from->buffer][m]);
-        if (instruction->opcode != OPCODE_ADD_BF16) continue;
-        target[m] = rounded(target[m]);
-        if (from->buffer >= 0) target[m] = add_values(target[m], rounded(state->of[from->buffer][m]));
+static enum status check_squares(const struct sums *sums, struct rank_state *state, const struct tensor *tensor) {
+    const struct tensor *gradient = tensor->producer->in[0];
+    const value *expected = sums->definition.gradients[sums->step - at_hand(state)->deferred];
+    int64_t first = sums->cells.of[gradient->id].first - sums->cells.of[tensor->id].first;
+    TRY(list_operand(sums, state, 0, tensor, &state->places));
+    for (size_t c = 0; c < state->places.places.count; c++) {
+        const struct cell_place *place = &state->places.places.items[c];
+        if (*place->value != value_squares(expected[first + place->cell]))
+            return fault(state, "reads what is not the norm of the recipe's sum: ", tensor->name);
     }
+    return STATUS_OK;
 }
 
-/* Executes one rank up to its next operation with the others, or to the end of the step (*index is then -1). */
-static enum status run(const struct sums *sums, struct rank_state *state, int32_t *index) {
+/* After its gradient was checked: outputs that are followed are made of it. */
+static enum status write_outputs(const struct sums *sums, struct rank_state *state) {
+    const struct node *node = at_hand(state)->node;
+    for (int i = 0; i < node->op->outputs; i++) {
+        if (!node->out[i] || sums->cells.of[node->out[i]->id].first < 0) continue;
+        TRY(list_operand(sums, state, OP_INPUTS_MAX + i, node->out[i], &state->others));
+        for (size_t c = 0; c < state->others.places.count; c++) {
+            value gradient = *state->places.places.items[c].value, *own = state->others.places.items[c].value;
+            *own = node->phase == PHASE_FINISH ? value_squares(gradient) : value_updated(*own, gradient);
+        }
+    }
+    return STATUS_OK;
+}
+
+static enum status execute_kernel(const struct sums *sums, struct rank_state *state) {
+    const struct node *node = at_hand(state)->node;
+    const struct tensor *first = node->in[0];
+    if (node->phase <= PHASE_BACKWARD) return pass_grain(sums, state);
+    if (node->phase == PHASE_FINISH && node->out[0]->kind == TENSOR_GRADIENT) return add_uses(sums, state);
+    if (first && first->kind == TENSOR_RESULT && first->parameter) return check_squares(sums, state, first);
+    if (!first || first->kind != TENSOR_GRADIENT) return STATUS_OK;
+    TRY(check_gradient(sums, state, first));
+    return write_outputs(sums, state);
+}
+
+/* ---- bytes that are moved ---- */
+
+static enum status zero_cells(const struct sums *sums, struct rank_state *state) {
+    TRY(cell_values_list_operand(&state->values, &at_hand(state)->operands[OP_INPUTS_MAX], &state->places));
+    for (size_t c = 0; c < state->places.places.count; c++)
+        *state->places.places.items[c].value = value_zero(sums->step, state->places.places.items[c].cell);
+    return STATUS_OK;
+}
+
+/* Whether two lists are of the same cells, each as far from the first byte. */
+static bool are_alike(const struct cell_list *a, int64_t first_byte, const struct cell_list *b, int64_t other_byte) {
+    if (a->places.count != b->places.count) return false;
+    for (size_t c = 0; c < a->places.count; c++)
+        if (a->places.items[c].cell != b->places.items[c].cell ||
+            a->places.items[c].byte - first_byte != b->places.items[c].byte - other_byte)
+            return false;
+    return true;
+}
+
+/* Of an edge of the lanes' tree that has none beside it. */
+static enum status round_cells(struct rank_state *state) {
+    TRY(cell_values_list_operand(&state->values, &at_hand(state)->operands[OP_INPUTS_MAX], &state->places));
+    for (size_t c = 0; c < state->places.places.count; c++)
+        *state->places.places.items[c].value = value_round(*state->places.places.items[c].value);
+    return STATUS_OK;
+}
+
+static value moved_value(enum opcode opcode, value own, value moved) {
+    if (opcode == OPCODE_ADD_BF16) return value_add(value_round(own), value_round(moved));
+    return opcode == OPCODE_ADD ? value_add(own, moved) : moved;
+}
+
+static enum status move_cells(struct rank_state *state) {
+    const struct operand *from = &at_hand(state)->operands[0], *to = &at_hand(state)->operands[OP_INPUTS_MAX];
+    if (from->buffer < 0) return round_cells(state);
+    TRY(cell_values_list_operand(&state->values, from, &state->places));
+    TRY(cell_values_list_operand(&state->values, to, &state->others));
+    if (!are_alike(&state->places, from->offset, &state->others, to->offset))
+        return fault(state, "moves data to another place than its own", "");
+    for (size_t c = 0; c < state->places.places.count; c++) {
+        value moved = *state->places.places.items[c].value, *own = state->others.places.items[c].value;
+        *own = moved_value(at_hand(state)->opcode, *own, moved);
+    }
+    return STATUS_OK;
+}
+
+/* Executes one rank up to its next operation with others, or to the end of the step. */
+static enum status run(const struct sums *sums, struct rank_state *state) {
     const struct program *program = state->program;
     for (; state->at < program->sections.count; state->at++, state->run = 0) {
         const struct section *section = &program->sections.items[state->at];
         for (; state->run < section->repeat; state->run++, state->next = 0)
             while (state->next < section->count) {
-                *index = section->first + state->next++;
-                const struct instruction *instruction = &program->instructions.items[*index];
+                state->index = section->first + state->next++;
+                const struct instruction *instruction = at_hand(state);
+                if (opcode_is_collective(instruction->opcode)) return STATUS_OK;
                 if (instruction->deferred && sums->step == 0) continue;
-                if (instruction->opcode == OPCODE_ALL_REDUCE) return STATUS_OK;
                 if (instruction->opcode == OPCODE_KERNEL)
-                    TRY(execute_kernel(sums, state, *index));
+                    TRY(execute_kernel(sums, state));
                 else
-                    execute_pack(sums, state, instruction);
+                    TRY(instruction->opcode == OPCODE_ZERO ? zero_cells(sums, state) : move_cells(state));
             }
     }
-    *index = -1;
+    state->index = -1;
     return STATUS_OK;
 }
 
-static bool is_empty(const struct program_collective *collective, int rank) {
-    return collective->empty && collective->empty[rank];
+/* ---- operations between ranks ---- */
+
+static const struct program_collective *operation_of(const struct rank_state *state) {
+    return &state->program->collectives.items[at_hand(state)->collective];
 }
 
-/* The sum of one member of the packs over all ranks. */
-static value reduce_member(const struct sums *sums, const struct lane_tree *tree, const int32_t *indices,
-                           int32_t member, value *leaves) {
+static bool is_in(const struct comm_range *range, int64_t byte) { return byte >= range->begin && byte < range->end; }
+
+static void reduce_cell(const struct sums *sums, const struct lane_tree *tree, size_t cell) {
     for (int r = 0; r < sums->ranks; r++) {
-        const struct program *program = sums->states[r].program;
-        const struct instruction *instruction = &program->instructions.items[indices[r]];
-        const struct program_collective *collective = &program->collectives.items[instruction->collective];
-        value mine = sums->states[r].of[instruction->operands[OP_INPUTS_MAX].buffer][member];
-        leaves[r] = is_empty(collective, r) ? 0 : mine;
+        const struct program_collective *operation = operation_of(&sums->states[r]);
+        bool empty = operation->empty && operation->empty[r];
+        sums->leaves[r] = empty ? 0 : *sums->states[r].places.places.items[cell].value;
     }
-    const struct program *first = sums->states[0].program;
-    bool rounds = first->collectives.items[first->instructions.items[indices[0]].collective].round_bf16;
-    return node_value(tree, 0, rounds, leaves, 1);
+    bool rounds = operation_of(&sums->states[0])->round_bf16;
+    value sum = value_tree_sum(tree, 0, rounds, sums->leaves, 1);
+    for (int r = 0; r < sums->ranks; r++) {
+        struct rank_state *state = &sums->states[r];
+        const struct cell_place *place = &state->places.places.items[cell];
+        struct comm_range own = collectives_own_block(state->program, operation_of(state));
+        int64_t byte = place->byte - at_hand(state)->operands[OP_INPUTS_MAX].offset;
+        bool kept = at_hand(state)->opcode == OPCODE_ALL_REDUCE || is_in(&own, byte);
+        *place->value = kept ? sum : 0;
+    }
 }
 
-static enum status reduce(const struct sums *sums, const int32_t *indices, value *leaves) {
+static enum status reduce(const struct sums *sums) {
     const struct rank_state *first = &sums->states[0];
-    const struct instruction *instruction = &first->program->instructions.items[indices[0]];
-    const struct operand *data = &instruction->operands[OP_INPUTS_MAX];
-    const struct pack *pack = first->program->buffers.items[data->buffer].pack;
+    int64_t first_byte = at_hand(first)->operands[OP_INPUTS_MAX].offset;
     struct lane_tree tree;
     struct comm_spec spec;
     for (int r = 0; r < sums->ranks; r++) {
-        const struct program *program = sums->states[r].program;
-        int32_t buffer = program->instructions.items[indices[r]].operands[OP_INPUTS_MAX].buffer;
-        const struct pack *theirs = program->buffers.items[buffer].pack;
-        bool same = pack && theirs && theirs->count == pack->count;
-        for (int32_t m = 0; same && m < pack->count; m++)
-            same = theirs->members[m].tensor->id == pack->members[m].tensor->id;
-        if (!same) return fault(&sums->states[r], indices[r], "sums other gradients than rank 0", "");
+        struct rank_state *state = &sums->states[r];
+        const struct operand *data = &at_hand(state)->operands[OP_INPUTS_MAX];
+        TRY(cell_values_list_operand(&state->values, data, &state->places));
+        if (!are_alike(&state->places, data->offset, &first->places, first_byte))
+            return fault(state, "sums other gradients than rank 0", "");
     }
-    enum status status = collectives_spec(first->program, instruction->collective, &tree, &spec);
-    for (int32_t m = 0; status == STATUS_OK && m < pack->count && pack->members[m].offset < data->bytes; m++) {
-        value sum = reduce_member(sums, &tree, indices, m, leaves);
-        for (int r = 0; r < sums->ranks; r++) {
-            const struct instruction *own = &sums->states[r].program->instructions.items[indices[r]];
-            sums->states[r].of[own->operands[OP_INPUTS_MAX].buffer][m] = sum;
-        }
-    }
+    enum status status = collectives_spec(first->program, at_hand(first)->collective, &tree, &spec);
+    for (size_t c = 0; status == STATUS_OK && c < first->places.places.count; c++)
+        reduce_cell(sums, &tree, c);
     lane_tree_free(&tree);
     return status;
 }
 
-static enum status run_step(struct sums *sums, int32_t *indices, value *leaves) {
+/* The block that `from` has goes to its place on `to`. */
+static enum status gather_block(struct rank_state *from, struct rank_state *to) {
+    const struct operand *mine = &at_hand(from)->operands[0], *out = &at_hand(to)->operands[OP_INPUTS_MAX];
+    struct comm_range block = collectives_own_block(from->program, operation_of(from));
+    int64_t place = out->offset + block.begin;
+    if (block.begin == block.end) return STATUS_OK;
+    if (mine->buffer < 0 || mine->bytes != block.end - block.begin) return fault(from, "has not its block", "");
+    if (from == to && mine->buffer == out->buffer && mine->offset != place)
+        return fault(from, "has its block in another place", "");
+    TRY(cell_values_list_operand(&from->values, mine, &from->places));
+    TRY(cell_values_list(&to->values, out->buffer, place, place + mine->bytes, &to->others));
+    if (!are_alike(&from->places, mine->offset, &to->others, place))
+        return fault(to, "gathers data to another place than its own", "");
+    for (size_t c = 0; c < to->others.places.count; c++)
+        *to->others.places.items[c].value = *from->places.places.items[c].value;
+    return STATUS_OK;
+}
+
+static enum status gather(const struct sums *sums, const struct comm_group *group) {
+    for (int i = 0; i < group->count; i++)
+        for (int j = 0; j < group->count; j++)
+            TRY(gather_block(&sums->states[mesh_group_rank(group, i)], &sums->states[mesh_group_rank(group, j)]));
+    return STATUS_OK;
+}
+
+/* The operations of a turn (verify_matching.h), each group's once. */
+static enum status make_operations(void *payload, const int32_t *operations) {
+    struct sums *sums = payload;
+    for (int r = 0; r < sums->ranks; r++)
+        if (operations[r] >= 0) TRY(run(sums, &sums->states[r]));
+    for (int r = 0; r < sums->ranks; r++) {
+        const struct rank_state *state = &sums->states[r];
+        if (operations[r] < 0 || operation_of(state)->group.first != r) continue;
+        if (at_hand(state)->deferred && sums->step == 0) continue;
+        struct comm_group group = operation_of(state)->group;
+        TRY(at_hand(state)->opcode == OPCODE_ALL_GATHER ? gather(sums, &group) : reduce(sums));
+    }
+    return STATUS_OK;
+}
+
+/* ---- steps ---- */
+
+/* Parameters and states as the step leaves them. `held`: by cell, ranks that have it. */
+static enum status check_kept(const struct sums *sums, struct rank_state *state, const struct buffer *buffer,
+                              int *held) {
+    TRY(cell_values_list(&state->values, buffer->id, 0, buffer->bytes, &state->places));
+    for (size_t c = 0; c < state->places.places.count; c++) {
+        const struct cell_place *place = &state->places.places.items[c];
+        const struct tensor *tensor = place->tensor;
+        if (tensor->kind != TENSOR_PARAMETER && tensor->kind != TENSOR_STATE) continue;
+        const struct tensor *parameter = tensor->kind == TENSOR_STATE ? tensor->parameter : tensor;
+        int64_t done = sums->step + 1 - sums->deferred[parameter->id];
+        held[place->cell]++;
+        if (*place->value != sums->definition.kept[done][place->cell])
+            return status_set(STATUS_FAILED, "program: rank %d: step %lld leaves %s as it should not be",
+                              state->program->place.rank, (long long)sums->step, tensor->name);
+    }
+    return STATUS_OK;
+}
+
+static enum status check_held(const struct sums *sums, const int *held) {
+    const struct graph *graph = sums->cells.graph;
+    for (size_t t = 0; t < graph->tensors.count; t++) {
+        const struct tensor *tensor = graph->tensors.items[t];
+        const struct tensor_cells *own = &sums->cells.of[t];
+        bool kept = own->first >= 0 && (tensor->kind == TENSOR_PARAMETER || tensor->kind == TENSOR_STATE);
+        for (int32_t c = 0; kept && c < own->count; c++)
+            if (held[own->first + c] == 0)
+                return status_set(STATUS_FAILED, "program: no rank has elements %lld to %lld of %s",
+                                  (long long)own->borders[c], (long long)own->borders[c + 1], tensor->name);
+    }
+    return STATUS_OK;
+}
+
+static enum status check_end(const struct sums *sums) {
+    int *held = mem_array((size_t)sums->cells.count + 1, sizeof *held);
+    enum status status = held ? STATUS_OK : STATUS_FAILED;
+    for (int r = 0; r < sums->ranks && status == STATUS_OK; r++) {
+        const struct program *program = sums->states[r].program;
+        for (size_t b = 0; b < program->buffers.count && status == STATUS_OK; b++)
+            if (program->buffers.items[b].persistent)
+                status = check_kept(sums, &sums->states[r], &program->buffers.items[b], held);
+    }
+    if (status == STATUS_OK) status = check_held(sums, held);
+    mem_free(held);
+    return status;
+}
+
+static enum status run_step(struct sums *sums, const struct program *const *programs) {
     for (int r = 0; r < sums->ranks; r++)
         sums->states[r].at = 0, sums->states[r].run = 0, sums->states[r].next = 0;
-    for (;;) {
-        int waiting = 0;
-        for (int r = 0; r < sums->ranks; r++) {
-            TRY(run(sums, &sums->states[r], &indices[r]));
-            waiting += indices[r] >= 0;
-        }
-        if (waiting == 0) return STATUS_OK;
-        if (waiting < sums->ranks)
-            return status_set(STATUS_FAILED, "program: %d of %d ranks wait for an operation", waiting, sums->ranks);
-        TRY(reduce(sums, indices, leaves));
-    }
+    TRY(program_verify_matching(programs, sums->ranks, make_operations, sums));
+    for (int r = 0; r < sums->ranks; r++)
+        TRY(run(sums, &sums->states[r]));
+    return check_end(sums);
 }
 
 /* ---- setting up ---- */
+
+/* Parameters and states are there from the beginning. */
+static enum status fill(struct sums *sums, struct rank_state *state) {
+    const struct program *program = state->program;
+    for (size_t b = 0; b < program->buffers.count; b++) {
+        if (!program->buffers.items[b].persistent) continue;
+        TRY(cell_values_list(&state->values, (int32_t)b, 0, program->buffers.items[b].bytes, &state->places));
+        for (size_t c = 0; c < state->places.places.count; c++) {
+            const struct cell_place *place = &state->places.places.items[c];
+            bool kept = place->tensor->kind == TENSOR_PARAMETER || place->tensor->kind == TENSOR_STATE;
+            if (kept) *place->value = sums->definition.kept[0][place->cell];
+        }
+    }
+    return STATUS_OK;
+}
 
 static enum status begin_rank(struct sums *sums, int rank, const struct program *program, const int *subtree) {
     struct rank_state *state = &sums->states[rank];
     const struct lane_node *node = &sums->definition.tree.node[subtree[rank]];
     *state = (struct rank_state){.program = program, .first_lane = node->first, .lanes = node->lanes};
-    state->of = mem_array(program->buffers.count, sizeof *state->of);
-    if (!state->of) return STATUS_FAILED;
-    for (size_t b = 0; b < program->buffers.count; b++) {
-        const struct buffer *buffer = &program->buffers.items[b];
-        if (buffer->kind != BUFFER_GRADIENTS) continue;
-        state->of[b] = mem_array((size_t)buffer->pack->count, sizeof **state->of);
-        if (!state->of[b]) return STATUS_FAILED;
+    TRY(cell_values_create(program, &sums->cells, &state->values));
+    for (size_t i = 0; i < program->instructions.count; i++) {
+        const struct instruction *instruction = &program->instructions.items[i];
+        const struct tensor *updated = instruction->node ? instruction->node->out[0] : NULL;
+        if (instruction->deferred && updated && updated->kind == TENSOR_PARAMETER) sums->deferred[updated->id] = true;
     }
-    return STATUS_OK;
+    return fill(sums, state);
 }
 
 static enum status begin(struct sums *sums, const struct program *const *programs, const struct recipe *recipe) {
-    struct definition *definition = &sums->definition;
-    int64_t in_lane = recipe_lane_grains(recipe), in_share = recipe_share_grains(recipe);
-    definition->graph = programs[0]->graph;
-    definition->grains = recipe_grains(recipe);
-    definition->in_lane = in_lane;
-    definition->in_share = in_share;
-    definition->rounds = (in_lane + in_share - 1) / in_share;
-    definition->edges_round = recipe->reduce_dtype == DTYPE_BF16;
-    TRY(lane_tree_of_shape(&recipe->lanes, &definition->tree));
-    sums->states = mem_array((size_t)sums->ranks, sizeof *sums->states);
-    int *subtree = mem_array((size_t)sums->ranks, sizeof *subtree);
-    enum status status = sums->states && subtree ? STATUS_OK : STATUS_FAILED;
-    if (status == STATUS_OK) status = lane_tree_cut(&definition->tree, sums->ranks, subtree);
+    size_t ranks = (size_t)sums->ranks;
+    TRY(cells_create(programs, sums->ranks, &sums->cells));
+    TRY(definition_create(&sums->cells, recipe, &sums->definition));
+    sums->states = mem_array(ranks, sizeof *sums->states);
+    sums->leaves = mem_array(ranks, sizeof *sums->leaves);
+    sums->deferred = mem_array(programs[0]->graph->tensors.count + 1, sizeof *sums->deferred);
+    int *subtree = mem_array(ranks, sizeof *subtree);
+    bool room = sums->states && sums->leaves && sums->deferred && subtree;
+    enum status status = room ? STATUS_OK : STATUS_FAILED;
+    if (status == STATUS_OK) status = lane_tree_cut(&sums->definition.tree, sums->ranks, subtree);
     for (int r = 0; r < sums->ranks && status == STATUS_OK; r++)
         status = begin_rank(sums, r, programs[r], subtree);
     mem_free(subtree);
     return status;
 }
 
-static enum status verify(struct sums *sums) {
-    int32_t *indices = mem_array((size_t)sums->ranks, sizeof *indices);
-    value *leaves = mem_array((size_t)sums->ranks, sizeof *leaves);
-    enum status status = indices && leaves ? STATUS_OK : STATUS_FAILED;
-    for (sums->step = 0; sums->step < STEPS && status == STATUS_OK; sums->step++) {
-        value *expected = mem_array(sums->definition.graph->tensors.count + 1, sizeof *expected);
-        sums->expected[sums->step] = expected;
-        status = expected ? expect(sums, sums->step, expected) : STATUS_FAILED;
-        if (status == STATUS_OK) status = run_step(sums, indices, leaves);
-    }
-    mem_free(indices);
-    mem_free(leaves);
-    return status;
-}
-
 enum status program_verify_sums(const struct program *const *programs, int ranks, const struct recipe *recipe) {
     struct sums sums = {.ranks = ranks};
     enum status status = begin(&sums, programs, recipe);
-    if (status == STATUS_OK) status = verify(&sums);
+    for (sums.step = 0; sums.step < DEFINITION_STEPS && status == STATUS_OK; sums.step++)
+        status = run_step(&sums, programs);
     for (int r = 0; sums.states && r < ranks; r++) {
-        struct rank_state *state = &sums.states[r];
-        for (size_t b = 0; state->of && b < state->program->buffers.count; b++)
-            mem_free(state->of[b]);
-        mem_free(state->of);
+        cell_values_free(&sums.states[r].values);
+        vec_free(&sums.states[r].places.places);
+        vec_free(&sums.states[r].others.places);
     }
     mem_free(sums.states);
-    for (int step = 0; step < STEPS; step++)
-        mem_free(sums.expected[step]);
-    lane_tree_free(&sums.definition.tree);
+    mem_free(sums.leaves);
+    mem_free(sums.deferred);
+    definition_free(&sums.definition);
+    cells_free(&sums.cells);
     return status;
 }

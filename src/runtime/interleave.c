@@ -62,7 +62,7 @@ static void piece_range(const struct buffer *buffer, int32_t piece, int64_t *beg
 /* Adds `change` to the uses left of every piece that an operand touches, and poisons pieces with none left. */
 static void count_use(struct mixer *mixer, const struct operand *operand, int64_t change) {
     const struct buffer *buffer = &mixer->program->buffers.items[operand->buffer];
-    bool kept = buffer->persistent || buffer->kind == BUFFER_RESULTS || (buffer->tensor && buffer->tensor->kept);
+    bool kept = buffer->persistent || buffer_is_kept(buffer);
     const struct arena *arena = &mixer->runner->arenas[buffer->tier];
     char *base = arena->mapped ? arena->base : NULL;
     for (int32_t i = 0; i < piece_count(buffer); i++) {

@@ -41,7 +41,10 @@ static const double *values_for(const struct runner *runner, const struct instru
 
 static const struct kernel *make_call(const struct runner *runner, const struct instruction *instruction,
                                       int64_t repetition, void *stream, struct kernel_call *out) {
-    struct kernel_call call = {.scalars = values_for(runner, instruction), .stream = stream};
+    struct kernel_call call = {.scalars = values_for(runner, instruction),
+                               .stream = stream,
+                               .first_element = instruction->first_element,
+                               .elements = instruction->elements};
     for (int i = 0; i < OP_INPUTS_MAX; i++)
         call.in[i] = runner_address(runner, &instruction->operands[i], repetition);
     for (int i = 0; i < OP_OUTPUTS_MAX; i++)
@@ -74,18 +77,27 @@ enum status runner_ask_batch(struct runner *runner, int32_t first, int64_t repet
     return kernels[0]->run_together(kernels, calls, count);
 }
 
+/* The backend that works on the instruction's tier. */
+static const struct backend *backend_of(const struct runner *runner, const struct instruction *instruction) {
+    const struct backend *backend = runner->executable->backend;
+    return instruction->tier == TIER_HOST && backend->host ? backend->host : backend;
+}
+
 static void write_zeros(struct runner *runner, const struct instruction *instruction, int64_t repetition,
                         void *stream) {
-    const struct backend *backend = runner->executable->backend;
     const struct operand *target = &instruction->operands[OP_INPUTS_MAX];
-    if (instruction->tier == TIER_HOST && backend->host) backend = backend->host;
-    backend->zero(runner_address(runner, target, repetition), target->bytes, stream);
+    backend_of(runner, instruction)->zero(runner_address(runner, target, repetition), target->bytes, stream);
+}
+
+static void take_part(struct runner *runner, const struct instruction *instruction, int64_t repetition, void *stream) {
+    const struct operand *from = &instruction->operands[0], *to = &instruction->operands[OP_INPUTS_MAX];
+    backend_of(runner, instruction)
+        ->copy(runner_address(runner, to, repetition), runner_address(runner, from, repetition), to->bytes, stream);
 }
 
 static void add_sums(struct runner *runner, const struct instruction *instruction, int64_t repetition, void *stream) {
-    const struct backend *backend = runner->executable->backend;
+    const struct backend *backend = backend_of(runner, instruction);
     const struct operand *from = &instruction->operands[0], *to = &instruction->operands[OP_INPUTS_MAX];
-    if (instruction->tier == TIER_HOST && backend->host) backend = backend->host;
     const void *added = from->buffer >= 0 ? runner_address(runner, from, repetition) : NULL;
     int64_t count = to->bytes / (int64_t)sizeof(float);
     backend->add(runner_address(runner, to, repetition), added, count, instruction->opcode == OPCODE_ADD_BF16, stream);
@@ -110,9 +122,13 @@ enum status runner_ask(struct runner *runner, const struct instruction *instruct
     case OPCODE_KERNEL: return call_kernel(runner, instruction, repetition, stream);
     case OPCODE_ZERO: write_zeros(runner, instruction, repetition, stream); break;
     case OPCODE_COPY: return copy_buffer(runner, instruction, stream);
+    case OPCODE_TAKE: take_part(runner, instruction, repetition, stream); break;
     case OPCODE_ADD:
     case OPCODE_ADD_BF16: add_sums(runner, instruction, repetition, stream); break;
-    case OPCODE_ALL_REDUCE: return runner_reduce(runner, instruction);
+    case OPCODE_ALL_REDUCE:
+    case OPCODE_REDUCE_SCATTER:
+    case OPCODE_ALL_GATHER: return runner_exchange(runner, instruction);
+    case OPCODE_ELSEWHERE: BUG("an instruction of other ranks");
     }
     return STATUS_OK;
 }
@@ -262,9 +278,8 @@ static bool has_kernels(const struct executable *executable, int stream) {
     const struct program *program = executable->program;
     for (size_t i = 0; i < program->instructions.count; i++) {
         const struct instruction *instruction = &program->instructions.items[i];
-        if (instruction->stream != stream || instruction->opcode == OPCODE_COPY ||
-            instruction->opcode == OPCODE_ALL_REDUCE)
-            continue;
+        bool copies = instruction->opcode == OPCODE_COPY || instruction->opcode == OPCODE_TAKE;
+        if (instruction->stream != stream || copies || opcode_is_collective(instruction->opcode)) continue;
         if (!executable->backend->streams || runner_on_host(program, instruction)) return true;
     }
     return false;

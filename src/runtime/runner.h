@@ -45,11 +45,15 @@ enum status runner_step(struct runner *runner, const double *scalars);
 enum status runner_finish(struct runner *runner);
 
 /* The bytes of an input (all grains), result or kept activation (of the last pass's first grain), or of a parameter or
- * state whose home is in memory that the CPU has addresses for. NULL when the program has none, and for other homes. */
+ * state of which the home has all, in memory that the CPU has addresses for. NULL when the program has none, and for
+ * other homes. */
 void *runner_data(const struct runner *runner, const struct tensor *tensor);
-/* Copies [offset, offset + bytes) of a parameter or state between its home, on whatever tier, and memory: by one thread
- * at a time, which has the disk's channel 0, and never while a step may change what is read (runner_set_gate). FAILED
- * when the store does. */
+/* The elements of a parameter or state that this rank has: all, or those of its shard, which may be none. Returns the
+ * address of the first of them; NULL where the CPU has none. */
+void *runner_home(const struct runner *runner, const struct tensor *tensor, int64_t *first, int64_t *elements);
+/* Copies bytes [offset, offset + bytes) of a parameter or state, which this rank has, between its home, on whatever
+ * tier, and memory: by one thread at a time, which has the disk's channel 0, and never while a step may change what is
+ * read (runner_set_gate). FAILED when the store does. */
 enum status runner_read(struct runner *runner, const struct tensor *tensor, int64_t offset, int64_t bytes, void *to);
 enum status runner_write(struct runner *runner, const struct tensor *tensor, int64_t offset, int64_t bytes,
                          const void *from);

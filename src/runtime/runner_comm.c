@@ -4,13 +4,14 @@
 
 static enum status make_operation(struct runner *runner, const struct instruction *instruction) {
     const struct program *program = runner->executable->program;
-    const struct operand *data = &instruction->operands[OP_INPUTS_MAX];
+    const struct operand *data = &instruction->operands[OP_INPUTS_MAX], *mine = &instruction->operands[0];
     enum tier tier = program->buffers.items[data->buffer].tier;
     BUG_IF(!runner->arenas[tier].mapped, "an operation between ranks on memory without addresses");
     struct comm_spec spec;
     struct lane_tree tree;
     enum status status = collectives_spec(program, instruction->collective, &tree, &spec);
     spec.data = runner_address(runner, data, 0);
+    if (spec.mine) spec.mine = mine->buffer >= 0 ? runner_address(runner, mine, 0) : spec.data; /* an empty block */
     spec.staging = runner_address(runner, &instruction->operands[OPERAND_WORKSPACE], 0);
     if (status == STATUS_OK) status = comm_create(runner->comm, &spec, &runner->operations[instruction->collective]);
     lane_tree_free(&tree);
@@ -25,7 +26,7 @@ enum status runner_operations_open(struct runner *runner) {
     runner->operations = mem_array(program->collectives.count, sizeof *runner->operations);
     TRY(comm_agree(runner->comm, runner->operations ? STATUS_OK : STATUS_FAILED));
     for (size_t i = 0; i < program->instructions.count; i++)
-        if (program->instructions.items[i].opcode == OPCODE_ALL_REDUCE)
+        if (opcode_is_collective(program->instructions.items[i].opcode))
             TRY(make_operation(runner, &program->instructions.items[i]));
     return STATUS_OK;
 }
@@ -36,7 +37,7 @@ void runner_operations_close(struct runner *runner) {
     mem_free(runner->operations);
 }
 
-enum status runner_reduce(struct runner *runner, const struct instruction *instruction) {
+enum status runner_exchange(struct runner *runner, const struct instruction *instruction) {
     struct comm_operation *operation = runner->operations[instruction->collective];
     comm_start(operation);
     return comm_wait(operation);

@@ -3,14 +3,22 @@
 
 #include "runtime/runner_state.h"
 
-void *runner_data(const struct runner *runner, const struct tensor *tensor) {
-    int64_t offset;
-    const struct buffer *buffer = program_find_buffer(runner->executable->program, tensor, &offset);
-    if (!buffer) return NULL;
+void *runner_home(const struct runner *runner, const struct tensor *tensor, int64_t *first, int64_t *elements) {
+    struct tensor_run run = {.first = 0};
+    const struct buffer *buffer = program_find_buffer(runner->executable->program, tensor, &run);
+    *first = run.first;
+    *elements = run.elements;
+    if (run.elements == 0) return NULL;
     const struct arena *arena = &runner->arenas[buffer->tier];
-    if (arena->mapped) return (char *)arena->base + buffer->offset + offset;
+    if (arena->mapped) return (char *)arena->base + buffer->offset + run.offset;
     char *mirror = runner->mirrors ? runner->mirrors[buffer->id] : NULL;
-    return mirror ? mirror + offset : NULL;
+    return mirror ? mirror + run.offset : NULL;
+}
+
+void *runner_data(const struct runner *runner, const struct tensor *tensor) {
+    int64_t first, elements;
+    void *home = runner_home(runner, tensor, &first, &elements);
+    return elements == shape_elements(&tensor->shape) ? home : NULL;
 }
 
 void *runner_operand(const struct runner *runner, const struct operand *operand, int64_t repetition) {
@@ -26,7 +34,7 @@ enum status runner_read_operand(const struct runner *runner, const struct operan
                       to, operand->bytes, 0);
 }
 
-/* A range of the disk tier, and the whole blocks around it that fit into the window. */
+/* A range of a tier; on the disk also the whole blocks around it that fit into the window. */
 struct stretch {
     const struct arena *arena;
     int64_t begin, end;             /* what is left of the range */
@@ -79,10 +87,12 @@ static enum status write_disk(struct runner *runner, struct stretch stretch, con
 
 static struct stretch find_stretch(const struct runner *runner, const struct tensor *tensor, int64_t offset,
                                    int64_t bytes) {
-    int64_t start;
-    const struct buffer *buffer = program_find_buffer(runner->executable->program, tensor, &start);
+    struct tensor_run run;
+    const struct buffer *buffer = program_find_buffer(runner->executable->program, tensor, &run);
     BUG_IF(!buffer, "the program has no %s", tensor->name);
-    int64_t begin = buffer->offset + start + offset;
+    int64_t element = dtype_bytes(tensor->shape.dtype), start = offset - run.first * element;
+    BUG_IF(start < 0 || start + bytes > run.elements * element, "bytes of %s that another rank has", tensor->name);
+    int64_t begin = buffer->offset + run.offset + start;
     return (struct stretch){.arena = &runner->arenas[buffer->tier], .begin = begin, .end = begin + bytes};
 }
 

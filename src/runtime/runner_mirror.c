@@ -4,12 +4,13 @@
 #include "runtime/runner_state.h"
 
 static bool has_mirror(const struct tensor *tensor) {
-    return tensor->kind == TENSOR_INPUT || tensor->kind == TENSOR_RESULT || tensor->kept;
+    bool result = tensor->kind == TENSOR_RESULT && !tensor->parameter;
+    return tensor->kind == TENSOR_INPUT || result || tensor->kept;
 }
 
 static enum status create_mirror(struct runner *runner, const struct tensor *tensor) {
-    int64_t offset;
-    const struct buffer *buffer = program_find_buffer(runner->executable->program, tensor, &offset);
+    struct tensor_run run;
+    const struct buffer *buffer = program_find_buffer(runner->executable->program, tensor, &run);
     if (!buffer || runner->arenas[buffer->tier].mapped || runner->mirrors[buffer->id]) return STATUS_OK;
     return runner->executable->backend->memory->take(TIER_HOST, buffer->bytes, &runner->mirrors[buffer->id]);
 }

@@ -88,7 +88,7 @@ void *runner_address(const struct runner *runner, const struct operand *operand,
 /* Operations between ranks (runner_comm.c). Opening is collective. */
 enum status runner_operations_open(struct runner *runner);
 void runner_operations_close(struct runner *runner);
-enum status runner_reduce(struct runner *runner, const struct instruction *instruction);
+enum status runner_exchange(struct runner *runner, const struct instruction *instruction);
 
 /* Streams of the backend (runner_streams.c). All do nothing where it has none. */
 enum status runner_streams_open(struct runner *runner);

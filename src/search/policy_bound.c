@@ -28,6 +28,9 @@ static void add_copies(struct loads *loads, enum tier from, enum tier to, double
         copies * (rate->latency_s + rates->issue_s) + bytes / rate->bytes_per_s;
 }
 
+static bool gathers(const struct policy *policy) { return partition_width(policy->partition.parameters) > 1; }
+static bool cuts_gradients(const struct policy *policy) { return partition_width(policy->partition.gradients) > 1; }
+
 static double total(const struct load *load) {
     double sum = 0;
     for (int activity = 0; activity < ACTIVITY_COUNT; activity++)
@@ -98,11 +101,52 @@ struct elsewhere {
     int64_t buffers, buffer_bytes;           /* the most, and the largest */
 };
 
+/* Wholes of the chunks that a phase reads. */
+struct wholes {
+    double packs, bytes;
+};
+
+static struct wholes wholes_of(const struct states *states, bool again) {
+    struct wholes sum = {0, 0};
+    for (int32_t c = 0; c < states_count(states); c++) {
+        if (again && !states->read_again[c]) continue;
+        sum.packs++;
+        sum.bytes += (double)states_parameters(states, c);
+    }
+    return sum;
+}
+
+/* Parameters that are in shards are gathered as others are fetched: once for forward, and again for backward unless
+ * they are still in a buffer. */
+static void add_gathers(const struct policy_bound_input *input, const struct policy *policy, double passes,
+                        double buffers, struct loads *loads) {
+    const struct exchange *exchange = input->exchange;
+    enum tier tier = input->cut->place.tier;
+    if (!gathers(policy)) return;
+    double again_s = fmax(exchange->gather_again_s - buffers * exchange->largest_gather_s, 0);
+    loads->streams[STREAM_COMM].seconds[ACTIVITY_MESSAGE] += passes * (exchange->gather_s + again_s);
+    if (tier == TIER_DEVICE) return;
+    struct wholes first = wholes_of(input->states, false), again = wholes_of(input->states, true);
+    double largest = (double)input->states->largest[0];
+    add_copies(loads, tier, TIER_DEVICE, passes * (first.packs + fmax(again.packs - buffers, 0)),
+               passes * (first.bytes + fmax(again.bytes - buffers * largest, 0)));
+}
+
+/* A shard from elsewhere is fetched for its gathers; between two that are near to each other it may stay. */
+static void add_shards(const struct policy_bound_input *input, const struct policy *policy, double passes,
+                       const struct chunk_sum *away, struct loads *loads) {
+    bool far = (int64_t)input->cost->groups.count > 2 * policy->lookahead + 2;
+    double times = far ? passes : 1;
+    add_copies(loads, policy->parameters, input->cut->place.tier, times * away->packs,
+               times * (double)away->parameters);
+}
+
 /* Parameters from elsewhere are fetched once for forward, and again for backward unless they are still in a buffer. */
 static void add_parameters(const struct policy_bound_input *input, const struct policy *policy, double passes,
                            const struct elsewhere *elsewhere, struct loads *loads) {
     const struct chunk_sum *away = elsewhere->moves;
-    if (policy->parameters == TIER_DEVICE) return;
+    if (gathers(policy)) add_shards(input, policy, passes, away, loads);
+    if (gathers(policy) || policy->parameters == TIER_DEVICE) return;
     double again = (double)larger(away->packs - elsewhere->buffers, 0);
     double bytes = (double)larger(away->parameters - elsewhere->buffers * elsewhere->buffer_bytes, 0);
     bool trains = input->cost->groups.count > 0 && away->gradient_packs > 0;
@@ -110,11 +154,25 @@ static void add_parameters(const struct policy_bound_input *input, const struct 
     if (trains) add_copies(loads, policy->parameters, TIER_DEVICE, passes * again, passes * bytes);
 }
 
+/* Unreduced sums wait for the next pass of their share; reduced ones of an update that is deferred, for that. */
+static void add_cut_gradients(const struct policy_bound_input *input, const struct policy *policy, double passes,
+                              const struct chunk_sum *away, struct loads *loads) {
+    double later = passes - (double)input->cut->computed;
+    add_copies(loads, TIER_DEVICE, policy->gradients, later * away->summed_packs, later * (double)away->summed);
+    add_copies(loads, policy->gradients, TIER_DEVICE, later * away->summed_packs, later * (double)away->summed);
+    if (policy->optimizer == TIER_DEVICE) return;
+    add_copies(loads, policy->gradients, policy->update, away->summed_packs, (double)away->shards);
+}
+
 /* Sums are stored after each pass and fetched for the next of the share; partial ones are fetched to be added to.
  * Accumulators that are no part of the sums are not needed after their share. */
 static void add_gradients(const struct policy_bound_input *input, const struct policy *policy, double passes,
                           const struct chunk_sum *away, struct loads *loads) {
     const struct step_cut *cut = input->cut;
+    if (cuts_gradients(policy)) {
+        add_cut_gradients(input, policy, passes, away, loads);
+        return;
+    }
     bool whole = cut->adds == 0 && rank_place_ranks(&cut->place) == 1;
     double packs = whole ? away->gradient_packs : away->summed_packs;
     double bytes = (double)(whole ? away->gradients : away->summed);
@@ -135,7 +193,7 @@ static void add_updates(const struct policy_bound_input *input, const struct pol
         double later_s = defers ? elsewhere->updates->update_s[activity] : 0;
         loads->streams[STREAM_UPDATE].seconds[activity] += defers ? away_s[activity] : 0;
         loads->streams[STREAM_COMPUTE].seconds[activity] +=
-            states->from[0].update_s[activity] - later_s + states->once_s[activity];
+            input->from[0].update_s[activity] - later_s + states->once_s[activity];
     }
     add_copies(loads, policy->optimizer, policy->update, away->optimizer_packs, (double)away->optimizer);
     add_copies(loads, policy->update, policy->optimizer, away->optimizer_packs, (double)away->optimizer);
@@ -145,14 +203,14 @@ static void add_updates(const struct policy_bound_input *input, const struct pol
 /* Zeros before each share, and the sums of lanes; reductions. */
 static void add_sums(const struct policy_bound_input *input, struct loads *loads) {
     const struct cluster_rates *rates = &loads->costs->rates;
-    const struct chunk_sum *all = input->states->from;
+    const struct chunk_sum *all = input->from;
     double zeros_s = all->gradient_packs * (rates->zero.latency_s + rates->issue_s) +
                      (double)all->gradients / rates->zero.bytes_per_s;
     double add_s = all->summed_packs * (costs_add_s(rates, 0) + rates->issue_s) + costs_add_s(rates, all->summed) -
                    costs_add_s(rates, 0);
     loads->streams[STREAM_COMPUTE].seconds[ACTIVITY_STREAMING] +=
         (double)input->cut->computed * zeros_s + (double)input->cut->adds * add_s;
-    loads->streams[STREAM_COMM].seconds[ACTIVITY_MESSAGE] += input->reduce_s;
+    loads->streams[STREAM_COMM].seconds[ACTIVITY_MESSAGE] += input->exchange->reduce_s + input->exchange->once_s;
 }
 
 static struct policy_seconds bound_seconds(const struct policy_bound_input *input, const struct policy *policy,
@@ -169,6 +227,7 @@ static struct policy_seconds bound_seconds(const struct policy_bound_input *inpu
         add_copies(&loads, tier, TIER_DEVICE, grains * (double)cost->in[tier].copies,
                    grains * (double)cost->in[tier].bytes);
     }
+    add_gathers(input, policy, passes, (double)elsewhere->buffers, &loads);
     add_parameters(input, policy, passes, elsewhere, &loads);
     add_gradients(input, policy, passes, elsewhere->moves, &loads);
     add_updates(input, policy, elsewhere, &loads);
@@ -184,7 +243,7 @@ static struct policy_seconds bound_seconds(const struct policy_bound_input *inpu
 struct policy_seconds policy_bound_least_seconds(const struct policy_bound_input *input, const struct policy *policy,
                                                  int64_t most_persistent) {
     const struct states *states = input->states;
-    const struct elsewhere elsewhere = {&states->from[most_persistent], &states->from[0], policy->buffers,
+    const struct elsewhere elsewhere = {&input->from[most_persistent], &input->from[0], policy->buffers,
                                         states->largest[0]};
     return bound_seconds(input, policy, &elsewhere);
 }
@@ -221,6 +280,15 @@ static int64_t last_group_away(const struct walk *walk, int64_t group) {
     return smaller(movement_store_group(group, walk->policy->lookahead), walk->groups) - 1;
 }
 
+/* A whole gradient goes when its share's last backward of it has ended and it is reduced; it waits for that from the
+ * passes before. */
+static void add_cut_windows(const struct walk *walk, const struct gradient_pack *pack, int64_t group) {
+    const struct policy *policy = walk->policy;
+    bool stays = pack->chunk < policy->persistent_chunks || policy->gradients == TIER_DEVICE;
+    if (walk->pass.opens || walk->pass.waiting > 0) return;
+    add_window(walk, stays ? 0 : movement_fetch_group(group, policy->lookahead), group, pack->summed);
+}
+
 /* In a share's first pass a group's gradients are zeroed within the group, so they count from its end on; and when they
  * are added to another level, that one counts. */
 static void add_gradient_windows(const struct walk *walk) {
@@ -231,6 +299,10 @@ static void add_gradient_windows(const struct walk *walk) {
         bool stays = pack->chunk < policy->persistent_chunks, kept = !stays && defers(policy);
         int64_t group = pack->block < states->blocks ? walk->input->cost->backward[pack->block] : -1;
         if (group < 0) continue;
+        if (cuts_gradients(policy)) {
+            add_cut_windows(walk, pack, group);
+            continue;
+        }
         if (stays || policy->gradients == TIER_DEVICE) {
             bool own = walk->pass.waiting == 0;
             add_window(walk, 0, walk->groups, walk->pass.waiting * pack->summed);
@@ -248,14 +320,15 @@ static void add_update_windows(const struct walk *walk) {
     const struct states *states = walk->input->states;
     if (!defers(policy) || policy->update != TIER_DEVICE || !walk->pass.first) return;
     for (int64_t c = policy->persistent_chunks; c < states_count(states); c++) {
-        struct chunk_sum chunk = states_of(states, c);
+        struct chunk_sum chunk = chunk_sum_of(walk->input->from, c);
         int64_t user = states->chunks.chunks.items[c].block, block = movement_update_block(user, policy->lookahead);
         if (user >= states->blocks || chunk.trained == 0) continue;
         int64_t group = walk->input->cost->forward[block], used = walk->input->cost->forward[user];
         if (group < 0 || used < 0) continue;
         int64_t early = movement_fetch_group(group, policy->lookahead), late = last_group_away(walk, group);
         add_window(walk, early, late, chunk.optimizer);
-        if (policy->gradients != TIER_DEVICE) add_window(walk, early, group - 1, chunk.gradients);
+        if (policy->gradients != TIER_DEVICE)
+            add_window(walk, early, group - 1, cuts_gradients(policy) ? chunk.shards : chunk.gradients);
         if (policy->parameters != TIER_DEVICE) add_window(walk, group, smaller(late, used - 1), chunk.trained);
     }
 }
@@ -265,7 +338,8 @@ static int64_t used_bytes(const struct walk *walk, enum phase phase, int32_t blo
     const struct states *states = walk->input->states;
     int32_t index = (int32_t)phase * states->blocks + block;
     int32_t first = states->users_first[index], end = states->users_first[index + 1];
-    while (first < end && states->users[first] < walk->policy->persistent_chunks)
+    int64_t stay = gathers(walk->policy) ? 0 : walk->policy->persistent_chunks;
+    while (first < end && states->users[first] < stay)
         first++;
     return states->users_bytes[first] - states->users_bytes[end];
 }
@@ -276,7 +350,7 @@ static int64_t group_parameters(const struct walk *walk, int64_t index) {
     const struct schedule_cost *cost = walk->input->cost;
     int32_t block = cost->groups.items[index].block;
     int64_t bytes = 0;
-    if (walk->policy->parameters == TIER_DEVICE || block < 0) return 0;
+    if ((walk->policy->parameters == TIER_DEVICE && !gathers(walk->policy)) || block < 0) return 0;
     if (cost->forward[block] == index) bytes = used_bytes(walk, PHASE_FORWARD, block);
     if (cost->backward[block] == index) bytes = larger(bytes, used_bytes(walk, PHASE_BACKWARD, block));
     return bytes;
@@ -299,12 +373,18 @@ static int64_t pass_bytes(const struct policy_bound_input *input, const struct p
     return larger(most, windows + walk.changes[walk.groups]);
 }
 
+/* Gradients' shards that a deferred update leaves in a tier; those of chunks that stay are updated at the step's end.
+ */
+static int64_t kept_shards(const struct policy *policy, const struct chunk_sum *away, enum tier tier) {
+    return defers(policy) && policy->gradients == tier ? away->shards : 0;
+}
+
 /* Parameters and optimizer state that are on the device all the time. */
 static int64_t constant_bytes(const struct policy_bound_input *input, const struct policy *policy) {
-    const struct chunk_sum *all = input->states->from, *away = &all[policy->persistent_chunks];
+    const struct chunk_sum *all = input->from, *away = &all[policy->persistent_chunks];
     int64_t elsewhere = (policy->parameters != TIER_DEVICE ? away->parameters : 0) +
                         (policy->optimizer != TIER_DEVICE ? away->optimizer : 0);
-    return input->fixed_bytes + all->parameters + all->optimizer - elsewhere;
+    return input->fixed_bytes + all->parameters + all->optimizer - elsewhere + kept_shards(policy, away, TIER_DEVICE);
 }
 
 int64_t policy_bound_device_bytes(const struct policy_bound_input *input, const struct policy *policy) {
@@ -332,8 +412,9 @@ struct pass_activations policy_bound_activations(const struct schedule_cost *cos
  * throughout the first pass of a share. */
 int64_t policy_bound_quick_device_bytes(const struct policy_bound_input *input, const struct policy *policy,
                                         const struct pass_activations *activations) {
-    const struct chunk_sum *all = input->states->from, *away = &all[policy->persistent_chunks];
+    const struct chunk_sum *all = input->from, *away = &all[policy->persistent_chunks];
     bool elsewhere = policy->gradients != TIER_DEVICE;
+    if (cuts_gradients(policy)) return constant_bytes(input, policy) + activations->first;
     int64_t gradients = all->gradients - (elsewhere ? away->gradients : 0);
     int64_t waiting = step_cut_waiting(input->cut) * (all->summed - (elsewhere ? away->summed : 0));
     int64_t most = larger(activations->first, input->cut->computed > 0 ? gradients : 0);
@@ -348,20 +429,21 @@ static int64_t host_update_bytes(const struct policy_bound_input *input, const s
     if (!defers(policy) || policy->update != TIER_HOST) return 0;
     for (size_t g = 0; g < input->states->gradients.count; g++) {
         const struct gradient_pack *gradients = &input->states->gradients.items[g];
-        struct chunk_sum chunk = states_of(input->states, gradients->chunk);
+        struct chunk_sum chunk = chunk_sum_of(input->from, gradients->chunk);
         if (gradients->chunk < policy->persistent_chunks) continue;
         most = larger(most, (policy->optimizer != TIER_HOST ? chunk.optimizer : 0) +
-                                (policy->gradients != TIER_HOST ? gradients->bytes : 0) +
+                                (policy->gradients != TIER_HOST && !cuts_gradients(policy) ? gradients->bytes : 0) +
                                 (policy->parameters != TIER_HOST ? chunk.trained : 0));
     }
     return most;
 }
 
 static int64_t lower_bytes(const struct policy_bound_input *input, const struct policy *policy, enum tier tier) {
-    const struct chunk_sum *away = &input->states->from[policy->persistent_chunks];
+    const struct chunk_sum *away = &input->from[policy->persistent_chunks];
     bool whole = input->cut->adds == 0 && rank_place_ranks(&input->cut->place) == 1;
     int64_t sums = whole ? away->gradients : away->summed; /* the others may never leave the device */
-    int64_t kept = 0, gradients = policy->gradients == tier ? sums : 0;
+    bool cut = cuts_gradients(policy);
+    int64_t kept = kept_shards(policy, away, tier), gradients = policy->gradients == tier && !cut ? sums : 0;
     if (policy->parameters == tier) kept += away->parameters;
     if (policy->optimizer == tier) kept += away->optimizer;
     int64_t slots = step_cut_largest(input->cut, policy->grains_per_pass).first;
@@ -372,13 +454,16 @@ static int64_t lower_bytes(const struct policy_bound_input *input, const struct 
 
 struct policy_bound policy_bound_of(const struct policy_bound_input *input, const struct policy *policy,
                                     int64_t device_bytes) {
-    const struct chunk_sum *away = &input->states->from[policy->persistent_chunks];
+    const struct chunk_sum *away = &input->from[policy->persistent_chunks];
     const struct elsewhere elsewhere = {away, away, policy->buffers, input->states->largest[policy->persistent_chunks]};
     struct policy_bound bound = {.seconds = bound_seconds(input, policy, &elsewhere)};
     bound.bytes[TIER_DEVICE] = bound.likely_bytes = device_bytes;
     for (enum tier tier = TIER_HOST; tier < TIER_COUNT; tier++)
         bound.bytes[tier] = lower_bytes(input, policy, tier);
-    if (policy->parameters != TIER_DEVICE && away->packs > 0)
+    const struct chunk_sum *wholes = input->states->from;
+    if (gathers(policy) && wholes->packs > 0)
+        bound.likely_bytes += policy->buffers * (wholes->parameters / wholes->packs);
+    else if (policy->parameters != TIER_DEVICE && away->packs > 0)
         bound.likely_bytes += policy->buffers * (away->parameters / away->packs);
     return bound;
 }

@@ -5,6 +5,7 @@
 #include "search/space.h"
 
 enum proposal_stage {
+    PROPOSAL_CLAN,    /* a clan, bounded as a whole */
     PROPOSAL_FAMILY,  /* a family, bounded as a whole by closed forms */
     PROPOSAL_FULLEST, /* a family whose fullest member was bounded */
     PROPOSAL_MEMBER,
@@ -14,7 +15,7 @@ struct proposal {
     double key;   /* expected seconds; least first */
     double bound; /* seconds that no program of it goes below */
     int64_t number;
-    int32_t family;
+    int32_t family; /* PROPOSAL_CLAN: the clan */
     enum proposal_stage stage;
     struct member member; /* the family's fullest; of PROPOSAL_MEMBER: this */
     bool device_bounded;  /* the member's device bytes are known */

@@ -52,10 +52,10 @@ enum { KINDS = SCHEDULE_KINDS * TIER_COUNT * LOOKAHEADS * SPACE_FITS };
 struct search {
     const struct search_input *input;
     struct space space;
-    struct queue resident;          /* families that move nothing, whose programs come close to their bounds */
-    struct queue moving;            /* all others */
-    struct queue doubtful;          /* what is expected not to fit */
-    struct family_excess *excesses; /* by family */
+    struct queue resident;              /* families that move nothing, whose programs come close to their bounds */
+    struct queue moving;                /* all others */
+    struct queue doubtful;              /* what is expected not to fit */
+    VEC(struct family_excess) excesses; /* by family */
     struct kind_estimate estimates[KINDS];
     struct lower_excess lower[LOOKAHEADS * PLACEMENTS];
     double margin; /* expected device bytes are multiplied by it; 1 as soon as a program fits */
@@ -84,26 +84,71 @@ static struct lower_excess *lower_excess_of(struct search *search, int32_t index
     return &search->lower[number];
 }
 
+/* Seconds that make a policy the better the fewer they are, at least, and as they are expected. */
+static double least_s(const struct search *search, const struct policy_seconds *seconds) {
+    return search->input->objective == OBJECTIVE_SUM ? seconds->serial_s * (1 - 1e-9) : seconds->step_s;
+}
+
+static double with_exposed(const struct search *search, const struct policy_seconds *seconds, double share) {
+    if (search->input->objective == OBJECTIVE_SUM) return least_s(search, seconds);
+    return seconds->step_s + share * (seconds->serial_s - seconds->step_s);
+}
+
 static double expected_s(struct search *search, int32_t family, const struct policy_seconds *seconds) {
     const struct kind_estimate *estimate = estimate_of(search, family);
     int64_t lookahead = search->space.families.items[family].lookahead;
-    double exposed = estimate->timed ? estimate->exposed_share : EXPOSED_SHARE[lookahead];
-    return seconds->step_s + exposed * (seconds->serial_s - seconds->step_s);
+    return with_exposed(search, seconds, estimate->timed ? estimate->exposed_share : EXPOSED_SHARE[lookahead]);
+}
+
+static double objective_s(const struct search_input *input, const struct candidate *candidate) {
+    return input->objective == OBJECTIVE_SUM ? candidate->sum_s : candidate->step_s;
 }
 
 static bool cannot_win(const struct search *search, double bound) { return bound >= search->best_s * (1 - 1e-9); }
 
-static enum status push_families(struct search *search) {
-    for (int32_t f = 0; f < (int32_t)search->space.families.count; f++) {
+/* Room for what is learned of families that were listed last. */
+static enum status follow_families(struct search *search) {
+    while (search->excesses.count < search->space.families.count)
+        TRY(vec_push(&search->excesses, (struct family_excess){.learned = false}));
+    return STATUS_OK;
+}
+
+/* Those that were listed last. */
+static enum status push_families(struct search *search, int32_t from) {
+    TRY(follow_families(search));
+    for (int32_t f = from; f < (int32_t)search->space.families.count; f++) {
         const struct family *family = &search->space.families.items[f];
         search->result->enumerated++;
         if (space_is_hopeless(&search->space, family)) continue;
         struct proposal proposal = {
-            .key = expected_s(search, f, &family->least), .bound = family->least.step_s, .family = f};
+            .key = expected_s(search, f, &family->least), .bound = least_s(search, &family->least), .family = f};
         bool moves = family_moves_states(family) || space_schedule(&search->space, family)->tier != TIER_DEVICE;
+        proposal.stage = PROPOSAL_FAMILY;
+        if (cannot_win(search, proposal.bound)) continue;
         TRY(queue_push(moves ? &search->moving : &search->resident, proposal));
     }
     return STATUS_OK;
+}
+
+static enum status push_clans(struct search *search) {
+    for (int32_t c = 0; c < (int32_t)search->space.clans.count; c++) {
+        const struct clan *clan = &search->space.clans.items[c];
+        if (!clan->may_fit) continue;
+        const struct proposal proposal = {.key = with_exposed(search, &clan->least, EXPOSED_SHARE[LOOKAHEADS - 1]),
+                                          .bound = least_s(search, &clan->least),
+                                          .family = c,
+                                          .stage = PROPOSAL_CLAN};
+        bool moves = clan->at.parameters != TIER_DEVICE || clan->at.gradients != TIER_DEVICE ||
+                     clan->at.optimizer != TIER_DEVICE;
+        TRY(queue_push(moves ? &search->moving : &search->resident, proposal));
+    }
+    return STATUS_OK;
+}
+
+static enum status list_clan(struct search *search, int32_t clan) {
+    int32_t listed = (int32_t)search->space.families.count;
+    TRY(space_list_clan(&search->space, clan));
+    return push_families(search, listed);
 }
 
 /* A family goes back into the queue with the expected time of its fullest member; it is dropped when no member fits.
@@ -123,7 +168,7 @@ static enum status expand(struct search *search, int32_t family, struct queue *q
     for (size_t m = 0; m < members.list.count && status == STATUS_OK; m++) {
         const struct member *member = &members.list.items[m];
         struct proposal proposal = {.key = expected_s(search, family, &member->bound.seconds),
-                                    .bound = member->bound.seconds.step_s,
+                                    .bound = least_s(search, &member->bound.seconds),
                                     .family = family,
                                     .stage = PROPOSAL_MEMBER,
                                     .member = *member};
@@ -144,7 +189,7 @@ static bool is_doubtful_below(struct search *search, const struct proposal *prop
 
 static bool is_doubtful(struct search *search, const struct proposal *proposal) {
     if (is_doubtful_below(search, proposal)) return true;
-    const struct family_excess *excess = &search->excesses[proposal->family];
+    const struct family_excess *excess = &search->excesses.items[proposal->family];
     const struct kind_estimate *estimate = estimate_of(search, proposal->family);
     const struct policy_bound *bound = &proposal->member.bound;
     int64_t bytes = bound->likely_bytes;
@@ -161,6 +206,17 @@ static bool fits(const struct search_input *input, const struct candidate *candi
     return true;
 }
 
+/* Of all instructions of a step, one after the other. */
+static double sum_seconds(const struct program *program, const struct costs *costs) {
+    double sum = 0;
+    for (size_t i = 0; i < program->instructions.count; i++) {
+        const struct instruction *instruction = &program->instructions.items[i];
+        double repeat = (double)program->sections.items[instruction->section].repeat;
+        sum += repeat * costs_of(costs, program, instruction).seconds;
+    }
+    return sum;
+}
+
 static enum status measure(struct search *search, struct candidate *candidate) {
     const struct search_input *input = search->input;
     struct program *program;
@@ -174,6 +230,7 @@ static enum status measure(struct search *search, struct candidate *candidate) {
         status = simulate(program, input->costs, &timeline);
         if (status == STATUS_OK) {
             candidate->step_s = timeline.step_s;
+            candidate->sum_s = sum_seconds(program, input->costs);
             timeline_free(&timeline);
         }
     }
@@ -192,7 +249,7 @@ static void learn_lower(struct search *search, const struct proposal *proposal, 
 
 static void learn(struct search *search, const struct proposal *proposal, const struct candidate *candidate) {
     const struct policy_bound *bound = &proposal->member.bound;
-    struct family_excess *learned = &search->excesses[proposal->family];
+    struct family_excess *learned = &search->excesses.items[proposal->family];
     struct kind_estimate *estimate = estimate_of(search, proposal->family);
     int64_t excess = candidate->tier_bytes[TIER_DEVICE] - bound->bytes[TIER_DEVICE];
     if (!learned->learned || excess < learned->bytes) *learned = (struct family_excess){true, excess};
@@ -221,7 +278,8 @@ static enum status compile(struct search *search, const struct proposal *proposa
         search->result->least_bytes = bytes;
         search->least = candidate;
     }
-    if (candidate.step_s > 0 && candidate.step_s < search->best_s) search->best_s = candidate.step_s;
+    double seconds = objective_s(search->input, &candidate);
+    if (candidate.step_s > 0 && seconds < search->best_s) search->best_s = seconds;
     search->margin = search->best_s < INFINITY ? 1 : search->margin * MORE_MARGIN;
     TRY(vec_push(&search->families, proposal->family));
     return vec_push(&search->result->tried, candidate);
@@ -235,6 +293,7 @@ static bool may_compile(const struct search *search) {
  * not to fit goes to `doubtful`; NULL: it is compiled all the same. */
 static enum status advance(struct search *search, struct proposal *proposal, struct queue *from,
                            struct queue *doubtful) {
+    if (proposal->stage == PROPOSAL_CLAN) return list_clan(search, proposal->family);
     if (proposal->stage == PROPOSAL_FAMILY) return bound_fullest(search, *proposal, from);
     double expected = expected_s(search, proposal->family, &proposal->member.bound.seconds);
     if (expected > proposal->key * (1 + 1e-9)) {
@@ -285,10 +344,30 @@ static bool is_enough(const struct search *search) {
     return search->least.compiled && search->least.tier_bytes[TIER_DEVICE] <= search->enough_bytes;
 }
 
+/* Of several partitions those whose states take least: all but the parameters cut as fine as can be, these so or not at
+ * all. */
+static enum status list_smallest(struct search *search) {
+    const struct space *space = &search->space;
+    int finest = 1;
+    for (size_t d = 0; d < space->divisions.count; d++) {
+        int width = partition_width(space->divisions.items[d].partition.optimizer);
+        if (width > finest) finest = width;
+    }
+    for (int32_t c = 0; c < (int32_t)space->clans.count; c++) {
+        const struct clan *clan = &space->clans.items[c];
+        const struct partition *partition = &space->divisions.items[clan->division].partition;
+        int parameters = partition_width(partition->parameters);
+        bool small = partition_width(partition->gradients) == finest && (parameters == finest || parameters == 1);
+        if (!small && space->divisions.count > 1) continue;
+        TRY(space_list_clan(&search->space, c));
+    }
+    return follow_families(search);
+}
+
 /* For when no compiled program fits: compiles those that need least of the device. */
 static enum status compile_smallest(struct search *search) {
     struct queue smallest = {0};
-    enum status status = STATUS_OK;
+    enum status status = list_smallest(search);
     for (int32_t f = 0; f < (int32_t)search->space.families.count && status == STATUS_OK; f++) {
         const struct family *family = &search->space.families.items[f];
         struct proposal proposal = {.family = f, .stage = PROPOSAL_MEMBER};
@@ -297,7 +376,7 @@ static enum status compile_smallest(struct search *search) {
         const struct policy_bound *bound = &proposal.member.bound;
         if (!space_may_fit(&search->space, bound, TIER_HOST)) continue;
         proposal.key = (double)bound->likely_bytes;
-        proposal.bound = bound->seconds.step_s;
+        proposal.bound = least_s(search, &bound->seconds);
         status = queue_push(&smallest, proposal);
     }
     struct proposal next;
@@ -312,7 +391,7 @@ static enum status compile_smallest(struct search *search) {
 /* ---- results ---- */
 
 struct ranked {
-    double step_s;
+    double seconds;
     int64_t bytes;
     size_t index;
 };
@@ -320,7 +399,7 @@ struct ranked {
 /* The faster; of equals the smaller, then the one that was found first. */
 static int compare_ranked(const void *a, const void *b) {
     const struct ranked *x = a, *y = b;
-    if (x->step_s < y->step_s || x->step_s > y->step_s) return x->step_s < y->step_s ? -1 : 1;
+    if (x->seconds < y->seconds || x->seconds > y->seconds) return x->seconds < y->seconds ? -1 : 1;
     if (x->bytes != y->bytes) return x->bytes < y->bytes ? -1 : 1;
     return (x->index > y->index) - (x->index < y->index);
 }
@@ -330,6 +409,8 @@ static bool same_kind(const struct search *search, size_t a, size_t b) {
     const struct family *y = &search->space.families.items[search->families.items[b]];
     const struct schedule *p = space_schedule(&search->space, x), *q = space_schedule(&search->space, y);
     return p->kind == q->kind && p->tier == q->tier && x->at.parameters == y->at.parameters &&
+           partition_equal(&search->space.divisions.items[x->division].partition,
+                           &search->space.divisions.items[y->division].partition) &&
            x->at.gradients == y->at.gradients && x->at.optimizer == y->at.optimizer && x->at.update == y->at.update;
 }
 
@@ -347,7 +428,8 @@ static enum status rank(struct search *search) {
     for (size_t i = 0; i < tried; i++) {
         const struct candidate *candidate = &search->result->tried.items[i];
         if (candidate->step_s > 0)
-            ranks[count++] = (struct ranked){candidate->step_s, candidate->tier_bytes[TIER_DEVICE], i};
+            ranks[count++] =
+                (struct ranked){objective_s(search->input, candidate), candidate->tier_bytes[TIER_DEVICE], i};
     }
     if (count > 0) qsort(ranks, count, sizeof *ranks, compare_ranked);
     enum status status = STATUS_OK;
@@ -364,24 +446,20 @@ done:
     return status;
 }
 
-static enum status open_space(struct search *search) {
-    TRY(space_create(search->input, &search->space));
-    search->excesses = mem_array(search->space.families.count, sizeof *search->excesses);
-    return search->excesses ? STATUS_OK : STATUS_FAILED;
-}
+static enum status open_space(struct search *search) { return space_create(search->input, &search->space); }
 
 static void close(struct search *search) {
     queue_free(&search->resident);
     queue_free(&search->moving);
     queue_free(&search->doubtful);
-    mem_free(search->excesses);
+    vec_free(&search->excesses);
     vec_free(&search->families);
     space_free(&search->space);
 }
 
 static enum status search_space(struct search *search) {
     TRY(open_space(search));
-    TRY(push_families(search));
+    TRY(space_is_listed(&search->space) ? push_families(search, 0) : push_clans(search));
     TRY(compile_best(search));
     if (!(search->best_s < INFINITY) && search->input->most_compiled >= 0) TRY(compile_smallest(search));
     return rank(search);

@@ -1,15 +1,17 @@
 /* Finds the fastest policy that fits the machine: bounds all policies by closed forms, then compiles and simulates the
  * best of them.
  *
- * A *member* is one policy of the space. A *family* is all members that share schedule, chunk size, grains a pass,
- * lookahead and the tiers of model states; they differ in how many chunks stay on the device and in the buffers for the
- * others. The *fullest* member keeps as many chunks as fit. A *bound* is what no program of a member or family goes
- * below (policy_bound.h); what is *expected* of it is the bound plus what programs like it took above theirs.
+ * A *member* is one policy of the space. A *family* is all members that share partition, schedule, chunk size, grains a
+ * pass, lookahead and the tiers of model states; they differ in how many chunks stay on the device and in the buffers
+ * for the others. A *clan* is all families of one partition and the same tiers of states: with several partitions to
+ * choose from there are thousands, which are bounded as a whole before their families are. The *fullest* member keeps
+ * as many chunks as fit. A *bound* is what no program of a member or family goes below (policy_bound.h); what is
+ * *expected* of it is the bound plus what programs like it took above theirs.
  *
  * Files, in the order to read them: search (this; the order of compiling, and the results), queue (proposals by
  * expected time), space (families and members), schedules (activation schedules that are tried), schedule_cost (what
- * one grain takes under one), states (model states chunk by chunk), step_cut (lanes, rounds and ranks), policy_bound
- * (seconds and bytes from these three),
+ * one grain takes under one), states (model states chunk by chunk), step_cut (lanes, rounds and ranks), exchange (the
+ * seconds of operations between ranks), policy_bound (seconds and bytes from these four),
  * step_chain (a step as a chain for plan/rotor.h). */
 #ifndef BALLAST_SEARCH_SEARCH_H
 #define BALLAST_SEARCH_SEARCH_H
@@ -17,6 +19,12 @@
 #include "plan/plan.h"
 #include "program/program.h"
 #include "sim/simulate.h"
+
+/* Which operations between ranks are tried (policy.flat). */
+enum search_collectives { COLLECTIVES_STRATIFIED, COLLECTIVES_FLAT, COLLECTIVES_EITHER };
+/* What makes a policy the best: the time of its simulated step, or as AMSP has it (arXiv 2311.00257, section 4) the
+ * plain sum of all work of all streams, with nothing hidden. */
+enum search_objective { OBJECTIVE_STEP, OBJECTIVE_SUM };
 
 struct search_input {
     const struct graph *graph;
@@ -26,14 +34,19 @@ struct search_input {
     struct rank_place place;            /* the rank whose policies are compared: the first has most to do */
     int64_t capacity_bytes[TIER_COUNT]; /* 0: no such tier */
     int64_t grains_per_pass;            /* 0: free; else no other */
-    int most_compiled;                  /* 0: as many as it takes to prove that none is faster; else at most this many;
-                                           below 0: none, only what precedes the first */
+    const struct partition *partitions; /* to choose from */
+    int partition_count;                /* 0: all states on each rank */
+    enum search_collectives collectives;
+    enum search_objective objective;
+    int most_compiled; /* 0: as many as it takes to prove that none is faster; else at most this many;
+                          below 0: none, only what precedes the first */
 };
 
 struct candidate {
     struct policy policy;
     double bound_s;                 /* no program of this policy takes less */
     double step_s;                  /* simulated; 0: it was not, since it does not fit */
+    double sum_s;                   /* of all streams' work in that step */
     int64_t tier_bytes[TIER_COUNT]; /* compiled; else a lower bound */
     bool compiled;
 };

@@ -20,6 +20,14 @@ static bool has_gradients(const struct graph *graph) {
 
 /* ---- schedules and chunks ---- */
 
+static struct packings *packings_for(struct space *space, const struct partition *partition) {
+    return &space->packings[partition_cuts(partition)];
+}
+
+static const struct packings *packings_of(const struct space *space, int32_t division) {
+    return &space->packings[partition_cuts(&space->divisions.items[division].partition)];
+}
+
 static enum status list_schedules(struct space *space, bool trains) {
     const struct search_input *input = space->input;
     if (!trains) return vec_push(&space->schedules.list, (struct schedule){SCHEDULE_KEEP, TIER_DEVICE, -1, ""});
@@ -54,15 +62,18 @@ static enum status measure_schedule(struct space *space, int32_t s, struct execu
 }
 
 /* 1/2, 1/4, 1/8 and 1/16 of the bytes of keeping all; and what is left of the device beside all states, beside all but
- * the optimizer's, and beside none. */
+ * the optimizer's, beside none, and beside shards by the finest partition. */
 static int list_budgets(const struct space *space, const struct schedule_cost *keep, int64_t budgets[BUDGETS_MOST]) {
-    const struct chunk_sum *all = space->packings[0].from;
-    const int64_t states[] = {all->parameters + all->gradients + all->optimizer, all->parameters + all->gradients, 0};
+    const struct chunk_sum *all = space->divisions.items[0].from[0];
+    const struct division *finest = &space->divisions.items[space->divisions.count - 1];
+    const int64_t cut = finest->from[0]->parameters + finest->from[0]->optimizer;
+    const int64_t states[] = {all->parameters + all->gradients + all->optimizer, all->parameters + all->gradients, 0,
+                              cut};
     int64_t kept = schedule_cost_least_bytes(keep, 1);
     int count = 0;
     for (int divisor = 2; divisor <= 16; divisor *= 2)
         budgets[count++] = kept / divisor;
-    for (size_t i = 0; i < sizeof states / sizeof *states; i++) {
+    for (size_t i = 0; i < (space->divisions.count > 1 ? 4 : 3); i++) {
         int64_t left = space->input->capacity_bytes[TIER_DEVICE] - space->fixed_bytes - states[i];
         if (left > 0 && left < kept) budgets[count++] = left;
     }
@@ -91,7 +102,8 @@ done:
 static enum status measure_schedules(struct space *space, bool trains) {
     struct execution_list executions = {0};
     space->plain.grains_per_pass = 1;
-    TRY(execution_source_create(space->input->graph, &space->plain, &space->packings[0].chunks, false, &space->source));
+    const struct chunk_list *chunks = &packings_of(space, 0)->states[0].chunks;
+    TRY(execution_source_create(space->input->graph, &space->plain, chunks, false, &space->source));
     enum status status = trains ? add_fastest(space, &executions) : STATUS_OK;
     space->schedule_costs = mem_array(space->schedules.list.count * LOOKAHEADS, sizeof *space->schedule_costs);
     if (!space->schedule_costs) status = STATUS_FAILED;
@@ -103,18 +115,52 @@ static enum status measure_schedules(struct space *space, bool trains) {
 }
 
 /* The chunk size that wastes least, and twice that, for fewer and longer copies. */
-static enum status pack(struct space *space) {
+static enum status pack(struct space *space, const struct partition *partition, struct packings *out) {
+    struct policy policy = {.partition = *partition};
     int64_t bytes;
+    if (out->count > 0) return STATUS_OK;
     TRY(chunks_choose_bytes(space->input->graph, &bytes));
     for (int k = 0; k < PACKINGS_MAX; k++, bytes *= 2) {
-        struct states *states = &space->packings[k];
-        enum status status = states_create(space->input->graph, space->input->costs, bytes, states);
-        space->packing_count = k + 1;
+        policy.chunk_bytes = bytes;
+        enum status status = states_create(space->input->graph, space->input->costs, &policy, &out->states[k]);
+        out->count = k + 1;
         TRY(status);
-        const struct costs *costs = space->input->costs;
-        if (costs) TRY(step_cut_reduce_seconds(&space->cut, states, &costs->rates, &space->reduce_s[k]));
-        if (states_count(states) <= 2) break;
+        if (states_count(&out->states[k]) <= 2) break;
     }
+    return STATUS_OK;
+}
+
+static bool is_tried(const struct search_input *input, bool flat) {
+    return input->collectives == COLLECTIVES_EITHER || (input->collectives == COLLECTIVES_FLAT) == flat;
+}
+
+static enum status add_division(struct space *space, const struct partition *partition) {
+    const struct search_input *input = space->input;
+    struct packings *packings = packings_for(space, partition);
+    struct division division = {.partition = *partition};
+    TRY(pack(space, partition, packings));
+    double issue_s = input->costs ? input->costs->rates.issue_s : 0;
+    enum status status = STATUS_OK;
+    for (int32_t k = 0; k < packings->count && status == STATUS_OK; k++) {
+        const struct states *states = &packings->states[k];
+        division.from[k] = states_divide(states, partition, &input->place, issue_s);
+        if (!division.from[k]) status = STATUS_FAILED;
+        for (int flat = 0; flat < 2 && input->costs && status == STATUS_OK; flat++)
+            if (is_tried(input, flat))
+                status = exchange_measure(&space->cut, states, partition, flat, &input->costs->rates,
+                                          &division.exchange[k][flat]);
+    }
+    if (status == STATUS_OK) status = vec_push(&space->divisions, division);
+    for (int32_t k = 0; k < PACKINGS_MAX && status != STATUS_OK; k++)
+        mem_free(division.from[k]);
+    return status;
+}
+
+static enum status divide(struct space *space) {
+    const struct partition none = {0};
+    if (space->input->partition_count == 0) return add_division(space, &none);
+    for (int i = 0; i < space->input->partition_count; i++)
+        TRY(add_division(space, &space->input->partitions[i]));
     return STATUS_OK;
 }
 
@@ -129,10 +175,23 @@ bool family_moves_states(const struct family *family) {
            family->at.optimizer != TIER_DEVICE;
 }
 
+static const struct partition *partition_of(const struct space *space, const struct family *family) {
+    return &space->divisions.items[family->division].partition;
+}
+
+static bool gathers(const struct space *space, const struct family *family) {
+    return partition_width(partition_of(space, family)->parameters) > 1;
+}
+
+static const struct states *states_of(const struct space *space, const struct family *family) {
+    return &packings_of(space, family->division)->states[family->packing];
+}
+
 static void set_policy(const struct space *space, const struct family *family, int64_t persistent, int64_t buffers,
                        struct policy *out) {
+    bool chunks = family_moves_states(family) || partition_cuts(partition_of(space, family));
     out->grains_per_pass = family->grains_per_pass;
-    out->chunk_bytes = family_moves_states(family) ? space->packings[family->packing].chunk_bytes : 0;
+    out->chunk_bytes = chunks ? states_of(space, family)->chunk_bytes : 0;
     out->persistent_chunks = persistent;
     out->buffers = buffers;
     out->lookahead = family->lookahead;
@@ -140,22 +199,27 @@ static void set_policy(const struct space *space, const struct family *family, i
     out->gradients = family->at.gradients;
     out->optimizer = family->at.optimizer;
     out->update = family->at.update;
+    out->partition = *partition_of(space, family);
+    out->flat = family->flat;
 }
 
 static struct policy_bound_input bound_input(const struct space *space, const struct family *family) {
+    const struct division *division = &space->divisions.items[family->division];
     return (struct policy_bound_input){space->input->graph,
                                        space->input->costs,
                                        schedule_cost_at(space, family->schedule, family->lookahead),
-                                       &space->packings[family->packing],
+                                       states_of(space, family),
+                                       division->from[family->packing],
+                                       &division->exchange[family->packing][family->flat],
                                        &space->cut,
-                                       space->reduce_s[family->packing],
                                        space->fixed_bytes,
                                        space->scratch};
 }
 
 static int64_t least_buffers(const struct space *space, const struct family *family, int64_t persistent) {
-    const struct states *states = &space->packings[family->packing];
-    return family->at.parameters == TIER_DEVICE ? 0 : states->least_buffers[persistent];
+    const int32_t *least = states_of(space, family)->least_buffers;
+    if (gathers(space, family)) return least[0];
+    return family->at.parameters == TIER_DEVICE ? 0 : least[persistent];
 }
 
 /* By the closed form: the most chunks that can stay, -1 when the device is too small even for 0. Bytes grow with them.
@@ -182,6 +246,12 @@ int32_t space_fit_number(const struct placement *at) {
     return is_away(at->parameters) + 2 * is_away(at->gradients) + 4 * is_away(at->optimizer) + 8 * is_away(at->update);
 }
 
+static int64_t most_grains(const struct space *space) {
+    int64_t fixed = space->input->grains_per_pass;
+    int64_t share = recipe_share_grains(space->input->recipe); /* no pass has grains of two lanes */
+    return fixed > 0 ? fixed : share < GRAINS_MOST ? share : GRAINS_MOST;
+}
+
 /* A family that does not fit has no seconds; it is kept for the search for the least bytes. */
 static enum status add_family(struct space *space, struct family family, const struct pass_activations *activations) {
     struct policy_bound_input input = bound_input(space, &family);
@@ -194,18 +264,20 @@ static enum status add_family(struct space *space, struct family family, const s
     return vec_push(&space->families, family);
 }
 
-/* All placements and packings. Where nothing moves, packing, lookahead and grains a pass change nothing and are tried
- * once. */
+/* All placements and packings. Where nothing moves or is gathered, packing, lookahead and grains a pass change nothing
+ * and are tried once. */
 static enum status add_families(struct space *space, struct family family, const struct placement_list *placements,
                                 int32_t first_fit, bool first) {
     const struct schedule_cost *cost = schedule_cost_at(space, family.schedule, family.lookahead);
     struct pass_activations activations = policy_bound_activations(cost, &space->cut, family.grains_per_pass);
+    bool cuts = partition_cuts(partition_of(space, &family)), gathered = gathers(space, &family);
     bool moves = space_schedule(space, &family)->tier != TIER_DEVICE;
     for (size_t i = 0; i < placements->list.count; i++) {
         family.at = placements->list.items[i];
-        bool states_move = family_moves_states(&family);
+        bool states_move = family_moves_states(&family) || gathered;
         if (!states_move && !moves && !first) continue;
-        for (family.packing = 0; family.packing < (states_move ? space->packing_count : 1); family.packing++) {
+        int32_t packings = states_move || cuts ? packings_of(space, family.division)->count : 1;
+        for (family.packing = 0; family.packing < packings; family.packing++) {
             family.fit = first_fit + SPACE_FITS * family.packing + space_fit_number(&family.at);
             TRY(add_family(space, family, &activations));
         }
@@ -214,17 +286,15 @@ static enum status add_families(struct space *space, struct family family, const
 }
 
 /* A schedule's families share the fits of its twin's families, which are in the same order. */
-static enum status add_schedule(struct space *space, int32_t schedule, const struct placement_list *placements) {
-    int32_t twin = space->schedules.list.items[schedule].twin;
+static enum status add_schedule(struct space *space, struct family family, const struct placement_list *placements) {
+    int32_t schedule = family.schedule, twin = space->schedules.list.items[schedule].twin;
     int32_t fit = twin >= 0 ? space->first_fits[twin] : (int32_t)space->fits.count;
     space->first_fits[schedule] = fit;
-    int64_t fixed = space->input->grains_per_pass;
-    int64_t share = recipe_share_grains(space->input->recipe); /* no pass has grains of two lanes */
-    int64_t most = fixed > 0 ? fixed : share < GRAINS_MOST ? share : GRAINS_MOST;
-    for (int64_t lookahead = 0; lookahead < LOOKAHEADS; lookahead++)
+    int64_t fixed = space->input->grains_per_pass, most = most_grains(space);
+    for (family.lookahead = 0; family.lookahead < LOOKAHEADS; family.lookahead++)
         for (int64_t grains = fixed > 0 ? fixed : 1;; grains = 2 * grains < most ? 2 * grains : most) {
-            struct family family = {.schedule = schedule, .lookahead = lookahead, .grains_per_pass = grains};
-            bool first = lookahead == 0 && (fixed > 0 || grains == 1);
+            family.grains_per_pass = grains;
+            bool first = family.lookahead == 0 && (fixed > 0 || grains == 1);
             while ((int32_t)space->fits.count < fit + PACKINGS_MAX * SPACE_FITS)
                 TRY(vec_push(&space->fits, (struct fit){0}));
             TRY(add_families(space, family, placements, fit, first));
@@ -256,15 +326,73 @@ static enum status list_placements(const struct space *space, bool trains, struc
     return STATUS_OK;
 }
 
-static enum status list_families(struct space *space, bool trains) {
+static enum status list_families(struct space *space, struct family family, const struct placement_list *placements) {
+    for (family.schedule = 0; family.schedule < (int32_t)space->schedules.list.count; family.schedule++)
+        TRY(add_schedule(space, family, placements));
+    return STATUS_OK;
+}
+
+/* ---- clans ---- */
+
+/* As if there were a schedule that computes nothing twice and keeps as little as the one that keeps least. */
+static void bound_clan(struct space *space, struct clan *clan) {
+    struct family family = {
+        .division = clan->division, .flat = clan->flat, .at = clan->at, .grains_per_pass = most_grains(space)};
+    const int32_t packings = packings_of(space, clan->division)->count;
+    for (family.packing = 0; family.packing < packings; family.packing++) {
+        struct policy_bound_input input = bound_input(space, &family);
+        set_policy(space, &family, 0, least_buffers(space, &family, 0) + BUFFERS_MORE_MAX, &space->policy);
+        int64_t stay = quick_most_persistent(space, &family, &space->least);
+        if (stay < 0) continue;
+        struct policy_seconds least = policy_bound_least_seconds(&input, &space->policy, stay);
+        if (!clan->may_fit || least.step_s < clan->least.step_s) clan->least.step_s = least.step_s;
+        if (!clan->may_fit || least.serial_s < clan->least.serial_s) clan->least.serial_s = least.serial_s;
+        clan->may_fit = true;
+    }
+}
+
+static enum status add_clans(struct space *space, int32_t division, const struct placement_list *placements) {
+    for (int flat = 0; flat < 2; flat++)
+        for (size_t i = 0; i < placements->list.count && is_tried(space->input, flat); i++) {
+            struct clan clan = {.division = division, .flat = flat, .at = placements->list.items[i]};
+            bound_clan(space, &clan);
+            TRY(vec_push(&space->clans, clan));
+        }
+    return STATUS_OK;
+}
+
+bool space_is_listed(const struct space *space) {
+    return space->divisions.count == 1 && space->input->collectives != COLLECTIVES_EITHER;
+}
+
+enum status space_list_clan(struct space *space, int32_t index) {
+    const struct clan *clan = &space->clans.items[index];
+    struct placement_list one = {0};
+    TRY(vec_push(&one.list, clan->at));
+    enum status status = list_families(space, (struct family){.division = clan->division, .flat = clan->flat}, &one);
+    vec_free(&one.list);
+    return status;
+}
+
+static enum status list_space(struct space *space, bool trains) {
     struct placement_list placements = {0};
     space->first_fits = mem_array(space->schedules.list.count, sizeof *space->first_fits);
     if (!space->first_fits) return STATUS_FAILED;
     enum status status = list_placements(space, trains, &placements);
-    for (int32_t s = 0; s < (int32_t)space->schedules.list.count && status == STATUS_OK; s++)
-        status = add_schedule(space, s, &placements);
+    const struct family plain = {.flat = space->input->collectives == COLLECTIVES_FLAT};
+    if (space_is_listed(space) && status == STATUS_OK) status = list_families(space, plain, &placements);
+    for (int32_t d = 0; d < (int32_t)space->divisions.count && !space_is_listed(space) && status == STATUS_OK; d++)
+        status = add_clans(space, d, &placements);
     vec_free(&placements.list);
     return status;
+}
+
+static void find_least_activations(struct space *space) {
+    space->least = (struct pass_activations){INT64_MAX, -1, -1};
+    for (int32_t s = 0; s < (int32_t)space->schedules.list.count; s++) {
+        int64_t bytes = policy_bound_activations(schedule_cost_at(space, s, 0), &space->cut, 1).first;
+        if (bytes < space->least.first) space->least.first = bytes;
+    }
 }
 
 enum status space_create(const struct search_input *input, struct space *out) {
@@ -273,18 +401,25 @@ enum status space_create(const struct search_input *input, struct space *out) {
     int64_t grains = out->cut.shares.grains;
     out->fixed_bytes = policy_bound_fixed_bytes(input->graph, grains > 0 ? grains : 1);
     bool trains = has_gradients(input->graph);
-    TRY(pack(out));
+    TRY(divide(out));
     TRY(list_schedules(out, trains));
     TRY(measure_schedules(out, trains));
-    return list_families(out, trains);
+    find_least_activations(out);
+    return list_space(out, trains);
 }
 
 void space_free(struct space *space) {
     for (size_t i = 0; space->schedule_costs && i < space->schedules.list.count * LOOKAHEADS; i++)
         schedule_cost_free(&space->schedule_costs[i]);
     mem_free(space->schedule_costs);
-    for (int32_t i = 0; i < space->packing_count; i++)
-        states_free(&space->packings[i]);
+    for (size_t d = 0; d < space->divisions.count; d++)
+        for (int k = 0; k < PACKINGS_MAX; k++)
+            mem_free(space->divisions.items[d].from[k]);
+    vec_free(&space->divisions);
+    vec_free(&space->clans);
+    for (int cuts = 0; cuts < 2; cuts++)
+        for (int32_t k = 0; k < space->packings[cuts].count; k++)
+            states_free(&space->packings[cuts].states[k]);
     step_cut_free(&space->cut);
     schedules_free(&space->schedules);
     execution_source_free(&space->source);
@@ -323,8 +458,9 @@ static enum status add_members(struct space *space, const struct family *family,
                                struct member_list *out) {
     static const int64_t more[] = {0, 1, 2, BUFFERS_MORE_MAX};
     int64_t least = least_buffers(space, family, persistent);
-    int64_t most = states_count(&space->packings[family->packing]) - persistent;
-    for (size_t i = 0; i < (family->at.parameters == TIER_DEVICE ? 1 : sizeof more / sizeof *more); i++) {
+    bool buffers = gathers(space, family) || family->at.parameters != TIER_DEVICE;
+    int64_t most = states_count(states_of(space, family)) - (gathers(space, family) ? 0 : persistent);
+    for (size_t i = 0; i < (!buffers ? 1 : sizeof more / sizeof *more); i++) {
         if (i > 0 && least + more[i] > most) break;
         struct member member = bound_member(space, family, persistent, least + more[i], 0);
         if (space_may_fit(space, &member.bound, TIER_DEVICE)) TRY(vec_push(&out->list, member));
@@ -370,7 +506,7 @@ bool space_is_hopeless(const struct space *space, const struct family *family) {
 }
 
 enum status space_members(struct space *space, const struct family *family, struct member_list *out) {
-    int64_t chunks = states_count(&space->packings[family->packing]), most = find_fit(space, family)->fullest;
+    int64_t chunks = states_count(states_of(space, family)), most = find_fit(space, family)->fullest;
     out->list.count = 0;
     for (int64_t fewer = 0; fewer <= most; fewer = chunks <= CHUNKS_ALL_MOST || fewer < 2 ? fewer + 1 : 2 * fewer)
         TRY(add_members(space, family, most - fewer, out));

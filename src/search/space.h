@@ -15,6 +15,13 @@ struct placement_list {
     VEC(struct placement) list;
 };
 
+enum {
+    LOOKAHEADS = 2,       /* 0 and 1 */
+    PACKINGS_MAX = 2,     /* chunk sizes: the least wasteful, and twice that */
+    BUFFERS_MORE_MAX = 4, /* buffers more than the fewest possible */
+    SPACE_FITS = 16,      /* which states are off the device (3 bits), and whether the update is */
+};
+
 /* The device's bytes, which are the same for families that differ only in tiers below the device. */
 struct fit {
     int64_t most_persistent;        /* chunks that may stay, by a closed form; -1: no member fits */
@@ -22,8 +29,25 @@ struct fit {
     bool listed, fullest_known;     /* whether most_persistent, and the others, are known */
 };
 
+/* A partition to choose from, by chunk size: its model states, and what its operations between ranks take. */
+struct division {
+    struct partition partition;
+    struct chunk_sum *from[PACKINGS_MAX];
+    struct exchange exchange[PACKINGS_MAX][2]; /* stratified, flat */
+};
+
+/* Families of one division, one kind of operations and one placement. */
+struct clan {
+    int32_t division;
+    bool flat;
+    struct placement at;
+    bool may_fit;                /* the device's bytes; by a closed form */
+    struct policy_seconds least; /* no program of any family takes less */
+};
+
 struct family {
-    int32_t schedule, packing, fit;
+    int32_t schedule, packing, fit, division;
+    bool flat;
     int64_t grains_per_pass, lookahead;
     struct placement at;
     struct policy_seconds least; /* no program of any member takes less */
@@ -38,13 +62,6 @@ struct member_list {
     VEC(struct member) list;
 };
 
-enum {
-    LOOKAHEADS = 2,       /* 0 and 1 */
-    PACKINGS_MAX = 2,     /* chunk sizes: the least wasteful, and twice that */
-    BUFFERS_MORE_MAX = 4, /* buffers more than the fewest possible */
-    SPACE_FITS = 16,      /* which states are off the device (3 bits), and whether the update is */
-};
-
 struct space {
     const struct search_input *input;
     struct step_cut cut;
@@ -54,17 +71,27 @@ struct space {
         *schedule_costs; /* by schedule * LOOKAHEADS + lookahead; those that move nothing have lookahead 0 alone */
     struct execution_source source;
     struct policy plain; /* that `source` was made with */
-    struct states packings[PACKINGS_MAX];
-    double reduce_s[PACKINGS_MAX]; /* step_cut_reduce_seconds */
-    int32_t packing_count;
-    VEC(struct family) families;
+    /* Chunks may span blocks, or not, as a partition needs them. */
+    struct packings {
+        struct states states[PACKINGS_MAX];
+        int32_t count; /* 0: no division needs them */
+    } packings[2];
+    VEC(struct division) divisions;
+    VEC(struct clan) clans;
+    VEC(struct family) families; /* of all clans that were listed */
     VEC(struct fit) fits;
-    int32_t *first_fits; /* by schedule */
+    int32_t *first_fits;           /* by schedule, of the clan that is being listed */
+    struct pass_activations least; /* of all schedules, a grain a pass */
     int64_t fixed_bytes;
     int64_t *scratch; /* for the schedule with the most groups */
     size_t scratch_count;
     struct policy policy; /* being bounded; its schedule text is not used */
 };
+
+/* Whether all clans are listed at once: there is one division to choose from. */
+bool space_is_listed(const struct space *space);
+/* Adds a clan's families. */
+enum status space_list_clan(struct space *space, int32_t clan);
 
 /* The caller frees, also after a failure. */
 enum status space_create(const struct search_input *input, struct space *out);

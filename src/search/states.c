@@ -1,10 +1,17 @@
 #include "search/states.h"
 
 #include <stdlib.h>
+#include <string.h>
 
+#include "plan/shards.h"
 #include "program/program.h"
 
-static int64_t bytes_of(const struct tensor *tensor) { return buffer_aligned_bytes(shape_bytes(&tensor->shape)); }
+/* Where chunks may be cut into shards, each tensor's elements are rounded up (plan/shards.h). */
+static int64_t bytes_of(const struct states *states, const struct tensor *tensor, bool cut) {
+    int64_t bytes = shape_bytes(&tensor->shape), elements = shape_elements(&tensor->shape);
+    bool rounds = cut && states->chunks.within_blocks && elements > 0;
+    return rounds ? shard_aligned(elements) * (bytes / elements) : buffer_aligned_bytes(bytes);
+}
 
 static int compare_packs(const void *a, const void *b) {
     const struct gradient_pack *x = a, *y = b;
@@ -28,15 +35,17 @@ static enum status add_tensors(const struct graph *graph, struct states *states)
         if (tensor->base || !parameter || states->chunks.chunk_of[parameter->id] < 0) continue;
         struct chunk_part part = chunks_part_of(&states->chunks, tensor);
         struct chunk_sum *sum = &states->from[part.chunk];
-        if (tensor->kind == TENSOR_PARAMETER) sum->parameters += bytes_of(tensor), sum->packs = 1;
+        bool first = tensor->kind == TENSOR_GRADIENT && is_first_use(graph, i);
+        int64_t bytes = bytes_of(states, tensor, first || tensor->kind != TENSOR_GRADIENT);
+        if (tensor->kind == TENSOR_PARAMETER) sum->parameters += bytes, sum->packs = 1;
         if (tensor->kind == TENSOR_PARAMETER && states->chunks.chunks.items[part.chunk].trained)
-            sum->trained += bytes_of(tensor), sum->trained_packs = 1;
-        if (tensor->kind == TENSOR_STATE) sum->optimizer += bytes_of(tensor), sum->optimizer_packs = 1;
+            sum->trained += bytes, sum->trained_packs = 1;
+        if (tensor->kind == TENSOR_STATE) sum->optimizer += bytes, sum->optimizer_packs = 1;
         if (tensor->kind != TENSOR_GRADIENT) continue;
-        int64_t bytes = bytes_of(tensor), summed = is_first_use(graph, i) ? bytes : 0;
+        int64_t summed = first ? bytes : 0;
         sum->gradients += bytes;
         sum->summed += summed;
-        TRY(vec_push(&states->gradients, (struct gradient_pack){part.chunk, part.block, bytes, summed}));
+        TRY(vec_push(&states->gradients, (struct gradient_pack){part.chunk, tensor->block, bytes, summed}));
     }
     return STATUS_OK;
 }
@@ -60,31 +69,43 @@ static void join_gradients(struct states *states) {
         states->from[packs[i].chunk].summed_packs += packs[i].summed > 0;
 }
 
+static const struct tensor *updated_parameter(const struct node *node) {
+    for (int i = 0; i < node->op->outputs; i++)
+        if (node->out[i] && node->out[i]->kind == TENSOR_PARAMETER) return node->out[i];
+    return NULL;
+}
+
 static void add_seconds(const struct costs *costs, const struct node *node, enum tier tier,
                         double sums[ACTIVITY_COUNT]) {
     struct kernel_cost cost = costs_of_kernel(costs, node, tier);
     sums[cost.activity] += cost.seconds + costs->rates.issue_s;
 }
 
-static void add_updates(const struct graph *graph, const struct costs *costs, struct states *states) {
+static enum status add_updates(const struct graph *graph, const struct costs *costs, struct states *states) {
     for (size_t n = 0; n < graph->nodes.count; n++) {
         const struct node *node = graph->nodes.items[n];
         if (node->phase <= PHASE_BACKWARD) continue;
         int32_t chunk = node->phase == PHASE_UPDATE ? chunks_updated_by(&states->chunks, node) : -1;
         add_seconds(costs, node, TIER_DEVICE, chunk >= 0 ? states->from[chunk].update_s : states->once_s);
-        if (chunk >= 0) add_seconds(costs, node, TIER_HOST, states->from[chunk].host_update_s);
+        if (chunk < 0) continue;
+        add_seconds(costs, node, TIER_HOST, states->from[chunk].host_update_s);
+        TRY(vec_push(&states->updates,
+                     (struct update_kernel){chunk, updated_parameter(node), costs_of_kernel(costs, node, TIER_DEVICE),
+                                            costs_of_kernel(costs, node, TIER_HOST)}));
     }
+    return STATUS_OK;
 }
 
-static void sum_up(struct states *states) {
-    for (int32_t c = states_count(states); c-- > 0;) {
-        struct chunk_sum *sum = &states->from[c];
+static void sum_up(struct chunk_sum *from, int32_t chunks) {
+    for (int32_t c = chunks; c-- > 0;) {
+        struct chunk_sum *sum = &from[c];
         const struct chunk_sum *next = sum + 1;
         sum->parameters += next->parameters;
         sum->trained += next->trained;
         sum->trained_packs += next->trained_packs;
         sum->gradients += next->gradients;
         sum->summed += next->summed;
+        sum->shards += next->shards;
         sum->summed_packs += next->summed_packs;
         sum->optimizer += next->optimizer;
         sum->packs += next->packs;
@@ -166,6 +187,15 @@ static int32_t count_users(const struct states *states, int32_t block, int64_t f
     return count;
 }
 
+static enum status find_read_again(struct states *states) {
+    states->read_again = mem_array((size_t)states_count(states) + 1, sizeof *states->read_again);
+    if (!states->read_again) return STATUS_FAILED;
+    int32_t first = states->users_first[states->blocks], end = states->users_first[2 * states->blocks];
+    for (int32_t i = first; i < end; i++)
+        states->read_again[states->users[i]] = true;
+    return STATUS_OK;
+}
+
 static enum status find_least_buffers(struct states *states) {
     int64_t chunks = states_count(states);
     states->least_buffers = mem_array((size_t)chunks + 1, sizeof *states->least_buffers);
@@ -180,18 +210,79 @@ static enum status find_least_buffers(struct states *states) {
     return STATUS_OK;
 }
 
-enum status states_create(const struct graph *graph, const struct costs *costs, int64_t chunk_bytes,
+/* ---- shards ---- */
+
+/* The part of a parameter's elements that lie in a range of its chunk's. */
+static double part_within(const struct chunk_list *chunks, const struct tensor *parameter, struct shard_range range) {
+    int64_t elements = shape_elements(&parameter->shape), begin = chunks->first_element[parameter->id];
+    int64_t end = begin + elements < range.end ? begin + elements : range.end;
+    if (begin < range.begin) begin = range.begin;
+    return end > begin && elements > 0 ? (double)(end - begin) / (double)elements : 0;
+}
+
+static void divide_chunk(const struct chunk_sum *whole, const struct shard_cut *cut, struct chunk_sum *out) {
+    const struct partition *widths = &cut->partition;
+    int gradients = partition_width(widths->gradients);
+    int64_t elements = cut->elements;
+    *out = *whole;
+    memset(out->update_s, 0, sizeof out->update_s);
+    memset(out->host_update_s, 0, sizeof out->host_update_s);
+    if (elements == 0) return;
+    int64_t parameters = shard_elements(cut, partition_width(widths->parameters));
+    out->parameters = whole->parameters / elements * parameters;
+    out->trained = whole->trained / elements * parameters;
+    out->optimizer = whole->optimizer / elements * shard_elements(cut, partition_width(widths->optimizer));
+    if (gradients > 1) out->shards = whole->summed / elements * shard_elements(cut, gradients);
+}
+
+static void add_part(const struct kernel_cost *cost, double part, double issue_s, double sums[ACTIVITY_COUNT]) {
+    if (part > 0) sums[cost->activity] += part * cost->seconds + issue_s;
+}
+
+static void divide(const struct states *states, const struct partition *partition, const struct rank_place *place,
+                   double issue_s, struct chunk_sum *from) {
+    int ranks = rank_place_ranks(place), optimizer = partition_width(partition->optimizer);
+    const struct partition widths = {partition_width(partition->parameters), partition_width(partition->gradients),
+                                     optimizer};
+    for (int32_t c = 0; c < states_count(states); c++) {
+        const struct shard_cut cut = {widths, ranks, states->chunks.chunks.items[c].elements};
+        struct chunk_sum whole = chunk_sum_of(states->from, c);
+        divide_chunk(&whole, &cut, &from[c]);
+    }
+    for (size_t i = 0; i < states->updates.count; i++) {
+        const struct update_kernel *kernel = &states->updates.items[i];
+        const struct shard_cut cut = {widths, ranks, states->chunks.chunks.items[kernel->chunk].elements};
+        double part = part_within(&states->chunks, kernel->parameter, shard_range_of(&cut, optimizer, place->rank));
+        add_part(&kernel->device, part, issue_s, from[kernel->chunk].update_s);
+        add_part(&kernel->host, part, issue_s, from[kernel->chunk].host_update_s);
+    }
+    sum_up(from, states_count(states));
+}
+
+struct chunk_sum *states_divide(const struct states *states, const struct partition *partition,
+                                const struct rank_place *place, double issue_s) {
+    size_t count = (size_t)states_count(states) + 1;
+    struct chunk_sum *from = mem_array(count, sizeof *from);
+    if (from && partition_cuts(partition))
+        divide(states, partition, place, issue_s, from);
+    else if (from)
+        memcpy(from, states->from, count * sizeof *from);
+    return from;
+}
+
+enum status states_create(const struct graph *graph, const struct costs *costs, const struct policy *policy,
                           struct states *out) {
-    *out = (struct states){.chunk_bytes = chunk_bytes, .blocks = graph_count_blocks(graph)};
-    TRY(chunks_pack(graph, chunk_bytes, &out->chunks));
+    *out = (struct states){.chunk_bytes = policy->chunk_bytes, .blocks = graph_count_blocks(graph)};
+    TRY(chunks_of_policy(graph, policy, &out->chunks));
     out->from = mem_array(out->chunks.chunks.count + 1, sizeof *out->from);
     if (!out->from) return STATUS_FAILED;
     TRY(add_tensors(graph, out));
     join_gradients(out);
-    add_updates(graph, costs, out);
-    sum_up(out);
+    TRY(add_updates(graph, costs, out));
+    sum_up(out->from, states_count(out));
     TRY(find_largest(out));
     TRY(find_users(graph, out));
+    TRY(find_read_again(out));
     return find_least_buffers(out);
 }
 
@@ -199,20 +290,23 @@ void states_free(struct states *states) {
     chunks_free(&states->chunks);
     mem_free(states->from);
     vec_free(&states->gradients);
+    vec_free(&states->updates);
     mem_free(states->largest);
     mem_free(states->users_first);
     mem_free(states->users);
     mem_free(states->users_bytes);
+    mem_free(states->read_again);
     mem_free(states->least_buffers);
     *states = (struct states){0};
 }
 
-struct chunk_sum states_of(const struct states *states, int64_t chunk) {
-    const struct chunk_sum *sum = &states->from[chunk], *next = sum + 1;
+struct chunk_sum chunk_sum_of(const struct chunk_sum *from, int64_t chunk) {
+    const struct chunk_sum *sum = &from[chunk], *next = sum + 1;
     return (struct chunk_sum){.parameters = sum->parameters - next->parameters,
                               .trained = sum->trained - next->trained,
                               .gradients = sum->gradients - next->gradients,
                               .summed = sum->summed - next->summed,
+                              .shards = sum->shards - next->shards,
                               .summed_packs = sum->summed_packs - next->summed_packs,
                               .optimizer = sum->optimizer - next->optimizer,
                               .packs = sum->packs - next->packs,

@@ -1,6 +1,5 @@
 #include "search/step_cut.h"
 
-#include "collective/comm_schedule.h"
 #include "plan/movement.h"
 #include "program/program.h"
 
@@ -62,39 +61,4 @@ struct cut_passes step_cut_largest(const struct step_cut *cut, int64_t grains_pe
     if (step_cut_waiting(cut) > 0)
         passes.deepest = opening_grains(&cut->shares.list.items[cut->deepest], grains_per_pass);
     return passes;
-}
-
-/* One operation's seconds, by what it moves. */
-static enum status reduce_seconds(const struct step_cut *cut, const struct lane_tree *tree, int64_t bytes,
-                                  const struct cluster_rates *rates, double *out) {
-    const struct comm_spec spec = {.kind = COMM_ALL_REDUCE,
-                                   .group = mesh_group(&cut->place.mesh, cut->place.rank, MESH_ALL),
-                                   .bytes = bytes,
-                                   .in_place = cut->place.in_place,
-                                   .tree = tree};
-    struct comm_schedule schedule;
-    TRY(comm_schedule_create(&cut->place.mesh, cut->place.rank, rank_place_message_bytes(&cut->place), &spec,
-                             &schedule));
-    const struct program_collective collective = {.kind = COMM_ALL_REDUCE, .bytes = bytes, .traffic = schedule.traffic};
-    *out += costs_collective_s(rates, &cut->place, &collective) + rates->issue_s;
-    comm_schedule_free(&schedule);
-    return STATUS_OK;
-}
-
-enum status step_cut_reduce_seconds(const struct step_cut *cut, const struct states *states,
-                                    const struct cluster_rates *rates, double *out) {
-    int ranks = rank_place_ranks(&cut->place);
-    struct lane_tree lanes, tree;
-    *out = 0;
-    if (ranks == 1) return STATUS_OK;
-    TRY(lane_tree_of_shape(&cut->lanes, &lanes));
-    enum status status = lane_tree_top(&lanes, ranks, &tree);
-    lane_tree_free(&lanes);
-    TRY(status);
-    for (size_t p = 0; p < states->gradients.count && status == STATUS_OK; p++)
-        if (states->gradients.items[p].summed > 0)
-            status = reduce_seconds(cut, &tree, states->gradients.items[p].summed, rates, out);
-    lane_tree_free(&tree);
-    *out *= (double)cut->reductions;
-    return status;
 }

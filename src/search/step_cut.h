@@ -23,9 +23,6 @@ void step_cut_free(struct step_cut *cut);
 
 /* Of all shares. */
 int64_t step_cut_passes(const struct step_cut *cut, int64_t grains_per_pass);
-/* Seconds of a step's reductions, at least, one after the other. */
-enum status step_cut_reduce_seconds(const struct step_cut *cut, const struct states *states,
-                                    const struct cluster_rates *rates, double *out);
 
 /* Grains of a pass, 0: there is none: the first of the step, the first of the deepest share, and the largest of those
  * that go on with a share. */

@@ -99,6 +99,22 @@ static struct dataset_rows rows_of(const struct recipe *recipe, const struct gra
     return (struct dataset_rows){.step = step, .batch = recipe->batch, .first = first, .count = end - first};
 }
 
+static struct dataset_batch inputs_of(const struct engine *engine, enum program_use use) {
+    return (struct dataset_batch){.tokens = engine_data(engine, use, "tokens"),
+                                  .targets = engine_data(engine, use, "targets"),
+                                  .positions = optional_input(engine, use, "positions"),
+                                  .segments = optional_input(engine, use, "segments")};
+}
+
+/* Tokens [first, end) have no targets. */
+static void fill_blank(const struct dataset_batch *batch, int64_t first, int64_t end) {
+    for (int64_t i = first; i < end; i++) {
+        batch->tokens[i] = 0;
+        batch->targets[i] = DATASET_IGNORE;
+        if (batch->segments) batch->segments[i] = 0;
+    }
+}
+
 /* Fills rows of a batch straight into the program's inputs; sequences that fill up the last grain have no targets. */
 static enum status fill_batch(const struct engine *engine, enum program_use use, const struct dataset *dataset,
                               enum dataset_split split, int64_t step, int64_t *targets) {
@@ -108,15 +124,8 @@ static enum status fill_batch(const struct engine *engine, enum program_use use,
     int64_t sequences = grains.count * recipe->grain_sequences, length = recipe->sequence_length;
     *targets = 0;
     if (sequences == 0) return STATUS_OK;
-    struct dataset_batch batch = {.tokens = engine_data(engine, use, "tokens"),
-                                  .targets = engine_data(engine, use, "targets"),
-                                  .positions = optional_input(engine, use, "positions"),
-                                  .segments = optional_input(engine, use, "segments")};
-    for (int64_t i = rows.count * length; i < sequences * length; i++) {
-        batch.tokens[i] = 0;
-        batch.targets[i] = DATASET_IGNORE;
-        if (batch.segments) batch.segments[i] = 0;
-    }
+    struct dataset_batch batch = inputs_of(engine, use);
+    fill_blank(&batch, rows.count * length, sequences * length);
     fill_positions(batch.positions, sequences, length);
     return dataset_fill_rows(dataset, split, &rows, &batch, targets);
 }
@@ -172,12 +181,26 @@ enum status engine_settle(struct engine *engine) {
 
 enum status engine_repeat_step(struct engine *engine) { return runner_step(engine->main, engine->scalars); }
 
+enum status engine_join_loss(struct engine *engine) {
+    const struct recipe *recipe = &engine->plan->chosen.recipe;
+    double scalars[SCALAR_COUNT] = {0};
+    if (!engine_is_cut(engine, TENSOR_PARAMETER)) return STATUS_OK;
+    int64_t sequences = recipe_grains(recipe) * recipe->grain_sequences, length = recipe->sequence_length;
+    struct dataset_batch batch = inputs_of(engine, PROGRAM_LOSS);
+    fill_blank(&batch, 0, sequences * length);
+    fill_positions(batch.positions, sequences, length);
+    return runner_step(engine->runners[PROGRAM_LOSS], scalars);
+}
+
 enum status engine_add_loss(struct engine *engine, const struct dataset *dataset, int64_t batch, double *loss,
                             int64_t *targets) {
     double scalars[SCALAR_COUNT] = {0};
-    TRY(engine_settle(engine));
     int64_t counted;
-    TRY(fill_batch(engine, PROGRAM_LOSS, dataset, DATASET_VALID, batch, &counted));
+    enum status filled = fill_batch(engine, PROGRAM_LOSS, dataset, DATASET_VALID, batch, &counted);
+    if (filled != STATUS_OK) {
+        (void)engine_join_loss(engine); /* the others wait for this rank's weights */
+        return filled;
+    }
     *targets += counted;
     TRY(runner_step(engine->runners[PROGRAM_LOSS], scalars));
     *loss += *(const double *)engine_data(engine, PROGRAM_LOSS, "loss");

@@ -34,20 +34,35 @@ enum status engine_initialise_weights(struct engine *engine, uint64_t seed);
 /* Reads the optimizer's state over what engine_load_weights left. BAD_INPUT when a tensor is missing, unexpected or of
  * another shape. */
 enum status engine_load_state(struct engine *engine, const char *path);
-/* A hash of all parameters and optimizer state in the arena, on the calling thread's OpenMP threads: the same for the
- * same bits, wherever they live. It is the XXH3 of each tensor's own, by the tensor's id. `known` has the hashes
- * that were taken while tensors were written (engine_list_tensors), by id; 0: not known. NULL: none is. FAILED without
- * memory. */
-enum status engine_hash(const struct engine *engine, const uint64_t *known, uint64_t *hash);
-/* Fills in the hashes that are 0, but not those of tensors in `skip` (by id; NULL: of none). */
-enum status engine_hash_tensors(const struct engine *engine, const bool *skip, uint64_t *hashes);
-/* Does the updates that the last step deferred (runner_finish). Call it before weights or state are read and before a
- * step of another program. */
-enum status engine_settle(struct engine *engine);
-/* Parameters, or state tensors (`kind`), with their places in the arena. `hashes`, by tensor id, takes what is written
- * of them; it may be NULL. The caller frees the array. */
+/* Parameters, or state tensors (`kind`), with what this rank has of each and its place in the arena. `hashes`, by
+ * tensor id, takes what is written of them; it may be NULL. The caller frees the array. */
 enum status engine_list_tensors(const struct engine *engine, enum tensor_kind kind, uint64_t *hashes,
                                 struct weight_target **out, int *count);
+
+/* How many neighbouring ranks have the tensors of this kind together, each some runs of them (plan/partition.h). 1:
+ * each rank has all. The same on all ranks. */
+int engine_width(const struct engine *engine, enum tensor_kind kind);
+static inline bool engine_is_cut(const struct engine *engine, enum tensor_kind kind) {
+    return engine_width(engine, kind) > 1;
+}
+/* Of what each group of `width` neighbouring ranks has together: an equal part for each of the groups. */
+struct safetensors_run engine_share(const struct engine *engine, int width, struct safetensors_run all);
+/* What this rank writes of a tensor whose kind is cut: each element is written by one rank that has it. */
+struct safetensors_run engine_written_run(const struct engine *engine, const struct tensor *tensor);
+
+/* A hash of all parameters and optimizer state, on the calling thread's OpenMP threads: the same for the same bits,
+ * wherever they live and on any number of ranks. It is the XXH3 of each tensor's own, by the tensor's id. Collective
+ * where something is cut. FAILED without memory. */
+enum status engine_hash(const struct engine *engine, uint64_t *hash);
+/* Fills in the hashes of tensors, by id, that are 0, but not those of tensors in `skip` (NULL: of none): of kinds that
+ * are not cut, which each rank has to itself, and of those that are, which is collective. */
+enum status engine_hash_whole(const struct engine *engine, const bool *skip, uint64_t *hashes);
+enum status engine_hash_cut(const struct engine *engine, const bool *skip, uint64_t *hashes);
+/* engine_hash, where all tensors' hashes are known. */
+uint64_t engine_join_hashes(const struct engine *engine, const uint64_t *hashes);
+/* Does the updates that the last step deferred (runner_finish). Call it before weights or state are read and before a
+ * step of another program; all ranks together. */
+enum status engine_settle(struct engine *engine);
 
 struct step_numbers {
     double loss;      /* mean over unmasked tokens */
@@ -66,9 +81,13 @@ enum status engine_step(struct engine *engine, const struct dataset *dataset, in
 enum status engine_agree(struct engine *engine, enum status mine);
 /* The last step once more, inputs and all: AdamW changes nothing where the gradient norm is not finite. */
 enum status engine_repeat_step(struct engine *engine);
-/* Adds batch `batch` of the validation split, which is settled, to the sums. The plan has PROGRAM_LOSS. */
+/* Adds batch `batch` of the validation split, which is settled, to the sums. The plan has PROGRAM_LOSS, and no update
+ * is left (engine_settle). */
 enum status engine_add_loss(struct engine *engine, const struct dataset *dataset, int64_t batch, double *loss,
                             int64_t *targets);
+/* For a rank that has no batch while others do. Where weights are cut, ranks gather them from each other, and this one
+ * goes through the program too, over a batch without targets. */
+enum status engine_join_loss(struct engine *engine);
 
 /* The data of a tensor of a program, by name; BUG when there is none. */
 void *engine_data(const struct engine *engine, enum program_use use, const char *name);
@@ -82,11 +101,12 @@ static inline struct model *engine_model(const struct engine *engine) { return e
 /* Bytes of the device tier's arena that are in memory now, as the system counts them. */
 int64_t engine_resident_bytes(const struct engine *engine);
 
-/* BAD_INPUT "ORIGIN: TENSOR (a weight) …" when a weight or optimizer state that checkpoints hold is not finite; for
- * what was just loaded. */
+/* BAD_INPUT "ORIGIN: TENSOR (a weight) …" when a weight or optimizer state that checkpoints hold, and this rank has, is
+ * not finite; for what was just loaded. */
 enum status engine_require_finite(const struct engine *engine, const char *origin);
-/* Repeats the last step and returns "TENSOR (grain G)": the first place, in the order of execution, where a value is
- * not finite. In fresh memory, or NULL. `weight` tells whether it is a weight, before the step computed anything. */
+/* Collective. Repeats the last step and returns "TENSOR (grain G)": the first place, in the order of execution, where a
+ * value is not finite. In fresh memory, or NULL. `weight` tells whether it is a weight, before the step computed
+ * anything. */
 char *engine_find_nonfinite(struct engine *engine, bool *weight);
 
 #endif

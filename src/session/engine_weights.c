@@ -1,16 +1,36 @@
-/* The arena's weights and optimizer state, from and to files. */
+/* The arenas' weights and optimizer state, from and to files. */
 #include <string.h>
-#include <xxhash.h>
 
 #include "base/half.h"
 #include "base/wide_vectors.h"
 #include "session/engine.h"
 
-/* `parameter` as it is kept in `home`: itself or its master. */
+int engine_width(const struct engine *engine, enum tensor_kind kind) {
+    const struct partition *partition = &engine->plan->chosen.policy.partition;
+    BUG_IF(kind != TENSOR_PARAMETER && kind != TENSOR_STATE, "nobody keeps tensors of kind %d", (int)kind);
+    return partition_width(kind == TENSOR_PARAMETER ? partition->parameters : partition->optimizer);
+}
+
+struct safetensors_run engine_share(const struct engine *engine, int width, struct safetensors_run all) {
+    const struct comm *comm = engine->plan->session->comm;
+    int64_t groups = mesh_ranks(&comm->mesh) / width, group = comm->rank / width;
+    int64_t begin = all.elements * group / groups, end = all.elements * (group + 1) / groups;
+    return (struct safetensors_run){all.first + begin, end - begin};
+}
+
+struct safetensors_run engine_written_run(const struct engine *engine, const struct tensor *tensor) {
+    struct safetensors_run mine;
+    (void)runner_home(engine->main, tensor, &mine.first, &mine.elements);
+    return engine_share(engine, engine_width(engine, tensor->kind), mine);
+}
+
+/* What this rank has of `parameter` as it is kept in `home`: itself or its master. */
 static struct weight_target target_of(const struct engine *engine, const struct tensor *parameter,
                                       const struct tensor *home) {
-    return (struct weight_target){parameter, runner_data(engine->main, home), home->shape.dtype, &engine->homes, home,
-                                  NULL};
+    struct weight_target target = {
+        .tensor = parameter, .dtype = home->shape.dtype, .store = &engine->homes, .home = home};
+    target.data = runner_home(engine->main, home, &target.first, &target.elements);
+    return target;
 }
 
 enum status engine_list_tensors(const struct engine *engine, enum tensor_kind kind, uint64_t *hashes,
@@ -30,65 +50,12 @@ enum status engine_list_tensors(const struct engine *engine, enum tensor_kind ki
     return STATUS_OK;
 }
 
-static bool outlasts_steps(const struct tensor *tensor) {
-    return tensor->kind == TENSOR_PARAMETER || tensor->kind == TENSOR_STATE;
-}
-
-/* The hash of bytes without an address, a piece at a time: the same as of all at once. */
-static enum status hash_home(const struct engine *engine, const struct tensor *tensor, void *room, uint64_t *hash) {
-    int64_t bytes = shape_bytes(&tensor->shape);
-    XXH3_state_t *state = XXH3_createState();
-    if (!state) return status_no_memory(0, "a hash");
-    enum status status = STATUS_OK;
-    XXH3_64bits_reset(state);
-    for (int64_t at = 0; at < bytes && status == STATUS_OK; at += BYTE_STORE_PIECE) {
-        int64_t count = bytes - at < BYTE_STORE_PIECE ? bytes - at : BYTE_STORE_PIECE;
-        status = runner_read(engine->main, tensor, at, count, room);
-        XXH3_64bits_update(state, room, (size_t)count);
-    }
-    *hash = XXH3_64bits_digest(state);
-    XXH3_freeState(state);
-    return status;
-}
-
-static bool is_unknown(const struct tensor *tensor, const bool *skip, const uint64_t *hashes) {
-    return outlasts_steps(tensor) && hashes[tensor->id] == 0 && !(skip && skip[tensor->id]);
-}
-
-static enum status hash_homes(const struct engine *engine, const bool *skip, uint64_t *hashes) {
-    const struct graph *graph = engine_graph(engine);
-    void *room = mem_array(BYTE_STORE_PIECE, 1);
-    enum status status = room ? STATUS_OK : STATUS_FAILED;
-    for (size_t i = 0; i < graph->tensors.count && status == STATUS_OK; i++) {
-        const struct tensor *tensor = graph->tensors.items[i];
-        if (is_unknown(tensor, skip, hashes) && !runner_data(engine->main, tensor))
-            status = hash_home(engine, tensor, room, &hashes[i]);
-    }
-    mem_free(room);
-    return status;
-}
-
-enum status engine_hash_tensors(const struct engine *engine, const bool *skip, uint64_t *hashes) {
-    const struct graph *graph = engine_graph(engine);
-    int64_t count = (int64_t)graph->tensors.count;
-#pragma omp parallel for schedule(dynamic, 1)
-    for (int64_t i = 0; i < count; i++) {
-        const struct tensor *tensor = graph->tensors.items[i];
-        const void *data = is_unknown(tensor, skip, hashes) ? runner_data(engine->main, tensor) : NULL;
-        if (data) hashes[i] = XXH3_64bits(data, (size_t)shape_bytes(&tensor->shape));
-    }
-    return hash_homes(engine, skip, hashes);
-}
-
-enum status engine_hash(const struct engine *engine, const uint64_t *known, uint64_t *hash) {
-    const struct graph *graph = engine_graph(engine);
-    uint64_t *hashes = mem_array(graph->tensors.count, sizeof *hashes);
-    if (!hashes) return STATUS_FAILED;
-    if (known) memcpy(hashes, known, graph->tensors.count * sizeof *hashes);
-    enum status status = engine_hash_tensors(engine, NULL, hashes);
-    *hash = XXH3_64bits(hashes, graph->tensors.count * sizeof *hashes);
-    mem_free(hashes);
-    return status;
+/* Without those of which this rank has nothing. */
+static int drop_empty(struct weight_target *targets, int count) {
+    int kept = 0;
+    for (int i = 0; i < count; i++)
+        if (targets[i].elements > 0) targets[kept++] = targets[i];
+    return kept;
 }
 
 static bool is_master(const struct tensor *tensor) {
@@ -108,20 +75,26 @@ static void round_piece(const float *master, uint16_t *parameter, int64_t elemen
         round_block(master + e, parameter + e, elements - e < BLOCK ? elements - e : BLOCK);
 }
 
-static enum status round_home(const struct engine *engine, const struct tensor *master, float *room) {
+static enum status round_home(const struct engine *engine, const struct weight_target *master, float *room) {
     enum { PIECE_ELEMENTS = BYTE_STORE_PIECE / 4 };
     uint16_t *rounded = (uint16_t *)(void *)(room + PIECE_ELEMENTS);
-    int64_t elements = shape_elements(&master->shape);
-    for (int64_t at = 0; at < elements; at += PIECE_ELEMENTS) {
-        int64_t count = elements - at < PIECE_ELEMENTS ? elements - at : PIECE_ELEMENTS;
-        TRY(runner_read(engine->main, master, 4 * at, 4 * count, room));
+    int64_t end = master->first + master->elements;
+    for (int64_t at = master->first; at < end; at += PIECE_ELEMENTS) {
+        int64_t count = end - at < PIECE_ELEMENTS ? end - at : PIECE_ELEMENTS;
+        TRY(runner_read(engine->main, master->home, 4 * at, 4 * count, room));
         round_piece(room, rounded, count);
-        TRY(runner_write(engine->main, master->parameter, 2 * at, 2 * count, rounded));
+        TRY(runner_write(engine->main, master->tensor, 2 * at, 2 * count, rounded));
     }
     return STATUS_OK;
 }
 
-/* Parameters that have a master become its rounding. */
+/* Whether this rank has the same run of a parameter and of its master. Under a partition it may have more of the
+ * parameter. */
+static bool covers(const struct weight_target *parameter, const struct weight_target *master) {
+    return parameter->first == master->first && parameter->elements == master->elements;
+}
+
+/* Parameters of which the master is there become its rounding. */
 static enum status round_masters(const struct engine *engine) {
     const struct graph *graph = engine_graph(engine);
     float *room = mem_array(2 * BYTE_STORE_PIECE, 1);
@@ -129,27 +102,35 @@ static enum status round_masters(const struct engine *engine) {
     for (size_t i = 0; i < graph->tensors.count && status == STATUS_OK; i++) {
         const struct tensor *tensor = graph->tensors.items[i];
         if (!is_master(tensor)) continue;
-        const float *master = runner_data(engine->main, tensor);
-        uint16_t *parameter = runner_data(engine->main, tensor->parameter);
-        if (master && parameter)
-            round_piece(master, parameter, shape_elements(&tensor->shape));
+        struct weight_target master = target_of(engine, tensor->parameter, tensor);
+        struct weight_target parameter = target_of(engine, tensor->parameter, tensor->parameter);
+        if (!covers(&parameter, &master)) continue;
+        if (master.data && parameter.data)
+            round_piece(master.data, parameter.data, master.elements);
         else
-            status = round_home(engine, tensor, room);
+            status = round_home(engine, &master, room);
     }
     mem_free(room);
     return status;
 }
 
-/* All parameters, those with a master as the master: their roundings follow. */
+/* All parameters, those with a master as the master: their roundings follow. Where this rank has more of a parameter
+ * than of its master, both: what is read of a parameter is the rounding too. */
 static enum status list_sources(const struct engine *engine, struct weight_target **out, int *count) {
     const struct graph *graph = engine_graph(engine);
     TRY(engine_list_tensors(engine, TENSOR_PARAMETER, NULL, out, count));
+    int parameters = *count;
     for (size_t i = 0; i < graph->tensors.count; i++) {
-        const struct tensor *master = graph->tensors.items[i];
-        if (!is_master(master)) continue;
-        for (int t = 0; t < *count; t++)
-            if ((*out)[t].tensor == master->parameter) (*out)[t] = target_of(engine, master->parameter, master);
+        const struct tensor *tensor = graph->tensors.items[i];
+        if (!is_master(tensor)) continue;
+        struct weight_target master = target_of(engine, tensor->parameter, tensor);
+        for (int t = 0; t < parameters; t++) {
+            if ((*out)[t].tensor != tensor->parameter) continue;
+            bool same = covers(&(*out)[t], &master);
+            (*out)[same ? t : (*count)++] = master;
+        }
     }
+    *count = drop_empty(*out, *count);
     return STATUS_OK;
 }
 
@@ -164,12 +145,12 @@ enum status engine_load_weights(struct engine *engine) {
 
 /* Values of a tensor without an address go through a buffer. */
 static enum status initialise_home(const struct engine *engine, const struct weight_target *target, uint64_t seed) {
-    const struct tensor *home = target->home;
-    int64_t bytes = shape_bytes(&home->shape);
-    struct weight_target own = {.tensor = target->tensor, .data = mem_array((size_t)bytes, 1), .dtype = target->dtype};
+    int64_t element = dtype_bytes(target->dtype), bytes = target->elements * element;
+    struct weight_target own = *target;
+    own.data = mem_array((size_t)bytes, 1);
     if (!own.data) return STATUS_FAILED;
     model_initialise_weights(engine_model(engine), seed, &own, 1);
-    enum status status = runner_write(engine->main, home, 0, bytes, own.data);
+    enum status status = runner_write(engine->main, target->home, target->first * element, bytes, own.data);
     mem_free(own.data);
     return status;
 }
@@ -197,7 +178,14 @@ static enum status add_load(const struct safetensors *set, const char *path, con
         return status_set(STATUS_BAD_INPUT, "%s: %s: is %s %s, must be %s", path, source->name, source->dtype_name,
                           safetensors_print_dims(source, dims), shape_print(&target->tensor->shape, wanted));
     }
-    *out = (struct safetensors_load){set, source, DTYPE_F32, target->data, target->store, target->home};
+    *out = (struct safetensors_load){.set = set,
+                                     .tensor = source,
+                                     .first = (size_t)target->first,
+                                     .elements = (size_t)target->elements,
+                                     .dtype = DTYPE_F32,
+                                     .out = target->data,
+                                     .store = target->store,
+                                     .key = target->home};
     return STATUS_OK;
 }
 

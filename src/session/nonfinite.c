@@ -1,6 +1,6 @@
 /* Where a value first stopped being finite. */
 #include <inttypes.h>
-#include <math.h>
+#include <stdio.h>
 
 #include "graph/finite.h"
 #include "session/engine.h"
@@ -21,35 +21,36 @@ static bool values_are_finite(enum dtype dtype, const char *values, int64_t coun
     return finite;
 }
 
-/* Weights and state, from wherever their homes are. */
+/* What this rank has of weights and state, from wherever their homes are. */
 static enum status examine_home(const struct engine *engine, const struct tensor *tensor, void *room, bool *finite) {
-    int64_t bytes = shape_bytes(&tensor->shape), element = dtype_bytes(tensor->shape.dtype);
-    const void *there = runner_data(engine->main, tensor);
-    *finite = !there || values_are_finite(tensor->shape.dtype, there, bytes / element);
-    for (int64_t at = 0; !there && at < bytes && *finite; at += BYTE_STORE_PIECE) {
-        int64_t count = bytes - at < BYTE_STORE_PIECE ? bytes - at : BYTE_STORE_PIECE;
+    int64_t first, elements, element = dtype_bytes(tensor->shape.dtype);
+    const void *there = runner_home(engine->main, tensor, &first, &elements);
+    int64_t end = (first + elements) * element;
+    *finite = !there || values_are_finite(tensor->shape.dtype, there, elements);
+    for (int64_t at = first * element; !there && at < end && *finite; at += BYTE_STORE_PIECE) {
+        int64_t count = end - at < BYTE_STORE_PIECE ? end - at : BYTE_STORE_PIECE;
         TRY(runner_read(engine->main, tensor, at, count, room));
         *finite = values_are_finite(tensor->shape.dtype, room, count / element);
     }
     return STATUS_OK;
 }
 
-static bool tensor_is_finite(const struct tensor *tensor, const char *data) {
-    int64_t rows = shape_rows(&tensor->shape), columns = shape_columns(&tensor->shape);
-    int64_t stride = tensor_row_stride(tensor) * dtype_bytes(tensor->shape.dtype);
-    for (int64_t r = 0; r < rows; r++)
-        if (values_find_nonfinite(tensor->shape.dtype, data + r * stride, columns) >= 0) return false;
+/* The bytes that the operand uses, which may be a run of the tensor's elements. */
+static bool operand_is_finite(enum dtype dtype, const struct operand *operand, const char *data) {
+    int64_t row = operand->row_bytes > 0 ? operand->row_bytes : operand->bytes;
+    for (int64_t at = 0; at<operand->bytes; at += operand->row_bytes> 0 ? operand->row_stride : row)
+        if (values_find_nonfinite(dtype, data + at, row / dtype_bytes(dtype)) >= 0) return false;
     return true;
 }
 
 /* Looks at what the instruction wrote; at a copy where the CPU has no address for it. */
-static bool output_is_finite(const struct runner *runner, const struct tensor *tensor, const struct operand *operand,
+static bool output_is_finite(const struct runner *runner, enum dtype dtype, const struct operand *operand,
                              int64_t run) {
     const void *there = runner_operand(runner, operand, run);
-    if (there) return tensor_is_finite(tensor, there);
+    if (there) return operand_is_finite(dtype, operand, there);
     void *copy = mem_array((size_t)operand->bytes, 1);
     bool known = copy && runner_read_operand(runner, operand, run, copy) == STATUS_OK;
-    bool finite = !known || tensor_is_finite(tensor, copy);
+    bool finite = !known || operand_is_finite(dtype, operand, copy);
     mem_free(copy);
     return finite;
 }
@@ -62,7 +63,8 @@ static void examine_outputs(void *payload, const struct runner *runner, int32_t 
     for (int i = 0; i < instruction->node->op->outputs; i++) {
         const struct tensor *tensor = instruction->node->out[i];
         const struct operand *operand = &instruction->operands[OP_INPUTS_MAX + i];
-        if (!tensor || operand->buffer < 0 || output_is_finite(runner, tensor, operand, run)) continue;
+        if (!tensor || operand->buffer < 0) continue;
+        if (output_is_finite(runner, tensor->shape.dtype, operand, run)) continue;
         int64_t grain = section->first_grain + run * section->grains + instruction->grain;
         search->found = section->first_grain < 0
                             ? mem_format("%s (in the update)", tensor->name)
@@ -111,16 +113,70 @@ enum status engine_require_finite(const struct engine *engine, const char *origi
                       describe_home(found));
 }
 
-char *engine_find_nonfinite(struct engine *engine, bool *weight) {
+/* ---- Of all ranks ---- */
+
+/* What a rank found. */
+struct finding {
+    enum status status;
+    int32_t tensor; /* its id; -1: none */
+    char text[240]; /* a place, or why it is not known */
+};
+
+/* Of the first tensor that was found by any rank; else of the first rank that found anything. */
+static struct finding first_finding(const struct finding *all, int ranks) {
+    const struct finding *first = NULL;
+    for (int rank = 0; rank < ranks; rank++) {
+        const struct finding *found = &all[rank];
+        if (found->text[0] == '\0') continue;
+        if (!first || (found->tensor >= 0 && found->tensor < first->tensor)) first = found;
+    }
+    return first ? *first : (struct finding){.tensor = -1};
+}
+
+static enum status share_finding(struct comm *comm, struct finding *finding) {
+    struct comm_group all = comm_group_all(comm);
+    struct finding *theirs = mem_array((size_t)all.count, sizeof *theirs);
+    TRY(comm_agree(comm, theirs ? STATUS_OK : STATUS_FAILED));
+    enum status status = comm_exchange(comm, &all, finding, sizeof *finding, theirs);
+    if (status == STATUS_OK) *finding = first_finding(theirs, all.count);
+    mem_free(theirs);
+    return status;
+}
+
+static void look_at_homes(const struct engine *engine, struct finding *out) {
     const struct tensor *home;
-    enum status found = find_in_homes(engine, false, &home);
-    *weight = found == STATUS_OK && home && home->kind == TENSOR_PARAMETER;
-    if (found != STATUS_OK) return mem_format("not known, since %s", status_message());
-    if (home) return mem_format("%s (%s)", home->name, describe_home(home));
+    *out = (struct finding){.status = find_in_homes(engine, false, &home), .tensor = -1};
+    if (out->status != STATUS_OK) snprintf(out->text, sizeof out->text, "not known, since %s", status_message());
+    if (out->status != STATUS_OK || !home) return;
+    out->tensor = home->id;
+    snprintf(out->text, sizeof out->text, "%s (%s)", home->name, describe_home(home));
+}
+
+/* The ranks repeat the step together. */
+static enum status look_at_step(struct engine *engine, struct finding *out) {
     struct search search = {.program = programs_main(&engine->plan->programs)->program};
     runner_set_observer(engine->main, examine_outputs, &search);
     enum status status = engine_repeat_step(engine);
     runner_set_observer(engine->main, NULL, NULL);
-    if (status != STATUS_OK || search.found) return search.found;
-    return mem_string("no tensor when the step was repeated");
+    *out = (struct finding){.tensor = -1};
+    if (search.found) snprintf(out->text, sizeof out->text, "%s", search.found);
+    mem_free(search.found);
+    return status;
+}
+
+static enum status look(struct engine *engine, struct finding *out) {
+    struct comm *comm = engine->plan->session->comm;
+    look_at_homes(engine, out);
+    TRY(share_finding(comm, out));
+    if (out->text[0] != '\0') return STATUS_OK;
+    TRY(look_at_step(engine, out));
+    return share_finding(comm, out);
+}
+
+char *engine_find_nonfinite(struct engine *engine, bool *weight) {
+    struct finding found;
+    enum status status = look(engine, &found);
+    *weight = found.tensor >= 0 && engine_graph(engine)->tensors.items[found.tensor]->kind == TENSOR_PARAMETER;
+    if (found.text[0] != '\0') return mem_string(found.text);
+    return status == STATUS_OK ? mem_string("no tensor when the step was repeated") : NULL;
 }

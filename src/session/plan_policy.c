@@ -1,5 +1,6 @@
 #include "session/plan_policy.h"
 
+#include "base/size.h"
 #include "search/search.h"
 
 /* The plan whose policy is to be found, the tiers that it has to fit, and what the search is told of its main
@@ -8,7 +9,17 @@ struct choosing {
     struct session_plan *plan;
     const int64_t *capacity_bytes;
     struct search_input input;
+    struct partition *partitions; /* of the input, where the search may choose */
 };
+
+/* Several ranks choose how to share states also where each could have all of them: with less memory for these there is
+ * more for activations. A program that trains nothing does so only where it must, or is told to. */
+static bool chooses_partition(const struct session_plan *plan) {
+    const struct plan_request *request = &plan->request;
+    bool trains = program_set_has(&request->set, PROGRAM_STEP);
+    bool told = partition_cuts(&request->plan.policy.partition);
+    return rank_place_ranks(&plan->chosen.place) > 1 && policy_is_plain(&request->plan.policy) && (trains || told);
+}
 
 /* Whether the tiers below the device hold the programs. */
 static bool fits_below(const struct choosing *choosing, const struct programs *programs) {
@@ -65,7 +76,8 @@ static enum status try_least(struct choosing *choosing) {
 static enum status try_all(struct choosing *choosing, bool fastest) {
     const struct search_input *input = &choosing->input;
     struct candidate small;
-    bool fitted = false;
+    bool fitted = false, free = !choosing->plan->request.partition_fixed;
+    if (fastest && free && fits(choosing, &choosing->plan->programs)) return try_fastest(choosing, &fitted);
     TRY(search_least(input, &small));
     if (!small.compiled) return STATUS_OK;
     if (small.tier_bytes[TIER_DEVICE] > input->capacity_bytes[TIER_DEVICE])
@@ -74,9 +86,45 @@ static enum status try_all(struct choosing *choosing, bool fastest) {
     return fitted ? STATUS_OK : try_least(choosing);
 }
 
+/* What a program that trains nothing reads are parameters, so they alone are cut. */
+static int keep_inference(struct partition *list, int count) {
+    int kept = 0;
+    for (int i = 0; i < count; i++)
+        if (list[i].parameters == list[i].optimizer) list[kept++] = list[i];
+    return kept;
+}
+
+static enum status list_partitions(struct choosing *choosing) {
+    const struct session_plan *plan = choosing->plan;
+    struct search_input *input = &choosing->input;
+    bool trains = program_set_has(&plan->request.set, PROGRAM_STEP);
+    if (rank_place_ranks(&plan->chosen.place) == 1) return STATUS_OK;
+    input->partitions = &plan->request.plan.policy.partition;
+    input->partition_count = 1;
+    if (!plan->request.collectives_fixed) input->collectives = COLLECTIVES_EITHER;
+    if (plan->request.collectives_fixed && plan->request.plan.policy.flat) input->collectives = COLLECTIVES_FLAT;
+    if (plan->request.partition_fixed) return STATUS_OK;
+    TRY(partition_list(&plan->chosen.place.mesh, &choosing->partitions, &input->partition_count));
+    if (!trains) input->partition_count = keep_inference(choosing->partitions, input->partition_count);
+    input->partitions = choosing->partitions;
+    return STATUS_OK;
+}
+
+/* A partition that was asked for is no other, even where that would fit. */
+static enum status check_asked(const struct session_plan *plan) {
+    const struct partition *asked = &plan->request.plan.policy.partition;
+    char text[PARTITION_BYTES], size[SIZE_TEXT];
+    if (!plan->request.partition_fixed || partition_equal(asked, &plan->chosen.policy.partition)) return STATUS_OK;
+    return status_hint(status_set(STATUS_NO_FIT, "no plan fits: with the partition %s the device tier needs %s",
+                                  partition_print(asked, &plan->chosen.place.mesh, text),
+                                  size_print(plan->least_bytes, size)),
+                       "give it more by --device-memory SIZE, or leave out --partition");
+}
+
 static enum status choose(struct session_plan *plan, const int64_t capacity_bytes[TIER_COUNT], bool fastest) {
     struct choosing choosing = {.plan = plan, .capacity_bytes = capacity_bytes};
-    if (fits(&choosing, &plan->programs)) return STATUS_OK;
+    bool fitted = fits(&choosing, &plan->programs);
+    if (fitted && !(fastest && chooses_partition(plan))) return STATUS_OK;
     const struct executable *main = programs_main(&plan->programs);
     int64_t *bytes = executable_workspace(main);
     if (!bytes) return STATUS_FAILED;
@@ -88,10 +136,14 @@ static enum status choose(struct session_plan *plan, const int64_t capacity_byte
                               .recipe = &plan->chosen.recipe,
                               .place = plan->chosen.place,
                               .grains_per_pass = plan->request.grains_fixed ? plan->chosen.policy.grains_per_pass : 0,
+                              .objective = plan->request.objective,
                               .most_compiled = search_most_compiled(main->graph)};
     for (enum tier tier = 0; tier < TIER_COUNT; tier++)
         choosing.input.capacity_bytes[tier] = capacity_bytes[tier];
-    enum status status = try_all(&choosing, fastest);
+    enum status status = list_partitions(&choosing);
+    if (status == STATUS_OK) status = try_all(&choosing, fastest);
+    if (status == STATUS_OK && fitted) status = check_asked(plan);
+    mem_free(choosing.partitions);
     mem_free(bytes);
     return status;
 }

@@ -36,13 +36,20 @@ enum status plan_request_make(const struct session *session, unsigned uses, cons
     struct plan_request request = {.set = set_of(uses, options, training),
                                    .origin = options->plan_path,
                                    .recipe_fixed = base != NULL,
-                                   .policy_fixed = base != NULL};
+                                   .policy_fixed = base != NULL && !SETTINGS_HAVE(options, partition)};
     bool trains = program_set_has(&request.set, PROGRAM_STEP);
     if (program_set_only_writes(&request.set))
         TRY(resolve_texts(session, options, training, base, &request.plan));
     else
         TRY(plan_options_resolve(options, training, session->machine.backend, &session->model->config, base,
                                  options->plan_path, &request.plan));
+    /* Not of a plan whose partition is of other ranks, or which an option changes. */
+    if (base && partition_cuts(&base->policy.partition) &&
+        !partition_equal(&base->policy.partition, &request.plan.policy.partition))
+        request.policy_fixed = false;
+    request.objective = options->by_sum ? OBJECTIVE_SUM : OBJECTIVE_STEP;
+    request.partition_fixed = SETTINGS_HAVE(options, partition);
+    request.collectives_fixed = SETTINGS_HAVE(options, flat);
     request.grains_fixed = !trains || SETTINGS_HAVE(options, grains_per_pass);
     /* Where nothing is trained, a model is as it is. */
     if (!trains) request.plan.recipe.lora[0] = request.plan.recipe.freeze[0] = '\0';
@@ -55,6 +62,8 @@ struct plan_request plan_request_decided(const struct plan *plan, const struct p
     return (struct plan_request){.set = training_set(training),
                                  .plan = *plan,
                                  .recipe_fixed = true,
+                                 .partition_fixed = SETTINGS_HAVE(options, partition),
+                                 .collectives_fixed = SETTINGS_HAVE(options, flat),
                                  .grains_fixed = SETTINGS_HAVE(options, grains_per_pass)};
 }
 

@@ -2,6 +2,7 @@
 #ifndef BALLAST_SESSION_PLAN_REQUEST_H
 #define BALLAST_SESSION_PLAN_REQUEST_H
 
+#include "search/search.h"
 #include "session/programs.h"
 
 struct plan_request {
@@ -10,7 +11,9 @@ struct plan_request {
     const char *origin; /* the file that the plan comes from, for messages; NULL: the options. Borrowed */
     bool recipe_fixed;  /* by a plan file or a checkpoint: no advice to change it */
     bool policy_fixed;  /* by a plan file: no other is chosen */
-    bool grains_fixed;  /* by an option, or since no program trains: no other number of grains in a pass is chosen */
+    bool partition_fixed, collectives_fixed; /* by an option: no other is chosen */
+    enum search_objective objective;
+    bool grains_fixed; /* by an option, or since no program trains: no other number of grains in a pass is chosen */
 };
 
 /* The request that options make, for a session's model and machine (plan_options_resolve): over `base`, the plan of

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "cluster/cluster.h"
 #include "session/train_options.h"
 
@@ -39,6 +40,8 @@ static void check_given(const struct plan_options *options) {
     CHECK_GIVEN(round_grains)
     CHECK_GIVEN(reduce_dtype)
     CHECK_GIVEN(grains_per_pass)
+    CHECK_GIVEN(partition)
+    CHECK_GIVEN(flat)
     CHECK_GIVEN(threads)
     CHECK_GIVEN(seed)
     CHECK_GIVEN(lora)
@@ -269,6 +272,25 @@ static int choose_threads(const struct plan_options *options, const struct plan 
     return as_before && !SETTINGS_HAVE(options, threads) ? base->threads : plan_options_threads(options);
 }
 
+/* A partition is one of so many ranks: on others, and by an option that names another, the policy begins anew. */
+static enum status choose_policy(const struct plan_options *options, const struct plan *base, const char *base_name,
+                                 const struct mesh *mesh, struct policy *out) {
+    struct policy plain = {.grains_per_pass = setting_table[SETTING_grains_per_pass].whole}, policy = plain;
+    struct partition asked = {0};
+    bool given = SETTINGS_HAVE(options, partition);
+    if (base) policy = base->policy;
+    if (given) TRY(partition_parse(options->partition, mesh, &asked));
+    bool moved = base && rank_place_ranks(&base->place) != mesh_ranks(mesh) && partition_cuts(&policy.partition);
+    if (moved && !given)
+        log_note("%s: its policy is for %d ranks, and chosen anew", base_name, rank_place_ranks(&base->place));
+    if (moved || (given && !partition_equal(&asked, &policy.partition))) policy = plain;
+    if (given) policy.partition = asked;
+    if (SETTINGS_HAVE(options, grains_per_pass)) policy.grains_per_pass = options->grains_per_pass;
+    if (SETTINGS_HAVE(options, flat)) policy.flat = options->flat;
+    *out = policy;
+    return STATUS_OK;
+}
+
 enum status plan_options_resolve(const struct plan_options *options, const struct train_options *training,
                                  const struct backend *backend, const struct model_config *model,
                                  const struct plan *base, const char *base_name, struct plan *out) {
@@ -294,10 +316,8 @@ enum status plan_options_resolve(const struct plan_options *options, const struc
                            "the recipe fixes the bits of the result: leave the option out, or begin anew without %s",
                            base_name);
     TRY(recipe_check_optimizer(&plan.recipe));
-    plan.policy =
-        base ? base->policy : (struct policy){.grains_per_pass = setting_table[SETTING_grains_per_pass].whole};
-    if (SETTINGS_HAVE(options, grains_per_pass)) plan.policy.grains_per_pass = options->grains_per_pass;
     plan.place.mesh = mesh_of(options);
+    TRY(choose_policy(options, base, base_name, &plan.place.mesh, &plan.policy));
     plan.threads = choose_threads(options, base, &plan.place);
     TRY(plan_check(&plan));
     *out = plan;

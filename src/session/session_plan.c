@@ -54,7 +54,10 @@ static enum status compile(struct session_plan *plan) {
     return name_origin(status, plan->request.origin);
 }
 
+/* What chunks a partition has is yet to be chosen: at first each rank has all. */
 static enum status choose(struct session_plan *plan) {
+    bool open = !plan->request.policy_fixed && policy_is_plain(&plan->chosen.policy);
+    if (open) plan->chosen.policy.partition = (struct partition){0};
     TRY(compile(plan));
     return plan->request.policy_fixed ? STATUS_OK : plan_policy_choose(plan);
 }

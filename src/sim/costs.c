@@ -18,19 +18,23 @@ static const struct transfer_rate *rate_of(const struct costs *costs, const stru
                                            const struct instruction *instruction) {
     switch (instruction->opcode) {
     case OPCODE_KERNEL:
-    case OPCODE_ALL_REDUCE: return NULL;
+    case OPCODE_ALL_REDUCE:
+    case OPCODE_REDUCE_SCATTER:
+    case OPCODE_ALL_GATHER: return NULL;
     case OPCODE_ZERO:
+    case OPCODE_TAKE:
     case OPCODE_ADD:
     case OPCODE_ADD_BF16: return &costs->rates.zero;
     case OPCODE_COPY:
         return &costs->rates.copy[tier_of(program, &instruction->operands[0])]
                                  [tier_of(program, &instruction->operands[OP_INPUTS_MAX])];
+    case OPCODE_ELSEWHERE: break;
     }
     BUG("an instruction that is none");
 }
 
-/* Zeros are written once; a sum reads both of its numbers besides, about as fast. */
-enum { ADD_MOVES = 3 };
+/* Zeros are written once; a sum reads both of its numbers besides, about as fast, and what is taken is read too. */
+enum { TAKE_MOVES = 2, ADD_MOVES = 3 };
 double costs_add_s(const struct cluster_rates *rates, int64_t bytes) {
     return transfer_s(&rates->zero, ADD_MOVES * bytes);
 }
@@ -53,13 +57,17 @@ struct kernel_cost costs_of(const struct costs *costs, const struct program *pro
     const struct operand *from = &instruction->operands[0], *to = &instruction->operands[OP_INPUTS_MAX];
     const struct transfer_rate *rate = rate_of(costs, program, instruction);
     struct kernel_cost cost;
-    if (instruction->opcode == OPCODE_ALL_REDUCE) {
+    if (opcode_is_collective(instruction->opcode)) {
         const struct program_collective *collective = &program->collectives.items[instruction->collective];
         cost = (struct kernel_cost){costs_collective_s(&costs->rates, &program->place, collective), ACTIVITY_MESSAGE};
     } else if (!rate) {
         cost = costs_of_kernel(costs, instruction->node, instruction->tier);
+        if (instruction->elements > 0)
+            cost.seconds *= (double)instruction->elements / (double)shape_elements(&instruction->node->in[0]->shape);
     } else if (instruction->opcode == OPCODE_ZERO) {
         cost = (struct kernel_cost){transfer_s(rate, to->bytes), ACTIVITY_STREAMING};
+    } else if (instruction->opcode == OPCODE_TAKE) {
+        cost = (struct kernel_cost){transfer_s(rate, TAKE_MOVES * to->bytes), ACTIVITY_STREAMING};
     } else if (instruction->opcode == OPCODE_ADD || instruction->opcode == OPCODE_ADD_BF16) {
         cost = (struct kernel_cost){costs_add_s(&costs->rates, to->bytes), ACTIVITY_STREAMING};
     } else {

@@ -26,9 +26,12 @@ static json_t *move_of(const struct labels *labels, const struct instruction *in
 static const char *const verbs[] = {[OPCODE_KERNEL] = "",
                                     [OPCODE_ZERO] = "zero ",
                                     [OPCODE_COPY] = "copy ",
+                                    [OPCODE_TAKE] = "take ",
                                     [OPCODE_ADD] = "add to ",
                                     [OPCODE_ADD_BF16] = "add in bf16 to ",
-                                    [OPCODE_ALL_REDUCE] = "reduce "};
+                                    [OPCODE_ALL_REDUCE] = "reduce ",
+                                    [OPCODE_REDUCE_SCATTER] = "reduce and scatter ",
+                                    [OPCODE_ALL_GATHER] = "gather "};
 enum { VERBS = sizeof verbs / sizeof *verbs };
 
 /* Kernels of one node share a name, and so do copies of one buffer. */

@@ -30,10 +30,6 @@ static int64_t lives_of(const struct program *program, const struct buffer *buff
     return within ? section->repeat : 1;
 }
 
-static bool is_kept(const struct buffer *buffer) {
-    return buffer->kind == BUFFER_RESULTS || (buffer->tensor && buffer->tensor->kept);
-}
-
 static void add_use(struct lives *lives, int32_t buffer, const struct timeline_event *event) {
     size_t first = lives->first[buffer], several = lives->first[buffer + 1] - first;
     struct life *life = &lives->all[first + (several > 1 ? (size_t)event->repetition : 0)];
@@ -56,7 +52,7 @@ static void find_lives(struct lives *lives) {
         const struct buffer *buffer = &program->buffers.items[b];
         struct life *life = &lives->all[lives->first[b]];
         if (buffer->persistent) *life = (struct life){.begin = 0, .end = timeline->step_s};
-        if (is_kept(buffer)) life->end = timeline->step_s;
+        if (buffer_is_kept(buffer)) life->end = timeline->step_s;
     }
 }
 

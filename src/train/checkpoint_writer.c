@@ -59,6 +59,7 @@ static void run_stage(struct checkpoint_writer *writer) {
         release_arena(writer); /* however it failed */
         if (alone) writer->status = checkpoint_gather(saving, writer->status);
     }
+    if (writer->stage == WRITER_SUMS) writer->status = checkpoint_sum_part(saving);
     if ((alone || writer->stage == WRITER_PUBLISHES) && writer->status == STATUS_OK)
         writer->status = checkpoint_publish(saving);
     if (alone) writer->status = checkpoint_end(saving, writer->status, &writer->folder);
@@ -117,7 +118,16 @@ static void start_or_keep(struct checkpoint_writer *writer) {
     if (started != STATUS_OK) keep_status(writer, started);
 }
 
-/* All threads are through with a stage. Rank 0 alone has anything to do in the next. */
+/* The next stage, if all ranks can go on to it; else the saving ends. */
+static bool enter(struct checkpoint_writer *writer, enum writer_stage stage, enum status status) {
+    writer->stage = stage;
+    keep_status(writer, status);
+    if (writer->saving.folder.agreed) /* all ranks know of the failure */
+        end_saving(writer, status);
+    return status == STATUS_OK;
+}
+
+/* All threads are through with a stage. Rank 0 alone has anything to do in the last one. */
 static void go_on(struct checkpoint_writer *writer) {
     join_thread(writer);
     if (is_alone(writer)) {
@@ -127,15 +137,12 @@ static void go_on(struct checkpoint_writer *writer) {
     enum status status = take_status(writer);
     if (writer->stage == WRITER_PUBLISHES) {
         end_saving(writer, status);
-        return;
+    } else if (writer->stage == WRITER_WRITES && checkpoint_meets(&writer->saving)) {
+        if (enter(writer, WRITER_SUMS, checkpoint_meet(&writer->saving, status))) start_or_keep(writer);
+    } else {
+        bool entered = enter(writer, WRITER_PUBLISHES, checkpoint_gather(&writer->saving, status));
+        if (entered && comm_of(writer)->rank == 0) start_or_keep(writer);
     }
-    status = checkpoint_gather(&writer->saving, status);
-    writer->stage = WRITER_PUBLISHES;
-    keep_status(writer, status);
-    if (writer->saving.folder.agreed) /* and all ranks know */
-        end_saving(writer, status);
-    else if (status == STATUS_OK && comm_of(writer)->rank == 0)
-        start_or_keep(writer);
 }
 
 static bool is_working(struct checkpoint_writer *writer) {

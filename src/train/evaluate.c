@@ -48,16 +48,21 @@ static enum status refuse_nonfinite(struct engine *engine, const char *path) {
     return status;
 }
 
-static enum status add_batch(struct evaluation *evaluation, const struct dataset *dataset, const char *path,
-                             int64_t batch, struct loss_sum *out) {
-    TRY(engine_add_loss(&evaluation->engine, dataset, batch, &out->loss, &out->targets));
-    return isfinite(out->loss) ? STATUS_OK : refuse_nonfinite(&evaluation->engine, path);
+/* A batch of each rank, from batch `first` on. */
+static enum status add_batches(struct evaluation *evaluation, const struct dataset *dataset, int64_t first,
+                               int64_t batches, struct loss_sum *sum) {
+    struct comm *comm = evaluation->session.comm;
+    struct engine *engine = &evaluation->engine;
+    struct loss_sum mine = {0};
+    enum status status = first + comm->rank < batches
+                             ? engine_add_loss(engine, dataset, first + comm->rank, &mine.loss, &mine.targets)
+                             : engine_join_loss(engine);
+    return loss_sum_add(comm, status, &mine, sum);
 }
 
 static enum status sum_losses(struct evaluation *evaluation, const struct dataset *dataset, const char *path,
                               struct loss_sum *sum, struct eval_file *out) {
-    struct comm *comm = evaluation->session.comm;
-    int64_t ranks = mesh_ranks(&comm->mesh);
+    int64_t ranks = session_ranks(&evaluation->session);
     int64_t batch = evaluation->plan.chosen.recipe.batch, most = evaluation->options->most_batches;
     out->sequences = dataset_valid_sequences(dataset);
     int64_t batches = (out->sequences + batch - 1) / batch;
@@ -68,9 +73,8 @@ static enum status sum_losses(struct evaluation *evaluation, const struct datase
     enum status status = STATUS_OK;
     progress_begin(PROGRESS_COUNT, batches, "batches of %s", path_name(path));
     for (int64_t b = 0; b < batches && status == STATUS_OK; b += ranks) {
-        struct loss_sum mine = {0};
-        if (b + comm->rank < batches) status = add_batch(evaluation, dataset, path, b + comm->rank, &mine);
-        status = loss_sum_add(comm, status, &mine, sum);
+        status = add_batches(evaluation, dataset, b, batches, sum);
+        if (status == STATUS_OK && !isfinite(sum->loss)) status = refuse_nonfinite(&evaluation->engine, path);
         progress_add(batches - b < ranks ? batches - b : ranks);
     }
     progress_end();

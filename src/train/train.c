@@ -185,7 +185,7 @@ enum status train_save(struct train_run *run) { return run->begun ? train_loop_s
 
 enum status train_hash(struct train_run *run, uint64_t *hash) {
     TRY(engine_settle(&run->engine));
-    return engine_hash(&run->engine, NULL, hash);
+    return engine_hash(&run->engine, hash);
 }
 
 void train_take_thread(const struct train_run *run) {
@@ -277,7 +277,7 @@ enum status run_settings_make(const char *model_folder, const struct train_optio
 static enum status require_same_weights(const struct train_run *run) {
     uint64_t hash;
     if (session_ranks(&run->session) == 1) return STATUS_OK;
-    TRY(run_agree(run, engine_hash(&run->engine, NULL, &hash)));
+    TRY(run_agree(run, engine_hash(&run->engine, &hash)));
     return comm_check_same(run->session.comm, "the model's weights", &hash, sizeof hash);
 }
 
@@ -334,25 +334,29 @@ enum status train_begin(const char *model_folder, const char *run_folder, const 
     return run_to_end(run);
 }
 
-/* What lies in the arena now must be what lay there when the checkpoint was written. */
+/* What lies in the arenas now must be what lay there when the checkpoint was written. */
 static enum status check_bits(const struct train_run *run, const char *checkpoint) {
     uint64_t bits;
-    TRY(engine_hash(&run->engine, NULL, &bits));
+    TRY(engine_hash(&run->engine, &bits));
     if (bits == run->state.bits) return STATUS_OK;
     return status_set(STATUS_BAD_INPUT, "%s: damaged: its weights or optimizer state are not those that were saved",
                       checkpoint);
 }
 
-static enum status load_state(struct train_run *run, const char *checkpoint) {
+static enum status read_checkpoint(struct train_run *run, const char *checkpoint) {
     TRY(engine_load_weights(&run->engine));
-    if (!checkpoint) return engine_require_finite(&run->engine, run->session.model->folder);
     char *path = path_join(checkpoint, "optimizer.safetensors");
     if (!path) return STATUS_FAILED;
     enum status status = engine_load_state(&run->engine, path);
     mem_free(path);
-    TRY(status);
-    TRY(check_bits(run, checkpoint));
-    return engine_require_finite(&run->engine, checkpoint);
+    return status;
+}
+
+static enum status load_state(struct train_run *run, const char *checkpoint) {
+    if (!checkpoint) return run_agree(run, load_model(run));
+    TRY(run_agree(run, read_checkpoint(run, checkpoint)));
+    TRY(run_agree(run, check_bits(run, checkpoint)));
+    return run_agree(run, engine_require_finite(&run->engine, checkpoint));
 }
 
 static enum status check_data(const struct train_run *run, const struct checkpoint_state *state) {
@@ -418,7 +422,7 @@ static enum status resume_from(struct train_run *run, struct run_settings *setti
     TRY(prepare_run(run, &settings->options));
     if (run->newest) TRY(run_agree(run, check_data(run, &origin->state)));
     TRY(run_agree(run, engine_open(&run->plan, &run->engine)));
-    enum status status = run_agree(run, load_state(run, run->newest));
+    enum status status = load_state(run, run->newest);
     if (status == STATUS_BAD_INPUT && run->newest) return checkpoint_hint_older(status, run->folder, run->newest);
     TRY(status);
     if (!run->newest) TRY(require_same_weights(run));

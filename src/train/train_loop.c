@@ -144,13 +144,16 @@ static enum status add_losses(struct train_run *run, int64_t first, int64_t batc
     enum status status = STATUS_OK;
     if (!mine.stopped && first + comm->rank < batches)
         status = engine_add_loss(&run->engine, run->data.dataset, first + comm->rank, &mine.loss, &mine.targets);
+    else
+        status = engine_join_loss(&run->engine);
     return loss_sum_add(comm, status, &mine, sum);
 }
 
 /* A stop ends it without a result: when the run goes on, the validation is made up for. */
 static enum status validate(struct train_run *run) {
     struct dataset *dataset = run->data.dataset;
-    TRY(dataset_settle(dataset, DATASET_VALID));
+    TRY(run_agree(run, dataset_settle(dataset, DATASET_VALID)));
+    TRY(engine_settle(&run->engine));
     int64_t batch = run->plan.chosen.recipe.batch, sequences = dataset_valid_sequences(dataset);
     int64_t batches = (sequences + batch - 1) / batch, most = run->options->valid_batches;
     if (most > 0 && batches > most) batches = most;

@@ -21,6 +21,8 @@
 
 #ifdef BALLAST_CUDA_EMULATED
 
+#include <cuda_runtime_api.h>
+
 /* Each run of the program takes every PARTS-th case. */
 enum { SEED = 4711, PARTS = 10 };
 
@@ -180,9 +182,28 @@ static void sums_are_added_as_on_the_processor(void **state) {
     }
 }
 
+/* From one part of the device's memory to another, as a shard is taken out of a sum. */
+static void copies_within_the_device_move_every_byte(void **state) {
+    (void)state;
+    enum { BYTES = 4096 };
+    char *block, expected[BYTES];
+    assert_int_equal(cudaMalloc((void **)&block, 3 * BYTES), 0);
+    memset(block, 1, 3 * BYTES);
+    memset(expected, 1, BYTES);
+    for (int i = 0; i < 1000; i++)
+        block[i] = expected[i + 3] = (char)random_u64(SEED, RANDOM_TEST, 23, (uint64_t)i);
+    backend_cuda.copy(block + BYTES + 3, block, 1000, NULL);
+    assert_memory_equal(block + BYTES, expected, BYTES);
+    assert_int_equal(block[2 * BYTES], 1);
+    backend_cpu.copy(block + 2 * BYTES + 3, block, 1000, NULL);
+    assert_memory_equal(block + 2 * BYTES, expected, BYTES);
+    cudaFree(block);
+}
+
 int main(void) {
     backend_cpu.set_threads(1);
     const struct CMUnitTest tests[] = {cmocka_unit_test(sums_are_added_as_on_the_processor),
+                                       cmocka_unit_test(copies_within_the_device_move_every_byte),
                                        cmocka_unit_test(adamw_has_the_bits_of_the_processor),
                                        cmocka_unit_test(emulated_kernels_are_as_on_the_processor)};
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -250,15 +250,25 @@ static void the_head_is_that_of_plain_c(void **state) {
 
 static void norms_and_sums_are_those_of_plain_c(void **state) {
     (void)state;
-    struct op_instance instance = create("squared_norm", DTYPE_F32);
+    struct op_instance instance = create("squared_sums", DTYPE_F32);
     op_instance_run_all(&instance);
-    double *values = values_of(&instance, "gradient"), expected = 0;
-    int64_t count = shape_elements(&instance.node->in[0]->shape);
-    assert_true(count > GRADIENT_NORM_BLOCK && count % 16 != 0);
+    double *values = values_of(&instance, "gradient"), expected[64] = {0};
+    int64_t count = shape_elements(&instance.node->in[0]->shape), blocks = gradient_norm_blocks(count);
+    assert_true(blocks > 16 && blocks < 64 && count % GRADIENT_NORM_BLOCK % 16 != 0);
     for (int64_t i = 0; i < count; i++)
-        expected += values[i] * values[i];
-    expect_close("squared norm", (double *)instance.data[instance.node->out[0]->id], &expected, 1, 1e-12);
+        expected[i / GRADIENT_NORM_BLOCK] += values[i] * values[i];
+    for (int64_t i = 0; i < blocks; i++)
+        expect_close("squared sums", (double *)instance.data[instance.node->out[0]->id] + i, &expected[i], 1, 1e-12);
     mem_free(values);
+    op_instance_free(&instance);
+
+    instance = create("squared_norm", DTYPE_F32);
+    op_instance_run_all(&instance);
+    double *sums = values_of(&instance, "squares"), total = 0;
+    for (int64_t i = 0; i < shape_elements(&instance.node->in[0]->shape); i++)
+        total += sums[i];
+    expect_close("squared norm", (double *)instance.data[instance.node->out[0]->id], &total, 1, 1e-12);
+    mem_free(sums);
     op_instance_free(&instance);
 
     instance = create("gradient_sum", DTYPE_F32);
@@ -379,7 +389,7 @@ static void values_that_are_not_finite_stay(void **state) {
     (void)state;
     const char *const with_x[] = {"linear",    "rms_norm",  "layer_norm", "gelu_tanh",   "gelu_erf", "relu",
                                   "silu",      "rope",      "head_loss",  "head_logits", "swiglu",   "add",
-                                  "attention", "attention", "attention",  "squared_norm"};
+                                  "attention", "attention", "attention",  "squared_sums"};
     const char *const inputs[] = {"x", "x", "x",    "x", "x", "x", "x", "x",
                                   "x", "x", "gate", "a", "q", "k", "v", "gradient"};
     for (unsigned i = 0; i < sizeof inputs / sizeof *inputs; i++) {

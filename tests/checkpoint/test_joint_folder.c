@@ -27,8 +27,13 @@ struct content {
     char names[FILES][TENSORS][16];
 };
 
+/* Which files ranks have but runs of. */
+enum cut { CUT_NONE, CUT_SECOND, CUT_BOTH, CUT_KINDS };
+
 struct job {
     const struct content *content;
+    enum cut cut;
+    uint64_t seed;                /* of the runs */
     char place[400], source[500]; /* source: of the small file */
     uint64_t hashes[FILES * TENSORS];
     bool faulty;
@@ -48,16 +53,67 @@ static void make_content(uint64_t seed, struct content *out) {
         }
 }
 
-static enum status add_file(const struct content *content, int f, uint64_t *hashes, struct joint_folder *folder) {
+static bool is_cut(const struct job *job, int f) { return job->cut == CUT_BOTH || (job->cut == CUT_SECOND && f == 1); }
+
+/* Where the run of a rank begins: at any element, all ranks' may be one's. */
+static int64_t run_begin(const struct job *job, int f, int t, int rank, int ranks) {
+    int64_t elements = job->content->elements[f][t];
+    uint32_t draw = (uint32_t)(f * TENSORS + t);
+    bool one = random_u64(job->seed, RANDOM_TEST, 7, draw) % 3 == 0;
+    int owner = (int)(random_u64(job->seed, RANDOM_TEST, 8, draw) % (uint64_t)ranks);
+    if (rank == ranks) return elements;
+    return one ? (rank <= owner ? 0 : elements) : elements * rank / ranks;
+}
+
+static struct safetensors_run run_of(const struct job *job, int f, int t, const struct comm *comm) {
+    int ranks = mesh_ranks(&comm->mesh);
+    int64_t begin = run_begin(job, f, t, comm->rank, ranks), end = run_begin(job, f, t, comm->rank + 1, ranks);
+    return (struct safetensors_run){begin, end - begin};
+}
+
+/* What a rank has of the tensors; the store refuses everything else. */
+struct holder {
+    const struct job *job;
+    const struct comm *comm;
+    struct held {
+        int f, t;
+    } held[FILES][TENSORS];
+};
+
+static enum status read_held(void *payload, const void *key, int64_t offset, int64_t bytes, void *to) {
+    const struct holder *holder = payload;
+    const struct held *held = key;
+    struct safetensors_run run = run_of(holder->job, held->f, held->t, holder->comm);
+    if (offset < 4 * run.first || offset + bytes > 4 * (run.first + run.elements))
+        return status_set(STATUS_FAILED, "rank %d does not have these bytes", holder->comm->rank);
+    memcpy(to, (const char *)holder->job->content->values[held->f][held->t] + offset, (size_t)bytes);
+    return STATUS_OK;
+}
+
+static struct safetensors_run *make_runs(const struct job *job, int f, const struct comm *comm) {
+    struct safetensors_run *runs = mem_array(TENSORS, sizeof *runs);
+    for (int t = 0; runs && t < TENSORS; t++)
+        runs[t] = run_of(job, f, t, comm);
+    return runs;
+}
+
+static enum status add_file(const struct job *job, int f, const struct byte_store *store, struct holder *holder,
+                            uint64_t *hashes, struct joint_folder *folder) {
+    const struct content *content = job->content;
     struct safetensors_item *items = mem_array(TENSORS, sizeof *items);
-    if (!items) return STATUS_FAILED;
-    for (int t = 0; t < TENSORS; t++)
+    struct safetensors_run *runs = is_cut(job, f) ? make_runs(job, f, folder->comm) : NULL;
+    if (!items || (is_cut(job, f) && !runs)) return STATUS_FAILED;
+    for (int t = 0; t < TENSORS; t++) {
+        holder->held[f][t] = (struct held){f, t};
         items[t] =
             (struct safetensors_item){.name = content->names[f][t],
                                       .shape = {.dtype = DTYPE_F32, .rank = 1, .dims = {content->elements[f][t]}},
-                                      .data = content->values[f][t],
+                                      .data = is_cut(job, f) ? NULL : content->values[f][t],
+                                      .store = store,
+                                      .key = &holder->held[f][t],
                                       .hash = &hashes[f * TENSORS + t]};
-    return joint_folder_add(folder, f == 0 ? "a.safetensors" : "b.safetensors", items, TENSORS);
+    }
+    return joint_folder_add(folder, f == 0 ? "a.safetensors" : "b.safetensors", items, runs, TENSORS);
 }
 
 static enum status write_part(const struct job *job, struct joint_folder *folder) {
@@ -88,16 +144,28 @@ static enum status check_hashes(const struct content *content, const uint64_t *h
     return STATUS_OK;
 }
 
+static enum status write_parts(const struct job *job, struct joint_folder *folder, uint64_t *hashes) {
+    enum status status = write_part(job, folder);
+    assert_int_equal(folder->has_runs, job->cut != CUT_NONE);
+    if (folder->has_runs) {
+        TRY(joint_folder_meet(folder, status));
+        status = joint_folder_sum(folder);
+    }
+    return joint_folder_gather(folder, status, hashes, FILES * TENSORS);
+}
+
 static enum status write_together(struct comm *comm, void *payload) {
     struct job *job = payload;
     struct joint_folder folder;
+    struct holder holder = {.job = job, .comm = comm};
+    struct byte_store store = {.read = read_held, .payload = &holder};
     uint64_t hashes[FILES * TENSORS] = {0};
     enum status status = joint_folder_open(comm, job->place, "made", BLOCK_BYTES, &folder);
     for (int f = 0; f < FILES && status == STATUS_OK; f++)
-        status = add_file(job->content, f, hashes, &folder);
+        status = add_file(job, f, &store, &holder, hashes, &folder);
     if (status == STATUS_OK) status = arm(comm, job);
     status = joint_folder_begin(&folder, status);
-    if (status == STATUS_OK) status = joint_folder_gather(&folder, write_part(job, &folder), hashes, FILES * TENSORS);
+    if (status == STATUS_OK) status = write_parts(job, &folder, hashes);
     if (status == STATUS_OK) status = check_hashes(job->content, hashes);
     if (status == STATUS_OK) status = joint_folder_publish(&folder);
     return joint_folder_end(&folder, status);
@@ -152,13 +220,15 @@ static void any_number_of_ranks_writes_the_files_of_one(void **state) {
         make_job(*state, name, &content, &one);
         assert_int_equal(run(&one, seed, 1), STATUS_OK);
         expect_whole(one.place);
-        for (int ranks = 2; ranks <= 9; ranks++) {
-            snprintf(name, sizeof name, "many-%d-%d", (int)seed, ranks);
-            make_job(*state, name, &content, &many);
-            if (run(&many, seed, ranks) != STATUS_OK) fail_msg("%d ranks: %s", ranks, status_message());
-            expect_same_folders(one.place, many.place);
-            assert_int_equal(temp_count(many.place), 1);
-        }
+        for (int ranks = 2; ranks <= 9; ranks++)
+            for (enum cut cut = CUT_NONE; cut < CUT_KINDS; cut++) {
+                snprintf(name, sizeof name, "many-%d-%d-%d", (int)seed, ranks, (int)cut);
+                make_job(*state, name, &content, &many);
+                many.cut = cut, many.seed = seed;
+                if (run(&many, seed, ranks) != STATUS_OK) fail_msg("%d ranks: %s", ranks, status_message());
+                expect_same_folders(one.place, many.place);
+                assert_int_equal(temp_count(many.place), 1);
+            }
     }
     print_message("seeds 1 to %d\n", (int)unit_sweep(3, 30));
 }
@@ -185,36 +255,39 @@ static void a_failure_of_any_rank_is_told_by_all(void **state) {
     make_content(1, &before);
     make_content(2, &after);
     for (int ranks = 1; ranks <= 4; ranks += 3)
-        for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
-            int met = 0;
-            for (int nth = 1; met == nth - 1; nth++) {
-                struct job old, new;
-                char name[40];
-                snprintf(name, sizeof name, "fault-%d-%zu-%d", ranks, k, nth);
-                make_job(*state, name, &before, &old);
-                assert_int_equal(run(&old, 1, 1), STATUS_OK);
-                make_job(*state, name, &after, &new);
-                new.faulty = true, new.kind = kinds[k], new.nth = nth;
-                enum status status = run(&new, (uint64_t)nth, ranks);
-                fault_arm(kinds[k], 0, false);
-                assert_int_equal(run_folder_clear(old.place), STATUS_OK);
-                assert_int_equal(temp_count(old.place), 1);
-                expect_whole(old.place); /* the old one, or the new one where only the last sync failed */
-                if (fault_count(kinds[k]) - new.before < nth) {
-                    if (status != STATUS_OK)
-                        fail_msg("%d ranks, kind %d, %d: %s", ranks, (int)kinds[k], nth, status_message());
-                    assert_int_equal(status, STATUS_OK);
-                    break;
+        for (enum cut cut = CUT_NONE; cut < (ranks == 1 ? CUT_SECOND : CUT_KINDS); cut += CUT_BOTH)
+            for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
+                int met = 0;
+                for (int nth = 1; met == nth - 1; nth++) {
+                    struct job old, new;
+                    char name[40];
+                    snprintf(name, sizeof name, "fault-%d-%d-%zu-%d", ranks, (int)cut, k, nth);
+                    make_job(*state, name, &before, &old);
+                    assert_int_equal(run(&old, 1, 1), STATUS_OK);
+                    make_job(*state, name, &after, &new);
+                    new.cut = cut, new.seed = (uint64_t)nth;
+                    new.faulty = true, new.kind = kinds[k], new.nth = nth;
+                    enum status status = run(&new, (uint64_t)nth, ranks);
+                    fault_arm(kinds[k], 0, false);
+                    assert_int_equal(run_folder_clear(old.place), STATUS_OK);
+                    assert_int_equal(temp_count(old.place), 1);
+                    expect_whole(old.place); /* the old one, or the new one where only the last sync failed */
+                    if (fault_count(kinds[k]) - new.before < nth) {
+                        if (status != STATUS_OK)
+                            fail_msg("%d ranks, kind %d, %d: %s", ranks, (int)kinds[k], nth, status_message());
+                        assert_int_equal(status, STATUS_OK);
+                        break;
+                    }
+                    met++;
+                    if (status == STATUS_OK) continue; /* what was there before could not be cleared away */
+                    assert_int_not_equal(status_message()[0], '\0');
+                    new.faulty = false;
+                    assert_int_equal(run(&new, 1, 2), STATUS_OK);
                 }
-                met++;
-                if (status == STATUS_OK) continue; /* what was there before could not be cleared away */
-                assert_int_not_equal(status_message()[0], '\0');
-                new.faulty = false;
-                assert_int_equal(run(&new, 1, 2), STATUS_OK);
+                print_message("%d ranks, cut %d, kind %d: %d faults\n", ranks, (int)cut, (int)kinds[k], met);
+                assert_true(met > 0 ||
+                            (cut == CUT_BOTH && kinds[k] == FAULT_SUBMIT)); /* runs are written by no thread */
             }
-            print_message("%d ranks, kind %d: %d faults\n", ranks, (int)kinds[k], met);
-            assert_true(met > 0);
-        }
 }
 
 static void values_that_are_not_finite_are_found_by_whoever_has_them(void **state) {
@@ -222,10 +295,13 @@ static void values_that_are_not_finite_are_found_by_whoever_has_them(void **stat
     struct job job;
     make_content(3, &content);
     content.values[1][TENSORS - 1][content.elements[1][TENSORS - 1] - 1] = NAN;
-    make_job(*state, "finite", &content, &job);
-    assert_int_equal(run(&job, 1, 3), STATUS_FAILED);
-    assert_non_null(strstr(status_message(), "t8: value"));
-    assert_int_equal(temp_count(job.place), 0);
+    for (enum cut cut = CUT_NONE; cut < CUT_KINDS; cut++) {
+        make_job(*state, "finite", &content, &job);
+        job.cut = cut;
+        assert_int_equal(run(&job, 1, 3), STATUS_FAILED);
+        assert_non_null(strstr(status_message(), "t8: value"));
+        assert_int_equal(temp_count(job.place), 0);
+    }
 }
 
 static enum status save_again(void *payload) { return run(payload, 1, 4); }
@@ -248,11 +324,12 @@ static void a_kill_at_any_moment_leaves_a_whole_folder(void **state) {
     make_job(*state, "killed", &content, &job);
     killed_place = job.place;
     run_apart(save_again, &job);
-    for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
-        int killed = fault_sweep_killed(kinds[k], save_again, expect_one_whole, &job);
-        print_message("kind %d: killed %d times\n", (int)kinds[k], killed);
-        assert_true(killed > 0);
-    }
+    for (job.cut = CUT_NONE; job.cut < CUT_KINDS; job.cut += CUT_BOTH)
+        for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
+            int killed = fault_sweep_killed(kinds[k], save_again, expect_one_whole, &job);
+            print_message("cut %d, kind %d: killed %d times\n", (int)job.cut, (int)kinds[k], killed);
+            assert_true(killed > 0);
+        }
 }
 
 /* ---- Shared folders ---- */

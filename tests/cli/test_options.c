@@ -121,11 +121,10 @@ static void unknown_names_get_a_hint(void **state) {
     REFUSE(&command_init, "--arch FAMILY is missing", NULL, "m");
 }
 
-static void what_is_not_supported_yet_is_refused_by_name(void **state) {
+static void names_that_are_none_are_refused(void **state) {
     (void)state;
-    static const char text[] = "--partition: not supported in this version";
-    REFUSE(&command_plan, text, NULL, "m", "--partition", "8G");
-    REFUSE(&command_resume, text, NULL, "m", "--partition");
+    REFUSE(&command_plan, "--collectives: 'tree' is none of stratified|flat", NULL, "m", "--collectives", "tree");
+    REFUSE(&command_resume, "--partition: needs a value", NULL, "m", "--partition");
     REFUSE(&command_init, "--arch: 'bert' is none of gemma2|gemma3_text|", NULL, "m", "--arch", "bert");
 }
 
@@ -194,7 +193,7 @@ static void bad_config_names_file_and_key(void **state) {
         {"{\"dtype\": \"int8\"}", "run.json: dtype: 'int8' is none of"},
         {"{\"device_memory\": \"big\"}", "run.json: device_memory: 'big' is not a size"},
         {"{\"valid\": [1]}", "run.json: valid: must be a string or a list of strings"},
-        {"{\"partition\": \"8\"}", "run.json: partition: not supported in this version"},
+        {"{\"partition\": 8}", "run.json: partition: must be a string"},
         {"[]", "run.json: must hold a JSON object"},
         {"{\"batch\": 4, \"batch\": 5}", "run.json: not valid JSON"},
         {"", "run.json: not valid JSON"},
@@ -336,7 +335,7 @@ int main(void) {
         CASE(values_of_each_type),
         CASE(bad_values_name_option_and_rule),
         CASE(unknown_names_get_a_hint),
-        CASE(what_is_not_supported_yet_is_refused_by_name),
+        CASE(names_that_are_none_are_refused),
         CASE(arch_has_every_family),
         CASE(command_line_wins_over_config_over_default),
         CASE(options_that_exclude_each_other),

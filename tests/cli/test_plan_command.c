@@ -63,6 +63,13 @@ static void many_devices_can_be_planned_for(void **state) {
     assert_non_null(strstr(run.out, "layouts for 1024 devices"));
     assert_non_null(strstr(run.out, "the fewest of these"));
     program_run_free(&run);
+    run = PROGRAM(folder, "plan", "llama-2-7b", "--cluster", "h100x8", "--devices", "1024", "--train-tokens", "1T",
+                  "--mtbf", "6000", "--restart-time", "300");
+    assert_int_equal(run.status, 0);
+    assert_non_null(strstr(run.out, "failures  of each node every 6000 hours on average; a checkpoint takes 60 s, a "
+                                    "restart 300 s\n"));
+    assert_non_null(strstr(run.out, "save every  useful"));
+    program_run_free(&run);
     EXPECT(folder, 2, TEXTS("--devices: needs --cluster"), "plan", "gpt2", "--devices", "8");
     EXPECT(folder, 2, TEXTS("--grain: has no meaning"), "plan", "gpt2", "--devices", "8", "--grain", "2");
     EXPECT(folder, 2, TEXTS("--train-tokens: many"), "plan", "gpt2", "--cluster", "h100x8", "--devices", "8",

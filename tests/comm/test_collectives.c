@@ -32,6 +32,11 @@ static enum status check_lanes(struct comm *comm, void *payload) {
     return comm_check_lanes(comm, ((const struct plan *)payload)->seed);
 }
 
+static enum status check_partitions(struct comm *comm, void *payload) {
+    const struct plan *plan = payload;
+    return comm_check_partitions(comm, plan->seed, plan->checks);
+}
+
 static void sweep(enum status (*body)(struct comm *comm, void *payload), int checks, uint64_t seeds) {
     static const int shapes[][2] = {{1, 1}, {2, 1}, {2, 2}, {3, 1}, {4, 2}, {4, 1}, {6, 3}, {6, 2}, {8, 2}, {8, 4}};
     for (uint64_t seed = 1; seed <= seeds; seed++)
@@ -62,11 +67,17 @@ static void recipes_have_the_bits_of_one_rank(void **state) {
     sweep(check_lanes, 1, unit_sweep(1, 10));
 }
 
+static void shards_of_every_partition_are_gathered_and_reduced(void **state) {
+    (void)state;
+    sweep(check_partitions, 2, unit_sweep(1, 10));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(any_operation_equals_a_plain_tree),
         cmocka_unit_test(operations_overlap_in_any_order),
         cmocka_unit_test(recipes_have_the_bits_of_one_rank),
+        cmocka_unit_test(shards_of_every_partition_are_gathered_and_reduced),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

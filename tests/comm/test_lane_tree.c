@@ -107,10 +107,10 @@ static void stages_have_the_bits_of_the_whole(void **state) {
             bool empty[12], absent[23], top_empty[12], top_absent[23], round = variant & 1;
             float *values = mem_array((size_t)tree.lanes * COUNT, sizeof *values), whole[COUNT], staged[COUNT];
             float *parts = mem_array((size_t)tree.lanes * COUNT, sizeof *parts);
-            const float *lanes[12], *ranks[12];
+            struct lane_values lanes[12] = {0}, ranks[12] = {0};
             for (int l = 0; l < tree.lanes; l++) {
                 empty[l] = variant & 2 && l != 1 && random_u64(SEED, RANDOM_TEST, 1, (uint64_t)l + 99 * s) % 2;
-                lanes[l] = values + l * COUNT;
+                lanes[l].plain = values + l * COUNT;
                 for (int i = 0; i < COUNT; i++)
                     values[l * COUNT + i] = (float)random_normal(SEED, RANDOM_TEST, (uint32_t)l, (uint64_t)i);
             }
@@ -123,7 +123,7 @@ static void stages_have_the_bits_of_the_whole(void **state) {
                 assert_int_equal(lane_tree_top(&tree, count, &top), STATUS_OK);
                 assert_int_equal(top.lanes, count);
                 for (int r = 0; r < count; r++) {
-                    ranks[r] = parts + r * COUNT;
+                    ranks[r].plain = parts + r * COUNT;
                     top_empty[r] = absent[subtree[r]];
                     if (!top_empty[r]) lane_tree_sum(&tree, subtree[r], absent, lanes, COUNT, round, parts + r * COUNT);
                 }
@@ -144,7 +144,7 @@ static void order_and_rounding_are_as_written(void **state) {
     struct lane_tree tree;
     bool absent[5], empty[3] = {false, false, false};
     float a = 0x1p24f, b = 1, c = 1, out;
-    const float *lanes[] = {&a, &b, &c};
+    const struct lane_values lanes[] = {{&a, NULL}, {&b, NULL}, {&c, NULL}};
     assert_int_equal(lane_tree_parse("3", &tree), STATUS_OK);
     lane_find_absent(&tree, empty, absent);
     lane_tree_sum(&tree, 0, absent, lanes, 1, false, &out);

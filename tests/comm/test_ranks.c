@@ -41,6 +41,7 @@ static enum status check_all(struct comm *comm) {
     for (uint64_t seed = 1; seed <= (ranks > 4 ? 10 : 25); seed++)
         TRY(comm_check_random(comm, seed * 77, 2));
     TRY(comm_check_together(comm, 5, 12));
+    TRY(comm_check_partitions(comm, 7, ranks > 4 ? 1 : 2));
     return comm_check_lanes(comm, 3);
 }
 

@@ -18,6 +18,10 @@ static void policies_have_words(void **state) {
     assert_string_equal(policy_words(&disk, 6, text),
                         "2 grains a pass; gradients and optimizer state on the disk; all of the first 3 chunks on the "
                         "device; activations of 2 of 6 blocks on the disk; 2 blocks computed again");
+    const struct policy cut = {.grains_per_pass = 1, .partition = {1, 4, 4}, .flat = true};
+    assert_string_equal(policy_words(&cut, 6, text),
+                        "1 grain a pass; 1|4|4 shards of parameters, gradients and optimizer state; operations between "
+                        "ranks straight to each");
 }
 
 static void expect_difference(struct policy policy, const char *words) {
@@ -42,6 +46,9 @@ static void differences_have_words(void **state) {
     strcpy(other.schedule, "f0-5 d0-1 b5-4 f3 b3 f2 b2 b1-0");
     expect_difference(other, "other blocks, as many");
     other = disk;
+    other.partition.optimizer = 2;
+    expect_difference(other, "1|1|2 shards of parameters, gradients and optimizer state");
+    other = disk;
     other.chunk_bytes = 4096;
     expect_difference(other, "chunks of another size");
     expect_difference((struct policy){.grains_per_pass = 2},
@@ -60,9 +67,11 @@ static void all_that_can_be_said_fits(void **state) {
                           .gradients = TIER_DISK,
                           .optimizer = TIER_DISK,
                           .update = TIER_HOST,
+                          .partition = {1 << 16, 1 << 16, 1 << 16},
+                          .flat = true,
                           .schedule = "f0-5 h0 d1 b5 f4 b4 f3 b3 b2-0"};
     policy_words(&much, 6, text);
-    assert_string_equal(text + strlen(text) - 20, "copies a block ahead");
+    assert_string_equal(text + strlen(text) - 16, "straight to each");
     assert_true(strlen(text) < sizeof text - 100);
 }
 

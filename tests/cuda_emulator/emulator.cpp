@@ -229,5 +229,8 @@ cudaError_t cudaFree(void *block) {
     return cudaSuccess;
 }
 cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, enum cudaMemcpyKind) { CALL(memcpy(to, from, bytes)); }
+cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaMemcpyKind, cudaStream_t) {
+    CALL(memcpy(to, from, bytes));
+}
 cudaError_t cudaDeviceSynchronize(void) { CALL(); }
 }

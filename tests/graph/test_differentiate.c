@@ -42,6 +42,7 @@ static void every_parameter_moves(void **state) {
             assert_int_equal(count_accumulators(graph, tensor->name), tied ? 2 : 1);
         }
         assert_int_equal(count_nodes(graph, "adamw"), parameters);
+        assert_int_equal(count_nodes(graph, "squared_sums"), parameters);
         assert_int_equal(count_nodes(graph, "squared_norm"), parameters);
         assert_int_equal(count_nodes(graph, "gradient_sum"), options.tied);
         assert_int_equal(count_nodes(graph, "head_loss"), 0);

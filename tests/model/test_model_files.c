@@ -238,8 +238,7 @@ static enum status open_load_write(void *folder) {
     if (status == STATUS_OK) {
         for (size_t i = 0; i < graph->tensors.count; i++)
             if (graph->tensors.items[i]->kind == TENSOR_PARAMETER)
-                targets[count++] =
-                    (struct weight_target){.tensor = graph->tensors.items[i], .data = room, .dtype = DTYPE_F32};
+                targets[count++] = weight_whole(graph->tensors.items[i], DTYPE_F32, room);
         status = model_load_weights(model, targets, count);
         if (status == STATUS_OK) status = model_summarise(model, &summary);
         if (status == STATUS_OK) status = model_write(model, folder, targets, count, NULL);

@@ -295,6 +295,8 @@ static const struct policy tiered = {.grains_per_pass = 3,
                                      .gradients = TIER_HOST,
                                      .optimizer = TIER_DISK,
                                      .update = TIER_HOST,
+                                     .partition = {1, 1, 1},
+                                     .flat = true,
                                      .schedule = "f0-3 h1 d2 b3-0"};
 
 static void policies_come_back_the_same(void **state) {
@@ -338,6 +340,13 @@ static void bad_policies_are_refused(void **state) {
     refuse_policy(path, "optimizer", json_string("device"), "update", "is device");
     json_t *json = changed("policy", "update", json_string("disk")); /* with the optimizer on the device */
     refuse(path, json, "nothing is computed on the disk", "is device");
+    refuse_policy(path, "partition", json_integer(4), "must be an object", whole);
+    refuse_policy(path, "partition", json_pack("{s:i}", "parameters", 1), "gradients", whole);
+    refuse_policy(path, "partition", json_pack("{s:i, s:i, s:i}", "parameters", 0, "gradients", 1, "optimizer", 1),
+                  "parameters", "is 1");
+    refuse_policy(path, "partition", json_pack("{s:i, s:i, s:i}", "parameters", 1, "gradients", 2, "optimizer", 2),
+                  "is not legal for 1 x 1 ranks", "always legal");
+    refuse_policy(path, "flat", json_integer(1), "must be true or false", whole);
     refuse_policy(path, "parameters", json_string("cloud"), "'cloud' is no tier",
                   "the legal values are device, host and disk");
     refuse_policy(path, "parameters", json_string("devise"), "'devise' is no tier", "is device");

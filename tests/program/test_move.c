@@ -134,8 +134,8 @@ static const char *check_homes(const struct program *program, const struct polic
         const struct tensor *tensor = program->graph->tensors.items[i];
         bool parameter = tensor->kind == TENSOR_PARAMETER;
         if (!parameter && tensor->kind != TENSOR_STATE) continue;
-        int64_t offset;
-        const struct buffer *buffer = program_find_buffer(program, tensor, &offset);
+        struct tensor_run run;
+        const struct buffer *buffer = program_find_buffer(program, tensor, &run);
         int32_t chunk = chunks.chunk_of[parameter ? tensor->id : tensor->parameter->id];
         enum tier home = policy_home(policy, chunk, parameter ? policy->parameters : policy->optimizer);
         if (!buffer || !buffer->persistent || buffer->home >= 0 || buffer->tier != home)

@@ -221,7 +221,7 @@ static void faults_are_found(void **state) {
                   {"other rows", take_another_rank_s_rows, "rank 3"},
                   {"operations exchanged", exchange_two_operations, "rank 0: instruction"},
                   {"another order", reduce_in_another_order, ""},
-                  {"an operation too few", leave_an_operation_out, "operations, rank 0 has"},
+                  {"an operation too few", leave_an_operation_out, "operations are made"},
                   {"other bytes", send_more_bytes, "operation 3 is another"},
                   {"less staging", have_less_staging, "staging of"},
                   {"other traffic", say_other_traffic, "operation 1 moves other bytes"},

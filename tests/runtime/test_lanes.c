@@ -47,7 +47,7 @@ static struct gradients gradients_create(size_t tensors) {
 static void keep_gradient(void *payload, const struct runner *runner, int32_t index, int64_t repetition) {
     struct gradients *gradients = payload;
     const struct instruction *instruction = &gradients->program->instructions.items[index];
-    if (!instruction->node || strcmp(instruction->node->op->name, "squared_norm") != 0) return;
+    if (!instruction->node || strcmp(instruction->node->op->name, "squared_sums") != 0) return;
     const struct tensor *gradient = instruction->node->in[0];
     float **kept = &gradients->of[gradient->parameter->id];
     assert_null(*kept); /* once a step */
@@ -116,9 +116,9 @@ static void gradients_free(struct gradients *gradients) {
 struct round {
     struct lane_tree tree;
     struct gradients *lane;
-    bool *empty, *absent; /* by lane, by node */
-    const float **values; /* by lane: of one gradient */
-    bool rounds;          /* edges do, to bf16 */
+    bool *empty, *absent;       /* by lane, by node */
+    struct lane_values *values; /* by lane: of one gradient */
+    bool rounds;                /* edges do, to bf16 */
 };
 
 static struct round round_run(const struct subject *subject, const struct recipe *recipe, int64_t number) {
@@ -159,7 +159,7 @@ static void round_add(struct round *round, struct gradients *total) {
         float *sum = mem_array((size_t)elements, sizeof *sum);
         assert_non_null(sum);
         for (int l = 0; l < round->tree.lanes; l++)
-            round->values[l] = round->empty[l] ? NULL : round->lane[l].of[i];
+            round->values[l].plain = round->empty[l] ? NULL : round->lane[l].of[i];
         lane_tree_sum(&round->tree, 0, round->absent, round->values, elements, round->rounds, sum);
         if (total->of[i]) lane_add(sum, total->of[i], sum, elements, false);
         mem_free(total->of[i]);

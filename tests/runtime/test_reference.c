@@ -194,7 +194,7 @@ struct observed {
 static void observe(void *payload, const struct runner *runner, int32_t index, int64_t run) {
     struct observed *observed = payload;
     const struct instruction *instruction = &observed->program->instructions.items[index];
-    if (!instruction->node || strcmp(instruction->node->op->name, "squared_norm") != 0) return;
+    if (!instruction->node || strcmp(instruction->node->op->name, "squared_sums") != 0) return;
     const struct tensor *gradient = instruction->node->in[0];
     const char *name = gradient->parameter ? gradient->parameter->name : gradient->name + strlen("sum.");
     float *found = mem_array((size_t)instruction->operands[0].bytes, 1);

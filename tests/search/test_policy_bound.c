@@ -48,7 +48,7 @@ static struct bounds find_bounds(const struct graph *graph, const struct plan *p
     struct execution_source source;
     struct execution_list executions = {0};
     struct schedule_cost cost;
-    assert_int_equal(states_create(graph, costs, policy->chunk_bytes, &states), STATUS_OK);
+    assert_int_equal(states_create(graph, costs, policy, &states), STATUS_OK);
     assert_int_equal(execution_source_create(graph, policy, &states.chunks, false, &source), STATUS_OK);
     assert_int_equal(schedule_list_executions(&source, policy->schedule, &executions), STATUS_OK);
     assert_int_equal(
@@ -57,12 +57,16 @@ static struct bounds find_bounds(const struct graph *graph, const struct plan *p
     int64_t *scratch = mem_array(policy_bound_scratch(&cost), sizeof *scratch);
     assert_non_null(scratch);
     struct step_cut cut;
-    double reduce_s;
+    struct exchange exchange;
     assert_int_equal(step_cut_create(graph, &plan->recipe, &plan->place, &cut), STATUS_OK);
-    assert_int_equal(step_cut_reduce_seconds(&cut, &states, &costs->rates, &reduce_s), STATUS_OK);
+    assert_int_equal(exchange_measure(&cut, &states, &policy->partition, policy->flat, &costs->rates, &exchange),
+                     STATUS_OK);
+    struct chunk_sum *from = states_divide(&states, &policy->partition, &plan->place, costs->rates.issue_s);
+    assert_non_null(from);
     int64_t fixed = policy_bound_fixed_bytes(graph, cut.shares.grains > 0 ? cut.shares.grains : 1);
-    struct policy_bound_input input = {graph, costs, &cost, &states, &cut, reduce_s, fixed, scratch};
+    struct policy_bound_input input = {graph, costs, &cost, &states, from, &exchange, &cut, fixed, scratch};
     struct bounds bounds = bounds_of(&input, policy, seed);
+    mem_free(from);
     step_cut_free(&cut);
     mem_free(scratch);
     schedule_cost_free(&cost);

@@ -20,7 +20,7 @@ static struct outcome compute(const struct session_plan *plan, const struct data
     for (int64_t step = 0; step < 2; step++)
         expect_status(engine_step(&engine, dataset, step, 1e-2, &numbers), STATUS_OK, NULL);
     expect_status(engine_settle(&engine), STATUS_OK, NULL);
-    expect_status(engine_hash(&engine, NULL, &outcome.bits), STATUS_OK, NULL);
+    expect_status(engine_hash(&engine, &outcome.bits), STATUS_OK, NULL);
     engine_close(&engine);
     outcome.loss = numbers.loss;
     outcome.grad_norm = numbers.grad_norm;

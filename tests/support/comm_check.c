@@ -9,6 +9,7 @@
 #include "base/random.h"
 #include "collective/comm_schedule.h"
 #include "collective/lane_sum.h"
+#include "plan/shards.h"
 
 /* ---- The reference: one rank that adds the same lanes ---- */
 
@@ -63,21 +64,24 @@ struct check {
     struct comm_operation *operation;
     struct recipe recipe;
     struct lane_tree tree, top; /* reductions: of the recipe's lanes, and of the group's ranks */
-    int subtree[64];
+    int subtree[64], owner[64];
     bool empty_lane[64], empty_rank[64];
-    char *data, *out, *staging;
+    char *data, *out, *staging, *mine;
     int me;
+    bool takes; /* its block of a gather is elsewhere */
 };
 
 static enum status wrong(const struct check *check, const char *what, int64_t at) {
     static const char *const names[] = {"all-gather", "reduce-scatter", "all-reduce", "broadcast", "all-to-all"};
-    return status_set(
-        STATUS_FAILED,
-        "seed %llu, time %d, rank %d: %s of %lld bytes in a group of %d from %d by %d, lanes %dx%d%s%s: %s at %lld",
-        (unsigned long long)check->recipe.seed, check->recipe.time, check->comm->rank, names[check->spec.kind],
-        (long long)check->spec.bytes, check->spec.group.count, check->spec.group.first, check->spec.group.stride,
-        check->recipe.nodes, check->recipe.per_node, check->spec.in_place ? ", in place" : "",
-        check->spec.round_bf16 ? ", bf16" : "", what, (long long)at);
+    return status_set(STATUS_FAILED,
+                      "seed %llu, time %d, rank %d: %s of %lld bytes in a group of %d from %d by %d, lanes "
+                      "%dx%d%s%s%s%s%s, blocks of %lld: %s at %lld",
+                      (unsigned long long)check->recipe.seed, check->recipe.time, check->comm->rank,
+                      names[check->spec.kind], (long long)check->spec.bytes, check->spec.group.count,
+                      check->spec.group.first, check->spec.group.stride, check->recipe.nodes, check->recipe.per_node,
+                      check->spec.in_place ? ", in place" : "", check->spec.round_bf16 ? ", bf16" : "",
+                      check->spec.flat ? ", flat" : "", check->spec.owner ? ", owners" : "",
+                      check->spec.mine ? ", mine" : "", (long long)check->spec.block_bytes, what, (long long)at);
 }
 
 static bool reduces(const struct comm_spec *spec) {
@@ -134,6 +138,18 @@ static enum status cut_lanes(struct check *check) {
     return STATUS_OK;
 }
 
+/* Blocks of another size, with room for all bytes, and with owners in any order: the same in the whole group. */
+static void draw_blocks(struct check *check, uint64_t seed) {
+    struct comm_spec *spec = &check->spec;
+    int64_t each = (spec->bytes + spec->group.count - 1) / spec->group.count;
+    spec->flat = draw(seed, 15, 2);
+    if (!reduces(spec) && spec->kind != COMM_ALL_GATHER) return;
+    if (draw(seed, 16, 2)) spec->block_bytes = (each + 3 + (int64_t)draw(seed, 17, 600)) / 4 * 4;
+    for (int b = 0; b < spec->group.count; b++)
+        check->owner[b] = (int)random_permute(seed, 3, (uint64_t)b, (uint64_t)spec->group.count);
+    if (draw(seed, 18, 2)) spec->owner = check->owner;
+}
+
 static void draw_spec(struct check *check, uint64_t seed) {
     static const int64_t elements[] = {0, 1, 5, 16, 17, 100, 1000, 4096, 5000, 20000};
     struct comm_spec *spec = &check->spec;
@@ -150,7 +166,17 @@ static void draw_spec(struct check *check, uint64_t seed) {
                                     .empty = check->empty_lane,
                                     .seed = seed};
     if (reduces(spec)) draw_lanes(check, seed);
+    draw_blocks(check, seed);
+    check->takes = spec->kind == COMM_ALL_GATHER && draw(seed, 19 + (uint64_t)check->comm->rank, 2);
     check->me = mesh_group_position(&spec->group, check->comm->rank);
+}
+
+/* The block of a position of the group. */
+static struct comm_range block_of(const struct comm_spec *spec, int position) {
+    int block = 0;
+    while (spec->owner && spec->owner[block] != position)
+        block++;
+    return comm_spec_block(spec, spec->owner ? block : position);
 }
 
 /* Data lies somewhat into the window. */
@@ -166,6 +192,8 @@ static enum status take_memory(struct check *check) {
         spec->data = check->data = mem_aligned(64, (size_t)(spec->bytes + 64) / 64 * 64);
     }
     spec->out = check->out = mem_aligned(64, (size_t)(spec->bytes + 64) / 64 * 64);
+    if (check->takes) spec->mine = check->mine = mem_aligned(64, (size_t)(spec->bytes + 64) / 64 * 64);
+    if (check->takes && !spec->mine) return STATUS_FAILED;
     int64_t staging;
     TRY(comm_staging_bytes(check->comm, spec, &staging));
     spec->staging = check->staging = mem_aligned(64, (size_t)(staging + 64) / 64 * 64);
@@ -187,6 +215,7 @@ static void end_check(struct check *check) {
     mem_free(check->data);
     mem_free(check->out);
     mem_free(check->staging);
+    mem_free(check->mine);
 }
 
 /* What this rank has before: the sum of its lanes by the product's own tree. Undefined bytes are 0xFF. */
@@ -194,12 +223,12 @@ static enum status fill_sum(struct check *check) {
     int64_t count = check->spec.bytes / (int64_t)sizeof(float);
     const struct lane_node *node = &check->tree.node[check->subtree[check->me]];
     if (check->empty_rank[check->me]) return STATUS_OK;
-    const float *lanes[64];
+    struct lane_values lanes[64];
     bool *absent = mem_array((size_t)check->tree.count, sizeof *absent);
     float *room = mem_array((size_t)(count * node->lanes) + 1, sizeof *room);
     if (!absent || !room) return STATUS_FAILED;
     for (int i = 0; i < node->lanes; i++) {
-        lanes[node->first + i] = room + count * i;
+        lanes[node->first + i] = (struct lane_values){.plain = room + count * i};
         for (int64_t e = 0; e < count; e++)
             room[count * i + e] = lane_value(check->recipe.seed, check->recipe.time, node->first + i, e);
     }
@@ -224,10 +253,11 @@ static enum status fill(struct check *check, int time) {
     memset(spec->out, 0xFF, (size_t)spec->bytes);
     if (reduces(spec)) return fill_sum(check);
     struct comm_range range = {0, spec->bytes};
-    if (spec->kind == COMM_ALL_GATHER) range = comm_block(spec->kind, spec->bytes, spec->group.count, check->me);
+    if (spec->kind == COMM_ALL_GATHER) range = block_of(spec, check->me);
     if (spec->kind == COMM_BROADCAST && check->me != spec->root) return STATUS_OK;
+    float *to = (float *)(check->takes ? check->mine - range.begin : spec->data);
     for (int64_t e = range.begin / 4; e < range.end / 4; e++)
-        ((float *)spec->data)[e] = own_value(check, check->me, e);
+        to[e] = own_value(check, check->me, e);
     return STATUS_OK;
 }
 
@@ -239,7 +269,7 @@ static enum status expect(const struct check *check, const void *found, float va
 static enum status compare_sum(struct check *check) {
     const struct comm_spec *spec = &check->spec;
     struct comm_range range = {0, spec->bytes};
-    if (spec->kind == COMM_REDUCE_SCATTER) range = comm_block(spec->kind, spec->bytes, spec->group.count, check->me);
+    if (spec->kind == COMM_REDUCE_SCATTER) range = block_of(spec, check->me);
     for (int64_t e = range.begin / 4; e < range.end / 4; e++) {
         float value;
         if (!plain_sum(&check->recipe, 0, check->recipe.nodes, check->recipe.per_node, e, &value))
@@ -257,9 +287,9 @@ static enum status compare(struct check *check) {
             TRY(expect(check, spec->data, own_value(check, spec->root, e), e));
         return STATUS_OK;
     }
-    struct comm_range mine = comm_block(spec->kind, spec->bytes, spec->group.count, check->me);
+    struct comm_range mine = block_of(spec, check->me);
     for (int from = 0; from < spec->group.count; from++) {
-        struct comm_range range = comm_block(spec->kind, spec->bytes, spec->group.count, from);
+        struct comm_range range = block_of(spec, from);
         bool all_to_all = spec->kind == COMM_ALL_TO_ALL;
         for (int64_t e = range.begin / 4; e < range.end / 4; e++) {
             int64_t theirs = all_to_all ? mine.begin / 4 + (e - range.begin / 4) : e;
@@ -308,10 +338,10 @@ static enum status check_formula(const struct check *check, const struct comm_tr
     int64_t passes = spec->kind == COMM_ALL_REDUCE ? 2 : 1, wanted = passes * (count - 1) * spec->bytes;
     if (total != times * wanted) return wrong(check, "bytes moved", total);
     int per_node = mesh_group_per_node(&check->comm->mesh, &spec->group);
-    bool aligned = per_node > 0 && (!reduces(spec) || (count & (count - 1)) == 0);
+    bool aligned = per_node > 0 && (spec->flat || !reduces(spec) || (count & (count - 1)) == 0);
     if (!aligned || spec->kind == COMM_ALL_TO_ALL) return STATUS_OK;
-    if (across != times * passes * (count / per_node - 1) * spec->bytes)
-        return wrong(check, "bytes between nodes", across);
+    int64_t whole = spec->flat ? count - per_node : count / per_node - 1;
+    if (across != times * passes * whole * spec->bytes) return wrong(check, "bytes between nodes", across);
     return STATUS_OK;
 }
 
@@ -383,6 +413,73 @@ enum status comm_check_together(struct comm *comm, uint64_t seed, int count) {
     mem_free(checks);
     return status;
 }
+
+/* ---- partitions ---- */
+
+/* Widths of shards between which states are gathered or reduced (plan/shards.h). */
+static void draw_widths(const struct partition *partition, int ranks, uint64_t seed, int *coarse, int *fine) {
+    int p = partition->parameters, g = partition->gradients, o = partition->optimizer;
+    const int pairs[][2] = {{1, p}, {p, o}, {g, ranks}, {1, g}};
+    int pair = (int)draw(seed, 31, 4);
+    *coarse = pairs[pair][0];
+    *fine = pairs[pair][1];
+}
+
+static void set_shards(struct check *check, const struct shard_cut *cut, int coarse, int fine, int64_t element_bytes) {
+    struct comm_spec *spec = &check->spec;
+    int rank = check->comm->rank;
+    shard_owners(&cut->partition, cut->ranks, rank, coarse, fine, check->owner);
+    spec->owner = check->owner;
+    struct shard_range range = shard_range_of(cut, coarse, rank);
+    spec->bytes = (range.end - range.begin) * element_bytes;
+    spec->block_bytes = shard_piece_elements(cut) * (cut->ranks / fine) * element_bytes;
+}
+
+/* A chunk of a few blocks, empty pieces among them; a gather of a group's shards, or the reduction over all ranks. */
+static void draw_shards(struct check *check, const struct partition *partition, uint64_t seed) {
+    struct comm_spec *spec = &check->spec;
+    int ranks = mesh_ranks(&check->comm->mesh), coarse = 1, fine = ranks, rank = check->comm->rank;
+    int64_t blocks = 1 + (int64_t)draw(seed, 30, 3 * (uint64_t)ranks);
+    struct shard_cut cut = {.partition = *partition, .ranks = ranks, .elements = SHARD_BLOCK * blocks};
+    enum comm_kind kinds[] = {COMM_ALL_GATHER, COMM_ALL_GATHER, COMM_REDUCE_SCATTER, COMM_ALL_REDUCE};
+    *spec = (struct comm_spec){.kind = kinds[draw(seed, 32, 4)]};
+    if (!reduces(spec)) draw_widths(partition, ranks, seed, &coarse, &fine);
+    spec->group = shard_group(rank, coarse, fine);
+    spec->in_place = draw(seed, 33, 2);
+    spec->flat = draw(seed, 34, 2);
+    spec->round_bf16 = reduces(spec) && draw(seed, 35, 2);
+    set_shards(check, &cut, coarse, fine, reduces(spec) || draw(seed, 36, 2) ? 4 : 8);
+    check->recipe = (struct recipe){.nodes = 1,
+                                    .per_node = spec->group.count,
+                                    .round_bf16 = spec->round_bf16,
+                                    .empty = check->empty_lane,
+                                    .seed = seed};
+    if (reduces(spec)) draw_lanes(check, seed);
+    check->me = mesh_group_position(&spec->group, rank);
+    check->takes = spec->kind == COMM_ALL_GATHER && draw(seed, 40 + (uint64_t)rank, 2);
+}
+
+static enum status check_partition(struct comm *comm, const struct partition *partition, uint64_t seed) {
+    struct check check = {.comm = comm};
+    draw_shards(&check, partition, seed);
+    enum status status = begin_check(comm, &check);
+    if (status == STATUS_OK) status = execute(&check, 2);
+    end_check(&check);
+    return status;
+}
+
+enum status comm_check_partitions(struct comm *comm, uint64_t seed, int of_each) {
+    struct partition *partitions;
+    int count;
+    TRY(partition_list(&comm->mesh, &partitions, &count));
+    enum status status = STATUS_OK;
+    for (int i = 0; i < count * of_each && status == STATUS_OK; i++)
+        status = check_partition(comm, &partitions[i % count], seed * 1000 + (uint64_t)i);
+    mem_free(partitions);
+    return status;
+}
+
+/* ---- recipes ---- */
 
 static enum status check_recipe(struct comm *comm, uint64_t seed, int nodes, int per_node, int variant) {
     struct check check = {.comm = comm, .me = comm->rank};

@@ -105,7 +105,10 @@ static void choose_policy(struct harness *harness, struct plan_request *request)
     while (!program_set_has(&request->set, main))
         main++;
     require(program_build_graph(&harness->session, &request->set, main, plan, &graph), "graph");
-    plan->policy = random_policy(graph, recipe_share_grains(&plan->recipe), harness->options.policy_seed);
+    if (harness->options.policy_seed != 0)
+        plan->policy = random_policy(graph, recipe_share_grains(&plan->recipe), harness->options.policy_seed);
+    if (partition_cuts(&harness->options.partition)) policy_cut(graph, &harness->options.partition, &plan->policy);
+    plan->policy.flat = harness->options.flat;
     graph_free(graph);
 }
 
@@ -113,7 +116,8 @@ static void compile(struct harness *harness) {
     struct harness_options *options = &harness->options;
     struct plan_request request = request_of(options);
     require(session_set_trained(&harness->session, &request.plan.recipe), "what is trained");
-    if (options->policy_seed != 0) choose_policy(harness, &request);
+    bool chosen = options->policy_seed != 0 || partition_cuts(&options->partition);
+    if (chosen) choose_policy(harness, &request);
     options->policy = request.plan.policy;
     enum status compiled = session_plan_make(&harness->session, &request, &harness->plan);
     if (compiled != STATUS_OK) print_policy(&request.plan.policy, options->policy_seed);

@@ -20,9 +20,11 @@ struct harness_options {
     bool forward_only; /* MODEL_LOSS without gradients */
     enum dtype dtype;
     int64_t batch, sequence_length, grain_sequences, grains_per_pass;
-    struct policy policy; /* but for the grains */
-    uint64_t policy_seed; /* not 0: a random policy, grains and all */
-    const char *disk;     /* the folder of the disk tier; NULL: the one for temporary files */
+    struct policy policy;       /* but for the grains */
+    uint64_t policy_seed;       /* not 0: a random policy, grains and all */
+    struct partition partition; /* of both, with operations between ranks that are flat or not */
+    bool flat;
+    const char *disk; /* the folder of the disk tier; NULL: the one for temporary files */
     enum disk_engine_choice engine;
     bool buffered;  /* the disk through the page cache */
     bool evaluates; /* also compiles PROGRAM_LOSS, in the same arenas: harness_evaluate */

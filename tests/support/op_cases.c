@@ -332,9 +332,17 @@ static void build_gradient_sum(struct graph *graph, const struct op_case *op_cas
     add(graph, &op_gradient_sum, "sum", NULL, in, NULL);
 }
 
-static void build_squared_norm(struct graph *graph, const struct op_case *op_case, const struct op_sizes *sizes) {
+static void build_squared_sums(struct graph *graph, const struct op_case *op_case, const struct op_sizes *sizes) {
     (void)op_case;
     struct tensor *in[OP_INPUTS_MAX] = {accumulator(graph, "gradient", 2, sizes->vocab, sizes->columns)};
+    add(graph, &op_squared_sums, "squares", NULL, in, NULL);
+}
+
+/* Of a vector of so many blocks. */
+static void build_squared_norm(struct graph *graph, const struct op_case *op_case, const struct op_sizes *sizes) {
+    (void)op_case;
+    struct tensor *in[OP_INPUTS_MAX] = {
+        graph_tensor(graph, TENSOR_RESULT, "squares", shape_make(DTYPE_F64, 1, sizes->columns, 1, 1))};
     add(graph, &op_squared_norm, "norm", NULL, in, NULL);
 }
 
@@ -489,6 +497,7 @@ const struct op_case op_cases[] = {
     CASE("head_logits", head_logits, build_head_logits, ODD, .flags = 0),
     CASE("head_logits.bias", head_logits, build_head_logits, LARGE, .flags = CASE_BIAS | CASE_VIEWS),
     CASE("gradient_sum", gradient_sum, build_gradient_sum, LARGE, .flags = CASE_TIMED),
+    CASE("squared_sums", squared_sums, build_squared_sums, LARGE, .flags = CASE_TIMED),
     CASE("squared_norm", squared_norm, build_squared_norm, LARGE, .flags = CASE_TIMED),
     CASE("clip_factor", clip_factor, build_clip_factor, ODD, .flags = 0),
     CASE("adamw", adamw, build_adamw, LARGE, .flags = CASE_TIMED),

@@ -210,7 +210,8 @@ static double value_of(const struct op_instance *instance, const struct tensor *
     double uniform = ((double)random * 0x1p-31 - 1) * 1.7320508;
     if (tensor->shape.dtype == DTYPE_I32) return integer_value(instance, tensor->name, index, random);
     if (strcmp(tensor->name, "clip") == 0) return index == 0 ? 3 : 0.7;
-    if (strcmp(tensor->name, "exp_avg_sq") == 0 || strcmp(tensor->name, "squared_norms") == 0) return uniform * uniform;
+    if (strcmp(tensor->name, "exp_avg_sq") == 0 || strncmp(tensor->name, "squared_norms", 6) == 0)
+        return uniform * uniform; /* and sums of squares */
     if (strcmp(tensor->name, "norm") == 0) return 1 + 0.3 * uniform;
     if (tensor->kind == TENSOR_PARAMETER) return 0.2 * uniform;
     const struct node *first = instance->graph->nodes.items[0];
@@ -267,8 +268,19 @@ static void poison_tensor(struct op_instance *instance, const struct tensor *ten
 
 static void require(enum status status) { BUG_IF(status != STATUS_OK, "%s", status_message()); }
 
+/* Calls as they are, or at once. */
+static void call_kernel(const struct kernel *kernel, const struct kernel_call *calls, int count, bool together) {
+    const struct kernel *kernels[KERNELS_TOGETHER];
+    for (int i = 0; i < count; i++)
+        kernels[i] = kernel;
+    if (together) require(kernel->run_together(kernels, calls, count));
+    for (int i = 0; i < count && !together; i++)
+        require(kernel->run(kernel, &calls[i]));
+}
+
 /* On a device the workspace is a buffer there for the time of the run. */
-static void run_on_device(struct op_instance *instance, int index, struct kernel_call call) {
+static void run_on_device(struct op_instance *instance, int index, struct kernel_call *calls, int count,
+                          bool together) {
     const struct kernel *kernel = instance->kernels[index];
     int64_t bytes = whole_bytes(kernel->workspace_bytes);
     char *own = (char *)instance->workspaces[index] - CANARY_BYTES, *workspace = op_device_allocate(bytes);
@@ -276,35 +288,75 @@ static void run_on_device(struct op_instance *instance, int index, struct kernel
     copy_twins(instance, true);
     op_device_copy(instance->scalars_twin, instance->scalars, SCALAR_COUNT * sizeof(double), true);
     op_device_copy(workspace, own, bytes, true);
-    call.workspace = workspace + CANARY_BYTES;
-    require(kernel->run(kernel, &call));
+    for (int i = 0; i < count; i++)
+        calls[i].workspace = workspace + CANARY_BYTES;
+    call_kernel(kernel, calls, count, together);
     op_device_wait();
     op_device_copy(workspace, own, bytes, false);
     copy_twins(instance, false);
     op_device_free(workspace);
 }
 
-static void run(struct op_instance *instance, int index, const struct kernel_call *call) {
+static void run(struct op_instance *instance, int index, const struct kernel_call *asked, int count, bool together) {
     struct kernel *kernel = instance->kernels[index];
+    struct kernel_call calls[KERNELS_TOGETHER];
+    memcpy(calls, asked, (size_t)count * sizeof *calls);
     memset(instance->workspaces[index], POISON, (size_t)kernel->workspace_bytes);
     if (instance->twins)
-        run_on_device(instance, index, *call);
+        run_on_device(instance, index, calls, count, together);
     else
-        require(kernel->run(kernel, call));
+        call_kernel(kernel, calls, count, together);
+}
+
+static void poison_outputs(struct op_instance *instance, const struct node *node) {
+    for (int i = 0; i < node->op->outputs; i++)
+        if (node->out[i] && (node->op->updates >> i & 1u) == 0) poison_tensor(instance, node->out[i]);
 }
 
 void op_instance_run(struct op_instance *instance, int index) {
     const struct node *node = instance->graph->nodes.items[index];
-    for (int i = 0; i < node->op->outputs; i++)
-        if (node->out[i] && (node->op->updates >> i & 1u) == 0) poison_tensor(instance, node->out[i]);
-    run(instance, index, &instance->calls[index]);
+    poison_outputs(instance, node);
+    run(instance, index, &instance->calls[index], 1, false);
+}
+
+static void *advance(void *at, const struct tensor *tensor, int64_t whole, int64_t elements) {
+    bool blocks = tensor && shape_elements(&tensor->shape) != whole;
+    return at ? (char *)at + (blocks ? elements / GRADIENT_NORM_BLOCK : elements) * dtype_bytes(tensor->shape.dtype)
+              : NULL;
+}
+
+static struct kernel_call call_of_run(const struct op_instance *instance, int index, int64_t begin, int64_t end) {
+    const struct node *node = instance->graph->nodes.items[index];
+    int64_t whole = shape_elements(&node->in[0]->shape);
+    struct kernel_call call = instance->calls[index];
+    call.first_element = begin;
+    call.elements = end - begin;
+    call.in[0] = advance(call.in[0], node->in[0], whole, begin);
+    for (int i = 0; i < OP_OUTPUTS_MAX; i++)
+        call.out[i] = advance(call.out[i], node->out[i], whole, begin);
+    return call;
+}
+
+void op_instance_run_cut(struct op_instance *instance, int index, const int64_t *cuts, int count, bool together) {
+    const struct node *node = instance->graph->nodes.items[index];
+    struct kernel_call calls[KERNELS_TOGETHER];
+    BUG_IF(count > KERNELS_TOGETHER || !node->op->by_elements, "%s in %d runs", node->op->name, count);
+    for (int i = 0; i < count; i++)
+        calls[i] =
+            call_of_run(instance, index, cuts[i], i + 1 < count ? cuts[i + 1] : shape_elements(&node->in[0]->shape));
+    poison_outputs(instance, node);
+    run(instance, index, calls, count, together);
+}
+
+bool op_instance_runs_together(const struct op_instance *instance, int index) {
+    return instance->kernels[index]->run_together != NULL;
 }
 
 void op_instance_run_in_place(struct op_instance *instance, int index, int input) {
     const struct node *node = instance->graph->nodes.items[index];
     struct kernel_call call = instance->calls[index];
     call.out[0] = call.in[input];
-    run(instance, index, &call);
+    run(instance, index, &call, 1, false);
     memcpy(instance->data[node->out[0]->id], instance->data[node->in[input]->id],
            (size_t)shape_bytes(&node->out[0]->shape));
 }

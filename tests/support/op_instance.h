@@ -44,6 +44,11 @@ void op_instance_fill(struct op_instance *instance, uint64_t seed);
 void op_instance_run(struct op_instance *instance, int node);
 /* The same with output 0 in the buffer of that input, both being whole buffers. */
 void op_instance_run_in_place(struct op_instance *instance, int node, int input);
+/* The same in runs of elements that begin at `cuts` (0, then multiples of GRADIENT_NORM_BLOCK), for an operator
+ * `by_elements`: a call each, or all by run_together where `together`, which the kernel must have. */
+void op_instance_run_cut(struct op_instance *instance, int node, const int64_t *cuts, int count, bool together);
+/* Whether its kernel has run_together. */
+bool op_instance_runs_together(const struct op_instance *instance, int node);
 /* Runs all nodes in order. */
 void op_instance_run_all(struct op_instance *instance);
 /* The name of a buffer around which bytes have changed (beside a view: columns that are not its own), or NULL. */

@@ -26,11 +26,13 @@ struct policy_way {
     struct lane_shape lanes;       /* of the recipe; all 0: one */
     int64_t round_grains;
     enum dtype reduce_dtype;
-    int64_t batch;     /* sequences; 0: POLICY_SUBJECT_GRAINS grains, the last not full */
-    double clip_norm;  /* 0: POLICY_SUBJECT_CLIP_NORM; below 0: none */
-    int threads;       /* 0: 2 */
-    struct comm *comm; /* ranks that train together; NULL: one */
-    int streams;       /* more than 1: instructions are dealt to so many at random, by */
+    int64_t batch;                     /* sequences; 0: POLICY_SUBJECT_GRAINS grains, the last not full */
+    double clip_norm;                  /* 0: POLICY_SUBJECT_CLIP_NORM; below 0: none */
+    int threads;                       /* 0: 2 */
+    struct comm *comm;                 /* ranks that train together; NULL: one */
+    const struct partition *partition; /* of states among ranks; NULL: none */
+    bool flat;
+    int streams; /* more than 1: instructions are dealt to so many at random, by */
     uint64_t stream_seed;
 };
 

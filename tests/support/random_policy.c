@@ -68,6 +68,17 @@ struct policy random_policy(const struct graph *graph, int64_t grains, uint64_t 
     return policy;
 }
 
+void policy_cut(const struct graph *graph, const struct partition *partition, struct policy *policy) {
+    struct chunk_list chunks;
+    int64_t least;
+    policy->partition = *partition;
+    if (partition_width(partition->parameters) == 1) return;
+    assert_int_equal(chunks_of_policy(graph, policy, &chunks), STATUS_OK);
+    assert_int_equal(chunks_most_in_a_block(graph, &chunks, 0, &least), STATUS_OK);
+    chunks_free(&chunks);
+    if (policy->buffers < least) policy->buffers = least;
+}
+
 void print_policy(const struct policy *policy, uint64_t seed) {
     json_t *object = policy_to_json(policy);
     char *text = object ? json_dumps(object, JSON_COMPACT) : NULL;

@@ -13,11 +13,14 @@
 
 static const struct lane_shape lanes_of[] = {{1, 8}, {2, 4}, {1, 3}};
 enum { LANES = 3, BATCHES = 3, ROUNDS = 3, REDUCES = 2, CLIPS = 2, POLICIES = 4 };
+static const char *const partitions[] = {"ddp", "zero1", "zero2", "zero3", "hpz", "other", "other"};
+enum { PARTITIONS = sizeof partitions / sizeof *partitions };
 
 int rank_axis_values(enum rank_axis axis) {
     static const int counts[RANK_AXES] = {
-        [RANK_AXIS_lanes] = LANES,    [RANK_AXIS_batch] = BATCHES, [RANK_AXIS_round] = ROUNDS,
-        [RANK_AXIS_reduce] = REDUCES, [RANK_AXIS_clip] = CLIPS,    [RANK_AXIS_policy] = POLICIES};
+        [RANK_AXIS_lanes] = LANES,         [RANK_AXIS_batch] = BATCHES, [RANK_AXIS_round] = ROUNDS,
+        [RANK_AXIS_reduce] = REDUCES,      [RANK_AXIS_clip] = CLIPS,    [RANK_AXIS_policy] = POLICIES,
+        [RANK_AXIS_partition] = PARTITIONS};
     return axis == RANK_AXIS_subject ? (int)policy_subject_count : counts[axis];
 }
 
@@ -142,12 +145,13 @@ static struct comm_traffic add_traffic(struct comm_traffic a, struct comm_traffi
     return a;
 }
 
-/* What all ranks together move in an all-reduce of B bytes: (n - 1) B between n nodes and n (m - 1) B within nodes of m
- * ranks, once summed, and then half as much where sums are rounded and sent, and once gathered. */
+/* What all ranks together move in an all-reduce of B bytes: B for each rank but one, once summed, and then half as much
+ * where sums are rounded and sent, and once gathered. Flat, P - m of them go between nodes of m ranks; else n - 1. */
 static int64_t formula_bytes(const struct program *program, const struct program_collective *operation) {
     int64_t nodes = program->place.mesh.nodes, per_node = program->place.mesh.per_node, bytes = operation->bytes;
+    int64_t all = nodes * per_node - 1, across = program->flat ? (nodes - 1) * per_node : nodes - 1;
     int64_t sent = operation->round_bf16 ? bytes / 2 : bytes, read = program->place.in_place ? bytes : sent;
-    return (nodes - 1) * (sent + bytes) + nodes * (per_node - 1) * (read + bytes);
+    return across * (sent + bytes) + (all - across) * (read + bytes);
 }
 
 static enum status expect_traffic(struct comm *comm, const struct program *program, struct comm_traffic before,
@@ -155,7 +159,7 @@ static enum status expect_traffic(struct comm *comm, const struct program *progr
     struct comm_traffic own = add_traffic(after, before, -1), planned = {0};
     struct comm_group all = comm_group_all(comm);
     struct comm_traffic each[64];
-    int64_t moved = 0, formula = 0, ranks = all.count;
+    int64_t moved = 0, formula = 0;
     bool full = true;
     for (size_t i = 0; i < program->collectives.count; i++) {
         const struct program_collective *operation = &program->collectives.items[i];
@@ -168,7 +172,7 @@ static enum status expect_traffic(struct comm *comm, const struct program *progr
                           comm->rank, (long long)(own.sent[0] + own.sent[1]), (long long)own.read,
                           (long long)(planned.sent[0] + planned.sent[1]), (long long)planned.read);
     TRY(comm_exchange(comm, &all, &own, sizeof own, each));
-    for (int rank = 0; rank < ranks; rank++)
+    for (int rank = 0; rank < all.count; rank++)
         moved += each[rank].sent[0] + each[rank].sent[1] + each[rank].read;
     if (!full || moved == formula) return STATUS_OK;
     return status_set(STATUS_FAILED, "%lld bytes are moved in a step; the formula has %lld", (long long)moved,

@@ -10,13 +10,14 @@ enum { RANK_CASE_STEPS = 10, RANK_CASE_NAME_BYTES = 160 };
 
 /* What a run is drawn from: a value of each axis. Pairs of values are what `make check` covers. */
 #define RANK_CASE_AXES(X)                                                                                              \
-    X(subject) /* family, and dtype, adapters or frozen layers: of policy_subjects */                                  \
-    X(lanes)   /* 8, 2x4, 3 */                                                                                         \
-    X(batch)   /* full grains, a short last one, fewer grains than lanes */                                            \
-    X(round)   /* all grains of a lane, 1, 2 */                                                                        \
-    X(reduce)  /* gradients are added in fp32, or rounded to bf16 before */                                            \
-    X(clip)    /* at work, or off */                                                                                   \
-    X(policy)  /* the plain one, deferred updates from the disk, two random ones */
+    X(subject)   /* family, and dtype, adapters or frozen layers: of policy_subjects */                                \
+    X(lanes)     /* 8, 2x4, 3 */                                                                                       \
+    X(batch)     /* full grains, a short last one, fewer grains than lanes */                                          \
+    X(round)     /* all grains of a lane, 1, 2 */                                                                      \
+    X(reduce)    /* gradients are added in fp32, or rounded to bf16 before */                                          \
+    X(clip)      /* at work, or off */                                                                                 \
+    X(policy)    /* the plain one, deferred updates from the disk, two random ones */                                  \
+    X(partition) /* none, those with names, others; every other seed by flat operations */
 enum rank_axis {
 #define RANK_CASE_AXIS(name) RANK_AXIS_##name,
     RANK_CASE_AXES(RANK_CASE_AXIS)

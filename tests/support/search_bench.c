@@ -124,6 +124,8 @@ struct brute_force search_bench_try_all(const struct search_bench *bench) {
     struct member_list members = {0};
     struct tries tries = {.found.best_s = INFINITY};
     assert_int_equal(space_create(&bench->input, &space), STATUS_OK);
+    for (int32_t c = 0; c < (int32_t)space.clans.count; c++)
+        assert_int_equal(space_list_clan(&space, c), STATUS_OK);
     for (size_t f = 0; f < space.families.count; f++)
         try_family(bench, &space, &space.families.items[f], &members, &tries);
     tries.found.distinct = count_distinct(tries.seconds.items, tries.seconds.count);

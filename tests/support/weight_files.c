@@ -124,7 +124,7 @@ struct model_targets model_targets_make(const struct model *model, enum dtype dt
         const struct tensor *tensor = targets.graph->tensors.items[i];
         if (tensor->kind != TENSOR_PARAMETER) continue;
         void *data = calloc((size_t)shape_elements(&tensor->shape), (size_t)dtype_bytes(dtype));
-        targets.items[targets.count++] = (struct weight_target){.tensor = tensor, .data = data, .dtype = dtype};
+        targets.items[targets.count++] = weight_whole(tensor, dtype, data);
     }
     return targets;
 }

@@ -55,6 +55,7 @@
     X(layer_norm_grad)                                                                                                 \
     /* optimizer */                                                                                                    \
     X(gradient_sum)                                                                                                    \
+    X(squared_sums)                                                                                                    \
     X(squared_norm)                                                                                                    \
     X(clip_factor)                                                                                                     \
     X(adamw)                                                                                                           \

@@ -1,4 +1,5 @@
-/* The update: sums of accumulators, norms, clipping, AdamW. Operands are whole parameters, without gaps. */
+/* The update: sums of accumulators, norms, clipping, AdamW. Operands are whole
+ * parameters or runs of their elements, without gaps. */
 #include <math.h>
 
 #include "backend/cpu/cpu_kernel.h"
@@ -25,36 +26,49 @@ enum status cpu_gradient_sum_create(const struct node *node, struct kernel **out
     return kernel_plain(node, gradient_sum_run, 0, out);
 }
 
-static int64_t norm_blocks(const struct node *node) {
-    return (shape_elements(&node->in[0]->shape) + GRADIENT_NORM_BLOCK - 1) / GRADIENT_NORM_BLOCK;
+enum { SQUARES_A_TASK = 16 * GRADIENT_NORM_BLOCK }; /* elements that are worth a block */
+
+static void squared_sums_body(const void *context, int64_t begin, int64_t end) {
+    const struct kernel_call *call = ((const struct update_run *)context)->call;
+    const float *gradient = call->in[0];
+    double *sums = call->out[0];
+    for (int64_t i = begin; i < end; i += GRADIENT_NORM_BLOCK) {
+        int64_t left = end - i;
+        sums[i / GRADIENT_NORM_BLOCK] =
+            cpu_simd()->squared_sum(left < GRADIENT_NORM_BLOCK ? left : GRADIENT_NORM_BLOCK, gradient + i);
+    }
 }
 
-static void squared_norm_body(const void *context, int64_t begin, int64_t end) {
-    const struct kernel_call *call = ((const struct update_run *)context)->call;
-    double *sums = call->workspace;
-    sums[begin / GRADIENT_NORM_BLOCK] = cpu_simd()->squared_sum(end - begin, (const float *)call->in[0] + begin);
+static enum status squared_sums_run(const struct kernel *kernel, const struct kernel_call *call) {
+    struct update_run run = {.call = call};
+    parallel_for(kernel_elements(kernel, call), SQUARES_A_TASK, squared_sums_body, &run);
+    return STATUS_OK;
+}
+
+enum status cpu_squared_sums_create(const struct node *node, struct kernel **out) {
+    return kernel_plain(node, squared_sums_run, 0, out);
+}
+
+static double sum_of(const double *values, int64_t count) {
+    double total = 0;
+    for (int64_t i = 0; i < count; i++)
+        total += values[i];
+    return total;
 }
 
 static enum status squared_norm_run(const struct kernel *kernel, const struct kernel_call *call) {
-    struct update_run run = {.call = call};
-    parallel_for(shape_elements(&kernel->node->in[0]->shape), GRADIENT_NORM_BLOCK, squared_norm_body, &run);
-    double total = 0;
-    for (int64_t i = 0; i < norm_blocks(kernel->node); i++)
-        total += ((const double *)call->workspace)[i];
-    *(double *)call->out[0] = total;
+    *(double *)call->out[0] = sum_of(call->in[0], shape_elements(&kernel->node->in[0]->shape));
     return STATUS_OK;
 }
 
 enum status cpu_squared_norm_create(const struct node *node, struct kernel **out) {
-    return kernel_plain(node, squared_norm_run, norm_blocks(node) * (int64_t)sizeof(double), out);
+    return kernel_plain(node, squared_norm_run, 0, out);
 }
 
 static enum status clip_factor_run(const struct kernel *kernel, const struct kernel_call *call) {
-    const double *squares = call->in[0];
-    double *out = call->out[0], limit = NODE_ATTRIBUTES(kernel->node, clip_attributes)->limit, total = 0;
-    for (int64_t i = 0; i < shape_elements(&kernel->node->in[0]->shape); i++)
-        total += squares[i];
-    double norm = sqrt(total), factor = limit > 0 ? limit / (norm + 1e-6) : 1;
+    double *out = call->out[0], limit = NODE_ATTRIBUTES(kernel->node, clip_attributes)->limit;
+    double norm = sqrt(sum_of(call->in[0], shape_elements(&kernel->node->in[0]->shape)));
+    double factor = limit > 0 ? limit / (norm + 1e-6) : 1;
     if (factor > 1) factor = 1;
     out[0] = norm;
     out[1] = isfinite(norm) ? factor : (double)NAN;
@@ -79,7 +93,7 @@ static enum status adamw_run(const struct kernel *kernel, const struct kernel_ca
     if (isnan(clip)) return STATUS_OK;
     struct update_run run = {.call = call, .step = adamw_step_of(kernel->node, call)};
     run.step.clip = (float)clip;
-    parallel_for(shape_elements(&kernel->node->in[0]->shape), parallel_rows(1), adamw_body, &run);
+    parallel_for(kernel_elements(kernel, call), parallel_rows(1), adamw_body, &run);
     return STATUS_OK;
 }
 

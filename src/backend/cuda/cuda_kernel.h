@@ -65,6 +65,7 @@ extern "C" {
     X(layer_norm_grad)                                                                                                 \
     /* optimizer */                                                                                                    \
     X(gradient_sum)                                                                                                    \
+    X(squared_sums)                                                                                                    \
     X(squared_norm)                                                                                                    \
     X(clip_factor)                                                                                                     \
     X(adamw)                                                                                                           \

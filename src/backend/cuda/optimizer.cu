@@ -1,4 +1,5 @@
-/* The update: norms, clipping, AdamW. Operands are whole parameters, without gaps; one launch works on several. */
+/* The update: norms, clipping, AdamW. Operands are whole parameters or runs of their elements, without
+ * gaps; one launch works on several. */
 #include "backend/cuda/device.cuh"
 
 extern "C" {
@@ -64,9 +65,17 @@ __device__ inline double sum_of(const double *values, int64_t count) {
     return team_sum<THREADS>(sum);
 }
 
-__global__ void __launch_bounds__(THREADS) total_kernel(const double *sums, int64_t count, double *out) {
-    double total = sum_of(sums, count);
-    if (threadIdx.x == 0) *out = total;
+struct total {
+    const double *sums; /* of one gradient */
+    int64_t count;
+    double *out;
+    unsigned first;
+};
+
+__global__ void __launch_bounds__(THREADS) total_kernel(const __grid_constant__ struct table<total> table) {
+    const struct total &own = entry_of_block(table);
+    double total = sum_of(own.sums, own.count);
+    if (threadIdx.x == 0) *own.out = total;
 }
 
 __global__ void __launch_bounds__(THREADS)
@@ -78,35 +87,29 @@ __global__ void __launch_bounds__(THREADS)
     out[1] = isfinite(norm) ? factor : (double)NAN;
 }
 
-static int64_t norm_blocks(const struct node *node) {
-    return divide_up(shape_elements(&node->in[0]->shape), GRADIENT_NORM_BLOCK);
-}
-
-static void squares_add(struct table<squares> *table, const struct node *node, const struct kernel_call *call,
-                        double *sums, unsigned *blocks) {
-    BUG_IF((uintptr_t)call->in[0] % 16 != 0, "%s: a gradient that is not aligned", node->name);
-    table->at[table->count++] = {(const float *)call->in[0], sums, shape_elements(&node->in[0]->shape), *blocks};
-    *blocks += grid_size(norm_blocks(node));
-}
-
-/* For gradients of one block each, whose sum is the result. */
-static enum status squared_norms_run(const struct kernel *const *kernels, const struct kernel_call *calls, int count) {
-    struct table<squares> table = {};
+static enum status squared_sums_run(const struct kernel *const *kernels, const struct kernel_call *calls, int count) {
+    struct table<squares> table = {
+        .count = count
+    };
     unsigned blocks = 0;
-    for (int i = 0; i < count; i++)
-        squares_add(&table, kernels[i]->node, &calls[i], (double *)calls[i].out[0], &blocks);
-    launch(known<square_kernel>(), blocks, THREADS, 0, stream_of(calls), table);
+    for (int i = 0; i < count; i++) {
+        int64_t elements = kernel_elements(kernels[i], &calls[i]);
+        BUG_IF((uintptr_t)calls[i].in[0] % 16 != 0, "%s: a gradient that is not aligned", kernels[i]->node->name);
+        table.at[i] = {(const float *)calls[i].in[0], (double *)calls[i].out[0], elements, blocks};
+        blocks += grid_size(gradient_norm_blocks(elements));
+    }
+    launch(known<square_kernel>(), grid_size(blocks), THREADS, 0, stream_of(calls), table);
     return cuda_outcome();
 }
 
-static enum status squared_norm_run(const struct kernel *kernel, const struct kernel_call *call) {
-    struct table<squares> table = {};
-    unsigned blocks = 0;
-    double *sums = (double *)call->workspace;
-    squares_add(&table, kernel->node, call, sums, &blocks);
-    launch(known<square_kernel>(), blocks, THREADS, 0, stream_of(call), table);
-    launch(known<total_kernel>(), 1, THREADS, 0, stream_of(call), (const double *)sums, (int64_t)blocks,
-           (double *)call->out[0]);
+static enum status squared_norms_run(const struct kernel *const *kernels, const struct kernel_call *calls, int count) {
+    struct table<total> table = {
+        .count = count
+    };
+    for (int i = 0; i < count; i++)
+        table.at[i] = {(const double *)calls[i].in[0], shape_elements(&kernels[i]->node->in[0]->shape),
+                       (double *)calls[i].out[0], (unsigned)i};
+    launch(known<total_kernel>(), grid_size(count), THREADS, 0, stream_of(calls), table);
     return cuda_outcome();
 }
 
@@ -123,9 +126,12 @@ static enum status together_create(const struct node *node, struct kernel **out)
     return STATUS_OK;
 }
 
+enum status cuda_squared_sums_create(const struct node *node, struct kernel **out) {
+    return together_create<squared_sums_run>(node, out);
+}
+
 enum status cuda_squared_norm_create(const struct node *node, struct kernel **out) {
-    if (norm_blocks(node) == 1) return together_create<squared_norms_run>(node, out);
-    return kernel_plain(node, squared_norm_run, norm_blocks(node) * (int64_t)sizeof(double), out);
+    return together_create<squared_norms_run>(node, out);
 }
 
 static enum status clip_factor_run(const struct kernel *kernel, const struct kernel_call *call) {
@@ -225,7 +231,7 @@ __global__ void __launch_bounds__(THREADS) adamw_kernel(const __grid_constant__ 
     }
 }
 
-static struct adamw adamw_of(const struct node *node, const struct kernel_call *call, unsigned first) {
+static struct adamw adamw_of(const struct kernel *kernel, const struct kernel_call *call, unsigned first) {
     struct adamw adamw = {
         .gradient = (const float *)call->in[0],
         .clip = (const double *)call->in[1],
@@ -233,8 +239,8 @@ static struct adamw adamw_of(const struct node *node, const struct kernel_call *
         .exp_avg = (float *)call->out[1],
         .exp_avg_sq = (float *)call->out[2],
         .rounded = call->out[3] ? (__nv_bfloat16 *)call->out[0] : NULL,
-        .count = shape_elements(&node->in[0]->shape),
-        .constants = constants_of(node),
+        .count = kernel_elements(kernel, call),
+        .constants = constants_of(kernel->node),
         .scalars = call->scalars,
         .first = first,
     };
@@ -250,7 +256,7 @@ static enum status adamws_run(const struct kernel *const *kernels, const struct 
     };
     unsigned blocks = 0;
     for (int i = 0; i < count; i++) {
-        table.at[i] = adamw_of(kernels[i]->node, &calls[i], blocks);
+        table.at[i] = adamw_of(kernels[i], &calls[i], blocks);
         blocks += grid_size(divide_up(table.at[i].count, UPDATE_BLOCK));
     }
     launch(known<adamw_kernel>(), grid_size(blocks), THREADS, 0, stream_of(calls), table);

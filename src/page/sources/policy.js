@@ -24,6 +24,9 @@ function policyTraits(p) {
   words.again = schedule.again ? plural(schedule.again, 'block') + ' computed again' : 'nothing computed again';
   words.host = schedule.host ? `activations of ${plural(schedule.host, 'block')} to host memory` : 'no activations to host memory';
   words.disk = schedule.disk ? `activations of ${plural(schedule.disk, 'block')} to the disk` : 'no activations to the disk';
+  const cut = p.partition || {}, widths = STATES.map(([kind]) => cut[kind] || 1);
+  words.shards = cut.optimizer > 1 ? `${widths.join('|')} shards of parameters, gradients and optimizer state` : 'all states on each rank';
+  words.flat = p.flat ? 'operations between ranks straight to each' : 'operations between ranks node by node';
   words.lookahead = p.lookahead ? 'copies a block ahead' : 'copies not ahead';
   words.size = p.chunk_bytes ? `chunks of ${bytes(p.chunk_bytes)}` : 'chunks of the usual size';
   words.buffers = (p.parameters || 'device') !== 'device' ? `room for ${plural(p.buffers || 0, 'chunk')} of parameters` : '';

@@ -1,10 +1,13 @@
 """PyTorch's side of bench/ranks.py: trains on several ranks by gloo, and prints one JSON object from the first.
 
-    python bench/ddp_peer.py MODEL_DIR TOKENS.bin --ranks 2 --batch 4 --seq 1024 --steps 4 --dtype fp32 --threads 1
+    python bench/ranks_peer.py MODEL_DIR TOKENS.bin --wrap fsdp --ranks 2 --batch 4 --seq 1024 --steps 4 --dtype fp32 --threads 1
 
 The model and its settings are pytorch_peer.py's. Each rank has its share of the batch, in order, and as many threads.
-DistributedDataParallel keeps gradients in its buckets alone (gradient_as_bucket_view), which is the smaller and the
-faster of both ways; losses are means over all ranks.
+Losses are means over all ranks. Of what wraps the model,
+    ddp   DistributedDataParallel keeps gradients in its buckets alone (gradient_as_bucket_view), which is the smaller and
+          the faster of both ways;
+    fsdp  FSDP2 (fully_shard), a group for each layer and one for the rest: parameters, gradients and optimizer states
+          sharded over all ranks, fp32 shards, in bf16 with gathers in bf16 and sums in fp32.
 """
 
 import argparse
@@ -19,6 +22,8 @@ import pytorch_peer
 import torch
 import torch.distributed as distributed
 import torch.multiprocessing as multiprocessing
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.nn.parallel import DistributedDataParallel
 
 
@@ -34,6 +39,20 @@ class Losses(torch.nn.Module):
         return self.loss(inputs, targets)
 
 
+def layers_of(model):
+    return model.transformer.h if hasattr(model, "transformer") else model.model.layers
+
+
+def wrap(module, options):
+    if options.wrap == "ddp":
+        return DistributedDataParallel(module, gradient_as_bucket_view=True)
+    formats = MixedPrecisionPolicy(torch.bfloat16, torch.float32) if options.dtype == "bf16" else MixedPrecisionPolicy()
+    mesh = init_device_mesh("cpu", (options.ranks,))
+    for layer in layers_of(module.model):
+        fully_shard(layer, mesh=mesh, mp_policy=formats)
+    return fully_shard(module, mesh=mesh, mp_policy=formats)
+
+
 def share_of(batch, rank, ranks):
     each = batch.shape[0] // ranks
     return batch[rank * each : (rank + 1) * each]
@@ -45,7 +64,7 @@ def train_rank(rank, port, options):
     torch.manual_seed(1)
     distributed.init_process_group("gloo", rank=rank, world_size=options.ranks)
     module = Losses(pytorch_peer.open_model(options.model, "sdpa"), options.head_loss)
-    wrapped = DistributedDataParallel(module, gradient_as_bucket_view=True)
+    wrapped = wrap(module, options)
     optimizer = torch.optim.AdamW(
         pytorch_peer.groups(module.model), lr=pytorch_peer.LR, betas=pytorch_peer.BETAS, eps=pytorch_peer.EPSILON, fused=True
     )
@@ -55,7 +74,7 @@ def train_rank(rank, port, options):
     for _ in range(options.steps):
         distributed.barrier()
         begun = time.perf_counter()
-        with torch.autocast("cpu", torch.bfloat16, enabled=options.dtype == "bf16"):
+        with torch.autocast("cpu", torch.bfloat16, enabled=options.dtype == "bf16" and options.wrap == "ddp"):
             loss = wrapped(inputs, targets)
         loss.backward()
         torch.nn.utils.clip_grad_norm_(module.model.parameters(), pytorch_peer.CLIP_NORM)
@@ -88,6 +107,7 @@ def main():
     parser.add_argument("--steps", type=int, required=True)
     parser.add_argument("--threads", type=int, required=True)
     parser.add_argument("--dtype", choices=("fp32", "bf16"), required=True)
+    parser.add_argument("--wrap", choices=("ddp", "fsdp"), default="ddp")
     parser.add_argument("--head-loss", choices=("whole", "chunked"), default="whole")
     options = parser.parse_args()
     # The first rank is this process, so that none is there for nothing.

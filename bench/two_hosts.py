@@ -1,0 +1,210 @@
+#!/usr/bin/env python3
+"""Every partition of model states on two hosts with a slow network between them, and the one that Ballast picks.
+
+    bench/two_hosts.py [--gbits 1 10] [--ranks 1] [--model gpt2] [--repeats 5]
+
+The hosts are network namespaces of this machine with names of their own, joined by a virtual cable whose bandwidth `tc`
+shapes. Open MPI starts the ranks over TCP, as between machines; ranks of one host share its memory. For each bandwidth
+`ballast profile` measures the network, `ballast train` chooses a partition by what it measures itself, and then all legal
+partitions take turns, --repeats times. Needs root, iproute2 and Open MPI.
+
+Bar: the partition picked is at most 10% slower than the fastest in the median, or its range of times meets the fastest
+one's, so that they cannot be told apart.
+"""
+
+import argparse
+import contextlib
+import dataclasses
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+
+import peers
+
+HOSTS, NETWORK = ("ballast-a", "ballast-b"), "10.213.77"
+MOST_SLOWER = 0.1
+BURST = {1: "256kb", 10: "2mb"}
+
+
+@dataclasses.dataclass(frozen=True)
+class Work:
+    model: str
+    dtype: str
+    batch: int
+    seq: int
+    steps: int
+
+
+def call(*words):
+    done = subprocess.run([str(word) for word in words], capture_output=True, text=True, check=False)
+    if done.returncode:
+        peers.fail(f"{' '.join(map(str, words))}: {done.stderr.strip() or done.returncode}")
+
+
+def remove_hosts():
+    for host in HOSTS:
+        subprocess.run(["ip", "netns", "del", host], capture_output=True, check=False)
+
+
+@contextlib.contextmanager
+def two_hosts(gbits):
+    """Both hosts, joined at this bandwidth each way."""
+    remove_hosts()
+    try:
+        for host in HOSTS:
+            call("ip", "netns", "add", host)
+            call("ip", "-n", host, "link", "set", "lo", "up")
+        call("ip", "link", "add", "cable0", "netns", HOSTS[0], "type", "veth", "peer", "name", "cable1", "netns", HOSTS[1])
+        for i, host in enumerate(HOSTS):
+            call("ip", "-n", host, "addr", "add", f"{NETWORK}.{i + 1}/24", "dev", f"cable{i}")
+            call("ip", "-n", host, "link", "set", f"cable{i}", "up")
+            shaped = ["tbf", "rate", f"{gbits}gbit", "burst", BURST.get(gbits, "2mb"), "latency", "50ms"]
+            call("ip", "netns", "exec", host, "tc", "qdisc", "add", "dev", f"cable{i}", "root", *shaped)
+        yield
+    finally:
+        remove_hosts()
+
+
+def make_agent(folder):
+    """What mpirun starts a host's daemon by, in the place of ssh: HOST COMMAND..."""
+    names = folder / "hosts"
+    names.write_text("".join(f"{NETWORK}.{i + 1} {host}\n" for i, host in enumerate(HOSTS)) + "127.0.0.1 localhost\n")
+    agent = folder / "agent"
+    agent.write_text(
+        "#!/bin/sh\nhost=$1\nshift\n"
+        f'exec ip netns exec "$host" unshare --uts --mount sh -c "hostname $host; mount --bind {names} /etc/hosts; exec $*"\n'
+    )
+    agent.chmod(0o755)
+    return agent
+
+
+def on_two_hosts(agent, ranks, command):
+    """`command` with so many ranks on each host."""
+    tcp = ["--mca", "btl", "self,vader,tcp", "--mca", "btl_tcp_if_include", f"{NETWORK}.0/24"]
+    start = ["mpirun.openmpi", "--allow-run-as-root", "--bind-to", "none", "--oversubscribe", "-n", 2 * ranks]
+    start += ["--host", ",".join(f"{host}:{ranks}" for host in HOSTS), "--mca", "plm", "rsh", "--mca", "plm_rsh_agent", agent]
+    start += [*tcp, "--mca", "oob_tcp_if_include", f"{NETWORK}.0/24", "-x", "XDG_CACHE_HOME"]
+    line = " ".join(f"'{word}'" for word in [*start, *command])
+    return [agent, HOSTS[0], line]
+
+
+def run(options, agent, command):
+    log = options.folder / "two-hosts.log"
+    with open(log, "wb") as errors:
+        words = [str(word) for word in on_two_hosts(agent, options.ranks, command)]
+        done = subprocess.run(words, stdout=subprocess.PIPE, stderr=errors, stdin=subprocess.DEVNULL, check=False)
+    if done.returncode:
+        peers.fail(peers.why_failed(done.returncode, log))
+    return done.stdout.decode()
+
+
+def train(options, agent, work, files, extra):
+    """Median seconds of a step, without the first, and the partition's widths."""
+    folder = options.folder / "two-hosts-run"
+    shutil.rmtree(folder, ignore_errors=True)
+    run(options, agent, peers.ballast_command(options, *files, folder, work, extra))
+    chosen = json.loads((folder / "run.json").read_text())["plan"]["policy"]["partition"]
+    return peers.median(peers.read_metrics(folder)["step_s"][1:]), partition_text(chosen)
+
+
+def partition_text(widths):
+    return "|".join(str(widths[kind]) for kind in ("parameters", "gradients", "optimizer"))
+
+
+def legal_partitions(nodes, per_node):
+    ranks = nodes * per_node
+    widths = [w for w in range(1, ranks + 1) if ranks % w == 0 and (per_node % w == 0 if w <= per_node else w % per_node == 0)]
+    triples = {(p, g, o) for o in widths for p in widths for g in (p, o) if o % p == 0}
+    return sorted("|".join(map(str, triple)) for triple in triples)
+
+
+def measure(options, agent, work, gbits):
+    files = peers.make_model(options, work.model, max(1024, work.seq)), peers.make_tokens(
+        options, work.model, work.batch * work.seq + 1
+    )
+    cluster = options.folder / "two-hosts.json"
+    cache = options.folder / "two-hosts-cache"
+    shutil.rmtree(cache, ignore_errors=True)  # what another network's measurements would be taken from
+    os.environ["XDG_CACHE_HOME"] = str(cache)
+    run(options, agent, [options.build / "ballast", "profile", "-o", cluster])
+    picked = train(options, agent, work, files, [])[1]
+    seconds = {partition: [] for partition in legal_partitions(2, options.ranks)}
+    for repeat in range(options.repeats):
+        for partition, list_ in seconds.items():
+            list_.append(train(options, agent, work, files, ["--partition", partition])[0])
+            print(f"{gbits} Gbit/s, repeat {repeat + 1}: {partition}: {list_[-1]:.3f} s", file=sys.stderr, flush=True)
+    return cluster, picked, seconds
+
+
+def network_of(cluster):
+    """What was measured between the hosts, in words."""
+    across = json.loads(cluster.read_text())["links"]["messages"]["across nodes"]
+    return f"{8e-9 * across['bytes_per_s']:.2f} Gbit/s after {1e6 * across['latency_s']:.0f} us"
+
+
+def verdict(gbits, picked, seconds):
+    middle = {partition: peers.median(list_) for partition, list_ in seconds.items()}
+    fastest = min(middle, key=middle.get)
+    slower = middle[picked] / middle[fastest] - 1
+    meets = min(seconds[picked]) <= max(seconds[fastest])
+    if slower <= MOST_SLOWER:
+        told = f"met: within {100 * MOST_SLOWER:.0f}%"
+    else:
+        told = "met: cannot be told from it" if meets else f"NOT met: within {100 * MOST_SLOWER:.0f}%"
+    return f"- {gbits} Gbit/s: picked {picked}, {100 * slower:+.1f}% against the fastest, {fastest} ({told})"
+
+
+def rows_of(gbits, picked, seconds):
+    for partition, list_ in seconds.items():
+        spread = f"{min(list_):.3f} to {max(list_):.3f}"
+        mark = "picked" if partition == picked else ""
+        yield [f"{gbits} Gbit/s", partition.replace("|", "\\|"), f"{peers.median(list_):.3f}", spread, mark]
+
+
+def parse():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    peers.add_options(parser)
+    parser.add_argument("--gbits", nargs="+", type=int, default=[1, 10], help="bandwidths of the network [1 10]")
+    parser.add_argument("--ranks", type=int, default=1, help="of each host [1]")
+    parser.add_argument("--model", choices=peers.SIZES, default="gpt2", help="[gpt2]")
+    parser.add_argument("--dtype", choices=("fp32", "bf16"), default="fp32", help="[fp32]")
+    parser.add_argument("--seq", type=int, default=256, help="[256]")
+    parser.add_argument("--batch", type=int, default=4, help="over all ranks [4]")
+    parser.add_argument("--steps", type=int, default=4, help="of each start; the first is left out [4]")
+    parser.add_argument("--repeats", type=int, default=5, help="[5]")
+    options = parser.parse_args()
+    options.threads = max(1, options.threads // (2 * options.ranks))
+    if os.geteuid() != 0:
+        peers.fail("needs root: network namespaces are made")
+    for tool in ("ip", "tc", "unshare", "mpirun.openmpi"):
+        if not shutil.which(tool):
+            peers.fail(f"{tool} is not there: apt-get install iproute2 util-linux openmpi-bin")
+    peers.prepare(options)
+    return options
+
+
+def main():
+    options = parse()
+    work = Work(options.model, options.dtype, options.batch, options.seq, options.steps)
+    rows, lines = [], []
+    with tempfile.TemporaryDirectory() as folder:
+        agent = make_agent(pathlib.Path(folder))
+        for gbits in options.gbits:
+            with two_hosts(gbits):
+                cluster, picked, seconds = measure(options, agent, work, gbits)
+            rows += rows_of(gbits, picked, seconds)
+            lines.append(f"{verdict(gbits, picked, seconds)}; the profile says {network_of(cluster)}")
+    head = ["network", "partition", "seconds a step", "range", ""]
+    configuration = (
+        f"2 hosts of {options.ranks} rank(s) of {options.threads} thread(s); {work.model} {work.dtype} {work.batch}x{work.seq}; "
+        f"{options.repeats} repeats of {work.steps} steps, in turns."
+    )
+    peers.report(options, "Partitions on two hosts", configuration, peers.table(head, rows) + "\n\n" + "\n".join(lines))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,185 @@
+#include "collective/schedule_maker.h"
+
+/* The nodes of a tree from the root down to this rank, or to the node whose ranks read each other in place; and each
+ * block's holder at each of them. */
+struct path {
+    const struct lane_tree *tree;
+    int length;
+    int node[40]; /* trees have at most 2^16 leaves, by nodes and within nodes */
+    int *holder[40];
+};
+
+static int sibling(const struct lane_tree *tree, int node) {
+    const struct lane_node *parent = &tree->node[tree->node[node].parent];
+    return parent->left == node ? parent->right : parent->left;
+}
+
+static bool below(const struct lane_tree *tree, int node, int rank) {
+    return rank >= tree->node[node].first && rank < tree->node[node].first + tree->node[node].lanes;
+}
+
+/* Who holds at `child` what `holder` holds at its parent. */
+static int holder_below(const struct lane_tree *tree, int child, int holder) {
+    if (below(tree, child, holder)) return holder;
+    int across = holder - tree->node[sibling(tree, child)].first;
+    return tree->node[child].first + across % tree->node[child].lanes;
+}
+
+static bool path_ends(const struct schedule_maker *maker, const struct lane_tree *tree, int node) {
+    return tree->node[node].left < 0 || maker_reads_in_place(maker, tree->node[node].first, tree->node[node].lanes);
+}
+
+static enum status find_path(struct schedule_maker *maker, const struct lane_tree *tree, struct path *path) {
+    *path = (struct path){.tree = tree};
+    int node = 0;
+    for (int depth = 0;; depth++) {
+        int *holder = path->holder[depth] = scratch_alloc(&maker->scratch, (size_t)maker->blocks, sizeof *holder);
+        if (!holder) return STATUS_FAILED;
+        for (int b = 0; b < maker->blocks; b++)
+            holder[b] = depth > 0 ? holder_below(tree, node, path->holder[depth - 1][b]) : maker->owner[b];
+        path->node[depth] = node;
+        path->length = depth + 1;
+        if (path_ends(maker, tree, node)) return STATUS_OK;
+        int left = tree->node[node].left;
+        node = below(tree, left, maker->me) ? left : tree->node[node].right;
+    }
+}
+
+/* What a rank exchanges with those of the other side at one node: all of it at once. */
+struct stage {
+    const struct path *path;
+    int depth; /* the node's; mine is the next of the path */
+    int other; /* node of the other side */
+    struct maker_stage made;
+};
+
+/* The block is sent up the tree by the side that does not hold it, down the tree by the side that does. */
+static int moves_between(const struct schedule_maker *maker, const struct stage *stage, int block, bool up,
+                         bool receive) {
+    const struct path *path = stage->path;
+    int mine = path->holder[stage->depth + 1][block];
+    int theirs = holder_below(path->tree, stage->other, path->holder[stage->depth][block]);
+    bool held_here = below(path->tree, path->node[stage->depth + 1], path->holder[stage->depth][block]);
+    if (mine != maker->me || held_here != (up == receive)) return -1;
+    return theirs;
+}
+
+static enum status add_transfers(struct schedule_maker *maker, struct stage *stage, bool up, bool receive,
+                                 enum schedule_place place) {
+    const struct lane_node *other = &stage->path->tree->node[stage->other];
+    int *blocks = scratch_alloc(&maker->scratch, (size_t)maker->blocks, sizeof *blocks);
+    if (!blocks) return STATUS_FAILED;
+    for (int peer = other->first; peer < other->first + other->lanes; peer++) {
+        int count = 0;
+        for (int b = 0; b < maker->blocks; b++)
+            if (moves_between(maker, stage, b, up, receive) == peer) blocks[count++] = b;
+        TRY(maker_stage_transfer(maker, &stage->made, peer, receive, place, blocks, count));
+    }
+    return STATUS_OK;
+}
+
+static enum status begin_stage(struct schedule_maker *maker, const struct path *path, int depth, struct stage *stage) {
+    *stage = (struct stage){.path = path, .depth = depth, .other = sibling(path->tree, path->node[depth + 1])};
+    return maker_begin_stage(maker, &stage->made);
+}
+
+static enum status merge_received(struct schedule_maker *maker, const struct stage *stage) {
+    int mine = stage->path->node[stage->depth + 1], node = stage->path->node[stage->depth];
+    bool absent = maker->schedule->absent[mine];
+    enum merge_side side = absent                                       ? MERGE_MINE_ABSENT
+                           : stage->path->tree->node[node].left == mine ? MERGE_MINE_LEFT
+                                                                        : MERGE_MINE_RIGHT;
+    for (int i = 0; i < stage->made.count; i++) {
+        struct schedule_transfer transfer = maker->schedule->transfers.items[stage->made.transfers[i]];
+        for (int m = 0; transfer.receive && m < transfer.messages; m++) {
+            int message = transfer.first_message + m;
+            TRY(maker_step(maker, (struct schedule_step){.kind = STEP_FINISH, .index = message}));
+            TRY(maker_step(maker, (struct schedule_step){.kind = STEP_MERGE, .index = message, .side = side}));
+        }
+    }
+    return STATUS_OK;
+}
+
+/* The blocks that this rank holds at a node of the path, one step each. */
+static enum status step_held_blocks(struct schedule_maker *maker, const struct path *path, int depth,
+                                    struct schedule_step step) {
+    for (int b = 0; b < maker->blocks; b++) {
+        struct comm_range range = maker_block(maker, b);
+        if (path->holder[depth][b] != maker->me || range.begin == range.end) continue;
+        step.to = range.begin;
+        step.bytes = range.end - range.begin;
+        TRY(maker_step(maker, step));
+    }
+    return STATUS_OK;
+}
+
+static enum status reduce_at(struct schedule_maker *maker, const struct path *path, int depth) {
+    struct stage stage;
+    TRY(begin_stage(maker, path, depth, &stage));
+    const bool *absent = maker->schedule->absent;
+    bool round = maker->spec->round_bf16;
+    if (!absent[stage.other]) TRY(add_transfers(maker, &stage, true, true, PLACE_STAGING));
+    if (!absent[path->node[depth + 1]])
+        TRY(add_transfers(maker, &stage, true, false, round ? PLACE_STAGING : PLACE_DATA));
+    TRY(maker_launch(maker, &stage.made, round));
+    TRY(merge_received(maker, &stage));
+    if (round && absent[stage.other] && !absent[path->node[depth + 1]])
+        TRY(step_held_blocks(maker, path, depth, (struct schedule_step){.kind = STEP_ROUND}));
+    return maker_finish(maker, &stage.made, false);
+}
+
+/* Up the tree, from this rank, or its node, to the root. */
+enum status schedule_reduce_along_tree(struct schedule_maker *maker) {
+    struct path path;
+    const struct lane_tree *tree = &maker->schedule->tree;
+    TRY(find_path(maker, tree, &path));
+    int last = path.length - 1;
+    const struct lane_node *end = &tree->node[path.node[last]];
+    bool in_place = end->left >= 0;
+    if (in_place) {
+        TRY(maker_meet(maker, end->first, end->lanes, MEETING_SUMS, true, true));
+        if (!maker->schedule->absent[path.node[last]])
+            TRY(step_held_blocks(maker, &path, last,
+                                 (struct schedule_step){.kind = STEP_SUM, .index = path.node[last]}));
+        TRY(maker_meet(maker, end->first, end->lanes, MEETING_SUMMED, true, false));
+    }
+    for (int depth = last - 1; depth >= 0; depth--)
+        TRY(reduce_at(maker, &path, depth));
+    return in_place ? maker_meet(maker, end->first, end->lanes, MEETING_SUMMED, false, true) : STATUS_OK;
+}
+
+static enum status gather_at(struct schedule_maker *maker, const struct path *path, int depth) {
+    struct stage stage;
+    TRY(begin_stage(maker, path, depth, &stage));
+    TRY(add_transfers(maker, &stage, false, true, PLACE_DATA));
+    TRY(add_transfers(maker, &stage, false, false, PLACE_DATA));
+    TRY(maker_launch(maker, &stage.made, false));
+    TRY(maker_finish(maker, &stage.made, true));
+    return maker_finish(maker, &stage.made, false);
+}
+
+static enum status gather_in_place(struct schedule_maker *maker, const struct path *path) {
+    const struct lane_node *end = &path->tree->node[path->node[path->length - 1]];
+    TRY(maker_meet(maker, end->first, end->lanes, MEETING_BLOCKS, true, true));
+    for (int b = 0; b < maker->blocks; b++)
+        if (path->holder[path->length - 1][b] != maker->me)
+            TRY(maker_copy_block(maker, b, path->holder[path->length - 1][b]));
+    return maker_meet(maker, end->first, end->lanes, MEETING_GATHERED, true, true);
+}
+
+/* Down the tree of nodes over ranks, from each block's owner to all. */
+enum status schedule_gather_along_tree(struct schedule_maker *maker) {
+    int per_node = mesh_group_per_node(maker->mesh, &maker->spec->group);
+    struct lane_tree tree;
+    if (per_node > 0)
+        TRY(lane_tree_create(maker->count / per_node, per_node, &tree));
+    else
+        TRY(lane_tree_create(1, maker->count, &tree));
+    struct path path;
+    enum status status = find_path(maker, &tree, &path);
+    for (int depth = 0; status == STATUS_OK && depth < path.length - 1; depth++)
+        status = gather_at(maker, &path, depth);
+    if (status == STATUS_OK && tree.node[path.node[path.length - 1]].left >= 0) status = gather_in_place(maker, &path);
+    lane_tree_free(&tree);
+    return status;
+}

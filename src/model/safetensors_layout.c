@@ -1,0 +1,124 @@
+/* Where everything lies in a safetensors file that is to be written. */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/json.h"
+#include "graph/finite.h"
+#include "model/safetensors_layout.h"
+
+enum { LENGTH_BYTES = 8, HEADER_ALIGNMENT = 8 };
+
+static const char *file_dtype(enum dtype dtype) {
+    switch (dtype) {
+    case DTYPE_F64: return "F64";
+    case DTYPE_F32: return "F32";
+    case DTYPE_BF16: return "BF16";
+    case DTYPE_I32: return "I32";
+    case DTYPE_NONE: break;
+    }
+    BUG("no safetensors dtype for %s", dtype_name(dtype));
+}
+
+int64_t item_bytes(const struct safetensors_item *item) {
+    return item->carried ? (int64_t)item->carried->bytes : shape_bytes(&item->shape);
+}
+
+/* Of one element. */
+static int64_t item_bits(const struct safetensors_item *item) {
+    return item->carried ? (int64_t)safetensors_dtype_bits(item->carried->dtype) : 8 * dtype_bytes(item->shape.dtype);
+}
+
+static int compare_items(const void *a, const void *b) {
+    const struct safetensors_item *x = *(const struct safetensors_item *const *)a;
+    const struct safetensors_item *y = *(const struct safetensors_item *const *)b;
+    int64_t x_bits = item_bits(x), y_bits = item_bits(y);
+    if (x_bits != y_bits) return x_bits > y_bits ? -1 : 1;
+    return strcmp(x->name, y->name);
+}
+
+static json_t *item_info(const struct safetensors_item *item, int64_t begin) {
+    const struct safetensors_tensor *carried = item->carried;
+    const char *dtype = carried ? carried->dtype_name : file_dtype(item->shape.dtype);
+    json_t *dims = json_array();
+    for (int i = 0; dims && i < (carried ? carried->rank : item->shape.rank); i++) {
+        if (json_array_append_new(dims, json_integer(carried ? carried->dims[i] : item->shape.dims[i])) == 0) continue;
+        json_decref(dims);
+        return NULL;
+    }
+    /* "o" takes over `dims`, also on failure */
+    return json_pack("{s:s, s:o, s:[I, I]}", "dtype", dtype, "shape", dims, "data_offsets", (json_int_t)begin,
+                     (json_int_t)(begin + item_bytes(item)));
+}
+
+static json_t *make_header(const struct safetensors_item *const *sorted, size_t count) {
+    json_t *header = json_pack("{s:{s:s}}", "__metadata__", "format", "pt");
+    int64_t begin = 0;
+    for (size_t i = 0; header && i < count; i++) {
+        if (json_object_set_new(header, sorted[i]->name, item_info(sorted[i], begin)) != 0) {
+            json_decref(header);
+            return NULL;
+        }
+        begin += item_bytes(sorted[i]);
+    }
+    return header;
+}
+
+static enum status set_head(struct layout *layout, const char *text) {
+    size_t length = strlen(text), padding = (HEADER_ALIGNMENT - length % HEADER_ALIGNMENT) % HEADER_ALIGNMENT;
+    layout->head_bytes = LENGTH_BYTES + length + padding;
+    layout->head = mem_array(layout->head_bytes, 1);
+    if (!layout->head) return STATUS_FAILED;
+    for (int i = 0; i < LENGTH_BYTES; i++)
+        layout->head[i] = (char)(unsigned char)((length + padding) >> (8 * i));
+    memcpy(layout->head + LENGTH_BYTES, text, length);
+    memset(layout->head + LENGTH_BYTES + length, ' ', padding);
+    layout->bytes = layout->head_bytes;
+    for (size_t i = 0; i < layout->count; i++)
+        layout->bytes += (uint64_t)item_bytes(layout->sorted[i]);
+    return STATUS_OK;
+}
+
+void layout_free(struct layout *layout) {
+    mem_free(layout->sorted);
+    mem_free(layout->head);
+}
+
+enum status layout_make(const struct safetensors_item *items, size_t count, struct layout *out) {
+    struct layout layout = {.sorted = mem_array(count, sizeof(const struct safetensors_item *)), .count = count};
+    if (!layout.sorted) return STATUS_FAILED;
+    for (size_t i = 0; i < count; i++)
+        layout.sorted[i] = &items[i];
+    if (count > 0) qsort(layout.sorted, count, sizeof *layout.sorted, compare_items);
+    json_t *header = make_header(layout.sorted, count);
+    char *text = header ? json_dumps(header, JSON_COMPACT) : NULL;
+    json_decref(header);
+    enum status status = text ? set_head(&layout, text) : status_no_memory(0, "the header of a safetensors file");
+    json_text_free(text);
+    if (status == STATUS_OK)
+        *out = layout;
+    else
+        layout_free(&layout);
+    return status;
+}
+
+enum status item_check_finite(const struct safetensors_item *item, const char *data, int64_t offset, size_t bytes) {
+    if (item->carried) return STATUS_OK;
+    int64_t element = dtype_bytes(item->shape.dtype);
+    int64_t found = values_find_nonfinite(item->shape.dtype, data, (int64_t)bytes / element);
+    if (found < 0) return STATUS_OK;
+    return status_set(STATUS_FAILED, "%s: value %" PRId64 " is not finite", item->name, offset / element + found);
+}
+
+enum status item_read(const struct safetensors_item *item, int64_t offset, int64_t bytes, void *out) {
+    if (!item->carried) return item->store->read(item->store->payload, item->key, offset, bytes, out);
+    return safetensors_read(item->carried_from, item->carried, (size_t)offset, (size_t)bytes, out);
+}
+
+enum status safetensors_measure(const struct safetensors_item *items, size_t count, uint64_t *bytes) {
+    struct layout layout;
+    TRY(layout_make(items, count, &layout));
+    *bytes = layout.bytes;
+    layout_free(&layout);
+    return STATUS_OK;
+}

@@ -1,0 +1,110 @@
+/* Whole parameters of shards: a visit to them goes through a buffer into which all ranks' shards are gathered. Every
+ * rank makes the same gathers in the same order, so positions depend on nothing that ranks have apart: what a rank does
+ * not compute stands in the list until here (OPCODE_ELSEWHERE). */
+#include "program/collectives.h"
+#include "program/passes.h"
+#include "program/visits.h"
+
+/* Whole parameters keep nothing between uses, homes do. */
+static bool is_gathered(const struct buffer *buffer) {
+    return buffer->kind == BUFFER_PARAMETERS && !buffer->persistent;
+}
+
+static bool is_use(const struct visits *visits, const struct buffer *buffer, const struct instruction *user) {
+    (void)visits;
+    (void)user;
+    return is_gathered(buffer);
+}
+
+static bool is_held(const struct visits *visits, const struct visit *visit) {
+    return is_gathered(&visits->program->buffers.items[visit->buffer]);
+}
+
+/* After the update of the shard that comes before the first use. */
+static enum status place_gathers(struct visits *visits) {
+    struct visit *items = visits->list.items;
+    for (size_t v = 0; v < visits->list.count; v++) {
+        int32_t written, next, home = visits->program->buffers.items[items[v].buffer].home;
+        visits_home_uses(visits, home, &items[v], &written, &next);
+        visits_place_fetch(visits, &items[v], NULL, written);
+        int section = visits_instruction(visits, items[v].first)->section;
+        TRY(vec_push(&visits->transfers, (struct transfer){section, items[v].fetch, items[v].first, false, v}));
+    }
+    return STATUS_OK;
+}
+
+/* The first visit has the buffer that the schedule made, each other one its own. */
+static enum status make_wholes(struct visits *visits) {
+    struct visit *items = visits->list.items;
+    for (size_t v = 0; v < visits->list.count; v++) {
+        struct buffer whole = visits->program->buffers.items[items[v].buffer];
+        items[v].copy = whole.id;
+        if (v == 0 || items[v - 1].buffer != whole.id) continue;
+        items[v].copy = whole.id = (int)visits->program->buffers.count;
+        TRY(vec_push(&visits->program->buffers, whole));
+    }
+    return STATUS_OK;
+}
+
+static int64_t pack_elements(const struct buffer *whole) {
+    return whole->bytes / dtype_bytes(whole->pack->members[0].tensor->shape.dtype);
+}
+
+/* Of the group before whose instructions it stands: groups come in order. */
+static enum status make_gather(struct visits *visits, const struct transfer *transfer, struct instruction *out) {
+    struct program *program = visits->program;
+    const struct visit *visit = &visits->list.items[transfer->visit];
+    const struct buffer *whole = &program->buffers.items[visit->copy];
+    struct shard_cut cut = {visits->policy->partition, rank_place_ranks(&program->place), pack_elements(whole)};
+    int width = visits->policy->partition.parameters;
+    struct program_collective operation;
+    TRY(collectives_all_gather(program, &cut, 1, width, SHARD_BLOCK * (whole->bytes / cut.elements), &operation));
+    operation.apart = true;
+    struct comm_range own = collectives_own_block(program, &operation);
+    struct instruction gather = {.opcode = OPCODE_ALL_GATHER,
+                                 .stream = STREAM_COMM,
+                                 .section = transfer->section,
+                                 .group = visits_group(visits, transfer->at),
+                                 .tier = program->place.tier};
+    for (int k = 0; k < OPERANDS_MAX; k++)
+        gather.operands[k].buffer = -1;
+    if (own.begin < own.end)
+        gather.operands[0] =
+            (struct operand){.buffer = whole->home, .access = ACCESS_READ, .bytes = own.end - own.begin};
+    gather.operands[OP_INPUTS_MAX] =
+        (struct operand){.buffer = visit->copy, .access = ACCESS_WRITE, .bytes = whole->bytes};
+    TRY(collectives_add(program, &operation, &gather));
+    *out = gather;
+    return STATUS_OK;
+}
+
+/* In the order of their instructions. */
+static enum status sort_collectives(struct program *program) {
+    size_t count = program->collectives.count, next = 0;
+    struct program_collective *sorted = mem_array(count, sizeof *sorted);
+    if (!sorted) return STATUS_FAILED;
+    for (size_t i = 0; i < program->instructions.count; i++) {
+        struct instruction *instruction = &program->instructions.items[i];
+        if (!opcode_is_collective(instruction->opcode)) continue;
+        sorted[next] = program->collectives.items[instruction->collective];
+        instruction->collective = (int32_t)next++;
+    }
+    mem_free(program->collectives.items);
+    program->collectives.items = sorted;
+    program->collectives.capacity = count;
+    return STATUS_OK;
+}
+
+enum status program_gather(struct program *program, const struct policy *policy) {
+    struct visits visits = {.program = program, .policy = policy, .is_away = is_use, .is_held = is_held};
+    if (partition_width(policy->partition.parameters) == 1) return STATUS_OK;
+    enum status status;
+    TRY_GOTO(status, visits_find(&visits), done);
+    TRY_GOTO(status, place_gathers(&visits), done);
+    TRY_GOTO(status, make_wholes(&visits), done);
+    TRY_GOTO(status, visits_weave(&visits, make_gather), done);
+    TRY_GOTO(status, sort_collectives(program), done);
+done:
+    visits_free(&visits);
+    return status;
+}

@@ -1,0 +1,31 @@
+/* The live ranges of buffers. */
+#include "program/passes.h"
+
+static void touch(struct program *program, const struct operand *operand, int32_t position) {
+    struct buffer *buffer = &program->buffers.items[operand->buffer];
+    if (buffer->first < 0) buffer->first = position;
+    buffer->last = position;
+}
+
+void program_set_lifetimes(struct program *program) {
+    int32_t end = (int32_t)program->instructions.count - 1;
+    for (size_t i = 0; i < program->buffers.count; i++)
+        program->buffers.items[i].first = -1;
+    for (int32_t position = 0; position <= end; position++)
+        for (int k = 0; k < OPERANDS_MAX; k++) {
+            const struct operand *operand = &program->instructions.items[position].operands[k];
+            if (operand->buffer >= 0) touch(program, operand, position);
+        }
+    for (size_t i = 0; i < program->buffers.count; i++) {
+        struct buffer *buffer = &program->buffers.items[i];
+        if (buffer->first < 0) buffer->first = buffer->last = 0; /* an input that this purpose does not read */
+        if (buffer->persistent) buffer->first = 0;
+        if (buffer->persistent || buffer_is_kept(buffer)) buffer->last = end;
+        for (size_t s = 0; s < program->sections.count; s++) {
+            const struct section *section = &program->sections.items[s];
+            int32_t last = section->first + section->count - 1;
+            bool enters = buffer->first < section->first && buffer->last >= section->first;
+            if (section->repeat > 1 && enters && buffer->last < last) buffer->last = last;
+        }
+    }
+}

@@ -1,0 +1,115 @@
+#include "program/packs.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static int compare(const void *a, const void *b) {
+    const struct packed *x = a, *y = b;
+    if (x->part.chunk != y->part.chunk) return x->part.chunk < y->part.chunk ? -1 : 1;
+    if (x->part.block != y->part.block) return x->part.block < y->part.block ? -1 : 1;
+    if (x->apart != y->apart) return y->apart ? -1 : 1;
+    if (x->role != y->role) return x->role < y->role ? -1 : 1;
+    return (x->order > y->order) - (x->order < y->order);
+}
+
+/* A parameter's states have their roles in the same order as those of all others. */
+static int role_of(const struct graph *graph, const struct tensor *state) {
+    int role = 0;
+    for (int i = 0; i < state->id; i++)
+        role += graph->tensors.items[i]->kind == TENSOR_STATE && graph->tensors.items[i]->parameter == state->parameter;
+    return role;
+}
+
+/* Shards have parameters, gradients and states in the order of the parameters, each at the same elements. */
+enum status packed_list_create(const struct step_buffers *buffers, enum tensor_kind kind, struct packed_list *out) {
+    const struct graph *graph = buffers->graph;
+    bool cut = step_buffers_cut(buffers);
+    *out = (struct packed_list){.list = {0}};
+    for (size_t i = 0; i < graph->tensors.count; i++) {
+        const struct tensor *tensor = graph->tensors.items[i];
+        if (tensor->kind != kind || tensor->base || (kind == TENSOR_RESULT && !tensor->parameter)) continue;
+        struct packed packed = {.part = chunks_part_of(buffers->chunks, tensor), .id = tensor->id, .order = tensor->id};
+        packed.apart = buffers->sums && kind == TENSOR_GRADIENT && buffers->completed_by[i] < 0;
+        if (cut && tensor->parameter) packed.order = tensor->parameter->id;
+        if (cut && kind == TENSOR_STATE) packed.role = role_of(graph, tensor);
+        TRY(vec_push(&out->list, packed));
+    }
+    if (out->list.count > 0) qsort(out->list.items, out->list.count, sizeof *out->list.items, compare);
+    return STATUS_OK;
+}
+
+size_t packed_list_end(const struct step_buffers *buffers, const struct packed_list *list, size_t first) {
+    const struct packed *items = list->list.items;
+    bool cut = step_buffers_cut(buffers);
+    size_t end = first;
+    while (end < list->list.count && items[end].part.chunk == items[first].part.chunk &&
+           items[end].part.block == items[first].part.block && (!cut || items[end].apart == items[first].apart))
+        end++;
+    return end;
+}
+
+static struct pack *new_pack(const struct step_buffers *buffers, size_t count) {
+    struct scratch *memory = &buffers->program->memory;
+    struct pack *pack = scratch_alloc(memory, 1, sizeof *pack);
+    if (pack) pack->members = scratch_alloc(memory, count, sizeof *pack->members);
+    return pack && pack->members ? pack : NULL;
+}
+
+enum status pack_whole(const struct step_buffers *buffers, const struct packed *list, size_t count, struct pack **out,
+                       int64_t *bytes) {
+    struct pack *pack = new_pack(buffers, count);
+    if (!pack) return STATUS_FAILED;
+    *bytes = 0;
+    for (size_t i = 0; i < count; i++) {
+        const struct tensor *tensor = buffers->graph->tensors.items[list[i].id];
+        pack->members[pack->count++] =
+            (struct pack_member){.tensor = tensor, .offset = *bytes, .elements = shape_elements(&tensor->shape)};
+        *bytes += buffer_aligned_bytes(shape_bytes(&tensor->shape));
+    }
+    *out = pack;
+    return STATUS_OK;
+}
+
+static int64_t clamp(int64_t value, int64_t least, int64_t most) {
+    return value < least ? least : value > most ? most : value;
+}
+
+/* A slice without elements lies where it would begin. */
+static struct pack_member slice_of(const struct step_buffers *buffers, const struct tensor *tensor,
+                                   const struct shard_range *range, int64_t role_offset) {
+    const struct tensor *parameter = tensor->kind == TENSOR_PARAMETER ? tensor : tensor->parameter;
+    int64_t at = buffers->chunks->first_element[parameter->id], element = dtype_bytes(tensor->shape.dtype);
+    int64_t begin = clamp(at, range->begin, range->end);
+    int64_t end = clamp(at + shape_elements(&tensor->shape), range->begin, range->end);
+    return (struct pack_member){.tensor = tensor,
+                                .offset = role_offset + (begin - range->begin) * element,
+                                .first = end > begin ? begin - at : 0,
+                                .elements = end - begin};
+}
+
+/* One fp64 a block. */
+static struct pack_member blocks_of(const struct step_buffers *buffers, const struct tensor *tensor) {
+    int64_t at = buffers->chunks->first_element[tensor->parameter->id];
+    return (struct pack_member){.tensor = tensor,
+                                .offset = at / SHARD_BLOCK * dtype_bytes(tensor->shape.dtype),
+                                .elements = shape_elements(&tensor->shape)};
+}
+
+enum status pack_shard(const struct step_buffers *buffers, const struct packed *list, size_t count, int width,
+                       struct pack **out, int64_t *bytes) {
+    const struct shard_cut *cut = &buffers->of[list->part.chunk].cut;
+    struct shard_range range = shard_range_of(cut, width, buffers->plan->place.rank);
+    const struct tensor *first = buffers->graph->tensors.items[list->id];
+    bool blocks = first->kind == TENSOR_RESULT;
+    int64_t room = shard_elements(cut, width) / (blocks ? SHARD_BLOCK : 1) * dtype_bytes(first->shape.dtype);
+    struct pack *pack = new_pack(buffers, count);
+    if (!pack) return STATUS_FAILED;
+    for (size_t i = 0; i < count; i++) {
+        const struct tensor *tensor = buffers->graph->tensors.items[list[i].id];
+        pack->members[pack->count++] =
+            blocks ? blocks_of(buffers, tensor) : slice_of(buffers, tensor, &range, list[i].role * room);
+    }
+    *bytes = (list[count - 1].role + 1) * room;
+    *out = pack;
+    return STATUS_OK;
+}

@@ -1,0 +1,193 @@
+/* Kernels: their operands, and the zeros before sums. */
+#include "program/scheduler.h"
+
+struct instruction scheduler_instruction(const struct scheduler *scheduler, enum opcode opcode,
+                                         const struct execution *execution) {
+    struct instruction instruction = {
+        .opcode = opcode,
+        .section = (int)scheduler->program->sections.count - 1,
+        .group = execution->group,
+        .deferred = execution->deferred,
+        .tier = execution->deferred ? scheduler->plan->policy.update : TIER_DEVICE,
+        .grain = execution->slot,
+    };
+    for (int i = 0; i < OPERANDS_MAX; i++)
+        instruction.operands[i].buffer = -1;
+    return instruction;
+}
+
+/* ---- operands ---- */
+
+/* Forward and backward have whole parameters and their share's sums; later nodes what the rank has at the step's end.
+ */
+static bool works_at_homes(const struct node *node) {
+    return node->phase > PHASE_BACKWARD && !execution_adds_uses(node);
+}
+
+/* The place of a tensor that owns its bytes: elements from the first on. The buffer is -1 when none holds it now. */
+static struct tensor_home place_of(struct scheduler *scheduler, const struct execution *execution,
+                                   const struct tensor *tensor) {
+    struct tensor_home place = {.run = {.elements = shape_elements(&tensor->shape)}};
+    if (tensor->kind == TENSOR_ACTIVATION) {
+        place.buffer = *instances_at(&scheduler->activations, execution->slot, tensor);
+        return place;
+    }
+    if (works_at_homes(execution->node)) return scheduler->buffers.homes[tensor->id];
+    const struct lane_share *share = scheduler->share;
+    int level = scheduler_level(scheduler, share->level);
+    place.buffer = step_buffers_of(&scheduler->buffers, tensor, share->round, level);
+    place.run.offset = scheduler->buffers.offsets[tensor->id];
+    return place;
+}
+
+/* The elements of input 0 that the node is executed on: all, or those of this rank's shard. */
+static struct shard_range run_of(const struct scheduler *scheduler, const struct node *node) {
+    struct shard_range all = {0, node->in[0] ? shape_elements(&node->in[0]->shape) : 0};
+    bool cut = step_buffers_cut(&scheduler->buffers) && node->op->by_elements && works_at_homes(node);
+    if (!cut) return all;
+    const struct tensor *parameter = node->in[0]->parameter;
+    const struct partition *partition = &scheduler->plan->policy.partition;
+    int width = partition_width(node->phase == PHASE_UPDATE ? partition->optimizer : partition->gradients);
+    const struct shard_cut *chunk = &scheduler->buffers.of[scheduler->chunks.chunk_of[parameter->id]].cut;
+    struct shard_range range = shard_range_of(chunk, width, scheduler->plan->place.rank);
+    int64_t at = scheduler->chunks.first_element[parameter->id];
+    struct shard_range run = {range.begin > at ? range.begin - at : 0, range.end - at};
+    if (run.end > all.end) run.end = all.end;
+    return run.begin < run.end ? run : (struct shard_range){0, 0};
+}
+
+/* Sums of squares have an element for each SHARD_BLOCK of the run's. */
+static void cut_operand(const struct tensor *tensor, const struct tensor_run *place, const struct shard_range *run,
+                        struct operand *operand) {
+    int64_t element = dtype_bytes(tensor->shape.dtype), per = tensor->kind == TENSOR_RESULT ? SHARD_BLOCK : 1;
+    operand->offset = place->offset + (run->begin / per - place->first) * element;
+    operand->bytes = (run->end - run->begin + per - 1) / per * element;
+}
+
+static struct operand make_operand(struct scheduler *scheduler, const struct section *section,
+                                   const struct execution *execution, struct tensor *tensor, enum access access) {
+    struct tensor *storage = tensor_storage(tensor);
+    struct tensor_home place = place_of(scheduler, execution, storage);
+    int64_t element = dtype_bytes(tensor->shape.dtype), columns = shape_columns(&tensor->shape);
+    struct operand operand = {
+        .buffer = place.buffer,
+        .access = access,
+        .offset = place.run.offset + tensor_storage_offset(tensor),
+        .bytes = shape_bytes(&tensor->shape),
+    };
+    BUG_IF(operand.buffer < 0, "%s is used before it is made", tensor->name);
+    if (tensor->base) {
+        operand.row_bytes = columns * element;
+        operand.row_stride = tensor_row_stride(tensor) * element;
+        operand.bytes = (shape_rows(&tensor->shape) - 1) * operand.row_stride + operand.row_bytes;
+    }
+    if (tensor->kind == TENSOR_INPUT) {
+        operand.offset += (section->first_grain + execution->slot) * shape_bytes(&storage->shape);
+        operand.stride = section->grains * shape_bytes(&storage->shape);
+    }
+    if (step_buffers_sums_by_share(execution->node, tensor)) operand.offset += section->share * operand.bytes;
+    struct shard_range run = run_of(scheduler, execution->node);
+    bool cut = execution->node->op->by_elements && run.end - run.begin < shape_elements(&execution->node->in[0]->shape);
+    if (cut && (tensor->parameter || tensor->kind == TENSOR_PARAMETER)) cut_operand(tensor, &place.run, &run, &operand);
+    return operand;
+}
+
+/* ---- zeros ---- */
+
+enum status schedule_zero(struct scheduler *scheduler, const struct execution *execution, int32_t buffer,
+                          enum tier tier) {
+    struct instruction zero = scheduler_instruction(scheduler, OPCODE_ZERO, execution);
+    zero.grain = 0;
+    zero.tier = tier;
+    zero.operands[OP_INPUTS_MAX] = (struct operand){
+        .buffer = buffer, .access = ACCESS_WRITE, .bytes = scheduler->program->buffers.items[buffer].bytes};
+    return vec_push(&scheduler->program->instructions, zero);
+}
+
+/* Sums are zeroed before their first use in a share, results' before that in a step, whole buffers at a time. */
+static enum status zero_accumulators(struct scheduler *scheduler, const struct execution *execution) {
+    const struct node *node = execution->node;
+    int64_t share = scheduler_share_number(scheduler);
+    for (int i = 0; i < node->op->outputs; i++) {
+        const struct tensor *tensor = node->out[i];
+        if (!tensor || !(node->op->updates >> i & 1)) continue;
+        bool of_share = tensor->kind == TENSOR_GRADIENT && node->phase <= PHASE_BACKWARD;
+        bool sums = of_share || tensor->kind == TENSOR_RESULT;
+        int32_t buffer = sums ? place_of(scheduler, execution, tensor).buffer : -1;
+        if (!sums || scheduler->zeroed[buffer] > (of_share ? share : 0)) continue;
+        scheduler->zeroed[buffer] = share + 1;
+        TRY(schedule_zero(scheduler, execution, buffer, TIER_DEVICE));
+    }
+    return STATUS_OK;
+}
+
+/* ---- nodes ---- */
+
+static enum status make_outputs(struct scheduler *scheduler, const struct execution *execution) {
+    const struct node *node = execution->node;
+    for (int i = 0; i < node->op->outputs; i++) {
+        int32_t *buffer = instances_of_output(&scheduler->activations, execution, i);
+        if (!buffer || *buffer >= 0) continue;
+        const struct tensor *tensor = tensor_storage(node->out[i]);
+        enum tier home = instances_home(&scheduler->activations, execution, tensor);
+        TRY(program_add_tensor_buffer(scheduler->program, tensor, 1, home, buffer));
+    }
+    return STATUS_OK;
+}
+
+/* Of what other ranks compute, the parameters that they read, or the part of their own homes that they write. */
+static enum status schedule_elsewhere(struct scheduler *scheduler, const struct execution *execution) {
+    const struct node *node = execution->node;
+    struct instruction instruction = scheduler_instruction(scheduler, OPCODE_ELSEWHERE, execution);
+    bool any = false;
+    for (int i = 0; i < OPERANDS_MAX - 1; i++) {
+        bool in = i < OP_INPUTS_MAX;
+        const struct tensor *tensor = in ? node->in[i] : node->out[i - OP_INPUTS_MAX];
+        if (!tensor || tensor->kind != TENSOR_PARAMETER) continue;
+        int32_t buffer = place_of(scheduler, execution, tensor).buffer;
+        instruction.operands[i] = (struct operand){.buffer = buffer, .access = in ? ACCESS_READ : ACCESS_UPDATE};
+        any = true;
+    }
+    if (!any || !step_buffers_cut_parameters(&scheduler->buffers)) return STATUS_OK;
+    return vec_push(&scheduler->program->instructions, instruction);
+}
+
+static enum status add_workspace(struct scheduler *scheduler, struct instruction *instruction) {
+    int64_t bytes = scheduler->workspace->bytes[instruction->node->id];
+    if (bytes == 0) return STATUS_OK;
+    struct operand *operand = &instruction->operands[OPERAND_WORKSPACE];
+    *operand = (struct operand){.access = ACCESS_WRITE, .bytes = bytes};
+    struct buffer workspace = {
+        .name = "workspace", .kind = BUFFER_WORKSPACE, .tier = instruction->tier, .bytes = bytes};
+    return program_add_buffer(scheduler->program, workspace, &operand->buffer);
+}
+
+static enum status schedule_kernel(struct scheduler *scheduler, const struct section *section,
+                                   const struct execution *execution, const struct shard_range *run) {
+    const struct node *node = execution->node;
+    TRY(zero_accumulators(scheduler, execution));
+    struct instruction instruction = scheduler_instruction(scheduler, OPCODE_KERNEL, execution);
+    instruction.node = node;
+    if (node->in[0] && run->end - run->begin < shape_elements(&node->in[0]->shape)) {
+        instruction.first_element = run->begin;
+        instruction.elements = run->end - run->begin;
+    }
+    for (int i = 0; i < node->op->inputs; i++)
+        if (node->in[i])
+            instruction.operands[i] = make_operand(scheduler, section, execution, node->in[i], ACCESS_READ);
+    TRY(make_outputs(scheduler, execution));
+    for (int i = 0; i < node->op->outputs; i++) {
+        if (!node->out[i]) continue;
+        enum access access = node->op->updates >> i & 1 ? ACCESS_UPDATE : ACCESS_WRITE;
+        instruction.operands[OP_INPUTS_MAX + i] = make_operand(scheduler, section, execution, node->out[i], access);
+    }
+    TRY(add_workspace(scheduler, &instruction));
+    return vec_push(&scheduler->program->instructions, instruction);
+}
+
+enum status schedule_node(struct scheduler *scheduler, const struct section *section,
+                          const struct execution *execution) {
+    struct shard_range run = run_of(scheduler, execution->node);
+    bool here = !execution->elsewhere && (run.begin < run.end || !execution->node->op->by_elements);
+    return here ? schedule_kernel(scheduler, section, execution, &run) : schedule_elsewhere(scheduler, execution);
+}

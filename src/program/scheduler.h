@@ -1,0 +1,48 @@
+/* What the files of scheduling share: schedule.c (sections), schedule_nodes.c (kernels and their operands),
+ * schedule_sums.c (sums of lanes and ranks, exchanges of shards). */
+#ifndef BALLAST_PROGRAM_SCHEDULER_H
+#define BALLAST_PROGRAM_SCHEDULER_H
+
+#include "program/instances.h"
+#include "program/step_buffers.h"
+
+/* The state of scheduling: which buffer holds which tensor at present. */
+struct scheduler {
+    struct program *program;
+    const struct graph *graph;
+    const struct plan *plan;
+    const struct workspace_table *workspace;
+    struct chunk_list chunks;
+    struct execution_source source;
+    int64_t slots; /* grains in flight */
+    struct lane_shares shares;
+    const struct lane_share *share; /* the present one */
+    struct step_buffers buffers;
+    struct instances activations; /* numbered by their buffers */
+    int64_t *zeroed;              /* by buffer id of step buffers: 1 + the latest share that zeroed it */
+};
+
+static inline int64_t scheduler_share_number(const struct scheduler *scheduler) {
+    return scheduler->share - scheduler->shares.list.items;
+}
+/* The level of gradients' buffers for a level of the present share's sums. Where gradients are cut, the sum of all
+ * rounds is apart, and each round's is at level 0. */
+static inline int scheduler_level(const struct scheduler *scheduler, int level) {
+    return level - (step_buffers_cut_gradients(&scheduler->buffers) && scheduler->share->round > 0);
+}
+
+struct instruction scheduler_instruction(const struct scheduler *scheduler, enum opcode opcode,
+                                         const struct execution *execution);
+/* A buffer of zeros. */
+enum status schedule_zero(struct scheduler *scheduler, const struct execution *execution, int32_t buffer,
+                          enum tier tier);
+
+/* A node's kernel, with zeros before where it adds. Where the node is executed on runs of elements, those that this
+ * rank has of its shard: none, no kernel. */
+enum status schedule_node(struct scheduler *scheduler, const struct section *section,
+                          const struct execution *execution);
+
+/* Those of the other kinds of executions. */
+enum status schedule_sums(struct scheduler *scheduler, const struct execution *execution);
+
+#endif

@@ -1,0 +1,133 @@
+#include "program/verify_matching.h"
+
+#include <string.h>
+
+#define FAULT(rank, ...) status_prefix(status_set(STATUS_FAILED, __VA_ARGS__), "program: rank %d", rank)
+
+/* How far a rank is in its step. */
+struct cursor {
+    const struct program *program;
+    size_t section;
+    int64_t run;     /* of the section */
+    int32_t next;    /* instruction */
+    int32_t waiting; /* at this one; -1: the step is over */
+    int64_t made;    /* operations so far */
+};
+
+struct matching {
+    int ranks;
+    struct cursor *cursors;
+    int32_t *turn; /* what the visitor gets */
+};
+
+static bool same_empty(const bool *a, const bool *b, int ranks) {
+    for (int r = 0; r < ranks; r++)
+        if ((a && a[r]) != (b && b[r])) return false;
+    return true;
+}
+
+static bool same_owners(const int *a, const int *b, int blocks) {
+    for (int i = 0; i < blocks; i++)
+        if ((a ? a[i] : i) != (b ? b[i] : i)) return false;
+    return true;
+}
+
+bool program_collective_matches(const struct program_collective *a, const struct program_collective *b, int ranks) {
+    bool same_group =
+        a->group.first == b->group.first && a->group.stride == b->group.stride && a->group.count == b->group.count;
+    return a->kind == b->kind && a->bytes == b->bytes && a->block_bytes == b->block_bytes && a->apart == b->apart &&
+           same_group && same_owners(a->owner, b->owner, a->group.count) && same_empty(a->empty, b->empty, ranks);
+}
+
+/* Moves on to the rank's next operation. */
+static void seek(struct cursor *cursor) {
+    const struct program *program = cursor->program;
+    for (; cursor->section < program->sections.count; cursor->section++, cursor->run = 0) {
+        const struct section *section = &program->sections.items[cursor->section];
+        for (; cursor->run < section->repeat; cursor->run++, cursor->next = 0)
+            while (cursor->next < section->count) {
+                cursor->waiting = section->first + cursor->next++;
+                if (opcode_is_collective(program->instructions.items[cursor->waiting].opcode)) return;
+            }
+    }
+    cursor->waiting = -1;
+}
+
+static const struct instruction *waiting(const struct matching *matching, int rank) {
+    const struct cursor *cursor = &matching->cursors[rank];
+    return cursor->waiting < 0 ? NULL : &cursor->program->instructions.items[cursor->waiting];
+}
+
+static const struct program_collective *operation_of(const struct matching *matching, int rank) {
+    const struct instruction *instruction = waiting(matching, rank);
+    return instruction ? &matching->cursors[rank].program->collectives.items[instruction->collective] : NULL;
+}
+
+static bool matches(const struct matching *matching, int rank, int other) {
+    const struct program_collective *mine = operation_of(matching, rank), *theirs = operation_of(matching, other);
+    return mine && theirs && program_collective_matches(mine, theirs, matching->ranks) &&
+           waiting(matching, rank)->deferred == waiting(matching, other)->deferred;
+}
+
+static bool is_ready(const struct matching *matching, int rank) {
+    const struct program_collective *own = operation_of(matching, rank);
+    for (int i = 0; own && i < own->group.count; i++)
+        if (!matches(matching, rank, mesh_group_rank(&own->group, i))) return false;
+    return own;
+}
+
+/* Nobody is ready. Somebody waits for a rank that has something else next, or nothing. */
+static enum status name_fault(const struct matching *matching) {
+    for (int rank = 0; rank < matching->ranks; rank++) {
+        const struct program_collective *own = operation_of(matching, rank);
+        for (int i = 0; own && i < own->group.count; i++) {
+            int other = mesh_group_rank(&own->group, i);
+            long long made = matching->cursors[other].made, mine = matching->cursors[rank].made;
+            if (matches(matching, rank, other)) continue;
+            if (!operation_of(matching, other))
+                return FAULT(other, "%lld operations, rank %d has more, which wait for it", made, rank);
+            return FAULT(other, "operation %lld is another than operation %lld of rank %d, which waits for it", made,
+                         mine, rank);
+        }
+    }
+    BUG("ranks wait, and each is ready");
+}
+
+/* Whether an operation was made, or the step is over. */
+static enum status take_turn(struct matching *matching, matching_visit *visit, void *payload, bool *over) {
+    int ready = 0, left = 0;
+    for (int rank = 0; rank < matching->ranks; rank++) {
+        const struct instruction *instruction = waiting(matching, rank);
+        bool now = is_ready(matching, rank);
+        matching->turn[rank] = now ? instruction->collective : -1;
+        ready += now;
+        left += instruction != NULL;
+    }
+    *over = left == 0;
+    if (left == 0) return STATUS_OK;
+    if (ready == 0) return name_fault(matching);
+    TRY(visit(payload, matching->turn));
+    for (int rank = 0; rank < matching->ranks; rank++) {
+        if (matching->turn[rank] < 0) continue;
+        matching->cursors[rank].made++;
+        seek(&matching->cursors[rank]);
+    }
+    return STATUS_OK;
+}
+
+enum status program_verify_matching(const struct program *const *programs, int ranks, matching_visit *visit,
+                                    void *payload) {
+    struct matching matching = {.ranks = ranks,
+                                .cursors = mem_array((size_t)ranks, sizeof *matching.cursors),
+                                .turn = mem_array((size_t)ranks, sizeof *matching.turn)};
+    enum status status = matching.cursors && matching.turn ? STATUS_OK : STATUS_FAILED;
+    for (int rank = 0; rank < ranks && status == STATUS_OK; rank++) {
+        matching.cursors[rank] = (struct cursor){.program = programs[rank]};
+        seek(&matching.cursors[rank]);
+    }
+    for (bool over = false; !over && status == STATUS_OK;)
+        status = take_turn(&matching, visit, payload, &over);
+    mem_free(matching.cursors);
+    mem_free(matching.turn);
+    return status;
+}

@@ -1,0 +1,18 @@
+/* A part of program_verify_ranks: the ranks' operations meet. */
+#ifndef BALLAST_PROGRAM_VERIFY_MATCHING_H
+#define BALLAST_PROGRAM_VERIFY_MATCHING_H
+
+#include "program/program.h"
+
+/* Walks a step of all ranks' programs, deferred updates included. In a turn the operations are made that come next on
+ * all ranks of their groups; `visit` gets them: by rank the index of its operation, -1 where it waits for a later turn.
+ * FAILED, naming the rank, where its next operation is another than that of its group's other ranks, and where ranks
+ * wait for each other for ever. */
+typedef enum status matching_visit(void *payload, const int32_t *operations);
+enum status program_verify_matching(const struct program *const *programs, int ranks, matching_visit *visit,
+                                    void *payload);
+
+/* Whether two ranks' operations are the same. */
+bool program_collective_matches(const struct program_collective *a, const struct program_collective *b, int ranks);
+
+#endif

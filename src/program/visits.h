@@ -1,0 +1,90 @@
+/* Visits: stretches of instructions that use a buffer elsewhere than it is kept, through one copy of it. Where it is
+ * kept on another tier, move.c copies it; where it is kept in shards, gather.c gathers it.
+ *
+ * A copy is live from the place of its fetch in the list to that of its store: `lookahead` groups before the first use,
+ * as many after the last, so that the bytes have room while other groups compute. When it really happens is up to the
+ * streams. */
+#ifndef BALLAST_PROGRAM_VISITS_H
+#define BALLAST_PROGRAM_VISITS_H
+
+#include "program/program.h"
+
+struct visit {
+    int32_t buffer, copy; /* the buffer at home, and the one where it is used */
+    int32_t first, last;  /* instructions of its uses */
+    int32_t fetch, store; /* instructions before which the copies stand; -1: none */
+    enum tier tier;
+    bool deferred;
+    bool overwritten; /* the first use writes all of it */
+    bool changed;
+    bool merged; /* an earlier visit to the same buffer was extended over this one */
+};
+
+struct use {
+    int32_t buffer, instruction;
+    enum access access;
+    bool away; /* elsewhere than the buffer is kept */
+};
+
+/* A fetch or store to be inserted before instruction `at`, or at the section's end if `at` is that. */
+struct transfer {
+    int section;
+    int32_t at, first; /* first: the visit's first use; orders transfers at one place */
+    bool store;
+    size_t visit;
+};
+
+struct visits {
+    struct program *program;
+    const struct policy *policy;
+    /* Whether an instruction uses a buffer elsewhere, and whether visits are to parameters that wait for one of the
+     * policy's places (visit_places.c). */
+    bool (*is_away)(const struct visits *visits, const struct buffer *buffer, const struct instruction *user);
+    bool (*is_held)(const struct visits *visits, const struct visit *visit);
+    VEC(struct use) uses;   /* by buffer, then instruction */
+    VEC(struct visit) list; /* by buffer, then instruction */
+    VEC(struct transfer) transfers;
+    int32_t *begin; /* by group: its first instruction; one more at the end */
+    int32_t groups;
+};
+
+static inline const struct instruction *visits_instruction(const struct visits *visits, int32_t index) {
+    return &visits->program->instructions.items[index];
+}
+static inline int32_t visits_group(const struct visits *visits, int32_t index) {
+    return visits_instruction(visits, index)->group;
+}
+static inline int32_t visits_section_begin(const struct visits *visits, int32_t index) {
+    return visits->program->sections.items[visits_instruction(visits, index)->section].first;
+}
+static inline int32_t visits_section_end(const struct visits *visits, int32_t index) {
+    const struct section *section = &visits->program->sections.items[visits_instruction(visits, index)->section];
+    return section->first + section->count;
+}
+
+/* Finds uses, groups and visits; those that are held have their fetch. Program, policy and the two functions are set.
+ * BAD_INPUT where policy.buffers are too few. Free in any case. */
+enum status visits_find(struct visits *visits);
+void visits_free(struct visits *visits);
+
+/* The part of visits_find about parameters: they have `policy.buffers` places. When a chunk needs a place and none is
+ * free, the chunk whose next use is farthest gives up its own (Belady, 1966). Visits of a chunk that kept its place
+ * become one: the last chunks of forward are still there for backward. Every section begins with empty places, so that
+ * it can be repeated. */
+enum status visits_hold(struct visits *visits);
+
+/* Index of a buffer's first use among all. */
+size_t visits_first_use(const struct visits *visits, int32_t buffer);
+/* The uses of a buffer that are not away next to a visit: the last write before it (-1), the first use after it
+ * (INT32_MAX). */
+void visits_home_uses(const struct visits *visits, int32_t buffer, const struct visit *visit, int32_t *written,
+                      int32_t *next);
+/* Places the fetch: not before `written`, nor before the store of the visit before. */
+void visits_place_fetch(const struct visits *visits, struct visit *visit, const struct visit *before, int32_t written);
+
+/* Rewrites the program's instructions: transfers, as `make` makes them, at their places, and all others with the
+ * visits' copies as operands. */
+typedef enum status visits_make(struct visits *visits, const struct transfer *transfer, struct instruction *out);
+enum status visits_weave(struct visits *visits, visits_make *make);
+
+#endif

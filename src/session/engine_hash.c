@@ -1,0 +1,135 @@
+/* Hashes of weights and optimizer state. */
+#include <string.h>
+#include <xxhash.h>
+
+#include "session/engine.h"
+#include "session/hash_relay.h"
+
+static bool is_unknown(const struct tensor *tensor, const bool *skip, const uint64_t *hashes) {
+    bool kept = tensor->kind == TENSOR_PARAMETER || tensor->kind == TENSOR_STATE;
+    return kept && hashes[tensor->id] == 0 && !(skip && skip[tensor->id]);
+}
+
+/* ---- What every rank has ---- */
+
+/* The hash of bytes without an address, a piece at a time: the same as of all at once. */
+static enum status hash_home(const struct engine *engine, const struct tensor *tensor, void *room, uint64_t *hash) {
+    int64_t bytes = shape_bytes(&tensor->shape);
+    XXH3_state_t *state = XXH3_createState();
+    if (!state) return status_no_memory(0, "a hash");
+    enum status status = STATUS_OK;
+    XXH3_64bits_reset(state);
+    for (int64_t at = 0; at < bytes && status == STATUS_OK; at += BYTE_STORE_PIECE) {
+        int64_t count = bytes - at < BYTE_STORE_PIECE ? bytes - at : BYTE_STORE_PIECE;
+        status = runner_read(engine->main, tensor, at, count, room);
+        XXH3_64bits_update(state, room, (size_t)count);
+    }
+    *hash = XXH3_64bits_digest(state);
+    XXH3_freeState(state);
+    return status;
+}
+
+static bool is_whole(const struct engine *engine, const struct tensor *tensor, const bool *skip,
+                     const uint64_t *hashes) {
+    return is_unknown(tensor, skip, hashes) && !engine_is_cut(engine, tensor->kind);
+}
+
+static enum status hash_homes(const struct engine *engine, const bool *skip, uint64_t *hashes) {
+    const struct graph *graph = engine_graph(engine);
+    void *room = mem_array(BYTE_STORE_PIECE, 1);
+    enum status status = room ? STATUS_OK : STATUS_FAILED;
+    for (size_t i = 0; i < graph->tensors.count && status == STATUS_OK; i++) {
+        const struct tensor *tensor = graph->tensors.items[i];
+        if (is_whole(engine, tensor, skip, hashes) && !runner_data(engine->main, tensor))
+            status = hash_home(engine, tensor, room, &hashes[i]);
+    }
+    mem_free(room);
+    return status;
+}
+
+enum status engine_hash_whole(const struct engine *engine, const bool *skip, uint64_t *hashes) {
+    const struct graph *graph = engine_graph(engine);
+    int64_t count = (int64_t)graph->tensors.count;
+#pragma omp parallel for schedule(dynamic, 1)
+    for (int64_t i = 0; i < count; i++) {
+        const struct tensor *tensor = graph->tensors.items[i];
+        const void *data = is_whole(engine, tensor, skip, hashes) ? runner_data(engine->main, tensor) : NULL;
+        if (data) hashes[i] = XXH3_64bits(data, (size_t)shape_bytes(&tensor->shape));
+    }
+    return hash_homes(engine, skip, hashes);
+}
+
+/* ---- What ranks have together ---- */
+
+/* Tensors of one kind. */
+struct cut_tensors {
+    struct hash_run *runs;
+    uint64_t *hashes;
+    size_t count;
+};
+
+static enum status list_cut(const struct engine *engine, enum tensor_kind kind, const bool *skip,
+                            const uint64_t *hashes, struct cut_tensors *out) {
+    const struct graph *graph = engine_graph(engine);
+    out->runs = mem_array(graph->tensors.count, sizeof *out->runs);
+    out->hashes = mem_array(graph->tensors.count, sizeof *out->hashes);
+    if (!out->runs || !out->hashes) return STATUS_FAILED;
+    for (size_t i = 0; i < graph->tensors.count; i++) {
+        const struct tensor *tensor = graph->tensors.items[i];
+        if (tensor->kind != kind || !is_unknown(tensor, skip, hashes)) continue;
+        int64_t first, elements, element = dtype_bytes(tensor->shape.dtype);
+        (void)runner_home(engine->main, tensor, &first, &elements);
+        out->runs[out->count++] = (struct hash_run){first * element, (first + elements) * element, tensor};
+    }
+    return STATUS_OK;
+}
+
+static enum status relay_hashes(const struct engine *engine, enum tensor_kind kind, struct cut_tensors *cut,
+                                uint64_t *hashes) {
+    struct comm *comm = engine->plan->session->comm;
+    struct comm_group all = comm_group_all(comm);
+    struct hash_relay relay = {.comm = comm,
+                               .group = mesh_group_part(&all, comm->rank, engine_width(engine, kind)),
+                               .mine = cut->runs,
+                               .count = cut->count,
+                               .store = engine->homes};
+    TRY(hash_relay_run(&relay, cut->hashes));
+    for (size_t i = 0; i < cut->count; i++)
+        hashes[((const struct tensor *)cut->runs[i].key)->id] = cut->hashes[i];
+    return STATUS_OK;
+}
+
+static enum status hash_kind(const struct engine *engine, enum tensor_kind kind, const bool *skip, uint64_t *hashes) {
+    struct cut_tensors cut = {.count = 0};
+    if (!engine_is_cut(engine, kind)) return STATUS_OK;
+    enum status status = comm_agree(engine->plan->session->comm, list_cut(engine, kind, skip, hashes, &cut));
+    if (status == STATUS_OK) status = relay_hashes(engine, kind, &cut, hashes);
+    mem_free(cut.runs);
+    mem_free(cut.hashes);
+    return status;
+}
+
+enum status engine_hash_cut(const struct engine *engine, const bool *skip, uint64_t *hashes) {
+    TRY(hash_kind(engine, TENSOR_PARAMETER, skip, hashes));
+    return hash_kind(engine, TENSOR_STATE, skip, hashes);
+}
+
+/* ---- All ---- */
+
+uint64_t engine_join_hashes(const struct engine *engine, const uint64_t *hashes) {
+    return XXH3_64bits(hashes, engine_graph(engine)->tensors.count * sizeof *hashes);
+}
+
+static enum status hash_all(const struct engine *engine, uint64_t *hashes) {
+    enum status status = hashes ? engine_hash_whole(engine, NULL, hashes) : STATUS_FAILED;
+    if (engine_is_cut(engine, TENSOR_STATE)) status = comm_agree(engine->plan->session->comm, status);
+    return status == STATUS_OK ? engine_hash_cut(engine, NULL, hashes) : status;
+}
+
+enum status engine_hash(const struct engine *engine, uint64_t *hash) {
+    uint64_t *hashes = mem_array(engine_graph(engine)->tensors.count, sizeof *hashes);
+    enum status status = hash_all(engine, hashes);
+    if (status == STATUS_OK) *hash = engine_join_hashes(engine, hashes);
+    mem_free(hashes);
+    return status;
+}

@@ -1,0 +1,117 @@
+/* Operators that work by elements (squared_sums, adamw) in runs of a tensor's elements, as shards of it lie on several
+ * ranks: the bits are those of the whole, whatever the runs. */
+/* ctest-again: avx2 BALLAST_MAX_ISA=avx2 DNNL_MAX_CPU_ISA=AVX2 */
+/* ctest-again: cuda BALLAST_TEST_BACKEND=cuda */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/random.h"
+#include "support/op_instance.h"
+#include "support/unit.h"
+
+enum { SEED = 1811, ROUNDS = 12 };
+
+static const struct op_case *find_case(const struct op *op) {
+    for (int i = 0; i < op_case_count; i++)
+        if (op_cases[i].op == op) return &op_cases[i];
+    fail_msg("no case of %s", op->name);
+    return NULL;
+}
+
+static struct op_instance create(const struct op_case *op_case, enum dtype dtype) {
+    struct op_instance instance;
+    if (op_instance_create(op_case_build(op_case, dtype, &op_case->sizes), &instance) != STATUS_OK)
+        fail_msg("%s: %s", op_case->name, status_message());
+    op_instance_fill(&instance, SEED);
+    return instance;
+}
+
+/* Cuts a tensor at multiples of GRADIENT_NORM_BLOCK, each with chance 1 / `rarity`; returns the number of runs. */
+static int draw_cuts(int64_t elements, uint64_t rarity, uint32_t round, int64_t cuts[KERNELS_TOGETHER]) {
+    int count = 1;
+    cuts[0] = 0;
+    for (int64_t at = GRADIENT_NORM_BLOCK; at < elements && count < KERNELS_TOGETHER; at += GRADIENT_NORM_BLOCK)
+        if (random_u64(SEED, RANDOM_TEST, round, (uint64_t)at) % rarity == 0) cuts[count++] = at;
+    return count;
+}
+
+static void expect_equal(const struct op_instance *whole, const struct op_instance *cut, int runs, bool together) {
+    const char *name = whole->node->op->name, *overrun = op_instance_overrun(cut);
+    if (overrun) fail_msg("%s in %d runs wrote beside %s", name, runs, overrun);
+    for (int i = 0; i < OP_OUTPUTS_MAX; i++) {
+        const struct tensor *output = whole->node->out[i];
+        if (!output) continue;
+        const struct tensor *other = cut->node->out[i];
+        if (memcmp(whole->data[output->id], cut->data[other->id], (size_t)shape_bytes(&output->shape)) != 0)
+            fail_msg("%s in %d runs%s: %s is not that of the whole", name, runs, together ? " together" : "",
+                     output->name);
+    }
+}
+
+static void check_runs(const struct op *op, enum dtype dtype, bool together) {
+    const struct op_case *op_case = find_case(op);
+    for (uint32_t round = 0; round < ROUNDS; round++) {
+        struct op_instance whole = create(op_case, dtype), cut = create(op_case, dtype);
+        int64_t cuts[KERNELS_TOGETHER];
+        int runs = draw_cuts(shape_elements(&whole.node->in[0]->shape), 1 + round, round, cuts);
+        assert_true(round > 0 || runs > 16);
+        bool can = !together || op_instance_runs_together(&cut, 0);
+        op_instance_run_all(&whole);
+        if (can) {
+            op_instance_run_cut(&cut, 0, cuts, runs, together);
+            expect_equal(&whole, &cut, runs, together);
+        }
+        op_instance_free(&whole);
+        op_instance_free(&cut);
+        if (!can) return;
+    }
+}
+
+static void sums_of_squares_in_runs_are_those_of_the_whole(void **state) {
+    (void)state;
+    print_message("seed %d\n", SEED);
+    check_runs(&op_squared_sums, DTYPE_F32, false);
+    check_runs(&op_squared_sums, DTYPE_F32, true);
+}
+
+static void updates_in_runs_are_those_of_the_whole(void **state) {
+    (void)state;
+    check_runs(&op_adamw, DTYPE_F32, false);
+    check_runs(&op_adamw, DTYPE_BF16, false);
+    check_runs(&op_adamw, DTYPE_F32, true);
+    check_runs(&op_adamw, DTYPE_BF16, true);
+}
+
+/* Of other counts, in one call: a device has several parameters in one launch. */
+static void cuda_calls_runs_together(void **state) {
+    (void)state;
+    const struct op *const all[] = {&op_squared_sums, &op_squared_norm, &op_adamw};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        struct op_instance instance = create(find_case(all[i]), DTYPE_F32);
+        assert_int_equal(op_instance_runs_together(&instance, 0), op_instance_on_cuda());
+        op_instance_free(&instance);
+    }
+}
+
+/* Every operator whose nodes may be cut among ranks is here. */
+static void only_these_operators_work_by_elements(void **state) {
+    (void)state;
+    for (int i = 0; i < op_table_count; i++)
+        assert_int_equal(op_table[i]->by_elements, op_table[i] == &op_adamw || op_table[i] == &op_squared_sums);
+}
+
+int main(void) {
+    const char *why;
+    if (!op_instance_can_run(&why)) {
+        printf("skipped: %s\n", why);
+        return TEST_SKIPPED;
+    }
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(sums_of_squares_in_runs_are_those_of_the_whole),
+        cmocka_unit_test(updates_in_runs_are_those_of_the_whole),
+        cmocka_unit_test(cuda_calls_runs_together),
+        cmocka_unit_test(only_these_operators_work_by_elements),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,154 @@
+/* Programs of partitioned steps: all legal triples are proved for all ranks, each element of each parameter has one
+ * owner that updates it, and homes are as large as the partition says. */
+/* ctest: TIMEOUT 600 */
+#include <string.h>
+
+#include "base/random.h"
+#include "program/collectives.h"
+#include "support/policy_features.h"
+#include "support/random_policy.h"
+#include "support/small_graph.h"
+#include "support/unit.h"
+
+enum { RANKS_MOST = 8 };
+
+struct ranks {
+    int count;
+    struct plan plan;
+    struct program *programs[RANKS_MOST];
+};
+
+static void describe(const struct ranks *ranks) {
+    char triple[PARTITION_BYTES], lanes[LANE_SHAPE_BYTES];
+    const struct plan *plan = &ranks->plan;
+    print_policy(&plan->policy, 0);
+    print_error("partition %s, %dx%d ranks, lanes %s, rounds of %lld, %lld grains\n",
+                partition_print(&plan->policy.partition, &plan->place.mesh, triple), plan->place.mesh.nodes,
+                plan->place.mesh.per_node, lane_shape_print(&plan->recipe.lanes, lanes),
+                (long long)plan->recipe.round_grains, (long long)recipe_grains(&plan->recipe));
+}
+
+static void drop(struct ranks *ranks) {
+    for (int r = 0; r < ranks->count; r++)
+        program_free(ranks->programs[r]);
+}
+
+static enum status compile(const struct graph *graph, const struct plan *plan, struct ranks *out) {
+    int64_t *bytes = small_graph_workspace(graph);
+    struct workspace_table table = {.bytes = bytes, .count = (int)graph->nodes.count};
+    enum status status = STATUS_OK;
+    *out = (struct ranks){.count = rank_place_ranks(&plan->place), .plan = *plan};
+    for (int r = 0; r < out->count && status == STATUS_OK; r++) {
+        struct plan own = *plan;
+        own.place.rank = r;
+        status = program_compile(graph, &own, &table, &out->programs[r]);
+    }
+    mem_free(bytes);
+    if (status != STATUS_OK) return status;
+    return program_verify_ranks((const struct program *const *)out->programs, out->count, &plan->recipe);
+}
+
+/* Embeddings of several blocks of elements, so that shards cut through them. */
+static struct graph *draw_graph(uint64_t seed) {
+    return small_graph_build(&(struct small_graph_options){.layers = 2,
+                                                           .tied = seed & 1,
+                                                           .packed_qkv = seed >> 1 & 1,
+                                                           .dtype = seed & 4 ? DTYPE_BF16 : DTYPE_F32,
+                                                           .grain_sequences = 2,
+                                                           .sequence_length = 4,
+                                                           .vocabulary = 1000});
+}
+
+static struct plan plan_of(const struct graph *graph, struct mesh mesh, const struct partition *partition) {
+    struct plan plan = small_plan(graph, 8, 1);
+    plan.recipe.lanes = (struct lane_shape){1, 8};
+    plan.policy.lookahead = 1;
+    plan.policy.buffers = 4;
+    plan.policy.partition = *partition;
+    plan.place.mesh = mesh;
+    plan.place.in_place = true;
+    return plan;
+}
+
+/* ---- what a partition promises ---- */
+
+/* How often each element of a parameter is updated: by the ranks that share a shard of parameters, each once. */
+static void require_updates(const struct ranks *ranks, const struct tensor *parameter) {
+    int64_t elements = shape_elements(&parameter->shape);
+    int width = partition_width(ranks->plan.policy.partition.optimizer), replicas = ranks->count / width;
+    int *times = mem_array((size_t)elements, sizeof *times);
+    assert_non_null(times);
+    for (int r = 0; r < ranks->count; r++)
+        for (size_t i = 0; i < ranks->programs[r]->instructions.count; i++) {
+            const struct instruction *instruction = &ranks->programs[r]->instructions.items[i];
+            if (!instruction->node || instruction->node->out[0] != parameter) continue;
+            int64_t count = instruction->elements > 0 ? instruction->elements : elements;
+            for (int64_t e = instruction->first_element; e < instruction->first_element + count; e++)
+                times[e]++;
+        }
+    for (int64_t e = 0; e < elements; e++)
+        if (times[e] != replicas)
+            fail_msg("%s: element %lld is updated by %d ranks, not %d", parameter->name, (long long)e, times[e],
+                     replicas);
+    mem_free(times);
+}
+
+/* Every element of a parameter and its states is on as many ranks as the widths say, and homes of one kind are equally
+ * large on all ranks. */
+static void require_homes(const struct ranks *ranks, const struct tensor *tensor) {
+    const struct partition *partition = &ranks->plan.policy.partition;
+    bool parameter = tensor->kind == TENSOR_PARAMETER;
+    int width = partition_width(parameter ? partition->parameters : partition->optimizer);
+    int64_t held = 0, bytes = 0;
+    for (int r = 0; r < ranks->count; r++) {
+        struct tensor_run run;
+        const struct buffer *home = program_find_buffer(ranks->programs[r], tensor, &run);
+        assert_true(home && home->persistent);
+        assert_true(bytes == 0 || home->bytes == bytes);
+        bytes = home->bytes;
+        held += run.elements;
+    }
+    assert_int_equal(held, ranks->count / width * shape_elements(&tensor->shape));
+}
+
+static void require_promises(const struct ranks *ranks) {
+    const struct graph *graph = ranks->programs[0]->graph;
+    for (size_t i = 0; i < graph->tensors.count; i++) {
+        const struct tensor *tensor = graph->tensors.items[i];
+        if (tensor->kind == TENSOR_PARAMETER && tensor->trainable) require_updates(ranks, tensor);
+        if (tensor->kind == TENSOR_PARAMETER || tensor->kind == TENSOR_STATE) require_homes(ranks, tensor);
+    }
+}
+
+static void all_triples_are_proved(void **state) {
+    (void)state;
+    static const struct mesh meshes[] = {{1, 2}, {2, 1}, {1, 4}, {2, 2}, {4, 1}, {2, 4}, {4, 2}};
+    int proved = 0;
+    for (size_t m = 0; m < sizeof meshes / sizeof *meshes; m++) {
+        struct partition *list;
+        int count;
+        assert_int_equal(partition_list(&meshes[m], &list, &count), STATUS_OK);
+        for (int i = 0; i < count; i++) {
+            struct graph *graph = draw_graph((uint64_t)(m + (size_t)i));
+            struct plan plan = plan_of(graph, meshes[m], &list[i]);
+            struct ranks ranks;
+            plan.policy.flat = i & 1;
+            if (compile(graph, &plan, &ranks) != STATUS_OK) {
+                describe(&ranks);
+                fail_msg("%s", status_message());
+            }
+            require_promises(&ranks);
+            drop(&ranks);
+            graph_free(graph);
+            proved++;
+        }
+        mem_free(list);
+    }
+    print_message("%d triples\n", proved);
+    assert_true(proved > 50);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(all_triples_are_proved)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,106 @@
+/* Model states partitioned among ranks never change the bits: all legal partitions of one family, by jobs of 2, 4 and 8
+ * ranks on 1, 2 and 4 nodes. BALLAST_TEST_MPI says which MPI. */
+/* ctest: PROCESSORS 2 TIMEOUT 1800 LABELS long */
+/* ctest-again: mpich slow BALLAST_TEST_MPI=mpich */
+#include <stdio.h>
+
+#include "support/deferred_backend.h"
+#include "support/harness.h"
+#include "support/outcome.h"
+#include "support/policy_subject.h"
+#include "support/random_policy.h"
+#include "support/rank_job.h"
+#include "support/temp_folder.h"
+#include "support/unit.h"
+
+enum { STEPS = 10 };
+
+struct result {
+    double losses[STEPS], norms[STEPS];
+    uint64_t weights;
+};
+
+static enum status train(const struct partition *partition, bool flat, struct comm *comm, struct result *out) {
+    struct model_config config;
+    struct harness harness;
+    struct step_numbers numbers;
+    const struct policy_way way = {.lanes = {1, 8},
+                                   .batch = 31,
+                                   .round_grains = 1,
+                                   .threads = 1,
+                                   .comm = comm,
+                                   .partition = partition,
+                                   .flat = flat};
+    const struct policy_subject subject = {.family = "llama", .dtype = DTYPE_BF16, .name = "llama"};
+    struct harness_options options = policy_options(&subject, &way, &config);
+    config.hidden = 48, config.heads = 3, config.head_dim = 16, config.ffn = 200, config.layers = 2;
+    harness_open(&options, &harness);
+    for (int step = 0; step < STEPS; step++) {
+        outcome_set_batch(&harness, step);
+        TRY(engine_compute_step(&harness.engine, step, 1e-3 / (1 + step), harness_count_targets(&harness), &numbers));
+        out->losses[step] = numbers.loss;
+        out->norms[step] = numbers.grad_norm;
+    }
+    harness_finish(&harness);
+    enum status status = engine_hash(&harness.engine, &out->weights);
+    harness_close(&harness);
+    return status;
+}
+
+static enum status compare(struct comm *comm, const struct partition *partition, const struct result *one,
+                           const struct result *mine) {
+    char name[PARTITION_BYTES];
+    partition_print(partition, &comm->mesh, name);
+    for (int step = 0; step < STEPS; step++)
+        if (memcmp(&mine->losses[step], &one->losses[step], sizeof(double)) != 0 ||
+            memcmp(&mine->norms[step], &one->norms[step], sizeof(double)) != 0)
+            return status_set(STATUS_FAILED, "%s: step %d: loss %.17g, norm %.17g; one rank has %.17g, %.17g", name,
+                              step + 1, mine->losses[step], mine->norms[step], one->losses[step], one->norms[step]);
+    if (mine->weights == one->weights) return STATUS_OK;
+    return status_set(STATUS_FAILED, "%s: the weights differ from one rank's", name);
+}
+
+static enum status rank_body(struct comm *comm, const char *const words[RANK_JOB_WORDS]) {
+    struct result one;
+    struct partition *list;
+    int count;
+    FILE *file = fopen(words[0], "rb");
+    assert_non_null(file);
+    assert_int_equal(fread(&one, sizeof one, 1, file), 1);
+    assert_int_equal(fclose(file), 0);
+    TRY(partition_list(&comm->mesh, &list, &count));
+    enum status status = STATUS_OK;
+    for (int i = 0; i < 2 * count && status == STATUS_OK; i++) {
+        struct result mine;
+        status = train(&list[i / 2], i & 1, comm, &mine);
+        status = comm_agree(comm, status == STATUS_OK ? compare(comm, &list[i / 2], &one, &mine) : status);
+    }
+    if (comm->rank == 0) printf("%d partitions on %d x %d ranks\n", count, comm->mesh.nodes, comm->mesh.per_node);
+    mem_free(list);
+    return status;
+}
+
+static void all_partitions_have_one_ranks_bits(void **state) {
+    static const struct rank_job jobs[] = {{2, 1, false, {""}}, {2, 2, true, {""}}, {4, 1, false, {""}},
+                                           {4, 2, false, {""}}, {4, 4, true, {""}}, {8, 1, false, {""}},
+                                           {8, 2, true, {""}},  {8, 4, false, {""}}};
+    const char *path = temp_path(*state, "one");
+    struct result one;
+    assert_int_equal(train(&(struct partition){1, 1, 1}, false, NULL, &one), STATUS_OK);
+    FILE *file = fopen(path, "wb");
+    assert_non_null(file);
+    assert_int_equal(fwrite(&one, sizeof one, 1, file), 1);
+    assert_int_equal(fclose(file), 0);
+    size_t count = unit_sweep(3, sizeof jobs / sizeof *jobs);
+    for (size_t i = 0; i < count; i++) {
+        struct rank_job job = count > 3 ? jobs[i] : jobs[i < 2 ? i : 3];
+        job.words[0] = path;
+        if (rank_job_run(&job) != STATUS_OK) fail_msg("%s", status_message());
+    }
+}
+
+int main(int count, char **argument) {
+    rank_job_enter(count, argument, rank_body);
+    const struct CMUnitTest tests[] = {cmocka_unit_test(all_partitions_have_one_ranks_bits)};
+    return cmocka_run_group_tests(tests, temp_folder_make, temp_folder_drop);
+}
