@@ -16,8 +16,21 @@ static bool same_mesh(const struct mesh *a, const struct mesh *b) {
     return a->nodes == b->nodes && a->per_node == b->per_node;
 }
 
+bool links_flat_differs(const struct mesh *mesh, const struct comm_group *group, bool in_place) {
+    int last = mesh_group_rank(group, group->count - 1);
+    bool in_node = mesh_axis_between(mesh, group->first, last) == MESH_IN_NODE;
+    return group->count > 2 && !(in_node && in_place);
+}
+
+static bool group_is_of(const struct mesh *mesh, const struct comm_group *group, enum mesh_group_kind kind) {
+    struct comm_group like = mesh_group(mesh, group->first, kind);
+    return like.first == group->first && like.count == group->count && like.stride == group->stride;
+}
+
 static bool point_is_of(const struct link_point *point, const struct link_request *request) {
-    return point->kind == request->kind && point->group == request->group && point->in_place == request->in_place;
+    bool flat = request->flat && links_flat_differs(&request->mesh, &request->group, request->in_place);
+    return point->kind == request->kind && point->in_place == request->in_place && point->flat == flat &&
+           group_is_of(&request->mesh, &request->group, point->group);
 }
 
 /* The points of the request's operation that are the nearest below and above its size; NULL where there is none. */
@@ -59,10 +72,11 @@ static double measured_seconds(const struct cluster_links *links, const struct l
     return near.below->seconds * (double)request->bytes / (double)near.below->bytes;
 }
 
+/* How long a group is along an axis; one whose ranks nodes have in different numbers counts as one rank a node. */
 static int axis_length(const struct link_request *request, enum mesh_axis axis) {
-    enum mesh_group_kind other = axis == MESH_IN_NODE ? MESH_PEERS : MESH_NODE;
-    if (request->group == other) return 1;
-    return axis == MESH_IN_NODE ? request->mesh.per_node : request->mesh.nodes;
+    int in_node = mesh_group_per_node(&request->mesh, &request->group);
+    if (in_node == 0) in_node = 1;
+    return axis == MESH_IN_NODE ? in_node : request->group.count / in_node;
 }
 
 static int count_stages(int length) {
@@ -70,6 +84,13 @@ static int count_stages(int length) {
     for (int reached = 1; reached < length; reached *= 2)
         stages++;
     return stages;
+}
+
+/* Latencies that follow each other along the axis, one way. */
+static int latencies(const struct link_request *request, enum mesh_axis axis) {
+    int length = axis_length(request, axis);
+    if (!request->flat) return count_stages(length);
+    return axis == MESH_IN_NODE ? length - 1 : request->group.count - axis_length(request, MESH_IN_NODE);
 }
 
 /* The rate of one rank along an axis when all ranks exchange along it. */
@@ -80,16 +101,15 @@ static double shared_rate(const struct cluster_links *links, const struct link_r
 }
 
 static double axis_seconds(const struct cluster_links *links, const struct link_request *request, enum mesh_axis axis) {
-    int length = axis_length(request, axis), ways = request->kind == COMM_ALL_REDUCE ? 2 : 1;
+    int steps = latencies(request, axis), ways = request->kind == COMM_ALL_REDUCE ? 2 : 1;
     /* Where the axis was never measured, what is known of the other one stands for it. */
     bool known = links->message[axis].bytes_per_s > 0;
     enum mesh_axis from = known ? axis : (axis == MESH_IN_NODE ? MESH_ACROSS : MESH_IN_NODE);
     double rate = shared_rate(links, request, from);
     const struct comm_traffic *traffic = request->traffic;
     int64_t sent = traffic->sent[axis], received = traffic->received[axis];
-    if (length <= 1 || rate <= 0) return 0;
-    return ways * count_stages(length) * links->message[from].latency_s +
-           (double)(sent > received ? sent : received) / rate;
+    if (steps == 0 || rate <= 0) return 0;
+    return ways * steps * links->message[from].latency_s + (double)(sent > received ? sent : received) / rate;
 }
 
 double links_seconds(const struct cluster_links *links, const struct link_request *request, bool *extrapolated) {

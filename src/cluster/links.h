@@ -21,7 +21,7 @@ enum { LINK_POINTS_MAX = 96, LINK_PAIRS_MAX = 64 };
 struct link_point {
     enum comm_kind kind;
     enum mesh_group_kind group;
-    bool in_place;
+    bool in_place, flat;
     int64_t bytes; /* of data, on each rank */
     double seconds;
 };
@@ -47,27 +47,33 @@ struct cluster_links {
 /* An operation of a program. */
 struct link_request {
     enum comm_kind kind;
-    enum mesh_group_kind group;
-    bool in_place;
+    struct comm_group group;
+    bool in_place, flat;
     int64_t bytes;                      /* of data */
     struct mesh mesh;                   /* of the ranks that the program is for */
     const struct comm_traffic *traffic; /* what one rank moves (comm_schedule.h) */
 };
 
+/* Whether flat and stratified are two: not among two ranks, nor where all read each other's data in place. */
+bool links_flat_differs(const struct mesh *mesh, const struct comm_group *group, bool in_place);
+
 /* Seconds of it alone. On the mesh that was measured they are read off the points of the same operation, linear between
- * two sizes, below the least as the least, and above the largest at the rate of the two largest. Elsewhere, and then
- * *extrapolated is set, they are the sum over the axes of
+ * two sizes, below the least as the least, and above the largest at the rate of the two largest. Elsewhere, for groups
+ * that are not a kind of the mesh's, and for algorithms that were not measured, *extrapolated is set, and they are the
+ * sum over the axes of
  *     stages x latency + bytes / rate,
- * with ceil(log2 of the axis's length) stages, twice as many for an all-reduce; the rate across nodes is shared by the
- * ranks of a node, so that twice as many ranks in a node have half of it each (Thakur, Rabenseifner and Gropp,
- * "Optimization of collective communication operations in MPICH", 2005, with the latency and the rate of each axis).
- * 0, extrapolated, where nothing was measured. */
+ * with ceil(log2 of the group's length along the axis) stages where the operation is stratified, and as many as
+ * messages where it is flat: the other ranks along the axis, across nodes those of all other nodes; twice as many for
+ * an all-reduce. The rate across nodes is shared by the ranks of a node, so that twice as many ranks in a node have
+ * half of it each (Thakur, Rabenseifner and Gropp, "Optimization of collective communication operations in MPICH",
+ * 2005: recursive halving and doubling, and pairwise exchange, with the latency and the rate of each axis). 0,
+ * extrapolated, where nothing was measured. */
 double links_seconds(const struct cluster_links *links, const struct link_request *request, bool *extrapolated);
 
 /* --- in JSON: a part of cluster files (links_json.c) --- */
 
 /* {"mesh": "2x4", "shared", "messages": {"in node": {"latency_s", "bytes_per_s"}, "across nodes": …}, "read": {…},
- *  "operations": [{"kind", "group", "in_place", "bytes", "seconds"}],
+ *  "operations": [{"kind", "group", "in_place", "flat", "bytes", "seconds"}],
  *  "pairs": [{"first", "second", "latency_s", "bytes_per_s"}]}; null where nothing was measured. NULL when out of
  * memory. */
 json_t *links_to_json(const struct cluster_links *links);

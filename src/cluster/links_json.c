@@ -27,9 +27,9 @@ static json_t *list_of(const struct cluster_links *links, int count,
 
 static json_t *point_to_json(const struct cluster_links *links, int i) {
     const struct link_point *point = &links->points[i];
-    return json_pack("{s:s, s:s, s:b, s:I, s:f}", "kind", link_kind_name(point->kind), "group",
-                     link_group_name(point->group), "in_place", point->in_place, "bytes", (json_int_t)point->bytes,
-                     "seconds", point->seconds);
+    return json_pack("{s:s, s:s, s:b, s:b, s:I, s:f}", "kind", link_kind_name(point->kind), "group",
+                     link_group_name(point->group), "in_place", point->in_place, "flat", point->flat, "bytes",
+                     (json_int_t)point->bytes, "seconds", point->seconds);
 }
 
 static json_t *pair_to_json(const struct cluster_links *links, int i) {
@@ -95,6 +95,7 @@ static enum status read_point(const char *where, const json_t *object, struct li
     TRY(json_require(where, object, "bytes"));
     TRY(json_require(where, object, "seconds"));
     TRY(json_read_bool(where, object, "in_place", &out->in_place));
+    TRY(json_read_bool(where, object, "flat", &out->flat));
     TRY(json_read_int(where, object, "bytes", 1, INT64_MAX, &out->bytes));
     return json_read_double(where, object, "seconds", 0, MOST_SECONDS, &out->seconds);
 }

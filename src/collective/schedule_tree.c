@@ -64,17 +64,34 @@ static int moves_between(const struct schedule_maker *maker, const struct stage 
     return theirs;
 }
 
+/* Deals the blocks that move to their peers: those of the i-th rank of the other side are [starts[i], starts[i + 1]) of
+ * `blocks`, in their order. */
+static void deal_blocks(const struct schedule_maker *maker, const struct stage *stage, bool up, bool receive,
+                        int *starts, int *blocks) {
+    const struct lane_node *other = &stage->path->tree->node[stage->other];
+    int *next = starts + 1; /* where the next block of each rank goes, and in the end where the next rank's begin */
+    for (int b = 0; b < maker->blocks; b++) {
+        int peer = moves_between(maker, stage, b, up, receive) - other->first;
+        if (peer >= 0 && peer + 2 <= other->lanes) next[peer + 1]++;
+    }
+    for (int i = 1; i < other->lanes; i++)
+        next[i] += next[i - 1];
+    for (int b = 0; b < maker->blocks; b++) {
+        int peer = moves_between(maker, stage, b, up, receive) - other->first;
+        if (peer >= 0) blocks[next[peer]++] = b;
+    }
+}
+
 static enum status add_transfers(struct schedule_maker *maker, struct stage *stage, bool up, bool receive,
                                  enum schedule_place place) {
     const struct lane_node *other = &stage->path->tree->node[stage->other];
     int *blocks = scratch_alloc(&maker->scratch, (size_t)maker->blocks, sizeof *blocks);
-    if (!blocks) return STATUS_FAILED;
-    for (int peer = other->first; peer < other->first + other->lanes; peer++) {
-        int count = 0;
-        for (int b = 0; b < maker->blocks; b++)
-            if (moves_between(maker, stage, b, up, receive) == peer) blocks[count++] = b;
-        TRY(maker_stage_transfer(maker, &stage->made, peer, receive, place, blocks, count));
-    }
+    int *starts = scratch_alloc(&maker->scratch, (size_t)other->lanes + 1, sizeof *starts);
+    if (!blocks || !starts) return STATUS_FAILED;
+    deal_blocks(maker, stage, up, receive, starts, blocks);
+    for (int i = 0; i < other->lanes; i++)
+        TRY(maker_stage_transfer(maker, &stage->made, other->first + i, receive, place, blocks + starts[i],
+                                 starts[i + 1] - starts[i]));
     return STATUS_OK;
 }
 

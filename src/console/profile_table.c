@@ -85,15 +85,16 @@ static void print_pairs(FILE *out, const struct cluster_links *links) {
             fastest->first, fastest->second);
 }
 
-/* Operations as a table: a row for each kind and group, a column for each size. */
+/* Operations as a table: a row for each kind, group and algorithm, a column for each size. */
 static void print_operations(FILE *out, const struct cluster_links *links) {
     for (int i = 0; i < links->point_count; i++) {
         const struct link_point *point = &links->points[i], *before = i > 0 ? point - 1 : NULL;
         char bytes[SIZE_TEXT];
-        bool begins = !before || before->kind != point->kind || before->group != point->group;
+        bool begins =
+            !before || before->kind != point->kind || before->group != point->group || before->flat != point->flat;
         if (begins)
-            fprintf(out, "%s%-14s %-6s %s", i > 0 ? "\n" : "", link_kind_name(point->kind),
-                    link_group_name(point->group), point->in_place ? "in place " : "          ");
+            fprintf(out, "%s%-14s %-6s %-9s%-5s", i > 0 ? "\n" : "", link_kind_name(point->kind),
+                    link_group_name(point->group), point->in_place ? "in place" : "", point->flat ? "flat" : "");
         fprintf(out, " %9s %8.3f ms", size_print(point->bytes, bytes), point->seconds * 1e3);
     }
     if (links->point_count > 0) fprintf(out, "\n");

@@ -124,6 +124,20 @@ enum status lane_shares_find_empty(const struct recipe *recipe, const struct ran
     return status;
 }
 
+enum status lane_shares_find_equal(const struct recipe *recipe, const struct rank_place *place, bool *equal) {
+    struct held_lanes held;
+    int ranks = rank_place_ranks(place);
+    enum status status = held_lanes_create(recipe, ranks, &held);
+    if (status == STATUS_OK) {
+        const struct lane_node *nodes = held.tree.node;
+        *equal = recipe_grains(recipe) == recipe_lane_grains(recipe) * held.tree.lanes;
+        for (int rank = 1; rank < ranks; rank++)
+            *equal &= nodes[held.subtree[rank]].lanes == nodes[held.subtree[0]].lanes;
+    }
+    held_lanes_free(&held);
+    return status;
+}
+
 static double node_total(const struct recipe *recipe, const struct lane_tree *tree, int index, int64_t round,
                          const double *by_lane) {
     const struct lane_node *node = &tree->node[index];

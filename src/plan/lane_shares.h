@@ -56,6 +56,8 @@ struct grain_range lane_shares_grains(const struct recipe *recipe, int lane, int
 /* empty[r]: whether rank r has nothing to add in a round. BAD_INPUT as above. */
 enum status lane_shares_find_empty(const struct recipe *recipe, const struct rank_place *place, int64_t round,
                                    bool *empty);
+/* Whether all ranks have the same numbers of lanes and grains. BAD_INPUT as above. */
+enum status lane_shares_find_equal(const struct recipe *recipe, const struct rank_place *place, bool *equal);
 /* The step's sum of a number that each share has, such as its loss, added as gradients are: by[round * lanes + lane]
  * of those with grains. `tree` is that of the recipe's lanes. */
 double lane_shares_total(const struct recipe *recipe, const struct lane_tree *tree, const double *by);

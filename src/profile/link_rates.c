@@ -18,7 +18,8 @@ enum status link_bench_begin(struct link_bench *bench, const struct link_trial *
                              .bytes = trial->bytes,
                              .out = base + bench->most_bytes,
                              .staging = base + 2 * bench->most_bytes,
-                             .in_place = trial->in_place};
+                             .in_place = trial->in_place,
+                             .flat = trial->flat};
     int64_t staging_bytes = 0;
     TRY(comm_staging_bytes(bench->comm, &spec, &staging_bytes));
     BUG_IF(staging_bytes > 2 * bench->most_bytes, "staging of %lld bytes", (long long)staging_bytes);
@@ -80,13 +81,14 @@ static enum status time_trial(struct link_bench *bench, const struct link_trial 
     return status == STATUS_OK ? link_largest(bench->comm, mine, out) : status;
 }
 
-static enum status add_point(struct link_bench *bench, enum comm_kind kind, enum mesh_group_kind group, int64_t bytes,
-                             struct cluster_links *links) {
+static enum status add_point(struct link_bench *bench, struct link_point point, struct cluster_links *links) {
     struct comm *comm = bench->comm;
-    struct link_trial trial = {kind, mesh_group(&comm->mesh, comm->rank, group), bench->window.shared, bytes};
-    if (kind == COMM_ALL_TO_ALL) trial.bytes -= trial.bytes % trial.group.count;
-    struct link_point point = {kind, group, trial.in_place, trial.bytes, 0};
-    if (trial.group.count == 1 || links->point_count == LINK_POINTS_MAX) return STATUS_OK;
+    struct comm_group group = mesh_group(&comm->mesh, comm->rank, point.group);
+    point.in_place = bench->window.shared;
+    if (point.kind == COMM_ALL_TO_ALL) point.bytes -= point.bytes % group.count;
+    struct link_trial trial = {point.kind, group, point.in_place, point.flat, point.bytes};
+    bool another = !point.flat || links_flat_differs(&comm->mesh, &group, point.in_place);
+    if (group.count == 1 || !another || links->point_count == LINK_POINTS_MAX) return STATUS_OK;
     TRY(time_trial(bench, &trial, true, &point.seconds));
     links->points[links->point_count++] = point;
     return STATUS_OK;
@@ -97,14 +99,29 @@ static bool is_distinct(const struct mesh *mesh, enum mesh_group_kind group) {
     return group == MESH_ALL || (mesh->nodes > 1 && mesh->per_node > 1);
 }
 
+/* What states that are cut among ranks use, flat or not. */
+static bool is_for_shards(enum comm_kind kind) {
+    return kind == COMM_ALL_GATHER || kind == COMM_REDUCE_SCATTER || kind == COMM_ALL_REDUCE;
+}
+
+static enum status measure_sizes(struct link_bench *bench, struct link_point point, struct cluster_links *links) {
+    for (int size = 0; size < POINT_SIZES; size++) {
+        point.bytes = POINT_BYTES[size];
+        if (point.bytes <= bench->most_bytes) TRY(add_point(bench, point, links));
+    }
+    return STATUS_OK;
+}
+
 static enum status measure_points(struct link_bench *bench, bool thorough, struct cluster_links *links) {
     for (int group = MESH_ALL; group <= MESH_PEERS; group++)
         for (int kind = 0; kind < COMM_KINDS; kind++)
-            for (int size = 0; size < POINT_SIZES; size++) {
-                bool wanted = thorough || (group == MESH_ALL && kind == COMM_ALL_REDUCE);
-                if (!wanted || POINT_BYTES[size] > bench->most_bytes) continue;
-                if (!is_distinct(&bench->comm->mesh, (enum mesh_group_kind)group)) continue;
-                TRY(add_point(bench, (enum comm_kind)kind, (enum mesh_group_kind)group, POINT_BYTES[size], links));
+            for (int flat = 0; flat < 2; flat++) {
+                struct link_point point = {.kind = (enum comm_kind)kind, .group = (enum mesh_group_kind)group};
+                point.flat = flat;
+                if (flat && !is_for_shards(point.kind)) continue;
+                if (!thorough && !(group == MESH_ALL && is_for_shards(point.kind))) continue;
+                if (!is_distinct(&bench->comm->mesh, point.group)) continue;
+                TRY(measure_sizes(bench, point, links));
             }
     return STATUS_OK;
 }
@@ -133,7 +150,8 @@ static enum status measure_axis(struct link_bench *bench, enum mesh_group_kind k
     struct comm *comm = bench->comm;
     int64_t large = POINT_BYTES[LARGE] < bench->most_bytes ? POINT_BYTES[LARGE] : bench->most_bytes;
     const int64_t sizes[2] = {POINT_BYTES[SMALL], large};
-    struct link_trial trial = {COMM_ALL_GATHER, mesh_group(&comm->mesh, comm->rank, kind), in_place, 0};
+    struct link_trial trial = {
+        .kind = COMM_ALL_GATHER, .group = mesh_group(&comm->mesh, comm->rank, kind), .in_place = in_place};
     double seconds[2];
     if (trial.group.count == 1) return STATUS_OK;
     for (int i = 0; i < 2; i++) {
@@ -152,7 +170,7 @@ static enum status measure_axes(struct link_bench *bench, struct cluster_links *
 }
 
 static enum status add_pair(struct link_bench *bench, int first, int second, struct cluster_links *links) {
-    struct link_trial trial = {COMM_BROADCAST, mesh_group_pair(first, second), false, 0};
+    struct link_trial trial = {.kind = COMM_BROADCAST, .group = mesh_group_pair(first, second)};
     const int64_t sizes[2] = {POINT_BYTES[SMALL], POINT_BYTES[1]};
     double seconds[2];
     bool in = bench->comm->rank == first || bench->comm->rank == second;
@@ -179,7 +197,10 @@ static enum status measure(struct link_bench *bench, const struct backend *backe
     struct comm *comm = bench->comm;
     struct cluster_links links = {.mesh = comm->mesh, .shared = bench->window.shared && comm->mesh.per_node > 1};
     struct rate_machine machine = rate_machine_make(backend, options->threads, options->memory_bytes);
-    struct link_trial sum = {COMM_ALL_REDUCE, comm_group_all(comm), bench->window.shared, bench->most_bytes};
+    struct link_trial sum = {.kind = COMM_ALL_REDUCE,
+                             .group = comm_group_all(comm),
+                             .in_place = bench->window.shared,
+                             .bytes = bench->most_bytes};
     double alone_s;
     TRY(measure_axes(bench, &links));
     TRY(measure_points(bench, options->thorough, &links));

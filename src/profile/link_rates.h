@@ -7,7 +7,7 @@
 #include "profile/rate_work.h"
 
 struct link_options {
-    bool thorough; /* all operations and pairs of ranks; else only sums over all ranks, and the axes */
+    bool thorough; /* all operations and pairs of ranks; else only sums and gathers of all ranks, and the axes */
     int threads;   /* of kernels */
     int64_t memory_bytes;
 };
@@ -39,7 +39,7 @@ struct link_bench {
 struct link_trial {
     enum comm_kind kind;
     struct comm_group group;
-    bool in_place;
+    bool in_place, flat;
     int64_t bytes;
 };
 /* Creates it, on all ranks of its group. */

@@ -343,8 +343,8 @@ static enum status add_stages(struct execution_source *source, const struct pass
     return STATUS_OK;
 }
 
-/* Without grains, and nothing to gather for others: deferred updates, and the sums in the order in which ranks with
- * grains have them. */
+/* Without grains, where nothing is cut: deferred updates, and the sums in the order in which ranks with grains have
+ * them. What is exchanged of shards needs the very groups of these ranks. */
 static enum status add_empty(struct execution_source *source, const struct pass_part *pass,
                              struct execution_list *out) {
     int32_t updated = 0;
@@ -365,7 +365,7 @@ enum status executions_of_pass(struct execution_source *source, const struct pas
     memset(source->forward_groups, -1, bytes);
     memset(source->backward_groups, -1, bytes);
     memset(source->summed_in, -1, bytes);
-    bool stages = pass->slots > 0 || source->cuts_parameters;
+    bool stages = pass->slots > 0 || source->cuts;
     TRY(stages ? add_stages(source, pass, out) : add_empty(source, pass, out));
     TRY(add_latest(source, pass->closes_step, out));
     return sweep_pass(source->graph, pass->slots > 0 ? pass->slots : 1, begin, out);

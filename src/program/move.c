@@ -9,10 +9,12 @@ static bool is_elsewhere(const struct visits *visits, const struct buffer *buffe
     return buffer->tier != user->tier;
 }
 
-/* Parameters that are cut wait for a place when they are gathered (gather.c), not when their shards are moved. */
+/* Places are on the device. Parameters that are cut wait for one when they are gathered (gather.c), not when their shards
+ * are moved. */
 static bool is_parameter_visit(const struct visits *visits, const struct visit *visit) {
+    bool parameters = visits->program->buffers.items[visit->buffer].kind == BUFFER_PARAMETERS;
     bool cut = partition_width(visits->policy->partition.parameters) > 1;
-    return !cut && visits->program->buffers.items[visit->buffer].kind == BUFFER_PARAMETERS && !visit->deferred;
+    return parameters && !cut && visit->tier == TIER_DEVICE && !visit->deferred;
 }
 
 /* ---- transfers ---- */

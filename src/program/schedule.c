@@ -53,13 +53,27 @@ static enum status name_section(struct scheduler *scheduler, struct section *sec
 
 static enum status schedule_pass(struct scheduler *scheduler, struct section section, struct pass_part part,
                                  struct execution_list *executions) {
-    if (section.repeat == 0) return STATUS_OK;
     const struct lane_share *last = &scheduler->shares.list.items[scheduler->shares.list.count - 1];
     part.opens_step &= has_no_pass(scheduler->program);
     part.closes_step = part.closes_share && scheduler->share == last;
     TRY(name_section(scheduler, &section));
     TRY(executions_of_pass(&scheduler->source, &part, executions));
     return schedule_section(scheduler, section, executions);
+}
+
+/* The same passes one after the other: a section that is repeated, or where ranks have different ones a section each,
+ * since the gathers of all are the same operations. */
+static enum status schedule_repeated(struct scheduler *scheduler, struct section section, struct pass_part part,
+                                     struct execution_list *executions) {
+    int64_t passes = section.repeat;
+    if (!scheduler->unrolled) return passes > 0 ? schedule_pass(scheduler, section, part, executions) : STATUS_OK;
+    section.repeat = 1;
+    for (int64_t pass = 0; pass < passes; pass++) {
+        struct section own = section;
+        if (section.first_grain >= 0) own.first_grain += pass * section.grains;
+        TRY(schedule_pass(scheduler, own, part, executions));
+    }
+    return STATUS_OK;
 }
 
 /* A first pass, as many middle ones as need be, and a last pass, which may be smaller. */
@@ -73,15 +87,13 @@ static enum status schedule_passes(struct scheduler *scheduler, struct execution
                                    .repeat = passes.count > 2 ? passes.count - 2 : 0,
                                    .first_grain = front + passes.grains,
                                    .grains = passes.grains};
-    const struct section last = {.name = "last pass",
-                                 .repeat = passes.count > 1,
-                                 .first_grain = end - passes.last_grains,
-                                 .grains = passes.last_grains};
+    const struct section last = {
+        .name = "last pass", .repeat = 1, .first_grain = end - passes.last_grains, .grains = passes.last_grains};
     const struct pass_part first_part = {first.grains, .opens_step = true, .closes_share = passes.count == 1};
     const struct pass_part last_part = {last.grains, .closes_share = true};
     TRY(schedule_pass(scheduler, first, first_part, executions));
-    TRY(schedule_pass(scheduler, middle, (struct pass_part){.slots = middle.grains}, executions));
-    return schedule_pass(scheduler, last, last_part, executions);
+    TRY(schedule_repeated(scheduler, middle, (struct pass_part){.slots = middle.grains}, executions));
+    return passes.count > 1 ? schedule_pass(scheduler, last, last_part, executions) : STATUS_OK;
 }
 
 /* The rank has no grains in the round, and only what the others have summed. */
@@ -127,7 +139,7 @@ static enum status schedule_elsewhere_passes(struct scheduler *scheduler, struct
         passes--;
     }
     section.repeat = passes;
-    return schedule_pass(scheduler, section, (struct pass_part){.slots = 0}, executions);
+    return schedule_repeated(scheduler, section, (struct pass_part){.slots = 0}, executions);
 }
 
 static enum status schedule_sections(struct scheduler *scheduler, struct execution_list *executions) {
@@ -176,6 +188,10 @@ static enum status cut_step(struct scheduler *scheduler) {
         scheduler->program->lanes = plan->recipe.lanes;
         scheduler->program->flat = plan->policy.flat;
     }
+    bool equal = true;
+    if (graph_has_backward(scheduler->graph) && partition_width(plan->policy.partition.parameters) > 1)
+        TRY(lane_shares_find_equal(&plan->recipe, &plan->place, &equal));
+    scheduler->unrolled = !equal;
     return program_cut(scheduler->graph, &plan->recipe, &plan->place, &scheduler->shares);
 }
 

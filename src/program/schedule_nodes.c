@@ -104,13 +104,19 @@ enum status schedule_zero(struct scheduler *scheduler, const struct execution *e
     return vec_push(&scheduler->program->instructions, zero);
 }
 
+/* A rank makes some of the sums of squares that ranks exchange, but copies between tiers are of whole buffers. */
+static bool is_copied_in_part(const struct scheduler *scheduler, const struct tensor *tensor) {
+    bool copied = step_buffers_cut_gradients(&scheduler->buffers) && scheduler->program->place.tier != TIER_DEVICE;
+    return copied && tensor->kind == TENSOR_RESULT && tensor->parameter;
+}
+
 /* Sums are zeroed before their first use in a share, results' before that in a step, whole buffers at a time. */
 static enum status zero_accumulators(struct scheduler *scheduler, const struct execution *execution) {
     const struct node *node = execution->node;
     int64_t share = scheduler_share_number(scheduler);
     for (int i = 0; i < node->op->outputs; i++) {
         const struct tensor *tensor = node->out[i];
-        if (!tensor || !(node->op->updates >> i & 1)) continue;
+        if (!tensor || !((node->op->updates >> i & 1) || is_copied_in_part(scheduler, tensor))) continue;
         bool of_share = tensor->kind == TENSOR_GRADIENT && node->phase <= PHASE_BACKWARD;
         bool sums = of_share || tensor->kind == TENSOR_RESULT;
         int32_t buffer = sums ? place_of(scheduler, execution, tensor).buffer : -1;

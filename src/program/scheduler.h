@@ -17,6 +17,7 @@ struct scheduler {
     int64_t slots; /* grains in flight */
     struct lane_shares shares;
     const struct lane_share *share; /* the present one */
+    bool unrolled;                  /* every pass has a section of its own */
     struct step_buffers buffers;
     struct instances activations; /* numbered by their buffers */
     int64_t *zeroed;              /* by buffer id of step buffers: 1 + the latest share that zeroed it */

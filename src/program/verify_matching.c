@@ -17,7 +17,9 @@ struct cursor {
 struct matching {
     int ranks;
     struct cursor *cursors;
-    int32_t *turn; /* what the visitor gets */
+    int32_t **number; /* by rank and operation: which of all ranks' it is; those of a group with one number were made
+                         together (comm_create) */
+    int32_t *turn;    /* what the visitor gets */
 };
 
 static bool same_empty(const bool *a, const bool *b, int ranks) {
@@ -65,7 +67,9 @@ static const struct program_collective *operation_of(const struct matching *matc
 
 static bool matches(const struct matching *matching, int rank, int other) {
     const struct program_collective *mine = operation_of(matching, rank), *theirs = operation_of(matching, other);
-    return mine && theirs && program_collective_matches(mine, theirs, matching->ranks) &&
+    return mine && theirs &&
+           matching->number[rank][waiting(matching, rank)->collective] ==
+               matching->number[other][waiting(matching, other)->collective] &&
            waiting(matching, rank)->deferred == waiting(matching, other)->deferred;
 }
 
@@ -75,6 +79,61 @@ static bool is_ready(const struct matching *matching, int rank) {
         if (!matches(matching, rank, mesh_group_rank(&own->group, i))) return false;
     return own;
 }
+
+/* ---- before the first step: ranks make their operations in the order of their lists ---- */
+
+static const struct program_collective *next_of(const struct matching *matching, const int32_t *next, int rank) {
+    const struct program *program = matching->cursors[rank].program;
+    return next[rank] < (int32_t)program->collectives.count ? &program->collectives.items[next[rank]] : NULL;
+}
+
+/* Whether the rank's next is that of its whole group. */
+static bool can_be_made(const struct matching *matching, const int32_t *next, int rank) {
+    const struct program_collective *own = next_of(matching, next, rank);
+    for (int i = 0; own && i < own->group.count; i++) {
+        const struct program_collective *other = next_of(matching, next, mesh_group_rank(&own->group, i));
+        if (!other || !program_collective_matches(own, other, matching->ranks)) return false;
+    }
+    return own;
+}
+
+static enum status name_unmade(const struct matching *matching, const int32_t *next) {
+    for (int rank = 0; rank < matching->ranks; rank++) {
+        const struct program_collective *own = next_of(matching, next, rank);
+        for (int i = 0; own && i < own->group.count; i++) {
+            int other = mesh_group_rank(&own->group, i);
+            const struct program_collective *theirs = next_of(matching, next, other);
+            if (theirs && program_collective_matches(own, theirs, matching->ranks)) continue;
+            if (!theirs) return FAULT(other, "%d operations, rank %d has more, which wait for it", next[other], rank);
+            return FAULT(other, "operation %d is another than operation %d of rank %d, which waits for it", next[other],
+                         next[rank], rank);
+        }
+    }
+    return STATUS_OK;
+}
+
+static enum status number_operations(struct matching *matching) {
+    int32_t *next = mem_array((size_t)matching->ranks, sizeof *next), made = 0;
+    if (!next) return STATUS_FAILED;
+    for (bool moved = true; moved;) {
+        moved = false;
+        for (int rank = 0; rank < matching->ranks; rank++) {
+            if (!can_be_made(matching, next, rank)) continue;
+            struct comm_group group = next_of(matching, next, rank)->group;
+            for (int i = 0; i < group.count; i++) {
+                int member = mesh_group_rank(&group, i);
+                matching->number[member][next[member]++] = made;
+            }
+            made++;
+            moved = true;
+        }
+    }
+    enum status status = name_unmade(matching, next);
+    mem_free(next);
+    return status;
+}
+
+/* ---- a step ---- */
 
 /* Nobody is ready. Somebody waits for a rank that has something else next, or nothing. */
 static enum status name_fault(const struct matching *matching) {
@@ -115,18 +174,28 @@ static enum status take_turn(struct matching *matching, matching_visit *visit, v
     return STATUS_OK;
 }
 
+static enum status begin_rank(struct matching *matching, int rank, const struct program *program) {
+    matching->cursors[rank] = (struct cursor){.program = program};
+    seek(&matching->cursors[rank]);
+    matching->number[rank] = mem_array(program->collectives.count + 1, sizeof **matching->number);
+    return matching->number[rank] ? STATUS_OK : STATUS_FAILED;
+}
+
 enum status program_verify_matching(const struct program *const *programs, int ranks, matching_visit *visit,
                                     void *payload) {
     struct matching matching = {.ranks = ranks,
                                 .cursors = mem_array((size_t)ranks, sizeof *matching.cursors),
+                                .number = mem_array((size_t)ranks, sizeof *matching.number),
                                 .turn = mem_array((size_t)ranks, sizeof *matching.turn)};
-    enum status status = matching.cursors && matching.turn ? STATUS_OK : STATUS_FAILED;
-    for (int rank = 0; rank < ranks && status == STATUS_OK; rank++) {
-        matching.cursors[rank] = (struct cursor){.program = programs[rank]};
-        seek(&matching.cursors[rank]);
-    }
+    enum status status = matching.cursors && matching.number && matching.turn ? STATUS_OK : STATUS_FAILED;
+    for (int rank = 0; rank < ranks && status == STATUS_OK; rank++)
+        status = begin_rank(&matching, rank, programs[rank]);
+    if (status == STATUS_OK) status = number_operations(&matching);
     for (bool over = false; !over && status == STATUS_OK;)
         status = take_turn(&matching, visit, payload, &over);
+    for (int rank = 0; matching.number && rank < ranks; rank++)
+        mem_free(matching.number[rank]);
+    mem_free(matching.number);
     mem_free(matching.cursors);
     mem_free(matching.turn);
     return status;

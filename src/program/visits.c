@@ -22,7 +22,8 @@ static enum status collect_uses(struct visits *visits) {
             if (operand->buffer < 0) continue;
             bool away =
                 visits->is_away(visits, &program->buffers.items[operand->buffer], visits_instruction(visits, i));
-            TRY(vec_push(&visits->uses, (struct use){operand->buffer, i, operand->access, away}));
+            bool all = operand->row_bytes > 0 || operand->bytes == program->buffers.items[operand->buffer].bytes;
+            TRY(vec_push(&visits->uses, (struct use){operand->buffer, i, operand->access, away, all}));
         }
     if (visits->uses.count > 0) qsort(visits->uses.items, visits->uses.count, sizeof *visits->uses.items, compare_uses);
     return STATUS_OK;
@@ -63,7 +64,7 @@ static enum status begin_visit(struct visits *visits, const struct use *use) {
                           .store = -1,
                           .tier = visits_instruction(visits, use->instruction)->tier,
                           .deferred = visits_instruction(visits, use->instruction)->deferred,
-                          .overwritten = use->access == ACCESS_WRITE,
+                          .overwritten = use->access == ACCESS_WRITE && use->all,
                           .changed = use->access != ACCESS_READ};
     return vec_push(&visits->list, visit);
 }

@@ -24,6 +24,7 @@ struct use {
     int32_t buffer, instruction;
     enum access access;
     bool away; /* elsewhere than the buffer is kept */
+    bool all;  /* of its bytes, or columns of all its rows */
 };
 
 /* A fetch or store to be inserted before instruction `at`, or at the section's end if `at` is that. */

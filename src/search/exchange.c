@@ -36,8 +36,9 @@ static enum status measure(struct measurer *measurer, struct operation *operatio
     struct comm_schedule schedule;
     TRY(comm_schedule_create(&place->mesh, place->rank, rank_place_message_bytes(place), &spec, &schedule));
     const struct program_collective collective = {
-        .kind = operation->kind, .bytes = operation->bytes, .traffic = schedule.traffic};
-    operation->seconds = costs_collective_s(measurer->rates, place, &collective) + measurer->rates->issue_s;
+        .kind = operation->kind, .group = spec.group, .bytes = operation->bytes, .traffic = schedule.traffic};
+    operation->seconds =
+        costs_collective_s(measurer->rates, place, measurer->flat, &collective) + measurer->rates->issue_s;
     comm_schedule_free(&schedule);
     return vec_push(&measurer->known, *operation);
 }

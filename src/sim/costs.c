@@ -39,12 +39,13 @@ double costs_add_s(const struct cluster_rates *rates, int64_t bytes) {
     return transfer_s(&rates->zero, ADD_MOVES * bytes);
 }
 
-double costs_collective_s(const struct cluster_rates *rates, const struct rank_place *place,
+double costs_collective_s(const struct cluster_rates *rates, const struct rank_place *place, bool flat,
                           const struct program_collective *collective) {
     const bool halves = collective->round_bf16 && !place->in_place; /* windows hold fp32 */
     const struct link_request request = {.kind = collective->kind,
-                                         .group = MESH_ALL,
+                                         .group = collective->group,
                                          .in_place = place->in_place,
+                                         .flat = flat,
                                          .bytes = halves ? collective->bytes / 2 : collective->bytes,
                                          .mesh = place->mesh,
                                          .traffic = &collective->traffic};
@@ -59,7 +60,8 @@ struct kernel_cost costs_of(const struct costs *costs, const struct program *pro
     struct kernel_cost cost;
     if (opcode_is_collective(instruction->opcode)) {
         const struct program_collective *collective = &program->collectives.items[instruction->collective];
-        cost = (struct kernel_cost){costs_collective_s(&costs->rates, &program->place, collective), ACTIVITY_MESSAGE};
+        cost = (struct kernel_cost){costs_collective_s(&costs->rates, &program->place, program->flat, collective),
+                                    ACTIVITY_MESSAGE};
     } else if (!rate) {
         cost = costs_of_kernel(costs, instruction->node, instruction->tier);
         if (instruction->elements > 0)

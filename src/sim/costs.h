@@ -28,10 +28,10 @@ static inline struct kernel_cost costs_of_kernel(const struct costs *costs, cons
     return (tier == TIER_HOST && costs->host_kernels ? costs->host_kernels : costs->kernels)[node->id];
 }
 
-/* Seconds of adding so many bytes of sums to others, and of an operation between ranks (cluster/links.h), which is as
- * long on all of them; 0 where links were not measured. */
+/* Seconds of adding so many bytes of sums to others, and of an operation between ranks, flat or stratified
+ * (cluster/links.h), which is as long on all of them; 0 where links were not measured. */
 double costs_add_s(const struct cluster_rates *rates, int64_t bytes);
-double costs_collective_s(const struct cluster_rates *rates, const struct rank_place *place,
+double costs_collective_s(const struct cluster_rates *rates, const struct rank_place *place, bool flat,
                           const struct program_collective *collective);
 enum activity activity_of_copy(enum tier from, enum tier to);
 /* Seconds and activity of an instruction with nothing beside it, rates.issue_s included. A copy's follow from the tiers

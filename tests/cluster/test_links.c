@@ -12,11 +12,14 @@ static struct cluster_links example(void) {
         .shared = true,
         .message = {[MESH_IN_NODE] = {1e-6, 8e9}, [MESH_ACROSS] = {2e-5, 1e9}},
         .read = {3e-6, 4e9},
-        .points = {{COMM_ALL_REDUCE, MESH_ALL, true, 1 << 12, 1e-4},
-                   {COMM_ALL_REDUCE, MESH_ALL, true, 1 << 22, 2e-2},
-                   {COMM_ALL_REDUCE, MESH_ALL, true, 1 << 18, 1e-3},
-                   {COMM_BROADCAST, MESH_NODE, false, 1 << 12, 5e-5}},
-        .point_count = 4,
+        .points = {{COMM_ALL_REDUCE, MESH_ALL, true, false, 1 << 12, 1e-4},
+                   {COMM_ALL_REDUCE, MESH_ALL, true, false, 1 << 22, 2e-2},
+                   {COMM_ALL_REDUCE, MESH_ALL, true, false, 1 << 18, 1e-3},
+                   {COMM_BROADCAST, MESH_NODE, false, false, 1 << 12, 5e-5},
+                   {COMM_ALL_REDUCE, MESH_ALL, true, true, 1 << 18, 7e-3},
+                   {COMM_ALL_GATHER, MESH_PEERS, true, true, 1 << 18, 8e-3},
+                   {COMM_ALL_GATHER, MESH_NODE, true, false, 1 << 18, 9e-3}},
+        .point_count = 7,
         .pairs = {{0, 1, {1e-6, 9e9}}, {0, 4, {2e-5, 2e9}}},
         .pair_count = 2,
     };
@@ -32,7 +35,8 @@ static void links_come_back_the_same(void **state) {
     assert_int_equal(links_from_json("c.json", parsed, &after), STATUS_OK);
     again = links_to_json(&after);
     assert_true(json_equal(object, again));
-    assert_int_equal(after.point_count, 4);
+    assert_int_equal(after.point_count, 7);
+    assert_true(after.points[4].flat && !after.points[6].flat);
     assert_true(after.points[1].in_place && after.points[1].seconds == 2e-2);
     assert_true(after.pairs[1].rate.bytes_per_s == 2e9);
     json_decref(object), json_decref(parsed), json_decref(again);
@@ -85,7 +89,7 @@ static double seconds_of(const struct cluster_links *links, struct mesh mesh, in
     const struct comm_traffic traffic = {.sent = {0, bytes}, .received = {0, bytes}, .read = 3 * bytes};
     return links_seconds(links,
                          &(struct link_request){.kind = COMM_ALL_REDUCE,
-                                                .group = MESH_ALL,
+                                                .group = mesh_group(&mesh, 0, MESH_ALL),
                                                 .in_place = true,
                                                 .bytes = bytes,
                                                 .mesh = mesh,
@@ -123,6 +127,38 @@ static void other_meshes_are_extrapolated_by_axis(void **state) {
     assert_true(fabs((eight - four) - (double)bytes / 1e9 - 2 * 1e-6) < 1e-12);
 }
 
+static double cost_of(const struct cluster_links *links, struct comm_group group, enum comm_kind kind, bool flat,
+                      bool *extrapolated) {
+    const struct comm_traffic traffic = {.sent = {1 << 18, 1 << 18}, .received = {1 << 18, 1 << 18}};
+    const struct link_request request = {kind, group, true, flat, 1 << 18, {2, 4}, &traffic};
+    return links_seconds(links, &request, extrapolated);
+}
+
+/* By the group's own axis, and by the algorithm, where there are two. */
+static void groups_and_algorithms_have_their_own_costs(void **state) {
+    (void)state;
+    const struct cluster_links links = example();
+    const struct mesh mesh = {2, 4};
+    struct comm_group all = mesh_group(&mesh, 5, MESH_ALL), node = mesh_group(&mesh, 5, MESH_NODE);
+    struct comm_group peers = mesh_group(&mesh, 5, MESH_PEERS), pair = {4, 1, 2};
+    bool extrapolated;
+    assert_true(cost_of(&links, all, COMM_ALL_REDUCE, false, &extrapolated) == 1e-3);
+    assert_true(cost_of(&links, all, COMM_ALL_REDUCE, true, &extrapolated) == 7e-3);
+    assert_true(cost_of(&links, node, COMM_ALL_GATHER, false, &extrapolated) == 9e-3 && !extrapolated);
+    /* Ranks of a node read each other's data either way. */
+    assert_true(cost_of(&links, node, COMM_ALL_GATHER, true, &extrapolated) == 9e-3 && !extrapolated);
+    /* Two ranks: what was measured as flat is no other operation, and is not looked up. */
+    (void)cost_of(&links, peers, COMM_ALL_GATHER, true, &extrapolated);
+    assert_true(extrapolated);
+    /* No kind of the mesh's: by axes. A pair in a node has one stage there, and none across. */
+    double bytes = 1 << 18, seconds = cost_of(&links, pair, COMM_ALL_GATHER, false, &extrapolated);
+    assert_true(extrapolated && fabs(seconds - (1e-6 + bytes / 8e9)) < 1e-12);
+    struct comm_group four = {1, 2, 4};
+    double stratified = cost_of(&links, four, COMM_ALL_GATHER, false, &extrapolated);
+    double flat = cost_of(&links, four, COMM_ALL_GATHER, true, &extrapolated);
+    assert_true(fabs(flat - stratified - 2e-5) < 1e-12); /* two messages across nodes instead of one */
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(links_come_back_the_same),
@@ -130,6 +166,7 @@ int main(void) {
         cmocka_unit_test(bad_links_are_named),
         cmocka_unit_test(operations_cost_what_was_measured),
         cmocka_unit_test(other_meshes_are_extrapolated_by_axis),
+        cmocka_unit_test(groups_and_algorithms_have_their_own_costs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,8 +4,7 @@
 #include <string.h>
 
 #include "base/random.h"
-#include "program/collectives.h"
-#include "support/policy_features.h"
+#include "support/fault_sweep.h"
 #include "support/random_policy.h"
 #include "support/small_graph.h"
 #include "support/unit.h"
@@ -33,8 +32,8 @@ static void drop(struct ranks *ranks) {
         program_free(ranks->programs[r]);
 }
 
-static enum status compile(const struct graph *graph, const struct plan *plan, struct ranks *out) {
-    int64_t *bytes = small_graph_workspace(graph);
+static enum status compile_with(const struct graph *graph, const struct plan *plan, const int64_t *bytes,
+                                struct ranks *out) {
     struct workspace_table table = {.bytes = bytes, .count = (int)graph->nodes.count};
     enum status status = STATUS_OK;
     *out = (struct ranks){.count = rank_place_ranks(&plan->place), .plan = *plan};
@@ -43,9 +42,15 @@ static enum status compile(const struct graph *graph, const struct plan *plan, s
         own.place.rank = r;
         status = program_compile(graph, &own, &table, &out->programs[r]);
     }
-    mem_free(bytes);
     if (status != STATUS_OK) return status;
     return program_verify_ranks((const struct program *const *)out->programs, out->count, &plan->recipe);
+}
+
+static enum status compile(const struct graph *graph, const struct plan *plan, struct ranks *out) {
+    int64_t *bytes = small_graph_workspace(graph);
+    enum status status = compile_with(graph, plan, bytes, out);
+    mem_free(bytes);
+    return status;
 }
 
 /* Embeddings of several blocks of elements, so that shards cut through them. */
@@ -148,7 +153,89 @@ static void all_triples_are_proved(void **state) {
     assert_true(proved > 50);
 }
 
+static int roll(uint64_t seed, uint64_t *next, int sides) {
+    return (int)(random_u64(seed, RANDOM_TEST, 17, (*next)++) % (uint64_t)sides);
+}
+
+/* Lanes, rounds and grains that ranks share unequally, under a random policy with a random partition. */
+static struct plan draw_plan(const struct graph *graph, uint64_t seed) {
+    static const struct lane_shape shapes[] = {{1, 2}, {1, 3}, {1, 4}, {1, 8}, {2, 4}, {2, 3}, {4, 1}, {3, 2}};
+    uint64_t next = 0;
+    struct plan plan = small_plan(graph, 1 + roll(seed, &next, 14), 1);
+    struct lane_tree tree;
+    struct partition *list;
+    int count;
+    plan.recipe.lanes = shapes[roll(seed, &next, sizeof shapes / sizeof *shapes)];
+    plan.recipe.round_grains = roll(seed, &next, 4);
+    plan.policy = random_policy(graph, recipe_share_grains(&plan.recipe), seed);
+    assert_int_equal(lane_tree_of_shape(&plan.recipe.lanes, &tree), STATUS_OK);
+    int ranks = 2 + roll(seed, &next, tree.lanes - 1);
+    while (!lane_tree_holds(&tree, ranks))
+        ranks++;
+    lane_tree_free(&tree);
+    int nodes = 1 + roll(seed, &next, 4);
+    plan.place.mesh = ranks % nodes == 0 ? (struct mesh){nodes, ranks / nodes} : (struct mesh){1, ranks};
+    plan.place.in_place = roll(seed, &next, 2);
+    plan.place.message_bytes = roll(seed, &next, 2) ? 4096 : 0;
+    plan.place.tier = roll(seed, &next, 3) == 0 ? TIER_HOST : TIER_DEVICE;
+    assert_int_equal(partition_list(&plan.place.mesh, &list, &count), STATUS_OK);
+    policy_cut(graph, &list[roll(seed, &next, count)], &plan.policy);
+    plan.policy.flat = roll(seed, &next, 2);
+    mem_free(list);
+    return plan;
+}
+
+static void random_plans_are_proved(void **state) {
+    (void)state;
+    int64_t cut = 0;
+    for (uint64_t seed = 1; seed <= unit_sweep(60, 2000); seed++) {
+        struct graph *graph = draw_graph(seed);
+        struct plan plan = draw_plan(graph, seed);
+        struct ranks ranks;
+        if (compile(graph, &plan, &ranks) != STATUS_OK) {
+            describe(&ranks);
+            fail_msg("seed %llu: %s", (unsigned long long)seed, status_message());
+        }
+        if (partition_cuts(&plan.policy.partition)) require_promises(&ranks), cut++;
+        drop(&ranks);
+        graph_free(graph);
+    }
+    print_message("%lld of the plans have partitions\n", (long long)cut);
+    assert_true(cut > 20);
+}
+
+struct subject {
+    const struct graph *graph;
+    struct plan plan;
+    const int64_t *bytes;
+};
+
+static enum status compile_and_drop(void *payload) {
+    const struct subject *subject = payload;
+    struct ranks ranks;
+    enum status status = compile_with(subject->graph, &subject->plan, subject->bytes, &ranks);
+    drop(&ranks);
+    return status;
+}
+
+static void allocations_may_fail(void **state) {
+    (void)state;
+    static const struct partition partitions[] = {{1, 2, 2}, {2, 2, 2}};
+    struct graph *graph = small_graph_build(
+        &(struct small_graph_options){.layers = 1, .dtype = DTYPE_F32, .grain_sequences = 1, .sequence_length = 3});
+    int64_t *bytes = small_graph_workspace(graph);
+    for (size_t i = 0; i < sizeof partitions / sizeof *partitions; i++) {
+        struct subject subject = {graph, plan_of(graph, (struct mesh){1, 2}, &partitions[i]), bytes};
+        subject.plan.recipe.lanes = (struct lane_shape){1, 2};
+        assert_true(fault_sweep(FAULT_ALLOCATE, false, compile_and_drop, &subject) > 100);
+    }
+    mem_free(bytes);
+    graph_free(graph);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(all_triples_are_proved)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(all_triples_are_proved),
+                                       cmocka_unit_test(random_plans_are_proved),
+                                       cmocka_unit_test(allocations_may_fail)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -5,22 +5,15 @@
 /* link: -Wl,--wrap=lane_tree_cut -Wl,--wrap=lane_shares_create */
 #include <stdio.h>
 
-#include "base/file.h"
 #include "base/mem.h"
 #include "plan/lane_shares.h"
 #include "support/deferred_backend.h"
-#include "support/rank_case.h"
 #include "support/rank_job.h"
+#include "support/rank_references.h"
 #include "support/temp_folder.h"
 #include "support/unit.h"
 
-enum { SEED = 16, SAMPLE = 6, CASES_MOST = 4096 };
-
-/* What one rank came to: a file of these, which ranks read. */
-struct reference {
-    struct rank_case spec;
-    struct rank_result result;
-};
+enum { SEED = 16, SAMPLE = 6 };
 
 /* ---- Planted faults ---- */
 
@@ -53,44 +46,12 @@ enum status __wrap_lane_shares_create(const struct recipe *recipe, const struct 
 
 /* ---- A rank ---- */
 
-static enum status compare(const struct reference *reference, const struct rank_result *mine) {
-    char name[RANK_CASE_NAME_BYTES];
-    rank_case_print(&reference->spec, name);
-    for (int step = 0; step < RANK_CASE_STEPS; step++)
-        if (memcmp(&mine->losses[step], &reference->result.losses[step], sizeof(double)) != 0 ||
-            memcmp(&mine->norms[step], &reference->result.norms[step], sizeof(double)) != 0)
-            return status_set(STATUS_FAILED, "%s: step %d: loss %.17g, norm %.17g; one rank has %.17g, %.17g", name,
-                              step + 1, mine->losses[step], mine->norms[step], reference->result.losses[step],
-                              reference->result.norms[step]);
-    if (mine->weights == reference->result.weights) return STATUS_OK;
-    return status_set(STATUS_FAILED, "%s: the weights differ from one rank's", name);
-}
-
-static enum status train_all(struct comm *comm, const struct backend *backend, const struct reference *references,
-                             size_t count) {
-    int ranks = mesh_ranks(&comm->mesh), trained = 0;
-    for (size_t i = 0; i < count; i++) {
-        struct rank_result mine;
-        if (!rank_case_holds(&references[i].spec, ranks)) continue;
-        TRY(rank_case_train(&references[i].spec, backend, comm, &mine));
-        TRY(comm_agree(comm, compare(&references[i], &mine)));
-        trained++;
-    }
-    if (comm->rank == 0) printf("%d cases on %d ranks of %d nodes\n", trained, ranks, comm->mesh.nodes);
-    return trained > 0 ? STATUS_OK : status_set(STATUS_FAILED, "no case is for %d ranks", ranks);
-}
-
 static enum status rank_body(struct comm *comm, const char *const words[RANK_JOB_WORDS]) {
-    char *text;
-    size_t bytes;
     bool device = strcmp(words[1], "device") == 0;
     fault = words[1];
-    TRY(file_read(words[0], CASES_MOST * sizeof(struct reference), &text, &bytes));
     const struct backend *backend = device ? deferred_begin((uint64_t)comm->rank) : NULL;
-    enum status status =
-        train_all(comm, backend, (const struct reference *)(const void *)text, bytes / sizeof(struct reference));
+    enum status status = rank_references_train(words[0], comm, backend);
     if (device) deferred_end();
-    mem_free(text);
     return status;
 }
 
@@ -103,19 +64,6 @@ static const struct rank_job jobs[] = {
 static void run_job(struct rank_job job, const char *path) {
     job.words[0] = path;
     if (rank_job_run(&job) != STATUS_OK) fail_msg("%s", status_message());
-}
-
-static const char *write_references(const char *folder, const struct rank_case *cases, size_t count) {
-    const char *path = temp_path(folder, "references");
-    FILE *file = fopen(path, "wb");
-    assert_non_null(file);
-    for (size_t i = 0; i < count; i++) {
-        struct reference reference = {.spec = cases[i]};
-        assert_int_equal(rank_case_train(&cases[i], NULL, NULL, &reference.result), STATUS_OK);
-        assert_int_equal(fwrite(&reference, sizeof reference, 1, file), 1);
-    }
-    assert_int_equal(fclose(file), 0);
-    return path;
 }
 
 /* A sample, one job a number of ranks; with BALLAST_LONG all pairs, on all jobs. */
@@ -132,7 +80,7 @@ static void ranks_have_one_ranks_bits(void **state) {
     }
     if (all) cases = rank_case_pairwise(SEED, &count);
     print_message("%zu cases\n", count);
-    const char *path = write_references(*state, cases, count);
+    const char *path = rank_references_write(*state, cases, count);
     for (size_t i = 0; i < sizeof jobs / sizeof *jobs; i++)
         if (all || i % 2 == 1 || jobs[i].ranks == 1) run_job(jobs[i], path);
     if (all) mem_free(cases);
@@ -145,7 +93,7 @@ static void ranks_with_devices_have_the_same_bits(void **state) {
         cases[i] = rank_case_random(SEED + 1, i);
         cases[i].value[RANK_AXIS_lanes] = (int)i % 2;
     }
-    const char *path = write_references(*state, cases, 3);
+    const char *path = rank_references_write(*state, cases, 3);
     struct rank_job two = {2, 1, false, {path, "device"}}, four = {4, 2, false, {path, "device"}};
     if (rank_job_run(&two) != STATUS_OK) fail_msg("%s", status_message());
     if (rank_job_run(&four) != STATUS_OK) fail_msg("%s", status_message());
@@ -155,7 +103,7 @@ static void ranks_with_devices_have_the_same_bits(void **state) {
 static void planted_faults_are_found(void **state) {
     static const char *const faults[] = {"", "order", "rows"};
     const struct rank_case spec = {.value = {[RANK_AXIS_clip] = 1}, .seed = 1};
-    const char *path = write_references(*state, &spec, 1);
+    const char *path = rank_references_write(*state, &spec, 1);
     for (int i = 0; i < 3; i++) {
         struct rank_job job = {4, 1, false, {path, faults[i]}};
         enum status status = rank_job_run(&job);

@@ -4,16 +4,14 @@
 /* ctest-again: mpich slow BALLAST_TEST_MPI=mpich */
 #include <stdio.h>
 
-#include "support/deferred_backend.h"
 #include "support/harness.h"
-#include "support/outcome.h"
 #include "support/policy_subject.h"
-#include "support/random_policy.h"
 #include "support/rank_job.h"
+#include "support/rank_references.h"
 #include "support/temp_folder.h"
 #include "support/unit.h"
 
-enum { STEPS = 10 };
+enum { STEPS = 10, SEED = 17 };
 
 struct result {
     double losses[STEPS], norms[STEPS];
@@ -60,11 +58,11 @@ static enum status compare(struct comm *comm, const struct partition *partition,
     return status_set(STATUS_FAILED, "%s: the weights differ from one rank's", name);
 }
 
-static enum status rank_body(struct comm *comm, const char *const words[RANK_JOB_WORDS]) {
+static enum status train_partitions(struct comm *comm, const char *path) {
     struct result one;
     struct partition *list;
     int count;
-    FILE *file = fopen(words[0], "rb");
+    FILE *file = fopen(path, "rb");
     assert_non_null(file);
     assert_int_equal(fread(&one, sizeof one, 1, file), 1);
     assert_int_equal(fclose(file), 0);
@@ -78,6 +76,11 @@ static enum status rank_body(struct comm *comm, const char *const words[RANK_JOB
     if (comm->rank == 0) printf("%d partitions on %d x %d ranks\n", count, comm->mesh.nodes, comm->mesh.per_node);
     mem_free(list);
     return status;
+}
+
+static enum status rank_body(struct comm *comm, const char *const words[RANK_JOB_WORDS]) {
+    if (strcmp(words[1], "cases") == 0) return rank_references_train(words[0], comm, NULL);
+    return train_partitions(comm, words[0]);
 }
 
 static void all_partitions_have_one_ranks_bits(void **state) {
@@ -99,8 +102,30 @@ static void all_partitions_have_one_ranks_bits(void **state) {
     }
 }
 
+/* Random partitions under random policies, on lanes that ranks may hold unequally. */
+static void random_plans_have_one_ranks_bits(void **state) {
+    size_t count = unit_sweep(4, 100);
+    struct rank_case cases[100];
+    print_message("seed %d\n", SEED);
+    for (uint64_t i = 0; i < count; i++) {
+        cases[i] = rank_case_random(SEED, i);
+        cases[i].value[RANK_AXIS_lanes] = (int)i % 3; /* two ranks hold three lanes unequally */
+        cases[i].value[RANK_AXIS_policy] = rank_axis_values(RANK_AXIS_policy) - 1;
+        cases[i].value[RANK_AXIS_partition] = rank_axis_values(RANK_AXIS_partition) - 1;
+    }
+    const char *path = rank_references_write(*state, cases, count);
+    static const struct rank_job jobs[] = {{2, 1, true, {""}}, {3, 1, false, {""}}, {4, 2, false, {""}}};
+    for (size_t i = 0; i < sizeof jobs / sizeof *jobs; i++) {
+        struct rank_job job = jobs[i];
+        job.words[0] = path;
+        job.words[1] = "cases";
+        if (rank_job_run(&job) != STATUS_OK) fail_msg("%s", status_message());
+    }
+}
+
 int main(int count, char **argument) {
     rank_job_enter(count, argument, rank_body);
-    const struct CMUnitTest tests[] = {cmocka_unit_test(all_partitions_have_one_ranks_bits)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(all_partitions_have_one_ranks_bits),
+                                       cmocka_unit_test(random_plans_have_one_ranks_bits)};
     return cmocka_run_group_tests(tests, temp_folder_make, temp_folder_drop);
 }

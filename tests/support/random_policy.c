@@ -72,9 +72,11 @@ void policy_cut(const struct graph *graph, const struct partition *partition, st
     struct chunk_list chunks;
     int64_t least;
     policy->partition = *partition;
-    if (partition_width(partition->parameters) == 1) return;
+    if (!partition_cuts(partition)) return;
+    bool gathered = partition_width(partition->parameters) > 1;
     assert_int_equal(chunks_of_policy(graph, policy, &chunks), STATUS_OK);
-    assert_int_equal(chunks_most_in_a_block(graph, &chunks, 0, &least), STATUS_OK);
+    assert_int_equal(chunks_most_in_a_block(graph, &chunks, gathered ? 0 : policy->persistent_chunks, &least),
+                     STATUS_OK);
     chunks_free(&chunks);
     if (policy->buffers < least) policy->buffers = least;
 }

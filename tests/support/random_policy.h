@@ -7,7 +7,7 @@
 
 /* The policy of `seed` for a graph whose step has `grains` grains. Ends the test when it runs out of memory. */
 struct policy random_policy(const struct graph *graph, int64_t grains, uint64_t seed);
-/* Puts a partition into a policy, and where that gathers parameters gives them places enough. */
+/* Puts a partition into a policy, and gives parameters places enough for its chunks. */
 void policy_cut(const struct graph *graph, const struct partition *partition, struct policy *policy);
 /* Its JSON on stderr, to be called before a test fails. */
 void print_policy(const struct policy *policy, uint64_t seed);

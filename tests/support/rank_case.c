@@ -5,6 +5,7 @@
 #include "base/random.h"
 #include "collective/comm_schedule.h"
 #include "collective/lane_tree.h"
+#include "program/collectives.h"
 #include "support/outcome.h"
 #include "support/policy_subject.h"
 #include "support/unit.h"
@@ -110,11 +111,27 @@ void rank_case_print(const struct rank_case *spec, char name[RANK_CASE_NAME_BYTE
     static const char *const batches[] = {"full grains", "a short last grain", "fewer grains than lanes"};
     static const char *const policies[] = {"plain", "deferred from disk", "random", "random"};
     char lanes[LANE_SHAPE_BYTES];
-    snprintf(name, RANK_CASE_NAME_BYTES, "%s, lanes %s, %s, round %d, %s sums, %s, policy %s (seed %llu)",
+    snprintf(name, RANK_CASE_NAME_BYTES, "%s, lanes %s, %s, round %d, %s sums, %s, policy %s, %s (seed %llu)",
              subject_of(spec)->name, lane_shape_print(&lanes_of[spec->value[RANK_AXIS_lanes]], lanes),
              batches[spec->value[RANK_AXIS_batch]], spec->value[RANK_AXIS_round],
              spec->value[RANK_AXIS_reduce] ? "bf16" : "fp32", spec->value[RANK_AXIS_clip] ? "clipped" : "not clipped",
-             policies[spec->value[RANK_AXIS_policy]], (unsigned long long)spec->seed);
+             policies[spec->value[RANK_AXIS_policy]], partitions[spec->value[RANK_AXIS_partition]],
+             (unsigned long long)spec->seed);
+}
+
+/* The same on all ranks. */
+static struct partition partition_of(const struct rank_case *spec, const struct mesh *mesh) {
+    const char *name = partitions[spec->value[RANK_AXIS_partition]];
+    struct partition partition, *list;
+    int count;
+    if (strcmp(name, "other") != 0) {
+        assert_int_equal(partition_parse(name, mesh, &partition), STATUS_OK);
+        return partition;
+    }
+    assert_int_equal(partition_list(mesh, &list, &count), STATUS_OK);
+    partition = list[random_u64(spec->seed, RANDOM_TEST, RANK_AXES, 0) % (uint64_t)count];
+    mem_free(list);
+    return partition;
 }
 
 static struct harness_options options_of(const struct rank_case *spec, struct comm *comm, struct model_config *config) {
@@ -133,6 +150,9 @@ static struct harness_options options_of(const struct rank_case *spec, struct co
     int policy = spec->value[RANK_AXIS_policy];
     if (policy == 1) way.policy = &on_disk;
     if (policy > 1) way.policy_seed = spec->seed;
+    struct partition partition = partition_of(spec, comm ? &comm->mesh : &(struct mesh){1, 1});
+    way.partition = &partition;
+    way.flat = comm && spec->seed & 1;
     return policy_options(subject_of(spec), &way, config);
 }
 
@@ -156,16 +176,15 @@ static int64_t formula_bytes(const struct program *program, const struct program
 
 static enum status expect_traffic(struct comm *comm, const struct program *program, struct comm_traffic before,
                                   struct comm_traffic after) {
-    struct comm_traffic own = add_traffic(after, before, -1), planned = {0};
+    struct comm_traffic own = add_traffic(after, before, -1), planned = collectives_traffic(program);
     struct comm_group all = comm_group_all(comm);
     struct comm_traffic each[64];
     int64_t moved = 0, formula = 0;
     bool full = true;
     for (size_t i = 0; i < program->collectives.count; i++) {
         const struct program_collective *operation = &program->collectives.items[i];
-        planned = add_traffic(planned, operation->traffic, 1);
         formula += formula_bytes(program, operation);
-        full &= !operation->empty;
+        full &= !operation->empty && operation->kind == COMM_ALL_REDUCE;
     }
     if (memcmp(&own, &planned, sizeof own) != 0)
         return status_set(STATUS_FAILED, "rank %d sent %lld and read %lld bytes in a step; planned: %lld and %lld",
@@ -179,9 +198,11 @@ static enum status expect_traffic(struct comm *comm, const struct program *progr
                       (long long)formula);
 }
 
-/* As engine_compute_step, which the first steps call, with a look at the bytes around the program alone. */
+/* As engine_compute_step, which the first steps call, with a look at the bytes around the program alone. The step
+ * before leaves its updates, which exchange parameters. */
 static enum status check_traffic(struct harness *harness, struct comm *comm) {
     struct comm_traffic before, after;
+    TRY(engine_repeat_step(&harness->engine));
     comm_read_traffic(comm, &before);
     TRY(engine_repeat_step(&harness->engine));
     comm_read_traffic(comm, &after);
@@ -202,8 +223,9 @@ enum status rank_case_train(const struct rank_case *spec, const struct backend *
         out->losses[step] = numbers.loss;
         out->norms[step] = numbers.grad_norm;
     }
-    out->weights = harness_fingerprint(&harness);
-    enum status status = comm ? check_traffic(&harness, comm) : STATUS_OK;
+    harness_finish(&harness);
+    enum status status = engine_hash(&harness.engine, &out->weights);
+    if (comm && status == STATUS_OK) status = check_traffic(&harness, comm);
     harness_close(&harness);
     return status;
 }

@@ -1,0 +1,12 @@
+/* What one rank comes to, by cases, in a file that ranks compare theirs with. */
+#ifndef BALLAST_TESTS_RANK_REFERENCES_H
+#define BALLAST_TESTS_RANK_REFERENCES_H
+
+#include "support/rank_case.h"
+
+/* Trains the cases on one rank. Returns the file's path, in the folder. */
+const char *rank_references_write(const char *folder, const struct rank_case *cases, size_t count);
+/* Trains those of the file's cases that so many ranks hold. FAILED where the bits are others. */
+enum status rank_references_train(const char *path, struct comm *comm, const struct backend *backend);
+
+#endif
