@@ -182,6 +182,18 @@ static void add_gradients(const struct policy_bound_input *input, const struct p
     add_copies(loads, policy->gradients, policy->update, packs, bytes);
 }
 
+/* Sums of gradients that are on the device go where ranks exchange them, and what is all-reduced comes back. */
+static void add_exchanged(const struct policy_bound_input *input, const struct policy *policy,
+                          const struct chunk_sum *away, struct loads *loads) {
+    const struct chunk_sum *all = input->from;
+    bool device = policy->gradients == TIER_DEVICE;
+    double rounds = (double)input->cut->reductions, packs = all->summed_packs - (device ? 0 : away->summed_packs);
+    double bytes = (double)(all->summed - (device ? 0 : away->summed));
+    enum tier tier = input->cut->place.tier;
+    add_copies(loads, TIER_DEVICE, tier, rounds * packs, rounds * bytes);
+    if (!cuts_gradients(policy)) add_copies(loads, tier, TIER_DEVICE, rounds * packs, rounds * bytes);
+}
+
 /* The updates' kernels and their copies. */
 static void add_updates(const struct policy_bound_input *input, const struct policy *policy,
                         const struct elsewhere *elsewhere, struct loads *loads) {
@@ -193,7 +205,7 @@ static void add_updates(const struct policy_bound_input *input, const struct pol
         double later_s = defers ? elsewhere->updates->update_s[activity] : 0;
         loads->streams[STREAM_UPDATE].seconds[activity] += defers ? away_s[activity] : 0;
         loads->streams[STREAM_COMPUTE].seconds[activity] +=
-            input->from[0].update_s[activity] - later_s + states->once_s[activity];
+            input->from[0].update_s[activity] - later_s + states->once_s[activity] + input->from[0].finish_s[activity];
     }
     add_copies(loads, policy->optimizer, policy->update, away->optimizer_packs, (double)away->optimizer);
     add_copies(loads, policy->update, policy->optimizer, away->optimizer_packs, (double)away->optimizer);
@@ -230,6 +242,7 @@ static struct policy_seconds bound_seconds(const struct policy_bound_input *inpu
     add_gathers(input, policy, passes, (double)elsewhere->buffers, &loads);
     add_parameters(input, policy, passes, elsewhere, &loads);
     add_gradients(input, policy, passes, elsewhere->moves, &loads);
+    add_exchanged(input, policy, elsewhere->updates, &loads);
     add_updates(input, policy, elsewhere, &loads);
     add_sums(input, &loads);
     struct policy_seconds seconds = {least_seconds(&loads), 0};
@@ -254,6 +267,7 @@ struct policy_seconds policy_bound_least_seconds(const struct policy_bound_input
 struct pass {
     bool first;      /* of the step */
     bool opens;      /* a share */
+    bool continues;  /* another pass of the share follows */
     int64_t waiting; /* levels of partial sums */
     int64_t slots;   /* grains */
 };
@@ -285,8 +299,12 @@ static int64_t last_group_away(const struct walk *walk, int64_t group) {
 static void add_cut_windows(const struct walk *walk, const struct gradient_pack *pack, int64_t group) {
     const struct policy *policy = walk->policy;
     bool stays = pack->chunk < policy->persistent_chunks || policy->gradients == TIER_DEVICE;
-    if (walk->pass.opens || walk->pass.waiting > 0) return;
-    add_window(walk, stays ? 0 : movement_fetch_group(group, policy->lookahead), group, pack->summed);
+    int64_t begin = stays ? 0 : movement_fetch_group(group, policy->lookahead);
+    if (walk->pass.waiting > 0) return;
+    if (!walk->pass.opens)
+        add_window(walk, begin, group, pack->summed);
+    else if (walk->pass.continues && stays)
+        add_window(walk, group + 1, walk->groups, pack->summed);
 }
 
 /* In a share's first pass a group's gradients are zeroed within the group, so they count from its end on; and when they
@@ -389,7 +407,8 @@ static int64_t constant_bytes(const struct policy_bound_input *input, const stru
 
 int64_t policy_bound_device_bytes(const struct policy_bound_input *input, const struct policy *policy) {
     struct cut_passes passes = step_cut_largest(input->cut, policy->grains_per_pass);
-    const struct pass first = {.first = true, .opens = true, .slots = passes.first};
+    bool continues = passes.first > 0 && input->cut->shares.list.items[0].grains > passes.first;
+    const struct pass first = {.first = true, .opens = true, .continues = continues, .slots = passes.first};
     const struct pass deepest = {.opens = true, .waiting = step_cut_waiting(input->cut), .slots = passes.deepest};
     int64_t most = passes.first > 0 ? pass_bytes(input, policy, first) : 0;
     if (passes.deepest > 0) most = larger(most, pass_bytes(input, policy, deepest));
@@ -414,7 +433,10 @@ int64_t policy_bound_quick_device_bytes(const struct policy_bound_input *input, 
                                         const struct pass_activations *activations) {
     const struct chunk_sum *all = input->from, *away = &all[policy->persistent_chunks];
     bool elsewhere = policy->gradients != TIER_DEVICE;
-    if (cuts_gradients(policy)) return constant_bytes(input, policy) + activations->first;
+    if (cuts_gradients(policy)) {
+        int64_t summed = activations->later >= 0 ? all->summed - (elsewhere ? away->summed : 0) : 0;
+        return constant_bytes(input, policy) + larger(activations->first, summed);
+    }
     int64_t gradients = all->gradients - (elsewhere ? away->gradients : 0);
     int64_t waiting = step_cut_waiting(input->cut) * (all->summed - (elsewhere ? away->summed : 0));
     int64_t most = larger(activations->first, input->cut->computed > 0 ? gradients : 0);
@@ -446,8 +468,9 @@ static int64_t lower_bytes(const struct policy_bound_input *input, const struct 
     int64_t kept = kept_shards(policy, away, tier), gradients = policy->gradients == tier && !cut ? sums : 0;
     if (policy->parameters == tier) kept += away->parameters;
     if (policy->optimizer == tier) kept += away->optimizer;
-    int64_t slots = step_cut_largest(input->cut, policy->grains_per_pass).first;
-    int64_t passing = slots * input->cost->away_bytes[tier];
+    struct cut_passes passes = step_cut_largest(input->cut, policy->grains_per_pass);
+    int64_t passing = passes.first * input->cost->away_bytes[tier];
+    if (cut && policy->gradients == tier && passes.later > 0) passing = larger(passing, away->summed);
     if (tier == TIER_HOST) passing = larger(passing, host_update_bytes(input, policy));
     return kept + larger(gradients, passing + (defers(policy) ? gradients : 0));
 }

@@ -344,8 +344,8 @@ static bool is_enough(const struct search *search) {
     return search->least.compiled && search->least.tier_bytes[TIER_DEVICE] <= search->enough_bytes;
 }
 
-/* Of several partitions those whose states take least: all but the parameters cut as fine as can be, these so or not at
- * all. */
+/* Of several partitions: all but the parameters cut as fine as can be, these so or not at all; and nothing cut, which
+ * takes least where a model is so small that what aligns shards is more. */
 static enum status list_smallest(struct search *search) {
     const struct space *space = &search->space;
     int finest = 1;
@@ -357,11 +357,28 @@ static enum status list_smallest(struct search *search) {
         const struct clan *clan = &space->clans.items[c];
         const struct partition *partition = &space->divisions.items[clan->division].partition;
         int parameters = partition_width(partition->parameters);
-        bool small = partition_width(partition->gradients) == finest && (parameters == finest || parameters == 1);
+        bool twin = clan->flat && search->input->collectives == COLLECTIVES_EITHER; /* takes the same */
+        bool ends = partition_width(partition->gradients) == finest && (parameters == finest || parameters == 1);
+        bool small = !twin && (ends || !partition_cuts(partition));
         if (!small && space->divisions.count > 1) continue;
         TRY(space_list_clan(&search->space, c));
     }
     return follow_families(search);
+}
+
+/* Up to `left` programs in the queue's order; what programs like it say will not fit below the device goes to
+ * `doubtful`. */
+static enum status compile_some(struct search *search, struct queue *queue, struct queue *doubtful, int *left) {
+    struct proposal next;
+    while (*left > 0 && !is_enough(search) && queue_pop(queue, &next)) {
+        if (doubtful && is_doubtful_below(search, &next)) {
+            TRY(queue_push(doubtful, next));
+            continue;
+        }
+        TRY(compile(search, &next));
+        --*left;
+    }
+    return STATUS_OK;
 }
 
 /* For when no compiled program fits: compiles those that need least of the device. */
@@ -379,12 +396,13 @@ static enum status compile_smallest(struct search *search) {
         proposal.bound = least_s(search, &bound->seconds);
         status = queue_push(&smallest, proposal);
     }
-    struct proposal next;
+    struct queue doubtful = {0};
     int asked = search->input->most_compiled;
-    int most = asked != 0 && asked < SMALLEST_COMPILED ? asked : SMALLEST_COMPILED;
-    for (int i = 0; i < most && status == STATUS_OK && !is_enough(search) && queue_pop(&smallest, &next); i++)
-        status = compile(search, &next);
+    int left = asked != 0 && asked < SMALLEST_COMPILED ? asked : SMALLEST_COMPILED;
+    if (status == STATUS_OK) status = compile_some(search, &smallest, &doubtful, &left);
+    if (status == STATUS_OK) status = compile_some(search, &doubtful, NULL, &left);
     queue_free(&smallest);
+    queue_free(&doubtful);
     return status;
 }
 

@@ -81,17 +81,33 @@ static void add_seconds(const struct costs *costs, const struct node *node, enum
     sums[cost.activity] += cost.seconds + costs->rates.issue_s;
 }
 
-static enum status add_updates(const struct graph *graph, const struct costs *costs, struct states *states) {
+/* The chunk of a kernel that sums squares of a gradient; -1: it is none. */
+static int32_t summed_chunk(const struct states *states, const struct node *node) {
+    const struct tensor *gradient = node->phase == PHASE_FINISH && node->op->by_elements ? node->in[0] : NULL;
+    return gradient && gradient->parameter ? states->chunks.chunk_of[gradient->parameter->id] : -1;
+}
+
+static enum status add_kernel(const struct costs *costs, const struct node *node, int32_t chunk, bool updates,
+                              struct states *states) {
+    const struct element_kernel kernel = {chunk, updates, updates ? updated_parameter(node) : node->in[0]->parameter,
+                                          costs_of_kernel(costs, node, TIER_DEVICE),
+                                          costs_of_kernel(costs, node, TIER_HOST)};
+    struct chunk_sum *sum = &states->from[chunk];
+    add_seconds(costs, node, TIER_DEVICE, updates ? sum->update_s : sum->finish_s);
+    if (updates) add_seconds(costs, node, TIER_HOST, sum->host_update_s);
+    return vec_push(&states->kernels, kernel);
+}
+
+static enum status add_kernels(const struct graph *graph, const struct costs *costs, struct states *states) {
     for (size_t n = 0; n < graph->nodes.count; n++) {
         const struct node *node = graph->nodes.items[n];
         if (node->phase <= PHASE_BACKWARD) continue;
-        int32_t chunk = node->phase == PHASE_UPDATE ? chunks_updated_by(&states->chunks, node) : -1;
-        add_seconds(costs, node, TIER_DEVICE, chunk >= 0 ? states->from[chunk].update_s : states->once_s);
-        if (chunk < 0) continue;
-        add_seconds(costs, node, TIER_HOST, states->from[chunk].host_update_s);
-        TRY(vec_push(&states->updates,
-                     (struct update_kernel){chunk, updated_parameter(node), costs_of_kernel(costs, node, TIER_DEVICE),
-                                            costs_of_kernel(costs, node, TIER_HOST)}));
+        int32_t updated = node->phase == PHASE_UPDATE ? chunks_updated_by(&states->chunks, node) : -1;
+        int32_t summed = summed_chunk(states, node);
+        if (updated >= 0 || summed >= 0)
+            TRY(add_kernel(costs, node, updated >= 0 ? updated : summed, updated >= 0, states));
+        else
+            add_seconds(costs, node, TIER_DEVICE, states->once_s);
     }
     return STATUS_OK;
 }
@@ -114,6 +130,7 @@ static void sum_up(struct chunk_sum *from, int32_t chunks) {
         for (int activity = 0; activity < ACTIVITY_COUNT; activity++) {
             sum->update_s[activity] += next->update_s[activity];
             sum->host_update_s[activity] += next->host_update_s[activity];
+            sum->finish_s[activity] += next->finish_s[activity];
         }
     }
 }
@@ -227,6 +244,7 @@ static void divide_chunk(const struct chunk_sum *whole, const struct shard_cut *
     *out = *whole;
     memset(out->update_s, 0, sizeof out->update_s);
     memset(out->host_update_s, 0, sizeof out->host_update_s);
+    memset(out->finish_s, 0, sizeof out->finish_s);
     if (elements == 0) return;
     int64_t parameters = shard_elements(cut, partition_width(widths->parameters));
     out->parameters = whole->parameters / elements * parameters;
@@ -241,20 +259,22 @@ static void add_part(const struct kernel_cost *cost, double part, double issue_s
 
 static void divide(const struct states *states, const struct partition *partition, const struct rank_place *place,
                    double issue_s, struct chunk_sum *from) {
-    int ranks = rank_place_ranks(place), optimizer = partition_width(partition->optimizer);
+    int ranks = rank_place_ranks(place);
     const struct partition widths = {partition_width(partition->parameters), partition_width(partition->gradients),
-                                     optimizer};
+                                     partition_width(partition->optimizer)};
     for (int32_t c = 0; c < states_count(states); c++) {
         const struct shard_cut cut = {widths, ranks, states->chunks.chunks.items[c].elements};
         struct chunk_sum whole = chunk_sum_of(states->from, c);
         divide_chunk(&whole, &cut, &from[c]);
     }
-    for (size_t i = 0; i < states->updates.count; i++) {
-        const struct update_kernel *kernel = &states->updates.items[i];
+    for (size_t i = 0; i < states->kernels.count; i++) {
+        const struct element_kernel *kernel = &states->kernels.items[i];
         const struct shard_cut cut = {widths, ranks, states->chunks.chunks.items[kernel->chunk].elements};
-        double part = part_within(&states->chunks, kernel->parameter, shard_range_of(&cut, optimizer, place->rank));
-        add_part(&kernel->device, part, issue_s, from[kernel->chunk].update_s);
-        add_part(&kernel->host, part, issue_s, from[kernel->chunk].host_update_s);
+        int width = kernel->updates ? widths.optimizer : widths.gradients;
+        double part = part_within(&states->chunks, kernel->parameter, shard_range_of(&cut, width, place->rank));
+        struct chunk_sum *sum = &from[kernel->chunk];
+        add_part(&kernel->device, part, issue_s, kernel->updates ? sum->update_s : sum->finish_s);
+        if (kernel->updates) add_part(&kernel->host, part, issue_s, sum->host_update_s);
     }
     sum_up(from, states_count(states));
 }
@@ -278,7 +298,7 @@ enum status states_create(const struct graph *graph, const struct costs *costs, 
     if (!out->from) return STATUS_FAILED;
     TRY(add_tensors(graph, out));
     join_gradients(out);
-    TRY(add_updates(graph, costs, out));
+    TRY(add_kernels(graph, costs, out));
     sum_up(out->from, states_count(out));
     TRY(find_largest(out));
     TRY(find_users(graph, out));
@@ -290,7 +310,7 @@ void states_free(struct states *states) {
     chunks_free(&states->chunks);
     mem_free(states->from);
     vec_free(&states->gradients);
-    vec_free(&states->updates);
+    vec_free(&states->kernels);
     mem_free(states->largest);
     mem_free(states->users_first);
     mem_free(states->users);

@@ -13,6 +13,7 @@ struct chunk_sum {
     int32_t packs, trained_packs, gradient_packs, summed_packs, optimizer_packs;
     double update_s[ACTIVITY_COUNT]; /* of kernels on the device, with their issue */
     double host_update_s[ACTIVITY_COUNT];
+    double finish_s[ACTIVITY_COUNT]; /* of the sums of squares of gradients, on the device */
 };
 
 struct gradient_pack {
@@ -21,9 +22,10 @@ struct gradient_pack {
     int64_t summed; /* of them, what lanes and ranks add: not the accumulators of a tied parameter's other uses */
 };
 
-/* A kernel that makes a part of an update, and can make it of some of a parameter's elements. */
-struct update_kernel {
+/* A kernel that a step has once for a parameter, and that can do its work on some of the elements. */
+struct element_kernel {
     int32_t chunk;
+    bool updates; /* else it sums a gradient's squares */
     const struct tensor *parameter;
     struct kernel_cost device, host; /* of all elements, without its issue */
 };
@@ -32,7 +34,7 @@ struct states {
     int64_t chunk_bytes;
     struct chunk_list chunks;
     struct chunk_sum *from; /* by chunk, and one more: 0; of one rank that has all */
-    VEC(struct update_kernel) updates;
+    VEC(struct element_kernel) kernels;
     VEC(struct gradient_pack) gradients; /* by chunk */
     /* By phase (forward, backward) * blocks + block: the chunks that its nodes read, ascending; one more at the end. */
     int32_t *users_first, *users;
@@ -41,7 +43,7 @@ struct states {
     int64_t *largest;       /* by chunk, and one more: parameters of the largest from it on */
     bool *read_again;       /* by chunk: backward reads it */
     int32_t blocks;
-    double once_s[ACTIVITY_COUNT]; /* kernels that run once a step and update no chunk: finished gradients, clipping */
+    double once_s[ACTIVITY_COUNT]; /* kernels that run once a step and are of no chunk: clipping */
 };
 
 /* With chunks of so many bytes that span blocks or, for partitions that cut, do not (chunks_of_policy). The caller
@@ -50,8 +52,8 @@ enum status states_create(const struct graph *graph, const struct costs *costs, 
                           struct states *out);
 void states_free(struct states *states);
 
-/* states->from as the rank has it under a partition; `issue_s`: of a kernel. The caller frees with mem_free. NULL
- * without memory. */
+/* states->from as the rank has it under a partition; it has a part of every chunk, as the first one. `issue_s`: of a
+ * kernel. The caller frees with mem_free. NULL without memory. */
 struct chunk_sum *states_divide(const struct states *states, const struct partition *partition,
                                 const struct rank_place *place, double issue_s);
 

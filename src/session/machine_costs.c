@@ -58,6 +58,15 @@ static enum status begin_asking(const struct machine *machine, const struct prog
     return STATUS_OK;
 }
 
+/* By data sheet: a node's rate is shared by its devices. */
+static struct cluster_links describe_links(const struct cluster_network *network) {
+    struct cluster_links links = {.mesh = {1, (int)network->devices}};
+    links.message[MESH_IN_NODE] = (struct transfer_rate){network->hop_s, network->link_bytes_per_s};
+    links.message[MESH_ACROSS] =
+        (struct transfer_rate){network->hop_s, network->node_bytes_per_s / (double)network->devices};
+    return links;
+}
+
 /* What was measured here between ranks, else what the cluster file has, else what ranks measured on this machine
  * before. */
 static enum status add_links(const struct machine *machine, const struct programs *programs,
@@ -65,6 +74,8 @@ static enum status add_links(const struct machine *machine, const struct program
     struct cluster_rates between = machine->between;
     struct mesh mesh = mesh_of(programs);
     if (between.links.mesh.nodes == 0 && machine->has_cluster) between = machine->cluster.rates;
+    if (between.links.mesh.nodes == 0 && machine->has_cluster && machine->cluster.network.devices > 0)
+        between.links = describe_links(&machine->cluster.network);
     if (between.links.mesh.nodes == 0 && mesh_ranks(&mesh) > 1 && options)
         TRY(link_rates_find(machine->backend, options, &mesh, &between));
     rates->links = between.links;

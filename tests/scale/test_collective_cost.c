@@ -8,7 +8,7 @@
 static struct fabric fabric_of(const char *name) {
     struct cluster cluster;
     assert_int_equal(cluster_open(name, &cluster), STATUS_OK);
-    return fabric_describe(&cluster, (struct fabric_parts){1, 1, 1});
+    return fabric_describe(&cluster, (struct fabric_parts){1, 1, 1, 1, 0});
 }
 
 static void require_near(double actual, double expected, double part) {

@@ -1,5 +1,6 @@
 /* Bounds: no program of a policy is faster or smaller than they say. */
 #include "base/random.h"
+#include "plan/chunks.h"
 #include "search/policy_bound.h"
 #include "sim/simulate.h"
 #include "support/random_policy.h"
@@ -104,13 +105,38 @@ static void draw_ranks(uint64_t seed, struct plan *plan, struct costs *costs) {
     costs->rates.links.read = (struct transfer_rate){1e-6, 1e9 * (1 + roll(seed, &next, 9))};
 }
 
-static void check(const struct graph *graph, const struct workspace_table *workspace, bool ranks, uint64_t seed,
-                  struct closeness *closeness) {
+/* Any legal triple, on the first rank, which has a part of every chunk; with buffers enough for the chunks that it
+ * makes. */
+static void draw_partition(const struct graph *graph, uint64_t seed, struct plan *plan) {
+    struct partition *list;
+    struct chunk_list chunks;
+    int count;
+    uint64_t next = 100;
+    int64_t least;
+    plan->place.rank = 0;
+    if (rank_place_ranks(&plan->place) == 1) return;
+    assert_int_equal(partition_list(&plan->place.mesh, &list, &count), STATUS_OK);
+    plan->policy.partition = list[roll(seed, &next, count)];
+    plan->policy.flat = roll(seed, &next, 2);
+    mem_free(list);
+    bool gathers = plan->policy.partition.parameters > 1;
+    assert_int_equal(chunks_of_policy(graph, &plan->policy, &chunks), STATUS_OK);
+    int64_t first = gathers ? 0 : plan->policy.persistent_chunks;
+    assert_int_equal(chunks_most_in_a_block(graph, &chunks, first, &least), STATUS_OK);
+    chunks_free(&chunks);
+    if (plan->policy.buffers < least) plan->policy.buffers = least + roll(seed, &next, 3);
+}
+
+enum subject { ONE_RANK, RANKS, PARTITIONS };
+
+static void check(const struct graph *graph, const struct workspace_table *workspace, enum subject subject,
+                  uint64_t seed, struct closeness *closeness) {
     struct plan plan = small_plan(graph, GRAINS, 1);
     int machine = (int)(seed % SYNTHETIC_MACHINES);
     struct costs costs = synthetic_costs(graph, machine, seed);
-    if (ranks) draw_ranks(seed, &plan, &costs);
+    if (subject != ONE_RANK) draw_ranks(seed, &plan, &costs);
     plan.policy = random_policy(graph, recipe_share_grains(&plan.recipe), seed);
+    if (subject == PARTITIONS) draw_partition(graph, seed, &plan);
     struct bounds bounds = find_bounds(graph, &plan, workspace, &costs, seed);
     struct policy_bound bound = bounds.bound;
     struct program *program = compile(graph, &plan, workspace);
@@ -149,21 +175,21 @@ static void check(const struct graph *graph, const struct workspace_table *works
 }
 
 /* Bounds that hold because they say nothing would be of no use: on average they are near. */
-static void check_graph(const struct small_graph_options *options, bool ranks, uint64_t first_seed) {
+static void check_graph(const struct small_graph_options *options, enum subject subject, uint64_t first_seed) {
     struct graph *graph = small_graph_build(options);
     int64_t *bytes = small_graph_workspace(graph);
     struct workspace_table workspace = {bytes, (int)graph->nodes.count};
     struct closeness closeness = {0};
     for (uint64_t seed = first_seed; seed < first_seed + SEEDS; seed++)
-        check(graph, &workspace, ranks, seed, &closeness);
+        check(graph, &workspace, subject, seed, &closeness);
     print_message("%d layers: time %.3f, bytes %.3f of what they bound\n", options->layers,
                   closeness.time / closeness.count, closeness.bytes / closeness.count);
     print_message("closed forms: time %.3f, bytes %.3f of the bounds\n", closeness.least / closeness.count,
                   closeness.quick / closeness.count);
     assert_true(closeness.least > 0.8 * closeness.count);
-    assert_true(closeness.quick > 0.6 * closeness.count);
-    assert_true(closeness.time > (ranks ? 0.4 : 0.6) * closeness.count);
-    assert_true(closeness.bytes > (ranks ? 0.4 : 0.5) * closeness.count);
+    assert_true(closeness.quick > (subject == PARTITIONS ? 0.5 : 0.6) * closeness.count);
+    assert_true(closeness.time > (subject != ONE_RANK ? 0.4 : 0.6) * closeness.count);
+    assert_true(closeness.bytes > (subject != ONE_RANK ? 0.4 : 0.5) * closeness.count);
     mem_free(bytes);
     graph_free(graph);
 }
@@ -172,14 +198,14 @@ static void bounds_hold_for_small_models(void **state) {
     (void)state;
     struct small_graph_options options = {
         .layers = 2, .tied = true, .dtype = DTYPE_F32, .grain_sequences = 1, .sequence_length = 16};
-    check_graph(&options, false, 1);
+    check_graph(&options, ONE_RANK, 1);
 }
 
 static void bounds_hold_for_deeper_models(void **state) {
     (void)state;
     struct small_graph_options options = {
         .layers = 5, .packed_qkv = true, .dtype = DTYPE_BF16, .grain_sequences = 1, .sequence_length = 32};
-    check_graph(&options, false, 10000);
+    check_graph(&options, ONE_RANK, 10000);
 }
 
 /* A chunk that is larger than all others, and of which two blocks make gradients. */
@@ -187,7 +213,7 @@ static void bounds_hold_for_large_tied_embeddings(void **state) {
     (void)state;
     struct small_graph_options options = {
         .layers = 2, .tied = true, .dtype = DTYPE_BF16, .grain_sequences = 1, .sequence_length = 16, .vocabulary = 400};
-    check_graph(&options, false, 20000);
+    check_graph(&options, ONE_RANK, 20000);
 }
 
 /* A rank without grains has no forward, so that nothing of a pass bounds it. */
@@ -195,18 +221,33 @@ static void bounds_hold_in_lanes_and_on_ranks(void **state) {
     (void)state;
     struct small_graph_options options = {
         .layers = 3, .tied = true, .dtype = DTYPE_BF16, .grain_sequences = 1, .sequence_length = 16};
-    check_graph(&options, true, 30000);
+    check_graph(&options, RANKS, 30000);
     options.tied = false;
     options.packed_qkv = true;
-    check_graph(&options, true, 40000);
+    check_graph(&options, RANKS, 40000);
+}
+
+/* Embeddings of several blocks of elements, so that shards cut through them, and other chunks of one. */
+static void bounds_hold_under_partitions(void **state) {
+    (void)state;
+    struct small_graph_options options = {.layers = 3,
+                                          .tied = true,
+                                          .dtype = DTYPE_BF16,
+                                          .grain_sequences = 1,
+                                          .sequence_length = 16,
+                                          .vocabulary = 1000};
+    check_graph(&options, PARTITIONS, 50000);
+    options.tied = false;
+    options.layers = 2;
+    options.dtype = DTYPE_F32;
+    check_graph(&options, PARTITIONS, 60000);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(bounds_hold_for_small_models),
-        cmocka_unit_test(bounds_hold_for_deeper_models),
-        cmocka_unit_test(bounds_hold_for_large_tied_embeddings),
-        cmocka_unit_test(bounds_hold_in_lanes_and_on_ranks),
+        cmocka_unit_test(bounds_hold_for_small_models),          cmocka_unit_test(bounds_hold_for_deeper_models),
+        cmocka_unit_test(bounds_hold_for_large_tied_embeddings), cmocka_unit_test(bounds_hold_in_lanes_and_on_ranks),
+        cmocka_unit_test(bounds_hold_under_partitions),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

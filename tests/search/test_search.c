@@ -46,6 +46,9 @@ struct setting {
     struct lane_shape lanes;
     int64_t round_grains;
     struct mesh mesh;
+    bool partitions;    /* all legal ones, stratified and flat */
+    enum tier exchange; /* rank_place.tier */
+    int64_t room;       /* times what the plain policy takes, in place of `part` */
 };
 
 static void check(struct setting s) {
@@ -55,11 +58,20 @@ static void check(struct setting s) {
     bench.input.grains_per_pass = s.grains;
     bench.plan.recipe.lanes = s.lanes;
     bench.plan.recipe.round_grains = s.round_grains;
-    bench.plan.place.mesh = bench.costs.rates.links.mesh = s.mesh;
+    bench.plan.place.mesh = s.mesh;
+    bench.plan.place.tier = s.exchange;
+    bench.costs.rates.links.mesh = (struct mesh){1, 1};
     bench.input.place = bench.plan.place;
     for (int axis = 0; axis < MESH_AXES; axis++)
         bench.costs.rates.links.message[axis] = (struct transfer_rate){1e-5, 1e9};
+    struct partition *list = NULL;
+    if (s.partitions) {
+        assert_int_equal(partition_list(&s.mesh, &list, &bench.input.partition_count), STATUS_OK);
+        bench.input.partitions = list;
+        bench.input.collectives = COLLECTIVES_EITHER;
+    }
     search_bench_limit(&bench, s.part, s.host, s.disk);
+    if (s.room > 0) bench.input.capacity_bytes[TIER_DEVICE] = s.room * search_bench_plain_bytes(&bench);
     struct brute_force all = search_bench_try_all(&bench);
     assert_int_equal(search_policies(&bench.input, &result), STATUS_OK);
     print_message("%d layers, %s, %.2f: search compiled %lld of %lld, best %g s\n", s.layers,
@@ -69,6 +81,7 @@ static void check(struct setting s) {
     check_result(&bench, &result, all.best_s);
     assert_true(result.compiled <= all.tried);
     search_result_free(&result);
+    mem_free(list);
     search_bench_close(&bench);
 }
 
@@ -84,6 +97,18 @@ static void lanes_and_ranks_are_searched(void **state) {
     check((struct setting){1, 0, 30, .part = 0.2, .disk = true, .grains = 1, .lanes = {1, 3}});
     check((struct setting){1, 1, 31, .part = 0.1, .host = true, .grains = 1, .lanes = {1, 2}, .mesh = {1, 2}});
     check((struct setting){2, 2, 32, .part = 0.3, .lanes = {2, 2}, .round_grains = 1, .mesh = {2, 1}});
+}
+
+/* All legal triples on up to 8 ranks, by every choice of the memory engine. */
+static void partitions_are_searched(void **state) {
+    (void)state;
+    check((struct setting){1, 0, 40, .part = 0.4, .host = true, .grains = 1, .lanes = {1, 2}, .mesh = {1, 2},
+                           .partitions = true});
+    check((struct setting){1, 1, 41, .room = 4, .grains = 1, .lanes = {2, 2}, .mesh = {2, 2}, .partitions = true});
+    check((struct setting){1, 2, 42, .room = 4, .lanes = {1, 4}, .mesh = {4, 1}, .partitions = true});
+    check((struct setting){1, 0, 43, .room = 8, .grains = 1, .lanes = {4, 2}, .mesh = {4, 2}, .partitions = true});
+    check((struct setting){1, 3, 44, .part = 0.7, .grains = 1, .lanes = {1, 8}, .mesh = {1, 8}, .partitions = true,
+                           .exchange = TIER_HOST, .host = true});
 }
 
 static void host_and_disk_are_used(void **state) {
@@ -190,6 +215,7 @@ int main(void) {
         cmocka_unit_test(a_disk_is_used),
         cmocka_unit_test(host_and_disk_are_used),
         cmocka_unit_test(lanes_and_ranks_are_searched),
+        cmocka_unit_test(partitions_are_searched),
         cmocka_unit_test(the_device_alone_is_searched),
         cmocka_unit_test(a_step_that_fits_stays_plain),
         cmocka_unit_test(forward_programs_are_searched),
