@@ -30,7 +30,7 @@ enum status policy_check(const struct policy *policy, int64_t grains) {
                          "a pass holds at least one grain and at most those that a lane adds up at once"));
     TRY(plan_check_range("policy.chunk_bytes", policy->chunk_bytes, 0, INT64_MAX, "a chunk has a size"));
     TRY(plan_check_range("policy.persistent_chunks", policy->persistent_chunks, 0, INT64_MAX, "a count of chunks"));
-    bool moves = policy->parameters != TIER_DEVICE || partition_width(policy->partition.parameters) > 1;
+    bool moves = policy->parameters != TIER_DEVICE;
     TRY(plan_check_range("policy.buffers", policy->buffers, moves, BUFFERS_MAX,
                          moves ? "parameters that are elsewhere pass through buffers" : "a count of buffers"));
     TRY(plan_check_range("policy.lookahead", policy->lookahead, 0, LOOKAHEAD_MAX, "a count of groups"));
