@@ -1,9 +1,11 @@
 /* Matrix products of GPT-2 124M's step (1024 tokens), of adapters and of decoding: processor time of each, which other
  * programs on the machine change less than time.
  *
- *     build/bench/product_speed [fp32|bf16] [THREADS]
+ *     build/bench/product_speed [fp32|bf16] [THREADS [NAME]]
  *
- * Two builds are compared by running them in turns and taking the least of each. */
+ * Of all products, or of those whose names contain NAME. Two builds are compared by running them in turns and taking
+ * the least of each. A product is run until it has taken 0.1 s of processor time, three times at least, but no run
+ * begins after 2 s: beside other programs fewer runs are made. */
 #include <omp.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,9 +16,10 @@
 #include "backend/cpu/matmul.h"
 #include "base/mem.h"
 #include "base/process.h"
+#include "cli/limit_spinning.h"
 
 enum { RUNS_LEAST = 3, ALIGNMENT = 64 };
-static const double seconds_least = 0.1;
+static const double processor_s_least = 0.1, elapsed_s_most = 2;
 
 /* a by rows, or by columns (a weight's gradient); b by rows, or by columns. */
 static const struct product {
@@ -36,9 +39,9 @@ static const struct product {
     {"8 tokens.nk", 8, 3072, 768, false, true},
 };
 
-static double processor_s(void) {
+static double clock_s(clockid_t clock) {
     struct timespec now;
-    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+    clock_gettime(clock, &now);
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
@@ -64,11 +67,12 @@ static void *buffer(int64_t bytes) {
 }
 
 static double best_s(const struct matmul *matmul, const struct matmul_operands *operands, void *workspace) {
-    double best = 1e30, total = 0;
-    for (int run = 0; run < RUNS_LEAST || total < seconds_least; run++) {
-        double start = processor_s();
+    double best = 1e30, total = 0, begin = clock_s(CLOCK_MONOTONIC);
+    for (int run = 0; run < RUNS_LEAST || total < processor_s_least; run++) {
+        if (run > 0 && clock_s(CLOCK_MONOTONIC) - begin > elapsed_s_most) break;
+        double start = clock_s(CLOCK_PROCESS_CPUTIME_ID);
         matmul_run(matmul, operands, workspace);
-        double taken = processor_s() - start;
+        double taken = clock_s(CLOCK_PROCESS_CPUTIME_ID) - start;
         if (taken < best) best = taken;
         total += taken;
     }
@@ -89,6 +93,7 @@ static enum status measure(const struct product *product, enum dtype dtype) {
                (long long)spec.m, (long long)spec.n, (long long)spec.k, seconds * 1e6,
                2e-9 * (double)spec.m * (double)spec.n * (double)spec.k / seconds, (double)bytes / (1 << 20),
                matmul_implementation(matmul));
+        fflush(stdout);
     }
     mem_free(workspace);
     mem_free(c);
@@ -100,11 +105,14 @@ static enum status measure(const struct product *product, enum dtype dtype) {
 
 int main(int count, char **words) {
     enum dtype dtype = count > 1 && strcmp(words[1], "bf16") == 0 ? DTYPE_BF16 : DTYPE_F32;
-    if (process_begin() != STATUS_OK || cpu_isa_check() != STATUS_OK) return STATUS_FAILED;
+    if (process_begin() != STATUS_OK) return STATUS_FAILED;
+    limit_spinning(words);
+    if (cpu_isa_check() != STATUS_OK) return STATUS_FAILED;
     omp_set_num_threads(count > 2 ? atoi(words[2]) : 1);
     printf("%s, %s\n", dtype_name(dtype), cpu_isa_name());
+    const char *named = count > 3 ? words[3] : "";
     for (size_t i = 0; i < sizeof products / sizeof *products; i++)
-        if (measure(&products[i], dtype) != STATUS_OK) {
+        if (strstr(products[i].name, named) && measure(&products[i], dtype) != STATUS_OK) {
             fprintf(stderr, "%s: %s\n", products[i].name, status_message());
             return STATUS_FAILED;
         }

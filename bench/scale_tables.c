@@ -2,7 +2,8 @@
  *
  *     build/bench/scale_tables FILE                  by source: rows used and left out, errors of step time and memory
  *     build/bench/scale_tables --fit NAMES FILE      the same after calibration on the sources whose names contain one
- *                                                    of the NAMES (a,b,c); prints the numbers that it found
+ *                                                    of the NAMES (a,b,c), at most 30 rows of a place; prints the
+ *                                                    numbers that it found, and errors of the rows left to check
  *     build/bench/scale_tables --rows FILE           each row's published and simulated time, too
  *     build/bench/scale_tables --fit NAMES --without FILE
  *                                                    each place of publication simulated by a calibration on the others
@@ -24,7 +25,9 @@
 #include "scale/fit.h"
 #include "support/scale_rows.h"
 
-enum { FIT_ROUNDS = 18, GROUP_BYTES = 96 };
+/* FIT_ROWS: of a place with more, every second, third ... row is calibrated on, so that no more are; the others check.
+ */
+enum { FIT_ROUNDS = 8, FIT_ROWS = 30, GROUP_BYTES = 96 };
 
 struct result {
     struct forecast forecast;
@@ -33,6 +36,7 @@ struct result {
 
 struct tables {
     struct scale_rows rows;
+    bool *fitted; /* by row: it was calibrated on */
     struct result *results;
     struct calibration calibration;
 };
@@ -178,11 +182,16 @@ static int64_t batch_of(const struct layout *layout) {
     return layout->data * layout->micro_batch * layout->micro_batches;
 }
 
-/* Rows of one source that train the same with as many devices in another layout, and whose times differ by more than
- * a twentieth. */
+/* Rows of one source that train the same on the same machine by the same system in another layout, and whose times
+ * differ by more than a twentieth. */
 static bool are_rivals(const struct scale_row *a, const struct scale_row *b) {
     const struct layout *one = &a->job.layout, *other = &b->job.layout;
     if (strcmp(a->source, b->source) != 0 || memcmp(&a->job.model, &b->job.model, sizeof a->job.model) != 0)
+        return false;
+    if (memcmp(&a->job.system, &b->job.system, sizeof a->job.system) != 0) return false;
+    if (memcmp(&a->job.cluster.device.limits, &b->job.cluster.device.limits, sizeof a->job.cluster.device.limits) !=
+            0 ||
+        a->job.cluster.network.node_bytes_per_s != b->job.cluster.network.node_bytes_per_s)
         return false;
     if (layout_devices(one) != layout_devices(other) || batch_of(one) != batch_of(other)) return false;
     if (one->sequence_length != other->sequence_length || memcmp(one, other, sizeof *one) == 0) return false;
@@ -203,13 +212,14 @@ static void print_ranking(const struct tables *tables) {
 }
 
 static enum status print_totals(const struct tables *tables) {
-    struct errors time = {0}, memory = {0};
+    struct errors time = {0}, memory = {0}, checked = {0};
     double *sorted = mem_array(tables->rows.list.count + 1, sizeof *sorted);
     if (!sorted) return STATUS_FAILED;
     for (size_t i = 0; i < tables->rows.list.count; i++) {
         if (has_time(tables, i)) {
             sorted[time.count] = fabs(time_error(tables, i));
             add_error(&time, time_error(tables, i));
+            if (!tables->fitted[i]) add_error(&checked, time_error(tables, i));
         }
         if (has_memory(tables, i)) add_error(&memory, memory_error(tables, i));
     }
@@ -217,6 +227,7 @@ static enum status print_totals(const struct tables *tables) {
     printf("all\n");
     print_errors("step time", &time);
     if (time.count > 0) printf("  step time, median %.1f%%\n", 100 * sorted[time.count / 2]);
+    if (checked.count < time.count) print_errors("step time of rows that were not calibrated on,", &checked);
     print_errors("peak memory", &memory);
     print_ranking(tables);
     mem_free(sorted);
@@ -247,14 +258,19 @@ static bool is_of_group(const struct scale_row *row, const char *group) {
     return group && strcmp(own, group) == 0;
 }
 
-/* A place with four times the rows counts twice as much: neither each row as a witness of its own, nor each place. */
-static double group_weight(const struct tables *tables, const struct scale_row *row) {
+/* How a row counts in a calibration; 0: it is left to check. A place with four times the rows counts twice as much:
+ * neither each row as a witness of its own, nor each place. */
+static double fit_weight(const struct tables *tables, size_t index) {
     char group[GROUP_BYTES];
-    int rows = 0;
-    group_of(row->source, group);
-    for (size_t i = 0; i < tables->rows.list.count; i++)
-        rows += tables->rows.list.items[i].described && is_of_group(&tables->rows.list.items[i], group);
-    return 1 / sqrt(rows);
+    int rows = 0, before = 0;
+    group_of(tables->rows.list.items[index].source, group);
+    for (size_t i = 0; i < tables->rows.list.count; i++) {
+        bool counts = tables->rows.list.items[i].described && is_of_group(&tables->rows.list.items[i], group);
+        rows += counts;
+        before += counts && i < index;
+    }
+    int every = (rows + FIT_ROWS - 1) / FIT_ROWS;
+    return before % every == 0 ? every / sqrt(rows) : 0;
 }
 
 /* On the rows of sources that are named, but for those of a group (NULL: none is left out). */
@@ -264,9 +280,12 @@ static enum status fit(struct tables *tables, const char *names, const char *but
     if (!steps) return STATUS_FAILED;
     for (size_t i = 0; i < tables->rows.list.count; i++) {
         const struct scale_row *row = &tables->rows.list.items[i];
+        tables->fitted[i] = false;
         if (!row->described || (row->step_s <= 0 && row->peak_bytes <= 0)) continue;
         if (!is_named(names, row->source) || is_of_group(row, but)) continue;
-        steps[count++] = (struct known_step){&row->job, row->step_s, row->peak_bytes, group_weight(tables, row)};
+        double weight = fit_weight(tables, i);
+        tables->fitted[i] = weight > 0;
+        if (weight > 0) steps[count++] = (struct known_step){&row->job, row->step_s, row->peak_bytes, weight};
     }
     tables->calibration = calibration_start();
     enum status status = calibration_fit(steps, count, FIT_ROUNDS, &tables->calibration);
@@ -353,8 +372,10 @@ static enum status run(const struct request *request) {
     struct tables tables = {.calibration = calibration_default()};
     TRY(scale_rows_read(request->path, &tables.rows));
     tables.results = mem_array(tables.rows.list.count + 1, sizeof *tables.results);
-    enum status status = tables.results ? work(request, &tables) : STATUS_FAILED;
+    tables.fitted = tables.results ? mem_array(tables.rows.list.count + 1, sizeof *tables.fitted) : NULL;
+    enum status status = tables.fitted ? work(request, &tables) : STATUS_FAILED;
     mem_free(tables.results);
+    mem_free(tables.fitted);
     scale_rows_free(&tables.rows);
     if (status == STATUS_OK && fflush(stdout) != 0)
         status = status_set(STATUS_FAILED, "standard output: cannot be written");

@@ -1,5 +1,7 @@
 #include "program/collectives.h"
 
+#include <string.h>
+
 #include "collective/comm_schedule.h"
 #include "plan/lane_shares.h"
 #include "program/step_buffers.h"
@@ -28,10 +30,39 @@ enum status collectives_spec(const struct program *program, int32_t collective, 
     return status;
 }
 
-static enum status measure(struct program *program, int32_t collective) {
+static bool same_values(const void *a, const void *b, size_t bytes) {
+    return a == b || (a && b && memcmp(a, b, bytes) == 0);
+}
+
+/* Whether two operations of one rank have the same schedule. */
+static bool same_schedule(const struct program *program, const struct program_collective *a,
+                          const struct program_collective *b) {
+    size_t count = (size_t)a->group.count, ranks = (size_t)rank_place_ranks(&program->place);
+    return a->kind == b->kind && a->bytes == b->bytes && a->block_bytes == b->block_bytes && a->apart == b->apart &&
+           memcmp(&a->group, &b->group, sizeof a->group) == 0 &&
+           same_values(a->owner, b->owner, count * sizeof *a->owner) &&
+           same_values(a->empty, b->empty, ranks * sizeof *a->empty);
+}
+
+/* Schedules of many ranks take long to make, and a model's layers have the same operations. */
+static bool find_measured(const struct program *program, struct program_collective *operation) {
+    for (size_t c = program->collectives.count - 1; c-- > 0;) {
+        const struct program_collective *other = &program->collectives.items[c];
+        if (!same_schedule(program, other, operation)) continue;
+        operation->traffic = other->traffic;
+        operation->staging_bytes = other->staging_bytes;
+        return true;
+    }
+    return false;
+}
+
+/* The last operation of the list. */
+static enum status measure(struct program *program) {
+    int32_t collective = (int32_t)program->collectives.count - 1;
     struct lane_tree tree;
     struct comm_spec spec;
     struct comm_schedule schedule;
+    if (find_measured(program, &program->collectives.items[collective])) return STATUS_OK;
     enum status status = collectives_spec(program, collective, &tree, &spec);
     if (status == STATUS_OK)
         status = comm_schedule_create(&program->place.mesh, program->place.rank,
@@ -109,7 +140,7 @@ enum status collectives_add(struct program *program, const struct program_collec
                             struct instruction *instruction) {
     instruction->collective = (int32_t)program->collectives.count;
     TRY(vec_push(&program->collectives, *operation));
-    TRY(measure(program, instruction->collective));
+    TRY(measure(program));
     int64_t staging_bytes = program->collectives.items[instruction->collective].staging_bytes;
     if (staging_bytes == 0) return STATUS_OK;
     struct operand *operand = &instruction->operands[OPERAND_WORKSPACE];

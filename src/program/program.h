@@ -16,14 +16,14 @@
  * happens before every use of the other; program_verify proves it.
  *
  * Files, in the order to read them: program (this; compiling), passes (the compiler's passes), executions (which node
- * for which grain, in which order), instances (activations of each grain and recomputation), step_buffers (all
- * other buffers), packs (tensors side by side), collectives (operations between ranks), scheduler, schedule (sections),
- * schedule_nodes (kernels), schedule_sums (sums and exchanges of shards), lifetimes (of buffers), visits (stretches of
- * uses), gather (whole parameters of shards), move (copies between tiers), place (offsets), sweep (placement in the
- * order of time), happens (vector clocks), segments (bytes cut at operands' borders), synchronise (waits), proof_order
- * (the proof's own clocks), verify (the proof), verify_form (its part about each instruction by itself),
- * verify_ranks, verify_matching, verify_sums with verify_cells and verify_definition (of all ranks' programs together).
- */
+ * for which grain, in which order), instances (activations of each grain and recomputation), step_buffers (all other
+ * buffers), packs (tensors side by side), collectives (operations between ranks), scheduler and schedule (sections),
+ * schedule_nodes (kernels), schedule_sums (sums, and exchanges of shards), visits and visit_places (stretches of uses
+ * elsewhere), gather (whole parameters out of shards), move (copies between tiers), lifetimes (of buffers), place
+ * (offsets), sweep (placement in the order of time), happens (vector clocks), segments (bytes cut at operands'
+ * borders), synchronise (waits), proof_order (the proof's own clocks), verify (the proof), verify_form (its part about
+ * each instruction by itself); of all ranks' programs together verify_ranks, verify_matching (operations meet),
+ * verify_definition, verify_cells and verify_sums (every element is what the recipe says). */
 #ifndef BALLAST_PROGRAM_PROGRAM_H
 #define BALLAST_PROGRAM_PROGRAM_H
 

@@ -42,7 +42,8 @@ struct fabric fabric_describe(const struct cluster *cluster, struct fabric_parts
         .switch_bytes_per_s = switch_rate(counted, network->link, capability),
         .hop_s = network->hop_s,
         .latency = parts.latency,
-        .hop_part = parts.latency * network->hop_s / 14e-6,
+        .hop_part = parts.hop_latency * network->hop_s / 14e-6,
+        .congestion = parts.congestion,
         .capability = capability,
     };
 }
@@ -69,6 +70,7 @@ static double ring_rate(const struct fabric *fabric, struct rank_group group) {
     double part = (double)group.in_node / (double)fabric->node_devices;
     double across = fabric->node_bytes_per_s * fmin(1, part);
     if (group.nodes == 1) return fabric->link_bytes_per_s;
+    across /= 1 + fabric->congestion * log2((double)group.nodes / 2);
     return group.in_node == 1 ? across : fmin(fabric->link_bytes_per_s, across);
 }
 

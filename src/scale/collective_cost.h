@@ -27,11 +27,14 @@ struct fabric {
     double hop_s;
     double latency;  /* NCCL's figures within a node are multiplied with this, */
     double hop_part; /* and those between nodes, which are for a hop_s of 14 us, with this */
+    double congestion;
     long capability; /* of the cards */
 };
-/* What is reached in practice: of NCCL's own rate in a node, of the adapters' rate, and times NCCL's latencies. */
+/* What is reached in practice: of NCCL's own rate in a node, of the adapters' rate; times NCCL's latencies in a node
+ * and between nodes; and by how much the rate across nodes falls with each doubling of their number, where paths
+ * collide. */
 struct fabric_parts {
-    double link, network, latency;
+    double link, network, latency, hop_latency, congestion;
 };
 struct fabric fabric_describe(const struct cluster *cluster, struct fabric_parts parts);
 

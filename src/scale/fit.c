@@ -1,71 +1,139 @@
 #include "scale/fit.h"
 
 #include <math.h>
+#include <string.h>
 
 #include "base/mem.h"
 
-static double error_of(const struct known_step *known, const struct forecast *forecast) {
-    double error = 0;
-    if (known->step_s > 0) error += fabs(log(forecast->step_s / known->step_s));
-    if (known->peak_bytes > 0) error += fabs(log((double)forecast->peak_bytes / known->peak_bytes));
-    return error;
-}
+/* A fit while it is made. Errors are |log(forecast / known)|, of time and then of memory for each step; numbers are
+ * counted in parts of their ranges. */
+struct fitting {
+    const struct known_step *steps;
+    size_t count;
+    struct calibration best;
+    double error;                        /* of `best` */
+    double *errors;                      /* 2 * count: signed, of `best` */
+    double *tried;                       /* the same, of another calibration */
+    double (*slopes)[CALIBRATION_COUNT]; /* by error: how it changes with each number, near `best` */
+};
 
-/* Terms are added up in order, so the sum does not depend on threads. */
-static double mean_error(const struct known_step *steps, size_t count, const struct calibration *calibration,
-                         double *terms) {
+/* What a linear model of the errors says of them after moves of all numbers. */
+struct normal {
+    double matrix[CALIBRATION_COUNT][CALIBRATION_COUNT], vector[CALIBRATION_COUNT];
+};
+
+static double range_of(int index) { return calibration_numbers[index].most - calibration_numbers[index].least; }
+
+static double log_or_none(double forecast, double known) { return known > 0 ? log(forecast / known) : 0; }
+
+/* Sums are made in order, so they do not depend on threads. */
+static double find_errors(const struct fitting *fitting, const struct calibration *calibration, double *errors) {
     double sum = 0, weights = 0;
 #pragma omp parallel for schedule(dynamic, 8)
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < fitting->count; i++) {
         struct forecast forecast;
-        bool known = forecast_step(steps[i].job, calibration, &forecast) == STATUS_OK;
-        terms[i] = known ? error_of(&steps[i], &forecast) : 10;
+        const struct known_step *known = &fitting->steps[i];
+        bool done = forecast_step(known->job, calibration, &forecast) == STATUS_OK;
+        errors[2 * i] = done ? log_or_none(forecast.step_s, known->step_s) : 10;
+        errors[2 * i + 1] = done ? log_or_none((double)forecast.peak_bytes, known->peak_bytes) : 10;
     }
-    for (size_t i = 0; i < count; i++) {
-        sum += steps[i].weight * terms[i];
-        weights += steps[i].weight;
+    for (size_t i = 0; i < fitting->count; i++) {
+        sum += fitting->steps[i].weight * (fabs(errors[2 * i]) + fabs(errors[2 * i + 1]));
+        weights += fitting->steps[i].weight;
     }
     return sum / weights;
 }
 
-struct search {
-    const struct known_step *steps;
-    size_t count;
-    double *terms;
-    struct calibration best;
-    double error;
-};
+/* By differences of a fiftieth of each range, towards its middle. */
+static void find_slopes(struct fitting *fitting) {
+    for (int k = 0; k < CALIBRATION_COUNT; k++) {
+        const struct calibration_number *number = &calibration_numbers[k];
+        struct calibration other = fitting->best;
+        double at = calibration_get(&other, k), step = at < (number->least + number->most) / 2 ? 0.02 : -0.02;
+        calibration_set(&other, k, at + step * range_of(k));
+        (void)find_errors(fitting, &other, fitting->tried);
+        for (size_t i = 0; i < 2 * fitting->count; i++)
+            fitting->slopes[i][k] = (fitting->tried[i] - fitting->errors[i]) / step;
+    }
+}
 
-/* Takes the number's other value where it is better; false: it is not. */
-static bool try_value(struct search *search, int index, double value) {
-    const struct calibration_number *number = &calibration_numbers[index];
-    struct calibration other = search->best;
-    value = fmin(number->most, fmax(number->least, value));
-    if (value == calibration_get(&search->best, index)) return false;
-    calibration_set(&other, index, value);
-    double error = mean_error(search->steps, search->count, &other, search->terms);
-    if (error >= search->error - 1e-9) return false;
-    search->best = other;
-    search->error = error;
+/* Squares weighted so that their least is near the least sum of absolute errors after the moves. */
+static void find_normal(const struct fitting *fitting, const double *moves, struct normal *out) {
+    const double small = 0.003; /* an error below which squares are counted */
+    memset(out, 0, sizeof *out);
+    for (size_t i = 0; i < 2 * fitting->count; i++) {
+        const double *slopes = fitting->slopes[i];
+        double error = fitting->errors[i];
+        for (int k = 0; k < CALIBRATION_COUNT; k++)
+            error += slopes[k] * moves[k];
+        double weight = fitting->steps[i / 2].weight / fmax(fabs(error), small);
+        for (int k = 0; k < CALIBRATION_COUNT; k++) {
+            out->vector[k] += weight * slopes[k] * fitting->errors[i];
+            for (int l = 0; l < CALIBRATION_COUNT; l++)
+                out->matrix[k][l] += weight * slopes[k] * slopes[l];
+        }
+    }
+}
+
+/* The least of the squares within the ranges and `reach`, number by number until they settle. */
+static void solve(const struct fitting *fitting, const struct normal *normal, double reach, double *moves) {
+    for (int sweep = 0; sweep < 200; sweep++)
+        for (int k = 0; k < CALIBRATION_COUNT; k++) {
+            const struct calibration_number *number = &calibration_numbers[k];
+            double at = calibration_get(&fitting->best, k), pull = -normal->vector[k];
+            double least = fmax(-reach, (number->least - at) / range_of(k));
+            double most = fmin(reach, (number->most - at) / range_of(k));
+            for (int l = 0; l < CALIBRATION_COUNT; l++)
+                if (l != k) pull -= normal->matrix[k][l] * moves[l];
+            if (normal->matrix[k][k] > 1e-9) moves[k] = fmin(most, fmax(least, pull / normal->matrix[k][k]));
+        }
+}
+
+/* True where the moves make the error less: they are kept. */
+static bool try_moves(struct fitting *fitting, const double *moves) {
+    struct calibration other = fitting->best;
+    for (int k = 0; k < CALIBRATION_COUNT; k++)
+        calibration_set(&other, k, calibration_get(&other, k) + moves[k] * range_of(k));
+    double error = find_errors(fitting, &other, fitting->tried);
+    if (error >= fitting->error - 1e-6) return false;
+    fitting->best = other;
+    fitting->error = error;
+    memcpy(fitting->errors, fitting->tried, 2 * fitting->count * sizeof *fitting->errors);
     return true;
 }
 
-enum status calibration_fit(const struct known_step *steps, size_t count, int rounds, struct calibration *calibration) {
-    struct search search = {.steps = steps, .count = count, .best = *calibration};
-    double reach[CALIBRATION_COUNT];
-    if (count == 0) return STATUS_OK;
-    search.terms = mem_array(count, sizeof *search.terms);
-    if (!search.terms) return STATUS_FAILED;
-    search.error = mean_error(steps, count, calibration, search.terms);
-    for (int i = 0; i < CALIBRATION_COUNT; i++)
-        reach[i] = (calibration_numbers[i].most - calibration_numbers[i].least) / 8;
-    for (int round = 0; round < rounds; round++)
-        for (int i = 0; i < CALIBRATION_COUNT; i++) {
-            double value = calibration_get(&search.best, i);
-            bool better = try_value(&search, i, value + reach[i]) || try_value(&search, i, value - reach[i]);
-            reach[i] *= better ? 1.2 : 0.5;
+/* Linear models of the errors, each near the best so far, within a reach that grows while they hold. */
+static void descend(struct fitting *fitting, int rounds) {
+    double reach = 0.25;
+    for (int round = 0; round < rounds && reach > 1e-3; round++) {
+        bool better = false;
+        find_slopes(fitting);
+        for (; !better && reach > 1e-3; reach *= better ? 1.5 : 0.4) {
+            double moves[CALIBRATION_COUNT] = {0};
+            struct normal normal;
+            for (int i = 0; i < 15; i++) {
+                find_normal(fitting, moves, &normal);
+                solve(fitting, &normal, reach, moves);
+            }
+            better = try_moves(fitting, moves);
         }
-    *calibration = search.best;
-    mem_free(search.terms);
-    return STATUS_OK;
+    }
+}
+
+enum status calibration_fit(const struct known_step *steps, size_t count, int rounds, struct calibration *calibration) {
+    struct fitting fitting = {.steps = steps, .count = count, .best = *calibration};
+    if (count == 0) return STATUS_OK;
+    fitting.errors = mem_array(2 * count, sizeof *fitting.errors);
+    fitting.tried = fitting.errors ? mem_array(2 * count, sizeof *fitting.tried) : NULL;
+    fitting.slopes = fitting.tried ? mem_array(2 * count, sizeof *fitting.slopes) : NULL;
+    enum status status = fitting.slopes ? STATUS_OK : STATUS_FAILED;
+    if (status == STATUS_OK) {
+        fitting.error = find_errors(&fitting, calibration, fitting.errors);
+        descend(&fitting, rounds);
+        *calibration = fitting.best;
+    }
+    mem_free(fitting.errors);
+    mem_free(fitting.tried);
+    mem_free(fitting.slopes);
+    return status;
 }

@@ -13,9 +13,9 @@ struct known_step {
     double weight;     /* of its error in the mean */
 };
 
-/* Lowers the weighted mean over the steps of |log(forecast / known)| of time and peak memory, number by number within
- * their ranges, by steps that become smaller, from the calibration given. Numbers that change nothing stay as they are.
- * At most `rounds` times through all numbers. FAILED without memory. Deterministic. */
+/* Lowers the weighted mean over the steps of |log(forecast / known)| of time and peak memory within the numbers'
+ * ranges, from the calibration given: by linear models of all errors, at most `rounds` of them. Numbers that change
+ * nothing stay as they are. FAILED without memory. Deterministic. */
 enum status calibration_fit(const struct known_step *steps, size_t count, int rounds, struct calibration *calibration);
 
 #endif

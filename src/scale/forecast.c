@@ -4,32 +4,62 @@
 
 #include "scale/rank_memory.h"
 
-static double waiting_factor(const struct training *job, const struct calibration *calibration) {
-    double nodes = (double)layout_devices(&job->layout) / (double)job->cluster.network.devices;
-    return nodes > 1 ? 1 + calibration->spread * log2(nodes) : 1;
-}
-
 static double model_flops(const struct training *job) {
     const struct layout *layout = &job->layout;
     double sequences = (double)(layout->data * layout->micro_batch * layout->micro_batches);
     return sequences * (double)layout->sequence_length * transformer_token_flops(&job->model, layout->sequence_length);
 }
 
-enum status forecast_step(const struct training *job, const struct calibration *calibration, struct forecast *out) {
+/* Of a step of so many micro-batches. */
+struct span {
+    double step_s, busy_s;
+    int64_t instructions;
+};
+
+static enum status simulate(const struct training *job, const struct calibration *calibration, int64_t micro_batches,
+                            struct span *out) {
+    struct training shorter = *job;
     struct job_costs costs;
-    TRY(training_check(job));
-    job_costs_find(job, calibration, &costs);
     struct replay replay = {0};
     enum status status;
+    shorter.layout.micro_batches = micro_batches;
+    job_costs_find(&shorter, calibration, &costs);
     TRY_GOTO(status, stage_program_make(&costs, &replay), done);
     TRY_GOTO(status, replay_run(&replay), done);
-    *out = (struct forecast){.step_s = replay.end_s * waiting_factor(job, calibration),
-                             .flops = model_flops(job),
-                             .busy_s = replay.busy_s,
-                             .exposed_s = fmax(0, replay.end_s - replay.busy_s),
-                             .peak_bytes = (int64_t)fmin(rank_memory_most(&costs).total, 9e18),
-                             .instructions = (int64_t)replay.instructions.count};
+    *out = (struct span){replay.end_s, replay.busy_s, (int64_t)replay.instructions.count};
 done:
     replay_free(&replay);
     return status;
+}
+
+/* Once a pipeline is filled, each round of as many micro-batches as it has stages takes as long as the one before. So
+ * of many rounds a few are simulated, and the others counted as the last of these. */
+static enum status simulate_rounds(const struct training *job, const struct calibration *calibration,
+                                   struct span *out) {
+    int64_t all = job->layout.micro_batches, round = job->layout.pipeline;
+    int64_t few = 3 * round + all % round;
+    struct span before;
+    if (all <= 2 * few + round) return simulate(job, calibration, all, out);
+    TRY(simulate(job, calibration, few, &before));
+    TRY(simulate(job, calibration, few + round, out));
+    double rounds = (double)((all - few) / round - 1);
+    out->step_s += rounds * (out->step_s - before.step_s);
+    out->busy_s += rounds * (out->busy_s - before.busy_s);
+    out->instructions += before.instructions;
+    return STATUS_OK;
+}
+
+enum status forecast_step(const struct training *job, const struct calibration *calibration, struct forecast *out) {
+    struct job_costs costs;
+    struct span span;
+    TRY(training_check(job));
+    TRY(simulate_rounds(job, calibration, &span));
+    job_costs_find(job, calibration, &costs);
+    *out = (struct forecast){.step_s = span.step_s,
+                             .flops = model_flops(job),
+                             .busy_s = span.busy_s,
+                             .exposed_s = fmax(0, span.step_s - span.busy_s),
+                             .peak_bytes = (int64_t)fmin(rank_memory_most(&costs).total, 9e18),
+                             .instructions = span.instructions};
+    return STATUS_OK;
 }

@@ -78,9 +78,14 @@ struct passes {
 };
 static const struct passes joined = {10, 2, 1, 6}, apart = {10, 2, 1, 12}, apart_gated = {40, 12, 1.7, 40};
 
+static const struct passes *passes_of(const struct training *job) {
+    if (job->system.fused) return &joined;
+    return job->model.gated ? &apart_gated : &apart;
+}
+
 static double elementwise_s(const struct share *share, bool backward) {
     const struct transformer *model = &share->job->model;
-    const struct passes *passes = share->job->system.fused ? &joined : model->gated ? &apart_gated : &apart;
+    const struct passes *passes = passes_of(share->job);
     double across = (double)share->across, cut = share->job->layout.sequence ? across : 1;
     double active = model->experts > 0 ? (double)model->experts_a_token : 1;
     double elements = passes->residual * (double)model->hidden / cut + passes->keys * (double)share->keys_out / across +
@@ -105,6 +110,28 @@ static double tensor_exchange_s(const struct share *share, const struct fabric *
             collective_s(fabric, COLLECTIVE_REDUCE_SCATTER, bytes, tensor_group(job)));
 }
 
+/* Kernels of a layer's pass: products, attention, elementwise, collectives. A product's gradient is two. */
+static double pass_kernels(const struct share *share, bool backward) {
+    const struct passes *passes = passes_of(share->job);
+    double attention = share->job->system.attention == ATTENTION_SCORES ? 5 : 1,
+           collectives = share->across > 1 ? 2 : 0;
+    return passes->kernels + (backward ? 2 : 1) * (4 + attention) + collectives;
+}
+
+/* Ranks of a tensor group wait for the slowest of them: the mean of the largest of n times that are spread
+ * exponentially is theirs times 1 + 1/2 + ... + 1/n. */
+static double slowest_of(int64_t ranks) {
+    double sum = 0;
+    for (int64_t i = 1; i <= ranks; i++)
+        sum += 1 / (double)i;
+    return sum;
+}
+
+static double launches_s(const struct share *share, bool backward) {
+    if (!share->job->system.blocks_launches) return 0;
+    return pass_kernels(share, backward) * share->card->calibration->launch_s * slowest_of(share->across);
+}
+
 /* Keys and values go around the context group; the part that attention does not hide is not counted. */
 static double recomputed_s(const struct share *share, double forward_s) {
     switch (share->job->layout.recomputation) {
@@ -118,10 +145,10 @@ static double recomputed_s(const struct share *share, double forward_s) {
 static struct pass_cost layer_cost(const struct share *share, const struct fabric *fabric) {
     double forward = attention_products_s(share, false) + mlp_products_s(share, false) +
                      attention_kernel_s(share, false) + elementwise_s(share, false) +
-                     tensor_exchange_s(share, fabric, false);
+                     tensor_exchange_s(share, fabric, false) + launches_s(share, false);
     double backward = attention_products_s(share, true) + mlp_products_s(share, true) +
                       attention_kernel_s(share, true) + elementwise_s(share, true) +
-                      tensor_exchange_s(share, fabric, true);
+                      tensor_exchange_s(share, fabric, true) + launches_s(share, true);
     return (struct pass_cost){forward, recomputed_s(share, forward), backward};
 }
 

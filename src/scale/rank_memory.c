@@ -47,6 +47,7 @@ static double state_bytes(const struct job_costs *costs, int32_t stage) {
     const struct partition_triple *cut = &job->layout.partition;
     double gradient = (double)job->system.gradient_bytes;
     double rest = (double)job->system.state_bytes - BYTES - gradient;
+    if (cut->parameters == 1) rest += (double)job->system.update_bytes;
     return (double)stage_parameters(costs, stage) *
            (BYTES / (double)cut->parameters + gradient / (double)cut->gradients + rest / (double)cut->optimizer);
 }
@@ -54,10 +55,12 @@ static double state_bytes(const struct job_costs *costs, int32_t stage) {
 struct rank_memory rank_memory_of(const struct job_costs *costs, int32_t stage) {
     const struct training *job = costs->job;
     const struct layout *layout = &job->layout;
-    double held = (double)pipeline_held(&costs->pipeline, stage) * (double)stage_layers(costs, stage, 0);
+    double passes = (double)pipeline_held(&costs->pipeline, stage), layers = (double)stage_layers(costs, stage, 0);
     double layer = (double)transformer_layer_parameters(&job->model) / (double)layout->tensor;
     double gathered = layout->partition.parameters > 1 ? layer * (2 * BYTES + (double)job->system.gradient_bytes) : 0;
-    struct rank_memory memory = {.states = state_bytes(costs, stage), .activations = held * kept_bytes(job)};
+    double output = layout->pipeline > 1 ? input_bytes(job) : 0; /* of a stage: kept for its gradient to come */
+    struct rank_memory memory = {.states = state_bytes(costs, stage),
+                                 .activations = passes * (layers * kept_bytes(job) + output)};
     memory.working = (double)job->system.buffer_bytes + gathered + logits_bytes(costs, stage) +
                      (layout->recomputation == RECOMPUTE_NONE ? 1 : 2) * layer_bytes(job);
     memory.total = (memory.states + memory.activations + memory.working) * costs->card.calibration->reserved_part +

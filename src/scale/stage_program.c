@@ -5,9 +5,10 @@ void job_costs_find(const struct training *job, const struct calibration *calibr
     *out =
         (struct job_costs){.job = job,
                            .card = card_describe(&job->cluster.device, calibration),
-                           .fabric = fabric_describe(&job->cluster, (struct fabric_parts){calibration->link_part,
-                                                                                          calibration->network_part,
-                                                                                          calibration->latency_part})};
+                           .fabric = fabric_describe(
+                               &job->cluster, (struct fabric_parts){calibration->link_part, calibration->network_part,
+                                                                    calibration->link_latency, calibration->hop_latency,
+                                                                    calibration->congestion})};
     out->pipeline = (struct pipeline){(int32_t)layout->pipeline,
                                       pipeline_chunks(layout->pipeline, layout->virtual_stages, layout->micro_batches),
                                       (int32_t)layout->micro_batches};
@@ -57,7 +58,7 @@ struct maker {
     int32_t gathered;                        /* the gather of the pass's next layer; REPLAY_NONE: none is under way */
     struct exchange gather, scatter, reduce; /* of one layer */
     struct exchange table;                   /* gather of the embedding or the head */
-    double cast_s;                           /* of a layer's gradients to the type in which they are exchanged */
+    double gradient_s;                       /* of a layer's gradients in memory, after a backward */
 };
 
 static size_t pass_index(const struct job_costs *costs, int32_t stage, const struct pipeline_step *step) {
@@ -124,7 +125,7 @@ static double ends_s(const struct maker *maker, const struct pipeline_step *step
 
 static double layer_s(const struct maker *maker, bool backward) {
     const struct pass_cost *layer = &maker->costs->layers.layer;
-    return backward ? layer->again_s + layer->backward_s + maker->cast_s : layer->forward_s;
+    return backward ? layer->again_s + layer->backward_s + maker->gradient_s : layer->forward_s;
 }
 
 /* All layers of the pass in one kernel. */
@@ -240,12 +241,19 @@ static void join_stages(const struct maker *maker) {
                 }
 }
 
+/* Bytes moved for a parameter's gradient after a backward: turned to the type in which it is scattered, or added to the
+ * sum of the micro-batches before. */
+static double gradient_traffic(const struct training *job) {
+    double bytes = (double)job->system.gradient_bytes;
+    if (job->layout.partition.parameters > 1) return bytes > 2 ? 2 + bytes : 0;
+    return job->layout.micro_batches > 1 ? 2 + 2 * bytes : 0;
+}
+
 static void find_exchanges(struct maker *maker) {
     const struct training *job = maker->costs->job;
     const struct fabric *fabric = &maker->costs->fabric;
-    double layer = layer_share(maker->costs);
-    bool widened = job->layout.partition.parameters > 1 && job->system.gradient_bytes > 2;
-    maker->cast_s = widened ? streaming_s(&maker->costs->card, 6 * layer) : 0;
+    double layer = layer_share(maker->costs), traffic = gradient_traffic(job);
+    maker->gradient_s = traffic > 0 ? streaming_s(&maker->costs->card, traffic * layer) : 0;
     maker->gather = exchange_gather(job, fabric, layer);
     maker->scatter = exchange_scatter(job, fabric, layer);
     maker->reduce = exchange_reduce(job, fabric, layer);

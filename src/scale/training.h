@@ -60,9 +60,11 @@ struct training_system {
     const char *name;
     enum attention_kind attention;
     bool fused;               /* elementwise kernels are joined, by a compiler or by hand */
+    bool blocks_launches;     /* each kernel is launched after the one before has ended (CUDA_LAUNCH_BLOCKING) */
     bool fp32_loss;           /* logits are turned to fp32 in memory */
     int64_t gradient_bytes;   /* of an element while gradients are exchanged */
     int64_t state_bytes;      /* of a parameter in all, where nothing is cut */
+    int64_t update_bytes;     /* of a parameter that a rank updates, beside those, where parameters are not cut */
     int64_t buffer_bytes;     /* of buckets that are there all the time */
     int64_t gathers;          /* collectives in which a layer's parameters are gathered, 0: one; those of each tensor */
     bool overlaps_parameters; /* gathers run ahead beside forward and backward */

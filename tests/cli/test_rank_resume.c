@@ -1,4 +1,5 @@
-/* Runs that go on on other numbers of ranks and with other tiers, evaluation on any number: the bits of one process.
+/* Runs that go on on other numbers of ranks, with model states in other shards and on other tiers, evaluation on any
+ * number: the bits of one process.
  * BALLAST_TEST_MPI says which MPI. */
 /* ctest: TIMEOUT 900 PROCESSORS 2 LABELS long */
 /* ctest-again: mpich BALLAST_TEST_MPI=mpich */
@@ -58,23 +59,76 @@ static void expect_same_runs(const char *a, const char *b) {
     expect(0, NULL, (const char *const[]){"inspect", "--verify", a, NULL});
 }
 
+static void expect_same_checkpoints(const char *a, const char *b, int last, const char *weights) {
+    const char *const files[] = {weights, "optimizer.safetensors"};
+    char name[100];
+    for (int step = 2; step <= last; step += 2)
+        for (size_t f = 0; f < sizeof files / sizeof *files; f++) {
+            snprintf(name, sizeof name, "checkpoints/step-%08d/%s", step, files[f]);
+            expect_same_file(a, b, name);
+        }
+}
+
 static void checkpoints_are_those_of_one_rank(void **state) {
     (void)state;
-    char one[700], four[700], name[100];
+    char one[700], four[700];
     snprintf(one, sizeof one, "%s/one", place.folder);
     snprintf(four, sizeof four, "%s/four", place.folder);
     expect(0, NULL, (const char *const[]){TRAIN(one, "1", "6", "2"), NULL});
     expect(0, NULL, (const char *const[]){TRAIN(four, "4", "6", "2"), NULL});
-    for (int step = 2; step <= 6; step += 2) {
-        static const char *const files[] = {"config.json", "tokenizer.json", "model.safetensors",
-                                            "optimizer.safetensors"};
-        for (size_t f = 0; f < sizeof files / sizeof *files; f++) {
-            snprintf(name, sizeof name, "checkpoints/step-%08d/%s", step, files[f]);
-            expect_same_file(one, four, name);
+    expect_same_checkpoints(one, four, 6, "model.safetensors");
+    expect_same_file(one, four, "model/ballast_manifest.json");
+    expect_same_file(one, four, "checkpoints/step-00000006/config.json");
+    expect_same_file(one, four, "checkpoints/step-00000006/tokenizer.json");
+    expect_same_runs(one, four);
+}
+
+/* What each rank has of model states: parameters, gradients and optimizer states in so many shards. */
+#define SAMPLES "--sample-every", "4", "--sample-prompt", "the", "--sample-tokens", "6"
+static void train_in_shards(const char *run, const char *partition, const char *const *more) {
+    const char *words[64] = {TRAIN(run, partition ? "4" : "1", "4", "2"), SAMPLES, NULL};
+    size_t count = 0;
+    while (words[count])
+        count++;
+    if (partition) {
+        words[count++] = "--partition";
+        words[count++] = partition;
+    }
+    while (*more)
+        words[count++] = *more++;
+    expect(0, NULL, words);
+}
+
+static void checkpoints_do_not_tell_who_had_what(void **state) {
+    static const char *const partitions[] = {"1|1|4", "1|4|4", "4|4|4", "2|2|4", "1|2|2"};
+    static const struct {
+        const char *weights, *more[5];
+    } kinds[] = {
+        {"model.safetensors", {"--nodes", "2", NULL}},
+        {"model.safetensors", {"--dtype", "fp32", NULL}},
+        {"adapter_model.safetensors", {"--lora", "2,4,q_proj,v_proj", NULL}},
+    };
+    (void)state;
+    char one[700], shards[700], model[100];
+    for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
+        bool nodes = strcmp(kinds[k].more[0], "--nodes") == 0;
+        snprintf(one, sizeof one, "%s/one-%zu", place.folder, k);
+        snprintf(model, sizeof model, "model/%s", kinds[k].weights);
+        train_in_shards(one, NULL, kinds[k].more + (nodes ? 2 : 0));
+        for (size_t p = 0; p < sizeof partitions / sizeof *partitions; p++) {
+            snprintf(shards, sizeof shards, "%s/shards-%zu-%zu", place.folder, k, p);
+            train_in_shards(shards, partitions[p], kinds[k].more);
+            expect_same_checkpoints(one, shards, 4, kinds[k].weights);
+            expect_same_file(one, shards, model);
+            expect_same_file(one, shards, "samples.jsonl");
+            char *x = tiny_run_metrics(one), *y = tiny_run_metrics(shards);
+            assert_string_equal(x, y);
+            mem_free(x);
+            mem_free(y);
+            expect(0, NULL, (const char *const[]){"inspect", "--verify", shards, NULL});
+            assert_int_equal(folder_remove(shards), STATUS_OK);
         }
     }
-    expect_same_file(one, four, "model/ballast_manifest.json");
-    expect_same_runs(one, four);
 }
 
 static void a_run_goes_on_on_any_ranks_that_hold_its_lanes(void **state) {
@@ -94,6 +148,26 @@ static void a_run_goes_on_on_any_ranks_that_hold_its_lanes(void **state) {
     expect_same_runs(place.run, whole);
 }
 
+/* Saved in shards, resumed in others, on more and on fewer ranks. The checkpoint's hash of all bits is compared too. */
+static void a_run_goes_on_in_any_shards(void **state) {
+    (void)state;
+    static const struct {
+        const char *ranks, *partition, *steps;
+    } parts[] = {{"2", "2|2|2", "6"},  {"1", "1|1|1", "8"},  {"4", "2|2|4", "10"},
+                 {"4", "1|1|2", "12"}, {"2", "1|1|2", "14"}, {"4", "4|4|4", "16"}};
+    char whole[700];
+    snprintf(whole, sizeof whole, "%s/whole", place.folder);
+    expect(0, NULL, (const char *const[]){TRAIN(whole, "1", "16", "2"), NULL});
+    expect(0, NULL, (const char *const[]){TRAIN(place.run, "4", "4", "2"), "--partition", "4|4|4", NULL});
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+        expect(0, NULL,
+               (const char *const[]){"resume", place.run, "--ranks", parts[i].ranks, "--partition", parts[i].partition,
+                                     "--steps", parts[i].steps, "--device-memory", i % 2 ? "300K" : "1G",
+                                     "--host-memory", "1G", "--disk", place.folder, NULL});
+    expect_same_runs(place.run, whole);
+    expect_same_checkpoints(place.run, whole, 16, "model.safetensors");
+}
+
 static void other_ranks_are_refused_with_those_that_do(void **state) {
     (void)state;
     expect(0, NULL, (const char *const[]){TRAIN(place.run, "2", "3", "3"), NULL});
@@ -109,9 +183,10 @@ static void other_ranks_are_refused_with_those_that_do(void **state) {
 }
 
 /* The loss in the JSON that eval prints. */
-static void read_loss(const char *ranks, char loss[64]) {
-    struct program_run run = PROGRAM(place.folder, "eval", place.model, place.text, "--json", "--batches", "7",
-                                     "--batch", "3", "--seq", "16", "--threads", "1", "--ranks", ranks);
+static void read_loss(const char *ranks, const char *partition, char loss[64]) {
+    struct program_run run =
+        PROGRAM(place.folder, "eval", place.model, place.text, "--json", "--batches", "7", "--batch", "3", "--seq",
+                "16", "--threads", "1", "--ranks", ranks, "--partition", partition);
     const char *at = run.status == 0 ? strstr(run.out, "\"loss\": ") : NULL;
     if (!at || sscanf(at, "\"loss\": %63[^,]", loss) != 1) fail_msg("status %d: %s%s", run.status, run.out, run.err);
     program_run_free(&run);
@@ -120,10 +195,10 @@ static void read_loss(const char *ranks, char loss[64]) {
 static void evaluation_does_not_depend_on_ranks(void **state) {
     (void)state;
     char one[64], many[64];
-    static const char *const ranks[] = {"2", "3", "4"};
-    read_loss("1", one);
-    for (size_t i = 0; i < 3; i++) {
-        read_loss(ranks[i], many);
+    static const char *const ranks[] = {"2", "3", "4"}, *const partitions[] = {"ddp", "zero3"};
+    read_loss("1", "ddp", one);
+    for (size_t i = 0; i < 6; i++) {
+        read_loss(ranks[i % 3], partitions[i / 3], many); /* 7 batches: some ranks have none at the end */
         assert_string_equal(one, many);
     }
 }
@@ -161,11 +236,12 @@ static void clear_unfinished(void) {
     mem_free(folder);
 }
 
-static void kill_while_saving(uint64_t draw) {
+static void kill_while_saving(const char *partition, uint64_t draw) {
     int ranks[MPI_JOB_RANKS];
     clear_unfinished();
-    pid_t parent = program_start(place.folder, (const char *const[]){TRAIN(place.run, "2", "1000000", "1"),
-                                                                     "--continue", "--rank-timeout", "2", NULL});
+    pid_t parent =
+        program_start(place.folder, (const char *const[]){TRAIN(place.run, "2", "1000000", "1"), "--continue",
+                                                          "--rank-timeout", "2", "--partition", partition, NULL});
     mpi_job_await(place.run, 2, ranks);
     usleep((useconds_t)(draw % 400000));
     for (int i = 0; i < 100000 && !is_saving(); i++)
@@ -181,10 +257,11 @@ static void a_kill_while_ranks_save_leaves_the_last_checkpoint(void **state) {
     (void)state;
     enum { SEED = 1605 };
     char steps[32], whole[700];
-    uint64_t kills = unit_sweep(2, 40);
+    static const char *const partitions[] = {"ddp", "zero3", "zero1"};
+    uint64_t kills = unit_sweep(3, 60);
     print_message("seed %d\n", SEED);
     for (uint64_t i = 0; i < kills; i++) {
-        kill_while_saving(random_u64(SEED, RANDOM_TEST, 0, i));
+        kill_while_saving(partitions[i % 3], random_u64(SEED, RANDOM_TEST, 0, i));
         if (newest_step() > 0) expect(0, NULL, (const char *const[]){"inspect", "--verify", place.run, NULL});
     }
     snprintf(steps, sizeof steps, "%d", newest_step() + 2);
@@ -198,7 +275,9 @@ int main(void) {
     mpi_job_require();
     const struct CMUnitTest tests[] = {
         CASE(checkpoints_are_those_of_one_rank),
+        CASE(checkpoints_do_not_tell_who_had_what),
         CASE(a_run_goes_on_on_any_ranks_that_hold_its_lanes),
+        CASE(a_run_goes_on_in_any_shards),
         CASE(other_ranks_are_refused_with_those_that_do),
         CASE(evaluation_does_not_depend_on_ranks),
         CASE(a_kill_while_ranks_save_leaves_the_last_checkpoint),

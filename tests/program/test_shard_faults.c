@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "program/collectives.h"
+#include "support/fault_sweep.h"
 #include "support/small_graph.h"
 #include "support/unit.h"
 
@@ -264,8 +265,22 @@ static void a_window_is_not_used_while_peers_read_it(void **state) {
     graph_free(graph);
 }
 
+static enum status verify_again(void *payload) { return verify(payload); }
+
+static void allocations_of_the_proof_may_fail(void **state) {
+    (void)state;
+    struct graph *graph = small_graph_build(&(struct small_graph_options){
+        .layers = 1, .dtype = DTYPE_F32, .grain_sequences = 1, .sequence_length = 3, .vocabulary = 1500});
+    struct ranks ranks;
+    compile(graph, &(struct partition){2, 4, 4}, &ranks);
+    assert_true(fault_sweep(FAULT_ALLOCATE, false, verify_again, &ranks) > 100);
+    drop(&ranks);
+    graph_free(graph);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(faults_are_found),
-                                       cmocka_unit_test(a_window_is_not_used_while_peers_read_it)};
+                                       cmocka_unit_test(a_window_is_not_used_while_peers_read_it),
+                                       cmocka_unit_test(allocations_of_the_proof_may_fail)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

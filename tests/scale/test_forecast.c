@@ -121,6 +121,55 @@ static void a_thousand_devices_are_one_rank_a_stage(void **state) {
     assert_int_equal(forecast_of(&small).instructions, forecast_of(&large).instructions);
 }
 
+/* All micro-batches simulated, none of them counted as another. */
+static double whole_step_s(const struct training *job) {
+    struct calibration calibration = calibration_default();
+    struct job_costs costs;
+    struct replay replay = {0};
+    job_costs_find(job, &calibration, &costs);
+    assert_int_equal(stage_program_make(&costs, &replay), STATUS_OK);
+    assert_int_equal(replay_run(&replay), STATUS_OK);
+    double end_s = replay.end_s;
+    replay_free(&replay);
+    return end_s;
+}
+
+static void rounds_that_are_counted_take_as_long_as_simulated_ones(void **state) {
+    (void)state;
+    for (int64_t stages = 1; stages <= 4; stages *= 2)
+        for (int64_t chunks = 1; chunks <= 2; chunks++)
+            for (int64_t micro_batches = 60; micro_batches <= 64; micro_batches++) {
+                struct training job = job_of(64);
+                job.layout.pipeline = stages;
+                job.layout.data = 64 / stages;
+                job.layout.partition = (struct partition_triple){1, 1, 64 / stages};
+                job.layout.virtual_stages = chunks;
+                job.layout.micro_batches = micro_batches;
+                struct forecast forecast = forecast_of(&job);
+                assert_true(fabs(forecast.step_s / whole_step_s(&job) - 1) < 1e-9);
+                if (stages > 1) assert_true(forecast.instructions < 4 * stages * chunks * micro_batches);
+            }
+}
+
+/* What a launch that blocks takes does not depend on the tokens: small micro-batches lose more by it. */
+static void launches_that_block_cost_small_micro_batches_more(void **state) {
+    (void)state;
+    struct training job = job_of(8);
+    job.layout.tensor = 8;
+    job.layout.data = 1;
+    job.layout.partition = (struct partition_triple){1, 1, 1};
+    double lost[2];
+    for (int i = 0; i < 2; i++) {
+        job.layout.micro_batch = i == 0 ? 1 : 8;
+        job.layout.micro_batches = i == 0 ? 8 : 1;
+        job.system.blocks_launches = false;
+        double free_s = forecast_of(&job).step_s;
+        job.system.blocks_launches = true;
+        lost[i] = forecast_of(&job).step_s - free_s;
+    }
+    assert_true(lost[0] > 7.99 * lost[1] && lost[1] > 0);
+}
+
 static void what_contradicts_itself_is_refused_by_name(void **state) {
     (void)state;
     struct calibration calibration = calibration_default();
@@ -187,6 +236,8 @@ int main(void) {
         cmocka_unit_test(interleaving_shortens_a_pipeline),
         cmocka_unit_test(states_of_a_rank_are_what_the_triple_leaves),
         cmocka_unit_test(a_thousand_devices_are_one_rank_a_stage),
+        cmocka_unit_test(rounds_that_are_counted_take_as_long_as_simulated_ones),
+        cmocka_unit_test(launches_that_block_cost_small_micro_batches_more),
         cmocka_unit_test(what_contradicts_itself_is_refused_by_name),
         cmocka_unit_test(a_fit_finds_what_the_steps_were_made_with),
         cmocka_unit_test(every_allocation_fails_in_turn),

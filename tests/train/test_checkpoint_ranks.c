@@ -20,6 +20,7 @@ enum { SAVES = 2 };
 
 struct job {
     const struct tiny_run *run;
+    const char *partition; /* of model states among the ranks */
     char folder[400];
     uint64_t block_bytes, seed;
     enum fault_kind kind; /* that fails in the second save, where nth > 0 */
@@ -45,6 +46,7 @@ static enum status open_rank(struct comm *comm, struct job *job, struct rank *ou
     char path[500];
     bool validated;
     plan.comm = comm;
+    SETTINGS_GIVE(&plan, partition, job->partition);
     out->options = job->run->options;
     out->options.keep = 1;
     out->metrics.descriptor = -1;
@@ -59,6 +61,7 @@ static enum status open_rank(struct comm *comm, struct job *job, struct rank *ou
     out->writer.source.block_bytes = job->block_bytes;
     out->state = (struct checkpoint_state){.plan = out->plan.chosen};
     out->state.plan.place = (struct rank_place){.rank = 0}; /* that the files be comparable */
+    out->state.plan.policy = (struct policy){.grains_per_pass = 1};
     return STATUS_OK;
 }
 
@@ -120,7 +123,7 @@ static enum status run_job(struct job *job, int ranks) {
 }
 
 static void make_job(const char *place, const char *name, const struct tiny_run *run, struct job *out) {
-    *out = (struct job){.run = run, .block_bytes = FILE_BLOCK_BYTES_LEAST, .seed = 11};
+    *out = (struct job){.run = run, .partition = "ddp", .block_bytes = FILE_BLOCK_BYTES_LEAST, .seed = 11};
     snprintf(out->folder, sizeof out->folder, "%s/%s", place, name);
 }
 
@@ -147,6 +150,13 @@ static void expect_same_checkpoints(const char *a, const char *b, const char *na
     names_free(&names);
 }
 
+static const struct way {
+    int ranks;
+    const char *partition;
+} ways[] = {{2, "ddp"},   {4, "ddp"},   {2, "zero3"}, {4, "zero3"}, {4, "zero1"},
+            {4, "2|2|2"}, {4, "2|2|4"}, {4, "2|4|4"}, {4, "1|2|2"}};
+enum { WAYS = sizeof ways / sizeof *ways };
+
 static void the_files_do_not_tell_how_many_ranks_wrote_them(void **state) {
     static const char *const models[] = {"llama_tied", "gpt2"};
     for (size_t m = 0; m < 2; m++) {
@@ -157,9 +167,11 @@ static void the_files_do_not_tell_how_many_ranks_wrote_them(void **state) {
         snprintf(name, sizeof name, "one-%zu", m);
         make_job(*state, name, &run, &one);
         expect_status(run_job(&one, 1), STATUS_OK, NULL);
-        for (int ranks = 2; ranks <= 4; ranks += 2) {
-            snprintf(name, sizeof name, "many-%zu-%d", m, ranks);
+        for (int way = 0; way < WAYS; way++) {
+            int ranks = ways[way].ranks;
+            snprintf(name, sizeof name, "many-%zu-%d", m, way);
             make_job(*state, name, &run, &many);
+            many.partition = ways[way].partition;
             expect_status(run_job(&many, ranks), STATUS_OK, NULL);
             expect_same_checkpoints(one.folder, many.folder, "step-00000002");
             expect_status(checkpoint_verify(NULL, temp_path(many.folder, "checkpoints/step-00000002")), STATUS_OK,
@@ -185,18 +197,19 @@ static void expect_whole_ones(const struct job *job, bool failed) {
     names_free(&names);
 }
 
-static void a_failure_on_one_rank_is_all_ranks(void **state) {
-    static const enum fault_kind kinds[] = {FAULT_OPEN, FAULT_WRITE, FAULT_SYNC, FAULT_RENAME, FAULT_SUBMIT};
+static void fail_everywhere(const char *place, const char *partition) {
+    static const enum fault_kind kinds[] = {FAULT_OPEN, FAULT_READ,   FAULT_WRITE,
+                                            FAULT_SYNC, FAULT_RENAME, FAULT_SUBMIT};
     struct tiny_run run;
-    make_run(*state, "llama_tied", &run);
+    make_run(place, "llama_tied", &run);
     for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
-        int met = 0, failed = 0;
-        for (int nth = 1; met == nth - 1; nth += 1) {
+        int met = 0, failed = 0, stride = kinds[k] == FAULT_READ ? 9 : 1;
+        for (int nth = 1;; nth += stride) {
             struct job job;
             char name[40];
-            snprintf(name, sizeof name, "fault-%zu-%d", k, nth);
-            make_job(*state, name, &run, &job);
-            job.kind = kinds[k], job.nth = nth;
+            snprintf(name, sizeof name, "fault-%s-%zu-%d", partition, k, nth);
+            make_job(place, name, &run, &job);
+            job.kind = kinds[k], job.nth = nth, job.partition = partition;
             expect_status(run_job(&job, 2), STATUS_OK, NULL); /* the save after the failed one works */
             bool first = job.results[0] != STATUS_OK;
             assert_int_equal(job.results[0], job.results[1]);
@@ -206,15 +219,21 @@ static void a_failure_on_one_rank_is_all_ranks(void **state) {
             failed += first;
             assert_int_equal(folder_remove(job.folder), STATUS_OK);
         }
-        print_message("kind %d: %d faults, %d of them told\n", (int)kinds[k], met, failed);
-        assert_true(failed > 0);
+        print_message("%s, kind %d: %d faults, %d of them told\n", partition, (int)kinds[k], met, failed);
+        assert_true(failed > 0 || kinds[k] == FAULT_READ);
     }
 }
+
+static void a_failure_on_one_rank_is_all_ranks(void **state) { fail_everywhere(*state, "ddp"); }
+
+/* Where no rank has a tensor as a whole, and checksums are made of what all have written. */
+static void a_failure_on_a_rank_with_shards_is_all_ranks(void **state) { fail_everywhere(*state, "zero3"); }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_files_do_not_tell_how_many_ranks_wrote_them),
         cmocka_unit_test(a_failure_on_one_rank_is_all_ranks),
+        cmocka_unit_test(a_failure_on_a_rank_with_shards_is_all_ranks),
     };
     return cmocka_run_group_tests(tests, temp_folder_make, temp_folder_drop);
 }

@@ -3,6 +3,8 @@
 #ifndef BALLAST_BACKEND_CPU_CPU_ISA_H
 #define BALLAST_BACKEND_CPU_CPU_ISA_H
 
+#include <stdbool.h>
+
 #include "backend/cpu/simd/kernels.h"
 #include "base/status.h"
 
@@ -10,6 +12,8 @@
 enum status cpu_isa_check(void);
 /* The table in use. Only after cpu_isa_check succeeded. */
 const struct simd_kernels *cpu_simd(void);
+/* Whether its products of bf16 may use the processor's instruction for pairs: where oneDNN's do. */
+bool cpu_has_bf16_dots(void);
 /* Name of the set in use and of what oneDNN uses beside it, as "avx512+amx": results depend on both. "none" where
  * cpu_isa_check fails. */
 const char *cpu_isa_name(void);

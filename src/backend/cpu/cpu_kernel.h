@@ -9,6 +9,7 @@
  *         kernel_attention, kernel_attention_grad, kernel_attention_cache, kernel_optimizer: the kernels of the
  *         operators that src/ops defines in files of these names;
  *     matmul, matmul_parts: products of matrices, by one of
+ *     matmul_thin: the vector kernels for words, where one side is short;
  *     matmul_blocks, matmul_onednn, onednn_memory: oneDNN, block by block;
  *     matmul_packed: the vector kernels. */
 #ifndef BALLAST_BACKEND_CPU_CPU_KERNEL_H

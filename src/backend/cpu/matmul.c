@@ -2,19 +2,36 @@
 
 #include "backend/cpu/matmul_blocks.h"
 #include "backend/cpu/matmul_packed.h"
+#include "backend/cpu/matmul_thin.h"
 #include "base/mem.h"
 
+enum matmul_kind { MATMUL_THIN, MATMUL_BLOCKS, MATMUL_PACKED };
+
 struct matmul {
-    bool by_blocks;
-    struct blocks_matmul blocks; /* used if by_blocks */
-    struct packed_matmul packed; /* else used */
+    enum matmul_kind kind;
+    union {
+        struct thin_matmul thin;
+        struct blocks_matmul blocks;
+        struct packed_matmul packed;
+    };
 };
+
+static enum status create(const struct matmul_spec *spec, struct matmul *matmul) {
+    if (thin_matmul_fits(spec)) {
+        thin_matmul_init(spec, &matmul->thin);
+        return STATUS_OK;
+    }
+    bool usable;
+    TRY(blocks_matmul_create(spec, &matmul->blocks, &usable));
+    matmul->kind = usable ? MATMUL_BLOCKS : MATMUL_PACKED;
+    if (!usable) packed_matmul_init(spec, &matmul->packed);
+    return STATUS_OK;
+}
 
 enum status matmul_create(const struct matmul_spec *spec, struct matmul **out) {
     struct matmul *matmul = mem_array(1, sizeof *matmul);
     if (!matmul) return STATUS_FAILED;
-    packed_matmul_init(spec, &matmul->packed);
-    enum status status = blocks_matmul_create(spec, &matmul->blocks, &matmul->by_blocks);
+    enum status status = create(spec, matmul);
     if (status != STATUS_OK) {
         mem_free(matmul);
         return status;
@@ -24,23 +41,33 @@ enum status matmul_create(const struct matmul_spec *spec, struct matmul **out) {
 }
 
 int64_t matmul_workspace_bytes(const struct matmul *matmul) {
-    return matmul->by_blocks ? blocks_matmul_workspace_bytes(&matmul->blocks)
-                             : packed_matmul_workspace_bytes(&matmul->packed);
+    switch (matmul->kind) {
+    case MATMUL_THIN: return thin_matmul_workspace_bytes(&matmul->thin);
+    case MATMUL_BLOCKS: return blocks_matmul_workspace_bytes(&matmul->blocks);
+    case MATMUL_PACKED: break;
+    }
+    return packed_matmul_workspace_bytes(&matmul->packed);
 }
 
 void matmul_run(const struct matmul *matmul, const struct matmul_operands *operands, void *workspace) {
-    if (matmul->by_blocks)
-        blocks_matmul_run(&matmul->blocks, operands, workspace);
-    else
-        packed_matmul_run(&matmul->packed, operands, workspace);
+    switch (matmul->kind) {
+    case MATMUL_THIN: thin_matmul_run(&matmul->thin, operands, workspace); return;
+    case MATMUL_BLOCKS: blocks_matmul_run(&matmul->blocks, operands, workspace); return;
+    case MATMUL_PACKED: packed_matmul_run(&matmul->packed, operands, workspace); return;
+    }
 }
 
 void matmul_free(struct matmul *matmul) {
     if (!matmul) return;
-    if (matmul->by_blocks) blocks_matmul_release(&matmul->blocks);
+    if (matmul->kind == MATMUL_BLOCKS) blocks_matmul_release(&matmul->blocks);
     mem_free(matmul);
 }
 
 const char *matmul_implementation(const struct matmul *matmul) {
-    return matmul->by_blocks ? blocks_matmul_implementation(&matmul->blocks) : packed_matmul_implementation();
+    switch (matmul->kind) {
+    case MATMUL_THIN: return thin_matmul_implementation();
+    case MATMUL_BLOCKS: return blocks_matmul_implementation(&matmul->blocks);
+    case MATMUL_PACKED: break;
+    }
+    return packed_matmul_implementation();
 }

@@ -22,10 +22,16 @@ static const void *element_or_null(const void *data, enum dtype dtype, int64_t i
 
 void matmul_finish(const struct matmul_spec *spec, const struct matmul_operands *operands,
                    const struct matmul_part *part, const float *sums, int64_t sums_row) {
-    const void *bias = element_or_null(operands->bias, spec->dtype, part->column);
-    for (int64_t row = part->row; row < part->row + part->rows; row++, sums += sums_row)
-        cpu_simd()->gemm_finish(
-            part->columns, sums, spec->dtype, bias, spec->out_dtype,
-            element_or_null(operands->addend, spec->out_dtype, row * spec->addend_row + part->column),
-            (void *)element_at(operands->c, spec->out_dtype, row * spec->c_row + part->column));
+    struct gemm_result result = {
+        .rows = part->rows,
+        .columns = part->columns,
+        .bias_dtype = spec->dtype,
+        .dtype = spec->out_dtype,
+        .bias = element_or_null(operands->bias, spec->dtype, part->column),
+        .addend = element_or_null(operands->addend, spec->out_dtype, part->row * spec->addend_row + part->column),
+        .addend_row = spec->addend_row,
+        .c = (void *)element_at(operands->c, spec->out_dtype, part->row * spec->c_row + part->column),
+        .c_row = spec->c_row,
+    };
+    cpu_simd()->gemm_finish(&result, sums, sums_row);
 }

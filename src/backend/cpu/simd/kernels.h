@@ -6,9 +6,11 @@
  *     simd: vectors of floats, and the declarations of that table's functions;
  *     simd_elementwise, simd_activation, simd_norm, simd_rope, simd_head, simd_optimizer: rows, for the operators of
  *         src/ops by these names;
+ *     chance: rounding by chance;
  *     tile, turn: the inner product of all tiles, and rows that become columns;
  *     gemm_tile, simd_gemm: products of matrices;
- *     simd_words: matrices packed for oneDNN;
+ *     simd_words: matrices packed in words, for oneDNN and for simd_thin;
+ *     simd_thin: products of which one side is short;
  *     attention_tile, simd_attention, simd_attention_grad, simd_attention_cache: attention.
  *
  * They work on single rows, tiles and tasks; their callers in backend/cpu know graphs and threads. `dtype` is
@@ -17,6 +19,7 @@
 #ifndef BALLAST_BACKEND_CPU_SIMD_KERNELS_H
 #define BALLAST_BACKEND_CPU_SIMD_KERNELS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -72,6 +75,32 @@ struct word_source {
     int64_t line_stride, step_stride;
 };
 
+/* A part of c that is made from its sums: c = sums (+ bias, of bias_dtype) (+ addend, of c's dtype). Strides are in
+ * elements. bias and addend may be NULL, the addend may be c. */
+struct gemm_result {
+    int64_t rows, columns;
+    enum dtype bias_dtype, dtype;
+    const void *bias, *addend;
+    int64_t addend_row;
+    void *c;
+    int64_t c_row;
+};
+
+/* c[rows][columns] (+)= a b in fp32. a lies in words, [rows][words] of 32 bits, as pack_lines makes them and as rows of
+ * a matrix are whose length is whole words. b is for multiply_words [words][columns], as pack_steps makes it, or, not
+ * packed, rows of a matrix, [steps][columns], all of them of whole vectors; for multiply_lines [columns][words], like
+ * a. Sums are made over these words, then added to c. bf16 needs the processor's instruction for pairs. */
+struct word_product {
+    enum dtype dtype;
+    bool b_packed;
+    bool accumulate; /* else c is written */
+    int64_t rows, columns, words;
+    const void *a, *b;
+    int64_t a_row_bytes, b_row_bytes;
+    float *c; /* writable to whole vectors of columns */
+    int64_t c_row;
+};
+
 /* Every vector kernel: result, name, arguments. Each is a function SIMD_NAME(simd_NAME) in a file of the operator's
  * name, compiled once for each instruction set; a new one is that function and a line here. */
 #define SIMD_LIST(X)                                                                                                   \
@@ -110,10 +139,8 @@ struct word_source {
       (enum dtype dtype, int64_t n, const float *logits, float lse, float scale, float softcap, void *out))            \
     /* logits = softcap * tanh(logits / softcap) */                                                                    \
     X(void, soft_cap, (int64_t n, float softcap, float *logits))                                                       \
-    /* AdamW (simd_optimizer.c): weight in fp32; `rounded` NULL or a bf16 copy of it. */                               \
-    X(void, adamw,                                                                                                     \
-      (int64_t n, const struct adamw_step *step, const float *gradient, float *weight, float *exp_avg,                 \
-       float *exp_avg_sq, uint16_t *rounded))                                                                          \
+    /* AdamW (simd_optimizer.c) of the run's first n elements. */                                                      \
+    X(void, adamw, (int64_t n, const struct adamw_step *step, const struct adamw_run *run))                            \
     /* Products (simd_gemm.c): c[m][n] (+)= sum over k of a[m][k] b[k][n], in the order of k. a is packed in           \
      * panels of gemm_rows rows, [panel][k][gemm_rows], b in panels of gemm_columns columns,                           \
      * [panel][k][gemm_columns], both with room for `depth` steps of k in a panel; c is fp32 with c_row between        \
@@ -126,12 +153,12 @@ struct word_source {
     X(void, gemm_pack,                                                                                                 \
       (enum dtype dtype, int64_t panel, int64_t k, int64_t left, const void *from, int64_t k_stride, int64_t stride,   \
        float *to))                                                                                                     \
-    /* A row of c from n of its sums: c = sums (+ bias, of bias_dtype) (+ addend, of c's dtype); bias and addend may   \
-     * be NULL, the addend may be c. */                                                                                \
-    X(void, gemm_finish,                                                                                               \
-      (int64_t n, const float *sums, enum dtype bias_dtype, const void *bias, enum dtype dtype, const void *addend,    \
-       void *c))                                                                                                       \
-    /* Packs a and b for oneDNN (simd_words.c), with zeros after the last step and line; `words` is a multiple of 16.  \
+    X(void, gemm_finish, (const struct gemm_result *result, const float *sums, int64_t sums_row))                      \
+    /* Products of words (simd_thin.c). */                                                                             \
+    /* b by steps, by lines. */                                                                                        \
+    X(void, multiply_words, (const struct word_product *product))                                                      \
+    X(void, multiply_lines, (const struct word_product *product))                                                      \
+    /* Packs a and b in words (simd_words.c), with zeros after the last step and line; `words` is a multiple of 16.    \
      * By steps: [words][width], width a multiple of 16 and not less than the lines. By lines: [lines][words]. */      \
     X(void, pack_steps, (const struct word_source *source, int64_t words, int64_t width, float *to))                   \
     X(void, pack_lines, (const struct word_source *source, int64_t words, float *to))                                  \

@@ -118,26 +118,58 @@ INLINE vf vf_load(const float *from) { return (vf)(*(const vf_unaligned *)from);
 INLINE void vf_store(float *to, vf value) { *(vf_unaligned *)to = (vf_unaligned)value; }
 
 INLINE vf bf16_widen(vh bits) { return (vf)(vu_widen(bits) << 16); }
+/* To the nearest, ties to even; a NaN stays one. */
+#if SIMD_LANES == 16
+INLINE vh bf16_round(vf value) {
+    __m512i bits = (__m512i)value, rounded = (__m512i)((vu)value + 0x7fffu + ((vu)value >> 16 & 1u));
+    __mmask16 nan = _mm512_cmp_ps_mask((__m512)value, (__m512)value, _CMP_UNORD_Q);
+    rounded = _mm512_mask_or_epi32(rounded, nan, bits, _mm512_set1_epi32(0x400000));
+    return vu_narrow((vu)rounded >> 16);
+}
+#else
 INLINE vh bf16_round(vf value) {
     vf quiet = (vf)((vu)value | 0x400000u);
     vf rounded = (vf)((vu)value + 0x7fffu + ((vu)value >> 16 & 1u));
     return vu_narrow((vu)vf_select(value != value, quiet, rounded) >> 16);
 }
+#endif
+
+/* The first `left` elements, fewer than LANES, of a vector: zeros after those that are loaded. */
+#if SIMD_LANES == 16
+INLINE __mmask16 first_lanes(int64_t left) { return (__mmask16)((1u << left) - 1); }
+INLINE vf part_load(const float *from, int64_t left) { return (vf)_mm512_maskz_loadu_ps(first_lanes(left), from); }
+INLINE vh part_load_bf16(const uint16_t *from, int64_t left) {
+    return (vh)_mm256_maskz_loadu_epi16(first_lanes(left), from);
+}
+INLINE void part_store(float *to, int64_t left, vf value) {
+    _mm512_mask_storeu_ps(to, first_lanes(left), (__m512)value);
+}
+INLINE void part_store_bf16(uint16_t *to, int64_t left, vh value) {
+    _mm256_mask_storeu_epi16(to, first_lanes(left), (__m256i)value);
+}
+#else
+INLINE vf part_load(const float *from, int64_t left) {
+    float part[LANES] = {0};
+    memcpy(part, from, (size_t)left * sizeof *from);
+    return vf_load(part);
+}
+INLINE vh part_load_bf16(const uint16_t *from, int64_t left) {
+    uint16_t part[LANES] = {0};
+    memcpy(part, from, (size_t)left * sizeof *from);
+    return (vh)(*(const vh_unaligned *)part);
+}
+INLINE void part_store(float *to, int64_t left, vf value) { memcpy(to, &value, (size_t)left * sizeof *to); }
+INLINE void part_store_bf16(uint16_t *to, int64_t left, vh value) { memcpy(to, &value, (size_t)left * sizeof *to); }
+#endif
 
 /* Elements index, index + 1, … of `from`; of the last `left` elements when that is fewer than LANES, zeros after. */
 INLINE vf load(const void *from, int64_t index, int64_t left, bool bf16) {
     if (bf16) {
         const uint16_t *at = (const uint16_t *)from + index;
-        if (left >= LANES) return bf16_widen((vh)(*(const vh_unaligned *)at));
-        uint16_t part[LANES] = {0};
-        memcpy(part, at, (size_t)left * sizeof *at);
-        return bf16_widen((vh)(*(const vh_unaligned *)part));
+        return bf16_widen(left >= LANES ? (vh)(*(const vh_unaligned *)at) : part_load_bf16(at, left));
     }
     const float *at = (const float *)from + index;
-    if (left >= LANES) return vf_load(at);
-    float part[LANES] = {0};
-    memcpy(part, at, (size_t)left * sizeof *at);
-    return vf_load(part);
+    return left >= LANES ? vf_load(at) : part_load(at, left);
 }
 
 INLINE void store(void *to, int64_t index, int64_t left, bool bf16, vf value) {
@@ -147,14 +179,14 @@ INLINE void store(void *to, int64_t index, int64_t left, bool bf16, vf value) {
         if (left >= LANES)
             *(vh_unaligned *)at = (vh_unaligned)rounded;
         else
-            memcpy(at, &rounded, (size_t)left * sizeof *at);
+            part_store_bf16(at, left, rounded);
         return;
     }
     float *at = (float *)to + index;
     if (left >= LANES)
         vf_store(at, value);
     else
-        memcpy(at, &value, (size_t)left * sizeof *at);
+        part_store(at, left, value);
 }
 
 /* Zeros in the lanes from `left` on. */

@@ -105,20 +105,40 @@ void SIMD_NAME(simd_gemm_pack)(enum dtype dtype, int64_t panel, int64_t k, int64
         pack_across(false, panel, k, left, from, stride, to);
 }
 
-INLINE void finish(int64_t n, const float *sums, bool bias_bf16, const void *bias, bool bf16, const void *addend,
-                   void *c) {
-    for (int64_t i = 0; i < n; i += LANES) {
-        vf value = load(sums, i, n - i, false);
-        if (bias) value += load(bias, i, n - i, bias_bf16);
-        if (addend) value += load(addend, i, n - i, bf16);
-        store(c, i, n - i, bf16, value);
+/* A vector of sums of which `left` columns are there. */
+INLINE void finish_vector(vf value, int64_t index, int64_t left, bool bias_bf16, const void *bias, bool bf16,
+                          const void *addend, void *c) {
+    if (bias) value += load(bias, index, left, bias_bf16);
+    if (addend) value += load(addend, index, left, bf16);
+    store(c, index, left, bf16, value);
+}
+
+INLINE void finish_row(int64_t n, const float *sums, bool bias_bf16, const void *bias, bool bf16, const void *addend,
+                       void *c) {
+    int64_t i = 0;
+    for (; n - i >= LANES; i += LANES)
+        finish_vector(vf_load(sums + i), i, LANES, bias_bf16, bias, bf16, addend, c);
+    if (i < n) finish_vector(load(sums, i, n - i, false), i, n - i, bias_bf16, bias, bf16, addend, c);
+}
+
+INLINE void finish(const struct gemm_result *result, const float *sums, int64_t sums_row, bool bf16) {
+    int64_t n = result->columns, bytes = bf16 ? 2 : 4;
+    bool bias_bf16 = result->bias_dtype == DTYPE_BF16;
+    for (int64_t row = 0; row < result->rows; row++, sums += sums_row) {
+        const char *addend = result->addend ? (const char *)result->addend + row * result->addend_row * bytes : NULL;
+        char *c = (char *)result->c + row * result->c_row * bytes;
+        if (result->bias)
+            finish_row(n, sums, bias_bf16, result->bias, bf16, addend, c);
+        else if (addend)
+            finish_row(n, sums, false, NULL, bf16, addend, c);
+        else
+            finish_row(n, sums, false, NULL, bf16, NULL, c);
     }
 }
 
-void SIMD_NAME(simd_gemm_finish)(int64_t n, const float *sums, enum dtype bias_dtype, const void *bias,
-                                 enum dtype dtype, const void *addend, void *c) {
-    if (dtype == DTYPE_BF16)
-        finish(n, sums, bias_dtype == DTYPE_BF16, bias, true, addend, c);
+void SIMD_NAME(simd_gemm_finish)(const struct gemm_result *result, const float *sums, int64_t sums_row) {
+    if (result->dtype == DTYPE_BF16)
+        finish(result, sums, sums_row, true);
     else
-        finish(n, sums, bias_dtype == DTYPE_BF16, bias, false, addend, c);
+        finish(result, sums, sums_row, false);
 }

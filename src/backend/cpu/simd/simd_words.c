@@ -1,5 +1,5 @@
-/* Packing for oneDNN's blocks: a and b by lines or by steps, in words of 32 bits. A word is a step of k in fp32, a pair
- * of steps in bf16. Nothing is computed: bits are moved. */
+/* Packing for products of words: a and b by lines or by steps, in words of 32 bits. A word is a step of k in fp32, a
+ * pair of steps in bf16. Nothing is computed: bits are moved. */
 #include "backend/cpu/simd/simd.h"
 #include "backend/cpu/simd/turn.h"
 
@@ -16,9 +16,7 @@ INLINE vf words_along(const struct word_source *source, bool bf16, int64_t line,
 /* LANES bf16 elements, of which `left` are there, in the low halves of words. */
 INLINE vu halves(const uint16_t *from, int64_t left) {
     if (left >= LANES) return vu_widen((vh)(*(const vh_unaligned *)from));
-    uint16_t part[LANES] = {0};
-    memcpy(part, from, (size_t)left * sizeof *part);
-    return vu_widen((vh)(*(const vh_unaligned *)part));
+    return vu_widen(part_load_bf16(from, left));
 }
 
 /* Word `word` of lines [line, line + LANES), which lie together, of which there are `left`; zeros after the last step

@@ -1,0 +1,209 @@
+/* Questions that published papers answered, asked of src/scale: from inputs alone, each a table in Markdown.
+ *
+ *     build/bench/scale_studies triples    InternLM-like models on 8 to 1024 A800: optimizer states over a node, over
+ *                                          all devices, and the partition of those that are legal which is fastest
+ *     build/bench/scale_studies zero3      ZeRO-3 alone against tensor and pipeline parallelism, 175B and 530B on A100
+ *     build/bench/scale_studies large      the fastest layout on 4096 devices
+ *
+ * Everything is simulated. Beside a figure that a paper gives the table has it, as "published". */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/process.h"
+#include "cluster/cluster_preset.h"
+#include "scale/choose.h"
+#include "scale/system.h"
+
+static double mfu_of(const struct training *job, const struct forecast *forecast) {
+    return forecast->flops / forecast->step_s / (double)layout_devices(&job->layout) /
+           job->cluster.device.limits.bf16_flops_per_s;
+}
+
+/* --- triples --- */
+
+/* 1024 sequences of 4096 tokens a step, one a micro-batch, as AMSP's end-to-end runs (arXiv 2311.00257, section VI). */
+static const struct subject {
+    const char *name;
+    struct transformer model;
+    enum recomputation recomputation;
+    double all_8, all_1024, best_1024; /* published MFU by partition and devices; 0: not given */
+} subjects[] = {
+    {"7B", {4096, 32, 32, 32, 11008, 103168, true, false, 0, 0}, RECOMPUTE_NONE, 0.63, 0.36, 0},
+    {"13B", {5120, 40, 40, 40, 13824, 103168, true, false, 0, 0}, RECOMPUTE_NONE, 0, 0, 0.52},
+    {"30B", {6144, 60, 48, 48, 16384, 103168, true, false, 0, 0}, RECOMPUTE_FULL, 0, 0, 0.42},
+};
+
+struct outcome {
+    struct partition_triple partition;
+    double mfu; /* 0: it does not fit */
+};
+
+/* Sizes of a group that fill a node first: 1, 2, 4, 8, then whole nodes. */
+static int64_t next_group(int64_t size) { return size * 2; }
+
+static enum status try_triple(struct training *job, struct partition_triple partition, struct outcome *best) {
+    struct calibration calibration = calibration_default();
+    struct forecast forecast;
+    job->layout.partition = partition;
+    TRY(forecast_step(job, &calibration, &forecast));
+    double mfu = mfu_of(job, &forecast);
+    bool fits = forecast.peak_bytes <= job->cluster.device.tiers[0].capacity_bytes;
+    if (fits && mfu > best->mfu) *best = (struct outcome){partition, mfu};
+    return STATUS_OK;
+}
+
+/* Parameters at most as finely as gradients, those as optimizer states; gradients with either (AMSP, section IV). */
+static enum status try_all_triples(struct training *job, struct outcome *best) {
+    int64_t all = job->layout.data;
+    for (int64_t p = 1; p <= all; p = next_group(p))
+        for (int64_t os = p; os <= all; os = next_group(os)) {
+            TRY(try_triple(job, (struct partition_triple){p, p, os}, best));
+            if (os > p) TRY(try_triple(job, (struct partition_triple){p, os, os}, best));
+        }
+    return STATUS_OK;
+}
+
+static void print_outcome(const struct outcome *outcome, double published, bool names) {
+    if (outcome->mfu <= 0)
+        printf(" does not fit |");
+    else if (names)
+        printf(" %.1f%% (%lld, %lld, %lld) |", 100 * outcome->mfu, (long long)outcome->partition.parameters,
+               (long long)outcome->partition.gradients, (long long)outcome->partition.optimizer);
+    else
+        printf(" %.1f%% |", 100 * outcome->mfu);
+    if (published > 0)
+        printf(" %.0f%% |", 100 * published);
+    else
+        printf(" |");
+}
+
+static enum status print_triples(const struct subject *subject, int64_t devices) {
+    struct training job = {.model = subject->model, .system = *training_system_find("InternEvo")};
+    struct outcome node = {.mfu = 0}, all = node, best = node;
+    TRY(cluster_open("a800x8", &job.cluster));
+    job.layout =
+        (struct layout){1, 1, 1, devices, 1, false, {1, 1, 1}, subject->recomputation, 1, 1024 / devices, 4096};
+    TRY(try_triple(&job, (struct partition_triple){1, 1, 8}, &node));
+    TRY(try_triple(&job, (struct partition_triple){1, 1, devices}, &all));
+    TRY(try_all_triples(&job, &best));
+    printf("| %s | %lld |", subject->name, (long long)devices);
+    print_outcome(&node, 0, false);
+    print_outcome(&all, devices == 8 ? subject->all_8 : devices == 1024 ? subject->all_1024 : 0, false);
+    print_outcome(&best, devices == 1024 ? subject->best_1024 : 0, true);
+    putchar('\n');
+    return STATUS_OK;
+}
+
+static enum status study_triples(void) {
+    printf("| model | devices | states over 8, MFU | published | states over all, MFU | published | fastest partition, "
+           "MFU "
+           "(P, G, OS) | published |\n|---|---:|---:|---:|---:|---:|---:|---:|\n");
+    for (size_t i = 0; i < sizeof subjects / sizeof *subjects; i++)
+        for (int64_t devices = 8; devices <= 1024; devices *= 2)
+            TRY(print_triples(&subjects[i], devices));
+    return STATUS_OK;
+}
+
+/* --- ZeRO-3 against tensor and pipeline parallelism --- */
+
+struct contest {
+    const char *name;
+    struct transformer model;
+    int64_t devices, batch, pipeline; /* with tensor parallelism over 8 */
+};
+static const struct contest contests[] = {
+    {"175B", {12288, 96, 96, 96, 49152, 51200, false, true, 0, 0}, 384, 1536, 12},
+    {"175B", {12288, 96, 96, 96, 49152, 51200, false, true, 0, 0}, 768, 1536, 12},
+    {"175B", {12288, 96, 96, 96, 49152, 51200, false, true, 0, 0}, 1536, 1536, 12},
+    {"530B", {20480, 105, 128, 128, 81920, 51200, false, true, 0, 0}, 560, 2240, 35},
+    {"530B", {20480, 105, 128, 128, 81920, 51200, false, true, 0, 0}, 1120, 2240, 35},
+    {"530B", {20480, 105, 128, 128, 81920, 51200, false, true, 0, 0}, 2240, 2240, 35},
+};
+
+static enum status simulate(const struct contest *contest, const char *system, struct layout layout) {
+    struct training job = {.model = contest->model, .system = *training_system_find(system), .layout = layout};
+    struct calibration calibration = calibration_default();
+    struct forecast forecast;
+    TRY(cluster_open("a100-80x8", &job.cluster));
+    job.system.attention = ATTENTION_SCORES;
+    TRY(forecast_step(&job, &calibration, &forecast));
+    bool fits = forecast.peak_bytes <= job.cluster.device.tiers[0].capacity_bytes;
+    printf(" %.1f s | %.0f%% | %.0f GB%s |", forecast.step_s, 100 * mfu_of(&job, &forecast),
+           (double)forecast.peak_bytes / 1e9, fits ? "" : ", too much");
+    return STATUS_OK;
+}
+
+static enum status print_contest(const struct contest *contest) {
+    int64_t data = contest->devices / (8 * contest->pipeline), rank_batch = contest->batch / contest->devices;
+    int64_t all = contest->devices, chunks = contest->model.layers / contest->pipeline;
+    printf("| %s | %lld | %lld |", contest->name, (long long)contest->devices, (long long)contest->batch);
+    TRY(simulate(contest, "DeepSpeed",
+                 (struct layout){1, 1, 1, all, 1, false, {all, all, all}, RECOMPUTE_FULL, rank_batch, 1, 2048}));
+    TRY(simulate(
+        contest, "Megatron-LM PTD-P",
+        (struct layout){
+            8, contest->pipeline, 1, data, chunks, false, {1, 1, 1}, RECOMPUTE_FULL, 1, contest->batch / data, 2048}));
+    putchar('\n');
+    return STATUS_OK;
+}
+
+static enum status study_zero3(void) {
+    printf(
+        "| model | devices | sequences | ZeRO-3, step | MFU | a device | tensor 8 and pipeline, step | MFU | a device "
+        "|\n|---|---:|---:|---:|---:|---:|---:|---:|---:|\n");
+    for (size_t i = 0; i < sizeof contests / sizeof *contests; i++)
+        TRY(print_contest(&contests[i]));
+    return STATUS_OK;
+}
+
+/* --- 4096 devices --- */
+
+static enum status print_large(const char *name, const struct transformer *model, const char *cluster) {
+    struct choice_request request = {
+        .model = *model, .system = *training_system_find("Ballast"), .devices = 4096, .batch = 4096};
+    struct calibration calibration = calibration_default();
+    struct choices choices;
+    request.sequence_length = 4096;
+    TRY(cluster_open(cluster, &request.cluster));
+    TRY(choose_layouts(&request, &calibration, &choices));
+    const struct choice *best = choices_fastest(&choices);
+    struct training job = {.cluster = request.cluster, .layout = best->layout};
+    printf("| %s | %s | %lld x %lldx%lld x %lld | (%lld, %lld, %lld) | %.2f s | %.1f%% | %.0f GB |\n", name, cluster,
+           (long long)best->layout.tensor, (long long)best->layout.pipeline, (long long)best->layout.virtual_stages,
+           (long long)best->layout.data, (long long)best->layout.partition.parameters,
+           (long long)best->layout.partition.gradients, (long long)best->layout.partition.optimizer,
+           best->forecast.step_s, 100 * mfu_of(&job, &best->forecast), (double)best->forecast.peak_bytes / 1e9);
+    choices_free(&choices);
+    return STATUS_OK;
+}
+
+static enum status study_large(void) {
+    static const struct transformer llama70 = {8192, 80, 64, 8, 28672, 128256, true, false, 0, 0},
+                                    gpt175 = {12288, 96, 96, 96, 49152, 51200, false, true, 0, 0},
+                                    gpt530 = {20480, 105, 128, 128, 81920, 51200, false, true, 0, 0};
+    printf(
+        "16 Mi tokens a step, as 4096 sequences.\n\n| model | cluster | tensor x pipeline x data | partition | step | "
+        "MFU | a device |\n|---|---|---|---|---:|---:|---:|\n");
+    TRY(print_large("Llama 3.1 70B", &llama70, "a100-80x8"));
+    TRY(print_large("Llama 3.1 70B", &llama70, "h100x8"));
+    TRY(print_large("GPT 175B", &gpt175, "a100-80x8"));
+    TRY(print_large("GPT 175B", &gpt175, "h100x8"));
+    return print_large("GPT 530B", &gpt530, "a100-80x8");
+}
+
+int main(int argc, char **argv) {
+    static const struct {
+        const char *name;
+        enum status (*run)(void);
+    } studies[] = {{"triples", study_triples}, {"zero3", study_zero3}, {"large", study_large}};
+    if (process_begin() != STATUS_OK) return STATUS_FAILED;
+    for (size_t i = 0; argc == 2 && i < sizeof studies / sizeof *studies; i++) {
+        if (strcmp(argv[1], studies[i].name) != 0) continue;
+        enum status status = studies[i].run();
+        if (status != STATUS_OK) fprintf(stderr, "scale_studies: %s\n", status_message());
+        return (int)status;
+    }
+    fprintf(stderr, "usage: scale_studies triples|zero3|large\n");
+    return STATUS_BAD_INPUT;
+}

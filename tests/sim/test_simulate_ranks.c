@@ -1,0 +1,91 @@
+/* What operations between ranks cost in a program: by the group of each, and by the algorithm that runs. */
+#include <math.h>
+
+#include "program/collectives.h"
+#include "sim/simulate.h"
+#include "support/random_policy.h"
+#include "support/small_graph.h"
+#include "support/synthetic_costs.h"
+#include "support/unit.h"
+
+static struct program *compile(const struct graph *graph, const struct partition *partition, bool flat) {
+    int64_t *bytes = small_graph_workspace(graph);
+    struct workspace_table table = {.bytes = bytes, .count = (int)graph->nodes.count};
+    struct program *program = NULL;
+    struct plan plan = small_plan(graph, 8, 1);
+    plan.recipe.lanes = (struct lane_shape){1, 8};
+    plan.policy.lookahead = 1;
+    plan.policy.buffers = 4;
+    policy_cut(graph, partition, &plan.policy);
+    plan.policy.flat = flat;
+    plan.place.mesh = (struct mesh){2, 2};
+    plan.place.in_place = true;
+    if (program_compile(graph, &plan, &table, &program) != STATUS_OK) fail_msg("%s", status_message());
+    mem_free(bytes);
+    return program;
+}
+
+/* A message across nodes takes a second to begin, and nothing else takes any time. */
+static struct costs costs_of_messages(const struct graph *graph) {
+    struct costs costs = synthetic_costs(graph, 0, 1);
+    costs.rates.links = (struct cluster_links){
+        .mesh = {4, 4}, /* another one: no operation was measured as a whole */
+        .shared = true,
+        .message = {[MESH_IN_NODE] = {0, 1e18}, [MESH_ACROSS] = {1, 1e18}},
+        .read = {0, 1e18},
+    };
+    return costs;
+}
+
+/* Latencies that follow each other across nodes, one way. */
+static double latencies(const struct program_collective *operation, bool flat) {
+    static const struct mesh mesh = {2, 2};
+    int in_node = mesh_group_per_node(&mesh, &operation->group), ways = operation->kind == COMM_ALL_REDUCE ? 2 : 1;
+    if (in_node == operation->group.count) return 0;
+    return ways * (flat ? operation->group.count - in_node : 1);
+}
+
+static void require_costs(const struct graph *graph, const struct partition *partition, bool flat, int *across) {
+    struct program *program = compile(graph, partition, flat);
+    struct costs costs = costs_of_messages(graph);
+    struct timeline timeline;
+    double expected = 0, busy = 0;
+    assert_int_equal(simulate(program, &costs, &timeline), STATUS_OK);
+    for (size_t i = 0; i < program->instructions.count; i++) {
+        const struct instruction *instruction = &program->instructions.items[i];
+        if (!opcode_is_collective(instruction->opcode)) continue;
+        double own = latencies(&program->collectives.items[instruction->collective], flat);
+        double seconds = costs_of(&costs, program, instruction).seconds - costs.rates.issue_s;
+        if (fabs(seconds - own) > 1e-6) fail_msg("operation %d: %g s, not %g", instruction->collective, seconds, own);
+        expected += own * (double)program->sections.items[instruction->section].repeat;
+        *across += own > 0;
+    }
+    for (size_t e = 0; e < timeline.events.count; e++) {
+        const struct timeline_event *event = &timeline.events.items[e];
+        bool message = opcode_is_collective(program->instructions.items[event->instruction].opcode);
+        if (message) busy += event->end_s - event->start_s;
+    }
+    assert_true(busy >= expected - 1e-6); /* beside others they may take longer */
+    timeline_free(&timeline);
+    costs_free(&costs);
+    program_free(program);
+}
+
+static void operations_cost_by_group_and_algorithm(void **state) {
+    (void)state;
+    static const struct partition partitions[] = {{1, 1, 1}, {1, 1, 4}, {2, 2, 2}, {2, 4, 4}, {2, 2, 4}, {4, 4, 4}};
+    struct graph *graph = small_graph_build(&(struct small_graph_options){
+        .layers = 2, .dtype = DTYPE_F32, .grain_sequences = 2, .sequence_length = 4, .vocabulary = 1000});
+    for (size_t i = 0; i < sizeof partitions / sizeof *partitions; i++)
+        for (int flat = 0; flat < 2; flat++) {
+            int across = 0;
+            require_costs(graph, &partitions[i], flat, &across);
+            assert_true(across > 0);
+        }
+    graph_free(graph);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(operations_cost_by_group_and_algorithm)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
