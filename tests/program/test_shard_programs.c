@@ -1,9 +1,13 @@
 /* Programs of partitioned steps: all legal triples are proved for all ranks, each element of each parameter has one
- * owner that updates it, and homes are as large as the partition says. */
+ * owner that updates it, homes are as large as the partition says, and bytes on the wire are those of its formula. */
 /* ctest: TIMEOUT 600 */
 #include <string.h>
 
 #include "base/random.h"
+#include "plan/chunks.h"
+#include "plan/partition_traffic.h"
+#include "plan/shards.h"
+#include "program/collectives.h"
 #include "support/fault_sweep.h"
 #include "support/random_policy.h"
 #include "support/small_graph.h"
@@ -116,6 +120,58 @@ static void require_homes(const struct ranks *ranks, const struct tensor *tensor
     assert_int_equal(held, ranks->count / width * shape_elements(&tensor->shape));
 }
 
+/* How often a rank gathers the parameters of a chunk in a step. */
+static int64_t count_gathers(const struct program *program, const struct chunk_list *chunks, int32_t chunk) {
+    int64_t gathers = 0;
+    for (size_t i = 0; i < program->instructions.count; i++) {
+        const struct instruction *instruction = &program->instructions.items[i];
+        if (instruction->opcode != OPCODE_ALL_GATHER) continue;
+        const struct buffer *whole = &program->buffers.items[instruction->operands[OP_INPUTS_MAX].buffer];
+        if (whole->kind != BUFFER_PARAMETERS || whole->home < 0) continue;
+        bool of_chunk = chunks->chunk_of[whole->pack->members[0].tensor->id] == chunk;
+        gathers += of_chunk ? program->sections.items[instruction->section].repeat : 0;
+    }
+    return gathers;
+}
+
+static struct partition_use use_of(const struct ranks *ranks, const struct chunk_list *chunks, int32_t index,
+                                   int64_t rounds) {
+    const struct chunk *chunk = &chunks->chunks.items[index];
+    struct partition_use use = {.rounds = chunk->trained ? rounds : 0,
+                                .gathers = count_gathers(ranks->programs[0], chunks, index)};
+    for (int32_t i = chunk->first; i < chunk->first + chunk->count; i++) {
+        const struct shape *shape = &chunks->parameters.items[i]->shape;
+        use.elements += shard_aligned(shape_elements(shape));
+        use.parameter_bytes = dtype_bytes(shape->dtype);
+    }
+    return use;
+}
+
+/* Bytes on the wire, of all ranks by axis: the operations of the programs and the formula. */
+static void require_traffic(const struct ranks *ranks, int64_t rounds) {
+    const struct plan *plan = &ranks->plan;
+    struct partition_traffic formula = {.bytes = {0}}, moved = {.bytes = {0}};
+    struct chunk_list chunks;
+    assert_int_equal(chunks_of_policy(ranks->programs[0]->graph, &plan->policy, &chunks), STATUS_OK);
+    for (size_t c = 0; c < chunks.chunks.count; c++) {
+        struct partition_use use = use_of(ranks, &chunks, (int32_t)c, rounds);
+        partition_traffic_add(&plan->policy.partition, &plan->place.mesh, plan->policy.flat, &use, &formula);
+    }
+    for (int r = 0; r < ranks->count; r++) {
+        struct comm_traffic own = collectives_traffic(ranks->programs[r]);
+        for (int axis = 0; axis < MESH_AXES; axis++)
+            moved.bytes[axis] += own.sent[axis];
+        moved.bytes[MESH_IN_NODE] += own.read;
+    }
+    for (int axis = 0; axis < MESH_AXES; axis++)
+        if (moved.bytes[axis] != formula.bytes[axis]) {
+            describe(ranks);
+            fail_msg("axis %d: %lld bytes are moved, the formula has %lld", axis, (long long)moved.bytes[axis],
+                     (long long)formula.bytes[axis]);
+        }
+    chunks_free(&chunks);
+}
+
 static void require_promises(const struct ranks *ranks) {
     const struct graph *graph = ranks->programs[0]->graph;
     for (size_t i = 0; i < graph->tensors.count; i++) {
@@ -138,11 +194,14 @@ static void all_triples_are_proved(void **state) {
             struct plan plan = plan_of(graph, meshes[m], &list[i]);
             struct ranks ranks;
             plan.policy.flat = i & 1;
+            plan.recipe.batch = i & 2 ? 32 : 16; /* grains of 2, one of each lane in each round */
+            plan.recipe.round_grains = 1;
             if (compile(graph, &plan, &ranks) != STATUS_OK) {
                 describe(&ranks);
                 fail_msg("%s", status_message());
             }
             require_promises(&ranks);
+            if (partition_cuts(&list[i])) require_traffic(&ranks, plan.recipe.batch / 16);
             drop(&ranks);
             graph_free(graph);
             proved++;

@@ -1,12 +1,13 @@
 /* Memory of ranks: that of all of them grows by their arenas' size and no more; a step allocates nothing, and nothing
  * grows in a thousand. */
-/* ctest: PROCESSORS 2 TIMEOUT 600 LABELS long */
+/* ctest: PROCESSORS 2 TIMEOUT 900 LABELS long */
 /* ctest-again: mpich slow BALLAST_TEST_MPI=mpich */
 #include <math.h>
 #include <stdio.h>
 
 #include "base/fault.h"
 #include "base/mem.h"
+#include "plan/shards.h"
 #include "support/harness.h"
 #include "support/outcome.h"
 #include "support/rank_job.h"
@@ -72,29 +73,107 @@ static enum status check_growth(struct harness *harness, struct comm *comm) {
     return STATUS_OK;
 }
 
+/* ---- Partitions ---- */
+
+/* Bytes of this rank's homes of one kind. */
+static int64_t home_bytes(const struct harness *harness, enum buffer_kind kind) {
+    const struct program *program = harness->executable->program;
+    int64_t bytes = 0;
+    for (size_t i = 0; i < program->buffers.count; i++) {
+        const struct buffer *buffer = &program->buffers.items[i];
+        if (buffer->kind == kind && buffer->persistent && buffer->home < 0) bytes += buffer->bytes;
+    }
+    return bytes;
+}
+
+/* A shard has its part of all elements and, of each tensor and shard, at most some blocks more: these begin at whole
+ * blocks. */
+static enum status check_homes(const struct harness *harness, enum buffer_kind kind, int width) {
+    const struct graph *graph = harness_graph(harness);
+    int64_t whole = 0, tensors = 0, bytes = home_bytes(harness, kind);
+    for (size_t i = 0; i < graph->tensors.count; i++) {
+        const struct tensor *tensor = graph->tensors.items[i];
+        bool counts = tensor->kind == (kind == BUFFER_PARAMETERS ? TENSOR_PARAMETER : TENSOR_STATE);
+        if (counts) whole += shape_bytes(&tensor->shape);
+        tensors += counts;
+    }
+    int64_t least = whole / width, most = least + 2 * tensors * SHARD_BLOCK * (int64_t)sizeof(float);
+    if (bytes >= least && bytes <= most) return STATUS_OK;
+    return status_set(STATUS_FAILED, "%s: homes of %lld bytes, in %d shards of %lld in all", buffer_kind_name(kind),
+                      (long long)bytes, width, (long long)whole);
+}
+
+static enum status check_partition(struct harness *harness, struct comm *comm, const struct partition *partition,
+                                   int64_t before) {
+    char name[PARTITION_BYTES];
+    enum status status = check_homes(harness, BUFFER_PARAMETERS, partition_width(partition->parameters));
+    if (status == STATUS_OK) status = check_homes(harness, BUFFER_OPTIMIZER, partition_width(partition->optimizer));
+    if (comm->rank == 0) printf("%s: ", partition_print(partition, &comm->mesh, name));
+    TRY(comm_agree(comm, status));
+    return check_size(harness, comm, before);
+}
+
+static struct harness_options options_of(const struct model_config *config, const struct policy *policy,
+                                         struct comm *comm) {
+    return (struct harness_options){.config = config,
+                                    .purpose = MODEL_LOSS,
+                                    .dtype = DTYPE_F32,
+                                    .batch = 4,
+                                    .sequence_length = 16,
+                                    .grain_sequences = 1,
+                                    .grains_per_pass = 1,
+                                    .policy = *policy,
+                                    .lanes = {1, 4},
+                                    .threads = 1,
+                                    .clip_norm = 1,
+                                    .comm = comm,
+                                    .seed = 1};
+}
+
+static void make_config(int64_t hidden, int64_t layers, struct model_config *out) {
+    assert_int_equal(model_config_init("llama", out), STATUS_OK);
+    out->hidden = hidden;
+    out->layers = layers;
+    out->heads = hidden / 64;
+    out->kv_heads = out->head_dim = out->ffn = 0;
+    out->vocab_size = OUTCOME_VOCAB;
+    out->context = 64;
+}
+
+static enum status train_in_shards(struct comm *comm, const struct partition *partition, const struct policy *policy) {
+    struct model_config config;
+    struct harness harness;
+    make_config(512, 2, &config);
+    struct harness_options options = options_of(&config, policy, comm);
+    options.partition = *partition;
+    int64_t before = own_memory();
+    harness_open(&options, &harness);
+    for (int i = 0; i < 2; i++)
+        TRY(step(&harness, i));
+    TRY(check_partition(&harness, comm, partition, before));
+    harness_close(&harness);
+    return STATUS_OK;
+}
+
+/* By every partition of the ranks. */
+static enum status train_all_partitions(struct comm *comm, const struct policy *policy) {
+    struct partition *list;
+    int count;
+    TRY(partition_list(&comm->mesh, &list, &count));
+    enum status status = STATUS_OK;
+    for (int i = 0; i < count && status == STATUS_OK; i++)
+        status = comm_agree(comm, train_in_shards(comm, &list[i], policy));
+    mem_free(list);
+    return status;
+}
+
 static enum status rank_body(struct comm *comm, const char *const words[RANK_JOB_WORDS]) {
     bool large = strcmp(words[0], "large") == 0;
+    const struct policy *policy = strcmp(words[1], "tiered") == 0 ? &tiered : &plain;
+    if (strcmp(words[0], "partitions") == 0) return train_all_partitions(comm, policy);
     struct model_config config;
-    assert_int_equal(model_config_init("llama", &config), STATUS_OK);
-    config.hidden = large ? 1024 : 64;
-    config.layers = large ? 3 : 2;
-    config.heads = config.hidden / 64;
-    config.kv_heads = config.head_dim = config.ffn = 0;
-    config.vocab_size = OUTCOME_VOCAB;
-    config.context = 64;
-    struct harness_options options = {.config = &config,
-                                      .purpose = MODEL_LOSS,
-                                      .dtype = DTYPE_F32,
-                                      .batch = 4,
-                                      .sequence_length = 16,
-                                      .grain_sequences = 1,
-                                      .grains_per_pass = 1,
-                                      .policy = strcmp(words[1], "tiered") == 0 ? tiered : plain,
-                                      .lanes = {1, 4},
-                                      .threads = 1,
-                                      .clip_norm = 1,
-                                      .comm = comm,
-                                      .seed = 1};
+    make_config(large ? 1024 : 64, large ? 3 : 2, &config);
+    struct harness_options options = options_of(&config, policy, comm);
     struct harness harness;
     int64_t before = own_memory();
     harness_open(&options, &harness);
@@ -116,6 +195,13 @@ static void memory_is_what_the_plans_say(void **state) {
     if (unit_sweep(0, 1)) expect_ok((struct rank_job){2, 2, true, {"large", "plain"}});
 }
 
+static void every_partition_takes_what_its_plan_says(void **state) {
+    (void)state;
+    expect_ok((struct rank_job){4, 2, false, {"partitions", "plain"}});
+    expect_ok((struct rank_job){2, 1, false, {"partitions", "tiered"}});
+    if (unit_sweep(0, 1)) expect_ok((struct rank_job){4, 1, false, {"partitions", "tiered"}});
+}
+
 static void nothing_grows(void **state) {
     (void)state;
     expect_ok((struct rank_job){2, 1, false, {"small", "plain"}});
@@ -124,6 +210,10 @@ static void nothing_grows(void **state) {
 
 int main(int count, char **argument) {
     rank_job_enter(count, argument, rank_body);
-    const struct CMUnitTest tests[] = {cmocka_unit_test(memory_is_what_the_plans_say), cmocka_unit_test(nothing_grows)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(memory_is_what_the_plans_say),
+        cmocka_unit_test(every_partition_takes_what_its_plan_says),
+        cmocka_unit_test(nothing_grows),
+    };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
