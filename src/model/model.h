@@ -10,13 +10,11 @@
  *     model_gemma: what Gemma 2 and 3 share on top of that;
  *     model_llama, model_gemma2, model_gemma3, model_granite, model_mistral, model_olmo2, model_phi3, model_qwen2,
  * model_qwen3, model_smollm3: one layer each; safetensors, safetensors_header, safetensors_load, safetensors_convert,
- * safetensors_layout, safetensors_write, safetensors_runs: weight files; foreign_weights: recognises formats that are not read, by their first bytes;
- *     model_weights: the weights of a model, read and checked;
- *     model_write: the directory that is written;
- *     adapter, adapter_config, adapter_write: LoRA adapters and their folder;
- *     model_adapter, model_merge: adapters in a model, and merged into its weights;
- *     model_preset: published models by name;
- *     model_summary, model_document: a model's description for the user, and docs/models.md.
+ * safetensors_layout, safetensors_write, safetensors_runs: weight files; foreign_weights: recognises formats that are
+ * not read, by their first bytes; model_weights: the weights of a model, read and checked; model_write: the directory
+ * that is written; adapter, adapter_config, adapter_write: LoRA adapters and their folder; model_adapter, model_merge:
+ * adapters in a model, and merged into its weights; model_preset: published models by name; model_summary,
+ * model_document: a model's description for the user, and docs/models.md.
  *
  * A family is one file (model_gpt2.c, model_llama.c, …): it reads its config.json and builds the graph from operators;
  * no model has a forward or backward of its own. Each tensor in the weight files is one parameter of the graph, of the
@@ -246,6 +244,8 @@ static inline struct weight_target weight_whole(const struct tensor *tensor, enu
 /* Fills every target from the model's files, converting; any of the model's parameters, each by its name. With OpenMP's
  * threads, straight from the mapped files, whose pages are let go again. */
 enum status model_load_weights(const struct model *model, const struct weight_target *targets, int count);
+/* A hash of one of `parts` parts of what the model's files hold: of each tensor the same part of its bytes. */
+enum status model_hash_files(const struct model *model, int part, int parts, uint64_t *hash);
 /* Fills every target, all of them in memory, with the family's initial values for this seed; an element's depends
  * neither on the order of the targets nor on their runs. */
 void model_initialise_weights(const struct model *model, uint64_t seed, const struct weight_target *targets, int count);
