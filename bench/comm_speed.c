@@ -1,5 +1,6 @@
 /* What communication between ranks costs: latency and bandwidth of each operation by size, in place (shared windows)
- * and by messages, beside a plain copy of the same bytes in memory within the same run. usage: comm_speed [--ranks N]
+ * and by messages, stratified and flat, beside a plain copy of the same bytes in memory within the same run. usage:
+ * comm_speed [--ranks N]
  * [--mpi openmpi|mpich] [--nodes N] [--times N]        (starts its ranks itself) mpirun -n N comm_speed (as ranks of
  * one's own) BALLAST_PLUGINS names the folder of the plugins, where they are not beside the program. Each line is the
  * median of the slowest rank's times: one operation from comm_start to the end of comm_wait, on data just written. GB/s
@@ -10,6 +11,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "cluster/links.h"
 #include "comm/comm.h"
 #include "comm/launch.h"
 #include "comm/mpi_library.h"
@@ -101,29 +103,37 @@ struct bench {
     int times;
 };
 
-static enum status bench_size(const struct bench *bench, enum comm_kind kind, int64_t bytes, bool in_place) {
+static enum status bench_size(const struct bench *bench, enum comm_kind kind, int64_t bytes, bool in_place, bool flat) {
     struct comm_spec spec = {.kind = kind,
                              .group = comm_group_all(bench->comm),
                              .data = bench->data.base,
                              .out = bench->out.base,
                              .bytes = bytes,
                              .staging = bench->staging,
-                             .in_place = in_place};
+                             .in_place = in_place,
+                             .flat = flat};
     int count = bytes >= 1 << 22 && bench->times > 10 ? 10 : bench->times;
     double seconds;
     TRY(time_operation(bench->comm, &spec, count, &seconds));
     double copy = time_copy(bench->out.base, bench->data.base, bytes, count);
     TRY(slowest(bench->comm, &copy, 1));
     if (bench->comm->rank == 0)
-        printf("%-15s %-9s %9lld B %10.1f us %8.2f GB/s   copy %10.1f us   %6.2f copies\n", kind_names[kind],
-               in_place ? "in place" : "messages", (long long)bytes, seconds * 1e6, (double)bytes / seconds * 1e-9,
-               copy * 1e6, seconds / copy);
+        printf("%-15s %-9s%-5s %9lld B %10.1f us %8.2f GB/s   copy %10.1f us   %6.2f copies\n", kind_names[kind],
+               in_place ? "in place" : "messages", flat ? "flat" : "", (long long)bytes, seconds * 1e6,
+               (double)bytes / seconds * 1e-9, copy * 1e6, seconds / copy);
+    return STATUS_OK;
+}
+
+static enum status bench_sizes(const struct bench *bench, enum comm_kind kind, bool in_place, bool flat) {
+    struct comm_group all = comm_group_all(bench->comm);
+    bool another = kind <= COMM_ALL_REDUCE && links_flat_differs(&bench->comm->mesh, &all, in_place);
+    for (int64_t bytes = 1 << 10; bytes <= MOST_BYTES && (another || !flat); bytes *= 16)
+        TRY(bench_size(bench, kind, bytes / (64 * all.count) * 64 * all.count, in_place, flat));
     return STATUS_OK;
 }
 
 static enum status bench_all(struct bench *bench) {
     struct comm *comm = bench->comm;
-    int64_t count = mesh_ranks(&comm->mesh);
     TRY(comm_window_open(comm, MOST_BYTES, &bench->data));
     TRY(comm_window_open(comm, MOST_BYTES, &bench->out));
     bench->staging = mem_aligned(64, MOST_BYTES);
@@ -131,8 +141,8 @@ static enum status bench_all(struct bench *bench) {
     if (comm->rank == 0) printf("%s, %d nodes of %d ranks\n", comm->library, comm->mesh.nodes, comm->mesh.per_node);
     for (int kind = 0; kind < COMM_KINDS; kind++)
         for (int in_place = bench->data.shared; in_place >= 0; in_place--)
-            for (int64_t bytes = 1 << 10; bytes <= MOST_BYTES; bytes *= 16)
-                TRY(bench_size(bench, (enum comm_kind)kind, bytes / (64 * count) * 64 * count, in_place));
+            for (int flat = 0; flat < 2; flat++)
+                TRY(bench_sizes(bench, (enum comm_kind)kind, in_place, flat));
     mem_free(bench->staging);
     comm_window_close(comm, &bench->out);
     comm_window_close(comm, &bench->data);

@@ -57,7 +57,8 @@ static enum status compile_once(const struct graph *graph, const struct plan *pl
     times[SCHEDULE] = step_graph_now_s();
     TRY(program_schedule(graph, plan, workspace, &program));
     times[MOVE] = step_graph_now_s();
-    enum status status = program_move(program, &plan->policy);
+    enum status status = program_gather(program, &plan->policy);
+    if (status == STATUS_OK) status = program_move(program, &plan->policy);
     times[PLACE] = step_graph_now_s();
     if (status == STATUS_OK) status = program_place(program);
     times[SYNCHRONISE] = step_graph_now_s();

@@ -27,7 +27,8 @@ static const struct policy policies[] = {
 };
 
 static enum status build(int64_t layers, struct model **model, struct graph **out) {
-    const struct optimizer_options optimizer = {0.9, 0.95, 1e-8, 0.1, 1};
+    const struct optimizer_options optimizer = {
+        .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .weight_decay = 0.1, .clip_norm = 1};
     struct model_config config;
     struct tensor *loss;
     TRY(model_config_init("gpt2", &config));

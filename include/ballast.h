@@ -169,6 +169,9 @@ struct ballast_plan_options {
     const char *collectives; /* "stratified" or "flat"; not given: the faster. Changes no bit */
     int64_t round_grains;    /* add the lanes after so many grains of each; not given: 0, all of them */
 
+    const char *optimizer_dtype; /* of AdamW's moments: "fp32", or "bf16", rounded by chance; not given: fp32 */
+    const char *master; /* of bf16 weights: "fp32", or "none", where they are rounded by chance; not given: fp32 */
+
     const char *plan_path;    /* a plan file (`ballast plan -o`), with which options that are given must agree. Resuming
                                  takes the run's own plan, and refuses this */
     const char *cluster_path; /* a cluster file (`ballast profile -o`), whose rates are taken instead of measuring */
@@ -176,7 +179,7 @@ struct ballast_plan_options {
 #define BALLAST_PLAN_OPTIONS_INIT                                                                                      \
     {                                                                                                                  \
         BALLAST_PLAN_OPTIONS_VERSION, -1, -1, -1, -1, -1, NULL, NULL, NULL, NULL, 0, -1, NULL, -1, -1, NULL, -1, NULL, \
-            NULL, NULL, -1, NULL, NULL                                                                                 \
+            NULL, NULL, -1, NULL, NULL, NULL, NULL                                                                     \
     }
 /* The same at run time. */
 void ballast_plan_options_init(struct ballast_plan_options *options);

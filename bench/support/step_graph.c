@@ -25,7 +25,8 @@ enum status step_graph_build(const struct step_graph_size *size, struct graph **
     struct tensor *loss;
     TRY(step_graph_forward(size, 1, out, &loss));
     TRY(graph_differentiate(*out, loss));
-    struct optimizer_options optimizer = {0.9, 0.95, 1e-8, 0.1, 1};
+    struct optimizer_options optimizer = {
+        .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .weight_decay = 0.1, .clip_norm = 1};
     return ops_add_optimizer(*out, &optimizer);
 }
 

@@ -9,7 +9,14 @@
 #include <stdint.h>
 
 /* One stream for each use, so that two uses of one seed never see the same numbers. */
-enum random_stream { RANDOM_INIT = 1, RANDOM_SHUFFLE, RANDOM_SAMPLE, RANDOM_TEST };
+enum random_stream {
+    RANDOM_INIT = 1,
+    RANDOM_SHUFFLE,
+    RANDOM_SAMPLE,
+    RANDOM_TEST,
+    RANDOM_ROUND_STATE, /* stochastic rounding of optimizer states and of weights (backend/adamw_step.h) */
+    RANDOM_ROUND_WEIGHT
+};
 
 /* 128 random bits for (seed, stream, high, counter). */
 void random_block(uint64_t seed, uint32_t stream, uint32_t high, uint64_t counter, uint32_t out[4]);

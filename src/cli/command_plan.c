@@ -9,6 +9,7 @@
 #include "cli/step_options.h"
 #include "cluster/cluster_preset.h"
 #include "console/described_table.h"
+#include "console/partition_table.h"
 #include "console/plan_table.h"
 #include "library/library.h"
 #include "profile/described_device.h"
@@ -33,6 +34,7 @@ static enum status put_out(const struct options *options, const struct session_p
     TRY(status);
     if (options_flag(options, OPT_JSON)) return STATUS_OK;
     plan_table_print(stdout, plan, prediction);
+    partition_table_print(stdout, plan, options_flag(options, OPT_EXPLAIN));
     if (plan->session->machine.backend == &backend_described)
         return prediction ? described_table_print(stdout, plan, prediction->step_s) : STATUS_OK;
     if (!options_given(options, OPT_DEVICE_MEMORY)) print_reserve();

@@ -94,6 +94,11 @@ RULE(has_no_use_for_the_host) {
     return facts->plan && facts->plan->programs.tier_bytes[TIER_HOST] == 0;
 }
 
+RULE(computes_in_fp32) {
+    UNUSED(options);
+    return facts->plan && facts->plan->chosen.recipe.dtype == DTYPE_F32;
+}
+
 /* In `report` it is a page of its own. */
 RULE(shows_no_page) {
     UNUSED(facts);
@@ -123,6 +128,9 @@ const struct option_effect option_effects[] = {
     {OPT_WEIGHT_DECAY, EFFECT_OF_OPTIONS, plans_generation, IS_GENERATION},
     {OPT_CLIP_NORM, EFFECT_OF_OPTIONS, plans_generation, IS_GENERATION},
     {OPT_FREEZE, EFFECT_OF_OPTIONS, plans_generation, IS_GENERATION},
+    {OPT_OPTIMIZER_DTYPE, EFFECT_OF_OPTIONS, plans_generation, IS_GENERATION},
+    {OPT_MASTER, EFFECT_OF_OPTIONS, plans_generation, IS_GENERATION},
+    {OPT_MASTER, EFFECT_OF_DATA, computes_in_fp32, NO_EFFECT "weights in fp32 have no masters beside them"},
     {OPT_PRICE, EFFECT_OF_OPTIONS, plans_one_device, IS_ONE_DEVICE},
     {OPT_TRAIN_TOKENS, EFFECT_OF_OPTIONS, plans_one_device, IS_ONE_DEVICE},
     {OPT_MTBF, EFFECT_OF_OPTIONS, plans_one_device, IS_ONE_DEVICE},

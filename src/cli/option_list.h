@@ -37,7 +37,7 @@
     X(DTYPE, OPTION_OF(dtype), .argument = "bf16|fp32", OPTION_FOR(COMMANDS_MODEL),                                    \
       .computed = "bf16 where it is in hardware (AVX512-BF16, AMX or a GPU, see `ballast profile`) and thus several "  \
                   "times as fast, else fp32; or what the plan file or the run says",                                   \
-      .help = "numbers of parameters and activations; sums and the optimizer are fp32 in both")                        \
+      .help = "numbers of parameters and activations; sums are fp32 in both")                                          \
     X(DOCUMENT_ATTENTION, OPTION_OF(document_attention), .argument = "across|within", OPTION_FOR(COMMANDS_STEP),       \
       .computed = ", or what the plan file or the run says",                                                           \
       .help = "whether tokens see those of earlier documents in their sequence (documents end at the model's "         \
@@ -164,6 +164,14 @@
       .help = "AdamW: of matrices and embeddings; biases and norm weights do not decay")                               \
     X(CLIP_NORM, OPTION_OF(clip_norm), OPTION_FOR(COMMAND_TRAIN | COMMAND_PLAN),                                       \
       .help = "limit of the gradients' global norm; 0: none")                                                          \
+    X(OPTIMIZER_DTYPE, OPTION_OF(optimizer_dtype), .argument = "fp32|bf16",                                            \
+      OPTION_FOR(COMMAND_TRAIN | COMMAND_PLAN | COMMAND_PROFILE), .computed = ", or what the plan file says",          \
+      .help = "numbers of AdamW's moments; bf16, with half of the bytes, is rounded up or down by chance, so that "    \
+              "small changes are not lost. Part of the recipe")                                                        \
+    X(MASTER, OPTION_OF(master), .argument = "fp32|none", OPTION_FOR(COMMAND_TRAIN | COMMAND_PLAN | COMMAND_PROFILE),  \
+      .computed = ", or what the plan file says",                                                                      \
+      .help = "what is kept beside bf16 weights: fp32 ones, or none, and the weights are rounded by chance. Part of "  \
+              "the recipe")                                                                                            \
     X(FREEZE, OPTION_OF(freeze), .argument = "PATTERN", OPTION_FOR(COMMAND_TRAIN | COMMAND_PLAN | COMMAND_PROFILE),    \
       .computed = "nothing, or what the plan file says",                                                               \
       .help = "weights that are not trained, by name, with *, ? and [...]; may be given several times")                \

@@ -13,14 +13,20 @@
 
 static const char *plural(int64_t count) { return count == 1 ? "" : "s"; }
 
+static const char *without_masters(const struct recipe *recipe) {
+    if (recipe->dtype != DTYPE_BF16 || recipe->master != MASTER_NONE) return "";
+    return recipe->optimizer_dtype == STATE_BF16 ? " and no masters" : " without masters";
+}
+
 static void print_recipe(FILE *out, const struct recipe *recipe) {
     char lanes[64] = "", shape[LANE_SHAPE_BYTES];
     if (lane_shape_lanes(&recipe->lanes) > 1)
         snprintf(lanes, sizeof lanes, " in %s lanes", lane_shape_print(&recipe->lanes, shape));
     fprintf(out,
-            "recipe    %s, batch %" PRId64 " x %" PRId64 " tokens, %" PRId64 " grain%s of %" PRId64
+            "recipe    %s%s%s, batch %" PRId64 " x %" PRId64 " tokens, %" PRId64 " grain%s of %" PRId64
             " sequence%s%s, %s, seed %" PRIu64 "\n",
-            dtype_name(recipe->dtype), recipe->batch, recipe->sequence_length, recipe_grains(recipe),
+            dtype_name(recipe->dtype), recipe->optimizer_dtype == STATE_BF16 ? " with bf16 moments" : "",
+            without_masters(recipe), recipe->batch, recipe->sequence_length, recipe_grains(recipe),
             plural(recipe_grains(recipe)), recipe->grain_sequences, plural(recipe->grain_sequences), lanes, recipe->isa,
             recipe->seed);
 }

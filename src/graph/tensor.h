@@ -47,7 +47,7 @@ enum tensor_kind {
     TENSOR_PARAMETER,  /* weights in the compute dtype; persistent */
     TENSOR_GRADIENT,   /* fp32 sum over the grains of a step for one use of a parameter; zeroed when the step begins */
     TENSOR_CACHE,      /* keys and values of earlier tokens; persistent, one for the whole step */
-    TENSOR_STATE,      /* optimizer state: fp32 master weights and moments; persistent */
+    TENSOR_STATE,      /* optimizer state: master weights and moments; persistent */
     TENSOR_RESULT, /* fp64 values of a whole step: loss, squared norms, clip factor; sums are zeroed as gradients are.
                       Those with a parameter (block sums of squares) are read by the step's own nodes alone */
 };

@@ -120,6 +120,8 @@ static enum status read_recipe(const struct ballast_plan_options *given, struct 
     TAKE_WHOLE("plan", seed)
     TAKE_CHOICE("plan", dtype, dtype_find)
     TAKE_CHOICE("plan", document_attention, document_attention_find)
+    TAKE_CHOICE("plan", optimizer_dtype, state_format_find)
+    TAKE_CHOICE("plan", master, master_find)
     TAKE_TEXT("plan", lora)
     TAKE_WHOLE("plan", round_grains)
     TRY(read_lanes(given->lanes, out));

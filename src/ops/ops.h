@@ -88,7 +88,8 @@
     X(squared_norm)                                                                                                    \
     /* any number of fp64 [1], as columns of one fp64 [count] -> fp64 [2]: norm over all, clip factor (see there) */   \
     X(clip_factor)                                                                                                     \
-    /* gradient fp32, clip fp64 [2] -> parameter +=, exp_avg +=, exp_avg_sq +=, [master +=] */                         \
+    /* gradient fp32, clip fp64 [2] -> parameter +=, exp_avg +=, exp_avg_sq +=, [master +=]; moments in fp32 or bf16   \
+     */                                                                                                                \
     X(adamw)
 
 #define OP_DECLARE(name) extern const struct op op_##name;
@@ -105,6 +106,7 @@ enum scalar {
     SCALAR_LEARNING_RATE,      /* of this step */
     SCALAR_BIAS_CORRECTION,    /* 1 / (1 - beta1^t), t = 1 in the first step */
     SCALAR_BIAS_CORRECTION_SQ, /* 1 / sqrt(1 - beta2^t) */
+    SCALAR_STEP,               /* number of the step, from 1 on: t */
     SCALAR_NEW_TOKENS,         /* decoding: how many of the program's tokens count, at least 1 */
     SCALAR_COUNT,
 };
@@ -224,11 +226,17 @@ struct clip_attributes {
 };
 /* AdamW (Loshchilov and Hutter, arXiv 1711.05101), in the order of torch.optim.AdamW: w -= lr*decay*w; moments from
  * g*factor; w -= lr*correction * m / (sqrt(v)*correction_sq + epsilon). With a master, it is updated and the parameter
- * is its rounding. */
+ * is its rounding to nearest. Moments in bf16, and a bf16 parameter without a master, are computed in fp32 and rounded
+ * by chance: to the bf16 number above with the probability that the distance to the one below says, so that small
+ * changes add up on average (Gupta et al., arXiv 1502.02551). The numbers drawn are a function of seed, step, parameter
+ * and element (backend/adamw_step.h). */
 struct adamw_attributes {
     double beta1, beta2, epsilon;
     double weight_decay; /* 0 for parameters that do not decay */
-    bool has_master;     /* the parameter is bf16 and output 3 exists */
+    enum dtype parameter, moments;
+    bool has_master; /* the parameter is bf16 and output 3 exists */
+    uint64_t seed;
+    uint32_t number; /* of the parameter among those that are trained */
 };
 
 /* Builder calls, one for each operator that models are made of. */
@@ -273,6 +281,9 @@ struct tensor *ops_head_logits(struct graph *graph, const char *name, struct ten
  * "exp_avg_sq" and, when the graph's dtype is bf16, "master" (roles; names are the parameter's). */
 struct optimizer_options {
     double beta1, beta2, epsilon, weight_decay, clip_norm;
+    bool bf16_moments; /* else fp32 */
+    bool no_masters;   /* of bf16 parameters */
+    uint64_t seed;     /* of rounding by chance */
 };
 enum status ops_add_optimizer(struct graph *graph, const struct optimizer_options *options);
 

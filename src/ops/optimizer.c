@@ -70,10 +70,10 @@ static enum status infer_adamw(const struct node *node, struct shape out[OP_OUTP
     const struct adamw_attributes *attributes = NODE_ATTRIBUTES(node, adamw_attributes);
     struct shape clip = vector_of(DTYPE_F64, 2);
     TRY(check_shape(node, 1, &clip));
-    out[0] = *gradient;
-    out[0].dtype = attributes->has_master ? DTYPE_BF16 : DTYPE_F32;
-    out[1] = out[2] = *gradient;
-    if (attributes->has_master) out[3] = *gradient;
+    for (int i = 0; i < 3 + attributes->has_master; i++)
+        out[i] = *gradient;
+    out[0].dtype = attributes->parameter;
+    out[1].dtype = out[2].dtype = attributes->moments;
     return STATUS_OK;
 }
 
@@ -89,6 +89,10 @@ const struct op op_adamw = {
     .updates = 0xf,
     .reads_scalars = true,
     .by_elements = true,
+};
+
+struct trained {
+    struct tensor *parameter, *gradient, *squares;
 };
 
 /* The accumulators of one parameter, in the order in which differentiation made them, added up in the first. */
@@ -107,8 +111,9 @@ static struct tensor *complete_gradient(struct graph *graph, const struct tensor
     return sum;
 }
 
-static struct tensor *state_tensor(struct graph *graph, struct tensor *parameter, const char *role) {
-    struct shape shape = as_accumulator(parameter->shape);
+static struct tensor *state_tensor(struct graph *graph, struct tensor *parameter, const char *role, enum dtype dtype) {
+    struct shape shape = parameter->shape;
+    shape.dtype = dtype;
     struct tensor *state =
         graph_tensor(graph, TENSOR_STATE, graph_format(graph, "%s.%s", role, parameter->name), shape);
     if (!state) return NULL;
@@ -117,19 +122,24 @@ static struct tensor *state_tensor(struct graph *graph, struct tensor *parameter
     return state;
 }
 
-static void add_adamw(struct graph *graph, struct tensor *parameter, struct tensor *gradient, struct tensor *clip,
+static void add_adamw(struct graph *graph, const struct trained *trained, uint32_t number, struct tensor *clip,
                       const struct optimizer_options *options) {
+    struct tensor *parameter = trained->parameter;
     struct adamw_attributes attributes = {
         .beta1 = options->beta1,
         .beta2 = options->beta2,
         .epsilon = options->epsilon,
         .weight_decay = parameter->decays ? options->weight_decay : 0,
-        .has_master = parameter->shape.dtype != DTYPE_F32,
+        .parameter = parameter->shape.dtype,
+        .moments = options->bf16_moments ? DTYPE_BF16 : DTYPE_F32,
+        .has_master = parameter->shape.dtype != DTYPE_F32 && !options->no_masters,
+        .seed = options->seed,
+        .number = number,
     };
-    struct tensor *in[OP_INPUTS_MAX] = {gradient, clip};
-    struct tensor *into[OP_OUTPUTS_MAX] = {parameter, state_tensor(graph, parameter, "exp_avg"),
-                                           state_tensor(graph, parameter, "exp_avg_sq"),
-                                           attributes.has_master ? state_tensor(graph, parameter, "master") : NULL};
+    struct tensor *in[OP_INPUTS_MAX] = {trained->gradient, clip};
+    struct tensor *into[OP_OUTPUTS_MAX] = {parameter, state_tensor(graph, parameter, "exp_avg", attributes.moments),
+                                           state_tensor(graph, parameter, "exp_avg_sq", attributes.moments)};
+    if (attributes.has_master) into[3] = state_tensor(graph, parameter, "master", DTYPE_F32);
     graph_add(graph, &op_adamw, graph_format(graph, "adamw.%s", parameter->name), in, &attributes, into);
 }
 
@@ -143,10 +153,6 @@ static struct tensor *add_squares(struct graph *graph, struct tensor *gradient, 
     graph_add(graph, &op_squared_sums, graph_format(graph, "squares.%s", parameter->name), in, NULL, into);
     return sums;
 }
-
-struct trained {
-    struct tensor *parameter, *gradient, *squares;
-};
 
 /* Squared norms are columns of one tensor, which the clip factor then sums in parameter order. */
 static struct tensor *add_clipping(struct graph *graph, const struct trained *trained, int count, double limit) {
@@ -189,7 +195,7 @@ enum status ops_add_optimizer(struct graph *graph, const struct optimizer_option
     graph->phase = PHASE_UPDATE;
     struct tensor *clip = count > 0 ? add_clipping(graph, trained, count, options->clip_norm) : NULL;
     for (int i = 0; i < count && clip; i++)
-        add_adamw(graph, trained[i].parameter, trained[i].gradient, clip, options);
+        add_adamw(graph, &trained[i], (uint32_t)i, clip, options);
     mem_free(trained);
     if (graph->status == STATUS_OK && count == 0)
         return status_set(STATUS_BAD_INPUT, "nothing to train: every parameter is frozen");

@@ -39,6 +39,34 @@ enum document_attention document_attention_find(const char *name) {
     return strcmp(name, "within") == 0 ? DOCUMENT_ATTENTION_WITHIN : DOCUMENT_ATTENTION_COUNT;
 }
 
+const char *state_format_name(enum state_format format) {
+    static const char *const names[] = {
+#define STATE_FORMAT_NAME(name, text) [STATE_##name] = text,
+        STATE_FORMAT_LIST(STATE_FORMAT_NAME)};
+    return names[format];
+}
+
+enum state_format state_format_find(const char *name) {
+    enum state_format format = 0;
+    while (format < STATE_FORMAT_COUNT && strcmp(name, state_format_name(format)) != 0)
+        format++;
+    return format;
+}
+
+const char *master_name(enum master master) {
+    static const char *const names[] = {
+#define MASTER_NAME(name, text) [MASTER_##name] = text,
+        MASTER_LIST(MASTER_NAME)};
+    return names[master];
+}
+
+enum master master_find(const char *name) {
+    enum master master = 0;
+    while (master < MASTER_COUNT && strcmp(name, master_name(master)) != 0)
+        master++;
+    return master;
+}
+
 /* One list of the recipe's numbers serves checking, writing, reading and comparing: type, least, most and why. What may
  * be set has its limits from the table of settings. */
 #define LEAST(field) setting_table[SETTING_##field].least
@@ -103,6 +131,8 @@ json_t *recipe_to_json(const struct recipe *recipe) {
     RECIPE_DOUBLES(SET_DOUBLE)
     failed |= json_object_set_new(object, "document_attention",
                                   json_string(document_attention_name(recipe->document_attention)));
+    failed |= json_object_set_new(object, "optimizer_dtype", json_string(state_format_name(recipe->optimizer_dtype)));
+    failed |= json_object_set_new(object, "master", json_string(master_name(recipe->master)));
     char lanes[LANE_SHAPE_BYTES];
     failed |= json_object_set_new(object, "lanes", json_string(lane_shape_print(&recipe->lanes, lanes)));
     failed |= json_object_set_new(object, "isa", json_string(recipe->isa));
@@ -157,6 +187,23 @@ static enum status read_document_attention(const char *file, const json_t *objec
     return nearest_hint(status, "value", name, names, sizeof names / sizeof *names);
 }
 
+/* fp32 in files of versions that had no other. */
+static enum status read_state_formats(const char *file, const json_t *object, struct recipe *out) {
+    static const char *const formats[] = {"fp32", "bf16"}, *const masters[] = {"fp32", "none"};
+    const char *format = "fp32", *master = "fp32";
+    TRY(json_read_string(file, object, "optimizer_dtype", &format));
+    TRY(json_read_string(file, object, "master", &master));
+    out->optimizer_dtype = state_format_find(format);
+    out->master = master_find(master);
+    if (out->optimizer_dtype == STATE_FORMAT_COUNT)
+        return nearest_hint(status_set(STATUS_BAD_INPUT, "%s: optimizer_dtype: '%s' is not known", file, format),
+                            "value", format, formats, sizeof formats / sizeof *formats);
+    if (out->master == MASTER_COUNT)
+        return nearest_hint(status_set(STATUS_BAD_INPUT, "%s: master: '%s' is not known", file, master), "value",
+                            master, masters, sizeof masters / sizeof *masters);
+    return STATUS_OK;
+}
+
 /* Checked before it becomes a narrower type. `part` of the plan: "recipe.", or "" for what stands in none. */
 static enum status read_integer(const char *file, const json_t *object, const char *part, const char *field,
                                 int64_t least, int64_t most, const char *rule, int64_t *out) {
@@ -176,12 +223,14 @@ static enum status read_shape(const char *file, const json_t *object, const char
 }
 
 enum status recipe_from_json(const char *file, const json_t *object, struct recipe *out) {
-    enum { OPTIONAL_FIELDS = 6 };
+    enum { OPTIONAL_FIELDS = 8 };
     static const char *const known[] = {"threads",
                                         "lora",
                                         "freeze",
                                         "products",
                                         "lanes",
+                                        "optimizer_dtype",
+                                        "master",
 #define NAME_INTEGER(field, type, least, most, rule) #field,
                                         RECIPE_INTEGERS(NAME_INTEGER) /* the first: plans had no rounds once */
                                         "dtype",
@@ -204,6 +253,7 @@ enum status recipe_from_json(const char *file, const json_t *object, struct reci
     RECIPE_DOUBLES(READ_DOUBLE)
     TRY(read_dtype(file, object, &recipe->dtype));
     TRY(read_document_attention(file, object, &recipe->document_attention));
+    TRY(read_state_formats(file, object, recipe));
     TRY(read_shape(file, object, "lanes", &recipe->lanes));
     TRY(json_read_text(file, object, "isa", sizeof recipe->isa, recipe->isa));
 #define READ_TEXT(field) TRY(json_read_text(file, object, #field, sizeof recipe->field, recipe->field));
@@ -303,6 +353,8 @@ enum status recipe_require_equal(const struct recipe *expected, const struct rec
     if (strcmp(expected->field, actual->field) != 0) DIFFERENT(field)
     RECIPE_TEXTS(COMPARE_TEXT)
     if (expected->document_attention != actual->document_attention) DIFFERENT(document_attention)
+    if (expected->optimizer_dtype != actual->optimizer_dtype) DIFFERENT(optimizer_dtype)
+    if (expected->master != actual->master) DIFFERENT(master)
     if (strcmp(expected->isa, actual->isa) != 0) DIFFERENT(isa)
     return STATUS_OK;
 }

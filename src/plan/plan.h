@@ -35,8 +35,30 @@ const char *document_attention_name(enum document_attention attention);
 /* DOCUMENT_ATTENTION_COUNT when there is none of that name. */
 enum document_attention document_attention_find(const char *name);
 
+/* In what AdamW's moments are kept. */
+#define STATE_FORMAT_LIST(X) X(FP32, "fp32") X(BF16, "bf16")
+enum state_format {
+#define STATE_FORMAT_ENUM(name, text) STATE_##name,
+    STATE_FORMAT_LIST(STATE_FORMAT_ENUM) STATE_FORMAT_COUNT
+#undef STATE_FORMAT_ENUM
+};
+const char *state_format_name(enum state_format format);
+/* STATE_FORMAT_COUNT when there is none of that name. */
+enum state_format state_format_find(const char *name);
+
+/* What of a bf16 parameter is kept beside it. */
+#define MASTER_LIST(X) X(FP32, "fp32") X(NONE, "none")
+enum master {
+#define MASTER_ENUM(name, text) MASTER_##name,
+    MASTER_LIST(MASTER_ENUM) MASTER_COUNT
+#undef MASTER_ENUM
+};
+const char *master_name(enum master master);
+/* MASTER_COUNT when there is none of that name. */
+enum master master_find(const char *name);
+
 struct recipe {
-    enum dtype dtype;        /* of parameters and activations; bf16 keeps fp32 masters */
+    enum dtype dtype;        /* of parameters and activations */
     int64_t batch;           /* sequences a step, over all ranks */
     int64_t sequence_length; /* tokens of a sequence */
     int64_t grain_sequences; /* sequences on which each kernel is called; parameter gradients add up grain by grain */
@@ -46,6 +68,8 @@ struct recipe {
     uint64_t seed;
     double beta1, beta2, epsilon, weight_decay, clip_norm; /* AdamW and clipping by global norm; clip_norm 0: none */
     enum document_attention document_attention;
+    enum state_format optimizer_dtype;
+    enum master master;             /* of bf16 parameters; those in fp32 need none */
     char lora[RECIPE_TEXT_BYTES];   /* adapters, as model_set_adapter takes them; "": none */
     char freeze[RECIPE_TEXT_BYTES]; /* what is not trained, as model_set_frozen takes it; "": nothing */
     char isa[RECIPE_NAME_BYTES];    /* the backend's instruction set */
@@ -114,6 +138,7 @@ enum status recipe_check_optimizer(const struct recipe *recipe);
 /* {"version", "recipe": {…}, "policy": {…}, "threads"}; NULL when out of memory. `file` stands for the path in
  * messages. */
 json_t *recipe_to_json(const struct recipe *recipe);
+json_t *partition_to_json(const struct partition *partition);
 json_t *policy_to_json(const struct policy *policy);
 json_t *plan_to_json(const struct plan *plan);
 /* A recipe that was written when the threads were a part of it may hold "threads", which plan_from_json takes. */

@@ -54,6 +54,11 @@ bool policy_is_plain(const struct policy *policy) {
     return same;
 }
 
+json_t *partition_to_json(const struct partition *partition) {
+    return json_pack("{s:i, s:i, s:i}", "parameters", partition_width(partition->parameters), "gradients",
+                     partition_width(partition->gradients), "optimizer", partition_width(partition->optimizer));
+}
+
 json_t *policy_to_json(const struct policy *policy) {
     json_t *object = json_object();
     int failed = !object;
@@ -61,11 +66,7 @@ json_t *policy_to_json(const struct policy *policy) {
     POLICY_INTEGERS(SET_INTEGER)
 #define SET_TIER(field) failed |= json_object_set_new(object, #field, json_string(tier_name(policy->field)));
     POLICY_TIERS(SET_TIER)
-    const struct partition *cut = &policy->partition;
-    failed |=
-        json_object_set_new(object, "partition",
-                            json_pack("{s:i, s:i, s:i}", "parameters", partition_width(cut->parameters), "gradients",
-                                      partition_width(cut->gradients), "optimizer", partition_width(cut->optimizer)));
+    failed |= json_object_set_new(object, "partition", partition_to_json(&policy->partition));
     failed |= json_object_set_new(object, "flat", json_boolean(policy->flat));
     failed |= json_object_set_new(object, "schedule", json_string(policy->schedule));
     if (!failed) return object;

@@ -60,6 +60,8 @@ struct setting {
     X(epsilon, .name = "epsilon", SETTING_REAL_IN(1e-30, 1), SETTING_REAL_DEFAULT(1e-8))                               \
     X(weight_decay, .name = "weight-decay", SETTING_REAL_IN(0, 1000), SETTING_REAL_DEFAULT(0.1))                       \
     X(clip_norm, .name = "clip-norm", SETTING_REAL_IN(0, 1e9), SETTING_REAL_DEFAULT(1))                                \
+    X(optimizer_dtype, .name = "optimizer-dtype", .type = SETTING_CHOICE, .choices = "fp32|bf16", .fallback = "fp32")  \
+    X(master, .name = "master", .type = SETTING_CHOICE, .choices = "fp32|none", .fallback = "fp32")                    \
     X(freeze, .name = "freeze", .type = SETTING_TEXTS)                                                                 \
     X(lora, .name = "lora", .type = SETTING_TEXT)                                                                      \
     X(backend, .name = "device", .type = SETTING_TEXT)                                                                 \

@@ -36,6 +36,7 @@ void operator_values_scalars(const struct node *node, double scalars[SCALAR_COUN
     scalars[SCALAR_LOSS_SCALE] = 1.0 / 4096;
     scalars[SCALAR_LEARNING_RATE] = 1e-4;
     scalars[SCALAR_BIAS_CORRECTION] = 5;
+    scalars[SCALAR_STEP] = 2;
     scalars[SCALAR_BIAS_CORRECTION_SQ] = 10;
     scalars[SCALAR_NEW_TOKENS] = (double)tokens;
 }

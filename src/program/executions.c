@@ -125,7 +125,6 @@ enum status execution_source_create(const struct graph *graph, const struct poli
     *out = (struct execution_source){
         .graph = graph, .policy = policy, .chunks = chunks, .blocks = graph_count_blocks(graph), .sums = sums};
     out->cuts = partition_cuts(&policy->partition);
-    out->cuts_parameters = partition_width(policy->partition.parameters) > 1;
     out->cuts_gradients = partition_width(policy->partition.gradients) > 1;
     /* The plan's schedule is that of training; a graph without backward has only forwards. */
     TRY(activations_parse(graph_has_backward(graph) ? policy->schedule : "", out->blocks, &out->stages));

@@ -63,7 +63,7 @@ struct execution_source {
      * `sums` all others of the same part of a chunk; -1 for all else, the other uses' accumulators among them. */
     int32_t *completed_by;
     bool sums;                                  /* shares are added: the step has several, or several ranks */
-    bool cuts, cuts_parameters, cuts_gradients; /* the policy's partition */
+    bool cuts, cuts_gradients; /* the policy's partition */
     int32_t delay;      /* groups between a reduction and what reads its result, set by the caller; 0: there is none */
     int32_t *summed_in; /* by block: the group of its latest EXECUTION_SUMS */
     int32_t next_late;  /* the block whose totals and finish come next, -1: none */

@@ -7,6 +7,12 @@ static void touch(struct program *program, const struct operand *operand, int32_
     buffer->last = position;
 }
 
+/* An input that this purpose does not read; or what only other ranks or rounds use, which takes no room. */
+static void settle_unused(struct buffer *buffer) {
+    buffer->first = buffer->last = 0;
+    if (!buffer->persistent && buffer->pack && buffer->bytes > BUFFER_ALIGNMENT) buffer->bytes = BUFFER_ALIGNMENT;
+}
+
 void program_set_lifetimes(struct program *program) {
     int32_t end = (int32_t)program->instructions.count - 1;
     for (size_t i = 0; i < program->buffers.count; i++)
@@ -18,7 +24,7 @@ void program_set_lifetimes(struct program *program) {
         }
     for (size_t i = 0; i < program->buffers.count; i++) {
         struct buffer *buffer = &program->buffers.items[i];
-        if (buffer->first < 0) buffer->first = buffer->last = 0; /* an input that this purpose does not read */
+        if (buffer->first < 0) settle_unused(buffer);
         if (buffer->persistent) buffer->first = 0;
         if (buffer->persistent || buffer_is_kept(buffer)) buffer->last = end;
         for (size_t s = 0; s < program->sections.count; s++) {

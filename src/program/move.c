@@ -9,8 +9,8 @@ static bool is_elsewhere(const struct visits *visits, const struct buffer *buffe
     return buffer->tier != user->tier;
 }
 
-/* Places are on the device. Parameters that are cut wait for one when they are gathered (gather.c), not when their shards
- * are moved. */
+/* Places are on the device. Parameters that are cut wait for one when they are gathered (gather.c), not when their
+ * shards are moved. */
 static bool is_parameter_visit(const struct visits *visits, const struct visit *visit) {
     bool parameters = visits->program->buffers.items[visit->buffer].kind == BUFFER_PARAMETERS;
     bool cut = partition_width(visits->policy->partition.parameters) > 1;

@@ -61,10 +61,12 @@ static const char *name_of(const struct step_buffers *buffers, const char *of, i
     return scratch_format(&buffers->program->memory, "%s of chunk %d", of, chunk);
 }
 
-static const char *name_level(const struct step_buffers *buffers, struct chunk_part part, int64_t round, int level) {
+static const char *name_level(const struct step_buffers *buffers, const struct packed *first, int64_t round,
+                              int level) {
     struct scratch *memory = &buffers->program->memory;
-    const char *name = level == 0 ? name_of(buffers, "gradients", part.chunk)
-                                  : scratch_format(memory, "partial sums of chunk %d", part.chunk);
+    struct chunk_part part = first->part;
+    const char *what = level > 0 ? "partial sums" : first->apart ? "other uses' gradients" : "gradients";
+    const char *name = name_of(buffers, what, part.chunk);
     if (name && !buffers->chunks->within_blocks) name = scratch_format(memory, "%s in block %d", name, part.block);
     if (name && buffers->rounds > 1) name = scratch_format(memory, "%s, round %lld", name, (long long)round);
     return !name || level == 0 ? name : scratch_format(memory, "%s, level %d", name, level);
@@ -186,12 +188,12 @@ static struct gradient_pack_place place_of(struct step_buffers *buffers, const s
 }
 
 /* Partial sums are of one step. What is not summed has no use beyond its share, and thus one buffer for all levels. */
-static enum status add_levels(struct step_buffers *buffers, struct chunk_part part, struct buffer first,
+static enum status add_levels(struct step_buffers *buffers, const struct packed *list, struct buffer first,
                               int64_t summed_bytes, int64_t round, int32_t id) {
     TRY(vec_push(&buffers->level_buffers, id));
     first.persistent = false;
     for (int level = 1; level < buffers->levels; level++) {
-        first.name = name_level(buffers, part, round, level);
+        first.name = name_level(buffers, list, round, level);
         if (!first.name) return STATUS_FAILED;
         if (summed_bytes > 0) TRY(program_add_buffer(buffers->program, first, &id));
         TRY(vec_push(&buffers->level_buffers, id));
@@ -225,12 +227,12 @@ static enum status add_gradients(struct step_buffers *buffers, const struct pack
     TRY(vec_push(&buffers->gradients, place));
     for (int64_t round = 0; round < buffers->rounds; round++) {
         int32_t buffer;
-        packed.name = name_level(buffers, list->part, round, 0);
+        packed.name = name_level(buffers, list, round, 0);
         if (!packed.name) return STATUS_FAILED;
         TRY(program_add_buffer(buffers->program, packed, &buffer));
         if (round == 0) set_places(buffers, packed.pack, buffer);
         if (round == 0) set_homes(buffers, packed.pack, buffer);
-        TRY(add_levels(buffers, list->part, packed, place.summed_bytes, round, buffer));
+        TRY(add_levels(buffers, list, packed, place.summed_bytes, round, buffer));
     }
     return cut && place.completed_by >= 0 ? add_shard(buffers, list, count) : STATUS_OK;
 }

@@ -57,7 +57,9 @@ struct search {
     struct queue doubtful;              /* what is expected not to fit */
     VEC(struct family_excess) excesses; /* by family */
     struct kind_estimate estimates[KINDS];
+    struct kind_estimate placed[2 * SPACE_FITS]; /* the same by placement, and whether parameters are gathered */
     struct lower_excess lower[LOOKAHEADS * PLACEMENTS];
+    bool *scouted; /* by division: one of its programs was compiled */
     double margin; /* expected device bytes are multiplied by it; 1 as soon as a program fits */
     struct search_result *result;
     VEC(int32_t) families; /* of those that were tried */
@@ -73,6 +75,12 @@ static struct kind_estimate *estimate_of(struct search *search, int32_t index) {
     int32_t kind = (int32_t)schedule->kind * TIER_COUNT + (int32_t)schedule->tier;
     kind = kind * LOOKAHEADS + (int32_t)family->lookahead;
     return &search->estimates[kind * SPACE_FITS + space_fit_number(&family->at)];
+}
+
+static struct kind_estimate *placed_of(struct search *search, int32_t index) {
+    const struct family *family = &search->space.families.items[index];
+    bool gathers = space_gathers(&search->space, family);
+    return &search->placed[gathers * SPACE_FITS + space_fit_number(&family->at)];
 }
 
 static struct lower_excess *lower_excess_of(struct search *search, int32_t index) {
@@ -95,9 +103,12 @@ static double with_exposed(const struct search *search, const struct policy_seco
 }
 
 static double expected_s(struct search *search, int32_t family, const struct policy_seconds *seconds) {
-    const struct kind_estimate *estimate = estimate_of(search, family);
+    const struct kind_estimate *estimate = estimate_of(search, family), *placed = placed_of(search, family);
     int64_t lookahead = search->space.families.items[family].lookahead;
-    return with_exposed(search, seconds, estimate->timed ? estimate->exposed_share : EXPOSED_SHARE[lookahead]);
+    double share = estimate->timed ? estimate->exposed_share : EXPOSED_SHARE[lookahead];
+    /* With other schedules too, ranks wait for each other as long. */
+    if (!estimate->timed && placed->timed && search->space.divisions.count > 1) share = placed->exposed_share;
+    return with_exposed(search, seconds, share);
 }
 
 static double objective_s(const struct search_input *input, const struct candidate *candidate) {
@@ -247,6 +258,11 @@ static void learn_lower(struct search *search, const struct proposal *proposal, 
     learned->learned = true;
 }
 
+static void learn_exposed(struct kind_estimate *estimate, double exposed) {
+    if (!estimate->timed || exposed < estimate->exposed_share) estimate->exposed_share = exposed;
+    estimate->timed = true;
+}
+
 static void learn(struct search *search, const struct proposal *proposal, const struct candidate *candidate) {
     const struct policy_bound *bound = &proposal->member.bound;
     struct family_excess *learned = &search->excesses.items[proposal->family];
@@ -259,8 +275,8 @@ static void learn(struct search *search, const struct proposal *proposal, const 
     double hidden_s = bound->seconds.serial_s - bound->seconds.step_s;
     if (candidate->step_s <= 0 || hidden_s <= 0) return;
     double exposed = (candidate->step_s - bound->seconds.step_s) / hidden_s;
-    if (!estimate->timed || exposed < estimate->exposed_share) estimate->exposed_share = exposed;
-    estimate->timed = true;
+    learn_exposed(estimate, exposed);
+    learn_exposed(placed_of(search, proposal->family), exposed);
 }
 
 static enum status compile(struct search *search, const struct proposal *proposal) {
@@ -269,6 +285,7 @@ static enum status compile(struct search *search, const struct proposal *proposa
     space_policy(&search->space, family, &proposal->member, &candidate.policy);
     TRY(measure(search, &candidate));
     search->result->compiled++;
+    search->scouted[family->division] = true;
     int64_t bytes = candidate.tier_bytes[TIER_DEVICE];
     learn(search, proposal, &candidate);
     learn_lower(search, proposal, &candidate);
@@ -323,11 +340,32 @@ static enum status work_off(struct search *search, struct queue *queue, struct q
     return STATUS_OK;
 }
 
+/* Of several partitions the best program of each, as it is expected, before any other of one: what was not tried has no
+ * time to be compared by. For half of the programs that may be compiled. */
+static enum status scout(struct search *search) {
+    struct queue later = {0};
+    struct proposal next;
+    int most = search->input->most_compiled / 2;
+    enum status status = STATUS_OK;
+    while ((most == 0 || search->result->compiled < most) && queue_pop(&search->resident, &next)) {
+        if (cannot_win(search, next.bound)) continue;
+        bool waits = next.stage != PROPOSAL_CLAN && search->scouted[search->space.families.items[next.family].division];
+        TRY_GOTO(status,
+                 waits ? queue_push(&later, next) : advance(search, &next, &search->resident, &search->doubtful), done);
+    }
+    while (queue_pop(&later, &next))
+        TRY_GOTO(status, queue_push(&search->resident, next), done);
+done:
+    queue_free(&later);
+    return status;
+}
+
 /* First the families that move nothing: the fastest of them that fits takes one program or two, and what the others
  * must beat is known. Then the others. Last those that were expected not to fit; first those of them that are expected
  * to fit by now. */
 static enum status compile_best(struct search *search) {
     search->result->proved = true;
+    if (search->space.divisions.count > 1) TRY(scout(search));
     TRY(work_off(search, &search->resident, &search->doubtful));
     TRY(work_off(search, &search->moving, &search->doubtful));
     TRY(work_off(search, &search->doubtful, &search->moving));
@@ -464,13 +502,47 @@ done:
     return status;
 }
 
-static enum status open_space(struct search *search) { return space_create(search->input, &search->space); }
+static void note_bounds(const struct search *search, int32_t division, struct partition_outcome *out) {
+    for (size_t c = 0; c < search->space.clans.count; c++) {
+        const struct clan *clan = &search->space.clans.items[c];
+        double bound = least_s(search, &clan->least);
+        if (clan->division != division || !clan->may_fit) continue;
+        if (!out->may_fit || bound < out->bound_s) out->bound_s = bound;
+        out->may_fit = true;
+    }
+}
+
+static enum status note_partitions(struct search *search) {
+    struct search_result *result = search->result;
+    for (int32_t d = 0; d < (int32_t)search->space.divisions.count && search->input->partition_count > 1; d++) {
+        struct partition_outcome outcome = {.partition = search->space.divisions.items[d].partition};
+        note_bounds(search, d, &outcome);
+        for (size_t i = 0; i < result->tried.count; i++) {
+            const struct candidate *tried = &result->tried.items[i];
+            if (!partition_equal(&tried->policy.partition, &outcome.partition)) continue;
+            bool better =
+                tried->step_s > 0 && (outcome.best.step_s <= 0 ||
+                                      objective_s(search->input, tried) < objective_s(search->input, &outcome.best));
+            if (better) outcome.best = *tried;
+            outcome.tried++;
+        }
+        TRY(vec_push(&result->partitions, outcome));
+    }
+    return STATUS_OK;
+}
+
+static enum status open_space(struct search *search) {
+    TRY(space_create(search->input, &search->space));
+    search->scouted = mem_array(search->space.divisions.count, sizeof *search->scouted);
+    return search->scouted ? STATUS_OK : STATUS_FAILED;
+}
 
 static void close(struct search *search) {
     queue_free(&search->resident);
     queue_free(&search->moving);
     queue_free(&search->doubtful);
     vec_free(&search->excesses);
+    mem_free(search->scouted);
     vec_free(&search->families);
     space_free(&search->space);
 }
@@ -480,6 +552,7 @@ static enum status search_space(struct search *search) {
     TRY(space_is_listed(&search->space) ? push_families(search, 0) : push_clans(search));
     TRY(compile_best(search));
     if (!(search->best_s < INFINITY) && search->input->most_compiled >= 0) TRY(compile_smallest(search));
+    TRY(note_partitions(search));
     return rank(search);
 }
 
@@ -530,5 +603,6 @@ void search_result_free(struct search_result *result) {
     vec_free(&result->front);
     vec_free(&result->runners_up);
     vec_free(&result->tried);
+    vec_free(&result->partitions);
     *result = (struct search_result){0};
 }

@@ -51,11 +51,21 @@ struct candidate {
     bool compiled;
 };
 
+/* What came of one of several partitions. */
+struct partition_outcome {
+    struct partition partition;
+    bool may_fit;          /* else none of its programs fits, by a lower bound of their bytes */
+    double bound_s;        /* none of its programs that may fit takes less */
+    int64_t tried;         /* programs that were compiled */
+    struct candidate best; /* of these, the fastest that fits; step_s 0: none does */
+};
+
 struct search_result {
     VEC(struct candidate)
     front; /* compiled ones that fit, the fastest first; each needs less of the device than all faster ones */
-    VEC(struct candidate) runners_up; /* the fastest simulated ones of other kinds (schedule kind and tiers) */
-    VEC(struct candidate) tried;      /* all that were compiled, in that order; step_s 0: it does not fit */
+    VEC(struct candidate) runners_up;         /* the fastest simulated ones of other kinds (schedule kind and tiers) */
+    VEC(struct candidate) tried;              /* all that were compiled, in that order; step_s 0: it does not fit */
+    VEC(struct partition_outcome) partitions; /* of the input's, where it has several */
     int64_t enumerated, compiled;
     bool proved;         /* no member that was not compiled can be faster than the first of `front` */
     int64_t least_bytes; /* the least of the device that a compiled program needs; for when nothing fits */

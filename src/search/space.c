@@ -125,6 +125,13 @@ static enum status pack(struct space *space, const struct partition *partition, 
         enum status status = states_create(space->input->graph, space->input->costs, &policy, &out->states[k]);
         out->count = k + 1;
         TRY(status);
+        /* Chunks within blocks may be the same for twice the bytes. */
+        if (k > 0 && out->states[k].chunks.within_blocks &&
+            states_count(&out->states[k]) == states_count(&out->states[k - 1])) {
+            states_free(&out->states[k]);
+            out->count = k;
+            break;
+        }
         if (states_count(&out->states[k]) <= 2) break;
     }
     return STATUS_OK;
@@ -179,7 +186,7 @@ static const struct partition *partition_of(const struct space *space, const str
     return &space->divisions.items[family->division].partition;
 }
 
-static bool gathers(const struct space *space, const struct family *family) {
+bool space_gathers(const struct space *space, const struct family *family) {
     return partition_width(partition_of(space, family)->parameters) > 1;
 }
 
@@ -218,7 +225,7 @@ static struct policy_bound_input bound_input(const struct space *space, const st
 
 static int64_t least_buffers(const struct space *space, const struct family *family, int64_t persistent) {
     const int32_t *least = states_of(space, family)->least_buffers;
-    if (gathers(space, family)) return least[0];
+    if (space_gathers(space, family)) return least[0];
     return family->at.parameters == TIER_DEVICE ? 0 : least[persistent];
 }
 
@@ -270,7 +277,7 @@ static enum status add_families(struct space *space, struct family family, const
                                 int32_t first_fit, bool first) {
     const struct schedule_cost *cost = schedule_cost_at(space, family.schedule, family.lookahead);
     struct pass_activations activations = policy_bound_activations(cost, &space->cut, family.grains_per_pass);
-    bool cuts = partition_cuts(partition_of(space, &family)), gathered = gathers(space, &family);
+    bool cuts = partition_cuts(partition_of(space, &family)), gathered = space_gathers(space, &family);
     bool moves = space_schedule(space, &family)->tier != TIER_DEVICE;
     for (size_t i = 0; i < placements->list.count; i++) {
         family.at = placements->list.items[i];
@@ -458,8 +465,8 @@ static enum status add_members(struct space *space, const struct family *family,
                                struct member_list *out) {
     static const int64_t more[] = {0, 1, 2, BUFFERS_MORE_MAX};
     int64_t least = least_buffers(space, family, persistent);
-    bool buffers = gathers(space, family) || family->at.parameters != TIER_DEVICE;
-    int64_t most = states_count(states_of(space, family)) - (gathers(space, family) ? 0 : persistent);
+    bool buffers = space_gathers(space, family) || family->at.parameters != TIER_DEVICE;
+    int64_t most = states_count(states_of(space, family)) - (space_gathers(space, family) ? 0 : persistent);
     for (size_t i = 0; i < (!buffers ? 1 : sizeof more / sizeof *more); i++) {
         if (i > 0 && least + more[i] > most) break;
         struct member member = bound_member(space, family, persistent, least + more[i], 0);

@@ -112,6 +112,8 @@ bool space_may_fit(const struct space *space, const struct policy_bound *bound, 
 /* From 0 to SPACE_FITS - 1. */
 int32_t space_fit_number(const struct placement *at);
 bool family_moves_states(const struct family *family);
+/* Whether its partition cuts parameters. */
+bool space_gathers(const struct space *space, const struct family *family);
 /* The policy of a member, for the compiler. */
 void space_policy(const struct space *space, const struct family *family, const struct member *member,
                   struct policy *out);

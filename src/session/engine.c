@@ -135,6 +135,7 @@ static void set_scalars(struct engine *engine, int64_t step, double learning_rat
     double t = (double)(step + 1), *scalars = engine->scalars;
     scalars[SCALAR_LOSS_SCALE] = 1 / (double)(targets > 0 ? targets : 1);
     scalars[SCALAR_LEARNING_RATE] = learning_rate;
+    scalars[SCALAR_STEP] = t;
     scalars[SCALAR_BIAS_CORRECTION] = 1 / (1 - pow(recipe->beta1, t));
     scalars[SCALAR_BIAS_CORRECTION_SQ] = 1 / sqrt(1 - pow(recipe->beta2, t));
 }

@@ -173,7 +173,8 @@ static enum status add_load(const struct safetensors *set, const char *path, con
                             struct safetensors_load *out) {
     const struct safetensors_tensor *source = safetensors_find(set, target->tensor->name);
     if (!source) return status_set(STATUS_BAD_INPUT, "%s: %s is missing", path, target->tensor->name);
-    if (source->dtype != SAFETENSORS_F32 || !safetensors_has_shape(source, &target->tensor->shape)) {
+    enum safetensors_dtype dtype = target->dtype == DTYPE_BF16 ? SAFETENSORS_BF16 : SAFETENSORS_F32;
+    if (source->dtype != dtype || !safetensors_has_shape(source, &target->tensor->shape)) {
         char dims[SHAPE_TEXT], wanted[SHAPE_TEXT];
         return status_set(STATUS_BAD_INPUT, "%s: %s: is %s %s, must be %s", path, source->name, source->dtype_name,
                           safetensors_print_dims(source, dims), shape_print(&target->tensor->shape, wanted));
@@ -182,7 +183,7 @@ static enum status add_load(const struct safetensors *set, const char *path, con
                                      .tensor = source,
                                      .first = (size_t)target->first,
                                      .elements = (size_t)target->elements,
-                                     .dtype = DTYPE_F32,
+                                     .dtype = target->dtype,
                                      .out = target->data,
                                      .store = target->store,
                                      .key = target->home};

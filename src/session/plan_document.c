@@ -50,6 +50,27 @@ static json_t *candidates_to_json(const struct candidate *candidates, size_t cou
     return NULL;
 }
 
+static json_t *partitions_to_json(const struct search_result *search) {
+    json_t *list = json_array();
+    int failed = !list;
+    for (size_t i = 0; i < search->partitions.count; i++) {
+        const struct partition_outcome *outcome = &search->partitions.items[i];
+        const struct candidate *best = &outcome->best;
+        bool timed = best->step_s > 0;
+        failed |= json_array_append_new(
+            list, json_pack("{s:o, s:b, s:o, s:I, s:o, s:I, s:I, s:I}", "partition",
+                            partition_to_json(&outcome->partition), "may_fit", outcome->may_fit, "bound_s",
+                            outcome->may_fit ? json_real(outcome->bound_s) : json_null(), "tried",
+                            (json_int_t)outcome->tried, "step_s", timed ? json_real(best->step_s) : json_null(),
+                            "device_bytes", (json_int_t)(timed ? best->tier_bytes[TIER_DEVICE] : 0), "host_bytes",
+                            (json_int_t)(timed ? best->tier_bytes[TIER_HOST] : 0), "disk_bytes",
+                            (json_int_t)(timed ? best->tier_bytes[TIER_DISK] : 0)));
+    }
+    if (!failed) return list;
+    json_decref(list);
+    return NULL;
+}
+
 /* Null where the policy was given, or plain and fitted: then none was searched for. */
 static json_t *search_to_json(const struct search_result *search) {
     if (search->enumerated == 0) return json_null();
@@ -71,6 +92,7 @@ static json_t *document(const struct session_plan *plan, const struct step_summa
                                       candidates_to_json(search->runners_up.items, search->runners_up.count));
         failed |= json_object_set_new(object, "front", candidates_to_json(search->front.items, search->front.count));
         failed |= json_object_set_new(object, "tried", candidates_to_json(search->tried.items, search->tried.count));
+        failed |= json_object_set_new(object, "partitions", partitions_to_json(search));
         failed |= json_object_set_new(object, "search", search_to_json(search));
     }
     if (!failed) return object;

@@ -94,6 +94,10 @@ static int keep_inference(struct partition *list, int count) {
     return kept;
 }
 
+/* So many times the programs of one rank's search: there are up to a hundred partitions, most of which are bounded
+ * away. */
+enum { RANKS_TRY_MORE = 4 };
+
 static enum status list_partitions(struct choosing *choosing) {
     const struct session_plan *plan = choosing->plan;
     struct search_input *input = &choosing->input;
@@ -105,6 +109,7 @@ static enum status list_partitions(struct choosing *choosing) {
     if (plan->request.collectives_fixed && plan->request.plan.policy.flat) input->collectives = COLLECTIVES_FLAT;
     if (plan->request.partition_fixed) return STATUS_OK;
     TRY(partition_list(&plan->chosen.place.mesh, &choosing->partitions, &input->partition_count));
+    input->most_compiled *= RANKS_TRY_MORE;
     if (!trains) input->partition_count = keep_inference(choosing->partitions, input->partition_count);
     input->partitions = choosing->partitions;
     return STATUS_OK;

@@ -47,6 +47,8 @@ static void check_given(const struct plan_options *options) {
     CHECK_GIVEN(freeze)
     CHECK_GIVEN(dtype)
     CHECK_GIVEN(document_attention)
+    CHECK_GIVEN(optimizer_dtype)
+    CHECK_GIVEN(master)
     CHECK_GIVEN(backend)
 }
 
@@ -144,6 +146,12 @@ static void choose_numbers(struct resolver *resolver, const struct plan_options 
         resolver, SETTING_document_attention, (int)options->document_attention, (int)base->document_attention,
         (int)across, document_attention_name(options->document_attention),
         document_attention_name(base->document_attention));
+    recipe->optimizer_dtype = (enum state_format)choose_name(
+        resolver, SETTING_optimizer_dtype, (int)options->optimizer_dtype, (int)base->optimizer_dtype, (int)STATE_FP32,
+        state_format_name(options->optimizer_dtype), state_format_name(base->optimizer_dtype));
+    recipe->master =
+        (enum master)choose_name(resolver, SETTING_master, (int)options->master, (int)base->master, (int)MASTER_FP32,
+                                 master_name(options->master), master_name(base->master));
 }
 
 int plan_options_threads(const struct plan_options *options) {

@@ -6,8 +6,14 @@
 #include "ops/ops.h"
 
 static enum status add_backward(struct graph *graph, struct tensor *loss, const struct recipe *recipe) {
-    struct optimizer_options optimizer = {recipe->beta1, recipe->beta2, recipe->epsilon, recipe->weight_decay,
-                                          recipe->clip_norm};
+    struct optimizer_options optimizer = {.beta1 = recipe->beta1,
+                                          .beta2 = recipe->beta2,
+                                          .epsilon = recipe->epsilon,
+                                          .weight_decay = recipe->weight_decay,
+                                          .clip_norm = recipe->clip_norm,
+                                          .bf16_moments = recipe->optimizer_dtype == STATE_BF16,
+                                          .no_masters = recipe->master == MASTER_NONE,
+                                          .seed = recipe->seed};
     TRY(graph_differentiate(graph, loss));
     return ops_add_optimizer(graph, &optimizer);
 }

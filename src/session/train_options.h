@@ -51,6 +51,8 @@ struct plan_options {
                   */
     int64_t seed;
     enum document_attention document_attention;
+    enum state_format optimizer_dtype;
+    enum master master;
     const char *lora;          /* "RANK,ALPHA,TARGETS" (model/adapter.h) */
     const char *const *freeze; /* patterns over weights' names (model_set_frozen); borrowed */
     size_t freeze_count;

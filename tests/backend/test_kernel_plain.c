@@ -8,6 +8,7 @@
 
 #include "base/half.h"
 #include "base/mem.h"
+#include "base/random.h"
 #include "support/op_instance.h"
 #include "support/unit.h"
 
@@ -367,6 +368,91 @@ static void adamw_is_that_of_plain_c(void **state) {
     op_instance_free(&instance);
 }
 
+/* bf16 by chance, as backend/adamw_step.h says it. */
+static double rounded_by_chance(float value, uint32_t bits) {
+    uint32_t raw;
+    memcpy(&raw, &value, sizeof raw);
+    return (double)bf16_to_float((uint16_t)((raw + (bits & 0xffff)) >> 16));
+}
+
+static uint32_t drawn(const struct op_instance *instance, uint32_t stream, int64_t element) {
+    const struct adamw_attributes *at = NODE_ATTRIBUTES(instance->node, adamw_attributes);
+    uint32_t words[4];
+    random_block(at->seed, stream, (uint32_t)instance->scalars[SCALAR_STEP],
+                 (uint64_t)at->number << 32 | (uint64_t)(element / 4), words);
+    return words[element % 4];
+}
+
+/* The same step with all in fp32, from the values that the instance has: what is rounded. */
+static void run_in_fp32(const struct op_instance *instance, struct op_instance *out) {
+    static const char *const names[] = {"gradient", "exp_avg", "exp_avg_sq"};
+    *out = create("adamw", DTYPE_F32);
+    for (int i = 0; i < 3; i++) {
+        double *values = values_of(instance, names[i]);
+        op_instance_write(out, op_case_tensor(out->graph, names[i]), values);
+        mem_free(values);
+    }
+    bool master = op_case_tensor(instance->graph, "master") != NULL;
+    double *weight = values_of(instance, master ? "master" : "weight");
+    op_instance_write(out, op_case_tensor(out->graph, "weight"), weight);
+    mem_free(weight);
+    memcpy(out->scalars, instance->scalars, SCALAR_COUNT * sizeof *out->scalars);
+    op_instance_run_all(out);
+}
+
+/* Both ways are taken, and the mean of all errors is near 0: each has a standard deviation of at most half of `step`,
+ * the distance of neighbours. */
+static void check_chances(const char *name, const double *exact, const double *found, int64_t count) {
+    int64_t up = 0, down = 0;
+    double sum = 0, square = 0;
+    for (int64_t i = 0; i < count; i++) {
+        double error = found[i] - exact[i];
+        up += error > 0;
+        down += error < 0;
+        sum += error;
+        square += error * error;
+    }
+    if (up < count / 3 || down < count / 3) fail_msg("%s: %lld up, %lld down", name, (long long)up, (long long)down);
+    if (fabs(sum) > 4 * sqrt(square)) fail_msg("%s: errors add up to %g of %g", name, sum, sqrt(square));
+}
+
+static void check_by_chance(const char *name, enum dtype dtype, bool weight) {
+    struct op_instance instance = create(name, dtype), exact;
+    run_in_fp32(&instance, &exact);
+    op_instance_run_all(&instance);
+    int64_t count = shape_elements(&instance.node->in[0]->shape);
+    const struct {
+        const char *name;
+        bool by_chance;
+        uint32_t stream;
+        int shift;
+    } parts[] = {{"exp_avg", true, RANDOM_ROUND_STATE, 0},
+                 {"exp_avg_sq", true, RANDOM_ROUND_STATE, 16},
+                 {"weight", weight, RANDOM_ROUND_WEIGHT, 0}};
+    for (int p = 0; p < 3; p++) {
+        if (!parts[p].by_chance) continue;
+        double *found = values_of(&instance, parts[p].name), *full = values_of(&exact, parts[p].name);
+        for (int64_t i = 0; i < count; i++) {
+            double expected = rounded_by_chance((float)full[i], drawn(&instance, parts[p].stream, i) >> parts[p].shift);
+            if (found[i] != expected)
+                fail_msg("%s: %s[%lld] is %g, not %g, of %g", name, parts[p].name, (long long)i, found[i], expected,
+                         full[i]);
+        }
+        check_chances(parts[p].name, full, found, count);
+        mem_free(found);
+        mem_free(full);
+    }
+    op_instance_free(&instance);
+    op_instance_free(&exact);
+}
+
+static void bf16_state_is_rounded_by_chance(void **state) {
+    (void)state;
+    check_by_chance("adamw.bf16_state", DTYPE_F32, false);
+    check_by_chance("adamw.bf16_state", DTYPE_BF16, false);
+    check_by_chance("adamw.no_master", DTYPE_BF16, true);
+}
+
 /* NaN and infinity come through, so that a step that went wrong is seen. */
 static void check_not_finite(const char *name, const char *input, double value) {
     struct op_instance instance = create(name, DTYPE_F32);
@@ -412,6 +498,7 @@ int main(void) {
         cmocka_unit_test(norms_and_sums_are_those_of_plain_c),
         cmocka_unit_test(the_clip_factor_is_that_of_plain_c),
         cmocka_unit_test(adamw_is_that_of_plain_c),
+        cmocka_unit_test(bf16_state_is_rounded_by_chance),
         cmocka_unit_test(values_that_are_not_finite_stay),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -21,11 +21,12 @@ struct size {
     int64_t m, n, k;
 };
 
-/* The last five: as oneDNN divided the sums among threads; a head; LoRA's; more than a chunk of rows and columns. */
+/* The last eight: as oneDNN divided the sums among threads; a head; LoRA's; more than a chunk of rows and columns;
+ * short sides whose other operand is read where it is, and more than a chunk of steps. */
 static const struct size sizes[] = {
-    {1, 1, 1},       {3, 5, 7},       {1, 300, 70},   {64, 64, 33},     {70, 131, 1},
-    {70, 131, 4097}, {100, 40, 8},    {33, 17, 5000}, {300, 515, 40},   {5, 200, 3000},
-    {768, 8, 2048},  {40, 50257, 17}, {8, 768, 70},   {1100, 33, 1030}, {17, 2100, 1025},
+    {1, 1, 1},    {3, 5, 7},        {1, 300, 70},     {64, 64, 33},   {70, 131, 1},   {70, 131, 4097},
+    {100, 40, 8}, {33, 17, 5000},   {300, 515, 40},   {5, 200, 3000}, {768, 8, 2048}, {40, 50257, 17},
+    {8, 768, 70}, {1100, 33, 1030}, {17, 2100, 1025}, {7, 272, 2080}, {300, 7, 2080}, {19, 144, 300},
 };
 
 enum { A_ROWS, A_GAPS, A_COLUMNS, A_LAYOUTS };

@@ -57,8 +57,8 @@ loss_kernel<__nv_bfloat16>@loops@LDG\.E\.128@4@-
 (attention|dq|dkv)_kernel<bf16_tiles<(64|128), [0-9]+>.*>@all@(LDL|STL).*@0@0
 dkv_kernel<bf16_tiles<(64|128), [0-9]+>.*>@loops@LDGSTS\.E@2@-
 square_kernel@loops@LDG\.E\.128@1@-
-adamw_kernel@all@LDG\.E\.128@4@-
-adamw_kernel@all@STG\.E\.128@3@-
+adamw_kernel<float, float>@all@LDG\.E\.128@4@-
+adamw_kernel<float, float>@all@STG\.E\.128@3@-
 RULES
 
 # kernel@where@instruction: one line for each instruction.

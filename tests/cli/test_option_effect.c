@@ -56,6 +56,8 @@ static const struct {
     {OPT_WEIGHT_DECAY, &command_plan, "--weight-decay 0.5 --for generate", "--weight-decay 0.5", {0}, {0}},
     {OPT_CLIP_NORM, &command_plan, "--clip-norm 0.5 --for generate", "--clip-norm 0.5", {0}, {0}},
     {OPT_FREEZE, &command_plan, "--freeze x --for generate", "--freeze x", {0}, {0}},
+    {OPT_OPTIMIZER_DTYPE, &command_plan, "--optimizer-dtype bf16 --for generate", "--optimizer-dtype bf16", {0}, {0}},
+    {OPT_MASTER, &command_plan, "--master none --for generate", "--master none", {0}, {0}},
     {OPT_TIED, &command_init, "--tied --arch gpt2", "--tied --arch llama", {0}, {0}},
     {OPT_BESIDE, &command_train, "--beside other", "--beside other --serve 0", {0}, {0}},
     {OPT_VALID_EVERY,

@@ -123,6 +123,16 @@ inline float __frsqrt_rn(float a) { return (float)(1 / sqrt((double)a)); }
 inline double __dmul_rn(double a, double b) { return a * b; }
 inline double __dsub_rn(double a, double b) { return a - b; }
 inline float __double2float_rn(double a) { return (float)a; }
+inline unsigned __float_as_uint(float a) {
+    unsigned bits;
+    memcpy(&bits, &a, sizeof bits);
+    return bits;
+}
+inline float __uint_as_float(unsigned bits) {
+    float a;
+    memcpy(&a, &bits, sizeof a);
+    return a;
+}
 inline float normcdff(float x) { return 0.5f * erfcf(-x * 0.70710678f); }
 
 #endif

@@ -1,5 +1,6 @@
 /* Packing of parameters into chunks. */
 #include "plan/chunks.h"
+#include "plan/shards.h"
 
 #include <stdio.h>
 
@@ -182,6 +183,30 @@ static void the_chosen_size_holds_a_layer(void **state) {
     }
 }
 
+/* Each chunk is of one block, and its parameters lie at blocks of elements by their ids. */
+static void partitions_have_chunks_within_blocks(void **state) {
+    (void)state;
+    struct graph *graph = build(3, true);
+    struct chunk_list list;
+    const struct policy policy = {.chunk_bytes = 1 << 30, .partition = {1, 1, 2}};
+    assert_int_equal(chunks_of_policy(graph, &policy, &list), STATUS_OK);
+    assert_int_equal(list.chunks.count, 3 + 2);
+    for (size_t c = 0; c < list.chunks.count; c++) {
+        const struct chunk *chunk = &list.chunks.items[c];
+        int64_t next = 0;
+        for (size_t i = 0; i < graph->tensors.count; i++) {
+            const struct tensor *tensor = graph->tensors.items[i];
+            if (list.chunk_of[i] != (int32_t)c) continue;
+            assert_int_equal(block_of(graph, tensor), chunk->block);
+            assert_int_equal(list.first_element[i], next);
+            next += shard_aligned(shape_elements(&tensor->shape));
+        }
+        assert_int_equal(chunk->elements, next);
+    }
+    chunks_free(&list);
+    graph_free(graph);
+}
+
 static void no_parameters_make_no_chunk(void **state) {
     (void)state;
     struct graph *graph = graph_create(DTYPE_F32, 1, 1);
@@ -213,9 +238,13 @@ static void faults_are_reported(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(random_sizes_are_packed),         cmocka_unit_test(tied_parameters_are_packed_once),
-        cmocka_unit_test(larger_tensors_are_chunks_alone), cmocka_unit_test(the_chosen_size_holds_a_layer),
-        cmocka_unit_test(no_parameters_make_no_chunk),     cmocka_unit_test(faults_are_reported),
+        cmocka_unit_test(random_sizes_are_packed),
+        cmocka_unit_test(tied_parameters_are_packed_once),
+        cmocka_unit_test(larger_tensors_are_chunks_alone),
+        cmocka_unit_test(the_chosen_size_holds_a_layer),
+        cmocka_unit_test(partitions_have_chunks_within_blocks),
+        cmocka_unit_test(no_parameters_make_no_chunk),
+        cmocka_unit_test(faults_are_reported),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -210,6 +210,24 @@ static void one_lane_is_one_share(void **state) {
     lane_tree_free(&step.tree);
 }
 
+static void ranks_are_equal_with_as_many_lanes_and_grains(void **state) {
+    (void)state;
+    static const struct {
+        int lanes, ranks;
+        int64_t grains;
+        bool equal;
+    } cases[] = {{8, 4, 16, true}, {8, 4, 15, false}, {5, 2, 5, false},
+                 {6, 2, 6, true},  {3, 2, 6, false},  {1, 1, 5, true}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct step step = step_of(1, cases[i].lanes, cases[i].grains, 0);
+        bool equal = !cases[i].equal;
+        assert_int_equal(
+            lane_shares_find_equal(&step.recipe, &(struct rank_place){.mesh = {1, cases[i].ranks}}, &equal), STATUS_OK);
+        assert_int_equal(equal, cases[i].equal);
+        lane_tree_free(&step.tree);
+    }
+}
+
 static void levels_are_as_many_as_right_turns(void **state) {
     (void)state;
     static const struct {
@@ -251,9 +269,11 @@ static void without_memory_there_are_no_shares(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_number_of_ranks_has_the_tree_of_the_lanes), cmocka_unit_test(one_lane_is_one_share),
-        cmocka_unit_test(levels_are_as_many_as_right_turns), cmocka_unit_test(totals_follow_the_tree),
-        cmocka_unit_test(without_memory_there_are_no_shares)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(every_number_of_ranks_has_the_tree_of_the_lanes),
+                                       cmocka_unit_test(one_lane_is_one_share),
+                                       cmocka_unit_test(ranks_are_equal_with_as_many_lanes_and_grains),
+                                       cmocka_unit_test(levels_are_as_many_as_right_turns),
+                                       cmocka_unit_test(totals_follow_the_tree),
+                                       cmocka_unit_test(without_memory_there_are_no_shares)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -253,6 +253,11 @@ static void bad_texts_are_refused(void **state) {
     refuse_recipe(path, "document_attention", json_string("witin"), "document_attention: 'witin'", "within");
     refuse(path, changed("recipe", "document_attention", json_string("")), "document_attention: ''",
            "the legal values are across and within");
+    refuse_recipe(path, "optimizer_dtype", json_string("bf61"), "optimizer_dtype: 'bf61'", "bf16");
+    refuse(path, changed("recipe", "optimizer_dtype", json_string("int4")), "optimizer_dtype: 'int4'",
+           "the legal values are fp32 and bf16");
+    refuse_recipe(path, "master", json_string("nonne"), "master: 'nonne'", "none");
+    refuse(path, changed("recipe", "master", json_integer(1)), "master: must be a string", whole);
     char *name = spaces(RECIPE_NAME_BYTES), *text = spaces(RECIPE_TEXT_BYTES);
     refuse(path, changed("recipe", "isa", json_string(name)), "isa: is longer than 63 bytes", "length is 63 bytes");
     refuse(path, changed("recipe", "lora", json_string(text)), "lora: is longer than 1023", "length is 1023 bytes");

@@ -13,7 +13,8 @@ enum { THREADS = 2 };
 static const double LARGE_FLOPS = 40e9;
 
 static struct graph *training_graph(struct model *model, enum dtype dtype, int64_t sequences, int64_t length) {
-    static const struct optimizer_options optimizer = {0.9, 0.95, 1e-8, 0.1, 1};
+    static const struct optimizer_options optimizer = {
+        .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .weight_decay = 0.1, .clip_norm = 1};
     struct graph *graph;
     struct tensor *loss;
     enum status status = model_build_graph(model, MODEL_LOSS_SEGMENTED, dtype, sequences, length, &graph, &loss);

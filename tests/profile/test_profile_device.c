@@ -16,7 +16,8 @@
 #include "support/unit.h"
 
 static struct graph *build_graph(enum dtype dtype) {
-    static const struct optimizer_options optimizer = {0.9, 0.95, 1e-8, 0.1, 1};
+    static const struct optimizer_options optimizer = {
+        .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .weight_decay = 0.1, .clip_norm = 1};
     struct model_config config;
     struct model *model;
     struct graph *graph;

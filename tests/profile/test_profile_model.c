@@ -41,7 +41,8 @@ static struct model *create_model(const struct variant *variant) {
 }
 
 static struct graph *build_graph(const struct variant *variant) {
-    static const struct optimizer_options optimizer = {0.9, 0.95, 1e-8, 0.1, 1};
+    static const struct optimizer_options optimizer = {
+        .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .weight_decay = 0.1, .clip_norm = 1};
     struct model *model = create_model(variant);
     struct graph *graph;
     struct tensor *output;

@@ -34,6 +34,16 @@ static void across_nodes_adapters_bind_and_are_shared(void **state) {
     require_near(collective_s(&fabric, COLLECTIVE_ALL_GATHER, 64e9, single), 64e9 * 3 / 4 / 25e9, 0.01);
 }
 
+static void congestion_takes_of_the_rate_with_each_doubling_of_nodes(void **state) {
+    (void)state;
+    struct cluster cluster;
+    assert_int_equal(cluster_open("a100-80x8", &cluster), STATUS_OK);
+    struct fabric fabric = fabric_describe(&cluster, (struct fabric_parts){1, 1, 1, 1, 0.1});
+    struct rank_group two = {8, 2}, eight = {8, 8};
+    require_near(collective_s(&fabric, COLLECTIVE_ALL_GATHER, 64e9, two), 64e9 * 15 / 16 / 200e9, 0.01);
+    require_near(collective_s(&fabric, COLLECTIVE_ALL_GATHER, 64e9, eight), 1.2 * 64e9 * 63 / 64 / 200e9, 0.01);
+}
+
 static void small_ones_take_ll_and_many_nodes_a_tree(void **state) {
     (void)state;
     struct fabric fabric = fabric_of("a100-80x8");
@@ -93,6 +103,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(large_rings_go_at_the_rate_of_the_links),
         cmocka_unit_test(across_nodes_adapters_bind_and_are_shared),
+        cmocka_unit_test(congestion_takes_of_the_rate_with_each_doubling_of_nodes),
         cmocka_unit_test(small_ones_take_ll_and_many_nodes_a_tree),
         cmocka_unit_test(switches_add_up_where_they_can),
         cmocka_unit_test(more_bytes_and_more_nodes_never_take_less),

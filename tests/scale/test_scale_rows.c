@@ -40,6 +40,16 @@ static void a_row_becomes_a_job(void **state) {
     scale_rows_free(&rows);
 }
 
+/* A row has the data sheet's rate of the adapters; a preset that knows what they were measured to reach keeps that. */
+static void a_measured_network_is_kept(void **state) {
+    (void)state;
+    json_t *rows = document();
+    json_object_set_new(json_array_get(rows, 0), "hw", json_string("A100-80GB (Jean Zay)"));
+    struct scale_rows out = parse(rows);
+    assert_true(out.list.items[0].job.cluster.network.node_bytes_per_s == 135e9 / 8);
+    scale_rows_free(&out);
+}
+
 static void answers_are_not_needed(void **state) {
     (void)state;
     json_t *rows = document();
@@ -128,6 +138,7 @@ static void networks_are_read_from_their_words(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_row_becomes_a_job),
+        cmocka_unit_test(a_measured_network_is_kept),
         cmocka_unit_test(answers_are_not_needed),
         cmocka_unit_test(what_is_not_described_is_left_out_with_a_reason),
         cmocka_unit_test(wrong_fields_are_named_with_their_row),

@@ -42,6 +42,8 @@ static struct plan_request request_of(const struct harness_options *options) {
     };
     struct recipe *recipe = &request.plan.recipe;
     if (options->purpose == MODEL_LOSS_SEGMENTED) recipe->document_attention = DOCUMENT_ATTENTION_WITHIN;
+    recipe->optimizer_dtype = options->optimizer_dtype;
+    recipe->master = options->master;
     snprintf(recipe->lora, sizeof recipe->lora, "%s", options->lora ? options->lora : "");
     snprintf(recipe->freeze, sizeof recipe->freeze, "%s", options->freeze ? options->freeze : "");
     request.plan.policy.grains_per_pass = options->grains_per_pass;
@@ -62,6 +64,7 @@ static void use_streams(struct executable *executable, const struct plan *plan, 
     executable->program = NULL;
     require(program_schedule(graph, plan, &table, &executable->program), "schedule");
     mem_free(bytes);
+    require(program_gather(executable->program, &plan->policy), "gather");
     require(program_move(executable->program, &plan->policy), "move");
     small_scatter(executable->program, streams, seed);
     require(program_place(executable->program), "place");
@@ -221,6 +224,7 @@ double harness_step(struct harness *harness, double learning_rate, bool interlea
     double scalars[SCALAR_COUNT] = {
         [SCALAR_LOSS_SCALE] = unmasked > 0 ? 1.0 / (double)unmasked : 0,
         [SCALAR_LEARNING_RATE] = learning_rate,
+        [SCALAR_STEP] = t,
         [SCALAR_BIAS_CORRECTION] = 1 / (1 - pow(harness->options.beta1, t)),
         [SCALAR_BIAS_CORRECTION_SQ] = 1 / sqrt(1 - pow(harness->options.beta2, t)),
     };

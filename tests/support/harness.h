@@ -19,6 +19,8 @@ struct harness_options {
     enum model_purpose purpose;
     bool forward_only; /* MODEL_LOSS without gradients */
     enum dtype dtype;
+    enum state_format optimizer_dtype;
+    enum master master;
     int64_t batch, sequence_length, grain_sequences, grains_per_pass;
     struct policy policy;       /* but for the grains */
     uint64_t policy_seed;       /* not 0: a random policy, grains and all */

@@ -256,6 +256,7 @@ void op_instance_fill(struct op_instance *instance, uint64_t seed) {
     int64_t length = instance->graph->sequence_length;
     instance->scalars[SCALAR_NEW_TOKENS] = (double)(length > 1 ? length - 1 : 1);
     instance->scalars[SCALAR_LEARNING_RATE] = 3e-3;
+    instance->scalars[SCALAR_STEP] = 2;
     instance->scalars[SCALAR_BIAS_CORRECTION] = 1 / (1 - 0.9 * 0.9);
     instance->scalars[SCALAR_BIAS_CORRECTION_SQ] = 1.0 / 0.3;
 }

@@ -9,10 +9,10 @@ enum { GRAIN = 2, BATCH = GRAIN * POLICY_SUBJECT_GRAINS - 1, TOKENS = 13 };
  * small: where one is below POLICY_SUBJECT_CLIP_NORM, name more layers. Of the two dtypes, each family has one of each;
  * which, is free. */
 #define SUBJECTS_OF(family, adapters, adapter_dtype, frozen_dtype)                                                     \
-    {#family " in fp32", #family, DTYPE_F32, false, NULL, NULL},                                                       \
-        {"another " #family " in bf16", #family, DTYPE_BF16, true, NULL, NULL},                                        \
-        {#family " with adapters", #family, adapter_dtype, false, adapters, NULL}, {                                   \
-#family " with frozen layers", #family, frozen_dtype, false, NULL, "*.0.*,*.3.*"                               \
+    {#family " in fp32", #family, DTYPE_F32, false, NULL, NULL, STATE_FP32, MASTER_FP32},                              \
+        {"another " #family " in bf16", #family, DTYPE_BF16, true, NULL, NULL, STATE_FP32, MASTER_FP32},               \
+        {#family " with adapters", #family, adapter_dtype, false, adapters, NULL, STATE_FP32, MASTER_FP32}, {          \
+#family " with frozen layers", #family, frozen_dtype, false, NULL, "*.0.*,*.3.*", STATE_FP32, MASTER_FP32      \
     }
 
 const struct policy_subject policy_subjects[] = {
@@ -28,6 +28,12 @@ const struct policy_subject policy_subjects[] = {
     SUBJECTS_OF(qwen2, "1,4,all-linear", DTYPE_F32, DTYPE_BF16),
     SUBJECTS_OF(qwen3, "2,4,k_proj,gate_proj", DTYPE_BF16, DTYPE_F32),
     SUBJECTS_OF(smollm3, "2,4,all-linear", DTYPE_F32, DTYPE_BF16),
+    {"llama in bf16 with bf16 moments", "llama", DTYPE_BF16, false, NULL, NULL, STATE_BF16, MASTER_FP32},
+    {"another gpt2 in bf16 with bf16 moments and no masters", "gpt2", DTYPE_BF16, true, NULL, NULL, STATE_BF16,
+     MASTER_NONE},
+    {"qwen3 in fp32 with bf16 moments", "qwen3", DTYPE_F32, false, NULL, NULL, STATE_BF16, MASTER_FP32},
+    {"opt in bf16 with adapters and no masters", "opt", DTYPE_BF16, false, "2,4,all-linear", NULL, STATE_FP32,
+     MASTER_NONE},
 };
 const size_t policy_subject_count = sizeof policy_subjects / sizeof *policy_subjects;
 
@@ -66,6 +72,8 @@ struct harness_options policy_options(const struct policy_subject *subject, cons
                                     .config = config,
                                     .lora = subject->lora,
                                     .freeze = subject->freeze,
+                                    .optimizer_dtype = subject->optimizer_dtype,
+                                    .master = subject->master,
                                     .purpose = MODEL_LOSS,
                                     .dtype = subject->dtype,
                                     .batch = way->batch > 0 ? way->batch : BATCH,

@@ -13,8 +13,11 @@ struct policy_subject {
     enum dtype dtype;
     bool other; /* what a config can also say: tied or not, biases, windows, norms behind, narrow embeddings */
     const char *lora, *freeze;
+    enum state_format optimizer_dtype;
+    enum master master;
 };
-/* Family by family, each of six layers; policy_subject_count is a multiple of POLICY_SUBJECTS_EACH. */
+/* Family by family, each of six layers, then smaller optimizer states; policy_subject_count is a multiple of
+ * POLICY_SUBJECTS_EACH. */
 extern const struct policy_subject policy_subjects[];
 extern const size_t policy_subject_count;
 

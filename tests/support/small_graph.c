@@ -123,6 +123,7 @@ static struct program *compile(const struct graph *graph, const struct plan *pla
     struct program *program;
     assert_int_equal(program_schedule(graph, plan, &table, &program), STATUS_OK);
     mem_free(bytes);
+    assert_int_equal(program_gather(program, &plan->policy), STATUS_OK);
     assert_int_equal(program_move(program, &plan->policy), STATUS_OK);
     if (streams > 0) small_scatter(program, streams, seed);
     assert_int_equal(program_place(program), STATUS_OK);

@@ -184,6 +184,24 @@ static void mixtures_go_on(void **state) {
     expect_same_mixed(state, DOCUMENT_ATTENTION_WITHIN);
 }
 
+/* Rounded by chance: the numbers drawn depend on the step, not on where the run began. */
+static void smaller_states_go_on(void **state) {
+    struct tiny_run run;
+    char whole[512], cut[512];
+    tiny_run_make(*state, "llama", &run);
+    SETTINGS_GIVE(&run.plan, dtype, DTYPE_BF16);
+    SETTINGS_GIVE(&run.plan, optimizer_dtype, STATE_BF16);
+    SETTINGS_GIVE(&run.plan, master, MASTER_NONE);
+    snprintf(whole, sizeof whole, "%s/whole-states", (const char *)*state);
+    snprintf(cut, sizeof cut, "%s/cut-states", (const char *)*state);
+    expect_status(tiny_run_begin(&run, whole, NULL), STATUS_OK, NULL);
+    run.options.steps = 3;
+    SETTINGS_GIVE(&run.options, schedule_steps, 6);
+    expect_status(tiny_run_begin(&run, cut, NULL), STATUS_OK, NULL);
+    expect_status(tiny_run_resume(cut, 6, NULL), STATUS_OK, NULL);
+    expect_same_runs(whole, cut, 6);
+}
+
 static void what_may_not_change_is_refused(void **state) {
     struct tiny_run run;
     char folder[512];
@@ -201,6 +219,8 @@ static void what_may_not_change_is_refused(void **state) {
     REFUSED(grain_sequences, 1, "grain")
     REFUSED(seed, 9, "seed")
     REFUSED(dtype, DTYPE_BF16, "dtype")
+    REFUSED(optimizer_dtype, STATE_BF16, "optimizer-dtype: bf16 differs from the fp32")
+    REFUSED(master, MASTER_NONE, "master: none differs from the fp32")
     REFUSED(document_attention, DOCUMENT_ATTENTION_WITHIN, "document-attention: within differs from the across")
     plan_options_init(&plan);
     SETTINGS_GIVE(&plan.memory, device_bytes, 1 << 12);
@@ -251,6 +271,7 @@ int main(void) {
         cmocka_unit_test(a_signal_stops_with_a_checkpoint),
         cmocka_unit_test(a_run_without_a_checkpoint_begins_again),
         cmocka_unit_test(mixtures_go_on),
+        cmocka_unit_test(smaller_states_go_on),
         cmocka_unit_test(what_may_not_change_is_refused),
         cmocka_unit_test(it_goes_on_without_metrics),
     };

@@ -8,6 +8,7 @@ struct update_run {
     const struct node *node;
     const struct kernel_call *call;
     struct adamw_step step;
+    struct adamw_run all;
 };
 
 static void gradient_sum_body(const void *context, int64_t begin, int64_t end) {
@@ -80,18 +81,16 @@ enum status cpu_clip_factor_create(const struct node *node, struct kernel **out)
 }
 
 static void adamw_body(const void *context, int64_t begin, int64_t end) {
-    const struct update_run *run = context;
-    const struct kernel_call *call = run->call;
-    uint16_t *rounded = call->out[3] ? (uint16_t *)call->out[0] + begin : NULL;
-    float *weight = (float *)(call->out[3] ? call->out[3] : call->out[0]) + begin;
-    cpu_simd()->adamw(end - begin, &run->step, (const float *)call->in[0] + begin, weight,
-                      (float *)call->out[1] + begin, (float *)call->out[2] + begin, rounded);
+    const struct update_run *update = context;
+    struct adamw_run run = adamw_run_from(&update->all, begin);
+    cpu_simd()->adamw(end - begin, &update->step, &run);
 }
 
 static enum status adamw_run(const struct kernel *kernel, const struct kernel_call *call) {
     double clip = ((const double *)call->in[1])[1];
     if (isnan(clip)) return STATUS_OK;
-    struct update_run run = {.call = call, .step = adamw_step_of(kernel->node, call)};
+    struct update_run run = {
+        .call = call, .step = adamw_step_of(kernel->node, call), .all = adamw_run_of(kernel->node, call)};
     run.step.clip = (float)clip;
     parallel_for(kernel_elements(kernel, call), parallel_rows(1), adamw_body, &run);
     return STATUS_OK;

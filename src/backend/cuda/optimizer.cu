@@ -4,6 +4,8 @@
 
 extern "C" {
 #include "backend/adamw_step.h"
+#include "base/philox.h"
+#include "base/random.h"
 }
 
 static_assert(GRADIENT_NORM_BLOCK % (THREADS * VECTOR<float>) == 0, "blocks begin at multiples of 16 bytes");
@@ -148,16 +150,20 @@ enum status cuda_clip_factor_create(const struct node *node, struct kernel **out
 /* The constants from which a step's AdamW numbers are computed, together with the step's values. */
 struct adamw_constants {
     double weight_decay;
+    uint64_t seed;
     float beta2, blend1, blend2, epsilon; /* as in struct adamw_step */
+    uint32_t number;
 };
 
 static struct adamw_constants constants_of(const struct node *node) {
     const struct adamw_attributes *attributes = NODE_ATTRIBUTES(node, adamw_attributes);
     return {.weight_decay = attributes->weight_decay,
+            .seed = attributes->seed,
             .beta2 = (float)attributes->beta2,
             .blend1 = (float)(1 - attributes->beta1),
             .blend2 = (float)(1 - attributes->beta2),
-            .epsilon = (float)attributes->epsilon};
+            .epsilon = (float)attributes->epsilon,
+            .number = attributes->number};
 }
 
 /* adamw_step_of, with the clip factor: each operation rounded by itself. */
@@ -171,20 +177,54 @@ __device__ inline struct adamw_step step_of(const struct adamw_constants &consta
             .blend2 = constants.blend2,
             .step = __double2float_rn(__dmul_rn(rate, scalars[SCALAR_BIAS_CORRECTION])),
             .root = __double2float_rn(scalars[SCALAR_BIAS_CORRECTION_SQ]),
-            .epsilon = constants.epsilon};
+            .epsilon = constants.epsilon,
+            .seed = constants.seed,
+            .number = constants.number,
+            .count = (uint32_t)scalars[SCALAR_STEP]};
+}
+
+/* random_block (base/random.h) for elements 4 * block to 4 * block + 3 (backend/adamw_step.h). */
+__device__ inline void draw_block(const struct adamw_step &step, uint32_t stream, uint32_t block, uint32_t words[4]) {
+    uint32_t c0 = block, c1 = step.number, c2 = step.count, c3 = stream;
+    uint32_t k0 = (uint32_t)step.seed, k1 = (uint32_t)(step.seed >> 32);
+#pragma unroll
+    for (int round = 0; round < PHILOX_ROUNDS; round++) {
+        uint64_t p0 = (uint64_t)0xD2511F53u * c0, p1 = (uint64_t)0xCD9E8D57u * c2;
+        c0 = (uint32_t)(p1 >> 32) ^ c1 ^ k0;
+        c1 = (uint32_t)p1;
+        c2 = (uint32_t)(p0 >> 32) ^ c3 ^ k1;
+        c3 = (uint32_t)p0;
+        k0 += 0x9E3779B9u;
+        k1 += 0xBB67AE85u;
+    }
+    words[0] = c0;
+    words[1] = c1;
+    words[2] = c2;
+    words[3] = c3;
+}
+
+/* `bits`: 16 random ones. */
+template <typename T> __device__ inline T narrow_by_chance(float value, uint32_t bits);
+template <> __device__ inline float narrow_by_chance<float>(float value, uint32_t) { return value; }
+template <> __device__ inline __nv_bfloat16 narrow_by_chance<__nv_bfloat16>(float value, uint32_t bits) {
+    uint32_t raw = __float_as_uint(value);
+    raw = value != value ? raw | 0x400000u : raw + bits;
+    return narrow<__nv_bfloat16>(__uint_as_float(raw & 0xffff0000u));
 }
 
 struct adamw {
     const float *gradient;
     const double *clip; /* [2]: the factor is the second */
-    float *weight, *exp_avg, *exp_avg_sq;
+    void *weight, *exp_avg, *exp_avg_sq;
     __nv_bfloat16 *rounded; /* NULL, or a copy of the weight */
     int64_t count;
-    struct adamw_constants constants;
     const double *scalars; /* of the step, in the device's memory */
+    struct adamw_constants constants;
+    uint32_t draws; /* the block of random numbers of the first four elements */
     unsigned first;
     bool vectors;
 };
+static_assert(sizeof(struct table<adamw>) <= 4096, "all that a kernel may be given by value before CUDA 12.1");
 
 /* Every operation is written out as exactly rounded, in the order of the CPU's (backend/cpu/simd/simd_optimizer.c), so
  * that both give the same bits. */
@@ -196,26 +236,36 @@ __device__ inline void adamw_element(const struct adamw_step &step, float gradie
     *weight = __fmaf_rn(__fdiv_rn(*m, divisor), -step.step, __fmul_rn(*weight, step.decay));
 }
 
-/* W neighbours; W divides the count. */
-template <int W>
+/* W neighbours, of one block of random numbers; W divides the count. P, M: the dtypes of weight and moments. */
+template <typename P, typename M, int W>
 __device__ inline void adamw_update(const struct adamw &own, const struct adamw_step &step, int64_t i) {
-    vector<float, W> gradient = load<float, W>(own.gradient, i), weight = load<float, W>(own.weight, i);
-    vector<float, W> m = load<float, W>(own.exp_avg, i), v = load<float, W>(own.exp_avg_sq, i);
-#pragma unroll
-    for (int w = 0; w < W; w++)
-        adamw_element(step, gradient.at[w], &weight.at[w], &m.at[w], &v.at[w]);
-    store<float, W>(own.weight, i, weight);
-    store<float, W>(own.exp_avg, i, m);
-    store<float, W>(own.exp_avg_sq, i, v);
-    if (!own.rounded) return;
+    constexpr bool chance_m = sizeof(M) == 2, chance_p = sizeof(P) == 2;
+    vector<float, W> gradient = load<float, W>(own.gradient, i);
+    vector<P, W> weight = load<P, W>(own.weight, i);
+    vector<M, W> m = load<M, W>(own.exp_avg, i), v = load<M, W>(own.exp_avg_sq, i);
     vector<__nv_bfloat16, W> rounded;
-    for (int w = 0; w < W; w++)
-        rounded.at[w] = narrow<__nv_bfloat16>(weight.at[w]);
-    store<__nv_bfloat16, W>(own.rounded, i, rounded);
+    uint32_t state[4], chance[4], block = own.draws + (uint32_t)(i / 4);
+    if (chance_m) draw_block(step, RANDOM_ROUND_STATE, block, state);
+    if (chance_p) draw_block(step, RANDOM_ROUND_WEIGHT, block, chance);
+#pragma unroll
+    for (int w = 0; w < W; w++) {
+        int word = W == 1 ? (int)(i % 4) : w;
+        float weight_w = widen(weight.at[w]), m_w = widen(m.at[w]), v_w = widen(v.at[w]);
+        adamw_element(step, gradient.at[w], &weight_w, &m_w, &v_w);
+        weight.at[w] = narrow_by_chance<P>(weight_w, chance_p ? chance[word] & 0xffffu : 0);
+        m.at[w] = narrow_by_chance<M>(m_w, chance_m ? state[word] & 0xffffu : 0);
+        v.at[w] = narrow_by_chance<M>(v_w, chance_m ? state[word] >> 16 : 0);
+        rounded.at[w] = narrow<__nv_bfloat16>(weight_w);
+    }
+    store<P, W>(own.weight, i, weight);
+    store<M, W>(own.exp_avg, i, m);
+    store<M, W>(own.exp_avg_sq, i, v);
+    if (!chance_p && own.rounded) store<__nv_bfloat16, W>(own.rounded, i, rounded);
 }
 
 constexpr int UPDATE_BLOCK = 4 * THREADS; /* elements */
 
+template <typename P, typename M>
 __global__ void __launch_bounds__(THREADS) adamw_kernel(const __grid_constant__ struct table<adamw> table) {
     const struct adamw &own = entry_of_block(table);
     double clip = own.clip[1];
@@ -224,24 +274,26 @@ __global__ void __launch_bounds__(THREADS) adamw_kernel(const __grid_constant__ 
     struct adamw_step step = step_of(own.constants, own.scalars, clip);
     if (own.vectors) {
         int64_t i = begin + (int64_t)threadIdx.x * 4;
-        if (i < own.count) adamw_update<4>(own, step, i);
+        if (i < own.count) adamw_update<P, M, 4>(own, step, i);
     } else {
         for (int64_t i = begin + threadIdx.x; i < begin + UPDATE_BLOCK && i < own.count; i += THREADS)
-            adamw_update<1>(own, step, i);
+            adamw_update<P, M, 1>(own, step, i);
     }
 }
 
 static struct adamw adamw_of(const struct kernel *kernel, const struct kernel_call *call, unsigned first) {
+    const struct adamw_run run = adamw_run_of(kernel->node, call);
     struct adamw adamw = {
-        .gradient = (const float *)call->in[0],
+        .gradient = run.gradient,
         .clip = (const double *)call->in[1],
-        .weight = (float *)(call->out[3] ? call->out[3] : call->out[0]),
-        .exp_avg = (float *)call->out[1],
-        .exp_avg_sq = (float *)call->out[2],
-        .rounded = call->out[3] ? (__nv_bfloat16 *)call->out[0] : NULL,
+        .weight = run.weight,
+        .exp_avg = run.exp_avg,
+        .exp_avg_sq = run.exp_avg_sq,
+        .rounded = (__nv_bfloat16 *)run.rounded,
         .count = kernel_elements(kernel, call),
-        .constants = constants_of(kernel->node),
         .scalars = call->scalars,
+        .constants = constants_of(kernel->node),
+        .draws = (uint32_t)(run.first / 4),
         .first = first,
     };
     uintptr_t all = (uintptr_t)adamw.gradient | (uintptr_t)adamw.weight | (uintptr_t)adamw.exp_avg |
@@ -250,6 +302,7 @@ static struct adamw adamw_of(const struct kernel *kernel, const struct kernel_ca
     return adamw;
 }
 
+template <typename P, typename M>
 static enum status adamws_run(const struct kernel *const *kernels, const struct kernel_call *calls, int count) {
     struct table<adamw> table = {
         .count = count
@@ -259,10 +312,18 @@ static enum status adamws_run(const struct kernel *const *kernels, const struct 
         table.at[i] = adamw_of(kernels[i], &calls[i], blocks);
         blocks += grid_size(divide_up(table.at[i].count, UPDATE_BLOCK));
     }
-    launch(known<adamw_kernel>(), grid_size(blocks), THREADS, 0, stream_of(calls), table);
+    launch(known<adamw_kernel<P, M>>(), grid_size(blocks), THREADS, 0, stream_of(calls), table);
     return cuda_outcome();
 }
 
+template <typename P> static enum status adamw_create(const struct node *node, struct kernel **out) {
+    return NODE_ATTRIBUTES(node, adamw_attributes)->moments == DTYPE_BF16
+               ? together_create<adamws_run<P, __nv_bfloat16>>(node, out)
+               : together_create<adamws_run<P, float>>(node, out);
+}
+
 enum status cuda_adamw_create(const struct node *node, struct kernel **out) {
-    return together_create<adamws_run>(node, out);
+    const struct adamw_attributes *attributes = NODE_ATTRIBUTES(node, adamw_attributes);
+    bool by_chance = attributes->parameter == DTYPE_BF16 && !attributes->has_master;
+    return by_chance ? adamw_create<__nv_bfloat16>(node, out) : adamw_create<float>(node, out);
 }

@@ -6,9 +6,10 @@
  *     simd: vectors of floats, and the declarations of that table's functions;
  *     simd_elementwise, simd_activation, simd_norm, simd_rope, simd_head, simd_optimizer: rows, for the operators of
  *         src/ops by these names;
+ *     chance: rounding by chance;
  *     tile, turn: the inner product of all tiles, and rows that become columns;
  *     gemm_tile, simd_gemm: products of matrices;
- *     simd_words: matrices packed in words, for oneDNN and for
+ *     simd_words: matrices packed in words, for oneDNN and for simd_thin;
  *     simd_thin: products of which one side is short;
  *     attention_tile, simd_attention, simd_attention_grad, simd_attention_cache: attention.
  *
@@ -138,10 +139,8 @@ struct word_product {
       (enum dtype dtype, int64_t n, const float *logits, float lse, float scale, float softcap, void *out))            \
     /* logits = softcap * tanh(logits / softcap) */                                                                    \
     X(void, soft_cap, (int64_t n, float softcap, float *logits))                                                       \
-    /* AdamW (simd_optimizer.c): weight in fp32; `rounded` NULL or a bf16 copy of it. */                               \
-    X(void, adamw,                                                                                                     \
-      (int64_t n, const struct adamw_step *step, const float *gradient, float *weight, float *exp_avg,                 \
-       float *exp_avg_sq, uint16_t *rounded))                                                                          \
+    /* AdamW (simd_optimizer.c) of the run's first n elements. */                                                      \
+    X(void, adamw, (int64_t n, const struct adamw_step *step, const struct adamw_run *run))                            \
     /* Products (simd_gemm.c): c[m][n] (+)= sum over k of a[m][k] b[k][n], in the order of k. a is packed in           \
      * panels of gemm_rows rows, [panel][k][gemm_rows], b in panels of gemm_columns columns,                           \
      * [panel][k][gemm_columns], both with room for `depth` steps of k in a panel; c is fp32 with c_row between        \
