@@ -244,6 +244,8 @@ static inline struct weight_target weight_whole(const struct tensor *tensor, enu
 /* Fills every target from the model's files, converting; any of the model's parameters, each by its name. With OpenMP's
  * threads, straight from the mapped files, whose pages are let go again. */
 enum status model_load_weights(const struct model *model, const struct weight_target *targets, int count);
+/* A hash of one of `parts` parts of what the model's files hold: of each tensor the same part of its bytes. */
+enum status model_hash_files(const struct model *model, int part, int parts, uint64_t *hash);
 /* Fills every target, all of them in memory, with the family's initial values for this seed; an element's depends
  * neither on the order of the targets nor on their runs. */
 void model_initialise_weights(const struct model *model, uint64_t seed, const struct weight_target *targets, int count);

@@ -3,6 +3,7 @@
 #include <ctype.h>
 #include <math.h>
 #include <string.h>
+#include <xxhash.h>
 
 #include "base/half.h"
 #include "base/random.h"
@@ -292,6 +293,37 @@ enum status model_load_weights(const struct model *model, const struct weight_ta
     TRY_GOTO(status, safetensors_load(loads, load_count), done);
 done:
     mem_free(loads);
+    return status;
+}
+
+static enum status hash_part(const struct safetensors *set, const struct safetensors_tensor *tensor, int part,
+                             int parts, XXH3_state_t *state, void *room) {
+    uint64_t begin = tensor->bytes * (uint64_t)part / (uint64_t)parts;
+    uint64_t end = tensor->bytes * (uint64_t)(part + 1) / (uint64_t)parts;
+    for (uint64_t at = begin; at < end; at += BYTE_STORE_PIECE) {
+        size_t bytes = (size_t)(end - at < BYTE_STORE_PIECE ? end - at : BYTE_STORE_PIECE);
+        TRY(safetensors_read(set, tensor, at, bytes, room));
+        XXH3_64bits_update(state, room, bytes);
+    }
+    return STATUS_OK;
+}
+
+static enum status hash_set(const struct safetensors *set, int part, int parts, XXH3_state_t *state, void *room) {
+    for (size_t i = 0; set && i < set->tensors.count; i++)
+        TRY(hash_part(set, &set->tensors.items[i], part, parts, state, room));
+    return STATUS_OK;
+}
+
+enum status model_hash_files(const struct model *model, int part, int parts, uint64_t *hash) {
+    XXH3_state_t *state = XXH3_createState();
+    void *room = mem_array(BYTE_STORE_PIECE, 1);
+    enum status status = state && room ? STATUS_OK : status_no_memory(BYTE_STORE_PIECE, "a hash");
+    if (status == STATUS_OK) XXH3_64bits_reset(state);
+    if (status == STATUS_OK) status = hash_set(model->weights, part, parts, state, room);
+    if (status == STATUS_OK) status = hash_set(model->adapter_weights, part, parts, state, room);
+    if (status == STATUS_OK) *hash = XXH3_64bits_digest(state);
+    XXH3_freeState(state);
+    mem_free(room);
     return status;
 }
 

@@ -162,7 +162,7 @@ static void a_run_goes_on_in_any_shards(void **state) {
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
         expect(0, NULL,
                (const char *const[]){"resume", place.run, "--ranks", parts[i].ranks, "--partition", parts[i].partition,
-                                     "--steps", parts[i].steps, "--device-memory", i % 2 ? "300K" : "1G",
+                                     "--steps", parts[i].steps, "--device-memory", i % 2 ? "600K" : "1G",
                                      "--host-memory", "1G", "--disk", place.folder, NULL});
     expect_same_runs(place.run, whole);
     expect_same_checkpoints(place.run, whole, 16, "model.safetensors");

@@ -2,6 +2,7 @@
 /* ctest: PROCESSORS 2 TIMEOUT 300 LABELS long */
 /* ctest-again: mpich slow BALLAST_TEST_MPI=mpich */
 #include <stdio.h>
+#include <string.h>
 #include <sys/stat.h>
 
 #include "base/folder.h"
@@ -21,7 +22,7 @@ static void change(struct tiny_run *run, const char *folder, const char *what) {
     snprintf(command, sizeof command, "cp -r '%s' '%s/model'", run->model, folder);
     call(command);
     snprintf(run->model, sizeof run->model, "%s/model", folder);
-    if (strcmp(what, "weights") == 0)
+    if (strncmp(what, "weights", strlen("weights")) == 0)
         snprintf(command, sizeof command,
                  "printf '\\177' | dd of='%s/model.safetensors' bs=1 seek=70000 conv=notrunc 2>/dev/null", run->model);
     else if (strcmp(what, "config") == 0)
@@ -46,6 +47,7 @@ static enum status rank_body(struct comm *comm, const char *const words[RANK_JOB
     run.plan.comm = comm;
     SETTINGS_GIVE(&run.plan, grain_sequences, 1);
     SETTINGS_GIVE(&run.plan, threads, 1);
+    if (strstr(words[0], "shards")) SETTINGS_GIVE(&run.plan, partition, "zero3");
     char *run_folder = mem_format("%s/run", words[1]);
     enum status status = tiny_run_begin(&run, run_folder, NULL);
     mem_free(run_folder);
@@ -65,10 +67,15 @@ static enum status try_with(const char *folder, const char *what) {
     return status;
 }
 
-static void the_same_model_and_data_train(void **state) { expect_status(try_with(*state, "nothing"), STATUS_OK, ""); }
+static void the_same_model_and_data_train(void **state) {
+    expect_status(try_with(*state, "nothing"), STATUS_OK, "");
+    expect_status(try_with(*state, "nothing, in shards"), STATUS_OK, "");
+}
 
 static void other_models_are_refused(void **state) {
     expect_status(try_with(*state, "weights"), STATUS_BAD_INPUT, "ranks differ in the model's weights: rank 1 on");
+    expect_status(try_with(*state, "weights, in shards"), STATUS_BAD_INPUT,
+                  "ranks differ in the model's weights: rank");
     expect_status(try_with(*state, "config"), STATUS_BAD_INPUT, "ranks differ in the model's config.json: rank 1 on");
 }
 
