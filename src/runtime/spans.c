@@ -20,7 +20,8 @@ static bool moves_on(const struct program *program, const struct instruction *in
 }
 
 static bool can_be_captured(const struct program *program, const struct instruction *instruction) {
-    return !instruction->deferred && !opcode_is_collective(instruction->opcode) && !runner_on_host(program, instruction) && !moves_on(program, instruction);
+    return !instruction->deferred && !opcode_is_collective(instruction->opcode) &&
+           !runner_on_host(program, instruction) && !moves_on(program, instruction);
 }
 
 static enum status close_span(struct finder *finder) {

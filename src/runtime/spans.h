@@ -3,9 +3,9 @@
  *
  * A graph holds its calls' arguments and begins and ends at once for all other streams. So a span is a longest sequence
  * of instructions that follow each other on a stream in one repetition of a section, of which
- * - each is work of the device's (not the disk's, nor in the host tier, nor between ranks), at the same addresses in every repetition (no
- *   operand moves on; values of the step are read from the device's memory, at one address too), and in every step (not
- *   deferred: each forward kernel that reads a deferred update waits for it, so nothing would be won);
+ * - each is work of the device's (not the disk's, nor in the host tier, nor between ranks), at the same addresses in
+ * every repetition (no operand moves on; values of the step are read from the device's memory, at one address too), and
+ * in every step (not deferred: each forward kernel that reads a deferred update waits for it, so nothing would be won);
  * - all change parameters or the optimizer's state or none does, since these changes wait for the runner's gate;
  * - only the first waits for other streams, and only the last is waited for. */
 #ifndef BALLAST_RUNTIME_SPANS_H
