@@ -1,6 +1,8 @@
 """What the benchmarks against peers share: models, token files, measured processes, runs of `ballast train`, tables.
 Needs nothing but Python."""
 
+import dataclasses
+import itertools
 import json
 import os
 import pathlib
@@ -127,6 +129,100 @@ def read_metrics(run):
 def steady_rate(result, work):
     """Tokens a second: the median step without the first, which also compiles and touches memory."""
     return work.batch * work.seq / median(result["step_s"][1:])
+
+
+@dataclasses.dataclass(frozen=True)
+class Work:
+    model: str
+    dtype: str
+    batch: int
+    seq: int
+    steps: int
+
+    def __str__(self):
+        return f"{self.model} {self.dtype} {self.batch}x{self.seq}"
+
+
+# Of the loss, relative: fp32 differs in the order of sums, bf16 also in where is rounded.
+TOLERANCE = {"fp32": 1e-4, "bf16": 1e-2}
+CASE_HEAD = ["case", "contender", "tokens/s", "Ballast is", "peak GiB", "Ballast takes", "loss differs by"]
+
+
+def every_work(options):
+    cases = itertools.product(options.model, options.dtype, options.batch, options.seq)
+    return [Work(model, dtype, batch, seq, options.steps) for model, dtype, batch, seq in cases]
+
+
+def run_in_turns(options, work, run_ballast, run_pytorch, flags):
+    """A list of results for each contender, "Ballast" and those of `flags`. One that failed is not run again."""
+    model = make_model(options, work.model, max(1024, work.seq))
+    tokens = make_tokens(options, work.model, work.batch * work.seq + 1)
+    contenders = {"Ballast": lambda: run_ballast(options, work, model, tokens)}
+    for name in options.pytorch:
+        contenders[name] = lambda own=flags[name]: run_pytorch(options, work, model, tokens, own)
+    results = {name: [] for name in contenders}
+    for repeat, name in itertools.product(range(options.repeats), contenders):
+        if results[name] and "error" in results[name][-1]:
+            continue
+        results[name].append(contenders[name]())
+        print(f"{work} repeat {repeat + 1}: {name}: {results[name][-1]}", file=sys.stderr, flush=True)
+    return results
+
+
+def figures(results, work):
+    """By contender that ran: tokens a second, bytes."""
+    good = {name: runs for name, runs in results.items() if runs and "error" not in runs[-1]}
+    rates = {name: median([steady_rate(run, work) for run in runs]) for name, runs in good.items()}
+    peaks = {name: median([run["peak_bytes"] for run in runs]) for name, runs in good.items()}
+    return rates, peaks
+
+
+def loss_difference(results, name, work):
+    """The greatest relative difference from Ballast's losses, in words."""
+    ours, theirs = results["Ballast"][-1]["losses"], results[name][-1]["losses"]
+    difference = max(abs(a - b) / abs(b) for a, b in zip(ours, theirs, strict=True))
+    return f"{difference:.1e}" + ("" if difference <= TOLERANCE[work.dtype] else ": NOT THE SAME WORK")
+
+
+def case_rows(work, results):
+    """Rows below CASE_HEAD."""
+    rates, peaks = figures(results, work)
+    rows = []
+    for name, runs in results.items():
+        if name not in rates:
+            rows.append([str(work), name, f"could not run ({runs[-1]['error']})", "", "", "", ""])
+            continue
+        compared = name != "Ballast" and "Ballast" in rates
+        rows.append(
+            [
+                str(work),
+                name,
+                f"{rates[name]:.1f}",
+                f"{rates['Ballast'] / rates[name]:.2f}" if compared else "",
+                f"{peaks[name] / 2**30:.2f}",
+                f"{peaks['Ballast'] / peaks[name]:.2f}" if compared else "",
+                loss_difference(results, name, work) if compared else "",
+            ]
+        )
+    return rows
+
+
+def met(holds, bar):
+    return f"{'met' if holds else 'NOT met'}: {bar}"
+
+
+def verdict(work, results, least_speed, most_memory):
+    """Ballast against PyTorch's best in both, and whether the bars are met."""
+    rates, peaks = figures(results, work)
+    theirs = [name for name in rates if name != "Ballast"]
+    if not theirs or "Ballast" not in rates:
+        return f"- {work}: nothing to compare"
+    fastest, smallest = max(theirs, key=rates.get), min(theirs, key=peaks.get)
+    speed, memory = rates["Ballast"] / rates[fastest], peaks["Ballast"] / peaks[smallest]
+    return (
+        f"- {work}: {speed:.2f} times the tokens/s of {fastest} ({met(speed >= least_speed, least_speed)}), "
+        f"{memory:.2f} times the memory of {smallest} ({met(memory <= most_memory, most_memory)})"
+    )
 
 
 def processor_name():

@@ -13,35 +13,22 @@ predicted within 10%.
 """
 
 import argparse
-import dataclasses
-import itertools
 import json
 import os
 import pathlib
 import shutil
 import subprocess
-import sys
 import threading
 
 import peers
 
 LEAST_SPEED, MOST_MEMORY, MOST_ERROR = 1.3, 0.6, 0.1
-TOLERANCE = {"fp32": 1e-4, "bf16": 1e-2}
 PYTORCH = {
     "DDP": [],
     "DDP, chunked head": ["--head-loss", "chunked"],
     "FSDP2": ["--wrap", "fsdp"],
     "FSDP2, chunked head": ["--wrap", "fsdp", "--head-loss", "chunked"],
 }
-
-
-@dataclasses.dataclass(frozen=True)
-class Work:
-    model: str
-    dtype: str
-    batch: int
-    seq: int
-    steps: int
 
 
 def processes_below(root):
@@ -131,63 +118,7 @@ def run_pytorch(options, work, model, tokens, flags):
     return {**json.loads(text.splitlines()[-1]), "peak_bytes": peak}
 
 
-def run_in_turns(options, work):
-    model = peers.make_model(options, work.model, max(1024, work.seq))
-    tokens = peers.make_tokens(options, work.model, work.batch * work.seq + 1)
-    contenders = {"Ballast": lambda: run_ballast(options, work, model, tokens)}
-    for name in options.pytorch:
-        contenders[name] = lambda flags=PYTORCH[name]: run_pytorch(options, work, model, tokens, flags)
-    results = {name: [] for name in contenders}
-    for repeat, name in itertools.product(range(options.repeats), contenders):
-        if results[name] and "error" in results[name][-1]:
-            continue
-        results[name].append(contenders[name]())
-        print(f"{work} repeat {repeat + 1}: {name}: {results[name][-1]}", file=sys.stderr, flush=True)
-    return results
-
-
-def figures(results, work):
-    """By contender that ran: tokens a second, bytes."""
-    good = {name: runs for name, runs in results.items() if runs and "error" not in runs[-1]}
-    rates = {name: peers.median([peers.steady_rate(run, work) for run in runs]) for name, runs in good.items()}
-    peaks = {name: peers.median([run["peak_bytes"] for run in runs]) for name, runs in good.items()}
-    return rates, peaks
-
-
-def loss_difference(results, name, work):
-    ours, theirs = results["Ballast"][-1]["losses"], results[name][-1]["losses"]
-    difference = max(abs(a - b) / abs(b) for a, b in zip(ours, theirs, strict=True))
-    return f"{difference:.1e}" + ("" if difference <= TOLERANCE[work.dtype] else ": NOT THE SAME WORK")
-
-
-def case_rows(work, results):
-    rates, peaks = figures(results, work)
-    case = f"{work.model} {work.dtype} {work.batch}x{work.seq}"
-    rows = []
-    for name, runs in results.items():
-        if name not in rates:
-            rows.append([case, name, f"could not run ({runs[-1]['error']})", "", "", "", ""])
-            continue
-        compared = name != "Ballast" and "Ballast" in rates
-        rows.append(
-            [
-                case,
-                name,
-                f"{rates[name]:.1f}",
-                f"{rates['Ballast'] / rates[name]:.2f}" if compared else "",
-                f"{peaks[name] / 2**30:.2f}",
-                f"{peaks['Ballast'] / peaks[name]:.2f}" if compared else "",
-                loss_difference(results, name, work) if compared else "",
-            ]
-        )
-    return rows
-
-
-def met(holds, bar):
-    return f"{'met' if holds else 'NOT met'}: {bar}"
-
-
-def prediction(work, runs):
+def prediction(runs):
     """The predicted step against the median one, of all repeats."""
     known = [run for run in runs if run.get("predicted_s")]
     if not known:
@@ -196,22 +127,12 @@ def prediction(work, runs):
     middle = peers.median(errors)
     hidden = [run["hidden"] for run in known if run.get("hidden") is not None]
     told = f", {100 * peers.median(hidden):.0f}% of communication hidden" if hidden else ""
-    return f"step predicted {100 * middle:+.1f}% off ({met(abs(middle) <= MOST_ERROR, '10%')}){told}"
+    return f"step predicted {100 * middle:+.1f}% off ({peers.met(abs(middle) <= MOST_ERROR, '10%')}){told}"
 
 
 def verdict(work, results):
-    rates, peaks = figures(results, work)
-    theirs = [name for name in rates if name != "Ballast"]
-    case = f"- {work.model} {work.dtype} {work.batch}x{work.seq}"
-    if not theirs or "Ballast" not in rates:
-        return f"{case}: nothing to compare"
-    fastest, smallest = max(theirs, key=rates.get), min(theirs, key=peaks.get)
-    speed, memory = rates["Ballast"] / rates[fastest], peaks["Ballast"] / peaks[smallest]
-    return (
-        f"{case}: {speed:.2f} times the tokens/s of {fastest} ({met(speed >= LEAST_SPEED, LEAST_SPEED)}), "
-        f"{memory:.2f} times the memory of {smallest} ({met(memory <= MOST_MEMORY, MOST_MEMORY)}), "
-        f"{prediction(work, results['Ballast'])}"
-    )
+    words = peers.verdict(work, results, LEAST_SPEED, MOST_MEMORY)
+    return f"{words}, {prediction(results['Ballast'])}"
 
 
 def parse():
@@ -219,7 +140,7 @@ def parse():
     peers.add_options(parser)
     parser.add_argument("--ranks", type=int, default=2, help="of every contender [2]")
     parser.add_argument("--model", nargs="+", choices=peers.SIZES, default=["gpt2"], help="[gpt2]")
-    parser.add_argument("--dtype", nargs="+", choices=TOLERANCE, default=["fp32", "bf16"], help="[both]")
+    parser.add_argument("--dtype", nargs="+", choices=peers.TOLERANCE, default=["fp32", "bf16"], help="[both]")
     parser.add_argument("--seq", nargs="+", type=int, default=[1024], help="[1024]")
     parser.add_argument("--batch", nargs="+", type=int, default=[4], help="over all ranks, a multiple of their number [4]")
     parser.add_argument("--steps", type=int, default=4, help="of each process; the first is left out [4]")
@@ -238,12 +159,12 @@ def parse():
 
 def main():
     options = parse()
-    cases = itertools.product(options.model, options.dtype, options.batch, options.seq)
-    works = [Work(model, dtype, batch, seq, options.steps) for model, dtype, batch, seq in cases]
-    results = {work: run_in_turns(options, work) for work in works}
-    head = ["case", "contender", "tokens/s", "Ballast is", "peak GiB", "Ballast takes", "loss differs by"]
-    rows = [row for work in works for row in case_rows(work, results[work])]
-    body = peers.table(head, rows) + "\n\n" + "\n".join(verdict(work, results[work]) for work in works)
+    results = {
+        work: peers.run_in_turns(options, work, run_ballast, run_pytorch, PYTORCH) for work in peers.every_work(options)
+    }
+    rows = [row for work, result in results.items() for row in peers.case_rows(work, result)]
+    verdicts = "\n".join(verdict(work, result) for work, result in results.items())
+    body = peers.table(peers.CASE_HEAD, rows) + "\n\n" + verdicts
     configuration = (
         f"{options.ranks} ranks of {options.threads} thread(s) each; "
         f"{peers.versions(options.python, ['torch', 'transformers'])}; "

@@ -12,17 +12,12 @@ Bars: at least 1.2 times its tokens a second, at most 0.6 times its memory. How 
 """
 
 import argparse
-import dataclasses
-import itertools
 import json
 import shutil
-import sys
 
 import peers
 
 LEAST_SPEED, MOST_MEMORY = 1.2, 0.6
-# Of the loss, relative: fp32 differs in the order of sums, bf16 also in where is rounded.
-TOLERANCE = {"fp32": 1e-4, "bf16": 1e-2}
 PYTORCH = {
     "PyTorch eager": [],
     "PyTorch eager, chunked head": ["--head-loss", "chunked"],
@@ -31,15 +26,6 @@ PYTORCH = {
     "PyTorch compile, max-autotune": ["--compile", "max-autotune"],
 }
 DEFAULT_PYTORCH = ["PyTorch eager", "PyTorch eager, chunked head", "PyTorch compile", "PyTorch compile, chunked head"]
-
-
-@dataclasses.dataclass(frozen=True)
-class Work:
-    model: str
-    dtype: str
-    batch: int
-    seq: int
-    steps: int
 
 
 def run_ballast(options, work, model, tokens):
@@ -62,86 +48,11 @@ def run_pytorch(options, work, model, tokens, flags):
     return {**json.loads(text.splitlines()[-1]), "peak_bytes": peak}
 
 
-def run_in_turns(options, work):
-    """A list of results for each contender. One that failed is not run again."""
-    model = peers.make_model(options, work.model, max(1024, work.seq))
-    tokens = peers.make_tokens(options, work.model, work.batch * work.seq + 1)
-    contenders = {"Ballast": lambda: run_ballast(options, work, model, tokens)}
-    for name in options.pytorch:
-        contenders[name] = lambda flags=PYTORCH[name]: run_pytorch(options, work, model, tokens, flags)
-    results = {name: [] for name in contenders}
-    for repeat, name in itertools.product(range(options.repeats), contenders):
-        if results[name] and "error" in results[name][-1]:
-            continue
-        results[name].append(contenders[name]())
-        print(f"{work} repeat {repeat + 1}: {name}: {tell(results[name][-1], work)}", file=sys.stderr, flush=True)
-    return results
-
-
-def tell(result, work):
-    if "error" in result:
-        return result["error"]
-    return f"{peers.steady_rate(result, work):.1f} tokens/s, {result['peak_bytes'] / 2**30:.2f} GiB, losses {result['losses']}"
-
-
-def summarise(results, work):
-    """Of those that ran: tokens a second and bytes by contender."""
-    good = {name: runs for name, runs in results.items() if runs and "error" not in runs[-1]}
-    rates = {name: peers.median([peers.steady_rate(run, work) for run in runs]) for name, runs in good.items()}
-    peaks = {name: peers.median([run["peak_bytes"] for run in runs]) for name, runs in good.items()}
-    return rates, peaks
-
-
-def loss_difference(results, name, work):
-    """The greatest relative difference from Ballast's losses, in words."""
-    ours, theirs = results["Ballast"][-1]["losses"], results[name][-1]["losses"]
-    difference = max(abs(a - b) / abs(b) for a, b in zip(ours, theirs, strict=True))
-    return f"{difference:.1e}" + ("" if difference <= TOLERANCE[work.dtype] else ": NOT THE SAME WORK")
-
-
-def case_rows(work, results):
-    rates, peaks = summarise(results, work)
-    case = f"{work.model} {work.dtype} {work.batch}x{work.seq}"
-    rows = []
-    for name, runs in results.items():
-        if name not in rates:
-            rows.append([case, name, f"could not run ({runs[-1]['error']})", "", "", "", ""])
-            continue
-        compared = name != "Ballast" and "Ballast" in rates
-        rows.append(
-            [
-                case,
-                name,
-                f"{rates[name]:.1f}",
-                f"{rates['Ballast'] / rates[name]:.2f}" if compared else "",
-                f"{peaks[name] / 2**30:.2f}",
-                f"{peaks['Ballast'] / peaks[name]:.2f}" if compared else "",
-                loss_difference(results, name, work) if compared else "",
-            ]
-        )
-    return rows
-
-
-def verdict(work, results):
-    """Ballast against PyTorch's best in both, and whether the bars are met."""
-    rates, peaks = summarise(results, work)
-    theirs = [name for name in rates if name != "Ballast"]
-    if not theirs or "Ballast" not in rates:
-        return f"- {work.model} {work.dtype} {work.batch}x{work.seq}: nothing to compare"
-    fastest, smallest = max(theirs, key=rates.get), min(theirs, key=peaks.get)
-    speed, memory = rates["Ballast"] / rates[fastest], peaks["Ballast"] / peaks[smallest]
-    return (
-        f"- {work.model} {work.dtype} {work.batch}x{work.seq}: {speed:.2f} times the tokens/s of {fastest} "
-        f"({'met' if speed >= LEAST_SPEED else 'NOT met'}: {LEAST_SPEED}), {memory:.2f} times the memory of {smallest} "
-        f"({'met' if memory <= MOST_MEMORY else 'NOT met'}: {MOST_MEMORY})"
-    )
-
-
 def parse():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     peers.add_options(parser)
     parser.add_argument("--model", nargs="+", choices=peers.SIZES, default=["gpt2"], help="[gpt2]")
-    parser.add_argument("--dtype", nargs="+", choices=TOLERANCE, default=["fp32", "bf16"], help="[both]")
+    parser.add_argument("--dtype", nargs="+", choices=peers.TOLERANCE, default=["fp32", "bf16"], help="[both]")
     parser.add_argument("--seq", nargs="+", type=int, default=[1024], help="[1024]")
     parser.add_argument("--batch", nargs="+", type=int, default=[4], help="[4]")
     parser.add_argument("--steps", type=int, default=3, help="of each process; the first is left out [3]")
@@ -157,12 +68,12 @@ def parse():
 
 def main():
     options = parse()
-    cases = itertools.product(options.model, options.dtype, options.batch, options.seq)
-    works = [Work(model, dtype, batch, seq, options.steps) for model, dtype, batch, seq in cases]
-    results = {work: run_in_turns(options, work) for work in works}
-    head = ["case", "contender", "tokens/s", "Ballast is", "peak GiB", "Ballast takes", "loss differs by"]
-    rows = [row for work in works for row in case_rows(work, results[work])]
-    body = peers.table(head, rows) + "\n\n" + "\n".join(verdict(work, results[work]) for work in works)
+    results = {
+        work: peers.run_in_turns(options, work, run_ballast, run_pytorch, PYTORCH) for work in peers.every_work(options)
+    }
+    rows = [row for work, result in results.items() for row in peers.case_rows(work, result)]
+    verdicts = "\n".join(peers.verdict(work, result, LEAST_SPEED, MOST_MEMORY) for work, result in results.items())
+    body = peers.table(peers.CASE_HEAD, rows) + "\n\n" + verdicts
     configuration = (
         f"{options.threads} threads each; {peers.versions(options.python, ['torch', 'transformers'])}; "
         f"{options.repeats} repeats of {options.steps} steps, in turns."

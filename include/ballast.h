@@ -164,10 +164,11 @@ struct ballast_plan_options {
     const char *lanes; /* "8", or "2x4" (nodes x lanes a node): the shares of a step whose sums are added by halves, so
                           that as many ranks, or a half, a quarter of them …, have the same bits; not given: the
                           ranks of the first start */
-    const char *partition;   /* in how many shards parameters, gradients and optimizer states are, as `--partition` has
-                                it; not given: the fastest that fits. Changes no bit */
-    const char *collectives; /* "stratified" or "flat"; not given: the faster. Changes no bit */
-    int64_t round_grains;    /* add the lanes after so many grains of each; not given: 0, all of them */
+    const char *partition;    /* in how many shards parameters, gradients and optimizer states are, as `--partition` has
+                                 it; not given: the fastest that fits. Changes no bit */
+    const char *collectives;  /* "stratified" or "flat"; not given: the faster. Changes no bit */
+    int64_t round_grains;     /* add the lanes after so many grains of each; not given: 0, all of them */
+    const char *reduce_dtype; /* "bf16" rounds a lane's gradients before they are added to another's; not given: fp32 */
 
     const char *optimizer_dtype; /* of AdamW's moments: "fp32", or "bf16", rounded by chance; not given: fp32 */
     const char *master; /* of bf16 weights: "fp32", or "none", where they are rounded by chance; not given: fp32 */
@@ -179,7 +180,7 @@ struct ballast_plan_options {
 #define BALLAST_PLAN_OPTIONS_INIT                                                                                      \
     {                                                                                                                  \
         BALLAST_PLAN_OPTIONS_VERSION, -1, -1, -1, -1, -1, NULL, NULL, NULL, NULL, 0, -1, NULL, -1, -1, NULL, -1, NULL, \
-            NULL, NULL, -1, NULL, NULL, NULL, NULL                                                                     \
+            NULL, NULL, -1, NULL, NULL, NULL, NULL, NULL                                                               \
     }
 /* The same at run time. */
 void ballast_plan_options_init(struct ballast_plan_options *options);

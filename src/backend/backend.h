@@ -195,8 +195,9 @@ struct backend {
     enum status (*list_products)(const char **lines);
     /* bytes of zeros, in the device tier; used for accumulators */
     void (*zero)(void *to, int64_t bytes, void *stream);
-    /* to = to + from, `count` fp32 numbers in the device tier, each sum rounded to the nearest by itself */
-    void (*add)(void *to, const void *from, int64_t count, void *stream);
+    /* to = to + from, `count` fp32 numbers in the device tier, each sum rounded to the nearest by itself. With
+     * `round_bf16` both are rounded to bf16 first; `from` may then be NULL: to = to so rounded. */
+    void (*add)(void *to, const void *from, int64_t count, bool round_bf16, void *stream);
     /* Copies between the device and the host tier, or within the device tier, where the two do not overlap. Within the
      * host tier the backend `host` copies. */
     void (*copy)(void *to, const void *from, int64_t bytes, void *stream);

@@ -46,9 +46,9 @@ struct checkpoint_source {
     uint64_t block_bytes; /* of checksums; 0: FILE_BLOCK_BYTES. Tests have small files of many blocks */
 };
 
-/* A checkpoint that is being written, by all ranks of the engine's session. In parts, since ranks ask each other between
- * steps alone and write beside them (joint_folder.h): after a part that is a rank's own the next follows, whatever its
- * status, after a collective one that failed checkpoint_end, which comes last. */
+/* A checkpoint that is being written, by all ranks of the engine's session. In parts, since ranks ask each other
+ * between steps alone and write beside them (joint_folder.h): after a part that is a rank's own the next follows,
+ * whatever its status, after a collective one that failed checkpoint_end, which comes last. */
 struct checkpoint_saving {
     const struct checkpoint_source *source;
     struct checkpoint_state state;

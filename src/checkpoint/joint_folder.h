@@ -43,7 +43,7 @@ struct joint_folder {
     uint64_t block_bytes;
     struct joint_file files[JOINT_FILES_MOST];
     size_t file_count;
-    bool has_runs; /* some file has: ranks meet before they make checksums */
+    bool has_runs;            /* some file has: ranks meet before they make checksums */
     struct manifest manifest; /* on rank 0, of all that is listed: small files first */
     bool made;                /* rank 0: there is a folder at `path` */
     bool agreed;              /* all ranks know of the failure */

@@ -30,12 +30,17 @@ static enum status add_number(struct recipe_changes *changes, int64_t step, cons
     return add(changes, step, field, before, after);
 }
 
+static const char *reduce_name(const struct recipe *recipe) {
+    return recipe->reduce_dtype == DTYPE_BF16 ? "bf16" : "fp32";
+}
+
 enum status recipe_changes_add(struct recipe_changes *changes, int64_t step, const struct recipe *from,
                                const struct recipe *to) {
     TRY(add(changes, step, "isa", from->isa, to->isa));
     TRY(add_number(changes, step, "kernels_version", from->kernels_version, to->kernels_version));
     char before[LANE_SHAPE_BYTES], after[LANE_SHAPE_BYTES];
     TRY(add(changes, step, "lanes", lane_shape_print(&from->lanes, before), lane_shape_print(&to->lanes, after)));
+    TRY(add(changes, step, "reduce_dtype", reduce_name(from), reduce_name(to)));
     return add_number(changes, step, "round_grains", from->round_grains, to->round_grains);
 }
 
@@ -45,7 +50,8 @@ static bool is_number(const char *field) {
 }
 
 static bool is_known(const char *field) {
-    return is_number(field) || strcmp(field, "isa") == 0 || strcmp(field, "lanes") == 0;
+    return is_number(field) || strcmp(field, "isa") == 0 || strcmp(field, "lanes") == 0 ||
+           strcmp(field, "reduce_dtype") == 0;
 }
 
 static void apply(const struct recipe_change *change, struct recipe *recipe) {
@@ -55,6 +61,7 @@ static void apply(const struct recipe_change *change, struct recipe *recipe) {
     }
     if (strcmp(change->field, "kernels_version") == 0) recipe->kernels_version = atoi(change->to);
     if (strcmp(change->field, "round_grains") == 0) recipe->round_grains = atoll(change->to);
+    if (strcmp(change->field, "reduce_dtype") == 0) recipe->reduce_dtype = dtype_find(change->to);
     if (strcmp(change->field, "lanes") == 0) (void)lane_shape_parse(change->to, &recipe->lanes); /* it was checked */
 }
 
@@ -88,6 +95,10 @@ static enum status read_value(const char *where, const json_t *object, const cha
     if (strcmp(field, "lanes") == 0) {
         enum status status = lane_shape_parse(out, &(struct lane_shape){0});
         return status == STATUS_OK ? status : status_prefix(status, "%s: %s", where, key);
+    }
+    if (strcmp(field, "reduce_dtype") == 0) {
+        bool known = strcmp(out, "fp32") == 0 || strcmp(out, "bf16") == 0;
+        return known ? STATUS_OK : status_set(STATUS_BAD_INPUT, "%s: %s: '%s' is not legal", where, key, out);
     }
     bool number = is_number(field);
     int64_t least = strcmp(field, "round_grains") != 0;

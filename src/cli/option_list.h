@@ -53,6 +53,10 @@
     X(ROUND, OPTION_OF(round_grains), OPTION_FOR(COMMANDS_STEP),                                                       \
       .computed = ", which is all; or what the plan file or the run says",                                             \
       .help = "add the lanes after so many grains of each; part of the recipe")                                        \
+    X(REDUCE_DTYPE, OPTION_OF(reduce_dtype), .argument = "fp32|bf16", OPTION_FOR(COMMANDS_STEP),                       \
+      .computed = ", or what the plan file or the run says",                                                           \
+      .help = "bf16 rounds a lane's gradients before they are added to another's, so that ranks send half the bytes; " \
+              "part of the recipe")                                                                                    \
     X(GRAINS_PER_PASS, OPTION_OF(grains_per_pass), OPTION_FOR(COMMANDS_STEP),                                          \
       .computed = ", or what the plan file says",                                                                      \
       .help = "grains whose activations are in memory at once; never changes a result")                                \

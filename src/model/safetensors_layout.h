@@ -1,5 +1,5 @@
-/* Where everything lies in a safetensors file that is to be written, and its items' bytes. Private to safetensors_layout,
- * safetensors_write and safetensors_runs. */
+/* Where everything lies in a safetensors file that is to be written, and its items' bytes. Private to
+ * safetensors_layout, safetensors_write and safetensors_runs. */
 #ifndef BALLAST_MODEL_SAFETENSORS_LAYOUT_H
 #define BALLAST_MODEL_SAFETENSORS_LAYOUT_H
 

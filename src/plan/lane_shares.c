@@ -38,9 +38,9 @@ static enum status add_share(const struct cutter *cutter, int lane, int level, s
     return vec_push(&shares->list, share);
 }
 
-static enum status add_step(const struct cutter *cutter, enum lane_sum_kind kind, int to, int from) {
+static enum status add_step(const struct cutter *cutter, enum lane_sum_kind kind, int to, int from, bool rounds) {
     cutter->shares->list.items[cutter->shares->list.count - 1].sums++;
-    return vec_push(&cutter->shares->steps, (struct lane_sum_step){kind, to, from});
+    return vec_push(&cutter->shares->steps, (struct lane_sum_step){kind, to, from, rounds});
 }
 
 /* The value of a node that has grains, into `level`. */
@@ -48,10 +48,12 @@ static enum status add_node(const struct cutter *cutter, int index, int level) {
     const struct lane_node *node = &cutter->tree->node[index];
     if (node->left < 0)
         return add_share(cutter, node->first, level, lane_shares_grains(cutter->recipe, node->first, cutter->round));
+    bool rounds = cutter->recipe->reduce_dtype == DTYPE_BF16;
     TRY(add_node(cutter, node->left, level));
-    if (!has_grains(cutter->recipe, &cutter->tree->node[node->right], cutter->round)) return STATUS_OK;
+    if (!has_grains(cutter->recipe, &cutter->tree->node[node->right], cutter->round))
+        return rounds ? add_step(cutter, LANE_SUM_ROUND, level, level, true) : STATUS_OK;
     TRY(add_node(cutter, node->right, level + 1));
-    return add_step(cutter, LANE_SUM_ADD, level, level + 1);
+    return add_step(cutter, LANE_SUM_ADD, level, level + 1, rounds);
 }
 
 static enum status add_round(const struct cutter *cutter, int root, int ranks) {
@@ -60,8 +62,8 @@ static enum status add_round(const struct cutter *cutter, int root, int ranks) {
         TRY(add_node(cutter, root, level));
     else
         TRY(add_share(cutter, -1, level, (struct grain_range){cutter->shares->first_grain, 0}));
-    if (ranks > 1) TRY(add_step(cutter, LANE_SUM_REDUCE, level, level));
-    return level > 0 ? add_step(cutter, LANE_SUM_ADD, 0, level) : STATUS_OK;
+    if (ranks > 1) TRY(add_step(cutter, LANE_SUM_REDUCE, level, level, false));
+    return level > 0 ? add_step(cutter, LANE_SUM_ADD, 0, level, false) : STATUS_OK;
 }
 
 static enum status add_rounds(const struct recipe *recipe, const struct lane_tree *tree, int root, int ranks,

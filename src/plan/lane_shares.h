@@ -7,7 +7,9 @@
  *
  * LEVELS. A rank that holds several lanes keeps partial sums. Level 0 is the gradients' own buffers: the sum of the
  * first round is made there, and there each later round is added. The levels from 1 on are partial sums: a left child
- * is added up in its parent's level, the right one in the next, so that no sum is copied. */
+ * is added up in its parent's level, the right one in the next, so that no sum is copied.
+ *
+ * Where recipe.reduce_dtype is bf16 every edge of the lanes' tree rounds; rounds are added as they are. */
 #ifndef BALLAST_PLAN_LANE_SHARES_H
 #define BALLAST_PLAN_LANE_SHARES_H
 
@@ -15,12 +17,14 @@
 
 enum lane_sum_kind {
     LANE_SUM_ADD,   /* level `to` = level `to` + level `from`, which is done with */
+    LANE_SUM_ROUND, /* level `to` is rounded to bf16: an edge of the tree without another beside it */
     LANE_SUM_REDUCE /* level `to` = its sum over all ranks by the tree above the ranks (lane_tree_top) */
 };
 
 struct lane_sum_step {
     enum lane_sum_kind kind;
     int to, from;
+    bool rounds; /* LANE_SUM_ADD: both are rounded to bf16 before, as edges of the tree are */
 };
 
 /* Consecutive grains of one lane. A rank that has none in a round has one share there without grains, for its sums. */

@@ -120,10 +120,14 @@ enum status recipe_check_optimizer(const struct recipe *recipe) {
 /* Left out where plans were written before there were such: "" then. */
 #define RECIPE_TEXTS(X) X(lora) X(freeze)
 
+/* What says nothing does not. */
+static bool rounds_sums(const struct recipe *recipe) { return recipe->reduce_dtype == DTYPE_BF16; }
+
 json_t *recipe_to_json(const struct recipe *recipe) {
     json_t *object = json_object();
     int failed = !object;
     failed |= json_object_set_new(object, "dtype", json_string(dtype_name(recipe->dtype)));
+    failed |= json_object_set_new(object, "reduce_dtype", json_string(rounds_sums(recipe) ? "bf16" : "fp32"));
 #define SET_INTEGER(field, type, least, most, rule)                                                                    \
     failed |= json_object_set_new(object, #field, json_integer((json_int_t)recipe->field));
     RECIPE_INTEGERS(SET_INTEGER)
@@ -167,13 +171,13 @@ json_t *plan_to_json(const struct plan *plan) {
     return object;
 }
 
-static enum status read_dtype(const char *file, const json_t *object, enum dtype *out) {
+static enum status read_dtype(const char *file, const json_t *object, const char *field, enum dtype *out) {
     static const char *const names[] = {"bf16", "fp32"};
-    const char *name = "";
-    TRY(json_read_string(file, object, "dtype", &name));
+    const char *name = "fp32";
+    TRY(json_read_string(file, object, field, &name));
     *out = dtype_find(name);
     if (*out == DTYPE_F32 || *out == DTYPE_BF16) return STATUS_OK;
-    enum status status = status_set(STATUS_BAD_INPUT, "%s: dtype: nothing is computed in '%s'", file, name);
+    enum status status = status_set(STATUS_BAD_INPUT, "%s: %s: nothing is computed in '%s'", file, field, name);
     return nearest_hint(status, "value", name, names, sizeof names / sizeof *names);
 }
 
@@ -223,7 +227,7 @@ static enum status read_shape(const char *file, const json_t *object, const char
 }
 
 enum status recipe_from_json(const char *file, const json_t *object, struct recipe *out) {
-    enum { OPTIONAL_FIELDS = 8 };
+    enum { OPTIONAL_FIELDS = 9 };
     static const char *const known[] = {"threads",
                                         "lora",
                                         "freeze",
@@ -231,6 +235,7 @@ enum status recipe_from_json(const char *file, const json_t *object, struct reci
                                         "lanes",
                                         "optimizer_dtype",
                                         "master",
+                                        "reduce_dtype",
 #define NAME_INTEGER(field, type, least, most, rule) #field,
                                         RECIPE_INTEGERS(NAME_INTEGER) /* the first: plans had no rounds once */
                                         "dtype",
@@ -251,7 +256,8 @@ enum status recipe_from_json(const char *file, const json_t *object, struct reci
     RECIPE_INTEGERS(READ_INTEGER)
 #define READ_DOUBLE(field, rule) TRY(json_read_double(file, object, #field, -HUGE_VAL, HUGE_VAL, &recipe->field));
     RECIPE_DOUBLES(READ_DOUBLE)
-    TRY(read_dtype(file, object, &recipe->dtype));
+    TRY(read_dtype(file, object, "dtype", &recipe->dtype));
+    TRY(read_dtype(file, object, "reduce_dtype", &recipe->reduce_dtype));
     TRY(read_document_attention(file, object, &recipe->document_attention));
     TRY(read_state_formats(file, object, recipe));
     TRY(read_shape(file, object, "lanes", &recipe->lanes));
@@ -349,6 +355,7 @@ enum status recipe_require_equal(const struct recipe *expected, const struct rec
     RECIPE_DOUBLES(COMPARE_DOUBLE)
     if (expected->dtype != actual->dtype) DIFFERENT(dtype)
     if (!lane_shape_equal(&expected->lanes, &actual->lanes)) DIFFERENT(lanes)
+    if (rounds_sums(expected) != rounds_sums(actual)) DIFFERENT(reduce_dtype)
 #define COMPARE_TEXT(field)                                                                                            \
     if (strcmp(expected->field, actual->field) != 0) DIFFERENT(field)
     RECIPE_TEXTS(COMPARE_TEXT)

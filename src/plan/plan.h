@@ -65,6 +65,8 @@ struct recipe {
     struct lane_shape lanes; /* a step's grains go to lanes in contiguous runs, each added up by itself, and lanes are
                                 added by their tree (plan/lane_shares.h) */
     int64_t round_grains;    /* after so many grains of every lane, lanes are added; 0: after all */
+    /* bf16: a sum of lanes is rounded before it is added to another (collective/lane_sum.h), and travels so */
+    enum dtype reduce_dtype;
     uint64_t seed;
     double beta1, beta2, epsilon, weight_decay, clip_norm; /* AdamW and clipping by global norm; clip_norm 0: none */
     enum document_attention document_attention;

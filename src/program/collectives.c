@@ -24,6 +24,7 @@ enum status collectives_spec(const struct program *program, int32_t collective, 
                               .block_bytes = operation->block_bytes,
                               .owner = operation->owner,
                               .in_place = program->place.in_place,
+                              .round_bf16 = operation->round_bf16,
                               .flat = program->flat,
                               .tree = sums ? tree : NULL,
                               .empty = operation->empty};
@@ -92,7 +93,10 @@ static struct comm_group all_ranks(const struct program *program) {
 
 enum status collectives_all_reduce(struct program *program, const struct recipe *recipe, int64_t round, int64_t bytes,
                                    struct program_collective *out) {
-    *out = (struct program_collective){.kind = COMM_ALL_REDUCE, .group = all_ranks(program), .bytes = bytes};
+    *out = (struct program_collective){.kind = COMM_ALL_REDUCE,
+                                       .group = all_ranks(program),
+                                       .bytes = bytes,
+                                       .round_bf16 = recipe->reduce_dtype == DTYPE_BF16};
     return find_empty(program, recipe, round, &out->empty);
 }
 
@@ -110,6 +114,7 @@ enum status collectives_reduce_scatter(struct program *program, const struct rec
     *out = (struct program_collective){.kind = COMM_REDUCE_SCATTER,
                                        .group = all_ranks(program),
                                        .bytes = cut->elements * (int64_t)sizeof(float),
+                                       .round_bf16 = recipe->reduce_dtype == DTYPE_BF16,
                                        .block_bytes = shard_piece_elements(cut) * (int64_t)sizeof(float)};
     TRY(find_owners(program, cut, 1, cut->ranks, &out->owner));
     return find_empty(program, recipe, round, &out->empty);

@@ -62,7 +62,7 @@ struct execution_source {
     /* By tensor id: the block whose backward completes a gradient, the first use's for a tied parameter, and with
      * `sums` all others of the same part of a chunk; -1 for all else, the other uses' accumulators among them. */
     int32_t *completed_by;
-    bool sums;                                  /* shares are added: the step has several, or several ranks */
+    bool sums;                 /* shares are added: the step has several, or several ranks */
     bool cuts, cuts_gradients; /* the policy's partition */
     int32_t delay;      /* groups between a reduction and what reads its result, set by the caller; 0: there is none */
     int32_t *summed_in; /* by block: the group of its latest EXECUTION_SUMS */

@@ -107,11 +107,12 @@ struct operand {
 };
 
 enum opcode {
-    OPCODE_KERNEL, /* the node's kernel */
-    OPCODE_ZERO,   /* writes zeros to output 0 */
-    OPCODE_COPY,   /* all of input 0 to output 0, in another tier */
-    OPCODE_TAKE,   /* output 0 = input 0, in the same tier */
-    OPCODE_ADD,    /* output 0 = output 0 + input 0, in fp32 element by element, each sum rounded once */
+    OPCODE_KERNEL,   /* the node's kernel */
+    OPCODE_ZERO,     /* writes zeros to output 0 */
+    OPCODE_COPY,     /* all of input 0 to output 0, in another tier */
+    OPCODE_TAKE,     /* output 0 = input 0, in the same tier */
+    OPCODE_ADD,      /* output 0 = output 0 + input 0, in fp32 element by element, each sum rounded once */
+    OPCODE_ADD_BF16, /* the same with both rounded to bf16 first; without input 0: output 0 = output 0 so rounded */
     /* Operations between ranks (collective/collective.h); workspace: the staging. */
     OPCODE_ALL_REDUCE,     /* output 0 = its sum over all ranks */
     OPCODE_REDUCE_SCATTER, /* of output 0 this rank's block = its sum over all ranks, the others are undefined */
@@ -177,6 +178,7 @@ struct program_collective {
     enum comm_kind kind;
     struct comm_group group;     /* reductions: all ranks */
     int64_t bytes, block_bytes;  /* of data, and of a block; 0: equal blocks (comm_spec) */
+    bool round_bf16;             /* reductions: every edge of the tree rounds */
     const int *owner;            /* by block: its position in the group; NULL: as ranks come */
     const bool *empty;           /* by rank: has nothing to add; NULL: none */
     bool apart;                  /* all-gather: ranks have their blocks in other buffers */

@@ -62,8 +62,9 @@ static struct operand front_of(const struct scheduler *scheduler, int32_t pack, 
 
 static enum status schedule_add(struct scheduler *scheduler, const struct execution *execution, int32_t pack,
                                 const struct lane_sum_step *step) {
-    struct instruction add = scheduler_instruction(scheduler, OPCODE_ADD, execution);
-    add.operands[0] = front_of(scheduler, pack, step->from, ACCESS_READ);
+    enum opcode opcode = step->rounds ? OPCODE_ADD_BF16 : OPCODE_ADD;
+    struct instruction add = scheduler_instruction(scheduler, opcode, execution);
+    if (step->kind == LANE_SUM_ADD) add.operands[0] = front_of(scheduler, pack, step->from, ACCESS_READ);
     add.operands[OP_INPUTS_MAX] = front_of(scheduler, pack, step->to, ACCESS_UPDATE);
     return push(scheduler, &add);
 }
@@ -139,7 +140,8 @@ static enum status schedule_pack_sums(struct scheduler *scheduler, const struct 
     for (int32_t s = share->first_sum; s < share->first_sum + share->sums; s++) {
         const struct lane_sum_step *step = &scheduler->shares.steps.items[s];
         bool now = behind == (execution->kind == EXECUTION_TOTALS);
-        if (now && step->kind == LANE_SUM_ADD && !(behind && cut)) TRY(schedule_add(scheduler, execution, pack, step));
+        if (now && step->kind != LANE_SUM_REDUCE && !(behind && cut))
+            TRY(schedule_add(scheduler, execution, pack, step));
         if (now && step->kind == LANE_SUM_REDUCE)
             TRY(cut ? schedule_reduce_scatter(scheduler, execution, pack, step)
                     : schedule_all_reduce(scheduler, execution, pack, step));

@@ -2,11 +2,12 @@
 
 #include <string.h>
 
-value value_tree_sum(const struct lane_tree *tree, int node, const value *lanes, size_t stride) {
+value value_tree_sum(const struct lane_tree *tree, int node, bool rounds, const value *lanes, size_t stride) {
     const struct lane_node *own = &tree->node[node];
     if (own->left < 0) return lanes[(size_t)own->first * stride];
-    value left = value_tree_sum(tree, own->left, lanes, stride);
-    value right = value_tree_sum(tree, own->right, lanes, stride);
+    value left = value_tree_sum(tree, own->left, rounds, lanes, stride);
+    value right = value_tree_sum(tree, own->right, rounds, lanes, stride);
+    if (rounds) left = value_round(left), right = value_round(right);
     return !left ? right : !right ? left : value_add(left, right);
 }
 
@@ -70,7 +71,7 @@ static enum status add_up(const struct definition *definition, int64_t step, val
             if (definition_grains(definition, lane, round, &first) > 0)
                 add_lane(definition, lane, round, step, by_lane + (size_t)lane * cells);
         for (size_t c = 0; c < cells; c++) {
-            value sum = value_tree_sum(&definition->tree, 0, by_lane + c, cells);
+            value sum = value_tree_sum(&definition->tree, 0, definition->edges_round, by_lane + c, cells);
             out[c] = round == 0 ? sum : value_add(out[c], sum);
         }
     }
@@ -108,7 +109,8 @@ enum status definition_create(const struct cells *cells, const struct recipe *re
                                .grains = recipe_grains(recipe),
                                .in_lane = in_lane,
                                .in_share = in_share,
-                               .rounds = (in_lane + in_share - 1) / in_share};
+                               .rounds = (in_lane + in_share - 1) / in_share,
+                               .edges_round = recipe->reduce_dtype == DTYPE_BF16};
     TRY(lane_tree_of_shape(&recipe->lanes, &out->tree));
     for (int i = 0; i <= DEFINITION_STEPS; i++) {
         out->kept[i] = mem_array((size_t)cells->count + 1, sizeof **out->kept);

@@ -17,6 +17,7 @@ static inline value value_mix(value a, value b) {
 }
 
 static inline value value_add(value left, value right) { return value_mix(value_mix(left, '+'), right); }
+static inline value value_round(value sum) { return sum ? value_mix(sum, 'r') : 0; }
 static inline value value_add_use(value sum, value use) { return value_mix(value_mix(sum, 'u'), use); }
 static inline value value_add_grain(value sum, const struct node *node, int64_t grain) {
     return value_mix(value_mix(sum, (value)node->id + 1), (value)grain + 1);
@@ -28,14 +29,15 @@ static inline value value_squares(value gradient) { return value_mix(gradient, '
 /* Of the parameter or of one of its states. */
 static inline value value_updated(value old, value gradient) { return value_mix(value_mix(old, 'w'), gradient); }
 
-/* The value of a tree's node, from each lane's, `stride` apart; 0: the lane has nothing. */
-value value_tree_sum(const struct lane_tree *tree, int node, const value *lanes, size_t stride);
+/* The value of a tree's node, whose edges may round, from each lane's, `stride` apart; 0: the lane has nothing. */
+value value_tree_sum(const struct lane_tree *tree, int node, bool rounds, const value *lanes, size_t stride);
 
 /* ---- steps ---- */
 
 struct definition {
     const struct cells *cells;
     struct lane_tree tree; /* the recipe's lanes */
+    bool edges_round;      /* to bf16 */
     int64_t grains, in_lane, in_share, rounds;
     value *gradients[DEFINITION_STEPS]; /* by cell: finished, in each step */
     value *kept[DEFINITION_STEPS + 1];  /* by cell: parameters and states when so many steps are done */

@@ -9,6 +9,7 @@ static const char *instruction_name(const struct instruction *instruction) {
                                         [OPCODE_COPY] = "copy",
                                         [OPCODE_TAKE] = "take",
                                         [OPCODE_ADD] = "add",
+                                        [OPCODE_ADD_BF16] = "add in bf16",
                                         [OPCODE_ALL_REDUCE] = "all-reduce",
                                         [OPCODE_REDUCE_SCATTER] = "reduce-scatter",
                                         [OPCODE_ALL_GATHER] = "all-gather",
@@ -270,6 +271,16 @@ static enum status check_sums(const struct program *program, int32_t index, enum
     return same ? STATUS_OK : FAULT(program, index, from, "added to other bytes than its own");
 }
 
+/* An edge of the lanes' tree, which may have none beside it. */
+static enum status check_rounded_sum(const struct program *program, int32_t index) {
+    const struct instruction *instruction = &program->instructions.items[index];
+    const struct operand *to = &instruction->operands[OP_INPUTS_MAX];
+    if (instruction->operands[0].buffer >= 0) return check_sums(program, index, ACCESS_UPDATE);
+    TRY(check_ends(program, index, -1, ACCESS_UPDATE));
+    bool sum = program->buffers.items[to->buffer].kind == BUFFER_GRADIENTS && to->bytes % (int64_t)sizeof(float) == 0;
+    return sum ? STATUS_OK : FAULT(program, index, to, "rounded although it is no sum of gradients");
+}
+
 /* All of a buffer to its copy in another tier, or back. */
 static enum status check_copy(const struct program *program, int32_t index) {
     const struct instruction *instruction = &program->instructions.items[index];
@@ -385,6 +396,7 @@ static enum status check_instruction(const struct program *program, int32_t inde
     case OPCODE_COPY: TRY(check_copy(program, index)); break;
     case OPCODE_TAKE: TRY(check_sums(program, index, ACCESS_WRITE)); break;
     case OPCODE_ADD: TRY(check_sums(program, index, ACCESS_UPDATE)); break;
+    case OPCODE_ADD_BF16: TRY(check_rounded_sum(program, index)); break;
     case OPCODE_ALL_REDUCE:
     case OPCODE_REDUCE_SCATTER:
     case OPCODE_ALL_GATHER: TRY(check_collective(program, index)); break;

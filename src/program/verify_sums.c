@@ -216,15 +216,29 @@ static bool are_alike(const struct cell_list *a, int64_t first_byte, const struc
     return true;
 }
 
+/* Of an edge of the lanes' tree that has none beside it. */
+static enum status round_cells(struct rank_state *state) {
+    TRY(cell_values_list_operand(&state->values, &at_hand(state)->operands[OP_INPUTS_MAX], &state->places));
+    for (size_t c = 0; c < state->places.places.count; c++)
+        *state->places.places.items[c].value = value_round(*state->places.places.items[c].value);
+    return STATUS_OK;
+}
+
+static value moved_value(enum opcode opcode, value own, value moved) {
+    if (opcode == OPCODE_ADD_BF16) return value_add(value_round(own), value_round(moved));
+    return opcode == OPCODE_ADD ? value_add(own, moved) : moved;
+}
+
 static enum status move_cells(struct rank_state *state) {
     const struct operand *from = &at_hand(state)->operands[0], *to = &at_hand(state)->operands[OP_INPUTS_MAX];
+    if (from->buffer < 0) return round_cells(state);
     TRY(cell_values_list_operand(&state->values, from, &state->places));
     TRY(cell_values_list_operand(&state->values, to, &state->others));
     if (!are_alike(&state->places, from->offset, &state->others, to->offset))
         return fault(state, "moves data to another place than its own", "");
     for (size_t c = 0; c < state->places.places.count; c++) {
         value moved = *state->places.places.items[c].value, *own = state->others.places.items[c].value;
-        *own = at_hand(state)->opcode == OPCODE_ADD ? value_add(*own, moved) : moved;
+        *own = moved_value(at_hand(state)->opcode, *own, moved);
     }
     return STATUS_OK;
 }
@@ -264,7 +278,8 @@ static void reduce_cell(const struct sums *sums, const struct lane_tree *tree, s
         bool empty = operation->empty && operation->empty[r];
         sums->leaves[r] = empty ? 0 : *sums->states[r].places.places.items[cell].value;
     }
-    value sum = value_tree_sum(tree, 0, sums->leaves, 1);
+    bool rounds = operation_of(&sums->states[0])->round_bf16;
+    value sum = value_tree_sum(tree, 0, rounds, sums->leaves, 1);
     for (int r = 0; r < sums->ranks; r++) {
         struct rank_state *state = &sums->states[r];
         const struct cell_place *place = &state->places.places.items[cell];

@@ -98,8 +98,9 @@ static void take_part(struct runner *runner, const struct instruction *instructi
 static void add_sums(struct runner *runner, const struct instruction *instruction, int64_t repetition, void *stream) {
     const struct backend *backend = backend_of(runner, instruction);
     const struct operand *from = &instruction->operands[0], *to = &instruction->operands[OP_INPUTS_MAX];
-    backend->add(runner_address(runner, to, repetition), runner_address(runner, from, repetition),
-                 to->bytes / (int64_t)sizeof(float), stream);
+    const void *added = from->buffer >= 0 ? runner_address(runner, from, repetition) : NULL;
+    int64_t count = to->bytes / (int64_t)sizeof(float);
+    backend->add(runner_address(runner, to, repetition), added, count, instruction->opcode == OPCODE_ADD_BF16, stream);
 }
 
 static struct tier_place place_of(const struct runner *runner, const struct operand *operand) {
@@ -122,7 +123,8 @@ enum status runner_ask(struct runner *runner, const struct instruction *instruct
     case OPCODE_ZERO: write_zeros(runner, instruction, repetition, stream); break;
     case OPCODE_COPY: return copy_buffer(runner, instruction, stream);
     case OPCODE_TAKE: take_part(runner, instruction, repetition, stream); break;
-    case OPCODE_ADD: add_sums(runner, instruction, repetition, stream); break;
+    case OPCODE_ADD:
+    case OPCODE_ADD_BF16: add_sums(runner, instruction, repetition, stream); break;
     case OPCODE_ALL_REDUCE:
     case OPCODE_REDUCE_SCATTER:
     case OPCODE_ALL_GATHER: return runner_exchange(runner, instruction);

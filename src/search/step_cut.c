@@ -30,7 +30,7 @@ enum status step_cut_create(const struct graph *graph, const struct recipe *reci
         if (share->level > step_cut_waiting(out) || out->deepest < 0) out->deepest = (int32_t)i;
     }
     for (size_t i = 0; i < out->shares.steps.count; i++)
-        out->adds += out->shares.steps.items[i].kind == LANE_SUM_ADD;
+        out->adds += out->shares.steps.items[i].kind != LANE_SUM_REDUCE;
     return graph_has_backward(graph) ? count_reductions(out, recipe) : STATUS_OK;
 }
 

@@ -105,7 +105,10 @@ static enum status list_partitions(struct choosing *choosing) {
     if (rank_place_ranks(&plan->chosen.place) == 1) return STATUS_OK;
     input->partitions = &plan->request.plan.policy.partition;
     input->partition_count = 1;
-    if (!plan->request.collectives_fixed) input->collectives = COLLECTIVES_EITHER;
+    const struct rank_place *place = &plan->chosen.place;
+    const struct comm_group all = mesh_group(&place->mesh, place->rank, MESH_ALL);
+    bool differs = links_flat_differs(&place->mesh, &all, place->in_place);
+    if (!plan->request.collectives_fixed && differs) input->collectives = COLLECTIVES_EITHER;
     if (plan->request.collectives_fixed && plan->request.plan.policy.flat) input->collectives = COLLECTIVES_FLAT;
     if (plan->request.partition_fixed) return STATUS_OK;
     TRY(partition_list(&plan->chosen.place.mesh, &choosing->partitions, &input->partition_count));

@@ -38,6 +38,7 @@ static void check_given(const struct plan_options *options) {
     CHECK_GIVEN(sequence_length)
     CHECK_GIVEN(grain_sequences)
     CHECK_GIVEN(round_grains)
+    CHECK_GIVEN(reduce_dtype)
     CHECK_GIVEN(grains_per_pass)
     CHECK_GIVEN(partition)
     CHECK_GIVEN(flat)
@@ -217,6 +218,12 @@ static void choose_lanes(struct resolver *resolver, const struct plan_options *o
     recipe->round_grains =
         choose_whole(resolver, SETTING_round_grains, options->round_grains,
                      moved ? options->round_grains : base->round_grains, setting_table[SETTING_round_grains].whole);
+    moved = options->allow_recipe_change && SETTINGS_HAVE(options, reduce_dtype);
+    bool rounds = (moved ? options->reduce_dtype : base->reduce_dtype) == DTYPE_BF16;
+    enum dtype decided = rounds ? DTYPE_BF16 : DTYPE_F32;
+    recipe->reduce_dtype =
+        (enum dtype)choose_name(resolver, SETTING_reduce_dtype, (int)options->reduce_dtype, (int)decided,
+                                (int)DTYPE_F32, dtype_name(options->reduce_dtype), dtype_name(decided));
 }
 
 static void choose_optimizer(struct resolver *resolver, const struct train_options *training, const struct recipe *base,

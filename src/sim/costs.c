@@ -23,7 +23,8 @@ static const struct transfer_rate *rate_of(const struct costs *costs, const stru
     case OPCODE_ALL_GATHER: return NULL;
     case OPCODE_ZERO:
     case OPCODE_TAKE:
-    case OPCODE_ADD: return &costs->rates.zero;
+    case OPCODE_ADD:
+    case OPCODE_ADD_BF16: return &costs->rates.zero;
     case OPCODE_COPY:
         return &costs->rates.copy[tier_of(program, &instruction->operands[0])]
                                  [tier_of(program, &instruction->operands[OP_INPUTS_MAX])];
@@ -40,11 +41,12 @@ double costs_add_s(const struct cluster_rates *rates, int64_t bytes) {
 
 double costs_collective_s(const struct cluster_rates *rates, const struct rank_place *place, bool flat,
                           const struct program_collective *collective) {
+    const bool halves = collective->round_bf16 && !place->in_place; /* windows hold fp32 */
     const struct link_request request = {.kind = collective->kind,
                                          .group = collective->group,
                                          .in_place = place->in_place,
                                          .flat = flat,
-                                         .bytes = collective->bytes,
+                                         .bytes = halves ? collective->bytes / 2 : collective->bytes,
                                          .mesh = place->mesh,
                                          .traffic = &collective->traffic};
     bool extrapolated;
@@ -68,7 +70,7 @@ struct kernel_cost costs_of(const struct costs *costs, const struct program *pro
         cost = (struct kernel_cost){transfer_s(rate, to->bytes), ACTIVITY_STREAMING};
     } else if (instruction->opcode == OPCODE_TAKE) {
         cost = (struct kernel_cost){transfer_s(rate, TAKE_MOVES * to->bytes), ACTIVITY_STREAMING};
-    } else if (instruction->opcode == OPCODE_ADD) {
+    } else if (instruction->opcode == OPCODE_ADD || instruction->opcode == OPCODE_ADD_BF16) {
         cost = (struct kernel_cost){costs_add_s(&costs->rates, to->bytes), ACTIVITY_STREAMING};
     } else {
         int64_t bytes = program_moved_bytes(program, program->buffers.items[from->buffer].bytes);

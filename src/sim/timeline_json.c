@@ -28,6 +28,7 @@ static const char *const verbs[] = {[OPCODE_KERNEL] = "",
                                     [OPCODE_COPY] = "copy ",
                                     [OPCODE_TAKE] = "take ",
                                     [OPCODE_ADD] = "add to ",
+                                    [OPCODE_ADD_BF16] = "add in bf16 to ",
                                     [OPCODE_ALL_REDUCE] = "reduce ",
                                     [OPCODE_REDUCE_SCATTER] = "reduce and scatter ",
                                     [OPCODE_ALL_GATHER] = "gather "};

@@ -175,8 +175,8 @@ static void sums_are_added_as_on_the_processor(void **state) {
             from[i] = (float)(random_u64(SEED, RANDOM_TEST, 21, (uint64_t)i) % 1000003) * 1e-5f - 5;
             here[i] = there[i] = (float)(random_u64(SEED, RANDOM_TEST, 22, (uint64_t)i) % 1000003) * 1e-2f - 5000;
         }
-        backend_cpu.add(here, from, counts[c], NULL);
-        backend_cuda.add(there, from, counts[c], NULL);
+        backend_cpu.add(here, from, counts[c], c % 2 == 1, NULL);
+        backend_cuda.add(there, from, counts[c], c % 2 == 1, NULL);
         assert_memory_equal(here, there, sizeof here);
         assert_true(here[0] != (float)(random_u64(SEED, RANDOM_TEST, 22, 0) % 1000003) * 1e-2f - 5000);
     }

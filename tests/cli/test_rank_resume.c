@@ -180,6 +180,11 @@ static void other_ranks_are_refused_with_those_that_do(void **state) {
     expect(0, NULL, (const char *const[]){"resume", place.run, "--ranks", "3", "--steps", "6", NULL});
     program_expect(place.folder, 2, (const char *const[]){"5 ranks cannot hold lanes 3", NULL},
                    (const char *const[]){"resume", place.run, "--ranks", "5", "--steps", "7", NULL});
+    program_expect(place.folder, 2, (const char *const[]){"reduce-dtype: bf16 differs from the fp32 of", NULL},
+                   (const char *const[]){"resume", place.run, "--steps", "7", "--reduce-dtype", "bf16", NULL});
+    expect(0, "recipe: reduce_dtype is bf16 from step 7 on, it was fp32",
+           (const char *const[]){"resume", place.run, "--steps", "7", "--reduce-dtype", "bf16", "--allow-recipe-change",
+                                 NULL});
 }
 
 /* The loss in the JSON that eval prints. */

@@ -27,10 +27,14 @@ static value grains_of(int64_t first, int64_t count) {
     return sum;
 }
 
-static value tree_value(const struct lane_tree *tree, int index, const value *leaves) {
+static value rounded(value sum) { return sum ? mix(sum, 'r') : 0; }
+
+/* Where `rounds`, every edge does. */
+static value tree_value(const struct lane_tree *tree, int index, bool rounds, const value *leaves) {
     const struct lane_node *node = &tree->node[index];
     if (node->left < 0) return leaves[node->first];
-    return add(tree_value(tree, node->left, leaves), tree_value(tree, node->right, leaves));
+    value left = tree_value(tree, node->left, rounds, leaves), right = tree_value(tree, node->right, rounds, leaves);
+    return rounds ? add(rounded(left), rounded(right)) : add(left, right);
 }
 
 struct step {
@@ -68,7 +72,7 @@ static value expected(const struct step *step) {
             leaves[l] = count ? grains_of(first, count) : 0;
             next += count;
         }
-        total = add(total, tree_value(&step->tree, 0, leaves));
+        total = add(total, tree_value(&step->tree, 0, step->recipe.reduce_dtype == DTYPE_BF16, leaves));
     }
     assert_int_equal(next, all);
     mem_free(leaves);
@@ -100,9 +104,12 @@ static void run(struct rank *rank) {
                 rank->waits = true;
                 return;
             }
-            assert_true(rank->level[step->to] != 0 && rank->level[step->from] != 0);
-            rank->level[step->to] = add(rank->level[step->to], rank->level[step->from]);
-            rank->level[step->from] = 0;
+            value *to = &rank->level[step->to], *from = &rank->level[step->from];
+            assert_true(*to != 0 && *from != 0);
+            if (step->rounds) *to = rounded(*to);
+            if (step->kind == LANE_SUM_ROUND) continue;
+            *to = add(*to, step->rounds ? rounded(*from) : *from);
+            *from = 0;
         }
     }
 }
@@ -122,7 +129,7 @@ static void reduce(const struct step *step, struct rank *ranks, int count, int64
         leaves[r] = ranks[r].level[level];
         assert_int_equal(empty[r], leaves[r] == 0);
     }
-    value sum = tree_value(&top, 0, leaves);
+    value sum = tree_value(&top, 0, step->recipe.reduce_dtype == DTYPE_BF16, leaves);
     for (int r = 0; r < count; r++)
         ranks[r].level[level] = sum, ranks[r].sum++;
     lane_tree_free(&top);
@@ -178,6 +185,7 @@ static void every_number_of_ranks_has_the_tree_of_the_lanes(void **state) {
         uint64_t seed = 7000 + c;
         int nodes = (int)(1 + draw(seed, 0, 3)), per_node = (int)(1 + draw(seed, 1, 9));
         struct step step = step_of(nodes, per_node, 1 + draw(seed, 2, 60), draw(seed, 3, 6));
+        step.recipe.reduce_dtype = draw(seed, 4, 2) ? DTYPE_BF16 : DTYPE_F32;
         value wanted = expected(&step);
         int held = 0;
         for (int ranks = 1; ranks <= step.tree.lanes; ranks++) {

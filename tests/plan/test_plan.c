@@ -172,6 +172,7 @@ static void lanes_and_ranks_come_back_the_same(void **state) {
     plan.policy.grains_per_pass = 1;
     plan.recipe.lanes = (struct lane_shape){2, 2};
     plan.recipe.round_grains = 3;
+    plan.recipe.reduce_dtype = DTYPE_BF16;
     plan.place.mesh = (struct mesh){2, 1};
     json_t *json = plan_to_json(&plan);
     assert_string_equal(json_string_value(json_object_get(json_object_get(json, "recipe"), "lanes")), "2x2");
@@ -190,6 +191,10 @@ static void lanes_and_ranks_come_back_the_same(void **state) {
     other.recipe.round_grains = 0;
     assert_int_equal(recipe_require_equal(&plan.recipe, &other.recipe), STATUS_BAD_INPUT);
     assert_string_equal(status_message(), "recipe: round_grains is another here");
+    other = plan;
+    other.recipe.reduce_dtype = DTYPE_F32;
+    assert_int_equal(recipe_require_equal(&plan.recipe, &other.recipe), STATUS_BAD_INPUT);
+    assert_string_equal(status_message(), "recipe: reduce_dtype is another here");
 }
 
 /* As files of versions without lanes are. */
@@ -199,6 +204,7 @@ static void plans_without_lanes_have_one(void **state) {
     json_t *json = plan_to_json(&plan);
     assert_int_equal(json_object_del(json_object_get(json, "recipe"), "lanes"), 0);
     assert_int_equal(json_object_del(json_object_get(json, "recipe"), "round_grains"), 0);
+    assert_int_equal(json_object_del(json_object_get(json, "recipe"), "reduce_dtype"), 0);
     assert_int_equal(json_object_del(json_object_get(json, "policy"), "ranks"), 0);
     assert_int_equal(json_dump_file(json, path, JSON_REAL_PRECISION(17)), 0);
     json_decref(json);
@@ -213,6 +219,8 @@ static void bad_lanes_and_ranks_are_refused(void **state) {
     refuse(path, changed("recipe", "lanes", json_string("2x")), "lanes: '2x' is no number", "2x4 for 4 on each");
     refuse(path, changed("recipe", "lanes", json_string("70000")), "lanes: '70000'", "at most 65536 in all");
     refuse(path, changed("recipe", "lanes", json_integer(8)), "lanes: must be a string", whole);
+    refuse(path, changed("recipe", "reduce_dtype", json_string("fp16")), "reduce_dtype: nothing is computed in 'fp16'",
+           "nearest legal value is bf16");
     refuse(path, changed("recipe", "round_grains", json_integer(-1)), "0 for all grains of a lane", "value is 0");
     refuse(path, changed("policy", "ranks", json_string("zwei")), "ranks: 'zwei' is no number", "2x4 for 4 on each");
     refuse(path, changed("policy", "ranks", json_string("3")), "policy.ranks: 3 ranks cannot hold lanes 1", "ranks: 1");

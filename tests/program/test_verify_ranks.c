@@ -63,6 +63,7 @@ static struct plan draw_plan(const struct graph *graph, uint64_t seed) {
     struct plan plan = small_plan(graph, grains, 1);
     plan.recipe.lanes = shapes[roll(seed, &next, sizeof shapes / sizeof *shapes)];
     plan.recipe.round_grains = roll(seed, &next, 4);
+    plan.recipe.reduce_dtype = seed % 3 == 0 ? DTYPE_BF16 : DTYPE_F32;
     plan.policy = random_policy(graph, recipe_share_grains(&plan.recipe), seed);
     struct lane_tree tree;
     assert_int_equal(lane_tree_of_shape(&plan.recipe.lanes, &tree), STATUS_OK);
@@ -151,6 +152,13 @@ static void add_a_lane_twice(struct ranks *ranks) {
     add->opcode = OPCODE_COPY;
 }
 
+static void round_an_edge(struct ranks *ranks) { find(ranks->programs[2], OPCODE_ADD, 0)->opcode = OPCODE_ADD_BF16; }
+
+static void send_rounded_sums(struct ranks *ranks) {
+    for (int rank = 0; rank < ranks->count; rank++)
+        ranks->programs[rank]->collectives.items[0].round_bf16 = true;
+}
+
 static void take_another_rank_s_rows(struct ranks *ranks) { ranks->programs[3]->sections.items[0].first_grain++; }
 
 static void exchange_two_operations(struct ranks *ranks) {
@@ -208,6 +216,8 @@ static void faults_are_found(void **state) {
     } faults[] = {{"a sum the wrong way round", add_the_wrong_way_round, "recipe's sum"},
                   {"another tree", hold_another_tree, "instruction"},
                   {"a lane that replaces another", add_a_lane_twice, "recipe's sum"},
+                  {"an edge that rounds", round_an_edge, "recipe's sum"},
+                  {"an operation that rounds", send_rounded_sums, ""},
                   {"other rows", take_another_rank_s_rows, "rank 3"},
                   {"operations exchanged", exchange_two_operations, "rank 0: instruction"},
                   {"another order", reduce_in_another_order, ""},

@@ -22,6 +22,7 @@ struct subject {
 struct cut {
     struct lane_shape lanes;
     int64_t round_grains, rows, grains_per_pass;
+    enum dtype reduce_dtype;
 };
 
 /* ---- the gradients of a run ---- */
@@ -84,6 +85,7 @@ static struct gradients run(const struct subject *subject, const struct cut *cut
                                       .grains_per_pass = cut->grains_per_pass,
                                       .lanes = cut->lanes,
                                       .round_grains = cut->round_grains,
+                                      .reduce_dtype = cut->reduce_dtype,
                                       .clip_norm = 0.5,
                                       .seed = 4};
     struct harness harness;
@@ -116,12 +118,14 @@ struct round {
     struct gradients *lane;
     bool *empty, *absent;       /* by lane, by node */
     struct lane_values *values; /* by lane: of one gradient */
+    bool rounds;                /* edges do, to bf16 */
 };
 
 static struct round round_run(const struct subject *subject, const struct recipe *recipe, int64_t number) {
     struct round round;
     assert_int_equal(lane_tree_of_shape(&recipe->lanes, &round.tree), STATUS_OK);
     size_t lanes = (size_t)round.tree.lanes;
+    round.rounds = recipe->reduce_dtype == DTYPE_BF16;
     round.lane = mem_array(lanes, sizeof *round.lane);
     round.empty = mem_array(lanes, sizeof *round.empty);
     round.absent = mem_array(2 * lanes, sizeof *round.absent);
@@ -156,7 +160,7 @@ static void round_add(struct round *round, struct gradients *total) {
         assert_non_null(sum);
         for (int l = 0; l < round->tree.lanes; l++)
             round->values[l].plain = round->empty[l] ? NULL : round->lane[l].of[i];
-        lane_tree_sum(&round->tree, 0, round->absent, round->values, elements, false, sum);
+        lane_tree_sum(&round->tree, 0, round->absent, round->values, elements, round->rounds, sum);
         if (total->of[i]) lane_add(sum, total->of[i], sum, elements, false);
         mem_free(total->of[i]);
         total->of[i] = sum;
@@ -205,9 +209,10 @@ static const struct subject subjects[] = {{"llama", NULL, NULL, DTYPE_F32},
                                           {"opt", NULL, "*.0.*", DTYPE_F32}};
 
 /* Rows: the last grain is short in the odd ones; lanes may be short, and more than the grains. */
-static const struct cut cuts[] = {{{1, 8}, 0, 31, 1}, {{2, 4}, 0, 31, 2}, {{1, 3}, 0, 13, 3},
-                                  {{1, 8}, 0, 5, 1},  {{1, 5}, 1, 25, 1}, {{2, 3}, 2, 37, 2},
-                                  {{1, 1}, 2, 9, 2},  {{3, 1}, 1, 13, 1}, {{1, 7}, 0, 17, 1}};
+static const struct cut cuts[] = {
+    {{1, 8}, 0, 31, 1, DTYPE_F32}, {{2, 4}, 0, 31, 2, DTYPE_BF16}, {{1, 3}, 0, 13, 3, DTYPE_F32},
+    {{1, 8}, 0, 5, 1, DTYPE_BF16}, {{1, 5}, 1, 25, 1, DTYPE_F32},  {{2, 3}, 2, 37, 2, DTYPE_BF16},
+    {{1, 1}, 2, 9, 2, DTYPE_F32},  {{3, 1}, 1, 13, 1, DTYPE_BF16}, {{1, 7}, 0, 17, 1, DTYPE_F32}};
 
 static void lanes_add_up_to_what_each_gives_alone(void **state) {
     (void)state;
@@ -221,11 +226,13 @@ static void lanes_add_up_to_what_each_gives_alone(void **state) {
                                           .sequence_length = TOKENS,
                                           .grain_sequences = GRAIN,
                                           .lanes = cut->lanes,
-                                          .round_grains = cut->round_grains};
+                                          .round_grains = cut->round_grains,
+                                          .reduce_dtype = cut->reduce_dtype};
             struct gradients apart = run_apart(&subjects[s], &recipe, one.tensors);
             char what[160], shape[LANE_SHAPE_BYTES];
-            snprintf(what, sizeof what, "%s, lanes %s, rounds of %lld grains, %lld rows", subjects[s].model,
-                     lane_shape_print(&cut->lanes, shape), (long long)cut->round_grains, (long long)cut->rows);
+            snprintf(what, sizeof what, "%s, lanes %s, rounds of %lld grains, %lld rows, sums in %s", subjects[s].model,
+                     lane_shape_print(&cut->lanes, shape), (long long)cut->round_grains, (long long)cut->rows,
+                     dtype_name(cut->reduce_dtype));
             print_message("%s\n", what);
             require_equal(what, &one, &apart);
             gradients_free(&one);
@@ -266,6 +273,10 @@ static void another_tree_has_other_bits(void **state) {
     struct outcome rounds = policy_train(subject, &(struct policy_way){.lanes = {1, 5}, .round_grains = 1});
     struct outcome three = policy_train(subject, &(struct policy_way){.lanes = {1, 3}});
     assert_true(one.weights != five.weights && one.weights != three.weights && five.weights != three.weights);
+    struct policy_way rounded = {.lanes = {1, 5}, .reduce_dtype = DTYPE_BF16}, alone = {.reduce_dtype = DTYPE_BF16};
+    struct outcome in_bf16 = policy_train(subject, &rounded), one_lane = policy_train(subject, &alone);
+    assert_true(in_bf16.weights != five.weights);
+    outcome_require_equal("one lane has no edge that rounds", &one, &one_lane);
     outcome_require_equal("5x1 is the tree of 5", &five, &apart);
     outcome_require_equal("one grain a lane is one round", &five, &rounds);
 }

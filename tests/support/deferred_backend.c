@@ -36,6 +36,7 @@ struct item {
     void *to;
     const void *from;
     int64_t bytes;
+    bool round_bf16; /* additions */
     struct event *event;
     int64_t number; /* of the event's record */
     struct item *next;
@@ -140,7 +141,7 @@ static enum status run_item(struct item *item) {
     case ITEM_ZERO: memset(behind_kernel(item->to), 0, (size_t)item->bytes); break;
     case ITEM_ADD:
         backend_cpu.add(behind_kernel(item->to), behind_kernel((void *)(uintptr_t)item->from),
-                        item->bytes / (int64_t)sizeof(float), NULL);
+                        item->bytes / (int64_t)sizeof(float), item->round_bf16, NULL);
         break;
     case ITEM_COPY: memcpy(behind(item->to, &unused), behind(item->from, &unused), (size_t)item->bytes); break;
     case ITEM_RECORD:
@@ -528,8 +529,12 @@ static void zero(void *to, int64_t bytes, void *stream) {
     ask(stream, &(struct item){.kind = ITEM_ZERO, .to = to, .bytes = bytes});
 }
 
-static void add(void *to, const void *from, int64_t count, void *stream) {
-    ask(stream, &(struct item){.kind = ITEM_ADD, .to = to, .from = from, .bytes = count * (int64_t)sizeof(float)});
+static void add(void *to, const void *from, int64_t count, bool round_bf16, void *stream) {
+    ask(stream, &(struct item){.kind = ITEM_ADD,
+                               .to = to,
+                               .from = from,
+                               .bytes = count * (int64_t)sizeof(float),
+                               .round_bf16 = round_bf16});
 }
 
 static void copy(void *to, const void *from, int64_t bytes, void *stream) {

@@ -29,6 +29,7 @@ static struct plan_request request_of(const struct harness_options *options) {
                             .grain_sequences = options->grain_sequences,
                             .lanes = options->lanes,
                             .round_grains = options->round_grains,
+                            .reduce_dtype = options->reduce_dtype,
                             .seed = options->seed,
                             .beta1 = options->beta1,
                             .beta2 = options->beta2,

@@ -90,6 +90,7 @@ struct harness_options policy_options(const struct policy_subject *subject, cons
                                     .weight_decay = 0.1,
                                     .lanes = way->lanes,
                                     .round_grains = way->round_grains,
+                                    .reduce_dtype = way->reduce_dtype,
                                     .streams = way->streams,
                                     .stream_seed = way->stream_seed,
                                     .seed = 3};

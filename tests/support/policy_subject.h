@@ -28,6 +28,7 @@ struct policy_way {
     bool interleaved;              /* by runner_step_interleaved */
     struct lane_shape lanes;       /* of the recipe; all 0: one */
     int64_t round_grains;
+    enum dtype reduce_dtype;
     int64_t batch;                     /* sequences; 0: POLICY_SUBJECT_GRAINS grains, the last not full */
     double clip_norm;                  /* 0: POLICY_SUBJECT_CLIP_NORM; below 0: none */
     int threads;                       /* 0: 2 */

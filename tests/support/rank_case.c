@@ -13,14 +13,15 @@
 /* ---- What is drawn ---- */
 
 static const struct lane_shape lanes_of[] = {{1, 8}, {2, 4}, {1, 3}};
-enum { LANES = 3, BATCHES = 3, ROUNDS = 3, CLIPS = 2, POLICIES = 4 };
+enum { LANES = 3, BATCHES = 3, ROUNDS = 3, REDUCES = 2, CLIPS = 2, POLICIES = 4 };
 static const char *const partitions[] = {"ddp", "zero1", "zero2", "zero3", "hpz", "other", "other"};
 enum { PARTITIONS = sizeof partitions / sizeof *partitions };
 
 int rank_axis_values(enum rank_axis axis) {
     static const int counts[RANK_AXES] = {
-        [RANK_AXIS_lanes] = LANES, [RANK_AXIS_batch] = BATCHES,   [RANK_AXIS_round] = ROUNDS,
-        [RANK_AXIS_clip] = CLIPS,  [RANK_AXIS_policy] = POLICIES, [RANK_AXIS_partition] = PARTITIONS};
+        [RANK_AXIS_lanes] = LANES,         [RANK_AXIS_batch] = BATCHES, [RANK_AXIS_round] = ROUNDS,
+        [RANK_AXIS_reduce] = REDUCES,      [RANK_AXIS_clip] = CLIPS,    [RANK_AXIS_policy] = POLICIES,
+        [RANK_AXIS_partition] = PARTITIONS};
     return axis == RANK_AXIS_subject ? (int)policy_subject_count : counts[axis];
 }
 
@@ -110,11 +111,12 @@ void rank_case_print(const struct rank_case *spec, char name[RANK_CASE_NAME_BYTE
     static const char *const batches[] = {"full grains", "a short last grain", "fewer grains than lanes"};
     static const char *const policies[] = {"plain", "deferred from disk", "random", "random"};
     char lanes[LANE_SHAPE_BYTES];
-    snprintf(name, RANK_CASE_NAME_BYTES, "%s, lanes %s, %s, round %d, %s, policy %s, %s (seed %llu)",
+    snprintf(name, RANK_CASE_NAME_BYTES, "%s, lanes %s, %s, round %d, %s sums, %s, policy %s, %s (seed %llu)",
              subject_of(spec)->name, lane_shape_print(&lanes_of[spec->value[RANK_AXIS_lanes]], lanes),
              batches[spec->value[RANK_AXIS_batch]], spec->value[RANK_AXIS_round],
-             spec->value[RANK_AXIS_clip] ? "clipped" : "not clipped", policies[spec->value[RANK_AXIS_policy]],
-             partitions[spec->value[RANK_AXIS_partition]], (unsigned long long)spec->seed);
+             spec->value[RANK_AXIS_reduce] ? "bf16" : "fp32", spec->value[RANK_AXIS_clip] ? "clipped" : "not clipped",
+             policies[spec->value[RANK_AXIS_policy]], partitions[spec->value[RANK_AXIS_partition]],
+             (unsigned long long)spec->seed);
 }
 
 /* The same on all ranks. */
@@ -138,6 +140,7 @@ static struct harness_options options_of(const struct rank_case *spec, struct co
     int64_t count = lanes.nodes * lanes.per_node, batches[] = {3 * count * GRAIN, (2 * count - 1) * GRAIN - 1, 4};
     struct policy_way way = {.lanes = lanes,
                              .round_grains = spec->value[RANK_AXIS_round],
+                             .reduce_dtype = spec->value[RANK_AXIS_reduce] ? DTYPE_BF16 : DTYPE_F32,
                              .clip_norm = spec->value[RANK_AXIS_clip] ? POLICY_SUBJECT_CLIP_NORM : -1,
                              .batch = batches[spec->value[RANK_AXIS_batch]],
                              .threads = 1,
@@ -162,16 +165,25 @@ static struct comm_traffic add_traffic(struct comm_traffic a, struct comm_traffi
     return a;
 }
 
+/* What all ranks together move in an all-reduce of B bytes: B for each rank but one, once summed, and then half as much
+ * where sums are rounded and sent, and once gathered. Flat, P - m of them go between nodes of m ranks; else n - 1. */
+static int64_t formula_bytes(const struct program *program, const struct program_collective *operation) {
+    int64_t nodes = program->place.mesh.nodes, per_node = program->place.mesh.per_node, bytes = operation->bytes;
+    int64_t all = nodes * per_node - 1, across = program->flat ? (nodes - 1) * per_node : nodes - 1;
+    int64_t sent = operation->round_bf16 ? bytes / 2 : bytes, read = program->place.in_place ? bytes : sent;
+    return across * (sent + bytes) + (all - across) * (read + bytes);
+}
+
 static enum status expect_traffic(struct comm *comm, const struct program *program, struct comm_traffic before,
                                   struct comm_traffic after) {
     struct comm_traffic own = add_traffic(after, before, -1), planned = collectives_traffic(program);
     struct comm_group all = comm_group_all(comm);
     struct comm_traffic each[64];
-    int64_t moved = 0, formula = 0, ranks = all.count;
+    int64_t moved = 0, formula = 0;
     bool full = true;
     for (size_t i = 0; i < program->collectives.count; i++) {
         const struct program_collective *operation = &program->collectives.items[i];
-        formula += 2 * (ranks - 1) * operation->bytes;
+        formula += formula_bytes(program, operation);
         full &= !operation->empty && operation->kind == COMM_ALL_REDUCE;
     }
     if (memcmp(&own, &planned, sizeof own) != 0)
@@ -179,7 +191,7 @@ static enum status expect_traffic(struct comm *comm, const struct program *progr
                           comm->rank, (long long)(own.sent[0] + own.sent[1]), (long long)own.read,
                           (long long)(planned.sent[0] + planned.sent[1]), (long long)planned.read);
     TRY(comm_exchange(comm, &all, &own, sizeof own, each));
-    for (int rank = 0; rank < ranks; rank++)
+    for (int rank = 0; rank < all.count; rank++)
         moved += each[rank].sent[0] + each[rank].sent[1] + each[rank].read;
     if (!full || moved == formula) return STATUS_OK;
     return status_set(STATUS_FAILED, "%lld bytes are moved in a step; the formula has %lld", (long long)moved,

@@ -14,6 +14,7 @@ enum { RANK_CASE_STEPS = 10, RANK_CASE_NAME_BYTES = 160 };
     X(lanes)     /* 8, 2x4, 3 */                                                                                       \
     X(batch)     /* full grains, a short last one, fewer grains than lanes */                                          \
     X(round)     /* all grains of a lane, 1, 2 */                                                                      \
+    X(reduce)    /* gradients are added in fp32, or rounded to bf16 before */                                          \
     X(clip)      /* at work, or off */                                                                                 \
     X(policy)    /* the plain one, deferred updates from the disk, two random ones */                                  \
     X(partition) /* none, those with names, others; every other seed by flat operations */

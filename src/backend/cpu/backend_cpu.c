@@ -36,17 +36,22 @@ static void zero(void *to, int64_t bytes, void *stream) {
 
 struct addition {
     float *to;
-    const float *from;
+    const float *from; /* NULL: only rounds */
+    bool round_bf16;
 };
 
 static void add_floats(const void *context, int64_t begin, int64_t end) {
     const struct addition *addition = context;
-    lane_add(addition->to + begin, addition->to + begin, addition->from + begin, end - begin, false);
+    float *to = addition->to + begin;
+    if (addition->from)
+        lane_add(to, to, addition->from + begin, end - begin, addition->round_bf16);
+    else
+        lane_round(to, end - begin);
 }
 
-static void add(void *to, const void *from, int64_t count, void *stream) {
+static void add(void *to, const void *from, int64_t count, bool round_bf16, void *stream) {
     (void)stream;
-    const struct addition addition = {to, from};
+    const struct addition addition = {to, from, round_bf16};
     parallel_for(count, ZERO_BLOCK_BYTES / (int64_t)sizeof(float), add_floats, &addition);
 }
 

@@ -115,7 +115,7 @@ void cuda_sum_columns(cudaStream_t stream, enum dtype dtype, int64_t rows, int64
                       int64_t row_stride, void *workspace, float *out);
 
 /* to = to + from, `count` fp32 numbers each (backend.h). */
-void cuda_add_sums(void *to, const void *from, int64_t count, void *stream);
+void cuda_add_sums(void *to, const void *from, int64_t count, bool round_bf16, void *stream);
 
 #ifdef __cplusplus
 }

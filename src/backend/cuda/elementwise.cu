@@ -43,6 +43,17 @@ struct add_element {
     enum { INPUTS = 2, OUTPUTS = 1 };
     static __device__ void apply(const struct rows &, const float *in, float *out) { out[0] = in[0] + in[1]; }
 };
+static __device__ float through_bf16(float value) { return __bfloat162float(__float2bfloat16_rn(value)); }
+struct add_rounded_element {
+    enum { INPUTS = 2, OUTPUTS = 1 };
+    static __device__ void apply(const struct rows &, const float *in, float *out) {
+        out[0] = through_bf16(in[0]) + through_bf16(in[1]);
+    }
+};
+struct round_element {
+    enum { INPUTS = 1, OUTPUTS = 1 };
+    static __device__ void apply(const struct rows &, const float *in, float *out) { out[0] = through_bf16(in[0]); }
+};
 struct scale_element {
     enum { INPUTS = 1, OUTPUTS = 1 };
     static __device__ void apply(const struct rows &rows, const float *in, float *out) { out[0] = in[0] * rows.factor; }
@@ -141,13 +152,22 @@ template <typename E> static void rows_run(const struct node *node, const struct
         rows_launch<E, float, 1>(rows, count, stream);
 }
 
-/* Both begin at multiples of 16 bytes, as buffers do. */
-void cuda_add_sums(void *to, const void *from, int64_t count, void *stream) {
-    struct rows rows = {.in = {to, from}, .out = {to}, .columns = count};
-    if (count % VECTOR<float> == 0)
-        rows_launch<add_element, float, VECTOR<float>>(rows, 1, (cudaStream_t)stream);
+/* Sums begin at multiples of 16 bytes, as buffers do. */
+template <typename E> static void launch_sums(struct rows rows, void *stream) {
+    if (rows.columns % VECTOR<float> == 0)
+        rows_launch<E, float, VECTOR<float>>(rows, 1, (cudaStream_t)stream);
     else
-        rows_launch<add_element, float, 1>(rows, 1, (cudaStream_t)stream);
+        rows_launch<E, float, 1>(rows, 1, (cudaStream_t)stream);
+}
+
+void cuda_add_sums(void *to, const void *from, int64_t count, bool round_bf16, void *stream) {
+    struct rows rows = {.in = {to, from}, .out = {to}, .columns = count};
+    if (!from)
+        launch_sums<round_element>(rows, stream);
+    else if (round_bf16)
+        launch_sums<add_rounded_element>(rows, stream);
+    else
+        launch_sums<add_element>(rows, stream);
 }
 
 static enum status add_run(const struct kernel *kernel, const struct kernel_call *call) {
