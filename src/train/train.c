@@ -16,6 +16,7 @@
 #include "train/run_end.h"
 #include "train/run_length.h"
 #include "train/run_origin.h"
+#include "train/same_weights.h"
 #include "train/train_data.h"
 #include "train/train_loop.h"
 
@@ -273,48 +274,6 @@ enum status run_settings_make(const char *model_folder, const struct train_optio
     return out->options.sample_prompt && out->options.columns ? STATUS_OK : STATUS_FAILED;
 }
 
-/* A rank's part of the model's files, and the next rank's, as this rank's files have them. */
-struct file_parts {
-    uint64_t mine, next;
-};
-
-static enum status hash_parts(const struct train_run *run, struct file_parts *out) {
-    int ranks = session_ranks(&run->session), rank = run->session.comm->rank;
-    TRY(model_hash_files(run->session.model, rank, ranks, &out->mine));
-    return model_hash_files(run->session.model, (rank + 1) % ranks, ranks, &out->next);
-}
-
-/* Where no rank has read all, each looks at the next one's part too: who has another model is found by a neighbour. */
-static enum status require_same_files(const struct train_run *run) {
-    struct comm *comm = run->session.comm;
-    struct comm_group all = comm_group_all(comm);
-    struct file_parts mine, *each = mem_array((size_t)all.count, sizeof *each);
-    enum status status = each ? hash_parts(run, &mine) : STATUS_FAILED;
-    TRY_GOTO(status, run_agree(run, status), done);
-    TRY_GOTO(status, comm_exchange(comm, &all, &mine, sizeof mine, each), done);
-    for (int rank = 0; rank < all.count && status == STATUS_OK; rank++) {
-        int next = (rank + 1) % all.count;
-        if (each[rank].next == each[next].mine) continue;
-        comm->agreed_failure = true;
-        status = status_set(STATUS_BAD_INPUT,
-                            "ranks differ in the model's weights: rank %d on %s has others than rank "
-                            "%d on %s",
-                            next, comm->host[next], rank, comm->host[rank]);
-    }
-done:
-    mem_free(each);
-    return status;
-}
-
-/* Every rank must have the same, and what rank 0 alone has is not told by the files' names. */
-static enum status require_same_weights(const struct train_run *run) {
-    uint64_t hash;
-    if (session_ranks(&run->session) == 1) return STATUS_OK;
-    if (engine_is_cut(&run->engine, TENSOR_PARAMETER)) return require_same_files(run);
-    TRY(run_agree(run, engine_hash(&run->engine, &hash)));
-    return comm_check_same(run->session.comm, "the model's weights", &hash, sizeof hash);
-}
-
 static enum status load_model(struct train_run *run) {
     TRY(engine_load_weights(&run->engine));
     return engine_require_finite(&run->engine, run->session.model->folder);
@@ -334,7 +293,7 @@ static enum status write_first(struct train_run *run) {
     TRY(run_agree(run, engine_open(&run->plan, &run->engine)));
     TRY(checkpoint_verify_model(run->session.comm, settings->model_folder, run->session.model));
     TRY(run_agree(run, load_model(run)));
-    TRY(require_same_weights(run));
+    TRY(same_weights_require(&run->engine));
     settings->plan = run->plan.chosen;
     TRY(run_agree(run, set_limits(&run->session.machine.limits, settings)));
     TRY(run_agree(run, write_folder(run)));
@@ -459,7 +418,7 @@ static enum status resume_from(struct train_run *run, struct run_settings *setti
     enum status status = load_state(run, run->newest);
     if (status == STATUS_BAD_INPUT && run->newest) return checkpoint_hint_older(status, run->folder, run->newest);
     TRY(status);
-    if (!run->newest) TRY(require_same_weights(run));
+    if (!run->newest) TRY(same_weights_require(&run->engine));
     TRY(run_agree(run, set_limits(&run->session.machine.limits, settings)));
     settings->plan = run->plan.chosen;
     TRY(run_agree(run, write_folder_again(run)));

@@ -14,7 +14,7 @@
  * Files, in the order to read them:
  *     train: how a run begins and goes on; train_loop: its steps; learning_rate, run_length: rates and epochs;
  *     train_data: the data of a model's run; run_origin: where a run goes on from, and what was edited since;
- *     run_continue: whether it begins or goes on;
+ *     run_continue: whether it begins or goes on; same_weights: whether ranks have the same model;
  *     checkpoint_writer: checkpoints beside steps; metrics, metrics_cut: metrics.jsonl, and what stays of it;
  *     event_file, event_file_absent, event: the same for TensorBoard, or nothing without protobuf-c;
  *     samples: texts on the way; step_record: timeline.json; stop_signal: Ctrl-C; run_end: how a run ended;
