@@ -282,6 +282,34 @@ static void ranks_that_are_not_here_can_be_planned_for(void **state) {
     EXPECT(folder, 2, TEXTS("policy.ranks"), "plan", model, "--ranks", "3", "--lanes", "8");
 }
 
+/* Of the nine legal triples of four ranks each has a line and an entry, and one that is asked for is taken. */
+static void partitions_are_explained_and_asked_for(void **state) {
+    const char *folder = *state, *model = temp_path(folder, "model"), *text = temp_path(folder, "text.txt");
+    make_text(text, 5000);
+    make_tiny_model(folder, model, text);
+    struct program_run run = PROGRAM(folder, "plan", model, "--ranks", "4", "--nodes", "2", "--explain", "-o",
+                                     temp_path(folder, "all.json"), "--batch", "4", "--grain", "1", "--seq", "16");
+    assert_int_equal(run.status, 0);
+    assert_non_null(strstr(run.out, "the plan's"));
+    assert_non_null(strstr(run.out, "2x2|2x2|2x2"));
+    program_run_free(&run);
+    json_t *document = read_json(folder, "all.json");
+    assert_int_equal(json_array_size(json_object_get(document, "partitions")), 9);
+    json_decref(document);
+    run = PROGRAM(folder, "plan", model, "--ranks", "4", "--nodes", "2", "--partition", "zero3", "--collectives",
+                  "flat", "-o", temp_path(folder, "zero3.json"), "--batch", "4", "--grain", "1", "--seq", "16");
+    assert_int_equal(run.status, 0);
+    program_run_free(&run);
+    document = read_json(folder, "zero3.json");
+    const json_t *policy = json_object_get(document, "policy"), *widths = json_object_get(policy, "partition");
+    assert_int_equal(whole_of(widths, "parameters"), 4);
+    assert_int_equal(whole_of(widths, "optimizer"), 4);
+    assert_true(json_is_true(json_object_get(policy, "flat")));
+    json_decref(document);
+    EXPECT(folder, 2, TEXTS("partition: 2x1|1x1|2x1 is not legal for 1 x 4 ranks"), "plan", model, "--ranks", "4",
+           "--partition", "2|1|2");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         CASE(a_config_alone_can_be_planned),
@@ -293,6 +321,7 @@ int main(void) {
         CASE(without_proc_a_given_memory_is_enough),
         CASE(sizes_nobody_means_are_refused),
         CASE(ranks_that_are_not_here_can_be_planned_for),
+        CASE(partitions_are_explained_and_asked_for),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
