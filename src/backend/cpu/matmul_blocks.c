@@ -160,6 +160,7 @@ struct blocks_chunk {
     const struct matmul_operands *operands;
     int64_t row, rows, column, columns, k, depth;
     int64_t task_blocks;
+    int seat; /* at oneDNN's blocks */
     char *left, *right, *threads;
     float *sums;
 };
@@ -267,7 +268,7 @@ static void compute_block(const struct blocks_chunk *chunk, const struct matmul_
     if (matmul->pack_b_alone) pack_own(chunk, block, (float *)(void *)panels);
     const void *right = matmul->pack_b_alone ? panels : right_of(chunk, block->column);
     float *sums = (float *)(void *)own;
-    onednn_block_run(product_of(chunk, block), thread, left_of(chunk, block->row), right, sums, scratch);
+    onednn_block_run(product_of(chunk, block), chunk->seat, thread, left_of(chunk, block->row), right, sums, scratch);
     add_kept(chunk, block, last, sums);
     if (last) matmul_finish(&matmul->spec, chunk->operands, &part, sums, whole_panels(matmul, block->columns));
 }
@@ -301,7 +302,7 @@ void blocks_matmul_run(const struct blocks_matmul *matmul, const struct matmul_o
     chunk.right = chunk.left + left_bytes(matmul);
     chunk.sums = (float *)(void *)(chunk.right + right_bytes(matmul));
     chunk.threads = (char *)chunk.sums + sums_bytes(matmul);
-    onednn_begin();
+    chunk.seat = onednn_begin(matmul->threads);
     for (chunk.row = 0; chunk.row < spec->m; chunk.row += matmul->rows) {
         chunk.rows = at_most(spec->m - chunk.row, matmul->rows);
         for (chunk.column = 0; chunk.column < spec->n; chunk.column += matmul->columns) {
@@ -312,5 +313,5 @@ void blocks_matmul_run(const struct blocks_matmul *matmul, const struct matmul_o
             }
         }
     }
-    onednn_end();
+    onednn_end(chunk.seat);
 }

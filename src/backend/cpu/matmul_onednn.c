@@ -4,6 +4,7 @@
 #include <oneapi/dnnl/dnnl.h>
 #include <pthread.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "backend/cpu/onednn_memory.h"
 #include "base/mem.h"
@@ -23,8 +24,8 @@ struct onednn_block {
     dnnl_primitive_t primitive;
     const char *implementation;
     int64_t scratch_bytes;
-    int count;                 /* of arguments */
-    struct arguments *threads; /* [shape.threads] */
+    int count;               /* of arguments */
+    struct arguments *seats; /* [seats][shape.threads] */
 };
 
 /* The blocks that someone has taken. */
@@ -33,19 +34,48 @@ static struct {
     struct onednn_block *first;
 } taken = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-static pthread_mutex_t turn = PTHREAD_MUTEX_INITIALIZER;
-
-void onednn_begin(void) { pthread_mutex_lock(&turn); }
-void onednn_end(void) { pthread_mutex_unlock(&turn); }
-
 /* One engine for the process; it and its stream hold no state between calls. */
 static struct {
     pthread_once_t once;
     dnnl_engine_t engine;
     dnnl_stream_t stream;
+    int processors; /* of the machine, whatever the process may use */
 } onednn = {.once = PTHREAD_ONCE_INIT};
 
+enum { SEATS_MOST = 64 };
+static struct {
+    pthread_mutex_t lock;
+    pthread_cond_t freed;
+    bool occupied[SEATS_MOST];
+} seats = {.lock = PTHREAD_MUTEX_INITIALIZER, .freed = PTHREAD_COND_INITIALIZER};
+
+static int count_seats(int threads) {
+    int callers = onednn.processors / threads;
+    return callers < 1 ? 1 : callers < SEATS_MOST ? callers : SEATS_MOST;
+}
+
+int onednn_begin(int threads) {
+    int count = count_seats(threads), seat = 0;
+    pthread_mutex_lock(&seats.lock);
+    while (seats.occupied[seat]) {
+        if (++seat < count) continue;
+        pthread_cond_wait(&seats.freed, &seats.lock);
+        seat = 0;
+    }
+    seats.occupied[seat] = true;
+    pthread_mutex_unlock(&seats.lock);
+    return seat;
+}
+
+void onednn_end(int seat) {
+    pthread_mutex_lock(&seats.lock);
+    seats.occupied[seat] = false;
+    pthread_cond_broadcast(&seats.freed);
+    pthread_mutex_unlock(&seats.lock);
+}
+
 static void onednn_start(void) {
+    onednn.processors = (int)sysconf(_SC_NPROCESSORS_CONF);
     if (dnnl_engine_create(&onednn.engine, dnnl_cpu, 0) != dnnl_success) return;
     if (dnnl_stream_create(&onednn.stream, onednn.engine, dnnl_stream_default_flags) != dnnl_success)
         onednn.stream = NULL;
@@ -167,14 +197,19 @@ static enum status create_primitive_for_one_thread(const description_t operands[
     return status;
 }
 
+static int count_places(const struct onednn_block *block) {
+    return count_seats(block->shape.threads) * block->shape.threads;
+}
+
 static enum status add_arguments(const description_t *operands, int count, struct onednn_block *block) {
     static const int names[ARGUMENTS] = {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST, DNNL_ARG_SCRATCHPAD};
-    block->threads = mem_array((size_t)block->shape.threads, sizeof *block->threads);
-    if (!block->threads) return STATUS_FAILED;
+    int places = count_places(block);
+    block->seats = mem_array((size_t)places, sizeof *block->seats);
+    if (!block->seats) return STATUS_FAILED;
     block->count = count;
-    for (int thread = 0; thread < block->shape.threads; thread++)
+    for (int place = 0; place < places; place++)
         for (int i = 0; i < count; i++) {
-            dnnl_exec_arg_t *argument = &block->threads[thread].list[i];
+            dnnl_exec_arg_t *argument = &block->seats[place].list[i];
             argument->arg = names[i];
             dnnl_status_t status = create_memory(&argument->memory, &operands[i]);
             if (status != dnnl_success) return onednn_failed("make an operand", status);
@@ -194,12 +229,12 @@ static enum status create_from(description_t operands[ARGUMENTS], struct onednn_
 }
 
 static void destroy(struct onednn_block *block) {
-    for (int thread = 0; block->threads && thread < block->shape.threads; thread++)
+    for (int place = 0; block->seats && place < count_places(block); place++)
         for (int i = 0; i < block->count; i++)
-            dnnl_memory_destroy(block->threads[thread].list[i].memory);
+            dnnl_memory_destroy(block->seats[place].list[i].memory);
     if (block->primitive) dnnl_primitive_destroy(block->primitive);
     if (block->description) dnnl_primitive_desc_destroy(block->description);
-    mem_free(block->threads);
+    mem_free(block->seats);
     mem_free(block);
 }
 
@@ -266,9 +301,9 @@ int64_t onednn_block_scratch_bytes(const struct onednn_block *block) { return bl
 
 const char *onednn_block_implementation(const struct onednn_block *block) { return block->implementation; }
 
-void onednn_block_run(const struct onednn_block *block, int thread, const void *a, const void *b, float *c,
+void onednn_block_run(const struct onednn_block *block, int seat, int thread, const void *a, const void *b, float *c,
                       void *scratch) {
-    const dnnl_exec_arg_t *arguments = block->threads[thread].list;
+    const dnnl_exec_arg_t *arguments = block->seats[seat * block->shape.threads + thread].list;
     const void *pointers[ARGUMENTS] = {a, b, c, scratch};
     onednn_memory_enter();
     for (int i = 0; i < block->count; i++)

@@ -34,11 +34,12 @@ int64_t onednn_block_scratch_bytes(const struct onednn_block *block);
 /* The kernel that computes it: "brg:avx512_core_amx_bf16". */
 const char *onednn_block_implementation(const struct onednn_block *block);
 /* For threads with numbers below shape.threads. Allocates nothing. */
-void onednn_block_run(const struct onednn_block *block, int thread, const void *a, const void *b, float *c,
+void onednn_block_run(const struct onednn_block *block, int seat, int thread, const void *a, const void *b, float *c,
                       void *scratch);
-/* Around all runs of a product: blocks are shared, so products of several callers take turns. */
-void onednn_begin(void);
-void onednn_end(void);
+/* Around all runs of a product by so many threads: blocks are shared, and each caller has a seat of its own at them.
+ * There are as many as callers of so many threads have processors, at least one; who finds none waits. */
+int onednn_begin(int threads);
+void onednn_end(int seat);
 
 /* Limits oneDNN to AVX2. Must be the first call of this header. */
 void onednn_limit_avx2(void);
