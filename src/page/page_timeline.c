@@ -174,6 +174,22 @@ static enum status check_lists(const char *name, const json_t *timeline) {
     return STATUS_OK;
 }
 
+/* Operations between ranks, where the step has such. */
+static enum status check_communication(const char *name, const json_t *timeline) {
+    static const char *const numbers[] = {"seconds", "hidden_s", "in_node_bytes", "across_bytes", "read_bytes"};
+    const json_t *object = json_object_get(timeline, "communication");
+    char where[512];
+    double value;
+    if (!object) return STATUS_OK;
+    snprintf(where, sizeof where, "%s: communication", name);
+    if (!json_is_object(object)) return status_set(STATUS_BAD_INPUT, "%s: must be an object", where);
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+        TRY(json_require(where, object, numbers[i]));
+        TRY(json_read_double(where, object, numbers[i], 0, 1e18, &value));
+    }
+    return STATUS_OK;
+}
+
 static enum status assemble(const json_t *timeline, const struct timeline_rows *rows, double step_s, json_t *tiers,
                             json_t **out) {
     json_t *bounds = bounds_to_json(timeline, rows); /* from all events, so before they are thinned */
@@ -181,11 +197,11 @@ static enum status assemble(const json_t *timeline, const struct timeline_rows *
     struct timeline_rows thin = *rows;
     timeline_rows_thin(&thin, PAGE_TIMELINE_EVENTS);
 #define LIST(field) #field, json_object_get(timeline, #field)
-    *out = json_pack("{s:f, s:O*, s:I, s:o, s:o, s:O, s:O*, s:O, s:O, s:O, s:O, s:O}", "step_s", step_s, "step",
+    *out = json_pack("{s:f, s:O*, s:I, s:o, s:o, s:O, s:O*, s:O, s:O, s:O, s:O, s:O*, s:O}", "step_s", step_s, "step",
                      json_is_integer(step) ? step : NULL, "recorded",
                      (json_int_t)json_array_size(json_object_get(timeline, "events")), "bounds", bounds, "events",
                      rows_to_json(&thin), LIST(names), LIST(moves), LIST(streams), LIST(blocks), LIST(sections),
-                     LIST(phases), "tiers", tiers);
+                     LIST(phases), LIST(communication), "tiers", tiers);
 #undef LIST
     return *out ? STATUS_OK : status_no_memory(0, "the page's timeline");
 }
@@ -202,6 +218,7 @@ enum status page_timeline_make(const char *name, const json_t *timeline, json_t 
     TRY(timeline_rows_read(name, timeline, &rows));
     enum status status;
     TRY_GOTO(status, check_lists(name, timeline), done);
+    TRY_GOTO(status, check_communication(name, timeline), done);
     TRY_GOTO(status, timeline_rows_chain(&rows), done);
     TRY_GOTO(status, make_tiers(name, timeline, &tiers), done);
     TRY_GOTO(status, assemble(timeline, &rows, step_s, tiers, out), done);

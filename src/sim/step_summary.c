@@ -103,6 +103,15 @@ enum status step_summary_add_json(const struct step_summary *summary, json_t *ob
     return failed ? status_no_memory(0, "a step's JSON") : STATUS_OK;
 }
 
+enum status step_summary_add_communication(const struct timeline *timeline, json_t *object) {
+    struct step_summary summary = {.step_s = timeline->step_s};
+    timeline_summarise(timeline, summary.streams);
+    add_communication(timeline, &summary);
+    if (!has_communication(&summary)) return STATUS_OK;
+    int failed = json_object_set_new(object, "communication", communication_to_json(&summary));
+    return failed ? status_no_memory(0, "a step's JSON") : STATUS_OK;
+}
+
 enum { STEP_MOST_S = 1000000000 };
 
 static enum status read_stream(const char *file, const json_t *item, struct timeline_stream *out) {

@@ -41,7 +41,10 @@ char *difference_words(const struct step_difference *difference, char text[DIFFE
  * this rank, and read in place by it. FAILED when out of memory. */
 enum status step_summary_add_json(const struct step_summary *summary, json_t *object);
 
-/* Reads the same, without busy_s. BAD_INPUT "FILE: FIELD: …". */
+/* Sets "communication" alone, as above, of a step that was simulated or recorded. FAILED when out of memory. */
+enum status step_summary_add_communication(const struct timeline *timeline, json_t *object);
+
+/* Reads what step_summary_add_json sets, without busy_s. BAD_INPUT "FILE: FIELD: …". */
 enum status step_summary_read_json(const char *file, const json_t *object, struct step_summary *out);
 
 /* "disk writes during backward"; returns `text`. */

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/json.h"
+#include "sim/step_summary.h"
 #include "sim/timeline.h"
 #include "sim/timeline_memory.h"
 
@@ -281,7 +282,8 @@ json_t *timeline_to_json(const struct timeline *timeline) {
                            events_to_json(timeline, &labels), "blocks", blocks_to_json(program->graph), "sections",
                            sections_to_json(program), "phases", phases_to_json(), "tiers", tiers_to_json(timeline));
     labels_free(&labels);
-    if (object && timeline->step > 0 && json_object_update_new(object, step_to_json(timeline)) != 0) {
+    int failed = object && timeline->step > 0 ? json_object_update_new(object, step_to_json(timeline)) : 0;
+    if (object && (failed || step_summary_add_communication(timeline, object) != STATUS_OK)) {
         json_decref(object);
         object = NULL;
     }

@@ -172,6 +172,17 @@ static json_t *with(const char *field, json_t *value) {
     return timeline;
 }
 
+static void what_ranks_exchange_is_kept(void **state) {
+    (void)state;
+    json_t *exchange = json_pack("{s:f,s:f,s:i,s:i,s:i}", "seconds", 0.5, "hidden_s", 0.25, "in_node_bytes", 10,
+                                 "across_bytes", 20, "read_bytes", 30);
+    json_t *timeline = with("communication", exchange), *page;
+    assert_int_equal(page_timeline_make("t", timeline, &page), STATUS_OK);
+    assert_true(json_equal(json_object_get(page, "communication"), exchange));
+    json_decref(page);
+    json_decref(timeline);
+}
+
 static void what_is_wrong_is_named(void **state) {
     (void)state;
     refuse(with("version", json_integer(2)), "t.json: version: 2 is outside");
@@ -186,6 +197,10 @@ static void what_is_wrong_is_named(void **state) {
     refuse(with("names", json_pack("[s,i]", "a", 1)), "t.json: names[1]: must be a string");
     refuse(with("streams", json_pack("[{s:s},{}]", "role", "a")), "t.json: streams[1]: role: missing");
     refuse(with("tiers", json_pack("[{s:s}]", "name", "d")), "t.json: tiers[0]: program_bytes: missing");
+    refuse(with("communication", json_integer(1)), "t.json: communication: must be an object");
+    refuse(with("communication", json_pack("{s:f,s:f}", "seconds", 1.0, "hidden_s", -1.0)),
+           "t.json: communication: hidden_s: -1 is outside");
+    refuse(with("communication", json_pack("{s:f}", "seconds", 1.0)), "t.json: communication: hidden_s: missing");
     refuse(with("tiers",
                 json_pack("[{s:s,s:i,s:[s],s:[[i]]}]", "name", "d", "program_bytes", 1, "kinds", "k", "points", 1)),
            "t.json: tiers[0]: points[0]: must be a time and the bytes of each kind");
@@ -195,6 +210,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_chain_goes_over_streams), cmocka_unit_test(causes_are_the_files),
         cmocka_unit_test(causes_outlast_thinning),     cmocka_unit_test(thinning_keeps_time_bytes_and_the_longest),
-        cmocka_unit_test(points_keep_the_peak),        cmocka_unit_test(what_is_wrong_is_named)};
+        cmocka_unit_test(points_keep_the_peak),        cmocka_unit_test(what_ranks_exchange_is_kept),
+        cmocka_unit_test(what_is_wrong_is_named)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
