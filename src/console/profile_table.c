@@ -6,6 +6,7 @@
 
 #include "base/size.h"
 #include "ops/ops.h"
+#include "profile/link_rows.h"
 #include "profile/measurement.h"
 #include "profile/profile_cache.h"
 
@@ -85,6 +86,18 @@ static void print_pairs(FILE *out, const struct cluster_links *links) {
             fastest->first, fastest->second);
 }
 
+/* Where the pairs' rates say more than the mesh does. */
+static void print_rows(FILE *out, const struct cluster_links *links) {
+    struct mesh_rows rows;
+    if (link_rows_find(links, &rows) != STATUS_OK || rows.rows == 0) return;
+    fprintf(out, "near each other, by pairs           ");
+    for (int i = 0; i < rows.rows * rows.columns; i++)
+        fprintf(out, "%s%d", i == 0 ? " " : i % rows.columns == 0 ? " | " : " ", rows.devices[i]);
+    fprintf(out, "%s\n",
+            link_rows_are_nodes(links, &rows) ? ": the nodes" : ": not the nodes; order the ranks so, with --nodes");
+    mesh_rows_free(&rows);
+}
+
 /* Operations as a table: a row for each kind, group and algorithm, a column for each size. */
 static void print_operations(FILE *out, const struct cluster_links *links) {
     for (int i = 0; i < links->point_count; i++) {
@@ -108,6 +121,7 @@ static void print_links(FILE *out, const struct cluster_links *links) {
     print_link(out, "messages of a rank across nodes", &links->message[MESH_ACROSS]);
     print_link(out, "reads of a rank within a node", &links->read);
     print_pairs(out, links);
+    print_rows(out, links);
     print_operations(out, links);
 }
 
