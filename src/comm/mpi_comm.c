@@ -166,9 +166,12 @@ static enum status engine_close(struct comm *comm) {
 }
 
 static void engine_abort(struct comm *comm, int exit_status) {
-    enum { PATIENCE_S = 5 };
+    enum { PATIENCE_S = 5, FORWARDING_US = 200000 };
     struct mpi_comm *mpi = mpi_comm_of(comm);
-    if (!engine_speaks(comm)) sleep(PATIENCE_S); /* the rank that speaks ends this one */
+    if (engine_speaks(comm))
+        usleep(FORWARDING_US); /* MPICH's launcher drops what it has not read of a rank that aborts */
+    else
+        sleep(PATIENCE_S); /* the rank that speaks ends this one */
     pthread_mutex_lock(&mpi->mutex);
     atomic_store(&mpi->abort_status, exit_status ? exit_status : 1);
     pthread_cond_signal(&mpi->wake);
