@@ -87,7 +87,7 @@ enum master master_find(const char *name) {
     X(clip_norm, "0 for none, and at most 1e9")
 
 static enum status check_ranks(const struct plan *plan) {
-    int ranks = rank_place_ranks(&plan->place);
+    int ranks = rank_place_data(&plan->place);
     struct lane_tree tree;
     if (ranks == 1) return STATUS_OK;
     TRY(lane_tree_of_shape(&plan->recipe.lanes, &tree));
@@ -104,8 +104,8 @@ enum status plan_check(const struct plan *plan) {
     TRY(plan_check_range("recipe." #field, (int64_t)recipe->field, least, most, rule));
     RECIPE_INTEGERS(CHECK_INTEGER)
     TRY(check_ranks(plan));
-    const struct mesh one = {1, 1}, *mesh = plan->place.mesh.nodes > 0 ? &plan->place.mesh : &one;
-    TRY(partition_check(&plan->policy.partition, mesh));
+    const struct mesh data = rank_place_data_mesh(&plan->place);
+    TRY(partition_check(&plan->policy.partition, &data));
     return policy_check(&plan->policy, recipe_share_grains(recipe));
 }
 

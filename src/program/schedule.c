@@ -113,7 +113,7 @@ static int64_t count_passes(const struct lane_shares *shares, int64_t round, int
     return passes;
 }
 
-/* Rank 0 has the most lanes, each with the most grains, and so the most passes in every round. */
+/* The first data rank has the most lanes, each with the most grains, and so the most passes in every round. */
 static enum status count_passes_elsewhere(const struct scheduler *scheduler, int64_t round, int64_t *out) {
     struct lane_shares most;
     struct rank_place first = scheduler->program->place;
@@ -199,7 +199,7 @@ static enum status make_source(struct scheduler *scheduler) {
     const struct policy *policy = &scheduler->plan->policy;
     bool sums = scheduler->shares.steps.count > 0;
     TRY(execution_source_create(scheduler->graph, policy, &scheduler->chunks, sums, &scheduler->source));
-    if (rank_place_ranks(&scheduler->program->place) > 1)
+    if (rank_place_data(&scheduler->program->place) > 1)
         scheduler->source.delay = policy->lookahead > 1 ? (int32_t)policy->lookahead : 1;
     scheduler->program->defers = has_deferred(scheduler);
     return STATUS_OK;

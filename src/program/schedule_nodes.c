@@ -49,7 +49,7 @@ static struct shard_range run_of(const struct scheduler *scheduler, const struct
     const struct partition *partition = &scheduler->plan->policy.partition;
     int width = partition_width(node->phase == PHASE_UPDATE ? partition->optimizer : partition->gradients);
     const struct shard_cut *chunk = &scheduler->buffers.of[scheduler->chunks.chunk_of[parameter->id]].cut;
-    struct shard_range range = shard_range_of(chunk, width, scheduler->plan->place.rank);
+    struct shard_range range = shard_range_of(chunk, width, rank_place_data_rank(&scheduler->plan->place));
     int64_t at = scheduler->chunks.first_element[parameter->id];
     struct shard_range run = {range.begin > at ? range.begin - at : 0, range.end - at};
     if (run.end > all.end) run.end = all.end;

@@ -360,7 +360,7 @@ static enum status check_collective(const struct program *program, int32_t index
         return FAULT(program, index, NULL, "operation %d of %zu", instruction->collective, program->collectives.count);
     const struct program_collective *collective = &program->collectives.items[instruction->collective];
     bool gathers = instruction->opcode == OPCODE_ALL_GATHER;
-    bool empty = collective->empty && collective->empty[program->place.rank];
+    bool empty = collective->empty && collective->empty[rank_place_data_rank(&program->place)];
     for (int k = 0; k < OPERANDS_MAX; k++)
         if (k != OP_INPUTS_MAX && k != OPERAND_WORKSPACE && !(gathers && k == 0) &&
             instruction->operands[k].buffer >= 0)

@@ -173,7 +173,7 @@ static void add_gradients(const struct policy_bound_input *input, const struct p
         add_cut_gradients(input, policy, passes, away, loads);
         return;
     }
-    bool whole = cut->adds == 0 && rank_place_ranks(&cut->place) == 1;
+    bool whole = cut->adds == 0 && rank_place_data(&cut->place) == 1;
     double packs = whole ? away->gradient_packs : away->summed_packs;
     double bytes = (double)(whole ? away->gradients : away->summed);
     double fetches = passes - (double)cut->computed + (double)cut->adds;
@@ -462,7 +462,7 @@ static int64_t host_update_bytes(const struct policy_bound_input *input, const s
 
 static int64_t lower_bytes(const struct policy_bound_input *input, const struct policy *policy, enum tier tier) {
     const struct chunk_sum *away = &input->from[policy->persistent_chunks];
-    bool whole = input->cut->adds == 0 && rank_place_ranks(&input->cut->place) == 1;
+    bool whole = input->cut->adds == 0 && rank_place_data(&input->cut->place) == 1;
     int64_t sums = whole ? away->gradients : away->summed; /* the others may never leave the device */
     bool cut = cuts_gradients(policy);
     int64_t kept = kept_shards(policy, away, tier), gradients = policy->gradients == tier && !cut ? sums : 0;
