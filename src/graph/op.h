@@ -43,6 +43,16 @@ enum op_work {
     OP_WORK_COUNT
 };
 
+/* Operators that have no kernel: the ranks of a group make an operation together (collective/collective.h), in which a
+ * tensor is cut into as many parts as the group has ranks, in its order. Input 0 is x, output 0 is y. */
+enum op_exchange {
+    OP_EXCHANGE_NONE,
+    OP_EXCHANGE_ALL_REDUCE,     /* y = the sum of all ranks' x, in whose place it is; fp32 */
+    OP_EXCHANGE_REDUCE_SCATTER, /* x [parts, …] -> y […]: this rank's part of the sum; fp32. x is lost */
+    OP_EXCHANGE_ALL_GATHER,     /* x […] -> y [parts, …]: part i is the x of rank i */
+    OP_EXCHANGE_ALL_TO_ALL /* x [parts, …] -> y [parts, …]: part i of x goes to rank i, part i of y is from it */
+};
+
 /* A text that is the same for two nodes exactly when they cost the same (operator_key of profile/operands.h). */
 enum { OP_KEY_BYTES = 4096 };
 struct op_key {
@@ -79,6 +89,8 @@ struct op {
     int outputs;
     /* Shapes of the outputs from those of the inputs; BAD_INPUT with a message when the inputs do not fit. */
     enum status (*infer)(const struct node *node, struct shape out[OP_OUTPUTS_MAX]);
+
+    enum op_exchange exchange; /* attributes begin with struct exchange_attributes */
 
     /* What it costs. */
     enum op_work work;
