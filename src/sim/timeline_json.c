@@ -32,7 +32,8 @@ static const char *const verbs[] = {[OPCODE_KERNEL] = "",
                                     [OPCODE_ADD_BF16] = "add in bf16 to ",
                                     [OPCODE_ALL_REDUCE] = "reduce ",
                                     [OPCODE_REDUCE_SCATTER] = "reduce and scatter ",
-                                    [OPCODE_ALL_GATHER] = "gather "};
+                                    [OPCODE_ALL_GATHER] = "gather ",
+                                    [OPCODE_ALL_TO_ALL] = "exchange "};
 enum { VERBS = sizeof verbs / sizeof *verbs };
 
 /* Kernels of one node share a name, and so do copies of one buffer. */
