@@ -54,6 +54,17 @@ double costs_collective_s(const struct cluster_rates *rates, const struct rank_p
     return links_seconds(&rates->links, &request, &extrapolated);
 }
 
+void costs_set_exchanges(struct costs *costs, const struct program *program) {
+    for (size_t c = 0; c < program->collectives.count; c++) {
+        const struct program_collective *collective = &program->collectives.items[c];
+        if (!collective->node) continue;
+        const struct kernel_cost cost = {costs_collective_s(&costs->rates, &program->place, program->flat, collective),
+                                         ACTIVITY_MESSAGE};
+        costs->kernels[collective->node->id] = cost;
+        if (costs->host_kernels) costs->host_kernels[collective->node->id] = cost;
+    }
+}
+
 struct kernel_cost costs_of(const struct costs *costs, const struct program *program,
                             const struct instruction *instruction) {
     const struct operand *from = &instruction->operands[0], *to = &instruction->operands[OP_INPUTS_MAX];

@@ -70,7 +70,9 @@ static enum status label_again(struct labels *labels) {
     if (!seen) return STATUS_FAILED;
     for (size_t i = 0; i < program->instructions.count; i++) {
         const struct instruction *instruction = &program->instructions.items[i];
-        if (!instruction->node || instruction->grain < 0 || instruction->node->phase != PHASE_FORWARD) continue;
+        if (!instruction->node || instruction->opcode == OPCODE_TAKE || instruction->grain < 0 ||
+            instruction->node->phase != PHASE_FORWARD)
+            continue;
         int32_t *last = &seen[(int64_t)instruction->node->id * grains + instruction->grain];
         labels->again[i] = *last == instruction->section + 1;
         *last = instruction->section + 1;
