@@ -71,6 +71,10 @@
     X(gated_activation_grad)                                                                                           \
     /* elementwise.c: a, b -> a + b */                                                                                 \
     X(add)                                                                                                             \
+    /* x [S,T,N], [bias [N]], [residual [S,T,N]] -> y = x + bias + residual: what follows a product whose sum ranks    \
+     * make                                                                                                            \
+     */                                                                                                                \
+    X(add_bias)                                                                                                        \
     /* x -> factor * x */                                                                                              \
     X(scale)                                                                                                           \
     /* exchange.c: x -> y with the same elements in their order, in another shape or dtype */                          \
@@ -318,6 +322,9 @@ struct tensor *ops_activation(struct graph *graph, const char *name, struct tens
 struct tensor *ops_gated_activation(struct graph *graph, const char *name, struct tensor *gate, struct tensor *up,
                                     enum activation function);
 struct tensor *ops_add(struct graph *graph, const char *name, struct tensor *a, struct tensor *b);
+/* `bias` and `residual` may be NULL. */
+struct tensor *ops_add_bias(struct graph *graph, const char *name, struct tensor *x, struct tensor *bias,
+                            struct tensor *residual);
 struct tensor *ops_scale(struct graph *graph, const char *name, struct tensor *x, double factor);
 /* What the ranks of a group exchange. Each tensor is whole on all of them, or each has its part along a dimension; the
  * gradient of what is whole is the same on all ranks, or each has a part of its sum. All ranks of the group have the
