@@ -119,6 +119,10 @@ struct op {
     /* How its work may be cut: the way of number `way` from 0 on, false where there is none. Written over `out` that
      * has no index yet and OP_INDEX_NONE everywhere. NULL: not at all. */
     bool (*loops)(const struct node *node, int way, struct op_loops *out);
+    /* Changes attributes to those of one of `parts` equal parts of the index with this letter. NULL: none depends on
+     * it.
+     */
+    void (*take_part)(void *attributes, char letter, int64_t parts);
 
     /* Decoding (graph->cache_texts > 0), where a text's tokens come a few at a time: adds a node that stands for this
      * one, appends to caches (TENSOR_CACHE) what later tokens need of these, and reads there what earlier ones left.

@@ -71,6 +71,10 @@
     X(gated_activation_grad)                                                                                           \
     /* elementwise.c: a, b -> a + b */                                                                                 \
     X(add)                                                                                                             \
+    /* x [S,T,N], [bias [N]], [residual [S,T,N]] -> y = x + bias + residual: what follows a product whose sum ranks    \
+     * make                                                                                                            \
+     */                                                                                                                \
+    X(add_bias)                                                                                                        \
     /* x -> factor * x */                                                                                              \
     X(scale)                                                                                                           \
     /* exchange.c: x -> y with the same elements in their order, in another shape or dtype */                          \
@@ -107,7 +111,11 @@
     X(all_reduce)                                                                                                      \
     X(reduce_scatter)                                                                                                  \
     X(all_gather)                                                                                                      \
-    X(all_to_all)
+    X(all_to_all)                                                                                                      \
+    /* optimizer.c: gradient -> gradient, the sum of what each rank has of it (PHASE_FINISH) */                        \
+    X(gradient_reduce)                                                                                                 \
+    /* fp64 [count] -> fp64 [parts * count]: each rank's squared norms (PHASE_UPDATE) */                               \
+    X(gather_norms)
 
 #define OP_DECLARE(name) extern const struct op op_##name;
 OP_LIST(OP_DECLARE)
@@ -318,6 +326,9 @@ struct tensor *ops_activation(struct graph *graph, const char *name, struct tens
 struct tensor *ops_gated_activation(struct graph *graph, const char *name, struct tensor *gate, struct tensor *up,
                                     enum activation function);
 struct tensor *ops_add(struct graph *graph, const char *name, struct tensor *a, struct tensor *b);
+/* `bias` and `residual` may be NULL. */
+struct tensor *ops_add_bias(struct graph *graph, const char *name, struct tensor *x, struct tensor *bias,
+                            struct tensor *residual);
 struct tensor *ops_scale(struct graph *graph, const char *name, struct tensor *x, double factor);
 /* What the ranks of a group exchange. Each tensor is whole on all of them, or each has its part along a dimension; the
  * gradient of what is whole is the same on all ranks, or each has a part of its sum. All ranks of the group have the
@@ -349,12 +360,14 @@ struct tensor *ops_head_logits(struct graph *graph, const char *name, struct ten
 
 /* Adds finish and update to a differentiated graph: sums of accumulators, sums of squares, squared norms in parameter
  * order, the clip factor (result "clip"), AdamW for every trainable parameter, with its state tensors "exp_avg",
- * "exp_avg_sq" and, when the graph's dtype is bf16, "master" (roles; names are the parameter's). */
+ * "exp_avg_sq" and, when the graph's dtype is bf16, "master" (roles; names are the parameter's). Where ranks have parts
+ * of parameters (graph/tensor.h), partial gradients are summed first, and the norm is that of all parts. */
 struct optimizer_options {
     double beta1, beta2, epsilon, weight_decay, clip_norm;
-    bool bf16_moments; /* else fp32 */
-    bool no_masters;   /* of bf16 parameters */
-    uint64_t seed;     /* of rounding by chance */
+    bool bf16_moments;       /* else fp32 */
+    bool no_masters;         /* of bf16 parameters */
+    uint64_t seed;           /* of rounding by chance */
+    struct group_part group; /* of ranks that have parts of parameters; {0, 0}: none has */
 };
 enum status ops_add_optimizer(struct graph *graph, const struct optimizer_options *options);
 

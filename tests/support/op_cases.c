@@ -269,6 +269,15 @@ static void build_add(struct graph *graph, const struct op_case *op_case, const 
               (const char *const[]){"y", NULL});
 }
 
+static void build_add_bias(struct graph *graph, const struct op_case *op_case, const struct op_sizes *sizes) {
+    struct tensor *in[OP_INPUTS_MAX] = {
+        activation(graph, op_case, "x", sizes->columns),
+        IF_WANTED(has(op_case, CASE_BIAS), graph_parameter(graph, "bias", 1, sizes->columns, 1)),
+        IF_WANTED(has(op_case, CASE_ADDEND), activation(graph, op_case, "residual", sizes->columns))};
+    struct tensor *out[OP_OUTPUTS_MAX] = {activation(graph, op_case, "y", sizes->columns)};
+    add(graph, &op_add_bias, "add_bias", NULL, in, out);
+}
+
 static void build_scale(struct graph *graph, const struct op_case *op_case, const struct op_sizes *sizes) {
     struct scale_attributes attributes = {.factor = -1.75};
     add_alike(graph, op_case, &op_scale, sizes->columns, &attributes, (const char *const[]){"x", NULL},
@@ -534,6 +543,9 @@ const struct op_case op_cases[] = {
          .flags = CASE_VIEWS),
     CASE("add", add, build_add, ODD, .flags = CASE_TIMED),
     CASE("add.views", add, build_add, LARGE, .flags = CASE_VIEWS),
+    CASE("add_bias", add_bias, build_add_bias, ODD, .flags = CASE_BIAS | CASE_ADDEND | CASE_TIMED),
+    CASE("add_bias.alone", add_bias, build_add_bias, ODD, .flags = CASE_BIAS),
+    CASE("add_bias.views", add_bias, build_add_bias, LARGE, .flags = CASE_BIAS | CASE_ADDEND | CASE_VIEWS),
     CASE("scale", scale, build_scale, ODD, .flags = CASE_TIMED),
     CASE("scale.views", scale, build_scale, LARGE, .flags = CASE_VIEWS),
     CASE("convert", convert, build_convert, ODD, .flags = 0),

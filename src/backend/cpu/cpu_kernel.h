@@ -34,6 +34,7 @@
     X(last_token)                                                                                                      \
     /* elementwise */                                                                                                  \
     X(add)                                                                                                             \
+    X(add_bias)                                                                                                        \
     X(scale)                                                                                                           \
     /* embedding */                                                                                                    \
     X(embedding)                                                                                                       \
