@@ -322,7 +322,7 @@ static enum status run_all(struct comm *comm, int tensor, enum dtype dtype, bool
         const struct policy policy = policy_of(&plain, p);
         TRY(comm_agree(comm, run_policy(&plain, dtype, comm, p, &policy, p % 2 == 0)));
     }
-    TRY(comm_agree(comm, check_steps(&plain)));
+    if (!device) TRY(comm_agree(comm, check_steps(&plain))); /* the device of tests allocates for its queues */
     job_close(&plain);
     return STATUS_OK;
 }
