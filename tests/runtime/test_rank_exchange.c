@@ -10,11 +10,16 @@
 #include "base/mem.h"
 #include "base/random.h"
 #include "runtime/runner.h"
+#include "support/deferred_backend.h"
 #include "support/exchange_graph.h"
+#include "support/random_policy.h"
 #include "support/rank_job.h"
 #include "support/unit.h"
 
 enum { GRAINS = 4, SEED = 18, TOKENS = EXCHANGE_SEQUENCES * EXCHANGE_LENGTH };
+
+/* This rank's: the CPU's, or a device whose memory has no addresses for it. */
+static const struct backend *backend = &backend_cpu;
 
 /* ---- one program ---- */
 
@@ -30,7 +35,7 @@ struct job {
 static enum status open_arenas(struct job *job, struct comm *comm) {
     for (enum tier tier = 0; tier < TIER_COUNT; tier++) {
         const struct rank_place *place = &job->plan.place;
-        struct arena_settings settings = {.folder = "/tmp", .channels = RUNNER_CHANNELS};
+        struct arena_settings settings = {.memory = backend->memory, .folder = "/tmp", .channels = RUNNER_CHANNELS};
         if (comm && place->in_place && tier == place->tier) settings.shared_by = comm;
         TRY(arena_open(tier, job->executable->program->tier_bytes[tier], &settings, &job->arenas[tier]));
     }
@@ -67,9 +72,9 @@ static enum status set_weights(struct job *job) {
         (void)runner_home(job->runner, tensor, &first, &elements);
         void *values = mem_array((size_t)elements + 1, (size_t)size);
         if (!values) return STATUS_FAILED;
-        for (int64_t e = 0; e < elements; e++)
-            round_to(tensor->shape.dtype, weight_at(parameter, exchange_graph_element(parameter, job->part, first + e)),
-                     values, e);
+        for (int64_t e = 0, run; e < elements; e++)
+            round_to(tensor->shape.dtype, weight_at(parameter, tensor_part_find(parameter, first + e, &run)), values,
+                     e);
         enum status status = runner_write(job->runner, tensor, first * size, elements * size, values);
         mem_free(values);
         TRY(status);
@@ -97,8 +102,8 @@ static enum status job_open(const struct plan *plan, enum dtype dtype, struct gr
     struct graph *graph = exchange_graph_build(dtype, part);
     int64_t grains = GRAINS / rank_place_data(&plan->place);
     *job = (struct job){.plan = *plan, .part = part, .first_grain = grains * rank_place_data_rank(&plan->place)};
-    backend_cpu.set_threads(plan->threads);
-    TRY(executable_create(&backend_cpu, graph, plan, &job->executable));
+    backend->set_threads(plan->threads);
+    TRY(executable_create(backend, graph, plan, &job->executable));
     TRY(open_arenas(job, comm));
     TRY(runner_create(job->executable, job->arenas, comm, &job->runner));
     TRY(set_weights(job));
@@ -151,39 +156,33 @@ static enum status compare(const char *what, double found, double expected, doub
     return status_set(STATUS_FAILED, "%s: %.9g, on one rank %.9g, of at most %.9g", what, found, expected, scale);
 }
 
-static enum status add_over_group(struct comm *comm, const struct comm_group *group, float *values, int64_t count) {
-    float *all = mem_array((size_t)(count * group->count), sizeof *all);
-    TRY(all ? STATUS_OK : STATUS_FAILED);
-    enum status status = comm_exchange(comm, group, values, (size_t)count * sizeof *values, all);
-    for (int64_t e = 0; e < count; e++) {
-        values[e] = 0;
-        for (int r = 0; r < group->count; r++)
-            values[e] += all[r * count + e];
-    }
-    mem_free(all);
-    return status;
-}
-
-static enum status compare_gradient(const struct job *job, const struct job *whole, const char *name, struct comm *comm,
+static enum status compare_gradient(const struct job *job, const struct job *whole, const char *name,
                                     double tolerance) {
-    int64_t first, elements, all_first, all_elements;
-    const struct comm_group group = rank_place_tensor_group(&job->plan.place);
+    int64_t first, elements, all_first, all_elements, run;
     float *own = read_average(job, name, &first, &elements);
     float *all = read_average(whole, name, &all_first, &all_elements);
     const struct tensor *parameter = graph_find(job->executable->graph, name);
     double largest = 0;
     enum status status = own && all ? STATUS_OK : STATUS_FAILED;
-    if (status == STATUS_OK && exchange_graph_is_partial(name)) status = add_over_group(comm, &group, own, elements);
     for (int64_t e = 0; e < all_elements; e++)
         largest = fmax(largest, fabs((double)all[e]));
     for (int64_t e = 0; e < elements && status == STATUS_OK; e++)
-        status = compare(name, (double)own[e], (double)all[exchange_graph_element(parameter, job->part, first + e)],
-                         largest, tolerance);
+        status = compare(name, (double)own[e], (double)all[tensor_part_find(parameter, first + e, &run)], largest,
+                         tolerance);
     if (status == STATUS_OK && !(largest > 1e-6))
         status = status_set(STATUS_FAILED, "%s: gradients of %g at most", name, largest);
     mem_free(own);
     mem_free(all);
     return status;
+}
+
+/* Of all gradients, and what they are multiplied by. */
+static enum status compare_norms(const struct job *job, const struct job *whole, double tolerance) {
+    const double *own = runner_data(job->runner, graph_find(job->executable->graph, "clip"));
+    const double *all = runner_data(whole->runner, graph_find(whole->executable->graph, "clip"));
+    if (!(all[0] > EXCHANGE_CLIP)) return status_set(STATUS_FAILED, "gradients of norm %g are not clipped", all[0]);
+    TRY(compare("norm", own[0], all[0], all[0], tolerance));
+    return compare("clip factor", own[1], all[1], all[1], tolerance);
 }
 
 static enum status compare_losses(const struct job *job, const struct job *whole, double tolerance) {
@@ -193,7 +192,7 @@ static enum status compare_losses(const struct job *job, const struct job *whole
     return compare("loss", own[0], expected, fabs(expected), tolerance);
 }
 
-static enum status compare_with_whole(const struct job *job, enum dtype dtype, struct comm *comm) {
+static enum status compare_with_whole(const struct job *job, enum dtype dtype) {
     const double tolerance = dtype == DTYPE_F32 ? 1e-5 : 4e-2;
     const struct rank_place alone = {.rank = 0};
     struct plan plan = job->plan;
@@ -203,10 +202,11 @@ static enum status compare_with_whole(const struct job *job, enum dtype dtype, s
     TRY(job_open(&plan, dtype, (struct group_part){.parts = 1}, NULL, &whole));
     TRY(job_step(&whole));
     TRY(compare_losses(job, &whole, tolerance));
+    TRY(compare_norms(job, &whole, tolerance));
     const struct graph *graph = whole.executable->graph;
     for (size_t i = 0; i < graph->tensors.count; i++)
         if (graph->tensors.items[i]->kind == TENSOR_PARAMETER)
-            TRY(compare_gradient(job, &whole, graph->tensors.items[i]->name, comm, tolerance));
+            TRY(compare_gradient(job, &whole, graph->tensors.items[i]->name, tolerance));
     job_close(&whole);
     return STATUS_OK;
 }
@@ -222,7 +222,19 @@ static const struct policy policies[] = {
     {.grains_per_pass = 1, .schedule = "f0-5 d1-2 b5 f4 b4-0"},
     {.grains_per_pass = 1, .buffers = 3, .lookahead = 1, .gradients = TIER_HOST, .optimizer = TIER_DISK},
 };
-enum { POLICIES = sizeof policies / sizeof *policies };
+enum { POLICIES = sizeof policies / sizeof *policies, RANDOM_POLICIES = 6 };
+
+/* The fixed ones, then random ones with every partition of the data ranks in turn. */
+static struct policy policy_of(const struct job *plain, int index) {
+    static const struct partition partitions[] = {{1, 1, 1}, {1, 1, 2}, {1, 2, 2}, {2, 2, 2}};
+    if (index < POLICIES) return policies[index];
+    const struct rank_place *place = &plain->plan.place;
+    const struct graph *graph = plain->executable->graph;
+    int64_t grains = GRAINS / rank_place_data(place);
+    struct policy policy = random_policy(graph, grains, (uint64_t)(SEED + index));
+    if (rank_place_data(place) == 2) policy_cut(graph, &partitions[index % 4], &policy);
+    return policy;
+}
 
 /* Every element that both have is the same, to the bit. */
 static enum status compare_bits(const struct job *job, const struct job *other, int policy) {
@@ -245,6 +257,27 @@ static enum status compare_bits(const struct job *job, const struct job *other, 
     return STATUS_OK;
 }
 
+/* What every rank has all of has the same bits on all of them: else they would drift apart. */
+static enum status compare_replicas(const struct job *job, struct comm *comm) {
+    const struct graph *graph = job->executable->graph;
+    const struct comm_group group = rank_place_tensor_group(&job->plan.place);
+    for (size_t i = 0; i < graph->tensors.count; i++) {
+        const struct tensor *tensor = graph->tensors.items[i];
+        int64_t first, elements;
+        if (tensor->kind != TENSOR_PARAMETER || tensor->part) continue;
+        float *own = read_average(job, tensor->name, &first, &elements);
+        float *all = mem_array((size_t)(elements * group.count), sizeof *all);
+        TRY(own && all ? STATUS_OK : STATUS_FAILED);
+        TRY(comm_exchange(comm, &group, own, (size_t)elements * sizeof *own, all));
+        for (int r = 0; r < group.count; r++)
+            if (memcmp(all + r * elements, own, (size_t)elements * sizeof *own) != 0)
+                return status_set(STATUS_FAILED, "%s: other bits on rank %d of the group", tensor->name, r);
+        mem_free(own);
+        mem_free(all);
+    }
+    return STATUS_OK;
+}
+
 static enum status run_policy(const struct job *plain, enum dtype dtype, struct comm *comm, int index,
                               const struct policy *policy, bool in_place) {
     struct plan plan = plain->plan;
@@ -258,15 +291,13 @@ static enum status run_policy(const struct job *plain, enum dtype dtype, struct 
     return STATUS_OK;
 }
 
-static enum status rank_body(struct comm *comm, const char *const words[RANK_JOB_WORDS]) {
-    int tensor = atoi(words[0]);
-    enum dtype dtype = dtype_find(words[1]);
+static enum status run_all(struct comm *comm, int tensor, enum dtype dtype, bool device) {
     const struct rank_place place = {.mesh = comm->mesh,
                                      .rank = comm->rank,
                                      .tensor = tensor,
-                                     .in_place = comm->mesh.per_node > 1 && comm->shares_memory,
+                                     .in_place = !device && comm->mesh.per_node > 1 && comm->shares_memory,
                                      .message_bytes = comm->message_bytes,
-                                     .tier = TIER_DEVICE};
+                                     .tier = device ? TIER_HOST : TIER_DEVICE};
     const struct group_part part = {tensor, rank_place_tensor_rank(&place)};
     struct graph *graph = exchange_graph_build(dtype, part);
     const struct plan plan = exchange_plan(graph, &place, GRAINS);
@@ -274,11 +305,22 @@ static enum status rank_body(struct comm *comm, const char *const words[RANK_JOB
     struct job plain;
     TRY(job_open(&plan, dtype, part, comm, &plain));
     TRY(job_step(&plain));
-    TRY(comm_agree(comm, compare_with_whole(&plain, dtype, comm)));
-    for (int p = 0; p < POLICIES; p++)
-        TRY(comm_agree(comm, run_policy(&plain, dtype, comm, p, &policies[p], p % 2 == 0)));
+    TRY(comm_agree(comm, compare_with_whole(&plain, dtype)));
+    TRY(comm_agree(comm, compare_replicas(&plain, comm)));
+    for (int p = 0; p < POLICIES + RANDOM_POLICIES; p++) {
+        const struct policy policy = policy_of(&plain, p);
+        TRY(comm_agree(comm, run_policy(&plain, dtype, comm, p, &policy, p % 2 == 0)));
+    }
     job_close(&plain);
     return STATUS_OK;
+}
+
+static enum status rank_body(struct comm *comm, const char *const words[RANK_JOB_WORDS]) {
+    bool device = strcmp(words[2], "device") == 0;
+    if (device) backend = deferred_begin((uint64_t)comm->rank);
+    enum status status = run_all(comm, atoi(words[0]), dtype_find(words[1]), device);
+    if (device) deferred_end();
+    return status;
 }
 
 /* ---- the tests ---- */
@@ -305,12 +347,20 @@ static void groups_stand_beside_data_ranks(void **state) {
     expect_ok((struct rank_job){4, 1, true, {"2", "bf16"}});
 }
 
+/* What ranks exchange goes by way of the host's memory. */
+static void devices_have_one_ranks_gradients(void **state) {
+    (void)state;
+    expect_ok((struct rank_job){2, 1, false, {"2", "fp32", "device"}});
+    if (unit_sweep(0, 1)) expect_ok((struct rank_job){4, 1, false, {"2", "bf16", "device"}});
+}
+
 int main(int count, char **argument) {
     rank_job_enter(count, argument, rank_body);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(two_ranks_have_one_ranks_gradients),
         cmocka_unit_test(four_ranks_have_one_ranks_gradients),
         cmocka_unit_test(groups_stand_beside_data_ranks),
+        cmocka_unit_test(devices_have_one_ranks_gradients),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
