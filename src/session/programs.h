@@ -49,6 +49,9 @@ void programs_free(struct programs *programs);
 /* Only the graph of one of the set's programs. The caller frees it. */
 enum status program_build_graph(const struct session *session, const struct program_set *set, enum program_use use,
                                 const struct plan *plan, struct graph **out);
+/* The graph of the set's main program as ranks have it that share no tensors. The caller frees it. */
+enum status programs_build_whole(const struct session *session, const struct program_set *set, const struct plan *plan,
+                                 struct graph **out);
 /* Finds tier_bytes anew, where a program was replaced. */
 void programs_sum_bytes(struct programs *programs);
 
