@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "base/json.h"
+#include "base/mem.h"
 #include "session/machine_costs.h"
 #include "session/plan_policy.h"
 #include "sim/simulate.h"
@@ -68,7 +69,7 @@ static enum status share_chosen(struct session_plan *plan) {
     char *text = NULL;
     if (comm->rank == 0) {
         json_t *object = plan_to_json(&plan->chosen);
-        text = object ? json_dumps(object, JSON_COMPACT | JSON_REAL_PRECISION(17)) : NULL;
+        text = object ? json_text(object, JSON_COMPACT | JSON_REAL_PRECISION(17)) : NULL;
         json_decref(object);
     }
     TRY(comm_agree(comm, text || comm->rank > 0 ? STATUS_OK : STATUS_FAILED));
@@ -79,10 +80,7 @@ static enum status share_chosen(struct session_plan *plan) {
         status = object ? plan_from_json("the plan of rank 0", object, &plan->chosen) : STATUS_FAILED;
     plan->chosen.place = place;
     json_decref(object);
-    if (comm->rank == 0)
-        json_text_free(text);
-    else
-        mem_free(text);
+    mem_free(text);
     return status;
 }
 
