@@ -43,10 +43,13 @@ static enum status name_origin(enum status status, const char *origin) {
     return hint[0] ? status_hint(status, "%s", hint) : status;
 }
 
-/* The rest of a place whose mesh is known. */
+/* The rest of a place whose mesh and axes are known. */
 static void take_place(struct session_plan *plan) {
-    const struct mesh one = {1, 1}, *mesh = &plan->chosen.place.mesh;
-    plan->chosen.place = session_place(plan->session, mesh->nodes > 0 ? mesh : &one);
+    const struct rank_place asked = plan->chosen.place;
+    const struct mesh one = {1, 1};
+    plan->chosen.place = session_place(plan->session, asked.mesh.nodes > 0 ? &asked.mesh : &one);
+    plan->chosen.place.tensor = asked.tensor;
+    plan->chosen.place.stages = asked.stages;
 }
 
 static enum status compile(struct session_plan *plan) {
