@@ -67,9 +67,9 @@ static enum status set_weights(struct job *job) {
         (void)runner_home(job->runner, tensor, &first, &elements);
         void *values = mem_array((size_t)elements + 1, (size_t)size);
         if (!values) return STATUS_FAILED;
-        for (int64_t e = 0; e < elements; e++)
-            round_to(tensor->shape.dtype, weight_at(parameter, exchange_graph_element(parameter, job->part, first + e)),
-                     values, e);
+        for (int64_t e = 0, run; e < elements; e++)
+            round_to(tensor->shape.dtype, weight_at(parameter, tensor_part_find(parameter, first + e, &run)), values,
+                     e);
         enum status status = runner_write(job->runner, tensor, first * size, elements * size, values);
         mem_free(values);
         TRY(status);
@@ -151,39 +151,33 @@ static enum status compare(const char *what, double found, double expected, doub
     return status_set(STATUS_FAILED, "%s: %.9g, on one rank %.9g, of at most %.9g", what, found, expected, scale);
 }
 
-static enum status add_over_group(struct comm *comm, const struct comm_group *group, float *values, int64_t count) {
-    float *all = mem_array((size_t)(count * group->count), sizeof *all);
-    TRY(all ? STATUS_OK : STATUS_FAILED);
-    enum status status = comm_exchange(comm, group, values, (size_t)count * sizeof *values, all);
-    for (int64_t e = 0; e < count; e++) {
-        values[e] = 0;
-        for (int r = 0; r < group->count; r++)
-            values[e] += all[r * count + e];
-    }
-    mem_free(all);
-    return status;
-}
-
-static enum status compare_gradient(const struct job *job, const struct job *whole, const char *name, struct comm *comm,
+static enum status compare_gradient(const struct job *job, const struct job *whole, const char *name,
                                     double tolerance) {
-    int64_t first, elements, all_first, all_elements;
-    const struct comm_group group = rank_place_tensor_group(&job->plan.place);
+    int64_t first, elements, all_first, all_elements, run;
     float *own = read_average(job, name, &first, &elements);
     float *all = read_average(whole, name, &all_first, &all_elements);
     const struct tensor *parameter = graph_find(job->executable->graph, name);
     double largest = 0;
     enum status status = own && all ? STATUS_OK : STATUS_FAILED;
-    if (status == STATUS_OK && exchange_graph_is_partial(name)) status = add_over_group(comm, &group, own, elements);
     for (int64_t e = 0; e < all_elements; e++)
         largest = fmax(largest, fabs((double)all[e]));
     for (int64_t e = 0; e < elements && status == STATUS_OK; e++)
-        status = compare(name, (double)own[e], (double)all[exchange_graph_element(parameter, job->part, first + e)],
-                         largest, tolerance);
+        status = compare(name, (double)own[e], (double)all[tensor_part_find(parameter, first + e, &run)], largest,
+                         tolerance);
     if (status == STATUS_OK && !(largest > 1e-6))
         status = status_set(STATUS_FAILED, "%s: gradients of %g at most", name, largest);
     mem_free(own);
     mem_free(all);
     return status;
+}
+
+/* Of all gradients, and what they are multiplied by. */
+static enum status compare_norms(const struct job *job, const struct job *whole, double tolerance) {
+    const double *own = runner_data(job->runner, graph_find(job->executable->graph, "clip"));
+    const double *all = runner_data(whole->runner, graph_find(whole->executable->graph, "clip"));
+    if (!(all[0] > EXCHANGE_CLIP)) return status_set(STATUS_FAILED, "gradients of norm %g are not clipped", all[0]);
+    TRY(compare("norm", own[0], all[0], all[0], tolerance));
+    return compare("clip factor", own[1], all[1], all[1], tolerance);
 }
 
 static enum status compare_losses(const struct job *job, const struct job *whole, double tolerance) {
@@ -193,7 +187,7 @@ static enum status compare_losses(const struct job *job, const struct job *whole
     return compare("loss", own[0], expected, fabs(expected), tolerance);
 }
 
-static enum status compare_with_whole(const struct job *job, enum dtype dtype, struct comm *comm) {
+static enum status compare_with_whole(const struct job *job, enum dtype dtype) {
     const double tolerance = dtype == DTYPE_F32 ? 1e-5 : 4e-2;
     const struct rank_place alone = {.rank = 0};
     struct plan plan = job->plan;
@@ -203,10 +197,11 @@ static enum status compare_with_whole(const struct job *job, enum dtype dtype, s
     TRY(job_open(&plan, dtype, (struct group_part){.parts = 1}, NULL, &whole));
     TRY(job_step(&whole));
     TRY(compare_losses(job, &whole, tolerance));
+    TRY(compare_norms(job, &whole, tolerance));
     const struct graph *graph = whole.executable->graph;
     for (size_t i = 0; i < graph->tensors.count; i++)
         if (graph->tensors.items[i]->kind == TENSOR_PARAMETER)
-            TRY(compare_gradient(job, &whole, graph->tensors.items[i]->name, comm, tolerance));
+            TRY(compare_gradient(job, &whole, graph->tensors.items[i]->name, tolerance));
     job_close(&whole);
     return STATUS_OK;
 }
@@ -274,7 +269,7 @@ static enum status rank_body(struct comm *comm, const char *const words[RANK_JOB
     struct job plain;
     TRY(job_open(&plan, dtype, part, comm, &plain));
     TRY(job_step(&plain));
-    TRY(comm_agree(comm, compare_with_whole(&plain, dtype, comm)));
+    TRY(comm_agree(comm, compare_with_whole(&plain, dtype)));
     for (int p = 0; p < POLICIES; p++)
         TRY(comm_agree(comm, run_policy(&plain, dtype, comm, p, &policies[p], p % 2 == 0)));
     job_close(&plain);

@@ -13,27 +13,30 @@ struct maker {
     struct group_part part;
 };
 
-/* By columns: rows of the weight; by rows: columns of it. */
-int exchange_graph_dimension(const char *parameter) {
+/* By columns: rows of the weight; by rows: columns of it. -1: every rank has all of it. */
+static int cut_dimension(const char *parameter) {
     if (strncmp(parameter, "up.", 3) == 0) return 0;
     return strncmp(parameter, "down.", 5) == 0 ? 1 : -1;
 }
 
-bool exchange_graph_is_partial(const char *parameter) { return strncmp(parameter, "cut.", 4) == 0; }
-
-int64_t exchange_graph_element(const struct tensor *parameter, struct group_part part, int64_t element) {
-    int dimension = exchange_graph_dimension(parameter->name);
-    int64_t columns = shape_columns(&parameter->shape), elements = shape_elements(&parameter->shape);
-    if (dimension == 0) return part.position * elements + element;
-    if (dimension < 0) return element;
-    return (element / columns * part.parts + part.position) * columns + element % columns;
+/* Used by what is cut along positions or sequences: each rank has a part of its gradient. */
+static struct tensor *note_partial(const struct maker *maker, struct tensor *parameter) {
+    if (parameter) parameter->partial_gradient = maker->part.parts > 1 && strncmp(parameter->name, "cut.", 4) == 0;
+    return parameter;
 }
 
 static struct tensor *weight(const struct maker *maker, const char *name, int64_t rows, int64_t columns) {
-    int dimension = exchange_graph_dimension(name);
-    if (dimension == 0) rows /= maker->part.parts;
-    if (dimension == 1) columns /= maker->part.parts;
-    return graph_parameter(maker->graph, name, 2, rows, columns);
+    int dimension = cut_dimension(name);
+    struct tensor *parameter = graph_parameter(maker->graph, name, 2, dimension == 0 ? rows / maker->part.parts : rows,
+                                               dimension == 1 ? columns / maker->part.parts : columns);
+    struct tensor_part *part = scratch_alloc(&maker->graph->memory, 1, sizeof *part);
+    if (!parameter || !part) fail_msg("out of memory");
+    *part = (struct tensor_part){.whole = shape_make(maker->graph->dtype, 2, rows, columns, 1),
+                                 .dimension = dimension,
+                                 .part = maker->part.position,
+                                 .parts = maker->part.parts};
+    if (dimension >= 0 && maker->part.parts > 1) parameter->part = part;
+    return note_partial(maker, parameter);
 }
 
 static struct tensor *linear(const struct maker *maker, const char *name, struct tensor *x, struct tensor *weight,
@@ -56,8 +59,8 @@ static struct tensor *two_products(const struct maker *maker, const char *block,
 }
 
 static struct tensor *norm(const struct maker *maker, const char *name, struct tensor *x, const char *weight) {
-    return ops_rms_norm(maker->graph, name, x, graph_parameter(maker->graph, weight, 1, HIDDEN, 1),
-                        (struct norm_attributes){.epsilon = 1e-5});
+    struct tensor *parameter = note_partial(maker, graph_parameter(maker->graph, weight, 1, HIDDEN, 1));
+    return ops_rms_norm(maker->graph, name, x, parameter, (struct norm_attributes){.epsilon = 1e-5});
 }
 
 static struct tensor *add_tensor_block(const struct maker *maker, struct tensor *x) {
@@ -109,7 +112,8 @@ static struct tensor *integers(struct graph *graph, const char *name) {
 }
 
 struct graph *exchange_graph_build(enum dtype dtype, struct group_part part) {
-    static const struct optimizer_options optimizer = {.beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8};
+    const struct optimizer_options optimizer = {
+        .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .clip_norm = EXCHANGE_CLIP, .group = part};
     struct graph *graph = graph_create(dtype, EXCHANGE_SEQUENCES, EXCHANGE_LENGTH);
     const struct maker maker = {graph, part};
     graph_begin_block(graph, "embedding");
@@ -130,7 +134,6 @@ struct graph *exchange_graph_build(enum dtype dtype, struct group_part part) {
 
 struct plan exchange_plan(const struct graph *graph, const struct rank_place *place, int64_t grains) {
     struct plan plan = small_plan(graph, grains, 1);
-    plan.recipe.clip_norm = plan.recipe.weight_decay = 0;
     plan.recipe.lanes = (struct lane_shape){1, rank_place_data(place)};
     plan.place = *place;
     return plan;
