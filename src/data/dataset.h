@@ -116,7 +116,7 @@ void dataset_tell_cuts(const struct dataset *dataset);
 uint64_t dataset_fingerprint(const struct dataset *dataset);
 
 /* Collective: BAD_INPUT on all ranks, naming the first file that differs from rank 0's anywhere. They have opened it
- * with the same options. Several ranks read text that was not read before: about 0.3 s a GB of page cache. */
+ * with the same options. Several ranks read text that was not read before: 0.2 s of processor time a GB. */
 enum status dataset_check_same(const struct dataset *dataset, struct comm *comm);
 
 /* Arrays, T tokens a row; positions and segments may be NULL. */
