@@ -4,6 +4,7 @@
 
 #include "base/json.h"
 #include "base/mem.h"
+#include "session/idle_lanes.h"
 #include "session/machine_costs.h"
 #include "session/plan_policy.h"
 #include "sim/simulate.h"
@@ -120,7 +121,9 @@ void session_plan_free(struct session_plan *plan) {
 
 static enum status plan_requested(struct session *session, struct plan_request *request, struct session_plan *out) {
     enum status status = STATUS_OK;
-    if (program_set_has(&request->set, PROGRAM_STEP)) status = session_set_trained(session, &request->plan.recipe);
+    bool trains = program_set_has(&request->set, PROGRAM_STEP);
+    if (trains) status = session_set_trained(session, &request->plan.recipe);
+    if (trains && status == STATUS_OK && session->comm->rank == 0) status = idle_lanes_warn(&request->plan);
     TRY(comm_agree(session->comm, status));
     return session_plan_make(session, request, out);
 }
