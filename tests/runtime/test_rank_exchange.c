@@ -199,6 +199,7 @@ static enum status compare_with_whole(const struct job *job, enum dtype dtype) {
     struct plan plan = job->plan;
     struct job whole;
     plan.place = alone;
+    plan.recipe.tensor = 1;
     plan.policy = (struct policy){.grains_per_pass = 1};
     TRY(job_open(&plan, dtype, (struct group_part){.parts = 1}, NULL, &whole));
     TRY(job_step(&whole));
