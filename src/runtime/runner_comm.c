@@ -12,6 +12,10 @@ static enum status make_operation(struct runner *runner, const struct instructio
     struct lane_tree tree;
     enum status status = collectives_spec(program, instruction->collective, &tree, &spec);
     spec.data = runner_address(runner, data, 0);
+    if (spec.kind == COMM_ALL_TO_ALL) {
+        spec.out = spec.data;
+        spec.data = runner_address(runner, mine, 0);
+    }
     if (spec.mine) spec.mine = mine->buffer >= 0 ? runner_address(runner, mine, 0) : spec.data; /* an empty block */
     spec.staging = runner_address(runner, &instruction->operands[OPERAND_WORKSPACE], 0);
     if (status == STATUS_OK) status = comm_create(runner->comm, &spec, &runner->operations[instruction->collective]);
