@@ -139,16 +139,14 @@ int mpi_job_find(const char *mark, int ranks[MPI_JOB_RANKS]) {
     return find(mark, true, ranks);
 }
 
-void mpi_job_await(const char *mark, int count, int ranks[MPI_JOB_RANKS]) {
-    int there = 0;
-    for (int i = 0; i < 6000 && (there = mpi_job_find(mark, ranks)) != count; i++)
-        usleep(10000);
-    if (there != count) fail_msg("%d ranks of '%s' after a minute, expected %d", there, mark, count);
+void mpi_job_await(const char *folder, pid_t process, const char *mark, int count, int ranks[MPI_JOB_RANKS]) {
+    for (; mpi_job_find(mark, ranks) != count; usleep(10000))
+        program_expect_running(folder, process);
 }
 
 void mpi_job_expect_none(const char *mark) {
     int ranks[MPI_JOB_RANKS], left = 1;
-    for (int i = 0; i < 1000 && (left = find(mark, false, ranks)) > 0; i++)
+    for (int i = 0; i < 6000 && (left = find(mark, false, ranks)) > 0; i++)
         usleep(10000);
     if (left > 0) fail_msg("%d processes of '%s' are left", left, mark);
 }

@@ -25,9 +25,9 @@ enum { MPI_JOB_RANKS = 16 };
 /* The ranks that are there whose command line has `mark`, a folder's path for example, each at its number; 0 where
  * there is none. Returns how many. */
 int mpi_job_find(const char *mark, int ranks[MPI_JOB_RANKS]);
-/* Waits until there are so many. */
-void mpi_job_await(const char *mark, int count, int ranks[MPI_JOB_RANKS]);
-/* Waits until no process at all has it in its command line; after some seconds the test fails. */
+/* Waits until the process that program_start began has so many. */
+void mpi_job_await(const char *folder, pid_t process, const char *mark, int count, int ranks[MPI_JOB_RANKS]);
+/* Waits until no process at all has it in its command line; after a minute the test fails. */
 void mpi_job_expect_none(const char *mark);
 
 #endif
