@@ -7,7 +7,7 @@
 
 #include "base/folder.h"
 #include "base/mem.h"
-#include "support/rank_job.h"
+#include "support/mpi_job.h"
 #include "support/temp_folder.h"
 #include "support/tiny_run.h"
 #include "support/unit.h"
