@@ -13,8 +13,8 @@
 #include "runtime/runner.h"
 #include "support/deferred_backend.h"
 #include "support/exchange_graph.h"
+#include "support/mpi_job.h"
 #include "support/random_policy.h"
-#include "support/rank_job.h"
 #include "support/unit.h"
 
 enum { GRAINS = 4, SEED = 18, TOKENS = EXCHANGE_SEQUENCES * EXCHANGE_LENGTH };
