@@ -83,6 +83,7 @@ struct tensor {
     bool trainable;           /* parameters: has a gradient and optimizer state */
     bool decays;              /* parameters: weight decay applies */
     struct tensor *parameter; /* gradients, sums of their squares, and state: the parameter they belong to */
+    struct tensor *value;     /* activations of backward: the activation whose gradient they are; else NULL */
     const char *role;         /* state: "master", "exp_avg", "exp_avg_sq"; else NULL */
 };
 
