@@ -101,15 +101,18 @@ enum status pack_shard(const struct step_buffers *buffers, const struct packed *
     struct shard_range range = shard_range_of(cut, width, rank_place_data_rank(&buffers->plan->place));
     const struct tensor *first = buffers->graph->tensors.items[list->id];
     bool blocks = first->kind == TENSOR_RESULT;
-    int64_t room = shard_elements(cut, width) / (blocks ? SHARD_BLOCK : 1) * dtype_bytes(first->shape.dtype);
+    int64_t elements = shard_elements(cut, width) / (blocks ? SHARD_BLOCK : 1), begin = 0, end = 0;
     struct pack *pack = new_pack(buffers, count);
     if (!pack) return STATUS_FAILED;
     for (size_t i = 0; i < count; i++) {
         const struct tensor *tensor = buffers->graph->tensors.items[list[i].id];
-        pack->members[pack->count++] =
-            blocks ? blocks_of(buffers, tensor) : slice_of(buffers, tensor, &range, list[i].role * room);
+        if (i == 0 || list[i].role != list[i - 1].role) { /* moments and masters may be of two dtypes */
+            begin = end;
+            end += elements * dtype_bytes(tensor->shape.dtype);
+        }
+        pack->members[pack->count++] = blocks ? blocks_of(buffers, tensor) : slice_of(buffers, tensor, &range, begin);
     }
-    *bytes = (list[count - 1].role + 1) * room;
+    *bytes = end;
     *out = pack;
     return STATUS_OK;
 }
