@@ -39,6 +39,8 @@ static void check_waiting(struct mpi_comm *mpi, int64_t now_ns) {
     for (struct operation *operation = mpi->active; operation; operation = operation->next)
         check_wait(mpi, operation->started_ns, operation->moved_ns, now_ns);
     if (mpi->exchange_ns > 0) check_wait(mpi, mpi->exchange_ns, mpi->exchange_ns, now_ns);
+    int64_t outside_ns = atomic_load(&mpi->outside_ns);
+    if (outside_ns > 0) check_wait(mpi, outside_ns, outside_ns, now_ns);
 }
 
 static int64_t cpu_ns(clockid_t clock) {

@@ -25,7 +25,8 @@ typedef enum status rank_job_body(struct comm *comm, const char *const words[RAN
 /* First of all. Ends a program that is no rank as one that is skipped, where the MPI that BALLAST_TEST_MPI names
  * (default: openmpi) is not installed. */
 void rank_job_enter(int count, char **argument, rank_job_body *body);
-/* The job's status, with the message of the rank that failed first. Says how long it took. */
+/* Ranks may be silent for 60 s, or as long as RANK_JOB_TIMEOUT_S in the environment says. The job's status, with the
+ * message of the rank that failed first. Says how long it took. */
 enum status rank_job_run(const struct rank_job *job);
 
 #endif
