@@ -6,10 +6,10 @@ static enum status make_operation(struct runner *runner, const struct instructio
     const struct program *program = runner->executable->program;
     const struct operand *data = &instruction->operands[OP_INPUTS_MAX], *mine = &instruction->operands[0];
     enum tier tier = program->buffers.items[data->buffer].tier;
-    BUG_IF(!runner->arenas[tier].mapped, "an operation between ranks on memory without addresses");
     struct comm_spec spec;
     struct lane_tree tree;
     enum status status = collectives_spec(program, instruction->collective, &tree, &spec);
+    BUG_IF(runner->arenas[tier].mapped == spec.on_device, "an operation between ranks on memory of another kind");
     spec.data = runner_address(runner, data, 0);
     if (spec.mine) spec.mine = mine->buffer >= 0 ? runner_address(runner, mine, 0) : spec.data; /* an empty block */
     spec.staging = runner_address(runner, &instruction->operands[OPERAND_WORKSPACE], 0);
