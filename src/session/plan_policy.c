@@ -18,7 +18,7 @@ static bool chooses_partition(const struct session_plan *plan) {
     const struct plan_request *request = &plan->request;
     bool trains = program_set_has(&request->set, PROGRAM_STEP);
     bool told = partition_cuts(&request->plan.policy.partition);
-    return rank_place_ranks(&plan->chosen.place) > 1 && policy_is_plain(&request->plan.policy) && (trains || told);
+    return rank_place_data(&plan->chosen.place) > 1 && policy_is_plain(&request->plan.policy) && (trains || told);
 }
 
 /* Whether the tiers below the device hold the programs. */
@@ -102,16 +102,17 @@ static enum status list_partitions(struct choosing *choosing) {
     const struct session_plan *plan = choosing->plan;
     struct search_input *input = &choosing->input;
     bool trains = program_set_has(&plan->request.set, PROGRAM_STEP);
-    if (rank_place_ranks(&plan->chosen.place) == 1) return STATUS_OK;
+    if (rank_place_data(&plan->chosen.place) == 1) return STATUS_OK;
     input->partitions = &plan->request.plan.policy.partition;
     input->partition_count = 1;
     const struct rank_place *place = &plan->chosen.place;
-    const struct comm_group all = mesh_group(&place->mesh, place->rank, MESH_ALL);
+    const struct comm_group all = rank_place_data_group(place);
+    const struct mesh data = rank_place_data_mesh(place);
     bool differs = !place->on_device && links_flat_differs(&place->mesh, &all, place->in_place);
     if (!plan->request.collectives_fixed && differs) input->collectives = COLLECTIVES_EITHER;
     if (plan->request.collectives_fixed && plan->request.plan.policy.flat) input->collectives = COLLECTIVES_FLAT;
     if (plan->request.partition_fixed) return STATUS_OK;
-    TRY(partition_list(&plan->chosen.place.mesh, &choosing->partitions, &input->partition_count));
+    TRY(partition_list(&data, &choosing->partitions, &input->partition_count));
     input->most_compiled *= RANKS_TRY_MORE;
     if (!trains) input->partition_count = keep_inference(choosing->partitions, input->partition_count);
     input->partitions = choosing->partitions;

@@ -34,31 +34,26 @@ enum status rank_devices_find(const struct comm *comm, const char *device, const
 }
 
 /* This rank's groups that gather under the partition that is asked for; else those that partitions mostly have. */
-static enum status find_groups(const struct comm *comm, const char *partition, struct comm_group groups[GROUPS_MOST],
-                               int *count) {
+static int find_groups(const struct comm *comm, const char *partition, struct comm_group groups[GROUPS_MOST]) {
     int ranks = mesh_ranks(&comm->mesh), rank = comm->rank;
     struct partition cut;
-    if (!partition) {
+    if (!partition || partition_parse(partition, &comm->mesh, &cut) != STATUS_OK) { /* the plan will say why */
         groups[0] = mesh_group(&comm->mesh, rank, MESH_NODE);
         groups[1] = mesh_group(&comm->mesh, rank, MESH_PEERS);
-        *count = 2;
-        return STATUS_OK;
+        return 2;
     }
-    TRY(partition_parse(partition, &comm->mesh, &cut));
     int parameters = partition_width(cut.parameters), gradients = partition_width(cut.gradients);
     groups[0] = shard_group(rank, 1, parameters);
     groups[1] = shard_group(rank, parameters, partition_width(cut.optimizer));
     groups[2] = shard_group(rank, 1, gradients);
     groups[3] = shard_group(rank, gradients, ranks);
-    *count = GROUPS_MOST;
-    return STATUS_OK;
+    return GROUPS_MOST;
 }
 
 static enum status connect(struct comm *comm, const char *partition, const struct backend *backend) {
     struct comm_group groups[GROUPS_MOST];
-    struct comm_device_settings settings = {.backend = backend, .groups = groups};
-    TRY(comm_agree(comm, find_groups(comm, partition, groups, &settings.group_count)));
-    return comm_device_open(comm, &settings);
+    int count = find_groups(comm, partition, groups);
+    return comm_device_open(comm, &(struct comm_device_settings){backend, groups, count});
 }
 
 enum status rank_devices_open(struct comm *comm, const struct plan_options *options, struct machine *machine) {

@@ -3,6 +3,8 @@
 #include <stdio.h>
 
 #include "base/json.h"
+#include "base/mem.h"
+#include "session/idle_lanes.h"
 #include "session/machine_costs.h"
 #include "session/plan_policy.h"
 #include "sim/simulate.h"
@@ -42,10 +44,13 @@ static enum status name_origin(enum status status, const char *origin) {
     return hint[0] ? status_hint(status, "%s", hint) : status;
 }
 
-/* The rest of a place whose mesh is known. */
+/* The rest of a place whose mesh and axes are known. */
 static void take_place(struct session_plan *plan) {
-    const struct mesh one = {1, 1}, *mesh = &plan->chosen.place.mesh;
-    plan->chosen.place = session_place(plan->session, mesh->nodes > 0 ? mesh : &one);
+    const struct rank_place asked = plan->chosen.place;
+    const struct mesh one = {1, 1};
+    plan->chosen.place = session_place(plan->session, asked.mesh.nodes > 0 ? &asked.mesh : &one);
+    plan->chosen.place.tensor = asked.tensor;
+    plan->chosen.place.stages = asked.stages;
 }
 
 static enum status compile(struct session_plan *plan) {
@@ -68,7 +73,7 @@ static enum status share_chosen(struct session_plan *plan) {
     char *text = NULL;
     if (comm->rank == 0) {
         json_t *object = plan_to_json(&plan->chosen);
-        text = object ? json_dumps(object, JSON_COMPACT | JSON_REAL_PRECISION(17)) : NULL;
+        text = object ? json_text(object, JSON_COMPACT | JSON_REAL_PRECISION(17)) : NULL;
         json_decref(object);
     }
     TRY(comm_agree(comm, text || comm->rank > 0 ? STATUS_OK : STATUS_FAILED));
@@ -79,10 +84,7 @@ static enum status share_chosen(struct session_plan *plan) {
         status = object ? plan_from_json("the plan of rank 0", object, &plan->chosen) : STATUS_FAILED;
     plan->chosen.place = place;
     json_decref(object);
-    if (comm->rank == 0)
-        json_text_free(text);
-    else
-        mem_free(text);
+    mem_free(text);
     return status;
 }
 
@@ -119,7 +121,9 @@ void session_plan_free(struct session_plan *plan) {
 
 static enum status plan_requested(struct session *session, struct plan_request *request, struct session_plan *out) {
     enum status status = STATUS_OK;
-    if (program_set_has(&request->set, PROGRAM_STEP)) status = session_set_trained(session, &request->plan.recipe);
+    bool trains = program_set_has(&request->set, PROGRAM_STEP);
+    if (trains) status = session_set_trained(session, &request->plan.recipe);
+    if (trains && status == STATUS_OK && session->comm->rank == 0) status = idle_lanes_warn(&request->plan);
     TRY(comm_agree(session->comm, status));
     return session_plan_make(session, request, out);
 }
