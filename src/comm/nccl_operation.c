@@ -318,14 +318,17 @@ static struct offer make_offer(const struct comm_spec *spec, bool good) {
     return offer;
 }
 
+static bool is_same(const struct offer *a, const struct offer *b) {
+    return a->kind == b->kind && a->root == b->root && a->round_bf16 == b->round_bf16 && a->bytes == b->bytes &&
+           a->block_bytes == b->block_bytes && a->owners == b->owners;
+}
+
 static enum status compare(const struct comm *comm, const struct comm_spec *spec, const struct offer *offers) {
     for (int i = 0; i < spec->group.count; i++) {
         int rank = mesh_group_rank(&spec->group, i);
-        struct offer same = offers[0];
-        same.good = offers[i].good;
         if (!offers[i].good)
             return status_set(STATUS_FAILED, "rank %d on %s could not make an operation", rank, comm->host[rank]);
-        if (memcmp(&same, &offers[i], sizeof same) != 0)
+        if (!is_same(&offers[0], &offers[i]))
             return status_set(STATUS_BAD_INPUT,
                               "ranks do not create the same operation: rank %d on %s has another than rank %d", rank,
                               comm->host[rank], mesh_group_rank(&spec->group, 0));

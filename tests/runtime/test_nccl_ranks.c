@@ -12,7 +12,7 @@
 #include "support/temp_folder.h"
 #include "support/unit.h"
 
-enum { SEED = 71, CASES = 6 };
+enum { SEED = 71, CASES = 5 };
 
 #ifdef BALLAST_CUDA_EMULATED
 #include "backend/cuda/cuda_kernel.h"
@@ -89,7 +89,7 @@ int main(int count, char **argument) {
     char program[] = BALLAST_PROGRAM;
     char *path = mem_format("%s/tests/libnccl-double.so", dirname(program));
     if (!path) return 1;
-    setenv("BALLAST_NCCL", path, 1);
+    setenv("BALLAST_NCCL", path, 0);
     mem_free(path);
     rank_job_enter(count, argument, rank_body);
     const struct CMUnitTest tests[] = {cmocka_unit_test(ranks_whose_devices_exchange_have_one_ranks_bits),
