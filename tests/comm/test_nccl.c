@@ -12,7 +12,7 @@
 #include "comm/nccl_library.h"
 #include "support/comm_check.h"
 #include "support/deferred_backend.h"
-#include "support/rank_job.h"
+#include "support/mpi_job.h"
 #include "support/unit.h"
 
 enum { SEED = 17 };
