@@ -192,9 +192,10 @@ EXPORTED ncclResult_t ncclGroupStart(void) {
 EXPORTED ncclResult_t ncclGroupEnd(void) {
     struct group *work = group;
     group = NULL;
-    if (is_refused(__func__) || !work || !work->comm) {
+    bool refused = is_refused(__func__) || !work;
+    if (refused || !work->comm) {
         free(work);
-        return work && !work->comm ? ncclSuccess : ncclSystemError;
+        return refused ? ncclSystemError : ncclSuccess;
     }
     work->comm->asked = 0;
     work->comm->worked = true;
