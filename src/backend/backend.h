@@ -142,6 +142,15 @@ struct backend_memory {
     enum status (*write)(void *to_device, const void *from, int64_t bytes);
 };
 
+/* What operations between the memories of several devices need of a backend (comm/nccl_comm.h). Its streams and the
+ * addresses of its device tier are CUDA's, which NCCL takes. Numbers begin at multiples of 16 bytes. */
+struct backend_peers {
+    /* to = from rounded to bf16, `count` numbers. */
+    void (*pack_bf16)(void *to, const float *from, int64_t count, void *stream);
+    /* to = from, or with `adds` to = (to rounded to bf16) + from. */
+    void (*unpack_bf16)(float *to, const void *from, int64_t count, bool adds, void *stream);
+};
+
 struct backend {
     /* What `--device` calls it: NAME, or NAME:N for the N-th of its devices. */
     const char *name;
@@ -204,6 +213,7 @@ struct backend {
     const struct backend_streams *streams; /* NULL: every call returns when its work is done */
     const struct backend_graphs *graphs;   /* NULL: there are no graphs */
     const struct backend_memory *memory;   /* NULL: device and host tier are memory of the process */
+    const struct backend_peers *peers;     /* NULL: ranks exchange what is in memory of the process */
     /* The backend for kernels whose operands are in the host tier; it has no streams. Kernels that round each element
      * by itself give the same bits on both. NULL: this backend itself. */
     const struct backend *host;

@@ -107,6 +107,11 @@
       .computed = "the faster, or what the plan file or the run says",                                                 \
       .help = "operations between ranks in each node before those across nodes, or straight from every rank to every " \
               "other; never changes a result")                                                                         \
+    X(GPU_COLLECTIVES,                                                                                                 \
+      OPTION_OWN(.name = "gpu-collectives", .type = SETTING_CHOICE, .choices = "auto|nccl|host", .fallback = "auto"),  \
+      .argument = "auto|nccl|host", OPTION_FOR(COMMANDS_RANKS),                                                        \
+      .help = "what ranks with GPUs exchange: from one GPU to the other by NCCL, or by way of the host; auto: by NCCL " \
+              "where it is installed and each rank has a GPU of its own; never changes a result")                      \
     X(OBJECTIVE, OPTION_OWN(.name = "objective", .type = SETTING_CHOICE, .choices = "step|sum", .fallback = "step"),   \
       .argument = "step|sum", OPTION_FOR(COMMAND_PLAN),                                                                \
       .help = "what a policy is chosen by: the time of its simulated step, or, to compare, the sum of all work as if " \

@@ -49,6 +49,13 @@ static enum status read_lanes(const struct options *options, struct plan_options
     return STATUS_OK;
 }
 
+static void read_gpu_collectives(const struct options *options, struct plan_options *out) {
+    const char *text = options_text(options, OPT_GPU_COLLECTIVES);
+    if (!text) return;
+    if (strcmp(text, "nccl") == 0) out->gpu_collectives = GPU_COLLECTIVES_NCCL;
+    if (strcmp(text, "host") == 0) out->gpu_collectives = GPU_COLLECTIVES_HOST;
+}
+
 enum status step_options_read(const struct options *options, bool decided, struct plan_options *out) {
     plan_options_init(out);
     ranks_give(out);
@@ -62,6 +69,7 @@ enum status step_options_read(const struct options *options, bool decided, struc
     TAKE(TEXT, PARTITION, partition);
     if (options_given(options, OPT_COLLECTIVES))
         SETTINGS_GIVE(out, flat, strcmp(options_text(options, OPT_COLLECTIVES), "flat") == 0);
+    read_gpu_collectives(options, out);
     TAKE(WHOLE, SEED, seed);
     TAKE(TEXT, CLUSTER, cluster_path);
     TAKE(TEXT, LORA, lora);

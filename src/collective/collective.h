@@ -62,6 +62,8 @@ struct comm_spec {
     void *out;           /* all-to-all: `bytes`, apart from data */
     void *staging;       /* comm_staging_bytes, aligned to 64 bytes */
     bool in_place;       /* data lies in a window whose `shared` is true, on all ranks of the group */
+    bool on_device;      /* data, out, mine and staging lie in the device's memory (comm_device_open); not in_place or
+                            flat; blocks of reductions begin at multiples of 64 bytes */
     bool round_bf16;     /* reductions */
     int64_t block_bytes; /* 0: as comm_block has it; else as comm_spec_block does; reductions: a multiple of 4 */
     /* owner[b] is the position in the group of who has block b, each position once; NULL: b. All-gather,

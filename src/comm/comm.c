@@ -9,6 +9,7 @@
 #include "comm/comm_engine.h"
 #include "comm/launch.h"
 #include "comm/mpi_library.h"
+#include "comm/nccl_comm.h"
 
 enum { BLOCK_ALIGNMENT = 64 };
 
@@ -82,6 +83,8 @@ static void check_sum(const struct comm_spec *spec) {
 }
 
 static void check_spec(const struct comm *comm, const struct comm_spec *spec) {
+    BUG_IF(spec->on_device && (!comm->devices || spec->in_place || spec->flat),
+           "an operation on devices in another way");
     BUG_IF(spec->bytes < 0, "an operation on %lld bytes", (long long)spec->bytes);
     check_group(comm, spec);
     check_blocks(spec);
@@ -100,29 +103,45 @@ enum status comm_staging_bytes(const struct comm *comm, const struct comm_spec *
 }
 
 enum status comm_create(struct comm *comm, const struct comm_spec *spec, struct comm_operation **out) {
+    const struct comm_engine *engine = spec->on_device ? &nccl_engine : comm->engine;
     check_spec(comm, spec);
-    return comm->engine->create(comm, spec, out);
+    TRY(engine->create(comm, spec, out));
+    (*out)->engine = engine;
+    return STATUS_OK;
 }
 
 void comm_start(struct comm_operation *operation) {
     operation->refused = fault_point(FAULT_COMM);
-    if (!operation->refused) operation->comm->engine->start(operation);
+    if (!operation->refused) operation->engine->start(operation);
 }
 
-bool comm_test(struct comm_operation *operation) {
-    return operation->refused || operation->comm->engine->test(operation);
-}
+bool comm_test(struct comm_operation *operation) { return operation->refused || operation->engine->test(operation); }
 
 enum status comm_wait(struct comm_operation *operation) {
     if (operation->refused) return status_set(STATUS_FAILED, "communication failed: the operation was refused");
-    return operation->comm->engine->wait(operation);
+    return operation->engine->wait(operation);
 }
 
 void comm_free(struct comm_operation *operation) {
-    if (operation) operation->comm->engine->free(operation);
+    if (operation) operation->engine->free(operation);
 }
 
-void comm_read_traffic(const struct comm *comm, struct comm_traffic *out) { comm->engine->read_traffic(comm, out); }
+void comm_read_traffic(const struct comm *comm, struct comm_traffic *out) {
+    comm->engine->read_traffic(comm, out);
+    for (int axis = 0; axis < MESH_AXES; axis++) {
+        out->sent[axis] += comm->device_traffic.sent[axis];
+        out->received[axis] += comm->device_traffic.received[axis];
+    }
+}
+
+enum status comm_device_open(struct comm *comm, const struct comm_device_settings *settings) {
+    BUG_IF(comm->devices, "devices are open already");
+    return nccl_comm_open(comm, settings, &comm->devices);
+}
+
+void comm_device_close(struct comm *comm) { nccl_comm_close(comm->devices); }
+
+int64_t comm_device_bytes(const struct comm *comm) { return comm->devices ? comm->devices->memory_bytes : 0; }
 
 enum status comm_exchange(struct comm *comm, const struct comm_group *group, const void *mine, size_t bytes,
                           void *all) {

@@ -16,6 +16,9 @@
  *
  * Operations, the order of their sums, and their bytes: collective/collective.h.
  *
+ * DEVICES. After comm_device_open there are operations on the memory of GPUs too (comm_spec.on_device), which NCCL
+ * moves from one to the other. All else, also of these ranks, goes by messages as ever.
+ *
  * MEMORY. After comm_create an operation allocates nothing. `data`, `out` and `staging` belong to the caller, who keeps
  * them until comm_free. From comm_start to the end of the operation they may be neither read nor written; only blocks
  * that are valid before and after may be read.
@@ -24,7 +27,7 @@
  * is none. Any thread may call comm_start, comm_test and comm_wait, for one operation one thread at a time. Calls
  * marked "collective" are made by all ranks (or all ranks of the group) in the same order. Started operations overlap;
  * ranks may start them in different orders, as long as each rank starts all of them without waiting for one that
- * another rank starts later.
+ * another rank starts later. Those on devices are the exception: one at a time, in the same order on all ranks.
  *
  * FAILURE. A rank that dies or is stopped is noticed by its silence within rank_timeout_s. So is one that hangs: the
  * others wait for an operation or an exchange that it has not started, and for that time it neither computed nor moved
@@ -51,6 +54,8 @@
  * window: memory that ranks of a node share;
  * step_watch: whether a step moves on; pulse, mpi_pulse: which rank is silent;
  * mpi_library: which MPI, and where its plugin is;
+ * nccl_abi, nccl_library: NCCL's functions, and how they are found;
+ * nccl_comm, nccl_operation: operations on the memory of devices;
  * plugin: the wire of MPI, compiled once for each library (src/comm/mpi);
  * launch, launch_join, launch_report: starting ranks on this machine, and hearing how they end. */
 #ifndef BALLAST_COMM_COMM_H
@@ -76,6 +81,8 @@ struct comm_window {
 
 struct comm;
 struct comm_operation;
+struct backend;
+struct nccl_comm;
 
 /* The table behind struct comm. Arguments were checked by comm.c. */
 struct comm_engine {
@@ -93,6 +100,13 @@ struct comm_engine {
     bool (*speaks)(const struct comm *comm);
     enum status (*close)(struct comm *comm);
     void (*abort)(struct comm *comm, int exit_status); /* returns only where there is nobody to end */
+    /* For operations that another library carries out. This rank begins to wait for others in one, or no longer does.
+     */
+    void (*waits)(struct comm *comm, bool begins);
+    /* FAILED where a rank is known to have failed. */
+    enum status (*check)(struct comm *comm);
+    /* The calling thread's message is a failure of this rank, with which all later calls fail. */
+    void (*fail)(struct comm *comm);
 };
 
 struct comm {
@@ -104,6 +118,8 @@ struct comm {
     char (*host)[MESH_HOST_BYTES]; /* by rank */
     int64_t message_bytes;         /* the longest message */
     bool agreed_failure;           /* all ranks know of it, so one says it */
+    struct nccl_comm *devices;     /* NULL: operations work on memory of the process alone */
+    struct comm_traffic device_traffic;
     struct step_watch watch;       /* of this rank's steps: the runtime tells it */
     void *context;
 };
@@ -138,13 +154,29 @@ static inline struct comm_group comm_group_all(const struct comm *comm) {
 enum status comm_window_open(struct comm *comm, int64_t bytes, struct comm_window *out);
 void comm_window_close(struct comm *comm, struct comm_window *window);
 
+struct comm_device_settings {
+    const struct backend *backend;
+    /* This rank's of other groups that gather; at each place all ranks have one, which together are all ranks. Others'
+     * gathers go by single messages. All ranks are always a group. */
+    const struct comm_group *groups;
+    int group_count;
+};
+/* Collective over several ranks. Opens NCCL, connects the devices and uses each connection once, so that what they take
+ * of the device's memory is taken when it returns. BAD_INPUT, on all ranks alike, where that cannot be had here: no
+ * NCCL, no device that it knows, or one for two ranks. FAILED where NCCL fails. */
+enum status comm_device_open(struct comm *comm, const struct comm_device_settings *settings);
+/* Collective, with all operations gone. */
+void comm_device_close(struct comm *comm);
+/* Device memory that the connections took. */
+int64_t comm_device_bytes(const struct comm *comm);
+
 /* What `staging` must have. Needs no peers: a plan for a mesh that is elsewhere asks comm_schedule_create. FAILED
  * without memory. */
 enum status comm_staging_bytes(const struct comm *comm, const struct comm_spec *spec, int64_t *out);
 /* Collective within the group. BAD_INPUT, on all ranks of the group, where their specs do not match. */
 enum status comm_create(struct comm *comm, const struct comm_spec *spec, struct comm_operation **out);
 void comm_start(struct comm_operation *operation);
-/* Whether it is over; then comm_wait does not block. */
+/* Whether it is over; then comm_wait does not block. On devices it waits for that. */
 bool comm_test(struct comm_operation *operation);
 /* Returns at the end of what was started; at once when nothing was. FAILED leaves the data undefined. */
 enum status comm_wait(struct comm_operation *operation);

@@ -10,7 +10,8 @@ enum { COMM_MESSAGE_BYTES = 4 << 20, COMM_MESSAGE_BYTES_MOST = 1 << 30 };
 /* The beginning of each engine's own. */
 struct comm_operation {
     struct comm *comm;
-    bool refused; /* the last start failed at its fault point */
+    const struct comm_engine *engine; /* that made it */
+    bool refused;                     /* the last start failed at its fault point */
 };
 
 enum status self_comm_open(const struct comm_settings *settings, struct comm **out);

@@ -51,6 +51,20 @@ static enum status engine_wait(struct comm_operation *base) {
     return atomic_load(&operation->state) == OPERATION_FAILED ? mpi_failed(mpi) : STATUS_OK;
 }
 
+/* Operations of other libraries: known to the pulse as the time since which one is waited for. */
+static void engine_waits(struct comm *comm, bool begins) {
+    struct mpi_comm *mpi = mpi_comm_of(comm);
+    if (begins) atomic_fetch_add(&mpi->started, 1);
+    atomic_store(&mpi->outside_ns, begins ? clock_now_ns() : 0);
+}
+
+static enum status engine_check(struct comm *comm) {
+    struct mpi_comm *mpi = mpi_comm_of(comm);
+    return atomic_load(&mpi->failure) == FAILURE_NONE ? STATUS_OK : mpi_failed(mpi);
+}
+
+static void engine_fail(struct comm *comm) { mpi_fail(mpi_comm_of(comm), FAILURE_HERE, -1, "%s", status_message()); }
+
 static void engine_read_traffic(const struct comm *comm, struct comm_traffic *out) {
     struct mpi_comm *mpi = mpi_comm_of(comm);
     for (int axis = 0; axis < MESH_AXES; axis++) {
@@ -193,6 +207,9 @@ static const struct comm_engine mpi_engine = {
     .speaks = engine_speaks,
     .close = engine_close,
     .abort = engine_abort,
+    .waits = engine_waits,
+    .check = engine_check,
+    .fail = engine_fail,
 };
 
 static enum status start_thread(struct mpi_comm *mpi) {

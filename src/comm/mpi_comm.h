@@ -62,11 +62,12 @@ struct mpi_comm {
     char failure_text[600];
     atomic_int abort_status; /* abort when not 0 */
 
-    atomic_uint started;      /* operations and exchanges */
-    bool moved;               /* the thread's: an operation was moved on since the last beat */
-    int64_t exchange_ns;      /* the thread's: when the exchange that it is at was begun; 0: none */
-    struct operation *active; /* the thread's */
-    struct mpi_pulse pulse;   /* the thread's */
+    atomic_uint started;        /* operations and exchanges */
+    _Atomic int64_t outside_ns; /* when an operation of another library was begun, which is waited for; 0: none */
+    bool moved;                 /* the thread's: an operation was moved on since the last beat */
+    int64_t exchange_ns;        /* the thread's: when the exchange that it is at was begun; 0: none */
+    struct operation *active;   /* the thread's */
+    struct mpi_pulse pulse;     /* the thread's */
     _Atomic int64_t traffic[2 * MESH_AXES + 1];
     struct window *windows;     /* all open ones, the newest first */
     int window_count;           /* ever opened: their numbers */

@@ -39,6 +39,8 @@ static void check_waiting(struct mpi_comm *mpi, int64_t now_ns) {
     for (struct operation *operation = mpi->active; operation; operation = operation->next)
         check_wait(mpi, operation->started_ns, operation->moved_ns, now_ns);
     if (mpi->exchange_ns > 0) check_wait(mpi, mpi->exchange_ns, mpi->exchange_ns, now_ns);
+    int64_t outside_ns = atomic_load(&mpi->outside_ns);
+    if (outside_ns > 0) check_wait(mpi, outside_ns, outside_ns, now_ns);
 }
 
 static int64_t cpu_ns(clockid_t clock) {
@@ -47,13 +49,17 @@ static int64_t cpu_ns(clockid_t clock) {
     return time.tv_sec * 1000000000ll + time.tv_nsec;
 }
 
+static bool waits_for_others(struct mpi_comm *mpi) {
+    return mpi->active || mpi->exchange_ns > 0 || atomic_load(&mpi->outside_ns) > 0;
+}
+
 /* Whether the rank did anything since it was last asked: its step moved on, or outside of one its other threads
  * computed, or this one moved an operation. */
 static bool has_worked(struct mpi_comm *mpi, int64_t now_ns) {
     struct mpi_pulse *pulse = &mpi->pulse;
     int64_t others_ns = cpu_ns(CLOCK_PROCESS_CPUTIME_ID) - cpu_ns(CLOCK_THREAD_CPUTIME_ID);
     bool computed = others_ns - pulse->others_ns > pulse->period_ns / 200, moved = mpi->moved;
-    enum step_watch_answer step = step_watch_look(&mpi->comm.watch, mpi->active || mpi->exchange_ns > 0, now_ns);
+    enum step_watch_answer step = step_watch_look(&mpi->comm.watch, waits_for_others(mpi), now_ns);
     pulse->others_ns = others_ns;
     mpi->moved = false;
     return moved || (step == WATCH_NOT ? computed : step == WATCH_MOVES);

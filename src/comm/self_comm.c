@@ -74,6 +74,15 @@ static enum status self_close(struct comm *comm) {
 
 static void self_abort(struct comm *comm, int exit_status) { (void)comm, (void)exit_status; }
 
+static void self_waits(struct comm *comm, bool begins) { (void)comm, (void)begins; }
+
+static enum status self_check(struct comm *comm) {
+    (void)comm;
+    return STATUS_OK;
+}
+
+static void self_fail(struct comm *comm) { (void)comm; }
+
 static const struct comm_engine self_engine = {
     .name = "self",
     .exchange = self_exchange,
@@ -88,6 +97,9 @@ static const struct comm_engine self_engine = {
     .speaks = self_speaks,
     .close = self_close,
     .abort = self_abort,
+    .waits = self_waits,
+    .check = self_check,
+    .fail = self_fail,
 };
 
 enum status self_comm_open(const struct comm_settings *settings, struct comm **out) {

@@ -19,7 +19,8 @@ enum status link_bench_begin(struct link_bench *bench, const struct link_trial *
                              .out = base + bench->most_bytes,
                              .staging = base + 2 * bench->most_bytes,
                              .in_place = trial->in_place,
-                             .flat = trial->flat};
+                             .on_device = bench->on_device,
+                             .flat = trial->flat && !bench->on_device};
     int64_t staging_bytes = 0;
     TRY(comm_staging_bytes(bench->comm, &spec, &staging_bytes));
     BUG_IF(staging_bytes > 2 * bench->most_bytes, "staging of %lld bytes", (long long)staging_bytes);
@@ -87,7 +88,7 @@ static enum status add_point(struct link_bench *bench, struct link_point point, 
     point.in_place = bench->window.shared;
     if (point.kind == COMM_ALL_TO_ALL) point.bytes -= point.bytes % group.count;
     struct link_trial trial = {point.kind, group, point.in_place, point.flat, point.bytes};
-    bool another = !point.flat || links_flat_differs(&comm->mesh, &group, point.in_place);
+    bool another = !point.flat || (!bench->on_device && links_flat_differs(&comm->mesh, &group, point.in_place));
     if (group.count == 1 || !another || links->point_count == LINK_POINTS_MAX) return STATUS_OK;
     TRY(time_trial(bench, &trial, true, &point.seconds));
     links->points[links->point_count++] = point;
@@ -211,6 +212,23 @@ static enum status measure(struct link_bench *bench, const struct backend *backe
     return STATUS_OK;
 }
 
+/* Where ranks exchange the memory of their devices, that is measured. */
+static enum status open_memory(struct link_bench *bench, const struct backend *backend) {
+    struct comm *comm = bench->comm;
+    int64_t bytes = 4 * bench->most_bytes;
+    bench->on_device = comm->devices != NULL;
+    if (!bench->on_device) return comm_window_open(comm, bytes, &bench->window);
+    bench->window.bytes = bytes;
+    return comm_agree(comm, backend->memory->take(TIER_DEVICE, bytes, &bench->window.base));
+}
+
+static void close_memory(struct link_bench *bench, const struct backend *backend) {
+    if (bench->on_device)
+        backend->memory->give_back(TIER_DEVICE, bench->window.base);
+    else
+        comm_window_close(bench->comm, &bench->window);
+}
+
 enum status link_rates_measure(struct comm *comm, const struct backend *backend, const struct link_options *options,
                                struct cluster_rates *rates) {
     if (mesh_ranks(&comm->mesh) == 1) return STATUS_OK;
@@ -218,9 +236,9 @@ enum status link_rates_measure(struct comm *comm, const struct backend *backend,
     while (bench.most_bytes > POINT_BYTES[SMALL] && 4 * bench.most_bytes > options->memory_bytes)
         bench.most_bytes /= 2;
     backend->set_threads(options->threads);
-    TRY(comm_window_open(comm, 4 * bench.most_bytes, &bench.window));
+    TRY(open_memory(&bench, backend));
     enum status status = measure(&bench, backend, options, rates);
-    comm_window_close(comm, &bench.window);
+    close_memory(&bench, backend);
     return status;
 }
 

@@ -34,6 +34,7 @@ enum status link_rates_find(const struct backend *backend, const struct profile_
 struct link_bench {
     struct comm *comm;
     struct comm_window window; /* data; what all-to-all writes; staging, twice as much */
+    bool on_device;            /* it is the device's memory */
     int64_t most_bytes;        /* of data */
 };
 struct link_trial {

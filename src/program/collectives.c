@@ -25,8 +25,9 @@ enum status collectives_spec(const struct program *program, int32_t collective, 
                               .block_bytes = operation->block_bytes,
                               .owner = operation->owner,
                               .in_place = program->place.in_place,
+                              .on_device = program->place.on_device,
                               .round_bf16 = operation->round_bf16,
-                              .flat = program->flat,
+                              .flat = program->flat && !program->place.on_device,
                               .tree = sums ? tree : NULL,
                               .empty = operation->empty};
     return status;

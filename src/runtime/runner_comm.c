@@ -7,10 +7,10 @@ static enum status make_operation(struct runner *runner, const struct instructio
     const struct program *program = runner->executable->program;
     const struct operand *data = &instruction->operands[OP_INPUTS_MAX], *mine = &instruction->operands[0];
     enum tier tier = program->buffers.items[data->buffer].tier;
-    BUG_IF(!runner->arenas[tier].mapped, "an operation between ranks on memory without addresses");
     struct comm_spec spec;
     struct lane_tree tree;
     enum status status = collectives_spec(program, instruction->collective, &tree, &spec);
+    BUG_IF(runner->arenas[tier].mapped == spec.on_device, "an operation between ranks on memory of another kind");
     spec.data = runner_address(runner, data, 0);
     if (spec.kind == COMM_ALL_TO_ALL) {
         spec.out = spec.data;

@@ -6,6 +6,7 @@ static const struct backend_streams *streams_of(const struct runner *runner) {
 }
 
 bool runner_on_host(const struct program *program, const struct instruction *instruction) {
+    if (opcode_is_collective(instruction->opcode)) return true; /* what others wait for is begun when it can be */
     if (instruction->opcode != OPCODE_COPY) return instruction->tier == TIER_HOST;
     return program->buffers.items[instruction->operands[0].buffer].tier == TIER_DISK ||
            program->buffers.items[instruction->operands[OP_INPUTS_MAX].buffer].tier == TIER_DISK;

@@ -30,9 +30,10 @@ static enum status measure(struct measurer *measurer, struct operation *operatio
                                    .group = shard_group_of(place, operation->coarse, operation->fine),
                                    .bytes = operation->bytes,
                                    .in_place = place->in_place,
+                                   .on_device = place->on_device,
                                    .block_bytes = block_bytes,
                                    .owner = measurer->owners,
-                                   .flat = measurer->flat,
+                                   .flat = measurer->flat && !place->on_device,
                                    .tree = operation->kind == COMM_ALL_GATHER ? NULL : &measurer->tree};
     struct comm_schedule schedule;
     TRY(comm_schedule_create(&place->mesh, place->rank, rank_place_message_bytes(place), &spec, &schedule));

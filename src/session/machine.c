@@ -7,6 +7,7 @@
 
 #include "base/file.h"
 #include "base/size.h"
+#include "session/rank_devices.h"
 
 /* What is free in the folder, but for a part that others may need. */
 static enum status measure_disk(const char *folder, int64_t *bytes) {
@@ -45,12 +46,18 @@ static enum status find_memory(const struct backend *backend, const struct memor
                       size_print(there[TIER_DEVICE], text));
 }
 
+enum status machine_measure_memory(struct machine *machine) {
+    return find_memory(machine->backend, &machine->limits, machine->capacity_bytes);
+}
+
 enum status machine_open(const struct plan_options *options, const struct recipe *decided, struct machine *out) {
     struct machine machine = {.backend = plan_options_backend(options, decided), .limits = options->memory};
+    /* A run or a plan names the kind of device, and no option the device. */
+    if (!SETTINGS_HAVE(options, backend)) (void)rank_devices_select(options->comm, machine.backend);
     TRY(machine.backend->check());
     machine.has_cluster = SETTINGS_HAVE(options, cluster_path);
     if (machine.has_cluster) TRY(cluster_open(options->cluster_path, &machine.cluster));
-    TRY(find_memory(machine.backend, &machine.limits, machine.capacity_bytes));
+    TRY(machine_measure_memory(&machine));
     TRY(find_disk(&machine.limits, &machine.capacity_bytes[TIER_DISK]));
     *out = machine;
     return STATUS_OK;

@@ -24,5 +24,7 @@ struct machine {
 /* Nothing in it needs to be freed. `decided`: a plan's or a checkpoint's recipe, whose kind of device is taken where
  * the options name none; NULL: there is none. BAD_INPUT naming the option or the cluster file. */
 enum status machine_open(const struct plan_options *options, const struct recipe *decided, struct machine *out);
+/* Measures again what arenas may take of device and host, where no limits are given. */
+enum status machine_measure_memory(struct machine *machine);
 
 #endif

@@ -111,7 +111,7 @@ static enum status list_partitions(struct choosing *choosing) {
     const struct rank_place *place = &plan->chosen.place;
     const struct comm_group all = rank_place_data_group(place);
     const struct mesh data = rank_place_data_mesh(place);
-    bool differs = links_flat_differs(&place->mesh, &all, place->in_place);
+    bool differs = !place->on_device && links_flat_differs(&place->mesh, &all, place->in_place);
     if (!plan->request.collectives_fixed && differs) input->collectives = COLLECTIVES_EITHER;
     if (plan->request.collectives_fixed && plan->request.plan.policy.flat) input->collectives = COLLECTIVES_FLAT;
     if (plan->request.partition_fixed) return STATUS_OK;

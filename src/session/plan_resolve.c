@@ -5,6 +5,7 @@
 
 #include "base/log.h"
 #include "cluster/cluster.h"
+#include "session/rank_devices.h"
 #include "session/train_options.h"
 
 void plan_options_init(struct plan_options *out) { *out = (struct plan_options){0}; }
@@ -19,7 +20,7 @@ enum status plan_options_choose_device(const char *device, bool decided, struct 
     decided |= SETTINGS_HAVE(options, plan_path);
     if (!decided || device) {
         options->given |= SETTING_BIT(backend);
-        TRY(backend_find(device, &options->backend));
+        TRY(rank_devices_find(options->comm, device, &options->backend));
     }
     if (!decided && !SETTINGS_HAVE(options, dtype)) SETTINGS_GIVE(options, dtype, options->backend->fastest_dtype());
     return STATUS_OK;

@@ -24,7 +24,7 @@ static int count_sharers(const struct comm *comm) {
 enum status rank_budget_share(struct comm *comm, struct machine *machine) {
     struct comm_group all = comm_group_all(comm);
     if (all.count == 1) return STATUS_OK;
-    divide_all(machine, true, count_sharers(comm));
+    divide_all(machine, !comm->devices, count_sharers(comm));
     int64_t(*each)[TIER_COUNT] = mem_array((size_t)all.count, sizeof *each);
     if (!each) return STATUS_FAILED;
     enum status status = comm_exchange(comm, &all, machine->capacity_bytes, sizeof machine->capacity_bytes, each);

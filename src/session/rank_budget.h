@@ -5,8 +5,9 @@
 #include "comm/comm.h"
 #include "session/machine.h"
 
-/* Collective. Capacities that were measured are divided among the ranks on this host; those that were asked for are a
- * rank's already. Then all ranks get the least that one has, since all make the same plan. Does nothing on one rank. */
+/* Collective. Capacities that were measured are divided among the ranks on this host; those that were asked for, and
+ * those of devices which are connected (rank_devices.h), are a rank's already. Then all ranks get the least that one
+ * has, since all make the same plan. Does nothing on one rank. */
 enum status rank_budget_share(struct comm *comm, struct machine *machine);
 /* The same for ranks that are only planned for, `per_node` on a machine like this one. A device with memory of its own
  * is one rank's. */

@@ -8,6 +8,7 @@
 #include "session/machine_costs.h"
 #include "session/rank_budget.h"
 #include "session/rank_cores.h"
+#include "session/rank_devices.h"
 
 static enum status find_comm(struct session *session) {
     session->owns_comm = !session->comm;
@@ -47,6 +48,7 @@ static enum status describe_ranks(struct session *session, const struct plan_opt
     machine->mesh = session->comm->mesh;
     if (session_ranks(session) == 1) return STATUS_OK;
     TRY(check_same(session));
+    TRY(rank_devices_open(session->comm, options, machine));
     TRY(rank_budget_share(session->comm, machine));
     TRY(rank_cores_find_company(session->comm, &machine->company));
     return comm_agree(session->comm, measure_links(session, plan_options_threads(options), machine));
@@ -84,6 +86,7 @@ enum status session_open_model(struct model *model, const struct plan_options *o
 
 void session_close(struct session *session) {
     model_free(session->model);
+    if (session->comm) comm_device_close(session->comm);
     if (session->owns_comm) (void)comm_close(session->comm);
     *session = (struct session){.model = NULL};
 }
@@ -92,11 +95,13 @@ struct rank_place session_place(const struct session *session, const struct mesh
     const struct comm *comm = session->comm;
     bool here = mesh->nodes == comm->mesh.nodes && mesh->per_node == comm->mesh.per_node;
     bool mapped = !session->machine.backend->memory; /* the CPU has addresses of the device tier */
+    bool on_device = here && comm->devices != NULL;
     return (struct rank_place){.mesh = *mesh,
                                .rank = here ? comm->rank : 0,
                                .in_place = mapped && mesh->per_node > 1 && (!here || comm->shares_memory),
+                               .on_device = on_device,
                                .message_bytes = comm->message_bytes,
-                               .tier = mapped ? TIER_DEVICE : TIER_HOST};
+                               .tier = mapped || on_device ? TIER_DEVICE : TIER_HOST};
 }
 
 enum status session_set_trained(struct session *session, struct recipe *recipe) {

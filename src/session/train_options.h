@@ -32,6 +32,10 @@ struct memory_options {
 /* Sets the folder of the disk tier, unless it is ""; one that is too long is cut. */
 void memory_options_set_disk(struct memory_options *options, const char *folder);
 
+/* How ranks with GPUs exchange what is in their memory: by NCCL, by way of the host, or (0) the first where it can be
+ * had. In the order of the setting's choices. */
+enum gpu_collectives { GPU_COLLECTIVES_AUTO, GPU_COLLECTIVES_NCCL, GPU_COLLECTIVES_HOST };
+
 /* Plan options. What is not given has its default, or, on resume and with a plan file, the value that is written there.
  * A value that is given and differs from that is refused by name. Whoever fills this has checked each value against its
  * setting. */
@@ -48,7 +52,8 @@ struct plan_options {
     int64_t grains_per_pass;       /* never changes a result */
     const char *partition;         /* plan/partition.h; never changes a result; default: what a search finds */
     bool flat;                     /* policy.flat; never changes a result; default: what a search finds */
-    enum dtype dtype;              /* DTYPE_F32 or DTYPE_BF16; default DTYPE_F32 */
+    enum gpu_collectives gpu_collectives; /* never changes a result */
+    enum dtype dtype;                     /* DTYPE_F32 or DTYPE_BF16; default DTYPE_F32 */
     int threads; /* never changes a result; default: the cores of the machine, divided among the ranks that share them
                   */
     int64_t seed;

@@ -46,7 +46,7 @@ double costs_collective_s(const struct cluster_rates *rates, const struct rank_p
     const struct link_request request = {.kind = collective->kind,
                                          .group = collective->group,
                                          .in_place = place->in_place,
-                                         .flat = flat,
+                                         .flat = flat && !place->on_device,
                                          .bytes = halves ? collective->bytes / 2 : collective->bytes,
                                          .mesh = place->mesh,
                                          .traffic = &collective->traffic};

@@ -80,7 +80,7 @@ static void ranks_have_one_ranks_bits(void **state) {
     }
     if (all) cases = rank_case_pairwise(SEED, &count);
     print_message("%zu cases\n", count);
-    const char *path = rank_references_write(*state, cases, count);
+    const char *path = rank_references_write(*state, cases, count, NULL);
     for (size_t i = 0; i < sizeof jobs / sizeof *jobs; i++)
         if (all || i % 2 == 1 || jobs[i].ranks == 1) run_job(jobs[i], path);
     if (all) mem_free(cases);
@@ -93,7 +93,7 @@ static void ranks_with_devices_have_the_same_bits(void **state) {
         cases[i] = rank_case_random(SEED + 1, i);
         cases[i].value[RANK_AXIS_lanes] = (int)i % 2;
     }
-    const char *path = rank_references_write(*state, cases, 3);
+    const char *path = rank_references_write(*state, cases, 3, NULL);
     struct rank_job two = {2, 1, false, {path, "device"}}, four = {4, 2, false, {path, "device"}};
     if (rank_job_run(&two) != STATUS_OK) fail_msg("%s", status_message());
     if (rank_job_run(&four) != STATUS_OK) fail_msg("%s", status_message());
@@ -103,7 +103,7 @@ static void ranks_with_devices_have_the_same_bits(void **state) {
 static void planted_faults_are_found(void **state) {
     static const char *const faults[] = {"", "order", "rows"};
     const struct rank_case spec = {.value = {[RANK_AXIS_clip] = 1}, .seed = 1};
-    const char *path = rank_references_write(*state, &spec, 1);
+    const char *path = rank_references_write(*state, &spec, 1, NULL);
     for (int i = 0; i < 3; i++) {
         struct rank_job job = {4, 1, false, {path, faults[i]}};
         enum status status = rank_job_run(&job);

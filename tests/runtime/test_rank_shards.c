@@ -115,7 +115,7 @@ static void random_plans_have_one_ranks_bits(void **state) {
         cases[i].value[RANK_AXIS_policy] = rank_axis_values(RANK_AXIS_policy) - 1;
         cases[i].value[RANK_AXIS_partition] = rank_axis_values(RANK_AXIS_partition) - 1;
     }
-    const char *path = rank_references_write(*state, cases, count);
+    const char *path = rank_references_write(*state, cases, count, NULL);
     static const struct rank_job jobs[] = {{2, 1, true, {""}}, {3, 1, false, {""}}, {4, 2, false, {""}}};
     for (size_t i = 0; i < sizeof jobs / sizeof *jobs; i++) {
         struct rank_job job = jobs[i];

@@ -58,6 +58,9 @@ static bool plain_sum(const struct recipe *recipe, int first, int units, int wid
 /* ---- One operation ---- */
 
 struct check {
+    const struct backend *device; /* NULL: memory of the process */
+    char *there;                  /* its memory, `room` bytes of each part */
+    int64_t room;
     struct comm *comm;
     struct comm_spec spec;
     struct comm_window window;
@@ -150,6 +153,12 @@ static void draw_blocks(struct check *check, uint64_t seed) {
     if (draw(seed, 18, 2)) spec->owner = check->owner;
 }
 
+/* Sums on devices begin at multiples of 64 bytes. */
+static void suit_device(struct comm_spec *spec) {
+    spec->in_place = spec->flat = false;
+    if (reduces(spec)) spec->block_bytes = (spec->block_bytes + 63) / 64 * 64;
+}
+
 static void draw_spec(struct check *check, uint64_t seed) {
     static const int64_t elements[] = {0, 1, 5, 16, 17, 100, 1000, 4096, 5000, 20000};
     struct comm_spec *spec = &check->spec;
@@ -167,6 +176,7 @@ static void draw_spec(struct check *check, uint64_t seed) {
                                     .seed = seed};
     if (reduces(spec)) draw_lanes(check, seed);
     draw_blocks(check, seed);
+    if (check->device) suit_device(spec);
     check->takes = spec->kind == COMM_ALL_GATHER && draw(seed, 19 + (uint64_t)check->comm->rank, 2);
     check->me = mesh_group_position(&spec->group, check->comm->rank);
 }
@@ -200,11 +210,31 @@ static enum status take_memory(struct check *check) {
     return spec->data && spec->out && spec->staging ? STATUS_OK : STATUS_FAILED;
 }
 
+/* The same operation on the device, which has data, out, the own block, and staging. */
+static enum status take_device_memory(struct check *check, struct comm_spec *there) {
+    int64_t staging;
+    void *base;
+    check->room = (check->spec.bytes + 64) / 64 * 64;
+    TRY(comm_staging_bytes(check->comm, &check->spec, &staging));
+    TRY(check->device->memory->take(TIER_DEVICE, 3 * check->room + staging + 64, &base));
+    check->there = base;
+    *there = check->spec;
+    there->on_device = true;
+    there->data = check->there;
+    there->out = check->there + check->room;
+    if (check->takes) there->mine = check->there + 2 * check->room;
+    there->staging = check->there + 3 * check->room;
+    return STATUS_OK;
+}
+
 static enum status begin_check(struct comm *comm, struct check *check) {
     check->comm = comm;
     if (reduces(&check->spec)) TRY(cut_lanes(check));
     TRY(take_memory(check));
-    return comm_create(comm, &check->spec, &check->operation);
+    if (!check->device) return comm_create(comm, &check->spec, &check->operation);
+    struct comm_spec there;
+    TRY(take_device_memory(check, &there));
+    return comm_create(comm, &there, &check->operation);
 }
 
 static void end_check(struct check *check) {
@@ -216,6 +246,7 @@ static void end_check(struct check *check) {
     mem_free(check->out);
     mem_free(check->staging);
     mem_free(check->mine);
+    if (check->there) check->device->memory->give_back(TIER_DEVICE, check->there);
 }
 
 /* What this rank has before: the sum of its lanes by the product's own tree. Undefined bytes are 0xFF. */
@@ -360,25 +391,52 @@ static enum status check_traffic(const struct check *check, const struct comm_tr
 
 /* ---- What tests call ---- */
 
+static enum status bring_to_device(const struct check *check) {
+    const struct comm_spec *spec = &check->spec;
+    if (!check->device || spec->bytes == 0) return STATUS_OK;
+    const struct backend_memory *memory = check->device->memory;
+    TRY(memory->write(check->there, spec->data, spec->bytes));
+    TRY(memory->write(check->there + check->room, spec->out, spec->bytes));
+    return check->takes ? memory->write(check->there + 2 * check->room, check->mine, spec->bytes) : STATUS_OK;
+}
+
+static enum status fetch_from_device(const struct check *check) {
+    const struct comm_spec *spec = &check->spec;
+    if (!check->device || spec->bytes == 0) return STATUS_OK;
+    const struct backend_memory *memory = check->device->memory;
+    TRY(memory->read(spec->data, check->there, spec->bytes));
+    return memory->read(spec->out, check->there + check->room, spec->bytes);
+}
+
 static enum status execute(struct check *check, int times) {
     struct comm_traffic before;
     comm_read_traffic(check->comm, &before);
     for (int time = 0; time < times; time++) {
         TRY(fill(check, time));
+        TRY(bring_to_device(check));
         comm_start(check->operation);
         TRY(comm_wait(check->operation));
+        TRY(fetch_from_device(check));
         TRY(compare(check));
     }
     return check_traffic(check, &before, times);
 }
 
-enum status comm_check_random(struct comm *comm, uint64_t seed, int times) {
-    struct check check = {.comm = comm};
+static enum status check_random(struct comm *comm, const struct backend *device, uint64_t seed, int times) {
+    struct check check = {.comm = comm, .device = device};
     draw_spec(&check, seed);
     enum status status = begin_check(comm, &check);
     if (status == STATUS_OK) status = execute(&check, times);
     end_check(&check);
     return status;
+}
+
+enum status comm_check_random(struct comm *comm, uint64_t seed, int times) {
+    return check_random(comm, NULL, seed, times);
+}
+
+enum status comm_check_on_device(struct comm *comm, const struct backend *device, uint64_t seed, int times) {
+    return check_random(comm, device, seed, times);
 }
 
 static enum status run_together(struct check *checks, int count, uint64_t seed) {

@@ -3,6 +3,7 @@
 #ifndef BALLAST_TESTS_COMM_CHECK_H
 #define BALLAST_TESTS_COMM_CHECK_H
 
+#include "backend/backend.h"
 #include "comm/comm.h"
 
 /* One operation, drawn from a seed: kind, group, size, blocks and their owners, flat or not, lanes, empty ones,
@@ -10,6 +11,8 @@
  * executed `times` times on other data each time, compared to the bit, its traffic with the formula; freed. Collective
  * over all ranks. FAILED, with seed and place, where anything differs. */
 enum status comm_check_random(struct comm *comm, uint64_t seed, int times);
+/* The same on the memory of devices, which comm_device_open has connected. */
+enum status comm_check_on_device(struct comm *comm, const struct backend *device, uint64_t seed, int times);
 /* `count` of them created, and then started together in an order of each rank's own. */
 enum status comm_check_together(struct comm *comm, uint64_t seed, int count);
 /* Lanes 8, 2x4 and 3, fp32 and bf16 on the edges, all lanes or some empty: all-reduce and reduce-scatter by all ranks

@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/random.h"
+#include "collective/lane_sum.h"
 #include "ops/ops.h"
 #include "plan/products.h"
 
@@ -20,7 +21,17 @@ struct event {
     int64_t done_ns;
 };
 
-enum item_kind { ITEM_KERNEL, ITEM_ZERO, ITEM_ADD, ITEM_COPY, ITEM_RECORD, ITEM_WAIT };
+enum item_kind {
+    ITEM_KERNEL,
+    ITEM_ZERO,
+    ITEM_ADD,
+    ITEM_PACK,
+    ITEM_UNPACK,
+    ITEM_COPY,
+    ITEM_CALL,
+    ITEM_RECORD,
+    ITEM_WAIT
+};
 
 struct together {
     int count;
@@ -37,6 +48,9 @@ struct item {
     const void *from;
     int64_t bytes;
     bool round_bf16; /* additions */
+    bool adds;       /* unpacking */
+    void (*function)(void *argument);
+    void *argument;
     struct event *event;
     int64_t number; /* of the event's record */
     struct item *next;
@@ -68,6 +82,7 @@ static struct device {
     struct stream streams[STREAMS_MOST];
     struct block blocks[BLOCKS_MOST];
     enum status (*kernel_create)(const struct node *node, struct kernel **out);
+    struct deferred_sums sums;
     uint64_t seed, draws;
     int waiting; /* threads */
     int threads; /* of kernels */
@@ -140,9 +155,18 @@ static enum status run_item(struct item *item) {
     case ITEM_KERNEL: return run_kernel(item);
     case ITEM_ZERO: memset(behind_kernel(item->to), 0, (size_t)item->bytes); break;
     case ITEM_ADD:
-        backend_cpu.add(behind_kernel(item->to), behind_kernel((void *)(uintptr_t)item->from),
+        device.sums.add(behind_kernel(item->to), behind_kernel((void *)(uintptr_t)item->from),
                         item->bytes / (int64_t)sizeof(float), item->round_bf16, NULL);
         break;
+    case ITEM_PACK:
+        device.sums.peers.pack_bf16(behind_kernel(item->to), behind_kernel((void *)(uintptr_t)item->from),
+                                    item->bytes / (int64_t)sizeof(float), NULL);
+        break;
+    case ITEM_UNPACK:
+        device.sums.peers.unpack_bf16(behind_kernel(item->to), behind_kernel((void *)(uintptr_t)item->from),
+                                      item->bytes / (int64_t)sizeof(float), item->adds, NULL);
+        break;
+    case ITEM_CALL: item->function(item->argument); break;
     case ITEM_COPY: memcpy(behind(item->to, &unused), behind(item->from, &unused), (size_t)item->bytes); break;
     case ITEM_RECORD:
     case ITEM_WAIT: break;
@@ -537,6 +561,27 @@ static void add(void *to, const void *from, int64_t count, bool round_bf16, void
                                .round_bf16 = round_bf16});
 }
 
+static void pack_bf16(void *to, const float *from, int64_t count, void *stream) {
+    ask(stream, &(struct item){.kind = ITEM_PACK, .to = to, .from = from, .bytes = count * (int64_t)sizeof(float)});
+}
+
+static void unpack_bf16(float *to, const void *from, int64_t count, bool adds, void *stream) {
+    ask(stream,
+        &(struct item){
+            .kind = ITEM_UNPACK, .to = to, .from = from, .bytes = count * (int64_t)sizeof(float), .adds = adds});
+}
+
+static const struct backend_peers peers = {.pack_bf16 = pack_bf16, .unpack_bf16 = unpack_bf16};
+
+void deferred_call(void *stream, void (*function)(void *argument), void *argument) {
+    ask(stream, &(struct item){.kind = ITEM_CALL, .function = function, .argument = argument});
+}
+
+void *deferred_behind(const void *address) {
+    bool of_device;
+    return behind(address, &of_device);
+}
+
 static void copy(void *to, const void *from, int64_t bytes, void *stream) {
     ask(stream, &(struct item){.kind = ITEM_COPY, .to = to, .from = from, .bytes = bytes});
 }
@@ -602,7 +647,29 @@ static const struct backend backend = {.name = "deferred",
                                        .streams = &streams,
                                        .graphs = &graphs,
                                        .memory = &memory,
+                                       .peers = &peers,
                                        .host = &backend_cpu};
+
+static void pack_cpu(void *to, const float *from, int64_t count, void *stream) {
+    (void)stream;
+    lane_pack_bf16(to, from, count);
+}
+
+static void unpack_cpu(float *to, const void *from, int64_t count, bool adds, void *stream) {
+    (void)stream;
+    for (int64_t i = 0; i < count; i++) {
+        float came;
+        lane_unpack_bf16(&came, (const uint16_t *)from + i, 1);
+        if (adds)
+            lane_add(&to[i], &to[i], &came, 1, true);
+        else
+            to[i] = came;
+    }
+}
+
+static const struct deferred_sums sums_of_cpu = {{.pack_bf16 = pack_cpu, .unpack_bf16 = unpack_cpu}, NULL};
+
+void deferred_use_sums(const struct deferred_sums *sums) { device.sums = *sums; }
 
 static enum status create_cpu(const struct node *node, struct kernel **out) {
     return backend_kernel_create(&backend_cpu, node, out);
@@ -613,6 +680,8 @@ const struct backend *deferred_begin(uint64_t seed) { return deferred_begin_with
 const struct backend *deferred_begin_with(uint64_t seed,
                                           enum status (*create_kernel)(const struct node *node, struct kernel **out)) {
     device.kernel_create = create_kernel;
+    device.sums = sums_of_cpu;
+    device.sums.add = backend_cpu.add;
     device.seed = seed;
     device.products[0] = '\0';
     device.draws = 0;

@@ -18,6 +18,16 @@ const struct backend *deferred_begin(uint64_t seed);
 /* The same with other kernels than the CPU's, which are to work in the memory of the process all the same. */
 const struct backend *deferred_begin_with(uint64_t seed,
                                           enum status (*kernel_create)(const struct node *node, struct kernel **out));
+/* Sums by other functions than the CPU's, which work in the memory of the process and on no stream. */
+struct deferred_sums {
+    struct backend_peers peers;
+    void (*add)(void *to, const void *from, int64_t count, bool round_bf16, void *stream);
+};
+void deferred_use_sums(const struct deferred_sums *sums);
+/* For libraries that work on streams: the device calls the function in the stream's order, and where what an address
+ * stands for is. */
+void deferred_call(void *stream, void (*function)(void *argument), void *argument);
+void *deferred_behind(const void *address);
 /* Which of several such devices it says it is. */
 void deferred_choose(int number);
 /* Ends it; everything of the backend's must have been given back. */

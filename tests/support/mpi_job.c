@@ -168,8 +168,10 @@ static _Noreturn void be_rank(char **argument, rank_job_body *body) {
     struct comm *comm = NULL;
     for (int i = 0; i < RANK_JOB_WORDS; i++)
         words[i] = argument[2 + i];
-    const struct comm_settings settings = {
-        .nodes = atoi(argument[0]), .messages_only = strcmp(argument[1], "messages") == 0, .rank_timeout_s = 60};
+    const char *timeout = getenv("RANK_JOB_TIMEOUT_S");
+    const struct comm_settings settings = {.nodes = atoi(argument[0]),
+                                           .messages_only = strcmp(argument[1], "messages") == 0,
+                                           .rank_timeout_s = timeout ? atof(timeout) : 60};
     enum status status = launch_join();
     if (status == STATUS_OK) status = comm_open(&settings, &comm);
     if (status == STATUS_OK) status = body(comm, words);

@@ -61,7 +61,8 @@ typedef enum status rank_job_body(struct comm *comm, const char *const words[RAN
 
 /* First of all in main. Does what mpi_job_require does in a program that is no rank. */
 void rank_job_enter(int count, char **argument, rank_job_body *body);
-/* The job's status, with the message of the rank that failed first. Says how long it took. */
+/* Ranks may be silent for 60 s, or as long as RANK_JOB_TIMEOUT_S in the environment says. The job's status, with the
+ * message of the rank that failed first. Says how long it took. */
 enum status rank_job_run(const struct rank_job *job);
 
 #endif

@@ -15,13 +15,14 @@ struct reference {
     struct rank_result result;
 };
 
-const char *rank_references_write(const char *folder, const struct rank_case *cases, size_t count) {
+const char *rank_references_write(const char *folder, const struct rank_case *cases, size_t count,
+                                  const struct backend *backend) {
     const char *path = temp_path(folder, "references");
     FILE *file = fopen(path, "wb");
     assert_non_null(file);
     for (size_t i = 0; i < count; i++) {
         struct reference reference = {.spec = cases[i]};
-        assert_int_equal(rank_case_train(&cases[i], NULL, NULL, &reference.result), STATUS_OK);
+        assert_int_equal(rank_case_train(&cases[i], backend, NULL, &reference.result), STATUS_OK);
         assert_int_equal(fwrite(&reference, sizeof reference, 1, file), 1);
     }
     assert_int_equal(fclose(file), 0);

@@ -4,8 +4,9 @@
 
 #include "support/rank_case.h"
 
-/* Trains the cases on one rank. Returns the file's path, in the folder. */
-const char *rank_references_write(const char *folder, const struct rank_case *cases, size_t count);
+/* Trains the cases on one rank, with the backend (NULL: the CPU's). Returns the file's path, in the folder. */
+const char *rank_references_write(const char *folder, const struct rank_case *cases, size_t count,
+                                  const struct backend *backend);
 /* Trains those of the file's cases that so many ranks hold. FAILED where the bits are others. */
 enum status rank_references_train(const char *path, struct comm *comm, const struct backend *backend);
 

@@ -22,6 +22,8 @@ static void copy(void *to, const void *from, int64_t bytes, void *stream) {
     (void)cudaMemcpyAsync(to, from, (size_t)bytes, cudaMemcpyDefault, stream);
 }
 
+static const struct backend_peers peers = {.pack_bf16 = cuda_pack_bf16, .unpack_bf16 = cuda_unpack_bf16};
+
 const struct backend backend_cuda = {
     .name = "cuda",
     .isa_prefix = "sm_",
@@ -48,5 +50,6 @@ const struct backend backend_cuda = {
     .streams = &cuda_streams,
     .graphs = &cuda_graphs,
     .memory = &cuda_memory,
+    .peers = &peers,
     .host = &backend_cpu,
 };

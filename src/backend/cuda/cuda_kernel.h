@@ -15,6 +15,7 @@
  * mma: instructions that are written out;
  * sums, elementwise, group_exchange, norm, rope, embedding, head, optimizer: a family of operators each;
  * attention, attention_grad, attention_cache: attention in tiles, its gradient, and by keys and values in a cache;
+ * peers: sums that travel between devices as bf16;
  * attention_cudnn, attention_cudnn_absent: cuDNN's forward in its place, or none. */
 #ifndef BALLAST_BACKEND_CUDA_CUDA_KERNEL_H
 #define BALLAST_BACKEND_CUDA_CUDA_KERNEL_H
@@ -122,6 +123,9 @@ void cuda_sum_columns(cudaStream_t stream, enum dtype dtype, int64_t rows, int64
 
 /* to = to + from, `count` fp32 numbers each (backend.h). */
 void cuda_add_sums(void *to, const void *from, int64_t count, bool round_bf16, void *stream);
+/* backend_peers says what these do (peers.cu). */
+void cuda_pack_bf16(void *to, const float *from, int64_t count, void *stream);
+void cuda_unpack_bf16(float *to, const void *from, int64_t count, bool adds, void *stream);
 
 #ifdef __cplusplus
 }

@@ -1,0 +1,73 @@
+/* Operations on the memory of devices (comm_spec.on_device), by NCCL. For this room alone.
+ *
+ * NCCL moves bytes: gathers and broadcasts are its own calls, and sums go up the lane tree as its sends and receives,
+ * with the backend's kernels for the sums between them, so that they have the same bits as on the host.
+ *
+ * ORDER. NCCL asks that all ranks issue operations of communicators which share ranks in one order. A rank has one
+ * stream for all of them, and starts an operation when the one before has ended; so each rank's order is its program's,
+ * and program_verify_ranks proves of these that each operation is reached by all of its group (verify_matching.h).
+ *
+ * FAILURE. Communicators do not block: calls return while NCCL connects, and are then asked how they are. A thread
+ * looks after an operation that is waited for. Where comm knows of a rank that is dead or hangs, or NCCL of an error,
+ * it aborts all communicators, which ends what they have on the device; so the wait ends, and the operation has failed.
+ */
+#ifndef BALLAST_COMM_NCCL_COMM_H
+#define BALLAST_COMM_NCCL_COMM_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "backend/backend.h"
+#include "comm/comm_engine.h"
+#include "comm/nccl_library.h"
+
+struct nccl_communicator {
+    struct comm_group group;
+    ncclComm_t handle; /* NULL after an abort */
+};
+
+struct nccl_comm {
+    struct comm *comm;
+    const struct backend *backend;
+    const struct nccl_library *library;
+    struct nccl_communicator *communicators; /* the first: of all ranks, by their ranks; others by position */
+    int count;
+    void *stream, *done;  /* the backend's; done: the last operation's end */
+    int64_t memory_bytes; /* of the device: what the communicators took when they had been used once */
+
+    pthread_t thread;
+    bool watched;         /* there is a thread */
+    pthread_mutex_t lock; /* of NCCL's calls, and of what follows */
+    pthread_cond_t changed;
+    bool waiting, ending;
+    bool failed;
+    char message[400], hint[200]; /* of the first failure */
+};
+
+/* One call of NCCL's within a group of calls. Peers are positions in the communicator. */
+struct nccl_call {
+    enum { NCCL_SEND, NCCL_RECEIVE, NCCL_GATHER, NCCL_BROADCAST } kind;
+    const void *from;
+    void *to;
+    int64_t bytes;
+    int peer; /* or root */
+};
+
+extern const struct comm_engine nccl_engine; /* its operations' part */
+
+/* Collective; comm.h says the rest (comm_device_open). */
+enum status nccl_comm_open(struct comm *comm, const struct comm_device_settings *settings, struct nccl_comm **out);
+void nccl_comm_close(struct nccl_comm *nccl);
+/* That of exactly these ranks; NULL: there is none. */
+struct nccl_communicator *nccl_comm_find(struct nccl_comm *nccl, const struct comm_group *group);
+
+/* Queues the calls as one group. FAILED where NCCL refuses one: then all communicators are aborted. */
+enum status nccl_comm_group(struct nccl_comm *nccl, struct nccl_communicator *communicator,
+                            const struct nccl_call *calls, int count);
+/* Between the two nothing else is started; the second blocks until all that is queued is done. */
+enum status nccl_comm_begin(struct nccl_comm *nccl);
+enum status nccl_comm_finish(struct nccl_comm *nccl);
+/* Makes the calling thread's message the failure of all. Returns FAILED. */
+enum status nccl_comm_fail(struct nccl_comm *nccl);
+
+#endif
