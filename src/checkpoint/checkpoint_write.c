@@ -55,7 +55,7 @@ static enum status add_optimizer(const struct engine *engine, uint64_t *hashes, 
     struct safetensors_item *items = mem_array((size_t)count, sizeof *items);
     for (int i = 0; items && i < count; i++)
         items[i] = (struct safetensors_item){.name = targets[i].tensor->name,
-                                             .shape = *tensor_whole_shape(targets[i].tensor),
+                                             .shape = tensor_whole_shape(targets[i].tensor),
                                              .part = targets[i].tensor->part ? targets[i].tensor : NULL,
                                              .data = targets[i].data,
                                              .store = targets[i].store,

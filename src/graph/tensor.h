@@ -92,9 +92,11 @@ int64_t tensor_row_stride(const struct tensor *tensor);
 /* Where element `at` of a rank's part is in the whole tensor, and how many elements follow it there as they do here.
  * What is no part is the whole: `at`, and all that follow. */
 int64_t tensor_part_find(const struct tensor *tensor, int64_t at, int64_t *run);
-/* The shape of the whole tensor. */
-static inline const struct shape *tensor_whole_shape(const struct tensor *tensor) {
-    return tensor->part ? &tensor->part->whole : &tensor->shape;
+/* The shape of the whole tensor, in this one's dtype: a state has its parameter's part. */
+static inline struct shape tensor_whole_shape(const struct tensor *tensor) {
+    struct shape shape = tensor->part ? tensor->part->whole : tensor->shape;
+    shape.dtype = tensor->shape.dtype;
+    return shape;
 }
 /* The tensor that owns the bytes. */
 static inline struct tensor *tensor_storage(struct tensor *tensor) { return tensor->base ? tensor->base : tensor; }

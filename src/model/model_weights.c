@@ -189,7 +189,8 @@ static struct initial initial_of(const struct model *model, uint64_t seed, const
     if (adapter_owns(parameter->name)) {
         if (name_ends(parameter->name, adapter_suffix_b)) return initial;
         initial.kind = INITIAL_UNIFORM;
-        initial.scale = 1 / sqrt((double)shape_columns(tensor_whole_shape(parameter)));
+        struct shape whole = tensor_whole_shape(parameter);
+        initial.scale = 1 / sqrt((double)shape_columns(&whole));
         return initial;
     }
     double deviation = model->config.family->initial_deviation(&model->config, parameter);
@@ -274,7 +275,8 @@ static enum status add_load(const struct model *model, const struct weight_targe
     if (!set) return make_adapter(model, target);
     const struct safetensors_tensor *source = safetensors_find(set, target->tensor->name);
     if (!source) return missing(model, target->tensor->name);
-    TRY(check_parameter(source, tensor_whole_shape(target->tensor)));
+    struct shape whole = tensor_whole_shape(target->tensor);
+    TRY(check_parameter(source, &whole));
     BUG_IF(target->dtype != DTYPE_F32 && target->dtype != DTYPE_BF16, "%s: weights as %s", source->name,
            dtype_name(target->dtype));
     struct safetensors_load load = {.set = set,

@@ -186,12 +186,13 @@ static enum status add_load(const struct safetensors *set, const char *path, con
                             struct safetensors_loads *out) {
     const struct safetensors_tensor *source = safetensors_find(set, target->tensor->name);
     if (!source) return status_set(STATUS_BAD_INPUT, "%s: %s is missing", path, target->tensor->name);
+    struct shape whole = tensor_whole_shape(target->tensor);
     enum safetensors_dtype dtype = target->dtype == DTYPE_BF16 ? SAFETENSORS_BF16 : SAFETENSORS_F32;
-    if (source->dtype != dtype || !safetensors_has_shape(source, tensor_whole_shape(target->tensor))) {
+    if (source->dtype != dtype || !safetensors_has_shape(source, &whole)) {
         char dims[SHAPE_TEXT], wanted[SHAPE_TEXT];
         return status_set(STATUS_BAD_INPUT, "%s: %s: is %s %s, must be %s", path, source->name, source->dtype_name,
                           safetensors_print_dims(source, dims),
-                          shape_print(tensor_whole_shape(target->tensor), wanted));
+                          shape_print(&whole, wanted));
     }
     const struct safetensors_load load = {.set = set,
                                           .tensor = source,
