@@ -4,7 +4,7 @@
  *     ops, op_table: the list of all;
  *     elementwise, activation, norm, linear, embedding, rope, attention, head: a family of operators each, defined by
  *         its shapes, costs and gradient;
- *     group_exchange: what the ranks of a group exchange;
+ *     tensor_parts, group_exchange: parts of tensors, and what the ranks of a group exchange of them;
  *     attention_cache: attention of new tokens over caches, for generating texts;
  *     optimizer: the update, and the nodes that make it;
  *     check: what these definitions share.

@@ -65,6 +65,23 @@ static void wrong_shapes_are_refused(void **state) {
                    "no multiple");
 }
 
+/* Of three ranks: [2, 5, 8] has no three equal parts along any dimension, and parameters are not exchanged. */
+static void parts_that_do_not_divide_are_refused(void **state) {
+    (void)state;
+    const struct group_part part = {3, 1};
+    for (int dimension = 0; dimension < 3; dimension++) {
+        struct graph *graph = graph_create(DTYPE_F32, 2, 5);
+        expect_refusal(graph, ops_cut(graph, "cut", activation(graph, 8), part, dimension), "no 3 equal parts");
+        graph = graph_create(DTYPE_BF16, 2, 5);
+        expect_refusal(graph, ops_scatter(graph, "scatter", activation(graph, 8), part, dimension), "no 3 equal parts");
+        graph = graph_create(DTYPE_F32, 2, 5);
+        expect_refusal(graph, ops_exchange(graph, "exchange", activation(graph, 8), part, 0, dimension),
+                       "no 3 equal parts");
+    }
+    struct graph *graph = graph_create(DTYPE_F32, 2, 5);
+    expect_refusal(graph, ops_copy_in(graph, "copy", graph_parameter(graph, "w", 2, 6, 8), part), "no activation");
+}
+
 /* After the first error nothing more is built and the message stays. */
 static void errors_stick(void **state) {
     (void)state;
@@ -115,6 +132,7 @@ static void table_is_complete(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(wrong_shapes_are_refused),
+        cmocka_unit_test(parts_that_do_not_divide_are_refused),
         cmocka_unit_test(errors_stick),
         cmocka_unit_test(costs_are_those_of_the_definition),
         cmocka_unit_test(table_is_complete),

@@ -41,7 +41,7 @@
     /* embedding */                                                                                                    \
     X(embedding)                                                                                                       \
     X(embedding_grad)                                                                                                  \
-    /* group_exchange */                                                                                               \
+    /* tensor_parts, group_exchange */                                                                                 \
     X(convert)                                                                                                         \
     X(to_parts)                                                                                                        \
     X(from_parts)                                                                                                      \
