@@ -25,18 +25,23 @@ static enum status measure(struct measurer *measurer, struct operation *operatio
     const struct rank_place *place = &measurer->cut->place;
     int ranks = rank_place_ranks(place);
     shard_owners(measurer->partition, ranks, place->rank, operation->coarse, operation->fine, measurer->owners);
+    bool sums = operation->kind != COMM_ALL_GATHER;
     const struct comm_spec spec = {.kind = operation->kind,
                                    .group = shard_group(place->rank, operation->coarse, operation->fine),
                                    .bytes = operation->bytes,
                                    .in_place = place->in_place,
+                                   .round_bf16 = sums && measurer->cut->rounds_sums,
                                    .block_bytes = block_bytes,
                                    .owner = measurer->owners,
                                    .flat = measurer->flat,
-                                   .tree = operation->kind == COMM_ALL_GATHER ? NULL : &measurer->tree};
+                                   .tree = sums ? &measurer->tree : NULL};
     struct comm_schedule schedule;
     TRY(comm_schedule_create(&place->mesh, place->rank, rank_place_message_bytes(place), &spec, &schedule));
-    const struct program_collective collective = {
-        .kind = operation->kind, .group = spec.group, .bytes = operation->bytes, .traffic = schedule.traffic};
+    const struct program_collective collective = {.kind = operation->kind,
+                                                  .group = spec.group,
+                                                  .bytes = operation->bytes,
+                                                  .round_bf16 = spec.round_bf16,
+                                                  .traffic = schedule.traffic};
     operation->seconds =
         costs_collective_s(measurer->rates, place, measurer->flat, &collective) + measurer->rates->issue_s;
     comm_schedule_free(&schedule);
