@@ -31,18 +31,20 @@ static _Noreturn void be_rank(char **argument, rank_job_body *body) {
     exit(0);
 }
 
-static const char *mpi_name(void) {
+const char *rank_job_mpi(void) {
     const char *given = getenv("BALLAST_TEST_MPI");
     return given ? given : "openmpi";
 }
 
 static void require_mpi(void) {
-    char *plugin = mpi_library_path(mpi_name()), *look = mem_format("command -v mpirun.%s >/dev/null", mpi_name());
+    char *plugin = mpi_library_path(rank_job_mpi()),
+         *look = mem_format("command -v mpirun.%s >/dev/null", rank_job_mpi());
     bool there = plugin && look && system(look) == 0;
     mem_free(plugin);
     mem_free(look);
     if (!there)
-        unit_skip_all("%s is not installed with its plugin; needs lib%s-dev and its mpirun", mpi_name(), mpi_name());
+        unit_skip_all("%s is not installed with its plugin; needs lib%s-dev and its mpirun", rank_job_mpi(),
+                      rank_job_mpi());
 }
 
 void rank_job_enter(int count, char **argument, rank_job_body *body) {
@@ -67,8 +69,8 @@ enum status rank_job_run(const struct rank_job *job) {
         words[4 + i] = job->words[i] ? job->words[i] : "";
     int64_t begin = clock_now_ns();
     enum status status =
-        launch_ranks(&(struct launch_settings){job->ranks, mpi_name(), (char *const *)(uintptr_t)words});
-    print_message("%s, %d ranks on %d nodes, by %s: %.1f s\n", mpi_name(), job->ranks, job->nodes, words[3],
+        launch_ranks(&(struct launch_settings){job->ranks, rank_job_mpi(), (char *const *)(uintptr_t)words});
+    print_message("%s, %d ranks on %d nodes, by %s: %.1f s\n", rank_job_mpi(), job->ranks, job->nodes, words[3],
                   (double)(clock_now_ns() - begin) * 1e-9);
     return status;
 }

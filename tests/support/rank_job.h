@@ -25,6 +25,8 @@ typedef enum status rank_job_body(struct comm *comm, const char *const words[RAN
 /* First of all. Ends a program that is no rank as one that is skipped, where the MPI that BALLAST_TEST_MPI names
  * (default: openmpi) is not installed. */
 void rank_job_enter(int count, char **argument, rank_job_body *body);
+/* The MPI that starts jobs: "openmpi" or "mpich". */
+const char *rank_job_mpi(void);
 /* The job's status, with the message of the rank that failed first. Says how long it took. */
 enum status rank_job_run(const struct rank_job *job);
 
