@@ -8,8 +8,8 @@
 #include "base/mem.h"
 #include "plan/lane_shares.h"
 #include "support/deferred_backend.h"
+#include "support/mpi_job.h"
 #include "support/rank_cover.h"
-#include "support/rank_job.h"
 #include "support/rank_references.h"
 #include "support/temp_folder.h"
 #include "support/unit.h"
@@ -89,13 +89,13 @@ static void all_pairs_have_one_ranks_bits(void **state) {
     size_t count, trained = 0;
     if (!unit_sweep(0, 1)) unit_skip("a cover of all pairs takes minutes; needs BALLAST_LONG (make check)");
     struct rank_case *cases = rank_cover_pairs(SEED, &count);
-    size_t own = rank_cover_take(cases, count, RANK_AXIS_mpi, rank_case_mpi_value(rank_job_mpi()));
+    size_t own = rank_cover_take(cases, count, RANK_AXIS_mpi, rank_case_mpi_value(mpi_job_name()));
     for (int job = 0; job < rank_axis_values(RANK_AXIS_job); job++) {
         size_t of_job = rank_cover_take(cases, own, RANK_AXIS_job, job);
         if (of_job > 0) run_job(rank_case_job(&cases[0]), rank_references_write(*state, cases, of_job));
         trained += of_job;
     }
-    print_message("seed %d: %zu of %zu cases are for %s\n", SEED, trained, count, rank_job_mpi());
+    print_message("seed %d: %zu of %zu cases are for %s\n", SEED, trained, count, mpi_job_name());
     assert_true(trained == own && own > 0);
     mem_free(cases);
 }

@@ -5,7 +5,7 @@
 #include "backend/backend.h"
 #include "comm/comm.h"
 #include "plan/plan.h"
-#include "support/rank_job.h"
+#include "support/mpi_job.h"
 
 enum { RANK_CASE_STEPS = 10, RANK_CASE_NAME_BYTES = 200 };
 
@@ -43,7 +43,7 @@ bool rank_case_holds(const struct rank_case *spec, int ranks);
 bool rank_case_is_legal(const struct rank_case *spec);
 /* The case's job, without words. */
 struct rank_job rank_case_job(const struct rank_case *spec);
-/* The value of the axis for an MPI, as rank_job_mpi names it. */
+/* The value of the axis for an MPI, as mpi_job_name has it. */
 int rank_case_mpi_value(const char *mpi);
 void rank_case_print(const struct rank_case *spec, char name[RANK_CASE_NAME_BYTES]);
 
