@@ -1,18 +1,20 @@
 /* What the operations of a partition move between ranks, as closed forms: the communication of AMSP (arXiv 2311.00257,
  * section 3) with M = rounds for gradients and passes for parameters, and with the real number formats. A step has, of
  * each chunk:
- *     each gather of its parameters      an all-gather among p neighbours (the paper's: two a pass)
- *     each round, gradients not cut      an all-reduce of fp32 sums over all ranks
- *                 cut in g               a reduce-scatter over all ranks; then those that hold the same g-shard gather
- * it gradients cut                      an all-gather of the norms' block sums (fp64) among g neighbours optimizer
- * states cut finer than    an all-gather of new parameters among the ranks that hold one p-shard parameters The
- * formulas hold where all ranks of a node have one node of the lanes' tree above them, as with a rank a lane, and every
- * rank has something to add in each round. */
+ *     each gather of its parameters   an all-gather among p neighbours (the paper's: two a pass)
+ *     each round, gradients whole     an all-reduce of fp32 sums over all ranks
+ *                 gradients cut in g  a reduce-scatter over all ranks; then those with the same g-shard gather it
+ *     gradients cut                   an all-gather of the norms' block sums (fp64) among g neighbours
+ *     states cut finer than           an all-gather of new parameters among the ranks that hold one p-shard
+ *     parameters
+ * The formulas hold where all ranks of a node have one node of the lanes' tree above them, as with a rank a lane. A
+ * round to which some ranks have nothing to add moves less: partition_traffic_add_sum counts it block by block. */
 #ifndef BALLAST_PLAN_PARTITION_TRAFFIC_H
 #define BALLAST_PLAN_PARTITION_TRAFFIC_H
 
 #include <stdint.h>
 
+#include "collective/lane_tree.h"
 #include "plan/partition.h"
 
 /* One chunk in a step. */
@@ -21,6 +23,7 @@ struct partition_use {
     int64_t parameter_bytes; /* of one parameter */
     int64_t gathers;         /* of its parameters */
     int64_t rounds;          /* 0: it is not trained */
+    int64_t full_rounds;     /* of these, every rank has something to add; the sums of others are not counted */
 };
 
 /* Bytes, summed over all ranks: sent along the axis, or in a node read in place. */
@@ -31,5 +34,19 @@ struct partition_traffic {
 /* Adds those of a step. `flat`: policy.flat. */
 void partition_traffic_add(const struct partition *partition, const struct mesh *mesh, bool flat,
                            const struct partition_use *use, struct partition_traffic *sum);
+
+/* One reduction over all ranks: a reduce-scatter, or the first half of an all-reduce. Block b, the bytes [b, b + 1) *
+ * block_bytes, is summed at rank owner[b]. Stratified, each node of `tree` (collective/lane_tree.h), whose leaves are
+ * the ranks, adds its two sides: a block moves from the side without its holder to the other, where there is something
+ * on it. Flat, and among ranks of a node that read each other in place, it moves from every rank to its holder. */
+struct partition_sum {
+    const struct mesh *mesh;
+    const struct lane_tree *tree;
+    const bool *empty; /* by rank; NULL: none */
+    const int *owner;  /* by block, of which there is one a rank */
+    int64_t bytes, block_bytes;
+    bool flat, in_place, round_bf16;
+};
+void partition_traffic_add_sum(const struct partition_sum *one, struct partition_traffic *sum);
 
 #endif

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/random.h"
+#include "program/segments.h"
 #include "runtime/runner_state.h"
 
 struct cursor {
@@ -15,8 +16,10 @@ struct mixer {
     struct runner *runner;
     const struct program *program;
     struct cursor cursors[STREAMS_MAX];
-    int64_t *ended;     /* by instruction, in this step */
-    int32_t *pieces;    /* by buffer: index of its first piece; one more at the end */
+    int64_t *ended; /* by instruction, in this step */
+    struct segments segments;
+    struct reach *reaches; /* by buffer: the segments that its operands touch */
+    int64_t *pieces; /* by buffer: index of its first piece, that of the reach's first segment; one more at the end */
     int64_t *uses_left; /* by piece: accesses still to come in this step */
     uint64_t seed, draws;
 };
@@ -50,50 +53,67 @@ static bool ready(const struct mixer *mixer, const struct cursor *cursor) {
     return true;
 }
 
-/* A pack's tensors die one by one, and other buffers may take their bytes: each is a piece; any other buffer is one. */
-static int32_t piece_count(const struct buffer *buffer) { return buffer->pack ? buffer->pack->count : 1; }
-
-static void piece_range(const struct buffer *buffer, int32_t piece, int64_t *begin, int64_t *end) {
-    *begin = buffer->pack ? buffer->pack->members[piece].offset : 0;
-    bool last = piece + 1 == piece_count(buffer);
-    *end = last ? buffer->bytes : buffer->pack->members[piece + 1].offset;
+/* Parts of a buffer die one by one, and other buffers may take their bytes: each segment is a piece. What no operand
+ * touches may be another buffer's at any time. */
+static void poison(const struct mixer *mixer, const struct buffer *buffer, int32_t segment) {
+    const struct arena *arena = &mixer->runner->arenas[buffer->tier];
+    int64_t begin = segments_begin(&mixer->segments, buffer->tier, segment);
+    int64_t end = segments_begin(&mixer->segments, buffer->tier, segment + 1);
+    if (arena->mapped) memset((char *)arena->base + begin, 0xff, (size_t)(end - begin));
 }
 
 /* Adds `change` to the uses left of every piece that an operand touches, and poisons pieces with none left. */
-static void count_use(struct mixer *mixer, const struct operand *operand, int64_t change) {
-    const struct buffer *buffer = &mixer->program->buffers.items[operand->buffer];
+static void count_use(struct mixer *mixer, int32_t instruction, int k, int64_t change) {
+    const struct program *program = mixer->program;
+    const struct buffer *buffer = &program->buffers.items[program->instructions.items[instruction].operands[k].buffer];
+    struct reach reach = segments_of(&mixer->segments, instruction, k);
     bool kept = buffer->persistent || buffer_is_kept(buffer);
-    const struct arena *arena = &mixer->runner->arenas[buffer->tier];
-    char *base = arena->mapped ? arena->base : NULL;
-    for (int32_t i = 0; i < piece_count(buffer); i++) {
-        int64_t begin, end;
-        piece_range(buffer, i, &begin, &end);
-        bool touched = !buffer->pack || (operand->offset < end && begin < operand->offset + operand->bytes);
-        if (!touched) continue;
-        int64_t *left = &mixer->uses_left[mixer->pieces[buffer->id] + i];
+    for (int32_t segment = reach.first; segment < reach.end; segment++) {
+        int64_t *left = &mixer->uses_left[mixer->pieces[buffer->id] + segment - mixer->reaches[buffer->id].first];
         *left += change;
-        if (*left == 0 && !kept && base) memset(base + buffer->offset + begin, 0xff, (size_t)(end - begin));
+        if (*left == 0 && !kept) poison(mixer, buffer, segment);
     }
 }
 
-static void end_uses(struct mixer *mixer, const struct instruction *instruction) {
+static void end_uses(struct mixer *mixer, int32_t instruction) {
     for (int k = 0; k < OPERANDS_MAX; k++)
-        if (instruction->operands[k].buffer >= 0) count_use(mixer, &instruction->operands[k], -1);
+        if (mixer->program->instructions.items[instruction].operands[k].buffer >= 0)
+            count_use(mixer, instruction, k, -1);
+}
+
+/* The smallest that has both; one without segments is none. */
+static struct reach join_reaches(struct reach a, struct reach b) {
+    if (a.first == a.end) return b;
+    return (struct reach){a.first < b.first ? a.first : b.first, a.end > b.end ? a.end : b.end};
+}
+
+static enum status find_pieces(struct mixer *mixer) {
+    const struct program *program = mixer->program;
+    TRY(segments_create(program, &mixer->segments));
+    mixer->reaches = mem_array(program->buffers.count + 1, sizeof *mixer->reaches);
+    mixer->pieces = mem_array(program->buffers.count + 1, sizeof *mixer->pieces);
+    if (!mixer->reaches || !mixer->pieces) return STATUS_FAILED;
+    for (int32_t i = 0; i < (int32_t)program->instructions.count; i++)
+        for (int k = 0; k < OPERANDS_MAX; k++) {
+            int32_t buffer = program->instructions.items[i].operands[k].buffer;
+            if (buffer < 0) continue;
+            mixer->reaches[buffer] = join_reaches(mixer->reaches[buffer], segments_of(&mixer->segments, i, k));
+        }
+    for (size_t b = 0; b < program->buffers.count; b++)
+        mixer->pieces[b + 1] = mixer->pieces[b] + mixer->reaches[b].end - mixer->reaches[b].first;
+    return STATUS_OK;
 }
 
 static enum status count_uses(struct mixer *mixer) {
     const struct program *program = mixer->program;
-    mixer->pieces = mem_array(program->buffers.count + 1, sizeof *mixer->pieces);
-    if (!mixer->pieces) return STATUS_FAILED;
-    for (size_t b = 0; b < program->buffers.count; b++)
-        mixer->pieces[b + 1] = mixer->pieces[b] + piece_count(&program->buffers.items[b]);
+    TRY(find_pieces(mixer));
     mixer->uses_left = mem_array((size_t)mixer->pieces[program->buffers.count], sizeof *mixer->uses_left);
     if (!mixer->uses_left) return STATUS_FAILED;
-    for (size_t i = 0; i < program->instructions.count; i++)
+    for (int32_t i = 0; i < (int32_t)program->instructions.count; i++)
         for (int k = 0; k < OPERANDS_MAX; k++) {
             const struct instruction *instruction = &program->instructions.items[i];
             int64_t repeat = program->sections.items[instruction->section].repeat;
-            if (instruction->operands[k].buffer >= 0) count_use(mixer, &instruction->operands[k], repeat);
+            if (instruction->operands[k].buffer >= 0) count_use(mixer, i, k, repeat);
         }
     return STATUS_OK;
 }
@@ -113,7 +133,7 @@ static enum status mix(struct mixer *mixer) {
         const struct instruction *instruction = &mixer->program->instructions.items[cursor->instruction];
         runner_execute_instruction(mixer->runner, instruction, cursor->repetition, mixer->runner->streams[0]);
         mixer->ended[cursor->instruction]++;
-        end_uses(mixer, instruction);
+        end_uses(mixer, cursor->instruction);
         cursor->instruction++;
     }
 }
@@ -141,6 +161,8 @@ enum status runner_step_interleaved(struct runner *runner, const double *scalars
     TRY_GOTO(status, step(&mixer, scalars), done);
 done:
     mem_free(mixer.ended);
+    segments_free(&mixer.segments);
+    mem_free(mixer.reaches);
     mem_free(mixer.pieces);
     mem_free(mixer.uses_left);
     return status;

@@ -24,6 +24,7 @@ struct measurer {
 static enum status measure(struct measurer *measurer, struct operation *operation, int64_t block_bytes) {
     const struct rank_place *place = &measurer->cut->place;
     int ranks = rank_place_data(place);
+    bool sums = operation->kind != COMM_ALL_GATHER;
     shard_owners(measurer->partition, ranks, rank_place_data_rank(place), operation->coarse, operation->fine,
                  measurer->owners);
     const struct comm_spec spec = {.kind = operation->kind,
@@ -31,14 +32,18 @@ static enum status measure(struct measurer *measurer, struct operation *operatio
                                    .bytes = operation->bytes,
                                    .in_place = place->in_place,
                                    .on_device = place->on_device,
+                                   .round_bf16 = sums && measurer->cut->rounds_sums,
                                    .block_bytes = block_bytes,
                                    .owner = measurer->owners,
                                    .flat = measurer->flat && !place->on_device,
-                                   .tree = operation->kind == COMM_ALL_GATHER ? NULL : &measurer->tree};
+                                   .tree = sums ? &measurer->tree : NULL};
     struct comm_schedule schedule;
     TRY(comm_schedule_create(&place->mesh, place->rank, rank_place_message_bytes(place), &spec, &schedule));
-    const struct program_collective collective = {
-        .kind = operation->kind, .group = spec.group, .bytes = operation->bytes, .traffic = schedule.traffic};
+    const struct program_collective collective = {.kind = operation->kind,
+                                                  .group = spec.group,
+                                                  .bytes = operation->bytes,
+                                                  .round_bf16 = spec.round_bf16,
+                                                  .traffic = schedule.traffic};
     operation->seconds =
         costs_collective_s(measurer->rates, place, measurer->flat, &collective) + measurer->rates->issue_s;
     comm_schedule_free(&schedule);

@@ -20,7 +20,7 @@ static enum status count_reductions(struct step_cut *cut, const struct recipe *r
 
 enum status step_cut_create(const struct graph *graph, const struct recipe *recipe, const struct rank_place *place,
                             struct step_cut *out) {
-    *out = (struct step_cut){.deepest = -1, .lanes = recipe->lanes};
+    *out = (struct step_cut){.deepest = -1, .lanes = recipe->lanes, .rounds_sums = recipe->reduce_dtype == DTYPE_BF16};
     if (graph_has_backward(graph)) out->place = *place;
     TRY(program_cut(graph, recipe, place, &out->shares));
     for (size_t i = 0; i < out->shares.list.count; i++) {

@@ -10,6 +10,7 @@ struct step_cut {
     struct lane_shares shares;
     struct rank_place place;
     struct lane_shape lanes;
+    bool rounds_sums;   /* recipe.reduce_dtype is bf16 */
     int64_t computed;   /* shares with grains */
     int64_t adds;       /* of each pack of sums, in a step */
     int64_t reductions; /* those to which every rank adds something */

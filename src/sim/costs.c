@@ -40,14 +40,21 @@ double costs_add_s(const struct cluster_rates *rates, int64_t bytes) {
     return transfer_s(&rates->zero, ADD_MOVES * bytes);
 }
 
+/* Sums that are rounded travel as bf16, half as long: all of a reduce-scatter, and the first half of an all-reduce,
+ * whose second gathers fp32. In a node that has windows nothing travels. */
+static int64_t bytes_as_fp32(const struct rank_place *place, const struct program_collective *collective) {
+    bool travels = !place->in_place || place->mesh.nodes > 1;
+    if (!collective->round_bf16 || !travels) return collective->bytes;
+    return collective->kind == COMM_ALL_REDUCE ? collective->bytes / 4 * 3 : collective->bytes / 2;
+}
+
 double costs_collective_s(const struct cluster_rates *rates, const struct rank_place *place, bool flat,
                           const struct program_collective *collective) {
-    const bool halves = collective->round_bf16 && !place->in_place; /* windows hold fp32 */
     const struct link_request request = {.kind = collective->kind,
                                          .group = collective->group,
                                          .in_place = place->in_place,
                                          .flat = flat && !place->on_device,
-                                         .bytes = halves ? collective->bytes / 2 : collective->bytes,
+                                         .bytes = bytes_as_fp32(place, collective),
                                          .mesh = place->mesh,
                                          .traffic = &collective->traffic};
     bool extrapolated;

@@ -134,10 +134,33 @@ static int64_t count_gathers(const struct program *program, const struct chunk_l
     return gathers;
 }
 
+/* Those of a step, and those of them to which every rank adds something. */
+struct rounds {
+    int64_t all, full;
+};
+
+static struct rounds count_rounds(const struct plan *plan) {
+    struct lane_shares shares;
+    struct rounds rounds = {0};
+    bool empty[RANKS_MOST];
+    assert_int_equal(lane_shares_create(&plan->recipe, &plan->place, &shares), STATUS_OK);
+    rounds.all = shares.rounds;
+    lane_shares_free(&shares);
+    for (int64_t round = 0; round < rounds.all; round++) {
+        bool any = false;
+        assert_int_equal(lane_shares_find_empty(&plan->recipe, &plan->place, round, empty), STATUS_OK);
+        for (int r = 0; r < rank_place_ranks(&plan->place); r++)
+            any |= empty[r];
+        rounds.full += !any;
+    }
+    return rounds;
+}
+
 static struct partition_use use_of(const struct ranks *ranks, const struct chunk_list *chunks, int32_t index,
-                                   int64_t rounds) {
+                                   const struct rounds *rounds) {
     const struct chunk *chunk = &chunks->chunks.items[index];
-    struct partition_use use = {.rounds = chunk->trained ? rounds : 0,
+    struct partition_use use = {.rounds = chunk->trained ? rounds->all : 0,
+                                .full_rounds = chunk->trained ? rounds->full : 0,
                                 .gathers = count_gathers(ranks->programs[0], chunks, index)};
     for (int32_t i = chunk->first; i < chunk->first + chunk->count; i++) {
         const struct shape *shape = &chunks->parameters.items[i]->shape;
@@ -147,15 +170,46 @@ static struct partition_use use_of(const struct ranks *ranks, const struct chunk
     return use;
 }
 
-/* Bytes on the wire, of all ranks by axis: the operations of the programs and the formula. */
-static void require_traffic(const struct ranks *ranks, int64_t rounds) {
+/* What is moved of a chunk in rounds to which some ranks have nothing to add. */
+static void add_partial_sums(const struct ranks *ranks, int64_t elements, struct partition_traffic *sum) {
     const struct plan *plan = &ranks->plan;
+    const struct shard_cut cut = {plan->policy.partition, ranks->count, elements};
+    struct lane_tree lanes, tree;
+    int owner[RANKS_MOST];
+    bool empty[RANKS_MOST];
+    assert_int_equal(lane_tree_of_shape(&plan->recipe.lanes, &lanes), STATUS_OK);
+    assert_int_equal(lane_tree_top(&lanes, ranks->count, &tree), STATUS_OK);
+    shard_owners(&cut.partition, ranks->count, 0, 1, ranks->count, owner);
+    for (int64_t round = 0; round < count_rounds(plan).all; round++) {
+        bool any = false;
+        assert_int_equal(lane_shares_find_empty(&plan->recipe, &plan->place, round, empty), STATUS_OK);
+        for (int r = 0; r < ranks->count; r++)
+            any |= empty[r];
+        const struct partition_sum one = {.mesh = &plan->place.mesh,
+                                          .tree = &tree,
+                                          .empty = empty,
+                                          .owner = owner,
+                                          .bytes = elements * (int64_t)sizeof(float),
+                                          .block_bytes = shard_piece_elements(&cut) * (int64_t)sizeof(float),
+                                          .flat = plan->policy.flat,
+                                          .in_place = plan->place.in_place};
+        if (any) partition_traffic_add_sum(&one, sum);
+    }
+    lane_tree_free(&lanes);
+    lane_tree_free(&tree);
+}
+
+/* Bytes on the wire, of all ranks by axis: the operations of the programs and the formula. */
+static void require_traffic(const struct ranks *ranks) {
+    const struct plan *plan = &ranks->plan;
+    const struct rounds rounds = count_rounds(plan);
     struct partition_traffic formula = {.bytes = {0}}, moved = {.bytes = {0}};
     struct chunk_list chunks;
     assert_int_equal(chunks_of_policy(ranks->programs[0]->graph, &plan->policy, &chunks), STATUS_OK);
     for (size_t c = 0; c < chunks.chunks.count; c++) {
-        struct partition_use use = use_of(ranks, &chunks, (int32_t)c, rounds);
+        struct partition_use use = use_of(ranks, &chunks, (int32_t)c, &rounds);
         partition_traffic_add(&plan->policy.partition, &plan->place.mesh, plan->policy.flat, &use, &formula);
+        if (use.rounds > 0) add_partial_sums(ranks, use.elements, &formula);
     }
     for (int r = 0; r < ranks->count; r++) {
         struct comm_traffic own = collectives_traffic(ranks->programs[r]);
@@ -183,7 +237,10 @@ static void require_promises(const struct ranks *ranks) {
 
 static void all_triples_are_proved(void **state) {
     (void)state;
-    static const struct mesh meshes[] = {{1, 2}, {2, 1}, {1, 4}, {2, 2}, {4, 1}, {2, 4}, {4, 2}};
+    static const struct mesh meshes[] = {{1, 2}, {2, 1}, {1, 4}, {2, 2}, {4, 1}, {1, 8}, {2, 4}, {4, 2}, {8, 1}};
+    /* In grains of 2 for 8 lanes, one of a lane in a round: a round, two rounds, and two that the last lanes have
+     * nothing to add to. */
+    static const int64_t batches[] = {16, 32, 24};
     int proved = 0;
     for (size_t m = 0; m < sizeof meshes / sizeof *meshes; m++) {
         struct partition *list;
@@ -194,14 +251,14 @@ static void all_triples_are_proved(void **state) {
             struct plan plan = plan_of(graph, meshes[m], &list[i]);
             struct ranks ranks;
             plan.policy.flat = i & 1;
-            plan.recipe.batch = i & 2 ? 32 : 16; /* grains of 2, one of each lane in each round */
+            plan.recipe.batch = batches[i % 3];
             plan.recipe.round_grains = 1;
             if (compile(graph, &plan, &ranks) != STATUS_OK) {
                 describe(&ranks);
                 fail_msg("%s", status_message());
             }
             require_promises(&ranks);
-            if (partition_cuts(&list[i])) require_traffic(&ranks, plan.recipe.batch / 16);
+            if (partition_cuts(&list[i])) require_traffic(&ranks);
             drop(&ranks);
             graph_free(graph);
             proved++;

@@ -9,6 +9,7 @@
 #include "plan/lane_shares.h"
 #include "support/deferred_backend.h"
 #include "support/mpi_job.h"
+#include "support/rank_cover.h"
 #include "support/rank_references.h"
 #include "support/temp_folder.h"
 #include "support/unit.h"
@@ -66,24 +67,37 @@ static void run_job(struct rank_job job, const char *path) {
     if (rank_job_run(&job) != STATUS_OK) fail_msg("%s", status_message());
 }
 
-/* A sample, one job a number of ranks; with BALLAST_LONG all pairs, on all jobs. */
+/* A sample, on every job that holds it. */
 static void ranks_have_one_ranks_bits(void **state) {
-    size_t count = unit_sweep(SAMPLE, 0);
-    bool all = count == 0;
-    struct rank_case sample[SAMPLE], *cases = sample;
+    struct rank_case sample[SAMPLE];
     print_message("seed %d\n", SEED);
-    for (uint64_t i = 0; i < count; i++) {
+    for (uint64_t i = 0; i < SAMPLE; i++) {
         sample[i] = rank_case_random(SEED, i);
         sample[i].value[RANK_AXIS_lanes] = (int)i % 3;
         sample[i].value[RANK_AXIS_batch] = (int)(i / 2) % 3;
-        sample[i].value[RANK_AXIS_policy] = (int)i % 4;
+        sample[i].value[RANK_AXIS_tiers] = (int)i % rank_axis_values(RANK_AXIS_tiers);
     }
-    if (all) cases = rank_case_pairwise(SEED, &count);
-    print_message("%zu cases\n", count);
-    const char *path = rank_references_write(*state, cases, count, NULL);
+    const char *path = rank_references_write(*state, sample, SAMPLE, NULL);
+    bool all = unit_sweep(0, 1);
     for (size_t i = 0; i < sizeof jobs / sizeof *jobs; i++)
         if (all || i % 2 == 1 || jobs[i].ranks == 1) run_job(jobs[i], path);
-    if (all) mem_free(cases);
+}
+
+/* Families, dtypes, adapters, lanes, tiers, schedules, partitions, jobs and both MPIs: each pair of values once, of
+ * which this program trains those for its MPI. */
+static void all_pairs_have_one_ranks_bits(void **state) {
+    size_t count, trained = 0;
+    if (!unit_sweep(0, 1)) unit_skip("a cover of all pairs takes minutes; needs BALLAST_LONG (make check)");
+    struct rank_case *cases = rank_cover_pairs(SEED, &count);
+    size_t own = rank_cover_take(cases, count, RANK_AXIS_mpi, rank_case_mpi_value(mpi_job_name()));
+    for (int job = 0; job < rank_axis_values(RANK_AXIS_job); job++) {
+        size_t of_job = rank_cover_take(cases, own, RANK_AXIS_job, job);
+        if (of_job > 0) run_job(rank_case_job(&cases[0]), rank_references_write(*state, cases, of_job, NULL));
+        trained += of_job;
+    }
+    print_message("seed %d: %zu of %zu cases are for %s\n", SEED, trained, count, mpi_job_name());
+    assert_true(trained == own && own > 0);
+    mem_free(cases);
 }
 
 /* What ranks exchange goes through the host's memory then, and the device works as late as its events allow. */
@@ -114,8 +128,8 @@ static void planted_faults_are_found(void **state) {
 
 int main(int count, char **argument) {
     rank_job_enter(count, argument, rank_body);
-    const struct CMUnitTest tests[] = {cmocka_unit_test(ranks_have_one_ranks_bits),
-                                       cmocka_unit_test(ranks_with_devices_have_the_same_bits),
-                                       cmocka_unit_test(planted_faults_are_found)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(ranks_have_one_ranks_bits), cmocka_unit_test(all_pairs_have_one_ranks_bits),
+        cmocka_unit_test(ranks_with_devices_have_the_same_bits), cmocka_unit_test(planted_faults_are_found)};
     return cmocka_run_group_tests(tests, temp_folder_make, temp_folder_drop);
 }

@@ -1,80 +1,129 @@
-/* Model states partitioned among ranks never change the bits: all legal partitions of one family, by jobs of 2, 4 and 8
- * ranks on 1, 2 and 4 nodes. BALLAST_TEST_MPI says which MPI. */
+/* Model states partitioned among ranks never change the bits, and every parameter moves: all legal partitions of one
+ * family, by jobs of 2, 4 and 8 ranks on 1, 2 and 4 nodes. BALLAST_TEST_MPI says which MPI. */
 /* ctest: PROCESSORS 2 TIMEOUT 1800 LABELS long */
 /* ctest-again: mpich slow BALLAST_TEST_MPI=mpich */
 #include <stdio.h>
 
 #include "support/harness.h"
-#include "support/policy_subject.h"
+#include "support/moved.h"
 #include "support/mpi_job.h"
+#include "support/policy_subject.h"
 #include "support/rank_references.h"
 #include "support/temp_folder.h"
 #include "support/unit.h"
 
 enum { STEPS = 10, SEED = 17 };
 
+/* What is trained, and for how many steps. */
+struct subject {
+    struct policy_subject of;
+    bool tied;
+    int steps;
+};
+static const struct subject subjects[] = {
+    {{.name = "llama", .family = "llama", .dtype = DTYPE_BF16}, false, STEPS},
+    {{.name = "tied llama", .family = "llama", .dtype = DTYPE_F32}, true, 3},
+    {{.name = "llama with frozen layers", .family = "llama", .dtype = DTYPE_BF16, .freeze = "*.0.*"}, false, 3},
+    {{.name = "llama with adapters", .family = "llama", .dtype = DTYPE_F32, .lora = "2,4,all-linear"}, false, 3},
+};
+enum { SUBJECTS = sizeof subjects / sizeof *subjects };
+
 struct result {
     double losses[STEPS], norms[STEPS];
     uint64_t weights;
+    struct moved moved;
 };
 
-/* `interleaved`: streams' instructions in a random order, and buffers that are done with are overwritten. */
-static enum status train(const struct partition *partition, bool flat, bool interleaved, struct comm *comm,
-                         struct result *out) {
+/* A run, of all ranks. Interleaved: streams' instructions in a random order, and buffers that are done with are
+ * overwritten. */
+struct run {
+    const struct subject *subject;
+    struct partition partition;
+    bool flat, interleaved;
+};
+
+static enum status train(const struct run *run, struct comm *comm, struct result *out) {
     struct model_config config;
     struct harness harness;
+    struct moved_start start;
     const struct policy_way way = {.lanes = {1, 8},
                                    .batch = 31,
                                    .round_grains = 1,
                                    .threads = 1,
                                    .comm = comm,
-                                   .partition = partition,
-                                   .flat = flat};
-    const struct policy_subject subject = {.family = "llama", .dtype = DTYPE_BF16, .name = "llama"};
-    struct harness_options options = policy_options(&subject, &way, &config);
+                                   .partition = &run->partition,
+                                   .flat = run->flat};
+    struct harness_options options = policy_options(&run->subject->of, &way, &config);
     config.hidden = 48, config.heads = 3, config.head_dim = 16, config.ffn = 200, config.layers = 2;
+    config.tied = run->subject->tied;
+    memset(out, 0, sizeof *out);
     harness_open(&options, &harness);
-    for (int step = 0; step < STEPS; step++) {
+    moved_begin(&harness, &start);
+    for (int step = 0; step < run->subject->steps; step++) {
         outcome_set_batch(&harness, step);
-        out->losses[step] = harness_step(&harness, 1e-3 / (1 + step), interleaved);
+        out->losses[step] = harness_step(&harness, 1e-3 / (1 + step), run->interleaved);
         out->norms[step] = ((const double *)harness_data(&harness, "clip"))[0];
     }
     harness_finish(&harness);
-    enum status status = engine_hash(&harness.engine, &out->weights);
+    enum status status = moved_end(&harness, &start, &out->moved);
+    if (status == STATUS_OK) status = engine_hash(&harness.engine, &out->weights);
     harness_close(&harness);
     return status;
 }
 
-static enum status compare(struct comm *comm, const struct partition *partition, const struct result *one,
+static enum status compare_moved(const char *name, const struct moved *one, const struct moved *mine) {
+    for (int i = 0; i < one->count; i++)
+        if (one->moved[i] != mine->moved[i])
+            return status_set(STATUS_FAILED, "%s: parameter %d: %lld elements moved, on one rank %lld", name, i,
+                              (long long)mine->moved[i], (long long)one->moved[i]);
+    return STATUS_OK;
+}
+
+static enum status compare(struct comm *comm, const struct run *run, const struct result *one,
                            const struct result *mine) {
-    char name[PARTITION_BYTES];
-    partition_print(partition, &comm->mesh, name);
-    for (int step = 0; step < STEPS; step++)
+    char triple[PARTITION_BYTES], name[PARTITION_BYTES + 64];
+    partition_print(&run->partition, &comm->mesh, triple);
+    snprintf(name, sizeof name, "%s, %s, %s", run->subject->of.name, triple, run->flat ? "flat" : "stratified");
+    for (int step = 0; step < run->subject->steps; step++)
         if (memcmp(&mine->losses[step], &one->losses[step], sizeof(double)) != 0 ||
             memcmp(&mine->norms[step], &one->norms[step], sizeof(double)) != 0)
             return status_set(STATUS_FAILED, "%s: step %d: loss %.17g, norm %.17g; one rank has %.17g, %.17g", name,
                               step + 1, mine->losses[step], mine->norms[step], one->losses[step], one->norms[step]);
+    TRY(compare_moved(name, &one->moved, &mine->moved));
     if (mine->weights == one->weights) return STATUS_OK;
     return status_set(STATUS_FAILED, "%s: the weights differ from one rank's", name);
 }
 
+/* The i-th partition. In make test flat or stratified, with the first subject and another one; in make check both, with
+ * all. */
+static enum status train_partition(struct comm *comm, int i, const struct partition *partition,
+                                   const struct result *ones) {
+    bool all = unit_sweep(0, 1);
+    for (int subject = 0; subject < SUBJECTS; subject++) {
+        if (!all && subject > 0 && subject != 1 + i % (SUBJECTS - 1)) continue;
+        for (int flat = 0; flat < 2; flat++) {
+            const struct run run = {&subjects[subject], *partition, flat, flat};
+            struct result mine;
+            if ((!all || subject > 0) && flat != ((i + subject) & 1)) continue;
+            enum status status = train(&run, comm, &mine);
+            TRY(comm_agree(comm, status == STATUS_OK ? compare(comm, &run, &ones[subject], &mine) : status));
+        }
+    }
+    return STATUS_OK;
+}
+
 static enum status train_partitions(struct comm *comm, const char *path) {
-    struct result one;
+    struct result ones[SUBJECTS];
     struct partition *list;
     int count;
     FILE *file = fopen(path, "rb");
     assert_non_null(file);
-    assert_int_equal(fread(&one, sizeof one, 1, file), 1);
+    assert_int_equal(fread(ones, sizeof ones, 1, file), 1);
     assert_int_equal(fclose(file), 0);
     TRY(partition_list(&comm->mesh, &list, &count));
     enum status status = STATUS_OK;
-    int ways = (int)unit_sweep(1, 2); /* each partition in both, or in the one and the other by turns */
-    for (int i = 0; i < ways * count && status == STATUS_OK; i++) {
-        const struct partition *partition = &list[i / ways];
-        struct result mine;
-        status = train(partition, i & 1, i & 1, comm, &mine);
-        status = comm_agree(comm, status == STATUS_OK ? compare(comm, partition, &one, &mine) : status);
-    }
+    for (int i = 0; i < count && status == STATUS_OK; i++)
+        status = train_partition(comm, i, &list[i], ones);
     if (comm->rank == 0) printf("%d partitions on %d x %d ranks\n", count, comm->mesh.nodes, comm->mesh.per_node);
     mem_free(list);
     return status;
@@ -85,17 +134,39 @@ static enum status rank_body(struct comm *comm, const char *const words[RANK_JOB
     return train_partitions(comm, words[0]);
 }
 
+/* On one rank every element of what is trained moves, and nothing of what is frozen. */
+static void require_moved(const struct subject *subject, const struct moved *moved) {
+    int trained = 0;
+    for (int i = 0; i < moved->count; i++) {
+        int64_t expected = moved->trained[i] ? moved->elements[i] : 0;
+        if (moved->moved[i] != expected)
+            fail_msg("%s: parameter %d: %lld of %lld elements moved", subject->of.name, i, (long long)moved->moved[i],
+                     (long long)moved->elements[i]);
+        trained += moved->trained[i];
+    }
+    bool frozen = subject->of.lora || subject->of.freeze;
+    assert_true(trained > 0 && (trained < moved->count) == frozen);
+}
+
+static const char *write_references(const char *folder) {
+    const char *path = temp_path(folder, "ones");
+    struct result ones[SUBJECTS];
+    for (int i = 0; i < SUBJECTS; i++) {
+        assert_int_equal(train(&(struct run){&subjects[i], {1, 1, 1}, false, false}, NULL, &ones[i]), STATUS_OK);
+        require_moved(&subjects[i], &ones[i].moved);
+    }
+    FILE *file = fopen(path, "wb");
+    assert_non_null(file);
+    assert_int_equal(fwrite(ones, sizeof ones, 1, file), 1);
+    assert_int_equal(fclose(file), 0);
+    return path;
+}
+
 static void all_partitions_have_one_ranks_bits(void **state) {
     static const struct rank_job jobs[] = {{2, 1, false, {""}}, {2, 2, true, {""}}, {4, 1, false, {""}},
                                            {4, 2, false, {""}}, {4, 4, true, {""}}, {8, 1, false, {""}},
                                            {8, 2, true, {""}},  {8, 4, false, {""}}};
-    const char *path = temp_path(*state, "one");
-    struct result one;
-    assert_int_equal(train(&(struct partition){1, 1, 1}, false, false, NULL, &one), STATUS_OK);
-    FILE *file = fopen(path, "wb");
-    assert_non_null(file);
-    assert_int_equal(fwrite(&one, sizeof one, 1, file), 1);
-    assert_int_equal(fclose(file), 0);
+    const char *path = write_references(*state);
     size_t count = unit_sweep(3, sizeof jobs / sizeof *jobs);
     for (size_t i = 0; i < count; i++) {
         struct rank_job job = count > 3 ? jobs[i] : jobs[i < 2 ? i : 3];
@@ -104,19 +175,19 @@ static void all_partitions_have_one_ranks_bits(void **state) {
     }
 }
 
-/* Random partitions under random policies, on lanes that ranks may hold unequally. */
+/* Random partitions under random policies, tiers and schedules, on lanes that ranks may hold unequally. */
 static void random_plans_have_one_ranks_bits(void **state) {
-    size_t count = unit_sweep(4, 100);
-    struct rank_case cases[100];
+    enum { MOST = 240 };
+    static const struct rank_job jobs[] = {{2, 1, true, {""}}, {4, 2, false, {""}}, {3, 1, false, {""}}};
+    size_t count = unit_sweep(4, MOST);
+    struct rank_case cases[MOST];
     print_message("seed %d\n", SEED);
     for (uint64_t i = 0; i < count; i++) {
         cases[i] = rank_case_random(SEED, i);
-        cases[i].value[RANK_AXIS_lanes] = (int)i % 3; /* two ranks hold three lanes unequally */
-        cases[i].value[RANK_AXIS_policy] = rank_axis_values(RANK_AXIS_policy) - 1;
+        cases[i].value[RANK_AXIS_lanes] = i % 6 == 1 ? 2 : i % 2; /* the third are 3 lanes, on 2 and 3 ranks */
         cases[i].value[RANK_AXIS_partition] = rank_axis_values(RANK_AXIS_partition) - 1;
     }
     const char *path = rank_references_write(*state, cases, count, NULL);
-    static const struct rank_job jobs[] = {{2, 1, true, {""}}, {3, 1, false, {""}}, {4, 2, false, {""}}};
     for (size_t i = 0; i < sizeof jobs / sizeof *jobs; i++) {
         struct rank_job job = jobs[i];
         job.words[0] = path;

@@ -85,7 +85,31 @@ static void operations_cost_by_group_and_algorithm(void **state) {
     graph_free(graph);
 }
 
+/* Where a second was measured for each byte of fp32, rounded sums take a second for each byte that travels. */
+static void rounded_sums_cost_what_travels(void **state) {
+    (void)state;
+    const struct mesh mesh = {2, 2};
+    const struct comm_group all = mesh_group(&mesh, 0, MESH_ALL);
+    static const enum comm_kind kinds[] = {COMM_ALL_REDUCE, COMM_REDUCE_SCATTER, COMM_ALL_GATHER};
+    const int64_t bytes = 1024, rounded[] = {bytes / 2 + bytes / 4, bytes / 2, bytes};
+    struct cluster_rates rates = {.links = {.mesh = mesh}};
+    for (int i = 0; i < 6; i++)
+        rates.links.points[rates.links.point_count++] =
+            (struct link_point){.kind = kinds[i / 2],
+                                .group = MESH_ALL,
+                                .bytes = i & 1 ? 2 * bytes : bytes / 4,
+                                .seconds = (double)(i & 1 ? 2 * bytes : bytes / 4)};
+    for (int i = 0; i < 3; i++) {
+        struct rank_place place = {.mesh = mesh};
+        const struct program_collective operation = {
+            .kind = kinds[i], .group = all, .bytes = bytes, .round_bf16 = kinds[i] != COMM_ALL_GATHER};
+        double seconds = costs_collective_s(&rates, &place, false, &operation);
+        if (fabs(seconds - (double)rounded[i]) > 1e-6) fail_msg("%s: %g s", link_kind_name(kinds[i]), seconds);
+    }
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(operations_cost_by_group_and_algorithm)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(operations_cost_by_group_and_algorithm),
+                                       cmocka_unit_test(rounded_sums_cost_what_travels)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

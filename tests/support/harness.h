@@ -5,6 +5,7 @@
 
 #include "model/safetensors.h"
 #include "session/engine.h"
+#include "support/random_policy.h"
 
 struct harness_options {
     /* NULL: that of the device which the environment's BALLAST_TEST_BACKEND names, else the CPU's. Where there is no
@@ -22,8 +23,9 @@ struct harness_options {
     enum state_format optimizer_dtype;
     enum master master;
     int64_t batch, sequence_length, grain_sequences, grains_per_pass;
-    struct policy policy;       /* but for the grains */
-    uint64_t policy_seed;       /* not 0: a random policy, grains and all */
+    struct policy policy; /* but for the grains */
+    uint64_t policy_seed; /* not 0: a random policy, grains and all, but for */
+    struct policy_traits policy_traits;
     struct partition partition; /* of both, with operations between ranks that are flat or not */
     bool flat;
     const char *disk; /* the folder of the disk tier; NULL: the one for temporary files */

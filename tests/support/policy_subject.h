@@ -24,9 +24,10 @@ extern const size_t policy_subject_count;
 struct policy_way {
     const struct backend *backend; /* NULL: the CPU's */
     const struct policy *policy;   /* NULL: the plain one, or */
-    uint64_t policy_seed;          /* not 0: a random one */
-    bool interleaved;              /* by runner_step_interleaved */
-    struct lane_shape lanes;       /* of the recipe; all 0: one */
+    uint64_t policy_seed;          /* not 0: a random one, but for */
+    struct policy_traits policy_traits;
+    bool interleaved;        /* by runner_step_interleaved */
+    struct lane_shape lanes; /* of the recipe; all 0: one */
     int64_t round_grains;
     enum dtype reduce_dtype;
     int64_t batch;                     /* sequences; 0: POLICY_SUBJECT_GRAINS grains, the last not full */

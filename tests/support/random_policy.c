@@ -21,18 +21,34 @@ static void append(struct stage_list *stages, enum stage_action action, int32_t 
     assert_int_equal(vec_push(&stages->list, (struct stage){action, block, tier}), STATUS_OK);
 }
 
-/* Keeping, moving and recomputing at random; a third of the schedules nest recomputation over several blocks. */
-static void draw_schedule(struct dice *dice, int32_t blocks, struct policy *policy) {
+/* Of four blocks, how many move or are computed again; a third of the schedules nest recomputation over several. */
+struct odds {
+    bool nested;
+    int64_t moving, recomputing;
+};
+
+static struct odds draw_odds(struct dice *dice, const struct policy_traits *traits) {
+    struct odds odds;
+    odds.nested = roll(dice, 3) == 0;
+    odds.moving = roll(dice, 4);
+    odds.recomputing = roll(dice, 4);
+    if (traits->schedule == ACTIVATIONS_KEPT) odds.moving = odds.recomputing = 0;
+    if (traits->schedule == ACTIVATIONS_RECOMPUTED) odds.moving = 0, odds.recomputing = 3;
+    if (traits->schedule == ACTIVATIONS_MOVED) odds.moving = 3, odds.recomputing = 0;
+    return odds;
+}
+
+static void draw_schedule(struct dice *dice, int32_t blocks, const struct policy_traits *traits,
+                          struct policy *policy) {
     struct stage_list stages = {0};
-    bool nested = roll(dice, 3) == 0;
-    int64_t moving = roll(dice, 4), recomputing = roll(dice, 4);
+    const struct odds odds = draw_odds(dice, traits);
     for (int32_t i = 0; i < blocks; i++) {
         append(&stages, STAGE_FORWARD, i, TIER_DEVICE);
-        if (roll(dice, 4) < moving) append(&stages, STAGE_MOVE, i, roll(dice, 2) ? TIER_HOST : TIER_DISK);
+        if (roll(dice, 4) < odds.moving) append(&stages, STAGE_MOVE, i, roll(dice, 2) ? TIER_HOST : TIER_DISK);
     }
     for (int32_t i = blocks; i-- > 0;) {
-        if (roll(dice, 4) < recomputing) {
-            int32_t from = nested ? (int32_t)roll(dice, i + 1) : i;
+        if (roll(dice, 4) < odds.recomputing) {
+            int32_t from = odds.nested ? (int32_t)roll(dice, i + 1) : i;
             for (int32_t k = from; k <= i; k++)
                 append(&stages, STAGE_FORWARD, k, TIER_DEVICE);
         }
@@ -49,6 +65,14 @@ static int64_t total_bytes(const struct graph *graph) {
     return bytes;
 }
 
+static void set_tiers(const struct policy_traits *traits, struct policy *policy) {
+    static const enum tier tiers[TIERS_TRAITS] = {
+        [TIERS_DEVICE] = TIER_DEVICE, [TIERS_HOST] = TIER_HOST, [TIERS_DISK] = TIER_DISK};
+    if (traits->tiers == TIERS_DRAWN) return;
+    policy->parameters = policy->gradients = policy->optimizer = tiers[traits->tiers];
+    if (traits->tiers == TIERS_DEVICE) policy->update = TIER_DEVICE;
+}
+
 static void draw_partition(struct dice *dice, const struct graph *graph, const struct mesh *mesh,
                            struct policy *policy) {
     struct partition *list;
@@ -62,6 +86,11 @@ static void draw_partition(struct dice *dice, const struct graph *graph, const s
 }
 
 struct policy random_policy(const struct graph *graph, int64_t grains, const struct mesh *mesh, uint64_t seed) {
+    return random_policy_with(graph, grains, mesh, seed, &(struct policy_traits){TIERS_DRAWN, ACTIVATIONS_DRAWN});
+}
+
+struct policy random_policy_with(const struct graph *graph, int64_t grains, const struct mesh *mesh, uint64_t seed,
+                                 const struct policy_traits *traits) {
     struct dice dice = {.seed = seed};
     struct policy policy = {.grains_per_pass = 1 + roll(&dice, grains < 4 ? grains : 4)};
     policy.chunk_bytes = 1 + total_bytes(graph) / (1 + roll(&dice, 12));
@@ -77,7 +106,8 @@ struct policy random_policy(const struct graph *graph, int64_t grains, const str
     policy.optimizer = (enum tier)roll(&dice, TIER_COUNT);
     if (policy.optimizer != TIER_DEVICE) policy.update = (enum tier)roll(&dice, 2);
     policy.buffers = (least > 0 ? least : 1) + roll(&dice, 3);
-    draw_schedule(&dice, graph_count_blocks(graph), &policy);
+    draw_schedule(&dice, graph_count_blocks(graph), traits, &policy);
+    set_tiers(traits, &policy);
     if (mesh && mesh_ranks(mesh) > 1) draw_partition(&dice, graph, mesh, &policy);
     return policy;
 }

@@ -5,9 +5,24 @@
 #include "graph/graph.h"
 #include "plan/plan.h"
 
+/* What of a random policy is set, so that a cover can name it; the rest is drawn. */
+struct policy_traits {
+    enum { TIERS_DRAWN, TIERS_DEVICE, TIERS_HOST, TIERS_DISK, TIERS_TRAITS } tiers; /* of all states between uses */
+    enum {
+        ACTIVATIONS_DRAWN,
+        ACTIVATIONS_KEPT,
+        ACTIVATIONS_RECOMPUTED,
+        ACTIVATIONS_MOVED,
+        ACTIVATIONS_TRAITS
+    } schedule;
+};
+
 /* The policy of `seed` for a graph whose step has `grains` grains, with any partition of the mesh's ranks (NULL: none).
  * Ends the test when it runs out of memory. */
 struct policy random_policy(const struct graph *graph, int64_t grains, const struct mesh *mesh, uint64_t seed);
+/* The same but for what the traits set. */
+struct policy random_policy_with(const struct graph *graph, int64_t grains, const struct mesh *mesh, uint64_t seed,
+                                 const struct policy_traits *traits);
 /* Puts a partition into a policy, and gives parameters places enough for its chunks. */
 void policy_cut(const struct graph *graph, const struct partition *partition, struct policy *policy);
 /* Its JSON on stderr, to be called before a test fails. */

@@ -1,6 +1,7 @@
 #include "support/rank_case.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include "base/random.h"
 #include "collective/comm_schedule.h"
@@ -13,15 +14,20 @@
 /* ---- What is drawn ---- */
 
 static const struct lane_shape lanes_of[] = {{1, 8}, {2, 4}, {1, 3}};
-enum { LANES = 3, BATCHES = 3, ROUNDS = 3, REDUCES = 2, CLIPS = 2, POLICIES = 4 };
+static const struct rank_job jobs[] = {{2, 1, false, {""}}, {2, 2, true, {""}}, {3, 1, true, {""}}, {4, 1, true, {""}},
+                                       {4, 2, false, {""}}, {8, 2, true, {""}}, {8, 4, false, {""}}};
+static const char *const mpis[] = {"openmpi", "mpich"};
+enum { LANES = 3, BATCHES = 3, ROUNDS = 3, REDUCES = 2, CLIPS = 2, TIERS = 4, SCHEDULES = 4, MPIS = 2 };
+enum { JOBS = sizeof jobs / sizeof *jobs };
 static const char *const partitions[] = {"ddp", "zero1", "zero2", "zero3", "hpz", "other", "other"};
 enum { PARTITIONS = sizeof partitions / sizeof *partitions };
 
 int rank_axis_values(enum rank_axis axis) {
-    static const int counts[RANK_AXES] = {
-        [RANK_AXIS_lanes] = LANES,         [RANK_AXIS_batch] = BATCHES, [RANK_AXIS_round] = ROUNDS,
-        [RANK_AXIS_reduce] = REDUCES,      [RANK_AXIS_clip] = CLIPS,    [RANK_AXIS_policy] = POLICIES,
-        [RANK_AXIS_partition] = PARTITIONS};
+    static const int counts[RANK_AXES] = {[RANK_AXIS_lanes] = LANES,        [RANK_AXIS_batch] = BATCHES,
+                                          [RANK_AXIS_round] = ROUNDS,       [RANK_AXIS_reduce] = REDUCES,
+                                          [RANK_AXIS_clip] = CLIPS,         [RANK_AXIS_tiers] = TIERS,
+                                          [RANK_AXIS_schedule] = SCHEDULES, [RANK_AXIS_partition] = PARTITIONS,
+                                          [RANK_AXIS_job] = JOBS,           [RANK_AXIS_mpi] = MPIS};
     return axis == RANK_AXIS_subject ? (int)policy_subject_count : counts[axis];
 }
 
@@ -33,64 +39,9 @@ struct rank_case rank_case_random(uint64_t seed, uint64_t number) {
     struct rank_case spec = {.seed = 1 + seed * 1000 + number};
     for (enum rank_axis axis = 0; axis < RANK_AXES; axis++)
         spec.value[axis] = draw(seed, number, axis);
+    while (!rank_case_is_legal(&spec))
+        spec.value[RANK_AXIS_job] = (spec.value[RANK_AXIS_job] + 1) % JOBS;
     return spec;
-}
-
-/* ---- All pairs ---- */
-
-enum { VALUES_MOST = 64 };
-
-struct pairs {
-    bool seen[RANK_AXES][VALUES_MOST][RANK_AXES][VALUES_MOST];
-};
-
-static int count_new(const struct pairs *pairs, const struct rank_case *spec) {
-    int count = 0;
-    for (int a = 0; a < RANK_AXES; a++)
-        for (int b = a + 1; b < RANK_AXES; b++)
-            count += !pairs->seen[a][spec->value[a]][b][spec->value[b]];
-    return count;
-}
-
-static void note(struct pairs *pairs, const struct rank_case *spec) {
-    for (int a = 0; a < RANK_AXES; a++)
-        for (int b = a + 1; b < RANK_AXES; b++)
-            pairs->seen[a][spec->value[a]][b][spec->value[b]] = true;
-}
-
-static bool find_missing(const struct pairs *pairs, struct rank_case *spec, int *first, int *second) {
-    for (int a = 0; a < RANK_AXES; a++)
-        for (int b = a + 1; b < RANK_AXES; b++)
-            for (int i = 0; i < rank_axis_values((enum rank_axis)a); i++)
-                for (int j = 0; j < rank_axis_values((enum rank_axis)b); j++) {
-                    if (pairs->seen[a][i][b][j]) continue;
-                    spec->value[a] = i, spec->value[b] = j;
-                    *first = a, *second = b;
-                    return true;
-                }
-    return false;
-}
-
-/* Each case has a pair that none had, and of some random ones around it the one with most new pairs. */
-struct rank_case *rank_case_pairwise(uint64_t seed, size_t *count) {
-    enum { TRIES = 50, MOST = 4096 };
-    struct pairs *pairs = mem_array(1, sizeof *pairs);
-    struct rank_case *cases = mem_array(MOST, sizeof *cases);
-    assert_true(pairs && cases);
-    int first, second;
-    struct rank_case fixed;
-    for (*count = 0; *count < MOST && find_missing(pairs, &fixed, &first, &second); (*count)++) {
-        struct rank_case *best = &cases[*count];
-        for (uint64_t i = 0; i < TRIES; i++) {
-            struct rank_case tried = rank_case_random(seed, *count * TRIES + i);
-            tried.value[first] = fixed.value[first];
-            tried.value[second] = fixed.value[second];
-            if (i == 0 || count_new(pairs, &tried) > count_new(pairs, best)) *best = tried;
-        }
-        note(pairs, best);
-    }
-    mem_free(pairs);
-    return cases;
 }
 
 /* ---- Training ---- */
@@ -107,16 +58,30 @@ bool rank_case_holds(const struct rank_case *spec, int ranks) {
     return holds;
 }
 
+bool rank_case_is_legal(const struct rank_case *spec) { return rank_case_holds(spec, rank_case_job(spec).ranks); }
+
+struct rank_job rank_case_job(const struct rank_case *spec) {
+    return jobs[spec->value[RANK_AXIS_job]];
+}
+
+int rank_case_mpi_value(const char *mpi) {
+    for (int i = 0; i < MPIS; i++)
+        if (strcmp(mpis[i], mpi) == 0) return i;
+    fail_msg("%s is no MPI of the cases", mpi);
+    return 0;
+}
+
 void rank_case_print(const struct rank_case *spec, char name[RANK_CASE_NAME_BYTES]) {
     static const char *const batches[] = {"full grains", "a short last grain", "fewer grains than lanes"};
-    static const char *const policies[] = {"plain", "deferred from disk", "random", "random"};
+    static const char *const tiers[] = {"device", "host", "disk", "drawn tiers"};
+    static const char *const schedules[] = {"kept", "computed again", "moved", "drawn schedule"};
     char lanes[LANE_SHAPE_BYTES];
-    snprintf(name, RANK_CASE_NAME_BYTES, "%s, lanes %s, %s, round %d, %s sums, %s, policy %s, %s (seed %llu)",
+    snprintf(name, RANK_CASE_NAME_BYTES, "%s, lanes %s, %s, round %d, %s sums, %s, %s, %s, %s (seed %llu)",
              subject_of(spec)->name, lane_shape_print(&lanes_of[spec->value[RANK_AXIS_lanes]], lanes),
              batches[spec->value[RANK_AXIS_batch]], spec->value[RANK_AXIS_round],
              spec->value[RANK_AXIS_reduce] ? "bf16" : "fp32", spec->value[RANK_AXIS_clip] ? "clipped" : "not clipped",
-             policies[spec->value[RANK_AXIS_policy]], partitions[spec->value[RANK_AXIS_partition]],
-             (unsigned long long)spec->seed);
+             tiers[spec->value[RANK_AXIS_tiers]], schedules[spec->value[RANK_AXIS_schedule]],
+             partitions[spec->value[RANK_AXIS_partition]], (unsigned long long)spec->seed);
 }
 
 /* The same on all ranks. */
@@ -145,11 +110,15 @@ static struct harness_options options_of(const struct rank_case *spec, struct co
                              .batch = batches[spec->value[RANK_AXIS_batch]],
                              .threads = 1,
                              .comm = comm};
-    static const struct policy on_disk = {
-        .grains_per_pass = 1, .buffers = 3, .lookahead = 2, .gradients = TIER_HOST, .optimizer = TIER_DISK};
-    int policy = spec->value[RANK_AXIS_policy];
-    if (policy == 1) way.policy = &on_disk;
-    if (policy > 1) way.policy_seed = spec->seed;
+    static const struct policy_traits tiers[] = {
+        {.tiers = TIERS_DEVICE}, {.tiers = TIERS_HOST}, {.tiers = TIERS_DISK}, {.tiers = TIERS_DRAWN}};
+    static const struct policy_traits schedules[] = {{.schedule = ACTIVATIONS_KEPT},
+                                                     {.schedule = ACTIVATIONS_RECOMPUTED},
+                                                     {.schedule = ACTIVATIONS_MOVED},
+                                                     {.schedule = ACTIVATIONS_DRAWN}};
+    way.policy_traits = (struct policy_traits){tiers[spec->value[RANK_AXIS_tiers]].tiers,
+                                               schedules[spec->value[RANK_AXIS_schedule]].schedule};
+    way.policy_seed = spec->seed;
     struct partition partition = partition_of(spec, comm ? &comm->mesh : &(struct mesh){1, 1});
     way.partition = &partition;
     way.flat = comm && spec->seed & 1;

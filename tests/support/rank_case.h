@@ -5,8 +5,9 @@
 #include "backend/backend.h"
 #include "comm/comm.h"
 #include "plan/plan.h"
+#include "support/mpi_job.h"
 
-enum { RANK_CASE_STEPS = 10, RANK_CASE_NAME_BYTES = 160 };
+enum { RANK_CASE_STEPS = 10, RANK_CASE_NAME_BYTES = 200 };
 
 /* What a run is drawn from: a value of each axis. Pairs of values are what `make check` covers. */
 #define RANK_CASE_AXES(X)                                                                                              \
@@ -16,8 +17,11 @@ enum { RANK_CASE_STEPS = 10, RANK_CASE_NAME_BYTES = 160 };
     X(round)     /* all grains of a lane, 1, 2 */                                                                      \
     X(reduce)    /* gradients are added in fp32, or rounded to bf16 before */                                          \
     X(clip)      /* at work, or off */                                                                                 \
-    X(policy)    /* the plain one, deferred updates from the disk, two random ones */                                  \
-    X(partition) /* none, those with names, others; every other seed by flat operations */
+    X(tiers)     /* of all states: the device, the host, the disk; or drawn each for itself */                         \
+    X(schedule)  /* activations are kept, computed again, moved; or drawn */                                           \
+    X(partition) /* none, those with names, others; every other seed by flat operations */                             \
+    X(job)       /* how many ranks on how many nodes, by windows or messages */                                        \
+    X(mpi)       /* Open MPI, MPICH */
 enum rank_axis {
 #define RANK_CASE_AXIS(name) RANK_AXIS_##name,
     RANK_CASE_AXES(RANK_CASE_AXIS)
@@ -32,11 +36,15 @@ struct rank_case {
 
 /* By axis. */
 int rank_axis_values(enum rank_axis axis);
-/* The same for the same seed and number. */
+/* The same for the same seed and number. Its job is one of those that hold its lanes. */
 struct rank_case rank_case_random(uint64_t seed, uint64_t number);
-/* Cases in which each pair of values of two axes occurs. In fresh memory. */
-struct rank_case *rank_case_pairwise(uint64_t seed, size_t *count);
+/* Whether so many ranks can hold the case's lanes, and whether its own job's can. */
 bool rank_case_holds(const struct rank_case *spec, int ranks);
+bool rank_case_is_legal(const struct rank_case *spec);
+/* The case's job, without words. */
+struct rank_job rank_case_job(const struct rank_case *spec);
+/* The value of the axis for an MPI, as mpi_job_name has it. */
+int rank_case_mpi_value(const char *mpi);
 void rank_case_print(const struct rank_case *spec, char name[RANK_CASE_NAME_BYTES]);
 
 struct rank_result {
