@@ -168,6 +168,7 @@ struct ballast_plan_options {
                                  it; not given: the fastest that fits. Changes no bit */
     const char *collectives;  /* "stratified" or "flat"; not given: the faster. Changes no bit */
     int64_t round_grains;     /* add the lanes after so many grains of each; not given: 0, all of them */
+    int64_t tensor;           /* ranks that share each tensor; not given: 1, none do */
     const char *reduce_dtype; /* "bf16" rounds a lane's gradients before they are added to another's; not given: fp32 */
 
     const char *optimizer_dtype; /* of AdamW's moments: "fp32", or "bf16", rounded by chance; not given: fp32 */
@@ -180,7 +181,7 @@ struct ballast_plan_options {
 #define BALLAST_PLAN_OPTIONS_INIT                                                                                      \
     {                                                                                                                  \
         BALLAST_PLAN_OPTIONS_VERSION, -1, -1, -1, -1, -1, NULL, NULL, NULL, NULL, 0, -1, NULL, -1, -1, NULL, -1, NULL, \
-            NULL, NULL, -1, NULL, NULL, NULL, NULL, NULL                                                               \
+            NULL, NULL, -1, -1, NULL, NULL, NULL, NULL, NULL                                                           \
     }
 /* The same at run time. */
 void ballast_plan_options_init(struct ballast_plan_options *options);

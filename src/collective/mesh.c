@@ -27,6 +27,10 @@ struct comm_group mesh_group_pair(int a, int b) {
     return a < b ? (struct comm_group){a, b - a, 2} : (struct comm_group){b, a - b, 2};
 }
 
+struct comm_group mesh_group_within(const struct comm_group *outer, const struct comm_group *inner) {
+    return (struct comm_group){mesh_group_rank(outer, inner->first), outer->stride * inner->stride, inner->count};
+}
+
 int mesh_group_per_node(const struct mesh *mesh, const struct comm_group *group) {
     int in_first = 0;
     while (in_first < group->count &&

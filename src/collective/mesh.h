@@ -34,6 +34,8 @@ struct comm_group mesh_group(const struct mesh *mesh, int rank, enum mesh_group_
 struct comm_group mesh_group_part(const struct comm_group *group, int rank, int width);
 struct comm_group mesh_group_replicas(const struct comm_group *group, int rank, int width);
 struct comm_group mesh_group_pair(int a, int b);
+/* The ranks at the positions `inner` of the group `outer`. */
+struct comm_group mesh_group_within(const struct comm_group *outer, const struct comm_group *inner);
 
 static inline int mesh_group_rank(const struct comm_group *group, int position) {
     return group->first + position * group->stride;

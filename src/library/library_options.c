@@ -125,6 +125,7 @@ static enum status read_recipe(const struct ballast_plan_options *given, struct 
     TAKE_CHOICE("plan", master, master_find)
     TAKE_TEXT("plan", lora)
     TAKE_WHOLE("plan", round_grains)
+    TAKE_WHOLE("plan", tensor)
     TRY(read_lanes(given->lanes, out));
     TAKE_TEXT("plan", partition)
     if (given->collectives) {

@@ -99,11 +99,12 @@ static void held_lanes_free(struct held_lanes *held) {
 }
 
 enum status lane_shares_create(const struct recipe *recipe, const struct rank_place *place, struct lane_shares *out) {
-    int ranks = rank_place_ranks(place);
+    int ranks = rank_place_data(place);
     struct held_lanes held;
     *out = (struct lane_shares){.levels = 1};
     enum status status = held_lanes_create(recipe, ranks, &held);
-    if (status == STATUS_OK) status = add_rounds(recipe, &held.tree, held.subtree[place->rank], ranks, out);
+    if (status == STATUS_OK)
+        status = add_rounds(recipe, &held.tree, held.subtree[rank_place_data_rank(place)], ranks, out);
     held_lanes_free(&held);
     return status;
 }
@@ -116,7 +117,7 @@ void lane_shares_free(struct lane_shares *shares) {
 enum status lane_shares_find_empty(const struct recipe *recipe, const struct rank_place *place, int64_t round,
                                    bool *empty) {
     struct held_lanes held;
-    int ranks = rank_place_ranks(place);
+    int ranks = rank_place_data(place);
     enum status status = held_lanes_create(recipe, ranks, &held);
     for (int rank = 0; rank < ranks && status == STATUS_OK; rank++)
         empty[rank] = !has_grains(recipe, &held.tree.node[held.subtree[rank]], round);
@@ -126,7 +127,7 @@ enum status lane_shares_find_empty(const struct recipe *recipe, const struct ran
 
 enum status lane_shares_find_equal(const struct recipe *recipe, const struct rank_place *place, bool *equal) {
     struct held_lanes held;
-    int ranks = rank_place_ranks(place);
+    int ranks = rank_place_data(place);
     enum status status = held_lanes_create(recipe, ranks, &held);
     if (status == STATUS_OK) {
         const struct lane_node *nodes = held.tree.node;

@@ -86,8 +86,19 @@ enum master master_find(const char *name) {
     X(weight_decay, "0 for none, and at most 1000")                                                                    \
     X(clip_norm, "0 for none, and at most 1e9")
 
+static enum status check_tensor(const struct plan *plan) {
+    int ranks = rank_place_ranks(&plan->place), tensor = recipe_tensor(&plan->recipe);
+    if (rank_place_tensor(&plan->place) != tensor)
+        return status_set(STATUS_BAD_INPUT, "plan: recipe.tensor: %d is not the %d of its ranks", tensor,
+                          rank_place_tensor(&plan->place));
+    if (ranks % (tensor * rank_place_stages(&plan->place)) == 0) return STATUS_OK;
+    enum status status = status_set(STATUS_BAD_INPUT,
+                                    "plan: recipe.tensor: %d ranks that share tensors do not divide %d", tensor, ranks);
+    return status_hint(status, "start a multiple of %d ranks by --ranks", tensor);
+}
+
 static enum status check_ranks(const struct plan *plan) {
-    int ranks = rank_place_ranks(&plan->place);
+    int ranks = rank_place_data(&plan->place);
     struct lane_tree tree;
     if (ranks == 1) return STATUS_OK;
     TRY(lane_tree_of_shape(&plan->recipe.lanes, &tree));
@@ -103,9 +114,10 @@ enum status plan_check(const struct plan *plan) {
 #define CHECK_INTEGER(field, type, least, most, rule)                                                                  \
     TRY(plan_check_range("recipe." #field, (int64_t)recipe->field, least, most, rule));
     RECIPE_INTEGERS(CHECK_INTEGER)
+    TRY(check_tensor(plan));
     TRY(check_ranks(plan));
-    const struct mesh one = {1, 1}, *mesh = plan->place.mesh.nodes > 0 ? &plan->place.mesh : &one;
-    TRY(partition_check(&plan->policy.partition, mesh));
+    const struct mesh data = rank_place_data_mesh(&plan->place);
+    TRY(partition_check(&plan->policy.partition, &data));
     return policy_check(&plan->policy, recipe_share_grains(recipe));
 }
 
@@ -139,6 +151,7 @@ json_t *recipe_to_json(const struct recipe *recipe) {
     failed |= json_object_set_new(object, "master", json_string(master_name(recipe->master)));
     char lanes[LANE_SHAPE_BYTES];
     failed |= json_object_set_new(object, "lanes", json_string(lane_shape_print(&recipe->lanes, lanes)));
+    failed |= json_object_set_new(object, "tensor", json_integer(recipe_tensor(recipe)));
     failed |= json_object_set_new(object, "isa", json_string(recipe->isa));
 #define SET_TEXT(field) failed |= json_object_set_new(object, #field, json_string(recipe->field));
     RECIPE_TEXTS(SET_TEXT)
@@ -227,7 +240,7 @@ static enum status read_shape(const char *file, const json_t *object, const char
 }
 
 enum status recipe_from_json(const char *file, const json_t *object, struct recipe *out) {
-    enum { OPTIONAL_FIELDS = 9 };
+    enum { OPTIONAL_FIELDS = 10 };
     static const char *const known[] = {"threads",
                                         "lora",
                                         "freeze",
@@ -236,6 +249,7 @@ enum status recipe_from_json(const char *file, const json_t *object, struct reci
                                         "optimizer_dtype",
                                         "master",
                                         "reduce_dtype",
+                                        "tensor",
 #define NAME_INTEGER(field, type, least, most, rule) #field,
                                         RECIPE_INTEGERS(NAME_INTEGER) /* the first: plans had no rounds once */
                                         "dtype",
@@ -261,6 +275,10 @@ enum status recipe_from_json(const char *file, const json_t *object, struct reci
     TRY(read_document_attention(file, object, &recipe->document_attention));
     TRY(read_state_formats(file, object, recipe));
     TRY(read_shape(file, object, "lanes", &recipe->lanes));
+    int64_t tensor = 1;
+    TRY(read_integer(file, object, "recipe.", "tensor", LEAST(tensor), MOST(tensor), "ranks that share tensors",
+                     &tensor));
+    recipe->tensor = (int)tensor;
     TRY(json_read_text(file, object, "isa", sizeof recipe->isa, recipe->isa));
 #define READ_TEXT(field) TRY(json_read_text(file, object, #field, sizeof recipe->field, recipe->field));
     RECIPE_TEXTS(READ_TEXT)
@@ -293,7 +311,7 @@ static enum status read_plan(const char *file, const json_t *object, struct plan
     TRY(policy_from_json(file, policy, &out->policy));
     struct lane_shape ranks = {0};
     TRY(read_shape(file, policy, "ranks", &ranks));
-    out->place = (struct rank_place){.mesh = {ranks.nodes, ranks.per_node}};
+    out->place = (struct rank_place){.mesh = {ranks.nodes, ranks.per_node}, .tensor = out->recipe.tensor};
     TRY(read_threads(file, object, &out->threads));
     enum status status = recipe_check_optimizer(&out->recipe);
     if (status == STATUS_OK) status = plan_check(out);
@@ -356,6 +374,7 @@ enum status recipe_require_equal(const struct recipe *expected, const struct rec
     if (expected->dtype != actual->dtype) DIFFERENT(dtype)
     if (!lane_shape_equal(&expected->lanes, &actual->lanes)) DIFFERENT(lanes)
     if (rounds_sums(expected) != rounds_sums(actual)) DIFFERENT(reduce_dtype)
+    if (recipe_tensor(expected) != recipe_tensor(actual)) DIFFERENT(tensor)
 #define COMPARE_TEXT(field)                                                                                            \
     if (strcmp(expected->field, actual->field) != 0) DIFFERENT(field)
     RECIPE_TEXTS(COMPARE_TEXT)

@@ -1,4 +1,8 @@
-/* Who computes: a rank, and how it meets the others. All 0: alone. */
+/* Who computes: a rank, and how it meets the others. All 0: alone.
+ *
+ * Ranks have three axes: rank = (stage * data + d) * tensor + t. The tensor ranks of a group hold the parts that
+ * layouts cut (layout/shard_graph.h); the data ranks each have grains, lanes and shards of their own; stages have
+ * blocks. What lanes, rounds, partitions and sums of gradients call a rank is a place among the data ranks. */
 #ifndef BALLAST_PLAN_RANK_PLACE_H
 #define BALLAST_PLAN_RANK_PLACE_H
 
@@ -11,6 +15,7 @@
 struct rank_place {
     struct mesh mesh; /* of all ranks; 0x0: one */
     int rank;
+    int tensor, stages;    /* ranks along these axes; 0: one. Their product divides the ranks */
     bool in_place;         /* the ranks of a node read each other's data in place (comm_spec.in_place) */
     int64_t message_bytes; /* most of one message; 0: RANK_MESSAGE_BYTES */
     enum tier tier; /* where the CPU reads and writes what is exchanged: the device where it can, else the host */
@@ -22,6 +27,28 @@ struct rank_place {
 static inline int rank_place_ranks(const struct rank_place *place) {
     return place->mesh.nodes > 0 ? mesh_ranks(&place->mesh) : 1;
 }
+static inline int rank_place_tensor(const struct rank_place *place) { return place->tensor > 0 ? place->tensor : 1; }
+static inline int rank_place_stages(const struct rank_place *place) { return place->stages > 0 ? place->stages : 1; }
+static inline int rank_place_data(const struct rank_place *place) {
+    return rank_place_ranks(place) / (rank_place_tensor(place) * rank_place_stages(place));
+}
+/* The rank's places along the axes. */
+static inline int rank_place_tensor_rank(const struct rank_place *place) {
+    return place->rank % rank_place_tensor(place);
+}
+static inline int rank_place_data_rank(const struct rank_place *place) {
+    return place->rank / rank_place_tensor(place) % rank_place_data(place);
+}
+static inline int rank_place_stage(const struct rank_place *place) {
+    return place->rank / (rank_place_tensor(place) * rank_place_data(place));
+}
+/* The ranks that differ from this one along one axis alone, itself among them. */
+struct comm_group rank_place_tensor_group(const struct rank_place *place);
+struct comm_group rank_place_data_group(const struct rank_place *place);
+struct comm_group rank_place_stage_group(const struct rank_place *place);
+/* The data ranks by nodes; of one node where those of a group are not as many in each. */
+struct mesh rank_place_data_mesh(const struct rank_place *place);
+
 static inline int64_t rank_place_message_bytes(const struct rank_place *place) {
     return place->message_bytes > 0 ? place->message_bytes : RANK_MESSAGE_BYTES;
 }

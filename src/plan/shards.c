@@ -54,6 +54,12 @@ struct comm_group shard_group(int rank, int coarse, int fine) {
     return (struct comm_group){.first = rank - rank % fine + rank % coarse, .stride = coarse, .count = fine / coarse};
 }
 
+struct comm_group shard_group_of(const struct rank_place *place, int coarse, int fine) {
+    struct comm_group data = rank_place_data_group(place);
+    struct comm_group part = shard_group(rank_place_data_rank(place), coarse, fine);
+    return mesh_group_within(&data, &part);
+}
+
 void shard_owners(const struct partition *partition, int ranks, int rank, int coarse, int fine, int *owners) {
     struct comm_group group = shard_group(rank, coarse, fine);
     for (int position = 0; position < group.count; position++) {

@@ -1,4 +1,4 @@
-/* Shards of a chunk: who has which of its elements under a partition.
+/* Shards of a chunk: who has which of its elements under a partition. A rank is here a place among the data ranks.
  *
  * ELEMENTS. What a chunk has of one kind lies side by side, each tensor at a multiple of SHARD_BLOCK elements, at the
  * same element offsets for parameters, gradients and each of the optimizer's states. So a range of elements is a range
@@ -17,6 +17,7 @@
 
 #include "collective/mesh.h"
 #include "plan/partition.h"
+#include "plan/rank_place.h"
 
 enum { SHARD_BLOCK = 4096 };
 
@@ -50,6 +51,8 @@ struct shard_range shard_range_of(const struct shard_cut *cut, int width, int ra
 /* The ranks that together hold the rank's shard of width `coarse` by shards of width `fine`, a multiple of it; both are
  * of the partition, 1 or the number of ranks. With 1 they hold the whole, with equal widths it is the rank alone. */
 struct comm_group shard_group(int rank, int coarse, int fine);
+/* The same as ranks of the mesh, where data ranks are some of them. */
+struct comm_group shard_group_of(const struct rank_place *place, int coarse, int fine);
 /* owners[i] is the position in that group of the rank with the i-th of the fine shards, of which there are fine /
  * coarse.
  */

@@ -3,15 +3,16 @@
 #include <string.h>
 
 #include "collective/comm_schedule.h"
+#include "ops/ops.h"
 #include "plan/lane_shares.h"
 #include "program/step_buffers.h"
 
 enum status collectives_spec(const struct program *program, int32_t collective, struct lane_tree *tree,
                              struct comm_spec *out) {
     const struct program_collective *operation = &program->collectives.items[collective];
-    int ranks = rank_place_ranks(&program->place);
+    int ranks = rank_place_data(&program->place);
     struct lane_tree lanes;
-    bool sums = operation->kind != COMM_ALL_GATHER;
+    bool sums = operation->kind != COMM_ALL_GATHER && !operation->node; /* of lanes; others by halves of the group */
     enum status status = STATUS_OK;
     *tree = (struct lane_tree){0};
     if (sums) TRY(lane_tree_of_shape(&program->lanes, &lanes));
@@ -38,8 +39,9 @@ static bool same_values(const void *a, const void *b, size_t bytes) {
 /* Whether two operations of one rank have the same schedule. */
 static bool same_schedule(const struct program *program, const struct program_collective *a,
                           const struct program_collective *b) {
-    size_t count = (size_t)a->group.count, ranks = (size_t)rank_place_ranks(&program->place);
-    return a->kind == b->kind && a->bytes == b->bytes && a->block_bytes == b->block_bytes && a->apart == b->apart &&
+    size_t count = (size_t)a->group.count, ranks = (size_t)rank_place_data(&program->place);
+    return a->kind == b->kind && !a->node == !b->node && a->round_bf16 == b->round_bf16 && a->bytes == b->bytes &&
+           a->block_bytes == b->block_bytes && a->apart == b->apart &&
            memcmp(&a->group, &b->group, sizeof a->group) == 0 &&
            same_values(a->owner, b->owner, count * sizeof *a->owner) &&
            same_values(a->empty, b->empty, ranks * sizeof *a->empty);
@@ -77,7 +79,7 @@ static enum status measure(struct program *program) {
 }
 
 static enum status find_empty(struct program *program, const struct recipe *recipe, int64_t round, const bool **out) {
-    int ranks = rank_place_ranks(&program->place);
+    int ranks = rank_place_data(&program->place);
     bool *empty = scratch_alloc(&program->memory, (size_t)ranks, sizeof *empty), any = false;
     if (!empty) return STATUS_FAILED;
     TRY(lane_shares_find_empty(recipe, &program->place, round, empty));
@@ -87,14 +89,10 @@ static enum status find_empty(struct program *program, const struct recipe *reci
     return STATUS_OK;
 }
 
-static struct comm_group all_ranks(const struct program *program) {
-    return mesh_group(&program->place.mesh, program->place.rank, MESH_ALL);
-}
-
 enum status collectives_all_reduce(struct program *program, const struct recipe *recipe, int64_t round, int64_t bytes,
                                    struct program_collective *out) {
     *out = (struct program_collective){.kind = COMM_ALL_REDUCE,
-                                       .group = all_ranks(program),
+                                       .group = rank_place_data_group(&program->place),
                                        .bytes = bytes,
                                        .round_bf16 = recipe->reduce_dtype == DTYPE_BF16};
     return find_empty(program, recipe, round, &out->empty);
@@ -104,7 +102,7 @@ static enum status find_owners(struct program *program, const struct shard_cut *
                                const int **out) {
     int *owners = scratch_alloc(&program->memory, (size_t)(fine / coarse), sizeof *owners);
     if (!owners) return STATUS_FAILED;
-    shard_owners(&cut->partition, cut->ranks, program->place.rank, coarse, fine, owners);
+    shard_owners(&cut->partition, cut->ranks, rank_place_data_rank(&program->place), coarse, fine, owners);
     *out = owners;
     return STATUS_OK;
 }
@@ -112,7 +110,7 @@ static enum status find_owners(struct program *program, const struct shard_cut *
 enum status collectives_reduce_scatter(struct program *program, const struct recipe *recipe, int64_t round,
                                        const struct shard_cut *cut, struct program_collective *out) {
     *out = (struct program_collective){.kind = COMM_REDUCE_SCATTER,
-                                       .group = all_ranks(program),
+                                       .group = rank_place_data_group(&program->place),
                                        .bytes = cut->elements * (int64_t)sizeof(float),
                                        .round_bf16 = recipe->reduce_dtype == DTYPE_BF16,
                                        .block_bytes = shard_piece_elements(cut) * (int64_t)sizeof(float)};
@@ -122,12 +120,37 @@ enum status collectives_reduce_scatter(struct program *program, const struct rec
 
 enum status collectives_all_gather(struct program *program, const struct shard_cut *cut, int coarse, int fine,
                                    int64_t block_bytes, struct program_collective *out) {
-    struct shard_range range = shard_range_of(cut, coarse, program->place.rank);
+    struct shard_range range = shard_range_of(cut, coarse, rank_place_data_rank(&program->place));
     *out = (struct program_collective){.kind = COMM_ALL_GATHER,
-                                       .group = shard_group(program->place.rank, coarse, fine),
+                                       .group = shard_group_of(&program->place, coarse, fine),
                                        .bytes = (range.end - range.begin) / SHARD_BLOCK * block_bytes,
                                        .block_bytes = shard_elements(cut, fine) / SHARD_BLOCK * block_bytes};
     return find_owners(program, cut, coarse, fine, &out->owner);
+}
+
+enum status collectives_of_node(const struct program *program, const struct node *node, int64_t bytes,
+                                struct program_collective *out) {
+    static const enum comm_kind kinds[] = {[OP_EXCHANGE_ALL_REDUCE] = COMM_ALL_REDUCE,
+                                           [OP_EXCHANGE_REDUCE_SCATTER] = COMM_REDUCE_SCATTER,
+                                           [OP_EXCHANGE_ALL_GATHER] = COMM_ALL_GATHER,
+                                           [OP_EXCHANGE_ALL_TO_ALL] = COMM_ALL_TO_ALL};
+    const struct exchange_attributes *attributes = NODE_ATTRIBUTES(node, exchange_attributes);
+    struct comm_group group = rank_place_tensor_group(&program->place);
+    enum comm_kind kind = kinds[node->op->exchange];
+    bool blocks = kind == COMM_REDUCE_SCATTER || kind == COMM_ALL_GATHER;
+    if (attributes->part.parts != group.count ||
+        attributes->part.position != mesh_group_position(&group, program->place.rank))
+        return status_set(STATUS_BAD_INPUT, "%s: made for rank %lld of %lld, in a plan for rank %d of %d", node->name,
+                          (long long)attributes->part.position, (long long)attributes->part.parts,
+                          mesh_group_position(&group, program->place.rank), group.count);
+    *out = (struct program_collective){.kind = kind,
+                                       .node = node,
+                                       .group = group,
+                                       .bytes = bytes,
+                                       .block_bytes = blocks ? bytes / group.count : 0,
+                                       .round_bf16 = attributes->edges == DTYPE_BF16,
+                                       .apart = kind == COMM_ALL_GATHER};
+    return STATUS_OK;
 }
 
 struct comm_range collectives_own_block(const struct program *program, const struct program_collective *operation) {
@@ -141,9 +164,17 @@ struct comm_range collectives_own_block(const struct program *program, const str
     return (struct comm_range){begin < most ? begin : most, end < most ? end : most};
 }
 
+enum status collectives_check_count(size_t count) {
+    if (count <= COMM_OPERATIONS_MOST) return STATUS_OK;
+    return status_hint(status_set(STATUS_NO_FIT, "more than %d operations between ranks, the most that there can be",
+                                  COMM_OPERATIONS_MOST),
+                       COLLECTIVES_FEWER);
+}
+
 enum status collectives_add(struct program *program, const struct program_collective *operation,
                             struct instruction *instruction) {
     instruction->collective = (int32_t)program->collectives.count;
+    TRY(collectives_check_count(program->collectives.count + 1));
     TRY(vec_push(&program->collectives, *operation));
     TRY(measure(program));
     int64_t staging_bytes = program->collectives.items[instruction->collective].staging_bytes;

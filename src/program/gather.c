@@ -55,7 +55,7 @@ static enum status make_gather(struct visits *visits, const struct transfer *tra
     struct program *program = visits->program;
     const struct visit *visit = &visits->list.items[transfer->visit];
     const struct buffer *whole = &program->buffers.items[visit->copy];
-    struct shard_cut cut = {visits->policy->partition, rank_place_ranks(&program->place), pack_elements(whole)};
+    struct shard_cut cut = {visits->policy->partition, rank_place_data(&program->place), pack_elements(whole)};
     int width = visits->policy->partition.parameters;
     struct program_collective operation;
     TRY(collectives_all_gather(program, &cut, 1, width, SHARD_BLOCK * (whole->bytes / cut.elements), &operation));

@@ -98,7 +98,7 @@ static struct pack_member blocks_of(const struct step_buffers *buffers, const st
 enum status pack_shard(const struct step_buffers *buffers, const struct packed *list, size_t count, int width,
                        struct pack **out, int64_t *bytes) {
     const struct shard_cut *cut = &buffers->of[list->part.chunk].cut;
-    struct shard_range range = shard_range_of(cut, width, buffers->plan->place.rank);
+    struct shard_range range = shard_range_of(cut, width, rank_place_data_rank(&buffers->plan->place));
     const struct tensor *first = buffers->graph->tensors.items[list->id];
     bool blocks = first->kind == TENSOR_RESULT;
     int64_t room = shard_elements(cut, width) / (blocks ? SHARD_BLOCK : 1) * dtype_bytes(first->shape.dtype);

@@ -113,7 +113,7 @@ static int64_t count_passes(const struct lane_shares *shares, int64_t round, int
     return passes;
 }
 
-/* Rank 0 has the most lanes, each with the most grains, and so the most passes in every round. */
+/* The first data rank has the most lanes, each with the most grains, and so the most passes in every round. */
 static enum status count_passes_elsewhere(const struct scheduler *scheduler, int64_t round, int64_t *out) {
     struct lane_shares most;
     struct rank_place first = scheduler->program->place;
@@ -182,8 +182,9 @@ enum status program_cut(const struct graph *graph, const struct recipe *recipe, 
 
 static enum status cut_step(struct scheduler *scheduler) {
     const struct plan *plan = scheduler->plan;
-    /* Shards are gathered by whatever reads parameters. */
-    if (graph_has_backward(scheduler->graph) || partition_cuts(&plan->policy.partition)) {
+    /* Shards are gathered by whatever reads parameters, and parts of tensors exchanged by whatever computes. */
+    bool together = partition_cuts(&plan->policy.partition) || rank_place_tensor(&plan->place) > 1;
+    if (graph_has_backward(scheduler->graph) || together) {
         scheduler->program->place = plan->place;
         scheduler->program->lanes = plan->recipe.lanes;
         scheduler->program->flat = plan->policy.flat;
@@ -199,7 +200,7 @@ static enum status make_source(struct scheduler *scheduler) {
     const struct policy *policy = &scheduler->plan->policy;
     bool sums = scheduler->shares.steps.count > 0;
     TRY(execution_source_create(scheduler->graph, policy, &scheduler->chunks, sums, &scheduler->source));
-    if (rank_place_ranks(&scheduler->program->place) > 1)
+    if (rank_place_data(&scheduler->program->place) > 1)
         scheduler->source.delay = policy->lookahead > 1 ? (int32_t)policy->lookahead : 1;
     scheduler->program->defers = has_deferred(scheduler);
     return STATUS_OK;

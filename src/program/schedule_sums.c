@@ -94,7 +94,8 @@ static enum status schedule_take(struct scheduler *scheduler, const struct execu
                                  const struct chunk_buffers *chunk, int32_t whole) {
     const struct program *program = scheduler->program;
     bool first = scheduler->share->round == 0;
-    struct shard_range range = shard_range_of(&chunk->cut, partition_of(scheduler)->gradients, program->place.rank);
+    struct shard_range range =
+        shard_range_of(&chunk->cut, partition_of(scheduler)->gradients, rank_place_data_rank(&program->place));
     int64_t bytes = (range.end - range.begin) * (int64_t)sizeof(float);
     if (bytes == 0) return STATUS_OK;
     struct instruction take = new_exchange(scheduler, first ? OPCODE_TAKE : OPCODE_ADD, execution);
@@ -122,7 +123,7 @@ static enum status schedule_reduce_scatter(struct scheduler *scheduler, const st
                                    &operation));
     TRY(collectives_add(program, &operation, &scatter));
     TRY(push(scheduler, &scatter));
-    struct shard_range range = shard_range_of(&chunk->cut, width, program->place.rank);
+    struct shard_range range = shard_range_of(&chunk->cut, width, rank_place_data_rank(&program->place));
     const struct exchange exchange = {.cut = &chunk->cut,
                                       .coarse = width,
                                       .fine = chunk->cut.ranks,

@@ -254,7 +254,7 @@ static enum status make_arrays(struct step_buffers *buffers) {
         buffers->homes[i].buffer = -1;
     for (size_t c = 0; c < chunks; c++) {
         struct shard_cut cut = {.partition = buffers->plan->policy.partition,
-                                .ranks = rank_place_ranks(&buffers->plan->place),
+                                .ranks = rank_place_data(&buffers->plan->place),
                                 .elements = buffers->chunks->chunks.items[c].elements};
         buffers->of[c] = (struct chunk_buffers){cut, -1, -1, -1, -1};
     }

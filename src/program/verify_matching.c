@@ -37,8 +37,10 @@ static bool same_owners(const int *a, const int *b, int blocks) {
 bool program_collective_matches(const struct program_collective *a, const struct program_collective *b, int ranks) {
     bool same_group =
         a->group.first == b->group.first && a->group.stride == b->group.stride && a->group.count == b->group.count;
-    return a->kind == b->kind && a->bytes == b->bytes && a->block_bytes == b->block_bytes && a->apart == b->apart &&
-           same_group && same_owners(a->owner, b->owner, a->group.count) && same_empty(a->empty, b->empty, ranks);
+    bool same_node = !a->node == !b->node && (!a->node || strcmp(a->node->name, b->node->name) == 0);
+    return a->kind == b->kind && same_node && a->round_bf16 == b->round_bf16 && a->bytes == b->bytes &&
+           a->block_bytes == b->block_bytes && a->apart == b->apart && same_group &&
+           same_owners(a->owner, b->owner, a->group.count) && same_empty(a->empty, b->empty, ranks);
 }
 
 /* Moves on to the rank's next operation. */
@@ -70,7 +72,8 @@ static bool matches(const struct matching *matching, int rank, int other) {
     return mine && theirs &&
            matching->number[rank][waiting(matching, rank)->collective] ==
                matching->number[other][waiting(matching, other)->collective] &&
-           waiting(matching, rank)->deferred == waiting(matching, other)->deferred;
+           waiting(matching, rank)->deferred == waiting(matching, other)->deferred &&
+           (!mine->node || waiting(matching, rank)->grain == waiting(matching, other)->grain);
 }
 
 static bool is_ready(const struct matching *matching, int rank) {

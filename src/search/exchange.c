@@ -23,10 +23,11 @@ struct measurer {
 
 static enum status measure(struct measurer *measurer, struct operation *operation, int64_t block_bytes) {
     const struct rank_place *place = &measurer->cut->place;
-    int ranks = rank_place_ranks(place);
-    shard_owners(measurer->partition, ranks, place->rank, operation->coarse, operation->fine, measurer->owners);
+    int ranks = rank_place_data(place);
+    shard_owners(measurer->partition, ranks, rank_place_data_rank(place), operation->coarse, operation->fine,
+                 measurer->owners);
     const struct comm_spec spec = {.kind = operation->kind,
-                                   .group = shard_group(place->rank, operation->coarse, operation->fine),
+                                   .group = shard_group_of(place, operation->coarse, operation->fine),
                                    .bytes = operation->bytes,
                                    .in_place = place->in_place,
                                    .block_bytes = block_bytes,
@@ -63,7 +64,7 @@ static enum status add(struct measurer *measurer, enum comm_kind kind, int coars
 /* A gather of the rank's shard of a chunk. */
 static enum status add_gather(struct measurer *measurer, const struct shard_cut *cut, int coarse, int fine,
                               int64_t element_bytes, double *sum) {
-    struct shard_range range = shard_range_of(cut, coarse, measurer->cut->place.rank);
+    struct shard_range range = shard_range_of(cut, coarse, rank_place_data_rank(&measurer->cut->place));
     return add(measurer, COMM_ALL_GATHER, coarse, fine, (range.end - range.begin) * element_bytes,
                shard_piece_elements(cut) * (cut->ranks / fine) * element_bytes, sum);
 }
@@ -71,7 +72,7 @@ static enum status add_gather(struct measurer *measurer, const struct shard_cut 
 static enum status add_chunk(struct measurer *measurer, const struct states *states, int32_t chunk, double *round_s,
                              struct exchange *out) {
     const struct chunk_sum whole = chunk_sum_of(states->from, chunk);
-    const struct shard_cut cut = {*measurer->partition, rank_place_ranks(&measurer->cut->place),
+    const struct shard_cut cut = {*measurer->partition, rank_place_data(&measurer->cut->place),
                                   states->chunks.chunks.items[chunk].elements};
     int p = cut.partition.parameters, g = cut.partition.gradients, o = cut.partition.optimizer;
     if (cut.elements == 0) return STATUS_OK;
@@ -94,7 +95,7 @@ static enum status add_chunk(struct measurer *measurer, const struct states *sta
 
 /* Without a partition sums are as long as their packs, and their blocks those of comm_block. */
 static enum status add_reductions(struct measurer *measurer, const struct states *states, double *round_s) {
-    int ranks = rank_place_ranks(&measurer->cut->place);
+    int ranks = rank_place_data(&measurer->cut->place);
     for (size_t i = 0; i < states->gradients.count; i++)
         TRY(add(measurer, COMM_ALL_REDUCE, 1, ranks, states->gradients.items[i].summed, 0, round_s));
     return STATUS_OK;
@@ -112,7 +113,7 @@ static enum status open(struct measurer *measurer, int ranks) {
 
 static enum status measure_all(struct measurer *measurer, const struct states *states, struct exchange *out) {
     double round_s = 0;
-    TRY(open(measurer, rank_place_ranks(&measurer->cut->place)));
+    TRY(open(measurer, rank_place_data(&measurer->cut->place)));
     if (partition_cuts(measurer->partition))
         for (int32_t c = 0; c < states_count(states); c++)
             TRY(add_chunk(measurer, states, c, &round_s, out));
@@ -128,7 +129,7 @@ enum status exchange_measure(const struct step_cut *cut, const struct states *st
                                      partition_width(partition->optimizer)};
     struct measurer measurer = {.cut = cut, .partition = &widths, .flat = flat, .rates = rates};
     *out = (struct exchange){.reduce_s = 0};
-    if (rank_place_ranks(&cut->place) == 1) return STATUS_OK;
+    if (rank_place_data(&cut->place) == 1) return STATUS_OK;
     enum status status = measure_all(&measurer, states, out);
     lane_tree_free(&measurer.tree);
     mem_free(measurer.owners);

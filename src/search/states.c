@@ -259,7 +259,7 @@ static void add_part(const struct kernel_cost *cost, double part, double issue_s
 
 static void divide(const struct states *states, const struct partition *partition, const struct rank_place *place,
                    double issue_s, struct chunk_sum *from) {
-    int ranks = rank_place_ranks(place);
+    int ranks = rank_place_data(place);
     const struct partition widths = {partition_width(partition->parameters), partition_width(partition->gradients),
                                      partition_width(partition->optimizer)};
     for (int32_t c = 0; c < states_count(states); c++) {
@@ -271,7 +271,8 @@ static void divide(const struct states *states, const struct partition *partitio
         const struct element_kernel *kernel = &states->kernels.items[i];
         const struct shard_cut cut = {widths, ranks, states->chunks.chunks.items[kernel->chunk].elements};
         int width = kernel->updates ? widths.optimizer : widths.gradients;
-        double part = part_within(&states->chunks, kernel->parameter, shard_range_of(&cut, width, place->rank));
+        double part =
+            part_within(&states->chunks, kernel->parameter, shard_range_of(&cut, width, rank_place_data_rank(place)));
         struct chunk_sum *sum = &from[kernel->chunk];
         add_part(&kernel->device, part, issue_s, kernel->updates ? sum->update_s : sum->finish_s);
         if (kernel->updates) add_part(&kernel->host, part, issue_s, sum->host_update_s);

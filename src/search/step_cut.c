@@ -4,7 +4,7 @@
 #include "program/program.h"
 
 static enum status count_reductions(struct step_cut *cut, const struct recipe *recipe) {
-    int ranks = rank_place_ranks(&cut->place);
+    int ranks = rank_place_data(&cut->place);
     bool *empty = mem_array((size_t)ranks, sizeof *empty);
     enum status status = empty ? STATUS_OK : STATUS_FAILED;
     for (int64_t round = 0; ranks > 1 && round < cut->shares.rounds && status == STATUS_OK; round++) {

@@ -182,6 +182,12 @@ enum status engine_settle(struct engine *engine) {
 
 enum status engine_repeat_step(struct engine *engine) { return runner_step(engine->main, engine->scalars); }
 
+struct engine_turn engine_turn_of(const struct engine *engine) {
+    const struct rank_place *place = &engine->plan->chosen.place;
+    return (struct engine_turn){rank_place_data_rank(place), rank_place_data(place),
+                                rank_place_tensor_rank(place) == 0};
+}
+
 enum status engine_join_loss(struct engine *engine) {
     const struct recipe *recipe = &engine->plan->chosen.recipe;
     double scalars[SCALAR_COUNT] = {0};

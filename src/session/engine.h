@@ -39,14 +39,13 @@ enum status engine_load_state(struct engine *engine, const char *path);
 enum status engine_list_tensors(const struct engine *engine, enum tensor_kind kind, uint64_t *hashes,
                                 struct weight_target **out, int *count);
 
-/* How many neighbouring ranks have the tensors of this kind together, each some runs of them (plan/partition.h). 1:
- * each rank has all. The same on all ranks. */
+/* How many neighbouring data ranks have the tensors of this kind together, each some runs of them (plan/partition.h).
+ * 1: each rank has all. The same on all ranks. */
 int engine_width(const struct engine *engine, enum tensor_kind kind);
-static inline bool engine_is_cut(const struct engine *engine, enum tensor_kind kind) {
-    return engine_width(engine, kind) > 1;
-}
-/* Of what each group of `width` neighbouring ranks has together: an equal part for each of the groups. */
-struct safetensors_run engine_share(const struct engine *engine, int width, struct safetensors_run all);
+/* Whether ranks have but a part of tensors of this kind: by that, or because they share each tensor. */
+bool engine_is_cut(const struct engine *engine, enum tensor_kind kind);
+/* Of what all ranks have: an equal part for each. */
+struct safetensors_run engine_share(const struct engine *engine, struct safetensors_run all);
 /* What this rank writes of a tensor whose kind is cut: each element is written by one rank that has it. */
 struct safetensors_run engine_written_run(const struct engine *engine, const struct tensor *tensor);
 
@@ -58,8 +57,11 @@ enum status engine_hash(const struct engine *engine, uint64_t *hash);
  * are not cut, which each rank has to itself, and of those that are, which is collective. */
 enum status engine_hash_whole(const struct engine *engine, const bool *skip, uint64_t *hashes);
 enum status engine_hash_cut(const struct engine *engine, const bool *skip, uint64_t *hashes);
-/* engine_hash, where all tensors' hashes are known. */
-uint64_t engine_join_hashes(const struct engine *engine, const uint64_t *hashes);
+/* engine_hash, where all tensors' hashes are known. The same on ranks that share tensors as on one. FAILED without
+ * memory. */
+enum status engine_join_hashes(const struct engine *engine, const uint64_t *hashes, uint64_t *hash);
+/* Whether engine_hash can be had: ranks that share tensors know the hashes of what they write alone. */
+bool engine_can_hash(const struct engine *engine);
 /* Does the updates that the last step deferred (runner_finish). Call it before weights or state are read and before a
  * step of another program; all ranks together. */
 enum status engine_settle(struct engine *engine);
@@ -85,6 +87,13 @@ enum status engine_repeat_step(struct engine *engine);
  * is left (engine_settle). */
 enum status engine_add_loss(struct engine *engine, const struct dataset *dataset, int64_t batch, double *loss,
                             int64_t *targets);
+/* This rank's place among those that each have a batch of their own (of ranks that share tensors, one), and how many
+ * there are; and whether its sums count, which those of one rank of such do. */
+struct engine_turn {
+    int64_t place, places;
+    bool counts;
+};
+struct engine_turn engine_turn_of(const struct engine *engine);
 /* For a rank that has no batch while others do. Where weights are cut, ranks gather them from each other, and this one
  * goes through the program too, over a batch without targets. */
 enum status engine_join_loss(struct engine *engine);

@@ -1,6 +1,7 @@
 #include "session/plan_policy.h"
 
 #include "base/size.h"
+#include "program/collectives.h"
 #include "search/search.h"
 
 /* The plan whose policy is to be found, the tiers that it has to fit, and what the search is told of its main
@@ -18,7 +19,7 @@ static bool chooses_partition(const struct session_plan *plan) {
     const struct plan_request *request = &plan->request;
     bool trains = program_set_has(&request->set, PROGRAM_STEP);
     bool told = partition_cuts(&request->plan.policy.partition);
-    return rank_place_ranks(&plan->chosen.place) > 1 && policy_is_plain(&request->plan.policy) && (trains || told);
+    return rank_place_data(&plan->chosen.place) > 1 && policy_is_plain(&request->plan.policy) && (trains || told);
 }
 
 /* Whether the tiers below the device hold the programs. */
@@ -39,7 +40,9 @@ static enum status try_policy(struct choosing *choosing, const struct policy *po
     tried.policy = *policy;
     struct programs made;
     *fitted = false;
-    TRY(programs_compile(plan->session, &plan->request.set, &tried, &made));
+    enum status status = programs_compile(plan->session, &plan->request.set, &tried, &made);
+    if (status == STATUS_NO_FIT) return STATUS_OK; /* it has too many operations between ranks */
+    TRY(status);
     int64_t bytes = made.tier_bytes[TIER_DEVICE];
     if (fits_below(choosing, &made) && bytes < plan->least_bytes) plan->least_bytes = bytes;
     *fitted = fits(choosing, &made);
@@ -102,16 +105,17 @@ static enum status list_partitions(struct choosing *choosing) {
     const struct session_plan *plan = choosing->plan;
     struct search_input *input = &choosing->input;
     bool trains = program_set_has(&plan->request.set, PROGRAM_STEP);
-    if (rank_place_ranks(&plan->chosen.place) == 1) return STATUS_OK;
+    if (rank_place_data(&plan->chosen.place) == 1) return STATUS_OK;
     input->partitions = &plan->request.plan.policy.partition;
     input->partition_count = 1;
     const struct rank_place *place = &plan->chosen.place;
-    const struct comm_group all = mesh_group(&place->mesh, place->rank, MESH_ALL);
+    const struct comm_group all = rank_place_data_group(place);
+    const struct mesh data = rank_place_data_mesh(place);
     bool differs = links_flat_differs(&place->mesh, &all, place->in_place);
     if (!plan->request.collectives_fixed && differs) input->collectives = COLLECTIVES_EITHER;
     if (plan->request.collectives_fixed && plan->request.plan.policy.flat) input->collectives = COLLECTIVES_FLAT;
     if (plan->request.partition_fixed) return STATUS_OK;
-    TRY(partition_list(&plan->chosen.place.mesh, &choosing->partitions, &input->partition_count));
+    TRY(partition_list(&data, &choosing->partitions, &input->partition_count));
     input->most_compiled *= RANKS_TRY_MORE;
     if (!trains) input->partition_count = keep_inference(choosing->partitions, input->partition_count);
     input->partitions = choosing->partitions;
@@ -123,6 +127,12 @@ static enum status check_asked(const struct session_plan *plan) {
     const struct partition *asked = &plan->request.plan.policy.partition;
     char text[PARTITION_BYTES], size[SIZE_TEXT];
     if (!plan->request.partition_fixed || partition_equal(asked, &plan->chosen.policy.partition)) return STATUS_OK;
+    if (plan->search.crowded > 0)
+        return status_hint(status_set(STATUS_NO_FIT,
+                                      "no plan fits: with the partition %s there are more than %d operations "
+                                      "between ranks",
+                                      partition_print(asked, &plan->chosen.place.mesh, text), COMM_OPERATIONS_MOST),
+                           COLLECTIVES_FEWER);
     return status_hint(status_set(STATUS_NO_FIT, "no plan fits: with the partition %s the device tier needs %s",
                                   partition_print(asked, &plan->chosen.place.mesh, text),
                                   size_print(plan->least_bytes, size)),

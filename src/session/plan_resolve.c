@@ -39,6 +39,7 @@ static void check_given(const struct plan_options *options) {
     CHECK_GIVEN(grain_sequences)
     CHECK_GIVEN(round_grains)
     CHECK_GIVEN(reduce_dtype)
+    CHECK_GIVEN(tensor)
     CHECK_GIVEN(grains_per_pass)
     CHECK_GIVEN(partition)
     CHECK_GIVEN(flat)
@@ -167,12 +168,27 @@ static struct mesh mesh_of(const struct plan_options *options) {
     return options->comm ? options->comm->mesh : (struct mesh){1, 1};
 }
 
+/* The data ranks among those of `options`. */
+static struct mesh data_mesh_of(const struct plan_options *options, const struct recipe *recipe) {
+    const struct rank_place place = {.mesh = mesh_of(options), .tensor = recipe->tensor};
+    bool divides = mesh_ranks(&place.mesh) % recipe_tensor(recipe) == 0; /* else plan_check refuses it */
+    return divides ? rank_place_data_mesh(&place) : place.mesh;
+}
+
 /* Sequences of the longest lane: with larger grains some lanes, and the ranks that hold them, would have none. */
-static int64_t share_of_lane(const struct plan_options *options, int64_t batch) {
-    const struct mesh mesh = mesh_of(options);
+static int64_t share_of_lane(const struct plan_options *options, const struct recipe *recipe) {
+    const struct mesh mesh = data_mesh_of(options, recipe);
     const struct lane_shape ranks = {mesh.nodes, mesh.per_node};
     int64_t lanes = lane_shape_lanes(SETTINGS_HAVE(options, lanes) ? &options->lanes : &ranks);
-    return (batch + lanes - 1) / lanes;
+    return (recipe->batch + lanes - 1) / lanes;
+}
+
+static void choose_tensor(struct resolver *resolver, const struct plan_options *options, const struct recipe *base,
+                          struct recipe *recipe) {
+    bool moved = options->allow_recipe_change && SETTINGS_HAVE(options, tensor);
+    recipe->tensor =
+        (int)choose_whole(resolver, SETTING_tensor, options->tensor, moved ? options->tensor : recipe_tensor(base),
+                          setting_table[SETTING_tensor].whole);
 }
 
 static void choose_shape(struct resolver *resolver, const struct plan_options *options,
@@ -182,7 +198,7 @@ static void choose_shape(struct resolver *resolver, const struct plan_options *o
     recipe->sequence_length = choose_whole(resolver, SETTING_sequence_length, options->sequence_length,
                                            base->sequence_length, defaults->sequence_length);
     int64_t grain = recipe_default_grain(recipe->batch, recipe->sequence_length, defaults->grain_tokens);
-    int64_t each = share_of_lane(options, recipe->batch);
+    int64_t each = share_of_lane(options, recipe);
     if (grain > each) grain = each;
     recipe->grain_sequences =
         choose_whole(resolver, SETTING_grain_sequences, options->grain_sequences, base->grain_sequences, grain);
@@ -204,7 +220,7 @@ static void choose_lanes(struct resolver *resolver, const struct plan_options *o
                          struct recipe *recipe) {
     char wanted_text[LANE_SHAPE_BYTES], base_text[LANE_SHAPE_BYTES];
     bool given = SETTINGS_HAVE(options, lanes), moved = options->allow_recipe_change && given;
-    struct mesh mesh = mesh_of(options);
+    struct mesh mesh = data_mesh_of(options, recipe);
     struct lane_shape ranks = {mesh.nodes, mesh.per_node};
     bool stuck = options->allow_recipe_change && !given && resolver->base_name;
     stuck = stuck && !can_hold(&base->lanes, mesh_ranks(&mesh));
@@ -288,9 +304,9 @@ static enum status choose_policy(const struct plan_options *options, const struc
     bool given = SETTINGS_HAVE(options, partition);
     if (base) policy = base->policy;
     if (given) TRY(partition_parse(options->partition, mesh, &asked));
-    bool moved = base && rank_place_ranks(&base->place) != mesh_ranks(mesh) && partition_cuts(&policy.partition);
+    bool moved = base && rank_place_data(&base->place) != mesh_ranks(mesh) && partition_cuts(&policy.partition);
     if (moved && !given)
-        log_note("%s: its policy is for %d ranks, and chosen anew", base_name, rank_place_ranks(&base->place));
+        log_note("%s: its policy is for %d ranks, and chosen anew", base_name, rank_place_data(&base->place));
     if (moved || (given && !partition_equal(&asked, &policy.partition))) policy = plain;
     if (given) policy.partition = asked;
     if (SETTINGS_HAVE(options, grains_per_pass)) policy.grains_per_pass = options->grains_per_pass;
@@ -316,6 +332,7 @@ enum status plan_options_resolve(const struct plan_options *options, const struc
     if (same_isa) plan.recipe.products = from->recipe.products;
     choose_numbers(&resolver, options, &from->recipe, &plan.recipe);
     TRY(choose_trained(&resolver, options, &from->recipe, &plan.recipe));
+    choose_tensor(&resolver, options, &from->recipe, &plan.recipe);
     choose_shape(&resolver, options, &defaults, &from->recipe, &plan.recipe);
     choose_lanes(&resolver, options, &from->recipe, &plan.recipe);
     choose_optimizer(&resolver, training, &from->recipe, &plan.recipe);
@@ -324,8 +341,9 @@ enum status plan_options_resolve(const struct plan_options *options, const struc
                            "the recipe fixes the bits of the result: leave the option out, or begin anew without %s",
                            base_name);
     TRY(recipe_check_optimizer(&plan.recipe));
-    plan.place.mesh = mesh_of(options);
-    TRY(choose_policy(options, base, base_name, &plan.place.mesh, &plan.policy));
+    plan.place = (struct rank_place){.mesh = mesh_of(options), .tensor = plan.recipe.tensor};
+    const struct mesh data = data_mesh_of(options, &plan.recipe);
+    TRY(choose_policy(options, base, base_name, &data, &plan.policy));
     plan.threads = choose_threads(options, base, &plan.place);
     TRY(plan_check(&plan));
     *out = plan;

@@ -3,6 +3,8 @@
 #include <stdio.h>
 
 #include "base/json.h"
+#include "base/mem.h"
+#include "session/idle_lanes.h"
 #include "session/machine_costs.h"
 #include "session/plan_policy.h"
 #include "sim/simulate.h"
@@ -10,9 +12,8 @@
 /* For measuring operators that the cache lacks; the start of a run waits for it. */
 static const double OPERATORS_BUDGET_S = 1.0;
 
-static struct model_figures figures_of(const struct session_plan *plan) {
+static struct model_figures figures_of(const struct session_plan *plan, const struct graph *graph) {
     const struct model_config *config = &plan->session->model->config;
-    const struct graph *graph = programs_main(&plan->programs)->graph;
     struct model_figures figures = {.parameters = model_parameter_count(graph),
                                     .matrix_parameters = model_matrix_parameter_count(graph),
                                     .trained_parameters = model_trained_count(graph)};
@@ -24,11 +25,21 @@ static struct model_figures figures_of(const struct session_plan *plan) {
     return figures;
 }
 
+/* Of the whole model, also where ranks share its tensors. */
+static enum status find_figures(struct session_plan *plan) {
+    struct graph *whole = NULL;
+    if (recipe_tensor(&plan->chosen.recipe) > 1)
+        TRY(programs_build_whole(plan->session, &plan->request.set, &plan->chosen, &whole));
+    plan->figures = figures_of(plan, whole ? whole : programs_main(&plan->programs)->graph);
+    graph_free(whole);
+    return STATUS_OK;
+}
+
 static enum status describe(struct session_plan *plan) {
     const struct backend *backend = plan->session->machine.backend;
     for (enum tier tier = 0; tier < TIER_COUNT; tier++)
         TRY(program_report_memory(programs_main(&plan->programs)->program, tier, &plan->memory[tier]));
-    plan->figures = figures_of(plan);
+    TRY(find_figures(plan));
     struct recipe *recipe = &plan->chosen.recipe;
     return backend->list_products ? backend->list_products(&recipe->products) : STATUS_OK;
 }
@@ -42,10 +53,13 @@ static enum status name_origin(enum status status, const char *origin) {
     return hint[0] ? status_hint(status, "%s", hint) : status;
 }
 
-/* The rest of a place whose mesh is known. */
+/* The rest of a place whose mesh and axes are known. */
 static void take_place(struct session_plan *plan) {
-    const struct mesh one = {1, 1}, *mesh = &plan->chosen.place.mesh;
-    plan->chosen.place = session_place(plan->session, mesh->nodes > 0 ? mesh : &one);
+    const struct rank_place asked = plan->chosen.place;
+    const struct mesh one = {1, 1};
+    plan->chosen.place = session_place(plan->session, asked.mesh.nodes > 0 ? &asked.mesh : &one);
+    plan->chosen.place.tensor = asked.tensor;
+    plan->chosen.place.stages = asked.stages;
 }
 
 static enum status compile(struct session_plan *plan) {
@@ -68,7 +82,7 @@ static enum status share_chosen(struct session_plan *plan) {
     char *text = NULL;
     if (comm->rank == 0) {
         json_t *object = plan_to_json(&plan->chosen);
-        text = object ? json_dumps(object, JSON_COMPACT | JSON_REAL_PRECISION(17)) : NULL;
+        text = object ? json_text(object, JSON_COMPACT | JSON_REAL_PRECISION(17)) : NULL;
         json_decref(object);
     }
     TRY(comm_agree(comm, text || comm->rank > 0 ? STATUS_OK : STATUS_FAILED));
@@ -79,10 +93,7 @@ static enum status share_chosen(struct session_plan *plan) {
         status = object ? plan_from_json("the plan of rank 0", object, &plan->chosen) : STATUS_FAILED;
     plan->chosen.place = place;
     json_decref(object);
-    if (comm->rank == 0)
-        json_text_free(text);
-    else
-        mem_free(text);
+    mem_free(text);
     return status;
 }
 
@@ -119,7 +130,9 @@ void session_plan_free(struct session_plan *plan) {
 
 static enum status plan_requested(struct session *session, struct plan_request *request, struct session_plan *out) {
     enum status status = STATUS_OK;
-    if (program_set_has(&request->set, PROGRAM_STEP)) status = session_set_trained(session, &request->plan.recipe);
+    bool trains = program_set_has(&request->set, PROGRAM_STEP);
+    if (trains) status = session_set_trained(session, &request->plan.recipe);
+    if (trains && status == STATUS_OK && session->comm->rank == 0) status = idle_lanes_warn(&request->plan);
     TRY(comm_agree(session->comm, status));
     return session_plan_make(session, request, out);
 }

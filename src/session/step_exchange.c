@@ -71,7 +71,7 @@ static enum status make_gather(struct step_exchange *exchange) {
 }
 
 enum status step_exchange_open(struct comm *comm, const struct plan *plan, bool steps, struct step_exchange *out) {
-    *out = (struct step_exchange){.comm = comm, .recipe = &plan->recipe};
+    *out = (struct step_exchange){.comm = comm, .recipe = &plan->recipe, .place = plan->place};
     if (steps) TRY(map_shares(out, plan));
     return make_gather(out);
 }
@@ -105,6 +105,13 @@ static enum status first_status(struct step_exchange *exchange, enum status mine
     return first;
 }
 
+/* Ranks that differ along the other axes have the same rows. */
+static bool counts_targets(const struct step_exchange *exchange, int rank) {
+    struct rank_place place = exchange->place;
+    place.rank = rank;
+    return rank_place_tensor_rank(&place) == 0 && rank_place_stage(&place) == 0;
+}
+
 enum status step_exchange_targets(struct step_exchange *exchange, enum status mine, int64_t targets, int64_t *all) {
     struct step_word *word = word_of(exchange, exchange->comm->rank);
     word->status = mine;
@@ -112,7 +119,7 @@ enum status step_exchange_targets(struct step_exchange *exchange, enum status mi
     TRY(meet(exchange));
     *all = 0;
     for (int rank = 0; rank < ranks_of(exchange); rank++)
-        *all += word_of(exchange, rank)->targets;
+        *all += counts_targets(exchange, rank) ? word_of(exchange, rank)->targets : 0;
     return first_status(exchange, mine);
 }
 

@@ -11,7 +11,8 @@
 struct step_exchange {
     struct comm *comm;
     const struct recipe *recipe; /* borrowed */
-    struct lane_tree tree;       /* of the recipe's lanes */
+    struct rank_place place;
+    struct lane_tree tree; /* of the recipe's lanes */
     struct comm_operation *gather;
     char *words; /* one of each rank, `word_bytes` apart */
     void *staging;
@@ -28,7 +29,7 @@ void step_exchange_close(struct step_exchange *exchange);
 /* The first status by rank that is not OK. A stop (status_is_stop) has no message yet; an error has that of its rank.
  */
 enum status step_exchange_agree(struct step_exchange *exchange, enum status mine);
-/* The same, and the sum over all ranks of the targets that count. */
+/* The same, and the sum over all data ranks of the targets that count. */
 enum status step_exchange_targets(struct step_exchange *exchange, enum status mine, int64_t targets, int64_t *all);
 /* The step's loss, added as gradients are: lanes by the tree, rounds in order. `mine`: by share of this rank. */
 enum status step_exchange_loss(struct step_exchange *exchange, const double *mine, double *all);

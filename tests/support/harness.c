@@ -29,6 +29,7 @@ static struct plan_request request_of(const struct harness_options *options) {
                             .grain_sequences = options->grain_sequences,
                             .lanes = options->lanes,
                             .round_grains = options->round_grains,
+                            .tensor = options->tensor,
                             .reduce_dtype = options->reduce_dtype,
                             .seed = options->seed,
                             .beta1 = options->beta1,
@@ -49,6 +50,7 @@ static struct plan_request request_of(const struct harness_options *options) {
     snprintf(recipe->freeze, sizeof recipe->freeze, "%s", options->freeze ? options->freeze : "");
     request.plan.policy.grains_per_pass = options->grains_per_pass;
     if (options->comm) request.plan.place.mesh = options->comm->mesh;
+    request.plan.place.tensor = options->tensor;
     enum program_use main = options->purpose == MODEL_LOGITS ? PROGRAM_LOGITS
                             : options->forward_only          ? PROGRAM_LOSS
                                                              : PROGRAM_STEP;
@@ -109,7 +111,7 @@ static void choose_policy(struct harness *harness, struct plan_request *request)
         main++;
     require(program_build_graph(&harness->session, &request->set, main, plan, &graph), "graph");
     if (harness->options.policy_seed != 0)
-        plan->policy = random_policy(graph, recipe_share_grains(&plan->recipe), harness->options.policy_seed);
+        plan->policy = random_policy(graph, recipe_share_grains(&plan->recipe), NULL, harness->options.policy_seed);
     if (partition_cuts(&harness->options.partition)) policy_cut(graph, &harness->options.partition, &plan->policy);
     plan->policy.flat = harness->options.flat;
     graph_free(graph);
