@@ -11,6 +11,7 @@
 #include "console/described_table.h"
 #include "console/partition_table.h"
 #include "console/plan_table.h"
+#include "console/strategies_table.h"
 #include "library/library.h"
 #include "profile/described_device.h"
 #include "session/session_plan.h"
@@ -23,18 +24,36 @@ static void print_reserve(void) {
            size_print(CLUSTER_PROCESS_BYTES, process), 100 * CLUSTER_RESERVE_FRACTION);
 }
 
+/* As text, or into the document that is printed. */
+static enum status explain_strategies(const struct session_plan *plan, json_t *document) {
+    struct plan_strategies strategies;
+    if (!plan_strategies_are_known(plan)) return STATUS_OK;
+    enum status status = plan_strategies_find(plan, &strategies);
+    if (status == STATUS_OK && !document) strategies_table_print(stdout, &strategies);
+    if (status == STATUS_OK && document) {
+        json_t *object = plan_strategies_to_json(&strategies);
+        if (!object || json_object_set_new(document, "strategies", object) != 0)
+            status = status_no_memory(0, "the strategies' JSON");
+    }
+    plan_strategies_free(&strategies);
+    return status;
+}
+
 static enum status put_out(const struct options *options, const struct session_plan *plan,
                            const struct step_summary *prediction) {
     const char *path = options_text(options, OPT_OUTPUT);
     json_t *object;
     TRY(library_plan_document(options->arguments.items[0], plan, prediction, &object));
     enum status status = path ? json_write(path, object) : STATUS_OK;
-    if (status == STATUS_OK && options_flag(options, OPT_JSON)) return cli_print_json(object);
+    bool explain = options_flag(options, OPT_EXPLAIN) && prediction, as_json = options_flag(options, OPT_JSON);
+    if (status == STATUS_OK && explain && as_json) status = explain_strategies(plan, object);
+    if (status == STATUS_OK && as_json) return cli_print_json(object);
     json_decref(object);
     TRY(status);
-    if (options_flag(options, OPT_JSON)) return STATUS_OK;
+    if (as_json) return STATUS_OK;
     plan_table_print(stdout, plan, prediction);
     partition_table_print(stdout, plan, options_flag(options, OPT_EXPLAIN));
+    if (explain) TRY(explain_strategies(plan, NULL));
     if (plan->session->machine.backend == &backend_described)
         return prediction ? described_table_print(stdout, plan, prediction->step_s) : STATUS_OK;
     if (!options_given(options, OPT_DEVICE_MEMORY)) print_reserve();

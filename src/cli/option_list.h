@@ -117,7 +117,8 @@
       .help = "what a policy is chosen by: the time of its simulated step, or, to compare, the sum of all work as if " \
               "nothing were hidden beside anything else")                                                              \
     X(EXPLAIN, OPTION_OWN(.name = "explain", .type = SETTING_FLAG), OPTION_FOR(COMMAND_PLAN),                          \
-      .help = "with several ranks: for each partition, the best policy that was tried, and why it is not the plan's")  \
+      .help = "with several ranks: for each partition, the best policy that was tried, and why it is not the plan's; " \
+              "how operators could be cut among the ranks, and what does not divide")                                  \
     X(CLUSTER, OPTION_OF(cluster_path), .argument = "FILE",                                                            \
       OPTION_FOR(COMMANDS_MODEL | COMMAND_SIMULATE | COMMAND_REPORT), .computed = "measured here",                     \
       .help =                                                                                                          \

@@ -304,15 +304,24 @@ static enum status find_last(struct making *making, int **out) {
     return last ? STATUS_OK : STATUS_FAILED;
 }
 
-/* Of a node of the step that belongs to `owner`. */
-static enum status add_moment(struct making *making, int at, int owner, struct intra_op_moment *out) {
+/* Whether it is live at a node although all of its block is computed again. */
+static bool stays(const struct value_profile *value, const struct node *at) {
+    return value->gradient || value->leaves_block || value->tensor->block == at->block;
+}
+
+/* At a node of the step. */
+static enum status add_moment(struct making *making, const struct node *node, bool checkpointed,
+                              struct intra_op_moment *out) {
+    int at = node->id, owner = (node->of ? node->of : node)->id;
     const struct symbolic_profile *profile = &making->out->profile;
     int count = node_count(making), live = 0, values = (int)profile->values.count;
     int *nodes = take(making, (size_t)(count + values) + 1, sizeof *nodes);
     if (!nodes) return STATUS_FAILED;
     nodes[live++] = 2 * count + owner;
     for (int i = 0; i < values; i++)
-        if (profile->values.items[i].first <= at && at <= profile->values.items[i].last) nodes[live++] = 3 * count + i;
+        if (profile->values.items[i].first <= at && at <= profile->values.items[i].last &&
+            (!checkpointed || stays(&profile->values.items[i], node)))
+            nodes[live++] = 3 * count + i;
     for (int i = 0; i < count; i++)
         nodes[live++] = count + i;
     *out = (struct intra_op_moment){live, nodes};
@@ -325,15 +334,18 @@ static enum status add_moments(struct making *making) {
     struct intra_op_program *program = &making->out->program;
     program->memory_limit = making->question->memory_limit;
     struct intra_op_moment *moments = take(making, step->nodes.count, sizeof *moments);
+    struct intra_op_moment *checkpointed = take(making, step->nodes.count, sizeof *checkpointed);
     int *last;
     TRY(find_last(making, &last));
-    if (!moments) return STATUS_FAILED;
+    if (!moments || !checkpointed) return STATUS_FAILED;
     for (size_t n = 0; n < step->nodes.count; n++) {
         const struct node *node = step->nodes.items[n], *owner = node->of ? node->of : node;
-        if (last[making->out->block_like[owner->id]] == owner->id)
-            TRY(add_moment(making, (int)n, owner->id, &moments[program->moment_count++]));
+        if (last[making->out->block_like[owner->id]] != owner->id) continue;
+        TRY(add_moment(making, node, false, &moments[program->moment_count]));
+        TRY(add_moment(making, node, true, &checkpointed[program->moment_count++]));
     }
     program->moments = moments;
+    making->out->checkpointed = checkpointed;
     return STATUS_OK;
 }
 

@@ -32,11 +32,14 @@ struct shard_program {
     struct symbolic_profile profile; /* of its training step */
     struct intra_op_program program; /* nodes: the graph's, which have costs; and with memory one for the parameters
                                         of each, one for what it gathers, one for each value of the profile */
-    double unit_s;                   /* seconds of one unit of its costs */
-    struct strategies *strategies;   /* [graph's nodes] empty where a node is tied to one of another block */
-    struct shard_edge *edges;        /* [edges of the program] */
-    int *block_like;                 /* [graph's nodes] the same node of the first block that is the same; or itself */
-    int **strategy_of;               /* [graph's nodes] by choice, where a node follows its producer; else NULL */
+    /* The same moments with every block computed again: of other blocks' values only those that leave them. No schedule
+     * needs less than the largest. */
+    const struct intra_op_moment *checkpointed;
+    double unit_s;                 /* seconds of one unit of its costs */
+    struct strategies *strategies; /* [graph's nodes] empty where a node is tied to one of another block */
+    struct shard_edge *edges;      /* [edges of the program] */
+    int *block_like;               /* [graph's nodes] the same node of the first block that is the same; or itself */
+    int **strategy_of;             /* [graph's nodes] by choice, where a node follows its producer; else NULL */
     struct conversion_cache conversions;
     struct scratch scratch;
 };

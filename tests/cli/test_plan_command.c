@@ -282,6 +282,20 @@ static void ranks_that_are_not_here_can_be_planned_for(void **state) {
     EXPECT(folder, 2, TEXTS("policy.ranks"), "plan", model, "--ranks", "3", "--lanes", "8");
 }
 
+/* Each operator has its cheapest strategy, and what does not divide its reason; without --explain there is none. */
+static void strategies_are_explained(void **state) {
+    const char *folder = *state;
+    struct program_run run = PROGRAM(folder, "plan", "gpt2", "--ranks", "8", "--cluster", "h100x8", "--explain");
+    assert_int_equal(run.status, 0);
+    assert_non_null(strstr(run.out, "12 heads do not divide by the 8 devices of axis 0"));
+    assert_non_null(strstr(run.out, "50257 rows of the vocabulary do not divide by the 8 devices of axis 0"));
+    assert_non_null(strstr(run.out, "layer.0.attn.c_attn"));
+    program_run_free(&run);
+    run = PROGRAM(folder, "plan", "gpt2", "--ranks", "8", "--cluster", "h100x8");
+    assert_null(strstr(run.out, "do not divide"));
+    program_run_free(&run);
+}
+
 /* Of the nine legal triples of four ranks each has a line and an entry, and one that is asked for is taken. */
 static void partitions_are_explained_and_asked_for(void **state) {
     const char *folder = *state, *model = temp_path(folder, "model"), *text = temp_path(folder, "text.txt");
@@ -321,6 +335,7 @@ int main(void) {
         CASE(without_proc_a_given_memory_is_enough),
         CASE(sizes_nobody_means_are_refused),
         CASE(ranks_that_are_not_here_can_be_planned_for),
+        CASE(strategies_are_explained),
         CASE(partitions_are_explained_and_asked_for),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
