@@ -86,6 +86,18 @@ enum master master_find(const char *name) {
     X(weight_decay, "0 for none, and at most 1000")                                                                    \
     X(clip_norm, "0 for none, and at most 1e9")
 
+static enum status check_axes(const struct rank_place *place) {
+    int ranks = rank_place_ranks(place), others = rank_place_tensor(place), stages = rank_place_stages(place);
+    if (ranks % (stages * others) == 0) return STATUS_OK;
+    int nearest = stages;
+    while (ranks % (nearest * others) != 0)
+        nearest--;
+    return status_hint(status_set(STATUS_BAD_INPUT,
+                                  "plan: policy.stages: %d is not legal: it does not divide the %d ranks", stages,
+                                  ranks / others),
+                       "the nearest legal value is %d", nearest);
+}
+
 static enum status check_ranks(const struct plan *plan) {
     int ranks = rank_place_data(&plan->place);
     struct lane_tree tree;
@@ -103,6 +115,7 @@ enum status plan_check(const struct plan *plan) {
 #define CHECK_INTEGER(field, type, least, most, rule)                                                                  \
     TRY(plan_check_range("recipe." #field, (int64_t)recipe->field, least, most, rule));
     RECIPE_INTEGERS(CHECK_INTEGER)
+    TRY(check_axes(&plan->place));
     TRY(check_ranks(plan));
     const struct mesh data = rank_place_data_mesh(&plan->place);
     TRY(partition_check(&plan->policy.partition, &data));
@@ -159,7 +172,8 @@ json_t *plan_to_json(const struct plan *plan) {
     }
     char ranks[LANE_SHAPE_BYTES];
     const struct lane_shape mesh = {plan->place.mesh.nodes, plan->place.mesh.per_node};
-    if (json_object_set_new(policy, "ranks", json_string(lane_shape_print(&mesh, ranks))) != 0) {
+    if (json_object_set_new(policy, "ranks", json_string(lane_shape_print(&mesh, ranks))) != 0 ||
+        json_object_set_new(policy, "stages", json_integer(rank_place_stages(&plan->place))) != 0) {
         json_decref(recipe);
         json_decref(policy);
         (void)status_no_memory(0, "a plan's JSON");
@@ -293,7 +307,9 @@ static enum status read_plan(const char *file, const json_t *object, struct plan
     TRY(policy_from_json(file, policy, &out->policy));
     struct lane_shape ranks = {0};
     TRY(read_shape(file, policy, "ranks", &ranks));
-    out->place = (struct rank_place){.mesh = {ranks.nodes, ranks.per_node}};
+    int64_t stages = 1;
+    TRY(read_integer(file, policy, "policy.", "stages", 1, LANES_MOST, "a pipeline has at least one stage", &stages));
+    out->place = (struct rank_place){.mesh = {ranks.nodes, ranks.per_node}, .stages = (int)stages};
     TRY(read_threads(file, object, &out->threads));
     enum status status = recipe_check_optimizer(&out->recipe);
     if (status == STATUS_OK) status = plan_check(out);
