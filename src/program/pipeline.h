@@ -2,9 +2,9 @@
  *
  * A micro-batch is a pass. Each rank has the nodes of its stage's blocks; an activation or its gradient that another
  * stage reads is a message, one for each grain. All ranks derive the same list of events from graph and policy: spans'
- * forwards and backwards as 1F1B (or its interleaved form) has them, by a clock on which a forward takes 1 and a backward
- * 2, and messages when their sender is done. A rank takes those events that it is part of, in that order. So nobody waits
- * for ever: whatever an event waits for stands before it in the one list. */
+ * forwards and backwards as 1F1B (or its interleaved form) has them, by a clock on which a forward takes 1 and a
+ * backward 2, and messages when their sender is done. A rank takes those events that it is part of, in that order. So
+ * nobody waits for ever: whatever an event waits for stands before it in the one list. */
 #ifndef BALLAST_PROGRAM_PIPELINE_H
 #define BALLAST_PROGRAM_PIPELINE_H
 
@@ -30,14 +30,13 @@ struct pipeline_event {
 
 struct pipeline {
     const struct stage_spans *spans; /* borrowed */
-    bool trains;               /* there are backwards */
+    bool trains;                     /* there are backwards */
     VEC(struct pipeline_value) values;
     VEC(struct pipeline_event) events; /* of the passes that pipeline_order_passes was asked for */
 };
 
-
-/* What crosses stages when these nodes are executed: each value goes to a stage once. BAD_INPUT where a cut lies within a
- * tensor that several spans write. The caller frees with pipeline_free, also after a failure. */
+/* What crosses stages when these nodes are executed: each value goes to a stage once. BAD_INPUT where a cut lies within
+ * a tensor that several spans write. The caller frees with pipeline_free, also after a failure. */
 enum status pipeline_create(const struct stage_spans *spans, const struct node *const *nodes, size_t count,
                             struct pipeline *out);
 /* The events of so many passes. */

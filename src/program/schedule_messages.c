@@ -5,13 +5,14 @@ static struct comm_group stages_of(const struct scheduler *scheduler) {
     return rank_place_stage_group(&scheduler->program->place);
 }
 
-/* `operand` is of the rank's own buffer, which the group's root reads and the others write. */
+/* `operand` is of the rank's own buffer, which the group's root reads and the others write, all of it or a part. */
 static enum status schedule_broadcast(struct scheduler *scheduler, const struct execution *execution,
                                       const struct program_collective *operation, struct operand operand) {
     struct program *program = scheduler->program;
     struct instruction message = scheduler_exchange(scheduler, OPCODE_BROADCAST, execution);
     bool sends = mesh_group_position(&operation->group, program->place.rank) == operation->root;
-    operand.access = sends ? ACCESS_READ : ACCESS_WRITE;
+    bool whole = operand.bytes == program->buffers.items[operand.buffer].bytes;
+    operand.access = sends ? ACCESS_READ : whole ? ACCESS_WRITE : ACCESS_UPDATE;
     message.operands[sends ? 0 : OP_INPUTS_MAX] = operand;
     TRY(collectives_add(program, operation, &message));
     return vec_push(&program->instructions, message);
@@ -29,8 +30,7 @@ static enum status schedule_value(struct scheduler *scheduler, const struct exec
     int from = mesh_group_rank(&stages, (int)(value->span % scheduler->source.spans.stages));
     int to = mesh_group_rank(&stages, value->to);
     int64_t bytes = shape_bytes(&tensor->shape);
-    if (execution->kind == EXECUTION_RECEIVE)
-        TRY(program_add_tensor_buffer(program, tensor, 1, TIER_DEVICE, buffer));
+    if (execution->kind == EXECUTION_RECEIVE) TRY(program_add_tensor_buffer(program, tensor, 1, TIER_DEVICE, buffer));
     BUG_IF(*buffer < 0, "%s is sent before it is made", tensor->name);
     const struct program_collective operation = collectives_broadcast(mesh_group_pair(from, to), from > to, bytes,
                                                                       tensor, section->first_grain + execution->slot);
@@ -64,6 +64,7 @@ static enum status schedule_part(struct scheduler *scheduler, const struct execu
                                  const struct part *part) {
     const struct program_collective operation =
         collectives_broadcast(stages_of(scheduler), part->stage, part->end - part->begin, part->tensor, 0);
+    TRY(schedule_zero_once(scheduler, execution, part->tensor));
     const struct operand operand = {.buffer = scheduler->buffers.buffers[part->tensor->id],
                                     .offset = part->begin,
                                     .bytes = part->end - part->begin};

@@ -34,11 +34,16 @@ static bool same_owners(const int *a, const int *b, int blocks) {
     return true;
 }
 
-bool program_collective_matches(const struct program_collective *a, const struct program_collective *b, int ranks) {
+bool program_collective_resembles(const struct program_collective *a, const struct program_collective *b, int ranks) {
     bool same_group =
         a->group.first == b->group.first && a->group.stride == b->group.stride && a->group.count == b->group.count;
     return a->kind == b->kind && a->bytes == b->bytes && a->block_bytes == b->block_bytes && a->apart == b->apart &&
-           same_group && same_owners(a->owner, b->owner, a->group.count) && same_empty(a->empty, b->empty, ranks);
+           a->root == b->root && same_group && same_owners(a->owner, b->owner, a->group.count) &&
+           same_empty(a->empty, b->empty, ranks);
+}
+
+bool program_collective_matches(const struct program_collective *a, const struct program_collective *b, int ranks) {
+    return a->tensor == b->tensor && a->grain == b->grain && program_collective_resembles(a, b, ranks);
 }
 
 /* Moves on to the rank's next operation. */

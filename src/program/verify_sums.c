@@ -272,16 +272,18 @@ static const struct program_collective *operation_of(const struct rank_state *st
 
 static bool is_in(const struct comm_range *range, int64_t byte) { return byte >= range->begin && byte < range->end; }
 
-static void reduce_cell(const struct sums *sums, const struct lane_tree *tree, size_t cell) {
-    for (int r = 0; r < sums->ranks; r++) {
-        const struct program_collective *operation = operation_of(&sums->states[r]);
-        bool empty = operation->empty && operation->empty[r];
-        sums->leaves[r] = empty ? 0 : *sums->states[r].places.places.items[cell].value;
+static void reduce_cell(const struct sums *sums, const struct comm_group *group, const struct lane_tree *tree,
+                        size_t cell) {
+    for (int i = 0; i < group->count; i++) {
+        const struct rank_state *state = &sums->states[mesh_group_rank(group, i)];
+        const struct program_collective *operation = operation_of(state);
+        bool empty = operation->empty && operation->empty[i];
+        sums->leaves[i] = empty ? 0 : *state->places.places.items[cell].value;
     }
-    bool rounds = operation_of(&sums->states[0])->round_bf16;
+    bool rounds = operation_of(&sums->states[group->first])->round_bf16;
     value sum = value_tree_sum(tree, 0, rounds, sums->leaves, 1);
-    for (int r = 0; r < sums->ranks; r++) {
-        struct rank_state *state = &sums->states[r];
+    for (int i = 0; i < group->count; i++) {
+        struct rank_state *state = &sums->states[mesh_group_rank(group, i)];
         const struct cell_place *place = &state->places.places.items[cell];
         struct comm_range own = collectives_own_block(state->program, operation_of(state));
         int64_t byte = place->byte - at_hand(state)->operands[OP_INPUTS_MAX].offset;
@@ -290,21 +292,21 @@ static void reduce_cell(const struct sums *sums, const struct lane_tree *tree, s
     }
 }
 
-static enum status reduce(const struct sums *sums) {
-    const struct rank_state *first = &sums->states[0];
+static enum status reduce(const struct sums *sums, const struct comm_group *group) {
+    const struct rank_state *first = &sums->states[group->first];
     int64_t first_byte = at_hand(first)->operands[OP_INPUTS_MAX].offset;
     struct lane_tree tree;
     struct comm_spec spec;
-    for (int r = 0; r < sums->ranks; r++) {
-        struct rank_state *state = &sums->states[r];
+    for (int i = 0; i < group->count; i++) {
+        struct rank_state *state = &sums->states[mesh_group_rank(group, i)];
         const struct operand *data = &at_hand(state)->operands[OP_INPUTS_MAX];
         TRY(cell_values_list_operand(&state->values, data, &state->places));
         if (!are_alike(&state->places, data->offset, &first->places, first_byte))
-            return fault(state, "sums other gradients than rank 0", "");
+            return fault(state, "sums other gradients than the others of its group", "");
     }
     enum status status = collectives_spec(first->program, at_hand(first)->collective, &tree, &spec);
     for (size_t c = 0; status == STATUS_OK && c < first->places.places.count; c++)
-        reduce_cell(sums, &tree, c);
+        reduce_cell(sums, group, &tree, c);
     lane_tree_free(&tree);
     return status;
 }
@@ -334,6 +336,32 @@ static enum status gather(const struct sums *sums, const struct comm_group *grou
     return STATUS_OK;
 }
 
+/* What the root sends goes to the same place of the others. */
+static enum status broadcast(const struct sums *sums, const struct comm_group *group) {
+    struct rank_state *root = &sums->states[mesh_group_rank(group, operation_of(&sums->states[group->first])->root)];
+    const struct operand *sent = &at_hand(root)->operands[0];
+    for (int i = 0; i < group->count; i++) {
+        struct rank_state *to = &sums->states[mesh_group_rank(group, i)];
+        const struct operand *out = &at_hand(to)->operands[OP_INPUTS_MAX];
+        if (to == root) continue;
+        TRY(cell_values_list_operand(&root->values, sent, &root->places));
+        TRY(cell_values_list_operand(&to->values, out, &to->others));
+        if (!are_alike(&root->places, sent->offset, &to->others, out->offset))
+            return fault(to, "receives data in another place than its own", "");
+        for (size_t c = 0; c < to->others.places.count; c++)
+            *to->others.places.items[c].value = *root->places.places.items[c].value;
+    }
+    return STATUS_OK;
+}
+
+static enum status exchange(const struct sums *sums, enum opcode opcode, const struct comm_group *group) {
+    switch (opcode) {
+    case OPCODE_ALL_GATHER: return gather(sums, group);
+    case OPCODE_BROADCAST: return broadcast(sums, group);
+    default: return reduce(sums, group);
+    }
+}
+
 /* The operations of a turn (verify_matching.h), each group's once. */
 static enum status make_operations(void *payload, const int32_t *operations) {
     struct sums *sums = payload;
@@ -344,7 +372,7 @@ static enum status make_operations(void *payload, const int32_t *operations) {
         if (operations[r] < 0 || operation_of(state)->group.first != r) continue;
         if (at_hand(state)->deferred && sums->step == 0) continue;
         struct comm_group group = operation_of(state)->group;
-        TRY(at_hand(state)->opcode == OPCODE_ALL_GATHER ? gather(sums, &group) : reduce(sums));
+        TRY(exchange(sums, at_hand(state)->opcode, &group));
     }
     return STATUS_OK;
 }
@@ -425,7 +453,7 @@ static enum status fill(struct sums *sums, struct rank_state *state) {
 
 static enum status begin_rank(struct sums *sums, int rank, const struct program *program, const int *subtree) {
     struct rank_state *state = &sums->states[rank];
-    const struct lane_node *node = &sums->definition.tree.node[subtree[rank]];
+    const struct lane_node *node = &sums->definition.tree.node[subtree[rank_place_data_rank(&program->place)]];
     *state = (struct rank_state){.program = program, .first_lane = node->first, .lanes = node->lanes};
     TRY(cell_values_create(program, &sums->cells, &state->values));
     for (size_t i = 0; i < program->instructions.count; i++) {
@@ -446,7 +474,8 @@ static enum status begin(struct sums *sums, const struct program *const *program
     int *subtree = mem_array(ranks, sizeof *subtree);
     bool room = sums->states && sums->leaves && sums->deferred && subtree;
     enum status status = room ? STATUS_OK : STATUS_FAILED;
-    if (status == STATUS_OK) status = lane_tree_cut(&sums->definition.tree, sums->ranks, subtree);
+    if (status == STATUS_OK)
+        status = lane_tree_cut(&sums->definition.tree, rank_place_data(&programs[0]->place), subtree);
     for (int r = 0; r < sums->ranks && status == STATUS_OK; r++)
         status = begin_rank(sums, r, programs[r], subtree);
     mem_free(subtree);

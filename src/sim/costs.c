@@ -20,7 +20,8 @@ static const struct transfer_rate *rate_of(const struct costs *costs, const stru
     case OPCODE_KERNEL:
     case OPCODE_ALL_REDUCE:
     case OPCODE_REDUCE_SCATTER:
-    case OPCODE_ALL_GATHER: return NULL;
+    case OPCODE_ALL_GATHER:
+    case OPCODE_BROADCAST: return NULL;
     case OPCODE_ZERO:
     case OPCODE_TAKE:
     case OPCODE_ADD:

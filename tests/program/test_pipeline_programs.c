@@ -1,5 +1,5 @@
-/* Programs of pipelines: every stage's is proved, alone and with the others', each node is executed by one stage for each
- * grain, and each parameter has one stage. */
+/* Programs of pipelines: every stage's is proved, alone and with the others', each node is executed by one stage for
+ * each grain, and each parameter has one stage. */
 /* ctest: TIMEOUT 600 */
 #include <string.h>
 
@@ -74,7 +74,7 @@ static struct plan plan_of(const struct graph *graph, int stages, int64_t grains
     return plan;
 }
 
-/* How often all ranks together execute a node in a step, recomputation left out. */
+/* How often all ranks together execute a node in a step. */
 static int64_t count_executions(const struct ranks *ranks, const struct node *node) {
     int64_t count = 0;
     for (int r = 0; r < ranks->count; r++)
@@ -94,7 +94,8 @@ static int count_homes(const struct ranks *ranks, const struct tensor *tensor) {
     return homes;
 }
 
-/* The same nodes as often as on one rank, and parameters and states once. The clip factor is everybody's. */
+/* The same nodes as often as on one rank, and parameters and states once. The clip factor is everybody's. What is
+ * recomputed depends on what a stage has from another. */
 static void require_shared_out(const struct ranks *ranks) {
     const struct graph *graph = ranks->programs[0]->graph;
     struct plan plan = ranks->plan;
@@ -106,7 +107,8 @@ static void require_shared_out(const struct ranks *ranks) {
         const struct node *node = graph->nodes.items[n];
         bool everybodys = strcmp(node->op->name, "clip_factor") == 0;
         int64_t times = count_executions(ranks, node), expected = count_executions(&one, node);
-        if (times != expected * (everybodys ? ranks->count : 1)) {
+        bool recomputed = node->phase == PHASE_FORWARD && ranks->plan.policy.schedule[0];
+        if (recomputed ? (times > 0) != (expected > 0) : times != expected * (everybodys ? ranks->count : 1)) {
             describe(&ranks->plan);
             fail_msg("%s is executed %lld times, not %lld", node->name, (long long)times, (long long)expected);
         }
@@ -261,8 +263,8 @@ static void allocations_may_fail(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(stages_share_out_a_step),    cmocka_unit_test(memory_does_not_grow_with_passes),
-        cmocka_unit_test(random_plans_are_proved),    cmocka_unit_test(evaluation_goes_through_the_stages),
-        cmocka_unit_test(illegal_cuts_are_refused),   cmocka_unit_test(allocations_may_fail)};
+        cmocka_unit_test(stages_share_out_a_step),  cmocka_unit_test(memory_does_not_grow_with_passes),
+        cmocka_unit_test(random_plans_are_proved),  cmocka_unit_test(evaluation_goes_through_the_stages),
+        cmocka_unit_test(illegal_cuts_are_refused), cmocka_unit_test(allocations_may_fail)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
