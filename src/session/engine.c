@@ -182,6 +182,13 @@ enum status engine_settle(struct engine *engine) {
 
 enum status engine_repeat_step(struct engine *engine) { return runner_step(engine->main, engine->scalars); }
 
+struct batch_turn engine_batch_turn(const struct engine *engine) {
+    const struct rank_place *place = &engine->plan->chosen.place;
+    return (struct batch_turn){.mine = rank_place_data_rank(place),
+                               .all = rank_place_data(place),
+                               .counts = rank_place_tensor_rank(place) == 0 && rank_place_stage(place) == 0};
+}
+
 enum status engine_join_loss(struct engine *engine) {
     const struct recipe *recipe = &engine->plan->chosen.recipe;
     double scalars[SCALAR_COUNT] = {0};

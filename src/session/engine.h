@@ -39,13 +39,13 @@ enum status engine_load_state(struct engine *engine, const char *path);
 enum status engine_list_tensors(const struct engine *engine, enum tensor_kind kind, uint64_t *hashes,
                                 struct weight_target **out, int *count);
 
-/* How many neighbouring ranks have the tensors of this kind together, each some runs of them (plan/partition.h). 1:
- * each rank has all. The same on all ranks. */
+/* How many ranks have the tensors of this kind together, each some runs of them (plan/partition.h) or those of its
+ * stage (plan/stage_spans.h). 1: each rank has all. The same on all ranks. */
 int engine_width(const struct engine *engine, enum tensor_kind kind);
 static inline bool engine_is_cut(const struct engine *engine, enum tensor_kind kind) {
     return engine_width(engine, kind) > 1;
 }
-/* Of what each group of `width` neighbouring ranks has together: an equal part for each of the groups. */
+/* Of what each group of `width` ranks has together: an equal part for each of the groups. */
 struct safetensors_run engine_share(const struct engine *engine, int width, struct safetensors_run all);
 /* What this rank writes of a tensor whose kind is cut: each element is written by one rank that has it. */
 struct safetensors_run engine_written_run(const struct engine *engine, const struct tensor *tensor);
@@ -81,6 +81,12 @@ enum status engine_step(struct engine *engine, const struct dataset *dataset, in
 enum status engine_agree(struct engine *engine, enum status mine);
 /* The last step once more, inputs and all: AdamW changes nothing where the gradient norm is not finite. */
 enum status engine_repeat_step(struct engine *engine);
+/* How ranks share out batches: those that have the same rows together take one, and one of them counts it. */
+struct batch_turn {
+    int mine, all; /* of as many batches as are computed at a time, which is this rank's */
+    bool counts;
+};
+struct batch_turn engine_batch_turn(const struct engine *engine);
 /* Adds batch `batch` of the validation split, which is settled, to the sums. The plan has PROGRAM_LOSS, and no update
  * is left (engine_settle). */
 enum status engine_add_loss(struct engine *engine, const struct dataset *dataset, int64_t batch, double *loss,

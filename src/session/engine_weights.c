@@ -8,12 +8,14 @@
 int engine_width(const struct engine *engine, enum tensor_kind kind) {
     const struct partition *partition = &engine->plan->chosen.policy.partition;
     BUG_IF(kind != TENSOR_PARAMETER && kind != TENSOR_STATE, "nobody keeps tensors of kind %d", (int)kind);
-    return partition_width(kind == TENSOR_PARAMETER ? partition->parameters : partition->optimizer);
+    int shards = partition_width(kind == TENSOR_PARAMETER ? partition->parameters : partition->optimizer);
+    return shards * rank_place_stages(&engine->plan->chosen.place);
 }
 
 struct safetensors_run engine_share(const struct engine *engine, int width, struct safetensors_run all) {
-    const struct comm *comm = engine->plan->session->comm;
-    int64_t groups = mesh_ranks(&comm->mesh) / width, group = comm->rank / width;
+    const struct rank_place *place = &engine->plan->chosen.place;
+    int64_t groups = rank_place_ranks(place) / width, group = place->rank;
+    if (width > 1) group = rank_place_data_rank(place) / (width / rank_place_stages(place));
     int64_t begin = all.elements * group / groups, end = all.elements * (group + 1) / groups;
     return (struct safetensors_run){all.first + begin, end - begin};
 }

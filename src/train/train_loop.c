@@ -142,10 +142,12 @@ static enum status add_losses(struct train_run *run, int64_t first, int64_t batc
     struct comm *comm = run->session.comm;
     struct loss_sum mine = {.stopped = !goes_on(run)};
     enum status status = STATUS_OK;
-    if (!mine.stopped && first + comm->rank < batches)
-        status = engine_add_loss(&run->engine, run->data.dataset, first + comm->rank, &mine.loss, &mine.targets);
+    struct batch_turn turn = engine_batch_turn(&run->engine);
+    if (!mine.stopped && first + turn.mine < batches)
+        status = engine_add_loss(&run->engine, run->data.dataset, first + turn.mine, &mine.loss, &mine.targets);
     else
         status = engine_join_loss(&run->engine);
+    if (!turn.counts) mine.loss = 0, mine.targets = 0;
     return loss_sum_add(comm, status, &mine, sum);
 }
 
@@ -158,7 +160,7 @@ static enum status validate(struct train_run *run) {
     int64_t batches = (sequences + batch - 1) / batch, most = run->options->valid_batches;
     if (most > 0 && batches > most) batches = most;
     struct loss_sum sum = {0};
-    for (int64_t b = 0; b < batches; b += mesh_ranks(&run->session.comm->mesh)) {
+    for (int64_t b = 0; b < batches; b += engine_batch_turn(&run->engine).all) {
         TRY(add_losses(run, b, batches, &sum));
         if (sum.stopped) return STATUS_OK;
     }

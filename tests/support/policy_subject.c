@@ -82,6 +82,8 @@ struct harness_options policy_options(const struct policy_subject *subject, cons
                                     .grains_per_pass = way->policy ? way->policy->grains_per_pass : 1,
                                     .policy = way->policy ? *way->policy : (struct policy){0},
                                     .policy_seed = way->policy_seed,
+                                    .stages = way->stages,
+                                    .spans = way->spans,
                                     .partition = way->partition ? *way->partition : (struct partition){0},
                                     .flat = way->flat,
                                     .clip_norm = clip_norm,
