@@ -71,6 +71,15 @@ static void drop_other_uses(const struct graph *graph, int32_t *completed_by) {
         if (completed_by[i] == INT32_MAX) completed_by[i] = -1;
 }
 
+/* Nor does what is added up at another stage. */
+static void drop_other_parameters(const struct execution_source *source) {
+    for (size_t i = 0; i < source->graph->tensors.count; i++) {
+        const struct tensor *tensor = source->graph->tensors.items[i];
+        if (tensor->kind == TENSOR_GRADIENT && stage_of_tensor(&source->spans, tensor->parameter) != source->stage)
+            source->completed_by[i] = -1;
+    }
+}
+
 /* `number` by node id: below 0 for those in no group. */
 static enum status group_nodes(const struct graph *graph, const int32_t *number, int32_t groups,
                                struct node_groups *out) {
@@ -120,6 +129,7 @@ static enum status group_all(struct execution_source *source, int32_t *number) {
     TRY(group_nodes(graph, number, 2 * source->blocks, &source->passes));
     find_finish_blocks(graph, source->completed_by, number);
     drop_other_uses(graph, source->completed_by);
+    drop_other_parameters(source);
     if (source->sums) TRY(complete_parts(source));
     if (source->sums) finish_behind_sums(source, number);
     drop_other_stages(source, number);
@@ -273,13 +283,39 @@ static enum status add_update(struct execution_source *source, int32_t chunk, bo
     return exchanged && chunk >= 0 ? vec_push(&out->list, updated) : STATUS_OK;
 }
 
+static enum status add_transfer(struct execution_source *source, const struct pipeline_value *value, int64_t slot,
+                                bool deferred, struct execution_list *out) {
+    return vec_push(&out->list,
+                    (struct execution){.kind = value->to == source->stage ? EXECUTION_RECEIVE : EXECUTION_SEND,
+                                       .value = value,
+                                       .slot = slot,
+                                       .deferred = deferred,
+                                       .group = source->group});
+}
+
+/* A trained parameter of the chunk that other stages use. */
+static bool is_shared(const struct execution_source *source, const struct pipeline_value *value, int32_t chunk) {
+    const struct tensor *tensor = value->tensor;
+    return tensor->kind == TENSOR_PARAMETER && tensor->trainable && source->chunks->chunk_of[tensor->id] == chunk;
+}
+
+static enum status add_deferred_update(struct execution_source *source, int32_t chunk, struct execution_list *out) {
+    TRY(add_update(source, chunk, true, out));
+    for (size_t v = 0; v < source->pipeline.values.count; v++) {
+        const struct pipeline_value *value = &source->pipeline.values.items[v];
+        if (is_shared(source, value, chunk) && value->span % source->spans.stages == source->stage)
+            TRY(add_transfer(source, value, 0, true, out));
+    }
+    return STATUS_OK;
+}
+
 /* Deferred updates that stand before the forward of `block`. */
 static enum status add_deferred(struct execution_source *source, int32_t block, struct execution_list *out) {
     const struct chunk_list *chunks = source->chunks;
     int64_t lookahead = source->policy->lookahead;
     for (int32_t *next = &source->next_deferred; *next < (int32_t)chunks->chunks.count; ++*next) {
         if (movement_update_block(chunks->chunks.items[*next].block, lookahead) > block) break;
-        if (policy_defers_update(source->policy, *next)) TRY(add_update(source, *next, true, out));
+        if (policy_defers_update(source->policy, *next)) TRY(add_deferred_update(source, *next, out));
     }
     return STATUS_OK;
 }
@@ -424,6 +460,25 @@ enum status executions_of_pass(struct execution_source *source, const struct pas
 
 /* ---- pipelines ---- */
 
+/* The first of a stage's blocks from `block` on. */
+static int32_t own_block(const struct execution_source *source, int32_t block, int stage) {
+    while (block + 1 < source->blocks && stage_of_block(&source->spans, block) != stage)
+        block++;
+    return block;
+}
+
+/* Parameters that stages share go with the span before whose forward they are updated. */
+static void place_parameters(struct execution_source *source) {
+    for (size_t v = 0; v < source->pipeline.values.count; v++) {
+        struct pipeline_value *value = &source->pipeline.values.items[v];
+        if (value->tensor->kind != TENSOR_PARAMETER) continue;
+        const struct chunk *chunk = &source->chunks->chunks.items[source->chunks->chunk_of[value->tensor->id]];
+        int32_t block = (int32_t)movement_update_block(chunk->block, source->policy->lookahead);
+        int stage = (int)(value->span % source->spans.stages);
+        value->span = stage_spans_of_block(&source->spans, own_block(source, block, stage));
+    }
+}
+
 /* What crosses stages is what one rank that has all blocks would read across their border. */
 static enum status find_crossings(struct execution_source *source) {
     struct execution_source whole;
@@ -439,9 +494,17 @@ static enum status find_crossings(struct execution_source *source) {
         if (node && node->phase <= PHASE_BACKWARD) status = vec_push(&nodes, node);
     }
     if (status == STATUS_OK) status = pipeline_create(&source->spans, nodes.items, nodes.count, &source->pipeline);
+    if (status == STATUS_OK) place_parameters(source);
     execution_source_free(&whole);
     vec_free(&executions.list);
     vec_free(&nodes);
+    for (size_t v = 0; v < source->pipeline.values.count && status == STATUS_OK; v++)
+        if (source->cuts && source->pipeline.values.items[v].tensor->kind == TENSOR_PARAMETER)
+            status = status_hint(
+                status_set(STATUS_BAD_INPUT,
+                           "plan: policy.partition: shards of %s, which several stages use, are not possible",
+                           source->pipeline.values.items[v].tensor->name),
+                "the nearest legal value is 1|1|1");
     return status;
 }
 
@@ -465,16 +528,22 @@ static enum status add_event(struct execution_source *source, const struct pipel
     return STATUS_OK;
 }
 
-/* One message a grain. */
+/* Of activations one a grain. Parameters come here only when their update was left to this step, beside which they are
+ * sent (add_deferred_update). */
 static enum status add_message(struct execution_source *source, const struct pipeline_event *event,
                                const struct pass_part *pass, struct execution_list *out) {
     const struct pipeline_value *value = &source->pipeline.values.items[event->value];
-    bool receives = value->to == source->stage;
-    for (int64_t slot = pass->first_slot; slot < pass->first_slot + pass->slots; slot++)
-        TRY(vec_push(&out->list, (struct execution){.kind = receives ? EXECUTION_RECEIVE : EXECUTION_SEND,
-                                                    .value = value,
-                                                    .slot = slot,
-                                                    .group = source->group}));
+    const struct tensor *tensor = value->tensor;
+    if (tensor->kind == TENSOR_PARAMETER) {
+        int32_t chunk = source->chunks->chunk_of[tensor->id];
+        bool left = pass->opens_step && source->pipeline.trains && policy_defers_update(source->policy, chunk);
+        if (left && is_shared(source, value, chunk) && value->to == source->stage)
+            TRY(add_transfer(source, value, 0, true, out));
+    } else if (tensor->kind == TENSOR_GRADIENT)
+        TRY(add_transfer(source, value, pass->first_slot, false, out));
+    for (int64_t slot = pass->first_slot; tensor->kind == TENSOR_ACTIVATION && slot < pass->first_slot + pass->slots;
+         slot++)
+        TRY(add_transfer(source, value, slot, false, out));
     source->group++;
     return STATUS_OK;
 }
@@ -519,10 +588,22 @@ static enum status add_clipping(struct execution_source *source, struct executio
     return STATUS_OK;
 }
 
+/* A chunk's update, whose parameters other stages may use too. */
+static enum status add_updated(struct execution_source *source, int32_t chunk, struct execution_list *out) {
+    TRY(add_update(source, chunk, false, out));
+    for (size_t v = 0; v < source->pipeline.values.count; v++) {
+        const struct pipeline_value *value = &source->pipeline.values.items[v];
+        int from = (int)(value->span % source->spans.stages);
+        if (is_shared(source, value, chunk) && (from == source->stage || value->to == source->stage))
+            TRY(add_transfer(source, value, 0, false, out));
+    }
+    return STATUS_OK;
+}
+
 enum status executions_of_update(struct execution_source *source, struct execution_list *out) {
     for (int32_t chunk = -1; chunk < (int32_t)source->chunks->chunks.count; chunk++) {
         if (chunk >= 0 && policy_defers_update(source->policy, chunk)) continue;
-        TRY(chunk < 0 ? add_clipping(source, out) : add_update(source, chunk, false, out));
+        TRY(chunk < 0 ? add_clipping(source, out) : add_updated(source, chunk, out));
         source->group++;
     }
     return STATUS_OK;

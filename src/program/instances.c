@@ -27,7 +27,7 @@ void instances_clear(struct instances *instances) {
 
 void instances_begin_group(struct instances *instances, const struct execution *executions, size_t count) {
     for (size_t i = 0; i < count && executions[i].group == executions[0].group; i++) {
-        if (executions[i].kind == EXECUTION_RECEIVE)
+        if (executions[i].kind == EXECUTION_RECEIVE && executions[i].value->tensor->kind == TENSOR_ACTIVATION)
             *instances_at(instances, executions[i].slot, executions[i].value->tensor) = -1;
         for (int k = 0; executions[i].node && k < executions[i].node->op->outputs; k++) {
             struct tensor *tensor = executions[i].node->out[k];

@@ -12,17 +12,26 @@ struct makers {
     bool *backward;
 };
 
+static enum status note_maker(const struct stage_spans *spans, const struct node *node, const struct tensor *tensor,
+                              struct makers *makers) {
+    int32_t span = stage_spans_of_block(spans, node->block), *before = &makers->span[tensor->id];
+    if (*before >= 0 && *before % spans->stages != span % spans->stages)
+        return status_set(STATUS_BAD_INPUT, "plan: policy.spans: a stage begins within what makes %s", tensor->name);
+    *before = span;
+    makers->backward[tensor->id] = node->phase == PHASE_BACKWARD;
+    return STATUS_OK;
+}
+
 static enum status note_makers(const struct stage_spans *spans, const struct node *node, struct makers *makers) {
-    int32_t span = stage_spans_of_block(spans, node->block);
+    for (int i = 0; i < node->op->inputs; i++) {
+        const struct tensor *tensor = node->in[i] ? tensor_storage(node->in[i]) : NULL;
+        if (tensor && tensor->kind == TENSOR_PARAMETER)
+            makers->span[tensor->id] = stage_spans_of_block(spans, tensor->block);
+    }
     for (int i = 0; i < node->op->outputs; i++) {
         const struct tensor *tensor = node->out[i] ? tensor_storage(node->out[i]) : NULL;
-        if (!tensor || tensor->kind != TENSOR_ACTIVATION) continue;
-        int32_t *before = &makers->span[tensor->id];
-        if (*before >= 0 && *before % spans->stages != span % spans->stages)
-            return status_set(STATUS_BAD_INPUT, "plan: policy.spans: a stage begins within what makes %s",
-                              tensor->name);
-        *before = span;
-        makers->backward[tensor->id] = node->phase == PHASE_BACKWARD;
+        if (tensor && (tensor->kind == TENSOR_ACTIVATION || tensor->kind == TENSOR_GRADIENT))
+            TRY(note_maker(spans, node, tensor, makers));
     }
     return STATUS_OK;
 }
@@ -35,31 +44,27 @@ static enum status add_value(struct pipeline *pipeline, const struct makers *mak
     return vec_push(&pipeline->values, (struct pipeline_value){tensor, span, makers->backward[tensor->id], to});
 }
 
-/* What a stage reads, and what the caller reads afterwards, on every rank. */
+/* What a stage reads; what the caller reads afterwards, on every rank; and sums that are added to those of a
+ * parameter's other uses where the parameter is updated. */
 static enum status add_values(struct pipeline *pipeline, const struct makers *makers, const struct node *node) {
     int stage = stage_of_block(pipeline->spans, node->block);
     for (int i = 0; i < node->op->inputs; i++)
         if (node->in[i]) TRY(add_value(pipeline, makers, tensor_storage(node->in[i]), stage));
-    for (int i = 0; i < node->op->outputs; i++)
-        for (int to = 0; to < pipeline->spans->stages && node->out[i] && tensor_storage(node->out[i])->kept; to++)
-            TRY(add_value(pipeline, makers, tensor_storage(node->out[i]), to));
+    for (int i = 0; i < node->op->outputs; i++) {
+        struct tensor *tensor = node->out[i] ? tensor_storage(node->out[i]) : NULL;
+        for (int to = 0; to < pipeline->spans->stages && tensor && tensor->kept; to++)
+            TRY(add_value(pipeline, makers, tensor, to));
+        if (tensor && tensor->kind == TENSOR_GRADIENT)
+            TRY(add_value(pipeline, makers, tensor, stage_of_tensor(pipeline->spans, tensor->parameter)));
+    }
     return STATUS_OK;
 }
 
-/* Each stage has parameters of its own. */
-static enum status check_parameters(const struct stage_spans *spans, const struct node *node) {
-    for (int i = 0; i < node->op->inputs; i++) {
-        const struct tensor *tensor = node->in[i] ? tensor_storage(node->in[i]) : NULL;
-        if (!tensor || tensor->kind != TENSOR_PARAMETER) continue;
-        int own = stage_of_tensor(spans, tensor), stage = stage_of_block(spans, node->block);
-        if (own != stage)
-            return status_hint(status_set(STATUS_BAD_INPUT,
-                                          "plan: policy.stages: %s is used by blocks of stages %d and %d, and stages "
-                                          "cannot share a parameter yet",
-                                          tensor->name, own, stage),
-                               "the nearest legal value is 1");
-    }
-    return STATUS_OK;
+bool pipeline_holds(const struct pipeline *pipeline, const struct tensor *tensor, int stage) {
+    if (stage_of_tensor(pipeline->spans, tensor) == stage) return true;
+    for (size_t v = 0; v < pipeline->values.count; v++)
+        if (pipeline->values.items[v].tensor == tensor && pipeline->values.items[v].to == stage) return true;
+    return false;
 }
 
 enum status pipeline_create(const struct stage_spans *spans, const struct node *const *nodes, size_t count,
@@ -77,8 +82,7 @@ enum status pipeline_create(const struct stage_spans *spans, const struct node *
     for (size_t t = 0; t < tensors && status == STATUS_OK; t++)
         makers.span[t] = -1;
     for (size_t n = 0; n < count && status == STATUS_OK; n++) {
-        status = check_parameters(spans, nodes[n]);
-        if (status == STATUS_OK) status = note_makers(spans, nodes[n], &makers);
+        status = note_makers(spans, nodes[n], &makers);
         out->trains |= nodes[n]->phase == PHASE_BACKWARD;
     }
     for (size_t n = 0; n < count && status == STATUS_OK; n++)
@@ -120,11 +124,18 @@ static int64_t ready_at(const struct clockwork *clock, int32_t span, int32_t pas
     return own > other ? own : other;
 }
 
-static enum status add_messages(struct pipeline *pipeline, const struct pipeline_event *step, int64_t time) {
+/* Sums go when they are complete. Parameters go when the first pass has made the updates that the step before left,
+ * which is as its step begins. */
+static enum status add_messages(struct pipeline *pipeline, const struct pipeline_event *step, int32_t passes,
+                                int64_t end) {
     for (int32_t v = 0; v < (int32_t)pipeline->values.count; v++) {
         const struct pipeline_value *value = &pipeline->values.items[v];
         if (value->span != step->span || value->backward != step->backward) continue;
-        TRY(vec_push(&pipeline->events, (struct pipeline_event){v, step->span, step->pass, step->backward, time}));
+        if (value->tensor->kind == TENSOR_PARAMETER && step->pass > 0) continue;
+        if (value->tensor->kind == TENSOR_GRADIENT && step->pass + 1 < passes) continue;
+        int64_t time = value->tensor->kind == TENSOR_PARAMETER ? step->time : end;
+        TRY(vec_push(&pipeline->events,
+                     (struct pipeline_event){v, step->span, step->pass, step->backward, time, time == step->time}));
     }
     return STATUS_OK;
 }
@@ -140,19 +151,20 @@ static enum status take_step(struct pipeline *pipeline, struct clockwork *clock,
     if (ready < 0) return STATUS_OK;
     int64_t begin = ready > clock->free_at[stage] ? ready : clock->free_at[stage];
     int64_t end = begin + (step->backward ? BACKWARD_TIME : FORWARD_TIME);
-    const struct pipeline_event event = {-1, span, step->micro_batch, step->backward, begin};
+    const struct pipeline_event event = {-1, span, step->micro_batch, step->backward, begin, true};
     clock->free_at[stage] = *end_of(clock, span, step->micro_batch, step->backward) = end;
     ++*next;
     *took = true;
     TRY(vec_push(&pipeline->events, event));
-    return add_messages(pipeline, &event, end);
+    return add_messages(pipeline, &event, clock->passes, end);
 }
 
-/* At one time messages come before what may read them. */
+/* At one time messages come before what may read them, those of the step that begins then last. */
 static int compare_events(const void *a, const void *b) {
     const struct pipeline_event *x = a, *y = b;
     if (x->time != y->time) return x->time < y->time ? -1 : 1;
     if ((x->value < 0) != (y->value < 0)) return x->value < 0 ? 1 : -1;
+    if (x->begins != y->begins) return x->begins ? 1 : -1;
     if (x->span != y->span) return x->span < y->span ? -1 : 1;
     if (x->pass != y->pass) return x->pass < y->pass ? -1 : 1;
     return (x->value > y->value) - (x->value < y->value);

@@ -12,7 +12,9 @@
 #include "graph/graph.h"
 #include "plan/stage_spans.h"
 
-/* A tensor with bytes of its own that one stage makes, in the forward or backward of a span, and another reads. */
+/* A tensor with bytes of its own that one stage has, made in the forward or backward of a span, and another reads: an
+ * activation, for each grain; a parameter that both use, when it was updated; or the other stage's sum of its gradient,
+ * once a share, which goes to the stage that updates it. */
 struct pipeline_value {
     struct tensor *tensor;
     int32_t span; /* that makes it */
@@ -26,6 +28,7 @@ struct pipeline_event {
     int32_t pass;
     bool backward;
     int64_t time; /* when it begins, on the clock above */
+    bool begins;  /* a message that goes as its span's step begins, and not when that has ended */
 };
 
 struct pipeline {
@@ -39,6 +42,9 @@ struct pipeline {
  * a tensor that several spans write. The caller frees with pipeline_free, also after a failure. */
 enum status pipeline_create(const struct stage_spans *spans, const struct node *const *nodes, size_t count,
                             struct pipeline *out);
+/* Whether a stage has a parameter, gradient, state or sum of squares. */
+bool pipeline_holds(const struct pipeline *pipeline, const struct tensor *tensor, int stage);
+
 /* The events of so many passes. */
 enum status pipeline_order_passes(struct pipeline *pipeline, int32_t passes);
 void pipeline_free(struct pipeline *pipeline);

@@ -242,13 +242,14 @@ static int count_levels(struct scheduler *scheduler) {
 static enum status make_buffers(struct scheduler *scheduler) {
     const struct lane_shares *shares = &scheduler->shares;
     bool cut = partition_width(scheduler->plan->policy.partition.gradients) > 1;
+    bool staged = scheduler->source.spans.stages > 1;
     scheduler->buffers = (struct step_buffers){.program = scheduler->program,
                                                .graph = scheduler->graph,
                                                .plan = scheduler->plan,
                                                .chunks = &scheduler->chunks,
                                                .completed_by = scheduler->source.completed_by,
                                                .sums = scheduler->source.sums,
-                                               .spans = &scheduler->source.spans,
+                                               .pipeline = staged ? &scheduler->source.pipeline : NULL,
                                                .stage = scheduler->source.stage,
                                                .levels = count_levels(scheduler),
                                                .rounds = cut && shares->rounds > 0 ? shares->rounds : 1,

@@ -1,4 +1,5 @@
-/* What goes from stage to stage of a pipeline: activations and their gradients, and results. */
+/* What goes from stage to stage of a pipeline: activations and their gradients, what stages share of parameters, and
+ * results. */
 #include "program/scheduler.h"
 
 static struct comm_group stages_of(const struct scheduler *scheduler) {
@@ -20,21 +21,45 @@ static enum status schedule_broadcast(struct scheduler *scheduler, const struct 
 
 /* ---- from one stage to another ---- */
 
-static enum status schedule_value(struct scheduler *scheduler, const struct execution *execution) {
-    struct program *program = scheduler->program;
-    const struct pipeline_value *value = execution->value;
-    struct tensor *tensor = value->tensor;
-    const struct section *section = &program->sections.items[program->sections.count - 1];
+/* This rank's bytes of the value, for which an activation that is received gets a buffer. */
+static enum status find_bytes(struct scheduler *scheduler, const struct execution *execution, struct operand *out) {
+    struct tensor *tensor = execution->value->tensor;
+    struct step_buffers *buffers = &scheduler->buffers;
+    bool receives = execution->kind == EXECUTION_RECEIVE;
+    *out = (struct operand){.bytes = shape_bytes(&tensor->shape)};
+    if (tensor->kind == TENSOR_PARAMETER) {
+        out->buffer = buffers->buffers[tensor->id];
+        out->offset = buffers->offsets[tensor->id];
+        return STATUS_OK;
+    }
+    if (tensor->kind == TENSOR_GRADIENT) {
+        const struct lane_share *share = scheduler->share;
+        out->buffer = step_buffers_of(buffers, tensor, share->round, scheduler_level(scheduler, share->level));
+        out->offset = buffers->offsets[tensor->id];
+        return receives ? schedule_zero_sums(scheduler, execution, out->buffer) : STATUS_OK;
+    }
     int32_t *buffer = instances_at(&scheduler->activations, execution->slot, tensor);
+    if (receives) TRY(program_add_tensor_buffer(scheduler->program, tensor, 1, TIER_DEVICE, buffer));
+    BUG_IF(*buffer < 0, "%s is sent before it is made", tensor->name);
+    out->buffer = *buffer;
+    return STATUS_OK;
+}
+
+static enum status schedule_value(struct scheduler *scheduler, const struct execution *execution) {
+    const struct program *program = scheduler->program;
+    const struct pipeline_value *value = execution->value;
+    const struct tensor *tensor = value->tensor;
+    const struct section *section = &program->sections.items[program->sections.count - 1];
+    bool grains = tensor->kind == TENSOR_ACTIVATION;
+    struct operand operand;
     struct comm_group stages = stages_of(scheduler);
     int from = mesh_group_rank(&stages, (int)(value->span % scheduler->source.spans.stages));
     int to = mesh_group_rank(&stages, value->to);
-    int64_t bytes = shape_bytes(&tensor->shape);
-    if (execution->kind == EXECUTION_RECEIVE) TRY(program_add_tensor_buffer(program, tensor, 1, TIER_DEVICE, buffer));
-    BUG_IF(*buffer < 0, "%s is sent before it is made", tensor->name);
-    const struct program_collective operation = collectives_broadcast(mesh_group_pair(from, to), from > to, bytes,
-                                                                      tensor, section->first_grain + execution->slot);
-    return schedule_broadcast(scheduler, execution, &operation, (struct operand){.buffer = *buffer, .bytes = bytes});
+    TRY(find_bytes(scheduler, execution, &operand));
+    const struct program_collective operation =
+        collectives_broadcast(mesh_group_pair(from, to), from > to, operand.bytes, tensor,
+                              grains ? section->first_grain + execution->slot : 0);
+    return schedule_broadcast(scheduler, execution, &operation, operand);
 }
 
 /* ---- results ---- */

@@ -104,6 +104,13 @@ enum status schedule_zero(struct scheduler *scheduler, const struct execution *e
     return vec_push(&scheduler->program->instructions, zero);
 }
 
+enum status schedule_zero_sums(struct scheduler *scheduler, const struct execution *execution, int32_t buffer) {
+    int64_t share = scheduler_share_number(scheduler);
+    if (scheduler->zeroed[buffer] > share) return STATUS_OK;
+    scheduler->zeroed[buffer] = share + 1;
+    return schedule_zero(scheduler, execution, buffer, TIER_DEVICE);
+}
+
 enum status schedule_zero_once(struct scheduler *scheduler, const struct execution *execution,
                                const struct tensor *result) {
     int32_t buffer = scheduler->buffers.buffers[result->id];

@@ -40,6 +40,8 @@ struct instruction scheduler_instruction(const struct scheduler *scheduler, enum
 enum status schedule_zero(struct scheduler *scheduler, const struct execution *execution, int32_t buffer,
                           enum tier tier);
 
+/* The same before the first use of sums of gradients in the present share. */
+enum status schedule_zero_sums(struct scheduler *scheduler, const struct execution *execution, int32_t buffer);
 /* The same before the first use of a result in a step. */
 enum status schedule_zero_once(struct scheduler *scheduler, const struct execution *execution,
                                const struct tensor *result);

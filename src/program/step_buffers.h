@@ -42,7 +42,7 @@ struct step_buffers {
     const struct chunk_list *chunks;
     const int32_t *completed_by;     /* by tensor id (executions.h) */
     bool sums;                       /* shares are added: of one share's gradients nothing stands apart */
-    const struct stage_spans *spans; /* of the pipeline: buffers are of what this rank's stage has */
+    const struct pipeline *pipeline; /* buffers are of what this rank's stage has; NULL: of all */
     int stage;
     int levels;
     int64_t rounds;            /* that have gradients' levels of their own: 1, or all where gradients are cut */

@@ -5,6 +5,7 @@
 
 #include "data/dataset.h"
 #include "ops/ops.h"
+#include "plan/stage_spans.h"
 #include "runtime/runner.h"
 #include "session/session_plan.h"
 #include "session/step_exchange.h"
@@ -17,6 +18,7 @@ struct engine {
     struct byte_store homes;              /* of weights and state that have no address, by tensor */
     struct step_exchange exchange;        /* with the other ranks */
     struct grain_range grains;            /* of a step: this rank's */
+    struct stage_spans spans;             /* which stage has what */
     double scalars[SCALAR_COUNT];         /* of the last training step */
     bool torn; /* a step or its updates failed halfway: weights and state belong to no step */
 };

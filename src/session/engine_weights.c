@@ -23,6 +23,8 @@ struct safetensors_run engine_share(const struct engine *engine, int width, stru
 struct safetensors_run engine_written_run(const struct engine *engine, const struct tensor *tensor) {
     struct safetensors_run mine;
     (void)runner_home(engine->main, tensor, &mine.first, &mine.elements);
+    /* What stages share is written by the one that updates it. */
+    if (stage_of_tensor(&engine->spans, tensor) != rank_place_stage(&engine->plan->chosen.place)) mine.elements = 0;
     return engine_share(engine, engine_width(engine, tensor->kind), mine);
 }
 

@@ -19,10 +19,10 @@ struct result {
     uint64_t weights;
 };
 
-/* What a run has beside its model. Families of policy_subjects whose blocks share parameters are not cut into stages.
- */
+/* What a run has beside its stages. */
 struct variant {
-    const char *subject;
+    const char *family;
+    bool tied; /* the embedding is the head too, and both their stages have it */
     const char *spans;
     bool interleaved; /* streams' instructions in a random order, and buffers that are done with are overwritten */
     uint64_t policy_seed;
@@ -30,9 +30,10 @@ struct variant {
     int64_t round_grains;
 };
 static const struct variant variants[] = {
-    {"llama", "", false, 0, {1, 1}, 0},       {"llama", "1 2 3", true, 0, {1, 2}, 0},
-    {"llama", "1 3 4", false, 11, {1, 4}, 1}, {"llama", "", true, 12, {1, 2}, 1},
-    {"qwen2", "2 3 5", false, 0, {1, 1}, 0},  {"qwen2", "", false, 13, {1, 4}, 0},
+    {"llama", false, "", false, 0, {1, 1}, 0},          {"llama", false, "1 2 3", true, 0, {1, 2}, 0},
+    {"llama", false, "1 3 4", false, 11, {1, 4}, 1},    {"llama", true, "", true, 12, {1, 2}, 1},
+    {"qwen2", false, "2 3 5", false, 0, {1, 1}, 0},     {"gpt2", true, "", false, 13, {1, 4}, 0},
+    {"gemma3_text", true, "1 3 5", true, 0, {1, 2}, 1},
 };
 enum { VARIANTS = sizeof variants / sizeof *variants };
 
@@ -49,10 +50,10 @@ static enum status train(const struct variant *variant, struct comm *comm, int s
                                    .stages = stages,
                                    .spans = stages > 1 ? variant->spans : NULL,
                                    .partition = partition};
-    const struct policy_subject subject = {.family = variant->subject, .dtype = DTYPE_BF16, .name = variant->subject};
+    const struct policy_subject subject = {.family = variant->family, .dtype = DTYPE_BF16, .name = variant->family};
     struct harness_options options = policy_options(&subject, &way, &config);
     config.hidden = 48, config.heads = 3, config.head_dim = 16, config.ffn = 200, config.layers = 4;
-    config.tied = false;
+    config.tied = variant->tied;
     harness_open(&options, &harness);
     for (int step = 0; step < STEPS; step++) {
         outcome_set_batch(&harness, step);
@@ -83,7 +84,7 @@ static enum status train_variants(struct comm *comm, int stages, const struct re
         struct result mine;
         if (data > lanes) continue;
         if (variants[v].spans[0] && 4 % stages != 0) continue;
-        snprintf(name, sizeof name, "%s, spans '%s', %d stages of %d ranks", variants[v].subject, variants[v].spans,
+        snprintf(name, sizeof name, "%s, spans '%s', %d stages of %d ranks", variants[v].family, variants[v].spans,
                  stages, mesh_ranks(&comm->mesh));
         status = train(&variants[v], comm, stages, NULL, &mine);
         status = comm_agree(comm, status == STATUS_OK ? compare(name, &ones[v], &mine) : status);
