@@ -3,7 +3,7 @@
 #   usage: scripts/check-layers.sh [ROOT]
 # A room uses only its own headers and those of rooms above it in this list.
 set -eu
-rooms='base graph ops model collective cluster layout plan program sim backend comm store runtime profile search scale tokenizer template chat data session checkpoint generate train library console page cli'
+rooms='base graph ops model collective cluster plan layout program sim backend comm store runtime profile search scale tokenizer template chat data session checkpoint generate train library console page cli'
 root=${1:-$(dirname "$0")/..}
 cd "$root"
 

@@ -119,8 +119,10 @@ static enum status add(const char *name, const char *key, const json_t *listed, 
     struct strategies made = {0};
     struct graph *graph = make_graph(key);
     snprintf(result.place, sizeof result.place, "%.64s", key);
+    struct symbolic_profile profile = {0};
     enum status status = graph ? graph_status(graph) : STATUS_FAILED;
-    if (status == STATUS_OK) status = strategies_make(graph->nodes.items[0], &mesh, &rates, &made);
+    if (status == STATUS_OK) status = symbolic_profile_forward(graph, &profile);
+    if (status == STATUS_OK) status = strategies_make(graph->nodes.items[0], &profile.nodes[0], &mesh, &rates, &made);
     if (status == STATUS_OK) status = check_names(listed, graph->nodes.items[0], &made, &result);
     if (status == STATUS_OK) {
         result.objective = (double)made.kept.count;
@@ -128,6 +130,7 @@ static enum status add(const char *name, const char *key, const json_t *listed, 
         status = case_results_add(out, &result);
     }
     strategies_free(&made);
+    symbolic_profile_free(&profile);
     graph_free(graph);
     return status;
 }

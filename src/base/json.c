@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "base/mem.h"
 #include "base/nearest.h"
 
 enum status json_parse_object(const char *name, const char *text, size_t bytes, json_t **out) {
@@ -109,21 +110,37 @@ enum status json_read_text(const char *file, const json_t *object, const char *f
     return status_hint(status, "the nearest legal length is %zu bytes", bytes - 1);
 }
 
-void json_text_free(char *text) {
-    json_malloc_t take;
-    json_free_t give_back;
-    json_get_alloc_funcs(&take, &give_back);
-    give_back(text);
+struct text {
+    VEC(char) bytes;
+    bool failed; /* jansson goes on after some failures */
+};
+
+static int add_text(const char *bytes, size_t count, void *payload) {
+    struct text *text = payload;
+    text->failed = text->failed || vec_reserve(&text->bytes, text->bytes.count + count + 1) != STATUS_OK;
+    if (text->failed) return -1;
+    memcpy(text->bytes.items + text->bytes.count, bytes, count);
+    text->bytes.count += count;
+    text->bytes.items[text->bytes.count] = '\0';
+    return 0;
+}
+
+char *json_text(const json_t *value, size_t flags) {
+    struct text text = {.failed = false};
+    if (json_dump_callback(value, add_text, &text, flags) == 0 && !text.failed) return text.bytes.items;
+    (void)status_no_memory(text.bytes.count, "JSON text");
+    vec_free(&text.bytes);
+    return NULL;
 }
 
 static enum status write_text(const char *path, const json_t *value, size_t flags, struct file_sums *sums) {
-    char *text = json_dumps(value, flags);
-    if (!text) return status_no_memory(0, "JSON text");
+    char *text = json_text(value, flags);
+    if (!text) return STATUS_FAILED;
     size_t length = strlen(text);
     text[length] = '\n'; /* over the NUL: file_replace is given the length */
     if (sums) file_sums_add(sums, text, length + 1);
     enum status status = file_replace(path, text, length + 1);
-    json_text_free(text);
+    mem_free(text);
     return status;
 }
 

@@ -7,6 +7,7 @@
 
 #include "base/file.h"
 #include "base/json.h"
+#include "base/mem.h"
 
 enum { MANIFEST_VERSION = 1, MANIFEST_LIMIT_BYTES = 1 << 26, HASH_DIGITS = 16 };
 const char manifest_name[] = "ballast_manifest.json";
@@ -83,11 +84,11 @@ static json_t *file_to_json(const struct manifest_file *file) {
 static enum status hash_object(const json_t *object, uint64_t *hash) {
     json_t *rest = json_copy((json_t *)(uintptr_t)object);
     if (rest) (void)json_object_del(rest, "self");
-    char *text = rest ? json_dumps(rest, JSON_COMPACT | JSON_SORT_KEYS) : NULL;
+    char *text = rest ? json_text(rest, JSON_COMPACT | JSON_SORT_KEYS) : NULL;
     json_decref(rest);
-    if (!text) return status_no_memory(0, "a manifest");
+    if (!text) return STATUS_FAILED;
     *hash = XXH3_64bits(text, strlen(text));
-    json_text_free(text);
+    mem_free(text);
     return STATUS_OK;
 }
 

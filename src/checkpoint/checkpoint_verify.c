@@ -4,6 +4,7 @@
 
 #include "base/json.h"
 #include "base/log.h"
+#include "base/mem.h"
 #include "checkpoint/checkpoint.h"
 
 static bool is_of_model(const char *name) { return strcmp(name, checkpoint_optimizer_name) != 0; }
@@ -87,10 +88,10 @@ enum status checkpoint_verify_model(struct comm *comm, const char *folder, const
 enum status checkpoint_hash_base(const struct model *model, uint64_t *hash) {
     *hash = 0;
     if (model->config.adapter.rank == 0) return STATUS_OK;
-    char *text = json_dumps(model->config_json, JSON_COMPACT | JSON_SORT_KEYS);
-    if (!text) return status_no_memory(0, "a config");
+    char *text = json_text(model->config_json, JSON_COMPACT | JSON_SORT_KEYS);
+    if (!text) return STATUS_FAILED;
     *hash = XXH3_64bits(text, strlen(text));
-    json_text_free(text);
+    mem_free(text);
     return STATUS_OK;
 }
 

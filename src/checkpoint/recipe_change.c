@@ -41,12 +41,14 @@ enum status recipe_changes_add(struct recipe_changes *changes, int64_t step, con
     char before[LANE_SHAPE_BYTES], after[LANE_SHAPE_BYTES];
     TRY(add(changes, step, "lanes", lane_shape_print(&from->lanes, before), lane_shape_print(&to->lanes, after)));
     TRY(add(changes, step, "reduce_dtype", reduce_name(from), reduce_name(to)));
+    TRY(add_number(changes, step, "tensor", recipe_tensor(from), recipe_tensor(to)));
     return add_number(changes, step, "round_grains", from->round_grains, to->round_grains);
 }
 
 /* The number of threads was a part of recipes once: what was changed then is kept, and changes nothing now. */
 static bool is_number(const char *field) {
-    return strcmp(field, "threads") == 0 || strcmp(field, "kernels_version") == 0 || strcmp(field, "round_grains") == 0;
+    return strcmp(field, "threads") == 0 || strcmp(field, "kernels_version") == 0 ||
+           strcmp(field, "round_grains") == 0 || strcmp(field, "tensor") == 0;
 }
 
 static bool is_known(const char *field) {
@@ -61,6 +63,7 @@ static void apply(const struct recipe_change *change, struct recipe *recipe) {
     }
     if (strcmp(change->field, "kernels_version") == 0) recipe->kernels_version = atoi(change->to);
     if (strcmp(change->field, "round_grains") == 0) recipe->round_grains = atoll(change->to);
+    if (strcmp(change->field, "tensor") == 0) recipe->tensor = atoi(change->to);
     if (strcmp(change->field, "reduce_dtype") == 0) recipe->reduce_dtype = dtype_find(change->to);
     if (strcmp(change->field, "lanes") == 0) (void)lane_shape_parse(change->to, &recipe->lanes); /* it was checked */
 }

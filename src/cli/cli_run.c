@@ -4,7 +4,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/json.h"
 #include "base/log.h"
+#include "base/mem.h"
 #include "base/nearest.h"
 #include "base/terminal.h"
 #include "chat/chat.h"
@@ -142,8 +144,10 @@ int cli_run(int count, char **words) {
 
 enum status cli_print_json(json_t *document) {
     if (!document) return STATUS_FAILED;
-    int failed = json_dumpf(document, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(17));
+    char *text = json_text(document, JSON_INDENT(2) | JSON_REAL_PRECISION(17));
     json_decref(document);
-    putchar('\n');
+    if (!text) return STATUS_FAILED;
+    bool failed = puts(text) < 0;
+    mem_free(text);
     return failed ? status_set(STATUS_FAILED, "standard output: cannot write JSON") : STATUS_OK;
 }

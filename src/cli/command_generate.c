@@ -4,6 +4,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "base/mem.h"
 #include "cli/command.h"
 #include "cli/new_output.h"
 #include "cli/step_options.h"
@@ -84,9 +85,9 @@ static enum status put_text(void *payload, const struct batch_text *text) {
     if (!object) return status_no_memory(text->bytes, "a text");
     enum status status = STATUS_OK;
     if (output->file || !output->document) {
-        char *line = json_dumps(object, JSON_PRESERVE_ORDER | JSON_COMPACT);
+        char *line = json_text(object, JSON_PRESERVE_ORDER | JSON_COMPACT);
         status = line ? put_line(output->file, line) : status_no_memory(text->bytes, "a text");
-        json_text_free(line);
+        mem_free(line);
     }
     if (status == STATUS_OK && output->document &&
         (json_object_set_new(object, "ids", ids_to_json(text)) != 0 ||

@@ -57,6 +57,7 @@ enum status step_options_read(const struct options *options, bool decided, struc
     TAKE(WHOLE, SEQ, sequence_length);
     TAKE(WHOLE, GRAIN, grain_sequences);
     TAKE(WHOLE, ROUND, round_grains);
+    TAKE(WHOLE, TENSOR, tensor);
     TAKE(WHOLE, GRAINS_PER_PASS, grains_per_pass);
     TAKE(WHOLE, STAGES, stages);
     TAKE(TEXT, PARTITION, partition);

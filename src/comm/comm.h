@@ -28,10 +28,11 @@
  *
  * FAILURE. A rank that dies or is stopped is noticed by its silence within rank_timeout_s. So is one that hangs: the
  * others wait for an operation or an exchange that it has not started, and for that time it neither computed nor moved
- * an operation on. A rank that works is waited for, however long its step or its search takes. From then on every call
- * returns FAILED, with a message that names rank and host. The process unwinds, prints the message if comm_speaks (one
- * rank does) and calls comm_abort, which ends all ranks. comm_close, which ends MPI in the regular way, is for jobs
- * without failure.
+ * an operation on. In a step (comm->watch) computing is ending instructions, so that one that never ends is noticed
+ * too, rank_timeout_s after ten times what the longest one so far took; without a step it is using processor time. A
+ * rank that works is waited for, however long its step or its search takes. From then on every call returns FAILED,
+ * with a message that names rank and host. The process unwinds, prints the message if comm_speaks (one rank does) and
+ * calls comm_abort, which ends all ranks. comm_close, which ends MPI in the regular way, is for jobs without failure.
  *
  * USERS. The runtime's communication streams start and wait for operations as instructions, whose buffers, staging
  * included, have places in the program; program_verify finds in a schedule what peers read and who waits for whom. The
@@ -48,7 +49,7 @@
  * mpi_comm, mpi_thread: the engine of many ranks, and its thread;
  * operation, operation_steps: an operation that this thread moves on;
  * window: memory that ranks of a node share;
- * pulse, mpi_pulse: which rank is silent;
+ * step_watch: whether a step moves on; pulse, mpi_pulse: which rank is silent;
  * mpi_library: which MPI, and where its plugin is;
  * plugin: the wire of MPI, compiled once for each library (src/comm/mpi);
  * launch, launch_join, launch_report: starting ranks on this machine, and hearing how they end. */
@@ -61,6 +62,7 @@
 
 #include "base/status.h"
 #include "collective/collective.h"
+#include "comm/step_watch.h"
 
 /* Memory that the ranks of a node share. All of it is there from the start, and none outlives the processes. */
 struct comm_window {
@@ -102,6 +104,7 @@ struct comm {
     char (*host)[MESH_HOST_BYTES]; /* by rank */
     int64_t message_bytes;         /* the longest message */
     bool agreed_failure;           /* all ranks know of it, so one says it */
+    struct step_watch watch;       /* of this rank's steps: the runtime tells it */
     void *context;
 };
 

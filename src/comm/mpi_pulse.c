@@ -15,7 +15,7 @@ static void blame_for_wait(struct mpi_comm *mpi, double seconds, int64_t now_ns)
     int hanging = pulse_hanging(pulse, now_ns);
     if (hanging >= 0 && now_ns - pulse->heard_ns[hanging] < pulse->timeout_ns / 2)
         mpi_fail(mpi, FAILURE_OF_RANK, hanging,
-                 "rank %d on %s has kept the others waiting for %.0f s: it does nothing, and does not start what they "
+                 "rank %d on %s has kept the others waiting for %.0f s: it gets nowhere, and does not start what they "
                  "have started",
                  hanging, host_of(mpi, hanging), seconds);
 }
@@ -47,14 +47,16 @@ static int64_t cpu_ns(clockid_t clock) {
     return time.tv_sec * 1000000000ll + time.tv_nsec;
 }
 
-/* Whether the rank did anything since it was last asked: its other threads computed, or this one moved an operation. */
-static bool has_worked(struct mpi_comm *mpi) {
+/* Whether the rank did anything since it was last asked: its step moved on, or outside of one its other threads
+ * computed, or this one moved an operation. */
+static bool has_worked(struct mpi_comm *mpi, int64_t now_ns) {
     struct mpi_pulse *pulse = &mpi->pulse;
     int64_t others_ns = cpu_ns(CLOCK_PROCESS_CPUTIME_ID) - cpu_ns(CLOCK_THREAD_CPUTIME_ID);
     bool computed = others_ns - pulse->others_ns > pulse->period_ns / 200, moved = mpi->moved;
+    enum step_watch_answer step = step_watch_look(&mpi->comm.watch, mpi->active || mpi->exchange_ns > 0, now_ns);
     pulse->others_ns = others_ns;
     mpi->moved = false;
-    return computed || moved;
+    return moved || (step == WATCH_NOT ? computed : step == WATCH_MOVES);
 }
 
 static void send_pulse(struct mpi_comm *mpi, struct mpi_pulse *pulse) {
@@ -84,7 +86,7 @@ void mpi_keep_pulse(struct mpi_comm *mpi) {
     if (now_ns < pulse->next_ns || pulse->ending) return;
     pulse->next_ns = now_ns + pulse->period_ns;
     receive_pulses(mpi, pulse, now_ns);
-    pulse_beat(&pulse->pulse, atomic_load(&mpi->started), has_worked(mpi), now_ns);
+    pulse_beat(&pulse->pulse, atomic_load(&mpi->started), has_worked(mpi, now_ns), now_ns);
     send_pulse(mpi, pulse);
     int silent = pulse_silent(&pulse->pulse, now_ns);
     if (silent >= 0)

@@ -236,30 +236,36 @@ enum status corpus_read(struct corpus *corpus, int64_t first, int64_t count, int
     return STATUS_OK;
 }
 
+/* 0: cannot be read. */
+static uint64_t mix_part(const struct part *part, uint64_t hash) {
+    uint64_t fields[3] = {part->hash};
+    if (part->cache) {
+        fields[0] = token_cache_identity(part->cache);
+        if (fields[0] == 0) return 0;
+    } else {
+        fields[1] = (uint64_t)part->view.count;
+        fields[2] = (uint64_t)part->view.token_bytes;
+    }
+    return XXH3_64bits_withSeed(fields, sizeof fields, hash);
+}
+
 uint64_t corpus_identity(struct corpus *corpus) {
     uint64_t hash = 0;
-    for (size_t i = 0; i < corpus->part_count; i++) {
-        const struct part *part = &corpus->parts[i];
-        uint64_t fields[3] = {part->hash};
-        if (part->cache) {
-            fields[0] = token_cache_identity(part->cache);
-            if (fields[0] == 0) return 0;
-        } else {
-            fields[1] = (uint64_t)part->view.count;
-            fields[2] = (uint64_t)part->view.token_bytes;
-        }
-        hash = XXH3_64bits_withSeed(fields, sizeof fields, hash);
-    }
+    for (size_t i = 0; i < corpus->part_count && (i == 0 || hash != 0); i++)
+        hash = mix_part(&corpus->parts[i], hash);
     return hash;
 }
 
 size_t corpus_file_count(const struct corpus *corpus) { return corpus->part_count; }
 
-struct corpus_file corpus_file_at(const struct corpus *corpus, size_t index) {
+const char *corpus_file_path(const struct corpus *corpus, size_t index) {
     const struct part *part = &corpus->parts[index];
-    if (part->cache)
-        return (struct corpus_file){token_cache_progress(part->cache).name, token_cache_glance(part->cache)};
-    return (struct corpus_file){part->file.path, part->hash};
+    return part->cache ? token_cache_progress(part->cache).name : part->file.path;
+}
+
+enum status corpus_file_hash(const struct corpus *corpus, size_t index, uint64_t *out) {
+    *out = mix_part(&corpus->parts[index], 0);
+    return *out ? STATUS_OK : STATUS_FAILED;
 }
 
 void corpus_tell(struct corpus *corpus) {

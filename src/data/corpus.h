@@ -45,14 +45,12 @@ enum status corpus_read(struct corpus *corpus, int64_t first, int64_t count, int
 /* A hash that is equal for equal files and settings, whether their tokens are made or not. It may read all texts; 0
  * when one cannot be read. */
 uint64_t corpus_identity(struct corpus *corpus);
-/* Files in order, each with a hash of what it holds and how it is read: of token files, and of a sample of texts
- * (token_cache_glance). For telling files apart, at once. */
-struct corpus_file {
-    const char *path;
-    uint64_t hash;
-};
 size_t corpus_file_count(const struct corpus *corpus);
-struct corpus_file corpus_file_at(const struct corpus *corpus, size_t index);
+/* Files in order. */
+const char *corpus_file_path(const struct corpus *corpus, size_t index);
+/* *out is a hash of all that a file holds and of how it is read, equal for equal files. Reads a text that was not read
+ * before; FAILED where that is impossible. */
+enum status corpus_file_hash(const struct corpus *corpus, size_t index, uint64_t *out);
 /* token_cache_tell_text of each text. */
 void corpus_tell_text(struct corpus *corpus, bool ended);
 /* Logs once for each tokenized text how long it took or how far it got. */

@@ -59,8 +59,12 @@ static struct tensor *accumulator(struct gradients *gradients, struct tensor *pa
 struct tensor *gradient_target(struct gradients *gradients, struct tensor *tensor) {
     if (tensor->kind == TENSOR_PARAMETER) return accumulator(gradients, tensor);
     struct graph *graph = gradients->graph;
-    if (!tensor->base)
-        return graph_tensor(graph, TENSOR_ACTIVATION, graph_format(graph, "%s.d", tensor->name), tensor->shape);
+    if (!tensor->base) {
+        struct tensor *gradient =
+            graph_tensor(graph, TENSOR_ACTIVATION, graph_format(graph, "%s.d", tensor->name), tensor->shape);
+        if (gradient) gradient->value = tensor;
+        return gradient;
+    }
     BUG_IF(entry_of(gradients, tensor)->gradient, "%s: columns that are used twice", tensor->name);
     struct entry *base = entry_of(gradients, tensor->base);
     if (!base->gradient) base->gradient = gradient_target(gradients, tensor->base);
@@ -107,7 +111,7 @@ struct node *gradient_add_node(struct gradients *gradients, const struct op *op,
                of->op->name, in[i]->name);
     struct node *node = graph_add(graph, op, graph_format(graph, "%s.%s", of->name, op->name), in, attributes, into);
     if (!node) return NULL;
-    node->block = of->block;
+    node->block = of->block, node->of = of;
     for (int i = 0; i < op->outputs; i++)
         if (node->out[i] && node->out[i]->kind == TENSOR_GRADIENT) node->out[i]->block = of->block;
     return node;
@@ -120,12 +124,17 @@ void gradient_contribute(struct gradients *gradients, struct tensor *tensor, str
     entry->gradient = gradient;
 }
 
-/* A tensor's gradient is wanted when the tensor depends on a trainable parameter. */
-static void mark_wanted(struct gradients *gradients) {
+static bool is_float_activation(const struct tensor *tensor) {
+    return tensor->kind == TENSOR_ACTIVATION && tensor->shape.dtype != DTYPE_I32;
+}
+
+/* A tensor's gradient is wanted when the tensor depends on a trainable parameter or, `part`, comes from elsewhere. */
+static void mark_wanted(struct gradients *gradients, bool part) {
     const struct graph *graph = gradients->graph;
     for (size_t i = 0; i < gradients->count; i++) {
         const struct tensor *tensor = graph->tensors.items[i];
-        gradients->entries[i].wanted = tensor->kind == TENSOR_PARAMETER && tensor->trainable;
+        gradients->entries[i].wanted = (tensor->kind == TENSOR_PARAMETER && tensor->trainable) ||
+                                       (part && !tensor->producer && is_float_activation(tensor));
     }
     for (size_t n = 0; n < graph->nodes.count; n++) {
         const struct node *node = graph->nodes.items[n];
@@ -159,23 +168,63 @@ static bool has_gradient(struct gradients *gradients, const struct node *node) {
     return false;
 }
 
-enum status graph_differentiate(struct graph *graph, struct tensor *loss) {
+static enum status gradients_create(struct graph *graph, bool part, struct gradients *out) {
     TRY(graph_status(graph));
-    struct node *last = loss->producer;
-    BUG_IF(!last || last->out[0] != loss || !last->op->differentiate_loss, "%s is not a loss", loss->name);
-    struct gradients gradients = {.graph = graph, .count = graph->tensors.count};
-    gradients.entries = mem_array(gradients.count, sizeof *gradients.entries);
-    if (!gradients.entries) return STATUS_FAILED;
-    mark_wanted(&gradients);
+    *out = (struct gradients){.graph = graph, .count = graph->tensors.count};
+    out->entries = mem_array(out->count, sizeof *out->entries);
+    if (!out->entries) return STATUS_FAILED;
+    mark_wanted(out, part);
     graph->phase = PHASE_BACKWARD;
-    size_t nodes = graph->nodes.count;
-    last->op->differentiate_loss(&gradients, last);
+    return STATUS_OK;
+}
+
+/* Over the first `nodes` nodes, but for the one that is the loss. */
+static void walk_back(struct gradients *gradients, size_t nodes, const struct node *loss) {
+    struct graph *graph = gradients->graph;
     for (size_t n = nodes; n-- > 0 && graph->status == STATUS_OK;) {
         const struct node *node = graph->nodes.items[n];
-        if (node == last || !node->op->differentiate || !has_gradient(&gradients, node)) continue;
-        node->op->differentiate(&gradients, node);
+        if (node == loss || !node->op->differentiate || !has_gradient(gradients, node)) continue;
+        node->op->differentiate(gradients, node);
     }
+}
+
+enum status graph_differentiate(struct graph *graph, struct tensor *loss) {
+    struct gradients gradients;
+    struct node *last = loss->producer;
+    BUG_IF(!last || last->out[0] != loss || !last->op->differentiate_loss, "%s is not a loss", loss->name);
+    TRY(gradients_create(graph, false, &gradients));
+    size_t nodes = graph->nodes.count;
+    last->op->differentiate_loss(&gradients, last);
+    walk_back(&gradients, nodes, last);
     remove_node(graph, last);
     mem_free(gradients.entries);
     return graph_status(graph);
+}
+
+/* Output 0 of a node that nothing reads: it is for other parts. */
+static void give_gradients(struct gradients *gradients, bool *read) {
+    struct graph *graph = gradients->graph;
+    size_t nodes = graph->nodes.count;
+    for (size_t n = 0; n < nodes; n++)
+        for (int i = 0; i < OP_INPUTS_MAX; i++)
+            if (graph->nodes.items[n]->in[i]) read[tensor_storage(graph->nodes.items[n]->in[i])->id] = true;
+    for (size_t n = 0; n < nodes; n++) {
+        struct tensor *made = graph->nodes.items[n]->out[0];
+        if (!made || !is_float_activation(made) || made->base || read[made->id] || !gradient_wanted(gradients, made))
+            continue;
+        gradient_contribute(gradients, made, gradient_target(gradients, made));
+    }
+}
+
+enum status graph_differentiate_part(struct graph *graph) {
+    struct gradients gradients;
+    TRY(gradients_create(graph, true, &gradients));
+    bool *read = mem_array(gradients.count, sizeof *read);
+    if (read) {
+        give_gradients(&gradients, read);
+        walk_back(&gradients, graph->nodes.count, NULL);
+    }
+    mem_free(gradients.entries);
+    mem_free(read);
+    return read ? graph_status(graph) : STATUS_FAILED;
 }

@@ -15,6 +15,9 @@
  * embeddings) one accumulator's sums would depend on how many grains a pass holds; they are added up once a step
  * instead. */
 enum status graph_differentiate(struct graph *graph, struct tensor *loss);
+/* The same for a part of a model, whose loss is elsewhere: the gradients of the activations that it makes and does not
+ * read are given (activations without a producer), and those of the activations that it gets are wanted. */
+enum status graph_differentiate_part(struct graph *graph);
 
 /* For rules. */
 struct graph *gradients_graph(struct gradients *gradients);

@@ -3,8 +3,9 @@
  * Files, in the order to read them:
  *     tensor: shapes, and what a tensor is for;
  *     op: all properties of an operator;
- *     graph: nodes, and adding them;
+ *     graph: nodes, and adding them; graph_copy: a second graph like a first one;
  *     differentiate: adding the nodes of the gradients, by the operators' rules;
+ *     symbolic_profile: what each node takes in a training step, without running it;
  *     finite: the first value that is not finite.
  *
  * Model builders call the functions of ops/ops.h, which call graph_add. Nothing here knows of hardware: no tiers,
@@ -34,6 +35,7 @@ struct node {
     struct tensor *out[OP_OUTPUTS_MAX];
     enum phase phase;
     int block;
+    const struct node *of; /* backward: the forward node whose gradient it belongs to, the loss's too; else NULL */
 };
 
 struct graph {
@@ -54,6 +56,9 @@ struct graph {
 /* An empty graph; NULL when out of memory. */
 struct graph *graph_create(enum dtype dtype, int64_t grain_sequences, int64_t sequence_length);
 void graph_free(struct graph *graph);
+/* A copy of a forward graph, which depends on it in nothing; tensors and nodes have the same numbers. NULL when out of
+ * memory. */
+struct graph *graph_copy(const struct graph *graph);
 
 /* Errors stick: after the first one all calls return NULL and do nothing, and NULL operands are passed on, so that a
  * builder is written without checks and asks here once. The message is set again if it was lost. */

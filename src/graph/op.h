@@ -43,6 +43,16 @@ enum op_work {
     OP_WORK_COUNT
 };
 
+/* Operators that have no kernel: the ranks of a group make an operation together (collective/collective.h), in which a
+ * tensor is cut into as many parts as the group has ranks, in its order. Input 0 is x, output 0 is y. */
+enum op_exchange {
+    OP_EXCHANGE_NONE,
+    OP_EXCHANGE_ALL_REDUCE,     /* y = the sum of all ranks' x, in whose place it is; fp32 */
+    OP_EXCHANGE_REDUCE_SCATTER, /* x [parts, …] -> y […]: this rank's part of the sum; fp32. x is lost */
+    OP_EXCHANGE_ALL_GATHER,     /* x […] -> y [parts, …]: part i is the x of rank i */
+    OP_EXCHANGE_ALL_TO_ALL /* x [parts, …] -> y [parts, …]: part i of x goes to rank i, part i of y is from it */
+};
+
 /* A text that is the same for two nodes exactly when they cost the same (operator_key of profile/operands.h). */
 enum { OP_KEY_BYTES = 4096 };
 struct op_key {
@@ -80,6 +90,8 @@ struct op {
     /* Shapes of the outputs from those of the inputs; BAD_INPUT with a message when the inputs do not fit. */
     enum status (*infer)(const struct node *node, struct shape out[OP_OUTPUTS_MAX]);
 
+    enum op_exchange exchange; /* attributes begin with struct exchange_attributes */
+
     /* What it costs. */
     enum op_work work;
     /* NULL: no FLOPs worth counting; bytes are counted from the operands in any case. */
@@ -107,6 +119,10 @@ struct op {
     /* How its work may be cut: the way of number `way` from 0 on, false where there is none. Written over `out` that
      * has no index yet and OP_INDEX_NONE everywhere. NULL: not at all. */
     bool (*loops)(const struct node *node, int way, struct op_loops *out);
+    /* Changes attributes to those of one of `parts` equal parts of the index with this letter. NULL: none depends on
+     * it.
+     */
+    void (*take_part)(void *attributes, char letter, int64_t parts);
 
     /* Decoding (graph->cache_texts > 0), where a text's tokens come a few at a time: adds a node that stands for this
      * one, appends to caches (TENSOR_CACHE) what later tokens need of these, and reads there what earlier ones left.

@@ -70,3 +70,23 @@ int64_t tensor_row_stride(const struct tensor *tensor) {
 int64_t tensor_storage_offset(const struct tensor *tensor) {
     return tensor->base_column * dtype_bytes(tensor->shape.dtype);
 }
+
+int64_t tensor_part_find(const struct tensor *tensor, int64_t at, int64_t *run) {
+    const struct tensor_part *part = tensor->part;
+    *run = shape_elements(&tensor->shape) - at;
+    if (!part) return at;
+    int64_t inner = 1, size = tensor->shape.dims[part->dimension], all = part->whole.dims[part->dimension];
+    for (int i = part->dimension + 1; i < part->whole.rank; i++)
+        inner *= part->whole.dims[i];
+    int64_t outer = at / (size * inner), within = at / inner % size, before = 0;
+    struct tensor_segments segments = part->segments;
+    if (segments.count == 0) segments = (struct tensor_segments){1, {all}};
+    int s = 0;
+    for (; within >= segments.size[s] / part->parts; s++) {
+        within -= segments.size[s] / part->parts;
+        before += segments.size[s];
+    }
+    int64_t length = segments.size[s] / part->parts, offset = at % inner;
+    *run = (length - within) * inner - offset;
+    return (outer * all + before + part->part * length + within) * inner + offset;
+}

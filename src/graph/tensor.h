@@ -52,6 +52,20 @@ enum tensor_kind {
                       Those with a parameter (block sums of squares) are read by the step's own nodes alone */
 };
 
+/* What a rank has of a tensor whose parts lie on several: of each of the segments of one dimension, which lie side by
+ * side (queries, keys and values of one product), the same one of `parts` equal parts. */
+enum { TENSOR_SEGMENTS_MAX = 4 };
+struct tensor_segments {
+    int count; /* 0: the dimension is one segment */
+    int64_t size[TENSOR_SEGMENTS_MAX];
+};
+struct tensor_part {
+    struct shape whole;
+    int dimension;
+    struct tensor_segments segments;
+    int64_t part, parts;
+};
+
 struct node;
 
 struct tensor {
@@ -60,18 +74,28 @@ struct tensor {
     struct shape shape; /* activations and inputs: of one grain */
     enum tensor_kind kind;
     int block; /* index of the block that makes it (parameters: that first uses it; gradients: that adds to it) */
-    struct node *producer;    /* NULL for inputs, parameters and state */
-    struct tensor *base;      /* not NULL: these are columns of `base`, without bytes of their own */
-    int64_t base_column;      /* first of those columns */
-    bool kept;                /* read by the caller after a step: lives to its end (results always do) */
+    struct node *producer;          /* NULL for inputs, parameters and state */
+    struct tensor *base;            /* not NULL: these are columns of `base`, without bytes of their own */
+    int64_t base_column;            /* first of those columns */
+    bool kept;                      /* read by the caller after a step: lives to its end (results always do) */
+    const struct tensor_part *part; /* parameters and their gradients and state; NULL: this is the whole tensor */
+    bool partial_gradient;    /* parameters: the ranks that have parts of others have parts of this one's gradient */
     bool trainable;           /* parameters: has a gradient and optimizer state */
     bool decays;              /* parameters: weight decay applies */
     struct tensor *parameter; /* gradients, sums of their squares, and state: the parameter they belong to */
+    struct tensor *value;     /* activations of backward: the activation whose gradient they are; else NULL */
     const char *role;         /* state: "master", "exp_avg", "exp_avg_sq"; else NULL */
 };
 
 /* Elements from one row to the next in memory: the base's columns for a view. */
 int64_t tensor_row_stride(const struct tensor *tensor);
+/* Where element `at` of a rank's part is in the whole tensor, and how many elements follow it there as they do here.
+ * What is no part is the whole: `at`, and all that follow. */
+int64_t tensor_part_find(const struct tensor *tensor, int64_t at, int64_t *run);
+/* The shape of the whole tensor. */
+static inline const struct shape *tensor_whole_shape(const struct tensor *tensor) {
+    return tensor->part ? &tensor->part->whole : &tensor->shape;
+}
 /* The tensor that owns the bytes. */
 static inline struct tensor *tensor_storage(struct tensor *tensor) { return tensor->base ? tensor->base : tensor; }
 /* Bytes from the storage's first to this tensor's first element. */

@@ -7,6 +7,7 @@
  *     strategy: how a node may be cut, and what that costs;
  *     intra_op: the program that chooses a strategy for each node;
  *     tied_program, tied_reduce, tied_eliminate, tied_price, tied_cbc: how it is solved;
+ *     shard_choice, shard_graph: the part of each rank of a group, and its own graph;
  *     shard_program: the program of a model's forward graph;
  *     stage_cut: where a pipeline is cut into stages.
  *

@@ -5,6 +5,8 @@
 
 /* Costs in all are at most so many units. */
 #define MOST_UNITS ((double)((int64_t)1 << 44))
+/* Each has its parameters, outputs and their gradients. */
+enum { MOST_GRAPH_NODES = INTRA_OP_MOST_NODES / (2 + 2 * OP_OUTPUTS_MAX) };
 
 /* Costs in seconds of what the program's nodes and edges are made of. */
 struct edge_table {
@@ -27,9 +29,8 @@ struct making {
     int *same_as;     /* [nodes] */
     double **seconds; /* [nodes] of own ones: [choices] */
     int64_t **units;  /* the same in units */
-    int64_t **memory; /* [nodes] of activations */
-    int64_t **states; /* [nodes] of parameters; NULL where there are none */
-    int *last_use;    /* [nodes] of what it makes; the graph's length where backward needs it */
+    int64_t **states; /* [nodes] of parameters */
+    int64_t **made;   /* [nodes][OP_OUTPUTS_MAX] of outputs; NULL until they are asked for */
 };
 
 static int node_count(const struct making *making) { return (int)making->question->graph->nodes.count; }
@@ -172,13 +173,11 @@ static enum status add_node_costs(struct making *making, int index) {
     size_t choices = (size_t)making->choices[index];
     double states = making->question->state_bytes_per_byte;
     making->seconds[index] = take(making, choices, sizeof(double));
-    making->memory[index] = take(making, choices, sizeof(int64_t));
     making->states[index] = take(making, choices, sizeof(int64_t));
-    if (!making->seconds[index] || !making->memory[index] || !making->states[index]) return STATUS_FAILED;
+    if (!making->seconds[index] || !making->states[index]) return STATUS_FAILED;
     for (size_t k = 0; k < choices; k++) {
         const struct strategy *one = strategy_at(making, index, (int)k);
         making->seconds[index][k] = one->compute_s + one->forward_s + one->backward_s;
-        making->memory[index][k] = one->saved_bytes;
         making->states[index][k] = (int64_t)ceil(own_parameter_bytes(making, index, one) * states);
     }
     return STATUS_OK;
@@ -190,12 +189,12 @@ static enum status add_node(struct making *making, int index) {
     if (like != index) {
         making->choices[index] = making->choices[like];
         making->seconds[index] = making->seconds[like];
-        making->memory[index] = making->memory[like];
         making->states[index] = making->states[like];
         return STATUS_OK;
     }
     struct strategies *strategies = &making->out->strategies[index];
-    TRY(strategies_make(node_at(making, index), &making->question->mesh, &making->question->rates, strategies));
+    TRY(strategies_make(node_at(making, index), &making->out->profile.nodes[index], &making->question->mesh,
+                        &making->question->rates, strategies));
     making->choices[index] = (int)strategies->kept.count;
     TRY(follow_producer(making, index));
     return add_node_costs(making, index);
@@ -265,49 +264,67 @@ static enum status add_edges_to(struct making *making, int index) {
 
 /* --- what is live when --- */
 
-static void find_last_uses(struct making *making) {
-    int count = node_count(making);
-    for (int i = 0; i < count; i++) {
-        const struct node *node = node_at(making, i);
-        making->last_use[i] = node->op->saved_outputs ? count : i;
-        for (int k = 0; k < OP_INPUTS_MAX; k++) {
-            int producer = node->in[k] ? producer_of(node->in[k]) : -1;
-            if (producer < 0) continue;
-            int use = node->op->saved_inputs >> k & 1 ? count : i;
-            if (use > making->last_use[producer]) making->last_use[producer] = use;
-        }
-    }
+/* Of what is no output of a node, nor the gradient of one: not cut. */
+static const int64_t *whole_bytes(struct making *making, const struct value_profile *value) {
+    int choices = making->choices[value->owner->id];
+    int64_t *bytes = take(making, (size_t)choices, sizeof *bytes);
+    for (int k = 0; k < choices && bytes; k++)
+        bytes[k] = value->bytes;
+    return bytes;
 }
 
-/* Whether a later block is the same: at its places as much is live, and what this one saves. */
-static bool comes_again(const struct making *making, int index) {
-    for (int i = index + 1; i < node_count(making); i++)
-        if (making->out->block_like[i] == making->out->block_like[index]) return true;
-    return false;
+/* Bytes of an output of a node, or of its gradient, by choice: as the node's strategy leaves it. */
+static const int64_t *made_bytes(struct making *making, const struct value_profile *value) {
+    int owner = making->out->block_like[value->owner->id];
+    int64_t **made = &making->made[owner * OP_OUTPUTS_MAX + value->output];
+    const struct tensor *tensor = node_at(making, owner)->out[value->output];
+    struct layout_shape shape = strategy_shape(tensor);
+    if (shape_bytes(&tensor->shape) != value->bytes) return whole_bytes(making, value);
+    if (*made) return *made;
+    *made = take(making, (size_t)making->choices[owner], sizeof **made);
+    for (int k = 0; k < making->choices[owner] && *made; k++) {
+        const struct layout *layout = &strategy_at(making, owner, k)->operand[OP_INPUTS_MAX + value->output];
+        (*made)[k] = layout_local_elements(layout, &making->question->mesh, &shape) * dtype_bytes(tensor->shape.dtype);
+    }
+    return *made;
+}
+
+/* The last node of each kind: where blocks repeat, as much is live at the last one's places, and more beside. */
+static enum status find_last(struct making *making, int **out) {
+    int count = node_count(making);
+    int *last = *out = take(making, (size_t)count, sizeof *last);
+    for (int i = 0; i < count && last; i++)
+        last[making->out->block_like[i]] = i;
+    return last ? STATUS_OK : STATUS_FAILED;
 }
 
 static enum status add_moment(struct making *making, int at, struct intra_op_moment *out) {
-    int count = node_count(making), live = 0;
-    int *nodes = take(making, 2 * (size_t)count, sizeof *nodes);
+    const struct symbolic_profile *profile = &making->out->profile;
+    int count = node_count(making), live = 0, values = (int)profile->values.count;
+    int *nodes = take(making, (size_t)(count + values), sizeof *nodes);
     if (!nodes) return STATUS_FAILED;
-    for (int i = 0; i <= at; i++)
-        if (making->last_use[i] >= at) nodes[live++] = i;
+    for (int i = 0; i < values; i++)
+        if (profile->values.items[i].first <= at && at <= profile->values.items[i].last) nodes[live++] = 2 * count + i;
     for (int i = 0; i < count; i++)
         nodes[live++] = count + i;
     *out = (struct intra_op_moment){live, nodes};
     return STATUS_OK;
 }
 
+/* At every node of the step, forward and backward. */
 static enum status add_moments(struct making *making) {
+    const struct graph *step = making->out->profile.graph;
     struct intra_op_program *program = &making->out->program;
-    int count = node_count(making);
     program->memory_limit = making->question->memory_limit;
-    struct intra_op_moment *moments = take(making, (size_t)count, sizeof *moments);
-    making->last_use = take(making, (size_t)count, sizeof *making->last_use);
-    if (!moments || !making->last_use) return STATUS_FAILED;
-    find_last_uses(making);
-    for (int at = 0; at < count; at++)
-        if (!comes_again(making, at)) TRY(add_moment(making, at, &moments[program->moment_count++]));
+    struct intra_op_moment *moments = take(making, step->nodes.count, sizeof *moments);
+    int *last;
+    TRY(find_last(making, &last));
+    if (!moments) return STATUS_FAILED;
+    for (size_t n = 0; n < step->nodes.count; n++) {
+        const struct node *node = step->nodes.items[n], *owner = node->of ? node->of : node;
+        if (last[making->out->block_like[owner->id]] == owner->id)
+            TRY(add_moment(making, (int)n, &moments[program->moment_count++]));
+    }
     program->moments = moments;
     return STATUS_OK;
 }
@@ -343,10 +360,21 @@ static int64_t *count_units(struct making *making, const double *seconds, int64_
     return units;
 }
 
-/* A node of the graph, and one for its parameters that costs nothing and is always live. */
+static enum status write_values(struct making *making, const int64_t *nothing, struct intra_op_node *nodes) {
+    const struct symbolic_profile *profile = &making->out->profile;
+    for (size_t i = 0; i < profile->values.count; i++) {
+        const struct value_profile *value = &profile->values.items[i];
+        const int64_t *memory = made_bytes(making, value);
+        if (!memory) return STATUS_FAILED;
+        nodes[i] = (struct intra_op_node){making->choices[value->owner->id], value->owner->id, nothing, memory};
+    }
+    return STATUS_OK;
+}
+
+/* Nodes of the graph, and what costs nothing but has memory. */
 static enum status write_nodes(struct making *making) {
-    size_t count = (size_t)node_count(making), most = 1;
-    struct intra_op_node *nodes = take(making, 2 * count, sizeof *nodes);
+    size_t count = (size_t)node_count(making), all = 2 * count + making->out->profile.values.count, most = 1;
+    struct intra_op_node *nodes = take(making, all, sizeof *nodes);
     for (size_t i = 0; i < count; i++)
         most = (size_t)making->choices[i] > most ? (size_t)making->choices[i] : most;
     const int64_t *nothing = take(making, most, sizeof *nothing);
@@ -356,12 +384,12 @@ static enum status write_nodes(struct making *making) {
         if (like == (int)i) making->units[i] = count_units(making, making->seconds[i], choices);
         making->units[i] = making->units[like];
         if (!making->units[i]) return STATUS_FAILED;
-        nodes[i] = (struct intra_op_node){choices, making->same_as[i], making->units[i], making->memory[i]};
+        nodes[i] = (struct intra_op_node){choices, making->same_as[i], making->units[i], nothing};
         nodes[count + i] = (struct intra_op_node){choices, (int)i, nothing, making->states[i]};
     }
-    making->out->program.node_count = (int)(2 * count);
+    making->out->program.node_count = (int)all;
     making->out->program.nodes = nodes;
-    return STATUS_OK;
+    return write_values(making, nothing, nodes + 2 * count);
 }
 
 static enum status write_edges(struct making *making) {
@@ -391,14 +419,15 @@ static enum status create(struct making *making) {
     making->same_as = take(making, count, sizeof *making->same_as);
     making->seconds = take(making, count, sizeof *making->seconds);
     making->units = take(making, count, sizeof *making->units);
-    making->memory = take(making, count, sizeof *making->memory);
     making->states = take(making, count, sizeof *making->states);
+    making->made = take(making, count * OP_OUTPUTS_MAX, sizeof *making->made);
     bool all = out->strategies && out->block_like && out->strategy_of && making->choices && making->same_as &&
-               making->seconds && making->units && making->memory && making->states;
+               making->seconds && making->units && making->states && making->made;
     return all ? STATUS_OK : STATUS_FAILED;
 }
 
 static enum status make(struct making *making) {
+    TRY(symbolic_profile_forward(making->question->graph, &making->out->profile));
     TRY(create(making));
     TRY(find_blocks(making));
     for (int i = 0; i < node_count(making); i++)
@@ -413,9 +442,9 @@ static enum status make(struct making *making) {
 
 static enum status check(const struct shard_question *question) {
     TRY(device_mesh_check(&question->mesh));
-    if (question->graph->nodes.count < 1 || question->graph->nodes.count > INTRA_OP_MOST_NODES / 2)
+    if (question->graph->nodes.count < 1 || question->graph->nodes.count > MOST_GRAPH_NODES)
         return status_set(STATUS_BAD_INPUT, "a graph of %zu nodes: must have 1 to %d", question->graph->nodes.count,
-                          INTRA_OP_MOST_NODES / 2);
+                          MOST_GRAPH_NODES);
     if (question->state_bytes_per_byte >= 1 && isfinite(question->state_bytes_per_byte)) return STATUS_OK;
     return status_set(STATUS_BAD_INPUT, "%g bytes of state for each of a parameter: must be at least 1",
                       question->state_bytes_per_byte);
@@ -436,6 +465,7 @@ void shard_program_free(struct shard_program *program) {
     for (size_t i = 0; program->strategies && i < program->graph->nodes.count; i++)
         strategies_free(&program->strategies[i]);
     conversion_cache_free(&program->conversions);
+    symbolic_profile_free(&program->profile);
     scratch_free(&program->scratch);
     *program = (struct shard_program){0};
 }

@@ -2,9 +2,10 @@
  *
  * A node's choices are its strategies, an edge's costs the conversions between what the producer leaves and what the
  * consumer takes. Blocks that are the same are tied node by node, so that they have one set of choices, and so are
- * operators of one activation that treat its elements apart, with its producer. Memory is by liveness in forward:
- * activations that backward needs from when they are made on, others to their last use, parameters with their gradients
- * and optimizer state always. A view of some columns is cut as the whole is: packed projections are cut in each part.
+ * operators of one activation that treat its elements apart, with its producer. Work and memory are those of the
+ * symbolic profile (graph/symbolic_profile.h): activations and their gradients are live as they are in a step, cut as
+ * their producers leave them, parameters with their gradients and optimizer state always. What a collective gathers for
+ * one node is not counted. A view of some columns is cut as the whole is: packed projections are cut in each part.
  * A parameter that several nodes read is converted from the first one's layout. */
 #ifndef BALLAST_LAYOUT_SHARD_PROGRAM_H
 #define BALLAST_LAYOUT_SHARD_PROGRAM_H
@@ -23,7 +24,9 @@ struct shard_question {
 
 struct shard_program {
     const struct graph *graph;
-    struct intra_op_program program; /* nodes: the graph's, then one for the parameters of each node that has some */
+    struct symbolic_profile profile; /* of its training step */
+    struct intra_op_program program; /* nodes: the graph's, one for the parameters of each, one for each value of the
+                                        profile; these have memory, the first have costs */
     double unit_s;                   /* seconds of one unit of its costs */
     struct strategies *strategies;   /* [graph's nodes] empty where a node is tied to one of another block */
     int *block_like;                 /* [graph's nodes] the same node of the first block that is the same; or itself */

@@ -14,6 +14,7 @@ enum { OPTIONS_MAX = 1 + 2 * OP_INDICES_MAX };
 /* One way of a node. */
 struct maker {
     const struct node *node;
+    const struct node_profile *profile;
     const struct device_mesh *mesh;
     const struct device_rates *rates;
     struct op_loops loops;
@@ -194,32 +195,37 @@ static void add_communication(const struct maker *maker, struct strategy *strate
     add_exchanges(maker, strategy);
 }
 
-/* Backward multiplies twice for each product of forward; attention makes its scores again. */
-static double work_both_ways(const struct node *node) { return node->op->work == OP_WORK_ATTENTION ? 3.5 : 3; }
+/* Of all operands, each device's share of what it reads and writes in both directions. */
+static double local_traffic(const struct maker *maker, const struct strategy *strategy) {
+    double bytes = 0, whole = 0;
+    for (int operand = 0; operand < OP_OPERANDS_MAX; operand++) {
+        const struct tensor *tensor = operand_of(maker->node, operand);
+        if (!tensor) continue;
+        bytes += local_bytes(maker, strategy, operand);
+        whole += (double)shape_bytes(&tensor->shape);
+    }
+    return bytes / whole * (maker->profile->forward.bytes + maker->profile->backward.bytes);
+}
 
 static void add_compute(const struct maker *maker, struct strategy *strategy) {
-    struct op_cost cost;
     unsigned taken = 0;
     double extra_flops = 0;
-    op_cost(maker->node, &cost);
     for (int axis = 0; axis < maker->mesh->axes; axis++) {
         int index = strategy->index[axis];
         if (index == OP_INDEX_NONE || maker->mesh->sizes[axis] == 1) continue;
         if (extra_flops == 0) extra_flops = maker->loops.indices[index].extra_flops;
         taken |= 1u << axis;
     }
-    double parts = (double)device_mesh_devices(maker->mesh, taken), ways = work_both_ways(maker->node);
-    double bytes = 0;
-    for (int operand = 0; operand < OP_OPERANDS_MAX; operand++)
-        if (operand_of(maker->node, operand)) bytes += local_bytes(maker, strategy, operand);
-    double flops_s = (ways * cost.flops + extra_flops) / parts / maker->rates->flops_per_s;
-    strategy->compute_s = fmax(flops_s, ways * bytes / maker->rates->bytes_per_s);
+    double parts = (double)device_mesh_devices(maker->mesh, taken);
+    double flops = maker->profile->forward.flops + maker->profile->backward.flops + extra_flops;
+    strategy->compute_s =
+        fmax(flops / parts / maker->rates->flops_per_s, local_traffic(maker, strategy) / maker->rates->bytes_per_s);
 }
 
 static void add_memory(const struct maker *maker, struct strategy *strategy) {
     for (int i = 0; i < OP_OUTPUTS_MAX; i++) {
         const struct tensor *tensor = maker->node->out[i];
-        if (is_activation(tensor) && !tensor->base)
+        if (is_activation(tensor) && maker->profile->saved_outputs >> i & 1)
             strategy->saved_bytes += (int64_t)local_bytes(maker, strategy, OP_INPUTS_MAX + i);
     }
 }
@@ -254,9 +260,9 @@ static enum status add_way(struct maker *maker, struct strategies *out) {
     return STATUS_OK;
 }
 
-enum status strategies_make(const struct node *node, const struct device_mesh *mesh, const struct device_rates *rates,
-                            struct strategies *out) {
-    struct maker maker = {.node = node, .mesh = mesh, .rates = rates};
+enum status strategies_make(const struct node *node, const struct node_profile *profile, const struct device_mesh *mesh,
+                            const struct device_rates *rates, struct strategies *out) {
+    struct maker maker = {.node = node, .profile = profile, .mesh = mesh, .rates = rates};
     *out = (struct strategies){0};
     TRY(device_mesh_check(mesh));
     if (!(rates->flops_per_s > 0 && rates->bytes_per_s > 0 && rates->grains >= 1))

@@ -9,7 +9,7 @@
 #ifndef BALLAST_LAYOUT_STRATEGY_H
 #define BALLAST_LAYOUT_STRATEGY_H
 
-#include "graph/graph.h"
+#include "graph/symbolic_profile.h"
 #include "layout/layout.h"
 
 /* What one device does in a second, and how often a step's passes share one sum of a parameter's gradient. */
@@ -39,10 +39,10 @@ struct strategies {
     VEC(struct strategy) kept; /* the first is the replicated one */
     VEC(struct strategy_dropped) dropped;
 };
-/* All strategies of a forward node, in a fixed order. A node that may not be cut has the replicated one alone. Free
- * with strategies_free, also after a failure. */
-enum status strategies_make(const struct node *node, const struct device_mesh *mesh, const struct device_rates *rates,
-                            struct strategies *out);
+/* All strategies of a forward node, whose work forward and backward is `profile`, in a fixed order. A node that may not
+ * be cut has the replicated one alone. Free with strategies_free, also after a failure. */
+enum status strategies_make(const struct node *node, const struct node_profile *profile, const struct device_mesh *mesh,
+                            const struct device_rates *rates, struct strategies *out);
 void strategies_free(struct strategies *strategies);
 
 /* Sizes of an operand. */

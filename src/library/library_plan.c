@@ -39,7 +39,7 @@ static void session_free(struct ballast_session *session) {
     session_plan_free(&session->plan);
     session_close(&session->session);
     mem_free(session->model);
-    json_text_free(session->json);
+    mem_free(session->json);
     mem_free(session);
 }
 
@@ -160,10 +160,10 @@ static enum status print_plan(struct ballast_session *session, const char **out)
     TRY(library_require(out, "out"));
     TRY(predict(session));
     TRY(library_plan_document(session->model, &session->plan, &session->prediction, &document));
-    char *text = json_dumps(document, JSON_INDENT(2) | JSON_REAL_PRECISION(17));
+    char *text = json_text(document, JSON_INDENT(2) | JSON_REAL_PRECISION(17));
     json_decref(document);
-    if (!text) return status_no_memory(0, "the plan's JSON");
-    json_text_free(session->json);
+    if (!text) return STATUS_FAILED;
+    mem_free(session->json);
     *out = session->json = text;
     return STATUS_OK;
 }

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/json.h"
+#include "base/mem.h"
 #include "graph/finite.h"
 #include "model/safetensors_layout.h"
 
@@ -91,10 +92,10 @@ enum status layout_make(const struct safetensors_item *items, size_t count, stru
         layout.sorted[i] = &items[i];
     if (count > 0) qsort(layout.sorted, count, sizeof *layout.sorted, compare_items);
     json_t *header = make_header(layout.sorted, count);
-    char *text = header ? json_dumps(header, JSON_COMPACT) : NULL;
+    char *text = header ? json_text(header, JSON_COMPACT) : NULL;
     json_decref(header);
     enum status status = text ? set_head(&layout, text) : status_no_memory(0, "the header of a safetensors file");
-    json_text_free(text);
+    mem_free(text);
     if (status == STATUS_OK)
         *out = layout;
     else

@@ -99,6 +99,14 @@ static bool loops_attention(const struct node *node, int way, struct op_loops *o
     return grouped || (way == 1 && attributes->heads > attributes->kv_heads);
 }
 
+/* Of key-value groups with their queries. */
+static void take_part_attention(void *attributes, char letter, int64_t parts) {
+    struct attention_attributes *own = attributes;
+    if (letter != 'h') return;
+    own->heads /= parts;
+    own->kv_heads /= parts;
+}
+
 const struct op op_attention = {
     .name = "attention",
     .attribute_bytes = sizeof(struct attention_attributes),
@@ -113,6 +121,7 @@ const struct op op_attention = {
     .flops = flops_attention,
     .differentiate = differentiate_attention,
     .loops = loops_attention,
+    .take_part = take_part_attention,
     .saved_inputs = 0xf,
     .saved_outputs = 1u << 0 | 1u << 1,
 };

@@ -4,6 +4,7 @@
  *     ops, op_table: the list of all;
  *     elementwise, activation, norm, linear, embedding, rope, attention, head: a family of operators each, defined by
  *         its shapes, costs and gradient;
+ *     exchange: what the ranks of a group exchange;
  *     attention_cache: attention of new tokens over caches, for generating texts;
  *     optimizer: the update, and the nodes that make it;
  *     check: what these definitions share.
@@ -70,8 +71,21 @@
     X(gated_activation_grad)                                                                                           \
     /* elementwise.c: a, b -> a + b */                                                                                 \
     X(add)                                                                                                             \
+    /* x [S,T,N], [bias [N]], [residual [S,T,N]] -> y = x + bias + residual: what follows a product whose sum ranks    \
+     * make                                                                                                            \
+     */                                                                                                                \
+    X(add_bias)                                                                                                        \
     /* x -> factor * x */                                                                                              \
     X(scale)                                                                                                           \
+    /* exchange.c: x -> y with the same elements in their order, in another shape or dtype */                          \
+    X(convert)                                                                                                         \
+    /* x -> y [parts, …], the parts of a dimension one after the other; from_parts the other way round */            \
+    X(to_parts)                                                                                                        \
+    X(from_parts)                                                                                                      \
+    /* x -> y, this rank's part of a dimension */                                                                      \
+    X(cut)                                                                                                             \
+    /* x -> y = x, whose gradients all ranks of the group have a part of */                                            \
+    X(copy_in)                                                                                                         \
     /* head.c: x [S,T,C], weight [V,C], targets [S,T] int32 (negative: masked), [bias [V]]                             \
      *  -> loss += fp64 [1]: sum over unmasked tokens of -log softmax(x W^t)[target], unscaled; logits may be capped   \
      */                                                                                                                \
@@ -92,11 +106,23 @@
      */                                                                                                                \
     X(adamw)
 
+/* Those that the ranks of a group make together (enum op_exchange), of exchange.c: no backend has kernels of them. */
+#define EXCHANGE_OP_LIST(X)                                                                                            \
+    X(all_reduce)                                                                                                      \
+    X(reduce_scatter)                                                                                                  \
+    X(all_gather)                                                                                                      \
+    X(all_to_all)                                                                                                      \
+    /* optimizer.c: gradient -> gradient, the sum of what each rank has of it (PHASE_FINISH) */                        \
+    X(gradient_reduce)                                                                                                 \
+    /* fp64 [count] -> fp64 [parts * count]: each rank's squared norms (PHASE_UPDATE) */                               \
+    X(gather_norms)
+
 #define OP_DECLARE(name) extern const struct op op_##name;
 OP_LIST(OP_DECLARE)
+EXCHANGE_OP_LIST(OP_DECLARE)
 #undef OP_DECLARE
 
-/* All of them, in the order of the list. */
+/* All that have kernels, in the order of the list. */
 extern const struct op *const op_table[];
 extern const int op_table_count;
 
@@ -216,6 +242,37 @@ struct activation_attributes {
     enum activation function;
 };
 
+/* A rank's place in the group whose ranks have the parts of tensors. */
+struct group_part {
+    int64_t parts, position;
+};
+struct exchange_attributes {
+    struct group_part part;
+    /* Sums: BF16 where every edge of their tree rounds to it, so that values travel in it; else F32. */
+    enum dtype edges;
+    bool partial; /* all_gather: each rank has a part of the gradient's sum; else each has the same gradient */
+};
+struct convert_attributes {
+    struct shape to;
+};
+/* A dimension of the whole tensor, of which each part has `dims[dimension] / parts` elements. */
+struct parts_attributes {
+    int dimension;
+    int64_t parts;
+    enum dtype to; /* of the output */
+};
+struct cut_attributes {
+    int dimension;
+    struct group_part part;
+    bool drops; /* a part is one element of the dimension, which y lacks */
+};
+/* Where row `row` of part `part` begins in the whole. Rows are runs of the last dimension, of the part or the whole.
+ */
+struct parts_place {
+    int64_t row, column;
+};
+struct parts_place parts_find(const struct shape *whole, int dimension, int64_t parts, int64_t part, int64_t row);
+
 /* A shard of a gradient begins at a multiple of it (plan/shards.h). */
 enum { GRADIENT_NORM_BLOCK = 4096 };
 int64_t gradient_norm_blocks(int64_t elements);
@@ -269,7 +326,32 @@ struct tensor *ops_activation(struct graph *graph, const char *name, struct tens
 struct tensor *ops_gated_activation(struct graph *graph, const char *name, struct tensor *gate, struct tensor *up,
                                     enum activation function);
 struct tensor *ops_add(struct graph *graph, const char *name, struct tensor *a, struct tensor *b);
+/* `bias` and `residual` may be NULL. */
+struct tensor *ops_add_bias(struct graph *graph, const char *name, struct tensor *x, struct tensor *bias,
+                            struct tensor *residual);
 struct tensor *ops_scale(struct graph *graph, const char *name, struct tensor *x, double factor);
+/* What the ranks of a group exchange. Each tensor is whole on all of them, or each has its part along a dimension; the
+ * gradient of what is whole is the same on all ranks, or each has a part of its sum. All ranks of the group have the
+ * same nodes. With one part each is x itself. A sum is added in a fixed order, by halves of the group (lane_tree.h);
+ * of bf16, each edge of that tree rounds, and the sum.
+ *     copy_in     x whole, used by what each rank has a part of. Gradient: summed
+ *     reduce_out  x a part of a sum -> the sum, whole. Gradient: as it is
+ *     gather      x a part along the dimension -> whole. Gradient: the part of it, or where `partial` of its sum
+ *     scatter     x a part of a sum -> this rank's part of it along the dimension. Gradient: gathered
+ *     cut         x whole -> this rank's part along the dimension. Gradient: gathered
+ *     exchange    x a part along `from` -> a part along `to`. Gradient: the other way round
+ * Parts along the first dimension, or behind dimensions of size 1, lie one after the other in memory; those along
+ * others are copied to lie so before they are exchanged, or from there after it. BAD_INPUT where the dimension has no
+ * parts of equal size. */
+struct tensor *ops_copy_in(struct graph *graph, const char *name, struct tensor *x, struct group_part part);
+struct tensor *ops_reduce_out(struct graph *graph, const char *name, struct tensor *x, struct group_part part);
+struct tensor *ops_gather(struct graph *graph, const char *name, struct tensor *x, struct group_part part,
+                          int dimension, bool partial);
+struct tensor *ops_scatter(struct graph *graph, const char *name, struct tensor *x, struct group_part part,
+                           int dimension);
+struct tensor *ops_cut(struct graph *graph, const char *name, struct tensor *x, struct group_part part, int dimension);
+struct tensor *ops_exchange(struct graph *graph, const char *name, struct tensor *x, struct group_part part, int from,
+                            int to);
 /* The loss of a step: TENSOR_RESULT "loss", fp64 [1], a sum over all grains. `bias` may be NULL. */
 struct tensor *ops_head_loss(struct graph *graph, const char *name, struct tensor *x, struct tensor *weight,
                              struct tensor *targets, struct tensor *bias, struct head_attributes attributes);
@@ -278,12 +360,14 @@ struct tensor *ops_head_logits(struct graph *graph, const char *name, struct ten
 
 /* Adds finish and update to a differentiated graph: sums of accumulators, sums of squares, squared norms in parameter
  * order, the clip factor (result "clip"), AdamW for every trainable parameter, with its state tensors "exp_avg",
- * "exp_avg_sq" and, when the graph's dtype is bf16, "master" (roles; names are the parameter's). */
+ * "exp_avg_sq" and, when the graph's dtype is bf16, "master" (roles; names are the parameter's). Where ranks have parts
+ * of parameters (graph/tensor.h), partial gradients are summed first, and the norm is that of all parts. */
 struct optimizer_options {
     double beta1, beta2, epsilon, weight_decay, clip_norm;
-    bool bf16_moments; /* else fp32 */
-    bool no_masters;   /* of bf16 parameters */
-    uint64_t seed;     /* of rounding by chance */
+    bool bf16_moments;       /* else fp32 */
+    bool no_masters;         /* of bf16 parameters */
+    uint64_t seed;           /* of rounding by chance */
+    struct group_part group; /* of ranks that have parts of parameters; {0, 0}: none has */
 };
 enum status ops_add_optimizer(struct graph *graph, const struct optimizer_options *options);
 

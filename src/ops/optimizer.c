@@ -91,9 +91,49 @@ const struct op op_adamw = {
     .by_elements = true,
 };
 
+static enum status infer_gradient_reduce(const struct node *node, struct shape out[OP_OUTPUTS_MAX]) {
+    out[0] = node->in[0]->shape;
+    return STATUS_OK;
+}
+
+const struct op op_gradient_reduce = {
+    .name = "gradient_reduce",
+    .attribute_bytes = sizeof(struct exchange_attributes),
+    .inputs_least = 1,
+    .inputs = 1,
+    .outputs = 1,
+    .infer = infer_gradient_reduce,
+    .exchange = OP_EXCHANGE_ALL_REDUCE,
+    .by_elements = true,
+    .in_place_input = 1 + 0,
+    .updates = 1u << 0,
+};
+
+static enum status infer_gather_norms(const struct node *node, struct shape out[OP_OUTPUTS_MAX]) {
+    int64_t parts = NODE_ATTRIBUTES(node, exchange_attributes)->part.parts;
+    out[0] = vector_of(DTYPE_F64, parts * shape_elements(&node->in[0]->shape));
+    return STATUS_OK;
+}
+
+const struct op op_gather_norms = {
+    .name = "gather_norms",
+    .attribute_bytes = sizeof(struct exchange_attributes),
+    .inputs_least = 1,
+    .inputs = 1,
+    .outputs = 1,
+    .infer = infer_gather_norms,
+    .exchange = OP_EXCHANGE_ALL_GATHER,
+};
+
 struct trained {
     struct tensor *parameter, *gradient, *squares;
 };
+
+static void reduce_gradient(struct graph *graph, struct tensor *gradient, struct group_part group) {
+    const struct exchange_attributes attributes = {.part = group, .edges = DTYPE_F32};
+    struct tensor *in[OP_INPUTS_MAX] = {gradient}, *into[OP_OUTPUTS_MAX] = {gradient};
+    graph_add(graph, &op_gradient_reduce, graph_format(graph, "reduced.%s", gradient->name), in, &attributes, into);
+}
 
 /* The accumulators of one parameter, in the order in which differentiation made them, added up in the first. */
 static struct tensor *complete_gradient(struct graph *graph, const struct tensor *parameter, size_t tensors) {
@@ -118,6 +158,7 @@ static struct tensor *state_tensor(struct graph *graph, struct tensor *parameter
         graph_tensor(graph, TENSOR_STATE, graph_format(graph, "%s.%s", role, parameter->name), shape);
     if (!state) return NULL;
     state->parameter = parameter;
+    state->part = parameter->part;
     state->role = role;
     return state;
 }
@@ -154,31 +195,65 @@ static struct tensor *add_squares(struct graph *graph, struct tensor *gradient, 
     return sums;
 }
 
-/* Squared norms are columns of one tensor, which the clip factor then sums in parameter order. */
-static struct tensor *add_clipping(struct graph *graph, const struct trained *trained, int count, double limit) {
-    struct tensor *norms = graph_tensor(graph, TENSOR_RESULT, "squared_norms", vector_of(DTYPE_F64, count));
-    for (int i = 0; i < count; i++) {
-        struct tensor *in[OP_INPUTS_MAX] = {trained[i].squares};
-        struct tensor *into[OP_OUTPUTS_MAX] = {graph_view(graph, norms, i, 1)};
-        if (!into[0]) return NULL;
-        graph_add(graph, &op_squared_norm, graph_format(graph, "norm.%s", trained[i].gradient->name), in, NULL, into);
-    }
+static struct tensor *add_results(struct graph *graph, const char *name, int64_t count) {
+    return graph_tensor(graph, TENSOR_RESULT, name, vector_of(DTYPE_F64, count));
+}
+
+static void add_squared_norm(struct graph *graph, const char *of, struct tensor *squares, struct tensor *norms,
+                             int64_t column) {
+    struct tensor *in[OP_INPUTS_MAX] = {squares}, *into[OP_OUTPUTS_MAX] = {graph_view(graph, norms, column, 1)};
+    if (squares && into[0]) graph_add(graph, &op_squared_norm, graph_format(graph, "norm.%s", of), in, NULL, into);
+}
+
+/* Squared norms of parameters that are whole, or of which ranks have parts, in parameter order. */
+static void add_squared_norms(struct graph *graph, const struct trained *trained, int count, bool parts,
+                              struct tensor *norms) {
+    int column = 0;
+    for (int i = 0; i < count; i++)
+        if ((trained[i].parameter->part != NULL) == parts)
+            add_squared_norm(graph, trained[i].gradient->name, trained[i].squares, norms, column++);
+}
+
+/* The squares of all ranks' parts are one more column: a sum over ranks, each in parameter order. */
+static void add_part_norms(struct graph *graph, const struct trained *trained, int count, int parts,
+                           struct group_part group, struct tensor *norms) {
+    const struct exchange_attributes attributes = {.part = group};
+    struct tensor *own = add_results(graph, "squared_norms.own", parts);
+    struct tensor *all = add_results(graph, "squared_norms.parts", group.parts * parts);
+    struct tensor *in[OP_INPUTS_MAX] = {own}, *into[OP_OUTPUTS_MAX] = {all};
+    if (!own || !all) return;
+    add_squared_norms(graph, trained, count, true, own);
+    graph_add(graph, &op_gather_norms, "gather_norms", in, &attributes, into);
+    add_squared_norm(graph, "parts", all, norms, count - parts);
+}
+
+/* Squared norms are columns of one tensor, which the clip factor then sums. */
+static struct tensor *add_clipping(struct graph *graph, const struct trained *trained, int count,
+                                   const struct optimizer_options *options) {
+    int parts = 0;
+    for (int i = 0; i < count; i++)
+        parts += trained[i].parameter->part != NULL;
+    struct tensor *norms = add_results(graph, "squared_norms", count - parts + (parts > 0));
+    if (!norms) return NULL;
+    add_squared_norms(graph, trained, count, false, norms);
+    if (parts > 0) add_part_norms(graph, trained, count, parts, options->group, norms);
     struct tensor *in[OP_INPUTS_MAX] = {norms};
-    struct tensor *into[OP_OUTPUTS_MAX] = {graph_tensor(graph, TENSOR_RESULT, "clip", vector_of(DTYPE_F64, 2))};
-    struct clip_attributes attributes = {.limit = limit};
-    if (!norms || !into[0]) return NULL;
+    struct tensor *into[OP_OUTPUTS_MAX] = {add_results(graph, "clip", 2)};
+    struct clip_attributes attributes = {.limit = options->clip_norm};
+    if (!into[0]) return NULL;
     graph_add(graph, &op_clip_factor, "clip_factor", in, &attributes, into);
     return into[0];
 }
 
 /* Complete gradients of trained parameters, and the sums of their squares. */
-static int add_finish(struct graph *graph, size_t tensors, struct trained *out) {
+static int add_finish(struct graph *graph, size_t tensors, struct group_part group, struct trained *out) {
     int count = 0;
     for (size_t i = 0; i < tensors; i++) {
         struct tensor *parameter = graph->tensors.items[i];
         if (parameter->kind != TENSOR_PARAMETER || !parameter->trainable) continue;
         struct tensor *gradient = complete_gradient(graph, parameter, tensors);
         if (!gradient) continue; /* the loss does not depend on it */
+        if (parameter->partial_gradient) reduce_gradient(graph, gradient, group);
         out[count++] = (struct trained){parameter, gradient, add_squares(graph, gradient, parameter)};
     }
     return count;
@@ -191,9 +266,9 @@ enum status ops_add_optimizer(struct graph *graph, const struct optimizer_option
     size_t tensors = graph->tensors.count;
     struct trained *trained = mem_array(tensors, sizeof *trained);
     if (!trained) return STATUS_FAILED;
-    int count = add_finish(graph, tensors, trained);
+    int count = add_finish(graph, tensors, options->group, trained);
     graph->phase = PHASE_UPDATE;
-    struct tensor *clip = count > 0 ? add_clipping(graph, trained, count, options->clip_norm) : NULL;
+    struct tensor *clip = count > 0 ? add_clipping(graph, trained, count, options) : NULL;
     for (int i = 0; i < count && clip; i++)
         add_adamw(graph, &trained[i], (uint32_t)i, clip, options);
     mem_free(trained);

@@ -81,6 +81,10 @@ static bool loops_rope(const struct node *node, int way, struct op_loops *out) {
     return way == 0;
 }
 
+static void take_part_rope(void *attributes, char letter, int64_t parts) {
+    if (letter == 'h') ((struct rope_attributes *)attributes)->heads /= parts;
+}
+
 const struct op op_rope = {
     .name = "rope",
     .attribute_bytes = sizeof(struct rope_attributes),
@@ -91,6 +95,7 @@ const struct op op_rope = {
     .cost_key = key_rope,
     .differentiate = differentiate_rope,
     .loops = loops_rope,
+    .take_part = take_part_rope,
     .saved_inputs = 1u << 1,
     .in_place_input = 1 + 0,
 };

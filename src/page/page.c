@@ -33,9 +33,9 @@ static char *escape(const char *text) {
 }
 
 char *page_text_of(const json_t *document) {
-    char *text = json_dumps(document, JSON_COMPACT | JSON_REAL_PRECISION(NUMBER_DIGITS));
+    char *text = json_text(document, JSON_COMPACT | JSON_REAL_PRECISION(NUMBER_DIGITS));
     char *escaped = text ? escape(text) : NULL;
-    json_text_free(text);
+    mem_free(text);
     if (!escaped) (void)status_no_memory(0, "the page");
     return escaped;
 }

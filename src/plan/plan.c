@@ -86,15 +86,23 @@ enum master master_find(const char *name) {
     X(weight_decay, "0 for none, and at most 1000")                                                                    \
     X(clip_norm, "0 for none, and at most 1e9")
 
-static enum status check_axes(const struct rank_place *place) {
-    int ranks = rank_place_ranks(place), others = rank_place_tensor(place), stages = rank_place_stages(place);
-    if (ranks % (stages * others) == 0) return STATUS_OK;
-    int nearest = stages;
-    while (ranks % (nearest * others) != 0)
+static enum status check_axes(const struct plan *plan) {
+    int ranks = rank_place_ranks(&plan->place), tensor = recipe_tensor(&plan->recipe);
+    int stages = rank_place_stages(&plan->place), nearest = stages;
+    if (rank_place_tensor(&plan->place) != tensor)
+        return status_set(STATUS_BAD_INPUT, "plan: recipe.tensor: %d is not the %d of its ranks", tensor,
+                          rank_place_tensor(&plan->place));
+    if (ranks % tensor != 0)
+        return status_hint(status_set(STATUS_BAD_INPUT,
+                                      "plan: recipe.tensor: %d ranks that share tensors do not divide %d", tensor,
+                                      ranks),
+                           "start a multiple of %d ranks by --ranks", tensor);
+    while (ranks % (nearest * tensor) != 0)
         nearest--;
+    if (nearest == stages) return STATUS_OK;
     return status_hint(status_set(STATUS_BAD_INPUT,
-                                  "plan: policy.stages: %d is not legal: it does not divide the %d ranks", stages,
-                                  ranks / others),
+                                  "plan: policy.stages: %d is not legal: stages do not divide %d ranks", stages,
+                                  ranks / tensor),
                        "the nearest legal value is %d", nearest);
 }
 
@@ -115,7 +123,7 @@ enum status plan_check(const struct plan *plan) {
 #define CHECK_INTEGER(field, type, least, most, rule)                                                                  \
     TRY(plan_check_range("recipe." #field, (int64_t)recipe->field, least, most, rule));
     RECIPE_INTEGERS(CHECK_INTEGER)
-    TRY(check_axes(&plan->place));
+    TRY(check_axes(plan));
     TRY(check_ranks(plan));
     const struct mesh data = rank_place_data_mesh(&plan->place);
     TRY(partition_check(&plan->policy.partition, &data));
@@ -152,6 +160,7 @@ json_t *recipe_to_json(const struct recipe *recipe) {
     failed |= json_object_set_new(object, "master", json_string(master_name(recipe->master)));
     char lanes[LANE_SHAPE_BYTES];
     failed |= json_object_set_new(object, "lanes", json_string(lane_shape_print(&recipe->lanes, lanes)));
+    failed |= json_object_set_new(object, "tensor", json_integer(recipe_tensor(recipe)));
     failed |= json_object_set_new(object, "isa", json_string(recipe->isa));
 #define SET_TEXT(field) failed |= json_object_set_new(object, #field, json_string(recipe->field));
     RECIPE_TEXTS(SET_TEXT)
@@ -241,7 +250,7 @@ static enum status read_shape(const char *file, const json_t *object, const char
 }
 
 enum status recipe_from_json(const char *file, const json_t *object, struct recipe *out) {
-    enum { OPTIONAL_FIELDS = 9 };
+    enum { OPTIONAL_FIELDS = 10 };
     static const char *const known[] = {"threads",
                                         "lora",
                                         "freeze",
@@ -250,6 +259,7 @@ enum status recipe_from_json(const char *file, const json_t *object, struct reci
                                         "optimizer_dtype",
                                         "master",
                                         "reduce_dtype",
+                                        "tensor",
 #define NAME_INTEGER(field, type, least, most, rule) #field,
                                         RECIPE_INTEGERS(NAME_INTEGER) /* the first: plans had no rounds once */
                                         "dtype",
@@ -275,6 +285,10 @@ enum status recipe_from_json(const char *file, const json_t *object, struct reci
     TRY(read_document_attention(file, object, &recipe->document_attention));
     TRY(read_state_formats(file, object, recipe));
     TRY(read_shape(file, object, "lanes", &recipe->lanes));
+    int64_t tensor = 1;
+    TRY(read_integer(file, object, "recipe.", "tensor", LEAST(tensor), MOST(tensor), "ranks that share tensors",
+                     &tensor));
+    recipe->tensor = (int)tensor;
     TRY(json_read_text(file, object, "isa", sizeof recipe->isa, recipe->isa));
 #define READ_TEXT(field) TRY(json_read_text(file, object, #field, sizeof recipe->field, recipe->field));
     RECIPE_TEXTS(READ_TEXT)
@@ -309,7 +323,8 @@ static enum status read_plan(const char *file, const json_t *object, struct plan
     TRY(read_shape(file, policy, "ranks", &ranks));
     int64_t stages = 1;
     TRY(read_integer(file, policy, "policy.", "stages", 1, LANES_MOST, "a pipeline has at least one stage", &stages));
-    out->place = (struct rank_place){.mesh = {ranks.nodes, ranks.per_node}, .stages = (int)stages};
+    out->place =
+        (struct rank_place){.mesh = {ranks.nodes, ranks.per_node}, .tensor = out->recipe.tensor, .stages = (int)stages};
     TRY(read_threads(file, object, &out->threads));
     enum status status = recipe_check_optimizer(&out->recipe);
     if (status == STATUS_OK) status = plan_check(out);
@@ -372,6 +387,7 @@ enum status recipe_require_equal(const struct recipe *expected, const struct rec
     if (expected->dtype != actual->dtype) DIFFERENT(dtype)
     if (!lane_shape_equal(&expected->lanes, &actual->lanes)) DIFFERENT(lanes)
     if (rounds_sums(expected) != rounds_sums(actual)) DIFFERENT(reduce_dtype)
+    if (recipe_tensor(expected) != recipe_tensor(actual)) DIFFERENT(tensor)
 #define COMPARE_TEXT(field)                                                                                            \
     if (strcmp(expected->field, actual->field) != 0) DIFFERENT(field)
     RECIPE_TEXTS(COMPARE_TEXT)

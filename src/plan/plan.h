@@ -74,6 +74,7 @@ struct recipe {
     int64_t round_grains;    /* after so many grains of every lane, lanes are added; 0: after all */
     /* bf16: a sum of lanes is rounded before it is added to another (collective/lane_sum.h), and travels so */
     enum dtype reduce_dtype;
+    int tensor; /* ranks that share each tensor (layout/shard_graph.h): they cut the sums of its products; 0 is 1 */
     uint64_t seed;
     double beta1, beta2, epsilon, weight_decay, clip_norm; /* AdamW and clipping by global norm; clip_norm 0: none */
     enum document_attention document_attention;
@@ -127,6 +128,8 @@ struct plan {
     int threads; /* compute threads: the machine's matter, not the result's */
 };
 
+/* At least 1. */
+static inline int recipe_tensor(const struct recipe *recipe) { return recipe->tensor > 0 ? recipe->tensor : 1; }
 /* The fewest sequences that hold at least `least_tokens` (the backend says how many), at most `batch`. */
 int64_t recipe_default_grain(int64_t batch, int64_t sequence_length, int64_t least_tokens);
 /* Grains of a step: a short last grain is filled up with sequences of weight zero. */

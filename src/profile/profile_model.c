@@ -30,7 +30,7 @@ struct profile {
     struct profile_cache cache;
     struct scratch keys;
     VEC(struct entry) entries;
-    int32_t *entry_of; /* by node id */
+    int32_t *entry_of; /* by node id; -1: no kernel is called for it */
     struct points points, host_points;
     int64_t begin_ns;
     int32_t measured;
@@ -42,6 +42,8 @@ static bool may_be_on_host(const struct backend *backend, const struct node *nod
 }
 
 static enum status find_entry(struct profile *profile, const struct node *node, int32_t *out) {
+    *out = -1;
+    if (node->op->exchange) return STATUS_OK;
     struct entry entry = {.node = node, .on_host = may_be_on_host(profile->backend, node)};
     operands_find(profile->graph, node, &entry.operands);
     entry.key = operator_key(&entry.operands, &profile->keys);
@@ -216,8 +218,9 @@ static enum activity activity_of(const struct node *node, const struct cluster *
 /* Beside a device, kernels on the host keep the host's memory busy, as copies do, and leave the device alone. */
 static void fill_host_costs(const struct profile *profile, struct costs *costs) {
     for (int32_t i = 0; i < costs->count; i++) {
-        const struct entry *entry = &profile->entries.items[profile->entry_of[i]];
         costs->host_kernels[i] = costs->kernels[i];
+        if (profile->entry_of[i] < 0) continue;
+        const struct entry *entry = &profile->entries.items[profile->entry_of[i]];
         if (!entry->on_host) continue;
         struct measurement measurement = points_cost(&profile->host_points, &entry->operands, &entry->host_points);
         costs->host_kernels[i] = (struct kernel_cost){.seconds = measurement.seconds, .activity = ACTIVITY_COPY};
@@ -233,11 +236,13 @@ static enum status fill_costs(const struct profile *profile, const struct cluste
                           .rates = cluster->rates};
     out->kernels = mem_array(nodes, sizeof *out->kernels);
     if (!out->kernels) return STATUS_FAILED;
-    for (size_t i = 0; i < nodes; i++)
+    for (size_t i = 0; i < nodes; i++) {
+        if (profile->entry_of[i] < 0) continue;
         out->kernels[i] = (struct kernel_cost){
             .seconds = profile->entries.items[profile->entry_of[i]].measurement.seconds,
             .activity = activity_of(profile->graph->nodes.items[i], cluster),
         };
+    }
     if (!profile->backend->host) return STATUS_OK;
     out->host_kernels = mem_array(nodes, sizeof *out->host_kernels);
     if (!out->host_kernels) return STATUS_FAILED;

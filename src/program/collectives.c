@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "collective/comm_schedule.h"
+#include "ops/ops.h"
 #include "plan/lane_shares.h"
 #include "program/step_buffers.h"
 
@@ -11,7 +12,8 @@ enum status collectives_spec(const struct program *program, int32_t collective, 
     const struct program_collective *operation = &program->collectives.items[collective];
     int ranks = rank_place_data(&program->place);
     struct lane_tree lanes;
-    bool sums = operation->kind == COMM_ALL_REDUCE || operation->kind == COMM_REDUCE_SCATTER;
+    bool reduces = operation->kind == COMM_ALL_REDUCE || operation->kind == COMM_REDUCE_SCATTER;
+    bool sums = reduces && !operation->node; /* of lanes; others by halves of the group */
     enum status status = STATUS_OK;
     *tree = (struct lane_tree){0};
     if (sums) TRY(lane_tree_of_shape(&program->lanes, &lanes));
@@ -40,8 +42,9 @@ static bool same_values(const void *a, const void *b, size_t bytes) {
 static bool same_schedule(const struct program *program, const struct program_collective *a,
                           const struct program_collective *b) {
     size_t count = (size_t)a->group.count, ranks = (size_t)rank_place_data(&program->place);
-    return a->kind == b->kind && a->bytes == b->bytes && a->block_bytes == b->block_bytes && a->apart == b->apart &&
-           a->root == b->root && memcmp(&a->group, &b->group, sizeof a->group) == 0 &&
+    return a->kind == b->kind && !a->node == !b->node && a->round_bf16 == b->round_bf16 && a->bytes == b->bytes &&
+           a->block_bytes == b->block_bytes && a->apart == b->apart && a->root == b->root &&
+           memcmp(&a->group, &b->group, sizeof a->group) == 0 &&
            same_values(a->owner, b->owner, count * sizeof *a->owner) &&
            same_values(a->empty, b->empty, ranks * sizeof *a->empty);
 }
@@ -125,6 +128,31 @@ enum status collectives_all_gather(struct program *program, const struct shard_c
                                        .bytes = (range.end - range.begin) / SHARD_BLOCK * block_bytes,
                                        .block_bytes = shard_elements(cut, fine) / SHARD_BLOCK * block_bytes};
     return find_owners(program, cut, coarse, fine, &out->owner);
+}
+
+enum status collectives_of_node(const struct program *program, const struct node *node, int64_t bytes,
+                                struct program_collective *out) {
+    static const enum comm_kind kinds[] = {[OP_EXCHANGE_ALL_REDUCE] = COMM_ALL_REDUCE,
+                                           [OP_EXCHANGE_REDUCE_SCATTER] = COMM_REDUCE_SCATTER,
+                                           [OP_EXCHANGE_ALL_GATHER] = COMM_ALL_GATHER,
+                                           [OP_EXCHANGE_ALL_TO_ALL] = COMM_ALL_TO_ALL};
+    const struct exchange_attributes *attributes = NODE_ATTRIBUTES(node, exchange_attributes);
+    struct comm_group group = rank_place_tensor_group(&program->place);
+    enum comm_kind kind = kinds[node->op->exchange];
+    bool blocks = kind == COMM_REDUCE_SCATTER || kind == COMM_ALL_GATHER;
+    if (attributes->part.parts != group.count ||
+        attributes->part.position != mesh_group_position(&group, program->place.rank))
+        return status_set(STATUS_BAD_INPUT, "%s: made for rank %lld of %lld, in a plan for rank %d of %d", node->name,
+                          (long long)attributes->part.position, (long long)attributes->part.parts,
+                          mesh_group_position(&group, program->place.rank), group.count);
+    *out = (struct program_collective){.kind = kind,
+                                       .node = node,
+                                       .group = group,
+                                       .bytes = bytes,
+                                       .block_bytes = blocks ? bytes / group.count : 0,
+                                       .round_bf16 = attributes->edges == DTYPE_BF16,
+                                       .apart = kind == COMM_ALL_GATHER};
+    return STATUS_OK;
 }
 
 struct comm_range collectives_own_block(const struct program *program, const struct program_collective *operation) {

@@ -26,6 +26,11 @@ static inline struct program_collective collectives_broadcast(struct comm_group 
         .kind = COMM_BROADCAST, .group = group, .bytes = bytes, .root = root, .tensor = tensor, .grain = grain};
 }
 
+/* What an operator of the graph is (op.exchange), on its tensor group, of so many bytes of data. BAD_INPUT where the
+ * plan's tensor group has not the operator's number of ranks. */
+enum status collectives_of_node(const struct program *program, const struct node *node, int64_t bytes,
+                                struct program_collective *out);
+
 /* Makes the instruction, which has all operands but the workspace, execute the operation: appends it to
  * program->collectives, and adds the buffer of its staging. program->place, lanes and flat are set. */
 enum status collectives_add(struct program *program, const struct program_collective *operation,

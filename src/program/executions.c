@@ -5,7 +5,7 @@
 #include "plan/movement.h"
 
 bool execution_adds_uses(const struct node *node) {
-    return node->phase == PHASE_FINISH && node->out[0] && node->out[0]->kind == TENSOR_GRADIENT;
+    return node->phase == PHASE_FINISH && !node->op->exchange && node->out[0] && node->out[0]->kind == TENSOR_GRADIENT;
 }
 
 /* Backward goes from the last block to the first, so the lowest block that adds to an accumulator adds last. `last`: by
@@ -340,6 +340,8 @@ static bool sweep_execution(const struct sweep *sweep, struct execution *executi
         if (node->out[i])
             useful |= node->out[i]->kind != TENSOR_ACTIVATION || *needed(sweep, execution->slot, node->out[i]);
     if (!useful) return false;
+    BUG_IF(node->op->exchange == OP_EXCHANGE_REDUCE_SCATTER && *needed(sweep, execution->slot, node->in[0]),
+           "%s: %s is read again", node->name, node->in[0]->name);
     int input = node_in_place_input(node);
     execution->takes_over = input >= 0 && !*needed(sweep, execution->slot, node->in[input]);
     for (int i = 0; i < node->op->inputs; i++)

@@ -112,14 +112,16 @@ enum opcode {
     OPCODE_KERNEL,   /* the node's kernel */
     OPCODE_ZERO,     /* writes zeros to output 0 */
     OPCODE_COPY,     /* all of input 0 to output 0, in another tier */
-    OPCODE_TAKE,     /* output 0 = input 0, in the same tier */
+    OPCODE_TAKE,     /* output 0 = input 0, in the same tier; with a node: this rank's part of the sum it scattered */
     OPCODE_ADD,      /* output 0 = output 0 + input 0, in fp32 element by element, each sum rounded once */
     OPCODE_ADD_BF16, /* the same with both rounded to bf16 first; without input 0: output 0 = output 0 so rounded */
-    /* Operations between ranks (collective/collective.h); workspace: the staging. */
+    /* Operations between ranks (collective/collective.h); workspace: the staging. With a node they are that operator of
+     * the graph (op.exchange), whose input is then an operand too where it is not the output. */
     OPCODE_ALL_REDUCE,     /* output 0 = its sum over all ranks */
     OPCODE_REDUCE_SCATTER, /* of output 0 this rank's block = its sum over all ranks, the others are undefined */
     OPCODE_ALL_GATHER, /* output 0 = the blocks of the group's ranks. Input 0: this rank's, in its place in output 0 or
                           in another buffer; none where it is empty */
+    OPCODE_ALL_TO_ALL, /* block i of input 0 goes to rank i of the group, block i of output 0 is from it */
     OPCODE_BROADCAST,  /* what the group's root has as input 0 becomes output 0 of the others: to a group of two, a send
                         */
     /* The bytes are used by other ranks' instructions, which this rank does not have: for the gather pass, which
@@ -150,7 +152,7 @@ enum stream_role stream_role_of_copy(enum tier from, enum tier to);
 
 struct instruction {
     enum opcode opcode;
-    const struct node *node; /* kernels */
+    const struct node *node; /* kernels, and operators that are operations between ranks */
     int stream;
     int section;
     int32_t group;                         /* the stage it belongs to, counted through the program (executions.h) */
@@ -180,7 +182,8 @@ struct section {
  * leaves those out for which nobody of its group has data. */
 struct program_collective {
     enum comm_kind kind;
-    struct comm_group group;     /* reductions: all ranks */
+    const struct node *node;     /* the operator that it is; NULL: of the step's sums and shards */
+    struct comm_group group;     /* of the step's reductions: all data ranks */
     int64_t bytes, block_bytes;  /* of data, and of a block; 0: equal blocks (comm_spec) */
     bool round_bf16;             /* reductions: every edge of the tree rounds */
     const int *owner;            /* by block: its position in the group; NULL: as ranks come */

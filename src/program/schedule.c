@@ -201,9 +201,10 @@ enum status program_cut(const struct graph *graph, const struct recipe *recipe, 
 
 static enum status cut_step(struct scheduler *scheduler) {
     const struct plan *plan = scheduler->plan;
-    /* Shards are gathered by whatever reads parameters. */
+    /* Shards are gathered by whatever reads parameters, and parts of tensors and stages exchange what they compute. */
+    bool together = partition_cuts(&plan->policy.partition) || rank_place_tensor(&plan->place) > 1;
     bool staged = rank_place_stages(&plan->place) > 1;
-    if (graph_has_backward(scheduler->graph) || partition_cuts(&plan->policy.partition) || staged) {
+    if (graph_has_backward(scheduler->graph) || together || staged) {
         scheduler->program->place = plan->place;
         scheduler->program->lanes = plan->recipe.lanes;
         scheduler->program->flat = plan->policy.flat;

@@ -1,4 +1,5 @@
-/* Kernels: their operands, and the zeros before sums. */
+/* Kernels and the operators between ranks: their operands, and the zeros before sums. */
+#include "program/collectives.h"
 #include "program/scheduler.h"
 
 struct instruction scheduler_instruction(const struct scheduler *scheduler, enum opcode opcode,
@@ -208,9 +209,65 @@ static enum status schedule_kernel(struct scheduler *scheduler, const struct sec
     return vec_push(&scheduler->program->instructions, instruction);
 }
 
+/* ---- operators that are operations between ranks ---- */
+
+static const enum opcode exchanges[] = {[OP_EXCHANGE_ALL_REDUCE] = OPCODE_ALL_REDUCE,
+                                        [OP_EXCHANGE_REDUCE_SCATTER] = OPCODE_REDUCE_SCATTER,
+                                        [OP_EXCHANGE_ALL_GATHER] = OPCODE_ALL_GATHER,
+                                        [OP_EXCHANGE_ALL_TO_ALL] = OPCODE_ALL_TO_ALL};
+
+static struct instruction exchange_instruction(const struct scheduler *scheduler, const struct execution *execution,
+                                               enum opcode opcode) {
+    struct instruction instruction = scheduler_instruction(scheduler, opcode, execution);
+    instruction.node = execution->node;
+    instruction.tier = scheduler->program->place.tier;
+    instruction.stream = STREAM_COMM;
+    return instruction;
+}
+
+/* Of the sum that is scattered in the input's place this rank's part. */
+static enum status schedule_own_part(struct scheduler *scheduler, const struct execution *execution,
+                                     const struct program_collective *operation, const struct operand *data,
+                                     const struct operand *out) {
+    struct instruction take = exchange_instruction(scheduler, execution, OPCODE_TAKE);
+    struct comm_range own = collectives_own_block(scheduler->program, operation);
+    take.operands[0] = (struct operand){.buffer = data->buffer,
+                                        .access = ACCESS_READ,
+                                        .offset = data->offset + own.begin,
+                                        .bytes = own.end - own.begin};
+    take.operands[OP_INPUTS_MAX] = *out;
+    return vec_push(&scheduler->program->instructions, take);
+}
+
+static enum status schedule_exchange(struct scheduler *scheduler, const struct section *section,
+                                     const struct execution *execution, const struct shard_range *run) {
+    const struct node *node = execution->node;
+    struct program_collective operation;
+    struct instruction instruction = exchange_instruction(scheduler, execution, exchanges[node->op->exchange]);
+    bool scatters = instruction.opcode == OPCODE_REDUCE_SCATTER, updates = node->op->updates & 1;
+    BUG_IF(instruction.opcode == OPCODE_ALL_REDUCE && !execution->takes_over && !updates, "%s: not in place",
+           node->name);
+    if (run->end - run->begin < shape_elements(&node->in[0]->shape)) {
+        instruction.first_element = run->begin;
+        instruction.elements = run->end - run->begin;
+    }
+    struct operand in = make_operand(scheduler, section, execution, node->in[0], ACCESS_READ);
+    TRY(make_outputs(scheduler, execution));
+    struct operand out = make_operand(scheduler, section, execution, node->out[0], ACCESS_WRITE);
+    if (scatters || updates) in.access = ACCESS_UPDATE;
+    TRY(collectives_of_node(scheduler->program, node, in.bytes > out.bytes ? in.bytes : out.bytes, &operation));
+    instruction.operands[OP_INPUTS_MAX] = scatters || updates ? in : out;
+    if (!scatters && !updates) instruction.operands[0] = in;
+    TRY(collectives_add(scheduler->program, &operation, &instruction));
+    TRY(vec_push(&scheduler->program->instructions, instruction));
+    return scatters ? schedule_own_part(scheduler, execution, &operation, &in, &out) : STATUS_OK;
+}
+
 enum status schedule_node(struct scheduler *scheduler, const struct section *section,
                           const struct execution *execution) {
     struct shard_range run = run_of(scheduler, execution->node);
     bool here = !execution->elsewhere && (run.begin < run.end || !execution->node->op->by_elements);
-    return here ? schedule_kernel(scheduler, section, execution, &run) : schedule_elsewhere(scheduler, execution);
+    if (!here) return schedule_elsewhere(scheduler, execution);
+    return execution->node->op->exchange ? schedule_exchange(scheduler, section, execution, &run)
+                                         : schedule_kernel(scheduler, section, execution, &run);
 }

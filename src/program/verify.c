@@ -141,6 +141,7 @@ static const struct tensor *operand_tensor(const struct program *program, const 
     if (instruction->opcode == OPCODE_BROADCAST) return program->collectives.items[instruction->collective].tensor;
     if (!instruction->node) return NULL;
     const struct node *node = instruction->node;
+    if (instruction->opcode == OPCODE_REDUCE_SCATTER) return tensor_storage(node->in[0]); /* in whose place it is */
     return tensor_storage(index < OP_INPUTS_MAX ? node->in[index] : node->out[index - OP_INPUTS_MAX]);
 }
 
@@ -198,7 +199,7 @@ static void forget_other_blocks(struct verifier *verifier, const struct instruct
     for (int32_t i = first; i < end; i++) {
         int64_t begin = segments_begin(&verifier->segments, buffer->tier, i) - base;
         int64_t stop = segments_begin(&verifier->segments, buffer->tier, i + 1) - base;
-        bool own_end = stop <= own.end || (own.end == data->bytes && begin < own.end);
+        bool own_end = stop <= own.end || own.end == data->bytes; /* with the padding behind the last block */
         if (begin < own.begin || !own_end) verifier->tenancies[i].buffer = -1;
     }
 }

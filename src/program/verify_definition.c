@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include "ops/ops.h"
+
 value value_tree_sum(const struct lane_tree *tree, int node, bool rounds, const value *lanes, size_t stride) {
     const struct lane_node *own = &tree->node[node];
     if (own->left < 0) return lanes[(size_t)own->first * stride];
@@ -43,7 +45,35 @@ static void add_uses(const struct definition *definition, const struct node *nod
 }
 
 static bool sums_uses(const struct node *node) {
-    return node->phase == PHASE_FINISH && node->out[0] && node->out[0]->kind == TENSOR_GRADIENT;
+    return node->phase == PHASE_FINISH && !node->op->exchange && node->out[0] && node->out[0]->kind == TENSOR_GRADIENT;
+}
+
+/* Every rank of the group has the same sum of its lanes and rounds, of its own part of the gradient. */
+static enum status sum_over_group(const struct definition *definition, const struct node *node, value *out) {
+    const struct exchange_attributes *attributes = NODE_ATTRIBUTES(node, exchange_attributes);
+    struct lane_tree tree = {0};
+    size_t ranks = (size_t)attributes->part.parts;
+    value *leaves = mem_array(ranks, sizeof *leaves);
+    enum status status = leaves ? lane_tree_create(1, (int)ranks, &tree) : STATUS_FAILED;
+    const struct tensor_cells *own = cells_of(definition, node->out[0]);
+    for (int64_t c = own->first; status == STATUS_OK && c < own->first + own->count; c++) {
+        for (size_t r = 0; r < ranks; r++)
+            leaves[r] = out[c];
+        out[c] = value_tree_sum(&tree, 0, attributes->edges == DTYPE_BF16, leaves, 1);
+    }
+    lane_tree_free(&tree);
+    mem_free(leaves);
+    return status;
+}
+
+static enum status sum_over_groups(const struct definition *definition, value *out) {
+    const struct graph *graph = definition->cells->graph;
+    for (size_t n = 0; n < graph->nodes.count; n++) {
+        const struct node *node = graph->nodes.items[n];
+        if (node->phase == PHASE_FINISH && node->op->exchange && node->out[0]->kind == TENSOR_GRADIENT)
+            TRY(sum_over_group(definition, node, out));
+    }
+    return STATUS_OK;
 }
 
 /* What a lane adds up in a round, by cell. */
@@ -97,6 +127,7 @@ static enum status define_step(struct definition *definition, int64_t step) {
     const struct graph *graph = definition->cells->graph;
     size_t cells = (size_t)definition->cells->count;
     TRY(add_up(definition, step, definition->gradients[step]));
+    TRY(sum_over_groups(definition, definition->gradients[step]));
     memcpy(definition->kept[step + 1], definition->kept[step], cells * sizeof(value));
     for (size_t n = 0; n < graph->nodes.count; n++)
         update(definition, graph->nodes.items[n], step);

@@ -13,6 +13,7 @@ static const char *instruction_name(const struct instruction *instruction) {
                                         [OPCODE_ALL_REDUCE] = "all-reduce",
                                         [OPCODE_REDUCE_SCATTER] = "reduce-scatter",
                                         [OPCODE_ALL_GATHER] = "all-gather",
+                                        [OPCODE_ALL_TO_ALL] = "all-to-all",
                                         [OPCODE_ELSEWHERE] = "elsewhere"};
     return instruction->node ? instruction->node->name : names[instruction->opcode];
 }
@@ -329,6 +330,7 @@ static enum status check_aliases(const struct program *program, int32_t index) {
 static const enum comm_kind kinds[] = {[OPCODE_ALL_REDUCE] = COMM_ALL_REDUCE,
                                        [OPCODE_REDUCE_SCATTER] = COMM_REDUCE_SCATTER,
                                        [OPCODE_ALL_GATHER] = COMM_ALL_GATHER,
+                                       [OPCODE_ALL_TO_ALL] = COMM_ALL_TO_ALL,
                                        [OPCODE_BROADCAST] = COMM_BROADCAST};
 
 /* A gather reads the rank's own block, in its place or where the same elements lie in another buffer. */
@@ -403,6 +405,72 @@ static enum status check_broadcast(const struct program *program, int32_t index)
     return STATUS_OK;
 }
 
+static const enum op_exchange exchanges[] = {[OPCODE_ALL_REDUCE] = OP_EXCHANGE_ALL_REDUCE,
+                                             [OPCODE_REDUCE_SCATTER] = OP_EXCHANGE_REDUCE_SCATTER,
+                                             [OPCODE_ALL_GATHER] = OP_EXCHANGE_ALL_GATHER,
+                                             [OPCODE_ALL_TO_ALL] = OP_EXCHANGE_ALL_TO_ALL};
+
+static bool is_same_group(const struct comm_group *a, const struct comm_group *b) {
+    return a->first == b->first && a->stride == b->stride && a->count == b->count;
+}
+
+/* Of the tensor group, in all of whose data the parts are equal. */
+static enum status check_exchange_group(const struct program *program, int32_t index) {
+    const struct instruction *instruction = &program->instructions.items[index];
+    if (instruction->collective < 0 || instruction->collective >= (int32_t)program->collectives.count)
+        return FAULT(program, index, NULL, "operation %d of %zu", instruction->collective, program->collectives.count);
+    const struct program_collective *collective = &program->collectives.items[instruction->collective];
+    const struct comm_group group = rank_place_tensor_group(&program->place);
+    if (collective->kind != kinds[instruction->opcode] || collective->node != instruction->node ||
+        instruction->node->op->exchange != exchanges[instruction->opcode])
+        return FAULT(program, index, NULL, "the operation is another than the operator");
+    bool cut = collective->kind == COMM_ALL_GATHER || collective->kind == COMM_REDUCE_SCATTER;
+    if (!is_same_group(&collective->group, &group) || collective->empty || collective->owner ||
+        collective->block_bytes * (cut ? group.count : 1) != (cut ? collective->bytes : 0))
+        return FAULT(program, index, NULL, "not an operation of the tensor group in equal parts");
+    return STATUS_OK;
+}
+
+/* An operator that is an operation between ranks. A sum in place of gradients has one operand, as has one that is
+ * scattered in its input's place. */
+static enum status check_exchange(const struct program *program, int32_t index) {
+    const struct instruction *instruction = &program->instructions.items[index];
+    const struct node *node = instruction->node;
+    const struct operand *data = &instruction->operands[OP_INPUTS_MAX], *in = &instruction->operands[0];
+    const struct operand *staging = &instruction->operands[OPERAND_WORKSPACE];
+    bool scatters = instruction->opcode == OPCODE_REDUCE_SCATTER, updates = node->op->updates & 1;
+    TRY(check_exchange_group(program, index));
+    TRY(check_run(program, index));
+    for (int k = 0; k < OPERANDS_MAX; k++)
+        if (k != 0 && k != OP_INPUTS_MAX && k != OPERAND_WORKSPACE && instruction->operands[k].buffer >= 0)
+            return FAULT(program, index, &instruction->operands[k], "operand %d is one too many", k);
+    TRY(check_tensor(program, index, in, scatters || updates ? NULL : node->in[0], ACCESS_READ));
+    TRY(check_tensor(program, index, data, scatters ? node->in[0] : node->out[0],
+                     scatters || updates ? ACCESS_UPDATE : ACCESS_WRITE));
+    if (instruction->opcode == OPCODE_ALL_REDUCE && !updates &&
+        (in->buffer != data->buffer || in->offset != data->offset))
+        return FAULT(program, index, in, "not summed in its place");
+    if (data->bytes != program->collectives.items[instruction->collective].bytes)
+        return FAULT(program, index, data, "the operand has other bytes than its operation");
+    if (staging->buffer >= 0 && staging->access != ACCESS_WRITE)
+        return FAULT(program, index, staging, "staging is only written");
+    return STATUS_OK;
+}
+
+/* Of a sum that was scattered in the operator's input this rank's part. */
+static enum status check_own_part(const struct program *program, int32_t index) {
+    const struct instruction *instruction = &program->instructions.items[index];
+    const struct operand *from = &instruction->operands[0];
+    const struct tensor *x = instruction->node->in[0];
+    int64_t bytes = shape_bytes(&instruction->node->out[0]->shape);
+    TRY(check_ends(program, index, 0, ACCESS_WRITE));
+    TRY(check_tensor(program, index, &instruction->operands[OP_INPUTS_MAX], instruction->node->out[0], ACCESS_WRITE));
+    bool own = instruction->node->op->exchange == OP_EXCHANGE_REDUCE_SCATTER && from->bytes == bytes &&
+               from->offset == rank_place_tensor_rank(&program->place) * bytes &&
+               program->buffers.items[from->buffer].bytes == shape_bytes(&x->shape);
+    return own ? STATUS_OK : FAULT(program, index, from, "not this rank's part");
+}
+
 static enum status check_instruction(const struct program *program, int32_t index) {
     const struct instruction *instruction = &program->instructions.items[index];
     if (instruction->stream < 0 || instruction->stream >= program->streams)
@@ -419,12 +487,17 @@ static enum status check_instruction(const struct program *program, int32_t inde
     case OPCODE_KERNEL: TRY(check_node_operands(program, index)); break;
     case OPCODE_ZERO: TRY(check_ends(program, index, -1, ACCESS_WRITE)); break;
     case OPCODE_COPY: TRY(check_copy(program, index)); break;
-    case OPCODE_TAKE: TRY(check_sums(program, index, ACCESS_WRITE)); break;
+    case OPCODE_TAKE:
+        TRY(instruction->node ? check_own_part(program, index) : check_sums(program, index, ACCESS_WRITE));
+        break;
     case OPCODE_ADD: TRY(check_sums(program, index, ACCESS_UPDATE)); break;
     case OPCODE_ADD_BF16: TRY(check_rounded_sum(program, index)); break;
     case OPCODE_ALL_REDUCE:
     case OPCODE_REDUCE_SCATTER:
-    case OPCODE_ALL_GATHER: TRY(check_collective(program, index)); break;
+    case OPCODE_ALL_GATHER:
+    case OPCODE_ALL_TO_ALL:
+        TRY(instruction->node ? check_exchange(program, index) : check_collective(program, index));
+        break;
     case OPCODE_BROADCAST: TRY(check_broadcast(program, index)); break;
     case OPCODE_ELSEWHERE: return FAULT(program, index, NULL, "an instruction of other ranks");
     }

@@ -37,13 +37,15 @@ static bool same_owners(const int *a, const int *b, int blocks) {
 bool program_collective_resembles(const struct program_collective *a, const struct program_collective *b, int ranks) {
     bool same_group =
         a->group.first == b->group.first && a->group.stride == b->group.stride && a->group.count == b->group.count;
-    return a->kind == b->kind && a->bytes == b->bytes && a->block_bytes == b->block_bytes && a->apart == b->apart &&
-           a->root == b->root && same_group && same_owners(a->owner, b->owner, a->group.count) &&
-           same_empty(a->empty, b->empty, ranks);
+    bool same_node = !a->node == !b->node && (!a->node || a->node->id == b->node->id);
+    return a->kind == b->kind && same_node && a->round_bf16 == b->round_bf16 && a->bytes == b->bytes &&
+           a->block_bytes == b->block_bytes && a->apart == b->apart && a->root == b->root && same_group &&
+           same_owners(a->owner, b->owner, a->group.count) && same_empty(a->empty, b->empty, ranks);
 }
 
 bool program_collective_matches(const struct program_collective *a, const struct program_collective *b, int ranks) {
-    return a->tensor == b->tensor && a->grain == b->grain && program_collective_resembles(a, b, ranks);
+    bool same_tensor = !a->tensor == !b->tensor && (!a->tensor || a->tensor->id == b->tensor->id);
+    return same_tensor && a->grain == b->grain && program_collective_resembles(a, b, ranks);
 }
 
 /* Moves on to the rank's next operation. */
@@ -75,7 +77,8 @@ static bool matches(const struct matching *matching, int rank, int other) {
     return mine && theirs &&
            matching->number[rank][waiting(matching, rank)->collective] ==
                matching->number[other][waiting(matching, other)->collective] &&
-           waiting(matching, rank)->deferred == waiting(matching, other)->deferred;
+           waiting(matching, rank)->deferred == waiting(matching, other)->deferred &&
+           (!mine->node || waiting(matching, rank)->grain == waiting(matching, other)->grain);
 }
 
 static bool is_ready(const struct matching *matching, int rank) {

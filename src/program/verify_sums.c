@@ -1,5 +1,7 @@
 #include "program/verify_sums.h"
 
+#include <string.h>
+
 #include "plan/shards.h"
 #include "program/collectives.h"
 #include "program/verify_definition.h"
@@ -22,7 +24,7 @@ struct sums {
     int ranks;
     struct rank_state *states;
     bool *deferred; /* by tensor id of a parameter: its update is left to the next step */
-    value *leaves;  /* by rank */
+    value *leaves;  /* by position in a group */
     int64_t step;
 };
 
@@ -272,18 +274,22 @@ static const struct program_collective *operation_of(const struct rank_state *st
 
 static bool is_in(const struct comm_range *range, int64_t byte) { return byte >= range->begin && byte < range->end; }
 
+static struct rank_state *member(const struct sums *sums, const struct comm_group *group, int position) {
+    return &sums->states[mesh_group_rank(group, position)];
+}
+
 static void reduce_cell(const struct sums *sums, const struct comm_group *group, const struct lane_tree *tree,
                         size_t cell) {
     for (int i = 0; i < group->count; i++) {
-        const struct rank_state *state = &sums->states[mesh_group_rank(group, i)];
+        const struct rank_state *state = member(sums, group, i);
         const struct program_collective *operation = operation_of(state);
         bool empty = operation->empty && operation->empty[i];
         sums->leaves[i] = empty ? 0 : *state->places.places.items[cell].value;
     }
-    bool rounds = operation_of(&sums->states[group->first])->round_bf16;
+    bool rounds = operation_of(member(sums, group, 0))->round_bf16;
     value sum = value_tree_sum(tree, 0, rounds, sums->leaves, 1);
     for (int i = 0; i < group->count; i++) {
-        struct rank_state *state = &sums->states[mesh_group_rank(group, i)];
+        struct rank_state *state = member(sums, group, i);
         const struct cell_place *place = &state->places.places.items[cell];
         struct comm_range own = collectives_own_block(state->program, operation_of(state));
         int64_t byte = place->byte - at_hand(state)->operands[OP_INPUTS_MAX].offset;
@@ -292,19 +298,26 @@ static void reduce_cell(const struct sums *sums, const struct comm_group *group,
     }
 }
 
-static enum status reduce(const struct sums *sums, const struct comm_group *group) {
-    const struct rank_state *first = &sums->states[group->first];
-    int64_t first_byte = at_hand(first)->operands[OP_INPUTS_MAX].offset;
-    struct lane_tree tree;
+/* The tree of the operation's sums: above lanes that of the recipe, of an operator that of its group. */
+static enum status make_tree(const struct rank_state *state, struct lane_tree *out) {
     struct comm_spec spec;
+    if (at_hand(state)->node) return lane_tree_create(1, operation_of(state)->group.count, out);
+    return collectives_spec(state->program, at_hand(state)->collective, out, &spec);
+}
+
+/* Of gradients; what an operator sums of activations has no cells. */
+static enum status reduce(const struct sums *sums, const struct comm_group *group) {
+    const struct rank_state *first = member(sums, group, 0);
+    int64_t first_byte = at_hand(first)->operands[OP_INPUTS_MAX].offset;
+    struct lane_tree tree = {0};
     for (int i = 0; i < group->count; i++) {
-        struct rank_state *state = &sums->states[mesh_group_rank(group, i)];
+        struct rank_state *state = member(sums, group, i);
         const struct operand *data = &at_hand(state)->operands[OP_INPUTS_MAX];
         TRY(cell_values_list_operand(&state->values, data, &state->places));
         if (!are_alike(&state->places, data->offset, &first->places, first_byte))
-            return fault(state, "sums other gradients than the others of its group", "");
+            return fault(state, "sums other gradients than the first of its group", "");
     }
-    enum status status = collectives_spec(first->program, at_hand(first)->collective, &tree, &spec);
+    enum status status = make_tree(first, &tree);
     for (size_t c = 0; status == STATUS_OK && c < first->places.places.count; c++)
         reduce_cell(sums, group, &tree, c);
     lane_tree_free(&tree);
@@ -354,12 +367,13 @@ static enum status broadcast(const struct sums *sums, const struct comm_group *g
     return STATUS_OK;
 }
 
-static enum status exchange(const struct sums *sums, enum opcode opcode, const struct comm_group *group) {
-    switch (opcode) {
-    case OPCODE_ALL_GATHER: return gather(sums, group);
-    case OPCODE_BROADCAST: return broadcast(sums, group);
-    default: return reduce(sums, group);
-    }
+/* What an operator gathers or exchanges of activations has no cells. */
+static enum status exchange(const struct sums *sums, const struct instruction *instruction,
+                            const struct comm_group *group) {
+    bool sum = instruction->opcode == OPCODE_ALL_REDUCE || instruction->opcode == OPCODE_REDUCE_SCATTER;
+    if (instruction->opcode == OPCODE_BROADCAST) return broadcast(sums, group);
+    if (sum) return reduce(sums, group);
+    return instruction->node ? STATUS_OK : gather(sums, group);
 }
 
 /* The operations of a turn (verify_matching.h), each group's once. */
@@ -372,7 +386,7 @@ static enum status make_operations(void *payload, const int32_t *operations) {
         if (operations[r] < 0 || operation_of(state)->group.first != r) continue;
         if (at_hand(state)->deferred && sums->step == 0) continue;
         struct comm_group group = operation_of(state)->group;
-        TRY(exchange(sums, at_hand(state)->opcode, &group));
+        TRY(exchange(sums, at_hand(state), &group));
     }
     return STATUS_OK;
 }
@@ -397,6 +411,7 @@ static enum status check_kept(const struct sums *sums, struct rank_state *state,
     return STATUS_OK;
 }
 
+/* Of the ranks at one place of the tensor axis. */
 static enum status check_held(const struct sums *sums, const int *held) {
     const struct graph *graph = sums->cells.graph;
     for (size_t t = 0; t < graph->tensors.count; t++) {
@@ -411,16 +426,23 @@ static enum status check_held(const struct sums *sums, const int *held) {
     return STATUS_OK;
 }
 
+static enum status check_rank_end(const struct sums *sums, struct rank_state *state, int *held) {
+    const struct program *program = state->program;
+    for (size_t b = 0; b < program->buffers.count; b++)
+        if (program->buffers.items[b].persistent) TRY(check_kept(sums, state, &program->buffers.items[b], held));
+    return STATUS_OK;
+}
+
 static enum status check_end(const struct sums *sums) {
     int *held = mem_array((size_t)sums->cells.count + 1, sizeof *held);
     enum status status = held ? STATUS_OK : STATUS_FAILED;
-    for (int r = 0; r < sums->ranks && status == STATUS_OK; r++) {
-        const struct program *program = sums->states[r].program;
-        for (size_t b = 0; b < program->buffers.count && status == STATUS_OK; b++)
-            if (program->buffers.items[b].persistent)
-                status = check_kept(sums, &sums->states[r], &program->buffers.items[b], held);
+    int tensor = rank_place_tensor(&sums->states[0].program->place);
+    for (int t = 0; t < tensor && status == STATUS_OK; t++) {
+        memset(held, 0, (size_t)sums->cells.count * sizeof *held);
+        for (int r = t; r < sums->ranks && status == STATUS_OK; r += tensor)
+            status = check_rank_end(sums, &sums->states[r], held);
+        if (status == STATUS_OK) status = check_held(sums, held);
     }
-    if (status == STATUS_OK) status = check_held(sums, held);
     mem_free(held);
     return status;
 }

@@ -19,14 +19,15 @@ int64_t *executable_workspace(const struct executable *executable) {
     size_t nodes = executable->graph->nodes.count;
     int64_t *bytes = mem_array(nodes, sizeof *bytes);
     for (size_t i = 0; bytes && i < nodes; i++)
-        bytes[i] = executable->kernels[i]->workspace_bytes;
+        bytes[i] = executable->kernels[i] ? executable->kernels[i]->workspace_bytes : 0;
     return bytes;
 }
 
 static enum status create_kernels(struct executable *executable) {
     const struct graph *graph = executable->graph;
     for (size_t i = 0; i < graph->nodes.count; i++)
-        TRY(backend_kernel_create(executable->backend, graph->nodes.items[i], &executable->kernels[i]));
+        if (!graph->nodes.items[i]->op->exchange)
+            TRY(backend_kernel_create(executable->backend, graph->nodes.items[i], &executable->kernels[i]));
     return STATUS_OK;
 }
 

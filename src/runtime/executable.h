@@ -9,7 +9,7 @@
 struct executable {
     const struct backend *backend;
     struct graph *graph;
-    struct kernel **kernels; /* by node id */
+    struct kernel **kernels; /* by node id; NULL for operators that are operations between ranks */
     /* By node id: kernels of another backend for the nodes that the program places in the host tier; NULL for all
      * others. They have no workspace. */
     struct kernel **host_kernels;

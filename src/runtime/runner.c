@@ -128,6 +128,7 @@ enum status runner_ask(struct runner *runner, const struct instruction *instruct
     case OPCODE_ALL_REDUCE:
     case OPCODE_REDUCE_SCATTER:
     case OPCODE_ALL_GATHER:
+    case OPCODE_ALL_TO_ALL:
     case OPCODE_BROADCAST: return runner_exchange(runner, instruction);
     case OPCODE_ELSEWHERE: BUG("an instruction of other ranks");
     }
@@ -159,11 +160,17 @@ static bool leaves_out(const struct runner *runner, const struct instruction *in
     return !(runner->parts & (instruction->deferred ? PART_DEFERRED : PART_STEP));
 }
 
+void runner_pass_gate(struct runner *runner) {
+    if (!runner->gate) return;
+    if (runner->comm) step_watch_hold(&runner->comm->watch);
+    runner->gate(runner->gate_payload);
+    if (runner->comm) step_watch_release(&runner->comm->watch);
+}
+
 void runner_execute_instruction(struct runner *runner, const struct instruction *instruction, int64_t repetition,
                                 void *stream) {
     if (leaves_out(runner, instruction) || runner->failed) return;
-    if (runner->gate && runner_changes_state(runner->executable->program, instruction))
-        runner->gate(runner->gate_payload);
+    if (runner_changes_state(runner->executable->program, instruction)) runner_pass_gate(runner);
     const struct backend_streams *streams = runner->executable->backend->streams;
     enum status status;
     if (streams && runner_on_host(runner->executable->program, instruction))
@@ -178,7 +185,7 @@ void runner_execute_batch(struct runner *runner, int32_t first, int64_t repetiti
     const struct program *program = runner->executable->program;
     const struct instruction *instruction = &program->instructions.items[first];
     if (leaves_out(runner, instruction) || runner->failed) return;
-    if (runner->gate && runner_changes_state(program, instruction)) runner->gate(runner->gate_payload);
+    if (runner_changes_state(program, instruction)) runner_pass_gate(runner);
     const struct backend_streams *streams = runner->executable->backend->streams;
     enum status status = runner_ask_batch(runner, first, repetition, stream);
     if (streams && status == STATUS_OK) status = streams->check();
@@ -215,6 +222,7 @@ static int32_t execute_from(struct runner *runner, int32_t index, int64_t repeti
         runner_execute_batch(runner, index, repetition, stream);
     else
         execute_issue(runner, index, repetition, stream);
+    if (runner->comm) step_watch_note(&runner->comm->watch);
     return span ? span->last : last;
 }
 
@@ -331,7 +339,7 @@ void runner_end(struct runner *runner) {
     if (stepped && runner->recorder) timeline_end(runner->recorder);
 }
 
-static enum status run_parts(struct runner *runner, int parts, const double *scalars) {
+static enum status run_whole(struct runner *runner, int parts, const double *scalars) {
     runner_enter(runner);
     runner_begin(runner, parts, scalars);
     TRY(runner_mirrors_send(runner));
@@ -343,6 +351,15 @@ static enum status run_parts(struct runner *runner, int parts, const double *sca
     runner_end(runner);
     TRY(runner_status(runner));
     return parts & PART_STEP ? runner_mirrors_fetch(runner) : STATUS_OK;
+}
+
+/* A backend's streams are far behind the workers, who say nothing of them: its steps are not watched. */
+static enum status run_parts(struct runner *runner, int parts, const double *scalars) {
+    struct step_watch *watch = runner->comm && !runner->executable->backend->streams ? &runner->comm->watch : NULL;
+    if (watch) step_watch_begin(watch, runner->steps_made++ < COLD_STEPS ? runner->longest_s : 0);
+    enum status status = run_whole(runner, parts, scalars);
+    if (watch) step_watch_end(watch);
+    return status;
 }
 
 enum status runner_step(struct runner *runner, const double *scalars) { return run_parts(runner, PART_STEP, scalars); }
@@ -395,6 +412,7 @@ enum status runner_create(const struct executable *executable, const struct aren
     enum status status;
     TRY_GOTO(status, comm_agree(comm, make_parts(runner)), failed);
     TRY_GOTO(status, runner_operations_open(runner), failed);
+    runner->longest_s = runner_find_longest(executable->program);
     *out = runner;
     return STATUS_OK;
 failed:

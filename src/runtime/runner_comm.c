@@ -1,4 +1,5 @@
-/* Operations between ranks: made with the runner, started and waited for by the communication stream's worker. */
+/* Operations between ranks: made with the runner, started and waited for by the communication stream's worker; and what
+ * other ranks are told of how long an instruction may take. */
 #include "program/collectives.h"
 #include "runtime/runner_state.h"
 
@@ -12,6 +13,10 @@ static enum status make_operation(struct runner *runner, const struct instructio
     struct lane_tree tree;
     enum status status = collectives_spec(program, instruction->collective, &tree, &spec);
     spec.data = runner_address(runner, data, 0);
+    if (spec.kind == COMM_ALL_TO_ALL) {
+        spec.out = spec.data;
+        spec.data = runner_address(runner, mine, 0);
+    }
     if (spec.mine) spec.mine = mine->buffer >= 0 ? runner_address(runner, mine, 0) : spec.data; /* an empty block */
     spec.staging = runner_address(runner, &instruction->operands[OPERAND_WORKSPACE], 0);
     if (status == STATUS_OK) status = comm_create(runner->comm, &spec, &runner->operations[instruction->collective]);
@@ -42,4 +47,27 @@ enum status runner_exchange(struct runner *runner, const struct instruction *ins
     struct comm_operation *operation = runner->operations[instruction->collective];
     comm_start(operation);
     return comm_wait(operation);
+}
+
+static double longest_of(const struct program *program, const struct instruction *instruction) {
+    static const double FLOPS_PER_S = 1e9, BYTES_PER_S = 1e8, DISK_BYTES_PER_S = 1e7;
+    struct op_cost cost = {.flops = 0};
+    bool disk = false;
+    if (instruction->node) op_cost(instruction->node, &cost);
+    for (int i = 0; i < OPERANDS_MAX && !instruction->node; i++) {
+        const struct operand *operand = &instruction->operands[i];
+        if (operand->buffer < 0) continue;
+        cost.bytes += (double)operand->bytes;
+        disk |= program->buffers.items[operand->buffer].tier == TIER_DISK;
+    }
+    return cost.flops / FLOPS_PER_S + cost.bytes / (disk ? DISK_BYTES_PER_S : BYTES_PER_S);
+}
+
+double runner_find_longest(const struct program *program) {
+    double longest_s = 0;
+    for (size_t i = 0; i < program->instructions.count; i++) {
+        double seconds = longest_of(program, &program->instructions.items[i]);
+        if (seconds > longest_s) longest_s = seconds;
+    }
+    return longest_s;
 }

@@ -67,7 +67,7 @@ const struct span *runner_span_at(const struct runner *runner, int32_t instructi
 void runner_launch(struct runner *runner, const struct span *span, void *stream) {
     const struct instruction *first = &runner->executable->program->instructions.items[span->first];
     if (runner->failed) return;
-    if (runner->gate && span->changes_state) runner->gate(runner->gate_payload);
+    if (span->changes_state) runner_pass_gate(runner);
     enum status status = graphs_of(runner)->launch(runner->graphs[span - runner->spans.all.items], stream);
     if (status == STATUS_OK) status = runner->executable->backend->streams->check();
     if (runner_name_failure(first, status) != STATUS_OK) runner_keep_failure(runner);

@@ -23,6 +23,8 @@ enum { RUNNER_MESSAGE_BYTES = 1024, RUNNER_WINDOW_BYTES = 1 << 20 };
 
 /* Which instructions a step executes. */
 enum { PART_STEP = 1, PART_DEFERRED = 2 };
+/* Before so many it is not known how long this machine takes for an instruction. */
+enum { COLD_STEPS = 2 };
 
 struct runner {
     const struct executable *executable;
@@ -36,6 +38,8 @@ struct runner {
     void *observer_payload;
     struct timeline *recorder; /* NULL: none */
     int64_t began_ns;          /* the step that is recorded */
+    int64_t steps_made;        /* and updates made alone; counted where the others watch them */
+    double longest_s;          /* no instruction takes longer, on any machine that is fit for it */
     /* Deferred updates: */
     int parts;                 /* of the present step */
     bool pending;              /* the last step left its updates to the next */
@@ -89,6 +93,11 @@ void *runner_address(const struct runner *runner, const struct operand *operand,
 enum status runner_operations_open(struct runner *runner);
 void runner_operations_close(struct runner *runner);
 enum status runner_exchange(struct runner *runner, const struct instruction *instruction);
+/* Seconds of the longest instruction at rates that any machine surpasses by far: 1 GFLOP/s, 100 MB/s in memory, 10 MB/s
+ * of a disk. */
+double runner_find_longest(const struct program *program);
+/* Calls the gate, if there is one. */
+void runner_pass_gate(struct runner *runner);
 
 /* Streams of the backend (runner_streams.c). All do nothing where it has none. */
 enum status runner_streams_open(struct runner *runner);

@@ -194,6 +194,9 @@ static void add_exchanged(const struct policy_bound_input *input, const struct p
     if (!cuts_gradients(policy)) add_copies(loads, tier, TIER_DEVICE, rounds * packs, rounds * bytes);
 }
 
+/* Of a node that is not deferred: operators that are operations between ranks send messages. */
+static enum stream_role stream_of(int activity) { return activity == ACTIVITY_MESSAGE ? STREAM_COMM : STREAM_COMPUTE; }
+
 /* The updates' kernels and their copies. */
 static void add_updates(const struct policy_bound_input *input, const struct policy *policy,
                         const struct elsewhere *elsewhere, struct loads *loads) {
@@ -204,7 +207,7 @@ static void add_updates(const struct policy_bound_input *input, const struct pol
     for (int activity = 0; activity < ACTIVITY_COUNT; activity++) {
         double later_s = defers ? elsewhere->updates->update_s[activity] : 0;
         loads->streams[STREAM_UPDATE].seconds[activity] += defers ? away_s[activity] : 0;
-        loads->streams[STREAM_COMPUTE].seconds[activity] +=
+        loads->streams[stream_of(activity)].seconds[activity] +=
             input->from[0].update_s[activity] - later_s + states->once_s[activity] + input->from[0].finish_s[activity];
     }
     add_copies(loads, policy->optimizer, policy->update, away->optimizer_packs, (double)away->optimizer);
@@ -232,7 +235,7 @@ static struct policy_seconds bound_seconds(const struct policy_bound_input *inpu
     double grains = (double)input->cut->shares.grains;
     double passes = (double)step_cut_passes(input->cut, policy->grains_per_pass);
     for (int activity = 0; activity < ACTIVITY_COUNT; activity++)
-        loads.streams[STREAM_COMPUTE].seconds[activity] = grains * cost->compute_s[activity];
+        loads.streams[stream_of(activity)].seconds[activity] = grains * cost->compute_s[activity];
     for (enum tier tier = TIER_HOST; tier < TIER_COUNT; tier++) {
         add_copies(&loads, TIER_DEVICE, tier, grains * (double)cost->out[tier].copies,
                    grains * (double)cost->out[tier].bytes);

@@ -68,9 +68,10 @@ static struct cluster_links describe_links(const struct cluster_network *network
 }
 
 /* What was measured here between ranks, else what the cluster file has, else what ranks measured on this machine
- * before. */
+ * before; and by these what the graph's own operations between ranks take. */
 static enum status add_links(const struct machine *machine, const struct programs *programs,
-                             const struct profile_options *options, struct cluster_rates *rates) {
+                             const struct profile_options *options, struct costs *costs) {
+    struct cluster_rates *rates = &costs->rates;
     struct cluster_rates between = machine->between;
     struct mesh mesh = mesh_of(programs);
     if (between.links.mesh.nodes == 0 && machine->has_cluster) between = machine->cluster.rates;
@@ -84,6 +85,7 @@ static enum status add_links(const struct machine *machine, const struct program
         rates->slowdown[a][ACTIVITY_MESSAGE] = measured ? between.slowdown[a][ACTIVITY_MESSAGE] : 1;
         rates->slowdown[ACTIVITY_MESSAGE][a] = measured ? between.slowdown[ACTIVITY_MESSAGE][a] : 1;
     }
+    costs_set_exchanges(costs, programs_main(programs)->program);
     return STATUS_OK;
 }
 
@@ -95,14 +97,14 @@ enum status machine_costs_measure(const struct machine *machine, const struct pr
     TRY(describe(machine, &made.cluster));
     if (machine->backend == &backend_described) {
         TRY(roofline_costs(main->graph, &made.cluster, &made.costs));
-        TRY(add_links(machine, programs, NULL, &made.costs.rates));
+        TRY(add_links(machine, programs, NULL, &made.costs));
         *out = made;
         return STATUS_OK;
     }
     TRY(begin_asking(machine, programs, measuring, main->threads, &asking));
     enum status status =
         profile_model(machine->backend, main->graph, &made.cluster, &asking.options, &made.costs, &made.report);
-    if (status == STATUS_OK) status = add_links(machine, programs, &asking.options, &made.costs.rates);
+    if (status == STATUS_OK) status = add_links(machine, programs, &asking.options, &made.costs);
     mem_free(asking.cache);
     if (status == STATUS_OK)
         *out = made;
@@ -124,12 +126,12 @@ enum status machine_costs_find(const struct machine *machine, const struct progr
     TRY(describe(machine, &cluster));
     if (machine->backend == &backend_described) {
         TRY(roofline_costs(main->graph, &cluster, out));
-        return add_links(machine, programs, NULL, &out->rates);
+        return add_links(machine, programs, NULL, out);
     }
     struct asking asking;
     TRY(begin_asking(machine, programs, &(struct measuring){0}, main->threads, &asking));
     enum status status = profile_model_kept(machine->backend, main->graph, &cluster, &asking.options, out, &found);
-    if (status == STATUS_OK && found) status = add_links(machine, programs, &asking.options, &out->rates);
+    if (status == STATUS_OK && found) status = add_links(machine, programs, &asking.options, out);
     mem_free(asking.cache);
     return status;
 }

@@ -39,6 +39,7 @@ static void check_given(const struct plan_options *options) {
     CHECK_GIVEN(grain_sequences)
     CHECK_GIVEN(round_grains)
     CHECK_GIVEN(reduce_dtype)
+    CHECK_GIVEN(tensor)
     CHECK_GIVEN(grains_per_pass)
     CHECK_GIVEN(stages)
     CHECK_GIVEN(partition)
@@ -177,7 +178,8 @@ static int stages_of(const struct plan_options *options, const struct plan *base
 
 /* Data ranks by nodes: those that have lanes. */
 static struct mesh data_mesh_of(const struct rank_place *place) {
-    bool divides = rank_place_ranks(place) % rank_place_stages(place) == 0; /* else plan_check refuses it */
+    int others = rank_place_tensor(place) * rank_place_stages(place);
+    bool divides = rank_place_ranks(place) % others == 0; /* else plan_check refuses it */
     return divides ? rank_place_data_mesh(place) : place->mesh;
 }
 
@@ -187,6 +189,14 @@ static int64_t share_of_lane(const struct plan_options *options, const struct ra
     const struct lane_shape ranks = {mesh.nodes, mesh.per_node};
     int64_t lanes = lane_shape_lanes(SETTINGS_HAVE(options, lanes) ? &options->lanes : &ranks);
     return (batch + lanes - 1) / lanes;
+}
+
+static void choose_tensor(struct resolver *resolver, const struct plan_options *options, const struct recipe *base,
+                          struct recipe *recipe) {
+    bool moved = options->allow_recipe_change && SETTINGS_HAVE(options, tensor);
+    recipe->tensor =
+        (int)choose_whole(resolver, SETTING_tensor, options->tensor, moved ? options->tensor : recipe_tensor(base),
+                          setting_table[SETTING_tensor].whole);
 }
 
 static void choose_shape(struct resolver *resolver, const struct plan_options *options,
@@ -304,8 +314,7 @@ static enum status choose_policy(const struct plan_options *options, const struc
     bool given = SETTINGS_HAVE(options, partition);
     if (base) policy = base->policy;
     if (given) TRY(partition_parse(options->partition, &mesh, &asked));
-    bool other = base && rank_place_data(&base->place) != mesh_ranks(&mesh);
-    bool moved = other && partition_cuts(&policy.partition);
+    bool moved = base && rank_place_data(&base->place) != mesh_ranks(&mesh) && partition_cuts(&policy.partition);
     if (moved && !given)
         log_note("%s: its policy is for %d ranks, and chosen anew", base_name, rank_place_data(&base->place));
     if (moved || (given && !partition_equal(&asked, &policy.partition))) policy = plain;
@@ -334,7 +343,9 @@ enum status plan_options_resolve(const struct plan_options *options, const struc
     if (same_isa) plan.recipe.products = from->recipe.products;
     choose_numbers(&resolver, options, &from->recipe, &plan.recipe);
     TRY(choose_trained(&resolver, options, &from->recipe, &plan.recipe));
-    plan.place = (struct rank_place){.mesh = mesh_of(options), .stages = stages_of(options, base)};
+    choose_tensor(&resolver, options, &from->recipe, &plan.recipe);
+    plan.place =
+        (struct rank_place){.mesh = mesh_of(options), .tensor = plan.recipe.tensor, .stages = stages_of(options, base)};
     choose_shape(&resolver, options, &defaults, &plan.place, &from->recipe, &plan.recipe);
     choose_lanes(&resolver, options, &plan.place, &from->recipe, &plan.recipe);
     choose_optimizer(&resolver, training, &from->recipe, &plan.recipe);

@@ -3,9 +3,11 @@
 #include <string.h>
 
 #include "graph/differentiate.h"
+#include "layout/shard_graph.h"
 #include "ops/ops.h"
 
-static enum status add_backward(struct graph *graph, struct tensor *loss, const struct recipe *recipe) {
+static enum status add_backward(struct graph *graph, struct tensor *loss, const struct plan *plan) {
+    const struct recipe *recipe = &plan->recipe;
     struct optimizer_options optimizer = {.beta1 = recipe->beta1,
                                           .beta2 = recipe->beta2,
                                           .epsilon = recipe->epsilon,
@@ -13,7 +15,8 @@ static enum status add_backward(struct graph *graph, struct tensor *loss, const 
                                           .clip_norm = recipe->clip_norm,
                                           .bf16_moments = recipe->optimizer_dtype == STATE_BF16,
                                           .no_masters = recipe->master == MASTER_NONE,
-                                          .seed = recipe->seed};
+                                          .seed = recipe->seed,
+                                          .group = {recipe_tensor(recipe), rank_place_tensor_rank(&plan->place)}};
     TRY(graph_differentiate(graph, loss));
     return ops_add_optimizer(graph, &optimizer);
 }
@@ -23,13 +26,29 @@ static enum model_purpose purpose_of(enum program_use use, const struct recipe *
     return recipe->document_attention == DOCUMENT_ATTENTION_WITHIN ? MODEL_LOSS_SEGMENTED : MODEL_LOSS;
 }
 
-static enum status build_batch(const struct session *session, enum program_use use, const struct recipe *recipe,
+/* The graph of this rank among those that share its tensors, in place of the whole. */
+static enum status shard(const struct plan *plan, bool trains, struct graph **graph, struct tensor **output) {
+    struct shard_choices choices;
+    struct graph *whole = *graph, *own = whole;
+    if (recipe_tensor(&plan->recipe) == 1) return STATUS_OK;
+    enum status status = shard_choices_make(whole, recipe_tensor(&plan->recipe), &choices);
+    if (status == STATUS_OK)
+        status =
+            layout_shard_graph(whole, &choices, rank_place_tensor_rank(&plan->place), trains, *output, &own, output);
+    shard_choices_free(&choices);
+    if (status == STATUS_OK) graph_free(whole), *graph = own;
+    return status;
+}
+
+static enum status build_batch(const struct session *session, enum program_use use, const struct plan *plan,
                                struct graph **out) {
+    const struct recipe *recipe = &plan->recipe;
     struct graph *graph;
     struct tensor *output;
     TRY(model_build_graph(session->model, purpose_of(use, recipe), recipe->dtype, recipe->grain_sequences,
                           recipe->sequence_length, &graph, &output));
-    enum status status = use == PROGRAM_STEP ? add_backward(graph, output, recipe) : STATUS_OK;
+    enum status status = shard(plan, use == PROGRAM_STEP, &graph, &output);
+    if (status == STATUS_OK && use == PROGRAM_STEP) status = add_backward(graph, output, plan);
     if (status == STATUS_OK)
         *out = graph;
     else
@@ -54,6 +73,9 @@ static struct plan plan_of_use(enum program_use use, const struct plan *plan) {
 static enum status build_texts(const struct session *session, enum program_use use, const struct program_set *set,
                                const struct recipe *recipe, struct graph **out) {
     int64_t positions = recipe->sequence_length, chunk = positions < PREFILL_TOKENS ? positions : PREFILL_TOKENS;
+    if (recipe_tensor(recipe) > 1)
+        return status_hint(status_set(STATUS_BAD_INPUT, "tensor: ranks that share tensors write no texts"),
+                           "leave out --sample-every, and write with `ballast generate` on one rank");
     struct decode_shape shape = {.sequences = recipe->batch,
                                  .tokens = use == PROGRAM_DECODE ? 1 : chunk,
                                  .texts = set->texts,
@@ -65,8 +87,7 @@ static enum status build_texts(const struct session *session, enum program_use u
 enum status program_build_graph(const struct session *session, const struct program_set *set, enum program_use use,
                                 const struct plan *plan, struct graph **out) {
     struct plan own = plan_of_use(use, plan);
-    return is_of_texts(use) ? build_texts(session, use, set, &own.recipe, out)
-                            : build_batch(session, use, &own.recipe, out);
+    return is_of_texts(use) ? build_texts(session, use, set, &own.recipe, out) : build_batch(session, use, &own, out);
 }
 
 /* Beside those of the set that were made before it. */

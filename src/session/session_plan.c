@@ -3,7 +3,9 @@
 #include <stdio.h>
 
 #include "base/json.h"
+#include "base/mem.h"
 #include "plan/stage_spans.h"
+#include "session/idle_lanes.h"
 #include "session/machine_costs.h"
 #include "session/plan_policy.h"
 #include "sim/simulate.h"
@@ -88,7 +90,7 @@ static enum status share_chosen(struct session_plan *plan) {
     char *text = NULL;
     if (comm->rank == 0) {
         json_t *object = plan_to_json(&plan->chosen);
-        text = object ? json_dumps(object, JSON_COMPACT | JSON_REAL_PRECISION(17)) : NULL;
+        text = object ? json_text(object, JSON_COMPACT | JSON_REAL_PRECISION(17)) : NULL;
         json_decref(object);
     }
     TRY(comm_agree(comm, text || comm->rank > 0 ? STATUS_OK : STATUS_FAILED));
@@ -99,10 +101,7 @@ static enum status share_chosen(struct session_plan *plan) {
         status = object ? plan_from_json("the plan of rank 0", object, &plan->chosen) : STATUS_FAILED;
     plan->chosen.place = place;
     json_decref(object);
-    if (comm->rank == 0)
-        json_text_free(text);
-    else
-        mem_free(text);
+    mem_free(text);
     return status;
 }
 
@@ -139,7 +138,9 @@ void session_plan_free(struct session_plan *plan) {
 
 static enum status plan_requested(struct session *session, struct plan_request *request, struct session_plan *out) {
     enum status status = STATUS_OK;
-    if (program_set_has(&request->set, PROGRAM_STEP)) status = session_set_trained(session, &request->plan.recipe);
+    bool trains = program_set_has(&request->set, PROGRAM_STEP);
+    if (trains) status = session_set_trained(session, &request->plan.recipe);
+    if (trains && status == STATUS_OK && session->comm->rank == 0) status = idle_lanes_warn(&request->plan);
     TRY(comm_agree(session->comm, status));
     return session_plan_make(session, request, out);
 }

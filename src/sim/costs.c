@@ -21,6 +21,7 @@ static const struct transfer_rate *rate_of(const struct costs *costs, const stru
     case OPCODE_ALL_REDUCE:
     case OPCODE_REDUCE_SCATTER:
     case OPCODE_ALL_GATHER:
+    case OPCODE_ALL_TO_ALL:
     case OPCODE_BROADCAST: return NULL;
     case OPCODE_ZERO:
     case OPCODE_TAKE:
@@ -52,6 +53,17 @@ double costs_collective_s(const struct cluster_rates *rates, const struct rank_p
                                          .traffic = &collective->traffic};
     bool extrapolated;
     return links_seconds(&rates->links, &request, &extrapolated);
+}
+
+void costs_set_exchanges(struct costs *costs, const struct program *program) {
+    for (size_t c = 0; c < program->collectives.count; c++) {
+        const struct program_collective *collective = &program->collectives.items[c];
+        if (!collective->node) continue;
+        const struct kernel_cost cost = {costs_collective_s(&costs->rates, &program->place, program->flat, collective),
+                                         ACTIVITY_MESSAGE};
+        costs->kernels[collective->node->id] = cost;
+        if (costs->host_kernels) costs->host_kernels[collective->node->id] = cost;
+    }
 }
 
 struct kernel_cost costs_of(const struct costs *costs, const struct program *program,

@@ -38,7 +38,8 @@ static const char *const verbs[] = {[OPCODE_KERNEL] = "",
                                     [OPCODE_ALL_REDUCE] = "reduce ",
                                     [OPCODE_REDUCE_SCATTER] = "reduce and scatter ",
                                     [OPCODE_ALL_GATHER] = "gather ",
-                                    [OPCODE_BROADCAST] = "exchange "};
+                                    [OPCODE_ALL_TO_ALL] = "exchange ",
+                                    [OPCODE_BROADCAST] = "hand on "};
 enum { VERBS = sizeof verbs / sizeof *verbs };
 
 /* Kernels of one node share a name, and so do copies of one buffer. */
@@ -75,7 +76,9 @@ static enum status label_again(struct labels *labels) {
     if (!seen) return STATUS_FAILED;
     for (size_t i = 0; i < program->instructions.count; i++) {
         const struct instruction *instruction = &program->instructions.items[i];
-        if (!instruction->node || instruction->grain < 0 || instruction->node->phase != PHASE_FORWARD) continue;
+        if (!instruction->node || instruction->opcode == OPCODE_TAKE || instruction->grain < 0 ||
+            instruction->node->phase != PHASE_FORWARD)
+            continue;
         int32_t *last = &seen[(int64_t)instruction->node->id * grains + instruction->grain];
         labels->again[i] = *last == instruction->section + 1;
         *last = instruction->section + 1;

@@ -5,6 +5,7 @@
 
 #include "base/file.h"
 #include "base/json.h"
+#include "base/mem.h"
 #include "checkpoint/run_folder.h"
 #include "train/run_end.h"
 #include "train/train_loop.h"
@@ -65,12 +66,12 @@ enum status run_continue_find(const char *run_folder, const struct train_options
 /* ---- Whether it is the run that is asked for ---- */
 
 static enum status refuse(const char *run_folder, const char *name, const json_t *now, const json_t *there) {
-    char *given = json_dumps(now, JSON_ENCODE_ANY | JSON_COMPACT | JSON_REAL_PRECISION(9));
-    char *kept = json_dumps(there, JSON_ENCODE_ANY | JSON_COMPACT | JSON_REAL_PRECISION(9));
+    char *given = json_text(now, JSON_ENCODE_ANY | JSON_COMPACT | JSON_REAL_PRECISION(9));
+    char *kept = json_text(there, JSON_ENCODE_ANY | JSON_COMPACT | JSON_REAL_PRECISION(9));
     (void)status_set(STATUS_BAD_INPUT, "%s: is %s, and the run in %s has %s", name, given ? given : "?", run_folder,
                      kept ? kept : "?");
-    json_text_free(given);
-    json_text_free(kept);
+    mem_free(given);
+    mem_free(kept);
     return status_hint(
         STATUS_BAD_INPUT,
         "--continue goes on with a run of the same settings; `ballast resume %s` with those that the run "

@@ -7,6 +7,7 @@
 
 #include "base/json.h"
 #include "base/log.h"
+#include "base/mem.h"
 #include "data/source.h"
 
 enum { STATE_LIMIT_BYTES = 1 << 24, VALUE_BYTES = 200 };
@@ -24,9 +25,9 @@ static const char *print_value(const json_t *value, char text[VALUE_BYTES]) {
         snprintf(text, VALUE_BYTES, "%.9g", json_real_value(value));
         return text;
     }
-    char *dump = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
+    char *dump = json_text(value, JSON_ENCODE_ANY | JSON_COMPACT);
     snprintf(text, VALUE_BYTES, "%s", dump ? dump : "?");
-    json_text_free(dump);
+    mem_free(dump);
     return text;
 }
 

@@ -1,4 +1,5 @@
-/* What becomes of a run whose folder was renamed or removed while it trained. */
+/* What becomes of a run whose folder was renamed or removed while it trained: rank 0, which holds it open, finds or
+ * makes another for all. */
 #include "train/train_loop.h"
 
 #include <limits.h>
@@ -59,19 +60,60 @@ static enum status move_model_home(struct train_run *run, bool renamed) {
     return STATUS_OK;
 }
 
+/* Of the rank that holds the folder's lock. */
+static enum status find_place(struct train_run *run, bool *renamed, char **path) {
+    *path = find_path(run->lock);
+    *renamed = *path != NULL;
+    if (!*renamed) *path = choose_name(run->folder);
+    if (!*path) return STATUS_FAILED;
+    return *renamed ? STATUS_OK : begin_beside(run, *path);
+}
+
+/* Rank 0's, for all, as text: whether the folder was renamed, and the path. */
+static enum status share_place(struct train_run *run, bool *renamed, char **path) {
+    struct comm *comm = run->session.comm;
+    if (session_ranks(&run->session) == 1) return STATUS_OK;
+    char *text = run_leads(run) ? mem_format("%d%s", *renamed, *path) : NULL;
+    TRY(run_agree(run, text || !run_leads(run) ? STATUS_OK : STATUS_FAILED));
+    enum status status = comm_share_text(comm, &text);
+    if (status == STATUS_OK && !run_leads(run)) {
+        *renamed = text[0] == '1';
+        *path = mem_string(text + 1);
+        status = *path ? STATUS_OK : STATUS_FAILED;
+    }
+    mem_free(text);
+    return run_agree(run, status);
+}
+
+bool run_wants_rescue(const struct train_run *run) {
+    struct comm *comm = run->session.comm;
+    struct comm_group all = comm_group_all(comm);
+    struct {
+        bool displaced, sound;
+    } mine = {run_leads(run) && !run_is_in_place(run), run->whole && !run->engine.torn}, wanted = {.sound = true},
+      *theirs = mem_array((size_t)all.count, sizeof mine);
+    bool told = comm_agree(comm, theirs ? STATUS_OK : STATUS_FAILED) == STATUS_OK &&
+                comm_exchange(comm, &all, &mine, sizeof mine, theirs) == STATUS_OK;
+    for (int rank = 0; rank < all.count && told; rank++) {
+        wanted.displaced |= theirs[rank].displaced;
+        wanted.sound &= theirs[rank].sound;
+    }
+    mem_free(theirs);
+    return told && wanted.displaced && wanted.sound;
+}
+
 enum status run_rescue(struct train_run *run, const char **how) {
-    char *path = find_path(run->lock);
-    bool renamed = path != NULL;
-    *how = renamed ? "renamed" : "removed";
-    if (!renamed) path = choose_name(run->folder);
-    enum status status = path ? STATUS_OK : STATUS_FAILED;
-    if (path && !renamed) status = begin_beside(run, path);
+    bool renamed = false;
+    char *path = NULL;
+    enum status status = run_agree(run, run_leads(run) ? find_place(run, &renamed, &path) : STATUS_OK);
+    if (status == STATUS_OK) status = share_place(run, &renamed, &path);
     if (status != STATUS_OK) {
         mem_free(path);
         return STATUS_FAILED;
     }
+    *how = renamed ? "renamed" : "removed";
     mem_free(run->rescued);
     run->folder = run->rescued = path;
     run->writer.source.run_folder = path;
-    return move_model_home(run, renamed);
+    return run_agree(run, move_model_home(run, renamed));
 }

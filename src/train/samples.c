@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/json.h"
+#include "base/mem.h"
 #include "generate/writer.h"
 #include "session/model_tokenizer.h"
 
@@ -47,10 +48,10 @@ static bool collect(void *payload, const char *text, size_t bytes) {
 
 static enum status write_line(struct samples *samples, int64_t step, const char *prompt, const char *text) {
     json_t *object = json_pack("{s:I, s:s, s:s}", "step", (json_int_t)step, "prompt", prompt, "text", text);
-    char *line = object ? json_dumps(object, JSON_PRESERVE_ORDER | JSON_COMPACT) : NULL, *whole = NULL;
+    char *line = object ? json_text(object, JSON_PRESERVE_ORDER | JSON_COMPACT) : NULL, *whole = NULL;
     json_decref(object);
     if (line) whole = mem_format("%s\n", line);
-    json_text_free(line);
+    mem_free(line);
     if (!whole) return status_no_memory(strlen(text), "a sample");
     enum status status = metrics_append(&samples->file, whole, strlen(whole));
     mem_free(whole);

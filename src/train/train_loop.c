@@ -288,11 +288,10 @@ static bool can_save(const struct train_run *run) {
     return session_ranks(&run->session) == 1 || run->session.comm->agreed_failure;
 }
 
-/* Where the run's folder is gone, that is why something failed; one of several ranks cannot make another for all. */
+/* Where the run's folder is gone, that is why something failed. */
 static enum status end_loop(struct train_run *run, enum status status) {
     if (!can_save(run)) return status;
-    if (session_ranks(&run->session) > 1 || run_is_in_place(run) || !run->whole || run->engine.torn)
-        return finish_after(run, status);
+    if (!run_wants_rescue(run)) return finish_after(run, status);
     (void)finish_save(run);
     return save_displaced(run);
 }

@@ -72,10 +72,11 @@ enum status run_settings_make(const char *model_folder, const struct train_optio
 /* run_rescue.c, for a run whose folder was renamed or removed while it trained. Whether the run's name still leads to
  * the folder that it holds open. */
 bool run_is_in_place(const struct train_run *run);
-/* For one that is not, when no checkpoint is being written: gives the run the folder's new path or, where it has none
- * any more, a new folder beside the old name (RUN.rescued), with its settings and metrics. What it may copy tokenizer
- * files from is there then too. `*how` says what happened, for a message: "renamed" or "removed". FAILED where nothing
- * can be written there. */
+/* Whether it is not, and what the ranks have is worth a checkpoint. Collective, as is what follows. */
+bool run_wants_rescue(const struct train_run *run);
+/* When no checkpoint is being written: gives the run the folder's new path or, where it has none any more, a new folder
+ * beside the old name (RUN.rescued), with its settings and metrics. What it may copy tokenizer files from is there then
+ * too. `*how` says what happened, for a message: "renamed" or "removed". FAILED where nothing can be written there. */
 enum status run_rescue(struct train_run *run, const char **how);
 
 #endif

@@ -1,9 +1,11 @@
 /* JSON files: what is wrong is said with file and field, and out-parameters keep their defaults. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/file.h"
 #include "base/json.h"
+#include "base/mem.h"
 #include "base/random.h"
 #include "support/fault_sweep.h"
 #include "support/temp_folder.h"
@@ -257,6 +259,37 @@ static void each_operation_may_fail(void **state) {
     assert_false(file_exists(temp_path(*state, "out.json.new")));
 }
 
+/* jansson's own json_dumps leaves out a key for which it gets no memory, and says nothing. */
+static enum status print_and_parse(void *payload) {
+    char *text = json_text(payload, JSON_COMPACT);
+    if (!text) return STATUS_FAILED;
+    fault_arm(FAULT_ALLOCATE, 0, false);
+    json_t *back = parse(text);
+    assert_true(json_equal(back, payload));
+    json_decref(back);
+    mem_free(text);
+    return STATUS_OK;
+}
+
+static void text_is_whole_or_missing(void **state) {
+    (void)state;
+    json_t *object = json_object();
+    for (int i = 0; i < 200; i++) {
+        char key[24];
+        snprintf(key, sizeof key, "%.*s%d", i % 17, "aaaaaaaaaaaaaaaaa", i);
+        assert_int_equal(json_object_set_new(object, key, json_integer(i)), 0);
+    }
+    json_faults(true);
+    for (int nth = 1, missing = 1; missing; nth++) {
+        fault_arm(FAULT_ALLOCATE, nth, false);
+        missing = print_and_parse(object) != STATUS_OK;
+        fault_arm(FAULT_ALLOCATE, 0, false);
+        assert_true(missing || nth > 3);
+    }
+    json_faults(false);
+    json_decref(object);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(malformed_text_is_refused),
@@ -268,6 +301,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(numbers_come_back_exactly, temp_folder_make, temp_folder_drop),
         cmocka_unit_test_setup_teardown(files_over_the_limit_are_refused, temp_folder_make, temp_folder_drop),
         cmocka_unit_test(damaged_text_is_survived),
+        cmocka_unit_test(text_is_whole_or_missing),
         cmocka_unit_test_setup_teardown(each_operation_may_fail, temp_folder_make, temp_folder_drop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -235,11 +235,11 @@ static void refuse(const json_t *good, const char *path, json_t *value, const ch
         assert_int_equal(json_object_set_new(inner, field, value), 0);
     else
         assert_int_equal(json_object_del(inner, field), 0);
-    char *text = json_dumps(object, 0);
+    char *text = json_text(object, 0);
     enum status status = manifest_parse("m", text, strlen(text), &manifest);
     if (status != STATUS_BAD_INPUT || !strstr(status_message(), message))
         fail_msg("%s: status %d: '%s', expected '%s'", path, (int)status, status_message(), message);
-    json_text_free(text);
+    mem_free(text);
     json_decref(object);
 }
 

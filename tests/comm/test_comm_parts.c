@@ -91,6 +91,45 @@ static void a_rank_that_works_is_waited_for(void **state) {
         pulse_free(&pulse[r]);
 }
 
+/* An instruction has ten times as long as the longest one before it, or what its step asks for. What a rank waits for
+ * others, or for a thread outside the step, counts for nothing. */
+static void a_step_that_ends_no_instruction_stands(void **state) {
+    (void)state;
+    struct step_watch watch = {.seen = 0};
+    assert_int_equal(step_watch_look(&watch, false, 100), WATCH_NOT);
+    step_watch_begin(&watch, 1000e-9);
+    assert_int_equal(step_watch_look(&watch, false, 200), WATCH_MOVES);
+    assert_int_equal(step_watch_look(&watch, false, 1200), WATCH_MOVES);
+    assert_int_equal(step_watch_look(&watch, false, 1201), WATCH_STANDS);
+    step_watch_end(&watch);
+    assert_int_equal(step_watch_look(&watch, false, 1300), WATCH_NOT);
+
+    watch = (struct step_watch){.seen = 0};
+    step_watch_begin(&watch, 0);
+    for (int64_t now = 100; now < 2000; now += 100) { /* they end between all looks */
+        step_watch_note(&watch);
+        assert_int_equal(step_watch_look(&watch, false, now), WATCH_MOVES);
+    }
+    assert_int_equal(step_watch_look(&watch, false, 2000), WATCH_STANDS);
+    step_watch_note(&watch); /* it took 100 that were seen */
+    assert_int_equal(step_watch_look(&watch, false, 3000), WATCH_MOVES);
+    assert_int_equal(step_watch_look(&watch, false, 4000), WATCH_MOVES);
+    assert_int_equal(step_watch_look(&watch, false, 4001), WATCH_STANDS);
+    step_watch_note(&watch);
+    assert_int_equal(step_watch_look(&watch, true, 5000),
+                     WATCH_MOVES); /* it waits for others, and learns nothing of that */
+    int64_t longest_ns = watch.longest_ns;
+    (void)step_watch_look(&watch, true, 1000000);
+    step_watch_note(&watch);
+    (void)step_watch_look(&watch, false, 2000000);
+    assert_int_equal(watch.longest_ns, longest_ns);
+    step_watch_hold(&watch);
+    assert_int_equal(step_watch_look(&watch, false, 9000000), WATCH_NOT);
+    step_watch_release(&watch);
+    assert_int_equal(step_watch_look(&watch, false, 9000001), WATCH_MOVES);
+    assert_int_equal(watch.longest_ns, longest_ns);
+}
+
 /* Every number of ranks up to 40, on nodes of every size: what all send is received, and the depth is that of the tree.
  */
 static void schedules_without_ranks(void **state) {
@@ -359,6 +398,7 @@ int main(void) {
         cmocka_unit_test(groups_of_a_mesh),
         cmocka_unit_test(a_silent_rank_is_found),
         cmocka_unit_test(a_rank_that_works_is_waited_for),
+        cmocka_unit_test(a_step_that_ends_no_instruction_stands),
         cmocka_unit_test(schedules_without_ranks),
         cmocka_unit_test(reductions_halve),
         cmocka_unit_test(schedules_bear_every_failed_allocation),

@@ -110,6 +110,19 @@ static enum status check_growth(struct comm *comm, bool in_place) {
     return STATUS_OK;
 }
 
+static void compute_for(double seconds) {
+    int64_t until = clock_now_ns() + (int64_t)(seconds * 1e9);
+    while (clock_now_ns() < until)
+        continue;
+}
+
+/* A step with an instruction that never ends. */
+static _Noreturn void spin(struct comm *comm) {
+    step_watch_begin(&comm->watch, 0);
+    compute_for(1000);
+    abort();
+}
+
 /* Steps without end, in which the victim comes to its. */
 static enum status suffer(struct comm *comm, const struct rank_words *words) {
     struct steps steps;
@@ -121,16 +134,24 @@ static enum status suffer(struct comm *comm, const struct rank_words *words) {
         if (strcmp(words->mode, "kill") == 0) raise(SIGKILL);
         if (strcmp(words->mode, "stop") == 0) raise(SIGSTOP);
         if (strcmp(words->mode, "sleep") == 0) sleep(1000);
+        if (strcmp(words->mode, "spin") == 0) spin(comm);
         if (strcmp(words->mode, "fault") == 0) fault_arm(FAULT_COMM, 1, false);
         if (strcmp(words->mode, "fail") == 0)
             return status_hint(status_set(STATUS_FAILED, "no space on the disk of rank %d", comm->rank), "free some");
     }
 }
 
-static void compute_for(double seconds) {
-    int64_t until = clock_now_ns() + (int64_t)(seconds * 1e9);
-    while (clock_now_ns() < until)
-        continue;
+/* A step whose instructions end in time, then one that may take as long. */
+static void compute_watched(struct comm *comm, double seconds) {
+    enum { INSTRUCTIONS = 20 };
+    step_watch_begin(&comm->watch, 0);
+    for (int i = 0; i < INSTRUCTIONS; i++) {
+        compute_for(seconds / 2 / INSTRUCTIONS);
+        step_watch_note(&comm->watch);
+    }
+    step_watch_begin(&comm->watch, seconds);
+    compute_for(seconds / 2);
+    step_watch_end(&comm->watch);
 }
 
 /* The victim computes for longer than the timeout, in a step and before an exchange: the others wait. */
@@ -139,7 +160,7 @@ static enum status be_slow(struct comm *comm, const struct rank_words *words) {
     struct steps steps;
     TRY(make_steps(comm, !words->messages_only, &steps));
     TRY(step(&steps));
-    if (comm->rank == words->victim) compute_for(3 * timeout_s);
+    if (comm->rank == words->victim) compute_watched(comm, 3 * timeout_s);
     TRY(step(&steps));
     if (comm->rank == words->victim) compute_for(3 * timeout_s);
     TRY(comm_agree(comm, STATUS_OK));
@@ -283,6 +304,7 @@ static void failures_are_named(void **state) {
     expect_failure((struct job){"stop", 4, 2, 2, false, ""}, STATUS_FAILED, "rank 2 on ");
     expect_failure((struct job){"stop", 2, 0, 0, true, ""}, STATUS_FAILED, "rank 0 on ");
     expect_failure((struct job){"sleep", 3, 1, 0, true, ""}, STATUS_FAILED, "rank 1 on ");
+    expect_failure((struct job){"spin", 3, 1, 0, false, ""}, STATUS_FAILED, "rank 1 on ");
     expect_failure((struct job){"fail", 3, 2, 0, false, ""}, STATUS_FAILED, "no space on the disk of rank 2");
     assert_string_equal(status_hint_text(), "free some");
     expect_failure((struct job){"fault", 2, 1, 0, false, ""}, STATUS_FAILED, "was refused");

@@ -86,6 +86,18 @@ static const struct strategy *find(const struct strategies *made, const struct n
     return NULL;
 }
 
+/* Of a graph whose last node it is. */
+static enum status make(const struct graph *graph, const struct device_mesh *mesh, struct strategies *out) {
+    struct symbolic_profile profile;
+    size_t last = graph->nodes.count - 1;
+    *out = (struct strategies){0};
+    enum status status = symbolic_profile_forward(graph, &profile);
+    if (status == STATUS_OK)
+        status = strategies_make(graph->nodes.items[last], &profile.nodes[last], mesh, &rates, out);
+    symbolic_profile_free(&profile);
+    return status;
+}
+
 static bool near(double a, double b) { return fabs(a - b) <= 1e-12 * fmax(fabs(a), fabs(b)); }
 
 static void linear_layers_cost_what_megatron_says(void **state) {
@@ -93,12 +105,12 @@ static void linear_layers_cost_what_megatron_says(void **state) {
     struct device_mesh mesh = {.axes = 2, .sizes = {2, 4}, .latency_s = {1, 2}, .s_per_byte = {1e-6, 1e-9}};
     struct linear_case made = make_linear(2, 64, 32, 128);
     struct strategies found;
-    assert_int_equal(strategies_make(made.node, &mesh, &rates, &found), STATUS_OK);
+    assert_int_equal(make(made.graph, &mesh, &found), STATUS_OK);
     double x = 2 * 64 * 32 * 2, y = 2 * 64 * 128 * 2, weight = 128 * 32, flops = 3 * 2.0 * 2 * 64 * 32 * 128;
     const struct strategy *one = find(&found, made.node, "RRR", "S1R", "RRS1"); /* by columns */
     assert_true(one->forward_s == 0 && near(one->backward_s, device_mesh_all_reduce_s(&mesh, 2, x)));
     assert_true(near(one->compute_s, flops / 4 / rates.flops_per_s));
-    assert_true(one->saved_bytes == (int64_t)y / 4 && one->parameter_bytes == 128 * 32 * 2 / 4);
+    assert_true(one->saved_bytes == 0 && one->parameter_bytes == 128 * 32 * 2 / 4);
     one = find(&found, made.node, "RRS1", "RS1", "RRR"); /* by rows */
     assert_true(one->backward_s == 0 && near(one->forward_s, device_mesh_all_reduce_s(&mesh, 2, y)));
     one = find(&found, made.node, "RRS1", "RS1", "RS1R"); /* by rows, positions cut afterwards */
@@ -130,7 +142,7 @@ static void what_is_added_after_a_sum_is_not_summed(void **state) {
     struct strategies found;
     const struct node *node = graph->nodes.items[0];
     char text[LAYOUT_TEXT];
-    assert_int_equal(strategies_make(node, &mesh, &rates, &found), STATUS_OK);
+    assert_int_equal(make(graph, &mesh, &found), STATUS_OK);
     const struct strategy *one = find(&found, node, "RRS0", "RS0", "RRR");
     assert_true(one->backward_s == 0 && near(one->forward_s, device_mesh_all_reduce_s(&mesh, 1, 64)));
     one = find(&found, node, "RRS0", "RS0", "RS0R");
@@ -139,6 +151,33 @@ static void what_is_added_after_a_sum_is_not_summed(void **state) {
     assert_true(near(one->backward_s, device_mesh_all_gather_s(&mesh, 1, 64)));
     strategies_free(&found);
     graph_free(graph);
+}
+
+/* Frozen weights have no gradient to compute or to sum; what a later backward reads is saved by its maker. */
+static void work_is_that_of_the_gradients_that_are_wanted(void **state) {
+    (void)state;
+    struct device_mesh mesh = {.axes = 1, .sizes = {2}, .latency_s = {1}, .s_per_byte = {1}};
+    for (int trains = 0; trains < 2; trains++) {
+        struct linear_case made = make_linear(2, 64, 32, 128);
+        struct strategies found;
+        made.graph->tensors.items[1]->trainable = trains;
+        assert_int_equal(make(made.graph, &mesh, &found), STATUS_OK);
+        const struct strategy *one = find(&found, made.node, "S0RR", "RR", "S0RR");
+        assert_true(near(one->compute_s, (2 + trains) * 2.0 * 2 * 64 * 32 * 128 / 2 / rates.flops_per_s));
+        assert_true(trains ? one->backward_s > 0 : one->backward_s == 0);
+        strategies_free(&found);
+        ops_activation(made.graph, "activation", made.node->out[0], ACTIVATION_SILU);
+        struct symbolic_profile profile;
+        assert_int_equal(symbolic_profile_forward(made.graph, &profile), STATUS_OK);
+        assert_int_equal(profile.nodes[0].saved, 2 * 64 * 128 * 2);
+        assert_int_equal(profile.nodes[0].saved_outputs, 1);
+        assert_int_equal(profile.nodes[1].saved_inputs, 2 * 64 * 128 * 2);
+        assert_int_equal(profile.nodes[1].made, 2 * 64 * 128 * 2);
+        assert_int_equal(profile.nodes[0].gradients + profile.nodes[0].temporary, 2 * 64 * 32 * 2);
+        assert_int_equal(profile.nodes[1].gradients, 2 * 64 * 128 * 2);
+        symbolic_profile_free(&profile);
+        graph_free(made.graph);
+    }
 }
 
 static void what_does_not_divide_is_dropped_with_its_reason(void **state) {
@@ -152,7 +191,7 @@ static void what_does_not_divide_is_dropped_with_its_reason(void **state) {
     struct strategies found;
     const struct node *node = graph->nodes.items[0];
     char text[STRATEGY_TEXT];
-    assert_int_equal(strategies_make(node, &mesh, &rates, &found), STATUS_OK);
+    assert_int_equal(make(graph, &mesh, &found), STATUS_OK);
     assert_int_equal(found.kept.count, 1);
     assert_int_equal(found.dropped.count, 3);
     assert_string_equal(strategy_print_dropped(node, &found.dropped.items[2], text),
@@ -171,7 +210,7 @@ static void grouped_heads_are_cut_with_all_keys(void **state) {
     ops_attention(graph, "attention", q, k, k, NULL,
                   (struct attention_attributes){.heads = 12, .kv_heads = 3, .head_dim = 8, .scale = 1});
     struct strategies found;
-    assert_int_equal(strategies_make(graph->nodes.items[0], &mesh, &rates, &found), STATUS_OK);
+    assert_int_equal(make(graph, &mesh, &found), STATUS_OK);
     assert_int_equal(found.kept.count, 2);
     const struct strategy *one = &found.kept.items[1];
     assert_int_equal(one->operand[0].dimension[0], 2);
@@ -191,7 +230,7 @@ static void odd_sizes_have_strategies(void **state) {
         for (size_t m = 0; m < sizeof sizes / sizeof *sizes; m++) {
             struct device_mesh mesh = {.axes = 2, .sizes = {sizes[m][0], sizes[m][1]}, .latency_s = {1, 1}};
             struct strategies found;
-            assert_int_equal(strategies_make(node, &mesh, &rates, &found), STATUS_OK);
+            assert_int_equal(make(graph, &mesh, &found), STATUS_OK);
             assert_true(found.kept.count >= 1);
             for (size_t k = 0; k < found.kept.count; k++)
                 for (int operand = 0; operand < OP_OPERANDS_MAX; operand++) {
@@ -208,7 +247,7 @@ static void odd_sizes_have_strategies(void **state) {
 static enum status make_and_free(void *payload) {
     struct device_mesh mesh = {.axes = 2, .sizes = {2, 3}};
     struct strategies found;
-    enum status status = strategies_make(payload, &mesh, &rates, &found);
+    enum status status = make(payload, &mesh, &found);
     strategies_free(&found);
     return status;
 }
@@ -216,7 +255,7 @@ static enum status make_and_free(void *payload) {
 static void faults_are_reported(void **state) {
     (void)state;
     struct linear_case made = make_linear(1, 4, 8, 16);
-    assert_true(fault_sweep(FAULT_ALLOCATE, false, make_and_free, (void *)made.node) >= 2);
+    assert_true(fault_sweep(FAULT_ALLOCATE, false, make_and_free, made.graph) >= 2);
     graph_free(made.graph);
 }
 
@@ -225,6 +264,7 @@ int main(void) {
         cmocka_unit_test(all_forward_operators_tell_their_loops),
         cmocka_unit_test(linear_layers_cost_what_megatron_says),
         cmocka_unit_test(what_is_added_after_a_sum_is_not_summed),
+        cmocka_unit_test(work_is_that_of_the_gradients_that_are_wanted),
         cmocka_unit_test(what_does_not_divide_is_dropped_with_its_reason),
         cmocka_unit_test(grouped_heads_are_cut_with_all_keys),
         cmocka_unit_test(odd_sizes_have_strategies),

@@ -269,10 +269,67 @@ static void build_add(struct graph *graph, const struct op_case *op_case, const 
               (const char *const[]){"y", NULL});
 }
 
+static void build_add_bias(struct graph *graph, const struct op_case *op_case, const struct op_sizes *sizes) {
+    struct tensor *in[OP_INPUTS_MAX] = {
+        activation(graph, op_case, "x", sizes->columns),
+        IF_WANTED(has(op_case, CASE_BIAS), graph_parameter(graph, "bias", 1, sizes->columns, 1)),
+        IF_WANTED(has(op_case, CASE_ADDEND), activation(graph, op_case, "residual", sizes->columns))};
+    struct tensor *out[OP_OUTPUTS_MAX] = {activation(graph, op_case, "y", sizes->columns)};
+    add(graph, &op_add_bias, "add_bias", NULL, in, out);
+}
+
 static void build_scale(struct graph *graph, const struct op_case *op_case, const struct op_sizes *sizes) {
     struct scale_attributes attributes = {.factor = -1.75};
     add_alike(graph, op_case, &op_scale, sizes->columns, &attributes, (const char *const[]){"x", NULL},
               (const char *const[]){"y", NULL});
+}
+
+static void build_convert(struct graph *graph, const struct op_case *op_case, const struct op_sizes *sizes) {
+    struct tensor *in[OP_INPUTS_MAX] = {activation(graph, op_case, "x", sizes->columns)};
+    struct tensor *out[OP_OUTPUTS_MAX] = {activation(graph, op_case, "y", sizes->columns)};
+    const struct convert_attributes convert = {out[0] ? out[0]->shape : (struct shape){.rank = 0}};
+    const struct exchange_attributes copy = {.part = {.parts = 2}};
+    const void *attributes = op_case->op == &op_convert ? (const void *)&convert : (const void *)&copy;
+    add(graph, op_case->op, op_case->op->name, attributes, in, out);
+}
+
+/* Three parts of a tensor, and one of them. */
+enum { CASE_PARTS = 3, CASE_OWN_PART = 1 };
+
+static struct tensor *whole_of_parts(struct graph *graph, const struct op_case *op_case, const char *name,
+                                     int64_t columns) {
+    int64_t length = graph->sequence_length;
+    if (has(op_case, CASE_LENGTH)) graph->sequence_length *= CASE_PARTS;
+    struct tensor *whole = activation(graph, op_case, name, columns * (has(op_case, CASE_LENGTH) ? 1 : CASE_PARTS));
+    graph->sequence_length = length;
+    return whole;
+}
+
+static struct tensor *stacked_parts(struct graph *graph, const struct op_case *op_case, const char *name,
+                                    int64_t columns) {
+    enum dtype other = graph->dtype == DTYPE_F32 ? DTYPE_BF16 : DTYPE_F32;
+    struct shape shape = {has(op_case, CASE_CONVERTS) ? other : graph->dtype,
+                          4,
+                          {CASE_PARTS, graph->grain_sequences, graph->sequence_length, columns}};
+    return graph_tensor(graph, TENSOR_ACTIVATION, name, shape);
+}
+
+static void build_parts(struct graph *graph, const struct op_case *op_case, const struct op_sizes *sizes) {
+    bool joins = op_case->op == &op_from_parts;
+    struct tensor *whole = whole_of_parts(graph, op_case, joins ? "y" : "x", sizes->columns);
+    struct tensor *parts = stacked_parts(graph, op_case, joins ? "x" : "y", sizes->columns);
+    struct tensor *in[OP_INPUTS_MAX] = {joins ? parts : whole}, *out[OP_OUTPUTS_MAX] = {joins ? whole : parts};
+    if (!whole || !parts) return;
+    const struct parts_attributes attributes = {has(op_case, CASE_LENGTH) ? 1 : 2, CASE_PARTS, out[0]->shape.dtype};
+    add(graph, op_case->op, op_case->op->name, &attributes, in, out);
+}
+
+static void build_cut(struct graph *graph, const struct op_case *op_case, const struct op_sizes *sizes) {
+    const struct cut_attributes attributes = {.dimension = has(op_case, CASE_LENGTH) ? 1 : 2,
+                                              .part = {CASE_PARTS, CASE_OWN_PART}};
+    struct tensor *in[OP_INPUTS_MAX] = {whole_of_parts(graph, op_case, "x", sizes->columns)};
+    struct tensor *out[OP_OUTPUTS_MAX] = {activation(graph, op_case, "y", sizes->columns)};
+    add(graph, &op_cut, "cut", &attributes, in, out);
 }
 
 static void build_bias_grad(struct graph *graph, const struct op_case *op_case, const struct op_sizes *sizes) {
@@ -486,8 +543,21 @@ const struct op_case op_cases[] = {
          .flags = CASE_VIEWS),
     CASE("add", add, build_add, ODD, .flags = CASE_TIMED),
     CASE("add.views", add, build_add, LARGE, .flags = CASE_VIEWS),
+    CASE("add_bias", add_bias, build_add_bias, ODD, .flags = CASE_BIAS | CASE_ADDEND | CASE_TIMED),
+    CASE("add_bias.alone", add_bias, build_add_bias, ODD, .flags = CASE_BIAS),
+    CASE("add_bias.views", add_bias, build_add_bias, LARGE, .flags = CASE_BIAS | CASE_ADDEND | CASE_VIEWS),
     CASE("scale", scale, build_scale, ODD, .flags = CASE_TIMED),
     CASE("scale.views", scale, build_scale, LARGE, .flags = CASE_VIEWS),
+    CASE("convert", convert, build_convert, ODD, .flags = 0),
+    CASE("convert.views", convert, build_convert, LARGE, .flags = CASE_VIEWS),
+    CASE("copy_in", copy_in, build_convert, ODD, .flags = 0),
+    CASE("to_parts", to_parts, build_parts, ODD, .flags = CASE_TIMED),
+    CASE("to_parts.views", to_parts, build_parts, LARGE, .flags = CASE_VIEWS | CASE_CONVERTS),
+    CASE("to_parts.length", to_parts, build_parts, LARGE, .flags = CASE_LENGTH),
+    CASE("from_parts", from_parts, build_parts, ODD, .flags = CASE_VIEWS),
+    CASE("from_parts.length", from_parts, build_parts, ODD, .flags = CASE_LENGTH | CASE_CONVERTS),
+    CASE("cut", cut, build_cut, LARGE, .flags = CASE_VIEWS),
+    CASE("cut.length", cut, build_cut, ODD, .flags = CASE_LENGTH),
     CASE("bias_grad", bias_grad, build_bias_grad, ODD, .flags = CASE_BIAS | CASE_TIMED),
     CASE("bias_grad.views", bias_grad, build_bias_grad, LARGE, .flags = CASE_BIAS | CASE_VIEWS),
     CASE("head_loss", head_loss, build_head_loss, ODD, .flags = CASE_TIMED),

@@ -7,8 +7,10 @@
 
 #include "base/folder.h"
 #include "base/mem.h"
+#include "support/data_files.h"
 #include "support/rank_job.h"
 #include "support/temp_folder.h"
+#include "support/text_model.h"
 #include "support/tiny_run.h"
 #include "support/unit.h"
 
@@ -38,11 +40,27 @@ static void change(struct tiny_run *run, const char *folder, const char *what) {
     call(command);
 }
 
+/* Text in place of tokens, of one length, whose only difference is a letter far from beginning and end. */
+static void take_text(struct tiny_run *run, const char *folder, bool other) {
+    enum { WORDS = 30000, TOKENS = 300, PLACE = 10001 };
+    size_t bytes;
+    char *text = random_text(1, WORDS, &bytes);
+    assert_in_range(bytes, 10 * PLACE, 1 << 20); /* samples of 16 pages do not hold the place */
+    snprintf(run->model, sizeof run->model, "%s/text-model", folder);
+    snprintf(run->data, sizeof run->data, "%s/text.txt", folder);
+    setenv("XDG_CACHE_HOME", folder, 1);
+    text_model_make(run->model, text, TOKENS, TOKENS, true);
+    if (other) text[PLACE] = text[PLACE] == 'e' ? 'a' : 'e';
+    temp_write_text(run->data, text);
+    mem_free(text);
+}
+
 /* `words`: what rank 1 has other than rank 0; the folders of both. */
 static enum status rank_body(struct comm *comm, const char *const words[RANK_JOB_WORDS]) {
     const char *folder = words[1 + comm->rank];
     struct tiny_run run;
     tiny_run_make(folder, "llama", &run);
+    if (strstr(words[0], "text")) take_text(&run, folder, comm->rank == 1 && strcmp(words[0], "a letter of text") == 0);
     if (comm->rank == 1) change(&run, folder, words[0]);
     run.plan.comm = comm;
     SETTINGS_GIVE(&run.plan, grain_sequences, 1);
@@ -81,6 +99,8 @@ static void other_models_are_refused(void **state) {
 
 static void other_data_are_refused(void **state) {
     expect_status(try_with(*state, "data"), STATUS_BAD_INPUT, "rank 1 on");
+    expect_status(try_with(*state, "the same text"), STATUS_OK, "");
+    expect_status(try_with(*state, "a letter of text"), STATUS_BAD_INPUT, "text.txt: rank 1 on");
     expect_status(try_with(*state, "no data"), STATUS_BAD_INPUT, "cannot open");
 }
 

@@ -1,10 +1,11 @@
-/* A run whose folder is renamed or removed while it trains, or whose data are cut short. */
+/* A run whose folder is renamed or removed while it trains, on one rank or several, or whose data are cut short. */
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/file.h"
 #include "support/temp_folder.h"
+#include "support/thread_ranks.h"
 #include "support/tiny_run.h"
 #include "support/unit.h"
 
@@ -71,6 +72,54 @@ static void a_moved_folder_is_followed(void **state) {
     }
 }
 
+struct ranks_run {
+    const struct tiny_run *run;
+    const char *folder;
+    struct train_events events; /* rank 0's */
+    enum status status[2];
+};
+
+static enum status train_rank(struct comm *comm, void *payload) {
+    struct ranks_run *ranks = payload;
+    struct tiny_run run = *ranks->run;
+    run.plan.comm = comm;
+    ranks->status[comm->rank] =
+        train_begin(run.model, ranks->folder, &run.plan, &run.options, comm->rank == 0 ? &ranks->events : NULL);
+    return ranks->status[comm->rank];
+}
+
+/* Rank 0 finds the place, and all save there what each has a part of. */
+static void ranks_rescue_a_run_together(void **state) {
+    struct tiny_run run;
+    char whole[512], folder[512], moved[512], rescued[600];
+    make_run(*state, &run);
+    run.options.valid_every = 0;
+    SETTINGS_GIVE(&run.plan, grain_sequences, 1);
+    SETTINGS_GIVE(&run.plan, lanes, ((struct lane_shape){1, 2}));
+    snprintf(whole, sizeof whole, "%s/ranks-whole", (const char *)*state);
+    expect_status(tiny_run_begin(&run, whole, NULL), STATUS_OK, NULL);
+    for (int removed = 0; removed < 2; removed++) {
+        snprintf(folder, sizeof folder, "%s/ranks-%d", (const char *)*state, removed);
+        snprintf(moved, sizeof moved, "%s/ranks-moved", (const char *)*state);
+        snprintf(rescued, sizeof rescued, "%s.rescued", folder);
+        struct displacement what = {.folder = folder, .moved = removed ? NULL : moved, .at = 3};
+        struct ranks_run ranks = {.run = &run, .folder = folder, .events = {.step = displace, .payload = &what}};
+        SETTINGS_GIVE(&run.plan, partition, removed ? "zero3" : "ddp");
+        enum status status =
+            thread_ranks_run(&(struct thread_ranks){.ranks = 2,
+                                                    .seed = 1,
+                                                    .settings = {.rank_timeout_s = 60, .message_bytes = 1 << 20},
+                                                    .body = train_rank,
+                                                    .payload = &ranks,
+                                                    .may_fail = true});
+        expect_status(status, STATUS_FAILED, removed ? "was removed while" : "was renamed while");
+        assert_non_null(strstr(status_message(), removed ? rescued : moved));
+        assert_int_equal(ranks.status[1], STATUS_FAILED);
+        assert_true(what.last <= 4);
+        expect_goes_on(removed ? rescued : moved, whole);
+    }
+}
+
 static void a_lost_folder_is_noticed_without_a_checkpoint(void **state) {
     struct tiny_run run;
     make_run(*state, &run);
@@ -124,6 +173,7 @@ static void data_cut_short_end_the_run(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_moved_folder_is_followed),
+        cmocka_unit_test(ranks_rescue_a_run_together),
         cmocka_unit_test(a_lost_folder_is_noticed_without_a_checkpoint),
         cmocka_unit_test(data_cut_short_end_the_run),
         cmocka_unit_test(a_folder_removed_with_its_parent_is_told),

@@ -5,13 +5,11 @@
  *     backend_cpu: the backend's table;
  *     cpu_isa: which of the vector kernels (simd/) this processor uses;
  *     parallel: loops over threads;
- *     kernel_elementwise, kernel_activation, kernel_norm, kernel_rope, kernel_embedding, kernel_linear, kernel_head,
- *         kernel_attention, kernel_attention_grad, kernel_attention_cache, kernel_optimizer: the kernels of the
- *         operators that src/ops defines in files of these names;
- *     matmul, matmul_parts: products of matrices, by one of
- *     matmul_thin: the vector kernels for words, where one side is short;
- *     matmul_blocks, matmul_onednn, onednn_memory: oneDNN, block by block;
- *     matmul_packed: the vector kernels. */
+ *     kernel_elementwise, kernel_exchange, kernel_activation, kernel_norm, kernel_rope, kernel_embedding,
+ * kernel_linear, kernel_head, kernel_attention, kernel_attention_grad, kernel_attention_cache, kernel_optimizer: the
+ * kernels of the operators that src/ops defines in files of these names; matmul, matmul_parts: products of matrices, by
+ * one of matmul_thin: the vector kernels for words, where one side is short; matmul_blocks, matmul_onednn,
+ * onednn_memory: oneDNN, block by block; matmul_packed: the vector kernels. */
 #ifndef BALLAST_BACKEND_CPU_CPU_KERNEL_H
 #define BALLAST_BACKEND_CPU_CPU_KERNEL_H
 
@@ -36,10 +34,17 @@
     X(last_token)                                                                                                      \
     /* elementwise */                                                                                                  \
     X(add)                                                                                                             \
+    X(add_bias)                                                                                                        \
     X(scale)                                                                                                           \
     /* embedding */                                                                                                    \
     X(embedding)                                                                                                       \
     X(embedding_grad)                                                                                                  \
+    /* exchange */                                                                                                     \
+    X(convert)                                                                                                         \
+    X(to_parts)                                                                                                        \
+    X(from_parts)                                                                                                      \
+    X(cut)                                                                                                             \
+    X(copy_in)                                                                                                         \
     /* head */                                                                                                         \
     X(head_loss)                                                                                                       \
     X(head_loss_grad)                                                                                                  \

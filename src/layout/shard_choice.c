@@ -1,0 +1,211 @@
+#include "layout/shard_choice.h"
+
+#include <string.h>
+
+/* What the walk knows of each tensor: whether all of its uses can go on with columns of it, and whether it is cut. */
+struct use {
+    int uses;
+    bool refused; /* by one of them */
+    bool cut;
+    int views, last_view; /* of this base: how many, and the id of the last, from which `earlier` leads on */
+    int earlier;
+};
+
+struct chooser {
+    const struct graph *graph;
+    struct shard_choices *choices;
+    struct use *uses;
+    int64_t vocabulary; /* rows of the loss's weight */
+};
+
+static bool is_activation(const struct tensor *tensor) { return tensor && tensor->kind == TENSOR_ACTIVATION; }
+
+static int column_index(const struct op_loops *loops, int operand, const struct tensor *tensor) {
+    return loops->of[operand][tensor->shape.rank - 1];
+}
+
+static bool has_index(const struct op_loops *loops, int operand, int index) {
+    for (int d = 0; d < TENSOR_RANK_MAX; d++)
+        if (loops->of[operand][d] == index) return true;
+    return false;
+}
+
+static void find_views(struct chooser *chooser) {
+    for (size_t i = 0; i < chooser->graph->tensors.count; i++) {
+        const struct tensor *tensor = chooser->graph->tensors.items[i];
+        if (!tensor->base) continue;
+        struct use *base = &chooser->uses[tensor->base->id];
+        chooser->uses[i].earlier = base->last_view;
+        base->last_view = (int)i;
+        base->views++;
+    }
+}
+
+/* ---- from the last node to the first: who can go on with columns ---- */
+
+/* The view of a base that begins at this column, or NULL. */
+static const struct tensor *find_view(const struct chooser *chooser, const struct tensor *base, int64_t column) {
+    int id = chooser->uses[base->id].last_view;
+    for (int v = 0; v < chooser->uses[base->id].views; v++, id = chooser->uses[id].earlier)
+        if (chooser->graph->tensors.items[id]->base_column == column) return chooser->graph->tensors.items[id];
+    return NULL;
+}
+
+/* The views of a base lie side by side, and make up all of it. */
+static bool views_tile(const struct chooser *chooser, const struct tensor *base, struct tensor_segments *out) {
+    int views = chooser->uses[base->id].views;
+    int64_t column = 0;
+    *out = (struct tensor_segments){0};
+    while (out->count < views && out->count < TENSOR_SEGMENTS_MAX) {
+        const struct tensor *view = find_view(chooser, base, column);
+        if (!view) return false;
+        out->size[out->count] = shape_columns(&view->shape);
+        column += out->size[out->count++];
+    }
+    return out->count == views && column == shape_columns(&base->shape);
+}
+
+static bool views_take_columns(const struct chooser *chooser, const struct tensor *base) {
+    int id = chooser->uses[base->id].last_view;
+    for (int v = 0; v < chooser->uses[base->id].views; v++, id = chooser->uses[id].earlier)
+        if (chooser->uses[id].uses == 0 || chooser->uses[id].refused) return false;
+    return true;
+}
+
+/* Whether all uses of a node's output, which have been seen, go on with columns. */
+static bool takes_columns(const struct chooser *chooser, const struct tensor *tensor) {
+    const struct use *use = &chooser->uses[tensor->id];
+    if (!is_activation(tensor) || tensor->kept) return false;
+    if (use->views > 0) return use->uses == 0 && !use->refused && views_take_columns(chooser, tensor);
+    return use->uses > 0 && !use->refused;
+}
+
+/* Where a node goes on with columns of input k, the index that these are; else OP_INDEX_NONE. What it sums over needs
+ * no further use. */
+static int index_of_columns(const struct chooser *chooser, const struct node *node, const struct op_loops *loops,
+                            int k) {
+    const struct tensor *first = node->out[0];
+    if (!is_activation(node->in[k]) || !is_activation(first)) return OP_INDEX_NONE;
+    int index = column_index(loops, k, node->in[k]);
+    if (index == OP_INDEX_NONE) return OP_INDEX_NONE;
+    bool kept = column_index(loops, OP_INPUTS_MAX, first) == index;
+    if (!kept && has_index(loops, OP_INPUTS_MAX, index)) return OP_INDEX_NONE;
+    return takes_columns(chooser, first) == kept ? index : OP_INDEX_NONE;
+}
+
+static bool same_segments(const struct tensor_segments *a, const struct tensor_segments *b) {
+    return a->count == b->count && memcmp(a->size, b->size, (size_t)a->count * sizeof *a->size) == 0;
+}
+
+/* Columns that go on as columns have the segments of what follows. */
+static void add_use(struct chooser *chooser, const struct node *node, const struct op_loops *loops, int k) {
+    static const struct tensor_segments none = {0};
+    const struct tensor *tensor = node->in[k];
+    struct use *use = &chooser->uses[tensor->id];
+    int index = loops ? index_of_columns(chooser, node, loops, k) : OP_INDEX_NONE;
+    bool goes_on = index != OP_INDEX_NONE && has_index(loops, OP_INPUTS_MAX, index);
+    const struct tensor_segments *segments = goes_on ? &chooser->choices->segments[node->out[0]->id] : &none;
+    struct tensor_segments *own = &chooser->choices->segments[tensor->id];
+    use->refused |= index == OP_INDEX_NONE || (use->uses > 0 && !same_segments(own, segments));
+    use->refused |= tensor->base && segments->count > 0;
+    if (use->uses == 0) *own = *segments;
+    use->uses++;
+}
+
+static void walk_back(struct chooser *chooser) {
+    for (size_t n = chooser->graph->nodes.count; n-- > 0;) {
+        const struct node *node = chooser->graph->nodes.items[n];
+        struct op_loops loops;
+        bool has_loops = op_loops_of(node, 0, &loops);
+        for (int i = 0; i < OP_OUTPUTS_MAX; i++)
+            if (node->out[i] && chooser->uses[node->out[i]->id].views > 0)
+                chooser->uses[node->out[i]->id].refused |=
+                    !views_tile(chooser, node->out[i], &chooser->choices->segments[node->out[i]->id]);
+        if (node->op->differentiate_loss) chooser->vocabulary = node->in[1]->shape.dims[0];
+        for (int k = 0; k < OP_INPUTS_MAX; k++)
+            if (node->in[k]) add_use(chooser, node, has_loops ? &loops : NULL, k);
+    }
+}
+
+/* ---- from the first node to the last: what each takes ---- */
+
+static bool is_cut(const struct chooser *chooser, const struct tensor *tensor) {
+    return chooser->uses[tensor->base ? tensor->base->id : tensor->id].cut;
+}
+
+/* The index by which a parameter that no other node uses is cut. */
+static bool cuts_parameter(const struct chooser *chooser, const struct node *node, const struct op_loops *loops,
+                           int index) {
+    for (int k = 0; k < OP_INPUTS_MAX; k++) {
+        const struct tensor *tensor = node->in[k];
+        if (tensor && tensor->kind == TENSOR_PARAMETER && has_index(loops, k, index))
+            return chooser->uses[tensor->id].uses == 1;
+    }
+    return false;
+}
+
+static int choose_index(const struct chooser *chooser, const struct node *node, const struct op_loops *loops) {
+    for (int k = 0; k < OP_INPUTS_MAX; k++) {
+        if (!node->in[k] || !is_cut(chooser, node->in[k])) continue;
+        int index = index_of_columns(chooser, node, loops, k);
+        if (index != OP_INDEX_NONE) return index;
+    }
+    if (!takes_columns(chooser, node->out[0])) return OP_INDEX_NONE;
+    int index = column_index(loops, OP_INPUTS_MAX, node->out[0]);
+    return index != OP_INDEX_NONE && cuts_parameter(chooser, node, loops, index) ? index : OP_INDEX_NONE;
+}
+
+static const char *name_of_index(char letter) {
+    return letter == 'h' ? "heads" : letter == 'g' ? "groups" : letter == 'v' ? "rows" : "features";
+}
+
+/* Every segment of what has the index as columns has equal parts, and so has the index. */
+static enum status check_parts(const struct chooser *chooser, const struct node *node, const struct op_loops *loops,
+                               int index) {
+    int64_t parts = chooser->choices->parts, size = loops->indices[index].size;
+    const struct tensor_segments *segments = &chooser->choices->segments[node->out[0]->id];
+    bool columns = column_index(loops, OP_INPUTS_MAX, node->out[0]) == index;
+    bool divides = size % parts == 0;
+    for (int s = 0; s < segments->count && columns; s++)
+        divides &= segments->size[s] % parts == 0;
+    if (divides) return STATUS_OK;
+    enum status status =
+        status_set(STATUS_BAD_INPUT, "tensor: %s: %lld %s have no %lld equal parts, one for each rank", node->name,
+                   (long long)size, name_of_index(loops->indices[index].letter), (long long)parts);
+    return status_hint(status, "let as many ranks share a tensor as divide them, or 1");
+}
+
+static enum status walk_forward(struct chooser *chooser) {
+    for (size_t n = 0; n < chooser->graph->nodes.count; n++) {
+        const struct node *node = chooser->graph->nodes.items[n];
+        struct op_loops loops;
+        struct shard_choice *choice = &chooser->choices->nodes[n];
+        *choice = (struct shard_choice){0, OP_INDEX_NONE};
+        if (!op_loops_of(node, 0, &loops)) continue;
+        choice->index = choose_index(chooser, node, &loops);
+        if (choice->index == OP_INDEX_NONE) continue;
+        TRY(check_parts(chooser, node, &loops, choice->index));
+        for (int i = 0; i < OP_OUTPUTS_MAX; i++)
+            if (node->out[i]) chooser->uses[node->out[i]->id].cut = has_index(&loops, OP_INPUTS_MAX + i, choice->index);
+    }
+    return STATUS_OK;
+}
+
+enum status shard_choices_make(const struct graph *graph, int64_t parts, struct shard_choices *out) {
+    *out = (struct shard_choices){.parts = parts,
+                                  .nodes = mem_array(graph->nodes.count, sizeof *out->nodes),
+                                  .segments = mem_array(graph->tensors.count, sizeof *out->segments)};
+    struct chooser chooser = {
+        .graph = graph, .choices = out, .uses = mem_array(graph->tensors.count, sizeof *chooser.uses)};
+    enum status status = out->nodes && out->segments && chooser.uses ? STATUS_OK : STATUS_FAILED;
+    if (status == STATUS_OK) find_views(&chooser), walk_back(&chooser);
+    if (status == STATUS_OK) status = walk_forward(&chooser);
+    mem_free(chooser.uses);
+    return status;
+}
+
+void shard_choices_free(struct shard_choices *choices) {
+    mem_free(choices->nodes);
+    mem_free(choices->segments);
+    *choices = (struct shard_choices){0};
+}

@@ -1,0 +1,29 @@
+/* Which part of each node's work a rank has: an index of the operator's loops (struct op_loops) whose parts the ranks
+ * of a group have, or none, where all of them do the same.
+ *
+ * What this file chooses is the assignment of Megatron-LM (Shoeybi et al., arXiv 1909.08053), found by walking the
+ * graph: a product is cut by its outputs where all that follows goes on with columns of them, up to a product that sums
+ * over them; that one is cut by what it sums over. So attention is cut by heads, with the key-value groups that they
+ * read, and the MLP by its inner features. Between such regions activations are whole. The table of tokens and the head
+ * are cut by rows of the vocabulary where these divide. No family is known by name. */
+#ifndef BALLAST_LAYOUT_SHARD_CHOICE_H
+#define BALLAST_LAYOUT_SHARD_CHOICE_H
+
+#include "graph/graph.h"
+
+struct shard_choice {
+    int way, index; /* OP_INDEX_NONE: none */
+};
+
+struct shard_choices {
+    int64_t parts;                    /* of the group */
+    struct shard_choice *nodes;       /* by node id */
+    struct tensor_segments *segments; /* by tensor id: of its columns, each of which is cut by itself */
+};
+
+/* For a forward graph of one rank. BAD_INPUT naming the node where heads or features have no `parts` equal parts. The
+ * caller frees, also after a failure. */
+enum status shard_choices_make(const struct graph *graph, int64_t parts, struct shard_choices *out);
+void shard_choices_free(struct shard_choices *choices);
+
+#endif

@@ -1,0 +1,509 @@
+/* What the ranks of a group exchange: operations that they make together, and what puts tensors into parts for them.
+ *
+ * An operation works on parts that lie one after the other, [parts, …], and sums are of fp32. So a call of ops.h is a
+ * short chain of nodes: what converts, the operation, what converts back. A conversion that changes nothing takes over
+ * its input's bytes. Between the nodes of a chain a gradient has the dtype that it has at the chain's ends: what
+ * travels of it is as small as that of the values. */
+#include "ops/check.h"
+
+static const struct exchange_attributes *exchange_of(const struct node *node) {
+    return NODE_ATTRIBUTES(node, exchange_attributes);
+}
+
+static struct tensor *add_one(struct graph *graph, const struct op *op, const char *name, struct tensor *x,
+                              const void *attributes) {
+    struct tensor *in[OP_INPUTS_MAX] = {x};
+    struct node *node = x ? graph_add(graph, op, name, in, attributes, NULL) : NULL;
+    return node ? node->out[0] : NULL;
+}
+
+/* The same in backward. */
+static struct tensor *add_backward(struct gradients *gradients, const struct op *op, const struct node *of,
+                                   struct tensor *x, const void *attributes, struct tensor *into) {
+    struct tensor *in[OP_INPUTS_MAX] = {x}, *out[OP_OUTPUTS_MAX] = {into};
+    struct node *node = x ? gradient_add_node(gradients, op, of, in, attributes, out) : NULL;
+    return node ? node->out[0] : NULL;
+}
+
+/* ---- shapes of parts ---- */
+
+static struct shape with_dtype(struct shape shape, enum dtype dtype) {
+    shape.dtype = dtype;
+    return shape;
+}
+
+static struct shape stacked(const struct shape *part, int64_t parts) {
+    struct shape shape = {.dtype = part->dtype, .rank = part->rank + 1, .dims = {parts}};
+    for (int i = 0; i < part->rank; i++)
+        shape.dims[i + 1] = part->dims[i];
+    return shape;
+}
+
+static struct shape one_of(const struct shape *stack) {
+    struct shape shape = {.dtype = stack->dtype, .rank = stack->rank - 1, .dims = {1, 1, 1, 1}};
+    for (int i = 0; i < shape.rank; i++)
+        shape.dims[i] = stack->dims[i + 1];
+    return shape;
+}
+
+static struct shape joined(struct shape part, int dimension, int64_t parts) {
+    part.dims[dimension] *= parts;
+    return part;
+}
+
+static struct shape part_of(struct shape whole, int dimension, int64_t parts) {
+    whole.dims[dimension] /= parts;
+    return whole;
+}
+
+static enum status check_parts(const struct node *node, const struct shape *whole, int dimension, int64_t parts) {
+    char text[SHAPE_TEXT];
+    bool there = dimension >= 0 && dimension < whole->rank && whole->rank < TENSOR_RANK_MAX;
+    if (parts >= 1 && there && whole->dims[dimension] % parts == 0) return STATUS_OK;
+    return status_set(STATUS_BAD_INPUT, "input 0 (%s) is %s: it has no %lld equal parts along dimension %d",
+                      node->in[0]->name, shape_print(whole, text), (long long)parts, dimension);
+}
+
+/* Along such a dimension parts lie one after the other in memory. */
+static bool is_stacked(const struct shape *whole, int dimension) {
+    for (int i = 0; i < dimension; i++)
+        if (whole->dims[i] > 1) return false;
+    return true;
+}
+
+struct parts_place parts_find(const struct shape *whole, int dimension, int64_t parts, int64_t part, int64_t row) {
+    int last = whole->rank - 1;
+    int64_t length = whole->dims[dimension] / parts, inner = 1;
+    if (dimension == last) return (struct parts_place){row, part * length};
+    for (int i = dimension + 1; i < last; i++)
+        inner *= whole->dims[i];
+    int64_t run = length * inner;
+    return (struct parts_place){(row / run * parts + part) * run + row % run, 0};
+}
+
+/* ---- conversions ---- */
+
+/* Only numbers that are computed with have other dtypes. */
+static enum status check_dtypes(const struct node *node, enum dtype to) {
+    enum dtype from = node->in[0]->shape.dtype;
+    bool floats = (from == DTYPE_F32 || from == DTYPE_BF16) && (to == DTYPE_F32 || to == DTYPE_BF16);
+    if (from == to || floats) return STATUS_OK;
+    return status_set(STATUS_BAD_INPUT, "input 0 (%s) is %s, which does not become %s", node->in[0]->name,
+                      dtype_name(from), dtype_name(to));
+}
+
+static enum status infer_convert(const struct node *node, struct shape out[OP_OUTPUTS_MAX]) {
+    const struct shape *x = &node->in[0]->shape, *to = &NODE_ATTRIBUTES(node, convert_attributes)->to;
+    bool same_rows = shape_columns(x) == shape_columns(to);
+    if (shape_elements(x) != shape_elements(to) || (node->in[0]->base && !same_rows))
+        return status_set(STATUS_BAD_INPUT, "input 0 (%s) has not the elements of its result", node->in[0]->name);
+    out[0] = *to;
+    return check_dtypes(node, to->dtype);
+}
+
+static struct tensor *add_convert(struct graph *graph, const char *name, struct tensor *x, struct shape to) {
+    return add_one(graph, &op_convert, name, x, &(struct convert_attributes){to});
+}
+
+static struct tensor *convert_backward(struct gradients *gradients, const struct node *of, struct tensor *x,
+                                       struct shape to, struct tensor *into) {
+    return add_backward(gradients, &op_convert, of, x, &(struct convert_attributes){to}, into);
+}
+
+/* The gradient of x is what `op` makes of dy, in dy's dtype. Where x has another it is within a chain, and has no other
+ * use. */
+static void deliver_made(struct gradients *gradients, const struct node *node, const struct op *op, struct tensor *dy,
+                         const void *attributes) {
+    struct tensor *x = node->in[0];
+    if (x->shape.dtype != dy->shape.dtype) {
+        gradient_contribute(gradients, x, add_backward(gradients, op, node, dy, attributes, NULL));
+        return;
+    }
+    struct tensor *dx = gradient_target(gradients, x);
+    add_backward(gradients, op, node, dy, attributes, dx);
+    gradient_deliver_sum(gradients, node, x, dx);
+}
+
+/* The same where dy has the elements of the gradient in their order. */
+static void deliver_converted(struct gradients *gradients, const struct node *node, struct tensor *dy) {
+    struct tensor *x = node->in[0];
+    struct convert_attributes attributes = {with_dtype(x->shape, dy->shape.dtype)};
+    bool shared = !x->base && !gradient_partial(gradients, x) && shape_equal(&attributes.to, &dy->shape);
+    if (shared)
+        gradient_contribute(gradients, x, dy);
+    else
+        deliver_made(gradients, node, &op_convert, dy, &attributes);
+}
+
+static void differentiate_convert(struct gradients *gradients, const struct node *node) {
+    if (gradient_wanted(gradients, node->in[0]))
+        deliver_converted(gradients, node, gradient_of(gradients, node->out[0]));
+}
+
+const struct op op_convert = {
+    .name = "convert",
+    .attribute_bytes = sizeof(struct convert_attributes),
+    .inputs_least = 1,
+    .inputs = 1,
+    .outputs = 1,
+    .infer = infer_convert,
+    .cost_key = op_key_nothing,
+    .differentiate = differentiate_convert,
+    .in_place_input = 1 + 0,
+};
+
+static const struct parts_attributes *parts_of(const struct node *node) {
+    return NODE_ATTRIBUTES(node, parts_attributes);
+}
+
+static enum status infer_to_parts(const struct node *node, struct shape out[OP_OUTPUTS_MAX]) {
+    const struct parts_attributes *attributes = parts_of(node);
+    const struct shape *x = &node->in[0]->shape;
+    TRY(check_parts(node, x, attributes->dimension, attributes->parts));
+    struct shape part = part_of(with_dtype(*x, attributes->to), attributes->dimension, attributes->parts);
+    out[0] = stacked(&part, attributes->parts);
+    return check_dtypes(node, attributes->to);
+}
+
+static enum status infer_from_parts(const struct node *node, struct shape out[OP_OUTPUTS_MAX]) {
+    const struct parts_attributes *attributes = parts_of(node);
+    struct shape part = one_of(&node->in[0]->shape);
+    if (node->in[0]->shape.rank < 2 || node->in[0]->shape.dims[0] != attributes->parts)
+        return status_set(STATUS_BAD_INPUT, "input 0 (%s) has not %lld parts", node->in[0]->name,
+                          (long long)attributes->parts);
+    out[0] = with_dtype(joined(part, attributes->dimension, attributes->parts), attributes->to);
+    return check_dtypes(node, attributes->to);
+}
+
+static void key_parts(const struct node *node, struct op_key *key) {
+    op_key_add(key, " dimension=%d parts=%lld", parts_of(node)->dimension, (long long)parts_of(node)->parts);
+}
+
+static void differentiate_parts(struct gradients *gradients, const struct node *node, const struct op *back) {
+    struct tensor *dy = gradient_of(gradients, node->out[0]);
+    struct parts_attributes attributes = *parts_of(node);
+    attributes.to = dy->shape.dtype;
+    if (gradient_wanted(gradients, node->in[0])) deliver_made(gradients, node, back, dy, &attributes);
+}
+
+static void differentiate_to_parts(struct gradients *gradients, const struct node *node) {
+    differentiate_parts(gradients, node, &op_from_parts);
+}
+
+static void differentiate_from_parts(struct gradients *gradients, const struct node *node) {
+    differentiate_parts(gradients, node, &op_to_parts);
+}
+
+const struct op op_to_parts = {
+    .name = "to_parts",
+    .attribute_bytes = sizeof(struct parts_attributes),
+    .inputs_least = 1,
+    .inputs = 1,
+    .outputs = 1,
+    .infer = infer_to_parts,
+    .cost_key = key_parts,
+    .differentiate = differentiate_to_parts,
+};
+
+const struct op op_from_parts = {
+    .name = "from_parts",
+    .attribute_bytes = sizeof(struct parts_attributes),
+    .inputs_least = 1,
+    .inputs = 1,
+    .outputs = 1,
+    .infer = infer_from_parts,
+    .cost_key = key_parts,
+    .differentiate = differentiate_from_parts,
+};
+
+/* ---- operations of the group ---- */
+
+/* What is exchanged lies together, in memory of its own. */
+static enum status check_data(const struct node *node) {
+    const struct tensor *x = node->in[0];
+    if (x->kind == TENSOR_ACTIVATION && !x->base && exchange_of(node)->part.parts >= 1) return STATUS_OK;
+    return status_set(STATUS_BAD_INPUT, "input 0 (%s) is no whole activation, or the group has no ranks", x->name);
+}
+
+static enum status check_stack(const struct node *node) {
+    char text[SHAPE_TEXT];
+    const struct shape *x = &node->in[0]->shape;
+    TRY(check_data(node));
+    if (x->rank >= 2 && x->dims[0] == exchange_of(node)->part.parts) return STATUS_OK;
+    return status_set(STATUS_BAD_INPUT, "input 0 (%s) is %s, expected %lld parts", node->in[0]->name,
+                      shape_print(x, text), (long long)exchange_of(node)->part.parts);
+}
+
+static enum status check_sum(const struct node *node) {
+    if (node->in[0]->shape.dtype == DTYPE_F32) return STATUS_OK;
+    return status_set(STATUS_BAD_INPUT, "input 0 (%s) is not fp32, in which ranks add", node->in[0]->name);
+}
+
+static enum status infer_all_reduce(const struct node *node, struct shape out[OP_OUTPUTS_MAX]) {
+    out[0] = node->in[0]->shape;
+    TRY(check_data(node));
+    return check_sum(node);
+}
+
+/* Everybody's result is everybody's: the gradient of each part is that of the sum. */
+static void differentiate_all_reduce(struct gradients *gradients, const struct node *node) {
+    if (gradient_wanted(gradients, node->in[0]))
+        deliver_converted(gradients, node, gradient_of(gradients, node->out[0]));
+}
+
+const struct op op_all_reduce = {
+    .name = "all_reduce",
+    .attribute_bytes = sizeof(struct exchange_attributes),
+    .inputs_least = 1,
+    .inputs = 1,
+    .outputs = 1,
+    .infer = infer_all_reduce,
+    .exchange = OP_EXCHANGE_ALL_REDUCE,
+    .differentiate = differentiate_all_reduce,
+    .in_place_input = 1 + 0,
+};
+
+static enum status infer_reduce_scatter(const struct node *node, struct shape out[OP_OUTPUTS_MAX]) {
+    TRY(check_stack(node));
+    out[0] = one_of(&node->in[0]->shape);
+    return check_sum(node);
+}
+
+static void differentiate_reduce_scatter(struct gradients *gradients, const struct node *node) {
+    struct tensor *x = node->in[0], *dy = gradient_of(gradients, node->out[0]);
+    if (gradient_wanted(gradients, x))
+        gradient_contribute(gradients, x, add_backward(gradients, &op_all_gather, node, dy, node->attributes, NULL));
+}
+
+const struct op op_reduce_scatter = {
+    .name = "reduce_scatter",
+    .attribute_bytes = sizeof(struct exchange_attributes),
+    .inputs_least = 1,
+    .inputs = 1,
+    .outputs = 1,
+    .infer = infer_reduce_scatter,
+    .exchange = OP_EXCHANGE_REDUCE_SCATTER,
+    .differentiate = differentiate_reduce_scatter,
+};
+
+static enum status infer_all_gather(const struct node *node, struct shape out[OP_OUTPUTS_MAX]) {
+    TRY(check_data(node));
+    if (node->in[0]->shape.rank == TENSOR_RANK_MAX)
+        return status_set(STATUS_BAD_INPUT, "input 0 (%s) has too many dimensions", node->in[0]->name);
+    out[0] = stacked(&node->in[0]->shape, exchange_of(node)->part.parts);
+    return STATUS_OK;
+}
+
+static struct exchange_attributes sum_attributes(struct group_part part, enum dtype values) {
+    return (struct exchange_attributes){.part = part, .edges = values == DTYPE_BF16 ? DTYPE_BF16 : DTYPE_F32};
+}
+
+/* This rank's part of the gradient that all ranks have, or of the sum of what each has. */
+static void differentiate_all_gather(struct gradients *gradients, const struct node *node) {
+    struct tensor *x = node->in[0], *dy = gradient_of(gradients, node->out[0]);
+    const struct group_part part = exchange_of(node)->part;
+    if (!gradient_wanted(gradients, x)) return;
+    struct tensor *dx = gradient_target(gradients, x);
+    if (exchange_of(node)->partial) {
+        const struct exchange_attributes attributes = sum_attributes(part, dy->shape.dtype);
+        struct tensor *sum = convert_backward(gradients, node, dy, as_accumulator(dy->shape), NULL);
+        sum = add_backward(gradients, &op_reduce_scatter, node, sum, &attributes, NULL);
+        convert_backward(gradients, node, sum, x->shape, dx);
+    } else {
+        const struct cut_attributes attributes = {.part = part, .drops = true};
+        add_backward(gradients, &op_cut, node, dy, &attributes, dx);
+    }
+    gradient_deliver_sum(gradients, node, x, dx);
+}
+
+const struct op op_all_gather = {
+    .name = "all_gather",
+    .attribute_bytes = sizeof(struct exchange_attributes),
+    .inputs_least = 1,
+    .inputs = 1,
+    .outputs = 1,
+    .infer = infer_all_gather,
+    .exchange = OP_EXCHANGE_ALL_GATHER,
+    .differentiate = differentiate_all_gather,
+};
+
+static enum status infer_all_to_all(const struct node *node, struct shape out[OP_OUTPUTS_MAX]) {
+    out[0] = node->in[0]->shape;
+    return check_stack(node);
+}
+
+static void differentiate_all_to_all(struct gradients *gradients, const struct node *node) {
+    struct tensor *x = node->in[0], *dy = gradient_of(gradients, node->out[0]);
+    if (gradient_wanted(gradients, x))
+        gradient_contribute(gradients, x, add_backward(gradients, &op_all_to_all, node, dy, node->attributes, NULL));
+}
+
+const struct op op_all_to_all = {
+    .name = "all_to_all",
+    .attribute_bytes = sizeof(struct exchange_attributes),
+    .inputs_least = 1,
+    .inputs = 1,
+    .outputs = 1,
+    .infer = infer_all_to_all,
+    .exchange = OP_EXCHANGE_ALL_TO_ALL,
+    .differentiate = differentiate_all_to_all,
+};
+
+/* ---- what only the gradient exchanges ---- */
+
+static enum status infer_cut(const struct node *node, struct shape out[OP_OUTPUTS_MAX]) {
+    const struct cut_attributes *attributes = NODE_ATTRIBUTES(node, cut_attributes);
+    const struct shape *x = &node->in[0]->shape;
+    int64_t parts = attributes->part.parts;
+    bool one = attributes->dimension == 0 && x->rank >= 2 && x->dims[0] == parts;
+    if (attributes->drops ? !one : attributes->part.position >= parts)
+        return status_set(STATUS_BAD_INPUT, "input 0 (%s) has not %lld parts", node->in[0]->name, (long long)parts);
+    if (!attributes->drops) TRY(check_parts(node, x, attributes->dimension, parts));
+    out[0] = attributes->drops ? one_of(x) : part_of(*x, attributes->dimension, parts);
+    return STATUS_OK;
+}
+
+static void differentiate_cut(struct gradients *gradients, const struct node *node) {
+    const struct cut_attributes *attributes = NODE_ATTRIBUTES(node, cut_attributes);
+    const struct exchange_attributes exchange = {.part = attributes->part};
+    struct tensor *x = node->in[0], *dy = gradient_of(gradients, node->out[0]);
+    if (!gradient_wanted(gradients, x)) return;
+    struct tensor *all = add_backward(gradients, &op_all_gather, node, dy, &exchange, NULL);
+    if (!all) return;
+    const struct parts_attributes join = {attributes->dimension, attributes->part.parts, all->shape.dtype};
+    if (attributes->drops || is_stacked(&x->shape, attributes->dimension))
+        deliver_converted(gradients, node, all);
+    else
+        deliver_made(gradients, node, &op_from_parts, all, &join);
+}
+
+static void key_cut(const struct node *node, struct op_key *key) {
+    const struct cut_attributes *attributes = NODE_ATTRIBUTES(node, cut_attributes);
+    op_key_add(key, " dimension=%d parts=%lld", attributes->dimension, (long long)attributes->part.parts);
+}
+
+const struct op op_cut = {
+    .name = "cut",
+    .attribute_bytes = sizeof(struct cut_attributes),
+    .inputs_least = 1,
+    .inputs = 1,
+    .outputs = 1,
+    .infer = infer_cut,
+    .cost_key = key_cut,
+    .differentiate = differentiate_cut,
+};
+
+static enum status infer_copy_in(const struct node *node, struct shape out[OP_OUTPUTS_MAX]) {
+    out[0] = node->in[0]->shape;
+    return node->in[0]->kind == TENSOR_ACTIVATION
+               ? STATUS_OK
+               : status_set(STATUS_BAD_INPUT, "input 0 (%s) is no activation", node->in[0]->name);
+}
+
+static void differentiate_copy_in(struct gradients *gradients, const struct node *node) {
+    struct tensor *x = node->in[0], *dy = gradient_of(gradients, node->out[0]);
+    if (!gradient_wanted(gradients, x) || !dy) return;
+    const struct exchange_attributes attributes = sum_attributes(exchange_of(node)->part, dy->shape.dtype);
+    struct tensor *sum = convert_backward(gradients, node, dy, as_accumulator(dy->shape), NULL);
+    sum = add_backward(gradients, &op_all_reduce, node, sum, &attributes, NULL);
+    struct tensor *dx = gradient_target(gradients, x);
+    convert_backward(gradients, node, sum, x->shape, dx);
+    gradient_deliver_sum(gradients, node, x, dx);
+}
+
+const struct op op_copy_in = {
+    .name = "copy_in",
+    .attribute_bytes = sizeof(struct exchange_attributes),
+    .inputs_least = 1,
+    .inputs = 1,
+    .outputs = 1,
+    .infer = infer_copy_in,
+    .cost_key = op_key_nothing,
+    .differentiate = differentiate_copy_in,
+    .in_place_input = 1 + 0,
+};
+
+/* ---- calls ---- */
+
+static const char *inner_name(struct graph *graph, const char *name, const char *what) {
+    return graph_format(graph, "%s.%s", name, what);
+}
+
+/* A tensor with bytes of its own. */
+static struct tensor *whole(struct graph *graph, const char *name, struct tensor *x) {
+    return x && x->base ? add_convert(graph, inner_name(graph, name, "columns"), x, x->shape) : x;
+}
+
+/* [parts, …], in the dtype `to`, of a tensor that is nobody else's. */
+static struct tensor *stack_parts(struct graph *graph, const char *name, struct tensor *x, int64_t parts, int dimension,
+                                  enum dtype to) {
+    const char *inner = inner_name(graph, name, "parts");
+    const struct parts_attributes attributes = {dimension, parts, to};
+    bool stacks = x && dimension >= 0 && dimension < x->shape.rank && is_stacked(&x->shape, dimension) &&
+                  x->shape.dims[dimension] % parts == 0 && x->shape.rank < TENSOR_RANK_MAX && !x->base;
+    if (!stacks) return add_one(graph, &op_to_parts, inner, x, &attributes);
+    struct shape part = part_of(with_dtype(x->shape, to), dimension, parts);
+    return add_convert(graph, inner, x, stacked(&part, parts));
+}
+
+static struct tensor *join_parts(struct graph *graph, const char *name, struct tensor *stack, int dimension) {
+    if (!stack) return NULL;
+    int64_t parts = stack->shape.dims[0];
+    struct shape part = one_of(&stack->shape);
+    const struct parts_attributes attributes = {dimension, parts, part.dtype};
+    if (!is_stacked(&part, dimension)) return add_one(graph, &op_from_parts, name, stack, &attributes);
+    return add_convert(graph, name, stack, joined(part, dimension, parts));
+}
+
+struct tensor *ops_copy_in(struct graph *graph, const char *name, struct tensor *x, struct group_part part) {
+    const struct exchange_attributes attributes = {.part = part};
+    return part.parts == 1 ? x : add_one(graph, &op_copy_in, name, x, &attributes);
+}
+
+struct tensor *ops_reduce_out(struct graph *graph, const char *name, struct tensor *x, struct group_part part) {
+    if (!x || part.parts == 1) return x;
+    const struct exchange_attributes attributes = sum_attributes(part, x->shape.dtype);
+    struct tensor *sum = add_convert(graph, inner_name(graph, name, "own"), x, as_accumulator(x->shape));
+    sum = add_one(graph, &op_all_reduce, inner_name(graph, name, "sum"), sum, &attributes);
+    return add_convert(graph, name, sum, x->shape);
+}
+
+static enum status check_dimension(const struct tensor *x, int dimension) {
+    return dimension >= 0 && dimension < x->shape.rank
+               ? STATUS_OK
+               : status_set(STATUS_BAD_INPUT, "%s has no dimension %d", x->name, dimension);
+}
+
+struct tensor *ops_gather(struct graph *graph, const char *name, struct tensor *x, struct group_part part,
+                          int dimension, bool partial) {
+    if (!x || part.parts == 1) return x;
+    BUG_IF(check_dimension(x, dimension) != STATUS_OK, "%s: %s", name, status_message());
+    const struct exchange_attributes attributes = {.part = part, .partial = partial};
+    struct tensor *stack =
+        add_one(graph, &op_all_gather, inner_name(graph, name, "gathered"), whole(graph, name, x), &attributes);
+    return join_parts(graph, name, stack, dimension);
+}
+
+struct tensor *ops_scatter(struct graph *graph, const char *name, struct tensor *x, struct group_part part,
+                           int dimension) {
+    if (!x || part.parts == 1) return x;
+    const struct exchange_attributes attributes = sum_attributes(part, x->shape.dtype);
+    struct tensor *sum = stack_parts(graph, name, x, part.parts, dimension, DTYPE_F32);
+    sum = add_one(graph, &op_reduce_scatter, inner_name(graph, name, "sum"), sum, &attributes);
+    return sum ? add_convert(graph, name, sum, with_dtype(sum->shape, x->shape.dtype)) : NULL;
+}
+
+struct tensor *ops_cut(struct graph *graph, const char *name, struct tensor *x, struct group_part part, int dimension) {
+    const struct cut_attributes attributes = {.dimension = dimension, .part = part};
+    return part.parts == 1 ? x : add_one(graph, &op_cut, name, x, &attributes);
+}
+
+struct tensor *ops_exchange(struct graph *graph, const char *name, struct tensor *x, struct group_part part, int from,
+                            int to) {
+    if (!x || part.parts == 1) return x;
+    BUG_IF(check_dimension(x, from) != STATUS_OK, "%s: %s", name, status_message());
+    const struct exchange_attributes attributes = {.part = part};
+    struct tensor *stack = stack_parts(graph, name, x, part.parts, to, x->shape.dtype);
+    stack = add_one(graph, &op_all_to_all, inner_name(graph, name, "exchanged"), stack, &attributes);
+    return join_parts(graph, name, stack, from);
+}

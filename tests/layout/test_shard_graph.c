@@ -1,0 +1,235 @@
+/* Graphs of the ranks of a group, executed side by side: loss, norm and clipped gradients are those of the one rank's
+ * graph, for all families. */
+#include <math.h>
+
+#include "graph/differentiate.h"
+#include "layout/shard_graph.h"
+#include "model/model.h"
+#include "support/graph_ranks.h"
+#include "support/model_cases.h"
+#include "support/unit.h"
+
+enum { SEQUENCES = 2, LENGTH = 12, SEED = 7 };
+
+struct sizes {
+    int64_t heads, kv_heads, ffn, vocab, embedding_width;
+};
+static const struct sizes usual = {8, 4, 48, 211, 0};
+
+/* The fixture's model with these sizes. */
+static struct model *make_model(const char *fixture, const struct sizes *sizes) {
+    char folder[512];
+    struct model *read, *made;
+    snprintf(folder, sizeof folder, "%s/models/%s", BALLAST_FIXTURES, fixture);
+    if (model_open_outline(folder, &read) != STATUS_OK) fail_msg("%s: %s", fixture, status_message());
+    struct model_config config = read->config;
+    bool grouped = config.kv_heads < config.heads;
+    config.heads = sizes->heads;
+    config.kv_heads = grouped ? sizes->kv_heads : sizes->heads;
+    config.hidden = sizes->heads * config.head_dim;
+    config.embedding_width = sizes->embedding_width > 0 ? sizes->embedding_width : config.hidden;
+    config.ffn = sizes->ffn;
+    config.vocab_size = sizes->vocab;
+    model_free(read);
+    if (model_create(&config, &made) != STATUS_OK) fail_msg("%s: %s", fixture, status_message());
+    return made;
+}
+
+static struct graph *forward_of(const struct model *model, struct tensor **loss) {
+    struct graph *graph;
+    if (model_build_graph(model, MODEL_LOSS_SEGMENTED, DTYPE_F32, SEQUENCES, LENGTH, &graph, loss) != STATUS_OK)
+        fail_msg("%s", status_message());
+    return graph;
+}
+
+static enum status add_backward(struct graph *graph, struct tensor *loss, int parts, int position) {
+    struct optimizer_options options = {
+        .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .clip_norm = 0.5, .group = {parts, position}};
+    TRY(graph_differentiate(graph, loss));
+    return ops_add_optimizer(graph, &options);
+}
+
+static enum status make_ranks(const struct model *model, int parts, struct graph_ranks *out) {
+    struct tensor *loss, *own;
+    struct graph *whole = forward_of(model, &loss);
+    struct shard_choices choices;
+    enum status status = shard_choices_make(whole, parts, &choices);
+    out->ranks = 0;
+    for (; out->ranks < parts && status == STATUS_OK; out->ranks++) {
+        struct graph **graph = &out->graphs[out->ranks];
+        status = layout_shard_graph(whole, &choices, out->ranks, true, loss, graph, &own);
+        if (status == STATUS_OK) status = add_backward(*graph, own, parts, out->ranks);
+    }
+    shard_choices_free(&choices);
+    graph_free(whole);
+    return status;
+}
+
+/* AdamW's first moment of the first step: a tenth of the clipped gradient. */
+static bool is_moment(const struct tensor *tensor) {
+    return tensor->kind == TENSOR_STATE && strcmp(tensor->role, "exp_avg") == 0;
+}
+
+static const struct tensor *find_moment(const struct graph *graph, const char *name) {
+    for (size_t i = 0; i < graph->tensors.count; i++)
+        if (is_moment(graph->tensors.items[i]) && strcmp(graph->tensors.items[i]->name, name) == 0)
+            return graph->tensors.items[i];
+    return NULL;
+}
+
+static void expect_near(const char *name, double value, double expected, double scale) {
+    if (!(fabs(value - expected) <= 1e-5 * scale)) fail_msg("%s: %.9g, one rank has %.9g", name, value, expected);
+}
+
+static double largest(const float *values, int64_t count) {
+    double most = 0;
+    for (int64_t i = 0; i < count; i++)
+        most = fmax(most, fabs((double)values[i]));
+    return most;
+}
+
+/* Each rank's part against the whole. */
+static void compare_moment(const struct graph_ranks *one, const struct graph_ranks *ranks, const struct tensor *of) {
+    const float *expected = graph_ranks_values(one, 0, of);
+    double scale = fmax(largest(expected, shape_elements(&of->shape)), 1e-5);
+    for (int r = 0; r < ranks->ranks; r++) {
+        const struct tensor *own = find_moment(ranks->graphs[r], of->name);
+        if (!own) fail_msg("rank %d has no %s", r, of->name);
+        int64_t run;
+        for (int64_t at = 0; at < shape_elements(&own->shape); at++)
+            expect_near(of->name, (double)graph_ranks_values(ranks, r, own)[at],
+                        (double)expected[tensor_part_find(own, at, &run)], scale);
+    }
+}
+
+static void compare_result(const struct graph_ranks *one, const struct graph_ranks *ranks, const char *name) {
+    double expected = *(const double *)one->data[0][graph_find(one->graphs[0], name)->id];
+    for (int r = 0; r < ranks->ranks; r++) {
+        double value = *(const double *)ranks->data[r][graph_find(ranks->graphs[r], name)->id];
+        expect_near(name, value, expected, fabs(expected));
+    }
+}
+
+static int64_t count_elements(const struct graph *graph) {
+    int64_t elements = 0;
+    for (size_t i = 0; i < graph->tensors.count; i++)
+        if (graph->tensors.items[i]->kind == TENSOR_PARAMETER)
+            elements += shape_elements(&graph->tensors.items[i]->shape);
+    return elements;
+}
+
+static void compare(const struct model *model, int parts) {
+    struct tensor *loss;
+    struct graph_ranks one = {.ranks = 1, .graphs = {forward_of(model, &loss)}}, ranks;
+    double scalars[SCALAR_COUNT] = {[SCALAR_LOSS_SCALE] = 1.0 / (SEQUENCES * LENGTH), [SCALAR_LEARNING_RATE] = 1e-3};
+    assert_int_equal(add_backward(one.graphs[0], loss, 1, 0), STATUS_OK);
+    if (make_ranks(model, parts, &ranks) != STATUS_OK) fail_msg("%s", status_message());
+    assert_true(count_elements(ranks.graphs[0]) < count_elements(one.graphs[0]));
+    graph_ranks_open(&one), graph_ranks_open(&ranks);
+    graph_ranks_fill(&one, SEED, (int)model->config.vocab_size);
+    graph_ranks_fill(&ranks, SEED, (int)model->config.vocab_size);
+    graph_ranks_run(&one, PHASE_UPDATE, scalars), graph_ranks_run(&ranks, PHASE_UPDATE, scalars);
+    compare_result(&one, &ranks, "loss");
+    compare_result(&one, &ranks, "clip");
+    for (size_t i = 0; i < one.graphs[0]->tensors.count; i++)
+        if (is_moment(one.graphs[0]->tensors.items[i])) compare_moment(&one, &ranks, one.graphs[0]->tensors.items[i]);
+    graph_ranks_close(&one), graph_ranks_close(&ranks);
+}
+
+static void every_family_has_one_ranks_gradients(void **state) {
+    (void)state;
+    static const char *const cases[] = {FULL_MODEL_CASES};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        if (!unit_part(cases[i])) continue;
+        struct model *model = make_model(cases[i], &usual);
+        print_message("%s\n", cases[i]);
+        compare(model, 2);
+        compare(model, 4);
+        model_free(model);
+    }
+}
+
+static void set_adapter(struct model *model, const char *text) {
+    if (model_set_adapter(model, text, SEED) != STATUS_OK) fail_msg("%s", status_message());
+}
+
+static void adapters_follow_their_products(void **state) {
+    (void)state;
+    static const char *const cases[] = {"llama", "phi3", "gpt2"};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct model *model = make_model(cases[i], &usual);
+        set_adapter(model, "4,8,all-linear");
+        compare(model, 4);
+        model_free(model);
+    }
+}
+
+static void an_embedding_of_another_width_is_cut_with_its_projection(void **state) {
+    (void)state;
+    struct sizes sizes = usual;
+    sizes.embedding_width = 24;
+    struct model *model = make_model("opt", &sizes);
+    compare(model, 4);
+    model_free(model);
+}
+
+static int count_nodes(const struct graph *graph, enum op_exchange exchange, enum phase phase) {
+    int count = 0;
+    for (size_t n = 0; n < graph->nodes.count; n++)
+        count += graph->nodes.items[n]->op->exchange == exchange && graph->nodes.items[n]->phase == phase;
+    return count;
+}
+
+/* Megatron-LM's: two sums a layer in forward, as many in backward, and every matrix of a layer cut. */
+static void a_layer_has_two_sums_each_way(void **state) {
+    (void)state;
+    static const char *const cases[] = {"llama", "gpt2", "phi3", "qwen2"};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct model *model = make_model(cases[i], &usual);
+        struct graph_ranks ranks;
+        assert_int_equal(make_ranks(model, 2, &ranks), STATUS_OK);
+        const struct graph *graph = ranks.graphs[1];
+        assert_int_equal(count_nodes(graph, OP_EXCHANGE_ALL_REDUCE, PHASE_FORWARD), 2 * model->config.layers);
+        assert_int_equal(count_nodes(graph, OP_EXCHANGE_ALL_REDUCE, PHASE_BACKWARD), 2 * model->config.layers);
+        assert_int_equal(count_nodes(graph, OP_EXCHANGE_ALL_GATHER, PHASE_FORWARD), 0);
+        for (size_t t = 0; t < graph->tensors.count; t++) {
+            const struct tensor *tensor = graph->tensors.items[t];
+            if (tensor->kind != TENSOR_PARAMETER || tensor->shape.rank != 2 || tensor->block == 0) continue;
+            if (strstr(tensor->name, "lm_head")) continue;
+            assert_non_null(tensor->part);
+            assert_int_equal(tensor->part->part, 1);
+        }
+        for (int r = 0; r < 2; r++)
+            graph_free(ranks.graphs[r]);
+        model_free(model);
+    }
+}
+
+static void expect_refused(const struct sizes *sizes, int parts, const char *message) {
+    struct model *model = make_model("llama", sizes);
+    struct graph_ranks ranks;
+    assert_int_equal(make_ranks(model, parts, &ranks), STATUS_BAD_INPUT);
+    assert_string_equal(status_message(), message);
+    model_free(model);
+}
+
+static void what_does_not_divide_is_refused(void **state) {
+    (void)state;
+    expect_refused(&(struct sizes){12, 12, 48, 211, 0}, 8,
+                   "tensor: layer.0.rope.q: 12 heads have no 8 equal parts, one for each rank");
+    expect_refused(&(struct sizes){8, 2, 48, 211, 0}, 4,
+                   "tensor: layer.0.rope.k: 2 heads have no 4 equal parts, one for each rank");
+    expect_refused(&(struct sizes){8, 8, 50, 211, 0}, 4,
+                   "tensor: layer.0.mlp.gate_proj: 50 features have no 4 equal parts, one for each rank");
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_family_has_one_ranks_gradients),
+        cmocka_unit_test(adapters_follow_their_products),
+        cmocka_unit_test(an_embedding_of_another_width_is_cut_with_its_projection),
+        cmocka_unit_test(a_layer_has_two_sums_each_way),
+        cmocka_unit_test(what_does_not_divide_is_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

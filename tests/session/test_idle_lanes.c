@@ -1,0 +1,80 @@
+/* What is said where a batch has no grains for some lanes or ranks. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "session/idle_lanes.h"
+#include "support/unit.h"
+
+static char said[512];
+static void keep(bool warning, const char *text) {
+    assert_true(warning);
+    snprintf(said, sizeof said, "%s", text);
+}
+
+static const char *warn(int64_t batch, int64_t grain, int lanes, int ranks) {
+    struct plan plan = {.recipe = {.batch = batch, .grain_sequences = grain, .lanes = {1, lanes}},
+                        .place = {.mesh = {1, ranks}}};
+    said[0] = '\0';
+    log_listen(keep);
+    assert_int_equal(idle_lanes_warn(&plan), STATUS_OK);
+    log_listen(NULL);
+    return said;
+}
+
+static void lanes_without_grains_are_told_with_what_would_fill_them(void **state) {
+    (void)state;
+    assert_string_equal(warn(4, 1, 8, 1), "a batch of 4 grains leaves 4 of 8 lanes empty; --batch 8 or --lanes 4 gives "
+                                          "each of them grains");
+    assert_string_equal(warn(8, 2, 8, 4),
+                        "a batch of 4 grains leaves 4 of 8 lanes empty, and 2 of 4 ranks nothing to compute; --batch "
+                        "16 or --lanes 4 or --grain 1 gives each of them grains");
+    /* More grains than lanes, and yet: lanes have two each as long as there are any. */
+    assert_string_equal(
+        warn(9, 1, 8, 8),
+        "a batch of 9 grains leaves 3 of 8 lanes empty, and 3 of 8 ranks nothing to compute; --batch 16 "
+        "gives each of them grains");
+}
+
+static void nothing_is_said_where_all_lanes_have_grains(void **state) {
+    (void)state;
+    assert_string_equal(warn(1, 1, 1, 1), "");
+    assert_string_equal(warn(8, 1, 8, 4), "");
+    assert_string_equal(warn(15, 1, 8, 8), ""); /* the last one has fewer */
+}
+
+/* What is advised leaves nothing idle. */
+static void advice_holds(void **state) {
+    (void)state;
+    for (int64_t batch = 1; batch <= 20; batch++)
+        for (int64_t grain = 1; grain <= batch; grain++)
+            for (int lanes = 1; lanes <= 16; lanes++) {
+                struct plan plan = {.recipe = {.batch = batch, .grain_sequences = grain, .lanes = {1, lanes}},
+                                    .place = {.mesh = {1, 1}}};
+                struct idle_lanes idle, then;
+                assert_int_equal(idle_lanes_find(&plan, &idle), STATUS_OK);
+                if (idle.lanes == 0) continue;
+                struct plan other = plan;
+                other.recipe.batch = idle.batch;
+                assert_int_equal(idle_lanes_find(&other, &then), STATUS_OK);
+                assert_int_equal(then.lanes, 0);
+                other = plan;
+                other.recipe.lanes.per_node = idle.lanes_instead;
+                assert_int_equal(idle_lanes_find(&other, &then), STATUS_OK);
+                assert_int_equal(then.lanes, 0);
+                if (idle.grain_instead == 0) continue;
+                other = plan;
+                other.recipe.grain_sequences = idle.grain_instead;
+                assert_int_equal(idle_lanes_find(&other, &then), STATUS_OK);
+                assert_int_equal(then.lanes, 0);
+            }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(lanes_without_grains_are_told_with_what_would_fill_them),
+        cmocka_unit_test(nothing_is_said_where_all_lanes_have_grains),
+        cmocka_unit_test(advice_holds),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
