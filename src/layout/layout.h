@@ -9,7 +9,7 @@
  *     tied_program, tied_reduce, tied_eliminate, tied_price, tied_cbc: how it is solved;
  *     shard_choice, shard_graph: the part of each rank of a group, and its own graph;
  *     shard_program: the program of a model's forward graph;
- *     stage_cut: where a pipeline is cut into stages.
+ *     stage_cut: where a pipeline is cut into stages; stage_spans: the blocks and tensors of each.
  *
  * Each dimension of a tensor is replicated (R) or cut evenly along some axes of the mesh: S0, S1, S01. A layout holds
  * it the other way round: for each axis the dimension that it cuts, so that no axis is ever used twice. A dimension

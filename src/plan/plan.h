@@ -5,10 +5,9 @@
  * settings (what the user sets), rank_place (one rank among all), partition (model states cut among ranks), shards
  * (who has which of a chunk's elements), partition_traffic (what their operations move), lane_shares (a step cut into
  * lanes and rounds), card_grain (the grain that a GPU needs), products (a device's algorithms in a recipe), chunks
- * (parameters in chunks), stage_spans (what the stages of a pipeline have), pipeline_order (which of them works on what
- * when), movement (when copies come and go), activations (activation schedules as text), recompute
- * (recomputation schedules and their cost), chain (a step as a chain), rotor (the fastest recomputation in given
- * memory). */
+ * (parameters in chunks), pipeline_order (which stage works on what when), movement (when copies come and go),
+ * activations (activation schedules as text), recompute (recomputation schedules and their cost), chain (a step as a
+ * chain), rotor (the fastest recomputation in given memory). */
 #ifndef BALLAST_PLAN_PLAN_H
 #define BALLAST_PLAN_PLAN_H
 
@@ -102,7 +101,7 @@ struct policy {
     enum tier update;                           /* where the other chunks are updated: device or host */
     struct partition partition;                 /* of model states among ranks; all 0: each rank has all of them */
     bool flat; /* operations between ranks send each block straight to where it belongs, not node by node */
-    /* Blocks at which spans after the first begin, "4 8" (plan/stage_spans.h); "": chosen. Of one stage: "". */
+    /* Blocks at which spans after the first begin, "4 8" (layout/stage_spans.h); "": chosen. Of one stage: "". */
     char spans[POLICY_SPANS_BYTES];
     char schedule[POLICY_SCHEDULE_BYTES]; /* of activations (plan/activations.h); "": all are kept */
 };

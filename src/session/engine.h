@@ -5,7 +5,7 @@
 
 #include "data/dataset.h"
 #include "ops/ops.h"
-#include "plan/stage_spans.h"
+#include "layout/stage_spans.h"
 #include "runtime/runner.h"
 #include "session/session_plan.h"
 #include "session/step_exchange.h"
@@ -42,7 +42,7 @@ enum status engine_list_tensors(const struct engine *engine, enum tensor_kind ki
                                 struct weight_target **out, int *count);
 
 /* How many ranks have the tensors of this kind together, each some runs of them (plan/partition.h) or those of its
- * stage (plan/stage_spans.h). 1: each rank has all. The same on all ranks. */
+ * stage (layout/stage_spans.h). 1: each rank has all. The same on all ranks. */
 int engine_width(const struct engine *engine, enum tensor_kind kind);
 static inline bool engine_is_cut(const struct engine *engine, enum tensor_kind kind) {
     return engine_width(engine, kind) > 1;

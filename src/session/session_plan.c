@@ -4,7 +4,7 @@
 
 #include "base/json.h"
 #include "base/mem.h"
-#include "plan/stage_spans.h"
+#include "layout/stage_spans.h"
 #include "session/idle_lanes.h"
 #include "session/machine_costs.h"
 #include "session/plan_policy.h"

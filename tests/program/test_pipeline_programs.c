@@ -233,6 +233,140 @@ static void evaluation_goes_through_the_stages(void **state) {
     }
 }
 
+/* ---- planted faults ---- */
+
+static struct instruction *find_message(struct program *program, enum tensor_kind kind, bool sends, int skip) {
+    for (size_t i = 0; i < program->instructions.count; i++) {
+        struct instruction *instruction = &program->instructions.items[i];
+        if (instruction->opcode != OPCODE_BROADCAST) continue;
+        const struct tensor *tensor = program->collectives.items[instruction->collective].tensor;
+        bool sent = instruction->operands[0].buffer >= 0;
+        if (tensor->kind == kind && sent == sends && skip-- == 0) return instruction;
+    }
+    fail_msg("the program has no such message");
+    return NULL;
+}
+
+static struct program_collective *operation_of(struct program *program, const struct instruction *instruction) {
+    return &program->collectives.items[instruction->collective];
+}
+
+/* Another grain arrives where one is read. */
+static void plant_other_grain(struct ranks *ranks) {
+    struct instruction *message = find_message(ranks->programs[1], TENSOR_ACTIVATION, false, 0);
+    operation_of(ranks->programs[1], message)->grain++;
+    message->grain++;
+}
+
+/* A stage receives in another order than the other sends. */
+static void plant_other_order(struct ranks *ranks) {
+    struct program *program = ranks->programs[1];
+    struct instruction *a = find_message(program, TENSOR_ACTIVATION, false, 0);
+    struct instruction *b = find_message(program, TENSOR_ACTIVATION, false, 1);
+    const struct program_collective first = *operation_of(program, a);
+    *operation_of(program, a) = *operation_of(program, b);
+    *operation_of(program, b) = first;
+}
+
+/* Both stages believe that they are the one that sends. */
+static void plant_other_root(struct ranks *ranks) {
+    struct program *program = ranks->programs[1];
+    struct instruction *message = find_message(program, TENSOR_ACTIVATION, false, 0);
+    operation_of(program, message)->root = 1 - operation_of(program, message)->root;
+}
+
+/* A message is lost, and with it an operation that the other stage waits for. */
+static void plant_lost_message(struct ranks *ranks) {
+    struct program *program = ranks->programs[0];
+    struct instruction *message = find_message(program, TENSOR_ACTIVATION, true, 0);
+    message->opcode = OPCODE_ZERO;
+    message->operands[OP_INPUTS_MAX] = message->operands[0];
+    message->operands[OP_INPUTS_MAX].access = ACCESS_WRITE;
+    message->operands[0].buffer = -1;
+}
+
+/* Nothing waits for what is received. */
+static void plant_missing_waits(struct ranks *ranks) {
+    struct program *program = ranks->programs[1];
+    const struct instruction *message = find_message(program, TENSOR_ACTIVATION, false, 0);
+    int32_t index = (int32_t)(message - program->instructions.items);
+    for (size_t i = 0; i < program->instructions.count; i++) {
+        struct instruction *instruction = &program->instructions.items[i];
+        int32_t kept = 0;
+        for (int32_t w = 0; w < instruction->wait_count; w++)
+            if (instruction->waits[w] != index) instruction->waits[kept++] = instruction->waits[w];
+        instruction->wait_count = kept;
+    }
+}
+
+/* The other stage's copy of a parameter is sent to another one's place. */
+static void plant_other_place(struct ranks *ranks) {
+    struct instruction *message = find_message(ranks->programs[0], TENSOR_GRADIENT, false, 0);
+    message->operands[OP_INPUTS_MAX].offset += 64;
+}
+
+/* The instruction does nothing: it adds no waits, and its operands are gone. */
+static void plant_lost(struct program *program, size_t at) {
+    struct instruction *instruction = &program->instructions.items[at];
+    for (size_t i = 0; i < program->buffers.count; i++)
+        if (program->buffers.items[i].tensor && strcmp(program->buffers.items[i].name, "squared_norms") == 0) {
+            instruction->opcode = OPCODE_ZERO;
+            for (int k = 0; k < OPERANDS_MAX; k++)
+                instruction->operands[k].buffer = -1;
+            instruction->operands[OP_INPUTS_MAX] = (struct operand){
+                .buffer = (int32_t)i, .access = ACCESS_WRITE, .bytes = program->buffers.items[i].bytes};
+            instruction->tier = program->buffers.items[i].tier;
+            return;
+        }
+    fail_msg("no buffer to overwrite");
+}
+
+/* The shared parameter keeps its old value at the stage that does not update it. */
+static void plant_stale_parameter(struct ranks *ranks) {
+    for (int r = 0; r < ranks->count; r++) {
+        struct program *program = ranks->programs[r];
+        struct instruction *message = find_message(program, TENSOR_PARAMETER, r == 0, 0);
+        size_t at = (size_t)(message - program->instructions.items), left = (size_t)message->collective;
+        for (size_t i = at + 1; i < program->instructions.count; i++) {
+            struct instruction *later = &program->instructions.items[i];
+            if (opcode_is_collective(later->opcode)) later->collective--;
+        }
+        for (size_t c = left; c + 1 < program->collectives.count; c++)
+            program->collectives.items[c] = program->collectives.items[c + 1];
+        program->collectives.count--;
+        plant_lost(program, at);
+    }
+}
+
+static enum status verify(const struct ranks *ranks, bool together) {
+    for (int r = 0; r < ranks->count && !together; r++)
+        TRY(program_verify(ranks->programs[r]));
+    return program_verify_ranks((const struct program *const *)ranks->programs, ranks->count, &ranks->plan.recipe);
+}
+
+static void planted_faults_are_found(void **state) {
+    (void)state;
+    static const struct {
+        const char *name;
+        void (*plant)(struct ranks *ranks);
+        bool together; /* it is for the proof of all ranks to find */
+    } faults[] = {{"other grain", plant_other_grain, false},       {"other order", plant_other_order, true},
+                  {"other root", plant_other_root, true},          {"lost message", plant_lost_message, true},
+                  {"missing waits", plant_missing_waits, false},   {"other place", plant_other_place, false},
+                  {"stale parameter", plant_stale_parameter, true}};
+    for (size_t f = 0; f < sizeof faults / sizeof *faults; f++) {
+        struct graph *graph = draw_graph(2, 1, false); /* tied */
+        struct plan plan = plan_of(graph, 2, 4, 1);
+        struct ranks ranks;
+        require_compiled(graph, &plan, 0, &ranks);
+        faults[f].plant(&ranks);
+        if (verify(&ranks, faults[f].together) != STATUS_FAILED) fail_msg("%s is not found", faults[f].name);
+        print_message("%s: %s\n", faults[f].name, status_message());
+        drop(&ranks);
+        graph_free(graph);
+    }
+}
+
 static void illegal_cuts_are_refused(void **state) {
     (void)state;
     struct graph *graph = draw_graph(2, 0, false); /* 4 blocks */
@@ -281,6 +415,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(stages_share_out_a_step),  cmocka_unit_test(memory_does_not_grow_with_passes),
         cmocka_unit_test(random_plans_are_proved),  cmocka_unit_test(evaluation_goes_through_the_stages),
-        cmocka_unit_test(illegal_cuts_are_refused), cmocka_unit_test(allocations_may_fail)};
+        cmocka_unit_test(planted_faults_are_found), cmocka_unit_test(illegal_cuts_are_refused),
+        cmocka_unit_test(allocations_may_fail)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

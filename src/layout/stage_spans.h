@@ -3,8 +3,8 @@
  * A pipeline of S stages has S spans, or V S of them where it is interleaved; span s belongs to stage s % S. Where the
  * spans begin is policy: it changes no sum. A parameter belongs to the stage of the block that first uses it, and so do
  * its gradients, states and norms. */
-#ifndef BALLAST_PLAN_STAGE_SPANS_H
-#define BALLAST_PLAN_STAGE_SPANS_H
+#ifndef BALLAST_LAYOUT_STAGE_SPANS_H
+#define BALLAST_LAYOUT_STAGE_SPANS_H
 
 #include "graph/graph.h"
 #include "plan/plan.h"

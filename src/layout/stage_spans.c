@@ -1,4 +1,4 @@
-#include "plan/stage_spans.h"
+#include "layout/stage_spans.h"
 
 #include <inttypes.h>
 #include <stdio.h>
