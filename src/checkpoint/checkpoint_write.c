@@ -17,9 +17,8 @@ static struct safetensors_run *list_runs(const struct engine *engine, const stru
                                          size_t count) {
     struct safetensors_run *runs = mem_array(count, sizeof *runs);
     for (size_t i = 0; runs && i < count; i++)
-        runs[i] = items[i].carried
-                      ? engine_share(engine, 1, (struct safetensors_run){0, (int64_t)items[i].carried->bytes})
-                      : engine_written_run(engine, items[i].key);
+        runs[i] = items[i].carried ? engine_share(engine, (struct safetensors_run){0, (int64_t)items[i].carried->bytes})
+                                   : engine_written_run(engine, items[i].key);
     return runs;
 }
 
@@ -56,7 +55,8 @@ static enum status add_optimizer(const struct engine *engine, uint64_t *hashes, 
     struct safetensors_item *items = mem_array((size_t)count, sizeof *items);
     for (int i = 0; items && i < count; i++)
         items[i] = (struct safetensors_item){.name = targets[i].tensor->name,
-                                             .shape = targets[i].tensor->shape,
+                                             .shape = *tensor_whole_shape(targets[i].tensor),
+                                             .part = targets[i].tensor->part ? targets[i].tensor : NULL,
                                              .data = targets[i].data,
                                              .store = targets[i].store,
                                              .key = targets[i].home,
@@ -206,7 +206,7 @@ static enum status move_model_home(const struct checkpoint_saving *saving) {
 
 static enum status publish(struct checkpoint_saving *saving) {
     const struct checkpoint_source *source = saving->source;
-    saving->state.bits = engine_join_hashes(source->engine, saving->hashes);
+    TRY(engine_join_hashes(source->engine, saving->hashes, &saving->state.bits));
     char *json = path_join(saving->folder.path, checkpoint_state_name);
     enum status status =
         json ? write_state(json, &saving->state, source->options, &saving->folder.manifest) : STATUS_FAILED;

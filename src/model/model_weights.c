@@ -189,7 +189,7 @@ static struct initial initial_of(const struct model *model, uint64_t seed, const
     if (adapter_owns(parameter->name)) {
         if (name_ends(parameter->name, adapter_suffix_b)) return initial;
         initial.kind = INITIAL_UNIFORM;
-        initial.scale = 1 / sqrt((double)shape_columns(&parameter->shape));
+        initial.scale = 1 / sqrt((double)shape_columns(tensor_whole_shape(parameter)));
         return initial;
     }
     double deviation = model->config.family->initial_deviation(&model->config, parameter);
@@ -242,7 +242,12 @@ static void draw_values(const struct initial *initial, enum dtype dtype, int64_t
 
 static void initialise(const struct model *model, const struct weight_target *target, uint64_t seed) {
     struct initial initial = initial_of(model, seed, target->tensor);
-    draw_values(&initial, target->dtype, target->first, target->elements, target->data);
+    int64_t run;
+    for (int64_t done = 0; done < target->elements; done += run) {
+        int64_t whole = tensor_part_find(target->tensor, target->first + done, &run);
+        if (run > target->elements - done) run = target->elements - done;
+        draw_values(&initial, target->dtype, whole, run, (char *)target->data + done * dtype_bytes(target->dtype));
+    }
 }
 
 /* Adapters are small: what goes to a store is made in memory at once. */
@@ -262,37 +267,35 @@ static enum status make_adapter(const struct model *model, const struct weight_t
     return status;
 }
 
+/* The runs of the file's tensor that make up a target. */
 static enum status add_load(const struct model *model, const struct weight_target *target,
-                            struct safetensors_load *loads, size_t *count) {
+                            struct safetensors_loads *loads) {
     const struct safetensors *set = source_of(model, target->tensor);
     if (!set) return make_adapter(model, target);
     const struct safetensors_tensor *source = safetensors_find(set, target->tensor->name);
     if (!source) return missing(model, target->tensor->name);
-    TRY(check_parameter(source, &target->tensor->shape));
+    TRY(check_parameter(source, tensor_whole_shape(target->tensor)));
     BUG_IF(target->dtype != DTYPE_F32 && target->dtype != DTYPE_BF16, "%s: weights as %s", source->name,
            dtype_name(target->dtype));
-    loads[(*count)++] = (struct safetensors_load){.set = set,
-                                                  .tensor = source,
-                                                  .first = (size_t)target->first,
-                                                  .elements = (size_t)target->elements,
-                                                  .dtype = target->dtype,
-                                                  .out = target->data,
-                                                  .store = target->store,
-                                                  .key = target->home};
-    return STATUS_OK;
+    struct safetensors_load load = {.set = set,
+                                    .tensor = source,
+                                    .first = (size_t)target->first,
+                                    .elements = (size_t)target->elements,
+                                    .dtype = target->dtype,
+                                    .out = target->data,
+                                    .store = target->store,
+                                    .key = target->home};
+    return safetensors_add_part(&load, target->tensor, loads);
 }
 
 enum status model_load_weights(const struct model *model, const struct weight_target *targets, int count) {
     BUG_IF(!model->weights, "loading the weights of a model made from scratch");
-    struct safetensors_load *loads = mem_array((size_t)count, sizeof *loads);
-    if (!loads) return STATUS_FAILED;
-    size_t load_count = 0;
-    enum status status;
-    for (int i = 0; i < count; i++)
-        TRY_GOTO(status, add_load(model, &targets[i], loads, &load_count), done);
-    TRY_GOTO(status, safetensors_load(loads, load_count), done);
-done:
-    mem_free(loads);
+    struct safetensors_loads loads = {0};
+    enum status status = STATUS_OK;
+    for (int i = 0; i < count && status == STATUS_OK; i++)
+        status = add_load(model, &targets[i], &loads);
+    if (status == STATUS_OK) status = safetensors_load(loads.items, loads.count);
+    vec_free(&loads);
     return status;
 }
 

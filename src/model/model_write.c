@@ -113,7 +113,8 @@ enum status model_list_items(const struct model *model, const struct weight_targ
         const struct weight_target *source = &sources[i];
         if (adapter && !adapter_owns(source->tensor->name)) continue;
         list[used] = (struct safetensors_item){.name = source->tensor->name,
-                                               .shape = source->tensor->shape,
+                                               .shape = *tensor_whole_shape(source->tensor),
+                                               .part = source->tensor->part ? source->tensor : NULL,
                                                .data = source->data,
                                                .store = source->store,
                                                .key = source->home,

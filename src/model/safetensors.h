@@ -107,11 +107,20 @@ struct safetensors_load {
     const struct safetensors *set;
     const struct safetensors_tensor *tensor;
     size_t first, elements;
+    size_t to;        /* the element of the store at which the first goes */
     enum dtype dtype; /* one that safetensors_can_convert to */
-    void *out;        /* where the first of them goes; NULL: to `store`, under `key`, at their place in the tensor */
+    void *out;        /* where the first of them goes; NULL: to `store`, under `key` */
     const struct byte_store *store;
     const void *key;
 };
+struct safetensors_loads {
+    struct safetensors_load *items;
+    size_t count, capacity;
+};
+/* Adds the loads of elements [first, first + elements) of a rank's part of the tensor, which `load` has as if they were
+ * those of the whole; of what is no part, `load` itself. FAILED without memory. The caller frees with vec_free. */
+enum status safetensors_add_part(const struct safetensors_load *load, const struct tensor *part,
+                                 struct safetensors_loads *out);
 /* Converts them with OpenMP's threads, in the order of the files, which are read ahead. FAILED without memory, when a
  * file cannot be read, or when a store does. */
 enum status safetensors_load(const struct safetensors_load *loads, size_t count);
@@ -126,8 +135,9 @@ struct safetensors_item {
     const char *name; /* unique */
     const struct safetensors_tensor *carried;
     const struct safetensors *carried_from;
-    struct shape shape; /* F32, BF16, F64 or I32 */
-    const void *data;   /* shape_bytes(&shape) bytes, contiguous; NULL: in `store`, under `key` */
+    struct shape shape;        /* F32, BF16, F64 or I32 */
+    const void *data;          /* shape_bytes(&shape) bytes, contiguous; NULL: in `store`, under `key` */
+    const struct tensor *part; /* of runs: data and store hold this part of it (tensor_part_find); NULL: all of it */
     const struct byte_store *store;
     const void *key;
     uint64_t *hash; /* becomes the XXH3 of the bytes that are written; NULL: not wanted */
@@ -146,7 +156,7 @@ enum status safetensors_measure(const struct safetensors_item *items, size_t cou
 enum status safetensors_write_range(const char *path, const struct safetensors_item *items, size_t count,
                                     const struct file_range *range, struct file_sums *sums);
 
-/* Elements [first, first + elements) of an item; bytes of one that is carried. */
+/* Elements [first, first + elements) of an item, of its part where it has one; bytes of one that is carried. */
 struct safetensors_run {
     int64_t first, elements;
 };

@@ -67,8 +67,8 @@ static enum status put(const struct piece *piece, void *room) {
     int64_t element = dtype_bytes(load->dtype);
     TRY(safetensors_convert(load->set, load->tensor, piece->first, piece->count, load->dtype, room));
     count_read(piece);
-    return load->store->write(load->store->payload, load->key, (int64_t)piece->first * element,
-                              (int64_t)piece->count * element, room);
+    int64_t to = (int64_t)(load->to + piece->first - load->first);
+    return load->store->write(load->store->payload, load->key, to * element, (int64_t)piece->count * element, room);
 }
 
 /* A store takes one piece after the other. */
@@ -144,4 +144,18 @@ enum status safetensors_load(const struct safetensors_load *loads, size_t count)
 done:
     vec_free(&pieces);
     return status;
+}
+
+enum status safetensors_add_part(const struct safetensors_load *load, const struct tensor *part,
+                                 struct safetensors_loads *out) {
+    int64_t run, elements = (int64_t)load->elements;
+    for (int64_t done = 0; done < elements; done += run) {
+        int64_t at = (int64_t)load->first + done, whole = tensor_part_find(part, at, &run);
+        if (run > elements - done) run = elements - done;
+        struct safetensors_load one = *load;
+        one.first = (size_t)whole, one.elements = (size_t)run, one.to = (size_t)at;
+        if (load->out) one.out = (char *)load->out + done * dtype_bytes(load->dtype);
+        TRY(vec_push(out, one));
+    }
+    return STATUS_OK;
 }

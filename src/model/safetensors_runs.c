@@ -28,6 +28,17 @@ static void write_at(struct run_writer *writer, uint64_t place, const char *data
     progress_add((int64_t)bytes);
 }
 
+/* Of a part, bytes from `at` on, which are not always side by side in the file. */
+static void write_part(struct run_writer *writer, const struct safetensors_item *item, uint64_t place, int64_t at,
+                       int64_t bytes) {
+    int64_t element = element_bytes(item), run;
+    for (int64_t done = 0; done < bytes; done += run) {
+        int64_t whole = tensor_part_find(item->part, (at + done) / element, &run);
+        run = run * element < bytes - done ? run * element : bytes - done;
+        write_at(writer, place + (uint64_t)(whole * element), writer->room + done, (size_t)run);
+    }
+}
+
 /* The bytes of an item, whose data begin at `place` of the file, that are in its run. */
 static void write_run(struct run_writer *writer, const struct safetensors_item *item, const struct safetensors_run *run,
                       uint64_t place) {
@@ -37,7 +48,10 @@ static void write_run(struct run_writer *writer, const struct safetensors_item *
         enum status status = item_read(item, at, count, writer->room);
         if (status == STATUS_OK) status = item_check_finite(item, writer->room, at, (size_t)count);
         writer->file.status = status;
-        if (status == STATUS_OK) write_at(writer, place + (uint64_t)at, writer->room, (size_t)count);
+        if (status == STATUS_OK && item->part)
+            write_part(writer, item, place, at, count);
+        else if (status == STATUS_OK)
+            write_at(writer, place + (uint64_t)at, writer->room, (size_t)count);
     }
 }
 

@@ -296,7 +296,8 @@ static enum status add_transfer(struct execution_source *source, const struct pi
 /* A trained parameter of the chunk that other stages use. */
 static bool is_shared(const struct execution_source *source, const struct pipeline_value *value, int32_t chunk) {
     const struct tensor *tensor = value->tensor;
-    return tensor->kind == TENSOR_PARAMETER && tensor->trainable && source->chunks->chunk_of[tensor->id] == chunk;
+    bool updated = source->pipeline.trains && tensor->kind == TENSOR_PARAMETER && tensor->trainable;
+    return updated && source->chunks->chunk_of[tensor->id] == chunk;
 }
 
 static enum status add_deferred_update(struct execution_source *source, int32_t chunk, struct execution_list *out) {
@@ -538,7 +539,7 @@ static enum status add_message(struct execution_source *source, const struct pip
     const struct tensor *tensor = value->tensor;
     if (tensor->kind == TENSOR_PARAMETER) {
         int32_t chunk = source->chunks->chunk_of[tensor->id];
-        bool left = pass->opens_step && source->pipeline.trains && policy_defers_update(source->policy, chunk);
+        bool left = pass->opens_step && policy_defers_update(source->policy, chunk);
         if (left && is_shared(source, value, chunk) && value->to == source->stage)
             TRY(add_transfer(source, value, 0, true, out));
     } else if (tensor->kind == TENSOR_GRADIENT)

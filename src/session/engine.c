@@ -185,11 +185,10 @@ enum status engine_settle(struct engine *engine) {
 
 enum status engine_repeat_step(struct engine *engine) { return runner_step(engine->main, engine->scalars); }
 
-struct batch_turn engine_batch_turn(const struct engine *engine) {
+struct engine_turn engine_turn_of(const struct engine *engine) {
     const struct rank_place *place = &engine->plan->chosen.place;
-    return (struct batch_turn){.mine = rank_place_data_rank(place),
-                               .all = rank_place_data(place),
-                               .counts = rank_place_tensor_rank(place) == 0 && rank_place_stage(place) == 0};
+    return (struct engine_turn){rank_place_data_rank(place), rank_place_data(place),
+                                rank_place_tensor_rank(place) == 0 && rank_place_stage(place) == 0};
 }
 
 enum status engine_join_loss(struct engine *engine) {

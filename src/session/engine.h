@@ -4,8 +4,8 @@
 #define BALLAST_SESSION_ENGINE_H
 
 #include "data/dataset.h"
-#include "ops/ops.h"
 #include "layout/stage_spans.h"
+#include "ops/ops.h"
 #include "runtime/runner.h"
 #include "session/session_plan.h"
 #include "session/step_exchange.h"
@@ -41,14 +41,14 @@ enum status engine_load_state(struct engine *engine, const char *path);
 enum status engine_list_tensors(const struct engine *engine, enum tensor_kind kind, uint64_t *hashes,
                                 struct weight_target **out, int *count);
 
-/* How many ranks have the tensors of this kind together, each some runs of them (plan/partition.h) or those of its
- * stage (layout/stage_spans.h). 1: each rank has all. The same on all ranks. */
+/* How many neighbouring data ranks have the tensors of this kind together, each some runs of them (plan/partition.h).
+ * 1: each of a stage has all. The same on all ranks. */
 int engine_width(const struct engine *engine, enum tensor_kind kind);
-static inline bool engine_is_cut(const struct engine *engine, enum tensor_kind kind) {
-    return engine_width(engine, kind) > 1;
-}
-/* Of what each group of `width` ranks has together: an equal part for each of the groups. */
-struct safetensors_run engine_share(const struct engine *engine, int width, struct safetensors_run all);
+/* Whether ranks have but a part of tensors of this kind: by that, because they share each tensor, or because they have
+ * those of a stage (layout/stage_spans.h). */
+bool engine_is_cut(const struct engine *engine, enum tensor_kind kind);
+/* Of what all ranks have: an equal part for each. */
+struct safetensors_run engine_share(const struct engine *engine, struct safetensors_run all);
 /* What this rank writes of a tensor whose kind is cut: each element is written by one rank that has it. */
 struct safetensors_run engine_written_run(const struct engine *engine, const struct tensor *tensor);
 
@@ -60,8 +60,11 @@ enum status engine_hash(const struct engine *engine, uint64_t *hash);
  * are not cut, which each rank has to itself, and of those that are, which is collective. */
 enum status engine_hash_whole(const struct engine *engine, const bool *skip, uint64_t *hashes);
 enum status engine_hash_cut(const struct engine *engine, const bool *skip, uint64_t *hashes);
-/* engine_hash, where all tensors' hashes are known. */
-uint64_t engine_join_hashes(const struct engine *engine, const uint64_t *hashes);
+/* engine_hash, where all tensors' hashes are known. The same on ranks that share tensors as on one. FAILED without
+ * memory. */
+enum status engine_join_hashes(const struct engine *engine, const uint64_t *hashes, uint64_t *hash);
+/* Whether engine_hash can be had: ranks that share tensors know the hashes of what they write alone. */
+bool engine_can_hash(const struct engine *engine);
 /* Does the updates that the last step deferred (runner_finish). Call it before weights or state are read and before a
  * step of another program; all ranks together. */
 enum status engine_settle(struct engine *engine);
@@ -83,16 +86,17 @@ enum status engine_step(struct engine *engine, const struct dataset *dataset, in
 enum status engine_agree(struct engine *engine, enum status mine);
 /* The last step once more, inputs and all: AdamW changes nothing where the gradient norm is not finite. */
 enum status engine_repeat_step(struct engine *engine);
-/* How ranks share out batches: those that have the same rows together take one, and one of them counts it. */
-struct batch_turn {
-    int mine, all; /* of as many batches as are computed at a time, which is this rank's */
-    bool counts;
-};
-struct batch_turn engine_batch_turn(const struct engine *engine);
 /* Adds batch `batch` of the validation split, which is settled, to the sums. The plan has PROGRAM_LOSS, and no update
  * is left (engine_settle). */
 enum status engine_add_loss(struct engine *engine, const struct dataset *dataset, int64_t batch, double *loss,
                             int64_t *targets);
+/* This rank's place among those that each have a batch of their own (of ranks that share tensors or are stages of one
+ * pipeline, one), and how many there are; and whether its sums count, which those of one rank of such do. */
+struct engine_turn {
+    int64_t place, places;
+    bool counts;
+};
+struct engine_turn engine_turn_of(const struct engine *engine);
 /* For a rank that has no batch while others do. Where weights are cut, ranks gather them from each other, and this one
  * goes through the program too, over a batch without targets. */
 enum status engine_join_loss(struct engine *engine);

@@ -126,8 +126,42 @@ enum status engine_hash_cut(const struct engine *engine, const bool *skip, uint6
 
 /* ---- All ---- */
 
-uint64_t engine_join_hashes(const struct engine *engine, const uint64_t *hashes) {
-    return XXH3_64bits(hashes, engine_graph(engine)->tensors.count * sizeof *hashes);
+static uint64_t join(const struct graph *graph, const uint64_t *hashes) {
+    return XXH3_64bits(hashes, graph->tensors.count * sizeof *hashes);
+}
+
+bool engine_can_hash(const struct engine *engine) { return recipe_tensor(&engine->plan->chosen.recipe) == 1; }
+
+static bool is_kept(const struct tensor *tensor) {
+    return tensor->kind == TENSOR_PARAMETER || tensor->kind == TENSOR_STATE;
+}
+
+/* By the ids that tensors have in the graph of ranks that share none. */
+static enum status join_by_whole(const struct engine *engine, const struct graph *whole, const uint64_t *hashes,
+                                 uint64_t *hash) {
+    const struct graph *own = engine_graph(engine);
+    uint64_t *by_whole = mem_array(whole->tensors.count, sizeof *by_whole);
+    if (!by_whole) return STATUS_FAILED;
+    for (size_t i = 0; i < own->tensors.count; i++)
+        for (size_t w = 0; is_kept(own->tensors.items[i]) && w < whole->tensors.count; w++)
+            if (whole->tensors.items[w]->kind == own->tensors.items[i]->kind &&
+                strcmp(whole->tensors.items[w]->name, own->tensors.items[i]->name) == 0)
+                by_whole[w] = hashes[i];
+    *hash = join(whole, by_whole);
+    mem_free(by_whole);
+    return STATUS_OK;
+}
+
+enum status engine_join_hashes(const struct engine *engine, const uint64_t *hashes, uint64_t *hash) {
+    struct graph *whole;
+    if (engine_can_hash(engine)) {
+        *hash = join(engine_graph(engine), hashes);
+        return STATUS_OK;
+    }
+    TRY(programs_build_whole(engine->plan->session, &engine->plan->request.set, &engine->plan->chosen, &whole));
+    enum status status = join_by_whole(engine, whole, hashes, hash);
+    graph_free(whole);
+    return status;
 }
 
 static enum status hash_all(const struct engine *engine, uint64_t *hashes) {
@@ -139,7 +173,7 @@ static enum status hash_all(const struct engine *engine, uint64_t *hashes) {
 enum status engine_hash(const struct engine *engine, uint64_t *hash) {
     uint64_t *hashes = mem_array(engine_graph(engine)->tensors.count, sizeof *hashes);
     enum status status = hash_all(engine, hashes);
-    if (status == STATUS_OK) *hash = engine_join_hashes(engine, hashes);
+    if (status == STATUS_OK) status = engine_join_hashes(engine, hashes, hash);
     mem_free(hashes);
     return status;
 }

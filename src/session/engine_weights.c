@@ -8,24 +8,36 @@
 int engine_width(const struct engine *engine, enum tensor_kind kind) {
     const struct partition *partition = &engine->plan->chosen.policy.partition;
     BUG_IF(kind != TENSOR_PARAMETER && kind != TENSOR_STATE, "nobody keeps tensors of kind %d", (int)kind);
-    int shards = partition_width(kind == TENSOR_PARAMETER ? partition->parameters : partition->optimizer);
-    return shards * rank_place_stages(&engine->plan->chosen.place);
+    return partition_width(kind == TENSOR_PARAMETER ? partition->parameters : partition->optimizer);
 }
 
-struct safetensors_run engine_share(const struct engine *engine, int width, struct safetensors_run all) {
-    const struct rank_place *place = &engine->plan->chosen.place;
-    int64_t groups = rank_place_ranks(place) / width, group = place->rank;
-    if (width > 1) group = rank_place_data_rank(place) / (width / rank_place_stages(place));
-    int64_t begin = all.elements * group / groups, end = all.elements * (group + 1) / groups;
+bool engine_is_cut(const struct engine *engine, enum tensor_kind kind) {
+    const struct plan *plan = &engine->plan->chosen;
+    return engine_width(engine, kind) > 1 || recipe_tensor(&plan->recipe) > 1 || rank_place_stages(&plan->place) > 1;
+}
+
+static struct safetensors_run share_of(struct safetensors_run all, int64_t part, int64_t parts) {
+    int64_t begin = all.elements * part / parts, end = all.elements * (part + 1) / parts;
     return (struct safetensors_run){all.first + begin, end - begin};
 }
 
+struct safetensors_run engine_share(const struct engine *engine, struct safetensors_run all) {
+    const struct comm *comm = engine->plan->session->comm;
+    return share_of(all, comm->rank, mesh_ranks(&comm->mesh));
+}
+
+/* The same elements have those at its place in other groups of `width` data ranks and, of what is whole, all ranks that
+ * share tensors. */
 struct safetensors_run engine_written_run(const struct engine *engine, const struct tensor *tensor) {
+    const struct rank_place *place = &engine->plan->chosen.place;
+    int width = engine_width(engine, tensor->kind), own = rank_place_data_rank(place) / width;
+    int groups = rank_place_data(place) / width, tensors = tensor->part ? 1 : rank_place_tensor(place);
     struct safetensors_run mine;
     (void)runner_home(engine->main, tensor, &mine.first, &mine.elements);
     /* What stages share is written by the one that updates it. */
-    if (stage_of_tensor(&engine->spans, tensor) != rank_place_stage(&engine->plan->chosen.place)) mine.elements = 0;
-    return engine_share(engine, engine_width(engine, tensor->kind), mine);
+    if (stage_of_tensor(&engine->spans, tensor) != rank_place_stage(place)) mine.elements = 0;
+    if (tensor->part) return share_of(mine, own, groups);
+    return share_of(mine, own * tensors + rank_place_tensor_rank(place), groups * tensors);
 }
 
 /* What this rank has of `parameter` as it is kept in `home`: itself or its master. */
@@ -174,38 +186,38 @@ enum status engine_initialise_weights(struct engine *engine, uint64_t seed) {
 }
 
 static enum status add_load(const struct safetensors *set, const char *path, const struct weight_target *target,
-                            struct safetensors_load *out) {
+                            struct safetensors_loads *out) {
     const struct safetensors_tensor *source = safetensors_find(set, target->tensor->name);
     if (!source) return status_set(STATUS_BAD_INPUT, "%s: %s is missing", path, target->tensor->name);
     enum safetensors_dtype dtype = target->dtype == DTYPE_BF16 ? SAFETENSORS_BF16 : SAFETENSORS_F32;
-    if (source->dtype != dtype || !safetensors_has_shape(source, &target->tensor->shape)) {
+    if (source->dtype != dtype || !safetensors_has_shape(source, tensor_whole_shape(target->tensor))) {
         char dims[SHAPE_TEXT], wanted[SHAPE_TEXT];
         return status_set(STATUS_BAD_INPUT, "%s: %s: is %s %s, must be %s", path, source->name, source->dtype_name,
-                          safetensors_print_dims(source, dims), shape_print(&target->tensor->shape, wanted));
+                          safetensors_print_dims(source, dims),
+                          shape_print(tensor_whole_shape(target->tensor), wanted));
     }
-    *out = (struct safetensors_load){.set = set,
-                                     .tensor = source,
-                                     .first = (size_t)target->first,
-                                     .elements = (size_t)target->elements,
-                                     .dtype = target->dtype,
-                                     .out = target->data,
-                                     .store = target->store,
-                                     .key = target->home};
-    return STATUS_OK;
+    const struct safetensors_load load = {.set = set,
+                                          .tensor = source,
+                                          .first = (size_t)target->first,
+                                          .elements = (size_t)target->elements,
+                                          .dtype = target->dtype,
+                                          .out = target->data,
+                                          .store = target->store,
+                                          .key = target->home};
+    return safetensors_add_part(&load, target->tensor, out);
 }
 
 static enum status load_state(const struct safetensors *set, const char *path, const struct weight_target *targets,
                               size_t count) {
-    struct safetensors_load *loads = mem_array(count, sizeof *loads);
-    enum status status = STATUS_FAILED;
-    if (!loads) return status;
-    for (size_t i = 0; i < count; i++)
-        TRY_GOTO(status, add_load(set, path, &targets[i], &loads[i]), done);
-    status = set->tensors.count == count ? safetensors_load(loads, count)
-                                         : status_set(STATUS_BAD_INPUT, "%s: holds %zu tensors, the optimizer has %zu",
-                                                      path, set->tensors.count, count);
-done:
-    mem_free(loads);
+    struct safetensors_loads loads = {0};
+    enum status status = STATUS_OK;
+    for (size_t i = 0; i < count && status == STATUS_OK; i++)
+        status = add_load(set, path, &targets[i], &loads);
+    if (status == STATUS_OK && set->tensors.count != count)
+        status = status_set(STATUS_BAD_INPUT, "%s: holds %zu tensors, the optimizer has %zu", path, set->tensors.count,
+                            count);
+    if (status == STATUS_OK) status = safetensors_load(loads.items, loads.count);
+    vec_free(&loads);
     return status;
 }
 

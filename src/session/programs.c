@@ -5,6 +5,7 @@
 #include "graph/differentiate.h"
 #include "layout/shard_graph.h"
 #include "ops/ops.h"
+#include "program/collectives.h"
 
 static enum status add_backward(struct graph *graph, struct tensor *loss, const struct plan *plan) {
     const struct recipe *recipe = &plan->recipe;
@@ -27,10 +28,14 @@ static enum model_purpose purpose_of(enum program_use use, const struct recipe *
 }
 
 /* The graph of this rank among those that share its tensors, in place of the whole. */
-static enum status shard(const struct plan *plan, bool trains, struct graph **graph, struct tensor **output) {
+static enum status shard(const struct session *session, const struct plan *plan, bool trains, struct graph **graph,
+                         struct tensor **output) {
     struct shard_choices choices;
     struct graph *whole = *graph, *own = whole;
     if (recipe_tensor(&plan->recipe) == 1) return STATUS_OK;
+    if (session->model->config.adapter.rank > 0)
+        return status_hint(status_set(STATUS_BAD_INPUT, "tensor: ranks that share tensors train no adapters"),
+                           "leave out --tensor: adapters' states are small, and --partition cuts the weights");
     enum status status = shard_choices_make(whole, recipe_tensor(&plan->recipe), &choices);
     if (status == STATUS_OK)
         status =
@@ -47,7 +52,7 @@ static enum status build_batch(const struct session *session, enum program_use u
     struct tensor *output;
     TRY(model_build_graph(session->model, purpose_of(use, recipe), recipe->dtype, recipe->grain_sequences,
                           recipe->sequence_length, &graph, &output));
-    enum status status = shard(plan, use == PROGRAM_STEP, &graph, &output);
+    enum status status = shard(session, plan, use == PROGRAM_STEP, &graph, &output);
     if (status == STATUS_OK && use == PROGRAM_STEP) status = add_backward(graph, output, plan);
     if (status == STATUS_OK)
         *out = graph;
@@ -90,6 +95,16 @@ enum status program_build_graph(const struct session *session, const struct prog
     return is_of_texts(use) ? build_texts(session, use, set, &own.recipe, out) : build_batch(session, use, &own, out);
 }
 
+enum status programs_build_whole(const struct session *session, const struct program_set *set, const struct plan *plan,
+                                 struct graph **out) {
+    struct plan alone = *plan;
+    enum program_use use = 0;
+    while (!program_set_has(set, use))
+        use++;
+    alone.recipe.tensor = alone.place.tensor = 1;
+    return program_build_graph(session, set, use, &alone, out);
+}
+
 /* Beside those of the set that were made before it. */
 static enum status compile_one(const struct session *session, const struct program_set *set, enum program_use use,
                                const struct plan *plan, struct programs *made) {
@@ -110,6 +125,13 @@ void programs_sum_bytes(struct programs *programs) {
         }
 }
 
+static size_t count_operations(const struct programs *programs) {
+    size_t count = 0;
+    for (int use = 0; use < PROGRAM_USES; use++)
+        if (programs->of[use]) count += programs->of[use]->program->collectives.count;
+    return count;
+}
+
 enum status programs_compile(const struct session *session, const struct program_set *set, const struct plan *plan,
                              struct programs *out) {
     struct programs programs = {.of = {NULL}};
@@ -117,6 +139,7 @@ enum status programs_compile(const struct session *session, const struct program
     session->machine.backend->set_threads(plan->threads);
     for (enum program_use use = 0; use < PROGRAM_USES && status == STATUS_OK; use++)
         if (program_set_has(set, use)) status = compile_one(session, set, use, plan, &programs);
+    if (status == STATUS_OK) status = collectives_check_count(count_operations(&programs));
     if (status != STATUS_OK) {
         programs_free(&programs);
         return status;

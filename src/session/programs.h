@@ -41,7 +41,8 @@ struct programs {
     int64_t tier_bytes[TIER_COUNT];      /* the arenas that they take turns in: those of the largest */
 };
 
-/* Compiles and proves the set's programs under a plan, and sets the backend's threads. BAD_INPUT for a policy that is
+/* Compiles and proves the set's programs under a plan, and sets the backend's threads. NO_FIT for more operations
+ * between ranks than there can be (program/collectives.h), BAD_INPUT for a policy that is
  * not for this model. The caller frees with programs_free. */
 enum status programs_compile(const struct session *session, const struct program_set *set, const struct plan *plan,
                              struct programs *out);
@@ -49,6 +50,9 @@ void programs_free(struct programs *programs);
 /* Only the graph of one of the set's programs. The caller frees it. */
 enum status program_build_graph(const struct session *session, const struct program_set *set, enum program_use use,
                                 const struct plan *plan, struct graph **out);
+/* The graph of the set's main program as ranks have it that share no tensors. The caller frees it. */
+enum status programs_build_whole(const struct session *session, const struct program_set *set, const struct plan *plan,
+                                 struct graph **out);
 /* Finds tier_bytes anew, where a program was replaced. */
 void programs_sum_bytes(struct programs *programs);
 

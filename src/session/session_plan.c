@@ -13,9 +13,8 @@
 /* For measuring operators that the cache lacks; the start of a run waits for it. */
 static const double OPERATORS_BUDGET_S = 1.0;
 
-static struct model_figures figures_of(const struct session_plan *plan) {
+static struct model_figures figures_of(const struct session_plan *plan, const struct graph *graph) {
     const struct model_config *config = &plan->session->model->config;
-    const struct graph *graph = programs_main(&plan->programs)->graph;
     struct model_figures figures = {.parameters = model_parameter_count(graph),
                                     .matrix_parameters = model_matrix_parameter_count(graph),
                                     .trained_parameters = model_trained_count(graph)};
@@ -27,11 +26,21 @@ static struct model_figures figures_of(const struct session_plan *plan) {
     return figures;
 }
 
+/* Of the whole model, also where ranks share its tensors. */
+static enum status find_figures(struct session_plan *plan) {
+    struct graph *whole = NULL;
+    if (recipe_tensor(&plan->chosen.recipe) > 1)
+        TRY(programs_build_whole(plan->session, &plan->request.set, &plan->chosen, &whole));
+    plan->figures = figures_of(plan, whole ? whole : programs_main(&plan->programs)->graph);
+    graph_free(whole);
+    return STATUS_OK;
+}
+
 static enum status describe(struct session_plan *plan) {
     const struct backend *backend = plan->session->machine.backend;
     for (enum tier tier = 0; tier < TIER_COUNT; tier++)
         TRY(program_report_memory(programs_main(&plan->programs)->program, tier, &plan->memory[tier]));
-    plan->figures = figures_of(plan);
+    TRY(find_figures(plan));
     struct recipe *recipe = &plan->chosen.recipe;
     return backend->list_products ? backend->list_products(&recipe->products) : STATUS_OK;
 }

@@ -53,10 +53,10 @@ static enum status add_batches(struct evaluation *evaluation, const struct datas
                                int64_t batches, struct loss_sum *sum) {
     struct comm *comm = evaluation->session.comm;
     struct engine *engine = &evaluation->engine;
+    struct engine_turn turn = engine_turn_of(engine);
     struct loss_sum mine = {0};
-    struct batch_turn turn = engine_batch_turn(engine);
-    enum status status = first + turn.mine < batches
-                             ? engine_add_loss(engine, dataset, first + turn.mine, &mine.loss, &mine.targets)
+    enum status status = first + turn.place < batches
+                             ? engine_add_loss(engine, dataset, first + turn.place, &mine.loss, &mine.targets)
                              : engine_join_loss(engine);
     if (!turn.counts) mine = (struct loss_sum){0};
     return loss_sum_add(comm, status, &mine, sum);
@@ -64,7 +64,7 @@ static enum status add_batches(struct evaluation *evaluation, const struct datas
 
 static enum status sum_losses(struct evaluation *evaluation, const struct dataset *dataset, const char *path,
                               struct loss_sum *sum, struct eval_file *out) {
-    int64_t ranks = engine_batch_turn(&evaluation->engine).all;
+    int64_t ranks = engine_turn_of(&evaluation->engine).places;
     int64_t batch = evaluation->plan.chosen.recipe.batch, most = evaluation->options->most_batches;
     out->sequences = dataset_valid_sequences(dataset);
     int64_t batches = (out->sequences + batch - 1) / batch;

@@ -142,9 +142,9 @@ static enum status add_losses(struct train_run *run, int64_t first, int64_t batc
     struct comm *comm = run->session.comm;
     struct loss_sum mine = {.stopped = !goes_on(run)};
     enum status status = STATUS_OK;
-    struct batch_turn turn = engine_batch_turn(&run->engine);
-    if (!mine.stopped && first + turn.mine < batches)
-        status = engine_add_loss(&run->engine, run->data.dataset, first + turn.mine, &mine.loss, &mine.targets);
+    struct engine_turn turn = engine_turn_of(&run->engine);
+    if (!mine.stopped && first + turn.place < batches)
+        status = engine_add_loss(&run->engine, run->data.dataset, first + turn.place, &mine.loss, &mine.targets);
     else
         status = engine_join_loss(&run->engine);
     if (!turn.counts) mine.loss = 0, mine.targets = 0;
@@ -160,7 +160,7 @@ static enum status validate(struct train_run *run) {
     int64_t batches = (sequences + batch - 1) / batch, most = run->options->valid_batches;
     if (most > 0 && batches > most) batches = most;
     struct loss_sum sum = {0};
-    for (int64_t b = 0; b < batches; b += engine_batch_turn(&run->engine).all) {
+    for (int64_t b = 0; b < batches; b += engine_turn_of(&run->engine).places) {
         TRY(add_losses(run, b, batches, &sum));
         if (sum.stopped) return STATUS_OK;
     }

@@ -7,33 +7,10 @@
 #include "model/model.h"
 #include "support/graph_ranks.h"
 #include "support/model_cases.h"
+#include "support/shared_model.h"
 #include "support/unit.h"
 
 enum { SEQUENCES = 2, LENGTH = 12, SEED = 7 };
-
-struct sizes {
-    int64_t heads, kv_heads, ffn, vocab, embedding_width;
-};
-static const struct sizes usual = {8, 4, 48, 211, 0};
-
-/* The fixture's model with these sizes. */
-static struct model *make_model(const char *fixture, const struct sizes *sizes) {
-    char folder[512];
-    struct model *read, *made;
-    snprintf(folder, sizeof folder, "%s/models/%s", BALLAST_FIXTURES, fixture);
-    if (model_open_outline(folder, &read) != STATUS_OK) fail_msg("%s: %s", fixture, status_message());
-    struct model_config config = read->config;
-    bool grouped = config.kv_heads < config.heads;
-    config.heads = sizes->heads;
-    config.kv_heads = grouped ? sizes->kv_heads : sizes->heads;
-    config.hidden = sizes->heads * config.head_dim;
-    config.embedding_width = sizes->embedding_width > 0 ? sizes->embedding_width : config.hidden;
-    config.ffn = sizes->ffn;
-    config.vocab_size = sizes->vocab;
-    model_free(read);
-    if (model_create(&config, &made) != STATUS_OK) fail_msg("%s: %s", fixture, status_message());
-    return made;
-}
 
 static struct graph *forward_of(const struct model *model, struct tensor **loss) {
     struct graph *graph;
@@ -141,7 +118,7 @@ static void every_family_has_one_ranks_gradients(void **state) {
     static const char *const cases[] = {FULL_MODEL_CASES};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         if (!unit_part(cases[i])) continue;
-        struct model *model = make_model(cases[i], &usual);
+        struct model *model = shared_model_make(cases[i], &shared_sizes_usual);
         print_message("%s\n", cases[i]);
         compare(model, 2);
         compare(model, 4);
@@ -157,7 +134,7 @@ static void adapters_follow_their_products(void **state) {
     (void)state;
     static const char *const cases[] = {"llama", "phi3", "gpt2"};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        struct model *model = make_model(cases[i], &usual);
+        struct model *model = shared_model_make(cases[i], &shared_sizes_usual);
         set_adapter(model, "4,8,all-linear");
         compare(model, 4);
         model_free(model);
@@ -166,9 +143,9 @@ static void adapters_follow_their_products(void **state) {
 
 static void an_embedding_of_another_width_is_cut_with_its_projection(void **state) {
     (void)state;
-    struct sizes sizes = usual;
+    struct shared_sizes sizes = shared_sizes_usual;
     sizes.embedding_width = 24;
-    struct model *model = make_model("opt", &sizes);
+    struct model *model = shared_model_make("opt", &sizes);
     compare(model, 4);
     model_free(model);
 }
@@ -185,7 +162,7 @@ static void a_layer_has_two_sums_each_way(void **state) {
     (void)state;
     static const char *const cases[] = {"llama", "gpt2", "phi3", "qwen2"};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        struct model *model = make_model(cases[i], &usual);
+        struct model *model = shared_model_make(cases[i], &shared_sizes_usual);
         struct graph_ranks ranks;
         assert_int_equal(make_ranks(model, 2, &ranks), STATUS_OK);
         const struct graph *graph = ranks.graphs[1];
@@ -205,8 +182,8 @@ static void a_layer_has_two_sums_each_way(void **state) {
     }
 }
 
-static void expect_refused(const struct sizes *sizes, int parts, const char *message) {
-    struct model *model = make_model("llama", sizes);
+static void expect_refused(const struct shared_sizes *sizes, int parts, const char *message) {
+    struct model *model = shared_model_make("llama", sizes);
     struct graph_ranks ranks;
     assert_int_equal(make_ranks(model, parts, &ranks), STATUS_BAD_INPUT);
     assert_string_equal(status_message(), message);
@@ -215,11 +192,11 @@ static void expect_refused(const struct sizes *sizes, int parts, const char *mes
 
 static void what_does_not_divide_is_refused(void **state) {
     (void)state;
-    expect_refused(&(struct sizes){12, 12, 48, 211, 0}, 8,
+    expect_refused(&(struct shared_sizes){12, 12, 48, 211, 0}, 8,
                    "tensor: layer.0.rope.q: 12 heads have no 8 equal parts, one for each rank");
-    expect_refused(&(struct sizes){8, 2, 48, 211, 0}, 4,
+    expect_refused(&(struct shared_sizes){8, 2, 48, 211, 0}, 4,
                    "tensor: layer.0.rope.k: 2 heads have no 4 equal parts, one for each rank");
-    expect_refused(&(struct sizes){8, 8, 50, 211, 0}, 4,
+    expect_refused(&(struct shared_sizes){8, 8, 50, 211, 0}, 4,
                    "tensor: layer.0.mlp.gate_proj: 50 features have no 4 equal parts, one for each rank");
 }
 

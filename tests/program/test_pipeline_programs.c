@@ -222,9 +222,10 @@ static void random_plans_are_proved(void **state) {
 
 static void evaluation_goes_through_the_stages(void **state) {
     (void)state;
-    for (int stages = 2; stages <= 4; stages += 2) {
-        struct graph *graph = draw_graph(4, 0, true);
+    for (int stages = 2; stages <= 5; stages++) {
+        struct graph *graph = draw_graph(4, (uint64_t)stages, true); /* every other one is tied */
         struct plan plan = plan_of(graph, stages, 5, 1);
+        if (stages > 3) plan.policy.optimizer = plan.policy.parameters = TIER_HOST, plan.policy.buffers = 4;
         struct ranks ranks;
         require_compiled(graph, &plan, 0, &ranks);
         require_shared_out(&ranks);

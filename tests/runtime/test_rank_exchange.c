@@ -7,14 +7,20 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/fault.h"
 #include "base/mem.h"
 #include "base/random.h"
 #include "runtime/runner.h"
+#include "support/deferred_backend.h"
 #include "support/exchange_graph.h"
-#include "support/rank_job.h"
+#include "support/mpi_job.h"
+#include "support/random_policy.h"
 #include "support/unit.h"
 
 enum { GRAINS = 4, SEED = 18, TOKENS = EXCHANGE_SEQUENCES * EXCHANGE_LENGTH };
+
+/* This rank's: the CPU's, or a device whose memory has no addresses for it. */
+static const struct backend *backend = &backend_cpu;
 
 /* ---- one program ---- */
 
@@ -30,7 +36,7 @@ struct job {
 static enum status open_arenas(struct job *job, struct comm *comm) {
     for (enum tier tier = 0; tier < TIER_COUNT; tier++) {
         const struct rank_place *place = &job->plan.place;
-        struct arena_settings settings = {.folder = "/tmp", .channels = RUNNER_CHANNELS};
+        struct arena_settings settings = {.memory = backend->memory, .folder = "/tmp", .channels = RUNNER_CHANNELS};
         if (comm && place->in_place && tier == place->tier) settings.shared_by = comm;
         TRY(arena_open(tier, job->executable->program->tier_bytes[tier], &settings, &job->arenas[tier]));
     }
@@ -97,8 +103,8 @@ static enum status job_open(const struct plan *plan, enum dtype dtype, struct gr
     struct graph *graph = exchange_graph_build(dtype, part);
     int64_t grains = GRAINS / rank_place_data(&plan->place);
     *job = (struct job){.plan = *plan, .part = part, .first_grain = grains * rank_place_data_rank(&plan->place)};
-    backend_cpu.set_threads(plan->threads);
-    TRY(executable_create(&backend_cpu, graph, plan, &job->executable));
+    backend->set_threads(plan->threads);
+    TRY(executable_create(backend, graph, plan, &job->executable));
     TRY(open_arenas(job, comm));
     TRY(runner_create(job->executable, job->arenas, comm, &job->runner));
     TRY(set_weights(job));
@@ -217,7 +223,19 @@ static const struct policy policies[] = {
     {.grains_per_pass = 1, .schedule = "f0-5 d1-2 b5 f4 b4-0"},
     {.grains_per_pass = 1, .buffers = 3, .lookahead = 1, .gradients = TIER_HOST, .optimizer = TIER_DISK},
 };
-enum { POLICIES = sizeof policies / sizeof *policies };
+enum { POLICIES = sizeof policies / sizeof *policies, RANDOM_POLICIES = 6 };
+
+/* The fixed ones, then random ones with every partition of the data ranks in turn. */
+static struct policy policy_of(const struct job *plain, int index) {
+    static const struct partition partitions[] = {{1, 1, 1}, {1, 1, 2}, {1, 2, 2}, {2, 2, 2}};
+    if (index < POLICIES) return policies[index];
+    const struct rank_place *place = &plain->plan.place;
+    const struct graph *graph = plain->executable->graph;
+    int64_t grains = GRAINS / rank_place_data(place);
+    struct policy policy = random_policy(graph, grains, (uint64_t)(SEED + index));
+    if (rank_place_data(place) == 2) policy_cut(graph, &partitions[index % 4], &policy);
+    return policy;
+}
 
 /* Every element that both have is the same, to the bit. */
 static enum status compare_bits(const struct job *job, const struct job *other, int policy) {
@@ -240,6 +258,37 @@ static enum status compare_bits(const struct job *job, const struct job *other, 
     return STATUS_OK;
 }
 
+/* What every rank has all of has the same bits on all of them: else they would drift apart. */
+static enum status compare_replicas(const struct job *job, struct comm *comm) {
+    const struct graph *graph = job->executable->graph;
+    const struct comm_group group = rank_place_tensor_group(&job->plan.place);
+    for (size_t i = 0; i < graph->tensors.count; i++) {
+        const struct tensor *tensor = graph->tensors.items[i];
+        int64_t first, elements;
+        if (tensor->kind != TENSOR_PARAMETER || tensor->part) continue;
+        float *own = read_average(job, tensor->name, &first, &elements);
+        float *all = mem_array((size_t)(elements * group.count), sizeof *all);
+        TRY(own && all ? STATUS_OK : STATUS_FAILED);
+        TRY(comm_exchange(comm, &group, own, (size_t)elements * sizeof *own, all));
+        for (int r = 0; r < group.count; r++)
+            if (memcmp(all + r * elements, own, (size_t)elements * sizeof *own) != 0)
+                return status_set(STATUS_FAILED, "%s: other bits on rank %d of the group", tensor->name, r);
+        mem_free(own);
+        mem_free(all);
+    }
+    return STATUS_OK;
+}
+
+/* Steps have all their memory from the start. */
+static enum status check_steps(struct job *job) {
+    int64_t allocations = fault_count(FAULT_ALLOCATE);
+    for (int i = 0; i < 3; i++)
+        TRY(job_step(job));
+    allocations = fault_count(FAULT_ALLOCATE) - allocations;
+    return allocations == 0 ? STATUS_OK
+                            : status_set(STATUS_FAILED, "%lld allocations in steps", (long long)allocations);
+}
+
 static enum status run_policy(const struct job *plain, enum dtype dtype, struct comm *comm, int index,
                               const struct policy *policy, bool in_place) {
     struct plan plan = plain->plan;
@@ -253,15 +302,13 @@ static enum status run_policy(const struct job *plain, enum dtype dtype, struct 
     return STATUS_OK;
 }
 
-static enum status rank_body(struct comm *comm, const char *const words[RANK_JOB_WORDS]) {
-    int tensor = atoi(words[0]);
-    enum dtype dtype = dtype_find(words[1]);
+static enum status run_all(struct comm *comm, int tensor, enum dtype dtype, bool device) {
     const struct rank_place place = {.mesh = comm->mesh,
                                      .rank = comm->rank,
                                      .tensor = tensor,
-                                     .in_place = comm->mesh.per_node > 1 && comm->shares_memory,
+                                     .in_place = !device && comm->mesh.per_node > 1 && comm->shares_memory,
                                      .message_bytes = comm->message_bytes,
-                                     .tier = TIER_DEVICE};
+                                     .tier = device ? TIER_HOST : TIER_DEVICE};
     const struct group_part part = {tensor, rank_place_tensor_rank(&place)};
     struct graph *graph = exchange_graph_build(dtype, part);
     const struct plan plan = exchange_plan(graph, &place, GRAINS);
@@ -270,10 +317,22 @@ static enum status rank_body(struct comm *comm, const char *const words[RANK_JOB
     TRY(job_open(&plan, dtype, part, comm, &plain));
     TRY(job_step(&plain));
     TRY(comm_agree(comm, compare_with_whole(&plain, dtype)));
-    for (int p = 0; p < POLICIES; p++)
-        TRY(comm_agree(comm, run_policy(&plain, dtype, comm, p, &policies[p], p % 2 == 0)));
+    TRY(comm_agree(comm, compare_replicas(&plain, comm)));
+    for (int p = 0; p < POLICIES + RANDOM_POLICIES; p++) {
+        const struct policy policy = policy_of(&plain, p);
+        TRY(comm_agree(comm, run_policy(&plain, dtype, comm, p, &policy, p % 2 == 0)));
+    }
+    if (!device) TRY(comm_agree(comm, check_steps(&plain))); /* the device of tests allocates for its queues */
     job_close(&plain);
     return STATUS_OK;
+}
+
+static enum status rank_body(struct comm *comm, const char *const words[RANK_JOB_WORDS]) {
+    bool device = strcmp(words[2], "device") == 0;
+    if (device) backend = deferred_begin((uint64_t)comm->rank);
+    enum status status = run_all(comm, atoi(words[0]), dtype_find(words[1]), device);
+    if (device) deferred_end();
+    return status;
 }
 
 /* ---- the tests ---- */
@@ -300,12 +359,20 @@ static void groups_stand_beside_data_ranks(void **state) {
     expect_ok((struct rank_job){4, 1, true, {"2", "bf16"}});
 }
 
+/* What ranks exchange goes by way of the host's memory. */
+static void devices_have_one_ranks_gradients(void **state) {
+    (void)state;
+    expect_ok((struct rank_job){2, 1, false, {"2", "fp32", "device"}});
+    if (unit_sweep(0, 1)) expect_ok((struct rank_job){4, 1, false, {"2", "bf16", "device"}});
+}
+
 int main(int count, char **argument) {
     rank_job_enter(count, argument, rank_body);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(two_ranks_have_one_ranks_gradients),
         cmocka_unit_test(four_ranks_have_one_ranks_gradients),
         cmocka_unit_test(groups_stand_beside_data_ranks),
+        cmocka_unit_test(devices_have_one_ranks_gradients),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -29,6 +29,7 @@ static struct plan_request request_of(const struct harness_options *options) {
                             .grain_sequences = options->grain_sequences,
                             .lanes = options->lanes,
                             .round_grains = options->round_grains,
+                            .tensor = options->tensor,
                             .reduce_dtype = options->reduce_dtype,
                             .seed = options->seed,
                             .beta1 = options->beta1,
@@ -50,6 +51,7 @@ static struct plan_request request_of(const struct harness_options *options) {
     request.plan.policy.grains_per_pass = options->grains_per_pass;
     if (options->comm) request.plan.place.mesh = options->comm->mesh;
     request.plan.place.stages = options->stages;
+    request.plan.place.tensor = options->tensor;
     enum program_use main = options->purpose == MODEL_LOGITS ? PROGRAM_LOGITS
                             : options->forward_only          ? PROGRAM_LOSS
                                                              : PROGRAM_STEP;
