@@ -98,6 +98,9 @@
     X(RANK_TIMEOUT, OPTION_OWN(.name = "rank-timeout", SETTING_REAL_IN(1, 86400), SETTING_REAL_DEFAULT(30)),           \
       .argument = "SECONDS", OPTION_FOR(COMMANDS_RANKS),                                                               \
       .help = "how long a rank may be silent or keep the others waiting before these end with an error")               \
+    X(STAGES, OPTION_OF(stages), OPTION_FOR(COMMANDS_STEP), .computed = ", or what the plan file or the run says",     \
+      .help = "stages of a pipeline: each rank has the layers of one, and passes go through them one after the "       \
+              "other; divides --ranks; never changes a result (docs/clusters.md)")                                     \
     X(PARTITION, OPTION_OF(partition), .argument = "P", OPTION_FOR(COMMANDS_STEP),                                     \
       .computed = "the fastest that fits, or what the plan file or the run says",                                      \
       .help = "in how many shards, each on a rank of its own, parameters, gradients and optimizer states are: ddp, "   \

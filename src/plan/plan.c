@@ -86,15 +86,30 @@ enum master master_find(const char *name) {
     X(weight_decay, "0 for none, and at most 1000")                                                                    \
     X(clip_norm, "0 for none, and at most 1e9")
 
-static enum status check_tensor(const struct plan *plan) {
+static enum status check_axes(const struct plan *plan) {
     int ranks = rank_place_ranks(&plan->place), tensor = recipe_tensor(&plan->recipe);
+    int stages = rank_place_stages(&plan->place), nearest = stages;
     if (rank_place_tensor(&plan->place) != tensor)
         return status_set(STATUS_BAD_INPUT, "plan: recipe.tensor: %d is not the %d of its ranks", tensor,
                           rank_place_tensor(&plan->place));
-    if (ranks % (tensor * rank_place_stages(&plan->place)) == 0) return STATUS_OK;
-    enum status status = status_set(STATUS_BAD_INPUT,
-                                    "plan: recipe.tensor: %d ranks that share tensors do not divide %d", tensor, ranks);
-    return status_hint(status, "start a multiple of %d ranks by --ranks", tensor);
+    if (ranks % tensor != 0)
+        return status_hint(status_set(STATUS_BAD_INPUT,
+                                      "plan: recipe.tensor: %d ranks that share tensors do not divide %d", tensor,
+                                      ranks),
+                           "start a multiple of %d ranks by --ranks", tensor);
+    if (stages > 1 && tensor > 1)
+        return status_hint(status_set(STATUS_BAD_INPUT,
+                                      "plan: policy.stages: %d is not legal: ranks that share tensors cannot be stages "
+                                      "of a pipeline yet",
+                                      stages),
+                           "the nearest legal value is 1");
+    while (ranks % (nearest * tensor) != 0)
+        nearest--;
+    if (nearest == stages) return STATUS_OK;
+    return status_hint(status_set(STATUS_BAD_INPUT,
+                                  "plan: policy.stages: %d is not legal: stages do not divide %d ranks", stages,
+                                  ranks / tensor),
+                       "the nearest legal value is %d", nearest);
 }
 
 static enum status check_ranks(const struct plan *plan) {
@@ -114,7 +129,7 @@ enum status plan_check(const struct plan *plan) {
 #define CHECK_INTEGER(field, type, least, most, rule)                                                                  \
     TRY(plan_check_range("recipe." #field, (int64_t)recipe->field, least, most, rule));
     RECIPE_INTEGERS(CHECK_INTEGER)
-    TRY(check_tensor(plan));
+    TRY(check_axes(plan));
     TRY(check_ranks(plan));
     const struct mesh data = rank_place_data_mesh(&plan->place);
     TRY(partition_check(&plan->policy.partition, &data));
@@ -172,7 +187,8 @@ json_t *plan_to_json(const struct plan *plan) {
     }
     char ranks[LANE_SHAPE_BYTES];
     const struct lane_shape mesh = {plan->place.mesh.nodes, plan->place.mesh.per_node};
-    if (json_object_set_new(policy, "ranks", json_string(lane_shape_print(&mesh, ranks))) != 0) {
+    if (json_object_set_new(policy, "ranks", json_string(lane_shape_print(&mesh, ranks))) != 0 ||
+        json_object_set_new(policy, "stages", json_integer(rank_place_stages(&plan->place))) != 0) {
         json_decref(recipe);
         json_decref(policy);
         (void)status_no_memory(0, "a plan's JSON");
@@ -311,7 +327,10 @@ static enum status read_plan(const char *file, const json_t *object, struct plan
     TRY(policy_from_json(file, policy, &out->policy));
     struct lane_shape ranks = {0};
     TRY(read_shape(file, policy, "ranks", &ranks));
-    out->place = (struct rank_place){.mesh = {ranks.nodes, ranks.per_node}, .tensor = out->recipe.tensor};
+    int64_t stages = 1;
+    TRY(read_integer(file, policy, "policy.", "stages", 1, LANES_MOST, "a pipeline has at least one stage", &stages));
+    out->place =
+        (struct rank_place){.mesh = {ranks.nodes, ranks.per_node}, .tensor = out->recipe.tensor, .stages = (int)stages};
     TRY(read_threads(file, object, &out->threads));
     enum status status = recipe_check_optimizer(&out->recipe);
     if (status == STATUS_OK) status = plan_check(out);

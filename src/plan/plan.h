@@ -5,9 +5,9 @@
  * settings (what the user sets), rank_place (one rank among all), partition (model states cut among ranks), shards
  * (who has which of a chunk's elements), partition_traffic (what their operations move), lane_shares (a step cut into
  * lanes and rounds), card_grain (the grain that a GPU needs), products (a device's algorithms in a recipe), chunks
- * (parameters in chunks), movement (when copies come and go), activations (activation schedules as text), recompute
- * (recomputation schedules and their cost), chain (a step as a chain), rotor (the fastest recomputation in given
- * memory). */
+ * (parameters in chunks), pipeline_order (which stage works on what when), movement (when copies come and go),
+ * activations (activation schedules as text), recompute (recomputation schedules and their cost), chain (a step as a
+ * chain), rotor (the fastest recomputation in given memory). */
 #ifndef BALLAST_PLAN_PLAN_H
 #define BALLAST_PLAN_PLAN_H
 
@@ -23,7 +23,13 @@
 #include "plan/partition.h"
 #include "plan/rank_place.h"
 
-enum { PLAN_VERSION = 1, RECIPE_NAME_BYTES = 64, RECIPE_TEXT_BYTES = 1024, POLICY_SCHEDULE_BYTES = 16384 };
+enum {
+    PLAN_VERSION = 1,
+    RECIPE_NAME_BYTES = 64,
+    RECIPE_TEXT_BYTES = 1024,
+    POLICY_SCHEDULE_BYTES = 16384,
+    POLICY_SPANS_BYTES = 1024
+};
 
 /* Whether attention within a sequence crosses the borders of documents. */
 enum document_attention {
@@ -95,6 +101,8 @@ struct policy {
     enum tier update;                           /* where the other chunks are updated: device or host */
     struct partition partition;                 /* of model states among ranks; all 0: each rank has all of them */
     bool flat; /* operations between ranks send each block straight to where it belongs, not node by node */
+    /* Blocks at which spans after the first begin, "4 8" (layout/stage_spans.h); "": chosen. Of one stage: "". */
+    char spans[POLICY_SPANS_BYTES];
     char schedule[POLICY_SCHEDULE_BYTES]; /* of activations (plan/activations.h); "": all are kept */
 };
 
@@ -110,8 +118,8 @@ static inline enum tier policy_home(const struct policy *policy, int64_t chunk, 
     return chunk < policy->persistent_chunks ? TIER_DEVICE : of_kind;
 }
 
-/* A step of the recipe by this policy, as one of its ranks computes it. Of the place, a plan's file has the mesh alone,
- * as "ranks" of the policy. */
+/* A step of the recipe by this policy, as one of its ranks computes it. Of the place, a plan's file has the mesh and
+ * the stages, as "ranks" and "stages" of the policy. */
 struct plan {
     struct recipe recipe;
     struct policy policy;

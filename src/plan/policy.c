@@ -68,6 +68,7 @@ json_t *policy_to_json(const struct policy *policy) {
     POLICY_TIERS(SET_TIER)
     failed |= json_object_set_new(object, "partition", partition_to_json(&policy->partition));
     failed |= json_object_set_new(object, "flat", json_boolean(policy->flat));
+    failed |= json_object_set_new(object, "spans", json_string(policy->spans));
     failed |= json_object_set_new(object, "schedule", json_string(policy->schedule));
     if (!failed) return object;
     json_decref(object);
@@ -105,8 +106,12 @@ static enum status read_partition(const char *file, const json_t *object, struct
 }
 
 enum status policy_from_json(const char *file, const json_t *object, struct policy *out) {
-    static const char *const known[] = {"schedule", "partition", "flat",
-                                        "ranks", /* a plan's, and no policy's by itself */
+    static const char *const known[] = {"schedule",
+                                        "partition",
+                                        "flat",
+                                        "spans",
+                                        "ranks",
+                                        "stages", /* a plan's, and no policy's by itself */
 #define NAME_FIELD(field) #field,
                                         POLICY_INTEGERS(NAME_FIELD) POLICY_TIERS(NAME_FIELD)};
     struct policy policy = {0};
@@ -118,6 +123,7 @@ enum status policy_from_json(const char *file, const json_t *object, struct poli
     POLICY_TIERS(READ_TIER)
     TRY(read_partition(file, object, &policy.partition));
     TRY(json_read_bool(file, object, "flat", &policy.flat));
+    TRY(json_read_text(file, object, "spans", sizeof policy.spans, policy.spans));
     TRY(json_read_text(file, object, "schedule", sizeof policy.schedule, policy.schedule));
     *out = policy;
     return STATUS_OK;

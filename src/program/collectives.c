@@ -12,7 +12,8 @@ enum status collectives_spec(const struct program *program, int32_t collective, 
     const struct program_collective *operation = &program->collectives.items[collective];
     int ranks = rank_place_data(&program->place);
     struct lane_tree lanes;
-    bool sums = operation->kind != COMM_ALL_GATHER && !operation->node; /* of lanes; others by halves of the group */
+    bool reduces = operation->kind == COMM_ALL_REDUCE || operation->kind == COMM_REDUCE_SCATTER;
+    bool sums = reduces && !operation->node; /* of lanes; others by halves of the group */
     enum status status = STATUS_OK;
     *tree = (struct lane_tree){0};
     if (sums) TRY(lane_tree_of_shape(&program->lanes, &lanes));
@@ -23,6 +24,7 @@ enum status collectives_spec(const struct program *program, int32_t collective, 
                               .group = operation->group,
                               .bytes = operation->bytes,
                               .block_bytes = operation->block_bytes,
+                              .root = operation->root,
                               .owner = operation->owner,
                               .in_place = program->place.in_place,
                               .on_device = program->place.on_device,
@@ -42,7 +44,7 @@ static bool same_schedule(const struct program *program, const struct program_co
                           const struct program_collective *b) {
     size_t count = (size_t)a->group.count, ranks = (size_t)rank_place_data(&program->place);
     return a->kind == b->kind && !a->node == !b->node && a->round_bf16 == b->round_bf16 && a->bytes == b->bytes &&
-           a->block_bytes == b->block_bytes && a->apart == b->apart &&
+           a->block_bytes == b->block_bytes && a->apart == b->apart && a->root == b->root &&
            memcmp(&a->group, &b->group, sizeof a->group) == 0 &&
            same_values(a->owner, b->owner, count * sizeof *a->owner) &&
            same_values(a->empty, b->empty, ranks * sizeof *a->empty);

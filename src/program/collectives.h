@@ -19,6 +19,13 @@ enum status collectives_reduce_scatter(struct program *program, const struct rec
 enum status collectives_all_gather(struct program *program, const struct shard_cut *cut, int coarse, int fine,
                                    int64_t block_bytes, struct program_collective *out);
 
+/* `bytes` of the rank at position `root` of the group. */
+static inline struct program_collective collectives_broadcast(struct comm_group group, int root, int64_t bytes,
+                                                              const struct tensor *tensor, int64_t grain) {
+    return (struct program_collective){
+        .kind = COMM_BROADCAST, .group = group, .bytes = bytes, .root = root, .tensor = tensor, .grain = grain};
+}
+
 /* What an operator of the graph is (op.exchange), on its tensor group, of so many bytes of data. BAD_INPUT where the
  * plan's tensor group has not the operator's number of ranks. */
 enum status collectives_of_node(const struct program *program, const struct node *node, int64_t bytes,

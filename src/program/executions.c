@@ -71,6 +71,15 @@ static void drop_other_uses(const struct graph *graph, int32_t *completed_by) {
         if (completed_by[i] == INT32_MAX) completed_by[i] = -1;
 }
 
+/* Nor does what is added up at another stage. */
+static void drop_other_parameters(const struct execution_source *source) {
+    for (size_t i = 0; i < source->graph->tensors.count; i++) {
+        const struct tensor *tensor = source->graph->tensors.items[i];
+        if (tensor->kind == TENSOR_GRADIENT && stage_of_tensor(&source->spans, tensor->parameter) != source->stage)
+            source->completed_by[i] = -1;
+    }
+}
+
 /* `number` by node id: below 0 for those in no group. */
 static enum status group_nodes(const struct graph *graph, const int32_t *number, int32_t groups,
                                struct node_groups *out) {
@@ -100,6 +109,17 @@ static enum status group_finish(struct execution_source *source, const int32_t *
     return status;
 }
 
+/* Whether this rank executes it. */
+static bool is_own(const struct execution_source *source, const struct node *node) {
+    int stage = stage_of_node(&source->spans, node);
+    return stage == source->stage || stage == STAGE_SPANS_ALL;
+}
+
+static void drop_other_stages(const struct execution_source *source, int32_t *number) {
+    for (size_t n = 0; n < source->graph->nodes.count; n++)
+        if (!is_own(source, source->graph->nodes.items[n])) number[n] = -1;
+}
+
 static enum status group_all(struct execution_source *source, int32_t *number) {
     const struct graph *graph = source->graph;
     for (size_t n = 0; n < graph->nodes.count; n++) {
@@ -109,21 +129,38 @@ static enum status group_all(struct execution_source *source, int32_t *number) {
     TRY(group_nodes(graph, number, 2 * source->blocks, &source->passes));
     find_finish_blocks(graph, source->completed_by, number);
     drop_other_uses(graph, source->completed_by);
+    drop_other_parameters(source);
     if (source->sums) TRY(complete_parts(source));
     if (source->sums) finish_behind_sums(source, number);
+    drop_other_stages(source, number);
     TRY(group_finish(source, number, true, &source->tied));
     TRY(group_finish(source, number, false, &source->finish));
     for (size_t n = 0; n < graph->nodes.count; n++) {
         const struct node *node = graph->nodes.items[n];
         number[n] = node->phase == PHASE_UPDATE ? 1 + chunks_updated_by(source->chunks, node) : -1;
     }
+    drop_other_stages(source, number);
     return group_nodes(graph, number, 1 + (int32_t)source->chunks->chunks.count, &source->updates);
 }
 
-enum status execution_source_create(const struct graph *graph, const struct policy *policy,
-                                    const struct chunk_list *chunks, bool sums, struct execution_source *out) {
-    *out = (struct execution_source){
-        .graph = graph, .policy = policy, .chunks = chunks, .blocks = graph_count_blocks(graph), .sums = sums};
+static enum status find_crossings(struct execution_source *source);
+
+static void find_openings(struct execution_source *source) {
+    for (size_t s = source->stages.list.count; s-- > 0;)
+        if (source->stages.list.items[s].action == STAGE_FORWARD)
+            source->opening[source->stages.list.items[s].block] = (int32_t)s;
+}
+
+enum status execution_source_create_stage(const struct graph *graph, const struct policy *policy,
+                                          const struct chunk_list *chunks, bool sums, int stages, int stage,
+                                          struct execution_source *out) {
+    *out = (struct execution_source){.graph = graph,
+                                     .policy = policy,
+                                     .chunks = chunks,
+                                     .blocks = graph_count_blocks(graph),
+                                     .sums = sums,
+                                     .stage = stage};
+    TRY(stage_spans_create(graph, policy->spans, stages, &out->spans));
     out->cuts = partition_cuts(&policy->partition);
     out->cuts_gradients = partition_width(policy->partition.gradients) > 1;
     /* The plan's schedule is that of training; a graph without backward has only forwards. */
@@ -132,11 +169,19 @@ enum status execution_source_create(const struct graph *graph, const struct poli
     out->backward_groups = mem_array((size_t)out->blocks + 1, sizeof *out->backward_groups);
     out->summed_in = mem_array((size_t)out->blocks + 1, sizeof *out->summed_in);
     out->completed_by = mem_array(graph->tensors.count + 1, sizeof *out->completed_by);
-    if (!out->forward_groups || !out->backward_groups || !out->summed_in || !out->completed_by) return STATUS_FAILED;
+    out->opening = mem_array((size_t)out->blocks + 1, sizeof *out->opening);
+    if (!out->forward_groups || !out->backward_groups || !out->summed_in || !out->completed_by || !out->opening)
+        return STATUS_FAILED;
+    find_openings(out);
     int32_t *number = mem_array(graph->nodes.count + 1, sizeof *number);
     enum status status = number ? group_all(out, number) : STATUS_FAILED;
     mem_free(number);
-    return status;
+    return status == STATUS_OK && stages > 1 ? find_crossings(out) : status;
+}
+
+enum status execution_source_create(const struct graph *graph, const struct policy *policy,
+                                    const struct chunk_list *chunks, bool sums, struct execution_source *out) {
+    return execution_source_create_stage(graph, policy, chunks, sums, 1, 0, out);
 }
 
 static void free_groups(struct node_groups *groups) {
@@ -154,6 +199,9 @@ void execution_source_free(struct execution_source *source) {
     mem_free(source->backward_groups);
     mem_free(source->summed_in);
     mem_free(source->completed_by);
+    mem_free(source->opening);
+    stage_spans_free(&source->spans);
+    pipeline_free(&source->pipeline);
 }
 
 static enum status add_execution(struct execution_source *source, const struct node *node, int64_t slot,
@@ -164,24 +212,25 @@ static enum status add_execution(struct execution_source *source, const struct n
 static enum status add_nodes(struct execution_source *source, enum phase phase, int32_t block, int64_t slot,
                              struct execution_list *out) {
     int32_t index = (int32_t)phase * source->blocks + block;
-    for (int32_t n = source->passes.first[index]; n < source->passes.first[index + 1]; n++) {
+    for (int32_t n = source->passes.first[index]; n < source->passes.first[index + 1]; n++)
         TRY(add_execution(source, source->passes.nodes[n], slot, out));
-        out->list.items[out->list.count - 1].repeated = block < source->forwards;
-    }
     return STATUS_OK;
 }
 
 /* A block for all grains: forward, backward, or for each grain forward and then backward. What other ranks compute is
  * that of one grain. */
-static enum status add_block(struct execution_source *source, int32_t block, bool forward, bool backward, int64_t slots,
-                             struct execution_list *out) {
+static enum status add_block(struct execution_source *source, const struct stage *stage, bool pair,
+                             const struct pass_part *pass, struct execution_list *out) {
     size_t begin = out->list.count;
-    for (int64_t slot = 0; slot < (slots > 0 ? slots : 1); slot++) {
-        if (forward) TRY(add_nodes(source, PHASE_FORWARD, block, slot, out));
-        if (backward) TRY(add_nodes(source, PHASE_BACKWARD, block, slot, out));
+    int64_t slots = pass->slots > 0 ? pass->slots : 1;
+    for (int64_t slot = pass->first_slot; slot < pass->first_slot + slots; slot++) {
+        if (stage->action == STAGE_FORWARD) TRY(add_nodes(source, PHASE_FORWARD, stage->block, slot, out));
+        if (stage->action == STAGE_BACKWARD || pair) TRY(add_nodes(source, PHASE_BACKWARD, stage->block, slot, out));
     }
-    for (size_t i = begin; i < out->list.count; i++)
-        out->list.items[i].elsewhere = slots == 0;
+    for (size_t i = begin; i < out->list.count; i++) {
+        out->list.items[i].elsewhere = pass->slots == 0;
+        out->list.items[i].repeated = stage > &source->stages.list.items[source->opening[stage->block]];
+    }
     return STATUS_OK;
 }
 
@@ -204,6 +253,7 @@ static enum status add_sums(struct execution_source *source, int32_t block, bool
 static enum status add_late(struct execution_source *source, bool closes_step, struct execution_list *out) {
     for (; source->next_late >= 0; source->next_late--) {
         int32_t block = source->next_late;
+        if (stage_of_block(&source->spans, block) != source->stage) continue;
         const struct execution totals = {.kind = EXECUTION_TOTALS, .block = block, .group = source->group};
         const struct execution norms = {.kind = EXECUTION_NORMS, .block = block, .group = source->group};
         if (source->summed_in[block] < 0 || source->summed_in[block] + source->delay > source->group) break;
@@ -233,14 +283,40 @@ static enum status add_update(struct execution_source *source, int32_t chunk, bo
     return exchanged && chunk >= 0 ? vec_push(&out->list, updated) : STATUS_OK;
 }
 
-/* Deferred updates that stand before the forward of `block`, of the chunks from *next on. */
-static enum status add_deferred(struct execution_source *source, int32_t block, int32_t *next,
-                                struct execution_list *out) {
+static enum status add_transfer(struct execution_source *source, const struct pipeline_value *value, int64_t slot,
+                                bool deferred, struct execution_list *out) {
+    return vec_push(&out->list,
+                    (struct execution){.kind = value->to == source->stage ? EXECUTION_RECEIVE : EXECUTION_SEND,
+                                       .value = value,
+                                       .slot = slot,
+                                       .deferred = deferred,
+                                       .group = source->group});
+}
+
+/* A trained parameter of the chunk that other stages use. */
+static bool is_shared(const struct execution_source *source, const struct pipeline_value *value, int32_t chunk) {
+    const struct tensor *tensor = value->tensor;
+    bool updated = source->pipeline.trains && tensor->kind == TENSOR_PARAMETER && tensor->trainable;
+    return updated && source->chunks->chunk_of[tensor->id] == chunk;
+}
+
+static enum status add_deferred_update(struct execution_source *source, int32_t chunk, struct execution_list *out) {
+    TRY(add_update(source, chunk, true, out));
+    for (size_t v = 0; v < source->pipeline.values.count; v++) {
+        const struct pipeline_value *value = &source->pipeline.values.items[v];
+        if (is_shared(source, value, chunk) && value->span % source->spans.stages == source->stage)
+            TRY(add_transfer(source, value, 0, true, out));
+    }
+    return STATUS_OK;
+}
+
+/* Deferred updates that stand before the forward of `block`. */
+static enum status add_deferred(struct execution_source *source, int32_t block, struct execution_list *out) {
     const struct chunk_list *chunks = source->chunks;
     int64_t lookahead = source->policy->lookahead;
-    for (; *next < (int32_t)chunks->chunks.count; ++*next) {
+    for (int32_t *next = &source->next_deferred; *next < (int32_t)chunks->chunks.count; ++*next) {
         if (movement_update_block(chunks->chunks.items[*next].block, lookahead) > block) break;
-        if (policy_defers_update(source->policy, *next)) TRY(add_update(source, *next, true, out));
+        if (policy_defers_update(source->policy, *next)) TRY(add_deferred_update(source, *next, out));
     }
     return STATUS_OK;
 }
@@ -258,6 +334,7 @@ static bool *needed(const struct sweep *sweep, int64_t slot, struct tensor *tens
 /* True when the execution has an effect: it changes an accumulator, or its result is read later. */
 static bool sweep_execution(const struct sweep *sweep, struct execution *execution) {
     const struct node *node = execution->node;
+    if (execution->kind == EXECUTION_SEND) *needed(sweep, execution->slot, execution->value->tensor) = true;
     if (!node) return true;
     bool useful = node->op->updates != 0;
     for (int i = 0; i < node->op->outputs; i++)
@@ -275,9 +352,12 @@ static bool sweep_execution(const struct sweep *sweep, struct execution *executi
 
 /* Before a group begins, its outputs do not exist. */
 static void forget_outputs(const struct sweep *sweep, const struct execution *executions, size_t count) {
-    for (size_t i = 0; i < count; i++)
+    for (size_t i = 0; i < count; i++) {
+        if (executions[i].kind == EXECUTION_RECEIVE)
+            *needed(sweep, executions[i].slot, executions[i].value->tensor) = false;
         for (int k = 0; executions[i].node && k < executions[i].node->op->outputs; k++)
             if (executions[i].node->out[k]) *needed(sweep, executions[i].slot, executions[i].node->out[k]) = false;
+    }
 }
 
 static void keep_useful(struct execution_list *executions, size_t begin, const bool *useful) {
@@ -324,21 +404,26 @@ static void note_groups(struct execution_source *source, int32_t block, bool for
     if (backward) source->backward_groups[block] = source->group;
 }
 
+/* Stage s of the schedule; with its backward where `pair`. */
+static enum status add_stage(struct execution_source *source, const struct pass_part *pass, size_t s, bool pair,
+                             struct execution_list *out) {
+    const struct stage *stage = &source->stages.list.items[s];
+    bool forward = stage->action == STAGE_FORWARD, backward = pair || !forward;
+    if (pass->opens_step && forward) TRY(add_deferred(source, stage->block, out));
+    TRY(add_block(source, stage, pair, pass, out));
+    if (pass->closes_share && backward) TRY(add_sums(source, stage->block, pass->slots > 0, out));
+    if (pass->closes_share) TRY(add_late(source, pass->closes_step, out));
+    note_groups(source, stage->block, forward, backward);
+    source->group++;
+    return STATUS_OK;
+}
+
 static enum status add_stages(struct execution_source *source, const struct pass_part *pass,
                               struct execution_list *out) {
-    int32_t updated = 0;
     for (size_t s = 0; s < source->stages.list.count; s++) {
         bool pair = is_pair(&source->stages, s);
-        const struct stage *stage = &source->stages.list.items[s];
-        if (stage->action == STAGE_MOVE) continue;
-        bool forward = stage->action == STAGE_FORWARD, backward = pair || !forward;
-        if (pass->opens_step && forward) TRY(add_deferred(source, stage->block, &updated, out));
-        TRY(add_block(source, stage->block, forward, backward, pass->slots, out));
-        if (pass->closes_share && backward) TRY(add_sums(source, stage->block, pass->slots > 0, out));
-        if (pass->closes_share) TRY(add_late(source, pass->closes_step, out));
-        note_groups(source, stage->block, forward, backward);
-        if (forward && stage->block == source->forwards) source->forwards++;
-        source->group++;
+        if (source->stages.list.items[s].action == STAGE_MOVE) continue;
+        TRY(add_stage(source, pass, s, pair, out));
         s += pair;
     }
     return STATUS_OK;
@@ -348,9 +433,8 @@ static enum status add_stages(struct execution_source *source, const struct pass
  * them. What is exchanged of shards needs the very groups of these ranks. */
 static enum status add_empty(struct execution_source *source, const struct pass_part *pass,
                              struct execution_list *out) {
-    int32_t updated = 0;
     for (int32_t block = 0; pass->opens_step && block < source->blocks; block++, source->group++)
-        TRY(add_deferred(source, block, &updated, out));
+        TRY(add_deferred(source, block, out));
     for (int32_t block = source->blocks; block-- > 0; source->group++) {
         TRY(add_sums(source, block, false, out));
         TRY(add_late(source, pass->closes_step, out));
@@ -358,24 +442,171 @@ static enum status add_empty(struct execution_source *source, const struct pass_
     return STATUS_OK;
 }
 
-enum status executions_of_pass(struct execution_source *source, const struct pass_part *pass,
-                               struct execution_list *out) {
-    size_t begin = out->list.count, bytes = (size_t)source->blocks * sizeof(int32_t);
-    source->forwards = 0;
-    source->next_late = pass->closes_share && graph_has_backward(source->graph) ? source->blocks - 1 : -1;
+static void begin_share(struct execution_source *source, bool closes_share) {
+    size_t bytes = (size_t)source->blocks * sizeof(int32_t);
+    source->next_deferred = 0;
+    source->next_late = closes_share && graph_has_backward(source->graph) ? source->blocks - 1 : -1;
     memset(source->forward_groups, -1, bytes);
     memset(source->backward_groups, -1, bytes);
     memset(source->summed_in, -1, bytes);
+}
+
+enum status executions_of_pass(struct execution_source *source, const struct pass_part *pass,
+                               struct execution_list *out) {
+    size_t begin = out->list.count;
+    begin_share(source, pass->closes_share);
     bool stages = pass->slots > 0 || source->cuts;
     TRY(stages ? add_stages(source, pass, out) : add_empty(source, pass, out));
     TRY(add_latest(source, pass->closes_step, out));
     return sweep_pass(source->graph, pass->slots > 0 ? pass->slots : 1, begin, out);
 }
 
+/* ---- pipelines ---- */
+
+/* The first of a stage's blocks from `block` on. */
+static int32_t own_block(const struct execution_source *source, int32_t block, int stage) {
+    while (block + 1 < source->blocks && stage_of_block(&source->spans, block) != stage)
+        block++;
+    return block;
+}
+
+/* Parameters that stages share go with the span before whose forward they are updated. */
+static void place_parameters(struct execution_source *source) {
+    for (size_t v = 0; v < source->pipeline.values.count; v++) {
+        struct pipeline_value *value = &source->pipeline.values.items[v];
+        if (value->tensor->kind != TENSOR_PARAMETER) continue;
+        const struct chunk *chunk = &source->chunks->chunks.items[source->chunks->chunk_of[value->tensor->id]];
+        int32_t block = (int32_t)movement_update_block(chunk->block, source->policy->lookahead);
+        int stage = (int)(value->span % source->spans.stages);
+        value->span = stage_spans_of_block(&source->spans, own_block(source, block, stage));
+    }
+}
+
+/* What crosses stages is what one rank that has all blocks would read across their border. */
+static enum status find_crossings(struct execution_source *source) {
+    struct execution_source whole;
+    struct execution_list executions = {.list = {0}};
+    VEC(const struct node *) nodes = {0};
+    const struct pass_part pass = {.slots = 1, .closes_share = true};
+    struct policy policy = *source->policy;
+    policy.spans[0] = 0;
+    enum status status = execution_source_create(source->graph, &policy, source->chunks, false, &whole);
+    if (status == STATUS_OK) status = executions_of_pass(&whole, &pass, &executions);
+    for (size_t i = 0; i < executions.list.count && status == STATUS_OK; i++) {
+        const struct node *node = executions.list.items[i].node;
+        if (node && node->phase <= PHASE_BACKWARD) status = vec_push(&nodes, node);
+    }
+    if (status == STATUS_OK) status = pipeline_create(&source->spans, nodes.items, nodes.count, &source->pipeline);
+    if (status == STATUS_OK) place_parameters(source);
+    execution_source_free(&whole);
+    vec_free(&executions.list);
+    vec_free(&nodes);
+    for (size_t v = 0; v < source->pipeline.values.count && status == STATUS_OK; v++)
+        if (source->cuts && source->pipeline.values.items[v].tensor->kind == TENSOR_PARAMETER)
+            status = status_hint(
+                status_set(STATUS_BAD_INPUT,
+                           "plan: policy.partition: shards of %s, which several stages use, are not possible",
+                           source->pipeline.values.items[v].tensor->name),
+                "the nearest legal value is 1|1|1");
+    return status;
+}
+
+/* A span's forward is the first forwards of its blocks, its backward the rest of the schedule; a grain's last forward
+ * that is directly followed by its backward belongs to that. */
+static bool is_in(const struct execution_source *source, const struct pipeline_event *event, size_t s, bool pair) {
+    const struct stage *stage = &source->stages.list.items[s];
+    if (stage->action == STAGE_MOVE || stage_spans_of_block(&source->spans, stage->block) != event->span) return false;
+    if (!source->pipeline.trains) return true;
+    bool opens = stage->action == STAGE_FORWARD && source->opening[stage->block] == (int32_t)s && !pair;
+    return opens != event->backward;
+}
+
+static enum status add_event(struct execution_source *source, const struct pipeline_event *event,
+                             const struct pass_part *pass, struct execution_list *out) {
+    for (size_t s = 0; s < source->stages.list.count; s++) {
+        bool pair = is_pair(&source->stages, s);
+        if (is_in(source, event, s, pair)) TRY(add_stage(source, pass, s, pair, out));
+        s += pair;
+    }
+    return STATUS_OK;
+}
+
+/* Of activations one a grain. Parameters come here only when their update was left to this step, beside which they are
+ * sent (add_deferred_update). */
+static enum status add_message(struct execution_source *source, const struct pipeline_event *event,
+                               const struct pass_part *pass, struct execution_list *out) {
+    const struct pipeline_value *value = &source->pipeline.values.items[event->value];
+    const struct tensor *tensor = value->tensor;
+    if (tensor->kind == TENSOR_PARAMETER) {
+        int32_t chunk = source->chunks->chunk_of[tensor->id];
+        bool left = pass->opens_step && policy_defers_update(source->policy, chunk);
+        if (left && is_shared(source, value, chunk) && value->to == source->stage)
+            TRY(add_transfer(source, value, 0, true, out));
+    } else if (tensor->kind == TENSOR_GRADIENT)
+        TRY(add_transfer(source, value, pass->first_slot, false, out));
+    for (int64_t slot = pass->first_slot; tensor->kind == TENSOR_ACTIVATION && slot < pass->first_slot + pass->slots;
+         slot++)
+        TRY(add_transfer(source, value, slot, false, out));
+    source->group++;
+    return STATUS_OK;
+}
+
+enum status executions_of_pipeline(struct execution_source *source, const struct pass_part *share, int64_t pass_grains,
+                                   struct execution_list *out) {
+    size_t begin = out->list.count;
+    int32_t passes = (int32_t)((share->slots + pass_grains - 1) / pass_grains);
+    begin_share(source, true);
+    TRY(pipeline_order_passes(&source->pipeline, passes));
+    for (size_t e = 0; e < source->pipeline.events.count; e++) {
+        const struct pipeline_event *event = &source->pipeline.events.items[e];
+        if (!pipeline_concerns(&source->pipeline, event, source->stage)) continue;
+        bool last = event->pass + 1 == passes;
+        struct pass_part pass = {.first_slot = event->pass * pass_grains,
+                                 .slots = pass_grains,
+                                 .opens_step = share->opens_step && event->pass == 0,
+                                 .closes_share = last,
+                                 .closes_step = last && share->closes_step};
+        if (last) pass.slots = share->slots - pass.first_slot;
+        TRY(event->value < 0 ? add_event(source, event, &pass, out) : add_message(source, event, &pass, out));
+    }
+    TRY(add_latest(source, share->closes_step, out));
+    return sweep_pass(source->graph, share->slots, begin, out);
+}
+
+/* ---- the update ---- */
+
+/* What makes the clip factor reads the norms of all stages. */
+static enum status add_clipping(struct execution_source *source, struct execution_list *out) {
+    size_t begin = out->list.count;
+    const struct execution results = {.kind = EXECUTION_RESULTS, .group = source->group};
+    TRY(add_update(source, -1, false, out));
+    if (source->spans.stages == 1) return STATUS_OK;
+    size_t at = out->list.count;
+    while (at > begin && stage_of_node(&source->spans, out->list.items[at - 1].node) == STAGE_SPANS_ALL)
+        at--;
+    TRY(vec_push(&out->list, results));
+    for (size_t i = out->list.count - 1; i > at; i--)
+        out->list.items[i] = out->list.items[i - 1];
+    out->list.items[at] = results;
+    return STATUS_OK;
+}
+
+/* A chunk's update, whose parameters other stages may use too. */
+static enum status add_updated(struct execution_source *source, int32_t chunk, struct execution_list *out) {
+    TRY(add_update(source, chunk, false, out));
+    for (size_t v = 0; v < source->pipeline.values.count; v++) {
+        const struct pipeline_value *value = &source->pipeline.values.items[v];
+        int from = (int)(value->span % source->spans.stages);
+        if (is_shared(source, value, chunk) && (from == source->stage || value->to == source->stage))
+            TRY(add_transfer(source, value, 0, false, out));
+    }
+    return STATUS_OK;
+}
+
 enum status executions_of_update(struct execution_source *source, struct execution_list *out) {
     for (int32_t chunk = -1; chunk < (int32_t)source->chunks->chunks.count; chunk++) {
         if (chunk >= 0 && policy_defers_update(source->policy, chunk)) continue;
-        TRY(add_update(source, chunk, false, out));
+        TRY(chunk < 0 ? add_clipping(source, out) : add_updated(source, chunk, out));
         source->group++;
     }
     return STATUS_OK;

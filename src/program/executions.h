@@ -13,26 +13,32 @@
 
 #include "plan/activations.h"
 #include "plan/chunks.h"
+#include "program/pipeline.h"
 #include "program/program.h"
 
 enum execution_kind {
     EXECUTION_NODE,
-    EXECUTION_SUMS,   /* the share's sums up to its reduction, of the gradients that `block` completes */
-    EXECUTION_TOTALS, /* those after it */
-    EXECUTION_NORMS,  /* their sums of squares are exchanged, where gradients are cut (plan/partition.h) */
-    EXECUTION_UPDATED /* the updated parameters of `chunk` are exchanged, where something is cut */
+    EXECUTION_SUMS,    /* the share's sums up to its reduction, of the gradients that `block` completes */
+    EXECUTION_TOTALS,  /* those after it */
+    EXECUTION_NORMS,   /* their sums of squares are exchanged, where gradients are cut (plan/partition.h) */
+    EXECUTION_UPDATED, /* the updated parameters of `chunk` are exchanged, where something is cut */
+    /* Of a pipeline: */
+    EXECUTION_SEND,    /* a value goes to another stage, */
+    EXECUTION_RECEIVE, /* or comes from one */
+    EXECUTION_RESULTS  /* each stage gets what the others have of results */
 };
 
 struct execution {
     enum execution_kind kind;
     int32_t block, chunk;
-    const struct node *node; /* NULL for all but nodes */
-    int64_t slot;            /* grain of the pass, from 0 */
-    int32_t group;           /* counted through the program */
-    bool takes_over;         /* output 0 takes over the buffer of the in-place input, which nobody reads later */
-    bool repeated;           /* recomputation: the block's forward was executed before in this pass */
-    bool deferred;           /* updates a chunk with the previous step's gradients */
-    bool elsewhere;          /* other ranks compute it; here its parameters are gathered for them (gather.c) */
+    const struct pipeline_value *value; /* that is sent or received */
+    const struct node *node;            /* NULL for all but nodes */
+    int64_t slot;                       /* grain of the pass, from 0 */
+    int32_t group;                      /* counted through the program */
+    bool takes_over; /* output 0 takes over the buffer of the in-place input, which nobody reads later */
+    bool repeated;   /* recomputation: the block's forward was executed before in this pass */
+    bool deferred;   /* updates a chunk with the previous step's gradients */
+    bool elsewhere;  /* other ranks compute it; here its parameters are gathered for them (gather.c) */
 };
 
 struct execution_list {
@@ -51,12 +57,15 @@ struct execution_source {
     const struct policy *policy;
     const struct chunk_list *chunks;
     struct stage_list stages;
-    int32_t blocks;             /* with forward or backward nodes; the update's own block is not counted */
+    int32_t blocks;           /* with forward or backward nodes; the update's own block is not counted */
+    struct stage_spans spans; /* of the pipeline; of nodes, only those of this rank's stage are listed */
+    int stage;
+    struct pipeline pipeline;   /* what crosses stages; of one stage nothing */
+    int32_t *opening;           /* by block: where the schedule has its first forward */
     struct node_groups passes;  /* by phase * blocks + block */
     struct node_groups tied;    /* PHASE_FINISH: sums of a parameter's uses, by the block that completes them */
     struct node_groups finish;  /* the rest of PHASE_FINISH, by the block that completes the gradient */
     struct node_groups updates; /* PHASE_UPDATE, by 1 + the chunk whose parameter is updated; 0: of none */
-    int32_t forwards;           /* blocks with a forward so far in the pass being listed */
     int32_t *forward_groups, *backward_groups; /* by block: of its first forward and its backward in that pass; -1 */
     int32_t group;                             /* the next group's number */
     /* By tensor id: the block whose backward completes a gradient, the first use's for a tied parameter, and with
@@ -67,20 +76,25 @@ struct execution_source {
     int32_t delay;      /* groups between a reduction and what reads its result, set by the caller; 0: there is none */
     int32_t *summed_in; /* by block: the group of its latest EXECUTION_SUMS */
     int32_t next_late;  /* the block whose totals and finish come next, -1: none */
+    int32_t next_deferred; /* the chunk whose deferred update comes next */
 };
 
 /* What a pass is within its step. */
 struct pass_part {
-    int64_t slots; /* grains; 0: other ranks have some */
+    int64_t first_slot, slots; /* grains; 0: other ranks have some */
     bool opens_step, closes_share, closes_step;
 };
 
 /* Whether a node adds up the uses of a tied parameter. */
 bool execution_adds_uses(const struct node *node);
 
-/* BAD_INPUT when the schedule does not fit the graph. The caller frees, also after a failure. */
+/* Of all blocks. BAD_INPUT when the schedule does not fit the graph. The caller frees, also after a failure. */
 enum status execution_source_create(const struct graph *graph, const struct policy *policy,
                                     const struct chunk_list *chunks, bool sums, struct execution_source *out);
+/* The same of one stage of a pipeline of `stages`. BAD_INPUT when the policy's spans do not fit the graph, too. */
+enum status execution_source_create_stage(const struct graph *graph, const struct policy *policy,
+                                          const struct chunk_list *chunks, bool sums, int stages, int stage,
+                                          struct execution_source *out);
 void execution_source_free(struct execution_source *source);
 
 /* Appends the executions of one pass. A step's first pass contains the previous step's deferred updates, each a few
@@ -89,6 +103,10 @@ void execution_source_free(struct execution_source *source);
  * block makes only what its backward reads. */
 enum status executions_of_pass(struct execution_source *source, const struct pass_part *pass,
                                struct execution_list *out);
+/* The same of all passes of a share in the order of the pipeline. `grains`: the share's; the section has a slot for
+ * each, and a pass `pass_grains` of them, the last one maybe fewer. */
+enum status executions_of_pipeline(struct execution_source *source, const struct pass_part *share, int64_t pass_grains,
+                                   struct execution_list *out);
 /* Appends the update that is not deferred: the clip factor, then a group for each chunk. */
 enum status executions_of_update(struct execution_source *source, struct execution_list *out);
 

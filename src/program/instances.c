@@ -26,11 +26,14 @@ void instances_clear(struct instances *instances) {
 }
 
 void instances_begin_group(struct instances *instances, const struct execution *executions, size_t count) {
-    for (size_t i = 0; i < count && executions[i].group == executions[0].group; i++)
+    for (size_t i = 0; i < count && executions[i].group == executions[0].group; i++) {
+        if (executions[i].kind == EXECUTION_RECEIVE && executions[i].value->tensor->kind == TENSOR_ACTIVATION)
+            *instances_at(instances, executions[i].slot, executions[i].value->tensor) = -1;
         for (int k = 0; executions[i].node && k < executions[i].node->op->outputs; k++) {
             struct tensor *tensor = executions[i].node->out[k];
             if (tensor) *instances_at(instances, executions[i].slot, tensor_storage(tensor)) = -1;
         }
+    }
 }
 
 int32_t *instances_of_output(const struct instances *instances, const struct execution *execution, int i) {

@@ -39,12 +39,16 @@ static void place_store(const struct visits *visits, struct visit *visit, const 
 
 static enum status place_transfers(struct visits *visits) {
     struct visit *items = visits->list.items;
+    const struct visit *changed = NULL; /* the latest visit to the buffer that changed it */
     for (size_t v = 0; v < visits->list.count; v++) {
-        const struct visit *before = v > 0 && items[v - 1].buffer == items[v].buffer ? &items[v - 1] : NULL;
+        if (v > 0 && items[v - 1].buffer != items[v].buffer)
+            changed = NULL;
+        else if (v > 0 && items[v - 1].changed)
+            changed = &items[v - 1];
         bool followed = v + 1 < visits->list.count && items[v + 1].buffer == items[v].buffer;
         int32_t written, next;
         visits_home_uses(visits, items[v].buffer, &items[v], &written, &next);
-        if (!items[v].overwritten) visits_place_fetch(visits, &items[v], before, written);
+        if (!items[v].overwritten) visits_place_fetch(visits, &items[v], changed, written);
         place_store(visits, &items[v], followed ? &items[v + 1] : NULL, next);
         int section = visits_instruction(visits, items[v].first)->section;
         struct transfer fetch = {section, items[v].fetch, items[v].first, false, v};

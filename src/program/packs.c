@@ -28,6 +28,7 @@ enum status packed_list_create(const struct step_buffers *buffers, enum tensor_k
     for (size_t i = 0; i < graph->tensors.count; i++) {
         const struct tensor *tensor = graph->tensors.items[i];
         if (tensor->kind != kind || tensor->base || (kind == TENSOR_RESULT && !tensor->parameter)) continue;
+        if (buffers->pipeline && !pipeline_holds(buffers->pipeline, tensor, buffers->stage)) continue;
         struct packed packed = {.part = chunks_part_of(buffers->chunks, tensor), .id = tensor->id, .order = tensor->id};
         packed.apart = buffers->sums && kind == TENSOR_GRADIENT && buffers->completed_by[i] < 0;
         if (cut && tensor->parameter) packed.order = tensor->parameter->id;

@@ -16,14 +16,16 @@
  * happens before every use of the other; program_verify proves it.
  *
  * Files, in the order to read them: program (this; compiling), passes (the compiler's passes), executions (which node
- * for which grain, in which order), instances (activations of each grain and recomputation), step_buffers (all other
+ * for which grain, in which order), pipeline (what goes from stage to stage, who
+ * does what when), instances (activations of each grain and recomputation), step_buffers (all other
  * buffers), packs (tensors side by side), collectives (operations between ranks), scheduler and schedule (sections),
- * schedule_nodes (kernels), schedule_sums (sums, and exchanges of shards), visits and visit_places (stretches of uses
- * elsewhere), gather (whole parameters out of shards), move (copies between tiers), lifetimes (of buffers), place
- * (offsets), sweep (placement in the order of time), happens (vector clocks), segments (bytes cut at operands'
- * borders), synchronise (waits), proof_order (the proof's own clocks), verify (the proof), verify_form (its part about
- * each instruction by itself); of all ranks' programs together verify_ranks, verify_matching (operations meet),
- * verify_definition, verify_cells and verify_sums (every element is what the recipe says). */
+ * schedule_nodes (kernels), schedule_sums (sums, and exchanges of shards), schedule_messages (of pipelines), visits and
+ * visit_places (stretches of uses elsewhere), gather (whole parameters out of shards), move (copies between tiers),
+ * lifetimes (of buffers), place (offsets), sweep (placement in the order of time), happens (vector clocks), segments
+ * (bytes cut at operands' borders), synchronise (waits), proof_order (the proof's own clocks), verify (the proof),
+ * verify_form (its part about each instruction by itself); of all ranks' programs together verify_ranks,
+ * verify_matching (operations meet), verify_definition, verify_cells and verify_sums (every element is what the recipe
+ * says). */
 #ifndef BALLAST_PROGRAM_PROGRAM_H
 #define BALLAST_PROGRAM_PROGRAM_H
 
@@ -120,13 +122,15 @@ enum opcode {
     OPCODE_ALL_GATHER, /* output 0 = the blocks of the group's ranks. Input 0: this rank's, in its place in output 0 or
                           in another buffer; none where it is empty */
     OPCODE_ALL_TO_ALL, /* block i of input 0 goes to rank i of the group, block i of output 0 is from it */
+    OPCODE_BROADCAST,  /* what the group's root has as input 0 becomes output 0 of the others: to a group of two, a send
+                        */
     /* The bytes are used by other ranks' instructions, which this rank does not have: for the gather pass, which
      * removes it. */
     OPCODE_ELSEWHERE,
 };
 
 static inline bool opcode_is_collective(enum opcode opcode) {
-    return opcode >= OPCODE_ALL_REDUCE && opcode <= OPCODE_ALL_TO_ALL;
+    return opcode >= OPCODE_ALL_REDUCE && opcode <= OPCODE_BROADCAST;
 }
 
 enum { OPERANDS_MAX = OP_INPUTS_MAX + OP_OUTPUTS_MAX + 1 };
@@ -185,6 +189,9 @@ struct program_collective {
     const int *owner;            /* by block: its position in the group; NULL: as ranks come */
     const bool *empty;           /* by rank: has nothing to add; NULL: none */
     bool apart;                  /* all-gather: ranks have their blocks in other buffers */
+    int root;                    /* broadcast: its position in the group */
+    const struct tensor *tensor; /* broadcast: whose bytes they are; NULL: those of several */
+    int64_t grain;               /* broadcast of an activation: the rank's grain that it belongs to */
     struct comm_traffic traffic; /* what this rank moves */
     int64_t staging_bytes;       /* of the instruction's workspace */
 };

@@ -11,8 +11,11 @@ static enum status schedule_executions(struct scheduler *scheduler, const struct
         if (execution->group != group)
             instances_begin_group(&scheduler->activations, execution, executions->list.count - i);
         group = execution->group;
-        TRY(execution->kind == EXECUTION_NODE ? schedule_node(scheduler, section, execution)
-                                              : schedule_sums(scheduler, execution));
+        if (execution->kind == EXECUTION_NODE)
+            TRY(schedule_node(scheduler, section, execution));
+        else
+            TRY(execution->kind >= EXECUTION_SEND ? schedule_message(scheduler, execution)
+                                                  : schedule_sums(scheduler, execution));
     }
     return STATUS_OK;
 }
@@ -89,11 +92,24 @@ static enum status schedule_passes(struct scheduler *scheduler, struct execution
                                    .grains = passes.grains};
     const struct section last = {
         .name = "last pass", .repeat = 1, .first_grain = end - passes.last_grains, .grains = passes.last_grains};
-    const struct pass_part first_part = {first.grains, .opens_step = true, .closes_share = passes.count == 1};
-    const struct pass_part last_part = {last.grains, .closes_share = true};
+    const struct pass_part first_part = {.slots = first.grains, .opens_step = true, .closes_share = passes.count == 1};
+    const struct pass_part last_part = {.slots = last.grains, .closes_share = true};
     TRY(schedule_pass(scheduler, first, first_part, executions));
     TRY(schedule_repeated(scheduler, middle, (struct pass_part){.slots = middle.grains}, executions));
     return passes.count > 1 ? schedule_pass(scheduler, last, last_part, executions) : STATUS_OK;
+}
+
+/* All passes of the share, whose activations are there at the same time. */
+static enum status schedule_pipeline(struct scheduler *scheduler, struct execution_list *executions) {
+    const struct lane_share *share = scheduler->share;
+    const struct lane_share *last = &scheduler->shares.list.items[scheduler->shares.list.count - 1];
+    struct section section = {
+        .name = "pipeline", .repeat = 1, .first_grain = share->first_grain, .grains = share->grains};
+    const struct pass_part all = {
+        .slots = share->grains, .opens_step = has_no_pass(scheduler->program), .closes_step = share == last};
+    TRY(name_section(scheduler, &section));
+    TRY(executions_of_pipeline(&scheduler->source, &all, scheduler->slots, executions));
+    return schedule_section(scheduler, section, executions);
 }
 
 /* The rank has no grains in the round, and only what the others have summed. */
@@ -146,8 +162,11 @@ static enum status schedule_sections(struct scheduler *scheduler, struct executi
     for (size_t i = 0; i < scheduler->shares.list.count; i++) {
         scheduler->share = &scheduler->shares.list.items[i];
         TRY(schedule_elsewhere_passes(scheduler, executions));
-        TRY(scheduler->share->grains > 0 ? schedule_passes(scheduler, executions)
-                                         : schedule_empty(scheduler, executions));
+        bool staged = scheduler->source.spans.stages > 1;
+        if (scheduler->share->grains == 0)
+            TRY(schedule_empty(scheduler, executions));
+        else
+            TRY(staged ? schedule_pipeline(scheduler, executions) : schedule_passes(scheduler, executions));
     }
     const struct section update = {.name = "update", .repeat = 1, .first_grain = -1, .grains = 1};
     TRY(executions_of_update(&scheduler->source, executions));
@@ -182,9 +201,10 @@ enum status program_cut(const struct graph *graph, const struct recipe *recipe, 
 
 static enum status cut_step(struct scheduler *scheduler) {
     const struct plan *plan = scheduler->plan;
-    /* Shards are gathered by whatever reads parameters, and parts of tensors exchanged by whatever computes. */
+    /* Shards are gathered by whatever reads parameters, and parts of tensors and stages exchange what they compute. */
     bool together = partition_cuts(&plan->policy.partition) || rank_place_tensor(&plan->place) > 1;
-    if (graph_has_backward(scheduler->graph) || together) {
+    bool staged = rank_place_stages(&plan->place) > 1;
+    if (graph_has_backward(scheduler->graph) || together || staged) {
         scheduler->program->place = plan->place;
         scheduler->program->lanes = plan->recipe.lanes;
         scheduler->program->flat = plan->policy.flat;
@@ -199,7 +219,9 @@ static enum status cut_step(struct scheduler *scheduler) {
 static enum status make_source(struct scheduler *scheduler) {
     const struct policy *policy = &scheduler->plan->policy;
     bool sums = scheduler->shares.steps.count > 0;
-    TRY(execution_source_create(scheduler->graph, policy, &scheduler->chunks, sums, &scheduler->source));
+    const struct rank_place *place = &scheduler->program->place;
+    TRY(execution_source_create_stage(scheduler->graph, policy, &scheduler->chunks, sums, rank_place_stages(place),
+                                      rank_place_stage(place), &scheduler->source));
     if (rank_place_data(&scheduler->program->place) > 1)
         scheduler->source.delay = policy->lookahead > 1 ? (int32_t)policy->lookahead : 1;
     scheduler->program->defers = has_deferred(scheduler);
@@ -221,12 +243,15 @@ static int count_levels(struct scheduler *scheduler) {
 static enum status make_buffers(struct scheduler *scheduler) {
     const struct lane_shares *shares = &scheduler->shares;
     bool cut = partition_width(scheduler->plan->policy.partition.gradients) > 1;
+    bool staged = scheduler->source.spans.stages > 1;
     scheduler->buffers = (struct step_buffers){.program = scheduler->program,
                                                .graph = scheduler->graph,
                                                .plan = scheduler->plan,
                                                .chunks = &scheduler->chunks,
                                                .completed_by = scheduler->source.completed_by,
                                                .sums = scheduler->source.sums,
+                                               .pipeline = staged ? &scheduler->source.pipeline : NULL,
+                                               .stage = scheduler->source.stage,
                                                .levels = count_levels(scheduler),
                                                .rounds = cut && shares->rounds > 0 ? shares->rounds : 1,
                                                .grains = shares->grains > 0 ? shares->grains : 1, /* none are read */
@@ -234,6 +259,14 @@ static enum status make_buffers(struct scheduler *scheduler) {
     TRY(step_buffers_create(&scheduler->buffers));
     scheduler->zeroed = mem_array(scheduler->program->buffers.count, sizeof *scheduler->zeroed);
     return scheduler->zeroed ? STATUS_OK : STATUS_FAILED;
+}
+
+/* Grains of a section: of a pass, or of all that a pipeline has in flight. */
+static int64_t count_slots(const struct scheduler *scheduler) {
+    int64_t slots = scheduler->slots;
+    for (size_t i = 0; i < scheduler->shares.list.count && scheduler->source.spans.stages > 1; i++)
+        if (scheduler->shares.list.items[i].grains > slots) slots = scheduler->shares.list.items[i].grains;
+    return slots;
 }
 
 static enum status schedule_all(struct scheduler *scheduler) {
@@ -246,7 +279,7 @@ static enum status schedule_all(struct scheduler *scheduler) {
     TRY(cut_step(scheduler));
     TRY(make_source(scheduler));
     TRY(make_buffers(scheduler));
-    TRY(instances_create(graph, &scheduler->source.stages, scheduler->slots, &scheduler->activations));
+    TRY(instances_create(graph, &scheduler->source.stages, count_slots(scheduler), &scheduler->activations));
     enum status status = schedule_sections(scheduler, &executions);
     vec_free(&executions.list);
     return status;

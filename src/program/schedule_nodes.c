@@ -105,10 +105,27 @@ enum status schedule_zero(struct scheduler *scheduler, const struct execution *e
     return vec_push(&scheduler->program->instructions, zero);
 }
 
-/* A rank makes some of the sums of squares that ranks exchange, but copies between tiers are of whole buffers. */
-static bool is_copied_in_part(const struct scheduler *scheduler, const struct tensor *tensor) {
-    bool copied = step_buffers_cut_gradients(&scheduler->buffers) && scheduler->program->place.tier != TIER_DEVICE;
-    return copied && tensor->kind == TENSOR_RESULT && tensor->parameter;
+enum status schedule_zero_sums(struct scheduler *scheduler, const struct execution *execution, int32_t buffer) {
+    int64_t share = scheduler_share_number(scheduler);
+    if (scheduler->zeroed[buffer] > share) return STATUS_OK;
+    scheduler->zeroed[buffer] = share + 1;
+    return schedule_zero(scheduler, execution, buffer, TIER_DEVICE);
+}
+
+enum status schedule_zero_once(struct scheduler *scheduler, const struct execution *execution,
+                               const struct tensor *result) {
+    int32_t buffer = scheduler->buffers.buffers[result->id];
+    if (scheduler->zeroed[buffer] > 0) return STATUS_OK;
+    scheduler->zeroed[buffer] = scheduler_share_number(scheduler) + 1;
+    return schedule_zero(scheduler, execution, buffer, TIER_DEVICE);
+}
+
+/* A rank makes some of the norms and sums of squares that ranks exchange: of norms others add to the buffer, and of
+ * sums copies between tiers are of whole buffers. */
+static bool is_made_in_part(const struct scheduler *scheduler, const struct tensor *tensor) {
+    if (tensor->kind != TENSOR_RESULT) return false;
+    if (!tensor->parameter) return scheduler->source.spans.stages > 1 && tensor->base;
+    return scheduler->program->place.tier != TIER_DEVICE && step_buffers_cut_gradients(&scheduler->buffers);
 }
 
 /* Sums are zeroed before their first use in a share, results' before that in a step, whole buffers at a time. */
@@ -117,10 +134,10 @@ static enum status zero_accumulators(struct scheduler *scheduler, const struct e
     int64_t share = scheduler_share_number(scheduler);
     for (int i = 0; i < node->op->outputs; i++) {
         const struct tensor *tensor = node->out[i];
-        if (!tensor || !((node->op->updates >> i & 1) || is_copied_in_part(scheduler, tensor))) continue;
+        if (!tensor || !((node->op->updates >> i & 1) || is_made_in_part(scheduler, tensor))) continue;
         bool of_share = tensor->kind == TENSOR_GRADIENT && node->phase <= PHASE_BACKWARD;
         bool sums = of_share || tensor->kind == TENSOR_RESULT;
-        int32_t buffer = sums ? place_of(scheduler, execution, tensor).buffer : -1;
+        int32_t buffer = sums ? place_of(scheduler, execution, tensor_storage(node->out[i])).buffer : -1;
         if (!sums || scheduler->zeroed[buffer] > (of_share ? share : 0)) continue;
         scheduler->zeroed[buffer] = share + 1;
         TRY(schedule_zero(scheduler, execution, buffer, TIER_DEVICE));

@@ -1,5 +1,4 @@
 /* Sums of lanes and ranks, and what ranks exchange of shards. */
-#include "program/collectives.h"
 #include "program/scheduler.h"
 
 static const struct partition *partition_of(const struct scheduler *scheduler) {
@@ -10,9 +9,8 @@ static enum status push(struct scheduler *scheduler, const struct instruction *i
     return vec_push(&scheduler->program->instructions, *instruction);
 }
 
-/* An instruction where the CPU reads and writes what ranks exchange. */
-static struct instruction new_exchange(const struct scheduler *scheduler, enum opcode opcode,
-                                       const struct execution *execution) {
+struct instruction scheduler_exchange(const struct scheduler *scheduler, enum opcode opcode,
+                                      const struct execution *execution) {
     struct instruction instruction = scheduler_instruction(scheduler, opcode, execution);
     instruction.tier = scheduler->program->place.tier;
     instruction.stream = STREAM_COMM;
@@ -37,7 +35,7 @@ static enum status schedule_all_gather(struct scheduler *scheduler, const struct
     TRY(collectives_all_gather(program, exchange->cut, exchange->coarse, exchange->fine, exchange->block_bytes,
                                &operation));
     if (operation.bytes == 0 || operation.group.count == 1) return STATUS_OK;
-    struct instruction gather = new_exchange(scheduler, OPCODE_ALL_GATHER, execution);
+    struct instruction gather = scheduler_exchange(scheduler, OPCODE_ALL_GATHER, execution);
     struct comm_range own = collectives_own_block(program, &operation);
     gather.operands[OP_INPUTS_MAX] = (struct operand){
         .buffer = exchange->buffer, .access = ACCESS_WRITE, .offset = exchange->offset, .bytes = operation.bytes};
@@ -78,7 +76,7 @@ static enum status schedule_all_reduce(struct scheduler *scheduler, const struct
                                        const struct lane_sum_step *step) {
     struct program *program = scheduler->program;
     struct program_collective operation;
-    struct instruction reduce = new_exchange(scheduler, OPCODE_ALL_REDUCE, execution);
+    struct instruction reduce = scheduler_exchange(scheduler, OPCODE_ALL_REDUCE, execution);
     struct operand *data = &reduce.operands[OP_INPUTS_MAX];
     *data = sum_of(scheduler, pack, step);
     /* Behind the front may be accumulators that nobody writes here, and buffers are copied as a whole. */
@@ -98,7 +96,7 @@ static enum status schedule_take(struct scheduler *scheduler, const struct execu
         shard_range_of(&chunk->cut, partition_of(scheduler)->gradients, rank_place_data_rank(&program->place));
     int64_t bytes = (range.end - range.begin) * (int64_t)sizeof(float);
     if (bytes == 0) return STATUS_OK;
-    struct instruction take = new_exchange(scheduler, first ? OPCODE_TAKE : OPCODE_ADD, execution);
+    struct instruction take = scheduler_exchange(scheduler, first ? OPCODE_TAKE : OPCODE_ADD, execution);
     /* The last shards are shorter than their room, and buffers are copied as a whole. */
     if (first && bytes < program->buffers.items[chunk->sums].bytes)
         TRY(schedule_zero(scheduler, execution, chunk->sums, take.tier));
@@ -116,7 +114,7 @@ static enum status schedule_reduce_scatter(struct scheduler *scheduler, const st
     const struct chunk_buffers *chunk = &scheduler->buffers.of[scheduler->buffers.gradients.items[pack].chunk];
     int width = partition_of(scheduler)->gradients;
     struct program_collective operation;
-    struct instruction scatter = new_exchange(scheduler, OPCODE_REDUCE_SCATTER, execution);
+    struct instruction scatter = scheduler_exchange(scheduler, OPCODE_REDUCE_SCATTER, execution);
     struct operand *data = &scatter.operands[OP_INPUTS_MAX];
     *data = sum_of(scheduler, pack, step);
     TRY(collectives_reduce_scatter(program, &scheduler->plan->recipe, scheduler->share->round, &chunk->cut,

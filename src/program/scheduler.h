@@ -1,8 +1,10 @@
 /* What the files of scheduling share: schedule.c (sections), schedule_nodes.c (kernels and their operands),
- * schedule_sums.c (sums of lanes and ranks, exchanges of shards). */
+ * schedule_sums.c (sums of lanes and ranks, exchanges of shards), schedule_messages.c (what goes from stage to stage).
+ */
 #ifndef BALLAST_PROGRAM_SCHEDULER_H
 #define BALLAST_PROGRAM_SCHEDULER_H
 
+#include "program/collectives.h"
 #include "program/instances.h"
 #include "program/step_buffers.h"
 
@@ -38,12 +40,24 @@ struct instruction scheduler_instruction(const struct scheduler *scheduler, enum
 enum status schedule_zero(struct scheduler *scheduler, const struct execution *execution, int32_t buffer,
                           enum tier tier);
 
+/* The same before the first use of sums of gradients in the present share. */
+enum status schedule_zero_sums(struct scheduler *scheduler, const struct execution *execution, int32_t buffer);
+/* The same before the first use of a result in a step. */
+enum status schedule_zero_once(struct scheduler *scheduler, const struct execution *execution,
+                               const struct tensor *result);
+
 /* A node's kernel, with zeros before where it adds. Where the node is executed on runs of elements, those that this
  * rank has of its shard: none, no kernel. */
 enum status schedule_node(struct scheduler *scheduler, const struct section *section,
                           const struct execution *execution);
 
-/* Those of the other kinds of executions. */
+/* Sums of lanes and ranks, and what ranks exchange of shards. */
 enum status schedule_sums(struct scheduler *scheduler, const struct execution *execution);
+/* What goes from stage to stage. */
+enum status schedule_message(struct scheduler *scheduler, const struct execution *execution);
+
+/* An instruction where the CPU reads and writes what ranks exchange. */
+struct instruction scheduler_exchange(const struct scheduler *scheduler, enum opcode opcode,
+                                      const struct execution *execution);
 
 #endif

@@ -40,8 +40,10 @@ struct step_buffers {
     const struct graph *graph;
     const struct plan *plan;
     const struct chunk_list *chunks;
-    const int32_t *completed_by; /* by tensor id (executions.h) */
-    bool sums;                   /* shares are added: of one share's gradients nothing stands apart */
+    const int32_t *completed_by;     /* by tensor id (executions.h) */
+    bool sums;                       /* shares are added: of one share's gradients nothing stands apart */
+    const struct pipeline *pipeline; /* buffers are of what this rank's stage has; NULL: of all */
+    int stage;
     int levels;
     int64_t rounds;            /* that have gradients' levels of their own: 1, or all where gradients are cut */
     int64_t grains, shares;    /* the rank's: of inputs, and of sums of losses */

@@ -135,8 +135,11 @@ static enum status take_over(struct verifier *verifier, const struct proof_issue
 }
 
 /* The tensor of an operand, as the buffer's owner would have it; NULL for workspace and for fills with zeros. */
-static const struct tensor *operand_tensor(const struct instruction *instruction, int index) {
-    if (!instruction->node || index == OPERAND_WORKSPACE) return NULL;
+static const struct tensor *operand_tensor(const struct program *program, const struct instruction *instruction,
+                                           int index) {
+    if (index == OPERAND_WORKSPACE) return NULL;
+    if (instruction->opcode == OPCODE_BROADCAST) return program->collectives.items[instruction->collective].tensor;
+    if (!instruction->node) return NULL;
     const struct node *node = instruction->node;
     if (instruction->opcode == OPCODE_REDUCE_SCATTER) return tensor_storage(node->in[0]); /* in whose place it is */
     return tensor_storage(index < OP_INPUTS_MAX ? node->in[index] : node->out[index - OP_INPUTS_MAX]);
@@ -180,7 +183,8 @@ static void record_write(struct verifier *verifier, const struct instruction *in
         verifier->versions[operand->buffer] = verifier->latest[root_of(verifier, operand->buffer)];
         return;
     }
-    verifier->holdings[operand->buffer] = (struct holding){operand_tensor(instruction, index), instruction->grain};
+    verifier->holdings[operand->buffer] =
+        (struct holding){operand_tensor(verifier->program, instruction, index), instruction->grain};
     verifier->versions[operand->buffer] = ++verifier->latest[root_of(verifier, operand->buffer)];
 }
 
@@ -211,7 +215,8 @@ static enum status verify_issue(void *payload, const struct proof_issue *issue) 
         first[k] = reach.first, end[k] = reach.end;
         if (operand->access != ACCESS_WRITE) TRY(verify_contents(verifier, issue, operand, first[k], end[k]));
         if (operand->access != ACCESS_WRITE)
-            TRY(verify_holding(verifier, issue, operand, instruction, operand_tensor(instruction, k)));
+            TRY(verify_holding(verifier, issue, operand, instruction,
+                               operand_tensor(verifier->program, instruction, k)));
         if (operand->access != ACCESS_WRITE) TRY(verify_version(verifier, issue, operand));
         TRY(verify_order(verifier, issue, operand, first[k], end[k]));
     }

@@ -330,7 +330,8 @@ static enum status check_aliases(const struct program *program, int32_t index) {
 static const enum comm_kind kinds[] = {[OPCODE_ALL_REDUCE] = COMM_ALL_REDUCE,
                                        [OPCODE_REDUCE_SCATTER] = COMM_REDUCE_SCATTER,
                                        [OPCODE_ALL_GATHER] = COMM_ALL_GATHER,
-                                       [OPCODE_ALL_TO_ALL] = COMM_ALL_TO_ALL};
+                                       [OPCODE_ALL_TO_ALL] = COMM_ALL_TO_ALL,
+                                       [OPCODE_BROADCAST] = COMM_BROADCAST};
 
 /* A gather reads the rank's own block, in its place or where the same elements lie in another buffer. */
 static enum status check_own_block(const struct program *program, int32_t index) {
@@ -378,6 +379,30 @@ static enum status check_collective(const struct program *program, int32_t index
     if (staging->buffer >= 0 && staging->access != ACCESS_WRITE)
         return FAULT(program, index, staging, "staging is only written");
     return check_own_block(program, index);
+}
+
+/* The root reads what the others get, in a buffer of the same tensor. */
+static enum status check_broadcast(const struct program *program, int32_t index) {
+    const struct instruction *instruction = &program->instructions.items[index];
+    if (instruction->collective < 0 || instruction->collective >= (int32_t)program->collectives.count)
+        return FAULT(program, index, NULL, "operation %d of %zu", instruction->collective, program->collectives.count);
+    const struct program_collective *operation = &program->collectives.items[instruction->collective];
+    bool sends = mesh_group_position(&operation->group, program->place.rank) == operation->root;
+    int data = sends ? 0 : OP_INPUTS_MAX;
+    const struct operand *operand = &instruction->operands[data];
+    for (int k = 0; k < OPERAND_WORKSPACE; k++)
+        if ((k == data) != (instruction->operands[k].buffer >= 0))
+            return FAULT(program, index, &instruction->operands[k], "operand %d %s", k,
+                         k == data ? "is missing" : "is one too many");
+    if (operation->kind != COMM_BROADCAST) return FAULT(program, index, operand, "the operation is of another kind");
+    bool writes = operand->access == ACCESS_WRITE || operand->access == ACCESS_UPDATE; /* of a buffer, a part */
+    bool plain = (sends ? operand->access == ACCESS_READ : writes) && operand->row_bytes == 0 && operand->stride == 0;
+    if (!plain || operand->bytes != operation->bytes)
+        return FAULT(program, index, operand, "accessed otherwise than the operation does");
+    struct tensor_run run;
+    if (!sends && !buffer_find(&program->buffers.items[operand->buffer], operation->tensor, &run))
+        return FAULT(program, index, operand, "not the buffer of %s", operation->tensor->name);
+    return STATUS_OK;
 }
 
 static const enum op_exchange exchanges[] = {[OPCODE_ALL_REDUCE] = OP_EXCHANGE_ALL_REDUCE,
@@ -473,6 +498,7 @@ static enum status check_instruction(const struct program *program, int32_t inde
     case OPCODE_ALL_TO_ALL:
         TRY(instruction->node ? check_exchange(program, index) : check_collective(program, index));
         break;
+    case OPCODE_BROADCAST: TRY(check_broadcast(program, index)); break;
     case OPCODE_ELSEWHERE: return FAULT(program, index, NULL, "an instruction of other ranks");
     }
     if (instruction->opcode != OPCODE_COPY) TRY(check_tiers(program, index));

@@ -11,7 +11,7 @@
 static bool same_place(const struct program *a, const struct program *b) {
     return a->place.mesh.nodes == b->place.mesh.nodes && a->place.mesh.per_node == b->place.mesh.per_node &&
            a->place.in_place == b->place.in_place && a->place.on_device == b->place.on_device && a->flat == b->flat &&
-           lane_shape_equal(&a->lanes, &b->lanes) &&
+           rank_place_stages(&a->place) == rank_place_stages(&b->place) && lane_shape_equal(&a->lanes, &b->lanes) &&
            rank_place_message_bytes(&a->place) == rank_place_message_bytes(&b->place);
 }
 
@@ -96,7 +96,8 @@ static bool same_turn(const struct turns *turns, const int32_t *a, const int32_t
     for (int r = 0; r < turns->ranks; r++) {
         const struct program_collective *of = turns->programs[r]->collectives.items;
         if ((a[r] < 0) != (b[r] < 0)) return false;
-        if (a[r] >= 0 && a[r] != b[r] && !program_collective_matches(&of[a[r]], &of[b[r]], turns->ranks)) return false;
+        if (a[r] >= 0 && a[r] != b[r] && !program_collective_resembles(&of[a[r]], &of[b[r]], turns->ranks))
+            return false;
     }
     return true;
 }

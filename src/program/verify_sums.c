@@ -349,6 +349,33 @@ static enum status gather(const struct sums *sums, const struct comm_group *grou
     return STATUS_OK;
 }
 
+/* What the root sends goes to the same place of the others. */
+static enum status broadcast(const struct sums *sums, const struct comm_group *group) {
+    struct rank_state *root = &sums->states[mesh_group_rank(group, operation_of(&sums->states[group->first])->root)];
+    const struct operand *sent = &at_hand(root)->operands[0];
+    for (int i = 0; i < group->count; i++) {
+        struct rank_state *to = &sums->states[mesh_group_rank(group, i)];
+        const struct operand *out = &at_hand(to)->operands[OP_INPUTS_MAX];
+        if (to == root) continue;
+        TRY(cell_values_list_operand(&root->values, sent, &root->places));
+        TRY(cell_values_list_operand(&to->values, out, &to->others));
+        if (!are_alike(&root->places, sent->offset, &to->others, out->offset))
+            return fault(to, "receives data in another place than its own", "");
+        for (size_t c = 0; c < to->others.places.count; c++)
+            *to->others.places.items[c].value = *root->places.places.items[c].value;
+    }
+    return STATUS_OK;
+}
+
+/* What an operator gathers or exchanges of activations has no cells. */
+static enum status exchange(const struct sums *sums, const struct instruction *instruction,
+                            const struct comm_group *group) {
+    bool sum = instruction->opcode == OPCODE_ALL_REDUCE || instruction->opcode == OPCODE_REDUCE_SCATTER;
+    if (instruction->opcode == OPCODE_BROADCAST) return broadcast(sums, group);
+    if (sum) return reduce(sums, group);
+    return instruction->node ? STATUS_OK : gather(sums, group);
+}
+
 /* The operations of a turn (verify_matching.h), each group's once. */
 static enum status make_operations(void *payload, const int32_t *operations) {
     struct sums *sums = payload;
@@ -359,8 +386,7 @@ static enum status make_operations(void *payload, const int32_t *operations) {
         if (operations[r] < 0 || operation_of(state)->group.first != r) continue;
         if (at_hand(state)->deferred && sums->step == 0) continue;
         struct comm_group group = operation_of(state)->group;
-        bool sum = at_hand(state)->opcode == OPCODE_ALL_REDUCE || at_hand(state)->opcode == OPCODE_REDUCE_SCATTER;
-        if (sum || !at_hand(state)->node) TRY(sum ? reduce(sums, &group) : gather(sums, &group));
+        TRY(exchange(sums, at_hand(state), &group));
     }
     return STATUS_OK;
 }

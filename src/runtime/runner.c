@@ -128,7 +128,8 @@ enum status runner_ask(struct runner *runner, const struct instruction *instruct
     case OPCODE_ALL_REDUCE:
     case OPCODE_REDUCE_SCATTER:
     case OPCODE_ALL_GATHER:
-    case OPCODE_ALL_TO_ALL: return runner_exchange(runner, instruction);
+    case OPCODE_ALL_TO_ALL:
+    case OPCODE_BROADCAST: return runner_exchange(runner, instruction);
     case OPCODE_ELSEWHERE: BUG("an instruction of other ranks");
     }
     return STATUS_OK;

@@ -6,6 +6,7 @@
 static enum status make_operation(struct runner *runner, const struct instruction *instruction) {
     const struct program *program = runner->executable->program;
     const struct operand *data = &instruction->operands[OP_INPUTS_MAX], *mine = &instruction->operands[0];
+    if (data->buffer < 0) data = mine; /* the root's of a broadcast */
     enum tier tier = program->buffers.items[data->buffer].tier;
     struct comm_spec spec;
     struct lane_tree tree;

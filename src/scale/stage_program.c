@@ -9,9 +9,9 @@ void job_costs_find(const struct training *job, const struct calibration *calibr
                                &job->cluster, (struct fabric_parts){calibration->link_part, calibration->network_part,
                                                                     calibration->link_latency, calibration->hop_latency,
                                                                     calibration->congestion})};
-    out->pipeline = (struct pipeline){(int32_t)layout->pipeline,
-                                      pipeline_chunks(layout->pipeline, layout->virtual_stages, layout->micro_batches),
-                                      (int32_t)layout->micro_batches};
+    out->pipeline = (struct pipeline_shape){
+        (int32_t)layout->pipeline, pipeline_chunks(layout->pipeline, layout->virtual_stages, layout->micro_batches),
+        (int32_t)layout->micro_batches};
     layer_costs_find(job, &out->card, &out->fabric, &out->layers);
 }
 

@@ -3,9 +3,9 @@
 #ifndef BALLAST_SCALE_STAGE_PROGRAM_H
 #define BALLAST_SCALE_STAGE_PROGRAM_H
 
+#include "plan/pipeline_order.h"
 #include "scale/layer_cost.h"
 #include "scale/partition_exchange.h"
-#include "scale/pipeline_order.h"
 #include "scale/replay.h"
 
 struct job_costs {
@@ -13,7 +13,7 @@ struct job_costs {
     struct card card;
     struct fabric fabric;
     struct layer_costs layers;
-    struct pipeline pipeline;
+    struct pipeline_shape pipeline;
 };
 void job_costs_find(const struct training *job, const struct calibration *calibration, struct job_costs *out);
 

@@ -49,6 +49,8 @@ enum status engine_open(const struct session_plan *plan, struct engine *out) {
     for (int use = 0; use < PROGRAM_USES; use++)
         if (programs->of[use]) TRY(runner_create(programs->of[use], out->arenas, comm, &out->runners[use]));
     out->main = out->runners[programs_main_use(programs)];
+    TRY(comm_agree(comm, stage_spans_create(engine_graph(out), plan->chosen.policy.spans,
+                                            rank_place_stages(&plan->chosen.place), &out->spans)));
     out->homes = (struct byte_store){read_home, write_home, out->main};
     return STATUS_OK;
 }
@@ -57,6 +59,7 @@ void engine_close(struct engine *engine) {
     for (int use = PROGRAM_USES - 1; use >= 0; use--)
         runner_free(engine->runners[use]);
     step_exchange_close(&engine->exchange);
+    stage_spans_free(&engine->spans);
     for (enum tier tier = 0; tier < TIER_COUNT; tier++)
         arena_close(&engine->arenas[tier]);
     *engine = (struct engine){.plan = NULL};
@@ -185,7 +188,7 @@ enum status engine_repeat_step(struct engine *engine) { return runner_step(engin
 struct engine_turn engine_turn_of(const struct engine *engine) {
     const struct rank_place *place = &engine->plan->chosen.place;
     return (struct engine_turn){rank_place_data_rank(place), rank_place_data(place),
-                                rank_place_tensor_rank(place) == 0};
+                                rank_place_tensor_rank(place) == 0 && rank_place_stage(place) == 0};
 }
 
 enum status engine_join_loss(struct engine *engine) {

@@ -4,6 +4,7 @@
 #define BALLAST_SESSION_ENGINE_H
 
 #include "data/dataset.h"
+#include "layout/stage_spans.h"
 #include "ops/ops.h"
 #include "runtime/runner.h"
 #include "session/session_plan.h"
@@ -17,6 +18,7 @@ struct engine {
     struct byte_store homes;              /* of weights and state that have no address, by tensor */
     struct step_exchange exchange;        /* with the other ranks */
     struct grain_range grains;            /* of a step: this rank's */
+    struct stage_spans spans;             /* which stage has what */
     double scalars[SCALAR_COUNT];         /* of the last training step */
     bool torn; /* a step or its updates failed halfway: weights and state belong to no step */
 };
@@ -40,9 +42,10 @@ enum status engine_list_tensors(const struct engine *engine, enum tensor_kind ki
                                 struct weight_target **out, int *count);
 
 /* How many neighbouring data ranks have the tensors of this kind together, each some runs of them (plan/partition.h).
- * 1: each rank has all. The same on all ranks. */
+ * 1: each of a stage has all. The same on all ranks. */
 int engine_width(const struct engine *engine, enum tensor_kind kind);
-/* Whether ranks have but a part of tensors of this kind: by that, or because they share each tensor. */
+/* Whether ranks have but a part of tensors of this kind: by that, because they share each tensor, or because they have
+ * those of a stage (layout/stage_spans.h). */
 bool engine_is_cut(const struct engine *engine, enum tensor_kind kind);
 /* Of what all ranks have: an equal part for each. */
 struct safetensors_run engine_share(const struct engine *engine, struct safetensors_run all);
@@ -87,8 +90,8 @@ enum status engine_repeat_step(struct engine *engine);
  * is left (engine_settle). */
 enum status engine_add_loss(struct engine *engine, const struct dataset *dataset, int64_t batch, double *loss,
                             int64_t *targets);
-/* This rank's place among those that each have a batch of their own (of ranks that share tensors, one), and how many
- * there are; and whether its sums count, which those of one rank of such do. */
+/* This rank's place among those that each have a batch of their own (of ranks that share tensors or are stages of one
+ * pipeline, one), and how many there are; and whether its sums count, which those of one rank of such do. */
 struct engine_turn {
     int64_t place, places;
     bool counts;

@@ -68,6 +68,17 @@ struct cut_tensors {
     size_t count;
 };
 
+/* Of stages, those that are equal share out what they have: the ranks that have all together are no plain group. */
+static struct hash_run run_of(const struct engine *engine, const struct tensor *tensor) {
+    struct safetensors_run run;
+    int64_t element = dtype_bytes(tensor->shape.dtype);
+    if (rank_place_stages(&engine->plan->chosen.place) > 1)
+        run = engine_written_run(engine, tensor);
+    else
+        (void)runner_home(engine->main, tensor, &run.first, &run.elements);
+    return (struct hash_run){run.first * element, (run.first + run.elements) * element, tensor};
+}
+
 static enum status list_cut(const struct engine *engine, enum tensor_kind kind, const bool *skip,
                             const uint64_t *hashes, struct cut_tensors *out) {
     const struct graph *graph = engine_graph(engine);
@@ -77,9 +88,7 @@ static enum status list_cut(const struct engine *engine, enum tensor_kind kind, 
     for (size_t i = 0; i < graph->tensors.count; i++) {
         const struct tensor *tensor = graph->tensors.items[i];
         if (tensor->kind != kind || !is_unknown(tensor, skip, hashes)) continue;
-        int64_t first, elements, element = dtype_bytes(tensor->shape.dtype);
-        (void)runner_home(engine->main, tensor, &first, &elements);
-        out->runs[out->count++] = (struct hash_run){first * element, (first + elements) * element, tensor};
+        out->runs[out->count++] = run_of(engine, tensor);
     }
     return STATUS_OK;
 }
@@ -88,8 +97,9 @@ static enum status relay_hashes(const struct engine *engine, enum tensor_kind ki
                                 uint64_t *hashes) {
     struct comm *comm = engine->plan->session->comm;
     struct comm_group all = comm_group_all(comm);
+    int width = rank_place_stages(&engine->plan->chosen.place) > 1 ? all.count : engine_width(engine, kind);
     struct hash_relay relay = {.comm = comm,
-                               .group = mesh_group_part(&all, comm->rank, engine_width(engine, kind)),
+                               .group = mesh_group_part(&all, comm->rank, width),
                                .mine = cut->runs,
                                .count = cut->count,
                                .store = engine->homes};

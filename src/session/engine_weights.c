@@ -12,7 +12,8 @@ int engine_width(const struct engine *engine, enum tensor_kind kind) {
 }
 
 bool engine_is_cut(const struct engine *engine, enum tensor_kind kind) {
-    return engine_width(engine, kind) > 1 || recipe_tensor(&engine->plan->chosen.recipe) > 1;
+    const struct plan *plan = &engine->plan->chosen;
+    return engine_width(engine, kind) > 1 || recipe_tensor(&plan->recipe) > 1 || rank_place_stages(&plan->place) > 1;
 }
 
 static struct safetensors_run share_of(struct safetensors_run all, int64_t part, int64_t parts) {
@@ -33,6 +34,8 @@ struct safetensors_run engine_written_run(const struct engine *engine, const str
     int groups = rank_place_data(place) / width, tensors = tensor->part ? 1 : rank_place_tensor(place);
     struct safetensors_run mine;
     (void)runner_home(engine->main, tensor, &mine.first, &mine.elements);
+    /* What stages share is written by the one that updates it. */
+    if (stage_of_tensor(&engine->spans, tensor) != rank_place_stage(place)) mine.elements = 0;
     if (tensor->part) return share_of(mine, own, groups);
     return share_of(mine, own * tensors + rank_place_tensor_rank(place), groups * tensors);
 }

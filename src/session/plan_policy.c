@@ -1,3 +1,5 @@
+#include <stdio.h>
+
 #include "session/plan_policy.h"
 
 #include "base/size.h"
@@ -11,6 +13,7 @@ struct choosing {
     const int64_t *capacity_bytes;
     struct search_input input;
     struct partition *partitions; /* of the input, where the search may choose */
+    bool fits_as_is;              /* the plan that was asked for */
 };
 
 /* Several ranks choose how to share states also where each could have all of them: with less memory for these there is
@@ -33,11 +36,27 @@ static bool fits(const struct choosing *choosing, const struct programs *program
     return fits_below(choosing, programs) && programs->tier_bytes[TIER_DEVICE] <= choosing->capacity_bytes[TIER_DEVICE];
 }
 
+/* Whether the programs of a pipeline's other stages fit too: each has weights of its own. */
+static enum status fit_stages(const struct choosing *choosing, const struct plan *plan, bool *fitted) {
+    const struct session_plan *of = choosing->plan;
+    struct plan other = *plan;
+    int stages = rank_place_stages(&plan->place), between = rank_place_ranks(&plan->place) / stages;
+    for (int stage = 1; stage < stages && *fitted; stage++) {
+        struct programs made;
+        other.place.rank = (plan->place.rank + stage * between) % (stages * between);
+        TRY(programs_compile(of->session, &of->request.set, &other, &made));
+        *fitted = fits(choosing, &made);
+        programs_free(&made);
+    }
+    return STATUS_OK;
+}
+
 /* Compiles and proves all programs under the policy; they become the plan's if they fit. */
 static enum status try_policy(struct choosing *choosing, const struct policy *policy, bool *fitted) {
     struct session_plan *plan = choosing->plan;
     struct plan tried = plan->chosen;
     tried.policy = *policy;
+    snprintf(tried.policy.spans, sizeof tried.policy.spans, "%s", plan->chosen.policy.spans);
     struct programs made;
     *fitted = false;
     enum status status = programs_compile(plan->session, &plan->request.set, &tried, &made);
@@ -46,6 +65,8 @@ static enum status try_policy(struct choosing *choosing, const struct policy *po
     int64_t bytes = made.tier_bytes[TIER_DEVICE];
     if (fits_below(choosing, &made) && bytes < plan->least_bytes) plan->least_bytes = bytes;
     *fitted = fits(choosing, &made);
+    status = fit_stages(choosing, &tried, fitted);
+    if (status != STATUS_OK) *fitted = false;
     if (*fitted) {
         programs_free(&plan->programs);
         plan->programs = made;
@@ -53,7 +74,7 @@ static enum status try_policy(struct choosing *choosing, const struct policy *po
     } else {
         programs_free(&made);
     }
-    return STATUS_OK;
+    return status;
 }
 
 static enum status try_fastest(struct choosing *choosing, bool *fitted) {
@@ -80,7 +101,7 @@ static enum status try_all(struct choosing *choosing, bool fastest) {
     const struct search_input *input = &choosing->input;
     struct candidate small;
     bool fitted = false, free = !choosing->plan->request.partition_fixed;
-    if (fastest && free && fits(choosing, &choosing->plan->programs)) return try_fastest(choosing, &fitted);
+    if (fastest && free && choosing->fits_as_is) return try_fastest(choosing, &fitted);
     TRY(search_least(input, &small));
     if (!small.compiled) return STATUS_OK;
     if (small.tier_bytes[TIER_DEVICE] > input->capacity_bytes[TIER_DEVICE])
@@ -142,6 +163,8 @@ static enum status check_asked(const struct session_plan *plan) {
 static enum status choose(struct session_plan *plan, const int64_t capacity_bytes[TIER_COUNT], bool fastest) {
     struct choosing choosing = {.plan = plan, .capacity_bytes = capacity_bytes};
     bool fitted = fits(&choosing, &plan->programs);
+    TRY(fit_stages(&choosing, &plan->chosen, &fitted));
+    choosing.fits_as_is = fitted;
     if (fitted && !(fastest && chooses_partition(plan))) return STATUS_OK;
     const struct executable *main = programs_main(&plan->programs);
     int64_t *bytes = executable_workspace(main);

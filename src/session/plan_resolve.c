@@ -42,6 +42,7 @@ static void check_given(const struct plan_options *options) {
     CHECK_GIVEN(reduce_dtype)
     CHECK_GIVEN(tensor)
     CHECK_GIVEN(grains_per_pass)
+    CHECK_GIVEN(stages)
     CHECK_GIVEN(partition)
     CHECK_GIVEN(flat)
     CHECK_GIVEN(threads)
@@ -169,19 +170,26 @@ static struct mesh mesh_of(const struct plan_options *options) {
     return options->comm ? options->comm->mesh : (struct mesh){1, 1};
 }
 
-/* The data ranks among those of `options`. */
-static struct mesh data_mesh_of(const struct plan_options *options, const struct recipe *recipe) {
-    const struct rank_place place = {.mesh = mesh_of(options), .tensor = recipe->tensor};
-    bool divides = mesh_ranks(&place.mesh) % recipe_tensor(recipe) == 0; /* else plan_check refuses it */
-    return divides ? rank_place_data_mesh(&place) : place.mesh;
+/* As many as before, on as many ranks as before. */
+static int stages_of(const struct plan_options *options, const struct plan *base) {
+    const struct mesh mesh = mesh_of(options);
+    if (SETTINGS_HAVE(options, stages)) return (int)options->stages;
+    return base && rank_place_ranks(&base->place) == mesh_ranks(&mesh) ? rank_place_stages(&base->place) : 1;
+}
+
+/* Data ranks by nodes: those that have lanes. */
+static struct mesh data_mesh_of(const struct rank_place *place) {
+    int others = rank_place_tensor(place) * rank_place_stages(place);
+    bool divides = rank_place_ranks(place) % others == 0; /* else plan_check refuses it */
+    return divides ? rank_place_data_mesh(place) : place->mesh;
 }
 
 /* Sequences of the longest lane: with larger grains some lanes, and the ranks that hold them, would have none. */
-static int64_t share_of_lane(const struct plan_options *options, const struct recipe *recipe) {
-    const struct mesh mesh = data_mesh_of(options, recipe);
+static int64_t share_of_lane(const struct plan_options *options, const struct rank_place *place, int64_t batch) {
+    const struct mesh mesh = data_mesh_of(place);
     const struct lane_shape ranks = {mesh.nodes, mesh.per_node};
     int64_t lanes = lane_shape_lanes(SETTINGS_HAVE(options, lanes) ? &options->lanes : &ranks);
-    return (recipe->batch + lanes - 1) / lanes;
+    return (batch + lanes - 1) / lanes;
 }
 
 static void choose_tensor(struct resolver *resolver, const struct plan_options *options, const struct recipe *base,
@@ -193,13 +201,14 @@ static void choose_tensor(struct resolver *resolver, const struct plan_options *
 }
 
 static void choose_shape(struct resolver *resolver, const struct plan_options *options,
-                         const struct plan_defaults *defaults, const struct recipe *base, struct recipe *recipe) {
+                         const struct plan_defaults *defaults, const struct rank_place *place,
+                         const struct recipe *base, struct recipe *recipe) {
     recipe->batch =
         choose_whole(resolver, SETTING_batch, options->batch, base->batch, setting_table[SETTING_batch].whole);
     recipe->sequence_length = choose_whole(resolver, SETTING_sequence_length, options->sequence_length,
                                            base->sequence_length, defaults->sequence_length);
     int64_t grain = recipe_default_grain(recipe->batch, recipe->sequence_length, defaults->grain_tokens);
-    int64_t each = share_of_lane(options, recipe);
+    int64_t each = share_of_lane(options, place, recipe->batch);
     if (grain > each) grain = each;
     recipe->grain_sequences =
         choose_whole(resolver, SETTING_grain_sequences, options->grain_sequences, base->grain_sequences, grain);
@@ -217,11 +226,11 @@ static bool can_hold(const struct lane_shape *lanes, int ranks) {
 
 /* On several ranks a new run has as many lanes: each rank adds its grains as one rank would. So has one that may change
  * its recipe and goes on on ranks that cannot hold its lanes. */
-static void choose_lanes(struct resolver *resolver, const struct plan_options *options, const struct recipe *base,
-                         struct recipe *recipe) {
+static void choose_lanes(struct resolver *resolver, const struct plan_options *options, const struct rank_place *place,
+                         const struct recipe *base, struct recipe *recipe) {
     char wanted_text[LANE_SHAPE_BYTES], base_text[LANE_SHAPE_BYTES];
     bool given = SETTINGS_HAVE(options, lanes), moved = options->allow_recipe_change && given;
-    struct mesh mesh = data_mesh_of(options, recipe);
+    struct mesh mesh = data_mesh_of(place);
     struct lane_shape ranks = {mesh.nodes, mesh.per_node};
     bool stuck = options->allow_recipe_change && !given && resolver->base_name;
     stuck = stuck && !can_hold(&base->lanes, mesh_ranks(&mesh));
@@ -299,17 +308,19 @@ static int choose_threads(const struct plan_options *options, const struct plan 
 
 /* A partition is one of so many ranks: on others, and by an option that names another, the policy begins anew. */
 static enum status choose_policy(const struct plan_options *options, const struct plan *base, const char *base_name,
-                                 const struct mesh *mesh, struct policy *out) {
+                                 const struct rank_place *place, struct policy *out) {
+    const struct mesh mesh = data_mesh_of(place);
     struct policy plain = {.grains_per_pass = setting_table[SETTING_grains_per_pass].whole}, policy = plain;
     struct partition asked = {0};
     bool given = SETTINGS_HAVE(options, partition);
     if (base) policy = base->policy;
-    if (given) TRY(partition_parse(options->partition, mesh, &asked));
-    bool moved = base && rank_place_data(&base->place) != mesh_ranks(mesh) && partition_cuts(&policy.partition);
+    if (given) TRY(partition_parse(options->partition, &mesh, &asked));
+    bool moved = base && rank_place_data(&base->place) != mesh_ranks(&mesh) && partition_cuts(&policy.partition);
     if (moved && !given)
         log_note("%s: its policy is for %d ranks, and chosen anew", base_name, rank_place_data(&base->place));
     if (moved || (given && !partition_equal(&asked, &policy.partition))) policy = plain;
     if (given) policy.partition = asked;
+    if (base && rank_place_stages(&base->place) != rank_place_stages(place)) policy.spans[0] = '\0';
     if (SETTINGS_HAVE(options, grains_per_pass)) policy.grains_per_pass = options->grains_per_pass;
     if (SETTINGS_HAVE(options, flat)) policy.flat = options->flat;
     *out = policy;
@@ -334,17 +345,17 @@ enum status plan_options_resolve(const struct plan_options *options, const struc
     choose_numbers(&resolver, options, &from->recipe, &plan.recipe);
     TRY(choose_trained(&resolver, options, &from->recipe, &plan.recipe));
     choose_tensor(&resolver, options, &from->recipe, &plan.recipe);
-    choose_shape(&resolver, options, &defaults, &from->recipe, &plan.recipe);
-    choose_lanes(&resolver, options, &from->recipe, &plan.recipe);
+    plan.place =
+        (struct rank_place){.mesh = mesh_of(options), .tensor = plan.recipe.tensor, .stages = stages_of(options, base)};
+    choose_shape(&resolver, options, &defaults, &plan.place, &from->recipe, &plan.recipe);
+    choose_lanes(&resolver, options, &plan.place, &from->recipe, &plan.recipe);
     choose_optimizer(&resolver, training, &from->recipe, &plan.recipe);
     if (resolver.status != STATUS_OK)
         return status_hint(resolver.status,
                            "the recipe fixes the bits of the result: leave the option out, or begin anew without %s",
                            base_name);
     TRY(recipe_check_optimizer(&plan.recipe));
-    plan.place = (struct rank_place){.mesh = mesh_of(options), .tensor = plan.recipe.tensor};
-    const struct mesh data = data_mesh_of(options, &plan.recipe);
-    TRY(choose_policy(options, base, base_name, &data, &plan.policy));
+    TRY(choose_policy(options, base, base_name, &plan.place, &plan.policy));
     plan.threads = choose_threads(options, base, &plan.place);
     TRY(plan_check(&plan));
     *out = plan;

@@ -4,6 +4,7 @@
 
 #include "base/json.h"
 #include "base/mem.h"
+#include "layout/stage_spans.h"
 #include "session/idle_lanes.h"
 #include "session/machine_costs.h"
 #include "session/plan_policy.h"
@@ -68,10 +69,26 @@ static enum status compile(struct session_plan *plan) {
     return name_origin(status, plan->request.origin);
 }
 
+/* Where stages are cut, all programs of the plan are cut alike. */
+static enum status cut_stages(struct session_plan *plan) {
+    struct graph *graph;
+    enum program_use main = 0;
+    int stages = rank_place_stages(&plan->chosen.place);
+    struct policy *policy = &plan->chosen.policy;
+    if (stages == 1 || policy->spans[0]) return STATUS_OK;
+    while (!program_set_has(&plan->request.set, main))
+        main++;
+    TRY(program_build_graph(plan->session, &plan->request.set, main, &plan->chosen, &graph));
+    enum status status = stage_spans_balance(graph, stages, policy->spans);
+    graph_free(graph);
+    return status;
+}
+
 /* What chunks a partition has is yet to be chosen: at first each rank has all. */
 static enum status choose(struct session_plan *plan) {
     bool open = !plan->request.policy_fixed && policy_is_plain(&plan->chosen.policy);
     if (open) plan->chosen.policy.partition = (struct partition){0};
+    TRY(name_origin(cut_stages(plan), plan->request.origin));
     TRY(compile(plan));
     return plan->request.policy_fixed ? STATUS_OK : plan_policy_choose(plan);
 }

@@ -50,6 +50,7 @@ struct plan_options {
     enum dtype reduce_dtype;       /* DTYPE_F32 or DTYPE_BF16; default DTYPE_F32 */
     int64_t tensor;                /* ranks that share each tensor; default 1 */
     int64_t grains_per_pass;       /* never changes a result */
+    int64_t stages;                /* of a pipeline; never changes a result; default 1 */
     const char *partition;         /* plan/partition.h; never changes a result; default: what a search finds */
     bool flat;                     /* policy.flat; never changes a result; default: what a search finds */
     enum gpu_collectives gpu_collectives; /* never changes a result */

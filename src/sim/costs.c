@@ -21,7 +21,8 @@ static const struct transfer_rate *rate_of(const struct costs *costs, const stru
     case OPCODE_ALL_REDUCE:
     case OPCODE_REDUCE_SCATTER:
     case OPCODE_ALL_GATHER:
-    case OPCODE_ALL_TO_ALL: return NULL;
+    case OPCODE_ALL_TO_ALL:
+    case OPCODE_BROADCAST: return NULL;
     case OPCODE_ZERO:
     case OPCODE_TAKE:
     case OPCODE_ADD:

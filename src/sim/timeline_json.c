@@ -18,10 +18,15 @@ struct labels {
 /* One more than the graph has, in the list of phases. */
 enum { PHASE_RECOMPUTATION = PHASE_COUNT };
 
+/* What an instruction that is no kernel writes or, where it sends to other ranks, reads. */
+static const struct operand *data_of(const struct instruction *instruction) {
+    const struct operand *written = &instruction->operands[OP_INPUTS_MAX];
+    return written->buffer >= 0 ? written : &instruction->operands[0];
+}
+
 static json_t *move_of(const struct labels *labels, const struct instruction *instruction) {
     const struct buffer *buffers = labels->program->buffers.items;
-    return json_string(instruction->node ? ""
-                                         : buffer_kind_name(buffers[instruction->operands[OP_INPUTS_MAX].buffer].kind));
+    return json_string(instruction->node ? "" : buffer_kind_name(buffers[data_of(instruction)->buffer].kind));
 }
 
 static const char *const verbs[] = {[OPCODE_KERNEL] = "",
@@ -33,7 +38,8 @@ static const char *const verbs[] = {[OPCODE_KERNEL] = "",
                                     [OPCODE_ALL_REDUCE] = "reduce ",
                                     [OPCODE_REDUCE_SCATTER] = "reduce and scatter ",
                                     [OPCODE_ALL_GATHER] = "gather ",
-                                    [OPCODE_ALL_TO_ALL] = "exchange "};
+                                    [OPCODE_ALL_TO_ALL] = "exchange ",
+                                    [OPCODE_BROADCAST] = "hand on "};
 enum { VERBS = sizeof verbs / sizeof *verbs };
 
 /* Kernels of one node share a name, and so do copies of one buffer. */
@@ -45,7 +51,7 @@ static enum status label_instructions(struct labels *labels) {
     for (size_t i = 0; i < program->instructions.count && !failed; i++) {
         const struct instruction *instruction = &program->instructions.items[i];
         const struct node *node = instruction->node;
-        int32_t buffer = instruction->operands[OP_INPUTS_MAX].buffer;
+        int32_t buffer = node ? -1 : data_of(instruction)->buffer;
         size_t key = node ? (size_t)node->id : nodes + VERBS * (size_t)buffer + instruction->opcode;
         if (known[key] == 0) {
             const char *name = node ? node->name : program->buffers.items[buffer].name;
@@ -150,7 +156,7 @@ static json_t *event_to_json(const struct labels *labels, const struct timeline_
     if (instruction->opcode == OPCODE_COPY)
         moved = program_moved_bytes(program, program->buffers.items[buffer].bytes);
     else if (instruction->opcode != OPCODE_KERNEL)
-        moved = instruction->operands[OP_INPUTS_MAX].bytes;
+        moved = data_of(instruction)->bytes;
     return json_pack("[i, i, i, i, I, i, f, f, I, I]", instruction->stream, (int)labels->name[event->instruction],
                      (int)(node ? node->block : labels->block[instruction->group]), instruction->section,
                      (json_int_t)(section->first_grain < 0 ? -1 : grain),

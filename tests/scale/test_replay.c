@@ -2,7 +2,7 @@
 #include <math.h>
 
 #include "base/random.h"
-#include "scale/pipeline_order.h"
+#include "plan/pipeline_order.h"
 #include "scale/replay.h"
 #include "support/fault_sweep.h"
 #include "support/unit.h"
@@ -61,7 +61,7 @@ static void another_stage_waits_for_an_end_and_the_way(void **state) {
 }
 
 /* All passes of a pipeline, joined as its order says. */
-static double pipeline_s(struct pipeline pipeline, double forward_s, double backward_s) {
+static double pipeline_s(struct pipeline_shape pipeline, double forward_s, double backward_s) {
     struct replay replay = {0};
     int64_t count = pipeline_step_count(&pipeline);
     struct pipeline_step order[1024];
@@ -94,16 +94,16 @@ static double pipeline_s(struct pipeline pipeline, double forward_s, double back
 /* arXiv 2104.04473, section 2.2: M micro-batches take M + stages - 1 passes; interleaving divides what is added. */
 static void a_pipeline_takes_what_its_paper_says(void **state) {
     (void)state;
-    require_s(pipeline_s((struct pipeline){1, 1, 7}, 1, 2), 21);
-    require_s(pipeline_s((struct pipeline){4, 1, 8}, 1, 2), 33);
-    require_s(pipeline_s((struct pipeline){8, 1, 3}, 2, 3), 50);
-    require_s(pipeline_s((struct pipeline){4, 2, 8}, 1, 2), 2 * 24 + 3 * 3);
-    require_s(pipeline_s((struct pipeline){4, 4, 16}, 1, 1), 4 * 32 + 3 * 2);
+    require_s(pipeline_s((struct pipeline_shape){1, 1, 7}, 1, 2), 21);
+    require_s(pipeline_s((struct pipeline_shape){4, 1, 8}, 1, 2), 33);
+    require_s(pipeline_s((struct pipeline_shape){8, 1, 3}, 2, 3), 50);
+    require_s(pipeline_s((struct pipeline_shape){4, 2, 8}, 1, 2), 2 * 24 + 3 * 3);
+    require_s(pipeline_s((struct pipeline_shape){4, 4, 16}, 1, 1), 4 * 32 + 3 * 2);
 }
 
 static void every_pass_comes_once_and_forward_first(void **state) {
     (void)state;
-    static const struct pipeline pipelines[] = {{1, 1, 5}, {4, 1, 2}, {4, 3, 8}, {2, 5, 6}, {8, 2, 8}};
+    static const struct pipeline_shape pipelines[] = {{1, 1, 5}, {4, 1, 2}, {4, 3, 8}, {2, 5, 6}, {8, 2, 8}};
     for (size_t p = 0; p < sizeof pipelines / sizeof *pipelines; p++)
         for (int32_t stage = 0; stage < pipelines[p].stages; stage++) {
             struct pipeline_step order[1024];

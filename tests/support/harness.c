@@ -49,6 +49,7 @@ static struct plan_request request_of(const struct harness_options *options) {
     snprintf(recipe->freeze, sizeof recipe->freeze, "%s", options->freeze ? options->freeze : "");
     request.plan.policy.grains_per_pass = options->grains_per_pass;
     if (options->comm) request.plan.place.mesh = options->comm->mesh;
+    request.plan.place.stages = options->stages;
     request.plan.place.tensor = options->tensor;
     enum program_use main = options->purpose == MODEL_LOGITS ? PROGRAM_LOGITS
                             : options->forward_only          ? PROGRAM_LOSS
@@ -123,6 +124,7 @@ static void compile(struct harness *harness) {
     require(session_set_trained(&harness->session, &request.plan.recipe), "what is trained");
     bool chosen = options->policy_seed != 0 || partition_cuts(&options->partition);
     if (chosen) choose_policy(harness, &request);
+    if (options->spans) snprintf(request.plan.policy.spans, sizeof request.plan.policy.spans, "%s", options->spans);
     options->policy = request.plan.policy;
     enum status compiled = session_plan_make(&harness->session, &request, &harness->plan);
     if (compiled != STATUS_OK) print_policy(&request.plan.policy, options->policy_seed);

@@ -26,6 +26,8 @@ struct harness_options {
     struct policy policy; /* but for the grains */
     uint64_t policy_seed; /* not 0: a random policy, grains and all, but for */
     struct policy_traits policy_traits;
+    int stages;                 /* of a pipeline; 0: one */
+    const char *spans;          /* policy.spans; NULL: "" */
     struct partition partition; /* of both, with operations between ranks that are flat or not */
     bool flat;
     const char *disk; /* the folder of the disk tier; NULL: the one for temporary files */

@@ -83,6 +83,8 @@ struct harness_options policy_options(const struct policy_subject *subject, cons
                                     .policy = way->policy ? *way->policy : (struct policy){0},
                                     .policy_seed = way->policy_seed,
                                     .policy_traits = way->policy_traits,
+                                    .stages = way->stages,
+                                    .spans = way->spans,
                                     .partition = way->partition ? *way->partition : (struct partition){0},
                                     .flat = way->flat,
                                     .clip_norm = clip_norm,

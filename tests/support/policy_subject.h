@@ -34,6 +34,8 @@ struct policy_way {
     double clip_norm;                  /* 0: POLICY_SUBJECT_CLIP_NORM; below 0: none */
     int threads;                       /* 0: 2 */
     struct comm *comm;                 /* ranks that train together; NULL: one */
+    int stages;                        /* of a pipeline; 0: one */
+    const char *spans;                 /* policy.spans; NULL: chosen */
     const struct partition *partition; /* of states among ranks; NULL: none */
     bool flat;
     int streams; /* more than 1: instructions are dealt to so many at random, by */

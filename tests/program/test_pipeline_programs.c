@@ -1,0 +1,422 @@
+/* Programs of pipelines: every stage's is proved, alone and with the others', each node is executed by one stage for
+ * each grain, and each parameter has one stage. */
+/* ctest: TIMEOUT 600 */
+#include <string.h>
+
+#include "base/random.h"
+#include "program/collectives.h"
+#include "support/fault_sweep.h"
+#include "support/random_policy.h"
+#include "support/small_graph.h"
+#include "support/unit.h"
+
+enum { RANKS_MOST = 8 };
+
+struct ranks {
+    int count;
+    struct plan plan;
+    struct program *programs[RANKS_MOST];
+};
+
+static void describe(const struct plan *plan) {
+    print_policy(&plan->policy, 0);
+    print_error("%d stages of %d ranks, spans '%s', %lld grains, %lld in a pass\n", rank_place_stages(&plan->place),
+                rank_place_ranks(&plan->place), plan->policy.spans, (long long)recipe_grains(&plan->recipe),
+                (long long)plan->policy.grains_per_pass);
+}
+
+static void drop(struct ranks *ranks) {
+    for (int r = 0; r < ranks->count; r++)
+        program_free(ranks->programs[r]);
+}
+
+static enum status compile_with(const struct graph *graph, const struct plan *plan, const int64_t *bytes,
+                                struct ranks *out) {
+    struct workspace_table table = {.bytes = bytes, .count = (int)graph->nodes.count};
+    enum status status = STATUS_OK;
+    *out = (struct ranks){.count = rank_place_ranks(&plan->place), .plan = *plan};
+    for (int r = 0; r < out->count && status == STATUS_OK; r++) {
+        struct plan own = *plan;
+        own.place.rank = r;
+        status = program_compile(graph, &own, &table, &out->programs[r]);
+    }
+    if (status != STATUS_OK) return status;
+    return program_verify_ranks((const struct program *const *)out->programs, out->count, &plan->recipe);
+}
+
+static enum status compile(const struct graph *graph, const struct plan *plan, struct ranks *out) {
+    int64_t *bytes = small_graph_workspace(graph);
+    enum status status = compile_with(graph, plan, bytes, out);
+    mem_free(bytes);
+    return status;
+}
+
+static void require_compiled(const struct graph *graph, const struct plan *plan, uint64_t seed, struct ranks *out) {
+    if (compile(graph, plan, out) == STATUS_OK) return;
+    describe(plan);
+    fail_msg("seed %llu: %s", (unsigned long long)seed, status_message());
+}
+
+static struct graph *draw_graph(int layers, uint64_t seed, bool forward_only) {
+    return small_graph_build(&(struct small_graph_options){.layers = layers,
+                                                           .tied = seed & 1,
+                                                           .packed_qkv = seed >> 1 & 1,
+                                                           .dtype = seed & 4 ? DTYPE_BF16 : DTYPE_F32,
+                                                           .grain_sequences = 2,
+                                                           .sequence_length = 4,
+                                                           .forward_only = forward_only});
+}
+
+static struct plan plan_of(const struct graph *graph, int stages, int64_t grains, int64_t grains_per_pass) {
+    struct plan plan = small_plan(graph, grains, grains_per_pass);
+    plan.place.mesh = (struct mesh){1, stages};
+    plan.place.stages = stages;
+    plan.place.in_place = true;
+    return plan;
+}
+
+/* How often all ranks together execute a node in a step. */
+static int64_t count_executions(const struct ranks *ranks, const struct node *node) {
+    int64_t count = 0;
+    for (int r = 0; r < ranks->count; r++)
+        for (size_t i = 0; i < ranks->programs[r]->instructions.count; i++) {
+            const struct instruction *instruction = &ranks->programs[r]->instructions.items[i];
+            count += instruction->node == node ? ranks->programs[r]->sections.items[instruction->section].repeat : 0;
+        }
+    return count;
+}
+
+static int count_homes(const struct ranks *ranks, const struct tensor *tensor) {
+    int homes = 0;
+    for (int r = 0; r < ranks->count; r++) {
+        struct tensor_run run;
+        homes += program_find_buffer(ranks->programs[r], tensor, &run) != NULL;
+    }
+    return homes;
+}
+
+/* Stages that use a parameter, one that has its states. */
+static int count_users(const struct ranks *ranks, const struct tensor *tensor) {
+    int users = 0;
+    for (int r = 0; r < ranks->count; r++) {
+        bool uses = false;
+        for (size_t i = 0; i < ranks->programs[r]->instructions.count; i++) {
+            const struct node *node = ranks->programs[r]->instructions.items[i].node;
+            for (int k = 0; node && k < node->op->inputs; k++)
+                uses |= node->in[k] && tensor_storage(node->in[k]) == tensor;
+        }
+        users += uses;
+    }
+    return tensor->kind == TENSOR_STATE ? 1 : users;
+}
+
+/* The same nodes as often as on one rank, and parameters and states once. The clip factor is everybody's. What is
+ * recomputed depends on what a stage has from another. */
+static void require_shared_out(const struct ranks *ranks) {
+    const struct graph *graph = ranks->programs[0]->graph;
+    struct plan plan = ranks->plan;
+    struct ranks one;
+    plan.place = (struct rank_place){.rank = 0};
+    plan.policy.spans[0] = 0;
+    require_compiled(graph, &plan, 0, &one);
+    for (size_t n = 0; n < graph->nodes.count; n++) {
+        const struct node *node = graph->nodes.items[n];
+        bool everybodys = strcmp(node->op->name, "clip_factor") == 0;
+        int64_t times = count_executions(ranks, node), expected = count_executions(&one, node);
+        bool recomputed = node->phase == PHASE_FORWARD && ranks->plan.policy.schedule[0];
+        if (recomputed ? (times > 0) != (expected > 0) : times != expected * (everybodys ? ranks->count : 1)) {
+            describe(&ranks->plan);
+            fail_msg("%s is executed %lld times, not %lld", node->name, (long long)times, (long long)expected);
+        }
+    }
+    for (size_t t = 0; t < graph->tensors.count; t++) {
+        const struct tensor *tensor = graph->tensors.items[t];
+        if (tensor->kind == TENSOR_PARAMETER || tensor->kind == TENSOR_STATE)
+            assert_int_equal(count_homes(ranks, tensor), count_users(ranks, tensor));
+    }
+    drop(&one);
+}
+
+static void stages_share_out_a_step(void **state) {
+    (void)state;
+    for (int stages = 2; stages <= 8; stages *= 2)
+        for (int64_t passes = 1; passes <= 9; passes++)
+            for (int64_t grains_per_pass = 1; grains_per_pass <= 2; grains_per_pass++) {
+                struct graph *graph = draw_graph(7, (uint64_t)passes, false);
+                struct plan plan = plan_of(graph, stages, passes * grains_per_pass, grains_per_pass);
+                struct ranks ranks;
+                require_compiled(graph, &plan, 0, &ranks);
+                require_shared_out(&ranks);
+                drop(&ranks);
+                graph_free(graph);
+            }
+}
+
+/* A stage holds the activations of as many passes as stages follow it, and of one more that it receives. */
+static void memory_does_not_grow_with_passes(void **state) {
+    (void)state;
+    struct graph *graph = draw_graph(6, 0, false);
+    struct plan few = plan_of(graph, 4, 6, 1), many = plan_of(graph, 4, 24, 1);
+    struct ranks a, b;
+    require_compiled(graph, &few, 0, &a);
+    require_compiled(graph, &many, 0, &b);
+    for (int r = 0; r < 4; r++) {
+        struct memory_report with_few, with_many;
+        assert_int_equal(program_report_memory(a.programs[r], TIER_DEVICE, &with_few), STATUS_OK);
+        assert_int_equal(program_report_memory(b.programs[r], TIER_DEVICE, &with_many), STATUS_OK);
+        assert_int_equal(with_few.by_kind[BUFFER_ACTIVATIONS], with_many.by_kind[BUFFER_ACTIVATIONS]);
+    }
+    drop(&a);
+    drop(&b);
+    graph_free(graph);
+}
+
+static int roll(uint64_t seed, uint64_t *next, int sides) {
+    return (int)(random_u64(seed, RANDOM_TEST, 18, (*next)++) % (uint64_t)sides);
+}
+
+/* Ascending blocks, as many as so many spans have. */
+static void draw_spans(int32_t blocks, int spans, uint64_t seed, uint64_t *next, char text[POLICY_SPANS_BYTES]) {
+    size_t used = 0;
+    int left = spans - 1;
+    text[0] = 0;
+    for (int32_t block = 1; block < blocks && left > 0; block++) {
+        if (roll(seed, next, blocks - block) >= left) continue;
+        used += (size_t)snprintf(text + used, POLICY_SPANS_BYTES - used, "%s%d", used > 0 ? " " : "", block);
+        left--;
+    }
+}
+
+/* Random cuts, interleaved or not, under random policies on random lanes and rounds. */
+static struct plan draw_plan(const struct graph *graph, uint64_t seed) {
+    static const struct lane_shape shapes[] = {{1, 1}, {1, 2}, {1, 3}, {2, 2}};
+    uint64_t next = 0;
+    struct plan plan = small_plan(graph, 1 + roll(seed, &next, 12), 1);
+    int32_t blocks = graph_count_blocks(graph);
+    plan.recipe.lanes = shapes[roll(seed, &next, 4)];
+    plan.recipe.round_grains = roll(seed, &next, 3);
+    plan.policy = random_policy(graph, recipe_share_grains(&plan.recipe), seed);
+    int stages = 2 + roll(seed, &next, 3), most = blocks / stages;
+    int spans = stages * (1 + roll(seed, &next, most < 3 ? most : 3));
+    plan.place.mesh = roll(seed, &next, 2) || stages == 3 ? (struct mesh){1, stages} : (struct mesh){2, stages / 2};
+    plan.place.stages = stages;
+    plan.place.in_place = roll(seed, &next, 2);
+    plan.place.message_bytes = roll(seed, &next, 2) ? 64 : 0;
+    plan.place.tier = roll(seed, &next, 3) == 0 ? TIER_HOST : TIER_DEVICE;
+    if (spans > stages || roll(seed, &next, 2)) draw_spans(blocks, spans, seed, &next, plan.policy.spans);
+    return plan;
+}
+
+static void random_plans_are_proved(void **state) {
+    (void)state;
+    for (uint64_t seed = 1; seed <= unit_sweep(60, 2000); seed++) {
+        struct graph *graph = draw_graph(2 + (int)(seed % 5), seed, false);
+        struct plan plan = draw_plan(graph, seed);
+        struct ranks ranks;
+        require_compiled(graph, &plan, seed, &ranks);
+        require_shared_out(&ranks);
+        drop(&ranks);
+        graph_free(graph);
+    }
+}
+
+static void evaluation_goes_through_the_stages(void **state) {
+    (void)state;
+    for (int stages = 2; stages <= 5; stages++) {
+        struct graph *graph = draw_graph(4, (uint64_t)stages, true); /* every other one is tied */
+        struct plan plan = plan_of(graph, stages, 5, 1);
+        if (stages > 3) plan.policy.optimizer = plan.policy.parameters = TIER_HOST, plan.policy.buffers = 4;
+        struct ranks ranks;
+        require_compiled(graph, &plan, 0, &ranks);
+        require_shared_out(&ranks);
+        drop(&ranks);
+        graph_free(graph);
+    }
+}
+
+/* ---- planted faults ---- */
+
+static struct instruction *find_message(struct program *program, enum tensor_kind kind, bool sends, int skip) {
+    for (size_t i = 0; i < program->instructions.count; i++) {
+        struct instruction *instruction = &program->instructions.items[i];
+        if (instruction->opcode != OPCODE_BROADCAST) continue;
+        const struct tensor *tensor = program->collectives.items[instruction->collective].tensor;
+        bool sent = instruction->operands[0].buffer >= 0;
+        if (tensor->kind == kind && sent == sends && skip-- == 0) return instruction;
+    }
+    fail_msg("the program has no such message");
+    return NULL;
+}
+
+static struct program_collective *operation_of(struct program *program, const struct instruction *instruction) {
+    return &program->collectives.items[instruction->collective];
+}
+
+/* Another grain arrives where one is read. */
+static void plant_other_grain(struct ranks *ranks) {
+    struct instruction *message = find_message(ranks->programs[1], TENSOR_ACTIVATION, false, 0);
+    operation_of(ranks->programs[1], message)->grain++;
+    message->grain++;
+}
+
+/* A stage receives in another order than the other sends. */
+static void plant_other_order(struct ranks *ranks) {
+    struct program *program = ranks->programs[1];
+    struct instruction *a = find_message(program, TENSOR_ACTIVATION, false, 0);
+    struct instruction *b = find_message(program, TENSOR_ACTIVATION, false, 1);
+    const struct program_collective first = *operation_of(program, a);
+    *operation_of(program, a) = *operation_of(program, b);
+    *operation_of(program, b) = first;
+}
+
+/* Both stages believe that they are the one that sends. */
+static void plant_other_root(struct ranks *ranks) {
+    struct program *program = ranks->programs[1];
+    struct instruction *message = find_message(program, TENSOR_ACTIVATION, false, 0);
+    operation_of(program, message)->root = 1 - operation_of(program, message)->root;
+}
+
+/* A message is lost, and with it an operation that the other stage waits for. */
+static void plant_lost_message(struct ranks *ranks) {
+    struct program *program = ranks->programs[0];
+    struct instruction *message = find_message(program, TENSOR_ACTIVATION, true, 0);
+    message->opcode = OPCODE_ZERO;
+    message->operands[OP_INPUTS_MAX] = message->operands[0];
+    message->operands[OP_INPUTS_MAX].access = ACCESS_WRITE;
+    message->operands[0].buffer = -1;
+}
+
+/* Nothing waits for what is received. */
+static void plant_missing_waits(struct ranks *ranks) {
+    struct program *program = ranks->programs[1];
+    const struct instruction *message = find_message(program, TENSOR_ACTIVATION, false, 0);
+    int32_t index = (int32_t)(message - program->instructions.items);
+    for (size_t i = 0; i < program->instructions.count; i++) {
+        struct instruction *instruction = &program->instructions.items[i];
+        int32_t kept = 0;
+        for (int32_t w = 0; w < instruction->wait_count; w++)
+            if (instruction->waits[w] != index) instruction->waits[kept++] = instruction->waits[w];
+        instruction->wait_count = kept;
+    }
+}
+
+/* The other stage's copy of a parameter is sent to another one's place. */
+static void plant_other_place(struct ranks *ranks) {
+    struct instruction *message = find_message(ranks->programs[0], TENSOR_GRADIENT, false, 0);
+    message->operands[OP_INPUTS_MAX].offset += 64;
+}
+
+/* The instruction does nothing: it adds no waits, and its operands are gone. */
+static void plant_lost(struct program *program, size_t at) {
+    struct instruction *instruction = &program->instructions.items[at];
+    for (size_t i = 0; i < program->buffers.count; i++)
+        if (program->buffers.items[i].tensor && strcmp(program->buffers.items[i].name, "squared_norms") == 0) {
+            instruction->opcode = OPCODE_ZERO;
+            for (int k = 0; k < OPERANDS_MAX; k++)
+                instruction->operands[k].buffer = -1;
+            instruction->operands[OP_INPUTS_MAX] = (struct operand){
+                .buffer = (int32_t)i, .access = ACCESS_WRITE, .bytes = program->buffers.items[i].bytes};
+            instruction->tier = program->buffers.items[i].tier;
+            return;
+        }
+    fail_msg("no buffer to overwrite");
+}
+
+/* The shared parameter keeps its old value at the stage that does not update it. */
+static void plant_stale_parameter(struct ranks *ranks) {
+    for (int r = 0; r < ranks->count; r++) {
+        struct program *program = ranks->programs[r];
+        struct instruction *message = find_message(program, TENSOR_PARAMETER, r == 0, 0);
+        size_t at = (size_t)(message - program->instructions.items), left = (size_t)message->collective;
+        for (size_t i = at + 1; i < program->instructions.count; i++) {
+            struct instruction *later = &program->instructions.items[i];
+            if (opcode_is_collective(later->opcode)) later->collective--;
+        }
+        for (size_t c = left; c + 1 < program->collectives.count; c++)
+            program->collectives.items[c] = program->collectives.items[c + 1];
+        program->collectives.count--;
+        plant_lost(program, at);
+    }
+}
+
+static enum status verify(const struct ranks *ranks, bool together) {
+    for (int r = 0; r < ranks->count && !together; r++)
+        TRY(program_verify(ranks->programs[r]));
+    return program_verify_ranks((const struct program *const *)ranks->programs, ranks->count, &ranks->plan.recipe);
+}
+
+static void planted_faults_are_found(void **state) {
+    (void)state;
+    static const struct {
+        const char *name;
+        void (*plant)(struct ranks *ranks);
+        bool together; /* it is for the proof of all ranks to find */
+    } faults[] = {{"other grain", plant_other_grain, false},       {"other order", plant_other_order, true},
+                  {"other root", plant_other_root, true},          {"lost message", plant_lost_message, true},
+                  {"missing waits", plant_missing_waits, false},   {"other place", plant_other_place, false},
+                  {"stale parameter", plant_stale_parameter, true}};
+    for (size_t f = 0; f < sizeof faults / sizeof *faults; f++) {
+        struct graph *graph = draw_graph(2, 1, false); /* tied */
+        struct plan plan = plan_of(graph, 2, 4, 1);
+        struct ranks ranks;
+        require_compiled(graph, &plan, 0, &ranks);
+        faults[f].plant(&ranks);
+        if (verify(&ranks, faults[f].together) != STATUS_FAILED) fail_msg("%s is not found", faults[f].name);
+        print_message("%s: %s\n", faults[f].name, status_message());
+        drop(&ranks);
+        graph_free(graph);
+    }
+}
+
+static void illegal_cuts_are_refused(void **state) {
+    (void)state;
+    struct graph *graph = draw_graph(2, 0, false); /* 4 blocks */
+    static const char *const texts[] = {"0", "9", "2 1", "1 1", "x", "1 2", "1,", "4"};
+    struct ranks ranks;
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        struct plan plan = plan_of(graph, 2, 4, 1);
+        snprintf(plan.policy.spans, sizeof plan.policy.spans, "%s", texts[i]);
+        assert_int_equal(compile(graph, &plan, &ranks), STATUS_BAD_INPUT);
+        assert_non_null(strstr(status_message(), "policy.spans"));
+        drop(&ranks);
+    }
+    struct plan deep = plan_of(graph, 8, 4, 1);
+    assert_int_equal(compile(graph, &deep, &ranks), STATUS_BAD_INPUT);
+    assert_non_null(strstr(status_message(), "policy.stages"));
+    drop(&ranks);
+    graph_free(graph);
+}
+
+struct subject {
+    const struct graph *graph;
+    struct plan plan;
+    const int64_t *bytes;
+};
+
+static enum status compile_and_drop(void *payload) {
+    const struct subject *subject = payload;
+    struct ranks ranks;
+    enum status status = compile_with(subject->graph, &subject->plan, subject->bytes, &ranks);
+    drop(&ranks);
+    return status;
+}
+
+static void allocations_may_fail(void **state) {
+    (void)state;
+    struct graph *graph = small_graph_build(
+        &(struct small_graph_options){.layers = 1, .dtype = DTYPE_F32, .grain_sequences = 1, .sequence_length = 3});
+    int64_t *bytes = small_graph_workspace(graph);
+    struct subject subject = {graph, plan_of(graph, 2, 2, 1), bytes};
+    assert_true(fault_sweep(FAULT_ALLOCATE, false, compile_and_drop, &subject) > 100);
+    mem_free(bytes);
+    graph_free(graph);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(stages_share_out_a_step),  cmocka_unit_test(memory_does_not_grow_with_passes),
+        cmocka_unit_test(random_plans_are_proved),  cmocka_unit_test(evaluation_goes_through_the_stages),
+        cmocka_unit_test(planted_faults_are_found), cmocka_unit_test(illegal_cuts_are_refused),
+        cmocka_unit_test(allocations_may_fail)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

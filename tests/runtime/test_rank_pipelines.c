@@ -1,0 +1,128 @@
+/* Stages of a pipeline never change the bits: losses, norms, weights and optimizer states are those of one rank, by
+ * jobs of 2, 4 and 8 ranks, for even and random cuts, interleaved or not, under random policies, with stages alone and
+ * beside data parallelism with partitions. BALLAST_TEST_MPI says which MPI. */
+/* ctest: PROCESSORS 2 TIMEOUT 1800 LABELS long */
+/* ctest-again: mpich slow BALLAST_TEST_MPI=mpich */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "support/harness.h"
+#include "support/policy_subject.h"
+#include "support/mpi_job.h"
+#include "support/temp_folder.h"
+#include "support/unit.h"
+
+enum { STEPS = 5, SEED = 23 };
+
+struct result {
+    double losses[STEPS], norms[STEPS];
+    uint64_t weights;
+};
+
+/* What a run has beside its stages. */
+struct variant {
+    const char *family;
+    bool tied; /* the embedding is the head too, and both their stages have it */
+    const char *spans;
+    bool interleaved; /* streams' instructions in a random order, and buffers that are done with are overwritten */
+    uint64_t policy_seed;
+    struct lane_shape lanes;
+    int64_t round_grains;
+};
+static const struct variant variants[] = {
+    {"llama", false, "", false, 0, {1, 1}, 0},          {"llama", false, "1 2 3", true, 0, {1, 2}, 0},
+    {"llama", false, "1 3 4", false, 11, {1, 4}, 1},    {"llama", true, "", true, 12, {1, 2}, 1},
+    {"qwen2", false, "2 3 5", false, 0, {1, 1}, 0},     {"gpt2", true, "", false, 13, {1, 4}, 0},
+    {"gemma3_text", true, "1 3 5", true, 0, {1, 2}, 1},
+};
+enum { VARIANTS = sizeof variants / sizeof *variants };
+
+static enum status train(const struct variant *variant, struct comm *comm, int stages,
+                         const struct partition *partition, struct result *out) {
+    struct model_config config;
+    struct harness harness;
+    const struct policy_way way = {.lanes = variant->lanes,
+                                   .batch = 19,
+                                   .round_grains = variant->round_grains,
+                                   .policy_seed = variant->policy_seed,
+                                   .threads = 1,
+                                   .comm = comm,
+                                   .stages = stages,
+                                   .spans = stages > 1 ? variant->spans : NULL,
+                                   .partition = partition};
+    const struct policy_subject subject = {.family = variant->family, .dtype = DTYPE_BF16, .name = variant->family};
+    struct harness_options options = policy_options(&subject, &way, &config);
+    config.hidden = 48, config.heads = 3, config.head_dim = 16, config.ffn = 200, config.layers = 4;
+    config.tied = variant->tied;
+    harness_open(&options, &harness);
+    for (int step = 0; step < STEPS; step++) {
+        outcome_set_batch(&harness, step);
+        out->losses[step] = harness_step(&harness, 1e-3 / (1 + step), variant->interleaved);
+        out->norms[step] = ((const double *)harness_data(&harness, "clip"))[0];
+    }
+    harness_finish(&harness);
+    enum status status = engine_hash(&harness.engine, &out->weights);
+    harness_close(&harness);
+    return status;
+}
+
+static enum status compare(const char *name, const struct result *one, const struct result *mine) {
+    for (int step = 0; step < STEPS; step++)
+        if (memcmp(&mine->losses[step], &one->losses[step], sizeof(double)) != 0 ||
+            memcmp(&mine->norms[step], &one->norms[step], sizeof(double)) != 0)
+            return status_set(STATUS_FAILED, "%s: step %d: loss %.17g, norm %.17g; one rank has %.17g, %.17g", name,
+                              step + 1, mine->losses[step], mine->norms[step], one->losses[step], one->norms[step]);
+    if (mine->weights == one->weights) return STATUS_OK;
+    return status_set(STATUS_FAILED, "%s: the weights differ from one rank's", name);
+}
+
+static enum status train_variants(struct comm *comm, int stages, const struct result *ones) {
+    enum status status = STATUS_OK;
+    for (size_t v = 0; v < VARIANTS && status == STATUS_OK; v++) {
+        int data = mesh_ranks(&comm->mesh) / stages, lanes = variants[v].lanes.per_node;
+        char name[96];
+        struct result mine;
+        if (data > lanes) continue;
+        if (variants[v].spans[0] && 4 % stages != 0) continue;
+        snprintf(name, sizeof name, "%s, spans '%s', %d stages of %d ranks", variants[v].family, variants[v].spans,
+                 stages, mesh_ranks(&comm->mesh));
+        status = train(&variants[v], comm, stages, NULL, &mine);
+        status = comm_agree(comm, status == STATUS_OK ? compare(name, &ones[v], &mine) : status);
+    }
+    return status;
+}
+
+static enum status rank_body(struct comm *comm, const char *const words[RANK_JOB_WORDS]) {
+    struct result ones[VARIANTS];
+    FILE *file = fopen(words[0], "rb");
+    assert_non_null(file);
+    assert_int_equal(fread(ones, sizeof ones, 1, file), 1);
+    assert_int_equal(fclose(file), 0);
+    return train_variants(comm, atoi(words[1]), ones);
+}
+
+static void stages_have_one_ranks_bits(void **state) {
+    static const struct rank_job jobs[] = {{2, 1, false, {"", "2"}}, {2, 2, true, {"", "2"}},
+                                           {4, 1, false, {"", "4"}}, {4, 2, true, {"", "4"}},
+                                           {4, 2, false, {"", "2"}}, {8, 2, false, {"", "4"}}};
+    const char *path = temp_path(*state, "one");
+    struct result ones[VARIANTS];
+    for (size_t v = 0; v < VARIANTS; v++)
+        assert_int_equal(train(&variants[v], NULL, 1, NULL, &ones[v]), STATUS_OK);
+    FILE *file = fopen(path, "wb");
+    assert_non_null(file);
+    assert_int_equal(fwrite(ones, sizeof ones, 1, file), 1);
+    assert_int_equal(fclose(file), 0);
+    size_t count = unit_sweep(3, sizeof jobs / sizeof *jobs);
+    for (size_t i = 0; i < count; i++) {
+        struct rank_job job = jobs[i];
+        job.words[0] = path;
+        if (rank_job_run(&job) != STATUS_OK) fail_msg("%s", status_message());
+    }
+}
+
+int main(int count, char **argument) {
+    rank_job_enter(count, argument, rank_body);
+    const struct CMUnitTest tests[] = {cmocka_unit_test(stages_have_one_ranks_bits)};
+    return cmocka_run_group_tests(tests, temp_folder_make, temp_folder_drop);
+}
