@@ -16,6 +16,8 @@ struct transfer_rate {
 
 /* Operations that were measured, and pairs of ranks: at most so many of each. */
 enum { LINK_POINTS_MAX = 96, LINK_PAIRS_MAX = 64 };
+/* Ranks of which all pairs are measured are fewer. */
+enum { LINK_ROW_RANKS_MAX = 12 };
 
 /* One operation, alone, on all groups of its kind at once. */
 struct link_point {
@@ -32,6 +34,12 @@ struct link_pair {
     struct transfer_rate rate;
 };
 
+/* The mesh that the pairs' rates show, whatever nodes there are said to be: ranks near each other are a row. */
+struct link_rows {
+    int rows, columns;             /* 0: the rates show none */
+    int ranks[LINK_ROW_RANKS_MAX]; /* row by row */
+};
+
 struct cluster_links {
     struct mesh mesh; /* on which all this was measured; 0 nodes: nothing was */
     bool shared;      /* ranks of a node read each other's data in place */
@@ -42,6 +50,7 @@ struct cluster_links {
     int point_count;
     struct link_pair pairs[LINK_PAIRS_MAX];
     int pair_count;
+    struct link_rows rows;
 };
 
 /* An operation of a program. */
@@ -74,8 +83,8 @@ double links_seconds(const struct cluster_links *links, const struct link_reques
 
 /* {"mesh": "2x4", "shared", "messages": {"in node": {"latency_s", "bytes_per_s"}, "across nodes": …}, "read": {…},
  *  "operations": [{"kind", "group", "in_place", "flat", "bytes", "seconds"}],
- *  "pairs": [{"first", "second", "latency_s", "bytes_per_s"}]}; null where nothing was measured. NULL when out of
- * memory. */
+ *  "pairs": [{"first", "second", "latency_s", "bytes_per_s"}], "rows": [[0, 2], [1, 3]] where there are any}; null
+ * where nothing was measured. NULL when out of memory. */
 json_t *links_to_json(const struct cluster_links *links);
 /* BAD_INPUT "FILE: links…: what is wrong"; `out` is then as it was. */
 enum status links_from_json(const char *file, const json_t *object, struct cluster_links *out);

@@ -38,6 +38,16 @@ static json_t *pair_to_json(const struct cluster_links *links, int i) {
                      pair->rate.latency_s, "bytes_per_s", pair->rate.bytes_per_s);
 }
 
+static json_t *row_to_json(const struct cluster_links *links, int row) {
+    json_t *list = json_array();
+    int failed = !list, columns = links->rows.columns;
+    for (int i = 0; i < columns; i++)
+        failed |= json_array_append_new(list, json_integer(links->rows.ranks[row * columns + i]));
+    if (!failed) return list;
+    json_decref(list);
+    return NULL;
+}
+
 json_t *links_to_json(const struct cluster_links *links) {
     if (links->mesh.nodes == 0) return json_null();
     char mesh[MESH_TEXT_BYTES];
@@ -47,6 +57,11 @@ json_t *links_to_json(const struct cluster_links *links) {
         link_axis_name(MESH_IN_NODE), rate_to_json(&links->message[MESH_IN_NODE]), link_axis_name(MESH_ACROSS),
         rate_to_json(&links->message[MESH_ACROSS]), "read", rate_to_json(&links->read), "operations",
         list_of(links, links->point_count, point_to_json), "pairs", list_of(links, links->pair_count, pair_to_json));
+    if (object && links->rows.rows > 0 &&
+        json_object_set_new(object, "rows", list_of(links, links->rows.rows, row_to_json)) != 0) {
+        json_decref(object);
+        object = NULL;
+    }
     if (!object) (void)status_no_memory(0, "the links' JSON");
     return object;
 }
@@ -136,6 +151,29 @@ static enum status read_lists(const char *where, const json_t *object, struct cl
     return STATUS_OK;
 }
 
+/* Every rank stands in one row, and rows are as long as each other. */
+static enum status read_rows(const char *where, const json_t *object, int ranks, struct link_rows *out) {
+    const json_t *list = json_object_get(object, "rows");
+    size_t rows = json_array_size(list), columns = json_array_size(json_array_get(list, 0));
+    bool seen[LINK_ROW_RANKS_MAX] = {false};
+    if (!list) return STATUS_OK;
+    bool good = rows > 0 && columns > 0 && ranks <= LINK_ROW_RANKS_MAX && rows <= (size_t)ranks &&
+                columns <= (size_t)ranks && rows * columns == (size_t)ranks;
+    for (size_t i = 0; good && i < rows * columns; i++) {
+        const json_t *row = json_array_get(list, i / columns), *rank = json_array_get(row, i % columns);
+        good = json_array_size(row) == columns && json_is_integer(rank) && json_integer_value(rank) >= 0 &&
+               json_integer_value(rank) < ranks && !seen[json_integer_value(rank)];
+        if (!good) break;
+        out->ranks[i] = (int)json_integer_value(rank);
+        seen[out->ranks[i]] = true;
+    }
+    if (!good)
+        return status_set(STATUS_BAD_INPUT, "%s: rows: must be lists of equal length with each of %d ranks once", where,
+                          ranks);
+    out->rows = (int)rows, out->columns = (int)columns;
+    return STATUS_OK;
+}
+
 enum status links_from_json(const char *file, const json_t *object, struct cluster_links *out) {
     struct cluster_links links = {.point_count = 0};
     char where[400], place[FIELD_BYTES + 400];
@@ -151,6 +189,7 @@ enum status links_from_json(const char *file, const json_t *object, struct clust
     snprintf(place, sizeof place, "%s: read", where);
     TRY(read_rate(place, json_object_get(object, "read"), &links.read));
     TRY(read_lists(where, object, &links));
+    TRY(read_rows(where, object, mesh_ranks(&links.mesh), &links.rows));
     *out = links;
     return STATUS_OK;
 }

@@ -88,14 +88,13 @@ static void print_pairs(FILE *out, const struct cluster_links *links) {
 
 /* Where the pairs' rates say more than the mesh does. */
 static void print_rows(FILE *out, const struct cluster_links *links) {
-    struct mesh_rows rows;
-    if (link_rows_find(links, &rows) != STATUS_OK || rows.rows == 0) return;
+    const struct link_rows *rows = &links->rows;
+    if (rows->rows == 0) return;
     fprintf(out, "near each other, by pairs           ");
-    for (int i = 0; i < rows.rows * rows.columns; i++)
-        fprintf(out, "%s%d", i == 0 ? " " : i % rows.columns == 0 ? " | " : " ", rows.devices[i]);
+    for (int i = 0; i < rows->rows * rows->columns; i++)
+        fprintf(out, "%s%d", i == 0 ? " " : i % rows->columns == 0 ? " | " : " ", rows->ranks[i]);
     fprintf(out, "%s\n",
-            link_rows_are_nodes(links, &rows) ? ": the nodes" : ": not the nodes; order the ranks so, with --nodes");
-    mesh_rows_free(&rows);
+            link_rows_are_nodes(links) ? ": the nodes" : ": not the nodes; order the ranks so, with --nodes");
 }
 
 /* Operations as a table: a row for each kind, group and algorithm, a column for each size. */

@@ -1,6 +1,7 @@
 #include "console/ranks_table.h"
 
 #include "base/size.h"
+#include "session/rank_proof.h"
 
 static void print_mesh(FILE *out, const struct mesh *mesh) {
     fprintf(out, "\nranks     %d: %d node%s of %d\n", mesh_ranks(mesh), mesh->nodes, mesh->nodes == 1 ? "" : "s",
@@ -12,6 +13,14 @@ static void print_bytes(FILE *out, const struct comm_traffic *traffic) {
     fprintf(out, "  %-20s %s to ranks of its node, %s to other nodes, reads %s in place\n", "one rank sends",
             size_print(traffic->sent[MESH_IN_NODE], within), size_print(traffic->sent[MESH_ACROSS], across),
             size_print(traffic->read, read));
+}
+
+static void print_proof(FILE *out, int ranks) {
+    if (rank_proof_is_made(ranks))
+        fprintf(out, "  %-20s of all ranks together\n", "programs proved");
+    else
+        fprintf(out, "  %-20s by themselves; of up to %d ranks they are proved together\n", "programs proved",
+                RANK_PROOF_MOST);
 }
 
 static void print_certainty(FILE *out, const struct mesh *mesh, const struct cluster_links *links) {
@@ -29,6 +38,7 @@ void ranks_table_print(FILE *out, const struct rank_place *place, const struct s
     if (rank_place_ranks(place) == 1) return;
     print_mesh(out, &place->mesh);
     print_bytes(out, &step->traffic);
+    print_proof(out, rank_place_ranks(place));
     if (links->mesh.nodes > 0 && step->communication_s > 0)
         fprintf(out, "  %-20s %9.4f s, %.0f%% of it beside compute\n", "communication", step->communication_s,
                 100 * step->hidden_s / step->communication_s);

@@ -26,6 +26,23 @@ struct member {
     char message[MESSAGE_BYTES];
 };
 
+/* Where only some of them are allowed the system grants those alone. */
+static bool may_have(const cpu_set_t *cores) {
+    cpu_set_t had;
+    return sched_setaffinity(0, sizeof *cores, cores) == 0 && sched_getaffinity(0, sizeof had, &had) == 0 &&
+           CPU_EQUAL(cores, &had);
+}
+
+bool company_is_allowed(const struct company *company) {
+    cpu_set_t own;
+    if (!company->bound) return true;
+    if (sched_getaffinity(0, sizeof own, &own) != 0) return false;
+    bool allowed = true;
+    for (int member = 0; member < company->members && allowed; member++)
+        allowed = may_have(&company->cores[member]);
+    return sched_setaffinity(0, sizeof own, &own) == 0 && allowed;
+}
+
 static enum status take_cores(const struct company *company, int member) {
     if (!company->bound || sched_setaffinity(0, sizeof(cpu_set_t), &company->cores[member]) == 0) return STATUS_OK;
     return status_set(STATUS_FAILED, "cannot measure on the cores of rank %d of this node: %s", member,

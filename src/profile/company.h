@@ -26,6 +26,10 @@ struct company_work {
 
 static inline int company_members(const struct company *company) { return company->members > 1 ? company->members : 1; }
 
+/* Whether the calling thread may run on the cores of every member: not where the launcher confined it to its own (a
+ * cpuset). It stays on the cores that it had. */
+bool company_is_allowed(const struct company *company);
+
 /* All begin together; returns when all have ended. The first failure, also where a thread could not be started or may
  * not run on its cores. */
 enum status company_measure(const struct company *company, const struct company_work *work, void *payload);

@@ -3,6 +3,7 @@
 #include <sched.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "base/mem.h"
 
 /* The cores of every rank, in fresh memory; *mine are this one's. */
@@ -47,6 +48,14 @@ enum status rank_cores_find_company(struct comm *comm, struct company *out) {
         company.cores[company.members++] = each[rank];
     }
     mem_free(each);
+    if (!company_is_allowed(&company)) {
+        if (comm->rank == 0)
+            log_note(
+                "rank 0 may not use the cores of the %d other ranks on its host: operators are measured alone, and "
+                "may take longer beside them",
+                company.members - 1);
+        company = (struct company){.members = 1};
+    }
     *out = company;
     return STATUS_OK;
 }

@@ -10,7 +10,7 @@
 enum status rank_cores_count_sharers(struct comm *comm, int *out);
 
 /* Collective. The ranks on this host, to measure as many at once, for rank 0: with their cores where the launcher bound
- * them to different ones. */
+ * them to different ones. Alone, with a note, where it lets no rank use another's. */
 enum status rank_cores_find_company(struct comm *comm, struct company *out);
 
 #endif

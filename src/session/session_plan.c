@@ -8,6 +8,7 @@
 #include "session/idle_lanes.h"
 #include "session/machine_costs.h"
 #include "session/plan_policy.h"
+#include "session/rank_proof.h"
 #include "sim/simulate.h"
 
 /* For measuring operators that the cache lacks; the start of a run waits for it. */
@@ -114,13 +115,25 @@ static enum status share_chosen(struct session_plan *plan) {
     return status;
 }
 
+/* The steps of all ranks, by rank 0. */
+static enum status prove_ranks(const struct session_plan *plan) {
+    const struct executable *step = plan->programs.of[PROGRAM_STEP];
+    return step ? rank_proof_make(step, &plan->chosen) : STATUS_OK;
+}
+
+/* For ranks that are only planned for, too. */
+static enum status choose_alone(struct session_plan *plan) {
+    TRY(choose(plan));
+    return prove_ranks(plan);
+}
+
 /* Rank 0 measures and searches, and its plan is everybody's: measurements differ from rank to rank. Each rank compiles
- * its own programs. */
+ * its own programs; meanwhile rank 0 proves that they fit together. */
 static enum status choose_together(struct session_plan *plan) {
     struct comm *comm = plan->session->comm;
     TRY(comm_agree(comm, comm->rank == 0 ? choose(plan) : STATUS_OK));
     enum status status = share_chosen(plan);
-    if (status == STATUS_OK && comm->rank > 0) status = compile(plan);
+    if (status == STATUS_OK) status = comm->rank > 0 ? compile(plan) : prove_ranks(plan);
     return comm_agree(comm, status);
 }
 
@@ -129,7 +142,7 @@ enum status session_plan_make(const struct session *session, const struct plan_r
     struct session_plan plan = {.session = session, .request = *request, .chosen = request->plan};
     enum status status;
     take_place(&plan);
-    TRY_GOTO(status, session_ranks(session) > 1 ? choose_together(&plan) : choose(&plan), failed);
+    TRY_GOTO(status, session_ranks(session) > 1 ? choose_together(&plan) : choose_alone(&plan), failed);
     TRY_GOTO(status, describe(&plan), failed);
     *out = plan;
     return STATUS_OK;

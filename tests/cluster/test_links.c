@@ -43,6 +43,48 @@ static void links_come_back_the_same(void **state) {
     free(text);
 }
 
+static enum status read_rows(const char *rows, struct cluster_links *after) {
+    const struct cluster_links before = example();
+    json_t *object = links_to_json(&before);
+    json_object_set_new(object, "rows", json_loads(rows, JSON_DECODE_ANY, NULL));
+    enum status status = links_from_json("c.json", object, after);
+    json_decref(object);
+    return status;
+}
+
+/* Files from before there were rows have none. */
+static void rows_are_written_and_read_again(void **state) {
+    (void)state;
+    struct cluster_links before = example(), after = {.point_count = 0};
+    json_t *object = links_to_json(&before);
+    assert_null(json_object_get(object, "rows"));
+    json_decref(object);
+    before.rows = (struct link_rows){4, 2, {0, 4, 1, 5, 2, 6, 3, 7}};
+    object = links_to_json(&before);
+    assert_int_equal(links_from_json("c.json", object, &after), STATUS_OK);
+    assert_memory_equal(&after.rows, &before.rows, sizeof before.rows);
+    json_decref(object);
+}
+
+static void bad_rows_are_named(void **state) {
+    (void)state;
+    static const char *const bad[] = {"3",
+                                      "[]",
+                                      "[[]]",
+                                      "[[0,1,2,3],[4,5,6]]",
+                                      "[[0,1,2,3],[4,5,6,6]]",
+                                      "[[0,1]]",
+                                      "[[0,1,2,3],[4,5,6,8]]",
+                                      "[[0,1,2,3],[4,5,6,-1]]",
+                                      "[[0,1,2,3],[4,5,6,\"7\"]]"};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        struct cluster_links after = {.mesh = {7, 7}};
+        assert_int_equal(read_rows(bad[i], &after), STATUS_BAD_INPUT);
+        assert_non_null(strstr(status_message(), "c.json: links: rows"));
+        assert_int_equal(after.mesh.nodes, 7);
+    }
+}
+
 static void machines_without_links_have_none_in_their_file(void **state) {
     (void)state;
     const struct cluster_links none = {.point_count = 0};
@@ -163,6 +205,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(links_come_back_the_same),
         cmocka_unit_test(machines_without_links_have_none_in_their_file),
+        cmocka_unit_test(rows_are_written_and_read_again),
+        cmocka_unit_test(bad_rows_are_named),
         cmocka_unit_test(bad_links_are_named),
         cmocka_unit_test(operations_cost_what_was_measured),
         cmocka_unit_test(other_meshes_are_extrapolated_by_axis),

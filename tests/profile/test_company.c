@@ -77,6 +77,26 @@ static void cores_that_a_member_may_not_have_are_told(void **state) {
     assert_non_null(strstr(status_message(), "cores of rank 1"));
 }
 
+/* The set of cores is as before, whatever the answer. */
+static void cores_that_may_not_be_had_are_found(void **state) {
+    (void)state;
+    cpu_set_t own, after;
+    assert_int_equal(sched_getaffinity(0, sizeof own, &own), 0);
+    struct company company = {.members = 2, .bound = true, .cores = {own, own}};
+    assert_true(company_is_allowed(&company));
+    size_t core = 0;
+    while (CPU_ISSET(core, &own) && core < CPU_SETSIZE - 1)
+        core++;
+    CPU_SET(core, &company.cores[1]); /* one of the set is not to be had, the rest is granted */
+    assert_false(company_is_allowed(&company));
+    CPU_ZERO(&company.cores[1]);
+    assert_false(company_is_allowed(&company));
+    company.bound = false;
+    assert_true(company_is_allowed(&company));
+    assert_int_equal(sched_getaffinity(0, sizeof after, &after), 0);
+    assert_true(CPU_EQUAL(&own, &after));
+}
+
 static void threads_that_do_not_start_are_told(void **state) {
     (void)state;
     const struct company company = {.members = MEMBERS};
@@ -161,6 +181,7 @@ int main(void) {
         cmocka_unit_test(all_members_work_while_the_first_is_timed),
         cmocka_unit_test(a_member_that_fails_is_told),
         cmocka_unit_test(cores_that_a_member_may_not_have_are_told),
+        cmocka_unit_test(cores_that_may_not_be_had_are_found),
         cmocka_unit_test(threads_that_do_not_start_are_told),
         cmocka_unit_test_setup_teardown(what_is_measured_at_once_is_kept_apart, temp_folder_make, temp_folder_drop),
         cmocka_unit_test_setup_teardown(a_machine_is_measured_by_all_at_once, temp_folder_make, temp_folder_drop),

@@ -17,13 +17,11 @@ static struct cluster_links links_of(int nodes, int per_node, int apart, double 
 static void near_ranks_form_rows(void **unused) {
     (void)unused;
     struct cluster_links links = links_of(1, 6, 2, 2e10);
-    struct mesh_rows rows;
-    assert_int_equal(link_rows_find(&links, &rows), STATUS_OK);
+    assert_int_equal(link_rows_find(&links, &links.rows), STATUS_OK);
     static const int expected[] = {0, 2, 4, 1, 3, 5};
-    assert_int_equal(rows.rows, 2);
-    assert_memory_equal(rows.devices, expected, sizeof expected);
-    assert_false(link_rows_are_nodes(&links, &rows));
-    mesh_rows_free(&rows);
+    assert_int_equal(links.rows.rows, 2);
+    assert_memory_equal(links.rows.ranks, expected, sizeof expected);
+    assert_false(link_rows_are_nodes(&links));
 }
 
 static void rows_may_be_the_nodes(void **unused) {
@@ -31,18 +29,16 @@ static void rows_may_be_the_nodes(void **unused) {
     struct cluster_links links = links_of(2, 2, 2, 1e9);
     for (int i = 0; i < links.pair_count; i++)
         if (links.pairs[i].first / 2 == links.pairs[i].second / 2) links.pairs[i].rate.bytes_per_s = 1e10;
-    struct mesh_rows rows;
-    assert_int_equal(link_rows_find(&links, &rows), STATUS_OK);
-    assert_int_equal(rows.rows, 2);
-    assert_true(link_rows_are_nodes(&links, &rows));
-    mesh_rows_free(&rows);
+    assert_int_equal(link_rows_find(&links, &links.rows), STATUS_OK);
+    assert_int_equal(links.rows.rows, 2);
+    assert_true(link_rows_are_nodes(&links));
 }
 
 static void noise_and_missing_pairs_tell_nothing(void **unused) {
     (void)unused;
     struct cluster_links equal = links_of(1, 6, 2, 1.9e9), missing = links_of(1, 6, 2, 2e10),
                          two = links_of(2, 1, 1, 2e10);
-    struct mesh_rows rows;
+    struct link_rows rows;
     missing.pair_count--;
     const struct cluster_links *const all[] = {&equal, &missing, &two};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {

@@ -302,8 +302,26 @@ static void allocations_may_fail(void **state) {
     graph_free(graph);
 }
 
+/* Each round has operations of its own. */
+static void more_operations_than_there_can_be_are_refused(void **state) {
+    (void)state;
+    struct graph *graph = small_graph_build(
+        &(struct small_graph_options){.layers = 1, .dtype = DTYPE_F32, .grain_sequences = 1, .sequence_length = 3});
+    struct ranks ranks;
+    struct plan plan = small_plan(graph, 2 * (COMM_OPERATIONS_MOST + 1), 1);
+    plan.recipe.lanes = (struct lane_shape){1, 2};
+    plan.recipe.round_grains = 1;
+    plan.place.mesh = (struct mesh){1, 2};
+    assert_int_equal(compile(graph, &plan, &ranks), STATUS_NO_FIT);
+    assert_non_null(strstr(status_message(), "more than 16000 operations between ranks"));
+    assert_non_null(strstr(status_hint_text(), "--round"));
+    drop(&ranks);
+    graph_free(graph);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(more_operations_than_there_can_be_are_refused),
         cmocka_unit_test(random_programs_of_ranks_are_proved), cmocka_unit_test(faults_are_found),
         cmocka_unit_test(a_sum_is_not_written_while_peers_read_it), cmocka_unit_test(allocations_may_fail)};
     return cmocka_run_group_tests(tests, NULL, NULL);
