@@ -15,7 +15,9 @@
 struct operation;
 
 /* Tags: exchanges, pulses, then two an operation, by the number that the receiving rank gave it. */
-enum { TAG_EXCHANGE, TAG_PULSE, TAG_OPERATION, SLOTS = 16000 };
+enum { TAG_EXCHANGE, TAG_PULSE, TAG_OPERATION };
+/* Operations at a time: those of programs, and a few around them. */
+enum { SLOTS = COMM_OPERATIONS_MOST + 256 };
 
 enum status_failure { FAILURE_NONE, FAILURE_HERE, FAILURE_OF_RANK };
 

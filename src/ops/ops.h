@@ -4,7 +4,7 @@
  *     ops, op_table: the list of all;
  *     elementwise, activation, norm, linear, embedding, rope, attention, head: a family of operators each, defined by
  *         its shapes, costs and gradient;
- *     exchange: what the ranks of a group exchange;
+ *     group_exchange: what the ranks of a group exchange;
  *     attention_cache: attention of new tokens over caches, for generating texts;
  *     optimizer: the update, and the nodes that make it;
  *     check: what these definitions share.
@@ -77,7 +77,7 @@
     X(add_bias)                                                                                                        \
     /* x -> factor * x */                                                                                              \
     X(scale)                                                                                                           \
-    /* exchange.c: x -> y with the same elements in their order, in another shape or dtype */                          \
+    /* group_exchange.c: x -> y with the same elements in their order, in another shape or dtype */                    \
     X(convert)                                                                                                         \
     /* x -> y [parts, …], the parts of a dimension one after the other; from_parts the other way round */            \
     X(to_parts)                                                                                                        \
@@ -106,7 +106,8 @@
      */                                                                                                                \
     X(adamw)
 
-/* Those that the ranks of a group make together (enum op_exchange), of exchange.c: no backend has kernels of them. */
+/* Those that the ranks of a group make together (enum op_exchange), of group_exchange.c: no backend has kernels of
+ * them. */
 #define EXCHANGE_OP_LIST(X)                                                                                            \
     X(all_reduce)                                                                                                      \
     X(reduce_scatter)                                                                                                  \

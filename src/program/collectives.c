@@ -164,9 +164,17 @@ struct comm_range collectives_own_block(const struct program *program, const str
     return (struct comm_range){begin < most ? begin : most, end < most ? end : most};
 }
 
+enum status collectives_check_count(size_t count) {
+    if (count <= COMM_OPERATIONS_MOST) return STATUS_OK;
+    return status_hint(status_set(STATUS_NO_FIT, "more than %d operations between ranks, the most that there can be",
+                                  COMM_OPERATIONS_MOST),
+                       COLLECTIVES_FEWER);
+}
+
 enum status collectives_add(struct program *program, const struct program_collective *operation,
                             struct instruction *instruction) {
     instruction->collective = (int32_t)program->collectives.count;
+    TRY(collectives_check_count(program->collectives.count + 1));
     TRY(vec_push(&program->collectives, *operation));
     TRY(measure(program));
     int64_t staging_bytes = program->collectives.items[instruction->collective].staging_bytes;

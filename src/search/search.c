@@ -283,9 +283,14 @@ static enum status compile(struct search *search, const struct proposal *proposa
     const struct family *family = &search->space.families.items[proposal->family];
     struct candidate candidate = {.bound_s = proposal->bound};
     space_policy(&search->space, family, &proposal->member, &candidate.policy);
-    TRY(measure(search, &candidate));
+    enum status status = measure(search, &candidate);
+    if (status != STATUS_OK && status != STATUS_NO_FIT) return status;
     search->result->compiled++;
     search->scouted[family->division] = true;
+    if (status == STATUS_NO_FIT) {
+        search->result->crowded++;
+        return STATUS_OK;
+    }
     int64_t bytes = candidate.tier_bytes[TIER_DEVICE];
     learn(search, proposal, &candidate);
     learn_lower(search, proposal, &candidate);

@@ -67,7 +67,8 @@ struct search_result {
     VEC(struct candidate) tried;              /* all that were compiled, in that order; step_s 0: it does not fit */
     VEC(struct partition_outcome) partitions; /* of the input's, where it has several */
     int64_t enumerated, compiled;
-    bool proved;         /* no member that was not compiled can be faster than the first of `front` */
+    int64_t crowded; /* of the compiled: left out, since they have more operations than there can be between ranks */
+    bool proved;     /* no member that was not compiled can be faster than the first of `front` */
     int64_t least_bytes; /* the least of the device that a compiled program needs; for when nothing fits */
 };
 

@@ -1,6 +1,7 @@
 #include "session/plan_policy.h"
 
 #include "base/size.h"
+#include "program/collectives.h"
 #include "search/search.h"
 
 /* The plan whose policy is to be found, the tiers that it has to fit, and what the search is told of its main
@@ -39,7 +40,9 @@ static enum status try_policy(struct choosing *choosing, const struct policy *po
     tried.policy = *policy;
     struct programs made;
     *fitted = false;
-    TRY(programs_compile(plan->session, &plan->request.set, &tried, &made));
+    enum status status = programs_compile(plan->session, &plan->request.set, &tried, &made);
+    if (status == STATUS_NO_FIT) return STATUS_OK; /* it has too many operations between ranks */
+    TRY(status);
     int64_t bytes = made.tier_bytes[TIER_DEVICE];
     if (fits_below(choosing, &made) && bytes < plan->least_bytes) plan->least_bytes = bytes;
     *fitted = fits(choosing, &made);
@@ -124,6 +127,12 @@ static enum status check_asked(const struct session_plan *plan) {
     const struct partition *asked = &plan->request.plan.policy.partition;
     char text[PARTITION_BYTES], size[SIZE_TEXT];
     if (!plan->request.partition_fixed || partition_equal(asked, &plan->chosen.policy.partition)) return STATUS_OK;
+    if (plan->search.crowded > 0)
+        return status_hint(status_set(STATUS_NO_FIT,
+                                      "no plan fits: with the partition %s there are more than %d operations "
+                                      "between ranks",
+                                      partition_print(asked, &plan->chosen.place.mesh, text), COMM_OPERATIONS_MOST),
+                           COLLECTIVES_FEWER);
     return status_hint(status_set(STATUS_NO_FIT, "no plan fits: with the partition %s the device tier needs %s",
                                   partition_print(asked, &plan->chosen.place.mesh, text),
                                   size_print(plan->least_bytes, size)),

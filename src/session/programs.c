@@ -5,6 +5,7 @@
 #include "graph/differentiate.h"
 #include "layout/shard_graph.h"
 #include "ops/ops.h"
+#include "program/collectives.h"
 
 static enum status add_backward(struct graph *graph, struct tensor *loss, const struct plan *plan) {
     const struct recipe *recipe = &plan->recipe;
@@ -124,6 +125,13 @@ void programs_sum_bytes(struct programs *programs) {
         }
 }
 
+static size_t count_operations(const struct programs *programs) {
+    size_t count = 0;
+    for (int use = 0; use < PROGRAM_USES; use++)
+        if (programs->of[use]) count += programs->of[use]->program->collectives.count;
+    return count;
+}
+
 enum status programs_compile(const struct session *session, const struct program_set *set, const struct plan *plan,
                              struct programs *out) {
     struct programs programs = {.of = {NULL}};
@@ -131,6 +139,7 @@ enum status programs_compile(const struct session *session, const struct program
     session->machine.backend->set_threads(plan->threads);
     for (enum program_use use = 0; use < PROGRAM_USES && status == STATUS_OK; use++)
         if (program_set_has(set, use)) status = compile_one(session, set, use, plan, &programs);
+    if (status == STATUS_OK) status = collectives_check_count(count_operations(&programs));
     if (status != STATUS_OK) {
         programs_free(&programs);
         return status;

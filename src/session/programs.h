@@ -41,7 +41,8 @@ struct programs {
     int64_t tier_bytes[TIER_COUNT];      /* the arenas that they take turns in: those of the largest */
 };
 
-/* Compiles and proves the set's programs under a plan, and sets the backend's threads. BAD_INPUT for a policy that is
+/* Compiles and proves the set's programs under a plan, and sets the backend's threads. NO_FIT for more operations
+ * between ranks than there can be (program/collectives.h), BAD_INPUT for a policy that is
  * not for this model. The caller frees with programs_free. */
 enum status programs_compile(const struct session *session, const struct program_set *set, const struct plan *plan,
                              struct programs *out);

@@ -32,7 +32,8 @@ struct session_plan {
 };
 
 /* Compiles what is asked for and, where that does not fit and the policy is free, finds one with which it does.
- * BAD_INPUT for what is wrong with the model or the plan; never NO_FIT. The caller frees with session_plan_free. */
+ * BAD_INPUT for what is wrong with the model or the plan; NO_FIT only for more
+ * operations between ranks than there can be, whatever memory there is. The caller frees with session_plan_free. */
 enum status session_plan_make(const struct session *session, const struct plan_request *request,
                               struct session_plan *out);
 void session_plan_free(struct session_plan *plan);

@@ -28,7 +28,17 @@ static int tear_down(void **state) {
     (void)state;
     return program_place_drop(&place);
 }
-#define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+
+static int begin_case(void **state) {
+    (void)state;
+    return program_case_begin(&place);
+}
+
+static int end_case(void **state) {
+    (void)state;
+    return program_case_end(&place);
+}
+#define CASE(name) cmocka_unit_test_setup_teardown(name, begin_case, end_case)
 
 /* Steps that do not depend on how many there will be. A rank that is silent is given up after five seconds. */
 #define ENDLESS "1000000"
@@ -46,10 +56,9 @@ static size_t count_steps(void) {
     return lines;
 }
 
-static void wait_for_steps(size_t before, size_t more) {
-    for (int i = 0; i < 12000 && count_steps() < before + more; i++)
-        usleep(5000);
-    if (count_steps() < before + more) fail_msg("no steps within a minute");
+static void wait_for_steps(pid_t process, size_t before, size_t more) {
+    for (; count_steps() < before + more; usleep(5000))
+        program_expect_running(place.folder, process);
 }
 
 /* Of the newest checkpoint; 0: none. */
@@ -79,7 +88,7 @@ static void expect_ended(struct program_run run, int status, const char *said) {
 static void expect_whole_bits(const char *ranks) {
     char steps[32], whole[700], weights[2][800];
     snprintf(steps, sizeof steps, "%d", newest_step() + 3);
-    snprintf(whole, sizeof whole, "%s/whole", place.folder);
+    snprintf(whole, sizeof whole, "%s/whole", place.here);
     program_expect(place.folder, 0, NULL,
                    (const char *const[]){"resume", place.run, "--steps", steps, "--ranks", ranks, NULL});
     program_expect(place.folder, 0, NULL, (const char *const[]){"inspect", "--verify", place.run, NULL});
@@ -102,8 +111,8 @@ static void stop_by(int signal, int victim, int status) {
     char said[64];
     size_t before = count_steps();
     pid_t parent = program_start(place.folder, words);
-    wait_for_steps(before, 3);
-    mpi_job_await(place.run, 2, ranks);
+    wait_for_steps(parent, before, 3);
+    mpi_job_await(place.folder, parent, place.run, 2, ranks);
     assert_int_equal(kill(victim < 0 ? parent : ranks[victim], signal), 0);
     struct program_run run = program_finish(place.folder, parent);
     snprintf(said, sizeof said, "stopped after step %d of ", newest_step());
@@ -113,11 +122,11 @@ static void stop_by(int signal, int victim, int status) {
 
 static void a_stop_at_any_rank_stops_all_after_one_step(void **state) {
     (void)state;
-    stop_by(SIGINT, -1, 130);
-    stop_by(SIGTERM, -1, 143);
-    stop_by(SIGTERM, 1, 143);
-    stop_by(SIGUSR1, 0, 143);
-    stop_by(SIGHUP, -1, 129);
+    static const struct {
+        int signal, victim, status;
+    } stops[] = {{SIGINT, -1, 130}, {SIGTERM, 1, 143}, {SIGUSR1, 0, 143}, {SIGTERM, -1, 143}, {SIGHUP, -1, 129}};
+    for (size_t i = 0, count = unit_sweep(3, sizeof stops / sizeof *stops); i < count; i++)
+        stop_by(stops[i].signal, stops[i].victim, stops[i].status);
     expect_whole_bits("2");
 }
 
@@ -126,7 +135,7 @@ static void a_users_own_mpirun_passes_stops_on(void **state) {
     (void)state;
     static const int by_openmpi[] = {SIGUSR1, SIGUSR2, 0}, by_mpich[] = {SIGUSR1, SIGTERM, SIGINT, 0};
     const int *signals = mpi_job_is("openmpi") ? by_openmpi : by_mpich;
-    for (int i = 0; signals[i]; i++) {
+    for (int i = 0; signals[i] && i < (int)unit_sweep(2, 3); i++) {
         char said[64];
         size_t before = count_steps();
         pid_t mpirun = mpi_job_start(place.folder,
@@ -134,7 +143,7 @@ static void a_users_own_mpirun_passes_stops_on(void **state) {
                                      " --lanes 4 --batch 8 --grain 1 --seq 16 --threads 1 --dtype fp32 --lr 1e-2 "
                                      "--schedule-steps 40 --save-every 4 --rank-timeout 5",
                                      place.model, place.text, place.run);
-        wait_for_steps(before, 3);
+        wait_for_steps(mpirun, before, 3);
         assert_int_equal(kill(mpirun, signals[i]), 0);
         struct program_run run = program_finish(place.folder, mpirun);
         snprintf(said, sizeof said, "ballast: stopped after step %d of ", newest_step());
@@ -143,13 +152,17 @@ static void a_users_own_mpirun_passes_stops_on(void **state) {
     expect_whole_bits("4");
 }
 
+/* A rank that is stopped keeps the step from its end. */
 static void a_second_signal_ends_at_once(void **state) {
     (void)state;
-    const char *const slow[] = {"train",   place.model, place.text, "-o",      place.run, "--steps", ENDLESS,
-                                "--batch", "4096",      "--grain",  "4",       "--lanes", "2",       "--seq",
-                                "32",      "--ranks",   "2",        "--dtype", "fp32",    NULL};
-    pid_t parent = program_start(place.folder, slow);
-    wait_for_steps(0, 1);
+    const char *const words[] = {
+        "train", place.model, place.text, "-o",      place.run, "--steps", ENDLESS, "--batch",        "8",  "--lanes",
+        "2",     "--seq",     "16",       "--ranks", "2",       "--dtype", "fp32",  "--rank-timeout", "60", NULL};
+    int ranks[MPI_JOB_RANKS];
+    pid_t parent = program_start(place.folder, words);
+    wait_for_steps(parent, 0, 1);
+    mpi_job_await(place.folder, parent, place.run, 2, ranks);
+    assert_int_equal(kill(ranks[1], SIGSTOP), 0);
     assert_int_equal(kill(parent, SIGINT), 0);
     usleep(250000); /* within a tenth of a second both are one request */
     assert_int_equal(kill(parent, SIGINT), 0);
@@ -168,8 +181,8 @@ static void lose_rank(uint64_t i, int seed, int signal) {
     size_t before = count_steps();
     print_message("signal %d: rank %d of %d\n", signal, victim, count);
     pid_t parent = program_start(place.folder, words);
-    wait_for_steps(before, 1 + bits[2] % 12);
-    mpi_job_await(place.run, count, ranks);
+    wait_for_steps(parent, before, 1 + bits[2] % 12);
+    mpi_job_await(place.folder, parent, place.run, count, ranks);
     assert_int_equal(kill(ranks[victim], signal), 0);
     struct program_run run = program_finish(place.folder, parent);
     snprintf(said, sizeof said, "error: rank %d on ", victim);
@@ -200,7 +213,7 @@ static void the_parents_death_leaves_no_rank(void **state) {
     (void)state;
     const char *const words[] = {TRAIN(place.run, ENDLESS), "--ranks", "2", NULL};
     pid_t parent = program_start(place.folder, words);
-    wait_for_steps(0, 6);
+    wait_for_steps(parent, 0, 6);
     assert_int_equal(kill(parent, SIGKILL), 0);
     struct program_run run = program_finish(place.folder, parent);
     program_run_free(&run);
@@ -230,11 +243,11 @@ static void ranks_with_other_data_are_told_so(void **state) {
     (void)state;
     struct program_run run = mpi_job_run(
         place.folder,
-        "cd '%s' && mkdir a b && cp text.txt a && sed 's/a/e/' text.txt >b/text.txt && $MPIRUN -n 1 -wdir '%s/a' "
-        "$BALLAST "
+        "cd '%s' && mkdir a b && cp ../text.txt a && sed 's/a/e/' ../text.txt >b/text.txt && $MPIRUN -n 1 -wdir "
+        "'%s/a' $BALLAST "
         "train '%s' text.txt -o '%s' --steps 4 --batch 4 --seq 16 : -n 1 -wdir '%s/b' $BALLAST train '%s' text.txt -o "
         "'%s' --steps 4 --batch 4 --seq 16",
-        place.folder, place.folder, place.model, place.run, place.folder, place.model, place.run);
+        place.here, place.here, place.model, place.run, place.here, place.model, place.run);
     expect_ended(run, 2, "ranks differ in the data file ");
 }
 
@@ -242,12 +255,12 @@ static void ranks_with_another_model_are_told_so(void **state) {
     (void)state;
     struct program_run run = mpi_job_run(
         place.folder,
-        "cd '%s' && mkdir a b && cp -r model a/m && $BALLAST init b/m --arch llama --hidden 24 --layers 2 --heads 3 "
-        "--kv-heads 1 --ffn 40 --vocab 300 --context 32 --tokenizer-data text.txt --seed 2 && $MPIRUN -n 1 -wdir "
+        "cd '%s' && mkdir a b && cp -r ../model a/m && $BALLAST init b/m --arch llama --hidden 24 --layers 2 --heads 3 "
+        "--kv-heads 1 --ffn 40 --vocab 300 --context 32 --tokenizer-data ../text.txt --seed 2 && $MPIRUN -n 1 -wdir "
         "'%s/a' "
         "$BALLAST train m '%s' -o '%s' --steps 4 --batch 4 --seq 16 : -n 1 -wdir '%s/b' $BALLAST train m '%s' -o '%s' "
         "--steps 4 --batch 4 --seq 16",
-        place.folder, place.folder, place.text, place.run, place.folder, place.text, place.run);
+        place.here, place.here, place.text, place.run, place.here, place.text, place.run);
     expect_ended(run, 2, "ballast: error: ranks differ in ");
 }
 
@@ -303,5 +316,5 @@ int main(void) {
         CASE(ranks_with_another_model_are_told_so),
         CASE(the_terminal_is_rank_0s),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -8,7 +8,7 @@
 #include "base/mem.h"
 #include "plan/lane_shares.h"
 #include "support/deferred_backend.h"
-#include "support/rank_job.h"
+#include "support/mpi_job.h"
 #include "support/rank_references.h"
 #include "support/temp_folder.h"
 #include "support/unit.h"

@@ -7,13 +7,14 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/fault.h"
 #include "base/mem.h"
 #include "base/random.h"
 #include "runtime/runner.h"
 #include "support/deferred_backend.h"
 #include "support/exchange_graph.h"
+#include "support/mpi_job.h"
 #include "support/random_policy.h"
-#include "support/rank_job.h"
 #include "support/unit.h"
 
 enum { GRAINS = 4, SEED = 18, TOKENS = EXCHANGE_SEQUENCES * EXCHANGE_LENGTH };
@@ -278,6 +279,16 @@ static enum status compare_replicas(const struct job *job, struct comm *comm) {
     return STATUS_OK;
 }
 
+/* Steps have all their memory from the start. */
+static enum status check_steps(struct job *job) {
+    int64_t allocations = fault_count(FAULT_ALLOCATE);
+    for (int i = 0; i < 3; i++)
+        TRY(job_step(job));
+    allocations = fault_count(FAULT_ALLOCATE) - allocations;
+    return allocations == 0 ? STATUS_OK
+                            : status_set(STATUS_FAILED, "%lld allocations in steps", (long long)allocations);
+}
+
 static enum status run_policy(const struct job *plain, enum dtype dtype, struct comm *comm, int index,
                               const struct policy *policy, bool in_place) {
     struct plan plan = plain->plan;
@@ -311,6 +322,7 @@ static enum status run_all(struct comm *comm, int tensor, enum dtype dtype, bool
         const struct policy policy = policy_of(&plain, p);
         TRY(comm_agree(comm, run_policy(&plain, dtype, comm, p, &policy, p % 2 == 0)));
     }
+    if (!device) TRY(comm_agree(comm, check_steps(&plain))); /* the device of tests allocates for its queues */
     job_close(&plain);
     return STATUS_OK;
 }

@@ -10,7 +10,7 @@
 #include "plan/shards.h"
 #include "support/harness.h"
 #include "support/outcome.h"
-#include "support/rank_job.h"
+#include "support/mpi_job.h"
 #include "support/unit.h"
 
 /* Of /proc/self/smaps_rollup, in bytes: what several processes have mapped counts for each in part. */

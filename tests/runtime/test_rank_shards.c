@@ -6,7 +6,7 @@
 
 #include "support/harness.h"
 #include "support/policy_subject.h"
-#include "support/rank_job.h"
+#include "support/mpi_job.h"
 #include "support/rank_references.h"
 #include "support/temp_folder.h"
 #include "support/unit.h"

@@ -7,7 +7,7 @@
 #include "base/random.h"
 #include "support/harness.h"
 #include "support/model_cases.h"
-#include "support/rank_job.h"
+#include "support/mpi_job.h"
 #include "support/shared_model.h"
 #include "support/unit.h"
 

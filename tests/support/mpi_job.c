@@ -11,16 +11,18 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/mem.h"
+#include "comm/launch.h"
 #include "comm/mpi_library.h"
 #include "support/unit.h"
 
-static const char *name_of_mpi(void) {
+const char *mpi_job_name(void) {
     const char *name = getenv("BALLAST_TEST_MPI");
     return name ? name : "openmpi";
 }
 
-bool mpi_job_is(const char *name) { return strcmp(name_of_mpi(), name) == 0; }
+bool mpi_job_is(const char *name) { return strcmp(mpi_job_name(), name) == 0; }
 
 /* MPI libraries leak, and would end each rank with a report. */
 static void let_mpi_leak(void) {
@@ -32,7 +34,7 @@ static void let_mpi_leak(void) {
 
 void mpi_job_require(void) {
     char program[] = BALLAST_PROGRAM, command[64], mpirun[256];
-    const char *name = name_of_mpi();
+    const char *name = mpi_job_name();
     setenv("BALLAST_PLUGINS", dirname(program), 0);
     char *plugin = mpi_library_path(name);
     snprintf(command, sizeof command, "command -v mpirun.%s >/dev/null", name);
@@ -139,16 +141,63 @@ int mpi_job_find(const char *mark, int ranks[MPI_JOB_RANKS]) {
     return find(mark, true, ranks);
 }
 
-void mpi_job_await(const char *mark, int count, int ranks[MPI_JOB_RANKS]) {
-    int there = 0;
-    for (int i = 0; i < 6000 && (there = mpi_job_find(mark, ranks)) != count; i++)
-        usleep(10000);
-    if (there != count) fail_msg("%d ranks of '%s' after a minute, expected %d", there, mark, count);
+void mpi_job_await(const char *folder, pid_t process, const char *mark, int count, int ranks[MPI_JOB_RANKS]) {
+    for (; mpi_job_find(mark, ranks) != count; usleep(10000))
+        program_expect_running(folder, process);
+}
+
+int mpi_job_count(const char *mark) {
+    int ranks[MPI_JOB_RANKS];
+    return find(mark, false, ranks);
 }
 
 void mpi_job_expect_none(const char *mark) {
-    int ranks[MPI_JOB_RANKS], left = 1;
-    for (int i = 0; i < 1000 && (left = find(mark, false, ranks)) > 0; i++)
+    int left = 1;
+    for (int i = 0; i < 6000 && (left = mpi_job_count(mark)) > 0; i++)
         usleep(10000);
     if (left > 0) fail_msg("%d processes of '%s' are left", left, mark);
+}
+
+/* ---- Jobs of the test program ---- */
+
+/* Of a rank's arguments: program, RANK_WORD, nodes, windows or messages, words. */
+#define RANK_WORD "a-rank-of-this-test"
+
+static _Noreturn void be_rank(char **argument, rank_job_body *body) {
+    const char *words[RANK_JOB_WORDS];
+    struct comm *comm = NULL;
+    for (int i = 0; i < RANK_JOB_WORDS; i++)
+        words[i] = argument[2 + i];
+    const struct comm_settings settings = {
+        .nodes = atoi(argument[0]), .messages_only = strcmp(argument[1], "messages") == 0, .rank_timeout_s = 60};
+    enum status status = launch_join();
+    if (status == STATUS_OK) status = comm_open(&settings, &comm);
+    if (status == STATUS_OK) status = body(comm, words);
+    if (status == STATUS_OK) status = comm_close(comm);
+    if (status != STATUS_OK && !comm_speaks(comm)) comm_abort(comm, (int)status);
+    launch_report(status);
+    if (status != STATUS_OK) comm_abort(comm, (int)status);
+    exit(0);
+}
+
+void rank_job_enter(int count, char **argument, rank_job_body *body) {
+    if (count == 4 + RANK_JOB_WORDS && strcmp(argument[1], RANK_WORD) == 0) be_rank(argument + 2, body);
+    mpi_job_require();
+}
+
+enum status rank_job_run(const struct rank_job *job) {
+    char own[PATH_MAX], nodes[16];
+    ssize_t length = readlink("/proc/self/exe", own, sizeof own - 1);
+    assert_true(length > 0);
+    own[length] = '\0';
+    snprintf(nodes, sizeof nodes, "%d", job->nodes);
+    const char *words[4 + RANK_JOB_WORDS + 1] = {own, RANK_WORD, nodes, job->messages ? "messages" : "windows"};
+    for (int i = 0; i < RANK_JOB_WORDS; i++)
+        words[4 + i] = job->words[i] ? job->words[i] : "";
+    int64_t begin = clock_now_ns();
+    enum status status =
+        launch_ranks(&(struct launch_settings){job->ranks, mpi_job_name(), (char *const *)(uintptr_t)words});
+    print_message("%s, %d ranks on %d nodes, by %s: %.1f s\n", mpi_job_name(), job->ranks, job->nodes, words[3],
+                  (double)(clock_now_ns() - begin) * 1e-9);
+    return status;
 }

@@ -81,6 +81,14 @@ struct program_run program_run_input(const char *folder, const char *input, cons
     return program_finish(folder, start(folder, input, words));
 }
 
+void program_expect_running(const char *folder, pid_t process) {
+    siginfo_t ended = {.si_pid = 0};
+    assert_int_equal(waitid(P_PID, (id_t)process, &ended, WEXITED | WNOHANG | WNOWAIT), 0);
+    if (ended.si_pid == 0) return;
+    struct program_run run = program_finish(folder, process);
+    fail_msg("it ended with status %d: %s%s", run.status, run.out, run.err);
+}
+
 struct program_run program_finish(const char *folder, pid_t process) {
     int state = 0;
     while (waitpid(process, &state, 0) < 0)
@@ -135,10 +143,20 @@ int program_place_make(struct program_place *out, int words) {
     free(folder);
     snprintf(out->model, sizeof out->model, "%s/model", out->folder);
     snprintf(out->text, sizeof out->text, "%s/text.txt", out->folder);
-    snprintf(out->run, sizeof out->run, "%s/run", out->folder);
+    snprintf(out->here, sizeof out->here, "%s", out->folder);
+    snprintf(out->run, sizeof out->run, "%s/run", out->here);
     make_text(out->text, words);
     make_tiny_model(out->folder, out->model, out->text);
     return 0;
 }
+
+int program_case_begin(struct program_place *place) {
+    static int cases;
+    snprintf(place->here, sizeof place->here, "%s/case-%d", place->folder, cases++);
+    snprintf(place->run, sizeof place->run, "%s/run", place->here);
+    return folder_create(place->here) == STATUS_OK ? 0 : -1;
+}
+
+int program_case_end(const struct program_place *place) { return folder_remove(place->here) == STATUS_OK ? 0 : -1; }
 
 int program_place_drop(const struct program_place *place) { return folder_remove(place->folder) == STATUS_OK ? 0 : -1; }

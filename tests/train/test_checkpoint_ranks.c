@@ -1,11 +1,12 @@
 /* Checkpoints that ranks write beside each other are one rank's, byte for byte; a failure of one is all ranks', and
  * leaves the one before whole. */
-/* ctest: PROCESSORS 2 TIMEOUT 300 LABELS long */
+/* ctest: PROCESSORS 2 TIMEOUT 1200 LABELS long */
 #include <stdio.h>
 #include <string.h>
 
 #include "base/fault.h"
 #include "base/file.h"
+#include "base/json.h"
 #include "base/progress.h"
 #include "base/random.h"
 #include "checkpoint/run_folder.h"
@@ -20,13 +21,13 @@ enum { SAVES = 2 };
 
 struct job {
     const struct tiny_run *run;
-    const char *partition; /* of model states among the ranks */
-    int tensor;            /* ranks that share each tensor; 0: 1 */
-    char folder[400];
+    const char *partition;       /* of model states among the ranks */
+    int tensor;                  /* ranks that share each tensor; 0: 1 */
+    char folder[400], plan[500]; /* the plan file of the partition, which the first job writes: one search is enough */
     uint64_t block_bytes, seed;
     enum fault_kind kind; /* that fails in the second save, where nth > 0 */
     int nth;
-    int64_t before;
+    int64_t operations[FAULT_KINDS]; /* of the second save, of all ranks together */
     enum status results[THREAD_RANKS_MOST];
 };
 
@@ -42,18 +43,30 @@ struct rank {
     struct checkpoint_state state;
 };
 
+static enum status write_plan(const char *path, const struct plan *plan) {
+    json_t *file = plan_to_json(plan);
+    enum status status = file ? json_write(path, file) : STATUS_FAILED;
+    json_decref(file);
+    return status;
+}
+
 static enum status open_rank(struct comm *comm, struct job *job, struct rank *out) {
     struct plan_options plan = job->run->plan;
     char path[500];
     bool validated;
     plan.comm = comm;
-    SETTINGS_GIVE(&plan, partition, job->partition);
+    bool planned = file_exists(job->plan);
+    if (planned)
+        SETTINGS_GIVE(&plan, plan_path, job->plan);
+    else
+        SETTINGS_GIVE(&plan, partition, job->partition);
     if (job->tensor > 1) SETTINGS_GIVE(&plan, tensor, job->tensor);
     out->options = job->run->options;
     out->options.keep = 1;
     out->metrics.descriptor = -1;
     snprintf(path, sizeof path, "%s/metrics.jsonl", job->folder);
     TRY(session_begin(job->run->model, PROGRAMS_TO_TRAIN, &plan, &out->options, &out->session, &out->plan));
+    if (comm->rank == 0 && job->plan[0] && !planned) TRY(write_plan(job->plan, &out->plan.chosen));
     TRY(train_data_open(comm, out->session.model, &out->plan.chosen.recipe, &out->options, true, &out->data));
     TRY(engine_open(&out->plan, &out->engine));
     TRY(engine_load_weights(&out->engine));
@@ -91,14 +104,22 @@ static enum status save(struct job *job, struct rank *rank) {
     return status;
 }
 
+/* For rank 0: the operations of each kind from now on; called again, those since then. */
+static void count_operations(struct job *job) {
+    for (int kind = 0; kind < FAULT_KINDS; kind++)
+        job->operations[kind] = fault_count((enum fault_kind)kind) - job->operations[kind];
+}
+
 static enum status save_twice(struct comm *comm, struct job *job, struct rank *rank) {
     TRY(save(job, rank));
     TRY(comm_agree(comm, STATUS_OK));
-    if (comm->rank == 0) job->before = fault_count(job->kind);
+    if (comm->rank == 0) count_operations(job);
     if (comm->rank == 0 && job->nth > 0) fault_arm(job->kind, job->nth, false);
     TRY(comm_agree(comm, STATUS_OK));
     enum status status = save(job, rank);
     job->results[comm->rank] = status;
+    TRY(comm_agree(comm, STATUS_OK));
+    if (comm->rank == 0) count_operations(job);
     if (comm->rank == 0 && job->nth > 0) fault_arm(job->kind, 0, false);
     if (status == STATUS_OK || job->nth == 0) return status;
     return save(job, rank); /* whatever failed: the next one is written */
@@ -125,8 +146,9 @@ static enum status run_job(struct job *job, int ranks) {
     return thread_ranks_run(&threads);
 }
 
-static void make_job(const char *place, const char *name, const struct tiny_run *run, struct job *out) {
-    *out = (struct job){.run = run, .partition = "ddp", .block_bytes = FILE_BLOCK_BYTES_LEAST, .seed = 11};
+static void make_job(const char *place, const char *name, const char *partition, const struct tiny_run *run,
+                     struct job *out) {
+    *out = (struct job){.run = run, .partition = partition, .block_bytes = FILE_BLOCK_BYTES_LEAST, .seed = 11};
     snprintf(out->folder, sizeof out->folder, "%s/%s", place, name);
 }
 
@@ -160,31 +182,31 @@ static const struct way {
             {4, "2|2|2"}, {4, "2|2|4"}, {4, "2|4|4"}, {4, "1|2|2"}};
 enum { WAYS = sizeof ways / sizeof *ways };
 
-static void the_files_do_not_tell_how_many_ranks_wrote_them(void **state) {
-    static const char *const models[] = {"llama_tied", "gpt2"};
-    for (size_t m = 0; m < 2; m++) {
-        struct tiny_run run;
-        struct job one, many;
-        char name[40];
-        make_run(*state, models[m], &run);
-        snprintf(name, sizeof name, "one-%zu", m);
-        make_job(*state, name, &run, &one);
-        expect_status(run_job(&one, 1), STATUS_OK, NULL);
-        for (int way = 0; way < WAYS; way++) {
-            int ranks = ways[way].ranks;
-            snprintf(name, sizeof name, "many-%zu-%d", m, way);
-            make_job(*state, name, &run, &many);
-            many.partition = ways[way].partition;
-            expect_status(run_job(&many, ranks), STATUS_OK, NULL);
-            expect_same_checkpoints(one.folder, many.folder, "step-00000002");
-            expect_status(checkpoint_verify(NULL, temp_path(many.folder, "checkpoints/step-00000002")), STATUS_OK,
-                          NULL);
-            assert_int_equal(temp_count(temp_path(many.folder, "checkpoints")), 1); /* what is kept */
-        }
+static void expect_the_files_of_one_rank(const char *place, const char *model, int every) {
+    struct tiny_run run;
+    struct job one, many;
+    char name[40];
+    make_run(place, model, &run);
+    snprintf(name, sizeof name, "one-%s", model);
+    make_job(place, name, "ddp", &run, &one);
+    expect_status(run_job(&one, 1), STATUS_OK, NULL);
+    for (int way = 0; way < WAYS; way += every) {
+        snprintf(name, sizeof name, "many-%s-%d", model, way);
+        make_job(place, name, ways[way].partition, &run, &many);
+        expect_status(run_job(&many, ways[way].ranks), STATUS_OK, NULL);
+        expect_same_checkpoints(one.folder, many.folder, "step-00000002");
+        expect_status(checkpoint_verify(NULL, temp_path(many.folder, "checkpoints/step-00000002")), STATUS_OK, NULL);
+        assert_int_equal(temp_count(temp_path(many.folder, "checkpoints")), 1); /* what is kept */
     }
 }
 
-/* Matrices by rows and by columns, fused ones by their parts: 3 ranks have parts of these models' heads and features. */
+static void the_files_do_not_tell_how_many_ranks_wrote_them(void **state) {
+    expect_the_files_of_one_rank(*state, "llama_tied", (int)unit_sweep(2, 1));
+    expect_the_files_of_one_rank(*state, "gpt2", (int)unit_sweep(4, 1));
+}
+
+/* Matrices by rows and by columns, fused ones by their parts: 3 ranks have parts of these models' heads and features.
+ */
 static void nor_which_parts_ranks_had(void **state) {
     static const char *const models[] = {"qwen3", "phi3"};
     static const struct way shared[] = {{3, "ddp"}, {6, "ddp"}, {6, "2|2|2"}, {6, "1|2|2"}};
@@ -194,12 +216,13 @@ static void nor_which_parts_ranks_had(void **state) {
         char name[40];
         make_run(*state, models[m], &run);
         snprintf(name, sizeof name, "whole-%zu", m);
-        make_job(*state, name, &run, &one);
+        make_job(*state, name, "ddp", &run, &one);
+        one.plan[0] = '\0';
         expect_status(run_job(&one, 1), STATUS_OK, NULL);
         for (size_t w = 0; w < sizeof shared / sizeof *shared; w++) {
             snprintf(name, sizeof name, "parts-%zu-%zu", m, w);
-            make_job(*state, name, &run, &many);
-            many.partition = shared[w].partition, many.tensor = 3;
+            make_job(*state, name, shared[w].partition, &run, &many);
+            many.plan[0] = '\0', many.tensor = 3;
             expect_status(run_job(&many, shared[w].ranks), STATUS_OK, NULL);
             expect_same_checkpoints(one.folder, many.folder, "step-00000002");
         }
@@ -222,31 +245,39 @@ static void expect_whole_ones(const struct job *job, bool failed) {
     names_free(&names);
 }
 
+/* A save of which so many operations of the kind fail, one in each job, evenly spread. */
+static void fail_each(const char *place, const struct job *whole, enum fault_kind kind, int64_t wanted) {
+    int64_t share = (whole->operations[kind] + wanted - 1) / wanted;
+    int failed = 0, met = 0;
+    for (int64_t nth = (share + 1) / 2; nth <= whole->operations[kind]; nth += share, met++) {
+        struct job job;
+        char name[60];
+        snprintf(name, sizeof name, "%s-%d-%d", whole->partition, (int)kind, (int)nth);
+        make_job(place, name, whole->partition, whole->run, &job);
+        strcpy(job.plan, whole->plan);
+        job.kind = kind, job.nth = (int)nth;
+        expect_status(run_job(&job, 2), STATUS_OK, NULL); /* the save after the failed one works */
+        assert_int_equal(job.results[0], job.results[1]);
+        expect_whole_ones(&job, job.results[0] != STATUS_OK);
+        failed += job.results[0] != STATUS_OK;
+        assert_int_equal(folder_remove(job.folder), STATUS_OK);
+    }
+    print_message("%s, kind %d: %d operations, %d made to fail, %d of them told\n", whole->partition, (int)kind,
+                  (int)whole->operations[kind], met, failed);
+    assert_true(failed > 0 || kind == FAULT_READ);
+}
+
 static void fail_everywhere(const char *place, const char *partition) {
     static const enum fault_kind kinds[] = {FAULT_OPEN, FAULT_READ,   FAULT_WRITE,
                                             FAULT_SYNC, FAULT_RENAME, FAULT_SUBMIT};
     struct tiny_run run;
+    struct job whole;
     make_run(place, "llama_tied", &run);
-    for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
-        int met = 0, failed = 0, stride = kinds[k] == FAULT_READ ? 9 : 1;
-        for (int nth = 1;; nth += stride) {
-            struct job job;
-            char name[40];
-            snprintf(name, sizeof name, "fault-%s-%zu-%d", partition, k, nth);
-            make_job(place, name, &run, &job);
-            job.kind = kinds[k], job.nth = nth, job.partition = partition;
-            expect_status(run_job(&job, 2), STATUS_OK, NULL); /* the save after the failed one works */
-            bool first = job.results[0] != STATUS_OK;
-            assert_int_equal(job.results[0], job.results[1]);
-            expect_whole_ones(&job, first);
-            if (fault_count(kinds[k]) - job.before < nth || (!first && nth > 60)) break;
-            met++;
-            failed += first;
-            assert_int_equal(folder_remove(job.folder), STATUS_OK);
-        }
-        print_message("%s, kind %d: %d faults, %d of them told\n", partition, (int)kinds[k], met, failed);
-        assert_true(failed > 0 || kinds[k] == FAULT_READ);
-    }
+    make_job(place, partition, partition, &run, &whole);
+    snprintf(whole.plan, sizeof whole.plan, "%s/%s.json", place, partition);
+    expect_status(run_job(&whole, 2), STATUS_OK, NULL);
+    for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++)
+        fail_each(place, &whole, kinds[k], (int64_t)unit_sweep(1, 1000));
 }
 
 static void a_failure_on_one_rank_is_all_ranks(void **state) { fail_everywhere(*state, "ddp"); }

@@ -8,7 +8,7 @@
 #include "base/folder.h"
 #include "base/mem.h"
 #include "support/data_files.h"
-#include "support/rank_job.h"
+#include "support/mpi_job.h"
 #include "support/temp_folder.h"
 #include "support/text_model.h"
 #include "support/tiny_run.h"

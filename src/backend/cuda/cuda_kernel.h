@@ -13,7 +13,7 @@
  * cuda_linear: linear layers and their gradients;
  * device: elements, vectors, sums over threads, launches;
  * mma: instructions that are written out;
- * sums, elementwise, exchange, norm, rope, embedding, head, optimizer: a family of operators each;
+ * sums, elementwise, group_exchange, norm, rope, embedding, head, optimizer: a family of operators each;
  * attention, attention_grad, attention_cache: attention in tiles, its gradient, and by keys and values in a cache;
  * attention_cudnn, attention_cudnn_absent: cuDNN's forward in its place, or none. */
 #ifndef BALLAST_BACKEND_CUDA_CUDA_KERNEL_H
@@ -49,7 +49,7 @@ extern "C" {
     /* embedding */                                                                                                    \
     X(embedding)                                                                                                       \
     X(embedding_grad)                                                                                                  \
-    /* exchange */                                                                                                     \
+    /* group_exchange */                                                                                               \
     X(convert)                                                                                                         \
     X(to_parts)                                                                                                        \
     X(from_parts)                                                                                                      \
