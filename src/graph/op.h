@@ -66,16 +66,20 @@ void op_key_add(struct op_key *key, const char *format, ...) __attribute__((form
  * whole by every part, and its gradient is the sum over the parts; an output is a sum over them. */
 enum { OP_INDICES_MAX = 6, OP_OPERANDS_MAX = OP_INPUTS_MAX + OP_OUTPUTS_MAX, OP_INDEX_NONE = -1 };
 struct op_index {
-    char letter;            /* 's' sequences, 't' positions; others as the operator has them */
+    char letter;            /* 's' sequences; positions: 't' in runs, 'z' in zigzag; others as the operator has them */
     int64_t size;           /* numbers of parts divide it: heads, where a dimension holds their features */
     double exchanged_bytes; /* by all parts with each other in forward, beside sums of outputs; 0 for most */
     double extra_flops;     /* of all parts together, only where it is cut; 0 for most */
+    /* Of the work, what the busiest of so many parts has. NULL: all have the same. */
+    double (*largest_share)(const struct node *node, int64_t parts);
 };
 struct op_loops {
     int count;
     struct op_index indices[OP_INDICES_MAX];
     int8_t of[OP_OPERANDS_MAX][TENSOR_RANK_MAX]; /* inputs, then outputs: each dimension's index, or OP_INDEX_NONE */
     uint32_t added; /* bits: inputs that join an output after its sums, so that indices it lacks are not theirs */
+    uint32_t whole; /* bits: inputs that lie cut by positions, of which every part reads all positions */
+    uint32_t own;   /* bits: indices that some axis must take, since otherwise an earlier way is the same; 0: none */
 };
 /* An index of that letter. */
 struct op_index *op_loops_add(struct op_loops *loops, char letter, int64_t size);

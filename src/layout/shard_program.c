@@ -5,8 +5,8 @@
 
 /* Costs in all are at most so many units. */
 #define MOST_UNITS ((double)((int64_t)1 << 44))
-/* Each has its parameters, outputs and their gradients. */
-enum { MOST_GRAPH_NODES = INTRA_OP_MOST_NODES / (2 + 2 * OP_OUTPUTS_MAX) };
+/* Each has its parameters, what it gathers, outputs and their gradients. */
+enum { MOST_GRAPH_NODES = INTRA_OP_MOST_NODES / (3 + 2 * OP_OUTPUTS_MAX) };
 
 /* Costs in seconds of what the program's nodes and edges are made of. */
 struct edge_table {
@@ -15,9 +15,11 @@ struct edge_table {
     int operand;                /* of `to` */
     double *seconds;            /* [choices of from][choices of to] */
     int64_t *units;
+    const struct conversions *conversions;
 };
 struct edge_use {
     int from, to; /* nodes */
+    int from_operand, to_operand;
     size_t table;
 };
 struct making {
@@ -25,12 +27,13 @@ struct making {
     struct shard_program *out;
     VEC(struct edge_table) tables;
     VEC(struct edge_use) uses;
-    int *choices;     /* [nodes] */
-    int *same_as;     /* [nodes] */
-    double **seconds; /* [nodes] of own ones: [choices] */
-    int64_t **units;  /* the same in units */
-    int64_t **states; /* [nodes] of parameters */
-    int64_t **made;   /* [nodes][OP_OUTPUTS_MAX] of outputs; NULL until they are asked for */
+    int *choices;       /* [nodes] */
+    int *same_as;       /* [nodes] */
+    double **seconds;   /* [nodes] of own ones: [choices] */
+    int64_t **units;    /* the same in units */
+    int64_t **states;   /* [nodes] of parameters */
+    int64_t **gathered; /* [nodes] while it works */
+    int64_t **made;     /* [nodes][OP_OUTPUTS_MAX] of outputs; NULL until they are asked for */
 };
 
 static int node_count(const struct making *making) { return (int)making->question->graph->nodes.count; }
@@ -174,9 +177,11 @@ static enum status add_node_costs(struct making *making, int index) {
     double states = making->question->state_bytes_per_byte;
     making->seconds[index] = take(making, choices, sizeof(double));
     making->states[index] = take(making, choices, sizeof(int64_t));
-    if (!making->seconds[index] || !making->states[index]) return STATUS_FAILED;
+    making->gathered[index] = take(making, choices, sizeof(int64_t));
+    if (!making->seconds[index] || !making->states[index] || !making->gathered[index]) return STATUS_FAILED;
     for (size_t k = 0; k < choices; k++) {
         const struct strategy *one = strategy_at(making, index, (int)k);
+        making->gathered[index][k] = one->gathered_bytes;
         making->seconds[index][k] = one->compute_s + one->forward_s + one->backward_s;
         making->states[index][k] = (int64_t)ceil(own_parameter_bytes(making, index, one) * states);
     }
@@ -190,6 +195,7 @@ static enum status add_node(struct making *making, int index) {
         making->choices[index] = making->choices[like];
         making->seconds[index] = making->seconds[like];
         making->states[index] = making->states[like];
+        making->gathered[index] = making->gathered[like];
         return STATUS_OK;
     }
     struct strategies *strategies = &making->out->strategies[index];
@@ -204,16 +210,16 @@ static enum status add_node(struct making *making, int index) {
 
 static enum status fill_table(struct making *making, struct edge_table *table, int from_operand) {
     struct layout_shape shape = strategy_shape(table->shape);
-    const struct conversions *conversions;
-    TRY(conversion_cache_find(&making->out->conversions, &shape, dtype_bytes(table->shape->shape.dtype), &conversions));
+    TRY(conversion_cache_find(&making->out->conversions, &shape, dtype_bytes(table->shape->shape.dtype),
+                              &table->conversions));
     int rows = making->choices[table->from], columns = making->choices[table->to];
     table->seconds = take(making, (size_t)rows * (size_t)columns, sizeof *table->seconds);
     if (!table->seconds) return STATUS_FAILED;
     for (int a = 0; a < rows; a++) {
         const struct layout *left = &strategy_at(making, table->from, a)->operand[from_operand];
         for (int b = 0; b < columns; b++)
-            table->seconds[a * columns + b] =
-                conversions_price(conversions, left, &strategy_at(making, table->to, b)->operand[table->operand]);
+            table->seconds[a * columns + b] = conversions_price(
+                table->conversions, left, &strategy_at(making, table->to, b)->operand[table->operand]);
     }
     return STATUS_OK;
 }
@@ -238,7 +244,7 @@ static enum status add_edge(struct making *making, int from, int from_operand, i
         TRY(fill_table(making, &wanted, from_operand));
         TRY(vec_push(&making->tables, wanted));
     }
-    return vec_push(&making->uses, (struct edge_use){from, to, table});
+    return vec_push(&making->uses, (struct edge_use){from, to, from_operand, to_operand, table});
 }
 
 static int output_of(const struct tensor *tensor) {
@@ -298,13 +304,15 @@ static enum status find_last(struct making *making, int **out) {
     return last ? STATUS_OK : STATUS_FAILED;
 }
 
-static enum status add_moment(struct making *making, int at, struct intra_op_moment *out) {
+/* Of a node of the step that belongs to `owner`. */
+static enum status add_moment(struct making *making, int at, int owner, struct intra_op_moment *out) {
     const struct symbolic_profile *profile = &making->out->profile;
     int count = node_count(making), live = 0, values = (int)profile->values.count;
-    int *nodes = take(making, (size_t)(count + values), sizeof *nodes);
+    int *nodes = take(making, (size_t)(count + values) + 1, sizeof *nodes);
     if (!nodes) return STATUS_FAILED;
+    nodes[live++] = 2 * count + owner;
     for (int i = 0; i < values; i++)
-        if (profile->values.items[i].first <= at && at <= profile->values.items[i].last) nodes[live++] = 2 * count + i;
+        if (profile->values.items[i].first <= at && at <= profile->values.items[i].last) nodes[live++] = 3 * count + i;
     for (int i = 0; i < count; i++)
         nodes[live++] = count + i;
     *out = (struct intra_op_moment){live, nodes};
@@ -323,7 +331,7 @@ static enum status add_moments(struct making *making) {
     for (size_t n = 0; n < step->nodes.count; n++) {
         const struct node *node = step->nodes.items[n], *owner = node->of ? node->of : node;
         if (last[making->out->block_like[owner->id]] == owner->id)
-            TRY(add_moment(making, (int)n, &moments[program->moment_count++]));
+            TRY(add_moment(making, (int)n, owner->id, &moments[program->moment_count++]));
     }
     program->moments = moments;
     return STATUS_OK;
@@ -373,7 +381,7 @@ static enum status write_values(struct making *making, const int64_t *nothing, s
 
 /* Nodes of the graph, and what costs nothing but has memory. */
 static enum status write_nodes(struct making *making) {
-    size_t count = (size_t)node_count(making), all = 2 * count + making->out->profile.values.count, most = 1;
+    size_t count = (size_t)node_count(making), all = 3 * count + making->out->profile.values.count, most = 1;
     struct intra_op_node *nodes = take(making, all, sizeof *nodes);
     for (size_t i = 0; i < count; i++)
         most = (size_t)making->choices[i] > most ? (size_t)making->choices[i] : most;
@@ -386,15 +394,17 @@ static enum status write_nodes(struct making *making) {
         if (!making->units[i]) return STATUS_FAILED;
         nodes[i] = (struct intra_op_node){choices, making->same_as[i], making->units[i], nothing};
         nodes[count + i] = (struct intra_op_node){choices, (int)i, nothing, making->states[i]};
+        nodes[2 * count + i] = (struct intra_op_node){choices, (int)i, nothing, making->gathered[i]};
     }
     making->out->program.node_count = (int)all;
     making->out->program.nodes = nodes;
-    return write_values(making, nothing, nodes + 2 * count);
+    return write_values(making, nothing, nodes + 3 * count);
 }
 
 static enum status write_edges(struct making *making) {
     struct intra_op_edge *edges = take(making, making->uses.count, sizeof *edges);
-    if (!edges) return STATUS_FAILED;
+    making->out->edges = take(making, making->uses.count, sizeof *making->out->edges);
+    if (!edges || !making->out->edges) return STATUS_FAILED;
     for (size_t i = 0; i < making->tables.count; i++) {
         struct edge_table *table = &making->tables.items[i];
         table->units = count_units(making, table->seconds, table_entries(making, table));
@@ -402,7 +412,9 @@ static enum status write_edges(struct making *making) {
     }
     for (size_t i = 0; i < making->uses.count; i++) {
         const struct edge_use *use = &making->uses.items[i];
-        edges[i] = (struct intra_op_edge){use->from, use->to, making->tables.items[use->table].units};
+        const struct edge_table *table = &making->tables.items[use->table];
+        edges[i] = (struct intra_op_edge){use->from, use->to, table->units};
+        making->out->edges[i] = (struct shard_edge){table->conversions, use->from_operand, use->to_operand};
     }
     making->out->program.edge_count = (int)making->uses.count;
     making->out->program.edges = edges;
@@ -420,9 +432,10 @@ static enum status create(struct making *making) {
     making->seconds = take(making, count, sizeof *making->seconds);
     making->units = take(making, count, sizeof *making->units);
     making->states = take(making, count, sizeof *making->states);
+    making->gathered = take(making, count, sizeof *making->gathered);
     making->made = take(making, count * OP_OUTPUTS_MAX, sizeof *making->made);
     bool all = out->strategies && out->block_like && out->strategy_of && making->choices && making->same_as &&
-               making->seconds && making->units && making->states && making->made;
+               making->seconds && making->units && making->states && making->gathered && making->made;
     return all ? STATUS_OK : STATUS_FAILED;
 }
 
@@ -474,4 +487,18 @@ const struct strategy *shard_program_strategy(const struct shard_program *progra
     int like = program->block_like[node];
     const int *own = program->strategy_of[like];
     return &program->strategies[like].kept.items[own ? own[choice] : choice];
+}
+
+struct step_price shard_program_edge_price(const struct shard_program *program, int edge, const int *choice) {
+    const struct shard_edge *lies = &program->edges[edge];
+    int from = program->program.edges[edge].from, to = program->program.edges[edge].to;
+    const struct strategy *left = shard_program_strategy(program, from, choice[from]);
+    const struct strategy *taken = shard_program_strategy(program, to, choice[to]);
+    struct conversion_step steps[CONVERSION_MOST_STEPS];
+    int count = conversions_path(lies->conversions, &left->operand[lies->from_operand],
+                                 &taken->operand[lies->to_operand], steps);
+    struct step_price sum = {0, 0};
+    for (int i = 0; i < count; i++)
+        sum.forward += steps[i].price.forward, sum.backward += steps[i].price.backward;
+    return sum;
 }

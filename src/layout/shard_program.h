@@ -4,8 +4,8 @@
  * consumer takes. Blocks that are the same are tied node by node, so that they have one set of choices, and so are
  * operators of one activation that treat its elements apart, with its producer. Work and memory are those of the
  * symbolic profile (graph/symbolic_profile.h): activations and their gradients are live as they are in a step, cut as
- * their producers leave them, parameters with their gradients and optimizer state always. What a collective gathers for
- * one node is not counted. A view of some columns is cut as the whole is: packed projections are cut in each part.
+ * their producers leave them, what is gathered for a node while it works, parameters with their gradients and optimizer
+ * state always. A view of some columns is cut as the whole is: packed projections are cut in each part.
  * A parameter that several nodes read is converted from the first one's layout. */
 #ifndef BALLAST_LAYOUT_SHARD_PROGRAM_H
 #define BALLAST_LAYOUT_SHARD_PROGRAM_H
@@ -22,13 +22,19 @@ struct shard_question {
     int64_t memory_limit;        /* bytes of a device; INTRA_OP_NO_LIMIT: none */
 };
 
+/* What is converted along an edge of the program. */
+struct shard_edge {
+    const struct conversions *conversions;
+    int from_operand, to_operand;
+};
 struct shard_program {
     const struct graph *graph;
     struct symbolic_profile profile; /* of its training step */
-    struct intra_op_program program; /* nodes: the graph's, one for the parameters of each, one for each value of the
-                                        profile; these have memory, the first have costs */
+    struct intra_op_program program; /* nodes: the graph's, which have costs; and with memory one for the parameters
+                                        of each, one for what it gathers, one for each value of the profile */
     double unit_s;                   /* seconds of one unit of its costs */
     struct strategies *strategies;   /* [graph's nodes] empty where a node is tied to one of another block */
+    struct shard_edge *edges;        /* [edges of the program] */
     int *block_like;                 /* [graph's nodes] the same node of the first block that is the same; or itself */
     int **strategy_of;               /* [graph's nodes] by choice, where a node follows its producer; else NULL */
     struct conversion_cache conversions;
@@ -40,5 +46,8 @@ void shard_program_free(struct shard_program *program);
 
 /* The strategy of a node by the solution's choice for it. */
 const struct strategy *shard_program_strategy(const struct shard_program *program, int node, int choice);
+
+/* What lies along an edge of the program: the cheapest conversion between the choices at its ends. */
+struct step_price shard_program_edge_price(const struct shard_program *program, int edge, const int *choice);
 
 #endif

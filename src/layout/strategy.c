@@ -4,10 +4,11 @@
 #include <stdio.h>
 #include <string.h>
 
-/* What an axis does: an index of the loops or none, with or without positions cut outside. */
+/* What an axis does: an index of the loops or none, with or without positions cut outside, or what is read whole passed
+ * round. */
 struct option {
     int8_t index;
-    bool positions;
+    bool positions, passes;
 };
 enum { OPTIONS_MAX = 1 + 2 * OP_INDICES_MAX };
 
@@ -42,7 +43,7 @@ static int dimension_of(const struct op_loops *loops, int operand, int index) {
 
 static int positions_index(const struct op_loops *loops) {
     for (int i = 0; i < loops->count; i++)
-        if (loops->indices[i].letter == 't') return i;
+        if (loops->indices[i].letter == 't' || loops->indices[i].letter == 'z') return i;
     return OP_INDEX_NONE;
 }
 
@@ -65,20 +66,35 @@ static bool any_moves_positions(const struct maker *maker, int index) {
     return false;
 }
 
+/* Another way may have told the same. */
+static enum status add_dropped(const struct maker *maker, int axis, int index, struct strategies *out) {
+    struct op_loops loops;
+    const struct op_index *own = &maker->loops.indices[index];
+    for (size_t i = 0; i < out->dropped.count; i++) {
+        const struct strategy_dropped *told = &out->dropped.items[i];
+        bool same = told->axis == axis && told->size == own->size && op_loops_of(maker->node, told->way, &loops);
+        if (same && loops.indices[told->index].letter == own->letter) return STATUS_OK;
+    }
+    int64_t devices = maker->mesh->sizes[axis];
+    return vec_push(&out->dropped, (struct strategy_dropped){maker->way, axis, index, own->size, devices});
+}
+
 static enum status make_options(struct maker *maker, int axis, struct strategies *out) {
     struct option *options = maker->options[axis];
     int64_t devices = maker->mesh->sizes[axis];
     int count = 0, positions = positions_index(&maker->loops);
-    options[count++] = (struct option){OP_INDEX_NONE, false};
+    options[count++] = (struct option){.index = OP_INDEX_NONE};
     for (int i = 0; i < maker->loops.count; i++) {
         int64_t size = maker->loops.indices[i].size;
         if (size % devices != 0) {
-            TRY(vec_push(&out->dropped, (struct strategy_dropped){maker->way, axis, i, size, devices}));
+            TRY(add_dropped(maker, axis, i, out));
             continue;
         }
-        options[count++] = (struct option){(int8_t)i, false};
+        options[count++] = (struct option){.index = (int8_t)i};
+        if (devices > 1 && i == positions && maker->loops.whole)
+            options[count++] = (struct option){.index = (int8_t)i, .passes = true};
         if (devices > 1 && any_moves_positions(maker, i) && maker->loops.indices[positions].size % devices == 0)
-            options[count++] = (struct option){(int8_t)i, true};
+            options[count++] = (struct option){.index = (int8_t)i, .positions = true};
     }
     maker->option_count[axis] = count;
     return STATUS_OK;
@@ -144,10 +160,66 @@ static unsigned summed_axes(const struct maker *maker, const struct strategy *st
     return axes;
 }
 
+/* --- what is read whole --- */
+
+/* The axes that took positions, and gather or pass round what is read whole. */
+static unsigned whole_axes(const struct maker *maker, const struct strategy *strategy, bool passes) {
+    unsigned axes = 0;
+    for (int axis = 0; axis < maker->mesh->axes; axis++) {
+        bool taken = strategy->index[axis] != OP_INDEX_NONE && strategy->index[axis] == positions_index(&maker->loops);
+        if (taken && strategy->passes[axis] == passes) axes |= 1u << axis;
+    }
+    return axes;
+}
+
+static bool is_read_whole(const struct maker *maker, int operand) {
+    return operand < OP_INPUTS_MAX && (maker->loops.whole >> operand & 1);
+}
+
+/* Gathered for forward, and again for backward, whose gradients are reduced and scattered. */
+static void add_gathers(const struct maker *maker, struct strategy *strategy, int operand) {
+    unsigned axes = whole_axes(maker, strategy, false);
+    double outside = local_bytes(maker, strategy, operand);
+    double inside = outside * (double)device_mesh_devices(maker->mesh, axes);
+    double gather_s = device_mesh_all_gather_s(maker->mesh, axes, inside);
+    strategy->forward_s += gather_s;
+    strategy->backward_s += gather_s + device_mesh_reduce_scatter_s(maker->mesh, axes, inside);
+    strategy->gathered_bytes += (int64_t)(inside - outside);
+}
+
+/* What of n - 1 hops is not beside the n equal parts of the work. */
+static double uncovered_s(const struct device_mesh *mesh, unsigned axes, double block_bytes, double work_s) {
+    double devices = (double)device_mesh_devices(mesh, axes);
+    if (devices <= 1) return 0;
+    double whole = block_bytes * devices, ring_s = device_mesh_all_gather_s(mesh, axes, whole);
+    double latency_s = device_mesh_all_gather_s(mesh, axes, 0);
+    double hop_s = latency_s + (ring_s - latency_s) / (devices - 1);
+    return (devices - 1) * fmax(0, hop_s - work_s / devices);
+}
+
+/* Blocks of keys and values go round beside forward; beside backward they do with the sums of their gradients in fp32.
+ * A device has the block that it works on and the one that comes. */
+static void add_passes(const struct maker *maker, struct strategy *strategy) {
+    unsigned axes = whole_axes(maker, strategy, true);
+    double bytes = 0, elements = 0, flops = maker->profile->forward.flops + maker->profile->backward.flops;
+    for (int operand = 0; operand < OP_INPUTS_MAX; operand++) {
+        if (!is_read_whole(maker, operand) || !maker->node->in[operand]) continue;
+        double gathered = (double)device_mesh_devices(maker->mesh, whole_axes(maker, strategy, false));
+        bytes += local_bytes(maker, strategy, operand) * gathered;
+        elements += local_bytes(maker, strategy, operand) * gathered /
+                    (double)dtype_bytes(maker->node->in[operand]->shape.dtype);
+    }
+    if (device_mesh_devices(maker->mesh, axes) <= 1 || flops <= 0) return;
+    double forward_s = strategy->compute_s * maker->profile->forward.flops / flops;
+    double sums = elements * (double)dtype_bytes(DTYPE_F32);
+    strategy->forward_s += uncovered_s(maker->mesh, axes, bytes, forward_s);
+    strategy->backward_s += uncovered_s(maker->mesh, axes, bytes + sums, strategy->compute_s - forward_s);
+    strategy->gathered_bytes += (int64_t)(bytes + sums);
+}
+
 /* A sum over the axes, of which those that leave positions cut are reduced and scattered, and gathered on the other
  * way. Adds to the way of the sum and to the other. */
-static void add_sum(const struct maker *maker, const struct strategy *strategy, int operand, double *sum_s,
-                    double *other_s) {
+static void add_sum(const struct maker *maker, struct strategy *strategy, int operand, double *sum_s, double *other_s) {
     unsigned scattered = summed_axes(maker, strategy, operand, true);
     unsigned reduced = summed_axes(maker, strategy, operand, false);
     double outside = local_bytes(maker, strategy, operand);
@@ -155,6 +227,7 @@ static void add_sum(const struct maker *maker, const struct strategy *strategy, 
     *sum_s += device_mesh_reduce_scatter_s(maker->mesh, scattered, inside);
     *other_s += device_mesh_all_gather_s(maker->mesh, scattered, inside);
     *sum_s += device_mesh_all_reduce_s(maker->mesh, reduced, outside);
+    strategy->gathered_bytes += (int64_t)(inside - outside);
 }
 
 static void add_parameter_sum(const struct maker *maker, struct strategy *strategy, int operand) {
@@ -191,7 +264,9 @@ static void add_communication(const struct maker *maker, struct strategy *strate
             add_parameter_sum(maker, strategy, operand);
         else if (is_activation(tensor))
             add_sum(maker, strategy, operand, &strategy->backward_s, &strategy->forward_s);
+        if (is_read_whole(maker, operand)) add_gathers(maker, strategy, operand);
     }
+    add_passes(maker, strategy);
     add_exchanges(maker, strategy);
 }
 
@@ -207,6 +282,19 @@ static double local_traffic(const struct maker *maker, const struct strategy *st
     return bytes / whole * (maker->profile->forward.bytes + maker->profile->backward.bytes);
 }
 
+/* How much more the busiest device has than if all had the same. */
+static double imbalance(const struct maker *maker, const struct strategy *strategy) {
+    double factor = 1;
+    for (int i = 0; i < maker->loops.count; i++) {
+        int64_t parts = 1;
+        for (int axis = 0; axis < maker->mesh->axes; axis++)
+            if (strategy->index[axis] == i) parts *= maker->mesh->sizes[axis];
+        const struct op_index *index = &maker->loops.indices[i];
+        if (parts > 1 && index->largest_share) factor *= index->largest_share(maker->node, parts) * (double)parts;
+    }
+    return factor;
+}
+
 static void add_compute(const struct maker *maker, struct strategy *strategy) {
     unsigned taken = 0;
     double extra_flops = 0;
@@ -218,6 +306,7 @@ static void add_compute(const struct maker *maker, struct strategy *strategy) {
     }
     double parts = (double)device_mesh_devices(maker->mesh, taken);
     double flops = maker->profile->forward.flops + maker->profile->backward.flops + extra_flops;
+    flops *= imbalance(maker, strategy);
     strategy->compute_s =
         fmax(flops / parts / maker->rates->flops_per_s, local_traffic(maker, strategy) / maker->rates->bytes_per_s);
 }
@@ -232,14 +321,16 @@ static void add_memory(const struct maker *maker, struct strategy *strategy) {
 
 static enum status add_strategy(const struct maker *maker, const int *chosen, struct strategies *out) {
     struct strategy strategy = {.way = maker->way};
-    bool replicated = true;
+    uint32_t taken = 0;
     for (int axis = 0; axis < DEVICE_MESH_AXES_MAX; axis++) {
         struct option option =
-            axis < maker->mesh->axes ? maker->options[axis][chosen[axis]] : (struct option){OP_INDEX_NONE, false};
-        strategy.index[axis] = option.index, strategy.positions[axis] = option.positions;
-        replicated = replicated && option.index == OP_INDEX_NONE;
+            axis < maker->mesh->axes ? maker->options[axis][chosen[axis]] : (struct option){.index = OP_INDEX_NONE};
+        strategy.index[axis] = option.index;
+        strategy.positions[axis] = option.positions, strategy.passes[axis] = option.passes;
+        if (option.index != OP_INDEX_NONE) taken |= 1u << option.index;
     }
-    if ((replicated && maker->way > 0) || !divides(maker, &strategy)) return STATUS_OK;
+    bool again = maker->way > 0 && (taken == 0 || (taken & maker->loops.own) != maker->loops.own);
+    if (again || !divides(maker, &strategy)) return STATUS_OK;
     set_layouts(maker, &strategy);
     add_compute(maker, &strategy);
     add_communication(maker, &strategy);
@@ -283,6 +374,7 @@ static const char *index_name(char letter) {
     switch (letter) {
     case 's': return "sequences";
     case 't': return "positions";
+    case 'z': return "pairs of positions";
     case 'h': return "heads";
     case 'g': return "groups of features";
     case 'v': return "rows of the vocabulary";

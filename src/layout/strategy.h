@@ -5,7 +5,11 @@
  * lacks an index is summed over the axes that took it; the gradient of an input that lacks it likewise, on the way
  * back. Where such an operand has positions ('t'), an axis may also leave them cut outside the node (sequence sharding
  * between regions of tensor parallelism, Korthikanti et al., arXiv 2205.05198): the output is then reduced and
- * scattered instead of reduced, and the input gathered before. */
+ * scattered instead of reduced, and the input gathered before.
+ *
+ * Attention that is cut by positions reads the keys and values of all of them. They are gathered before, or passed
+ * round from device to device while each works on what it has (ring attention, Liu et al., arXiv 2310.01889): then as
+ * much is moved, in more messages, but beside the work and without room for all. */
 #ifndef BALLAST_LAYOUT_STRATEGY_H
 #define BALLAST_LAYOUT_STRATEGY_H
 
@@ -22,10 +26,12 @@ struct strategy {
     int way;                                /* of the operator's loops */
     int8_t index[DEVICE_MESH_AXES_MAX];     /* that each axis took, or OP_INDEX_NONE */
     bool positions[DEVICE_MESH_AXES_MAX];   /* the axis leaves positions cut outside */
+    bool passes[DEVICE_MESH_AXES_MAX];      /* the axis took positions, and passes round what is read whole */
     struct layout operand[OP_OPERANDS_MAX]; /* inputs, then outputs from OP_INPUTS_MAX on, as they are outside */
     double compute_s;                       /* of one device, forward and backward */
-    double forward_s, backward_s;           /* communication */
+    double forward_s, backward_s;           /* communication that is not beside the work */
     int64_t saved_bytes;                    /* of one device: activations that backward needs and this node makes */
+    int64_t gathered_bytes;                 /* of one device: beyond its operands, while the node works */
     int64_t parameter_bytes;                /* of one device: those of its parameters */
 };
 
@@ -48,7 +54,7 @@ void strategies_free(struct strategies *strategies);
 /* Sizes of an operand. */
 struct layout_shape strategy_shape(const struct tensor *tensor);
 /* "heads: 12 do not divide by 8 devices of axis 0" */
-enum { STRATEGY_TEXT = 96 };
+enum { STRATEGY_TEXT = 128 };
 char *strategy_print_dropped(const struct node *node, const struct strategy_dropped *dropped, char text[STRATEGY_TEXT]);
 
 #endif

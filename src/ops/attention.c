@@ -1,5 +1,6 @@
 /* Causal attention of a sequence to itself, and its gradient. */
 #include <inttypes.h>
+#include <math.h>
 
 #include "ops/check.h"
 
@@ -25,12 +26,15 @@ static struct shape lse_shape(const struct node *node, const struct shape *q) {
     return shape_make(DTYPE_F32, 3, q->dims[0], attention_of(node)->heads, q->dims[1]);
 }
 
-/* Query-key pairs that a causal mask with this window leaves, over all heads and sequences of a grain. */
+/* Query-key pairs of queries [0, end) that a causal mask with this window leaves, of one head and sequence. */
+static double pairs_before(const struct node *node, double end) {
+    double window = (double)attention_of(node)->window, pairs = end * (end + 1) / 2;
+    return window > 0 && window < end ? pairs - (end - window) * (end - window + 1) / 2 : pairs;
+}
+
+/* Over all heads and sequences of a grain. */
 static double attended_pairs(const struct node *node, const struct shape *q) {
-    double length = (double)q->dims[1], window = (double)attention_of(node)->window;
-    double pairs = length * (length + 1) / 2;
-    if (window > 0 && window < length) pairs -= (length - window) * (length - window + 1) / 2;
-    return pairs * (double)q->dims[0] * (double)attention_of(node)->heads;
+    return pairs_before(node, (double)q->dims[1]) * (double)q->dims[0] * (double)attention_of(node)->heads;
 }
 
 void key_heads(const struct attention_attributes *attributes, struct op_key *key) {
@@ -83,20 +87,62 @@ static struct node *decode_attention(struct graph *graph, const char *name, stru
     return y ? y->producer : NULL;
 }
 
-/* By key-value groups with their queries; else by query heads, each part with all keys and values. By positions of the
- * queries in both, which takes the keys and values of all positions. */
-static bool loops_attention(const struct node *node, int way, struct op_loops *out) {
+/* Of the pairs, those of runs [run, run + 1) of `runs` equal ones. */
+static double share_of_run(const struct node *node, int64_t run, int64_t runs) {
+    double length = (double)node->in[0]->shape.dims[1], each = length / (double)runs;
+    double pairs = pairs_before(node, each * (double)(run + 1)) - pairs_before(node, each * (double)run);
+    return pairs / pairs_before(node, length);
+}
+
+/* A run of positions each: the last sees most. */
+static double largest_share_in_runs(const struct node *node, int64_t parts) {
+    double largest = 0;
+    for (int64_t part = 0; part < parts; part++)
+        largest = fmax(largest, share_of_run(node, part, parts));
+    return largest;
+}
+
+/* Part i has the i-th run from the front and the i-th from the back of 2 * parts: under a causal mask all see as much
+ * (Brandon et al., arXiv 2311.09431, balance ring attention in stripes; Llama 3, arXiv 2407.21783, in two runs). */
+static double largest_share_in_zigzag(const struct node *node, int64_t parts) {
+    double largest = 0;
+    for (int64_t part = 0; part < parts; part++) {
+        double front = share_of_run(node, part, 2 * parts), back = share_of_run(node, 2 * parts - 1 - part, 2 * parts);
+        largest = fmax(largest, front + back);
+    }
+    return largest;
+}
+
+/* Heads by key-value groups with their queries, or by query heads, each part with all keys and values; positions of the
+ * queries in zigzag, or in runs where these do not divide. Keys and values lie cut by positions as queries do, and
+ * every part reads all of them. */
+enum attention_way { BY_GROUPS, BY_HEADS, BY_GROUPS_IN_RUNS, BY_HEADS_IN_RUNS, ATTENTION_WAYS };
+
+static bool loops_attention(const struct node *node, int number, struct op_loops *out) {
     const struct attention_attributes *attributes = attention_of(node);
-    bool grouped = way == 0;
-    loops_add_tokens(out, node->in[0]);
+    bool all_grouped = attributes->heads == attributes->kv_heads;
+    int64_t length = node->in[0]->shape.dims[1];
+    int way = all_grouped ? 2 * number : number;
+    bool grouped = way == BY_GROUPS || way == BY_GROUPS_IN_RUNS, zigzag = way < BY_GROUPS_IN_RUNS;
+    if (way >= ATTENTION_WAYS) return false;
+    op_loops_add(out, 's', node->in[0]->shape.dims[0]);
     op_loops_add(out, 'h', grouped ? attributes->kv_heads : attributes->heads);
-    op_loops_operand(out, 0, "sth");
-    op_loops_operand(out, 1, grouped ? "s.h" : "s..");
-    op_loops_operand(out, 2, grouped ? "s.h" : "s..");
+    if (!grouped) out->own |= 1u << 1;
+    if (!zigzag) {
+        op_loops_add(out, 't', length)->largest_share = largest_share_in_runs;
+        out->own |= 1u << 2;
+    } else if (length % 2 == 0)
+        op_loops_add(out, 'z', length / 2)->largest_share = largest_share_in_zigzag;
+    const char *queries = zigzag ? "szh" : "sth",
+               *keys = zigzag ? (grouped ? "szh" : "sz.") : (grouped ? "sth" : "st.");
+    op_loops_operand(out, 0, queries);
+    op_loops_operand(out, 1, keys);
+    op_loops_operand(out, 2, keys);
     op_loops_operand(out, 3, "s.");
-    op_loops_operand(out, OP_INPUTS_MAX, "sth");
-    op_loops_operand(out, OP_INPUTS_MAX + 1, "sht");
-    return grouped || (way == 1 && attributes->heads > attributes->kv_heads);
+    op_loops_operand(out, OP_INPUTS_MAX, queries);
+    op_loops_operand(out, OP_INPUTS_MAX + 1, zigzag ? "shz" : "sht");
+    out->whole = 1u << 1 | 1u << 2;
+    return true;
 }
 
 /* Of key-value groups with their queries. */

@@ -249,6 +249,64 @@ static void the_head_is_that_of_plain_c(void **state) {
     check_head("head_loss.capped", "head_logits.capped");
 }
 
+/* Element by element of the whole [S,T,C], whose dimension is cut into three: the part that has it, and its place
+ * there; `own` >= 0: only that part's are wanted. */
+static void check_parts(const char *name, enum dtype dtype, int dimension, int64_t own) {
+    enum { PARTS = 3 };
+    struct op_instance instance = create(name, dtype);
+    bool joins = instance.node->op == &op_from_parts;
+    const struct shape *shape = &instance.node->in[0]->shape, *whole = joins ? &instance.node->out[0]->shape : shape;
+    op_instance_run_all(&instance);
+    double *x = values_of(&instance, "x"), *y = values_of(&instance, "y");
+    int64_t part_dims[3], part_elements = shape_elements(whole) / PARTS, checked = 0;
+    for (int d = 0; d < 3; d++)
+        part_dims[d] = whole->dims[d] / (d == dimension ? PARTS : 1);
+    for (int64_t i = 0; i < shape_elements(whole); i++) {
+        int64_t at[3] = {i / whole->dims[2] / whole->dims[1], i / whole->dims[2] % whole->dims[1], i % whole->dims[2]};
+        int64_t part = at[dimension] / part_dims[dimension];
+        at[dimension] %= part_dims[dimension];
+        int64_t place = (at[0] * part_dims[1] + at[1]) * part_dims[2] + at[2];
+        if (own >= 0 && part != own) continue;
+        int64_t in_parts = (own >= 0 ? 0 : part * part_elements) + place, from = joins ? in_parts : i;
+        double found = y[joins ? i : in_parts], expected = x[from];
+        double most = instance.node->out[0]->shape.dtype == DTYPE_BF16 ? 4e-3 * fabs(expected) : 0;
+        if (!(fabs(found - expected) <= most))
+            fail_msg("%s: element %lld: %g, not %g", name, (long long)i, found, expected);
+        checked++;
+    }
+    assert_int_equal(checked, own >= 0 ? part_elements : shape_elements(whole));
+    mem_free(x);
+    mem_free(y);
+    op_instance_free(&instance);
+}
+
+static void check_copy(const char *name, enum dtype dtype) {
+    struct op_instance instance = create(name, dtype);
+    op_instance_run_all(&instance);
+    double *x = values_of(&instance, "x"), *y = values_of(&instance, "y");
+    assert_memory_equal(x, y, (size_t)shape_elements(&instance.node->out[0]->shape) * sizeof *x);
+    mem_free(x);
+    mem_free(y);
+    op_instance_free(&instance);
+}
+
+static void parts_are_those_of_plain_c(void **state) {
+    (void)state;
+    for (int d = 0; d < 2; d++) {
+        enum dtype dtype = d ? DTYPE_BF16 : DTYPE_F32;
+        check_parts("to_parts", dtype, 2, -1);
+        check_parts("to_parts.views", dtype, 2, -1);
+        check_parts("to_parts.length", dtype, 1, -1);
+        check_parts("from_parts", dtype, 2, -1);
+        check_parts("from_parts.length", dtype, 1, -1);
+        check_parts("cut", dtype, 2, 1);
+        check_parts("cut.length", dtype, 1, 1);
+        check_copy("convert", dtype);
+        check_copy("convert.views", dtype);
+        check_copy("copy_in", dtype);
+    }
+}
+
 static void norms_and_sums_are_those_of_plain_c(void **state) {
     (void)state;
     struct op_instance instance = create("squared_sums", DTYPE_F32);
@@ -495,6 +553,7 @@ int main(void) {
         cmocka_unit_test(the_last_token_is_that_of_plain_c),
         cmocka_unit_test(attention_is_that_of_plain_c),
         cmocka_unit_test(the_head_is_that_of_plain_c),
+        cmocka_unit_test(parts_are_those_of_plain_c),
         cmocka_unit_test(norms_and_sums_are_those_of_plain_c),
         cmocka_unit_test(the_clip_factor_is_that_of_plain_c),
         cmocka_unit_test(adamw_is_that_of_plain_c),

@@ -194,7 +194,7 @@ static void what_does_not_divide_is_dropped_with_its_reason(void **state) {
     assert_int_equal(make(graph, &mesh, &found), STATUS_OK);
     assert_int_equal(found.kept.count, 1);
     assert_int_equal(found.dropped.count, 3);
-    assert_string_equal(strategy_print_dropped(node, &found.dropped.items[2], text),
+    assert_string_equal(strategy_print_dropped(node, &found.dropped.items[1], text),
                         "12 heads do not divide by the 8 devices of axis 0");
     strategies_free(&found);
     graph_free(graph);
@@ -216,6 +216,131 @@ static void grouped_heads_are_cut_with_all_keys(void **state) {
     assert_int_equal(one->operand[0].dimension[0], 2);
     assert_int_equal(one->operand[1].dimension[0], LAYOUT_REPLICATED);
     assert_true(near(one->backward_s, 2 * device_mesh_all_reduce_s(&mesh, 1, 7 * 24 * 2)));
+    strategies_free(&found);
+    graph_free(graph);
+}
+
+/* Query-key pairs of a part's queries, counted one by one. */
+static double count_pairs(int64_t length, int64_t window, int64_t parts, int64_t part, bool zigzag) {
+    double pairs = 0;
+    int64_t run = length / (zigzag ? 2 * parts : parts);
+    for (int64_t t = 0; t < length; t++) {
+        int64_t at = t / run, mirror = 2 * parts - 1 - at;
+        bool mine = zigzag ? at == part || mirror == part : at == part;
+        if (mine) pairs += (double)(window > 0 && window < t + 1 ? window : t + 1);
+    }
+    return pairs;
+}
+
+static struct graph *make_attention(int64_t length, int64_t window) {
+    struct graph *graph = graph_create(DTYPE_BF16, 1, length);
+    struct tensor *q = graph_tensor(graph, TENSOR_ACTIVATION, "q", shape_make(DTYPE_BF16, 3, 1, length, 6 * 8));
+    struct tensor *k = graph_tensor(graph, TENSOR_ACTIVATION, "k", shape_make(DTYPE_BF16, 3, 1, length, 3 * 8));
+    struct tensor *v = graph_tensor(graph, TENSOR_ACTIVATION, "v", shape_make(DTYPE_BF16, 3, 1, length, 3 * 8));
+    ops_attention(
+        graph, "attention", q, k, v, NULL,
+        (struct attention_attributes){.heads = 6, .kv_heads = 3, .head_dim = 8, .scale = 1, .window = window});
+    assert_int_equal(graph_status(graph), STATUS_OK);
+    return graph;
+}
+
+/* The index that axis 0 took. */
+static char letter_of(const struct node *node, const struct strategy *one) {
+    struct op_loops loops;
+    return op_loops_of(node, one->way, &loops) && one->index[0] >= 0 ? loops.indices[one->index[0]].letter : '.';
+}
+
+static const struct strategy *find_letter(const struct strategies *made, const struct node *node, char letter,
+                                          bool passes) {
+    for (size_t i = 0; i < made->kept.count; i++)
+        if (letter_of(node, &made->kept.items[i]) == letter && made->kept.items[i].passes[0] == passes)
+            return &made->kept.items[i];
+    fail_msg("attention is not cut by '%c'", letter);
+    return NULL;
+}
+
+/* The busiest part's pairs are the work: in zigzag as good as even, in runs the last one's. */
+static void zigzag_shares_balance_a_causal_mask(void **state) {
+    (void)state;
+    static const struct device_rates work = {1, 1e30, 1};
+    for (int64_t parts = 2; parts <= 8; parts *= 2)
+        for (int64_t window = 0; window <= 40; window += 20) {
+            const int64_t length = 64;
+            struct device_mesh mesh = {.axes = 1, .sizes = {parts}, .latency_s = {0}, .s_per_byte = {0}};
+            struct graph *graph = make_attention(length, window);
+            const struct node *node = graph->nodes.items[0];
+            struct symbolic_profile profile;
+            struct strategies found;
+            double largest[2] = {0, 0}, all = 0;
+            for (int64_t part = 0; part < parts; part++) {
+                all += count_pairs(length, window, parts, part, true);
+                for (int zigzag = 0; zigzag < 2; zigzag++)
+                    largest[zigzag] = fmax(largest[zigzag], count_pairs(length, window, parts, part, zigzag));
+            }
+            assert_int_equal(symbolic_profile_forward(graph, &profile), STATUS_OK);
+            assert_int_equal(strategies_make(node, &profile.nodes[0], &mesh, &work, &found), STATUS_OK);
+            double whole = profile.nodes[0].forward.flops + profile.nodes[0].backward.flops;
+            double zigzag = find_letter(&found, node, 'z', false)->compute_s;
+            double runs = find_letter(&found, node, 't', false)->compute_s;
+            if (fabs(zigzag - whole * largest[1] / all) > 1e-9 * whole ||
+                fabs(runs - whole * largest[0] / all) > 1e-9 * whole)
+                fail_msg("%lld parts, a window of %lld: %g and %g of %g", (long long)parts, (long long)window, zigzag,
+                         runs, whole);
+            if (window == 0) assert_true(near(largest[1], all / (double)parts) && runs > 1.4 * zigzag);
+            assert_true(zigzag <= runs * (1 + 1e-12));
+            strategies_free(&found);
+            symbolic_profile_free(&profile);
+            graph_free(graph);
+        }
+}
+
+/* Gathered: all-gathers and reduce-scatters, and room for all. Passed round: what the work does not cover. */
+static void keys_and_values_are_gathered_or_passed_round(void **state) {
+    (void)state;
+    struct device_mesh mesh = {.axes = 1, .sizes = {4}, .latency_s = {3}, .s_per_byte = {1}};
+    struct graph *graph = make_attention(64, 0);
+    const struct node *node = graph->nodes.items[0];
+    struct symbolic_profile profile;
+    struct strategies found;
+    const double kv = 2 * 64 * 24 * 2; /* bytes of both */
+    assert_int_equal(symbolic_profile_forward(graph, &profile), STATUS_OK);
+    assert_int_equal(strategies_make(node, &profile.nodes[0], &mesh, &rates, &found), STATUS_OK);
+    const struct strategy *gathered = find_letter(&found, node, 'z', false);
+    assert_int_equal(gathered->operand[1].dimension[0], 1);
+    assert_true(near(gathered->forward_s, 2 * device_mesh_all_gather_s(&mesh, 1, kv / 2)));
+    assert_true(near(gathered->backward_s, 2 * gathered->forward_s));
+    assert_int_equal(gathered->gathered_bytes, (int64_t)(kv * 3 / 4));
+    const struct strategy *passed = find_letter(&found, node, 'z', true); /* the work takes next to nothing */
+    assert_true(fabs(passed->forward_s - 3 * (3 + kv / 4)) < 1e-3);
+    assert_true(fabs(passed->backward_s - 3 * (3 + 3 * kv / 4)) < 1e-3); /* with sums in fp32 */
+    strategies_free(&found);
+    const struct device_rates slow = {1, 1e30, 1}; /* the work covers all */
+    assert_int_equal(strategies_make(node, &profile.nodes[0], &mesh, &slow, &found), STATUS_OK);
+    passed = find_letter(&found, node, 'z', true);
+    assert_true(passed->forward_s == 0 && passed->backward_s == 0);
+    strategies_free(&found);
+    symbolic_profile_free(&profile);
+    graph_free(graph);
+}
+
+/* By rows of the vocabulary the logits are made twice: statistics first, then gradients. */
+static void a_cut_vocabulary_costs_a_second_product(void **state) {
+    (void)state;
+    struct device_mesh mesh = {.axes = 1, .sizes = {4}, .latency_s = {1}, .s_per_byte = {1}};
+    struct graph *graph = graph_create(DTYPE_BF16, 4, 8);
+    struct shape ids = shape_make(DTYPE_I32, 2, 4, 8, 1);
+    struct tensor *tokens = graph_tensor(graph, TENSOR_INPUT, "tokens", ids);
+    struct tensor *x = ops_embedding(graph, "x", tokens, graph_parameter(graph, "table", 2, 64, 16));
+    ops_head_loss(graph, "loss", x, graph_parameter(graph, "head", 2, 64, 16),
+                  graph_tensor(graph, TENSOR_INPUT, "targets", ids), NULL, (struct head_attributes){0});
+    struct strategies found;
+    assert_int_equal(make(graph, &mesh, &found), STATUS_OK);
+    const struct node *node = graph->nodes.items[1];
+    double product = 2.0 * 4 * 8 * 64 * 16;
+    assert_true(near(find_letter(&found, node, 's', false)->compute_s, 3 * product / 4 / rates.flops_per_s));
+    assert_true(near(find_letter(&found, node, 'v', false)->compute_s, 4 * product / 4 / rates.flops_per_s));
+    assert_true(near(find_letter(&found, node, 'v', false)->forward_s,
+                     device_mesh_all_reduce_s(&mesh, 1, 3 * 4 * 4 * 8) + device_mesh_all_reduce_s(&mesh, 1, 8)));
     strategies_free(&found);
     graph_free(graph);
 }
@@ -267,6 +392,9 @@ int main(void) {
         cmocka_unit_test(work_is_that_of_the_gradients_that_are_wanted),
         cmocka_unit_test(what_does_not_divide_is_dropped_with_its_reason),
         cmocka_unit_test(grouped_heads_are_cut_with_all_keys),
+        cmocka_unit_test(zigzag_shares_balance_a_causal_mask),
+        cmocka_unit_test(keys_and_values_are_gathered_or_passed_round),
+        cmocka_unit_test(a_cut_vocabulary_costs_a_second_product),
         cmocka_unit_test(odd_sizes_have_strategies),
         cmocka_unit_test(faults_are_reported),
     };

@@ -11,6 +11,7 @@
 #include "profile/profile_cache.h"
 #include "profile/profile_model.h"
 #include "profile/size_curve.h"
+#include "support/exchange_graph.h"
 #include "support/kept_profile.h"
 #include "support/temp_folder.h"
 #include "support/unit.h"
@@ -316,6 +317,29 @@ static void threads_that_do_not_start_are_told(void **state) {
     assert_non_null(strstr(status_message(), "thread"));
 }
 
+/* They have no kernel: what they take is known when links are (sim/costs.h). */
+static void operators_between_ranks_are_not_measured(void **state) {
+    (void)state;
+    struct graph *graph = exchange_graph_build(DTYPE_F32, (struct group_part){2, 0});
+    const struct profile_options options = {.threads = 1, .budget_s = 0.01};
+    struct cluster cluster = kept_profile_machine();
+    struct profile_report report;
+    struct costs costs;
+    int exchanges = 0;
+    if (profile_model(&backend_cpu, graph, &cluster, &options, &costs, &report) != STATUS_OK)
+        fail_msg("%s", status_message());
+    for (size_t n = 0; n < graph->nodes.count; n++) {
+        bool exchanged = graph->nodes.items[n]->op->exchange;
+        assert_int_equal(costs.kernels[n].seconds == 0, exchanged);
+        assert_int_equal(report.of_node[n] < 0, exchanged);
+        exchanges += exchanged;
+    }
+    assert_true(exchanges > 10);
+    costs_free(&costs);
+    profile_report_free(&report);
+    graph_free(graph);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(every_node_has_a_cost, temp_folder_make, temp_folder_drop),
@@ -328,6 +352,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(damaged_files_are_measured_anew, temp_folder_make, temp_folder_drop),
         cmocka_unit_test_setup_teardown(no_folder_is_no_error, temp_folder_make, temp_folder_drop),
         cmocka_unit_test(threads_that_do_not_start_are_told),
+        cmocka_unit_test(operators_between_ranks_are_not_measured),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

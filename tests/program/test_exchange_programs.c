@@ -90,7 +90,7 @@ static void random_policies_are_proved(void **state) {
     (void)state;
     struct graph *graph = exchange_graph_build(DTYPE_F32, (struct group_part){2, 0});
     for (uint64_t seed = 0; seed < unit_sweep(12, 200); seed++) {
-        const struct policy policy = random_policy(graph, GRAINS / 2, seed);
+        const struct policy policy = random_policy(graph, GRAINS / 2, NULL, seed);
         expect_proved((struct mesh){2, 2}, 2, &policy);
     }
     graph_free(graph);

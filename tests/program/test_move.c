@@ -154,7 +154,7 @@ static void random_policies_are_proved(void **state) {
     for (uint64_t seed = 1, last = unit_sweep(300, 6000); seed <= last; seed++) {
         struct graph *graph = random_graph(seed);
         int64_t grains = 1 + (int64_t)draw(seed, 8, 7);
-        struct policy policy = random_policy(graph, grains, seed);
+        struct policy policy = random_policy(graph, grains, NULL, seed);
         struct program *program = small_program_under(graph, grains, &policy);
         const char *fault = program_verify(program) == STATUS_OK ? NULL : status_message();
         for (size_t i = 0; i < sizeof properties / sizeof *properties && !fault; i++)
@@ -264,7 +264,7 @@ static void fetches_are_the_fewest(void **state) {
     int compared = 0, fetches = 0, evicting = 0;
     for (uint64_t seed = 1, last = unit_sweep(150, 2000); seed <= last; seed++) {
         struct graph *graph = random_graph(seed);
-        struct policy policy = random_policy(graph, 2, seed);
+        struct policy policy = random_policy(graph, 2, NULL, seed);
         if (policy.parameters == TIER_DEVICE) policy.parameters = TIER_HOST;
         struct program *plain = schedule_only(graph, 2, &policy);
         if (is_tiny(plain)) {
@@ -505,7 +505,7 @@ static void allocations_may_fail(void **state) {
             .layers = 1, .dtype = DTYPE_BF16, .grain_sequences = 1, .sequence_length = 3});
         int64_t *bytes = small_graph_workspace(graph);
         struct compilation compilation = {graph, small_plan(graph, 3, 2), {bytes, (int)graph->nodes.count}};
-        compilation.plan.policy = random_policy(graph, 3, seed);
+        compilation.plan.policy = random_policy(graph, 3, NULL, seed);
         compilation.plan.policy.parameters = TIER_DISK;
         assert_true(fault_sweep(FAULT_ALLOCATE, false, compile_once, &compilation) > 30);
         mem_free(bytes);

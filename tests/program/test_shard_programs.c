@@ -222,11 +222,8 @@ static struct plan draw_plan(const struct graph *graph, uint64_t seed) {
     uint64_t next = 0;
     struct plan plan = small_plan(graph, 1 + roll(seed, &next, 14), 1);
     struct lane_tree tree;
-    struct partition *list;
-    int count;
     plan.recipe.lanes = shapes[roll(seed, &next, sizeof shapes / sizeof *shapes)];
     plan.recipe.round_grains = roll(seed, &next, 4);
-    plan.policy = random_policy(graph, recipe_share_grains(&plan.recipe), seed);
     assert_int_equal(lane_tree_of_shape(&plan.recipe.lanes, &tree), STATUS_OK);
     int ranks = 2 + roll(seed, &next, tree.lanes - 1);
     while (!lane_tree_holds(&tree, ranks))
@@ -237,10 +234,7 @@ static struct plan draw_plan(const struct graph *graph, uint64_t seed) {
     plan.place.in_place = roll(seed, &next, 2);
     plan.place.message_bytes = roll(seed, &next, 2) ? 4096 : 0;
     plan.place.tier = roll(seed, &next, 3) == 0 ? TIER_HOST : TIER_DEVICE;
-    assert_int_equal(partition_list(&plan.place.mesh, &list, &count), STATUS_OK);
-    policy_cut(graph, &list[roll(seed, &next, count)], &plan.policy);
-    plan.policy.flat = roll(seed, &next, 2);
-    mem_free(list);
+    plan.policy = random_policy(graph, recipe_share_grains(&plan.recipe), &plan.place.mesh, seed);
     return plan;
 }
 

@@ -64,7 +64,7 @@ static struct plan draw_plan(const struct graph *graph, uint64_t seed) {
     plan.recipe.lanes = shapes[roll(seed, &next, sizeof shapes / sizeof *shapes)];
     plan.recipe.round_grains = roll(seed, &next, 4);
     plan.recipe.reduce_dtype = seed % 3 == 0 ? DTYPE_BF16 : DTYPE_F32;
-    plan.policy = random_policy(graph, recipe_share_grains(&plan.recipe), seed);
+    plan.policy = random_policy(graph, recipe_share_grains(&plan.recipe), NULL, seed);
     struct lane_tree tree;
     assert_int_equal(lane_tree_of_shape(&plan.recipe.lanes, &tree), STATUS_OK);
     int ranks = 1 + roll(seed, &next, tree.lanes);

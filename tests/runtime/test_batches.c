@@ -107,7 +107,7 @@ static void batches_of_random_policies_are_legal(void **state) {
     int64_t held = 0;
     for (uint64_t seed = 1; seed <= unit_sweep(40, 1000); seed++) {
         struct graph *graph = small(seed);
-        struct policy policy = random_policy(graph, GRAINS, seed);
+        struct policy policy = random_policy(graph, GRAINS, NULL, seed);
         struct program *program = small_program_under(graph, GRAINS, &policy);
         held += check_program(graph, program);
         program_free(program);

@@ -199,6 +199,7 @@ static enum status compare_with_whole(const struct job *job, enum dtype dtype) {
     struct plan plan = job->plan;
     struct job whole;
     plan.place = alone;
+    plan.recipe.tensor = 1;
     plan.policy = (struct policy){.grains_per_pass = 1};
     TRY(job_open(&plan, dtype, (struct group_part){.parts = 1}, NULL, &whole));
     TRY(job_step(&whole));
@@ -232,7 +233,7 @@ static struct policy policy_of(const struct job *plain, int index) {
     const struct rank_place *place = &plain->plan.place;
     const struct graph *graph = plain->executable->graph;
     int64_t grains = GRAINS / rank_place_data(place);
-    struct policy policy = random_policy(graph, grains, (uint64_t)(SEED + index));
+    struct policy policy = random_policy(graph, grains, NULL, (uint64_t)(SEED + index));
     if (rank_place_data(place) == 2) policy_cut(graph, &partitions[index % 4], &policy);
     return policy;
 }

@@ -155,13 +155,13 @@ static enum status train_in_shards(struct comm *comm, const struct partition *pa
     return STATUS_OK;
 }
 
-/* By every partition of the ranks. */
+/* By every partition of the ranks, or every other one. */
 static enum status train_all_partitions(struct comm *comm, const struct policy *policy) {
     struct partition *list;
     int count;
     TRY(partition_list(&comm->mesh, &list, &count));
     enum status status = STATUS_OK;
-    for (int i = 0; i < count && status == STATUS_OK; i++)
+    for (int i = 0; i < count && status == STATUS_OK; i += (int)unit_sweep(2, 1))
         status = comm_agree(comm, train_in_shards(comm, &list[i], policy));
     mem_free(list);
     return status;

@@ -125,7 +125,7 @@ static void spans_of_random_policies_are_legal(void **state) {
     int64_t held = 0, instructions = 0;
     for (uint64_t seed = 1; seed <= unit_sweep(60, 1000); seed++) {
         struct graph *graph = small(seed);
-        struct policy policy = random_policy(graph, GRAINS, seed);
+        struct policy policy = random_policy(graph, GRAINS, NULL, seed);
         struct program *program = small_program_under(graph, GRAINS, &policy);
         held += check_spans(program);
         instructions += (int64_t)program->instructions.count;

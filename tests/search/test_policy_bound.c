@@ -135,7 +135,7 @@ static void check(const struct graph *graph, const struct workspace_table *works
     int machine = (int)(seed % SYNTHETIC_MACHINES);
     struct costs costs = synthetic_costs(graph, machine, seed);
     if (subject != ONE_RANK) draw_ranks(seed, &plan, &costs);
-    plan.policy = random_policy(graph, recipe_share_grains(&plan.recipe), seed);
+    plan.policy = random_policy(graph, recipe_share_grains(&plan.recipe), NULL, seed);
     if (subject == PARTITIONS) draw_partition(graph, seed, &plan);
     struct bounds bounds = find_bounds(graph, &plan, workspace, &costs, seed);
     struct policy_bound bound = bounds.bound;

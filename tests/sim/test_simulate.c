@@ -197,7 +197,7 @@ static void open_subject(uint64_t seed, struct subject *out) {
                                           .sequence_length = 8};
     int64_t grains = 1 + (int64_t)(seed % 7);
     *out = (struct subject){.graph = small_graph_build(&options), .seed = seed};
-    struct policy policy = random_policy(out->graph, grains, seed);
+    struct policy policy = random_policy(out->graph, grains, NULL, seed);
     out->program = small_program_under(out->graph, grains, &policy);
     random_costs(out->graph, seed, &out->costs);
 }

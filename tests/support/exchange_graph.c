@@ -134,6 +134,7 @@ struct graph *exchange_graph_build(enum dtype dtype, struct group_part part) {
 
 struct plan exchange_plan(const struct graph *graph, const struct rank_place *place, int64_t grains) {
     struct plan plan = small_plan(graph, grains, 1);
+    plan.recipe.tensor = rank_place_tensor(place);
     plan.recipe.lanes = (struct lane_shape){1, rank_place_data(place)};
     plan.place = *place;
     return plan;

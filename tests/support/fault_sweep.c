@@ -105,7 +105,7 @@ struct fault_tally fault_sweep_bearable(enum fault_kind kind, bool sticky, uint6
     struct fault_tally tally = {.operations = count_operations(kind, subject)};
     uint64_t share = (uint64_t)tally.operations / wanted;
     int stride = share > 1 ? (int)share : 1;
-    for (int nth = 1;; nth += stride) {
+    for (int nth = 1; nth <= tally.operations; nth += stride) {
         enum status status;
         long long blocks = json_blocks;
         bool met = run_hit(kind, nth, sticky, subject->body, subject->payload, &status);

@@ -111,7 +111,7 @@ static void choose_policy(struct harness *harness, struct plan_request *request)
         main++;
     require(program_build_graph(&harness->session, &request->set, main, plan, &graph), "graph");
     if (harness->options.policy_seed != 0)
-        plan->policy = random_policy(graph, recipe_share_grains(&plan->recipe), harness->options.policy_seed);
+        plan->policy = random_policy(graph, recipe_share_grains(&plan->recipe), NULL, harness->options.policy_seed);
     if (partition_cuts(&harness->options.partition)) policy_cut(graph, &harness->options.partition, &plan->policy);
     plan->policy.flat = harness->options.flat;
     graph_free(graph);

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/mem.h"
 #include "base/random.h"
 #include "plan/activations.h"
 #include "plan/chunks.h"
@@ -48,7 +49,19 @@ static int64_t total_bytes(const struct graph *graph) {
     return bytes;
 }
 
-struct policy random_policy(const struct graph *graph, int64_t grains, uint64_t seed) {
+static void draw_partition(struct dice *dice, const struct graph *graph, const struct mesh *mesh,
+                           struct policy *policy) {
+    struct partition *list;
+    int count;
+    assert_int_equal(partition_list(mesh, &list, &count), STATUS_OK);
+    int64_t buffers = policy->buffers;
+    policy_cut(graph, &list[roll(dice, count)], policy);
+    mem_free(list);
+    if (policy->buffers > buffers) policy->buffers += roll(dice, 3);
+    policy->flat = roll(dice, 2);
+}
+
+struct policy random_policy(const struct graph *graph, int64_t grains, const struct mesh *mesh, uint64_t seed) {
     struct dice dice = {.seed = seed};
     struct policy policy = {.grains_per_pass = 1 + roll(&dice, grains < 4 ? grains : 4)};
     policy.chunk_bytes = 1 + total_bytes(graph) / (1 + roll(&dice, 12));
@@ -65,6 +78,7 @@ struct policy random_policy(const struct graph *graph, int64_t grains, uint64_t 
     if (policy.optimizer != TIER_DEVICE) policy.update = (enum tier)roll(&dice, 2);
     policy.buffers = (least > 0 ? least : 1) + roll(&dice, 3);
     draw_schedule(&dice, graph_count_blocks(graph), &policy);
+    if (mesh && mesh_ranks(mesh) > 1) draw_partition(&dice, graph, mesh, &policy);
     return policy;
 }
 

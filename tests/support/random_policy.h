@@ -5,8 +5,9 @@
 #include "graph/graph.h"
 #include "plan/plan.h"
 
-/* The policy of `seed` for a graph whose step has `grains` grains. Ends the test when it runs out of memory. */
-struct policy random_policy(const struct graph *graph, int64_t grains, uint64_t seed);
+/* The policy of `seed` for a graph whose step has `grains` grains, with any partition of the mesh's ranks (NULL: none).
+ * Ends the test when it runs out of memory. */
+struct policy random_policy(const struct graph *graph, int64_t grains, const struct mesh *mesh, uint64_t seed);
 /* Puts a partition into a policy, and gives parameters places enough for its chunks. */
 void policy_cut(const struct graph *graph, const struct partition *partition, struct policy *policy);
 /* Its JSON on stderr, to be called before a test fails. */

@@ -37,12 +37,12 @@ template <int TEAM> __device__ inline unsigned team_group(void) {
 }
 
 /* A thread's vectors of a group. PIECES 0: more than are held, read again each time. */
-template <typename T, int W, int TEAM, int PIECES> struct group_part {
+template <typename T, int W, int TEAM, int PIECES> struct team_part {
     const void *data;
     int64_t first, group; /* of the group in the data; its features */
     vector<T, W> held[PIECES > 0 ? PIECES : 1];
 
-    __device__ group_part(const void *data, int64_t first, int64_t group) : data(data), first(first), group(group) {
+    __device__ team_part(const void *data, int64_t first, int64_t group) : data(data), first(first), group(group) {
 #pragma unroll
         for (int piece = 0; piece < PIECES; piece++)
             if (feature(piece) < group) held[piece] = load<T, W>(data, first + feature(piece));
@@ -70,7 +70,7 @@ __global__ void __launch_bounds__(THREADS) norm_kernel(struct norm norm, bool ce
     if (index >= norm.count) return;
     int64_t group = norm.group, row = index / norm.groups, first = index % norm.groups * group,
             y_at = row * norm.y_stride + first;
-    group_part<T, W, TEAM, PIECES> x(norm.x, row * norm.x_stride + first, group);
+    team_part<T, W, TEAM, PIECES> x(norm.x, row * norm.x_stride + first, group);
     float center = 0, squares = 0;
     if (centered) {
         float sum = 0;
@@ -112,8 +112,8 @@ __global__ void __launch_bounds__(THREADS) norm_dx_kernel(struct norm_gradient n
     if (index >= norm.count) return;
     int64_t group = norm.group, row = index / norm.groups, first = index % norm.groups * group;
     int64_t addend_at = row * norm.addend_stride + first, dx_at = row * norm.dx_stride + first;
-    group_part<T, W, TEAM, PIECES> dy(norm.dy, row * norm.dy_stride + first, group);
-    group_part<T, W, TEAM, PIECES> x(norm.x, row * norm.x_stride + first, group);
+    team_part<T, W, TEAM, PIECES> dy(norm.dy, row * norm.dy_stride + first, group);
+    team_part<T, W, TEAM, PIECES> x(norm.x, row * norm.x_stride + first, group);
     float rstd = norm.rstd[index], mean = norm.mean ? norm.mean[index] : 0.0f, products = 0, sum = 0;
     x.each([&](int piece, int i) {
         vector<T, W> slopes = dy.at(piece), values = x.at(piece), weight = load<T, W>(norm.weight, i);

@@ -1,0 +1,90 @@
+/* The search of policies for a rank whose graph exchanges parts of tensors with others. */
+#include <math.h>
+
+#include "search/search.h"
+#include "support/exchange_graph.h"
+#include "support/small_graph.h"
+#include "support/synthetic_costs.h"
+#include "support/unit.h"
+
+enum { GRAINS = 4 };
+
+static const struct rank_place place = {.mesh = {1, 2}, .tensor = 2, .tier = TIER_DEVICE};
+
+static int64_t count_operations(const struct program *program) {
+    int64_t count = 0;
+    for (size_t i = 0; i < program->instructions.count; i++) {
+        const struct instruction *instruction = &program->instructions.items[i];
+        if (opcode_is_collective(instruction->opcode)) count += program->sections.items[instruction->section].repeat;
+    }
+    return count;
+}
+
+static struct program *compile(const struct graph *graph, const struct policy *policy) {
+    struct plan plan = exchange_plan(graph, &place, GRAINS);
+    struct program *program = NULL;
+    int64_t *bytes = small_graph_workspace(graph);
+    const struct workspace_table table = {bytes, (int)graph->nodes.count};
+    if (policy) plan.policy = *policy;
+    if (program_compile(graph, &plan, &table, &program) != STATUS_OK) fail_msg("%s", status_message());
+    mem_free(bytes);
+    return program;
+}
+
+/* What the fastest policy's program executes, of operations between ranks for each grain. No compiled program is faster
+ * than its bound. */
+static int64_t search(const struct graph *graph, const struct costs *costs, const struct program *plain) {
+    const struct plan plan = exchange_plan(graph, &place, GRAINS);
+    int64_t *bytes = small_graph_workspace(graph);
+    const struct workspace_table table = {bytes, (int)graph->nodes.count};
+    const struct search_input input = {
+        .graph = graph,
+        .workspace = &table,
+        .costs = costs,
+        .recipe = &plan.recipe,
+        .place = place,
+        .grains_per_pass = 1,
+        .capacity_bytes = {
+            [TIER_DEVICE] = plain->tier_bytes[TIER_DEVICE] * 85 / 100, [TIER_HOST] = plain->tier_bytes[TIER_DEVICE]}};
+    struct search_result result;
+    if (search_policies(&input, &result) != STATUS_OK) fail_msg("%s", status_message());
+    assert_true(result.front.count > 0 && result.proved);
+    for (size_t i = 0; i < result.tried.count; i++) {
+        const struct candidate *candidate = &result.tried.items[i];
+        if (candidate->step_s > 0 && !(candidate->bound_s <= candidate->step_s))
+            fail_msg("bound %g s, step %g s", candidate->bound_s, candidate->step_s);
+    }
+    struct program *best = compile(graph, &result.front.items[0].policy);
+    int64_t operations = count_operations(best);
+    program_free(best);
+    search_result_free(&result);
+    mem_free(bytes);
+    return operations;
+}
+
+/* What is not kept is copied to the host or computed again; computing it again exchanges it again, which costs a second
+ * or nothing. */
+static void recomputing_is_chosen_by_what_messages_take(void **state) {
+    (void)state;
+    struct graph *graph = exchange_graph_build(DTYPE_F32, (struct group_part){2, 0});
+    struct program *plain = compile(graph, NULL);
+    int64_t operations[2];
+    for (int slow = 0; slow < 2; slow++) {
+        struct costs costs = synthetic_costs(graph, 3, 1);         /* copies are slow */
+        costs.rates.links = (struct cluster_links){.mesh = {1, 4}, /* another one: nothing was measured as a whole */
+                                                   .message = {[MESH_IN_NODE] = {slow ? 1 : 0, 1e18}},
+                                                   .read = {0, 1e18}};
+        costs_set_exchanges(&costs, plain);
+        operations[slow] = search(graph, &costs, plain);
+        costs_free(&costs);
+    }
+    assert_int_equal(operations[1], count_operations(plain));
+    assert_true(operations[0] > operations[1]);
+    program_free(plain);
+    graph_free(graph);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(recomputing_is_chosen_by_what_messages_take)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
