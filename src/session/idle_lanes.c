@@ -22,7 +22,7 @@ static bool can_hold(int lanes, int ranks) {
 }
 
 static enum status count_idle_ranks(const struct plan *plan, int *out) {
-    int ranks = rank_place_ranks(&plan->place);
+    int ranks = rank_place_data(&plan->place);
     bool *empty = mem_array((size_t)ranks, sizeof *empty);
     if (!empty) return STATUS_FAILED;
     enum status status = lane_shares_find_empty(&plan->recipe, &plan->place, 0, empty);
@@ -35,7 +35,7 @@ static enum status count_idle_ranks(const struct plan *plan, int *out) {
 
 enum status idle_lanes_find(const struct plan *plan, struct idle_lanes *out) {
     const struct recipe *recipe = &plan->recipe;
-    int lanes = lane_shape_lanes(&recipe->lanes), ranks = rank_place_ranks(&plan->place);
+    int lanes = lane_shape_lanes(&recipe->lanes), ranks = rank_place_data(&plan->place);
     int64_t grains = recipe_grains(recipe), whole = recipe->grain_sequences * lanes;
     *out = (struct idle_lanes){.lanes = count_idle(grains, lanes)};
     if (out->lanes == 0) return STATUS_OK;
@@ -55,7 +55,7 @@ enum status idle_lanes_warn(const struct plan *plan) {
     if (idle.lanes == 0) return STATUS_OK;
     if (idle.ranks > 0)
         snprintf(ranks, sizeof ranks, ", and %d of %d ranks nothing to compute", idle.ranks,
-                 rank_place_ranks(&plan->place));
+                 rank_place_data(&plan->place));
     if (idle.lanes_instead > 0) snprintf(lanes, sizeof lanes, " or --lanes %d", idle.lanes_instead);
     if (idle.grain_instead > 0) snprintf(grain, sizeof grain, " or --grain %" PRId64, idle.grain_instead);
     int64_t grains = recipe_grains(&plan->recipe);

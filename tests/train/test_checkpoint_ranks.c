@@ -22,6 +22,7 @@ enum { SAVES = 2 };
 struct job {
     const struct tiny_run *run;
     const char *partition;       /* of model states among the ranks */
+    int tensor;                  /* ranks that share each tensor; 0: 1 */
     char folder[400], plan[500]; /* the plan file of the partition, which the first job writes: one search is enough */
     uint64_t block_bytes, seed;
     enum fault_kind kind; /* that fails in the second save, where nth > 0 */
@@ -59,6 +60,7 @@ static enum status open_rank(struct comm *comm, struct job *job, struct rank *ou
         SETTINGS_GIVE(&plan, plan_path, job->plan);
     else
         SETTINGS_GIVE(&plan, partition, job->partition);
+    if (job->tensor > 1) SETTINGS_GIVE(&plan, tensor, job->tensor);
     out->options = job->run->options;
     out->options.keep = 1;
     out->metrics.descriptor = -1;
@@ -75,6 +77,7 @@ static enum status open_rank(struct comm *comm, struct job *job, struct rank *ou
     out->state = (struct checkpoint_state){.plan = out->plan.chosen};
     out->state.plan.place = (struct rank_place){.rank = 0}; /* that the files be comparable */
     out->state.plan.policy = (struct policy){.grains_per_pass = 1};
+    out->state.plan.recipe.tensor = 1;
     return STATUS_OK;
 }
 
@@ -202,6 +205,29 @@ static void the_files_do_not_tell_how_many_ranks_wrote_them(void **state) {
     expect_the_files_of_one_rank(*state, "gpt2", (int)unit_sweep(4, 1));
 }
 
+/* Matrices by rows and by columns, fused ones by their parts: 3 ranks have parts of these models' heads and features.
+ */
+static void nor_which_parts_ranks_had(void **state) {
+    static const char *const models[] = {"qwen3", "phi3"};
+    static const struct way shared[] = {{3, "ddp"}, {6, "ddp"}, {6, "2|2|2"}, {6, "1|2|2"}};
+    for (size_t m = 0; m < 2; m++) {
+        struct tiny_run run;
+        struct job one, many;
+        char name[40];
+        make_run(*state, models[m], &run);
+        snprintf(name, sizeof name, "whole-%zu", m);
+        make_job(*state, name, "ddp", &run, &one);
+        expect_status(run_job(&one, 1), STATUS_OK, NULL);
+        for (size_t w = 0; w < sizeof shared / sizeof *shared; w++) {
+            snprintf(name, sizeof name, "parts-%zu-%zu", m, w);
+            make_job(*state, name, shared[w].partition, &run, &many);
+            many.tensor = 3;
+            expect_status(run_job(&many, shared[w].ranks), STATUS_OK, NULL);
+            expect_same_checkpoints(one.folder, many.folder, "step-00000002");
+        }
+    }
+}
+
 /* Either the failed one is there, where only an older one could not be removed, or the one before it; and the next. */
 static void expect_whole_ones(const struct job *job, bool failed) {
     struct names names;
@@ -261,6 +287,7 @@ static void a_failure_on_a_rank_with_shards_is_all_ranks(void **state) { fail_ev
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_files_do_not_tell_how_many_ranks_wrote_them),
+        cmocka_unit_test(nor_which_parts_ranks_had),
         cmocka_unit_test(a_failure_on_one_rank_is_all_ranks),
         cmocka_unit_test(a_failure_on_a_rank_with_shards_is_all_ranks),
     };
