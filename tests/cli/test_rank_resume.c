@@ -182,6 +182,31 @@ static void a_run_goes_on_in_any_shards(void **state) {
     expect_same_checkpoints(place.run, whole, atoi(steps), "model.safetensors");
 }
 
+/* Saved by one number of stages, resumed by others, beside data parallelism and with state on the disk. Validation and
+ * samples go through the stages too. */
+static void a_run_goes_on_in_any_stages(void **state) {
+    (void)state;
+    static const struct {
+        const char *ranks, *stages, *steps;
+    } parts[] = {{"1", "1", "6"}, {"4", "2", "8"}, {"3", "3", "10"}, {"2", "1", "12"}};
+    char whole[700];
+    size_t count = unit_sweep(2, sizeof parts / sizeof *parts);
+    const char *steps = parts[count - 1].steps;
+    snprintf(whole, sizeof whole, "%s/whole", place.here);
+    expect(0, NULL, (const char *const[]){TRAIN(whole, "1", steps, "2"), SAMPLES, NULL});
+    expect(0, NULL, (const char *const[]){TRAIN(place.run, "2", "4", "2"), "--stages", "2", SAMPLES, NULL});
+    for (size_t i = 0; i < count; i++)
+        expect(0, NULL,
+               (const char *const[]){"resume", place.run, "--ranks", parts[i].ranks, "--stages", parts[i].stages,
+                                     "--steps", parts[i].steps, "--device-memory", i % 2 ? "700K" : "1G",
+                                     "--host-memory", "1G", "--disk", place.folder, NULL});
+    expect_same_runs(place.run, whole);
+    expect_same_file(place.run, whole, "samples.jsonl");
+    expect_same_checkpoints(place.run, whole, atoi(steps), "model.safetensors");
+    program_expect(place.folder, 2, (const char *const[]){"policy.stages: 3", "nearest legal value is 2", NULL},
+                   (const char *const[]){"resume", place.run, "--ranks", "4", "--stages", "3", "--steps", "20", NULL});
+}
+
 static void other_ranks_are_refused_with_those_that_do(void **state) {
     (void)state;
     expect(0, NULL, (const char *const[]){TRAIN(place.run, "2", "3", "3"), NULL});
@@ -297,6 +322,7 @@ int main(void) {
         CASE(checkpoints_do_not_tell_who_had_what),
         CASE(a_run_goes_on_on_any_ranks_that_hold_its_lanes),
         CASE(a_run_goes_on_in_any_shards),
+        CASE(a_run_goes_on_in_any_stages),
         CASE(other_ranks_are_refused_with_those_that_do),
         CASE(evaluation_does_not_depend_on_ranks),
         CASE(a_kill_while_ranks_save_leaves_the_last_checkpoint),
