@@ -195,7 +195,7 @@ static struct plan draw_plan(const struct graph *graph, uint64_t seed) {
     int32_t blocks = graph_count_blocks(graph);
     plan.recipe.lanes = shapes[roll(seed, &next, 4)];
     plan.recipe.round_grains = roll(seed, &next, 3);
-    plan.policy = random_policy(graph, recipe_share_grains(&plan.recipe), seed);
+    plan.policy = random_policy(graph, recipe_share_grains(&plan.recipe), NULL, seed);
     int stages = 2 + roll(seed, &next, 3), most = blocks / stages;
     int spans = stages * (1 + roll(seed, &next, most < 3 ? most : 3));
     plan.place.mesh = roll(seed, &next, 2) || stages == 3 ? (struct mesh){1, stages} : (struct mesh){2, stages / 2};
