@@ -3,9 +3,14 @@
 #include "base/size.h"
 #include "session/rank_proof.h"
 
-static void print_mesh(FILE *out, const struct mesh *mesh) {
-    fprintf(out, "\nranks     %d: %d node%s of %d\n", mesh_ranks(mesh), mesh->nodes, mesh->nodes == 1 ? "" : "s",
+static void print_mesh(FILE *out, const struct rank_place *place) {
+    const struct mesh *mesh = &place->mesh;
+    fprintf(out, "\nranks     %d: %d node%s of %d", mesh_ranks(mesh), mesh->nodes, mesh->nodes == 1 ? "" : "s",
             mesh->per_node);
+    if (rank_place_tensor(place) > 1) fprintf(out, "; %d share each tensor", rank_place_tensor(place));
+    if (rank_place_stages(place) > 1)
+        fprintf(out, "; %d stages, the first of which is shown", rank_place_stages(place));
+    fprintf(out, "\n");
 }
 
 static void print_bytes(FILE *out, const struct comm_traffic *traffic) {
@@ -15,12 +20,9 @@ static void print_bytes(FILE *out, const struct comm_traffic *traffic) {
             size_print(traffic->read, read));
 }
 
-static void print_proof(FILE *out, int ranks) {
-    if (rank_proof_is_made(ranks))
-        fprintf(out, "  %-20s of all ranks together\n", "programs proved");
-    else
-        fprintf(out, "  %-20s by themselves; of up to %d ranks they are proved together\n", "programs proved",
-                RANK_PROOF_MOST);
+static void print_proof(FILE *out, const struct rank_place *place) {
+    fprintf(out, "  %-20s %s\n", "programs proved",
+            rank_proof_is_made(place) ? "of all ranks together" : "each by itself, not together");
 }
 
 static void print_certainty(FILE *out, const struct mesh *mesh, const struct cluster_links *links) {
@@ -36,9 +38,9 @@ static void print_certainty(FILE *out, const struct mesh *mesh, const struct clu
 void ranks_table_print(FILE *out, const struct rank_place *place, const struct step_summary *step,
                        const struct cluster_links *links) {
     if (rank_place_ranks(place) == 1) return;
-    print_mesh(out, &place->mesh);
+    print_mesh(out, place);
     print_bytes(out, &step->traffic);
-    print_proof(out, rank_place_ranks(place));
+    print_proof(out, place);
     if (links->mesh.nodes > 0 && step->communication_s > 0)
         fprintf(out, "  %-20s %9.4f s, %.0f%% of it beside compute\n", "communication", step->communication_s,
                 100 * step->hidden_s / step->communication_s);

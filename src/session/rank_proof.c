@@ -21,7 +21,7 @@ static enum status compile_others(const struct executable *step, const struct pl
 enum status rank_proof_make(const struct executable *step, const struct plan *plan) {
     int ranks = rank_place_ranks(&plan->place);
     struct program *programs[RANK_PROOF_MOST] = {NULL};
-    if (!rank_proof_is_made(ranks)) return STATUS_OK;
+    if (!rank_proof_is_made(&plan->place)) return STATUS_OK;
     BUG_IF(plan->place.rank != 0, "rank %d proves the programs of all", plan->place.rank);
     programs[0] = step->program;
     enum status status = compile_others(step, plan, ranks, programs);
