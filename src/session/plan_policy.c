@@ -135,7 +135,7 @@ static enum status list_partitions(struct choosing *choosing) {
     bool differs = !place->on_device && links_flat_differs(&place->mesh, &all, place->in_place);
     if (!plan->request.collectives_fixed && differs) input->collectives = COLLECTIVES_EITHER;
     if (plan->request.collectives_fixed && plan->request.plan.policy.flat) input->collectives = COLLECTIVES_FLAT;
-    if (plan->request.partition_fixed) return STATUS_OK;
+    if (plan->request.partition_fixed || rank_place_stages(place) > 1) return STATUS_OK;
     TRY(partition_list(&data, &choosing->partitions, &input->partition_count));
     input->most_compiled *= RANKS_TRY_MORE;
     if (!trains) input->partition_count = keep_inference(choosing->partitions, input->partition_count);
