@@ -82,7 +82,7 @@ static enum status count_nodes(const struct options *options, const struct plan_
     struct cluster cluster = {.rates.links.mesh.per_node = ranks};
     *out = (int)options_whole(options, OPT_NODES);
     if (options_given(options, OPT_NODES)) return STATUS_OK;
-    if (SETTINGS_HAVE(plan, cluster_path)) TRY(cluster_read(plan->cluster_path, &cluster));
+    if (SETTINGS_HAVE(plan, cluster_path)) TRY(cluster_open(plan->cluster_path, &cluster));
     int per_node = cluster.rates.links.mesh.per_node;
     *out = per_node > 0 && ranks % per_node == 0 ? ranks / per_node : 1;
     return STATUS_OK;

@@ -35,7 +35,7 @@ needed=$(sed -n 's/.*"program_bytes": \([0-9]*\),.*/\1/p' plain.json | head -n 1
 ballast plan model $shape --device-memory $((needed * 7 / 10240))K --disk "$place:1G" --json -o searched.json >search.out
 grep -q '"enumerated"' search.out || { echo "no search was needed: the test shows less than it says" && exit 1; }
 hold plan plan.out plain.json text_plan.out search.out searched.json
-ballast plan gpt2 --ranks 8 --cluster h100x8 --explain --json >explained.out
+ballast plan gpt2 --ranks 8 --nodes 1 --cluster h100x8 --explain --json >explained.out
 grep -q '12 heads do not divide by the 8 devices of axis 0' explained.out || { echo "no dropped strategy" && exit 1; }
 hold plan explained.out
 ballast plan gpt2 --cluster a100-80x8 --devices 16 --batch 64 --price 2 --train-tokens 1B --target-days 3 --json >many.out

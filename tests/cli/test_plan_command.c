@@ -285,13 +285,14 @@ static void ranks_that_are_not_here_can_be_planned_for(void **state) {
 /* Each operator has its cheapest strategy, and what does not divide its reason; without --explain there is none. */
 static void strategies_are_explained(void **state) {
     const char *folder = *state;
-    struct program_run run = PROGRAM(folder, "plan", "gpt2", "--ranks", "8", "--cluster", "h100x8", "--explain");
+    struct program_run run =
+        PROGRAM(folder, "plan", "gpt2", "--ranks", "8", "--nodes", "1", "--cluster", "h100x8", "--explain");
     assert_int_equal(run.status, 0);
     assert_non_null(strstr(run.out, "12 heads do not divide by the 8 devices of axis 0"));
     assert_non_null(strstr(run.out, "50257 rows of the vocabulary do not divide by the 8 devices of axis 0"));
     assert_non_null(strstr(run.out, "layer.0.attn.c_attn"));
     program_run_free(&run);
-    run = PROGRAM(folder, "plan", "gpt2", "--ranks", "8", "--cluster", "h100x8");
+    run = PROGRAM(folder, "plan", "gpt2", "--ranks", "8", "--nodes", "1", "--cluster", "h100x8");
     assert_null(strstr(run.out, "do not divide"));
     program_run_free(&run);
 }
