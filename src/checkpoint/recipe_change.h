@@ -18,8 +18,8 @@ struct recipe_changes {
 };
 void recipe_changes_free(struct recipe_changes *changes);
 
-/* Adds a change for each of the fields isa, kernels_version, lanes, reduce_dtype, tensor and round_grains that is another in
- * `to`. */
+/* Adds a change for each of the fields isa, kernels_version, lanes, reduce_dtype, tensor and round_grains that is
+ * another in `to`. */
 enum status recipe_changes_add(struct recipe_changes *changes, int64_t step, const struct recipe *from,
                                const struct recipe *to);
 /* Makes a checkpoint's recipe, of `step`, the one that the run goes on with: the checkpoint knows nothing of changes

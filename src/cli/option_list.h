@@ -57,8 +57,7 @@
       .computed = ", or what the plan file or the run says",                                                           \
       .help = "bf16 rounds a lane's gradients before they are added to another's, so that ranks send half the bytes; " \
               "part of the recipe")                                                                                    \
-    X(TENSOR, OPTION_OF(tensor), OPTION_FOR(COMMANDS_STEP),                                                            \
-      .computed = ", or what the plan file or the run says",                                                           \
+    X(TENSOR, OPTION_OF(tensor), OPTION_FOR(COMMANDS_STEP), .computed = ", or what the plan file or the run says",     \
       .help = "ranks that share each tensor: matrices by heads and features, so that each has a part of the weights; " \
               "divides --ranks, heads and features. Part of the recipe")                                               \
     X(GRAINS_PER_PASS, OPTION_OF(grains_per_pass), OPTION_FOR(COMMANDS_STEP),                                          \
@@ -113,8 +112,9 @@
     X(GPU_COLLECTIVES,                                                                                                 \
       OPTION_OWN(.name = "gpu-collectives", .type = SETTING_CHOICE, .choices = "auto|nccl|host", .fallback = "auto"),  \
       .argument = "auto|nccl|host", OPTION_FOR(COMMANDS_RANKS),                                                        \
-      .help = "what ranks with GPUs exchange: from one GPU to the other by NCCL, or by way of the host; auto: by NCCL " \
-              "where it is installed and each rank has a GPU of its own; never changes a result")                      \
+      .help =                                                                                                          \
+          "what ranks with GPUs exchange: from one GPU to the other by NCCL, or by way of the host; auto: by NCCL "    \
+          "where it is installed and each rank has a GPU of its own; never changes a result")                          \
     X(OBJECTIVE, OPTION_OWN(.name = "objective", .type = SETTING_CHOICE, .choices = "step|sum", .fallback = "step"),   \
       .argument = "step|sum", OPTION_FOR(COMMAND_PLAN),                                                                \
       .help = "what a policy is chosen by: the time of its simulated step, or, to compare, the sum of all work as if " \

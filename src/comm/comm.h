@@ -120,7 +120,7 @@ struct comm {
     bool agreed_failure;           /* all ranks know of it, so one says it */
     struct nccl_comm *devices;     /* NULL: operations work on memory of the process alone */
     struct comm_traffic device_traffic;
-    struct step_watch watch;       /* of this rank's steps: the runtime tells it */
+    struct step_watch watch; /* of this rank's steps: the runtime tells it */
     void *context;
 };
 

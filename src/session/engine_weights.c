@@ -194,8 +194,7 @@ static enum status add_load(const struct safetensors *set, const char *path, con
     if (source->dtype != dtype || !safetensors_has_shape(source, &whole)) {
         char dims[SHAPE_TEXT], wanted[SHAPE_TEXT];
         return status_set(STATUS_BAD_INPUT, "%s: %s: is %s %s, must be %s", path, source->name, source->dtype_name,
-                          safetensors_print_dims(source, dims),
-                          shape_print(&whole, wanted));
+                          safetensors_print_dims(source, dims), shape_print(&whole, wanted));
     }
     const struct safetensors_load load = {.set = set,
                                           .tensor = source,

@@ -7,8 +7,8 @@
 #include <stdlib.h>
 
 #include "support/harness.h"
-#include "support/policy_subject.h"
 #include "support/mpi_job.h"
+#include "support/policy_subject.h"
 #include "support/temp_folder.h"
 #include "support/unit.h"
 
