@@ -46,6 +46,7 @@ extern "C" {
     X(last_token)                                                                                                      \
     /* elementwise */                                                                                                  \
     X(add)                                                                                                             \
+    X(add_bias)                                                                                                        \
     X(scale)                                                                                                           \
     /* embedding */                                                                                                    \
     X(embedding)                                                                                                       \

@@ -43,6 +43,10 @@ struct add_element {
     enum { INPUTS = 2, OUTPUTS = 1 };
     static __device__ void apply(const struct rows &, const float *in, float *out) { out[0] = in[0] + in[1]; }
 };
+struct add_three_element {
+    enum { INPUTS = 3, OUTPUTS = 1 };
+    static __device__ void apply(const struct rows &, const float *in, float *out) { out[0] = in[0] + in[1] + in[2]; }
+};
 static __device__ float through_bf16(float value) { return __bfloat162float(__float2bfloat16_rn(value)); }
 struct add_rounded_element {
     enum { INPUTS = 2, OUTPUTS = 1 };
@@ -116,14 +120,19 @@ template <typename E, typename T, int W> static void rows_launch(struct rows row
     launch(known<rows_kernel<E, T, W>>(), grid_size(count * rows.chunks), THREADS, 0, stream, rows);
 }
 
-/* Operands without gaps between their rows are one long row. */
-template <typename E> static void rows_run(const struct node *node, const struct kernel_call *call, struct rows rows) {
+/* Operands without gaps between their rows are one long row; one of a single row goes with each of the output's.
+ * `inputs`: the node's that the function takes; NULL: its first. */
+template <typename E>
+static void rows_run(const struct node *node, const struct kernel_call *call, struct rows rows,
+                     const int *inputs = nullptr) {
     const struct shape *shape = &node->out[0]->shape;
     int64_t columns = shape_columns(shape), count = shape_rows(shape);
     bool dense = true, vectors = true;
     for (int i = 0; i < E::INPUTS; i++) {
-        rows.in[i] = call->in[i];
-        rows.in_stride[i] = tensor_row_stride(node->in[i]);
+        int input = inputs ? inputs[i] : i;
+        bool repeats = count > 1 && shape_rows(&node->in[input]->shape) == 1;
+        rows.in[i] = call->in[input];
+        rows.in_stride[i] = repeats ? 0 : tensor_row_stride(node->in[input]);
         dense = dense && rows.in_stride[i] == columns;
         vectors = vectors && (uintptr_t)rows.in[i] % 16 == 0;
     }
@@ -175,6 +184,21 @@ static enum status add_run(const struct kernel *kernel, const struct kernel_call
     return cuda_outcome();
 }
 
+/* Bias and residual may be missing. */
+static enum status add_bias_run(const struct kernel *kernel, const struct kernel_call *call) {
+    static const int without_bias[] = {0, 2};
+    const struct node *node = kernel->node;
+    if (node->in[1] && node->in[2])
+        rows_run<add_three_element>(node, call, {});
+    else if (node->in[1])
+        rows_run<add_element>(node, call, {});
+    else if (node->in[2])
+        rows_run<add_element>(node, call, {}, without_bias);
+    else
+        rows_run<scale_element>(node, call, {.factor = 1});
+    return cuda_outcome();
+}
+
 static enum status scale_run(const struct kernel *kernel, const struct kernel_call *call) {
     struct rows rows = {.factor = (float)NODE_ATTRIBUTES(kernel->node, scale_attributes)->factor};
     rows_run<scale_element>(kernel->node, call, rows);
@@ -189,6 +213,10 @@ template <typename E> static enum status activation_run(const struct kernel *ker
 
 enum status cuda_add_create(const struct node *node, struct kernel **out) {
     return kernel_plain(node, add_run, 0, out);
+}
+
+enum status cuda_add_bias_create(const struct node *node, struct kernel **out) {
+    return kernel_plain(node, add_bias_run, 0, out);
 }
 
 enum status cuda_gradient_sum_create(const struct node *node, struct kernel **out) {
