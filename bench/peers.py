@@ -153,11 +153,14 @@ def every_work(options):
     return [Work(model, dtype, batch, seq, options.steps) for model, dtype, batch, seq in cases]
 
 
-def run_in_turns(options, work, run_ballast, run_pytorch, flags):
-    """A list of results for each contender, "Ballast" and those of `flags`. One that failed is not run again."""
+def run_in_turns(options, work, run_ballast, run_pytorch, flags, own=None):
+    """A list of results for each contender: "Ballast", with other options as `own` names them, and those of `flags`. One
+    that failed is not run again."""
     model = make_model(options, work.model, max(1024, work.seq))
     tokens = make_tokens(options, work.model, work.batch * work.seq + 1)
     contenders = {"Ballast": lambda: run_ballast(options, work, model, tokens)}
+    for name, extra in (own or {}).items():
+        contenders[f"Ballast {name}"] = lambda extra=extra: run_ballast(options, work, model, tokens, extra)
     for name in options.pytorch:
         contenders[name] = lambda own=flags[name]: run_pytorch(options, work, model, tokens, own)
     results = {name: [] for name in contenders}
@@ -214,7 +217,7 @@ def met(holds, bar):
 def verdict(work, results, least_speed, most_memory):
     """Ballast against PyTorch's best in both, and whether the bars are met."""
     rates, peaks = figures(results, work)
-    theirs = [name for name in rates if name != "Ballast"]
+    theirs = [name for name in rates if not name.startswith("Ballast")]
     if not theirs or "Ballast" not in rates:
         return f"- {work}: nothing to compare"
     fastest, smallest = max(theirs, key=rates.get), min(theirs, key=peaks.get)

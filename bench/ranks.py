@@ -3,7 +3,9 @@
 tokens, steps, optimizer, number of ranks and threads of each rank, in one run.
 
     bench/ranks.py --python VENV/bin/python [--ranks 2] [--model gpt2 llama] [--dtype fp32 bf16] [--seq 1024] [--batch 4]
+                   [--partitions]
 
+--partitions adds Ballast with each partition of parameters, gradients and optimizer states beside the one that it chooses.
 The contenders take turns, --repeats times. Tokens a second are those of the median step, the first left out. Memory is
 the greatest sum, over all processes of a contender, of their proportional shares (PSS: a page that several of them have
 counts once), looked at five times a second. Losses of every step must agree, else the row says so.
@@ -13,6 +15,7 @@ predicted within 10%.
 """
 
 import argparse
+import itertools
 import json
 import os
 import pathlib
@@ -96,10 +99,17 @@ def predict(options, run):
     return {"predicted_s": answer.get("step_s"), "hidden": hidden}
 
 
-def run_ballast(options, work, model, tokens):
+def partitions(ranks):
+    """Widths of parameters, gradients and optimizer states, each a multiple of the one before."""
+    widths = [width for width in range(1, ranks + 1) if ranks % width == 0]
+    triples = itertools.product(widths, repeat=3)
+    return ["|".join(map(str, (p, g, o))) for p, g, o in triples if g % p == 0 and o % g == 0]
+
+
+def run_ballast(options, work, model, tokens, extra=()):
     run, log = options.folder / "run", options.folder / "ballast.log"
     shutil.rmtree(run, ignore_errors=True)
-    command = peers.ballast_command(options, model, tokens, run, work, ["--ranks", options.ranks])
+    command = peers.ballast_command(options, model, tokens, run, work, ["--ranks", options.ranks, *extra])
     status, _, peak = run_measured(command, log, {})
     if status:
         return {"error": peers.why_failed(status, log)}
@@ -118,13 +128,17 @@ def run_pytorch(options, work, model, tokens, flags):
     return {**json.loads(text.splitlines()[-1]), "peak_bytes": peak}
 
 
+def prediction_error(runs):
+    """The predicted step against the median one, of all repeats; None: none was predicted."""
+    errors = [run["predicted_s"] / peers.median(run["step_s"][1:]) - 1 for run in runs if run.get("predicted_s")]
+    return peers.median(errors) if errors else None
+
+
 def prediction(runs):
-    """The predicted step against the median one, of all repeats."""
     known = [run for run in runs if run.get("predicted_s")]
-    if not known:
+    middle = prediction_error(runs)
+    if middle is None:
         return "no step was predicted"
-    errors = [run["predicted_s"] / peers.median(run["step_s"][1:]) - 1 for run in known]
-    middle = peers.median(errors)
     hidden = [run["hidden"] for run in known if run.get("hidden") is not None]
     told = f", {100 * peers.median(hidden):.0f}% of communication hidden" if hidden else ""
     return f"step predicted {100 * middle:+.1f}% off ({peers.met(abs(middle) <= MOST_ERROR, '10%')}){told}"
@@ -132,7 +146,22 @@ def prediction(runs):
 
 def verdict(work, results):
     words = peers.verdict(work, results, LEAST_SPEED, MOST_MEMORY)
-    return f"{words}, {prediction(results['Ballast'])}"
+    return f"{words}, {prediction(results['Ballast'])}{partition_verdict(results)}"
+
+
+def partition_verdict(results):
+    """How well each partition's step was predicted; "" where none was asked for."""
+    own = {name: runs for name, runs in results.items() if name.startswith("Ballast ")}
+    errors = {name: prediction_error(runs) for name, runs in own.items()}
+    errors = {name: error for name, error in errors.items() if error is not None}
+    if not errors:
+        return ""
+    middle = peers.median([abs(error) for error in errors.values()])
+    words = ", ".join(f"{name.split()[1]} {100 * error:+.1f}%" for name, error in errors.items())
+    same = all(runs[-1].get("losses") == results["Ballast"][-1].get("losses") for runs in own.values())
+    bar = peers.met(middle <= MOST_ERROR, "10%")
+    told = "losses the same to the bit" if same else "losses NOT the same"
+    return f"; by partition: {words}, {100 * middle:.1f}% in the median ({bar}), {told}"
 
 
 def parse():
@@ -145,6 +174,7 @@ def parse():
     parser.add_argument("--batch", nargs="+", type=int, default=[4], help="over all ranks, a multiple of their number [4]")
     parser.add_argument("--steps", type=int, default=4, help="of each process; the first is left out [4]")
     parser.add_argument("--repeats", type=int, default=5, help="[5]")
+    parser.add_argument("--partitions", action="store_true", help="Ballast with each of them too")
     parser.add_argument("--pytorch", nargs="+", choices=PYTORCH, default=list(PYTORCH), help="[all]")
     options = parser.parse_args()
     options.threads = max(1, options.threads // options.ranks)
@@ -159,8 +189,9 @@ def parse():
 
 def main():
     options = parse()
+    own = {triple: ["--partition", triple] for triple in partitions(options.ranks)} if options.partitions else {}
     results = {
-        work: peers.run_in_turns(options, work, run_ballast, run_pytorch, PYTORCH) for work in peers.every_work(options)
+        work: peers.run_in_turns(options, work, run_ballast, run_pytorch, PYTORCH, own) for work in peers.every_work(options)
     }
     rows = [row for work, result in results.items() for row in peers.case_rows(work, result)]
     verdicts = "\n".join(verdict(work, result) for work, result in results.items())
