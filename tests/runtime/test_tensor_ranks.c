@@ -1,6 +1,6 @@
 /* Ranks that share tensors train as one rank does: ten steps of every family on 2 and 4 ranks, beside data ranks and
  * partitions, under policies that recompute and move. */
-/* ctest: PROCESSORS 4 TIMEOUT 900 */
+/* ctest: PROCESSORS 2 TIMEOUT 900 LABELS long */
 #include <math.h>
 #include <stdio.h>
 
@@ -84,7 +84,7 @@ static enum status body(struct comm *comm, const char *const words[RANK_JOB_WORD
     int tensor = atoi(words[0]);
     bool all = strcmp(words[1], "all") == 0, partitions = mesh_ranks(&comm->mesh) > tensor;
     size_t count = all ? sizeof cases / sizeof *cases : sizeof some / sizeof *some;
-    size_t each = all && tensor > 2 ? unit_sweep(5, 1) : 1;
+    size_t each = all ? unit_sweep(tensor > 2 ? 7 : 2, 1) : 1;
     for (size_t i = 0; i < count; i += each)
         TRY(train_case(comm, all ? cases[i] : some[i], tensor, all ? 1 : partitions ? 5 : 3));
     return STATUS_OK;
