@@ -199,7 +199,7 @@ def case_rows(work, results):
         rows.append(
             [
                 str(work),
-                name,
+                name.replace("|", "\\|"),
                 f"{rates[name]:.1f}",
                 f"{rates['Ballast'] / rates[name]:.2f}" if compared else "",
                 f"{peaks[name] / 2**30:.2f}",

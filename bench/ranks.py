@@ -8,7 +8,8 @@ tokens, steps, optimizer, number of ranks and threads of each rank, in one run.
 --partitions adds Ballast with each partition of parameters, gradients and optimizer states beside the one that it chooses.
 The contenders take turns, --repeats times. Tokens a second are those of the median step, the first left out. Memory is
 the greatest sum, over all processes of a contender, of their proportional shares (PSS: a page that several of them have
-counts once), looked at five times a second. Losses of every step must agree, else the row says so.
+counts once), looked at five times a second in a run of its own before: looking takes a tenth of the step's time. Losses of
+every step must agree, else the row says so.
 
 Bars: at least 1.3 times the tokens a second of PyTorch's fastest, at most 0.6 times the memory of its smallest, the step
 predicted within 10%.
@@ -60,8 +61,8 @@ def share_bytes(process):
     return 0
 
 
-def run_measured(command, log, environment):
-    """Exit status, stdout, and the greatest sum of the processes' shares."""
+def run(command, log, environment, watched=False):
+    """Exit status, stdout, and, if watched, the greatest sum of the processes' shares."""
     peak, ended = 0, threading.Event()
     with open(log, "wb") as errors:
         begun = subprocess.Popen(
@@ -78,17 +79,29 @@ def run_measured(command, log, environment):
                 peak = max(peak, sum(share_bytes(process) for process in processes_below(begun.pid)))
 
         watcher = threading.Thread(target=watch)
-        watcher.start()
+        if watched:
+            watcher.start()
         text = begun.stdout.read().decode()
         status = begun.wait()
         ended.set()
-        watcher.join()
+        if watched:
+            watcher.join()
     return status, text, peak
 
 
-def predict(options, run):
+PEAKS = {}
+
+
+def peak_of(key, command, log, environment):
+    """Of a contender's command, measured once. `key` says which it is."""
+    if key not in PEAKS:
+        PEAKS[key] = run(command, log, environment, watched=True)[2]
+    return PEAKS[key]
+
+
+def predict(options, folder):
     """Seconds that `ballast simulate` expects of a step, and the share of communication that is hidden; None: unknown."""
-    command = [options.build / "ballast", "simulate", run, "--json"]
+    command = [options.build / "ballast", "simulate", folder, "--json"]
     done = subprocess.run([str(part) for part in command], capture_output=True, text=True, check=False)
     try:
         answer = json.loads(done.stdout)
@@ -107,13 +120,15 @@ def partitions(ranks):
 
 
 def run_ballast(options, work, model, tokens, extra=()):
-    run, log = options.folder / "run", options.folder / "ballast.log"
-    shutil.rmtree(run, ignore_errors=True)
-    command = peers.ballast_command(options, model, tokens, run, work, ["--ranks", options.ranks, *extra])
-    status, _, peak = run_measured(command, log, {})
+    folder, log = options.folder / "run", options.folder / "ballast.log"
+    command = peers.ballast_command(options, model, tokens, folder, work, ["--ranks", options.ranks, *extra])
+    shutil.rmtree(folder, ignore_errors=True)
+    peak = peak_of((work, "Ballast", *extra), command, log, {})
+    shutil.rmtree(folder, ignore_errors=True)
+    status, _, _ = run(command, log, {})
     if status:
         return {"error": peers.why_failed(status, log)}
-    return {**peers.read_metrics(run), "peak_bytes": peak, **predict(options, run)}
+    return {**peers.read_metrics(folder), "peak_bytes": peak, **predict(options, folder)}
 
 
 def run_pytorch(options, work, model, tokens, flags):
@@ -122,7 +137,8 @@ def run_pytorch(options, work, model, tokens, flags):
     command += ["--ranks", options.ranks, "--batch", work.batch, "--seq", work.seq, "--steps", work.steps]
     command += ["--dtype", work.dtype, *flags]
     threads = {"OMP_NUM_THREADS": str(options.threads), "MKL_NUM_THREADS": str(options.threads)}
-    status, text, peak = run_measured(command, log, threads)
+    peak = peak_of((work, "PyTorch", *flags), command, log, threads)
+    status, text, _ = run(command, log, threads)
     if status:
         return {"error": peers.why_failed(status, log)}
     return {**json.loads(text.splitlines()[-1]), "peak_bytes": peak}
