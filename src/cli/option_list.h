@@ -57,9 +57,10 @@
       .computed = ", or what the plan file or the run says",                                                           \
       .help = "bf16 rounds a lane's gradients before they are added to another's, so that ranks send half the bytes; " \
               "part of the recipe")                                                                                    \
-    X(TENSOR, OPTION_OF(tensor), OPTION_FOR(COMMANDS_STEP), .computed = ", or what the plan file or the run says",     \
+    X(TENSOR, OPTION_OF(tensor), .argument = "N|auto", OPTION_FOR(COMMANDS_STEP),                                      \
+      .computed = ", or what the plan file or the run says",                                                           \
       .help = "ranks that share each tensor: matrices by heads and features, so that each has a part of the weights; " \
-              "divides --ranks, heads and features. Part of the recipe")                                               \
+              "divides --ranks, heads and features. auto: the fastest, chosen when a run begins. Part of the recipe")  \
     X(GRAINS_PER_PASS, OPTION_OF(grains_per_pass), OPTION_FOR(COMMANDS_STEP),                                          \
       .computed = ", or what the plan file says",                                                                      \
       .help = "grains whose activations are in memory at once; never changes a result")                                \
@@ -97,9 +98,10 @@
     X(RANK_TIMEOUT, OPTION_OWN(.name = "rank-timeout", SETTING_REAL_IN(1, 86400), SETTING_REAL_DEFAULT(30)),           \
       .argument = "SECONDS", OPTION_FOR(COMMANDS_RANKS),                                                               \
       .help = "how long a rank may be silent or keep the others waiting before these end with an error")               \
-    X(STAGES, OPTION_OF(stages), OPTION_FOR(COMMANDS_STEP), .computed = ", or what the plan file or the run says",     \
+    X(STAGES, OPTION_OF(stages), .argument = "N|auto", OPTION_FOR(COMMANDS_STEP),                                      \
+      .computed = ", or what the plan file or the run says",                                                           \
       .help = "stages of a pipeline: each rank has the layers of one, and passes go through them one after the "       \
-              "other; divides --ranks; never changes a result (docs/clusters.md)")                                     \
+              "other; divides --ranks; auto: the fastest; never changes a result (docs/clusters.md)")                  \
     X(PARTITION, OPTION_OF(partition), .argument = "P", OPTION_FOR(COMMANDS_STEP),                                     \
       .computed = "the fastest that fits, or what the plan file or the run says",                                      \
       .help = "in how many shards, each on a rank of its own, parameters, gradients and optimizer states are: ddp, "   \
