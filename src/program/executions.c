@@ -566,14 +566,34 @@ static struct pass_part part_of_pipeline(const struct pass_part *share, int64_t 
     return pass;
 }
 
+/* Activations that come while step `e` is computed stand before it: their room is none that it makes free, for which
+ * their sender would wait. No other operation of this stage lies between. */
+static enum status add_arrivals(struct execution_source *source, size_t e, const struct pass_part *share,
+                                int64_t pass_grains, int32_t passes, struct execution_list *out, size_t *next) {
+    const struct pipeline *pipeline = &source->pipeline;
+    int64_t end = pipeline_step_end(&pipeline->events.items[e]);
+    for (*next = e + 1; *next < pipeline->events.count; ++*next) {
+        const struct pipeline_event *event = &pipeline->events.items[*next];
+        if (!pipeline_concerns(pipeline, event, source->stage)) continue;
+        const struct pipeline_value *value = event->value >= 0 ? &pipeline->values.items[event->value] : NULL;
+        bool arrives = value && value->to == source->stage && value->tensor->kind == TENSOR_ACTIVATION;
+        if (!arrives || event->time >= end) return STATUS_OK;
+        const struct pass_part pass = part_of_pipeline(share, pass_grains, passes, event->pass);
+        TRY(add_message(source, event, &pass, out));
+    }
+    return STATUS_OK;
+}
+
 enum status executions_of_pipeline(struct execution_source *source, const struct pass_part *share, int64_t pass_grains,
                                    int32_t passes, struct execution_list *out) {
     size_t begin = out->list.count;
     begin_share(source, share->closes_share);
     TRY(pipeline_order_passes(&source->pipeline, passes));
+    size_t next = 0; /* of what this stage is part of, the first that is not listed yet */
     for (size_t e = 0; e < source->pipeline.events.count; e++) {
         const struct pipeline_event *event = &source->pipeline.events.items[e];
-        if (!pipeline_concerns(&source->pipeline, event, source->stage)) continue;
+        if (e < next || !pipeline_concerns(&source->pipeline, event, source->stage)) continue;
+        if (event->value < 0) TRY(add_arrivals(source, e, share, pass_grains, passes, out, &next));
         const struct pass_part pass = part_of_pipeline(share, pass_grains, passes, event->pass);
         TRY(event->value < 0 ? add_event(source, event, &pass, out) : add_message(source, event, &pass, out));
     }

@@ -49,6 +49,8 @@ bool pipeline_holds(const struct pipeline *pipeline, const struct tensor *tensor
 enum status pipeline_order_passes(struct pipeline *pipeline, int32_t passes);
 void pipeline_free(struct pipeline *pipeline);
 
+/* When a span's forward or backward ends. */
+int64_t pipeline_step_end(const struct pipeline_event *event);
 /* Whether a stage computes it, sends or receives it. */
 bool pipeline_concerns(const struct pipeline *pipeline, const struct pipeline_event *event, int stage);
 
