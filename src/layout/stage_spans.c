@@ -149,7 +149,8 @@ static const struct tensor *parameter_of(const struct tensor *tensor) {
 }
 
 int stage_of_tensor(const struct stage_spans *spans, const struct tensor *tensor) {
-    const struct tensor *at = tensor->kind == TENSOR_GRADIENT ? tensor : parameter_of(tensor);
+    bool own = tensor->kind == TENSOR_GRADIENT || tensor->kind == TENSOR_CACHE;
+    const struct tensor *at = own ? tensor : parameter_of(tensor);
     return at && at->block >= 0 ? stage_of_block(spans, at->block) : 0;
 }
 

@@ -37,8 +37,8 @@ static inline int stage_of_block(const struct stage_spans *spans, int block) {
 enum { STAGE_SPANS_ALL = -1 };
 /* The stage that executes a node, or STAGE_SPANS_ALL. */
 int stage_of_node(const struct stage_spans *spans, const struct node *node);
-/* The stage that has a tensor: of a gradient the one that adds to it, else that of its parameter. Parameters,
- * gradients, states and sums of squares. */
+/* The stage that has a tensor: of a gradient the one that adds to it, of a cache that of its block, else that of its
+ * parameter. Parameters, gradients, states, sums of squares and caches. */
 int stage_of_tensor(const struct stage_spans *spans, const struct tensor *tensor);
 
 #endif

@@ -42,7 +42,7 @@ struct pipeline {
  * a tensor that several spans write. The caller frees with pipeline_free, also after a failure. */
 enum status pipeline_create(const struct stage_spans *spans, const struct node *const *nodes, size_t count,
                             struct pipeline *out);
-/* Whether a stage has a parameter, gradient, state or sum of squares. */
+/* Whether a stage has a parameter, gradient, state, sum of squares or cache. */
 bool pipeline_holds(const struct pipeline *pipeline, const struct tensor *tensor, int stage);
 
 /* The events of so many passes. */
