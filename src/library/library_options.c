@@ -126,6 +126,8 @@ static enum status read_recipe(const struct ballast_plan_options *given, struct 
     TAKE_TEXT("plan", lora)
     TAKE_WHOLE("plan", round_grains)
     TAKE_WHOLE("plan", tensor)
+    TAKE_WHOLE("plan", stages)
+    TAKE_WHOLE("plan", interleave)
     TRY(read_lanes(given->lanes, out));
     TAKE_TEXT("plan", partition)
     if (given->collectives) {

@@ -1,9 +1,8 @@
 #include "search/measure.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
-
-#include "search/step_cut.h"
 
 bool search_fits(const struct search_input *input, const struct candidate *candidate) {
     for (enum tier tier = 0; tier < TIER_COUNT; tier++)
@@ -22,49 +21,51 @@ static double sum_seconds(const struct program *program, const struct costs *cos
     return sum;
 }
 
-/* One stage alone, as if what others send were there. */
-static enum status measure_stage(const struct search_input *input, const struct plan *plan,
-                                 struct candidate *candidate) {
-    struct program *program;
-    struct timeline timeline;
-    TRY(program_compile_unproved(input->graph, plan, input->workspace, &program));
-    for (enum tier tier = 0; tier < TIER_COUNT; tier++)
-        if (program->tier_bytes[tier] > candidate->tier_bytes[tier])
-            candidate->tier_bytes[tier] = program->tier_bytes[tier];
-    enum status status = STATUS_OK;
-    if (search_fits(input, candidate)) status = simulate(program, input->costs, &timeline);
-    if (search_fits(input, candidate) && status == STATUS_OK) {
-        double sum_s = sum_seconds(program, input->costs);
-        if (timeline.step_s > candidate->step_s) candidate->step_s = timeline.step_s;
-        if (sum_s > candidate->sum_s) candidate->sum_s = sum_s;
-        timeline_free(&timeline);
+/* By stage: one rank of each. */
+static enum status compile_stages(const struct search_input *input, struct plan *plan, struct program **programs) {
+    const struct comm_group stages = rank_place_stage_group(&input->place);
+    for (int stage = 0; stage < stages.count; stage++) {
+        if (stages.count > 1) plan->place.rank = mesh_group_rank(&stages, stage);
+        TRY(program_compile_unproved(input->graph, plan, input->workspace, &programs[stage]));
     }
-    program_free(program);
-    return status;
+    return STATUS_OK;
 }
 
-/* `step_s`: of the longest stage by itself. */
-static enum status pipeline_step_s(const struct search_input *input, const struct policy *policy, double *step_s) {
-    struct step_cut cut;
-    enum status status = step_cut_create(input->graph, input->recipe, &input->place, &cut);
-    int64_t passes = status == STATUS_OK ? step_cut_passes(&cut, policy->grains_per_pass) : 0;
-    step_cut_free(&cut);
-    *step_s *= 1 + pipeline_wait_part(rank_place_stages(&input->place), passes);
+static void take_bytes(struct program *const *programs, int count, struct candidate *candidate) {
+    memset(candidate->tier_bytes, 0, sizeof candidate->tier_bytes);
+    for (int stage = 0; stage < count; stage++)
+        for (enum tier tier = 0; tier < TIER_COUNT; tier++)
+            if (programs[stage]->tier_bytes[tier] > candidate->tier_bytes[tier])
+                candidate->tier_bytes[tier] = programs[stage]->tier_bytes[tier];
+}
+
+static enum status time_stages(const struct search_input *input, struct program *const *programs, int count,
+                               struct candidate *candidate) {
+    struct timeline *timelines = mem_array((size_t)count, sizeof *timelines);
+    if (!timelines) return STATUS_FAILED;
+    enum status status = simulate_stages((const struct program *const *)programs, count, input->costs, timelines);
+    for (int stage = 0; stage < count && status == STATUS_OK; stage++) {
+        candidate->step_s = fmax(candidate->step_s, timelines[stage].step_s);
+        candidate->sum_s = fmax(candidate->sum_s, sum_seconds(programs[stage], input->costs));
+        timeline_free(&timelines[stage]);
+    }
+    mem_free(timelines);
     return status;
 }
 
 enum status policy_measure(const struct search_input *input, struct candidate *candidate) {
     struct plan plan = {.recipe = *input->recipe, .policy = candidate->policy, .place = input->place};
-    int stages = rank_place_stages(&plan.place), between = rank_place_ranks(&plan.place) / stages;
+    int count = rank_place_stages(&plan.place);
+    struct program **programs = mem_array((size_t)count, sizeof *programs);
+    if (!programs) return STATUS_FAILED;
     if (input->spans) snprintf(plan.policy.spans, sizeof plan.policy.spans, "%s", input->spans);
-    memset(candidate->tier_bytes, 0, sizeof candidate->tier_bytes);
     candidate->step_s = candidate->sum_s = 0;
-    for (int stage = 0; stage < stages; stage++) {
-        plan.place.rank = (input->place.rank + stage * between) % (stages * between);
-        TRY(measure_stage(input, &plan, candidate));
-    }
-    candidate->compiled = true;
-    if (!search_fits(input, candidate)) candidate->step_s = candidate->sum_s = 0;
-    if (stages == 1 || candidate->step_s <= 0) return STATUS_OK;
-    return pipeline_step_s(input, &candidate->policy, &candidate->step_s);
+    enum status status = compile_stages(input, &plan, programs);
+    candidate->compiled = status == STATUS_OK;
+    if (status == STATUS_OK) take_bytes(programs, count, candidate);
+    if (status == STATUS_OK && search_fits(input, candidate)) status = time_stages(input, programs, count, candidate);
+    for (int stage = 0; stage < count; stage++)
+        program_free(programs[stage]);
+    mem_free(programs);
+    return status;
 }

@@ -94,30 +94,28 @@ static struct lower_excess *lower_excess_of(struct search *search, int32_t index
 
 static int stages_of(const struct search *search) { return rank_place_stages(&search->input->place); }
 
-/* What the stages of a pipeline wait beside their work, at least: with as many passes as there can be. */
-static double least_wait_part(const struct search *search) {
-    int64_t fixed = search->input->grains_per_pass;
+/* What the stages of a pipeline are expected to wait beside their work, as a part of it: while it fills and drains
+ * (1F1B), as long as the passes of all other stages take. `grains` of a pass. */
+static double wait_part(const struct search *search, int64_t grains) {
     if (stages_of(search) == 1) return 0;
-    return pipeline_wait_part(stages_of(search), step_cut_passes(&search->space.cut, fixed > 0 ? fixed : 1));
+    int64_t passes = step_cut_passes(&search->space.cut, grains);
+    return passes > 0 ? (double)(stages_of(search) - 1) / (double)passes : 0;
 }
 
-static double wait_part(const struct search *search, int32_t family) {
-    if (stages_of(search) == 1) return 0;
-    int64_t grains = search->space.families.items[family].grains_per_pass;
-    return pipeline_wait_part(stages_of(search), step_cut_passes(&search->space.cut, grains));
+static double wait_part_of(const struct search *search, int32_t family) {
+    return wait_part(search, search->space.families.items[family].grains_per_pass);
 }
 
 /* Seconds that make a policy the better the fewer they are, at least, and as they are expected. Of a pipeline the
  * longest stage takes at least its part of the whole model's. */
 static double least_s(const struct search *search, const struct policy_seconds *seconds) {
-    if (search->input->objective == OBJECTIVE_SUM) return seconds->serial_s * (1 - 1e-9) / stages_of(search);
-    return seconds->step_s / stages_of(search) * (1 + least_wait_part(search));
+    bool sum = search->input->objective == OBJECTIVE_SUM;
+    return (sum ? seconds->serial_s * (1 - 1e-9) : seconds->step_s) / stages_of(search);
 }
 
 static double with_exposed(const struct search *search, const struct policy_seconds *seconds, double share) {
     if (search->input->objective == OBJECTIVE_SUM) return least_s(search, seconds);
-    double worked_s = seconds->step_s + share * (seconds->serial_s - seconds->step_s);
-    return worked_s / stages_of(search) * (1 + least_wait_part(search));
+    return (seconds->step_s + share * (seconds->serial_s - seconds->step_s)) / stages_of(search);
 }
 
 static double expected_s(struct search *search, int32_t family, const struct policy_seconds *seconds) {
@@ -126,8 +124,7 @@ static double expected_s(struct search *search, int32_t family, const struct pol
     double share = estimate->timed ? estimate->exposed_share : EXPOSED_SHARE[lookahead];
     /* With other schedules too, ranks wait for each other as long. */
     if (!estimate->timed && placed->timed && search->space.divisions.count > 1) share = placed->exposed_share;
-    double more = (1 + wait_part(search, family)) / (1 + least_wait_part(search));
-    return with_exposed(search, seconds, share) * more;
+    return with_exposed(search, seconds, share) * (1 + wait_part_of(search, family));
 }
 
 static double objective_s(const struct search_input *input, const struct candidate *candidate) {
@@ -256,7 +253,7 @@ static void learn(struct search *search, const struct proposal *proposal, const 
     estimate->sized = true;
     double hidden_s = bound->seconds.serial_s - bound->seconds.step_s;
     if (candidate->step_s <= 0 || hidden_s <= 0) return;
-    double worked_s = candidate->step_s * stages_of(search) / (1 + wait_part(search, proposal->family));
+    double worked_s = candidate->step_s * stages_of(search) / (1 + wait_part_of(search, proposal->family));
     double exposed = (worked_s - bound->seconds.step_s) / hidden_s;
     learn_exposed(estimate, exposed);
     learn_exposed(placed_of(search, proposal->family), exposed);
@@ -535,8 +532,11 @@ static void close(struct search *search) {
     space_free(&search->space);
 }
 
-static void lower_bound(struct search_bound *bound, double seconds) {
-    if (!bound->may_fit || seconds < bound->seconds) bound->seconds = seconds;
+static void lower_bound(const struct search *search, const struct policy_seconds *seconds, struct search_bound *bound) {
+    int64_t fixed = search->input->grains_per_pass;
+    double least = least_s(search, seconds), expected = least * (1 + wait_part(search, fixed > 0 ? fixed : 1));
+    if (!bound->may_fit || least < bound->seconds) bound->seconds = least;
+    if (!bound->may_fit || expected < bound->expected_s) bound->expected_s = expected;
     bound->may_fit = true;
 }
 
@@ -546,10 +546,10 @@ enum status search_bound(const struct search_input *input, struct search_bound *
     enum status status = open_space(&search);
     const struct space *space = &search.space;
     for (size_t c = 0; c < space->clans.count && status == STATUS_OK; c++)
-        if (space->clans.items[c].may_fit) lower_bound(out, least_s(&search, &space->clans.items[c].least));
+        if (space->clans.items[c].may_fit) lower_bound(&search, &space->clans.items[c].least, out);
     for (size_t f = 0; f < space->families.count && status == STATUS_OK; f++)
         if (!space_is_hopeless(space, &space->families.items[f]))
-            lower_bound(out, least_s(&search, &space->families.items[f].least));
+            lower_bound(&search, &space->families.items[f].least, out);
     close(&search);
     return status;
 }

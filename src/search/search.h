@@ -81,8 +81,9 @@ int search_most_compiled(const struct graph *graph);
 /* What no policy of the space goes below; nothing is compiled. Of the input the workspace may be less than it is, and
  * the costs of kernels too. */
 struct search_bound {
-    bool may_fit;   /* else no program of any policy fits, by a lower bound of its bytes */
-    double seconds; /* of those that may */
+    bool may_fit;      /* else no program of any policy fits, by a lower bound of its bytes */
+    double seconds;    /* of those that may */
+    double expected_s; /* with what the stages of a pipeline are expected to wait; else the same */
 };
 enum status search_bound(const struct search_input *input, struct search_bound *out);
 

@@ -2,8 +2,8 @@
 
 #include <stdio.h>
 
-#include "layout/stage_spans.h"
 #include "session/plan_policy.h"
+#include "session/stage_cuts.h"
 
 /* A policy can be wrong for this model alone: the file that holds it is named. */
 static enum status name_origin(enum status status, const char *origin) {
@@ -29,6 +29,11 @@ enum status plan_choice_compile(struct session_plan *plan) {
     return name_origin(status, plan->request.origin);
 }
 
+/* Whether this is a pipeline that nobody has cut. */
+static bool is_uncut(const struct session_plan *plan) {
+    return rank_place_stages(&plan->chosen.place) > 1 && !plan->chosen.policy.spans[0];
+}
+
 enum status plan_choice_build_graph(const struct session_plan *plan, struct graph **out) {
     enum program_use main = 0;
     while (!program_set_has(&plan->request.set, main))
@@ -37,25 +42,32 @@ enum status plan_choice_build_graph(const struct session_plan *plan, struct grap
 }
 
 enum status plan_choice_cut(struct session_plan *plan, const struct graph *graph) {
-    int stages = rank_place_stages(&plan->chosen.place);
-    struct policy *policy = &plan->chosen.policy;
-    return stages == 1 || policy->spans[0] ? STATUS_OK : stage_spans_balance(graph, stages, policy->spans);
+    return is_uncut(plan) ? stage_cuts_by_flops(plan, graph) : STATUS_OK;
 }
 
 static enum status cut_stages(struct session_plan *plan) {
     struct graph *graph;
-    if (rank_place_stages(&plan->chosen.place) == 1 || plan->chosen.policy.spans[0]) return STATUS_OK;
     TRY(plan_choice_build_graph(plan, &graph));
     enum status status = plan_choice_cut(plan, graph);
     graph_free(graph);
     return status;
 }
 
+/* Costs are known only when there are programs. */
+static enum status cut_again(struct session_plan *plan) {
+    TRY(session_plan_measure(plan));
+    TRY(stage_cuts_by_seconds(plan));
+    programs_free(&plan->programs);
+    return plan_choice_compile(plan);
+}
+
 /* What chunks a partition has is yet to be chosen: at first each rank has all. */
 enum status plan_choice_make(struct session_plan *plan) {
-    bool open = !plan->request.policy_fixed && policy_is_plain(&plan->chosen.policy);
+    bool free = !plan->request.policy_fixed, uncut = is_uncut(plan);
+    bool open = free && policy_is_plain(&plan->chosen.policy);
     if (open) plan->chosen.policy.partition = (struct partition){0};
-    TRY(name_origin(cut_stages(plan), plan->request.origin));
+    if (uncut) TRY(name_origin(cut_stages(plan), plan->request.origin));
     TRY(plan_choice_compile(plan));
-    return plan->request.policy_fixed ? STATUS_OK : plan_policy_choose(plan);
+    if (uncut && free && program_set_has(&plan->request.set, PROGRAM_STEP)) TRY(cut_again(plan));
+    return free ? plan_policy_choose(plan) : STATUS_OK;
 }

@@ -130,9 +130,9 @@ static int keep_legal(const struct plan *plan, struct partition *list, int count
     return kept;
 }
 
-/* So many times the programs of one rank's search: there are up to a hundred partitions, most of which are bounded
+/* So many times the tries of one rank's search: there are up to a hundred partitions, most of which are bounded
  * away. */
-enum { RANKS_TRY_MORE = 4 };
+enum { RANKS_TRY_MORE = 4, COMPILED_FEWEST = 2 };
 
 static enum status list_partitions(struct choosing *choosing) {
     const struct session_plan *plan = choosing->plan;
@@ -173,6 +173,12 @@ static enum status check_asked(const struct session_plan *plan) {
                        "give it more by --device-memory SIZE, or leave out --partition");
 }
 
+/* Of a pipeline each try is as many programs as there are stages. */
+static int most_compiled(const struct graph *graph, int stages) {
+    int most = search_most_compiled(graph) / stages;
+    return most > COMPILED_FEWEST ? most : COMPILED_FEWEST;
+}
+
 static void fill_input(struct choosing *choosing, const struct graph *graph, const struct workspace_table *workspace,
                        const struct costs *costs) {
     const struct session_plan *plan = choosing->plan;
@@ -185,7 +191,7 @@ static void fill_input(struct choosing *choosing, const struct graph *graph, con
                               .spans = plan->chosen.policy.spans,
                               .grains_per_pass = plan->request.grains_fixed ? plan->chosen.policy.grains_per_pass : 0,
                               .objective = plan->request.objective,
-                              .most_compiled = search_most_compiled(graph)};
+                              .most_compiled = most_compiled(graph, rank_place_stages(&plan->chosen.place))};
     for (enum tier tier = 0; tier < TIER_COUNT; tier++)
         choosing->input.capacity_bytes[tier] = choosing->capacity_bytes[tier];
 }

@@ -17,10 +17,10 @@ enum { SHAPE_REASON_BYTES = 240 };
 struct rank_shape {
     struct plan *plan; /* what is asked for of it, with its recipe and its axes; owned */
     enum shape_outcome outcome;
-    double bound_s, step_s;          /* bound_s 0: unknown */
-    int64_t tier_bytes[TIER_COUNT];  /* SHAPE_PLANNED */
-    int64_t least_bytes;             /* SHAPE_NO_FIT: of the device, of what was compiled; 0: nothing had to be */
-    char reason[SHAPE_REASON_BYTES]; /* SHAPE_REFUSED */
+    double bound_s, expected_s, step_s; /* 0: unknown */
+    int64_t tier_bytes[TIER_COUNT];     /* SHAPE_PLANNED */
+    int64_t least_bytes;                /* SHAPE_NO_FIT: of the device, of what was compiled; 0: nothing had to be */
+    char reason[SHAPE_REASON_BYTES];    /* SHAPE_REFUSED */
 };
 /* By tensor, then by stages. None: the shape is settled. */
 struct rank_shapes {

@@ -9,7 +9,6 @@
 #include "session/plan_choice.h"
 #include "session/rank_proof.h"
 #include "session/shape_search.h"
-#include "sim/simulate.h"
 
 /* For measuring operators that the cache lacks; the start of a run waits for it. */
 static const double OPERATORS_BUDGET_S = 1.0;
@@ -110,6 +109,7 @@ failed:
 }
 
 void session_plan_free(struct session_plan *plan) {
+    stage_steps_free(&plan->stages);
     costs_free(&plan->costs);
     search_result_free(&plan->search);
     programs_free(&plan->programs);
@@ -207,11 +207,10 @@ enum status session_plan_find_costs(struct session_plan *plan) {
     return machine_costs_find(&plan->session->machine, &plan->programs, &plan->costs);
 }
 
-enum status session_plan_predict(const struct session_plan *plan, struct step_summary *out) {
-    struct timeline timeline;
+enum status session_plan_predict(struct session_plan *plan, struct step_summary *out) {
     *out = (struct step_summary){.step_s = 0};
-    TRY(simulate(programs_main(&plan->programs)->program, &plan->costs, &timeline));
-    step_summarise(&timeline, &plan->costs, out);
-    timeline_free(&timeline);
+    stage_steps_free(&plan->stages);
+    TRY(stage_steps_make(programs_main(&plan->programs), &plan->chosen, &plan->costs, &plan->stages));
+    step_summarise(&plan->stages.list[rank_place_stage(&plan->chosen.place)].timeline, &plan->costs, out);
     return STATUS_OK;
 }

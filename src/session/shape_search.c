@@ -49,6 +49,7 @@ static enum status bound_shape(const struct shape_choice *choice, struct rank_sh
     TRY(status);
     if (!bound.may_fit) shape->outcome = SHAPE_NO_FIT;
     shape->bound_s = bound.may_fit ? bound.seconds : 0;
+    shape->expected_s = bound.may_fit ? bound.expected_s : 0;
     return STATUS_OK;
 }
 
@@ -99,12 +100,12 @@ static enum status try_shape(struct shape_choice *choice, struct rank_shape *sha
     return status;
 }
 
-/* The open shape with the least bound; of equal ones the first. NULL: none is left. */
+/* The open shape that is expected to be the fastest; of equal ones the first. NULL: none is left. */
 static struct rank_shape *next_shape(const struct rank_shapes *shapes) {
     struct rank_shape *next = NULL;
     for (size_t i = 0; i < shapes->list.count; i++) {
         struct rank_shape *shape = &shapes->list.items[i];
-        if (shape->outcome == SHAPE_OPEN && (!next || shape->bound_s < next->bound_s)) next = shape;
+        if (shape->outcome == SHAPE_OPEN && (!next || shape->expected_s < next->expected_s)) next = shape;
     }
     return next;
 }

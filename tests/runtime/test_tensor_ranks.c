@@ -1,8 +1,9 @@
 /* Ranks that share tensors train as one rank does: ten steps of every family on 2 and 4 ranks, beside data ranks and
- * partitions, under policies that recompute and move. */
+ * partitions, under policies that recompute and move; and stages of them to the bit as without stages. */
 /* ctest: PROCESSORS 2 TIMEOUT 900 LABELS long */
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "base/random.h"
 #include "support/harness.h"
@@ -50,9 +51,36 @@ static enum status compare(const struct comm *comm, const char *name, const stru
 static const struct variant {
     uint64_t policy_seed;
     struct partition partition;
-} variants[] = {{0, {1, 1, 1}}, {3, {1, 1, 1}}, {11, {1, 1, 1}}, {0, {2, 2, 2}}, {0, {1, 2, 2}}};
+    const char *spans;
+} variants[] = {
+    {0, {1, 1, 1}, ""}, {3, {1, 1, 1}, "1 2 3"}, {11, {1, 1, 1}, "2"}, {0, {2, 2, 2}, ""}, {0, {1, 2, 2}, "3"}};
 
-static enum status train_case(struct comm *comm, const char *name, int tensor, size_t variant_count) {
+static enum status compare_bits(const struct comm *comm, const char *name, const struct numbers *found,
+                                const struct numbers *expected) {
+    if (memcmp(found, expected, sizeof *found) == 0) return STATUS_OK;
+    return status_set(STATUS_FAILED, "rank %d: %s: stages have other bits than ranks without", comm->rank, name);
+}
+
+/* Before, the same ranks have no stages: lanes are as many in both, and so are the sums of data ranks. */
+static enum status train_staged(struct comm *comm, const char *name, int stages, const struct harness_options *given,
+                                struct numbers *found) {
+    struct harness_options options = *given;
+    struct numbers expected;
+    train(&options, &expected);
+    options.stages = stages;
+    for (size_t v = 0; v < sizeof variants / sizeof *variants; v++) {
+        options.policy_seed = variants[v].policy_seed;
+        options.spans = variants[v].spans;
+        bool cut = partition_cuts(&variants[v].partition);
+        if (cut && mesh_ranks(&comm->mesh) == stages * options.tensor) continue;
+        options.partition = variants[v].partition;
+        train(&options, found);
+        TRY(compare_bits(comm, name, found, &expected));
+    }
+    return STATUS_OK;
+}
+
+static enum status train_case(struct comm *comm, const char *name, int tensor, int stages, size_t variant_count) {
     struct model_config config = shared_model_config(name, &shared_sizes_usual);
     struct harness_options options = {.config = &config,
                                       .dtype = DTYPE_F32,
@@ -69,6 +97,10 @@ static enum status train_case(struct comm *comm, const char *name, int tensor, s
     train(&options, &expected);
     options.comm = comm;
     options.tensor = tensor;
+    if (stages > 1) {
+        TRY(train_staged(comm, name, stages, &options, &found));
+        return compare(comm, name, &found, &expected);
+    }
     for (size_t v = 0; v < variant_count; v++) {
         options.policy_seed = variants[v].policy_seed;
         options.partition = variants[v].partition;
@@ -78,21 +110,25 @@ static enum status train_case(struct comm *comm, const char *name, int tensor, s
     return STATUS_OK;
 }
 
-/* words: how many ranks share a tensor, and "all" families or "one" under every variant. */
+/* words: how many ranks share a tensor, "all" families or "some" under every variant, and the number of stages. */
 static enum status body(struct comm *comm, const char *const words[RANK_JOB_WORDS]) {
     static const char *const cases[] = {FULL_MODEL_CASES}, *const some[] = {"llama", "gpt2", "qwen3", "gemma2"};
-    int tensor = atoi(words[0]);
+    int tensor = atoi(words[0]), stages = words[2][0] ? atoi(words[2]) : 1;
     bool all = strcmp(words[1], "all") == 0, partitions = mesh_ranks(&comm->mesh) > tensor;
     size_t count = all ? sizeof cases / sizeof *cases : sizeof some / sizeof *some;
-    size_t each = all ? unit_sweep(tensor > 2 ? 7 : 2, 1) : 1;
+    size_t each = all ? unit_sweep(tensor > 2 ? 7 : 2, 1) : stages > 1 ? unit_sweep(3, 1) : 1;
     for (size_t i = 0; i < count; i += each)
-        TRY(train_case(comm, all ? cases[i] : some[i], tensor, all ? 1 : partitions ? 5 : 3));
+        TRY(train_case(comm, all ? cases[i] : some[i], tensor, stages, all ? 1 : partitions ? 5 : 3));
     return STATUS_OK;
 }
 
-static void expect_job(int ranks, const char *tensor, const char *what, bool messages) {
-    struct rank_job job = {.ranks = ranks, .messages = messages, .words = {tensor, what}};
+static void expect_staged(int ranks, const char *tensor, const char *what, bool messages, const char *stages) {
+    struct rank_job job = {.ranks = ranks, .messages = messages, .words = {tensor, what, stages}};
     if (rank_job_run(&job) != STATUS_OK) fail_msg("%d ranks: %s", ranks, status_message());
+}
+
+static void expect_job(int ranks, const char *tensor, const char *what, bool messages) {
+    expect_staged(ranks, tensor, what, messages, "");
 }
 
 static void every_family_trains_on_two_ranks(void **state) {
@@ -115,6 +151,13 @@ static void data_ranks_and_partitions_stand_beside(void **state) {
     expect_job(4, "2", "some", false);
 }
 
+/* Of 4 ranks, and in make check of 8 beside data ranks with partitions. */
+static void stages_change_no_bit(void **state) {
+    (void)state;
+    expect_staged(4, "2", "some", false, "2");
+    if (unit_sweep(0, 1)) expect_staged(8, "2", "some", false, "2");
+}
+
 int main(int count, char **argument) {
     rank_job_enter(count, argument, body);
     const struct CMUnitTest tests[] = {
@@ -122,6 +165,7 @@ int main(int count, char **argument) {
         cmocka_unit_test(families_train_on_four_ranks),
         cmocka_unit_test(policies_and_messages_change_nothing_that_counts),
         cmocka_unit_test(data_ranks_and_partitions_stand_beside),
+        cmocka_unit_test(stages_change_no_bit),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

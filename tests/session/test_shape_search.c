@@ -215,14 +215,14 @@ static void subject_draw(const char *folder, uint64_t seed, bool small, struct s
     uint64_t state = seed;
     subject_make(folder, out);
     (void)draw(&state, 2);
-    write_model(out->model, small ? 1 : 2 + (int)draw(&state, 3), 4, 16 << draw(&state, 2), 61);
+    write_model(out->model, small ? 1 : 2, 4, 16 << draw(&state, 2), 61);
     describe(out, 1e9 * (double)(1 + draw(&state, 20)), 1e7 * pow(10, (double)draw(&state, 4)),
              1e-7 * pow(10, (double)draw(&state, 3)));
-    SETTINGS_GIVE(&out->options, batch, 1 << draw(&state, small ? 3 : 4));
+    SETTINGS_GIVE(&out->options, batch, 1 << draw(&state, 3));
     SETTINGS_GIVE(&out->options, sequence_length, 16);
     SETTINGS_GIVE(&out->options, grain_sequences, 1);
     out->options.planned = meshes[draw(&state, small ? 2 : 4)];
-    limit_memory(out, 0.8 + 0.1 * (double)draw(&state, 6), small ? 0 : 0.5 * (double)draw(&state, 3));
+    limit_memory(out, (small ? 1.0 : 0.8) + 0.1 * (double)draw(&state, 6), small ? 0 : 0.5 * (double)draw(&state, 3));
     if (small) SETTINGS_GIVE(&out->options, grains_per_pass, 1);
 }
 
@@ -244,12 +244,12 @@ static void check_seed(const char *folder, uint64_t seed, bool brute) {
 }
 
 static void no_shape_alone_is_better(void **state) {
-    for (uint64_t seed = 1; seed <= unit_sweep(8, 60); seed++)
+    for (uint64_t seed = 1; seed <= unit_sweep(4, 60); seed++)
         check_seed(*state, seed, false);
 }
 
 static void trying_all_policies_of_all_shapes_finds_none_better(void **state) {
-    for (uint64_t seed = 101; seed <= 100 + unit_sweep(4, 20); seed++)
+    for (uint64_t seed = 101; seed <= 100 + unit_sweep(3, 20); seed++)
         check_seed(*state, seed, true);
 }
 
