@@ -247,7 +247,7 @@ static void evaluation_does_not_depend_on_ranks(void **state) {
     }
 }
 
-/* ---- A rank that is killed while all write ---- */
+/* ---- A rank that is killed or stopped while all write ---- */
 
 static bool is_saving(void) {
     char *folder = path_join(place.run, "checkpoints");
@@ -280,7 +280,8 @@ static void clear_unfinished(void) {
     mem_free(folder);
 }
 
-static void kill_while_saving(const char *partition, uint64_t draw) {
+/* The parent kills a rank that was stopped. */
+static void fail_while_saving(const char *partition, int signal, uint64_t draw) {
     int ranks[MPI_JOB_RANKS];
     clear_unfinished();
     pid_t parent =
@@ -290,22 +291,22 @@ static void kill_while_saving(const char *partition, uint64_t draw) {
     usleep((useconds_t)(draw % 400000));
     for (int i = 0; i < 100000 && !is_saving(); i++)
         usleep(100);
-    assert_int_equal(kill(ranks[draw >> 32 & 1], SIGKILL), 0);
+    assert_int_equal(kill(ranks[draw >> 32 & 1], signal), 0);
     struct program_run run = program_finish(place.folder, parent);
     if (run.status != 1) fail_msg("status %d: %s", run.status, run.err);
     program_run_free(&run);
     mpi_job_expect_none(place.run);
 }
 
-static void a_kill_while_ranks_save_leaves_the_last_checkpoint(void **state) {
+static void a_rank_that_fails_while_all_save_leaves_the_last_checkpoint(void **state) {
     (void)state;
     enum { SEED = 1605 };
     char steps[32], whole[700];
     static const char *const partitions[] = {"ddp", "zero3", "zero1"};
-    uint64_t kills = unit_sweep(3, 60);
+    uint64_t kills = unit_sweep(3, 100), stops = unit_sweep(1, 20);
     print_message("seed %d\n", SEED);
-    for (uint64_t i = 0; i < kills; i++) {
-        kill_while_saving(partitions[i % 3], random_u64(SEED, RANDOM_TEST, 0, i));
+    for (uint64_t i = 0; i < kills + stops; i++) {
+        fail_while_saving(partitions[i % 3], i < kills ? SIGKILL : SIGSTOP, random_u64(SEED, RANDOM_TEST, 0, i));
         if (newest_step() > 0) expect(0, NULL, (const char *const[]){"inspect", "--verify", place.run, NULL});
     }
     snprintf(steps, sizeof steps, "%d", newest_step() + 2);
@@ -325,7 +326,7 @@ int main(void) {
         CASE(a_run_goes_on_in_any_stages),
         CASE(other_ranks_are_refused_with_those_that_do),
         CASE(evaluation_does_not_depend_on_ranks),
-        CASE(a_kill_while_ranks_save_leaves_the_last_checkpoint),
+        CASE(a_rank_that_fails_while_all_save_leaves_the_last_checkpoint),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }
