@@ -102,9 +102,13 @@
     X(squared_norm)                                                                                                    \
     /* any number of fp64 [1], as columns of one fp64 [count] -> fp64 [2]: norm over all, clip factor (see there) */   \
     X(clip_factor)                                                                                                     \
-    /* gradient fp32, clip fp64 [2] -> parameter +=, exp_avg +=, exp_avg_sq +=, [master +=]; moments in fp32 or bf16   \
-     */                                                                                                                \
-    X(adamw)
+    /* gradient fp32, clip fp64 [2] -> parameter +=, moments +=, [master +=]; moments in fp32 or bf16: exp_avg,        \
+     * exp_avg_sq */                                                                                                   \
+    X(adamw)                                                                                                           \
+    /* the same with exp_avg */                                                                                        \
+    X(lion)                                                                                                            \
+    /* the same with momentum_buffer */                                                                                \
+    X(sgd)
 
 /* Those that the ranks of a group make together (enum op_exchange), of group_exchange.c: no backend has kernels of
  * them. */
@@ -278,21 +282,42 @@ struct parts_place parts_find(const struct shape *whole, int dimension, int64_t 
 enum { GRADIENT_NORM_BLOCK = 4096 };
 int64_t gradient_norm_blocks(int64_t elements);
 /* norm = sqrt(sum); factor = min(1, limit / (norm + 1e-6)) as torch.nn.utils.clip_grad_norm_; limit 0: factor 1. When
- * the norm is not finite the factor is NaN, and adamw then changes nothing, so that the step can be examined. */
+ * the norm is not finite the factor is NaN, and updates then change nothing, so that the step can be examined. */
 struct clip_attributes {
     double limit;
 };
-/* AdamW (Loshchilov and Hutter, arXiv 1711.05101), in the order of torch.optim.AdamW: w -= lr*decay*w; moments from
- * g*factor; w -= lr*correction * m / (sqrt(v)*correction_sq + epsilon). With a master, it is updated and the parameter
- * is its rounding to nearest. Moments in bf16, and a bf16 parameter without a master, are computed in fp32 and rounded
- * by chance: to the bf16 number above with the probability that the distance to the one below says, so that small
- * changes add up on average (Gupta et al., arXiv 1502.02551). The numbers drawn are a function of seed, step, parameter
- * and element (backend/adamw_step.h). */
-struct adamw_attributes {
+/* How a step changes a parameter w, with its gradient g times the clip factor, and its moments, which begin at 0:
+ * UPDATE_ADAMW: AdamW (Loshchilov and Hutter, arXiv 1711.05101), in the order of torch.optim.AdamW: w -= lr*decay*w;
+ *     m += (1-beta1)*(g-m); v = beta2*v + (1-beta2)*g*g; w -= lr*correction * m / (sqrt(v)*correction_sq + epsilon).
+ * UPDATE_LION: Lion (Chen et al., arXiv 2302.06675, algorithm 2): w -= lr*decay*w; w -= lr * sign(m + (1-beta1)*(g-m));
+ *     m += (1-beta2)*(g-m).
+ * UPDATE_SGD: with momentum, as torch.optim.SGD: g += decay*w; m = beta1*m + g; w -= lr*m.
+ * With a master, it is updated and the parameter is its rounding to nearest. Moments in bf16, and a bf16 parameter
+ * without a master, are computed in fp32 and rounded by chance: to the bf16 number above with the probability that the
+ * distance to the one below says, so that small changes add up on average (Gupta et al., arXiv 1502.02551). The numbers
+ * drawn are a function of seed, step, parameter and element (backend/update_step.h). */
+#define UPDATE_RULE_LIST(X) X(ADAMW, adamw) X(LION, lion) X(SGD, sgd)
+enum update_rule {
+#define UPDATE_RULE_ENUM(name, op) UPDATE_##name,
+    UPDATE_RULE_LIST(UPDATE_RULE_ENUM) UPDATE_RULE_COUNT
+#undef UPDATE_RULE_ENUM
+};
+/* The operator's name. */
+const char *update_rule_name(enum update_rule rule);
+/* UPDATE_RULE_COUNT when there is none of that name. */
+enum update_rule update_rule_find(const char *name);
+/* Of an operator that is one of them; UPDATE_RULE_COUNT for others. */
+enum update_rule update_rule_of(const struct op *op);
+/* The roles of its moments, which are outputs 1 and, where it has two, 2; the master follows. NULL: no such moment. */
+enum { UPDATE_MOMENTS_MAX = 2 };
+const char *update_rule_moment(enum update_rule rule, int moment);
+int update_rule_moments(enum update_rule rule);
+
+struct update_attributes {
     double beta1, beta2, epsilon;
     double weight_decay; /* 0 for parameters that do not decay */
     enum dtype parameter, moments;
-    bool has_master; /* the parameter is bf16 and output 3 exists */
+    bool has_master; /* the parameter is bf16, and the output after the moments exists */
     uint64_t seed;
     uint32_t number; /* of the parameter among those that are trained */
 };
@@ -360,10 +385,11 @@ struct tensor *ops_head_logits(struct graph *graph, const char *name, struct ten
                                struct tensor *bias, struct head_attributes attributes);
 
 /* Adds finish and update to a differentiated graph: sums of accumulators, sums of squares, squared norms in parameter
- * order, the clip factor (result "clip"), AdamW for every trainable parameter, with its state tensors "exp_avg",
- * "exp_avg_sq" and, when the graph's dtype is bf16, "master" (roles; names are the parameter's). Where ranks have parts
+ * order, the clip factor (result "clip"), the rule's operator for every trainable parameter, with its state tensors:
+ * its moments and, when the graph's dtype is bf16, "master" (roles; names are the parameter's). Where ranks have parts
  * of parameters (graph/tensor.h), partial gradients are summed first, and the norm is that of all parts. */
 struct optimizer_options {
+    enum update_rule rule;
     double beta1, beta2, epsilon, weight_decay, clip_norm;
     bool bf16_moments;       /* else fp32 */
     bool no_masters;         /* of bf16 parameters */

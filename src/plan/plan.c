@@ -168,6 +168,7 @@ json_t *recipe_to_json(const struct recipe *recipe) {
     RECIPE_DOUBLES(SET_DOUBLE)
     failed |= json_object_set_new(object, "document_attention",
                                   json_string(document_attention_name(recipe->document_attention)));
+    failed |= json_object_set_new(object, "optimizer", json_string(update_rule_name(recipe->optimizer)));
     failed |= json_object_set_new(object, "optimizer_dtype", json_string(state_format_name(recipe->optimizer_dtype)));
     failed |= json_object_set_new(object, "master", json_string(master_name(recipe->master)));
     char lanes[LANE_SHAPE_BYTES];
@@ -226,6 +227,18 @@ static enum status read_document_attention(const char *file, const json_t *objec
     return nearest_hint(status, "value", name, names, sizeof names / sizeof *names);
 }
 
+/* AdamW in files of versions that had no other. */
+static enum status read_optimizer(const char *file, const json_t *object, struct recipe *out) {
+    const char *names[UPDATE_RULE_COUNT], *name = update_rule_name(UPDATE_ADAMW);
+    for (int i = 0; i < UPDATE_RULE_COUNT; i++)
+        names[i] = update_rule_name((enum update_rule)i);
+    TRY(json_read_string(file, object, "optimizer", &name));
+    out->optimizer = update_rule_find(name);
+    if (out->optimizer != UPDATE_RULE_COUNT) return STATUS_OK;
+    return nearest_hint(status_set(STATUS_BAD_INPUT, "%s: optimizer: '%s' is not known", file, name), "value", name,
+                        names, UPDATE_RULE_COUNT);
+}
+
 /* fp32 in files of versions that had no other. */
 static enum status read_state_formats(const char *file, const json_t *object, struct recipe *out) {
     static const char *const formats[] = {"fp32", "bf16"}, *const masters[] = {"fp32", "none"};
@@ -262,12 +275,13 @@ static enum status read_shape(const char *file, const json_t *object, const char
 }
 
 enum status recipe_from_json(const char *file, const json_t *object, struct recipe *out) {
-    enum { OPTIONAL_FIELDS = 10 };
+    enum { OPTIONAL_FIELDS = 11 };
     static const char *const known[] = {"threads",
                                         "lora",
                                         "freeze",
                                         "products",
                                         "lanes",
+                                        "optimizer",
                                         "optimizer_dtype",
                                         "master",
                                         "reduce_dtype",
@@ -295,6 +309,7 @@ enum status recipe_from_json(const char *file, const json_t *object, struct reci
     TRY(read_dtype(file, object, "dtype", &recipe->dtype));
     TRY(read_dtype(file, object, "reduce_dtype", &recipe->reduce_dtype));
     TRY(read_document_attention(file, object, &recipe->document_attention));
+    TRY(read_optimizer(file, object, recipe));
     TRY(read_state_formats(file, object, recipe));
     TRY(read_shape(file, object, "lanes", &recipe->lanes));
     int64_t tensor = 1;
@@ -404,6 +419,7 @@ enum status recipe_require_equal(const struct recipe *expected, const struct rec
     if (strcmp(expected->field, actual->field) != 0) DIFFERENT(field)
     RECIPE_TEXTS(COMPARE_TEXT)
     if (expected->document_attention != actual->document_attention) DIFFERENT(document_attention)
+    if (expected->optimizer != actual->optimizer) DIFFERENT(optimizer)
     if (expected->optimizer_dtype != actual->optimizer_dtype) DIFFERENT(optimizer_dtype)
     if (expected->master != actual->master) DIFFERENT(master)
     if (strcmp(expected->isa, actual->isa) != 0) DIFFERENT(isa)

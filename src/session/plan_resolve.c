@@ -51,6 +51,7 @@ static void check_given(const struct plan_options *options) {
     CHECK_GIVEN(freeze)
     CHECK_GIVEN(dtype)
     CHECK_GIVEN(document_attention)
+    CHECK_GIVEN(optimizer)
     CHECK_GIVEN(optimizer_dtype)
     CHECK_GIVEN(master)
     CHECK_GIVEN(backend)
@@ -150,6 +151,9 @@ static void choose_numbers(struct resolver *resolver, const struct plan_options 
         resolver, SETTING_document_attention, (int)options->document_attention, (int)base->document_attention,
         (int)across, document_attention_name(options->document_attention),
         document_attention_name(base->document_attention));
+    recipe->optimizer = (enum update_rule)choose_name(
+        resolver, SETTING_optimizer, (int)options->optimizer, (int)base->optimizer, (int)UPDATE_ADAMW,
+        update_rule_name(options->optimizer), update_rule_name(base->optimizer));
     recipe->optimizer_dtype = (enum state_format)choose_name(
         resolver, SETTING_optimizer_dtype, (int)options->optimizer_dtype, (int)base->optimizer_dtype, (int)STATE_FP32,
         state_format_name(options->optimizer_dtype), state_format_name(base->optimizer_dtype));
@@ -258,6 +262,8 @@ static void choose_optimizer(struct resolver *resolver, const struct train_optio
     recipe->field = choose_real(resolver, SETTING_##field, training ? training->field : 0, base->field);
     CHOOSE_REAL(beta1)
     CHOOSE_REAL(beta2)
+    if (recipe->optimizer == UPDATE_LION && !resolver->base_name && !is_given(resolver, SETTING_beta2))
+        recipe->beta2 = 0.99; /* as its authors have it */
     CHOOSE_REAL(epsilon)
     CHOOSE_REAL(weight_decay)
     CHOOSE_REAL(clip_norm)

@@ -9,7 +9,8 @@
 
 static enum status add_backward(struct graph *graph, struct tensor *loss, const struct plan *plan) {
     const struct recipe *recipe = &plan->recipe;
-    struct optimizer_options optimizer = {.beta1 = recipe->beta1,
+    struct optimizer_options optimizer = {.rule = recipe->optimizer,
+                                          .beta1 = recipe->beta1,
                                           .beta2 = recipe->beta2,
                                           .epsilon = recipe->epsilon,
                                           .weight_decay = recipe->weight_decay,

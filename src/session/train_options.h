@@ -59,6 +59,7 @@ struct plan_options {
                   */
     int64_t seed;
     enum document_attention document_attention;
+    enum update_rule optimizer;
     enum state_format optimizer_dtype;
     enum master master;
     const char *lora;          /* "RANK,ALPHA,TARGETS" (model/adapter.h) */
@@ -109,8 +110,8 @@ struct train_options {
     double min_lr_fraction;    /* where cosine, linear and wsd end, as a part of the peak */
     double wsd_decay_fraction; /* last part of the schedule in which wsd falls */
 
-    /* AdamW; they become part of the recipe. Matrices and embeddings decay, biases and norm weights do not. Not given:
-     * what a plan file says, else the default */
+    /* The optimizer; they become part of the recipe. Matrices and embeddings decay, biases and norm weights do not. Not
+     * given: what a plan file says, else the default */
     double beta1, beta2, epsilon, weight_decay;
     double clip_norm; /* limit of the global gradient norm; 0: none */
 
@@ -140,7 +141,7 @@ void train_options_init(struct train_options *out);
 /* BAD_INPUT naming the first setting that has an illegal value, as the command line calls it. */
 enum status train_options_check(const struct train_options *options);
 
-/* All but AdamW's numbers, which the recipe holds; what was not given is null. NULL when out of memory. */
+/* All but the optimizer's numbers, which the recipe holds; what was not given is null. NULL when out of memory. */
 json_t *train_options_to_json(const struct train_options *options);
 /* Paths are copied into `memory`. */
 enum status train_options_from_json(const char *file, const json_t *object, struct scratch *memory,

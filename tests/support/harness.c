@@ -43,6 +43,7 @@ static struct plan_request request_of(const struct harness_options *options) {
     };
     struct recipe *recipe = &request.plan.recipe;
     if (options->purpose == MODEL_LOSS_SEGMENTED) recipe->document_attention = DOCUMENT_ATTENTION_WITHIN;
+    recipe->optimizer = options->optimizer;
     recipe->optimizer_dtype = options->optimizer_dtype;
     recipe->master = options->master;
     snprintf(recipe->lora, sizeof recipe->lora, "%s", options->lora ? options->lora : "");

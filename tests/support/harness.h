@@ -20,6 +20,7 @@ struct harness_options {
     enum model_purpose purpose;
     bool forward_only; /* MODEL_LOSS without gradients */
     enum dtype dtype;
+    enum update_rule optimizer;
     enum state_format optimizer_dtype;
     enum master master;
     int64_t batch, sequence_length, grain_sequences, grains_per_pass;

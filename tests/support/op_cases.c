@@ -411,26 +411,28 @@ static void build_clip_factor(struct graph *graph, const struct op_case *op_case
     add(graph, &op_clip_factor, "clip_factor", &attributes, in, NULL);
 }
 
-static void build_adamw(struct graph *graph, const struct op_case *op_case, const struct op_sizes *sizes) {
+static void build_update(struct graph *graph, const struct op_case *op_case, const struct op_sizes *sizes) {
+    enum update_rule rule = update_rule_of(op_case->op);
+    int moments = update_rule_moments(rule);
     bool master = graph->dtype == DTYPE_BF16 && !(op_case->flags & CASE_NO_MASTER);
-    struct adamw_attributes attributes = {.beta1 = 0.9,
-                                          .beta2 = 0.95,
-                                          .epsilon = 1e-8,
-                                          .weight_decay = 0.1,
-                                          .parameter = graph->dtype,
-                                          .moments = op_case->flags & CASE_BF16_STATE ? DTYPE_BF16 : DTYPE_F32,
-                                          .has_master = master,
-                                          .seed = UINT64_C(0x123456789abcdef),
-                                          .number = 5};
+    struct update_attributes attributes = {.beta1 = 0.9,
+                                           .beta2 = 0.95,
+                                           .epsilon = 1e-8,
+                                           .weight_decay = 0.1,
+                                           .parameter = graph->dtype,
+                                           .moments = op_case->flags & CASE_BF16_STATE ? DTYPE_BF16 : DTYPE_F32,
+                                           .has_master = master,
+                                           .seed = UINT64_C(0x123456789abcdef),
+                                           .number = 5};
     struct shape moment = shape_make(attributes.moments, 2, sizes->vocab, sizes->columns, 1), state = moment;
     state.dtype = DTYPE_F32;
     struct tensor *in[OP_INPUTS_MAX] = {accumulator(graph, "gradient", 2, sizes->vocab, sizes->columns),
                                         graph_tensor(graph, TENSOR_RESULT, "clip", shape_make(DTYPE_F64, 1, 2, 1, 1))};
-    struct tensor *out[OP_OUTPUTS_MAX] = {graph_parameter(graph, "weight", 2, sizes->vocab, sizes->columns),
-                                          graph_tensor(graph, TENSOR_STATE, "exp_avg", moment),
-                                          graph_tensor(graph, TENSOR_STATE, "exp_avg_sq", moment),
-                                          IF_WANTED(master, graph_tensor(graph, TENSOR_STATE, "master", state))};
-    add(graph, &op_adamw, "adamw", &attributes, in, out);
+    struct tensor *out[OP_OUTPUTS_MAX] = {graph_parameter(graph, "weight", 2, sizes->vocab, sizes->columns)};
+    for (int i = 0; i < moments; i++)
+        out[1 + i] = graph_tensor(graph, TENSOR_STATE, update_rule_moment(rule, i), moment);
+    if (master) out[1 + moments] = graph_tensor(graph, TENSOR_STATE, "master", state);
+    add(graph, op_case->op, update_rule_name(rule), &attributes, in, out);
 }
 
 const struct op_sizes op_sizes_gpt2 = {.sequences = 1,
@@ -577,10 +579,14 @@ const struct op_case op_cases[] = {
     CASE("squared_sums", squared_sums, build_squared_sums, LARGE, .flags = CASE_TIMED),
     CASE("squared_norm", squared_norm, build_squared_norm, LARGE, .flags = CASE_TIMED),
     CASE("clip_factor", clip_factor, build_clip_factor, ODD, .flags = 0),
-    CASE("adamw", adamw, build_adamw, LARGE, .flags = CASE_TIMED),
-    CASE("adamw.bf16_state", adamw, build_adamw, LARGE, .flags = CASE_BF16_STATE | CASE_TIMED),
-    CASE("adamw.no_master", adamw, build_adamw, LARGE, .flags = CASE_NO_MASTER | CASE_BF16_STATE | CASE_TIMED),
-    CASE("adamw.no_master.fp32_state", adamw, build_adamw, ODD, .flags = CASE_NO_MASTER),
+    CASE("adamw", adamw, build_update, LARGE, .flags = CASE_TIMED),
+    CASE("adamw.bf16_state", adamw, build_update, LARGE, .flags = CASE_BF16_STATE | CASE_TIMED),
+    CASE("adamw.no_master", adamw, build_update, LARGE, .flags = CASE_NO_MASTER | CASE_BF16_STATE | CASE_TIMED),
+    CASE("adamw.no_master.fp32_state", adamw, build_update, ODD, .flags = CASE_NO_MASTER),
+    CASE("lion", lion, build_update, LARGE, .flags = CASE_TIMED),
+    CASE("lion.no_master", lion, build_update, ODD, .flags = CASE_NO_MASTER | CASE_BF16_STATE),
+    CASE("sgd", sgd, build_update, LARGE, .flags = CASE_TIMED),
+    CASE("sgd.no_master", sgd, build_update, ODD, .flags = CASE_NO_MASTER | CASE_BF16_STATE),
 };
 const int op_case_count = sizeof op_cases / sizeof *op_cases;
 

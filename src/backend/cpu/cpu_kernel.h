@@ -67,6 +67,8 @@
     X(squared_norm)                                                                                                    \
     X(clip_factor)                                                                                                     \
     X(adamw)                                                                                                           \
+    X(lion)                                                                                                            \
+    X(sgd)                                                                                                             \
     /* rope */                                                                                                         \
     X(rope_table)                                                                                                      \
     X(rope)

@@ -77,6 +77,8 @@ extern "C" {
     X(squared_norm)                                                                                                    \
     X(clip_factor)                                                                                                     \
     X(adamw)                                                                                                           \
+    X(lion)                                                                                                            \
+    X(sgd)                                                                                                             \
     /* rope */                                                                                                         \
     X(rope_table)                                                                                                      \
     X(rope)

@@ -23,7 +23,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "backend/adamw_step.h"
+#include "backend/update_step.h"
 #include "graph/tensor.h"
 #include "ops/ops.h"
 
@@ -139,8 +139,8 @@ struct word_product {
       (enum dtype dtype, int64_t n, const float *logits, float lse, float scale, float softcap, void *out))            \
     /* logits = softcap * tanh(logits / softcap) */                                                                    \
     X(void, soft_cap, (int64_t n, float softcap, float *logits))                                                       \
-    /* AdamW (simd_optimizer.c) of the run's first n elements. */                                                      \
-    X(void, adamw, (int64_t n, const struct adamw_step *step, const struct adamw_run *run))                            \
+    /* An update (simd_optimizer.c) of the run's first n elements. */                                                  \
+    X(void, update, (enum update_rule rule, int64_t n, const struct update_step *step, const struct update_run *run))  \
     /* Products (simd_gemm.c): c[m][n] (+)= sum over k of a[m][k] b[k][n], in the order of k. a is packed in           \
      * panels of gemm_rows rows, [panel][k][gemm_rows], b in panels of gemm_columns columns,                           \
      * [panel][k][gemm_columns], both with room for `depth` steps of k in a panel; c is fp32 with c_row between        \
