@@ -129,9 +129,12 @@ static enum status measure_links(struct profiling *profiling) {
     struct machine machine;
     if (!comm || mesh_ranks(&comm->mesh) == 1) return STATUS_OK;
     TRY(machine_open(&profiling->asked, NULL, &machine));
+    TRY(rank_cores_find_company(comm, &machine.company));
     const struct link_options link = {
         .thorough = true, .threads = plan_options_threads(&profiling->asked), .memory_bytes = LINK_MEMORY_BYTES};
-    return link_rates_measure(comm, machine.backend, &link, &profiling->found.cluster.rates);
+    TRY(machine_measure_links(comm, &link, &machine));
+    machine_take_links(&machine.between, &profiling->found.cluster.rates);
+    return STATUS_OK;
 }
 
 static enum status profile(const struct options *options, struct profiling *profiling) {

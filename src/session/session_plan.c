@@ -118,7 +118,7 @@ static enum status share_chosen(struct session_plan *plan) {
 /* The steps of all ranks, by rank 0. */
 static enum status prove_ranks(const struct session_plan *plan) {
     const struct executable *step = plan->programs.of[PROGRAM_STEP];
-    return step ? rank_proof_make(step, &plan->chosen) : STATUS_OK;
+    return step ? rank_proof_make(plan->session, &plan->request.set, step, &plan->chosen) : STATUS_OK;
 }
 
 /* For ranks that are only planned for, too. */

@@ -130,7 +130,7 @@ static enum status train_partitions(struct comm *comm, const char *path) {
 }
 
 static enum status rank_body(struct comm *comm, const char *const words[RANK_JOB_WORDS]) {
-    if (strcmp(words[1], "cases") == 0) return rank_references_train(words[0], comm, NULL);
+    if (strcmp(words[1], "cases") == 0) return rank_references_train(words[0], comm, NULL, false);
     return train_partitions(comm, words[0]);
 }
 
