@@ -461,17 +461,18 @@ enum ballast_status ballast_session_require_fit(struct ballast_session *session)
 
 enum ballast_tier { BALLAST_TIER_DEVICE = 0, BALLAST_TIER_HOST = 1, BALLAST_TIER_DISK = 2 };
 /* Bytes of a tier's arena by kind, at the peak of a step. */
-#define BALLAST_TIER_MEMORY_VERSION 1
+#define BALLAST_TIER_MEMORY_VERSION 2
 struct ballast_tier_memory {
     int version;
     int64_t arena_bytes, capacity_bytes; /* what a step takes; what there is, 0: no such tier */
     int64_t parameter_bytes, gradient_bytes, optimizer_bytes, activation_bytes;
+    int64_t unreduced_bytes; /* whole gradients, before ranks add them, of whose sums each keeps a shard */
     int64_t input_bytes, result_bytes, workspace_bytes; /* batches; loss and norms; kernels' own */
     int64_t cache_bytes;                                /* keys and values, where the run takes samples */
     int64_t unused_bytes;                               /* between buffers */
 };
 #define BALLAST_TIER_MEMORY_INIT                                                                                       \
-    { BALLAST_TIER_MEMORY_VERSION, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
+    { BALLAST_TIER_MEMORY_VERSION, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
 void ballast_tier_memory_init(struct ballast_tier_memory *memory);
 /* All numbers but capacity_bytes add up to arena_bytes. `out` is initialised. */
 enum ballast_status ballast_session_memory(const struct ballast_session *session, enum ballast_tier tier,

@@ -142,6 +142,7 @@ enum status session_plan_make(const struct session *session, const struct plan_r
     struct session_plan plan = {.session = session, .request = *request, .chosen = request->plan};
     enum status status;
     take_place(&plan);
+    TRY_GOTO(status, plan_policy_check_ways(request, &plan.chosen.place), failed);
     TRY_GOTO(status, session_ranks(session) > 1 ? choose_together(&plan) : choose_alone(&plan), failed);
     TRY_GOTO(status, describe(&plan), failed);
     *out = plan;
