@@ -180,7 +180,7 @@ static enum status walk_forward(struct chooser *chooser) {
         const struct node *node = chooser->graph->nodes.items[n];
         struct op_loops loops;
         struct shard_choice *choice = &chooser->choices->nodes[n];
-        *choice = (struct shard_choice){0, OP_INDEX_NONE};
+        *choice = (struct shard_choice){0, OP_INDEX_NONE, false};
         if (!op_loops_of(node, 0, &loops)) continue;
         choice->index = choose_index(chooser, node, &loops);
         if (choice->index == OP_INDEX_NONE) continue;

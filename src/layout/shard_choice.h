@@ -13,6 +13,9 @@
 
 struct shard_choice {
     int way, index; /* OP_INDEX_NONE: none */
+    /* What the parts need whole lies cut by positions outside the node: it is gathered before, and its gradient reduced
+     * and scattered. A sum over the index is scattered along positions (struct strategy). */
+    bool positions;
 };
 
 struct shard_choices {

@@ -33,7 +33,7 @@ static double example_embedding(const struct node *node, const struct tensor *te
 /* By rows of the table too: a part has zeros for tokens that others look up. */
 static bool loops_embedding(const struct node *node, int way, struct op_loops *out) {
     loops_add_tokens(out, node->in[0]);
-    op_loops_add(out, 'v', node->in[1]->shape.dims[0]);
+    op_loops_add(out, 'v', node->in[1]->shape.dims[0])->not_run = "a part of the table does not look up other rows";
     op_loops_add(out, 'c', shape_columns(&node->in[1]->shape));
     op_loops_operand(out, 0, "st");
     op_loops_operand(out, 1, "vc");

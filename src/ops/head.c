@@ -68,6 +68,7 @@ static bool loops_head_loss(const struct node *node, int way, struct op_loops *o
     struct op_index *rows = op_loops_add(out, 'v', node->in[1]->shape.dims[0]);
     rows->exchanged_bytes = STATISTICS * (double)dtype_bytes(DTYPE_F32) * (double)shape_rows(&node->in[0]->shape);
     rows->extra_flops = head_flops(node);
+    rows->not_run = "ranks do not tell each other statistics of their logits";
     op_loops_operand(out, 0, "st.");
     op_loops_operand(out, 1, "v.");
     op_loops_operand(out, 2, "st");
