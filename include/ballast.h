@@ -177,11 +177,13 @@ struct ballast_plan_options {
     const char *plan_path;    /* a plan file (`ballast plan -o`), with which options that are given must agree. Resuming
                                  takes the run's own plan, and refuses this */
     const char *cluster_path; /* a cluster file (`ballast profile -o`), whose rates are taken instead of measuring */
+    const char *sequence;     /* "on": ranks that share tensors have parts of the positions where they would have all,
+                                 between products; not given: "off" */
 };
 #define BALLAST_PLAN_OPTIONS_INIT                                                                                      \
     {                                                                                                                  \
         BALLAST_PLAN_OPTIONS_VERSION, -1, -1, -1, -1, -1, NULL, NULL, NULL, NULL, 0, -1, NULL, -1, -1, NULL, -1, NULL, \
-            NULL, NULL, -1, -1, NULL, NULL, NULL, NULL, NULL                                                           \
+            NULL, NULL, -1, -1, NULL, NULL, NULL, NULL, NULL, NULL                                                     \
     }
 /* The same at run time. */
 void ballast_plan_options_init(struct ballast_plan_options *options);

@@ -75,6 +75,7 @@ struct op_index {
     bool padded;
     /* Of the work, what the busiest of so many parts has. NULL: all have the same. */
     double (*largest_share)(const struct node *node, int64_t parts);
+    const char *not_run; /* why ranks do not execute parts of it; NULL: they do */
 };
 struct op_loops {
     int count;

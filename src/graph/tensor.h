@@ -81,6 +81,7 @@ struct tensor {
     bool kept;                      /* read by the caller after a step: lives to its end (results always do) */
     const struct tensor_part *part; /* parameters and their gradients and state; NULL: this is the whole tensor */
     bool partial_gradient;    /* parameters: the ranks that have parts of others have parts of this one's gradient */
+    bool partial_result;      /* results: the ranks of the group have parts of its sum, which the caller adds */
     bool trainable;           /* parameters: has a gradient and optimizer state */
     bool decays;              /* parameters: weight decay applies */
     struct tensor *parameter; /* gradients, sums of their squares, and state: the parameter they belong to */

@@ -193,7 +193,7 @@ static enum status walk_forward(struct chooser *chooser) {
         const struct node *node = chooser->graph->nodes.items[n];
         struct op_loops loops;
         struct shard_choice *choice = &chooser->choices->nodes[n];
-        *choice = (struct shard_choice){0, OP_INDEX_NONE};
+        *choice = (struct shard_choice){0, OP_INDEX_NONE, false};
         if (!op_loops_of(node, 0, &loops)) continue;
         choice->index = choose_index(chooser, node, &loops);
         if (choice->index == OP_INDEX_NONE) continue;
@@ -204,7 +204,44 @@ static enum status walk_forward(struct chooser *chooser) {
     return STATUS_OK;
 }
 
-enum status shard_choices_make(const struct graph *graph, int64_t parts, struct shard_choices *out) {
+/* ---- what is whole, along positions ---- */
+
+static int index_of_letter(const struct op_loops *loops, char letter) {
+    for (int i = 0; i < loops->count; i++)
+        if (loops->indices[i].letter == letter) return i;
+    return OP_INDEX_NONE;
+}
+
+/* Between regions: what a gradient flows through, and what no other index cuts. */
+static bool lies_between(const struct node *node, const struct shard_choice *choice) {
+    return choice->index == OP_INDEX_NONE && node->op->differentiate && is_activation(node->out[0]);
+}
+
+static enum status check_positions(const struct chooser *chooser) {
+    int64_t length = chooser->graph->sequence_length, parts = chooser->choices->parts;
+    if (length % parts == 0) return STATUS_OK;
+    enum status status =
+        status_set(STATUS_BAD_INPUT, "sequence: %lld positions have no %lld equal parts, one for each rank",
+                   (long long)length, (long long)parts);
+    return status_hint(status, "leave out --sequence, or take a --seq that the ranks of --tensor divide");
+}
+
+static enum status cut_positions(struct chooser *chooser) {
+    TRY(check_positions(chooser));
+    for (size_t n = 0; n < chooser->graph->nodes.count; n++) {
+        const struct node *node = chooser->graph->nodes.items[n];
+        struct shard_choice *choice = &chooser->choices->nodes[n];
+        struct op_loops loops;
+        if (!op_loops_of(node, choice->way, &loops)) continue;
+        if (lies_between(node, choice))
+            choice->index = index_of_letter(&loops, 't');
+        else
+            choice->positions = choice->index != OP_INDEX_NONE;
+    }
+    return STATUS_OK;
+}
+
+enum status shard_choices_make(const struct graph *graph, int64_t parts, bool sequence, struct shard_choices *out) {
     *out = (struct shard_choices){.parts = parts,
                                   .nodes = mem_array(graph->nodes.count, sizeof *out->nodes),
                                   .segments = mem_array(graph->tensors.count, sizeof *out->segments)};
@@ -213,6 +250,7 @@ enum status shard_choices_make(const struct graph *graph, int64_t parts, struct 
     enum status status = out->nodes && out->segments && chooser.uses ? STATUS_OK : STATUS_FAILED;
     if (status == STATUS_OK) find_views(&chooser), walk_back(&chooser);
     if (status == STATUS_OK) status = walk_forward(&chooser);
+    if (status == STATUS_OK && sequence) status = cut_positions(&chooser);
     mem_free(chooser.uses);
     return status;
 }
