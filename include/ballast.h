@@ -178,6 +178,8 @@ struct ballast_plan_options {
     const char *plan_path;    /* a plan file (`ballast plan -o`), with which options that are given must agree. Resuming
                                  takes the run's own plan, and refuses this */
     const char *cluster_path; /* a cluster file (`ballast profile -o`), whose rates are taken instead of measuring */
+    const char *sequence;     /* "on": ranks that share tensors have parts of the positions where they would have all,
+                                 between products; not given: "off" */
 };
 #define BALLAST_PLAN_OPTIONS_INIT                                                                                      \
     {                                                                                                                  \

@@ -58,8 +58,12 @@
       .help = "bf16 rounds a lane's gradients before they are added to another's, so that ranks send half the bytes; " \
               "part of the recipe")                                                                                    \
     X(TENSOR, OPTION_OF(tensor), OPTION_FOR(COMMANDS_STEP), .computed = ", or what the plan file or the run says",     \
-      .help = "ranks that share each tensor: matrices by heads and features, so that each has a part of the weights; " \
-              "divides --ranks, heads and features. Part of the recipe")                                               \
+      .help = "ranks that share each tensor: matrices by heads and features, tables by the vocabulary, so that each "  \
+              "has a part of the weights; divides --ranks, heads and features. Part of the recipe")                    \
+    X(SEQUENCE, OPTION_OF(sequence), .argument = "on|off", OPTION_FOR(COMMANDS_STEP),                                  \
+      .computed = ", or what the plan file or the run says",                                                           \
+      .help = "on: ranks that share tensors have parts of the positions where they would have all of them, between "   \
+              "products; --tensor divides --seq. Less memory, the same bytes sent. Part of the recipe")                \
     X(GRAINS_PER_PASS, OPTION_OF(grains_per_pass), OPTION_FOR(COMMANDS_STEP),                                          \
       .computed = ", or what the plan file says",                                                                      \
       .help = "grains whose activations are in memory at once; never changes a result")                                \

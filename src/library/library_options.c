@@ -127,6 +127,10 @@ static enum status read_recipe(const struct ballast_plan_options *given, struct 
     TAKE_TEXT("plan", lora)
     TAKE_WHOLE("plan", round_grains)
     TAKE_WHOLE("plan", tensor)
+    if (given->sequence) {
+        TRY(setting_check_choice(SETTING(sequence), "plan.sequence", given->sequence));
+        SETTINGS_GIVE(out, sequence, strcmp(given->sequence, "on") == 0);
+    }
     TRY(read_lanes(given->lanes, out));
     TAKE_TEXT("plan", partition)
     if (given->collectives) {

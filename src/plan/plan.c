@@ -97,6 +97,10 @@ static enum status check_axes(const struct plan *plan) {
                                       "plan: recipe.tensor: %d ranks that share tensors do not divide %d", tensor,
                                       ranks),
                            "start a multiple of %d ranks by --ranks", tensor);
+    if (plan->recipe.sequence && tensor == 1)
+        return status_hint(status_set(STATUS_BAD_INPUT, "plan: recipe.sequence: on cuts positions among ranks that "
+                                                        "share tensors, and none do"),
+                           "--tensor, or off for --sequence");
     if (stages > 1 && tensor > 1)
         return status_hint(status_set(STATUS_BAD_INPUT,
                                       "plan: policy.stages: %d is not legal: ranks that share tensors cannot be stages "
@@ -174,6 +178,7 @@ json_t *recipe_to_json(const struct recipe *recipe) {
     char lanes[LANE_SHAPE_BYTES];
     failed |= json_object_set_new(object, "lanes", json_string(lane_shape_print(&recipe->lanes, lanes)));
     failed |= json_object_set_new(object, "tensor", json_integer(recipe_tensor(recipe)));
+    failed |= json_object_set_new(object, "sequence", json_string(recipe->sequence ? "on" : "off"));
     failed |= json_object_set_new(object, "isa", json_string(recipe->isa));
 #define SET_TEXT(field) failed |= json_object_set_new(object, #field, json_string(recipe->field));
     RECIPE_TEXTS(SET_TEXT)
@@ -274,6 +279,15 @@ static enum status read_shape(const char *file, const json_t *object, const char
     return status == STATUS_OK ? status : status_prefix(status, "%s: %s", file, field);
 }
 
+/* Off where the file says nothing. */
+static enum status read_sequence(const char *file, const json_t *object, bool *out) {
+    const char *text = "off";
+    TRY(json_read_string(file, object, "sequence", &text));
+    *out = strcmp(text, "on") == 0;
+    if (*out || strcmp(text, "off") == 0) return STATUS_OK;
+    return status_set(STATUS_BAD_INPUT, "%s: recipe.sequence: '%s' is neither on nor off", file, text);
+}
+
 enum status recipe_from_json(const char *file, const json_t *object, struct recipe *out) {
     enum { OPTIONAL_FIELDS = 11 };
     static const char *const known[] = {"threads",
@@ -286,6 +300,7 @@ enum status recipe_from_json(const char *file, const json_t *object, struct reci
                                         "master",
                                         "reduce_dtype",
                                         "tensor",
+                                        "sequence",
 #define NAME_INTEGER(field, type, least, most, rule) #field,
                                         RECIPE_INTEGERS(NAME_INTEGER) /* the first: plans had no rounds once */
                                         "dtype",
@@ -316,6 +331,7 @@ enum status recipe_from_json(const char *file, const json_t *object, struct reci
     TRY(read_integer(file, object, "recipe.", "tensor", LEAST(tensor), MOST(tensor), "ranks that share tensors",
                      &tensor));
     recipe->tensor = (int)tensor;
+    TRY(read_sequence(file, object, &recipe->sequence));
     TRY(json_read_text(file, object, "isa", sizeof recipe->isa, recipe->isa));
 #define READ_TEXT(field) TRY(json_read_text(file, object, #field, sizeof recipe->field, recipe->field));
     RECIPE_TEXTS(READ_TEXT)
@@ -415,6 +431,7 @@ enum status recipe_require_equal(const struct recipe *expected, const struct rec
     if (!lane_shape_equal(&expected->lanes, &actual->lanes)) DIFFERENT(lanes)
     if (rounds_sums(expected) != rounds_sums(actual)) DIFFERENT(reduce_dtype)
     if (recipe_tensor(expected) != recipe_tensor(actual)) DIFFERENT(tensor)
+    if (expected->sequence != actual->sequence) DIFFERENT(sequence)
 #define COMPARE_TEXT(field)                                                                                            \
     if (strcmp(expected->field, actual->field) != 0) DIFFERENT(field)
     RECIPE_TEXTS(COMPARE_TEXT)

@@ -74,7 +74,8 @@ struct recipe {
     int64_t round_grains;    /* after so many grains of every lane, lanes are added; 0: after all */
     /* bf16: a sum of lanes is rounded before it is added to another (collective/lane_sum.h), and travels so */
     enum dtype reduce_dtype;
-    int tensor; /* ranks that share each tensor (layout/shard_graph.h): they cut the sums of its products; 0 is 1 */
+    int tensor;    /* ranks that share each tensor (layout/shard_graph.h): they cut the sums of its products; 0 is 1 */
+    bool sequence; /* what these ranks would have whole between products they have cut along positions */
     uint64_t seed;
     enum update_rule optimizer;
     double beta1, beta2, epsilon, weight_decay; /* of the optimizer (ops/ops.h) */

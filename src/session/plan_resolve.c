@@ -41,6 +41,7 @@ static void check_given(const struct plan_options *options) {
     CHECK_GIVEN(round_grains)
     CHECK_GIVEN(reduce_dtype)
     CHECK_GIVEN(tensor)
+    CHECK_GIVEN(sequence)
     CHECK_GIVEN(grains_per_pass)
     CHECK_GIVEN(stages)
     CHECK_GIVEN(partition)
@@ -204,6 +205,16 @@ static void choose_tensor(struct resolver *resolver, const struct plan_options *
                           setting_table[SETTING_tensor].whole);
 }
 
+static const char *on_or_off(bool on) { return on ? "on" : "off"; }
+
+static void choose_sequence(struct resolver *resolver, const struct plan_options *options, const struct recipe *base,
+                            struct recipe *recipe) {
+    bool moved = options->allow_recipe_change && SETTINGS_HAVE(options, sequence);
+    bool before = moved ? options->sequence : base->sequence;
+    recipe->sequence = choose_name(resolver, SETTING_sequence, options->sequence, before, false,
+                                   on_or_off(options->sequence), on_or_off(before));
+}
+
 static void choose_shape(struct resolver *resolver, const struct plan_options *options,
                          const struct plan_defaults *defaults, const struct rank_place *place,
                          const struct recipe *base, struct recipe *recipe) {
@@ -351,6 +362,7 @@ enum status plan_options_resolve(const struct plan_options *options, const struc
     choose_numbers(&resolver, options, &from->recipe, &plan.recipe);
     TRY(choose_trained(&resolver, options, &from->recipe, &plan.recipe));
     choose_tensor(&resolver, options, &from->recipe, &plan.recipe);
+    choose_sequence(&resolver, options, &from->recipe, &plan.recipe);
     plan.place =
         (struct rank_place){.mesh = mesh_of(options), .tensor = plan.recipe.tensor, .stages = stages_of(options, base)};
     choose_shape(&resolver, options, &defaults, &plan.place, &from->recipe, &plan.recipe);

@@ -49,6 +49,7 @@ struct plan_options {
     int64_t round_grains;          /* default: all of a lane */
     enum dtype reduce_dtype;       /* DTYPE_F32 or DTYPE_BF16; default DTYPE_F32 */
     int64_t tensor;                /* ranks that share each tensor; default 1 */
+    bool sequence;                 /* what these would have whole is cut along positions; default false */
     int64_t grains_per_pass;       /* never changes a result */
     int64_t stages;                /* of a pipeline; never changes a result; default 1 */
     const char *partition;         /* plan/partition.h; never changes a result; default: what a search finds */
@@ -67,7 +68,7 @@ struct plan_options {
     size_t freeze_count;
     struct memory_options memory;
     bool allow_recipe_change; /* resume: isa and kernels_version become those that are here, lanes, rounds,
-                                 reduce_dtype and tensor what is given */
+                                 reduce_dtype, tensor and sequence what is given */
     bool by_sum;              /* the best policy is that with the least sum of all work (search/search.h) */
     bool outline;             /* dimensions are enough: weights may be missing, and a preset's name is a model */
     const char *plan_path;    /* a plan file (train, eval, generate) */

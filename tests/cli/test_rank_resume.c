@@ -207,6 +207,43 @@ static void a_run_goes_on_in_any_stages(void **state) {
                    (const char *const[]){"resume", place.run, "--ranks", "4", "--stages", "3", "--steps", "20", NULL});
 }
 
+#define TRAIN_SHARED(model, run, steps, sequence)                                                                      \
+    "train", model, place.text, "-o", run, "--ranks", "2", "--tensor", "2", "--sequence", sequence, "--steps", steps,  \
+        "--save-every", "2", SETTINGS
+
+/* A vocabulary that two ranks do not divide, and heads that they do. */
+static void make_shared_model(const char *folder) {
+    expect(0, NULL,
+           (const char *const[]){"init", folder, "--arch", "llama", "--hidden", "32", "--layers", "2", "--heads", "4",
+                                 "--vocab", "283", "--context", "64", "--tokenizer-data", place.text, NULL});
+}
+
+/* Saved by ranks that share tensors, or positions too, and gone on with by as many, beside data ranks: the bits of a
+ * run without a break. Another number of them is another recipe. */
+static void a_run_goes_on_with_the_ranks_that_share_its_tensors(void **state) {
+    (void)state;
+    static const char *const sequences[] = {"on", "off"};
+    char model[700];
+    snprintf(model, sizeof model, "%s/shared", place.here);
+    make_shared_model(model);
+    for (size_t i = 0; i < unit_sweep(1, 2); i++) {
+        const char *sequence = sequences[i], *other = sequences[1 - i];
+        char whole[700], run[700];
+        snprintf(whole, sizeof whole, "%s/whole-%zu", place.here, i);
+        snprintf(run, sizeof run, "%s/run-%zu", place.here, i);
+        expect(0, NULL, (const char *const[]){TRAIN_SHARED(model, whole, "6", sequence), NULL});
+        expect(0, NULL, (const char *const[]){TRAIN_SHARED(model, run, "4", sequence), NULL});
+        expect(0, NULL,
+               (const char *const[]){"resume", run, "--ranks", "4", "--steps", "6", "--partition", "2|2|2", NULL});
+        expect_same_runs(run, whole);
+        expect_same_checkpoints(run, whole, 6, "model.safetensors");
+        program_expect(place.folder, 2, (const char *const[]){"tensor: 1 differs from the 2 of", NULL},
+                       (const char *const[]){"resume", run, "--ranks", "2", "--tensor", "1", "--steps", "7", NULL});
+        program_expect(place.folder, 2, (const char *const[]){"sequence: ", " differs from the ", NULL},
+                       (const char *const[]){"resume", run, "--ranks", "2", "--sequence", other, "--steps", "7", NULL});
+    }
+}
+
 static void other_ranks_are_refused_with_those_that_do(void **state) {
     (void)state;
     expect(0, NULL, (const char *const[]){TRAIN(place.run, "2", "3", "3"), NULL});
@@ -324,6 +361,7 @@ int main(void) {
         CASE(a_run_goes_on_on_any_ranks_that_hold_its_lanes),
         CASE(a_run_goes_on_in_any_shards),
         CASE(a_run_goes_on_in_any_stages),
+        CASE(a_run_goes_on_with_the_ranks_that_share_its_tensors),
         CASE(other_ranks_are_refused_with_those_that_do),
         CASE(evaluation_does_not_depend_on_ranks),
         CASE(a_rank_that_fails_while_all_save_leaves_the_last_checkpoint),

@@ -13,6 +13,12 @@
 
 enum { BATCH = 4, LENGTH = 12, STEPS = 10, SEED = 5 };
 
+/* What a job trains. */
+struct kind {
+    bool sequence;    /* positions are cut */
+    const char *lora; /* NULL: no adapters */
+};
+
 struct numbers {
     double loss[STEPS], norm[STEPS];
 };
@@ -52,7 +58,8 @@ static const struct variant {
     struct partition partition;
 } variants[] = {{0, {1, 1, 1}}, {3, {1, 1, 1}}, {11, {1, 1, 1}}, {0, {2, 2, 2}}, {0, {1, 2, 2}}};
 
-static enum status train_case(struct comm *comm, const char *name, int tensor, size_t variant_count) {
+static enum status train_case(struct comm *comm, const char *name, int tensor, const struct kind *kind,
+                              size_t variant_count) {
     struct model_config config = shared_model_config(name, &shared_sizes_usual);
     struct harness_options options = {.config = &config,
                                       .dtype = DTYPE_F32,
@@ -62,6 +69,7 @@ static enum status train_case(struct comm *comm, const char *name, int tensor, s
                                       .grains_per_pass = 1,
                                       .threads = 1,
                                       .lanes = {1, mesh_ranks(&comm->mesh) / tensor},
+                                      .lora = kind->lora,
                                       .clip_norm = 1,
                                       .weight_decay = 0.1,
                                       .seed = SEED};
@@ -69,6 +77,7 @@ static enum status train_case(struct comm *comm, const char *name, int tensor, s
     train(&options, &expected);
     options.comm = comm;
     options.tensor = tensor;
+    options.sequence = kind->sequence;
     for (size_t v = 0; v < variant_count; v++) {
         options.policy_seed = variants[v].policy_seed;
         options.partition = variants[v].partition;
@@ -78,41 +87,60 @@ static enum status train_case(struct comm *comm, const char *name, int tensor, s
     return STATUS_OK;
 }
 
-/* words: how many ranks share a tensor, and "all" families or "one" under every variant. */
+/* words: how many ranks share a tensor; "all" families, or "some" under every variant; "whole", "sequence" to cut
+ * positions, or "adapters". */
 static enum status body(struct comm *comm, const char *const words[RANK_JOB_WORDS]) {
     static const char *const cases[] = {FULL_MODEL_CASES}, *const some[] = {"llama", "gpt2", "qwen3", "gemma2"};
+    const struct kind kind = {.sequence = strcmp(words[2], "whole") != 0,
+                              .lora = strcmp(words[2], "adapters") == 0 ? "4,8,all-linear" : NULL};
     int tensor = atoi(words[0]);
     bool all = strcmp(words[1], "all") == 0, partitions = mesh_ranks(&comm->mesh) > tensor;
     size_t count = all ? sizeof cases / sizeof *cases : sizeof some / sizeof *some;
     size_t each = all ? unit_sweep(tensor > 2 ? 7 : 2, 1) : 1;
     for (size_t i = 0; i < count; i += each)
-        TRY(train_case(comm, all ? cases[i] : some[i], tensor, all ? 1 : partitions ? 5 : 3));
+        TRY(train_case(comm, all ? cases[i] : some[i], tensor, &kind, all ? 1 : partitions ? 5 : 3));
     return STATUS_OK;
 }
 
-static void expect_job(int ranks, const char *tensor, const char *what, bool messages) {
-    struct rank_job job = {.ranks = ranks, .messages = messages, .words = {tensor, what}};
+static void expect_job(int ranks, const char *tensor, const char *what, const char *how, bool messages) {
+    struct rank_job job = {.ranks = ranks, .messages = messages, .words = {tensor, what, how}};
     if (rank_job_run(&job) != STATUS_OK) fail_msg("%d ranks: %s", ranks, status_message());
 }
 
 static void every_family_trains_on_two_ranks(void **state) {
     (void)state;
-    expect_job(2, "2", "all", false);
+    expect_job(2, "2", "all", "whole", false);
 }
 
 static void families_train_on_four_ranks(void **state) {
     (void)state;
-    expect_job(4, "4", "all", false);
+    expect_job(4, "4", "all", "whole", false);
 }
 
 static void policies_and_messages_change_nothing_that_counts(void **state) {
     (void)state;
-    expect_job(2, "2", "some", true);
+    expect_job(2, "2", "some", "whole", true);
 }
 
 static void data_ranks_and_partitions_stand_beside(void **state) {
     (void)state;
-    expect_job(4, "2", "some", false);
+    expect_job(4, "2", "some", "whole", false);
+}
+
+static void families_train_with_positions_cut(void **state) {
+    (void)state;
+    expect_job(2, "2", "all", "sequence", false);
+    expect_job(4, "4", "all", "sequence", false);
+}
+
+static void policies_and_partitions_stand_beside_positions(void **state) {
+    (void)state;
+    expect_job(4, "2", "some", "sequence", false);
+}
+
+static void adapters_are_cut_as_their_weights_are(void **state) {
+    (void)state;
+    expect_job(2, "2", "some", "adapters", false);
 }
 
 int main(int count, char **argument) {
@@ -122,6 +150,9 @@ int main(int count, char **argument) {
         cmocka_unit_test(families_train_on_four_ranks),
         cmocka_unit_test(policies_and_messages_change_nothing_that_counts),
         cmocka_unit_test(data_ranks_and_partitions_stand_beside),
+        cmocka_unit_test(families_train_with_positions_cut),
+        cmocka_unit_test(policies_and_partitions_stand_beside_positions),
+        cmocka_unit_test(adapters_are_cut_as_their_weights_are),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -29,6 +29,7 @@ static struct plan_request request_of(const struct harness_options *options) {
                             .lanes = options->lanes,
                             .round_grains = options->round_grains,
                             .tensor = options->tensor,
+                            .sequence = options->sequence,
                             .reduce_dtype = options->reduce_dtype,
                             .seed = options->seed,
                             .beta1 = options->beta1,
