@@ -136,7 +136,7 @@ void ballast_stop(void);
 /* ---- Plan options: what every call shares ---- */
 
 /* The recipe, which fixes the bits, and what the tiers may take, which never changes them. */
-#define BALLAST_PLAN_OPTIONS_VERSION 2
+#define BALLAST_PLAN_OPTIONS_VERSION 3
 struct ballast_plan_options {
     int version;
 
@@ -169,6 +169,8 @@ struct ballast_plan_options {
     const char *collectives;  /* "stratified" or "flat"; not given: the faster. Changes no bit */
     int64_t round_grains;     /* add the lanes after so many grains of each; not given: 0, all of them */
     int64_t tensor;           /* ranks that share each tensor; not given: 1, none do */
+    int64_t stages;           /* of a pipeline, each on as many ranks; not given: 1. Changes no bit */
+    int64_t interleave;       /* runs of layers of each stage; not given: whichever is fastest. Changes no bit */
     const char *reduce_dtype; /* "bf16" rounds a lane's gradients before they are added to another's; not given: fp32 */
 
     const char *optimizer;       /* "adamw", "lion" or "sgd" with momentum; not given: adamw */
@@ -184,7 +186,7 @@ struct ballast_plan_options {
 #define BALLAST_PLAN_OPTIONS_INIT                                                                                      \
     {                                                                                                                  \
         BALLAST_PLAN_OPTIONS_VERSION, -1, -1, -1, -1, -1, NULL, NULL, NULL, NULL, 0, -1, NULL, -1, -1, NULL, -1, NULL, \
-            NULL, NULL, -1, -1, NULL, NULL, NULL, NULL, NULL, NULL                                                     \
+            NULL, NULL, -1, -1, -1, -1, NULL, NULL, NULL, NULL, NULL, NULL, NULL                                       \
     }
 /* The same at run time. */
 void ballast_plan_options_init(struct ballast_plan_options *options);

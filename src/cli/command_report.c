@@ -27,7 +27,7 @@ static enum status predict(const struct options *options, json_t *document) {
     json_t *timeline = NULL;
     enum status status;
     TRY_GOTO(status, prediction_make(options, &prediction), done);
-    timeline = timeline_to_json(&prediction.timeline);
+    timeline = timeline_to_json(prediction.timeline);
     status = timeline ? page_data_predict(document, timeline) : STATUS_FAILED;
 done:
     json_decref(timeline);

@@ -16,7 +16,7 @@
 enum { TIMELINE_FILE_LIMIT_BYTES = 1 << 30, TRACE_DIGITS = 12 };
 
 static enum status write_trace(const struct prediction *prediction, const char *path) {
-    json_t *trace = trace_create(), *predicted = timeline_to_json(&prediction->timeline);
+    json_t *trace = trace_create(), *predicted = timeline_to_json(prediction->timeline);
     enum status status;
     TRY_GOTO(status, trace && predicted ? trace_add(trace, 1, prediction->path, predicted) : STATUS_FAILED, done);
     if (prediction->measured)
@@ -44,7 +44,7 @@ static json_t *known_s(double seconds) { return seconds > 0 ? json_real(seconds)
 
 static double tokens_per_s(const struct prediction *prediction) {
     const struct recipe *recipe = &prediction->plan.chosen.recipe;
-    return (double)(recipe->batch * recipe->sequence_length) / prediction->timeline.step_s;
+    return (double)(recipe->batch * recipe->sequence_length) / prediction->timeline->step_s;
 }
 
 static json_t *tiers_to_json(const struct prediction *prediction) {
@@ -85,7 +85,7 @@ static void print_streams(const struct prediction *prediction) {
 
 /* The costs may have been measured again since the plan was made. */
 static void print_planned(const struct prediction *prediction) {
-    double step = prediction->timeline.step_s, planned = prediction->planned.step_s;
+    double step = prediction->timeline->step_s, planned = prediction->planned.step_s;
     if (planned > 0 && fabs(step / planned - 1) > 5e-4)
         printf("as planned       %9.4f s, by what was measured on the machine then\n", planned);
 }
@@ -95,12 +95,12 @@ static void print_measured(const struct prediction *prediction, double measured)
     if (measured_step(prediction) > 0)
         snprintf(which, sizeof which, " (step %lld of the run)", (long long)measured_step(prediction));
     printf("measured step    %9.4f s%s; the prediction is %+.1f%% off\n", measured, which,
-           100 * (prediction->timeline.step_s / measured - 1));
+           100 * (prediction->timeline->step_s / measured - 1));
 }
 
 static void print_summary(const struct prediction *prediction) {
     char text[BOUND_WORDS_BYTES], size[SIZE_TEXT];
-    double step = prediction->timeline.step_s, measured = measured_s(prediction);
+    double step = prediction->timeline->step_s, measured = measured_s(prediction);
     printf("predicted step   %9.4f s, %.0f tokens/s\n", step, tokens_per_s(prediction));
     print_planned(prediction);
     if (measured > 0) print_measured(prediction, measured);
@@ -129,7 +129,7 @@ static enum status is_trace(const char *path) {
 static enum status keep(const struct prediction *prediction) {
     if (!prediction->measured_path) return STATUS_OK;
     char *path = path_join(prediction->path, "predicted.json");
-    enum status status = path ? timeline_write(&prediction->timeline, path) : STATUS_FAILED;
+    enum status status = path ? timeline_write(prediction->timeline, path) : STATUS_FAILED;
     mem_free(path);
     return status;
 }

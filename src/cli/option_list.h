@@ -104,6 +104,9 @@
     X(STAGES, OPTION_OF(stages), OPTION_FOR(COMMANDS_STEP), .computed = ", or what the plan file or the run says",     \
       .help = "stages of a pipeline: each rank has the layers of one, and passes go through them one after the "       \
               "other; divides --ranks; never changes a result (docs/clusters.md)")                                     \
+    X(INTERLEAVE, OPTION_OF(interleave), OPTION_FOR(COMMANDS_STEP), .computed = "whichever makes the fastest step",    \
+      .help = "runs of layers of each stage (virtual stages): more of them wait less for each other, and send more; "  \
+              "never changes a result")                                                                                \
     X(PARTITION, OPTION_OF(partition), .argument = "P", OPTION_FOR(COMMANDS_STEP),                                     \
       .computed = "the fastest that fits, or what the plan file or the run says",                                      \
       .help = "in how many shards, each on a rank of its own, parameters, gradients and optimizer states are: ddp, "   \

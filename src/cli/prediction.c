@@ -12,7 +12,7 @@ enum { TIMELINE_FILE_LIMIT_BYTES = 1 << 30 };
 
 void prediction_free(struct prediction *prediction) {
     json_decref(prediction->measured);
-    timeline_free(&prediction->timeline);
+    stage_steps_free(&prediction->stages);
     machine_costs_free(&prediction->costs);
     session_plan_free(&prediction->plan);
     session_close(&prediction->session);
@@ -78,8 +78,10 @@ static enum status predict(struct prediction *prediction) {
                            &prediction->session, &prediction->plan));
     TRY(require_disk(prediction));
     TRY(machine_costs_measure(&prediction->session.machine, programs, &(struct measuring){0}, &prediction->costs));
-    TRY(simulate(programs_main(programs)->program, &prediction->costs.costs, &prediction->timeline));
-    step_summarise(&prediction->timeline, &prediction->costs.costs, &prediction->step);
+    const struct plan *plan = &prediction->plan.chosen;
+    TRY(stage_steps_make(programs_main(programs), plan, &prediction->costs.costs, &prediction->stages));
+    prediction->timeline = &prediction->stages.list[rank_place_stage(&plan->place)].timeline;
+    step_summarise(prediction->timeline, &prediction->costs.costs, &prediction->step);
     return STATUS_OK;
 }
 

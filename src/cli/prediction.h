@@ -23,7 +23,8 @@ struct prediction {
     struct session session;
     struct session_plan plan;
     struct machine_costs costs;
-    struct timeline timeline;
+    struct stage_steps stages;
+    const struct timeline *timeline; /* of `stages` */
     struct step_summary step;
     struct step_summary planned; /* what the plan file, or the run's, said when it was made; empty: nothing */
 };

@@ -71,6 +71,7 @@ enum status step_options_read(const struct options *options, bool decided, struc
     TAKE(WHOLE, TENSOR, tensor);
     TAKE(WHOLE, GRAINS_PER_PASS, grains_per_pass);
     TAKE(WHOLE, STAGES, stages);
+    TAKE(WHOLE, INTERLEAVE, interleave);
     TAKE(TEXT, PARTITION, partition);
     if (options_given(options, OPT_COLLECTIVES))
         SETTINGS_GIVE(out, flat, strcmp(options_text(options, OPT_COLLECTIVES), "flat") == 0);

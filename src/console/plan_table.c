@@ -10,6 +10,7 @@
 #include "console/policy_words.h"
 #include "console/profile_table.h"
 #include "console/ranks_table.h"
+#include "console/stages_table.h"
 
 static const char *plural(int64_t count) { return count == 1 ? "" : "s"; }
 
@@ -64,6 +65,7 @@ static void print_prediction(FILE *out, const struct session_plan *plan, const s
                 bound_words(&prediction->bounds[i], words));
     profile_table_print_parts(out, "  ", &plan->costs);
     ranks_table_print(out, &plan->chosen.place, prediction, &plan->costs.rates.links);
+    stages_table_print(out, plan);
 }
 
 /* Candidates as they are printed: of the front, which has less of device memory than any that is faster, or not. */

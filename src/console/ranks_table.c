@@ -9,7 +9,7 @@ static void print_mesh(FILE *out, const struct rank_place *place) {
             mesh->per_node);
     if (rank_place_tensor(place) > 1) fprintf(out, "; %d share each tensor", rank_place_tensor(place));
     if (rank_place_stages(place) > 1)
-        fprintf(out, "; %d stages, the first of which is shown", rank_place_stages(place));
+        fprintf(out, "; %d stages, of which the first is shown", rank_place_stages(place));
     fprintf(out, "\n");
 }
 

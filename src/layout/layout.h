@@ -12,7 +12,8 @@
  *     shard_strategies: the same from strategies, and which of these ranks execute;
  *     shard_program: the program of a model's forward graph;
  *     shard_chain: the sharded step as a chain of blocks; joint_solution: strategies and recomputation together;
- *     stage_cut: where a pipeline is cut into stages; stage_spans: the blocks and tensors of each.
+ *     block_costs, stage_cut: where a pipeline is cut into stages; stage_spans: the blocks and tensors of
+ *     each.
  *
  * Each dimension of a tensor is replicated (R) or cut evenly along some axes of the mesh: S0, S1, S01. A layout holds
  * it the other way round: for each axis the dimension that it cuts, so that no axis is ever used twice. A dimension

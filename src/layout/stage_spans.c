@@ -22,23 +22,23 @@ static enum status print_cut(const struct stage_cut *cut, char text[POLICY_SPANS
     return STATUS_OK;
 }
 
-/* Costs of all runs of blocks, [first][last]. */
-static enum status cut_costs(const double *seconds, int32_t blocks, struct stage_cost **out) {
-    struct stage_cost *costs = mem_array((size_t)blocks * (size_t)blocks, sizeof *costs);
-    if (!costs) return STATUS_FAILED;
+/* Of all runs of blocks, [first][last]. */
+static enum status cut_costs(const struct block_costs *costs, bool limited, struct stage_cost **out) {
+    int32_t blocks = costs->blocks;
+    struct stage_cost *runs = mem_array((size_t)blocks * (size_t)blocks, sizeof *runs);
+    if (!runs) return STATUS_FAILED;
     for (int32_t first = 0; first < blocks; first++) {
-        double sum = 0;
+        struct stage_cost sum = {.seconds = 0};
         for (int32_t last = first; last < blocks; last++) {
-            sum += seconds[last];
-            costs[first * blocks + last] = (struct stage_cost){.seconds = sum};
+            sum.seconds += costs->seconds[last];
+            sum.held_bytes += limited ? costs->held_bytes[last] : 0;
+            sum.micro_batch_bytes += limited ? costs->pass_bytes[last] : 0;
+            runs[first * blocks + last] = sum;
         }
     }
-    *out = costs;
+    *out = runs;
     return STATUS_OK;
 }
-
-/* More micro-batches than one, so that the longest span counts. */
-enum { MICRO_BATCHES = 8 };
 
 static enum status refuse_blocks(int32_t blocks, int32_t count) {
     return status_hint(status_set(STATUS_BAD_INPUT,
@@ -48,42 +48,46 @@ static enum status refuse_blocks(int32_t blocks, int32_t count) {
                        "the most stages are %d", blocks);
 }
 
-enum status stage_spans_choose(const double *seconds, int32_t blocks, int32_t count, char text[POLICY_SPANS_BYTES]) {
+static enum status choose(const struct block_costs *costs, const struct span_request *request, bool limited,
+                          char text[POLICY_SPANS_BYTES]) {
     static const int one = 1;
-    struct stage_cost *costs;
+    struct stage_cost *runs;
     struct stage_cut cut = {0};
-    if (count > blocks) return refuse_blocks(blocks, count);
-    TRY(cut_costs(seconds, blocks, &costs));
-    const struct stage_problem problem = {.layers = blocks,
-                                          .devices = count,
+    TRY(cut_costs(costs, limited, &runs));
+    const struct stage_problem problem = {.layers = costs->blocks,
+                                          .devices = request->count,
                                           .submesh_count = 1,
                                           .submesh_devices = &one,
-                                          .micro_batches = MICRO_BATCHES,
-                                          .costs = costs,
-                                          .device_bytes = INT64_MAX};
+                                          .micro_batches = request->passes > 1 ? request->passes : 1,
+                                          .costs = runs,
+                                          .device_bytes = limited ? request->device_bytes : INT64_MAX};
     enum status status = stage_cut_find(&problem, &cut);
     if (status == STATUS_OK) status = print_cut(&cut, text);
     stage_cut_free(&cut);
-    mem_free(costs);
+    mem_free(runs);
     return status;
 }
 
-/* FLOPs, and a little for each block so that none of them is free. */
-enum status stage_spans_balance(const struct graph *graph, int32_t count, char text[POLICY_SPANS_BYTES]) {
-    int32_t blocks = graph_count_blocks(graph);
-    double *flops = mem_array((size_t)blocks + 1, sizeof *flops);
-    if (!flops) return STATUS_FAILED;
-    for (int32_t b = 0; b < blocks; b++)
-        flops[b] = 1;
-    for (size_t n = 0; n < graph->nodes.count; n++) {
-        const struct node *node = graph->nodes.items[n];
-        struct op_cost cost;
-        if (node->phase > PHASE_BACKWARD) continue;
-        op_cost(node, &cost);
-        flops[node->block] += cost.flops;
-    }
-    enum status status = stage_spans_choose(flops, blocks, count, text);
-    mem_free(flops);
+enum status stage_spans_choose(const struct block_costs *costs, const struct span_request *request,
+                               char text[POLICY_SPANS_BYTES]) {
+    bool limited = request->count == request->stages && request->device_bytes < INT64_MAX;
+    if (request->count > costs->blocks) return refuse_blocks(costs->blocks, request->count);
+    enum status status = choose(costs, request, limited, text);
+    if (status != STATUS_NO_FIT || !limited) return status;
+    status_clear();
+    return choose(costs, request, false, text);
+}
+
+/* More passes than one, so that the longest span counts. */
+enum { PASSES_BY_FLOPS = 8 };
+
+static enum status cut_by_flops(const struct graph *graph, int stages, char text[POLICY_SPANS_BYTES]) {
+    const struct policy plain = {.grains_per_pass = 1};
+    const struct span_request request = {stages, stages, PASSES_BY_FLOPS, INT64_MAX};
+    struct block_costs costs;
+    enum status status = block_costs_create(graph, &plain, &costs);
+    if (status == STATUS_OK) status = stage_spans_choose(&costs, &request, text);
+    block_costs_free(&costs);
     return status;
 }
 
@@ -122,7 +126,7 @@ enum status stage_spans_create(const struct graph *graph, const char *text, int 
         return STATUS_OK;
     }
     if (stages > blocks) return refuse_blocks(blocks, stages);
-    if (!text[0]) TRY(stage_spans_balance(graph, stages, chosen));
+    if (!text[0]) TRY(cut_by_flops(graph, stages, chosen));
     return parse(text[0] ? text : chosen, blocks, out);
 }
 
@@ -145,7 +149,8 @@ static const struct tensor *parameter_of(const struct tensor *tensor) {
 }
 
 int stage_of_tensor(const struct stage_spans *spans, const struct tensor *tensor) {
-    const struct tensor *at = tensor->kind == TENSOR_GRADIENT ? tensor : parameter_of(tensor);
+    bool own = tensor->kind == TENSOR_GRADIENT || tensor->kind == TENSOR_CACHE;
+    const struct tensor *at = own ? tensor : parameter_of(tensor);
     return at && at->block >= 0 ? stage_of_block(spans, at->block) : 0;
 }
 

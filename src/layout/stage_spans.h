@@ -6,7 +6,7 @@
 #ifndef BALLAST_LAYOUT_STAGE_SPANS_H
 #define BALLAST_LAYOUT_STAGE_SPANS_H
 
-#include "graph/graph.h"
+#include "layout/block_costs.h"
 #include "plan/plan.h"
 
 struct stage_spans {
@@ -15,16 +15,20 @@ struct stage_spans {
     int32_t *first; /* by span: its first block; one more at the end */
 };
 
-/* The spans of policy.spans; where that says none, one a stage, so that the stage with the most FLOPs has the fewest.
+/* The spans of policy.spans; where that says none, one a stage, cut by FLOPs.
  * BAD_INPUT where the model has too few blocks, or spans are no legal ones of it. The caller frees, also after a
  * failure. */
 enum status stage_spans_create(const struct graph *graph, const char *text, int stages, struct stage_spans *out);
 void stage_spans_free(struct stage_spans *spans);
-/* The same from the seconds of each block, forward and backward, as text. */
-enum status stage_spans_choose(const double *seconds, int32_t blocks, int32_t count, char text[POLICY_SPANS_BYTES]);
-
-/* The same by FLOPs of forward and backward. */
-enum status stage_spans_balance(const struct graph *graph, int32_t count, char text[POLICY_SPANS_BYTES]);
+/* Spans by which so many passes take least, as text: cut by Alpa's program (layout/stage_cut.h). Where spans are as
+ * many as `stages`, each fits `device_bytes` with the passes that it has in flight; where no cut does, as if they were
+ * not limited. BAD_INPUT for too few blocks. */
+struct span_request {
+    int32_t stages, count; /* count: spans, a multiple of the stages */
+    int64_t passes, device_bytes;
+};
+enum status stage_spans_choose(const struct block_costs *costs, const struct span_request *request,
+                               char text[POLICY_SPANS_BYTES]);
 
 int32_t stage_spans_of_block(const struct stage_spans *spans, int block);
 static inline int stage_of_block(const struct stage_spans *spans, int block) {
@@ -33,8 +37,8 @@ static inline int stage_of_block(const struct stage_spans *spans, int block) {
 enum { STAGE_SPANS_ALL = -1 };
 /* The stage that executes a node, or STAGE_SPANS_ALL. */
 int stage_of_node(const struct stage_spans *spans, const struct node *node);
-/* The stage that has a tensor: of a gradient the one that adds to it, else that of its parameter. Parameters,
- * gradients, states and sums of squares. */
+/* The stage that has a tensor: of a gradient the one that adds to it, of a cache that of its block, else that of its
+ * parameter. Parameters, gradients, states, sums of squares and caches. */
 int stage_of_tensor(const struct stage_spans *spans, const struct tensor *tensor);
 
 #endif

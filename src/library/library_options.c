@@ -131,6 +131,8 @@ static enum status read_recipe(const struct ballast_plan_options *given, struct 
         TRY(setting_check_choice(SETTING(sequence), "plan.sequence", given->sequence));
         SETTINGS_GIVE(out, sequence, strcmp(given->sequence, "on") == 0);
     }
+    TAKE_WHOLE("plan", stages)
+    TAKE_WHOLE("plan", interleave)
     TRY(read_lanes(given->lanes, out));
     TAKE_TEXT("plan", partition)
     if (given->collectives) {

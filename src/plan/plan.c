@@ -101,18 +101,6 @@ static enum status check_axes(const struct plan *plan) {
         return status_hint(status_set(STATUS_BAD_INPUT, "plan: recipe.sequence: on cuts positions among ranks that "
                                                         "share tensors, and none do"),
                            "--tensor, or off for --sequence");
-    if (stages > 1 && tensor > 1)
-        return status_hint(status_set(STATUS_BAD_INPUT,
-                                      "plan: policy.stages: %d is not legal: ranks that share tensors cannot be stages "
-                                      "of a pipeline yet",
-                                      stages),
-                           "the nearest legal value is 1");
-    if (stages > 1 && partition_cuts(&plan->policy.partition))
-        return status_hint(
-            status_set(STATUS_BAD_INPUT,
-                       "plan: policy.partition: the stages of a pipeline have whole parameters, gradients "
-                       "and optimizer states yet"),
-            "--partition ddp, or 1 for --stages");
     while (ranks % (nearest * tensor) != 0)
         nearest--;
     if (nearest == stages) return STATUS_OK;

@@ -55,6 +55,7 @@ struct setting {
     X(sequence, .name = "sequence", .type = SETTING_CHOICE, .choices = "on|off", .fallback = "off")                    \
     X(grains_per_pass, .name = "grains-per-pass", SETTING_WHOLE_IN(1, SETTING_MOST_SIZE), SETTING_WHOLE_DEFAULT(1))    \
     X(stages, .name = "stages", SETTING_WHOLE_IN(1, 4096), SETTING_WHOLE_DEFAULT(1))                                   \
+    X(interleave, .name = "interleave", SETTING_WHOLE_IN(1, 64))                                                       \
     X(partition, .name = "partition", .type = SETTING_TEXT)                                                            \
     X(flat, .name = "collectives", .type = SETTING_CHOICE, .choices = "stratified|flat")                               \
     X(threads, .name = "threads", SETTING_WHOLE_IN(1, 4096))                                                           \

@@ -283,14 +283,18 @@ static enum status add_update(struct execution_source *source, int32_t chunk, bo
     return exchanged && chunk >= 0 ? vec_push(&out->list, updated) : STATUS_OK;
 }
 
-static enum status add_transfer(struct execution_source *source, const struct pipeline_value *value, int64_t slot,
-                                bool deferred, struct execution_list *out) {
-    return vec_push(&out->list,
-                    (struct execution){.kind = value->to == source->stage ? EXECUTION_RECEIVE : EXECUTION_SEND,
-                                       .value = value,
-                                       .slot = slot,
-                                       .deferred = deferred,
-                                       .group = source->group});
+static struct execution transfer_of(const struct execution_source *source, const struct pipeline_value *value,
+                                    int64_t slot) {
+    enum execution_kind kind = value->to == source->stage ? EXECUTION_RECEIVE : EXECUTION_SEND;
+    return (struct execution){.kind = kind, .value = value, .slot = slot, .group = source->group};
+}
+
+/* Of a parameter. */
+static enum status add_transfer(struct execution_source *source, const struct pipeline_value *value, bool deferred,
+                                struct execution_list *out) {
+    struct execution transfer = transfer_of(source, value, 0);
+    transfer.deferred = deferred;
+    return vec_push(&out->list, transfer);
 }
 
 /* A trained parameter of the chunk that other stages use. */
@@ -305,7 +309,7 @@ static enum status add_deferred_update(struct execution_source *source, int32_t 
     for (size_t v = 0; v < source->pipeline.values.count; v++) {
         const struct pipeline_value *value = &source->pipeline.values.items[v];
         if (is_shared(source, value, chunk) && value->span % source->spans.stages == source->stage)
-            TRY(add_transfer(source, value, 0, true, out));
+            TRY(add_transfer(source, value, true, out));
     }
     return STATUS_OK;
 }
@@ -501,13 +505,6 @@ static enum status find_crossings(struct execution_source *source) {
     execution_source_free(&whole);
     vec_free(&executions.list);
     vec_free(&nodes);
-    for (size_t v = 0; v < source->pipeline.values.count && status == STATUS_OK; v++)
-        if (source->cuts && source->pipeline.values.items[v].tensor->kind == TENSOR_PARAMETER)
-            status = status_hint(
-                status_set(STATUS_BAD_INPUT,
-                           "plan: policy.partition: shards of %s, which several stages use, are not possible",
-                           source->pipeline.values.items[v].tensor->name),
-                "the nearest legal value is 1|1|1");
     return status;
 }
 
@@ -541,36 +538,67 @@ static enum status add_message(struct execution_source *source, const struct pip
         int32_t chunk = source->chunks->chunk_of[tensor->id];
         bool left = pass->opens_step && policy_defers_update(source->policy, chunk);
         if (left && is_shared(source, value, chunk) && value->to == source->stage)
-            TRY(add_transfer(source, value, 0, true, out));
-    } else if (tensor->kind == TENSOR_GRADIENT)
-        TRY(add_transfer(source, value, pass->first_slot, false, out));
-    for (int64_t slot = pass->first_slot; tensor->kind == TENSOR_ACTIVATION && slot < pass->first_slot + pass->slots;
-         slot++)
-        TRY(add_transfer(source, value, slot, false, out));
+            TRY(add_transfer(source, value, true, out));
+    } else {
+        int64_t times = tensor->kind == TENSOR_ACTIVATION && pass->slots > 0 ? pass->slots : 1;
+        for (int64_t slot = pass->first_slot; slot < pass->first_slot + times; slot++) {
+            struct execution transfer = transfer_of(source, value, slot);
+            transfer.elsewhere = pass->slots == 0;
+            TRY(vec_push(&out->list, transfer));
+        }
+    }
     source->group++;
     return STATUS_OK;
 }
 
+/* Pass `number` of the share's: those that this rank has not come first, each with a slot behind the share's. */
+static struct pass_part part_of_pipeline(const struct pass_part *share, int64_t pass_grains, int32_t passes,
+                                         int32_t number) {
+    int32_t own = (int32_t)((share->slots + pass_grains - 1) / pass_grains), absent = passes - own;
+    bool last = number + 1 == passes;
+    struct pass_part pass = {.first_slot = share->slots + number,
+                             .opens_step = share->opens_step && number == 0,
+                             .closes_share = share->closes_share && last,
+                             .closes_step = share->closes_step && last};
+    if (number < absent) return pass;
+    pass.first_slot = (number - absent) * pass_grains;
+    pass.slots = last ? share->slots - pass.first_slot : pass_grains;
+    return pass;
+}
+
+/* Activations that come while step `e` is computed stand before it: their room is none that it makes free, for which
+ * their sender would wait. No other operation of this stage lies between. */
+static enum status add_arrivals(struct execution_source *source, size_t e, const struct pass_part *share,
+                                int64_t pass_grains, int32_t passes, struct execution_list *out, size_t *next) {
+    const struct pipeline *pipeline = &source->pipeline;
+    int64_t end = pipeline_step_end(&pipeline->events.items[e]);
+    for (*next = e + 1; *next < pipeline->events.count; ++*next) {
+        const struct pipeline_event *event = &pipeline->events.items[*next];
+        if (!pipeline_concerns(pipeline, event, source->stage)) continue;
+        const struct pipeline_value *value = event->value >= 0 ? &pipeline->values.items[event->value] : NULL;
+        bool arrives = value && value->to == source->stage && value->tensor->kind == TENSOR_ACTIVATION;
+        if (!arrives || event->time >= end) return STATUS_OK;
+        const struct pass_part pass = part_of_pipeline(share, pass_grains, passes, event->pass);
+        TRY(add_message(source, event, &pass, out));
+    }
+    return STATUS_OK;
+}
+
 enum status executions_of_pipeline(struct execution_source *source, const struct pass_part *share, int64_t pass_grains,
-                                   struct execution_list *out) {
+                                   int32_t passes, struct execution_list *out) {
     size_t begin = out->list.count;
-    int32_t passes = (int32_t)((share->slots + pass_grains - 1) / pass_grains);
-    begin_share(source, true);
+    begin_share(source, share->closes_share);
     TRY(pipeline_order_passes(&source->pipeline, passes));
+    size_t next = 0; /* of what this stage is part of, the first that is not listed yet */
     for (size_t e = 0; e < source->pipeline.events.count; e++) {
         const struct pipeline_event *event = &source->pipeline.events.items[e];
-        if (!pipeline_concerns(&source->pipeline, event, source->stage)) continue;
-        bool last = event->pass + 1 == passes;
-        struct pass_part pass = {.first_slot = event->pass * pass_grains,
-                                 .slots = pass_grains,
-                                 .opens_step = share->opens_step && event->pass == 0,
-                                 .closes_share = last,
-                                 .closes_step = last && share->closes_step};
-        if (last) pass.slots = share->slots - pass.first_slot;
+        if (e < next || !pipeline_concerns(&source->pipeline, event, source->stage)) continue;
+        if (event->value < 0) TRY(add_arrivals(source, e, share, pass_grains, passes, out, &next));
+        const struct pass_part pass = part_of_pipeline(share, pass_grains, passes, event->pass);
         TRY(event->value < 0 ? add_event(source, event, &pass, out) : add_message(source, event, &pass, out));
     }
     TRY(add_latest(source, share->closes_step, out));
-    return sweep_pass(source->graph, share->slots, begin, out);
+    return sweep_pass(source->graph, share->slots + passes, begin, out);
 }
 
 /* ---- the update ---- */
@@ -598,7 +626,7 @@ static enum status add_updated(struct execution_source *source, int32_t chunk, s
         const struct pipeline_value *value = &source->pipeline.values.items[v];
         int from = (int)(value->span % source->spans.stages);
         if (is_shared(source, value, chunk) && (from == source->stage || value->to == source->stage))
-            TRY(add_transfer(source, value, 0, false, out));
+            TRY(add_transfer(source, value, false, out));
     }
     return STATUS_OK;
 }

@@ -38,7 +38,7 @@ struct execution {
     bool takes_over; /* output 0 takes over the buffer of the in-place input, which nobody reads later */
     bool repeated;   /* recomputation: the block's forward was executed before in this pass */
     bool deferred;   /* updates a chunk with the previous step's gradients */
-    bool elsewhere;  /* other ranks compute it; here its parameters are gathered for them (gather.c) */
+    bool elsewhere;  /* other ranks do it; here parameters that it reads are gathered for them (gather.c) */
 };
 
 struct execution_list {
@@ -103,10 +103,11 @@ void execution_source_free(struct execution_source *source);
  * block makes only what its backward reads. */
 enum status executions_of_pass(struct execution_source *source, const struct pass_part *pass,
                                struct execution_list *out);
-/* The same of all passes of a share in the order of the pipeline. `grains`: the share's; the section has a slot for
- * each, and a pass `pass_grains` of them, the last one maybe fewer. */
+/* The same of all passes of a share in the order of the pipeline: `passes` of them, of which other ranks have the first
+ * ones where the share has grains for fewer. `share` has the grains; the section has a slot for each, one more for each
+ * pass of other ranks, and a pass `pass_grains` of them, the last one maybe fewer. */
 enum status executions_of_pipeline(struct execution_source *source, const struct pass_part *share, int64_t pass_grains,
-                                   struct execution_list *out);
+                                   int32_t passes, struct execution_list *out);
 /* Appends the update that is not deferred: the clip factor, then a group for each chunk. */
 enum status executions_of_update(struct execution_source *source, struct execution_list *out);
 

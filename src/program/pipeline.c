@@ -229,6 +229,10 @@ enum status pipeline_order_passes(struct pipeline *pipeline, int32_t passes) {
     return status;
 }
 
+int64_t pipeline_step_end(const struct pipeline_event *event) {
+    return event->time + (event->backward ? BACKWARD_TIME : FORWARD_TIME);
+}
+
 bool pipeline_concerns(const struct pipeline *pipeline, const struct pipeline_event *event, int stage) {
     bool own = event->span % pipeline->spans->stages == stage;
     return own || (event->value >= 0 && pipeline->values.items[event->value].to == stage);

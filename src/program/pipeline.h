@@ -42,13 +42,15 @@ struct pipeline {
  * a tensor that several spans write. The caller frees with pipeline_free, also after a failure. */
 enum status pipeline_create(const struct stage_spans *spans, const struct node *const *nodes, size_t count,
                             struct pipeline *out);
-/* Whether a stage has a parameter, gradient, state or sum of squares. */
+/* Whether a stage has a parameter, gradient, state, sum of squares or cache. */
 bool pipeline_holds(const struct pipeline *pipeline, const struct tensor *tensor, int stage);
 
 /* The events of so many passes. */
 enum status pipeline_order_passes(struct pipeline *pipeline, int32_t passes);
 void pipeline_free(struct pipeline *pipeline);
 
+/* When a span's forward or backward ends. */
+int64_t pipeline_step_end(const struct pipeline_event *event);
 /* Whether a stage computes it, sends or receives it. */
 bool pipeline_concerns(const struct pipeline *pipeline, const struct pipeline_event *event, int stage);
 

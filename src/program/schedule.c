@@ -99,19 +99,6 @@ static enum status schedule_passes(struct scheduler *scheduler, struct execution
     return passes.count > 1 ? schedule_pass(scheduler, last, last_part, executions) : STATUS_OK;
 }
 
-/* All passes of the share, whose activations are there at the same time. */
-static enum status schedule_pipeline(struct scheduler *scheduler, struct execution_list *executions) {
-    const struct lane_share *share = scheduler->share;
-    const struct lane_share *last = &scheduler->shares.list.items[scheduler->shares.list.count - 1];
-    struct section section = {
-        .name = "pipeline", .repeat = 1, .first_grain = share->first_grain, .grains = share->grains};
-    const struct pass_part all = {
-        .slots = share->grains, .opens_step = has_no_pass(scheduler->program), .closes_step = share == last};
-    TRY(name_section(scheduler, &section));
-    TRY(executions_of_pipeline(&scheduler->source, &all, scheduler->slots, executions));
-    return schedule_section(scheduler, section, executions);
-}
-
 /* The rank has no grains in the round, and only what the others have summed. */
 static enum status schedule_empty(struct scheduler *scheduler, struct execution_list *executions) {
     const struct section sums = {.name = "sums", .repeat = 1, .first_grain = -1, .grains = 1};
@@ -129,25 +116,18 @@ static int64_t count_passes(const struct lane_shares *shares, int64_t round, int
     return passes;
 }
 
-/* The first data rank has the most lanes, each with the most grains, and so the most passes in every round. */
-static enum status count_passes_elsewhere(const struct scheduler *scheduler, int64_t round, int64_t *out) {
-    struct lane_shares most;
-    struct rank_place first = scheduler->program->place;
-    first.rank = 0;
-    enum status status = program_cut(scheduler->graph, &scheduler->plan->recipe, &first, &most);
-    *out = count_passes(&most, round, scheduler->slots) - count_passes(&scheduler->shares, round, scheduler->slots);
-    lane_shares_free(&most);
-    return status;
+static int64_t count_passes_elsewhere(const struct scheduler *scheduler, int64_t round) {
+    return count_passes(&scheduler->most, round, scheduler->slots) -
+           count_passes(&scheduler->shares, round, scheduler->slots);
 }
 
 /* Where parameters are cut, all ranks have the gathers of all passes: a rank with fewer passes than others in a round
  * begins it with theirs. The last pass of the round, which has its sums, is one of its own if it has any. */
 static enum status schedule_elsewhere_passes(struct scheduler *scheduler, struct execution_list *executions) {
     const struct lane_share *share = scheduler->share;
-    int64_t passes;
     if (!step_buffers_cut_parameters(&scheduler->buffers)) return STATUS_OK;
     if (share > scheduler->shares.list.items && share[-1].round == share->round) return STATUS_OK;
-    TRY(count_passes_elsewhere(scheduler, share->round, &passes));
+    int64_t passes = count_passes_elsewhere(scheduler, share->round);
     if (share->grains == 0) passes--; /* its sums are in the last one */
     struct section section = {.name = "other ranks' passes", .repeat = 1, .first_grain = -1, .grains = 1};
     if (passes > 0 && has_no_pass(scheduler->program)) {
@@ -158,15 +138,78 @@ static enum status schedule_elsewhere_passes(struct scheduler *scheduler, struct
     return schedule_repeated(scheduler, section, (struct pass_part){.slots = 0}, executions);
 }
 
+static enum status schedule_unstaged(struct scheduler *scheduler, struct execution_list *executions) {
+    TRY(schedule_elsewhere_passes(scheduler, executions));
+    return scheduler->share->grains == 0 ? schedule_empty(scheduler, executions)
+                                         : schedule_passes(scheduler, executions);
+}
+
+/* ---- pipelines ---- */
+
+/* All passes of the share, whose activations are there at the same time. */
+static enum status schedule_pipeline(struct scheduler *scheduler, struct section section, struct pass_part part,
+                                     int64_t passes, struct execution_list *executions) {
+    const struct lane_share *last = &scheduler->shares.list.items[scheduler->shares.list.count - 1];
+    part.opens_step = has_no_pass(scheduler->program);
+    part.closes_step = part.closes_share && scheduler->share == last;
+    TRY(name_section(scheduler, &section));
+    TRY(executions_of_pipeline(&scheduler->source, &part, scheduler->slots, (int32_t)passes, executions));
+    return schedule_section(scheduler, section, executions);
+}
+
+/* The shares of a round in a list. */
+struct round_shares {
+    const struct lane_share *first;
+    int64_t count;
+};
+
+static struct round_shares shares_of_round(const struct lane_shares *shares, int64_t round) {
+    struct round_shares found = {.first = shares->list.items};
+    while (found.first->round < round)
+        found.first++;
+    while (found.first + found.count < shares->list.items + shares->list.count &&
+           found.first[found.count].round == round)
+        found.count++;
+    return found;
+}
+
+static int64_t count_share_passes(const struct scheduler *scheduler, const struct lane_share *share) {
+    return movement_split_passes(share->grains, scheduler->slots).count;
+}
+
+/* All data ranks of a stage go through the same passes, since they exchange shards in them. The first one has the most
+ * shares in a round, and where others have grains in it too, all of its shares have the most of these. So the others
+ * begin a round with whole shares of it, and each of their own with passes of it. */
+static enum status schedule_pipelines_elsewhere(struct scheduler *scheduler, const struct round_shares *most,
+                                                int64_t count, struct execution_list *executions) {
+    const struct section section = {.name = "other ranks' passes", .repeat = 1, .first_grain = -1, .grains = 1};
+    for (int64_t i = 0; i < count; i++)
+        TRY(schedule_pipeline(scheduler, section, (struct pass_part){.slots = 0},
+                              count_share_passes(scheduler, &most->first[i]), executions));
+    return STATUS_OK;
+}
+
+static enum status schedule_staged(struct scheduler *scheduler, struct execution_list *executions) {
+    const struct lane_share *share = scheduler->share;
+    struct round_shares own = shares_of_round(&scheduler->shares, share->round);
+    struct round_shares most = shares_of_round(&scheduler->most, share->round);
+    int64_t before = most.count - own.count;
+    int64_t passes = count_share_passes(scheduler, &most.first[before + (share - own.first)]);
+    struct section section = {
+        .name = "pipeline", .repeat = 1, .first_grain = share->first_grain, .grains = share->grains};
+    if (share->grains == 0) section = (struct section){.name = "sums", .repeat = 1, .first_grain = -1, .grains = 1};
+    if (share == own.first) TRY(schedule_pipelines_elsewhere(scheduler, &most, before, executions));
+    return schedule_pipeline(scheduler, section, (struct pass_part){.slots = share->grains, .closes_share = true},
+                             passes, executions);
+}
+
+/* ---- a step ---- */
+
 static enum status schedule_sections(struct scheduler *scheduler, struct execution_list *executions) {
     for (size_t i = 0; i < scheduler->shares.list.count; i++) {
         scheduler->share = &scheduler->shares.list.items[i];
-        TRY(schedule_elsewhere_passes(scheduler, executions));
-        bool staged = scheduler->source.spans.stages > 1;
-        if (scheduler->share->grains == 0)
-            TRY(schedule_empty(scheduler, executions));
-        else
-            TRY(staged ? schedule_pipeline(scheduler, executions) : schedule_passes(scheduler, executions));
+        TRY(scheduler->source.spans.stages > 1 ? schedule_staged(scheduler, executions)
+                                               : schedule_unstaged(scheduler, executions));
     }
     const struct section update = {.name = "update", .repeat = 1, .first_grain = -1, .grains = 1};
     TRY(executions_of_update(&scheduler->source, executions));
@@ -213,6 +256,9 @@ static enum status cut_step(struct scheduler *scheduler) {
     if (graph_has_backward(scheduler->graph) && partition_width(plan->policy.partition.parameters) > 1)
         TRY(lane_shares_find_equal(&plan->recipe, &plan->place, &equal));
     scheduler->unrolled = !equal;
+    struct rank_place first = plan->place;
+    first.rank = 0;
+    TRY(program_cut(scheduler->graph, &plan->recipe, &first, &scheduler->most));
     return program_cut(scheduler->graph, &plan->recipe, &plan->place, &scheduler->shares);
 }
 
@@ -261,12 +307,13 @@ static enum status make_buffers(struct scheduler *scheduler) {
     return scheduler->zeroed ? STATUS_OK : STATUS_FAILED;
 }
 
-/* Grains of a section: of a pass, or of all that a pipeline has in flight. */
+/* Slots of a section: a pass's grains, or all that a pipeline has in flight and its passes (executions_of_pipeline). */
 static int64_t count_slots(const struct scheduler *scheduler) {
-    int64_t slots = scheduler->slots;
-    for (size_t i = 0; i < scheduler->shares.list.count && scheduler->source.spans.stages > 1; i++)
-        if (scheduler->shares.list.items[i].grains > slots) slots = scheduler->shares.list.items[i].grains;
-    return slots;
+    int64_t most = 0;
+    for (size_t i = 0; i < scheduler->most.list.count; i++)
+        if (scheduler->most.list.items[i].grains > most) most = scheduler->most.list.items[i].grains;
+    bool staged = scheduler->source.spans.stages > 1;
+    return staged ? most + movement_split_passes(most, scheduler->slots).count : scheduler->slots;
 }
 
 static enum status schedule_all(struct scheduler *scheduler) {
@@ -294,6 +341,7 @@ enum status program_schedule(const struct graph *graph, const struct plan *plan,
     chunks_free(&scheduler.chunks);
     execution_source_free(&scheduler.source);
     lane_shares_free(&scheduler.shares);
+    lane_shares_free(&scheduler.most);
     step_buffers_free(&scheduler.buffers);
     instances_free(&scheduler.activations);
     mem_free(scheduler.zeroed);

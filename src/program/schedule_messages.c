@@ -21,15 +21,18 @@ static enum status schedule_broadcast(struct scheduler *scheduler, const struct 
 
 /* ---- from one stage to another ---- */
 
-/* This rank's bytes of the value, for which an activation that is received gets a buffer. */
+/* This rank's bytes of the value, for which an activation that is received gets a buffer. Of a parameter those that it
+ * keeps: the two ranks have the same place among the data ranks, and so the same shards. */
 static enum status find_bytes(struct scheduler *scheduler, const struct execution *execution, struct operand *out) {
     struct tensor *tensor = execution->value->tensor;
     struct step_buffers *buffers = &scheduler->buffers;
     bool receives = execution->kind == EXECUTION_RECEIVE;
     *out = (struct operand){.bytes = shape_bytes(&tensor->shape)};
     if (tensor->kind == TENSOR_PARAMETER) {
-        out->buffer = buffers->buffers[tensor->id];
-        out->offset = buffers->offsets[tensor->id];
+        const struct tensor_home *home = &buffers->homes[tensor->id];
+        *out = (struct operand){.buffer = home->buffer,
+                                .offset = home->run.offset,
+                                .bytes = home->run.elements * dtype_bytes(tensor->shape.dtype)};
         return STATUS_OK;
     }
     if (tensor->kind == TENSOR_GRADIENT) {
@@ -56,6 +59,7 @@ static enum status schedule_value(struct scheduler *scheduler, const struct exec
     int from = mesh_group_rank(&stages, (int)(value->span % scheduler->source.spans.stages));
     int to = mesh_group_rank(&stages, value->to);
     TRY(find_bytes(scheduler, execution, &operand));
+    if (operand.bytes == 0) return STATUS_OK;
     const struct program_collective operation =
         collectives_broadcast(mesh_group_pair(from, to), from > to, operand.bytes, tensor,
                               grains ? section->first_grain + execution->slot : 0);
@@ -120,6 +124,7 @@ static enum status schedule_results(struct scheduler *scheduler, const struct ex
 }
 
 enum status schedule_message(struct scheduler *scheduler, const struct execution *execution) {
+    if (execution->elsewhere) return STATUS_OK;
     return execution->kind == EXECUTION_RESULTS ? schedule_results(scheduler, execution)
                                                 : schedule_value(scheduler, execution);
 }

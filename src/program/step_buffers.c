@@ -45,11 +45,16 @@ static int64_t count_of(const struct step_buffers *buffers, const struct tensor 
     return producer && step_buffers_sums_by_share(producer, tensor) ? buffers->shares : 1;
 }
 
+static bool is_held(const struct step_buffers *buffers, const struct tensor *tensor) {
+    return !buffers->pipeline || pipeline_holds(buffers->pipeline, tensor, buffers->stage);
+}
+
 /* Those that are in no pack. */
 static enum status add_single_buffers(struct step_buffers *buffers, enum tensor_kind kind) {
     for (size_t i = 0; i < buffers->graph->tensors.count; i++) {
         const struct tensor *tensor = buffers->graph->tensors.items[i];
         if (tensor->kind != kind || tensor->base || buffers->buffers[i] >= 0) continue;
+        if (kind == TENSOR_CACHE && !is_held(buffers, tensor)) continue;
         TRY(program_add_tensor_buffer(buffers->program, tensor, count_of(buffers, tensor), TIER_DEVICE,
                                       &buffers->buffers[i]));
         buffers->homes[i] = (struct tensor_home){buffers->buffers[i], {.elements = shape_elements(&tensor->shape)}};

@@ -78,6 +78,21 @@ static json_t *search_to_json(const struct search_result *search) {
                      (json_int_t)search->compiled, "proved", search->proved);
 }
 
+static json_t *pipeline_to_json(const struct stage_steps *steps) {
+    json_t *list = json_array();
+    int failed = !list;
+    for (int stage = 0; stage < steps->count; stage++) {
+        const struct stage_step *step = &steps->list[stage];
+        failed |= json_array_append_new(list, json_pack("{s:f, s:I, s:I, s:I}", "compute_s", step->compute_s,
+                                                        "device_bytes", (json_int_t)step->tier_bytes[TIER_DEVICE],
+                                                        "host_bytes", (json_int_t)step->tier_bytes[TIER_HOST],
+                                                        "disk_bytes", (json_int_t)step->tier_bytes[TIER_DISK]));
+    }
+    if (!failed) return json_pack("{s:f, s:o}", "bubble", steps->bubble, "stages", list);
+    json_decref(list);
+    return NULL;
+}
+
 /* A plan file with what is known of it. prediction: NULL where none was made. */
 static json_t *document(const struct session_plan *plan, const struct step_summary *prediction) {
     const struct step_summary none = {0};
@@ -94,6 +109,7 @@ static json_t *document(const struct session_plan *plan, const struct step_summa
         failed |= json_object_set_new(object, "tried", candidates_to_json(search->tried.items, search->tried.count));
         failed |= json_object_set_new(object, "partitions", partitions_to_json(search));
         failed |= json_object_set_new(object, "search", search_to_json(search));
+        if (plan->stages.count > 1) failed |= json_object_set_new(object, "pipeline", pipeline_to_json(&plan->stages));
     }
     if (!failed) return object;
     json_decref(object);

@@ -49,6 +49,7 @@ enum status plan_request_make(const struct session *session, unsigned uses, cons
         request.policy_fixed = false;
     request.objective = options->by_sum ? OBJECTIVE_SUM : OBJECTIVE_STEP;
     request.partition_fixed = SETTINGS_HAVE(options, partition);
+    request.interleave = options->interleave;
     request.collectives_fixed = SETTINGS_HAVE(options, flat);
     request.grains_fixed = !trains || SETTINGS_HAVE(options, grains_per_pass);
     /* Where nothing is trained, a model is as it is. */
@@ -63,6 +64,7 @@ struct plan_request plan_request_decided(const struct plan *plan, const struct p
                                  .plan = *plan,
                                  .recipe_fixed = true,
                                  .partition_fixed = SETTINGS_HAVE(options, partition),
+                                 .interleave = options->interleave,
                                  .collectives_fixed = SETTINGS_HAVE(options, flat),
                                  .grains_fixed = SETTINGS_HAVE(options, grains_per_pass)};
 }

@@ -13,7 +13,8 @@ struct plan_request {
     bool policy_fixed;  /* by a plan file: no other is chosen */
     bool partition_fixed, collectives_fixed; /* by an option: no other is chosen */
     enum search_objective objective;
-    bool grains_fixed; /* by an option, or since no program trains: no other number of grains in a pass is chosen */
+    int64_t interleave; /* spans of each stage of a pipeline that is not cut yet; 0: whichever is fastest */
+    bool grains_fixed;  /* by an option, or since no program trains: no other number of grains in a pass is chosen */
 };
 
 /* The request that options make, for a session's model and machine (plan_options_resolve): over `base`, the plan of

@@ -44,6 +44,7 @@ static void check_given(const struct plan_options *options) {
     CHECK_GIVEN(sequence)
     CHECK_GIVEN(grains_per_pass)
     CHECK_GIVEN(stages)
+    CHECK_GIVEN(interleave)
     CHECK_GIVEN(partition)
     CHECK_GIVEN(flat)
     CHECK_GIVEN(threads)
@@ -337,7 +338,8 @@ static enum status choose_policy(const struct plan_options *options, const struc
         log_note("%s: its policy is for %d ranks, and chosen anew", base_name, rank_place_data(&base->place));
     if (moved || (given && !partition_equal(&asked, &policy.partition))) policy = plain;
     if (given) policy.partition = asked;
-    if (base && rank_place_stages(&base->place) != rank_place_stages(place)) policy.spans[0] = '\0';
+    bool staged = base && rank_place_stages(&base->place) == rank_place_stages(place);
+    if (!staged || SETTINGS_HAVE(options, interleave)) policy.spans[0] = '\0';
     if (SETTINGS_HAVE(options, grains_per_pass)) policy.grains_per_pass = options->grains_per_pass;
     if (SETTINGS_HAVE(options, flat)) policy.flat = options->flat;
     *out = policy;

@@ -4,12 +4,11 @@
 
 #include "base/json.h"
 #include "base/mem.h"
-#include "layout/stage_spans.h"
 #include "session/idle_lanes.h"
 #include "session/machine_costs.h"
 #include "session/plan_policy.h"
 #include "session/rank_proof.h"
-#include "sim/simulate.h"
+#include "session/stage_cuts.h"
 
 /* For measuring operators that the cache lacks; the start of a run waits for it. */
 static const double OPERATORS_BUDGET_S = 1.0;
@@ -70,28 +69,40 @@ static enum status compile(struct session_plan *plan) {
     return name_origin(status, plan->request.origin);
 }
 
-/* Where stages are cut, all programs of the plan are cut alike. */
+/* Whether this is a pipeline that nobody has cut. */
+static bool is_uncut(const struct session_plan *plan) {
+    return rank_place_stages(&plan->chosen.place) > 1 && !plan->chosen.policy.spans[0];
+}
+
+/* All programs of the plan are cut alike. */
 static enum status cut_stages(struct session_plan *plan) {
     struct graph *graph;
     enum program_use main = 0;
-    int stages = rank_place_stages(&plan->chosen.place);
-    struct policy *policy = &plan->chosen.policy;
-    if (stages == 1 || policy->spans[0]) return STATUS_OK;
     while (!program_set_has(&plan->request.set, main))
         main++;
     TRY(program_build_graph(plan->session, &plan->request.set, main, &plan->chosen, &graph));
-    enum status status = stage_spans_balance(graph, stages, policy->spans);
+    enum status status = stage_cuts_by_flops(plan, graph);
     graph_free(graph);
     return status;
 }
 
+/* Costs are known only when there are programs. */
+static enum status cut_again(struct session_plan *plan) {
+    TRY(session_plan_measure(plan));
+    TRY(stage_cuts_by_seconds(plan));
+    programs_free(&plan->programs);
+    return compile(plan);
+}
+
 /* What chunks a partition has is yet to be chosen: at first each rank has all. */
 static enum status choose(struct session_plan *plan) {
-    bool open = !plan->request.policy_fixed && policy_is_plain(&plan->chosen.policy);
+    bool free = !plan->request.policy_fixed, uncut = is_uncut(plan);
+    bool open = free && policy_is_plain(&plan->chosen.policy);
     if (open) plan->chosen.policy.partition = (struct partition){0};
-    TRY(name_origin(cut_stages(plan), plan->request.origin));
+    if (uncut) TRY(name_origin(cut_stages(plan), plan->request.origin));
     TRY(compile(plan));
-    return plan->request.policy_fixed ? STATUS_OK : plan_policy_choose(plan);
+    if (uncut && free && program_set_has(&plan->request.set, PROGRAM_STEP)) TRY(cut_again(plan));
+    return free ? plan_policy_choose(plan) : STATUS_OK;
 }
 
 /* The recipe and policy of rank 0, for all. */
@@ -153,6 +164,7 @@ failed:
 }
 
 void session_plan_free(struct session_plan *plan) {
+    stage_steps_free(&plan->stages);
     costs_free(&plan->costs);
     search_result_free(&plan->search);
     programs_free(&plan->programs);
@@ -223,11 +235,10 @@ enum status session_plan_find_costs(struct session_plan *plan) {
     return machine_costs_find(&plan->session->machine, &plan->programs, &plan->costs);
 }
 
-enum status session_plan_predict(const struct session_plan *plan, struct step_summary *out) {
-    struct timeline timeline;
+enum status session_plan_predict(struct session_plan *plan, struct step_summary *out) {
     *out = (struct step_summary){.step_s = 0};
-    TRY(simulate(programs_main(&plan->programs)->program, &plan->costs, &timeline));
-    step_summarise(&timeline, &plan->costs, out);
-    timeline_free(&timeline);
+    stage_steps_free(&plan->stages);
+    TRY(stage_steps_make(programs_main(&plan->programs), &plan->chosen, &plan->costs, &plan->stages));
+    step_summarise(&plan->stages.list[rank_place_stage(&plan->chosen.place)].timeline, &plan->costs, out);
     return STATUS_OK;
 }

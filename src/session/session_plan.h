@@ -8,6 +8,7 @@
 
 #include "search/search.h"
 #include "session/plan_request.h"
+#include "session/stage_steps.h"
 #include "sim/step_summary.h"
 
 /* Sizes of the model that a plan is for. */
@@ -27,6 +28,7 @@ struct session_plan {
     int64_t least_bytes;           /* of the device, under the policy that takes least of it, of those tried */
     struct search_result search;   /* by which the policy was chosen; all zero: it was given, or the plain one fits */
     struct costs costs;            /* of the main program's graph; without kernels until they are asked for */
+    struct stage_steps stages;     /* of the main program's pipeline, or its one step; none until predicted */
     struct memory_report memory[TIER_COUNT]; /* of the main program */
     struct model_figures figures;
 };
@@ -57,7 +59,8 @@ enum status session_plan_check_memory(const struct session_plan *plan);
 enum status session_plan_measure(struct session_plan *plan);
 /* The same without measuring: the costs stay without kernels where some are not known. */
 enum status session_plan_find_costs(struct session_plan *plan);
-/* A step of the main program, simulated. The costs must be there. */
-enum status session_plan_predict(const struct session_plan *plan, struct step_summary *out);
+/* A step of the main program, simulated with those of a pipeline's other stages: sets plan->stages, and `out` to this
+ * rank's step. The costs must be there. */
+enum status session_plan_predict(struct session_plan *plan, struct step_summary *out);
 
 #endif

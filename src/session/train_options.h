@@ -52,6 +52,7 @@ struct plan_options {
     bool sequence;                 /* what these would have whole is cut along positions; default false */
     int64_t grains_per_pass;       /* never changes a result */
     int64_t stages;                /* of a pipeline; never changes a result; default 1 */
+    int64_t interleave;            /* spans of each stage; never changes a result; default: the fastest number */
     const char *partition;         /* plan/partition.h; never changes a result; default: what a search finds */
     bool flat;                     /* policy.flat; never changes a result; default: what a search finds */
     enum gpu_collectives gpu_collectives; /* never changes a result */

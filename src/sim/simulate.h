@@ -14,6 +14,13 @@
  * transfer of the program was not measured (costs_check). */
 enum status simulate(const struct program *program, const struct costs *costs, struct timeline *out);
 
+/* The same of a pipeline: one rank of each stage, in the order of stages, each at the same place of the other axes. A
+ * message begins when all stages that it is between are ready for it; its event, as in a measured step, when its own
+ * rank is. What other groups exchange is made as if all of them were ready. out[count]: the caller frees each. FAILED
+ * as above, or where stages wait for each other. */
+enum status simulate_stages(const struct program *const *programs, int count, const struct costs *costs,
+                            struct timeline *out);
+
 /* What the step's time is made of: seconds by stream and activity on the critical path, the chain of events that ends
  * last, in which each event began when the one before it ended. */
 struct bound {

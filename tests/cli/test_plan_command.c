@@ -325,6 +325,43 @@ static void partitions_are_explained_and_asked_for(void **state) {
            "--partition", "2|1|2");
 }
 
+/* Bytes of caches that a plan for texts prints. */
+static long long cache_bytes(const char *folder, const char *model, const char *stages) {
+    long long bytes = 0;
+    struct program_run run = PROGRAM(folder, "plan", model, "--for", "generate", "--ranks", "2", "--stages", stages);
+    const char *row = run.status == 0 ? strstr(run.out, "\n  cache ") : NULL;
+    if (!row || sscanf(row, "\n  cache %lld B", &bytes) != 1) fail_msg("status %d: %s%s", run.status, run.out, run.err);
+    program_run_free(&run);
+    return bytes;
+}
+
+static void stages_are_planned_together(void **state) {
+    const char *folder = *state, *model = temp_path(folder, "model"), *text = temp_path(folder, "text.txt");
+    make_text(text, 5000);
+    make_tiny_model(folder, model, text);
+    struct program_run run =
+        PROGRAM(folder, "plan", model, "--ranks", "4", "--stages", "2", "--interleave", "1", "--partition", "zero3",
+                "-o", temp_path(folder, "staged.json"), "--batch", "8", "--grain", "1", "--seq", "16", "--lanes", "2");
+    if (run.status != 0) fail_msg("status %d: %s", run.status, run.err);
+    assert_non_null(strstr(run.out, "stages, one rank of each, simulated together\n  1 "));
+    assert_non_null(strstr(run.out, "% of their time\n"));
+    program_run_free(&run);
+    json_t *document = read_json(folder, "staged.json");
+    double step_s = json_number_value(json_object_get(document, "step_s")), compute_s = 0;
+    const json_t *pipeline = json_object_get(document, "pipeline"), *stages = json_object_get(pipeline, "stages");
+    assert_int_equal(json_array_size(stages), 2);
+    for (size_t stage = 0; stage < 2; stage++)
+        compute_s += json_number_value(json_object_get(json_array_get(stages, stage), "compute_s"));
+    double bubble = json_number_value(json_object_get(pipeline, "bubble"));
+    assert_true(bubble > 0 && fabs(bubble - (1 - compute_s / (2 * step_s))) < 1e-6);
+    json_decref(document);
+    EXPECT(folder, 0, NULL, "simulate", temp_path(folder, "staged.json"));
+    EXPECT(folder, 2, TEXTS("--interleave"), "plan", model, "--ranks", "2", "--stages", "2", "--interleave", "0");
+    EXPECT(folder, 2, TEXTS("policy.stages: 6 spans need as many blocks"), "plan", model, "--ranks", "2", "--stages",
+           "2", "--interleave", "3");
+    assert_int_equal(cache_bytes(folder, model, "1"), 2 * cache_bytes(folder, model, "2"));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         CASE(a_config_alone_can_be_planned),
@@ -338,6 +375,7 @@ int main(void) {
         CASE(ranks_that_are_not_here_can_be_planned_for),
         CASE(strategies_are_explained),
         CASE(partitions_are_explained_and_asked_for),
+        CASE(stages_are_planned_together),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -120,7 +120,8 @@ static void initialisers_leave_everything_not_given(void **state) {
     assert_true(!plan.optimizer && !plan.optimizer_dtype && !plan.master);
     assert_true(!plan.dtype && !plan.document_attention && !plan.lora && !plan.freeze && !plan.freeze_count &&
                 !plan.device && !plan.disk_folder && !plan.plan_path && !plan.cluster_path && !plan.lanes &&
-                !plan.partition && !plan.collectives && plan.round_grains == -1);
+                !plan.partition && !plan.collectives && plan.round_grains == -1 && plan.tensor == -1 &&
+                plan.stages == -1 && plan.interleave == -1);
     const struct ballast_train_options train_given = BALLAST_TRAIN_OPTIONS_INIT;
     assert_true(train_given.steps == -1 && train_given.epochs < 0 && !train_given.schedule && train_given.keep == -1 &&
                 train_given.clip_norm < 0 && train_given.sample_tokens == -1 && !train_given.sample_prompt &&
@@ -666,6 +667,9 @@ static void refuse_plan_options(const struct place *place) {
     REFUSED_PLAN("plan.disk_folder", plan->disk_folder = "");
     REFUSED_PLAN("plan.lanes", plan->lanes = "2x");
     REFUSED_PLAN("partition: 'zero4'", plan->partition = "zero4");
+    REFUSED_PLAN("plan.stages", plan->stages = 0);
+    REFUSED_PLAN("policy.stages: 2", plan->stages = 2);
+    REFUSED_PLAN("plan.interleave", plan->interleave = 65);
     REFUSED_PLAN("plan.collectives", plan->collectives = "round");
     REFUSED_PLAN("plan.round_grains", plan->round_grains = INT64_MAX);
     REFUSED_PLAN("plan.device_memory_bytes", plan->device_memory_bytes = 0);

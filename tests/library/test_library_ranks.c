@@ -5,6 +5,7 @@
 /* ctest-again: mpich BALLAST_TEST_MPI=mpich */
 #include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 #include "ballast.h"
@@ -23,6 +24,7 @@ static int on_step(const struct ballast_step *step, void *payload) {
     return *stopping && rank == 1 && step->step == 3;
 }
 
+/* Model, text, run and number of stages. */
 static enum ballast_status train(char *const *argument) {
     struct ballast_plan_options plan = BALLAST_PLAN_OPTIONS_INIT;
     struct ballast_train_options options = BALLAST_TRAIN_OPTIONS_INIT;
@@ -31,6 +33,7 @@ static enum ballast_status train(char *const *argument) {
     const char *data = argument[1];
     plan.batch = 8, plan.sequence_length = 16, plan.grain_sequences = 1, plan.threads = 1, plan.dtype = "fp32";
     plan.lanes = "4", plan.round_grains = 1;
+    plan.stages = atoi(argument[3]), plan.interleave = 1;
     options.data_paths = &data, options.data_path_count = 1;
     options.steps = 6, options.learning_rate = 1e-2;
     events.step = on_step, events.payload = &stopping;
@@ -52,30 +55,39 @@ static int rank_main(char *const *argument) {
 static struct program_place place;
 static char own_path[PATH_MAX];
 
-static void ranks_of_the_library_have_the_programs_bits(void **state) {
-    (void)state;
-    char run[700], weights[2][800];
-    snprintf(run, sizeof run, "%s/by-program", place.folder);
-    struct program_run done = mpi_job_run(place.folder, "$MPIRUN -n 2 '%s' rank '%s' '%s' '%s'", own_path, place.model,
-                                          place.text, place.run);
+static void run_ranks(const char *run, int stages) {
+    struct program_run done = mpi_job_run(place.folder, "$MPIRUN -n 2 '%s' rank '%s' '%s' '%s' %d", own_path,
+                                          place.model, place.text, run, stages);
     if (done.status != 0) fail_msg("status %d: %s", done.status, done.err);
     assert_string_equal(done.out, "step 1\nstep 2\nstep 3\nstep 4\nstep 5\nstep 6\n");
     program_run_free(&done);
+    mpi_job_expect_none(run);
+}
+
+/* Each with a batch of its own, and as the stages of a pipeline. */
+static void ranks_of_the_library_have_the_programs_bits(void **state) {
+    (void)state;
+    char run[700], staged[700], weights[3][800];
+    snprintf(run, sizeof run, "%s/by-program", place.folder);
+    snprintf(staged, sizeof staged, "%s/staged", place.folder);
+    run_ranks(place.run, 1);
+    run_ranks(staged, 2);
     program_expect(place.folder, 0, NULL,
                    (const char *const[]){"train", place.model, place.text, "-o",        run,    "--lanes",
                                          "4",     "--round",   "1",        "--batch",   "8",    "--seq",
                                          "16",    "--grain",   "1",        "--threads", "1",    "--dtype",
                                          "fp32",  "--steps",   "6",        "--lr",      "1e-2", NULL});
-    snprintf(weights[0], sizeof weights[0], "%s/model/model.safetensors", place.run);
-    snprintf(weights[1], sizeof weights[1], "%s/model/model.safetensors", run);
-    assert_true(files_equal(weights[0], weights[1]));
-    mpi_job_expect_none(place.run);
+    const char *const folders[] = {place.run, staged, run};
+    for (int i = 0; i < 3; i++)
+        snprintf(weights[i], sizeof weights[i], "%s/model/model.safetensors", folders[i]);
+    assert_true(files_equal(weights[0], weights[2]));
+    assert_true(files_equal(weights[1], weights[2]));
 }
 
 static void a_failure_ends_all_with_one_message(void **state) {
     (void)state;
-    struct program_run done = mpi_job_run(place.folder, "$MPIRUN -n 2 '%s' rank '%s/nothing' '%s' '%s/none'", own_path,
-                                          place.folder, place.text, place.folder);
+    struct program_run done = mpi_job_run(place.folder, "$MPIRUN -n 2 '%s' rank '%s/nothing' '%s' '%s/none' 1",
+                                          own_path, place.folder, place.text, place.folder);
     assert_int_not_equal(done.status, 0);
     if (count_lines_with(done.err, "told: ") != 1 || !strstr(done.err, "nothing: no such folder"))
         fail_msg("not one message: %s", done.err);
@@ -94,7 +106,7 @@ static int tear_down(void **state) {
 }
 
 int main(int count, char **arguments) {
-    if (count == 5 && strcmp(arguments[1], "rank") == 0) return rank_main(arguments + 2);
+    if (count == 6 && strcmp(arguments[1], "rank") == 0) return rank_main(arguments + 2);
     if (readlink("/proc/self/exe", own_path, sizeof own_path - 1) <= 0) return 1;
     mpi_job_require();
     const struct CMUnitTest tests[] = {

@@ -1,5 +1,5 @@
 /* Operators that ranks of a group make together, in programs: proved for each rank and for all, on groups of 2 and 4
- * ranks beside data ranks, under any policy; and faults that are found. */
+ * ranks beside data ranks and stages, under any policy; and faults that are found. */
 #include <stdio.h>
 #include <string.h>
 
@@ -42,12 +42,14 @@ static struct program *compile(const struct graph *graph, const struct plan *pla
     return status == STATUS_OK ? program : NULL;
 }
 
-static void ranks_make_of(enum dtype dtype, struct mesh mesh, int tensor, const struct policy *policy,
+/* `of`: the place of one of the ranks. */
+static void ranks_make_of(enum dtype dtype, const struct rank_place *of, const struct policy *policy,
                           struct ranks *out) {
-    *out = (struct ranks){.count = mesh_ranks(&mesh)};
+    *out = (struct ranks){.count = rank_place_ranks(of)};
     for (int r = 0; r < out->count; r++) {
-        const struct rank_place place = place_of(mesh, tensor, r);
-        const struct group_part part = {tensor, r % tensor};
+        struct rank_place place = *of;
+        place.rank = r;
+        const struct group_part part = {of->tensor, rank_place_tensor_rank(&place)};
         out->graphs[r] = exchange_graph_build(dtype, part);
         struct plan plan = exchange_plan(out->graphs[r], &place, GRAINS);
         if (policy) plan.policy = *policy;
@@ -58,7 +60,8 @@ static void ranks_make_of(enum dtype dtype, struct mesh mesh, int tensor, const 
 }
 
 static void ranks_make(struct mesh mesh, int tensor, const struct policy *policy, struct ranks *out) {
-    ranks_make_of(DTYPE_F32, mesh, tensor, policy, out);
+    const struct rank_place place = place_of(mesh, tensor, 0);
+    ranks_make_of(DTYPE_F32, &place, policy, out);
 }
 
 static enum status verify(const struct ranks *ranks) {
@@ -84,6 +87,32 @@ static void programs_of_all_ranks_are_proved(void **state) {
     expect_proved(nodes, 4, NULL);
     expect_proved(eight, 4, NULL);
     expect_proved(eight, 2, NULL);
+}
+
+/* Stages of ranks that share tensors, beside data ranks with partitions. */
+static void stages_of_such_ranks_are_proved(void **state) {
+    (void)state;
+    static const struct {
+        struct mesh mesh;
+        int tensor, stages;
+    } places[] = {{{1, 4}, 2, 2}, {{2, 4}, 2, 2}, {{1, 8}, 4, 2}, {{2, 4}, 2, 4}, {{1, 6}, 2, 3}};
+    for (uint64_t seed = 0; seed < unit_sweep(10, 200); seed++) {
+        size_t p = seed % (sizeof places / sizeof *places);
+        struct rank_place place = place_of(places[p].mesh, places[p].tensor, 0);
+        place.stages = places[p].stages;
+        const struct mesh data = rank_place_data_mesh(&place);
+        struct graph *graph = exchange_graph_build(DTYPE_F32, (struct group_part){place.tensor, 0});
+        struct policy policy = random_policy(graph, GRAINS / mesh_ranks(&data), &data, seed);
+        if (seed & 1 && place.stages == 2) snprintf(policy.spans, sizeof policy.spans, "1 3 4");
+        struct ranks ranks;
+        ranks_make_of(DTYPE_F32, &place, &policy, &ranks);
+        if (verify(&ranks) != STATUS_OK) {
+            print_policy(&policy, seed);
+            fail_msg("%d stages of %d ranks: %s", place.stages, ranks.count, status_message());
+        }
+        ranks_free(&ranks);
+        graph_free(graph);
+    }
 }
 
 static void random_policies_are_proved(void **state) {
@@ -137,7 +166,8 @@ static void bytes_are_those_of_the_definition(void **state) {
     for (int d = 0; d < 2; d++) {
         struct ranks ranks;
         int kinds[COMM_KINDS] = {0}, rounded = 0;
-        ranks_make_of(d ? DTYPE_BF16 : DTYPE_F32, (struct mesh){1, 4}, 4, NULL, &ranks);
+        const struct rank_place place = place_of((struct mesh){1, 4}, 4, 0);
+        ranks_make_of(d ? DTYPE_BF16 : DTYPE_F32, &place, NULL, &ranks);
         const struct program *first = ranks.programs[0];
         for (size_t c = 0; c < first->collectives.count; c++) {
             int64_t sent = 0;
@@ -339,6 +369,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(programs_of_all_ranks_are_proved),
         cmocka_unit_test(random_policies_are_proved),
+        cmocka_unit_test(stages_of_such_ranks_are_proved),
         cmocka_unit_test(a_group_of_one_exchanges_nothing),
         cmocka_unit_test(a_plan_for_another_group_is_refused),
         cmocka_unit_test(bytes_are_those_of_the_definition),

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/random.h"
+#include "collective/lane_tree.h"
 #include "program/collectives.h"
 #include "support/fault_sweep.h"
 #include "support/random_policy.h"
@@ -19,10 +20,12 @@ struct ranks {
 };
 
 static void describe(const struct plan *plan) {
+    char lanes[LANE_SHAPE_BYTES];
     print_policy(&plan->policy, 0);
-    print_error("%d stages of %d ranks, spans '%s', %lld grains, %lld in a pass\n", rank_place_stages(&plan->place),
-                rank_place_ranks(&plan->place), plan->policy.spans, (long long)recipe_grains(&plan->recipe),
-                (long long)plan->policy.grains_per_pass);
+    print_error("%d stages of %d ranks, spans '%s', %lld grains, %lld in a pass, lanes %s, rounds of %lld\n",
+                rank_place_stages(&plan->place), rank_place_ranks(&plan->place), plan->policy.spans,
+                (long long)recipe_grains(&plan->recipe), (long long)plan->policy.grains_per_pass,
+                lane_shape_print(&plan->recipe.lanes, lanes), (long long)plan->recipe.round_grains);
 }
 
 static void drop(struct ranks *ranks) {
@@ -64,6 +67,7 @@ static struct graph *draw_graph(int layers, uint64_t seed, bool forward_only) {
                                                            .dtype = seed & 4 ? DTYPE_BF16 : DTYPE_F32,
                                                            .grain_sequences = 2,
                                                            .sequence_length = 4,
+                                                           .vocabulary = seed & 8 ? 1000 : 0,
                                                            .forward_only = forward_only});
 }
 
@@ -86,53 +90,77 @@ static int64_t count_executions(const struct ranks *ranks, const struct node *no
     return count;
 }
 
-static int count_homes(const struct ranks *ranks, const struct tensor *tensor) {
-    int homes = 0;
+/* Elements that ranks have between steps, all together. */
+static int64_t count_held(const struct ranks *ranks, const struct tensor *tensor) {
+    int64_t held = 0;
     for (int r = 0; r < ranks->count; r++) {
         struct tensor_run run;
-        homes += program_find_buffer(ranks->programs[r], tensor, &run) != NULL;
+        if (program_find_buffer(ranks->programs[r], tensor, &run)) held += run.elements;
     }
-    return homes;
+    return held;
+}
+
+static bool uses(const struct program *program, const struct tensor *tensor) {
+    for (size_t i = 0; i < program->instructions.count; i++) {
+        const struct node *node = program->instructions.items[i].node;
+        bool passes = node && node->phase <= PHASE_BACKWARD;
+        for (int k = 0; passes && k < node->op->inputs; k++)
+            if (node->in[k] && tensor_storage(node->in[k]) == tensor) return true;
+    }
+    return false;
 }
 
 /* Stages that use a parameter, one that has its states. */
-static int count_users(const struct ranks *ranks, const struct tensor *tensor) {
-    int users = 0;
-    for (int r = 0; r < ranks->count; r++) {
-        bool uses = false;
-        for (size_t i = 0; i < ranks->programs[r]->instructions.count; i++) {
-            const struct node *node = ranks->programs[r]->instructions.items[i].node;
-            for (int k = 0; node && k < node->op->inputs; k++)
-                uses |= node->in[k] && tensor_storage(node->in[k]) == tensor;
-        }
-        users += uses;
+static int64_t count_users(const struct ranks *ranks, const struct tensor *tensor) {
+    int64_t users = 0;
+    int data = rank_place_data(&ranks->plan.place);
+    if (tensor->kind == TENSOR_STATE) return 1;
+    for (int first = 0; first < ranks->count; first += data) {
+        bool any = false;
+        for (int r = first; r < first + data; r++)
+            any |= uses(ranks->programs[r], tensor);
+        users += any;
     }
-    return tensor->kind == TENSOR_STATE ? 1 : users;
+    return users;
 }
 
-/* The same nodes as often as on one rank, and parameters and states once. The clip factor is everybody's. What is
- * recomputed depends on what a stage has from another. */
+/* Each stage that has a tensor has as many copies of it as the partition says. */
+static void require_homes(const struct ranks *ranks, const struct tensor *tensor) {
+    const struct partition *partition = &ranks->plan.policy.partition;
+    int width = partition_width(tensor->kind == TENSOR_STATE ? partition->optimizer : partition->parameters);
+    int64_t copies = rank_place_data(&ranks->plan.place) / width * count_users(ranks, tensor);
+    if (count_held(ranks, tensor) == copies * shape_elements(&tensor->shape)) return;
+    describe(&ranks->plan);
+    fail_msg("ranks have %lld elements of %s, not %lld times all", (long long)count_held(ranks, tensor), tensor->name,
+             (long long)copies);
+}
+
+/* The same nodes as often as on one rank; data ranks share what is updated, and each clips. What is recomputed depends
+ * on what a stage has from another. */
+static void require_executions(const struct ranks *ranks, const struct ranks *one, const struct node *node) {
+    bool everybodys = strcmp(node->op->name, "clip_factor") == 0;
+    int64_t times = count_executions(ranks, node), expected = count_executions(one, node);
+    bool recomputed = node->phase == PHASE_FORWARD && ranks->plan.policy.schedule[0];
+    bool shared = rank_place_data(&ranks->plan.place) > 1 && node->phase > PHASE_BACKWARD;
+    if (recomputed || shared ? (times > 0) == (expected > 0) : times == expected * (everybodys ? ranks->count : 1))
+        return;
+    describe(&ranks->plan);
+    fail_msg("%s is executed %lld times, not %lld", node->name, (long long)times, (long long)expected);
+}
+
 static void require_shared_out(const struct ranks *ranks) {
     const struct graph *graph = ranks->programs[0]->graph;
     struct plan plan = ranks->plan;
     struct ranks one;
     plan.place = (struct rank_place){.rank = 0};
     plan.policy.spans[0] = 0;
+    plan.policy.partition = (struct partition){0};
     require_compiled(graph, &plan, 0, &one);
-    for (size_t n = 0; n < graph->nodes.count; n++) {
-        const struct node *node = graph->nodes.items[n];
-        bool everybodys = strcmp(node->op->name, "clip_factor") == 0;
-        int64_t times = count_executions(ranks, node), expected = count_executions(&one, node);
-        bool recomputed = node->phase == PHASE_FORWARD && ranks->plan.policy.schedule[0];
-        if (recomputed ? (times > 0) != (expected > 0) : times != expected * (everybodys ? ranks->count : 1)) {
-            describe(&ranks->plan);
-            fail_msg("%s is executed %lld times, not %lld", node->name, (long long)times, (long long)expected);
-        }
-    }
+    for (size_t n = 0; n < graph->nodes.count; n++)
+        require_executions(ranks, &one, graph->nodes.items[n]);
     for (size_t t = 0; t < graph->tensors.count; t++) {
         const struct tensor *tensor = graph->tensors.items[t];
-        if (tensor->kind == TENSOR_PARAMETER || tensor->kind == TENSOR_STATE)
-            assert_int_equal(count_homes(ranks, tensor), count_users(ranks, tensor));
+        if (tensor->kind == TENSOR_PARAMETER || tensor->kind == TENSOR_STATE) require_homes(ranks, tensor);
     }
     drop(&one);
 }
@@ -187,37 +215,60 @@ static void draw_spans(int32_t blocks, int spans, uint64_t seed, uint64_t *next,
     }
 }
 
-/* Random cuts, interleaved or not, under random policies on random lanes and rounds. */
+/* Data ranks of each stage, as many as the lanes can be shared out to. */
+static int draw_data(const struct lane_shape *lanes, int stages, uint64_t seed, uint64_t *next) {
+    struct lane_tree tree;
+    assert_int_equal(lane_tree_of_shape(lanes, &tree), STATUS_OK);
+    int most = RANKS_MOST / stages < tree.lanes ? RANKS_MOST / stages : tree.lanes, data = 1 + roll(seed, next, most);
+    while (!lane_tree_holds(&tree, data))
+        data--;
+    lane_tree_free(&tree);
+    return data;
+}
+
+static struct mesh draw_mesh(int ranks, uint64_t seed, uint64_t *next) {
+    int nodes = 1 + roll(seed, next, 4);
+    return ranks % nodes == 0 ? (struct mesh){nodes, ranks / nodes} : (struct mesh){1, ranks};
+}
+
+/* Random cuts, interleaved or not, under random policies with random partitions on random lanes and rounds, which data
+ * ranks share unequally. */
 static struct plan draw_plan(const struct graph *graph, uint64_t seed) {
-    static const struct lane_shape shapes[] = {{1, 1}, {1, 2}, {1, 3}, {2, 2}};
+    static const struct lane_shape shapes[] = {{1, 1}, {1, 2}, {1, 3}, {2, 2}, {1, 4}, {3, 2}};
     uint64_t next = 0;
     struct plan plan = small_plan(graph, 1 + roll(seed, &next, 12), 1);
     int32_t blocks = graph_count_blocks(graph);
-    plan.recipe.lanes = shapes[roll(seed, &next, 4)];
+    plan.recipe.lanes = shapes[roll(seed, &next, 6)];
     plan.recipe.round_grains = roll(seed, &next, 3);
-    plan.policy = random_policy(graph, recipe_share_grains(&plan.recipe), NULL, seed);
     int stages = 2 + roll(seed, &next, 3), most = blocks / stages;
+    int data = draw_data(&plan.recipe.lanes, stages, seed, &next);
     int spans = stages * (1 + roll(seed, &next, most < 3 ? most : 3));
-    plan.place.mesh = roll(seed, &next, 2) || stages == 3 ? (struct mesh){1, stages} : (struct mesh){2, stages / 2};
+    plan.place.mesh = draw_mesh(stages * data, seed, &next);
     plan.place.stages = stages;
     plan.place.in_place = roll(seed, &next, 2);
     plan.place.message_bytes = roll(seed, &next, 2) ? 64 : 0;
     plan.place.tier = roll(seed, &next, 3) == 0 ? TIER_HOST : TIER_DEVICE;
+    const struct mesh shared = rank_place_data_mesh(&plan.place);
+    plan.policy = random_policy(graph, recipe_share_grains(&plan.recipe), &shared, seed);
     if (spans > stages || roll(seed, &next, 2)) draw_spans(blocks, spans, seed, &next, plan.policy.spans);
     return plan;
 }
 
 static void random_plans_are_proved(void **state) {
     (void)state;
+    int64_t cut = 0;
     for (uint64_t seed = 1; seed <= unit_sweep(60, 2000); seed++) {
         struct graph *graph = draw_graph(2 + (int)(seed % 5), seed, false);
         struct plan plan = draw_plan(graph, seed);
         struct ranks ranks;
         require_compiled(graph, &plan, seed, &ranks);
         require_shared_out(&ranks);
+        cut += partition_cuts(&plan.policy.partition);
         drop(&ranks);
         graph_free(graph);
     }
+    print_message("%lld of the plans have partitions\n", (long long)cut);
+    assert_true(cut > 10);
 }
 
 static void evaluation_goes_through_the_stages(void **state) {

@@ -29,6 +29,7 @@ static void draw_cases(struct rank_case *cases, uint64_t count) {
         cases[i] = rank_case_random(SEED, i);
         cases[i].value[RANK_AXIS_lanes] = (int)i % 3;
         cases[i].value[RANK_AXIS_reduce] = (int)(i / 2) % 2;
+        cases[i].value[RANK_AXIS_stages] = 0;
         cases[i].value[RANK_AXIS_partition] = (int)i % rank_axis_values(RANK_AXIS_partition);
     }
 }

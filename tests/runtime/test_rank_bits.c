@@ -76,6 +76,7 @@ static void ranks_have_one_ranks_bits(void **state) {
         sample[i].value[RANK_AXIS_lanes] = (int)i % 3;
         sample[i].value[RANK_AXIS_batch] = (int)(i / 2) % 3;
         sample[i].value[RANK_AXIS_tiers] = (int)i % rank_axis_values(RANK_AXIS_tiers);
+        sample[i].value[RANK_AXIS_stages] = (int)(i + i / 3) % 3;
     }
     const char *path = rank_references_write(*state, sample, SAMPLE, NULL);
     bool all = unit_sweep(0, 1);
@@ -83,8 +84,8 @@ static void ranks_have_one_ranks_bits(void **state) {
         if (all || i % 2 == 1 || jobs[i].ranks == 1) run_job(jobs[i], path);
 }
 
-/* Families, dtypes, adapters, lanes, tiers, schedules, partitions, jobs and both MPIs: each pair of values once, of
- * which this program trains those for its MPI. */
+/* Families, dtypes, adapters, lanes, tiers, schedules, partitions, stages, jobs and both MPIs: each pair of values
+ * once, of which this program trains those for its MPI. */
 static void all_pairs_have_one_ranks_bits(void **state) {
     size_t count, trained = 0;
     if (!unit_sweep(0, 1)) unit_skip("a cover of all pairs takes minutes; needs BALLAST_LONG (make check)");

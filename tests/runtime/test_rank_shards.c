@@ -244,6 +244,7 @@ static void random_plans_have_one_ranks_bits(void **state) {
         cases[i] = rank_case_random(SEED, i);
         cases[i].value[RANK_AXIS_lanes] = i % 6 == 1 ? 2 : i % 2; /* the third are 3 lanes, on 2 and 3 ranks */
         cases[i].value[RANK_AXIS_partition] = rank_axis_values(RANK_AXIS_partition) - 1;
+        cases[i].value[RANK_AXIS_stages] = i % 4 == 3;
     }
     const char *path = rank_references_write(*state, cases, count, NULL);
     for (size_t i = 0; i < sizeof jobs / sizeof *jobs; i++) {

@@ -1,8 +1,9 @@
 /* Ranks that share tensors train as one rank does: ten steps of every family on 2 and 4 ranks, beside data ranks and
- * partitions, under policies that recompute and move. */
+ * partitions, under policies that recompute and move; and stages of them to the bit as without stages. */
 /* ctest: PROCESSORS 2 TIMEOUT 900 LABELS long */
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "base/random.h"
 #include "support/harness.h"
@@ -17,6 +18,7 @@ enum { BATCH = 4, LENGTH = 12, STEPS = 10, SEED = 5 };
 struct kind {
     bool sequence;    /* positions are cut */
     const char *lora; /* NULL: no adapters */
+    int stages;
 };
 
 struct numbers {
@@ -56,7 +58,34 @@ static enum status compare(const struct comm *comm, const char *name, const stru
 static const struct variant {
     uint64_t policy_seed;
     struct partition partition;
-} variants[] = {{0, {1, 1, 1}}, {3, {1, 1, 1}}, {11, {1, 1, 1}}, {0, {2, 2, 2}}, {0, {1, 2, 2}}};
+    const char *spans;
+} variants[] = {
+    {0, {1, 1, 1}, ""}, {3, {1, 1, 1}, "1 2 3"}, {11, {1, 1, 1}, "2"}, {0, {2, 2, 2}, ""}, {0, {1, 2, 2}, "3"}};
+
+static enum status compare_bits(const struct comm *comm, const char *name, const struct numbers *found,
+                                const struct numbers *expected) {
+    if (memcmp(found, expected, sizeof *found) == 0) return STATUS_OK;
+    return status_set(STATUS_FAILED, "rank %d: %s: stages have other bits than ranks without", comm->rank, name);
+}
+
+/* Before, the same ranks have no stages: lanes are as many in both, and so are the sums of data ranks. */
+static enum status train_staged(struct comm *comm, const char *name, int stages, const struct harness_options *given,
+                                struct numbers *found) {
+    struct harness_options options = *given;
+    struct numbers expected;
+    train(&options, &expected);
+    options.stages = stages;
+    for (size_t v = 0; v < sizeof variants / sizeof *variants; v++) {
+        options.policy_seed = variants[v].policy_seed;
+        options.spans = variants[v].spans;
+        bool cut = partition_cuts(&variants[v].partition);
+        if (cut && mesh_ranks(&comm->mesh) == stages * options.tensor) continue;
+        options.partition = variants[v].partition;
+        train(&options, found);
+        TRY(compare_bits(comm, name, found, &expected));
+    }
+    return STATUS_OK;
+}
 
 static enum status train_case(struct comm *comm, const char *name, int tensor, const struct kind *kind,
                               size_t variant_count) {
@@ -78,6 +107,10 @@ static enum status train_case(struct comm *comm, const char *name, int tensor, c
     options.comm = comm;
     options.tensor = tensor;
     options.sequence = kind->sequence;
+    if (kind->stages > 1) {
+        TRY(train_staged(comm, name, kind->stages, &options, &found));
+        return compare(comm, name, &found, &expected);
+    }
     for (size_t v = 0; v < variant_count; v++) {
         options.policy_seed = variants[v].policy_seed;
         options.partition = variants[v].partition;
@@ -88,15 +121,17 @@ static enum status train_case(struct comm *comm, const char *name, int tensor, c
 }
 
 /* words: how many ranks share a tensor; "all" families, or "some" under every variant; "whole", "sequence" to cut
- * positions, or "adapters". */
+ * positions, "adapters", or "stages" of a pipeline. */
 static enum status body(struct comm *comm, const char *const words[RANK_JOB_WORDS]) {
     static const char *const cases[] = {FULL_MODEL_CASES}, *const some[] = {"llama", "gpt2", "qwen3", "gemma2"};
-    const struct kind kind = {.sequence = strcmp(words[2], "whole") != 0,
-                              .lora = strcmp(words[2], "adapters") == 0 ? "4,8,all-linear" : NULL};
+    bool adapters = strcmp(words[2], "adapters") == 0;
+    const struct kind kind = {.sequence = adapters || strcmp(words[2], "sequence") == 0,
+                              .lora = adapters ? "4,8,all-linear" : NULL,
+                              .stages = strcmp(words[2], "stages") == 0 ? 2 : 1};
     int tensor = atoi(words[0]);
     bool all = strcmp(words[1], "all") == 0, partitions = mesh_ranks(&comm->mesh) > tensor;
     size_t count = all ? sizeof cases / sizeof *cases : sizeof some / sizeof *some;
-    size_t each = all ? unit_sweep(tensor > 2 ? 7 : 2, 1) : 1;
+    size_t each = all ? unit_sweep(tensor > 2 ? 7 : 2, 1) : kind.stages > 1 ? unit_sweep(3, 1) : 1;
     for (size_t i = 0; i < count; i += each)
         TRY(train_case(comm, all ? cases[i] : some[i], tensor, &kind, all ? 1 : partitions ? 5 : 3));
     return STATUS_OK;
@@ -143,6 +178,13 @@ static void adapters_are_cut_as_their_weights_are(void **state) {
     expect_job(2, "2", "some", "adapters", false);
 }
 
+/* Of 4 ranks, and in make check of 8 beside data ranks with partitions. */
+static void stages_change_no_bit(void **state) {
+    (void)state;
+    expect_job(4, "2", "some", "stages", false);
+    if (unit_sweep(0, 1)) expect_job(8, "2", "some", "stages", false);
+}
+
 int main(int count, char **argument) {
     rank_job_enter(count, argument, body);
     const struct CMUnitTest tests[] = {
@@ -153,6 +195,7 @@ int main(int count, char **argument) {
         cmocka_unit_test(families_train_with_positions_cut),
         cmocka_unit_test(policies_and_partitions_stand_beside_positions),
         cmocka_unit_test(adapters_are_cut_as_their_weights_are),
+        cmocka_unit_test(stages_change_no_bit),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

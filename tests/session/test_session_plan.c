@@ -1,4 +1,5 @@
 /* Which policy a plan gets where its step does not fit as it is, and what it says where none fits. */
+#include <math.h>
 #include <string.h>
 
 #include "session/plan_policy.h"
@@ -86,6 +87,51 @@ static void flat_operations_of_devices_are_refused(void **state) {
     assert_int_equal(plan_policy_check_ways(&request, &place), STATUS_OK);
     place = (struct rank_place){.mesh = {1, 1}, .on_device = true};
     assert_int_equal(plan_policy_check_ways(&request, &place), STATUS_OK);
+/* ---- pipelines ---- */
+
+static void plan_stages(const char *folder, int64_t interleave, int64_t device_bytes, struct planned *out) {
+    struct tiny_run run;
+    tiny_run_make(folder, "llama", &run);
+    run.plan.planned = (struct mesh){1, 2};
+    SETTINGS_GIVE(&run.plan, stages, 2);
+    if (interleave > 0) SETTINGS_GIVE(&run.plan, interleave, interleave);
+    SETTINGS_GIVE(&run.plan.memory, device_bytes, device_bytes);
+    expect_status(session_begin(run.model, PROGRAMS_TO_TRAIN, &run.plan, &run.options, &out->session, &out->plan),
+                  STATUS_OK, NULL);
+}
+
+static double predict(struct planned *planned) {
+    struct step_summary prediction;
+    expect_status(session_plan_predict(&planned->plan, &prediction), STATUS_OK, NULL);
+    return prediction.step_s;
+}
+
+/* All stages are in the prediction, and of the numbers of spans the fastest is taken. */
+static void pipelines_are_cut_by_their_simulated_step(void **state) {
+    struct planned planned;
+    plan_stages(*state, 0, PLENTY, &planned);
+    double chosen_s = predict(&planned), compute_s = 0;
+    const struct stage_steps *stages = &planned.plan.stages;
+    assert_true(planned.plan.chosen.policy.spans[0]);
+    assert_int_equal(stages->count, 2);
+    for (int stage = 0; stage < 2; stage++) {
+        const struct program *program = stages->list[stage].program;
+        assert_int_equal(rank_place_stage(&program->place), stage);
+        assert_int_equal(stages->list[stage].tier_bytes[TIER_DEVICE], program->tier_bytes[TIER_DEVICE]);
+        assert_true(stages->list[stage].compute_s > 0 && stages->list[stage].compute_s < chosen_s);
+        compute_s += stages->list[stage].compute_s;
+    }
+    assert_true(fabs(stages->bubble - (1 - compute_s / (2 * chosen_s))) < 1e-9);
+    for (int64_t interleave = 1; interleave <= 2; interleave++) {
+        struct planned asked;
+        plan_stages(*state, interleave, PLENTY, &asked);
+        int spans = 1;
+        for (const char *at = asked.plan.chosen.policy.spans; *at; at++)
+            spans += *at == ' ';
+        assert_int_equal(spans + 1, 2 * interleave);
+        drop(&asked);
+    }
+    drop(&planned);
 }
 
 int main(void) {
@@ -94,6 +140,7 @@ int main(void) {
         cmocka_unit_test(what_is_taken_is_the_fastest_found),
         cmocka_unit_test(the_least_that_is_named_is_enough),
         cmocka_unit_test(flat_operations_of_devices_are_refused),
+        cmocka_unit_test(pipelines_are_cut_by_their_simulated_step),
     };
     return cmocka_run_group_tests(tests, temp_folder_make, temp_folder_drop);
 }

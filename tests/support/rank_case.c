@@ -19,15 +19,18 @@ static const struct rank_job jobs[] = {{2, 1, false, {""}}, {2, 2, true, {""}}, 
 static const char *const mpis[] = {"openmpi", "mpich"};
 enum { LANES = 3, BATCHES = 3, ROUNDS = 3, REDUCES = 2, CLIPS = 2, TIERS = 4, SCHEDULES = 4, MPIS = 2 };
 enum { JOBS = sizeof jobs / sizeof *jobs };
+static const int stages_of[] = {1, 2, 4};
+static const char *const interleaved_spans[] = {"", "2 4 6", "1 2 3 4 5 6 7"};
+enum { STAGES = sizeof stages_of / sizeof *stages_of };
 static const char *const partitions[] = {"ddp", "zero1", "zero2", "zero3", "hpz", "other", "other"};
 enum { PARTITIONS = sizeof partitions / sizeof *partitions };
 
 int rank_axis_values(enum rank_axis axis) {
-    static const int counts[RANK_AXES] = {[RANK_AXIS_lanes] = LANES,        [RANK_AXIS_batch] = BATCHES,
-                                          [RANK_AXIS_round] = ROUNDS,       [RANK_AXIS_reduce] = REDUCES,
-                                          [RANK_AXIS_clip] = CLIPS,         [RANK_AXIS_tiers] = TIERS,
-                                          [RANK_AXIS_schedule] = SCHEDULES, [RANK_AXIS_partition] = PARTITIONS,
-                                          [RANK_AXIS_job] = JOBS,           [RANK_AXIS_mpi] = MPIS};
+    static const int counts[RANK_AXES] = {
+        [RANK_AXIS_lanes] = LANES,        [RANK_AXIS_batch] = BATCHES,        [RANK_AXIS_round] = ROUNDS,
+        [RANK_AXIS_reduce] = REDUCES,     [RANK_AXIS_clip] = CLIPS,           [RANK_AXIS_tiers] = TIERS,
+        [RANK_AXIS_schedule] = SCHEDULES, [RANK_AXIS_partition] = PARTITIONS, [RANK_AXIS_job] = JOBS,
+        [RANK_AXIS_mpi] = MPIS,           [RANK_AXIS_stages] = STAGES};
     return axis == RANK_AXIS_subject ? (int)policy_subject_count : counts[axis];
 }
 
@@ -52,8 +55,9 @@ static const struct policy_subject *subject_of(const struct rank_case *spec) {
 
 bool rank_case_holds(const struct rank_case *spec, int ranks) {
     struct lane_tree tree;
+    int stages = stages_of[spec->value[RANK_AXIS_stages]];
     assert_int_equal(lane_tree_of_shape(&lanes_of[spec->value[RANK_AXIS_lanes]], &tree), STATUS_OK);
-    bool holds = lane_tree_holds(&tree, ranks);
+    bool holds = ranks % stages == 0 && lane_tree_holds(&tree, ranks / stages);
     lane_tree_free(&tree);
     return holds;
 }
@@ -76,12 +80,13 @@ void rank_case_print(const struct rank_case *spec, char name[RANK_CASE_NAME_BYTE
     static const char *const tiers[] = {"device", "host", "disk", "drawn tiers"};
     static const char *const schedules[] = {"kept", "computed again", "moved", "drawn schedule"};
     char lanes[LANE_SHAPE_BYTES];
-    snprintf(name, RANK_CASE_NAME_BYTES, "%s, lanes %s, %s, round %d, %s sums, %s, %s, %s, %s (seed %llu)",
+    snprintf(name, RANK_CASE_NAME_BYTES, "%s, lanes %s, %s, round %d, %s sums, %s, %s, %s, %s, %d stages (seed %llu)",
              subject_of(spec)->name, lane_shape_print(&lanes_of[spec->value[RANK_AXIS_lanes]], lanes),
              batches[spec->value[RANK_AXIS_batch]], spec->value[RANK_AXIS_round],
              spec->value[RANK_AXIS_reduce] ? "bf16" : "fp32", spec->value[RANK_AXIS_clip] ? "clipped" : "not clipped",
              tiers[spec->value[RANK_AXIS_tiers]], schedules[spec->value[RANK_AXIS_schedule]],
-             partitions[spec->value[RANK_AXIS_partition]], (unsigned long long)spec->seed);
+             partitions[spec->value[RANK_AXIS_partition]], stages_of[spec->value[RANK_AXIS_stages]],
+             (unsigned long long)spec->seed);
 }
 
 /* The same on all ranks. */
@@ -120,7 +125,12 @@ static struct harness_options options_of(const struct rank_case *spec, struct co
     way.policy_traits = (struct policy_traits){tiers[spec->value[RANK_AXIS_tiers]].tiers,
                                                schedules[spec->value[RANK_AXIS_schedule]].schedule};
     way.policy_seed = spec->seed;
-    struct partition partition = partition_of(spec, comm ? &comm->mesh : &(struct mesh){1, 1});
+    if (comm) way.stages = stages_of[spec->value[RANK_AXIS_stages]];
+    if (comm && spec->seed & 2) way.spans = interleaved_spans[spec->value[RANK_AXIS_stages]];
+    const struct rank_place place = {
+        .mesh = comm ? comm->mesh : (struct mesh){1, 1}, .rank = comm ? comm->rank : 0, .stages = way.stages};
+    const struct mesh data = rank_place_data_mesh(&place);
+    struct partition partition = partition_of(spec, &data);
     way.partition = &partition;
     way.flat = comm && spec->seed & 1;
     struct harness_options options = policy_options(subject_of(spec), &way, config);

@@ -23,7 +23,8 @@ enum { RANK_CASE_STEPS = 10, RANK_CASE_NAME_BYTES = 200 };
     X(schedule)  /* activations are kept, computed again, moved; or drawn */                                           \
     X(partition) /* none, those with names, others; every other seed by flat operations */                             \
     X(job)       /* how many ranks on how many nodes, by windows or messages */                                        \
-    X(mpi)       /* Open MPI, MPICH */
+    X(mpi)       /* Open MPI, MPICH */                                                                                 \
+    X(stages)    /* of a pipeline: 1, 2, 4; of two seeds in four interleaved */
 enum rank_axis {
 #define RANK_CASE_AXIS(name) RANK_AXIS_##name,
     RANK_CASE_AXES(RANK_CASE_AXIS)
@@ -41,7 +42,7 @@ struct rank_case {
 int rank_axis_values(enum rank_axis axis);
 /* The same for the same seed and number. Its job is one of those that hold its lanes. */
 struct rank_case rank_case_random(uint64_t seed, uint64_t number);
-/* Whether so many ranks can hold the case's lanes, and whether its own job's can. */
+/* Whether so many ranks can have the case's stages, and their data ranks hold its lanes; whether its own job's can. */
 bool rank_case_holds(const struct rank_case *spec, int ranks);
 bool rank_case_is_legal(const struct rank_case *spec);
 /* The case's job, without words. */

@@ -34,9 +34,13 @@ static struct rank_case with_pair(struct rank_case spec, const struct pair *pair
     return spec;
 }
 
-/* Lanes that no rank of a job could hold are the only pairs that no case has. */
+static bool has_axis(const struct pair *pair, enum rank_axis axis) {
+    return pair->axes[0] == (int)axis || pair->axes[1] == (int)axis;
+}
+
+/* Lanes and stages that no job of so many ranks could have are the only pairs that no case has. */
 static bool is_possible(const struct pair *pair) {
-    bool bound = pair->axes[0] == RANK_AXIS_lanes && pair->axes[1] == RANK_AXIS_job;
+    bool bound = has_axis(pair, RANK_AXIS_job) && (has_axis(pair, RANK_AXIS_lanes) || has_axis(pair, RANK_AXIS_stages));
     struct rank_case spec = with_pair((struct rank_case){.seed = 0}, pair);
     return !bound || rank_case_is_legal(&spec);
 }

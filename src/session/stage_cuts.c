@@ -1,0 +1,95 @@
+#include "session/stage_cuts.h"
+
+#include <stdio.h>
+
+#include "layout/stage_spans.h"
+
+/* Of the rank's largest share. */
+static enum status count_passes(const struct plan *plan, int64_t *passes) {
+    struct lane_shares shares;
+    enum status status = lane_shares_create(&plan->recipe, &plan->place, &shares);
+    int64_t grains = 1;
+    for (size_t i = 0; i < shares.list.count; i++)
+        if (shares.list.items[i].grains > grains) grains = shares.list.items[i].grains;
+    lane_shares_free(&shares);
+    *passes = (grains + plan->policy.grains_per_pass - 1) / plan->policy.grains_per_pass;
+    return status;
+}
+
+static enum status cut(const struct session_plan *plan, const struct block_costs *costs, int32_t interleave,
+                       char text[POLICY_SPANS_BYTES]) {
+    const struct plan *chosen = &plan->chosen;
+    int32_t stages = rank_place_stages(&chosen->place);
+    struct span_request request = {.stages = stages,
+                                   .count = stages * interleave,
+                                   .device_bytes = plan->session->machine.capacity_bytes[TIER_DEVICE]};
+    TRY(count_passes(chosen, &request.passes));
+    return stage_spans_choose(costs, &request, text);
+}
+
+enum status stage_cuts_by_flops(struct session_plan *plan, const struct graph *graph) {
+    struct block_costs costs;
+    int64_t asked = plan->request.interleave;
+    enum status status = block_costs_create(graph, &plan->chosen.policy, &costs);
+    if (status == STATUS_OK) status = cut(plan, &costs, asked > 0 ? (int32_t)asked : 1, plan->chosen.policy.spans);
+    block_costs_free(&costs);
+    return status;
+}
+
+/* What ranks that share tensors exchange within a block is in its kernels' seconds (costs_set_exchanges). */
+static void take_seconds(const struct graph *graph, const struct costs *costs, struct block_costs *out) {
+    for (int32_t b = 0; b < out->blocks; b++)
+        out->seconds[b] = 0;
+    for (size_t n = 0; n < graph->nodes.count; n++) {
+        const struct node *node = graph->nodes.items[n];
+        if (node->phase <= PHASE_BACKWARD)
+            out->seconds[node->block] += costs_of_kernel(costs, node, TIER_DEVICE).seconds;
+    }
+}
+
+/* A cut with its simulated step. */
+struct tried_cut {
+    char spans[POLICY_SPANS_BYTES];
+    double step_s;
+};
+
+static enum status try_cut(const struct session_plan *plan, const struct block_costs *costs, int32_t interleave,
+                           struct tried_cut *out) {
+    struct plan tried = plan->chosen;
+    struct stage_steps steps;
+    TRY(cut(plan, costs, interleave, tried.policy.spans));
+    enum status status = stage_steps_make(programs_main(&plan->programs), &tried, &plan->costs, &steps);
+    out->step_s = steps.step_s;
+    stage_steps_free(&steps);
+    snprintf(out->spans, sizeof out->spans, "%s", tried.policy.spans);
+    return status;
+}
+
+/* Megatron-LM's users take 2 to 4; each more costs messages. */
+enum { INTERLEAVE_MOST = 4 };
+
+static enum status try_cuts(const struct session_plan *plan, const struct block_costs *costs, struct tried_cut *best) {
+    int64_t asked = plan->request.interleave, least = asked > 0 ? asked : 1, most = asked > 0 ? asked : INTERLEAVE_MOST;
+    int stages = rank_place_stages(&plan->chosen.place);
+    for (int64_t interleave = least; interleave <= most; interleave++) {
+        struct tried_cut tried;
+        if (interleave > least && interleave * stages > costs->blocks) break;
+        TRY(try_cut(plan, costs, (int32_t)interleave, &tried));
+        if (interleave == least || tried.step_s < best->step_s) *best = tried;
+    }
+    return STATUS_OK;
+}
+
+enum status stage_cuts_by_seconds(struct session_plan *plan) {
+    const struct graph *graph = programs_main(&plan->programs)->graph;
+    struct block_costs costs;
+    struct tried_cut best;
+    enum status status = block_costs_create(graph, &plan->chosen.policy, &costs);
+    if (status == STATUS_OK) {
+        take_seconds(graph, &plan->costs, &costs);
+        status = try_cuts(plan, &costs, &best);
+    }
+    if (status == STATUS_OK) snprintf(plan->chosen.policy.spans, POLICY_SPANS_BYTES, "%s", best.spans);
+    block_costs_free(&costs);
+    return status;
+}
