@@ -77,18 +77,18 @@ static enum status rank_body(struct comm *comm, const char *const words[RANK_JOB
     return STATUS_OK;
 }
 
-static void skip(void) {
+static void skip_without_cuda(void) {
     unit_skip("this build has no CUDA backend; needs the CUDA toolkit, 12 or later, and a C++ compiler");
 }
 
 static void ranks_on_one_card_have_one_ranks_bits(void **state) {
     (void)state;
-    skip();
+    skip_without_cuda();
 }
 
 static void ranks_on_a_card_each_have_one_ranks_bits(void **state) {
     (void)state;
-    skip();
+    skip_without_cuda();
 }
 
 #endif

@@ -87,6 +87,8 @@ static void flat_operations_of_devices_are_refused(void **state) {
     assert_int_equal(plan_policy_check_ways(&request, &place), STATUS_OK);
     place = (struct rank_place){.mesh = {1, 1}, .on_device = true};
     assert_int_equal(plan_policy_check_ways(&request, &place), STATUS_OK);
+}
+
 /* ---- pipelines ---- */
 
 static void plan_stages(const char *folder, int64_t interleave, int64_t device_bytes, struct planned *out) {
