@@ -173,17 +173,20 @@ struct ballast_plan_options {
     int64_t interleave;       /* runs of layers of each stage; not given: whichever is fastest. Changes no bit */
     const char *reduce_dtype; /* "bf16" rounds a lane's gradients before they are added to another's; not given: fp32 */
 
-    const char *optimizer_dtype; /* of AdamW's moments: "fp32", or "bf16", rounded by chance; not given: fp32 */
+    const char *optimizer;       /* "adamw", "lion" or "sgd" with momentum; not given: adamw */
+    const char *optimizer_dtype; /* of its moments: "fp32", or "bf16", rounded by chance; not given: fp32 */
     const char *master; /* of bf16 weights: "fp32", or "none", where they are rounded by chance; not given: fp32 */
 
     const char *plan_path;    /* a plan file (`ballast plan -o`), with which options that are given must agree. Resuming
                                  takes the run's own plan, and refuses this */
     const char *cluster_path; /* a cluster file (`ballast profile -o`), whose rates are taken instead of measuring */
+    const char *sequence;     /* "on": ranks that share tensors have parts of the positions where they would have all,
+                                 between products; not given: "off" */
 };
 #define BALLAST_PLAN_OPTIONS_INIT                                                                                      \
     {                                                                                                                  \
         BALLAST_PLAN_OPTIONS_VERSION, -1, -1, -1, -1, -1, NULL, NULL, NULL, NULL, 0, -1, NULL, -1, -1, NULL, -1, NULL, \
-            NULL, NULL, -1, -1, -1, -1, NULL, NULL, NULL, NULL, NULL                                                   \
+            NULL, NULL, -1, -1, -1, -1, NULL, NULL, NULL, NULL, NULL, NULL, NULL                                       \
     }
 /* The same at run time. */
 void ballast_plan_options_init(struct ballast_plan_options *options);
@@ -216,8 +219,9 @@ struct ballast_train_options {
     double min_lr_fraction;    /* where the schedule ends, as a part of the peak; not given: 0.1 */
     double wsd_decay_fraction; /* last part of the schedule in which wsd falls; not given: 0.2 */
 
-    /* AdamW (Loshchilov and Hutter, arXiv 1711.05101), part of the recipe. Biases and norm weights do not decay. */
-    double beta1, beta2; /* not given: 0.9, 0.95 */
+    /* Of the optimizer, part of the recipe. Biases and norm weights do not decay. */
+    double beta1;        /* SGD: its momentum; not given: 0.9 */
+    double beta2;        /* not given: 0.95, Lion: 0.99 */
     double epsilon;      /* not given: 1e-8 */
     double weight_decay; /* not given: 0.1 */
     double clip_norm;    /* limit of the global gradient norm, 0: none; not given: 1 */
@@ -292,9 +296,9 @@ struct ballast_plan_result {
 void ballast_plan_result_init(struct ballast_plan_result *result);
 
 /* Plans a training step. `model` may also be a folder with config.json alone, or the name of a published model
- * (`ballast help presets`). `training` gives AdamW's numbers, which are a part of the recipe; the rest of it is not
- * used, data included; may be NULL. Measures the model's operators, some seconds the first time on a machine. `out` is
- * initialised. NO_FIT where no plan fits. */
+ * (`ballast help presets`). `training` gives the optimizer's numbers, which are a part of the recipe; the rest of it is
+ * not used, data included; may be NULL. Measures the model's operators, some seconds the first time on a machine. `out`
+ * is initialised. NO_FIT where no plan fits. */
 enum ballast_status ballast_plan(const char *model, const struct ballast_plan_options *plan,
                                  const struct ballast_train_options *training, struct ballast_plan_result *out);
 
@@ -461,17 +465,18 @@ enum ballast_status ballast_session_require_fit(struct ballast_session *session)
 
 enum ballast_tier { BALLAST_TIER_DEVICE = 0, BALLAST_TIER_HOST = 1, BALLAST_TIER_DISK = 2 };
 /* Bytes of a tier's arena by kind, at the peak of a step. */
-#define BALLAST_TIER_MEMORY_VERSION 1
+#define BALLAST_TIER_MEMORY_VERSION 2
 struct ballast_tier_memory {
     int version;
     int64_t arena_bytes, capacity_bytes; /* what a step takes; what there is, 0: no such tier */
     int64_t parameter_bytes, gradient_bytes, optimizer_bytes, activation_bytes;
+    int64_t unreduced_bytes; /* whole gradients, before ranks add them, of whose sums each keeps a shard */
     int64_t input_bytes, result_bytes, workspace_bytes; /* batches; loss and norms; kernels' own */
     int64_t cache_bytes;                                /* keys and values, where the run takes samples */
     int64_t unused_bytes;                               /* between buffers */
 };
 #define BALLAST_TIER_MEMORY_INIT                                                                                       \
-    { BALLAST_TIER_MEMORY_VERSION, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
+    { BALLAST_TIER_MEMORY_VERSION, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
 void ballast_tier_memory_init(struct ballast_tier_memory *memory);
 /* All numbers but capacity_bytes add up to arena_bytes. `out` is initialised. */
 enum ballast_status ballast_session_memory(const struct ballast_session *session, enum ballast_tier tier,

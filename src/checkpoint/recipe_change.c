@@ -42,6 +42,7 @@ enum status recipe_changes_add(struct recipe_changes *changes, int64_t step, con
     TRY(add(changes, step, "lanes", lane_shape_print(&from->lanes, before), lane_shape_print(&to->lanes, after)));
     TRY(add(changes, step, "reduce_dtype", reduce_name(from), reduce_name(to)));
     TRY(add_number(changes, step, "tensor", recipe_tensor(from), recipe_tensor(to)));
+    TRY(add(changes, step, "sequence", from->sequence ? "on" : "off", to->sequence ? "on" : "off"));
     return add_number(changes, step, "round_grains", from->round_grains, to->round_grains);
 }
 
@@ -53,7 +54,7 @@ static bool is_number(const char *field) {
 
 static bool is_known(const char *field) {
     return is_number(field) || strcmp(field, "isa") == 0 || strcmp(field, "lanes") == 0 ||
-           strcmp(field, "reduce_dtype") == 0;
+           strcmp(field, "reduce_dtype") == 0 || strcmp(field, "sequence") == 0;
 }
 
 static void apply(const struct recipe_change *change, struct recipe *recipe) {
@@ -64,6 +65,7 @@ static void apply(const struct recipe_change *change, struct recipe *recipe) {
     if (strcmp(change->field, "kernels_version") == 0) recipe->kernels_version = atoi(change->to);
     if (strcmp(change->field, "round_grains") == 0) recipe->round_grains = atoll(change->to);
     if (strcmp(change->field, "tensor") == 0) recipe->tensor = atoi(change->to);
+    if (strcmp(change->field, "sequence") == 0) recipe->sequence = strcmp(change->to, "on") == 0;
     if (strcmp(change->field, "reduce_dtype") == 0) recipe->reduce_dtype = dtype_find(change->to);
     if (strcmp(change->field, "lanes") == 0) (void)lane_shape_parse(change->to, &recipe->lanes); /* it was checked */
 }

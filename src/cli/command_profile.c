@@ -25,12 +25,13 @@ static const struct measuring measuring = {.anew = true};
 
 /* Refuses options that need a model. */
 static enum status refuse_without_model(const struct options *options) {
-    static const enum option_id ids[] = {OPT_BATCH,     OPT_SEQ,         OPT_DTYPE,           OPT_DOCUMENT_ATTENTION,
-                                         OPT_GRAIN,     OPT_LORA,        OPT_FREEZE,          OPT_GRAINS_PER_PASS,
-                                         OPT_PARTITION, OPT_COLLECTIVES, OPT_OPTIMIZER_DTYPE, OPT_MASTER};
-    static const char *const names[] = {"batch",     "seq",         "dtype",           "document-attention",
-                                        "grain",     "lora",        "freeze",          "grains-per-pass",
-                                        "partition", "collectives", "optimizer-dtype", "master"};
+    static const enum option_id ids[] = {OPT_BATCH,     OPT_SEQ,         OPT_DTYPE,     OPT_DOCUMENT_ATTENTION,
+                                         OPT_GRAIN,     OPT_LORA,        OPT_FREEZE,    OPT_GRAINS_PER_PASS,
+                                         OPT_PARTITION, OPT_COLLECTIVES, OPT_OPTIMIZER, OPT_OPTIMIZER_DTYPE,
+                                         OPT_MASTER};
+    static const char *const names[] = {
+        "batch",           "seq",       "dtype",       "document-attention", "grain",           "lora",  "freeze",
+        "grains-per-pass", "partition", "collectives", "optimizer",          "optimizer-dtype", "master"};
     for (size_t i = 0; i < sizeof ids / sizeof *ids; i++)
         if (options_given(options, ids[i]))
             return status_set(STATUS_BAD_INPUT, "ballast profile: --%s says something of a model; give its folder",
@@ -128,9 +129,12 @@ static enum status measure_links(struct profiling *profiling) {
     struct machine machine;
     if (!comm || mesh_ranks(&comm->mesh) == 1) return STATUS_OK;
     TRY(machine_open(&profiling->asked, NULL, &machine));
+    TRY(rank_cores_find_company(comm, &machine.company));
     const struct link_options link = {
         .thorough = true, .threads = plan_options_threads(&profiling->asked), .memory_bytes = LINK_MEMORY_BYTES};
-    return link_rates_measure(comm, machine.backend, &link, &profiling->found.cluster.rates);
+    TRY(machine_measure_links(comm, &link, &machine));
+    machine_take_links(&machine.between, &profiling->found.cluster.rates);
+    return STATUS_OK;
 }
 
 static enum status profile(const struct options *options, struct profiling *profiling) {

@@ -49,8 +49,8 @@ const struct option_alias option_aliases[] = {
     ROW(OPT_WEIGHT_DECAY, "wd decay", NULL),
     ROW(OPT_CLIP_NORM, "max-grad-norm max-norm grad-clip clip-grad clip-grad-norm gradient-clip-val gradient-clipping",
         NULL),
-    ROW(OPTION_COUNT, "optim optimizer optimizer-type optimizer-name",
-        "the optimizer is AdamW (--beta1, --weight-decay)"),
+    ROW(OPT_OPTIMIZER, "optim optimizer-type optimizer-name", NULL),
+    ROW(OPT_BETA1, "momentum", "with --optimizer sgd"),
     /* what is trained */
     ROW(OPT_LORA,
         "lora-r lora-rank lora-alpha lora-target-modules lora-targets lora-modules use-lora use-peft peft adapter "

@@ -67,6 +67,16 @@ RULE(is_always_tied) {
     return is_text(options, OPT_ARCH, "gpt2") || is_text(options, OPT_ARCH, "opt");
 }
 
+RULE(updates_by_sgd) {
+    UNUSED(facts);
+    return is_text(options, OPT_OPTIMIZER, "sgd");
+}
+
+RULE(updates_without_roots) {
+    UNUSED(facts);
+    return is_text(options, OPT_OPTIMIZER, "sgd") || is_text(options, OPT_OPTIMIZER, "lion");
+}
+
 RULE(has_no_validation) { return !facts->validation && options_whole(options, OPT_VALID_EVERY) > 0; }
 
 RULE(has_other_validation) {
@@ -128,6 +138,9 @@ const struct option_effect option_effects[] = {
     {OPT_WEIGHT_DECAY, EFFECT_OF_OPTIONS, plans_generation, IS_GENERATION},
     {OPT_CLIP_NORM, EFFECT_OF_OPTIONS, plans_generation, IS_GENERATION},
     {OPT_FREEZE, EFFECT_OF_OPTIONS, plans_generation, IS_GENERATION},
+    {OPT_BETA2, EFFECT_OF_OPTIONS, updates_by_sgd, NO_EFFECT "SGD has one moment, which --beta1 is for"},
+    {OPT_EPSILON, EFFECT_OF_OPTIONS, updates_without_roots, NO_EFFECT "--optimizer takes no root of a moment"},
+    {OPT_OPTIMIZER, EFFECT_OF_OPTIONS, plans_generation, IS_GENERATION},
     {OPT_OPTIMIZER_DTYPE, EFFECT_OF_OPTIONS, plans_generation, IS_GENERATION},
     {OPT_MASTER, EFFECT_OF_OPTIONS, plans_generation, IS_GENERATION},
     {OPT_MASTER, EFFECT_OF_DATA, computes_in_fp32, NO_EFFECT "weights in fp32 have no masters beside them"},

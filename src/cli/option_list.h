@@ -59,8 +59,14 @@
               "part of the recipe")                                                                                    \
     X(TENSOR, OPTION_OF(tensor), .argument = "N|auto", OPTION_FOR(COMMANDS_STEP),                                      \
       .computed = ", or what the plan file or the run says",                                                           \
-      .help = "ranks that share each tensor: matrices by heads and features, so that each has a part of the weights; " \
-              "divides --ranks, heads and features. auto: the fastest, chosen when a run begins. Part of the recipe")  \
+      .help = "ranks that share each tensor: matrices by heads and features, tables by the vocabulary, so that each "  \
+              "has a part of the weights; divides --ranks, heads and features. auto: the fastest, chosen when a run "  \
+              "begins. Part of the "                                                                                   \
+              "recipe")                                                                                                \
+    X(SEQUENCE, OPTION_OF(sequence), .argument = "on|off", OPTION_FOR(COMMANDS_STEP),                                  \
+      .computed = ", or what the plan file or the run says",                                                           \
+      .help = "on: ranks that share tensors have parts of the positions where they would have all of them, between "   \
+              "products; --tensor divides --seq. Less memory, the same bytes sent. Part of the recipe")                \
     X(GRAINS_PER_PASS, OPTION_OF(grains_per_pass), OPTION_FOR(COMMANDS_STEP),                                          \
       .computed = ", or what the plan file says",                                                                      \
       .help = "grains whose activations are in memory at once; never changes a result")                                \
@@ -178,17 +184,24 @@
       .help = "where the schedule ends, as a part of --lr")                                                            \
     X(WSD_DECAY_FRACTION, OPTION_OF(wsd_decay_fraction), OPTION_FOR(COMMAND_TRAIN),                                    \
       .help = "last part of the schedule, in which wsd falls")                                                         \
-    X(BETA1, OPTION_OF(beta1), OPTION_FOR(COMMAND_TRAIN | COMMAND_PLAN), .help = "AdamW: decay of the first moment")   \
-    X(BETA2, OPTION_OF(beta2), OPTION_FOR(COMMAND_TRAIN | COMMAND_PLAN), .help = "AdamW: decay of the second moment")  \
+    X(BETA1, OPTION_OF(beta1), OPTION_FOR(COMMAND_TRAIN | COMMAND_PLAN),                                               \
+      .help = "decay of the first moment; sgd: momentum")                                                              \
+    X(BETA2, OPTION_OF(beta2), OPTION_FOR(COMMAND_TRAIN | COMMAND_PLAN),                                               \
+      .help = "adamw: decay of the second moment; lion: of the moment, 0.99 where it is not given")                    \
     X(EPSILON, OPTION_OF(epsilon), OPTION_FOR(COMMAND_TRAIN | COMMAND_PLAN),                                           \
-      .help = "AdamW: added to the root of the second moment")                                                         \
+      .help = "adamw: added to the root of the second moment")                                                         \
     X(WEIGHT_DECAY, OPTION_OF(weight_decay), OPTION_FOR(COMMAND_TRAIN | COMMAND_PLAN),                                 \
-      .help = "AdamW: of matrices and embeddings; biases and norm weights do not decay")                               \
+      .help = "of matrices and embeddings; biases and norm weights do not decay")                                      \
     X(CLIP_NORM, OPTION_OF(clip_norm), OPTION_FOR(COMMAND_TRAIN | COMMAND_PLAN),                                       \
       .help = "limit of the gradients' global norm; 0: none")                                                          \
+    X(OPTIMIZER, OPTION_OF(optimizer), .argument = "NAME", OPTION_FOR(COMMAND_TRAIN | COMMAND_PLAN | COMMAND_PROFILE), \
+      .computed = ", or what the plan file says",                                                                      \
+      .help = "how weights are changed: adamw (two moments a weight), lion (one, and the sign of its blend: a tenth "  \
+              "of AdamW's --lr), sgd (one: momentum). Part of the recipe")                                             \
     X(OPTIMIZER_DTYPE, OPTION_OF(optimizer_dtype), .argument = "fp32|bf16",                                            \
       OPTION_FOR(COMMAND_TRAIN | COMMAND_PLAN | COMMAND_PROFILE), .computed = ", or what the plan file says",          \
-      .help = "numbers of AdamW's moments; bf16, with half of the bytes, is rounded up or down by chance, so that "    \
+      .help = "numbers of the optimizer's moments; bf16, with half of the bytes, is rounded up or down by chance, so " \
+              "that "                                                                                                  \
               "small changes are not lost. Part of the recipe")                                                        \
     X(MASTER, OPTION_OF(master), .argument = "fp32|none", OPTION_FOR(COMMAND_TRAIN | COMMAND_PLAN | COMMAND_PROFILE),  \
       .computed = ", or what the plan file says",                                                                      \

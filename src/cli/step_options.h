@@ -9,7 +9,7 @@
 /* The plan options that were given, all others "not given". `decided`: a run says what is left open, so no default is
  * taken from the machine. BAD_INPUT when the device that is asked for is not there. */
 enum status step_options_read(const struct options *options, bool decided, struct plan_options *out);
-/* AdamW's numbers and clipping, which are part of the recipe; the rest as train_options_init has it. */
+/* The optimizer's numbers and clipping, which are part of the recipe; the rest as train_options_init has it. */
 void step_options_read_optimizer(const struct options *options, struct train_options *out);
 
 /* --chat-date in seconds since 1970, 0 when it is not given. BAD_INPUT when it is no date from 1970-01-02 on. */

@@ -23,13 +23,14 @@ static void print_recipe(FILE *out, const struct recipe *recipe) {
     char lanes[64] = "", shape[LANE_SHAPE_BYTES];
     if (lane_shape_lanes(&recipe->lanes) > 1)
         snprintf(lanes, sizeof lanes, " in %s lanes", lane_shape_print(&recipe->lanes, shape));
+    const char *optimizer = recipe->optimizer == UPDATE_ADAMW ? "" : update_rule_name(recipe->optimizer);
     fprintf(out,
-            "recipe    %s%s%s, batch %" PRId64 " x %" PRId64 " tokens, %" PRId64 " grain%s of %" PRId64
+            "recipe    %s%s%s%s%s, batch %" PRId64 " x %" PRId64 " tokens, %" PRId64 " grain%s of %" PRId64
             " sequence%s%s, %s, seed %" PRIu64 "\n",
             dtype_name(recipe->dtype), recipe->optimizer_dtype == STATE_BF16 ? " with bf16 moments" : "",
-            without_masters(recipe), recipe->batch, recipe->sequence_length, recipe_grains(recipe),
-            plural(recipe_grains(recipe)), recipe->grain_sequences, plural(recipe->grain_sequences), lanes, recipe->isa,
-            recipe->seed);
+            without_masters(recipe), *optimizer ? ", " : "", optimizer, recipe->batch, recipe->sequence_length,
+            recipe_grains(recipe), plural(recipe_grains(recipe)), recipe->grain_sequences,
+            plural(recipe->grain_sequences), lanes, recipe->isa, recipe->seed);
 }
 
 static void print_texts(FILE *out, const struct session_plan *plan) {

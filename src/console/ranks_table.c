@@ -21,8 +21,11 @@ static void print_bytes(FILE *out, const struct comm_traffic *traffic) {
 }
 
 static void print_proof(FILE *out, const struct rank_place *place) {
-    fprintf(out, "  %-20s %s\n", "programs proved",
-            rank_proof_is_made(place) ? "of all ranks together" : "each by itself, not together");
+    fprintf(out, "  %-20s ", "programs proved");
+    if (rank_proof_is_made(place))
+        fprintf(out, "of all ranks together\n");
+    else
+        fprintf(out, "each by itself; together takes too long with more than %d ranks\n", RANK_PROOF_MOST);
 }
 
 static void print_certainty(FILE *out, const struct mesh *mesh, const struct cluster_links *links) {

@@ -15,7 +15,7 @@ struct chooser {
     const struct graph *graph;
     struct shard_choices *choices;
     struct use *uses;
-    int64_t vocabulary; /* rows of the loss's weight */
+    int64_t vocabulary; /* rows of the head's weight */
 };
 
 static bool is_activation(const struct tensor *tensor) { return tensor && tensor->kind == TENSOR_ACTIVATION; }
@@ -112,6 +112,10 @@ static void add_use(struct chooser *chooser, const struct node *node, const stru
     use->uses++;
 }
 
+static bool is_head(const struct node *node) {
+    return node->op->work == OP_WORK_LOSS || node->op->work == OP_WORK_LOGITS;
+}
+
 static void walk_back(struct chooser *chooser) {
     for (size_t n = chooser->graph->nodes.count; n-- > 0;) {
         const struct node *node = chooser->graph->nodes.items[n];
@@ -121,7 +125,7 @@ static void walk_back(struct chooser *chooser) {
             if (node->out[i] && chooser->uses[node->out[i]->id].views > 0)
                 chooser->uses[node->out[i]->id].refused |=
                     !views_tile(chooser, node->out[i], &chooser->choices->segments[node->out[i]->id]);
-        if (node->op->differentiate_loss) chooser->vocabulary = node->in[1]->shape.dims[0];
+        if (is_head(node)) chooser->vocabulary = node->in[1]->shape.dims[0];
         for (int k = 0; k < OP_INPUTS_MAX; k++)
             if (node->in[k]) add_use(chooser, node, has_loops ? &loops : NULL, k);
     }
@@ -144,7 +148,16 @@ static bool cuts_parameter(const struct chooser *chooser, const struct node *nod
     return false;
 }
 
+/* The index of rows of the vocabulary, where the node's table has them all: the tokens' and the head's. */
+static int vocabulary_index(const struct chooser *chooser, const struct op_loops *loops) {
+    for (int i = 0; i < loops->count; i++)
+        if (loops->indices[i].letter == 'v' && loops->indices[i].size == chooser->vocabulary) return i;
+    return OP_INDEX_NONE;
+}
+
 static int choose_index(const struct chooser *chooser, const struct node *node, const struct op_loops *loops) {
+    int rows = vocabulary_index(chooser, loops);
+    if (rows != OP_INDEX_NONE) return rows;
     for (int k = 0; k < OP_INPUTS_MAX; k++) {
         if (!node->in[k] || !is_cut(chooser, node->in[k])) continue;
         int index = index_of_columns(chooser, node, loops, k);
@@ -165,7 +178,7 @@ static enum status check_parts(const struct chooser *chooser, const struct node 
     int64_t parts = chooser->choices->parts, size = loops->indices[index].size;
     const struct tensor_segments *segments = &chooser->choices->segments[node->out[0]->id];
     bool columns = column_index(loops, OP_INPUTS_MAX, node->out[0]) == index;
-    bool divides = size % parts == 0;
+    bool divides = size % parts == 0 || loops->indices[index].padded;
     for (int s = 0; s < segments->count && columns; s++)
         divides &= segments->size[s] % parts == 0;
     if (divides) return STATUS_OK;
@@ -180,7 +193,7 @@ static enum status walk_forward(struct chooser *chooser) {
         const struct node *node = chooser->graph->nodes.items[n];
         struct op_loops loops;
         struct shard_choice *choice = &chooser->choices->nodes[n];
-        *choice = (struct shard_choice){0, OP_INDEX_NONE};
+        *choice = (struct shard_choice){0, OP_INDEX_NONE, false};
         if (!op_loops_of(node, 0, &loops)) continue;
         choice->index = choose_index(chooser, node, &loops);
         if (choice->index == OP_INDEX_NONE) continue;
@@ -191,7 +204,44 @@ static enum status walk_forward(struct chooser *chooser) {
     return STATUS_OK;
 }
 
-enum status shard_choices_make(const struct graph *graph, int64_t parts, struct shard_choices *out) {
+/* ---- what is whole, along positions ---- */
+
+static int index_of_letter(const struct op_loops *loops, char letter) {
+    for (int i = 0; i < loops->count; i++)
+        if (loops->indices[i].letter == letter) return i;
+    return OP_INDEX_NONE;
+}
+
+/* Between regions: what a gradient flows through, and what no other index cuts. */
+static bool lies_between(const struct node *node, const struct shard_choice *choice) {
+    return choice->index == OP_INDEX_NONE && node->op->differentiate && is_activation(node->out[0]);
+}
+
+static enum status check_positions(const struct chooser *chooser) {
+    int64_t length = chooser->graph->sequence_length, parts = chooser->choices->parts;
+    if (length % parts == 0) return STATUS_OK;
+    enum status status =
+        status_set(STATUS_BAD_INPUT, "sequence: %lld positions have no %lld equal parts, one for each rank",
+                   (long long)length, (long long)parts);
+    return status_hint(status, "leave out --sequence, or take a --seq that the ranks of --tensor divide");
+}
+
+static enum status cut_positions(struct chooser *chooser) {
+    TRY(check_positions(chooser));
+    for (size_t n = 0; n < chooser->graph->nodes.count; n++) {
+        const struct node *node = chooser->graph->nodes.items[n];
+        struct shard_choice *choice = &chooser->choices->nodes[n];
+        struct op_loops loops;
+        if (!op_loops_of(node, choice->way, &loops)) continue;
+        if (lies_between(node, choice))
+            choice->index = index_of_letter(&loops, 't');
+        else
+            choice->positions = choice->index != OP_INDEX_NONE;
+    }
+    return STATUS_OK;
+}
+
+enum status shard_choices_make(const struct graph *graph, int64_t parts, bool sequence, struct shard_choices *out) {
     *out = (struct shard_choices){.parts = parts,
                                   .nodes = mem_array(graph->nodes.count, sizeof *out->nodes),
                                   .segments = mem_array(graph->tensors.count, sizeof *out->segments)};
@@ -200,6 +250,7 @@ enum status shard_choices_make(const struct graph *graph, int64_t parts, struct 
     enum status status = out->nodes && out->segments && chooser.uses ? STATUS_OK : STATUS_FAILED;
     if (status == STATUS_OK) find_views(&chooser), walk_back(&chooser);
     if (status == STATUS_OK) status = walk_forward(&chooser);
+    if (status == STATUS_OK && sequence) status = cut_positions(&chooser);
     mem_free(chooser.uses);
     return status;
 }

@@ -5,7 +5,10 @@
  * graph: a product is cut by its outputs where all that follows goes on with columns of them, up to a product that sums
  * over them; that one is cut by what it sums over. So attention is cut by heads, with the key-value groups that they
  * read, and the MLP by its inner features. Between such regions activations are whole. The table of tokens and the head
- * are cut by rows of the vocabulary where these divide. No family is known by name. */
+ * are cut by rows of the vocabulary, which need not divide. No family is known by name.
+ *
+ * `sequence` (Korthikanti et al., arXiv 2205.05198): what is whole between such regions is cut along positions instead,
+ * which are gathered before a region, and sums are scattered along them after it. */
 #ifndef BALLAST_LAYOUT_SHARD_CHOICE_H
 #define BALLAST_LAYOUT_SHARD_CHOICE_H
 
@@ -13,6 +16,9 @@
 
 struct shard_choice {
     int way, index; /* OP_INDEX_NONE: none */
+    /* What the parts need whole lies cut by positions outside the node: it is gathered before, and its gradient reduced
+     * and scattered. A sum over the index is scattered along positions (struct strategy). */
+    bool positions;
 };
 
 struct shard_choices {
@@ -21,9 +27,9 @@ struct shard_choices {
     struct tensor_segments *segments; /* by tensor id: of its columns, each of which is cut by itself */
 };
 
-/* For a forward graph of one rank. BAD_INPUT naming the node where heads or features have no `parts` equal parts. The
- * caller frees, also after a failure. */
-enum status shard_choices_make(const struct graph *graph, int64_t parts, struct shard_choices *out);
+/* For a forward graph of one rank. BAD_INPUT naming the node where heads or features, or with `sequence` positions, have
+ * no `parts` equal parts. The caller frees, also after a failure. */
+enum status shard_choices_make(const struct graph *graph, int64_t parts, bool sequence, struct shard_choices *out);
 void shard_choices_free(struct shard_choices *choices);
 
 #endif

@@ -2,7 +2,10 @@
 
 #include <string.h>
 
-enum { WHOLE = -1 };
+#include "layout/conversion_nodes.h"
+#include "ops/tensor_parts.h"
+
+enum { WHOLE = LAYOUT_REPLICATED };
 
 /* A tensor of the one rank's graph, as this rank has it. */
 struct value {
@@ -25,22 +28,52 @@ struct sharder {
 struct share {
     struct op_loops loops;
     int index;
+    bool positions; /* as struct shard_choice */
+    bool told; /* ranks have told each other what makes the node's outputs whole */
 };
 
-/* The dimension of an operand that is in parts. */
-static int part_of_operand(const struct share *share, int operand) {
-    for (int d = 0; d < TENSOR_RANK_MAX && share->index != OP_INDEX_NONE; d++)
-        if (share->loops.of[operand][d] == share->index) return d;
+static int dimension_of(const struct share *share, int operand, int index) {
+    for (int d = 0; d < TENSOR_RANK_MAX && index != OP_INDEX_NONE; d++)
+        if (share->loops.of[operand][d] == index) return d;
     return WHOLE;
+}
+
+static bool has_positions(const struct share *share, int index) {
+    return share->loops.indices[index].letter == 't' || share->loops.indices[index].letter == 'z';
+}
+
+/* The dimension of an operand that is in parts while the node works. */
+static int part_of_operand(const struct share *share, int operand) {
+    bool gathered = share->index != OP_INDEX_NONE && operand < OP_INPUTS_MAX && (share->loops.whole >> operand & 1) &&
+                    has_positions(share, share->index);
+    return gathered ? WHOLE : dimension_of(share, operand, share->index);
 }
 
 /* Whether what the node makes are parts of a sum. */
 static bool sums(const struct share *share) {
-    return share->index != OP_INDEX_NONE && part_of_operand(share, OP_INPUTS_MAX) == WHOLE;
+    return share->index != OP_INDEX_NONE && !share->told && part_of_operand(share, OP_INPUTS_MAX) == WHOLE;
 }
 
-/* As differentiation has it (graph/differentiate.c). */
+static struct index_part index_part_of(const struct sharder *sharder, const struct share *share) {
+    return (struct index_part){share->loops.indices[share->index].size, sharder->group.parts, sharder->group.position};
+}
+
+/* The dimension along which a sum is scattered, or WHOLE. */
+static int part_of_sum(const struct share *share) {
+    for (int i = 0; i < share->loops.count && share->positions; i++)
+        if (has_positions(share, i)) return dimension_of(share, OP_INPUTS_MAX, i);
+    return WHOLE;
+}
+
+static bool is_added_later(const struct share *share, int k) { return sums(share) && share->loops.added >> k & 1; }
+
+/* As differentiation has it (graph/differentiate.c): activations that come from elsewhere want their gradients. */
 static void find_learning(struct sharder *sharder) {
+    for (size_t i = 0; i < sharder->from->tensors.count; i++) {
+        const struct tensor *tensor = sharder->from->tensors.items[i];
+        sharder->learns[i] =
+            tensor->kind == TENSOR_ACTIVATION && !tensor->producer && !tensor->base && tensor->shape.dtype != DTYPE_I32;
+    }
     for (size_t n = 0; n < sharder->from->nodes.count; n++) {
         const struct node *node = sharder->from->nodes.items[n];
         bool learns = false;
@@ -72,7 +105,8 @@ static struct tensor_segments segments_of(const struct sharder *sharder, const s
 static struct tensor *make_parameter(struct sharder *sharder, const struct tensor *from, int dimension,
                                      struct tensor_segments segments) {
     struct shape shape = from->shape;
-    if (dimension != WHOLE) shape.dims[dimension] /= sharder->group.parts;
+    if (dimension != WHOLE)
+        shape.dims[dimension] = index_part_size(&(struct index_part){shape.dims[dimension], sharder->group.parts, 0});
     struct tensor *made =
         graph_parameter(sharder->graph, from->name, shape.rank, shape.dims[0], shape.rank > 1 ? shape.dims[1] : 1);
     if (!made) return NULL;
@@ -103,8 +137,8 @@ static enum status take_parameter(struct sharder *sharder, const struct node *no
     const struct tensor *from = node->in[k];
     struct value *value = &sharder->values[from->id];
     int dimension = part_of_operand(share, k);
-    bool whole_of_part =
-        share->index != OP_INDEX_NONE && dimension == WHOLE && !(sums(share) && share->loops.added >> k & 1);
+    bool whole_of_all = is_added_later(share, k) && part_of_sum(share) == WHOLE;
+    bool whole_of_part = share->index != OP_INDEX_NONE && dimension == WHOLE && !whole_of_all;
     struct tensor_segments segments =
         dimension == WHOLE ? (struct tensor_segments){0} : segments_of(sharder, node, share);
     bool first = !value->own;
@@ -132,12 +166,17 @@ static struct value *value_of(struct sharder *sharder, const struct tensor *tens
     if (tensor->base) {
         const struct value *base = value_of(sharder, tensor->base);
         *value = (struct value){make_view(sharder, tensor, base), base->dimension, {0}, NULL};
-    } else if (tensor->kind == TENSOR_INPUT || tensor->kind == TENSOR_RESULT) {
+    } else if (tensor->kind == TENSOR_INPUT || tensor->kind == TENSOR_RESULT || !tensor->producer) {
         value->own = graph_tensor(sharder->graph, tensor->kind, tensor->name, tensor->shape);
     } else {
         BUG_IF(sharder->graph->status == STATUS_OK, "%s is used before it is made", tensor->name);
     }
     return value;
+}
+
+/* Parts of several segments, side by side, are not the whole one after the other. */
+static bool is_cut_in_segments(const struct sharder *sharder, const struct tensor *tensor, const struct value *value) {
+    return value->dimension == tensor->shape.rank - 1 && sharder->choices->segments[tensor->id].count > 1;
 }
 
 static struct tensor *convert(struct sharder *sharder, const struct tensor *tensor, struct value *value, int dimension,
@@ -148,9 +187,19 @@ static struct tensor *convert(struct sharder *sharder, const struct tensor *tens
                                     : dimension == WHOLE          ? "whole"
                                                                   : "part");
     if (value->dimension == dimension) return ops_copy_in(graph, name, value->own, sharder->group);
-    if (dimension == WHOLE) return ops_gather(graph, name, value->own, sharder->group, value->dimension, partial);
-    if (value->dimension == WHOLE) return ops_cut(graph, name, value->own, sharder->group, dimension);
-    return ops_exchange(graph, name, value->own, sharder->group, value->dimension, dimension);
+    if (is_cut_in_segments(sharder, tensor, value)) {
+        graph->status = status_set(STATUS_BAD_INPUT,
+                                   "tensor: %s: its columns are cut in segments, which only its views "
+                                   "have in order",
+                                   tensor->name);
+        return NULL;
+    }
+    struct layout_step step = {.action = dimension == WHOLE          ? LAYOUT_GATHER
+                                         : value->dimension == WHOLE ? LAYOUT_CUT
+                                                                     : LAYOUT_ALL_TO_ALL,
+                               .from = value->dimension,
+                               .to = dimension};
+    return conversion_add_step(graph, name, value->own, sharder->group, &step, partial);
 }
 
 /* The tensor in parts along the dimension, or whole; `shared`: whole, for nodes each of which gives it a part of its
@@ -171,14 +220,14 @@ static enum status take_inputs(struct sharder *sharder, const struct node *node,
                                struct tensor *in[OP_INPUTS_MAX]) {
     for (int k = 0; k < OP_INPUTS_MAX; k++) {
         const struct tensor *tensor = node->in[k];
-        bool later = sums(share) && share->loops.added >> k & 1;
-        if (!tensor) continue;
-        if (tensor->kind == TENSOR_PARAMETER) {
-            TRY(take_parameter(sharder, node, k, share, &in[k]));
-            continue;
-        }
         int dimension = part_of_operand(share, k);
-        in[k] = in_layout(sharder, tensor, dimension, share->index != OP_INDEX_NONE && dimension == WHOLE && !later);
+        if (!tensor) continue;
+        if (tensor->kind == TENSOR_PARAMETER)
+            TRY(take_parameter(sharder, node, k, share, &in[k]));
+        else if (is_added_later(share, k))
+            in[k] = in_layout(sharder, tensor, part_of_sum(share), false);
+        else
+            in[k] = in_layout(sharder, tensor, dimension, share->index != OP_INDEX_NONE && dimension == WHOLE);
     }
     return STATUS_OK;
 }
@@ -196,10 +245,19 @@ static struct tensor *add_later(struct sharder *sharder, const struct node *node
     return residual ? ops_add(sharder->graph, name, sum, residual) : sum;
 }
 
-static struct tensor *finish_sum(struct sharder *sharder, const struct node *node, struct tensor *part,
-                                 struct tensor *const later[OP_INPUTS_MAX]) {
-    const char *name = graph_format(sharder->graph, "%s.reduced", node->name);
-    return add_later(sharder, node, ops_reduce_out(sharder->graph, name, part, sharder->group), later);
+/* A result's parts are added where it is read, once a step. */
+static struct tensor *finish_sum(struct sharder *sharder, const struct node *node, const struct share *share,
+                                 struct tensor *part, struct tensor *const later[OP_INPUTS_MAX]) {
+    struct graph *graph = sharder->graph;
+    const char *name = graph_format(graph, "%s.reduced", node->name);
+    int dimension = part_of_sum(share);
+    if (part->kind == TENSOR_RESULT) {
+        part->partial_result = true;
+        return part;
+    }
+    struct tensor *sum = dimension == WHOLE ? ops_reduce_out(graph, name, part, sharder->group)
+                                            : ops_scatter(graph, name, part, sharder->group, dimension);
+    return add_later(sharder, node, sum, later);
 }
 
 /* Blocks begin in the order in which nodes reach them. */
@@ -215,9 +273,20 @@ static void take_outputs(struct sharder *sharder, const struct node *node, const
     for (int i = 0; i < OP_OUTPUTS_MAX; i++) {
         if (!node->out[i]) continue;
         struct value *value = &sharder->values[node->out[i]->id];
-        *value = (struct value){i == 0 ? first : made->out[i], part_of_operand(share, OP_INPUTS_MAX + i), {0}, NULL};
-        if (value->own) value->own->kept = node->out[i]->kept;
+        int dimension = i == 0 && sums(share) ? part_of_sum(share) : part_of_operand(share, OP_INPUTS_MAX + i);
+        *value = (struct value){i == 0 ? first : made->out[i], dimension, {0}, NULL};
     }
+}
+
+/* The node's attributes become those of its part; what it needs of others' is made. */
+static void take_index(struct sharder *sharder, const struct node *node, struct share *share, void *attributes,
+                       struct tensor *in[OP_INPUTS_MAX]) {
+    if (share->index == OP_INDEX_NONE) return;
+    struct index_part part = index_part_of(sharder, share);
+    char letter = share->loops.indices[share->index].letter;
+    if (node->op->take_part) node->op->take_part(attributes, letter, &part);
+    if (node->op->tell_parts)
+        share->told = node->op->tell_parts(sharder->graph, node->name, letter, &part, attributes, in);
 }
 
 static enum status shard_node(struct sharder *sharder, const struct node *node) {
@@ -226,18 +295,17 @@ static enum status shard_node(struct sharder *sharder, const struct node *node) 
     struct tensor *in[OP_INPUTS_MAX] = {0}, *later[OP_INPUTS_MAX] = {0}, *into[OP_OUTPUTS_MAX] = {0};
     char attributes[OP_ATTRIBUTES_MOST_BYTES];
     begin_blocks(sharder, node->block);
-    if (op_loops_of(node, choice->way, &share.loops)) share.index = choice->index;
+    if (op_loops_of(node, choice->way, &share.loops)) share.index = choice->index, share.positions = choice->positions;
     TRY(take_inputs(sharder, node, &share, in));
-    for (int k = 0; k < OP_INPUTS_MAX && sums(&share); k++)
-        if (share.loops.added >> k & 1) later[k] = in[k], in[k] = NULL;
+    for (int k = 0; k < OP_INPUTS_MAX; k++)
+        if (is_added_later(&share, k)) later[k] = in[k], in[k] = NULL;
     memcpy(attributes, node->attributes, node->op->attribute_bytes);
-    if (share.index != OP_INDEX_NONE && node->op->take_part)
-        node->op->take_part(attributes, share.loops.indices[share.index].letter, sharder->group.parts);
+    take_index(sharder, node, &share, attributes, in);
     for (int i = 0; i < OP_OUTPUTS_MAX; i++)
         if (node->out[i] && node->out[i]->kind == TENSOR_RESULT) into[i] = value_of(sharder, node->out[i])->own;
     struct node *made = graph_add(sharder->graph, node->op, node->name, in, attributes, into);
     if (!made) return graph_status(sharder->graph);
-    struct tensor *first = sums(&share) ? finish_sum(sharder, node, made->out[0], later) : made->out[0];
+    struct tensor *first = sums(&share) ? finish_sum(sharder, node, &share, made->out[0], later) : made->out[0];
     take_outputs(sharder, node, &share, made, first);
     return graph_status(sharder->graph);
 }
@@ -246,6 +314,15 @@ static enum status shard_nodes(struct sharder *sharder) {
     for (size_t n = 0; n < sharder->from->nodes.count; n++)
         TRY(shard_node(sharder, sharder->from->nodes.items[n]));
     return STATUS_OK;
+}
+
+/* The tensor whole, without what filled up its last parts. */
+static struct tensor *whole_of(struct sharder *sharder, const struct tensor *tensor) {
+    struct tensor *whole = in_layout(sharder, tensor, WHOLE, false);
+    if (!whole || shape_equal(&whole->shape, &tensor->shape)) return whole;
+    struct tensor *used = graph_view(sharder->graph, whole, 0, shape_columns(&tensor->shape));
+    const char *name = graph_format(sharder->graph, "%s.used", tensor->name);
+    return used ? chain_convert(sharder->graph, name, used, tensor->shape) : NULL;
 }
 
 enum status layout_shard_graph(const struct graph *graph, const struct shard_choices *choices, int64_t position,
@@ -259,7 +336,9 @@ enum status layout_shard_graph(const struct graph *graph, const struct shard_cho
     enum status status = sharder.graph && sharder.values && sharder.learns ? STATUS_OK : STATUS_FAILED;
     if (status == STATUS_OK && trains) find_learning(&sharder);
     if (status == STATUS_OK) status = shard_nodes(&sharder);
-    if (status == STATUS_OK) *out_last = in_layout(&sharder, last, WHOLE, false), status = graph_status(sharder.graph);
+    if (status == STATUS_OK) *out_last = whole_of(&sharder, last), status = graph_status(sharder.graph);
+    if (status == STATUS_OK)
+        (*out_last)->kept = last->kept, (*out_last)->name = graph_format(sharder.graph, "%s", last->name);
     mem_free(sharder.values);
     mem_free(sharder.learns);
     *out = sharder.graph;

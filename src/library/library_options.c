@@ -121,11 +121,16 @@ static enum status read_recipe(const struct ballast_plan_options *given, struct 
     TAKE_CHOICE("plan", dtype, dtype_find)
     TAKE_CHOICE("plan", reduce_dtype, dtype_find)
     TAKE_CHOICE("plan", document_attention, document_attention_find)
+    TAKE_CHOICE("plan", optimizer, update_rule_find)
     TAKE_CHOICE("plan", optimizer_dtype, state_format_find)
     TAKE_CHOICE("plan", master, master_find)
     TAKE_TEXT("plan", lora)
     TAKE_WHOLE("plan", round_grains)
     TAKE_WHOLE("plan", tensor)
+    if (given->sequence) {
+        TRY(setting_check_choice(SETTING(sequence), "plan.sequence", given->sequence));
+        SETTINGS_GIVE(out, sequence, strcmp(given->sequence, "on") == 0);
+    }
     TAKE_WHOLE("plan", stages)
     TAKE_WHOLE("plan", interleave)
     TRY(read_lanes(given->lanes, out));

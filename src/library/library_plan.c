@@ -104,6 +104,7 @@ static enum status read_memory(const struct ballast_session *session, enum balla
                                         .capacity_bytes = session->session.machine.capacity_bytes[tier],
                                         .parameter_bytes = kinds[BUFFER_PARAMETERS],
                                         .gradient_bytes = kinds[BUFFER_GRADIENTS],
+                                        .unreduced_bytes = kinds[BUFFER_UNREDUCED],
                                         .optimizer_bytes = kinds[BUFFER_OPTIMIZER],
                                         .activation_bytes = kinds[BUFFER_ACTIVATIONS],
                                         .input_bytes = kinds[BUFFER_INPUTS],

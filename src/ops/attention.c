@@ -126,13 +126,15 @@ static bool loops_attention(const struct node *node, int number, struct op_loops
     bool grouped = way == BY_GROUPS || way == BY_GROUPS_IN_RUNS, zigzag = way < BY_GROUPS_IN_RUNS;
     if (way >= ATTENTION_WAYS) return false;
     op_loops_add(out, 's', node->in[0]->shape.dims[0]);
-    op_loops_add(out, 'h', grouped ? attributes->kv_heads : attributes->heads);
-    if (!grouped) out->own |= 1u << 1;
-    if (!zigzag) {
-        op_loops_add(out, 't', length)->largest_share = largest_share_in_runs;
-        out->own |= 1u << 2;
-    } else if (length % 2 == 0)
-        op_loops_add(out, 'z', length / 2)->largest_share = largest_share_in_zigzag;
+    struct op_index *heads = op_loops_add(out, 'h', grouped ? attributes->kv_heads : attributes->heads);
+    if (!grouped) out->own |= 1u << 1, heads->not_run = "query heads of one key-value head are not parted";
+    struct op_index *positions =
+        zigzag && length % 2 != 0 ? NULL : op_loops_add(out, zigzag ? 'z' : 't', zigzag ? length / 2 : length);
+    if (positions) {
+        positions->largest_share = zigzag ? largest_share_in_zigzag : largest_share_in_runs;
+        positions->not_run = "attention does not begin at a later query";
+    }
+    if (!zigzag) out->own |= 1u << 2;
     const char *queries = zigzag ? "szh" : "sth",
                *keys = zigzag ? (grouped ? "szh" : "sz.") : (grouped ? "sth" : "st.");
     op_loops_operand(out, 0, queries);
@@ -146,11 +148,11 @@ static bool loops_attention(const struct node *node, int number, struct op_loops
 }
 
 /* Of key-value groups with their queries. */
-static void take_part_attention(void *attributes, char letter, int64_t parts) {
+static void take_part_attention(void *attributes, char letter, const struct index_part *part) {
     struct attention_attributes *own = attributes;
     if (letter != 'h') return;
-    own->heads /= parts;
-    own->kv_heads /= parts;
+    own->heads /= part->parts;
+    own->kv_heads /= part->parts;
 }
 
 const struct op op_attention = {

@@ -21,7 +21,7 @@
 /* Every operator, in one list: backends look kernels up in it; tests and benchmarks go through it.
  * Signatures: inputs -> outputs; [x] is optional, += is a sum over grains (or an update in place). */
 #define OP_LIST(X)                                                                                                     \
-    /* embedding.c: tokens [S,T] int32, table [V,C] -> y [S,T,C] = table[tokens + first_row] */                        \
+    /* embedding.c: tokens [S,T] int32, table [V,C] -> y [S,T,C] = table[tokens + first_row], or 0 */                  \
     X(embedding)                                                                                                       \
     /* tokens, dy -> dtable += [V,C] fp32, adding rows in token order */                                               \
     X(embedding_grad)                                                                                                  \
@@ -86,12 +86,18 @@
     X(cut)                                                                                                             \
     /* x -> y = x, whose gradients all ranks of the group have a part of */                                            \
     X(copy_in)                                                                                                         \
-    /* head.c: x [S,T,C], weight [V,C], targets [S,T] int32 (negative: masked), [bias [V]]                             \
-     *  -> loss += fp64 [1]: sum over unmasked tokens of -log softmax(x W^t)[target], unscaled; logits may be capped   \
-     */                                                                                                                \
+    /* head.c: x [S,T,C], weight [V,C], targets [S,T] int32 (negative: masked), [bias [V]], [statistics [S,T,3]]       \
+     *  -> loss += fp64 [1]: sum over unmasked tokens of -log softmax(x W^t)[target], unscaled; logits may be capped.  \
+     *  Where the weight has a part of the vocabulary, statistics are those of all of it */                            \
     X(head_loss)                                                                                                       \
-    /* x, weight, targets, [bias] -> loss +=, dx, [dweight +=], [dbias +=]; gradients times SCALAR_LOSS_SCALE */       \
+    /* x, weight, targets, [bias], [statistics] -> loss +=, dx, [dweight +=], [dbias +=]; gradients times              \
+     *  SCALAR_LOSS_SCALE, dx of the weight's rows alone */                                                            \
     X(head_loss_grad)                                                                                                  \
+    /* x, weight, targets, [bias] -> statistics [S,T,3] fp32 of the weight's rows: the largest logit, the sum of       \
+     *  exponentials of logits less it, and the target's logit, or 0 where another part has it */                      \
+    X(head_statistics)                                                                                                 \
+    /* statistics of parts [N,S,T,3] -> statistics [S,T,3] of the whole, added in the order of the parts */            \
+    X(join_statistics)                                                                                                 \
     /* x, weight, [bias] -> logits [S,T,V] fp32: for comparison and sampling, small models and short inputs */         \
     X(head_logits)                                                                                                     \
     /* optimizer.c: a, b -> a = a + b in fp32: two accumulators of one parameter (PHASE_FINISH) */                     \
@@ -102,9 +108,13 @@
     X(squared_norm)                                                                                                    \
     /* any number of fp64 [1], as columns of one fp64 [count] -> fp64 [2]: norm over all, clip factor (see there) */   \
     X(clip_factor)                                                                                                     \
-    /* gradient fp32, clip fp64 [2] -> parameter +=, exp_avg +=, exp_avg_sq +=, [master +=]; moments in fp32 or bf16   \
-     */                                                                                                                \
-    X(adamw)
+    /* gradient fp32, clip fp64 [2] -> parameter +=, moments +=, [master +=]; moments in fp32 or bf16: exp_avg,        \
+     * exp_avg_sq */                                                                                                   \
+    X(adamw)                                                                                                           \
+    /* the same with exp_avg */                                                                                        \
+    X(lion)                                                                                                            \
+    /* the same with momentum_buffer */                                                                                \
+    X(sgd)
 
 /* Those that the ranks of a group make together (enum op_exchange), of group_exchange.c: no backend has kernels of
  * them. */
@@ -139,12 +149,15 @@ enum scalar {
 };
 
 struct embedding_attributes {
-    int64_t first_row; /* of the table: that of token 0 */
+    int64_t first_row; /* of the table: that of token 0, which may be one that the table lacks */
+    int64_t tokens;    /* there are, of which the table has those whose rows are in it; 0: it has all */
 };
 struct embedding_grad_attributes {
     int64_t rows; /* of the table */
-    int64_t first_row;
+    int64_t first_row, tokens;
 };
+/* Tokens that a table of so many rows, or all of its parts, have rows of. */
+int64_t embedding_tokens(const struct embedding_attributes *attributes, int64_t rows);
 struct linear_attributes {
     bool weight_is_kn; /* weight [K,N] (GPT-2's Conv1D) instead of [N,K] (torch.nn.Linear) */
 };
@@ -232,13 +245,22 @@ const char *activation_name(enum activation function);
 /* Its names in transformers, from index 0; NULL where there are no more. */
 const char *activation_hub_name(enum activation function, int index);
 
+/* The first `rows` rows of a head's weight are those of tokens from `first` on, of `tokens` that there are; rows behind
+ * them stand for none. All 0: the weight has them all. */
+struct vocabulary_part {
+    int64_t first, rows, tokens;
+};
 struct head_attributes {
     double softcap; /* logits, with their bias, become softcap * tanh(logit / softcap); 0: they stay */
+    struct vocabulary_part part;
 };
 struct head_loss_grad_attributes {
     bool dx, dweight, dbias; /* which outputs exist */
     double softcap;          /* as in head_attributes */
+    struct vocabulary_part part;
 };
+/* Of a token's logits, in this order. */
+enum { STATISTIC_LARGEST, STATISTIC_SUM, STATISTIC_TARGET, HEAD_STATISTICS };
 struct activation_attributes {
     enum activation function;
 };
@@ -278,21 +300,42 @@ struct parts_place parts_find(const struct shape *whole, int dimension, int64_t 
 enum { GRADIENT_NORM_BLOCK = 4096 };
 int64_t gradient_norm_blocks(int64_t elements);
 /* norm = sqrt(sum); factor = min(1, limit / (norm + 1e-6)) as torch.nn.utils.clip_grad_norm_; limit 0: factor 1. When
- * the norm is not finite the factor is NaN, and adamw then changes nothing, so that the step can be examined. */
+ * the norm is not finite the factor is NaN, and updates then change nothing, so that the step can be examined. */
 struct clip_attributes {
     double limit;
 };
-/* AdamW (Loshchilov and Hutter, arXiv 1711.05101), in the order of torch.optim.AdamW: w -= lr*decay*w; moments from
- * g*factor; w -= lr*correction * m / (sqrt(v)*correction_sq + epsilon). With a master, it is updated and the parameter
- * is its rounding to nearest. Moments in bf16, and a bf16 parameter without a master, are computed in fp32 and rounded
- * by chance: to the bf16 number above with the probability that the distance to the one below says, so that small
- * changes add up on average (Gupta et al., arXiv 1502.02551). The numbers drawn are a function of seed, step, parameter
- * and element (backend/adamw_step.h). */
-struct adamw_attributes {
+/* How a step changes a parameter w, with its gradient g times the clip factor, and its moments, which begin at 0:
+ * UPDATE_ADAMW: AdamW (Loshchilov and Hutter, arXiv 1711.05101), in the order of torch.optim.AdamW: w -= lr*decay*w;
+ *     m += (1-beta1)*(g-m); v = beta2*v + (1-beta2)*g*g; w -= lr*correction * m / (sqrt(v)*correction_sq + epsilon).
+ * UPDATE_LION: Lion (Chen et al., arXiv 2302.06675, algorithm 2): w -= lr*decay*w; w -= lr * sign(m + (1-beta1)*(g-m));
+ *     m += (1-beta2)*(g-m).
+ * UPDATE_SGD: with momentum, as torch.optim.SGD: g += decay*w; m = beta1*m + g; w -= lr*m.
+ * With a master, it is updated and the parameter is its rounding to nearest. Moments in bf16, and a bf16 parameter
+ * without a master, are computed in fp32 and rounded by chance: to the bf16 number above with the probability that the
+ * distance to the one below says, so that small changes add up on average (Gupta et al., arXiv 1502.02551). The numbers
+ * drawn are a function of seed, step, parameter and element (backend/update_step.h). */
+#define UPDATE_RULE_LIST(X) X(ADAMW, adamw) X(LION, lion) X(SGD, sgd)
+enum update_rule {
+#define UPDATE_RULE_ENUM(name, op) UPDATE_##name,
+    UPDATE_RULE_LIST(UPDATE_RULE_ENUM) UPDATE_RULE_COUNT
+#undef UPDATE_RULE_ENUM
+};
+/* The operator's name. */
+const char *update_rule_name(enum update_rule rule);
+/* UPDATE_RULE_COUNT when there is none of that name. */
+enum update_rule update_rule_find(const char *name);
+/* Of an operator that is one of them; UPDATE_RULE_COUNT for others. */
+enum update_rule update_rule_of(const struct op *op);
+/* The roles of its moments, which are outputs 1 and, where it has two, 2; the master follows. NULL: no such moment. */
+enum { UPDATE_MOMENTS_MAX = 2 };
+const char *update_rule_moment(enum update_rule rule, int moment);
+int update_rule_moments(enum update_rule rule);
+
+struct update_attributes {
     double beta1, beta2, epsilon;
     double weight_decay; /* 0 for parameters that do not decay */
     enum dtype parameter, moments;
-    bool has_master; /* the parameter is bf16 and output 3 exists */
+    bool has_master; /* the parameter is bf16, and the output after the moments exists */
     uint64_t seed;
     uint32_t number; /* of the parameter among those that are trained */
 };
@@ -360,10 +403,11 @@ struct tensor *ops_head_logits(struct graph *graph, const char *name, struct ten
                                struct tensor *bias, struct head_attributes attributes);
 
 /* Adds finish and update to a differentiated graph: sums of accumulators, sums of squares, squared norms in parameter
- * order, the clip factor (result "clip"), AdamW for every trainable parameter, with its state tensors "exp_avg",
- * "exp_avg_sq" and, when the graph's dtype is bf16, "master" (roles; names are the parameter's). Where ranks have parts
+ * order, the clip factor (result "clip"), the rule's operator for every trainable parameter, with its state tensors:
+ * its moments and, when the graph's dtype is bf16, "master" (roles; names are the parameter's). Where ranks have parts
  * of parameters (graph/tensor.h), partial gradients are summed first, and the norm is that of all parts. */
 struct optimizer_options {
+    enum update_rule rule;
     double beta1, beta2, epsilon, weight_decay, clip_norm;
     bool bf16_moments;       /* else fp32 */
     bool no_masters;         /* of bf16 parameters */

@@ -1,7 +1,40 @@
-/* The update: sums and norms of gradients, the clip factor, AdamW; and adding the nodes of these to a graph. */
+/* The update: sums and norms of gradients, the clip factor, the parameters'; and adding the nodes of these to a graph.
+ */
 #include <string.h>
 
 #include "ops/check.h"
+
+static const struct {
+    const struct op *op;
+    const char *moments[UPDATE_MOMENTS_MAX];
+} rules[] = {[UPDATE_ADAMW] = {&op_adamw, {"exp_avg", "exp_avg_sq"}},
+             [UPDATE_LION] = {&op_lion, {"exp_avg"}},
+             [UPDATE_SGD] = {&op_sgd, {"momentum_buffer"}}};
+
+const char *update_rule_name(enum update_rule rule) { return rules[rule].op->name; }
+
+enum update_rule update_rule_find(const char *name) {
+    enum update_rule rule = 0;
+    while (rule < UPDATE_RULE_COUNT && strcmp(name, update_rule_name(rule)) != 0)
+        rule++;
+    return rule;
+}
+
+enum update_rule update_rule_of(const struct op *op) {
+    enum update_rule rule = 0;
+    while (rule < UPDATE_RULE_COUNT && rules[rule].op != op)
+        rule++;
+    return rule;
+}
+
+const char *update_rule_moment(enum update_rule rule, int moment) { return rules[rule].moments[moment]; }
+
+int update_rule_moments(enum update_rule rule) {
+    int count = 0;
+    while (count < UPDATE_MOMENTS_MAX && rules[rule].moments[count])
+        count++;
+    return count;
+}
 
 static enum status infer_gradient_sum(const struct node *node, struct shape out[OP_OUTPUTS_MAX]) {
     out[0] = node->in[0]->shape;
@@ -65,31 +98,36 @@ const struct op op_clip_factor = {
 };
 
 /* Output 0 has the parameter's shape; the state's tensors are existing ones, given as outputs. */
-static enum status infer_adamw(const struct node *node, struct shape out[OP_OUTPUTS_MAX]) {
+static enum status infer_update(const struct node *node, struct shape out[OP_OUTPUTS_MAX]) {
     const struct shape *gradient = &node->in[0]->shape;
-    const struct adamw_attributes *attributes = NODE_ATTRIBUTES(node, adamw_attributes);
+    const struct update_attributes *attributes = NODE_ATTRIBUTES(node, update_attributes);
+    int moments = update_rule_moments(update_rule_of(node->op));
     struct shape clip = vector_of(DTYPE_F64, 2);
     TRY(check_shape(node, 1, &clip));
-    for (int i = 0; i < 3 + attributes->has_master; i++)
+    for (int i = 0; i < 1 + moments + attributes->has_master; i++) {
         out[i] = *gradient;
-    out[0].dtype = attributes->parameter;
-    out[1].dtype = out[2].dtype = attributes->moments;
+        if (i <= moments) out[i].dtype = i == 0 ? attributes->parameter : attributes->moments;
+    }
     return STATUS_OK;
 }
 
-const struct op op_adamw = {
-    .name = "adamw",
-    .attribute_bytes = sizeof(struct adamw_attributes),
-    .inputs_least = 2,
-    .inputs = 2,
-    .outputs = 4,
-    .infer = infer_adamw,
-    .work = OP_WORK_OPTIMIZER,
-    .cost_key = op_key_nothing,
-    .updates = 0xf,
-    .reads_scalars = true,
-    .by_elements = true,
-};
+#define UPDATE_OP(rule, moments)                                                                                       \
+    const struct op op_##rule = {                                                                                      \
+        .name = #rule,                                                                                                 \
+        .attribute_bytes = sizeof(struct update_attributes),                                                           \
+        .inputs_least = 2,                                                                                             \
+        .inputs = 2,                                                                                                   \
+        .outputs = 2 + (moments),                                                                                      \
+        .infer = infer_update,                                                                                         \
+        .work = OP_WORK_OPTIMIZER,                                                                                     \
+        .cost_key = op_key_nothing,                                                                                    \
+        .updates = (1u << (2 + (moments))) - 1,                                                                        \
+        .reads_scalars = true,                                                                                         \
+        .by_elements = true,                                                                                           \
+    };
+UPDATE_OP(adamw, 2)
+UPDATE_OP(lion, 1)
+UPDATE_OP(sgd, 1)
 
 static enum status infer_gradient_reduce(const struct node *node, struct shape out[OP_OUTPUTS_MAX]) {
     out[0] = node->in[0]->shape;
@@ -163,10 +201,10 @@ static struct tensor *state_tensor(struct graph *graph, struct tensor *parameter
     return state;
 }
 
-static void add_adamw(struct graph *graph, const struct trained *trained, uint32_t number, struct tensor *clip,
-                      const struct optimizer_options *options) {
+static void add_update(struct graph *graph, const struct trained *trained, uint32_t number, struct tensor *clip,
+                       const struct optimizer_options *options) {
     struct tensor *parameter = trained->parameter;
-    struct adamw_attributes attributes = {
+    struct update_attributes attributes = {
         .beta1 = options->beta1,
         .beta2 = options->beta2,
         .epsilon = options->epsilon,
@@ -178,10 +216,13 @@ static void add_adamw(struct graph *graph, const struct trained *trained, uint32
         .number = number,
     };
     struct tensor *in[OP_INPUTS_MAX] = {trained->gradient, clip};
-    struct tensor *into[OP_OUTPUTS_MAX] = {parameter, state_tensor(graph, parameter, "exp_avg", attributes.moments),
-                                           state_tensor(graph, parameter, "exp_avg_sq", attributes.moments)};
-    if (attributes.has_master) into[3] = state_tensor(graph, parameter, "master", DTYPE_F32);
-    graph_add(graph, &op_adamw, graph_format(graph, "adamw.%s", parameter->name), in, &attributes, into);
+    struct tensor *into[OP_OUTPUTS_MAX] = {parameter};
+    int moments = update_rule_moments(options->rule);
+    for (int i = 0; i < moments; i++)
+        into[1 + i] = state_tensor(graph, parameter, update_rule_moment(options->rule, i), attributes.moments);
+    if (attributes.has_master) into[1 + moments] = state_tensor(graph, parameter, "master", DTYPE_F32);
+    const char *name = graph_format(graph, "%s.%s", update_rule_name(options->rule), parameter->name);
+    graph_add(graph, rules[options->rule].op, name, in, &attributes, into);
 }
 
 /* Sums of a gradient's squares, as soon as it is complete. */
@@ -270,7 +311,7 @@ enum status ops_add_optimizer(struct graph *graph, const struct optimizer_option
     graph->phase = PHASE_UPDATE;
     struct tensor *clip = count > 0 ? add_clipping(graph, trained, count, options) : NULL;
     for (int i = 0; i < count && clip; i++)
-        add_adamw(graph, &trained[i], (uint32_t)i, clip, options);
+        add_update(graph, &trained[i], (uint32_t)i, clip, options);
     mem_free(trained);
     if (graph->status == STATUS_OK && count == 0)
         return status_set(STATUS_BAD_INPUT, "nothing to train: every parameter is frozen");

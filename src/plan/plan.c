@@ -97,6 +97,10 @@ static enum status check_axes(const struct plan *plan) {
                                       "plan: recipe.tensor: %d ranks that share tensors do not divide %d", tensor,
                                       ranks),
                            "start a multiple of %d ranks by --ranks", tensor);
+    if (plan->recipe.sequence && tensor == 1)
+        return status_hint(status_set(STATUS_BAD_INPUT, "plan: recipe.sequence: on cuts positions among ranks that "
+                                                        "share tensors, and none do"),
+                           "--tensor, or off for --sequence");
     while (ranks % (nearest * tensor) != 0)
         nearest--;
     if (nearest == stages) return STATUS_OK;
@@ -156,11 +160,13 @@ json_t *recipe_to_json(const struct recipe *recipe) {
     RECIPE_DOUBLES(SET_DOUBLE)
     failed |= json_object_set_new(object, "document_attention",
                                   json_string(document_attention_name(recipe->document_attention)));
+    failed |= json_object_set_new(object, "optimizer", json_string(update_rule_name(recipe->optimizer)));
     failed |= json_object_set_new(object, "optimizer_dtype", json_string(state_format_name(recipe->optimizer_dtype)));
     failed |= json_object_set_new(object, "master", json_string(master_name(recipe->master)));
     char lanes[LANE_SHAPE_BYTES];
     failed |= json_object_set_new(object, "lanes", json_string(lane_shape_print(&recipe->lanes, lanes)));
     failed |= json_object_set_new(object, "tensor", json_integer(recipe_tensor(recipe)));
+    failed |= json_object_set_new(object, "sequence", json_string(recipe->sequence ? "on" : "off"));
     failed |= json_object_set_new(object, "isa", json_string(recipe->isa));
 #define SET_TEXT(field) failed |= json_object_set_new(object, #field, json_string(recipe->field));
     RECIPE_TEXTS(SET_TEXT)
@@ -214,6 +220,18 @@ static enum status read_document_attention(const char *file, const json_t *objec
     return nearest_hint(status, "value", name, names, sizeof names / sizeof *names);
 }
 
+/* AdamW in files of versions that had no other. */
+static enum status read_optimizer(const char *file, const json_t *object, struct recipe *out) {
+    const char *names[UPDATE_RULE_COUNT], *name = update_rule_name(UPDATE_ADAMW);
+    for (int i = 0; i < UPDATE_RULE_COUNT; i++)
+        names[i] = update_rule_name((enum update_rule)i);
+    TRY(json_read_string(file, object, "optimizer", &name));
+    out->optimizer = update_rule_find(name);
+    if (out->optimizer != UPDATE_RULE_COUNT) return STATUS_OK;
+    return nearest_hint(status_set(STATUS_BAD_INPUT, "%s: optimizer: '%s' is not known", file, name), "value", name,
+                        names, UPDATE_RULE_COUNT);
+}
+
 /* fp32 in files of versions that had no other. */
 static enum status read_state_formats(const char *file, const json_t *object, struct recipe *out) {
     static const char *const formats[] = {"fp32", "bf16"}, *const masters[] = {"fp32", "none"};
@@ -249,17 +267,28 @@ static enum status read_shape(const char *file, const json_t *object, const char
     return status == STATUS_OK ? status : status_prefix(status, "%s: %s", file, field);
 }
 
+/* Off where the file says nothing. */
+static enum status read_sequence(const char *file, const json_t *object, bool *out) {
+    const char *text = "off";
+    TRY(json_read_string(file, object, "sequence", &text));
+    *out = strcmp(text, "on") == 0;
+    if (*out || strcmp(text, "off") == 0) return STATUS_OK;
+    return status_set(STATUS_BAD_INPUT, "%s: recipe.sequence: '%s' is neither on nor off", file, text);
+}
+
 enum status recipe_from_json(const char *file, const json_t *object, struct recipe *out) {
-    enum { OPTIONAL_FIELDS = 10 };
+    enum { OPTIONAL_FIELDS = 11 };
     static const char *const known[] = {"threads",
                                         "lora",
                                         "freeze",
                                         "products",
                                         "lanes",
+                                        "optimizer",
                                         "optimizer_dtype",
                                         "master",
                                         "reduce_dtype",
                                         "tensor",
+                                        "sequence",
 #define NAME_INTEGER(field, type, least, most, rule) #field,
                                         RECIPE_INTEGERS(NAME_INTEGER) /* the first: plans had no rounds once */
                                         "dtype",
@@ -283,12 +312,14 @@ enum status recipe_from_json(const char *file, const json_t *object, struct reci
     TRY(read_dtype(file, object, "dtype", &recipe->dtype));
     TRY(read_dtype(file, object, "reduce_dtype", &recipe->reduce_dtype));
     TRY(read_document_attention(file, object, &recipe->document_attention));
+    TRY(read_optimizer(file, object, recipe));
     TRY(read_state_formats(file, object, recipe));
     TRY(read_shape(file, object, "lanes", &recipe->lanes));
     int64_t tensor = 1;
     TRY(read_integer(file, object, "recipe.", "tensor", LEAST(tensor), MOST(tensor), "ranks that share tensors",
                      &tensor));
     recipe->tensor = (int)tensor;
+    TRY(read_sequence(file, object, &recipe->sequence));
     TRY(json_read_text(file, object, "isa", sizeof recipe->isa, recipe->isa));
 #define READ_TEXT(field) TRY(json_read_text(file, object, #field, sizeof recipe->field, recipe->field));
     RECIPE_TEXTS(READ_TEXT)
@@ -388,10 +419,12 @@ enum status recipe_require_equal(const struct recipe *expected, const struct rec
     if (!lane_shape_equal(&expected->lanes, &actual->lanes)) DIFFERENT(lanes)
     if (rounds_sums(expected) != rounds_sums(actual)) DIFFERENT(reduce_dtype)
     if (recipe_tensor(expected) != recipe_tensor(actual)) DIFFERENT(tensor)
+    if (expected->sequence != actual->sequence) DIFFERENT(sequence)
 #define COMPARE_TEXT(field)                                                                                            \
     if (strcmp(expected->field, actual->field) != 0) DIFFERENT(field)
     RECIPE_TEXTS(COMPARE_TEXT)
     if (expected->document_attention != actual->document_attention) DIFFERENT(document_attention)
+    if (expected->optimizer != actual->optimizer) DIFFERENT(optimizer)
     if (expected->optimizer_dtype != actual->optimizer_dtype) DIFFERENT(optimizer_dtype)
     if (expected->master != actual->master) DIFFERENT(master)
     if (strcmp(expected->isa, actual->isa) != 0) DIFFERENT(isa)

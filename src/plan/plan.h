@@ -20,6 +20,7 @@
 #include "cluster/tier.h"
 #include "collective/lane_tree.h"
 #include "graph/tensor.h"
+#include "ops/ops.h"
 #include "plan/partition.h"
 #include "plan/rank_place.h"
 
@@ -41,7 +42,7 @@ const char *document_attention_name(enum document_attention attention);
 /* DOCUMENT_ATTENTION_COUNT when there is none of that name. */
 enum document_attention document_attention_find(const char *name);
 
-/* In what AdamW's moments are kept. */
+/* In what the optimizer's moments are kept. */
 #define STATE_FORMAT_LIST(X) X(FP32, "fp32") X(BF16, "bf16")
 enum state_format {
 #define STATE_FORMAT_ENUM(name, text) STATE_##name,
@@ -73,9 +74,12 @@ struct recipe {
     int64_t round_grains;    /* after so many grains of every lane, lanes are added; 0: after all */
     /* bf16: a sum of lanes is rounded before it is added to another (collective/lane_sum.h), and travels so */
     enum dtype reduce_dtype;
-    int tensor; /* ranks that share each tensor (layout/shard_graph.h): they cut the sums of its products; 0 is 1 */
+    int tensor;    /* ranks that share each tensor (layout/shard_graph.h): they cut the sums of its products; 0 is 1 */
+    bool sequence; /* what these ranks would have whole between products they have cut along positions */
     uint64_t seed;
-    double beta1, beta2, epsilon, weight_decay, clip_norm; /* AdamW and clipping by global norm; clip_norm 0: none */
+    enum update_rule optimizer;
+    double beta1, beta2, epsilon, weight_decay; /* of the optimizer (ops/ops.h) */
+    double clip_norm;                           /* limit of the gradients' global norm; 0: none */
     enum document_attention document_attention;
     enum state_format optimizer_dtype;
     enum master master;             /* of bf16 parameters; those in fp32 need none */
@@ -147,7 +151,7 @@ enum status plan_check_range(const char *field, int64_t value, int64_t least, in
 enum status plan_check_real(const char *field, double value, double least, double most, const char *rule);
 /* BAD_INPUT naming the field, the rule and the nearest legal value: recipe and policy, on which programs depend. */
 enum status plan_check(const struct plan *plan);
-/* The same for AdamW's and clipping's numbers, which a program knows from its graph. */
+/* The same for the optimizer's and clipping's numbers, which a program knows from its graph. */
 enum status recipe_check_optimizer(const struct recipe *recipe);
 
 /* {"version", "recipe": {…}, "policy": {…}, "threads"}; NULL when out of memory. `file` stands for the path in

@@ -53,6 +53,7 @@ struct setting {
     X(round_grains, .name = "round", SETTING_WHOLE_IN(0, SETTING_MOST_SIZE), SETTING_WHOLE_DEFAULT(0))                 \
     X(reduce_dtype, .name = "reduce-dtype", .type = SETTING_CHOICE, .choices = "fp32|bf16", .fallback = "fp32")        \
     X(tensor, .name = "tensor", SETTING_WHOLE_IN(1, 4096), .automatic = "auto", SETTING_WHOLE_DEFAULT(1))              \
+    X(sequence, .name = "sequence", .type = SETTING_CHOICE, .choices = "on|off", .fallback = "off")                    \
     X(grains_per_pass, .name = "grains-per-pass", SETTING_WHOLE_IN(1, SETTING_MOST_SIZE), SETTING_WHOLE_DEFAULT(1))    \
     X(stages, .name = "stages", SETTING_WHOLE_IN(1, 4096), .automatic = "auto", SETTING_WHOLE_DEFAULT(1))              \
     X(interleave, .name = "interleave", SETTING_WHOLE_IN(1, 64))                                                       \
@@ -60,6 +61,7 @@ struct setting {
     X(flat, .name = "collectives", .type = SETTING_CHOICE, .choices = "stratified|flat")                               \
     X(threads, .name = "threads", SETTING_WHOLE_IN(1, 4096))                                                           \
     X(seed, .name = "seed", SETTING_WHOLE_IN(0, INT64_MAX), SETTING_WHOLE_DEFAULT(1))                                  \
+    X(optimizer, .name = "optimizer", .type = SETTING_CHOICE, .choices = "adamw|lion|sgd", .fallback = "adamw")        \
     X(beta1, .name = "beta1", SETTING_REAL_IN(0, 0.999999), SETTING_REAL_DEFAULT(0.9))                                 \
     X(beta2, .name = "beta2", SETTING_REAL_IN(0, 0.999999), SETTING_REAL_DEFAULT(0.95))                                \
     X(epsilon, .name = "epsilon", SETTING_REAL_IN(1e-30, 1), SETTING_REAL_DEFAULT(1e-8))                               \

@@ -1,6 +1,8 @@
 #include "profile/link_rates.h"
 
 #include <math.h>
+#include <stdio.h>
+#include <string.h>
 
 #include "base/clock.h"
 #include "collective/comm_schedule.h"
@@ -55,7 +57,7 @@ enum status link_mean(struct comm *comm, double mine, double *out) {
 }
 
 /* The median of several, after one that does not count. */
-static enum status time_operation(struct comm_operation *operation, int repeats, double *out) {
+static enum status time_operation(struct comm_operation *operation, int repeats, struct measurement *out) {
     struct sample samples[REPEATS_SMALL];
     for (int i = -1; i < repeats; i++) {
         struct stopwatch watch = stopwatch_begin();
@@ -63,24 +65,25 @@ static enum status time_operation(struct comm_operation *operation, int repeats,
         TRY(comm_wait(operation));
         if (i >= 0) samples[i] = stopwatch_end(&watch);
     }
-    *out = measurement_of(samples, repeats).seconds;
+    *out = measurement_of(samples, repeats);
     return STATUS_OK;
 }
 
 /* Seconds of an operation, the slowest rank's. Ranks that are not `in` its group wait. */
 static enum status time_trial(struct link_bench *bench, const struct link_trial *trial, bool in, double *out) {
     struct comm_operation *operation = NULL;
-    double mine = 0;
+    struct measurement mine = {.seconds = 0};
     enum status status = STATUS_OK;
-    TRY(link_largest(bench->comm, 0, &mine)); /* all begin together */
-    mine = 0;
+    TRY(link_largest(bench->comm, 0, out)); /* all begin together */
     if (in) {
         status = link_bench_begin(bench, trial, &operation);
         int repeats = trial->bytes <= POINT_BYTES[1] ? REPEATS_SMALL : REPEATS_LARGE;
         if (status == STATUS_OK) status = time_operation(operation, repeats, &mine);
         if (operation) comm_free(operation);
     }
-    return status == STATUS_OK ? link_largest(bench->comm, mine, out) : status;
+    bench->seconds += mine.seconds;
+    bench->spread_s += mine.seconds * mine.spread;
+    return status == STATUS_OK ? link_largest(bench->comm, mine.seconds, out) : status;
 }
 
 static enum status add_point(struct link_bench *bench, struct link_point point, struct cluster_links *links) {
@@ -213,7 +216,7 @@ static enum status measure(struct link_bench *bench, const struct backend *backe
     TRY(time_trial(bench, &sum, true, &alone_s));
     TRY(link_slowdown_measure(bench, &sum, alone_s, &machine, rates));
     rates->links = links;
-    return STATUS_OK;
+    return link_largest(comm, bench->spread_s / bench->seconds, &rates->noise);
 }
 
 /* Where ranks exchange the memory of their devices, that is measured. */
@@ -233,12 +236,17 @@ static void close_memory(struct link_bench *bench, const struct backend *backend
         comm_window_close(bench->comm, &bench->window);
 }
 
+static int64_t find_most_bytes(const struct link_options *options) {
+    int64_t bytes = POINT_BYTES[POINT_SIZES - 1];
+    while (bytes > POINT_BYTES[SMALL] && 4 * bytes > options->memory_bytes)
+        bytes /= 2;
+    return bytes;
+}
+
 enum status link_rates_measure(struct comm *comm, const struct backend *backend, const struct link_options *options,
                                struct cluster_rates *rates) {
     if (mesh_ranks(&comm->mesh) == 1) return STATUS_OK;
-    struct link_bench bench = {.comm = comm, .most_bytes = POINT_BYTES[POINT_SIZES - 1]};
-    while (bench.most_bytes > POINT_BYTES[SMALL] && 4 * bench.most_bytes > options->memory_bytes)
-        bench.most_bytes /= 2;
+    struct link_bench bench = {.comm = comm, .most_bytes = find_most_bytes(options)};
     backend->set_threads(options->threads);
     TRY(open_memory(&bench, backend));
     enum status status = measure(&bench, backend, options, rates);
@@ -246,20 +254,31 @@ enum status link_rates_measure(struct comm *comm, const struct backend *backend,
     return status;
 }
 
-enum status link_rates_keep(const struct backend *backend, const struct profile_options *options,
+const char *link_rates_way(const struct comm *comm, const struct link_options *options, char way[LINK_WAY_BYTES]) {
+    snprintf(way, LINK_WAY_BYTES, "%s, by %s, up to %lld bytes", comm->library,
+             comm->devices         ? "devices"
+             : comm->shares_memory ? "windows"
+                                   : "messages",
+             (long long)find_most_bytes(options));
+    for (int rank = 1; rank < mesh_ranks(&comm->mesh); rank++)
+        if (strcmp(comm->host[rank], comm->host[0]) != 0) way[0] = '\0';
+    return way;
+}
+
+enum status link_rates_keep(const struct backend *backend, const struct profile_options *options, const char *way,
                             const struct cluster_rates *rates) {
     struct profile_cache cache;
     enum status status = profile_cache_open(backend, options, 0, &cache);
-    if (status == STATUS_OK) status = profile_cache_put_links(&cache, rates);
+    if (status == STATUS_OK) status = profile_cache_put_links(&cache, way, rates);
     profile_cache_close(&cache);
     return status;
 }
 
 enum status link_rates_find(const struct backend *backend, const struct profile_options *options,
-                            const struct mesh *mesh, struct cluster_rates *rates) {
+                            const struct mesh *mesh, const char *way, struct cluster_rates *rates) {
     struct profile_cache cache;
     enum status status = profile_cache_open(backend, options, 0, &cache);
-    if (status == STATUS_OK) (void)profile_cache_find_links(&cache, mesh, rates);
+    if (status == STATUS_OK) (void)profile_cache_find_links(&cache, mesh, way, rates);
     profile_cache_close(&cache);
     return status;
 }

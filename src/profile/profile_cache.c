@@ -235,11 +235,21 @@ static void print_mesh(const struct mesh *mesh, char text[MESH_KEY_BYTES]) {
     snprintf(text, MESH_KEY_BYTES, "%dx%d", mesh->nodes, mesh->per_node);
 }
 
-bool profile_cache_find_links(const struct profile_cache *cache, const struct mesh *mesh, struct cluster_rates *rates) {
+/* Files of before have neither: noise that is not told is no promise. */
+static bool is_of_way(const json_t *value, const char *way) {
+    const char *kept = json_string_value(json_object_get(value, "way"));
+    double noise;
+    return kept && way[0] && strcmp(kept, way) == 0 && read_real(json_object_get(value, "noise"), 0, &noise) &&
+           noise <= NOISY_RATES;
+}
+
+bool profile_cache_find_links(const struct profile_cache *cache, const struct mesh *mesh, const char *way,
+                              struct cluster_rates *rates) {
     char key[MESH_KEY_BYTES];
     struct cluster_rates found = *rates;
     print_mesh(mesh, key);
     const json_t *value = json_object_get(section_of(cache, SECTION_LINKS), key);
+    if (way && !is_of_way(value, way)) return false;
     if (value && links_from_json("links", json_object_get(value, "links"), &found.links) == STATUS_OK &&
         rates_slowdown_from_json("links", json_object_get(value, "slowdown"), &found) == STATUS_OK) {
         *rates = found;
@@ -249,14 +259,14 @@ bool profile_cache_find_links(const struct profile_cache *cache, const struct me
     return false;
 }
 
-enum status profile_cache_put_links(struct profile_cache *cache, const struct cluster_rates *rates) {
+enum status profile_cache_put_links(struct profile_cache *cache, const char *way, const struct cluster_rates *rates) {
     char key[MESH_KEY_BYTES];
     struct cluster_rates whole = *rates; /* only what messages slow down or are slowed down by was measured */
     for (int a = 0; a < ACTIVITY_COUNT; a++)
         for (int b = 0; b < ACTIVITY_COUNT; b++)
             whole.slowdown[a][b] = fmax(1, rates->slowdown[a][b]);
     print_mesh(&rates->links.mesh, key);
-    return put(
-        cache, SECTION_LINKS, key,
-        json_pack("{s:o, s:o}", "links", links_to_json(&rates->links), "slowdown", rates_slowdown_to_json(&whole)));
+    return put(cache, SECTION_LINKS, key,
+               json_pack("{s:s, s:f, s:o, s:o}", "way", way, "noise", cache->crowded ? 0.0 : rates->noise, "links",
+                         links_to_json(&rates->links), "slowdown", rates_slowdown_to_json(&whole)));
 }

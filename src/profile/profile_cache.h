@@ -23,7 +23,7 @@ struct profile_cache {
     char *path;             /* NULL: nothing is kept */
     char *machine;          /* text */
     json_t *values;         /* {"operators": {KEY: [SECONDS, SPREAD]}, "products": {DTYPE: [SECONDS a GFLOP, SPREAD]},
-                               "rates": {KEY: {…}}, "links": {MESH: {"links", "slowdown"}}} */
+                               "rates": {KEY: {…}}, "links": {MESH: {"way", "noise", "links", "slowdown"}}} */
     int64_t memory_bytes;   /* for measuring, of each member: PROFILE_MEMORY_BYTES or a lower power of two */
     struct company company; /* the members that measure at once, */
     int threads;            /* each with so many */
@@ -54,9 +54,11 @@ enum status profile_cache_put_rates(struct profile_cache *cache, const char *key
 bool profile_cache_find_product(const struct profile_cache *cache, enum dtype dtype, struct measurement *out);
 enum status profile_cache_put_product(struct profile_cache *cache, enum dtype dtype,
                                       const struct measurement *measurement);
-/* What was measured last between ranks on this mesh: `rates` gets links, and slowdowns of and by messages. */
-bool profile_cache_find_links(const struct profile_cache *cache, const struct mesh *mesh, struct cluster_rates *rates);
-enum status profile_cache_put_links(struct profile_cache *cache, const struct cluster_rates *rates);
+/* What was measured last between ranks on this mesh: `rates` gets links, and slowdowns of and by messages. With a `way`
+ * (link_rates.h) only if that was its way and it was not noisy. */
+bool profile_cache_find_links(const struct profile_cache *cache, const struct mesh *mesh, const char *way,
+                              struct cluster_rates *rates);
+enum status profile_cache_put_links(struct profile_cache *cache, const char *way, const struct cluster_rates *rates);
 /* Whether the rates' noise is above a half. */
 bool rates_noisy(const struct cluster_rates *rates);
 

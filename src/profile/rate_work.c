@@ -51,7 +51,7 @@ static struct node *add_update(struct graph *graph, int64_t scale, int64_t memor
     struct tensor *into[OP_OUTPUTS_MAX] = {graph_parameter(graph, "weight", 1, elements, 0),
                                            graph_tensor(graph, TENSOR_STATE, "exp_avg", shape),
                                            graph_tensor(graph, TENSOR_STATE, "exp_avg_sq", shape)};
-    struct adamw_attributes attributes = {
+    struct update_attributes attributes = {
         .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .parameter = DTYPE_F32, .moments = DTYPE_F32};
     return graph_add(graph, &op_adamw, "update", in, &attributes, into);
 }

@@ -39,9 +39,12 @@
 #include "plan/lane_shares.h"
 #include "plan/plan.h"
 
+/* Where ranks have shards of gradients, those are GRADIENTS, and the whole ones of which they are made UNREDUCED: what
+ * a rank has added up of its own grains, before all ranks' are added. */
 #define BUFFER_KIND_LIST(X)                                                                                            \
     X(PARAMETERS, "parameters")                                                                                        \
     X(GRADIENTS, "gradients")                                                                                          \
+    X(UNREDUCED, "unreduced")                                                                                          \
     X(CACHE, "cache")                                                                                                  \
     X(OPTIMIZER, "optimizer")                                                                                          \
     X(ACTIVATIONS, "activations")                                                                                      \
@@ -89,6 +92,11 @@ struct buffer {
     int32_t first,
         last; /* issue positions (indices of instructions) between which it is live, by program_set_lifetimes */
 };
+
+/* Whether it holds sums of gradients, of a rank's grains or of all ranks'. */
+static inline bool buffer_is_gradient(const struct buffer *buffer) {
+    return buffer->kind == BUFFER_GRADIENTS || buffer->kind == BUFFER_UNREDUCED;
+}
 
 /* Whether it is read when the step has ended: results, and what the caller keeps. */
 static inline bool buffer_is_kept(const struct buffer *buffer) {

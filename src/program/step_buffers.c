@@ -227,6 +227,7 @@ static enum status add_gradients(struct step_buffers *buffers, const struct pack
     bool cut = step_buffers_cut_gradients(buffers);
     struct buffer packed;
     TRY(make_packed(buffers, list, count, list->apart ? 0 : width_of(buffers, 1), &packed));
+    if (cut) packed.kind = BUFFER_UNREDUCED;
     struct gradient_pack_place place = place_of(buffers, list, count, packed.bytes);
     packed.persistent = outlasts(buffers, list->part.chunk) && !cut;
     TRY(vec_push(&buffers->gradients, place));

@@ -264,7 +264,7 @@ static enum status check_sums(const struct program *program, int32_t index, enum
     TRY(check_ends(program, index, 0, output));
     for (int k = 0; k <= OP_INPUTS_MAX; k += OP_INPUTS_MAX) {
         const struct operand *operand = &instruction->operands[k];
-        if (program->buffers.items[operand->buffer].kind != BUFFER_GRADIENTS)
+        if (!buffer_is_gradient(&program->buffers.items[operand->buffer]))
             return FAULT(program, index, operand, "added although it is no sum of gradients");
     }
     bool same = from->bytes == to->bytes && to->bytes % (int64_t)sizeof(float) == 0 &&
@@ -278,7 +278,7 @@ static enum status check_rounded_sum(const struct program *program, int32_t inde
     const struct operand *to = &instruction->operands[OP_INPUTS_MAX];
     if (instruction->operands[0].buffer >= 0) return check_sums(program, index, ACCESS_UPDATE);
     TRY(check_ends(program, index, -1, ACCESS_UPDATE));
-    bool sum = program->buffers.items[to->buffer].kind == BUFFER_GRADIENTS && to->bytes % (int64_t)sizeof(float) == 0;
+    bool sum = buffer_is_gradient(&program->buffers.items[to->buffer]) && to->bytes % (int64_t)sizeof(float) == 0;
     return sum ? STATUS_OK : FAULT(program, index, to, "rounded although it is no sum of gradients");
 }
 

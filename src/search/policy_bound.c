@@ -141,14 +141,15 @@ static void add_shards(const struct policy_bound_input *input, const struct poli
                times * (double)away->parameters);
 }
 
-/* Parameters from elsewhere are fetched once for forward, and again for backward unless they are still in a buffer. */
+/* Parameters from elsewhere are fetched once for forward, and those that backward reads again for it unless they are
+ * still in a buffer. */
 static void add_parameters(const struct policy_bound_input *input, const struct policy *policy, double passes,
                            const struct elsewhere *elsewhere, struct loads *loads) {
     const struct chunk_sum *away = elsewhere->moves;
     if (gathers(policy)) add_shards(input, policy, passes, away, loads);
     if (gathers(policy) || policy->parameters == TIER_DEVICE) return;
-    double again = (double)larger(away->packs - elsewhere->buffers, 0);
-    double bytes = (double)larger(away->parameters - elsewhere->buffers * elsewhere->buffer_bytes, 0);
+    double again = (double)larger(away->again_packs - elsewhere->buffers, 0);
+    double bytes = (double)larger(away->again - elsewhere->buffers * elsewhere->buffer_bytes, 0);
     bool trains = input->cost->groups.count > 0 && away->gradient_packs > 0;
     add_copies(loads, policy->parameters, TIER_DEVICE, passes * away->packs, passes * (double)away->parameters);
     if (trains) add_copies(loads, policy->parameters, TIER_DEVICE, passes * again, passes * bytes);
@@ -164,8 +165,16 @@ static void add_cut_gradients(const struct policy_bound_input *input, const stru
     add_copies(loads, policy->gradients, policy->update, away->summed_packs, (double)away->shards);
 }
 
-/* Sums are stored after each pass and fetched for the next of the share; partial ones are fetched to be added to.
- * Accumulators that are no part of the sums are not needed after their share. */
+/* Whether accumulators of other uses, which are no part of the sums, have to wait somewhere: for another pass, or for
+ * the next step. Where lanes or ranks are added, none is needed after its share. */
+static bool other_uses_wait(const struct policy_bound_input *input, const struct policy *policy) {
+    const struct step_cut *cut = input->cut;
+    bool later = step_cut_passes(cut, policy->grains_per_pass) > 1 || policy->optimizer != TIER_DEVICE;
+    return cut->adds == 0 && rank_place_data(&cut->place) == 1 && later;
+}
+
+/* Sums are stored after each pass and fetched for the next of the share; partial ones are fetched to be added to. An
+ * update has a tied parameter's sum alone. */
 static void add_gradients(const struct policy_bound_input *input, const struct policy *policy, double passes,
                           const struct chunk_sum *away, struct loads *loads) {
     const struct step_cut *cut = input->cut;
@@ -173,13 +182,13 @@ static void add_gradients(const struct policy_bound_input *input, const struct p
         add_cut_gradients(input, policy, passes, away, loads);
         return;
     }
-    bool whole = cut->adds == 0 && rank_place_data(&cut->place) == 1;
+    bool whole = other_uses_wait(input, policy);
     double packs = whole ? away->gradient_packs : away->summed_packs;
     double bytes = (double)(whole ? away->gradients : away->summed);
     double fetches = passes - (double)cut->computed + (double)cut->adds;
     add_copies(loads, TIER_DEVICE, policy->gradients, passes * packs, passes * bytes);
     add_copies(loads, policy->gradients, TIER_DEVICE, fetches * packs, fetches * bytes);
-    add_copies(loads, policy->gradients, policy->update, packs, bytes);
+    add_copies(loads, policy->gradients, policy->update, away->summed_packs, (double)away->summed);
 }
 
 /* Sums of gradients that are on the device go where ranks exchange them, and what is all-reduced comes back. */
@@ -310,6 +319,13 @@ static void add_cut_windows(const struct walk *walk, const struct gradient_pack 
         add_window(walk, group + 1, walk->groups, pack->summed);
 }
 
+/* Whether ranks add up gradients elsewhere than on the device: a whole one that has its home elsewhere, too, leaves the
+ * device for that as soon as it is complete. */
+static bool sums_leave(const struct walk *walk) {
+    const struct rank_place *place = &walk->input->cut->place;
+    return !walk->pass.continues && rank_place_data(place) > 1 && place->tier != TIER_DEVICE;
+}
+
 /* In a share's first pass a group's gradients are zeroed within the group, so they count from its end on; and when they
  * are added to another level, that one counts. */
 static void add_gradient_windows(const struct walk *walk) {
@@ -330,8 +346,15 @@ static void add_gradient_windows(const struct walk *walk) {
             if (own) add_window(walk, kept || !walk->pass.opens ? 0 : group + 1, walk->groups, pack->bytes);
         } else if (walk->pass.waiting == 0)
             add_window(walk, walk->pass.opens ? group + 1 : movement_fetch_group(group, policy->lookahead),
-                       last_group_away(walk, group), pack->bytes);
+                       sums_leave(walk) ? group : last_group_away(walk, group), pack->bytes);
     }
+}
+
+/* Whether updated shards of parameters leave the device at once, to be gathered elsewhere. */
+static bool updated_leave(const struct walk *walk) {
+    const struct partition *partition = &walk->policy->partition;
+    bool gathered = partition_width(partition->optimizer) > partition_width(partition->parameters);
+    return gathered && walk->input->cut->place.tier != TIER_DEVICE;
 }
 
 /* Of deferred updates (movement_update_block) state is fetched and stored; gradients are fetched, and gone when the
@@ -350,7 +373,8 @@ static void add_update_windows(const struct walk *walk) {
         add_window(walk, early, late, chunk.optimizer);
         if (policy->gradients != TIER_DEVICE)
             add_window(walk, early, group - 1, cuts_gradients(policy) ? chunk.shards : chunk.gradients);
-        if (policy->parameters != TIER_DEVICE) add_window(walk, group, smaller(late, used - 1), chunk.trained);
+        if (policy->parameters != TIER_DEVICE && !updated_leave(walk))
+            add_window(walk, group, smaller(late, used - 1), chunk.trained);
     }
 }
 
@@ -465,8 +489,7 @@ static int64_t host_update_bytes(const struct policy_bound_input *input, const s
 
 static int64_t lower_bytes(const struct policy_bound_input *input, const struct policy *policy, enum tier tier) {
     const struct chunk_sum *away = &input->from[policy->persistent_chunks];
-    bool whole = input->cut->adds == 0 && rank_place_data(&input->cut->place) == 1;
-    int64_t sums = whole ? away->gradients : away->summed; /* the others may never leave the device */
+    int64_t sums = other_uses_wait(input, policy) ? away->gradients : away->summed;
     bool cut = cuts_gradients(policy);
     int64_t kept = kept_shards(policy, away, tier), gradients = policy->gradients == tier && !cut ? sums : 0;
     if (policy->parameters == tier) kept += away->parameters;

@@ -117,6 +117,8 @@ static void sum_up(struct chunk_sum *from, int32_t chunks) {
         struct chunk_sum *sum = &from[c];
         const struct chunk_sum *next = sum + 1;
         sum->parameters += next->parameters;
+        sum->again += next->again;
+        sum->again_packs += next->again_packs;
         sum->trained += next->trained;
         sum->trained_packs += next->trained_packs;
         sum->gradients += next->gradients;
@@ -210,6 +212,11 @@ static enum status find_read_again(struct states *states) {
     int32_t first = states->users_first[states->blocks], end = states->users_first[2 * states->blocks];
     for (int32_t i = first; i < end; i++)
         states->read_again[states->users[i]] = true;
+    for (int32_t c = states_count(states); c-- > 0;) {
+        bool again = states->read_again[c];
+        states->from[c].again = states->from[c + 1].again + (again ? states_parameters(states, c) : 0);
+        states->from[c].again_packs = states->from[c + 1].again_packs + again;
+    }
     return STATUS_OK;
 }
 
@@ -324,6 +331,8 @@ void states_free(struct states *states) {
 struct chunk_sum chunk_sum_of(const struct chunk_sum *from, int64_t chunk) {
     const struct chunk_sum *sum = &from[chunk], *next = sum + 1;
     return (struct chunk_sum){.parameters = sum->parameters - next->parameters,
+                              .again = sum->again - next->again,
+                              .again_packs = sum->again_packs - next->again_packs,
                               .trained = sum->trained - next->trained,
                               .gradients = sum->gradients - next->gradients,
                               .summed = sum->summed - next->summed,

@@ -6,11 +6,13 @@
 #include "sim/costs.h"
 
 /* Sums over the chunks from one on to the last. Under a partition parameters and optimizer states are this rank's
- * shards; gradients are whole, and `shards` is what a rank keeps of their sums. */
+ * shards; gradients are whole, and `shards` is what a rank keeps of their sums. `again` are the parameters that
+ * backward reads, whole. */
 struct chunk_sum {
     int64_t parameters, trained, gradients, summed, shards, optimizer; /* bytes; trained: of the parameters; summed: of
                                                                    the gradients; shards: 0 where they are not cut */
-    int32_t packs, trained_packs, gradient_packs, summed_packs, optimizer_packs;
+    int64_t again;
+    int32_t packs, again_packs, trained_packs, gradient_packs, summed_packs, optimizer_packs;
     double update_s[ACTIVITY_COUNT]; /* of kernels on the device, with their issue */
     double host_update_s[ACTIVITY_COUNT];
     double finish_s[ACTIVITY_COUNT]; /* of the sums of squares of gradients, on the device */

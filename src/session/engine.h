@@ -84,7 +84,7 @@ enum status engine_step(struct engine *engine, const struct dataset *dataset, in
 /* The first status by rank that is not OK: of a step's end, or that asks for a stop. Allocates nothing unless one
  * failed. */
 enum status engine_agree(struct engine *engine, enum status mine);
-/* The last step once more, inputs and all: AdamW changes nothing where the gradient norm is not finite. */
+/* The last step once more, inputs and all: updates change nothing where the gradient norm is not finite. */
 enum status engine_repeat_step(struct engine *engine);
 /* Adds batch `batch` of the validation split, which is settled, to the sums. The plan has PROGRAM_LOSS, and no update
  * is left (engine_settle). */

@@ -1,8 +1,8 @@
 #include "session/machine_costs.h"
 
 #include "base/cache_folder.h"
+#include "base/mem.h"
 #include "profile/described_device.h"
-#include "profile/link_rates.h"
 #include "profile/profile.h"
 #include "profile/roofline.h"
 #include "program/collectives.h"
@@ -67,6 +67,15 @@ static struct cluster_links describe_links(const struct cluster_network *network
     return links;
 }
 
+void machine_take_links(const struct cluster_rates *between, struct cluster_rates *rates) {
+    rates->links = between->links;
+    for (int a = 0; a < ACTIVITY_COUNT; a++) {
+        bool measured = between->links.mesh.nodes > 0;
+        rates->slowdown[a][ACTIVITY_MESSAGE] = measured ? between->slowdown[a][ACTIVITY_MESSAGE] : 1;
+        rates->slowdown[ACTIVITY_MESSAGE][a] = measured ? between->slowdown[ACTIVITY_MESSAGE][a] : 1;
+    }
+}
+
 /* What was measured here between ranks, else what the cluster file has, else what ranks measured on this machine
  * before (not asked without `options`). */
 static enum status add_links(const struct machine *machine, const struct mesh *mesh,
@@ -76,13 +85,8 @@ static enum status add_links(const struct machine *machine, const struct mesh *m
     if (between.links.mesh.nodes == 0 && machine->has_cluster && machine->cluster.network.devices > 0)
         between.links = describe_links(&machine->cluster.network);
     if (between.links.mesh.nodes == 0 && mesh_ranks(mesh) > 1 && options)
-        TRY(link_rates_find(machine->backend, options, mesh, &between));
-    rates->links = between.links;
-    for (int a = 0; a < ACTIVITY_COUNT; a++) {
-        bool measured = between.links.mesh.nodes > 0;
-        rates->slowdown[a][ACTIVITY_MESSAGE] = measured ? between.slowdown[a][ACTIVITY_MESSAGE] : 1;
-        rates->slowdown[ACTIVITY_MESSAGE][a] = measured ? between.slowdown[ACTIVITY_MESSAGE][a] : 1;
-    }
+        TRY(link_rates_find(machine->backend, options, mesh, NULL, &between));
+    machine_take_links(&between, rates);
     return STATUS_OK;
 }
 
@@ -198,10 +202,48 @@ enum status machine_matrix_rate(const struct machine *machine, const struct prog
     return status;
 }
 
-enum status machine_costs_keep_links(const struct machine *machine, int threads) {
+static enum status keep_links(const struct comm *comm, const struct link_options *link, const struct machine *machine) {
+    char way[LINK_WAY_BYTES];
     struct asking asking;
-    TRY(begin_asking(machine, NULL, &(struct measuring){0}, threads, &asking));
-    enum status status = link_rates_keep(machine->backend, &asking.options, &machine->between);
+    TRY(begin_asking(machine, NULL, &(struct measuring){0}, link->threads, &asking));
+    enum status status =
+        link_rates_keep(machine->backend, &asking.options, link_rates_way(comm, link, way), &machine->between);
     mem_free(asking.cache);
     return status;
+}
+
+enum status machine_measure_links(struct comm *comm, const struct link_options *link, struct machine *machine) {
+    TRY(link_rates_measure(comm, machine->backend, link, &machine->between));
+    return comm_agree(comm, comm->rank == 0 ? keep_links(comm, link, machine) : STATUS_OK);
+}
+
+static enum status find_kept_links(const struct comm *comm, const struct link_options *link,
+                                   const struct machine *machine, struct cluster_rates *out) {
+    char way[LINK_WAY_BYTES];
+    struct asking asking;
+    TRY(begin_asking(machine, NULL, &(struct measuring){0}, link->threads, &asking));
+    enum status status =
+        link_rates_find(machine->backend, &asking.options, &comm->mesh, link_rates_way(comm, link, way), out);
+    mem_free(asking.cache);
+    return status;
+}
+
+/* Rank 0's, for all. */
+static enum status share_rates(struct comm *comm, struct cluster_rates *rates) {
+    struct comm_group all = comm_group_all(comm);
+    struct cluster_rates *each = mem_array((size_t)all.count, sizeof *each);
+    TRY(comm_agree(comm, each ? STATUS_OK : STATUS_FAILED));
+    enum status status = comm_exchange(comm, &all, rates, sizeof *rates, each);
+    *rates = each[0];
+    mem_free(each);
+    return status;
+}
+
+enum status machine_find_links(struct comm *comm, const struct link_options *link, struct machine *machine) {
+    struct cluster_rates kept = {.measured = false};
+    TRY(comm_agree(comm, comm->rank == 0 ? find_kept_links(comm, link, machine, &kept) : STATUS_OK));
+    TRY(share_rates(comm, &kept));
+    if (kept.links.mesh.nodes == 0) return machine_measure_links(comm, link, machine);
+    machine->between = kept;
+    return STATUS_OK;
 }

@@ -7,6 +7,7 @@
 #ifndef BALLAST_SESSION_MACHINE_COSTS_H
 #define BALLAST_SESSION_MACHINE_COSTS_H
 
+#include "profile/link_rates.h"
 #include "profile/profile_model.h"
 #include "session/machine.h"
 #include "session/programs.h"
@@ -46,7 +47,12 @@ enum status machine_measure(const struct machine *machine, int threads, const st
 enum status machine_matrix_rate(const struct machine *machine, const struct programs *programs,
                                 const struct recipe *recipe, double *flops_per_s);
 
-/* Keeps machine->between for processes without ranks. */
-enum status machine_costs_keep_links(const struct machine *machine, int threads);
+/* Of what was measured between ranks the links, and the slowdowns of and by messages: 1 where nothing was. */
+void machine_take_links(const struct cluster_rates *between, struct cluster_rates *rates);
+/* Collective. What the ranks exchange in a second, into machine->between: what is kept of the same ranks, else measured
+ * and kept, by rank 0. */
+enum status machine_find_links(struct comm *comm, const struct link_options *link, struct machine *machine);
+/* Collective. Measures it and keeps it. */
+enum status machine_measure_links(struct comm *comm, const struct link_options *link, struct machine *machine);
 
 #endif

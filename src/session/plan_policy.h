@@ -4,6 +4,10 @@
 
 #include "session/session_plan.h"
 
+/* BAD_INPUT where flat operations are asked for by an option and the ranks' devices exchange by NCCL, which chooses its
+ * ways itself. A plan file that has them is taken: there it changes nothing. */
+enum status plan_policy_check_ways(const struct plan_request *request, const struct rank_place *place);
+
 /* Where the plan's programs do not fit the machine's tiers, compiles others under the policies that a search finds,
  * the fastest first, until some do: `chosen`, `programs`, `search` and `costs` are then theirs. If none does, they are
  * as they were. */

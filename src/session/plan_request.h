@@ -21,7 +21,8 @@ struct plan_request {
 
 /* The request that options make, for a session's model and machine (plan_options_resolve): over `base`, the plan of
  * the file options->plan_path, and over the defaults. `uses` are those of a program set; to train, the programs for
- * text come with them where `training` asks for samples. `training` gives AdamW's numbers (NULL: the defaults). */
+ * text come with them where `training` asks for samples. `training` gives the optimizer's numbers (NULL: the defaults).
+ */
 enum status plan_request_make(const struct session *session, unsigned uses, const struct plan_options *options,
                               const struct train_options *training, const struct plan *base, struct plan_request *out);
 /* Where the options leave the shape of the ranks open and no plan file says it, the plan of each shape:

@@ -41,6 +41,7 @@ static void check_given(const struct plan_options *options) {
     CHECK_GIVEN(round_grains)
     CHECK_GIVEN(reduce_dtype)
     CHECK_GIVEN(tensor)
+    CHECK_GIVEN(sequence)
     CHECK_GIVEN(grains_per_pass)
     CHECK_GIVEN(stages)
     CHECK_GIVEN(interleave)
@@ -52,6 +53,7 @@ static void check_given(const struct plan_options *options) {
     CHECK_GIVEN(freeze)
     CHECK_GIVEN(dtype)
     CHECK_GIVEN(document_attention)
+    CHECK_GIVEN(optimizer)
     CHECK_GIVEN(optimizer_dtype)
     CHECK_GIVEN(master)
     CHECK_GIVEN(backend)
@@ -151,6 +153,9 @@ static void choose_numbers(struct resolver *resolver, const struct plan_options 
         resolver, SETTING_document_attention, (int)options->document_attention, (int)base->document_attention,
         (int)across, document_attention_name(options->document_attention),
         document_attention_name(base->document_attention));
+    recipe->optimizer = (enum update_rule)choose_name(
+        resolver, SETTING_optimizer, (int)options->optimizer, (int)base->optimizer, (int)UPDATE_ADAMW,
+        update_rule_name(options->optimizer), update_rule_name(base->optimizer));
     recipe->optimizer_dtype = (enum state_format)choose_name(
         resolver, SETTING_optimizer_dtype, (int)options->optimizer_dtype, (int)base->optimizer_dtype, (int)STATE_FP32,
         state_format_name(options->optimizer_dtype), state_format_name(base->optimizer_dtype));
@@ -199,6 +204,16 @@ static void choose_tensor(struct resolver *resolver, const struct plan_options *
     int64_t wanted = !open ? options->tensor : resolver->base_name ? recipe_tensor(base) : 1;
     recipe->tensor = (int)choose_whole(resolver, SETTING_tensor, wanted, moved ? wanted : recipe_tensor(base),
                                        setting_table[SETTING_tensor].whole);
+}
+
+static const char *on_or_off(bool on) { return on ? "on" : "off"; }
+
+static void choose_sequence(struct resolver *resolver, const struct plan_options *options, const struct recipe *base,
+                            struct recipe *recipe) {
+    bool moved = options->allow_recipe_change && SETTINGS_HAVE(options, sequence);
+    bool before = moved ? options->sequence : base->sequence;
+    recipe->sequence = choose_name(resolver, SETTING_sequence, options->sequence, before, false,
+                                   on_or_off(options->sequence), on_or_off(before));
 }
 
 static void choose_shape(struct resolver *resolver, const struct plan_options *options,
@@ -259,6 +274,8 @@ static void choose_optimizer(struct resolver *resolver, const struct train_optio
     recipe->field = choose_real(resolver, SETTING_##field, training ? training->field : 0, base->field);
     CHOOSE_REAL(beta1)
     CHOOSE_REAL(beta2)
+    if (recipe->optimizer == UPDATE_LION && !resolver->base_name && !is_given(resolver, SETTING_beta2))
+        recipe->beta2 = 0.99; /* as its authors have it */
     CHOOSE_REAL(epsilon)
     CHOOSE_REAL(weight_decay)
     CHOOSE_REAL(clip_norm)
@@ -347,6 +364,7 @@ enum status plan_options_resolve(const struct plan_options *options, const struc
     choose_numbers(&resolver, options, &from->recipe, &plan.recipe);
     TRY(choose_trained(&resolver, options, &from->recipe, &plan.recipe));
     choose_tensor(&resolver, options, &from->recipe, &plan.recipe);
+    choose_sequence(&resolver, options, &from->recipe, &plan.recipe);
     plan.place =
         (struct rank_place){.mesh = mesh_of(options), .tensor = plan.recipe.tensor, .stages = stages_of(options, base)};
     choose_shape(&resolver, options, &defaults, &plan.place, &from->recipe, &plan.recipe);

@@ -47,7 +47,8 @@ static void find_rates(const struct session_plan *plan, struct device_rates *out
 
 /* A parameter with its fp32 gradient, moments and master. */
 static double state_bytes_per_byte(const struct recipe *recipe) {
-    double own = (double)dtype_bytes(recipe->dtype), moments = recipe->optimizer_dtype == STATE_BF16 ? 4 : 8;
+    double own = (double)dtype_bytes(recipe->dtype);
+    double moments = update_rule_moments(recipe->optimizer) * (recipe->optimizer_dtype == STATE_BF16 ? 2 : 4);
     double master = recipe->dtype == DTYPE_F32 || recipe->master == MASTER_NONE ? 0 : 4;
     return (own + 4 + moments + master) / own;
 }

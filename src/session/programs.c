@@ -9,7 +9,8 @@
 
 static enum status add_backward(struct graph *graph, struct tensor *loss, const struct plan *plan) {
     const struct recipe *recipe = &plan->recipe;
-    struct optimizer_options optimizer = {.beta1 = recipe->beta1,
+    struct optimizer_options optimizer = {.rule = recipe->optimizer,
+                                          .beta1 = recipe->beta1,
                                           .beta2 = recipe->beta2,
                                           .epsilon = recipe->epsilon,
                                           .weight_decay = recipe->weight_decay,
@@ -28,15 +29,11 @@ static enum model_purpose purpose_of(enum program_use use, const struct recipe *
 }
 
 /* The graph of this rank among those that share its tensors, in place of the whole. */
-static enum status shard(const struct session *session, const struct plan *plan, bool trains, struct graph **graph,
-                         struct tensor **output) {
+static enum status shard(const struct plan *plan, bool trains, struct graph **graph, struct tensor **output) {
     struct shard_choices choices;
     struct graph *whole = *graph, *own = whole;
     if (recipe_tensor(&plan->recipe) == 1) return STATUS_OK;
-    if (session->model->config.adapter.rank > 0)
-        return status_hint(status_set(STATUS_BAD_INPUT, "tensor: ranks that share tensors train no adapters"),
-                           "leave out --tensor: adapters' states are small, and --partition cuts the weights");
-    enum status status = shard_choices_make(whole, recipe_tensor(&plan->recipe), &choices);
+    enum status status = shard_choices_make(whole, recipe_tensor(&plan->recipe), plan->recipe.sequence, &choices);
     if (status == STATUS_OK)
         status =
             layout_shard_graph(whole, &choices, rank_place_tensor_rank(&plan->place), trains, *output, &own, output);
@@ -52,7 +49,7 @@ static enum status build_batch(const struct session *session, enum program_use u
     struct tensor *output;
     TRY(model_build_graph(session->model, purpose_of(use, recipe), recipe->dtype, recipe->grain_sequences,
                           recipe->sequence_length, &graph, &output));
-    enum status status = shard(session, plan, use == PROGRAM_STEP, &graph, &output);
+    enum status status = shard(plan, use == PROGRAM_STEP, &graph, &output);
     if (status == STATUS_OK && use == PROGRAM_STEP) status = add_backward(graph, output, plan);
     if (status == STATUS_OK)
         *out = graph;

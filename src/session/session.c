@@ -5,7 +5,6 @@
 #include "base/file.h"
 #include "base/hash.h"
 #include "profile/described_device.h"
-#include "profile/link_rates.h"
 #include "session/machine_costs.h"
 #include "session/rank_budget.h"
 #include "session/rank_cores.h"
@@ -35,12 +34,11 @@ static enum status check_same(const struct session *session) {
 }
 
 /* What the ranks exchange in a second, unless a cluster file says it. */
-static enum status measure_links(const struct session *session, int threads, struct machine *machine) {
+static enum status find_links(const struct session *session, int threads, struct machine *machine) {
     const struct mesh *mesh = &machine->mesh, *known = &machine->cluster.rates.links.mesh;
     if (machine->has_cluster && known->nodes == mesh->nodes && known->per_node == mesh->per_node) return STATUS_OK;
     const struct link_options link = {.threads = threads, .memory_bytes = machine->capacity_bytes[TIER_DEVICE] / 4};
-    TRY(link_rates_measure(session->comm, machine->backend, &link, &machine->between));
-    return session->comm->rank == 0 ? machine_costs_keep_links(machine, threads) : STATUS_OK;
+    return machine_find_links(session->comm, &link, machine);
 }
 
 /* What ranks mean to the machine: the cores and the memory of each, and what they exchange. */
@@ -52,7 +50,7 @@ static enum status describe_ranks(struct session *session, const struct plan_opt
     TRY(rank_devices_open(session->comm, options, machine));
     TRY(rank_budget_share(session->comm, machine));
     TRY(rank_cores_find_company(session->comm, &machine->company));
-    return comm_agree(session->comm, measure_links(session, plan_options_threads(options), machine));
+    return find_links(session, plan_options_threads(options), machine);
 }
 
 /* Ranks that are only planned for. What describes a device says what is its own, of the host too. */

@@ -7,6 +7,7 @@
 #include "session/idle_lanes.h"
 #include "session/machine_costs.h"
 #include "session/plan_choice.h"
+#include "session/plan_policy.h"
 #include "session/rank_proof.h"
 #include "session/shape_search.h"
 
@@ -68,7 +69,7 @@ static enum status share_chosen(struct session_plan *plan) {
 /* The steps of all ranks, by rank 0. */
 static enum status prove_ranks(const struct session_plan *plan) {
     const struct executable *step = plan->programs.of[PROGRAM_STEP];
-    return step ? rank_proof_make(step, &plan->chosen) : STATUS_OK;
+    return step ? rank_proof_make(plan->session, &plan->request.set, step, &plan->chosen) : STATUS_OK;
 }
 
 /* Of all shapes, where they are open. */
@@ -99,6 +100,7 @@ enum status session_plan_make(const struct session *session, const struct plan_r
     enum status status;
     plan.request.shapes = (struct rank_shapes){0};
     plan_choice_place(&plan);
+    if (plan.shapes.list.count == 0) TRY_GOTO(status, plan_policy_check_ways(request, &plan.chosen.place), failed);
     TRY_GOTO(status, session_ranks(session) > 1 ? choose_together(&plan) : choose_alone(&plan), failed);
     TRY_GOTO(status, describe(&plan), failed);
     *out = plan;

@@ -43,6 +43,7 @@ static enum status bound_shape(const struct shape_choice *choice, struct rank_sh
     struct session_plan plan = plan_of(choice, shape);
     struct search_bound bound;
     struct graph *graph;
+    TRY(plan_policy_check_ways(&plan.request, &plan.chosen.place));
     TRY(plan_choice_build_graph(&plan, &graph));
     enum status status = bound_graph(&plan, graph, &bound);
     graph_free(graph);

@@ -49,6 +49,7 @@ struct plan_options {
     int64_t round_grains;          /* default: all of a lane */
     enum dtype reduce_dtype;       /* DTYPE_F32 or DTYPE_BF16; default DTYPE_F32 */
     int64_t tensor;                /* ranks that share each tensor; default 1 */
+    bool sequence;                 /* what these would have whole is cut along positions; default false */
     int64_t grains_per_pass;       /* never changes a result */
     int64_t stages;                /* of a pipeline; never changes a result; default 1 */
     int64_t interleave;            /* spans of each stage; never changes a result; default: the fastest number */
@@ -60,6 +61,7 @@ struct plan_options {
                   */
     int64_t seed;
     enum document_attention document_attention;
+    enum update_rule optimizer;
     enum state_format optimizer_dtype;
     enum master master;
     const char *lora;          /* "RANK,ALPHA,TARGETS" (model/adapter.h) */
@@ -67,7 +69,7 @@ struct plan_options {
     size_t freeze_count;
     struct memory_options memory;
     bool allow_recipe_change; /* resume: isa and kernels_version become those that are here, lanes, rounds,
-                                 reduce_dtype and tensor what is given */
+                                 reduce_dtype, tensor and sequence what is given */
     bool by_sum;              /* the best policy is that with the least sum of all work (search/search.h) */
     bool outline;             /* dimensions are enough: weights may be missing, and a preset's name is a model */
     const char *plan_path;    /* a plan file (train, eval, generate) */
@@ -110,8 +112,8 @@ struct train_options {
     double min_lr_fraction;    /* where cosine, linear and wsd end, as a part of the peak */
     double wsd_decay_fraction; /* last part of the schedule in which wsd falls */
 
-    /* AdamW; they become part of the recipe. Matrices and embeddings decay, biases and norm weights do not. Not given:
-     * what a plan file says, else the default */
+    /* The optimizer; they become part of the recipe. Matrices and embeddings decay, biases and norm weights do not. Not
+     * given: what a plan file says, else the default */
     double beta1, beta2, epsilon, weight_decay;
     double clip_norm; /* limit of the global gradient norm; 0: none */
 
@@ -141,7 +143,7 @@ void train_options_init(struct train_options *out);
 /* BAD_INPUT naming the first setting that has an illegal value, as the command line calls it. */
 enum status train_options_check(const struct train_options *options);
 
-/* All but AdamW's numbers, which the recipe holds; what was not given is null. NULL when out of memory. */
+/* All but the optimizer's numbers, which the recipe holds; what was not given is null. NULL when out of memory. */
 json_t *train_options_to_json(const struct train_options *options);
 /* Paths are copied into `memory`. */
 enum status train_options_from_json(const char *file, const json_t *object, struct scratch *memory,

@@ -243,6 +243,41 @@ static void check_head(const char *loss_case, const char *logits_case) {
     op_instance_free(&logits);
 }
 
+/* Of a part of the vocabulary, and rows of the weight that stand for no token. */
+static void check_statistics(const char *name) {
+    struct op_instance own = create(name, DTYPE_F32);
+    const struct head_attributes *attributes = NODE_ATTRIBUTES(own.node, head_attributes);
+    const struct vocabulary_part *part = &attributes->part;
+    int64_t columns = shape_columns(&own.node->in[0]->shape), rows = shape_rows(&own.node->in[0]->shape);
+    double *x = values_of(&own, "x"), *weight = values_of(&own, "weight"), *targets = values_of(&own, "targets");
+    double *bias = own.node->in[3] ? values_of(&own, "bias") : mem_array((size_t)part->rows, sizeof *bias);
+    double *logits = mem_array((size_t)part->rows, sizeof *logits);
+    op_instance_run_all(&own);
+    double *found = op_instance_read(&own, own.node->out[0]);
+    for (int64_t r = 0; r < rows; r++) {
+        int64_t target = (int64_t)targets[r] - part->first;
+        double expected[HEAD_STATISTICS] = {[STATISTIC_LARGEST] = -INFINITY};
+        plain_logits(x + r * columns, weight, bias, part->rows, columns, attributes->softcap, logits);
+        for (int64_t v = 0; v < part->rows; v++)
+            expected[STATISTIC_LARGEST] = fmax(expected[STATISTIC_LARGEST], logits[v]);
+        for (int64_t v = 0; v < part->rows; v++)
+            expected[STATISTIC_SUM] += exp(logits[v] - expected[STATISTIC_LARGEST]);
+        if (target >= 0 && target < part->rows) expected[STATISTIC_TARGET] = logits[target];
+        if (targets[r] < 0) memcpy(expected, (double[]){0, 1, 0}, sizeof expected);
+        expect_close("statistics", found + r * HEAD_STATISTICS, expected, HEAD_STATISTICS, 1e-6);
+    }
+    double *all[] = {x, weight, targets, bias, logits, found};
+    for (unsigned i = 0; i < sizeof all / sizeof *all; i++)
+        mem_free(all[i]);
+    op_instance_free(&own);
+}
+
+static void statistics_of_a_part_are_those_of_plain_c(void **state) {
+    (void)state;
+    check_statistics("head_statistics");
+    check_statistics("head_statistics.capped");
+}
+
 static void the_head_is_that_of_plain_c(void **state) {
     (void)state;
     check_head("head_loss.bias", "head_logits.bias");
@@ -369,33 +404,49 @@ static void the_clip_factor_is_that_of_plain_c(void **state) {
     op_instance_free(&instance);
 }
 
-/* One step in double, in the order of torch.optim.AdamW. */
-static void plain_adamw(const struct op_instance *instance, double clip, double gradient, double *w, double *m,
-                        double *v) {
-    const struct adamw_attributes *at = NODE_ATTRIBUTES(instance->node, adamw_attributes);
-    double rate = instance->scalars[SCALAR_LEARNING_RATE], g = gradient * clip;
-    *w -= rate * at->weight_decay * *w;
-    *m = at->beta1 * *m + (1 - at->beta1) * g;
-    *v = at->beta2 * *v + (1 - at->beta2) * g * g;
-    *w -= rate * instance->scalars[SCALAR_BIAS_CORRECTION] * *m /
-          (sqrt(*v) * instance->scalars[SCALAR_BIAS_CORRECTION_SQ] + at->epsilon);
+/* One step in double: AdamW in the order of torch.optim.AdamW, Lion as its paper has it, torch.optim.SGD. */
+static void plain_update(const struct op_instance *instance, double clip, double gradient, double *w, double *m,
+                         double *v) {
+    const struct update_attributes *at = NODE_ATTRIBUTES(instance->node, update_attributes);
+    double rate = instance->scalars[SCALAR_LEARNING_RATE], g = gradient * clip, blend;
+    switch (update_rule_of(instance->node->op)) {
+    case UPDATE_ADAMW:
+        *w -= rate * at->weight_decay * *w;
+        *m = at->beta1 * *m + (1 - at->beta1) * g;
+        *v = at->beta2 * *v + (1 - at->beta2) * g * g;
+        *w -= rate * instance->scalars[SCALAR_BIAS_CORRECTION] * *m /
+              (sqrt(*v) * instance->scalars[SCALAR_BIAS_CORRECTION_SQ] + at->epsilon);
+        break;
+    case UPDATE_LION:
+        blend = at->beta1 * *m + (1 - at->beta1) * g;
+        *w -= rate * ((blend > 0) - (blend < 0) + at->weight_decay * *w);
+        *m = at->beta2 * *m + (1 - at->beta2) * g;
+        break;
+    default:
+        g += at->weight_decay * *w;
+        *m = at->beta1 * *m + g;
+        *w -= rate * *m;
+    }
 }
 
-static void check_adamw(enum dtype dtype) {
-    struct op_instance instance = create("adamw", dtype);
-    bool master = dtype == DTYPE_BF16;
+static void check_update(const char *name, enum dtype dtype) {
+    struct op_instance instance = create(name, dtype);
+    enum update_rule rule = update_rule_of(instance.node->op);
+    bool master = dtype == DTYPE_BF16, second = update_rule_moments(rule) > 1;
+    const char *const moments[] = {update_rule_moment(rule, 0), second ? update_rule_moment(rule, 1) : moments[0]};
+    const char *weight = master ? "master" : "weight";
     int64_t count = shape_elements(&instance.node->in[0]->shape);
-    double *g = values_of(&instance, "gradient"), *m = values_of(&instance, "exp_avg");
-    double *v = values_of(&instance, "exp_avg_sq"), *w = values_of(&instance, master ? "master" : "weight");
+    double *g = values_of(&instance, "gradient"), *w = values_of(&instance, weight);
+    double *m = values_of(&instance, moments[0]), *v = values_of(&instance, moments[1]);
     double clip = ((double *)instance.data[instance.node->in[1]->id])[1];
     assert_true(clip == 0.7);
     for (int64_t i = 0; i < count; i++)
-        plain_adamw(&instance, clip, g[i], &w[i], &m[i], &v[i]);
+        plain_update(&instance, clip, g[i], &w[i], &m[i], &v[i]);
     op_instance_run_all(&instance);
-    double *found[] = {values_of(&instance, "exp_avg"), values_of(&instance, "exp_avg_sq"),
-                       values_of(&instance, master ? "master" : "weight"), values_of(&instance, "weight")};
-    expect_close("exp_avg", found[0], m, count, 1e-6);
-    expect_close("exp_avg_sq", found[1], v, count, 1e-6);
+    double *found[] = {values_of(&instance, moments[0]), values_of(&instance, moments[1]), values_of(&instance, weight),
+                       values_of(&instance, "weight")};
+    expect_close(moments[0], found[0], m, count, 1e-6);
+    if (second) expect_close(moments[1], found[1], v, count, 1e-6);
     expect_close("weight", found[2], w, count, 1e-6);
     for (int64_t i = 0; i < count && master; i++)
         assert_true(found[3][i] == (double)bf16_to_float(bf16_from_float((float)found[2][i])));
@@ -406,27 +457,33 @@ static void check_adamw(enum dtype dtype) {
 }
 
 /* A factor that is NaN changes nothing. */
-static void adamw_is_that_of_plain_c(void **state) {
-    (void)state;
-    check_adamw(DTYPE_F32);
-    check_adamw(DTYPE_BF16);
-    struct op_instance instance = create("adamw", DTYPE_BF16);
-    double *before[4], *after[4];
-    for (int i = 0; i < 4; i++)
+static void expect_no_change(const char *name) {
+    struct op_instance instance = create(name, DTYPE_BF16);
+    int outputs = 2 + update_rule_moments(update_rule_of(instance.node->op));
+    double *before[OP_OUTPUTS_MAX];
+    for (int i = 0; i < outputs; i++)
         before[i] = op_instance_read(&instance, instance.node->out[i]);
     ((double *)instance.data[instance.node->in[1]->id])[1] = (double)NAN;
     op_instance_run_all(&instance);
-    for (int i = 0; i < 4; i++) {
-        after[i] = op_instance_read(&instance, instance.node->out[i]);
-        assert_memory_equal(before[i], after[i],
-                            (size_t)shape_elements(&instance.node->out[i]->shape) * sizeof *after[i]);
+    for (int i = 0; i < outputs; i++) {
+        double *after = op_instance_read(&instance, instance.node->out[i]);
+        assert_memory_equal(before[i], after, (size_t)shape_elements(&instance.node->out[i]->shape) * sizeof *after);
         mem_free(before[i]);
-        mem_free(after[i]);
+        mem_free(after);
     }
     op_instance_free(&instance);
 }
 
-/* bf16 by chance, as backend/adamw_step.h says it. */
+static void updates_are_those_of_plain_c(void **state) {
+    (void)state;
+    for (int rule = 0; rule < UPDATE_RULE_COUNT; rule++) {
+        check_update(update_rule_name((enum update_rule)rule), DTYPE_F32);
+        check_update(update_rule_name((enum update_rule)rule), DTYPE_BF16);
+        expect_no_change(update_rule_name((enum update_rule)rule));
+    }
+}
+
+/* bf16 by chance, as backend/update_step.h says it. */
 static double rounded_by_chance(float value, uint32_t bits) {
     uint32_t raw;
     memcpy(&raw, &value, sizeof raw);
@@ -434,7 +491,7 @@ static double rounded_by_chance(float value, uint32_t bits) {
 }
 
 static uint32_t drawn(const struct op_instance *instance, uint32_t stream, int64_t element) {
-    const struct adamw_attributes *at = NODE_ATTRIBUTES(instance->node, adamw_attributes);
+    const struct update_attributes *at = NODE_ATTRIBUTES(instance->node, update_attributes);
     uint32_t words[4];
     random_block(at->seed, stream, (uint32_t)instance->scalars[SCALAR_STEP],
                  (uint64_t)at->number << 32 | (uint64_t)(element / 4), words);
@@ -553,10 +610,11 @@ int main(void) {
         cmocka_unit_test(the_last_token_is_that_of_plain_c),
         cmocka_unit_test(attention_is_that_of_plain_c),
         cmocka_unit_test(the_head_is_that_of_plain_c),
+        cmocka_unit_test(statistics_of_a_part_are_those_of_plain_c),
         cmocka_unit_test(parts_are_those_of_plain_c),
         cmocka_unit_test(norms_and_sums_are_those_of_plain_c),
         cmocka_unit_test(the_clip_factor_is_that_of_plain_c),
-        cmocka_unit_test(adamw_is_that_of_plain_c),
+        cmocka_unit_test(updates_are_those_of_plain_c),
         cmocka_unit_test(bf16_state_is_rounded_by_chance),
         cmocka_unit_test(values_that_are_not_finite_stay),
     };

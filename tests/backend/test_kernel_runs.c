@@ -79,7 +79,9 @@ static void sums_of_squares_in_runs_are_those_of_the_whole(void **state) {
 
 static void updates_in_runs_are_those_of_the_whole(void **state) {
     (void)state;
-    assert_true(check_runs(&op_adamw, DTYPE_F32) > 1 && check_runs(&op_adamw, DTYPE_BF16) > 3);
+    static const struct op *const updates[] = {&op_adamw, &op_lion, &op_sgd};
+    for (int i = 0; i < UPDATE_RULE_COUNT; i++)
+        assert_true(check_runs(updates[i], DTYPE_F32) > 0 && check_runs(updates[i], DTYPE_BF16) > 1);
 }
 
 /* Of other counts, in one call: a device has several parameters in one launch. */
@@ -87,7 +89,7 @@ static void cuda_calls_runs_together(void **state) {
     (void)state;
     for (int i = 0; i < op_case_count; i++) {
         const struct op *op = op_cases[i].op;
-        if (op != &op_squared_sums && op != &op_squared_norm && op != &op_adamw) continue;
+        if (op != &op_squared_sums && op != &op_squared_norm && update_rule_of(op) == UPDATE_RULE_COUNT) continue;
         struct op_instance instance = create(&op_cases[i], DTYPE_F32);
         assert_int_equal(op_instance_runs_together(&instance, 0), op_instance_on_cuda());
         op_instance_free(&instance);
@@ -98,7 +100,8 @@ static void cuda_calls_runs_together(void **state) {
 static void only_these_operators_work_by_elements(void **state) {
     (void)state;
     for (int i = 0; i < op_table_count; i++)
-        assert_int_equal(op_table[i]->by_elements, op_table[i] == &op_adamw || op_table[i] == &op_squared_sums);
+        assert_int_equal(op_table[i]->by_elements,
+                         update_rule_of(op_table[i]) != UPDATE_RULE_COUNT || op_table[i] == &op_squared_sums);
 }
 
 int main(void) {

@@ -119,12 +119,12 @@ static void activations_are_within_bounds(void **state) {
 }
 
 #if defined(__x86_64__)
-/* Sums of squares and AdamW are the same whatever the instruction set. */
+/* Sums of squares and updates are the same whatever the instruction set. */
 static void instruction_sets_give_the_same_bits(void **state) {
     (void)state;
     if (strcmp(cpu_simd()->name, "avx512") != 0) unit_skip("only one instruction set here; needs AVX-512");
     enum { ODD_COUNT = 1003 };
-    const struct adamw_step step = {0.999f, 0.7f, 0.95f, 0.1f, 0.05f, 3e-3f, 1.7f, 1e-8f, 77, 3, 12};
+    const struct update_step step = {0.999f, 0.7f, 0.9f, 0.95f, 0.1f, 0.05f, 3e-3f, 1.7f, 1e-8f, 77, 3, 12};
     const struct simd_kernels *const tables[] = {&simd_kernels_avx512, &simd_kernels_avx2};
     float *values[2];
     for (int t = 0; t < 2; t++) {
@@ -133,11 +133,11 @@ static void instruction_sets_give_the_same_bits(void **state) {
             values[t][i] = (float)random_normal(9, RANDOM_TEST, 0, (uint64_t)i);
         for (int i = 3 * ODD_COUNT; i < 4 * ODD_COUNT; i++)
             values[t][i] = fabsf(values[t][i]);
-        const struct adamw_run run = {.gradient = values[t],
-                                      .weight = values[t] + ODD_COUNT,
-                                      .exp_avg = values[t] + 2 * ODD_COUNT,
-                                      .exp_avg_sq = values[t] + 3 * ODD_COUNT};
-        tables[t]->adamw(ODD_COUNT, &step, &run);
+        const struct update_run run = {.gradient = values[t],
+                                       .weight = values[t] + ODD_COUNT,
+                                       .moments = {values[t] + 2 * ODD_COUNT, values[t] + 3 * ODD_COUNT}};
+        for (int rule = 0; rule < UPDATE_RULE_COUNT; rule++)
+            tables[t]->update((enum update_rule)rule, ODD_COUNT, &step, &run);
     }
     assert_memory_equal(values[0], values[1], (size_t)4 * ODD_COUNT * sizeof(float));
     assert_true(tables[0]->squared_sum(ODD_COUNT, values[0]) == tables[1]->squared_sum(ODD_COUNT, values[0]));

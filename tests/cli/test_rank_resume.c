@@ -207,6 +207,43 @@ static void a_run_goes_on_in_any_stages(void **state) {
                    (const char *const[]){"resume", place.run, "--ranks", "4", "--stages", "3", "--steps", "20", NULL});
 }
 
+#define TRAIN_SHARED(model, run, steps, sequence)                                                                      \
+    "train", model, place.text, "-o", run, "--ranks", "2", "--tensor", "2", "--sequence", sequence, "--steps", steps,  \
+        "--save-every", "2", SETTINGS
+
+/* A vocabulary that two ranks do not divide, and heads that they do. */
+static void make_shared_model(const char *folder) {
+    expect(0, NULL,
+           (const char *const[]){"init", folder, "--arch", "llama", "--hidden", "32", "--layers", "2", "--heads", "4",
+                                 "--vocab", "283", "--context", "64", "--tokenizer-data", place.text, NULL});
+}
+
+/* Saved by ranks that share tensors, or positions too, and gone on with by as many, beside data ranks: the bits of a
+ * run without a break. Another number of them is another recipe. */
+static void a_run_goes_on_with_the_ranks_that_share_its_tensors(void **state) {
+    (void)state;
+    static const char *const sequences[] = {"on", "off"};
+    char model[700];
+    snprintf(model, sizeof model, "%s/shared", place.here);
+    make_shared_model(model);
+    for (size_t i = 0; i < unit_sweep(1, 2); i++) {
+        const char *sequence = sequences[i], *other = sequences[1 - i];
+        char whole[700], run[700];
+        snprintf(whole, sizeof whole, "%s/whole-%zu", place.here, i);
+        snprintf(run, sizeof run, "%s/run-%zu", place.here, i);
+        expect(0, NULL, (const char *const[]){TRAIN_SHARED(model, whole, "6", sequence), NULL});
+        expect(0, NULL, (const char *const[]){TRAIN_SHARED(model, run, "4", sequence), NULL});
+        expect(0, NULL,
+               (const char *const[]){"resume", run, "--ranks", "4", "--steps", "6", "--partition", "2|2|2", NULL});
+        expect_same_runs(run, whole);
+        expect_same_checkpoints(run, whole, 6, "model.safetensors");
+        program_expect(place.folder, 2, (const char *const[]){"tensor: 1 differs from the 2 of", NULL},
+                       (const char *const[]){"resume", run, "--ranks", "2", "--tensor", "1", "--steps", "7", NULL});
+        program_expect(place.folder, 2, (const char *const[]){"sequence: ", " differs from the ", NULL},
+                       (const char *const[]){"resume", run, "--ranks", "2", "--sequence", other, "--steps", "7", NULL});
+    }
+}
+
 static void other_ranks_are_refused_with_those_that_do(void **state) {
     (void)state;
     expect(0, NULL, (const char *const[]){TRAIN(place.run, "2", "3", "3"), NULL});
@@ -247,7 +284,7 @@ static void evaluation_does_not_depend_on_ranks(void **state) {
     }
 }
 
-/* ---- A rank that is killed while all write ---- */
+/* ---- A rank that is killed or stopped while all write ---- */
 
 static bool is_saving(void) {
     char *folder = path_join(place.run, "checkpoints");
@@ -280,7 +317,8 @@ static void clear_unfinished(void) {
     mem_free(folder);
 }
 
-static void kill_while_saving(const char *partition, uint64_t draw) {
+/* The parent kills a rank that was stopped. */
+static void fail_while_saving(const char *partition, int signal, uint64_t draw) {
     int ranks[MPI_JOB_RANKS];
     clear_unfinished();
     pid_t parent =
@@ -290,22 +328,22 @@ static void kill_while_saving(const char *partition, uint64_t draw) {
     usleep((useconds_t)(draw % 400000));
     for (int i = 0; i < 100000 && !is_saving(); i++)
         usleep(100);
-    assert_int_equal(kill(ranks[draw >> 32 & 1], SIGKILL), 0);
+    assert_int_equal(kill(ranks[draw >> 32 & 1], signal), 0);
     struct program_run run = program_finish(place.folder, parent);
     if (run.status != 1) fail_msg("status %d: %s", run.status, run.err);
     program_run_free(&run);
     mpi_job_expect_none(place.run);
 }
 
-static void a_kill_while_ranks_save_leaves_the_last_checkpoint(void **state) {
+static void a_rank_that_fails_while_all_save_leaves_the_last_checkpoint(void **state) {
     (void)state;
     enum { SEED = 1605 };
     char steps[32], whole[700];
     static const char *const partitions[] = {"ddp", "zero3", "zero1"};
-    uint64_t kills = unit_sweep(3, 60);
+    uint64_t kills = unit_sweep(3, 100), stops = unit_sweep(1, 20);
     print_message("seed %d\n", SEED);
-    for (uint64_t i = 0; i < kills; i++) {
-        kill_while_saving(partitions[i % 3], random_u64(SEED, RANDOM_TEST, 0, i));
+    for (uint64_t i = 0; i < kills + stops; i++) {
+        fail_while_saving(partitions[i % 3], i < kills ? SIGKILL : SIGSTOP, random_u64(SEED, RANDOM_TEST, 0, i));
         if (newest_step() > 0) expect(0, NULL, (const char *const[]){"inspect", "--verify", place.run, NULL});
     }
     snprintf(steps, sizeof steps, "%d", newest_step() + 2);
@@ -323,9 +361,10 @@ int main(void) {
         CASE(a_run_goes_on_on_any_ranks_that_hold_its_lanes),
         CASE(a_run_goes_on_in_any_shards),
         CASE(a_run_goes_on_in_any_stages),
+        CASE(a_run_goes_on_with_the_ranks_that_share_its_tensors),
         CASE(other_ranks_are_refused_with_those_that_do),
         CASE(evaluation_does_not_depend_on_ranks),
-        CASE(a_kill_while_ranks_save_leaves_the_last_checkpoint),
+        CASE(a_rank_that_fails_while_all_save_leaves_the_last_checkpoint),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

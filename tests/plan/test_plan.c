@@ -261,6 +261,7 @@ static void bad_texts_are_refused(void **state) {
     refuse_recipe(path, "document_attention", json_string("witin"), "document_attention: 'witin'", "within");
     refuse(path, changed("recipe", "document_attention", json_string("")), "document_attention: ''",
            "the legal values are across and within");
+    refuse_recipe(path, "optimizer", json_string("linn"), "optimizer: 'linn'", "lion");
     refuse_recipe(path, "optimizer_dtype", json_string("bf61"), "optimizer_dtype: 'bf61'", "bf16");
     refuse(path, changed("recipe", "optimizer_dtype", json_string("int4")), "optimizer_dtype: 'int4'",
            "the legal values are fp32 and bf16");

@@ -162,18 +162,42 @@ static void links_are_found_by_their_mesh(void **state) {
     const struct company two = {.members = 2};
     const struct profile_options options = {.cache_folder = *state, .threads = 1, .company = &two};
     struct cluster_rates rates = {.links = {.mesh = {1, 2}, .shared = true, .read = {1e-6, 1e9}}}, found = {.noise = 0};
+    static const char way[] = "an MPI, by windows";
     rates.slowdown[ACTIVITY_PRODUCT][ACTIVITY_MESSAGE] = 1.5;
-    assert_int_equal(link_rates_keep(&backend_cpu, &options, &rates), STATUS_OK);
-    assert_int_equal(link_rates_find(&backend_cpu, &options, &(struct mesh){2, 1}, &found), STATUS_OK);
+    assert_int_equal(link_rates_keep(&backend_cpu, &options, way, &rates), STATUS_OK);
+    assert_int_equal(link_rates_find(&backend_cpu, &options, &(struct mesh){2, 1}, NULL, &found), STATUS_OK);
     assert_int_equal(found.links.mesh.nodes, 0);
-    assert_int_equal(link_rates_find(&backend_cpu, &options, &(struct mesh){1, 2}, &found), STATUS_OK);
+    assert_int_equal(link_rates_find(&backend_cpu, &options, &(struct mesh){1, 2}, NULL, &found), STATUS_OK);
     assert_int_equal(found.links.mesh.per_node, 2);
     assert_true(found.links.shared && found.links.read.bytes_per_s == 1e9);
     assert_true(found.slowdown[ACTIVITY_PRODUCT][ACTIVITY_MESSAGE] == 1.5);
     rates.links.read.bytes_per_s = 2e9; /* the latest counts */
-    assert_int_equal(link_rates_keep(&backend_cpu, &options, &rates), STATUS_OK);
-    assert_int_equal(link_rates_find(&backend_cpu, &options, &(struct mesh){1, 2}, &found), STATUS_OK);
+    assert_int_equal(link_rates_keep(&backend_cpu, &options, way, &rates), STATUS_OK);
+    assert_int_equal(link_rates_find(&backend_cpu, &options, &(struct mesh){1, 2}, NULL, &found), STATUS_OK);
     assert_true(found.links.read.bytes_per_s == 2e9);
+}
+
+static bool is_found(const struct profile_options *options, const char *way) {
+    struct cluster_rates found = {.noise = 0};
+    assert_int_equal(link_rates_find(&backend_cpu, options, &(struct mesh){1, 2}, way, &found), STATUS_OK);
+    return found.links.mesh.nodes > 0;
+}
+
+/* Ranks measure again what was noisy, what they do another way, and what no way is known of. */
+static void ranks_find_links_of_their_way_without_noise(void **state) {
+    const struct profile_options options = {.cache_folder = *state, .threads = 2};
+    struct cluster_rates rates = {.links = {.mesh = {1, 2}, .read = {1e-6, 1e9}}};
+    for (int noisy = 0; noisy < 2; noisy++) {
+        rates.noise = noisy ? 0.6 : 0.4;
+        assert_int_equal(link_rates_keep(&backend_cpu, &options, "windows", &rates), STATUS_OK);
+        assert_true(is_found(&options, NULL));
+        assert_true(is_found(&options, "windows") == !noisy);
+        assert_false(is_found(&options, "messages"));
+        assert_false(is_found(&options, ""));
+    }
+    rates.noise = 0;
+    assert_int_equal(link_rates_keep(&backend_cpu, &options, "", &rates), STATUS_OK);
+    assert_true(is_found(&options, NULL) && !is_found(&options, ""));
 }
 
 int main(void) {
@@ -186,6 +210,8 @@ int main(void) {
         cmocka_unit_test_setup_teardown(what_is_measured_at_once_is_kept_apart, temp_folder_make, temp_folder_drop),
         cmocka_unit_test_setup_teardown(a_machine_is_measured_by_all_at_once, temp_folder_make, temp_folder_drop),
         cmocka_unit_test_setup_teardown(links_are_found_by_their_mesh, temp_folder_make, temp_folder_drop),
+        cmocka_unit_test_setup_teardown(ranks_find_links_of_their_way_without_noise, temp_folder_make,
+                                        temp_folder_drop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -269,6 +269,59 @@ static void all_triples_are_proved(void **state) {
     assert_true(proved > 50);
 }
 
+/* ---- sums that wait for their round ---- */
+
+/* Bytes of the buffers of a kind in a tier, but for copies of other buffers. */
+static int64_t home_bytes(const struct program *program, enum buffer_kind kind, enum tier tier) {
+    int64_t bytes = 0;
+    for (size_t b = 0; b < program->buffers.count; b++) {
+        const struct buffer *buffer = &program->buffers.items[b];
+        if (buffer->kind == kind && buffer->tier == tier && buffer->home < 0) bytes += buffer->bytes;
+    }
+    return bytes;
+}
+
+static int64_t most_bytes(const struct program *program, enum buffer_kind kind, enum tier tier) {
+    struct memory_report report;
+    assert_int_equal(program_report_memory(program, tier, &report), STATUS_OK);
+    return report.by_kind[kind];
+}
+
+static void require_unreduced(const struct graph *graph, enum tier tier, int64_t grains_per_pass) {
+    struct ranks ranks;
+    struct plan plan = plan_of(graph, (struct mesh){1, 2}, &(struct partition){1, 2, 2});
+    int64_t whole = 0;
+    bool waits = grains_per_pass < 4;
+    plan.recipe.lanes = (struct lane_shape){1, 2};
+    plan.policy.gradients = tier;
+    plan.policy.grains_per_pass = grains_per_pass;
+    if (compile(graph, &plan, &ranks) != STATUS_OK) fail_msg("%s", status_message());
+    for (size_t i = 0; i < graph->tensors.count; i++)
+        if (graph->tensors.items[i]->kind == TENSOR_PARAMETER)
+            whole += shard_aligned(shape_elements(&graph->tensors.items[i]->shape)) * (int64_t)sizeof(float);
+    for (int r = 0; r < 2; r++) {
+        assert_int_equal(home_bytes(ranks.programs[r], BUFFER_UNREDUCED, tier), waits ? whole : 0);
+        assert_int_equal(most_bytes(ranks.programs[r], BUFFER_UNREDUCED, tier), waits ? whole : 0);
+        assert_in_range(home_bytes(ranks.programs[r], BUFFER_GRADIENTS, tier), whole / 2, whole / 2 + whole / 8);
+        assert_true(most_bytes(ranks.programs[r], BUFFER_UNREDUCED, TIER_DEVICE) < whole);
+    }
+    drop(&ranks);
+}
+
+/* Where a lane's grains of a round take several passes, what it has added up waits between them, whole: on the host or
+ * the disk as well, and then the device has less than all of it. Of a round in one pass there is nothing to wait. */
+static void unreduced_sums_wait_on_the_host_or_the_disk(void **state) {
+    (void)state;
+    struct graph *graph = small_graph_build(&(struct small_graph_options){
+        .layers = 3, .dtype = DTYPE_F32, .grain_sequences = 2, .sequence_length = 4, .vocabulary = 1000});
+    for (enum tier tier = TIER_HOST; tier < TIER_COUNT; tier++) {
+        require_unreduced(graph, tier, 1);
+        require_unreduced(graph, tier, 2);
+        require_unreduced(graph, tier, 4);
+    }
+    graph_free(graph);
+}
+
 static int roll(uint64_t seed, uint64_t *next, int sides) {
     return (int)(random_u64(seed, RANDOM_TEST, 17, (*next)++) % (uint64_t)sides);
 }
@@ -344,8 +397,8 @@ static void allocations_may_fail(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(all_triples_are_proved),
-                                       cmocka_unit_test(random_plans_are_proved),
-                                       cmocka_unit_test(allocations_may_fail)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(all_triples_are_proved), cmocka_unit_test(unreduced_sums_wait_on_the_host_or_the_disk),
+        cmocka_unit_test(random_plans_are_proved), cmocka_unit_test(allocations_may_fail)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,4 @@
-"""Make the references under tests/fixtures/models, tests/fixtures/adapters, tests/fixtures/ops and tests/fixtures/configs.
+"""Make the references under tests/fixtures/models, tests/fixtures/adapters, tests/fixtures/optimizers, tests/fixtures/ops and tests/fixtures/configs.
 
     python3 -m venv venv
     venv/bin/pip install --extra-index-url https://download.pytorch.org/whl/cpu -r tests/reference/requirements.txt
@@ -19,6 +19,7 @@ import adapter_cases
 import generated_cases
 import model_cases
 import op_cases
+import optimizer_cases
 import published_configs
 
 FIXTURES = pathlib.Path(__file__).resolve().parent.parent / "fixtures"
@@ -28,11 +29,12 @@ def main():
     torch.set_num_threads(1)
     torch.use_deterministic_algorithms(True)
     wanted = sys.argv[1:]
-    known = {"ops", "published"} | model_cases.names() | adapter_cases.names()
+    known = {"ops", "published"} | model_cases.names() | adapter_cases.names() | optimizer_cases.names()
     if not known.issuperset(wanted):
         sys.exit(f"no such case among {', '.join(wanted)}; there are {', '.join(sorted(known))}")
     model_cases.write(FIXTURES / "models", wanted)
     adapter_cases.write(FIXTURES, wanted)
+    optimizer_cases.write(FIXTURES, wanted)
     generated_cases.write(FIXTURES / "models", wanted)
     if not wanted or "ops" in wanted:
         op_cases.write(FIXTURES / "ops")

@@ -27,6 +27,7 @@ import shutil
 import unittest.mock
 import zlib
 
+import lion_pytorch
 import numpy
 import safetensors.torch
 import torch
@@ -41,7 +42,7 @@ from transformers.models.gemma3.modeling_gemma3 import Gemma3RMSNorm
 BATCH, TOKENS, VOCAB, STEPS = 4, 29, 211, 20
 BF16_LEAST = 0.01
 TRAINING = {
-    "steps": STEPS, "lr": 3e-3, "warmup_steps": 5, "min_lr_fraction": 0.1, "betas": [0.9, 0.95], "eps": 1e-6,
+    "optimizer": "adamw", "steps": STEPS, "lr": 3e-3, "warmup_steps": 5, "min_lr_fraction": 0.1, "betas": [0.9, 0.95], "eps": 1e-6,
     "weight_decay": 0.1,
     "decayed": "tensors of two or more dimensions, embeddings included",
     "clipping": "gradients times min(1, clip_norm / (norm + 1e-6))",
@@ -382,7 +383,10 @@ def lr_at(step):
 def make_optimizer(model):
     groups = [{"params": [p for p in model.parameters() if p.dim() >= 2], "weight_decay": TRAINING["weight_decay"]},
               {"params": [p for p in model.parameters() if p.dim() < 2], "weight_decay": 0.0}]
-    return torch.optim.AdamW(groups, betas=TRAINING["betas"], eps=TRAINING["eps"], foreach=False)
+    betas = TRAINING["betas"]
+    return {"adamw": lambda: torch.optim.AdamW(groups, betas=betas, eps=TRAINING["eps"], foreach=False),
+            "lion": lambda: lion_pytorch.Lion(groups, betas=betas),
+            "sgd": lambda: torch.optim.SGD(groups, momentum=betas[0], foreach=False)}[TRAINING["optimizer"]]()
 
 
 def train(model, batches, clip_norm, gradients_at=gradients):

@@ -51,7 +51,7 @@ static enum status rank_body(struct comm *comm, const char *const words[RANK_JOB
     bool device = strcmp(words[1], "device") == 0;
     fault = words[1];
     const struct backend *backend = device ? deferred_begin((uint64_t)comm->rank) : NULL;
-    enum status status = rank_references_train(words[0], comm, backend);
+    enum status status = rank_references_train(words[0], comm, backend, false);
     if (device) deferred_end();
     return status;
 }

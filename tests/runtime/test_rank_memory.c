@@ -140,12 +140,20 @@ static void make_config(int64_t hidden, int64_t layers, struct model_config *out
     out->context = 64;
 }
 
-static enum status train_in_shards(struct comm *comm, const struct partition *partition, const struct policy *policy) {
+/* `lanes` of `grains` grains each, one a pass. */
+struct shape_of_step {
+    int lanes, grains;
+};
+
+static enum status train_in_shards(struct comm *comm, const struct partition *partition, const struct policy *policy,
+                                   struct shape_of_step step_shape) {
     struct model_config config;
     struct harness harness;
     make_config(512, 2, &config);
     struct harness_options options = options_of(&config, policy, comm);
     options.partition = *partition;
+    options.lanes = (struct lane_shape){1, step_shape.lanes};
+    options.batch = step_shape.lanes * step_shape.grains;
     int64_t before = own_memory();
     harness_open(&options, &harness);
     for (int i = 0; i < 2; i++)
@@ -162,14 +170,23 @@ static enum status train_all_partitions(struct comm *comm, const struct policy *
     TRY(partition_list(&comm->mesh, &list, &count));
     enum status status = STATUS_OK;
     for (int i = 0; i < count && status == STATUS_OK; i += (int)unit_sweep(2, 1))
-        status = comm_agree(comm, train_in_shards(comm, &list[i], policy));
+        status = comm_agree(comm, train_in_shards(comm, &list[i], policy, (struct shape_of_step){4, 1}));
     mem_free(list);
     return status;
+}
+
+/* A lane's unreduced sum waits on a tier for the other passes of its round; gradients and states are in shards. */
+static enum status train_with_unreduced(struct comm *comm, enum tier tier) {
+    const struct partition zero2 = {1, mesh_ranks(&comm->mesh), mesh_ranks(&comm->mesh)};
+    const struct policy policy = {.grains_per_pass = 1, .lookahead = 1, .gradients = tier};
+    return train_in_shards(comm, &zero2, &policy, (struct shape_of_step){mesh_ranks(&comm->mesh), 4});
 }
 
 static enum status rank_body(struct comm *comm, const char *const words[RANK_JOB_WORDS]) {
     bool large = strcmp(words[0], "large") == 0;
     const struct policy *policy = strcmp(words[1], "tiered") == 0 ? &tiered : &plain;
+    if (strcmp(words[0], "unreduced") == 0)
+        return train_with_unreduced(comm, strcmp(words[1], "disk") == 0 ? TIER_DISK : TIER_HOST);
     if (strcmp(words[0], "partitions") == 0) return train_all_partitions(comm, policy);
     struct model_config config;
     make_config(large ? 1024 : 64, large ? 3 : 2, &config);
@@ -202,6 +219,12 @@ static void every_partition_takes_what_its_plan_says(void **state) {
     if (unit_sweep(0, 1)) expect_ok((struct rank_job){4, 1, false, {"partitions", "tiered"}});
 }
 
+static void unreduced_sums_take_what_the_plan_says(void **state) {
+    (void)state;
+    expect_ok((struct rank_job){2, 1, false, {"unreduced", "host"}});
+    expect_ok((struct rank_job){2, 2, true, {"unreduced", "disk"}});
+}
+
 static void nothing_grows(void **state) {
     (void)state;
     expect_ok((struct rank_job){2, 1, false, {"small", "plain"}});
@@ -213,6 +236,7 @@ int main(int count, char **argument) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(memory_is_what_the_plans_say),
         cmocka_unit_test(every_partition_takes_what_its_plan_says),
+        cmocka_unit_test(unreduced_sums_take_what_the_plan_says),
         cmocka_unit_test(nothing_grows),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -118,8 +118,8 @@ static enum status rank_body(struct comm *comm, const char *const words[RANK_JOB
 }
 
 static void stages_have_one_ranks_bits(void **state) {
-    static const struct rank_job jobs[] = {{2, 1, false, {"", "2"}}, {4, 1, false, {"", "2"}}, {4, 2, true, {"", "4"}},
-                                           {2, 2, true, {"", "2"}},  {4, 1, false, {"", "4"}}, {4, 2, true, {"", "2"}},
+    static const struct rank_job jobs[] = {{4, 1, false, {"", "2"}}, {2, 2, true, {"", "2"}}, {4, 1, false, {"", "4"}},
+                                           {2, 1, false, {"", "2"}}, {4, 2, true, {"", "4"}}, {4, 2, true, {"", "2"}},
                                            {8, 2, false, {"", "4"}}, {8, 2, false, {"", "2"}}};
     const char *path = temp_path(*state, "one");
     struct result ones[VARIANTS];

@@ -2,8 +2,10 @@
  * family, by jobs of 2, 4 and 8 ranks on 1, 2 and 4 nodes. BALLAST_TEST_MPI says which MPI. */
 /* ctest: PROCESSORS 2 TIMEOUT 1800 LABELS long */
 /* ctest-again: mpich slow BALLAST_TEST_MPI=mpich */
+/* link: -Wl,--wrap=program_compile_beside */
 #include <stdio.h>
 
+#include "program/program.h"
 #include "support/harness.h"
 #include "support/moved.h"
 #include "support/mpi_job.h"
@@ -27,6 +29,35 @@ static const struct subject subjects[] = {
     {{.name = "llama with adapters", .family = "llama", .dtype = DTYPE_F32, .lora = "2,4,all-linear"}, false, 3},
 };
 enum { SUBJECTS = sizeof subjects / sizeof *subjects };
+
+/* ---- A planted fault ---- */
+
+static bool skips; /* this rank leaves a part of its shard as it is */
+
+enum status __real_program_compile_beside(const struct graph *graph, const struct plan *plan,
+                                          const struct workspace_table *workspace, const struct program *resident,
+                                          struct program **out);
+enum status __wrap_program_compile_beside(const struct graph *graph, const struct plan *plan,
+                                          const struct workspace_table *workspace, const struct program *resident,
+                                          struct program **out);
+
+/* Of the last update half of the elements. The program has been proved by then. */
+enum status __wrap_program_compile_beside(const struct graph *graph, const struct plan *plan,
+                                          const struct workspace_table *workspace, const struct program *resident,
+                                          struct program **out) {
+    TRY(__real_program_compile_beside(graph, plan, workspace, resident, out));
+    struct instruction *last = NULL;
+    for (size_t i = 0; skips && i < (*out)->instructions.count; i++) {
+        struct instruction *instruction = &(*out)->instructions.items[i];
+        const struct node *node = instruction->node;
+        if (node && node->phase == PHASE_UPDATE && node->out[0]->kind == TENSOR_PARAMETER) last = instruction;
+    }
+    if (last && last->elements == 0) last->elements = shape_elements(&last->node->out[0]->shape);
+    if (last) last->elements /= 2;
+    return STATUS_OK;
+}
+
+/* ---- A rank ---- */
 
 struct result {
     double losses[STEPS], norms[STEPS];
@@ -84,12 +115,12 @@ static enum status compare(struct comm *comm, const struct run *run, const struc
     char triple[PARTITION_BYTES], name[PARTITION_BYTES + 64];
     partition_print(&run->partition, &comm->mesh, triple);
     snprintf(name, sizeof name, "%s, %s, %s", run->subject->of.name, triple, run->flat ? "flat" : "stratified");
+    TRY(compare_moved(name, &one->moved, &mine->moved));
     for (int step = 0; step < run->subject->steps; step++)
         if (memcmp(&mine->losses[step], &one->losses[step], sizeof(double)) != 0 ||
             memcmp(&mine->norms[step], &one->norms[step], sizeof(double)) != 0)
             return status_set(STATUS_FAILED, "%s: step %d: loss %.17g, norm %.17g; one rank has %.17g, %.17g", name,
                               step + 1, mine->losses[step], mine->norms[step], one->losses[step], one->norms[step]);
-    TRY(compare_moved(name, &one->moved, &mine->moved));
     if (mine->weights == one->weights) return STATUS_OK;
     return status_set(STATUS_FAILED, "%s: the weights differ from one rank's", name);
 }
@@ -112,14 +143,18 @@ static enum status train_partition(struct comm *comm, int i, const struct partit
     return STATUS_OK;
 }
 
+static void read_references(const char *path, struct result ones[SUBJECTS]) {
+    FILE *file = fopen(path, "rb");
+    assert_non_null(file);
+    assert_int_equal(fread(ones, SUBJECTS * sizeof *ones, 1, file), 1);
+    assert_int_equal(fclose(file), 0);
+}
+
 static enum status train_partitions(struct comm *comm, const char *path) {
     struct result ones[SUBJECTS];
     struct partition *list;
     int count;
-    FILE *file = fopen(path, "rb");
-    assert_non_null(file);
-    assert_int_equal(fread(ones, sizeof ones, 1, file), 1);
-    assert_int_equal(fclose(file), 0);
+    read_references(path, ones);
     TRY(partition_list(&comm->mesh, &list, &count));
     enum status status = STATUS_OK;
     for (int i = 0; i < count && status == STATUS_OK; i++)
@@ -129,8 +164,20 @@ static enum status train_partitions(struct comm *comm, const char *path) {
     return status;
 }
 
+/* A subject by one partition, in which the last rank skips a part of its shard. */
+static enum status train_with_skip(struct comm *comm, const char *path, int subject, int parameters) {
+    struct result ones[SUBJECTS], mine;
+    int ranks = mesh_ranks(&comm->mesh);
+    const struct run run = {&subjects[subject], {parameters, ranks, ranks}, false, false};
+    read_references(path, ones);
+    skips = comm->rank == ranks - 1;
+    enum status status = train(&run, comm, &mine);
+    return comm_agree(comm, status == STATUS_OK ? compare(comm, &run, &ones[subject], &mine) : status);
+}
+
 static enum status rank_body(struct comm *comm, const char *const words[RANK_JOB_WORDS]) {
-    if (strcmp(words[1], "cases") == 0) return rank_references_train(words[0], comm, NULL);
+    if (words[1][0] == 's') return train_with_skip(comm, words[0], atoi(words[2]), words[1][1] - '0');
+    if (strcmp(words[1], "cases") == 0) return rank_references_train(words[0], comm, NULL, false);
     return train_partitions(comm, words[0]);
 }
 
@@ -175,6 +222,17 @@ static void all_partitions_have_one_ranks_bits(void **state) {
     }
 }
 
+/* The bug class of a shard that nobody updates: what no rank moved is told, not only another loss. */
+static void skipped_elements_are_found(void **state) {
+    static const char *const cases[][2] = {{"s1", "1"}, {"s2", "1"}, {"s1", "3"}}; /* tied, tied, adapters */
+    const char *path = write_references(*state);
+    for (size_t i = 0; i < unit_sweep(2, 3); i++) {
+        struct rank_job job = {2, 1, false, {path, cases[i][0], cases[i][1]}};
+        assert_int_equal(rank_job_run(&job), STATUS_FAILED);
+        if (!strstr(status_message(), "elements moved, on one rank")) fail_msg("%s", status_message());
+    }
+}
+
 /* Random partitions under random policies, tiers and schedules, on lanes that ranks may hold unequally. */
 static void random_plans_have_one_ranks_bits(void **state) {
     enum { MOST = 240 };
@@ -200,6 +258,7 @@ static void random_plans_have_one_ranks_bits(void **state) {
 int main(int count, char **argument) {
     rank_job_enter(count, argument, rank_body);
     const struct CMUnitTest tests[] = {cmocka_unit_test(all_partitions_have_one_ranks_bits),
+                                       cmocka_unit_test(skipped_elements_are_found),
                                        cmocka_unit_test(random_plans_have_one_ranks_bits)};
     return cmocka_run_group_tests(tests, temp_folder_make, temp_folder_drop);
 }

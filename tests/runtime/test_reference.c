@@ -25,6 +25,7 @@ static const double BF16_MOST = 4, BF16_MEAN = 1, BF16_LEAST = 0.01;
 static const char *const full_cases[] = {
     FULL_MODEL_CASES, "adapters/llama_lora", "adapters/gpt2_lora", "adapters/qwen2_lora", "adapters/llama_frozen",
 };
+static const char *const optimizer_cases[] = {"optimizers/llama_lion", "optimizers/llama_sgd"};
 static const char *const light_cases[] = {LIGHT_MODEL_CASES};
 
 struct reference {
@@ -34,6 +35,7 @@ struct reference {
     bool adapter;     /* the folder is an adapter's */
     struct safetensors *tensors;
     json_t *bf16_updates_off; /* by name: |bf16 - fp32| / |fp32 - initial| of the final weights, in PyTorch */
+    enum update_rule optimizer;
     double lr[STEPS], clip_norm, weight_decay, epsilon, beta1, beta2;
 };
 
@@ -78,7 +80,7 @@ static void read_base(const json_t *about, struct reference *out) {
     const json_t *frozen = json_object_get(about, "freeze");
     if (!base) return;
     snprintf(out->base, sizeof out->base, "%s/models/%s", BALLAST_FIXTURES, base);
-    out->adapter = json_array_size(frozen) == 0;
+    out->adapter = frozen && json_array_size(frozen) == 0;
     for (size_t i = 0; i < json_array_size(frozen); i++) {
         size_t used = strlen(out->freeze);
         snprintf(out->freeze + used, sizeof out->freeze - used, "%s%s", i ? "," : "",
@@ -99,6 +101,8 @@ static void reference_open(const char *name, bool full, struct reference *out) {
     read_base(json, out);
     out->bf16_updates_off = json_incref(json_object_get(json, "bf16_updates_off"));
     const json_t *training = json_object_get(json, "training"), *betas = json_object_get(training, "betas");
+    const char *optimizer = json_string_value(json_object_get(training, "optimizer"));
+    out->optimizer = optimizer ? update_rule_find(optimizer) : UPDATE_ADAMW;
     out->clip_norm = json_number_value(json_object_get(training, "clip_norm"));
     out->weight_decay = json_number_value(json_object_get(training, "weight_decay"));
     out->epsilon = json_number_value(json_object_get(training, "eps"));
@@ -125,6 +129,7 @@ static struct harness_options options_of(const struct reference *reference, enum
                                     .sequence_length = TOKENS,
                                     .grain_sequences = 2,
                                     .grains_per_pass = 1,
+                                    .optimizer = reference->optimizer,
                                     .clip_norm = reference->clip_norm,
                                     .weight_decay = reference->weight_decay,
                                     .epsilon = reference->epsilon,
@@ -386,12 +391,16 @@ static void fp32_trains_as_pytorch_does(void **state) {
     (void)state;
     for (size_t i = 0; i < sizeof full_cases / sizeof *full_cases; i++)
         check_training(full_cases[i], DTYPE_F32, 1e-5);
+    for (size_t i = 0; i < sizeof optimizer_cases / sizeof *optimizer_cases; i++)
+        check_training(optimizer_cases[i], DTYPE_F32, 1e-5);
 }
 
 static void bf16_trains_as_pytorch_does(void **state) {
     (void)state;
     for (size_t i = 0; i < sizeof full_cases / sizeof *full_cases; i++)
         check_training(full_cases[i], DTYPE_BF16, 1e-2);
+    for (size_t i = 0; i < sizeof optimizer_cases / sizeof *optimizer_cases; i++)
+        check_training(optimizer_cases[i], DTYPE_BF16, 1e-2);
 }
 
 int main(void) {

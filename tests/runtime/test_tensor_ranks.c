@@ -14,6 +14,13 @@
 
 enum { BATCH = 4, LENGTH = 12, STEPS = 10, SEED = 5 };
 
+/* What a job trains. */
+struct kind {
+    bool sequence;    /* positions are cut */
+    const char *lora; /* NULL: no adapters */
+    int stages;
+};
+
 struct numbers {
     double loss[STEPS], norm[STEPS];
 };
@@ -80,7 +87,8 @@ static enum status train_staged(struct comm *comm, const char *name, int stages,
     return STATUS_OK;
 }
 
-static enum status train_case(struct comm *comm, const char *name, int tensor, int stages, size_t variant_count) {
+static enum status train_case(struct comm *comm, const char *name, int tensor, const struct kind *kind,
+                              size_t variant_count) {
     struct model_config config = shared_model_config(name, &shared_sizes_usual);
     struct harness_options options = {.config = &config,
                                       .dtype = DTYPE_F32,
@@ -90,6 +98,7 @@ static enum status train_case(struct comm *comm, const char *name, int tensor, i
                                       .grains_per_pass = 1,
                                       .threads = 1,
                                       .lanes = {1, mesh_ranks(&comm->mesh) / tensor},
+                                      .lora = kind->lora,
                                       .clip_norm = 1,
                                       .weight_decay = 0.1,
                                       .seed = SEED};
@@ -97,8 +106,9 @@ static enum status train_case(struct comm *comm, const char *name, int tensor, i
     train(&options, &expected);
     options.comm = comm;
     options.tensor = tensor;
-    if (stages > 1) {
-        TRY(train_staged(comm, name, stages, &options, &found));
+    options.sequence = kind->sequence;
+    if (kind->stages > 1) {
+        TRY(train_staged(comm, name, kind->stages, &options, &found));
         return compare(comm, name, &found, &expected);
     }
     for (size_t v = 0; v < variant_count; v++) {
@@ -110,52 +120,69 @@ static enum status train_case(struct comm *comm, const char *name, int tensor, i
     return STATUS_OK;
 }
 
-/* words: how many ranks share a tensor, "all" families or "some" under every variant, and the number of stages. */
+/* words: how many ranks share a tensor; "all" families, or "some" under every variant; "whole", "sequence" to cut
+ * positions, "adapters", or "stages" of a pipeline. */
 static enum status body(struct comm *comm, const char *const words[RANK_JOB_WORDS]) {
     static const char *const cases[] = {FULL_MODEL_CASES}, *const some[] = {"llama", "gpt2", "qwen3", "gemma2"};
-    int tensor = atoi(words[0]), stages = words[2][0] ? atoi(words[2]) : 1;
+    bool adapters = strcmp(words[2], "adapters") == 0;
+    const struct kind kind = {.sequence = adapters || strcmp(words[2], "sequence") == 0,
+                              .lora = adapters ? "4,8,all-linear" : NULL,
+                              .stages = strcmp(words[2], "stages") == 0 ? 2 : 1};
+    int tensor = atoi(words[0]);
     bool all = strcmp(words[1], "all") == 0, partitions = mesh_ranks(&comm->mesh) > tensor;
     size_t count = all ? sizeof cases / sizeof *cases : sizeof some / sizeof *some;
-    size_t each = all ? unit_sweep(tensor > 2 ? 7 : 2, 1) : stages > 1 ? unit_sweep(3, 1) : 1;
+    size_t each = all ? unit_sweep(tensor > 2 ? 7 : 2, 1) : kind.stages > 1 ? unit_sweep(3, 1) : 1;
     for (size_t i = 0; i < count; i += each)
-        TRY(train_case(comm, all ? cases[i] : some[i], tensor, stages, all ? 1 : partitions ? 5 : 3));
+        TRY(train_case(comm, all ? cases[i] : some[i], tensor, &kind, all ? 1 : partitions ? 5 : 3));
     return STATUS_OK;
 }
 
-static void expect_staged(int ranks, const char *tensor, const char *what, bool messages, const char *stages) {
-    struct rank_job job = {.ranks = ranks, .messages = messages, .words = {tensor, what, stages}};
+static void expect_job(int ranks, const char *tensor, const char *what, const char *how, bool messages) {
+    struct rank_job job = {.ranks = ranks, .messages = messages, .words = {tensor, what, how}};
     if (rank_job_run(&job) != STATUS_OK) fail_msg("%d ranks: %s", ranks, status_message());
-}
-
-static void expect_job(int ranks, const char *tensor, const char *what, bool messages) {
-    expect_staged(ranks, tensor, what, messages, "");
 }
 
 static void every_family_trains_on_two_ranks(void **state) {
     (void)state;
-    expect_job(2, "2", "all", false);
+    expect_job(2, "2", "all", "whole", false);
 }
 
 static void families_train_on_four_ranks(void **state) {
     (void)state;
-    expect_job(4, "4", "all", false);
+    expect_job(4, "4", "all", "whole", false);
 }
 
 static void policies_and_messages_change_nothing_that_counts(void **state) {
     (void)state;
-    expect_job(2, "2", "some", true);
+    expect_job(2, "2", "some", "whole", true);
 }
 
 static void data_ranks_and_partitions_stand_beside(void **state) {
     (void)state;
-    expect_job(4, "2", "some", false);
+    expect_job(4, "2", "some", "whole", false);
+}
+
+static void families_train_with_positions_cut(void **state) {
+    (void)state;
+    expect_job(2, "2", "all", "sequence", false);
+    expect_job(4, "4", "all", "sequence", false);
+}
+
+static void policies_and_partitions_stand_beside_positions(void **state) {
+    (void)state;
+    expect_job(4, "2", "some", "sequence", false);
+}
+
+static void adapters_are_cut_as_their_weights_are(void **state) {
+    (void)state;
+    expect_job(2, "2", "some", "adapters", false);
 }
 
 /* Of 4 ranks, and in make check of 8 beside data ranks with partitions. */
 static void stages_change_no_bit(void **state) {
     (void)state;
-    expect_staged(4, "2", "some", false, "2");
-    if (unit_sweep(0, 1)) expect_staged(8, "2", "some", false, "2");
+    expect_job(4, "2", "some", "stages", false);
+    if (unit_sweep(0, 1)) expect_job(8, "2", "some", "stages", false);
 }
 
 int main(int count, char **argument) {
@@ -165,6 +192,9 @@ int main(int count, char **argument) {
         cmocka_unit_test(families_train_on_four_ranks),
         cmocka_unit_test(policies_and_messages_change_nothing_that_counts),
         cmocka_unit_test(data_ranks_and_partitions_stand_beside),
+        cmocka_unit_test(families_train_with_positions_cut),
+        cmocka_unit_test(policies_and_partitions_stand_beside_positions),
+        cmocka_unit_test(adapters_are_cut_as_their_weights_are),
         cmocka_unit_test(stages_change_no_bit),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

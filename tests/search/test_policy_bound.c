@@ -8,7 +8,7 @@
 #include "support/synthetic_costs.h"
 #include "support/unit.h"
 
-enum { GRAINS = 5, SEEDS = 400 };
+enum { GRAINS = 5 };
 
 struct closeness {
     double time, bytes;  /* of the bounds, by what they bound */
@@ -105,28 +105,6 @@ static void draw_ranks(uint64_t seed, struct plan *plan, struct costs *costs) {
     costs->rates.links.read = (struct transfer_rate){1e-6, 1e9 * (1 + roll(seed, &next, 9))};
 }
 
-/* Any legal triple, on the first rank, which has a part of every chunk; with buffers enough for the chunks that it
- * makes. */
-static void draw_partition(const struct graph *graph, uint64_t seed, struct plan *plan) {
-    struct partition *list;
-    struct chunk_list chunks;
-    int count;
-    uint64_t next = 100;
-    int64_t least;
-    plan->place.rank = 0;
-    if (rank_place_ranks(&plan->place) == 1) return;
-    assert_int_equal(partition_list(&plan->place.mesh, &list, &count), STATUS_OK);
-    plan->policy.partition = list[roll(seed, &next, count)];
-    plan->policy.flat = roll(seed, &next, 2);
-    mem_free(list);
-    bool gathers = plan->policy.partition.parameters > 1;
-    assert_int_equal(chunks_of_policy(graph, &plan->policy, &chunks), STATUS_OK);
-    int64_t first = gathers ? 0 : plan->policy.persistent_chunks;
-    assert_int_equal(chunks_most_in_a_block(graph, &chunks, first, &least), STATUS_OK);
-    chunks_free(&chunks);
-    if (plan->policy.buffers < least) plan->policy.buffers = least + roll(seed, &next, 3);
-}
-
 enum subject { ONE_RANK, RANKS, PARTITIONS };
 
 static void check(const struct graph *graph, const struct workspace_table *workspace, enum subject subject,
@@ -135,8 +113,9 @@ static void check(const struct graph *graph, const struct workspace_table *works
     int machine = (int)(seed % SYNTHETIC_MACHINES);
     struct costs costs = synthetic_costs(graph, machine, seed);
     if (subject != ONE_RANK) draw_ranks(seed, &plan, &costs);
-    plan.policy = random_policy(graph, recipe_share_grains(&plan.recipe), NULL, seed);
-    if (subject == PARTITIONS) draw_partition(graph, seed, &plan);
+    const struct mesh *mesh = subject == PARTITIONS ? &plan.place.mesh : NULL;
+    if (mesh) plan.place.rank = 0; /* which has a part of every chunk */
+    plan.policy = random_policy(graph, recipe_share_grains(&plan.recipe), mesh, seed);
     struct bounds bounds = find_bounds(graph, &plan, workspace, &costs, seed);
     struct policy_bound bound = bounds.bound;
     struct program *program = compile(graph, &plan, workspace);
@@ -156,6 +135,7 @@ static void check(const struct graph *graph, const struct workspace_table *works
                       lane_shape_print(&plan.recipe.lanes, lanes), (long long)plan.recipe.round_grains,
                       (long long)recipe_grains(&plan.recipe), plan.place.rank, plan.place.mesh.nodes,
                       plan.place.mesh.per_node);
+        print_message("ranks exchange in the %s tier\n", tier_name(plan.place.tier));
         for (enum tier tier = 0; tier < TIER_COUNT; tier++)
             print_message("%s: %lld bytes, bound %lld\n", tier_name(tier), (long long)program->tier_bytes[tier],
                           (long long)bound.bytes[tier]);
@@ -180,7 +160,8 @@ static void check_graph(const struct small_graph_options *options, enum subject 
     int64_t *bytes = small_graph_workspace(graph);
     struct workspace_table workspace = {bytes, (int)graph->nodes.count};
     struct closeness closeness = {0};
-    for (uint64_t seed = first_seed; seed < first_seed + SEEDS; seed++)
+    uint64_t seeds = unit_sweep(400, 5000);
+    for (uint64_t seed = first_seed; seed < first_seed + seeds; seed++)
         check(graph, &workspace, subject, seed, &closeness);
     print_message("%d layers: time %.3f, bytes %.3f of what they bound\n", options->layers,
                   closeness.time / closeness.count, closeness.bytes / closeness.count);

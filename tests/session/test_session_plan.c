@@ -2,7 +2,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "session/session_plan.h"
+#include "session/plan_policy.h"
 #include "support/temp_folder.h"
 #include "support/tiny_run.h"
 #include "support/unit.h"
@@ -70,6 +70,25 @@ static void the_least_that_is_named_is_enough(void **state) {
     drop(&planned);
 }
 
+/* Where NCCL exchanges, an option would be without effect; what a plan file says is not an option. */
+static void flat_operations_of_devices_are_refused(void **state) {
+    (void)state;
+    struct plan_request request = {.collectives_fixed = true, .plan.policy.flat = true};
+    struct rank_place place = {.mesh = {1, 2}, .on_device = true};
+    expect_status(plan_policy_check_ways(&request, &place), STATUS_BAD_INPUT, "--collectives flat");
+    assert_non_null(strstr(status_hint_text(), "--gpu-collectives host"));
+    request.collectives_fixed = false;
+    assert_int_equal(plan_policy_check_ways(&request, &place), STATUS_OK);
+    request.collectives_fixed = true;
+    request.plan.policy.flat = false;
+    assert_int_equal(plan_policy_check_ways(&request, &place), STATUS_OK);
+    request.plan.policy.flat = true;
+    place.on_device = false;
+    assert_int_equal(plan_policy_check_ways(&request, &place), STATUS_OK);
+    place = (struct rank_place){.mesh = {1, 1}, .on_device = true};
+    assert_int_equal(plan_policy_check_ways(&request, &place), STATUS_OK);
+}
+
 /* ---- pipelines ---- */
 
 static void plan_stages(const char *folder, int64_t interleave, int64_t device_bytes, struct planned *out) {
@@ -122,6 +141,7 @@ int main(void) {
         cmocka_unit_test(nothing_moves_without_need),
         cmocka_unit_test(what_is_taken_is_the_fastest_found),
         cmocka_unit_test(the_least_that_is_named_is_enough),
+        cmocka_unit_test(flat_operations_of_devices_are_refused),
         cmocka_unit_test(pipelines_are_cut_by_their_simulated_step),
     };
     return cmocka_run_group_tests(tests, temp_folder_make, temp_folder_drop);

@@ -29,6 +29,7 @@ static struct plan_request request_of(const struct harness_options *options) {
                             .lanes = options->lanes,
                             .round_grains = options->round_grains,
                             .tensor = options->tensor,
+                            .sequence = options->sequence,
                             .reduce_dtype = options->reduce_dtype,
                             .seed = options->seed,
                             .beta1 = options->beta1,
@@ -43,6 +44,7 @@ static struct plan_request request_of(const struct harness_options *options) {
     };
     struct recipe *recipe = &request.plan.recipe;
     if (options->purpose == MODEL_LOSS_SEGMENTED) recipe->document_attention = DOCUMENT_ATTENTION_WITHIN;
+    recipe->optimizer = options->optimizer;
     recipe->optimizer_dtype = options->optimizer_dtype;
     recipe->master = options->master;
     snprintf(recipe->lora, sizeof recipe->lora, "%s", options->lora ? options->lora : "");

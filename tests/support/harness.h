@@ -20,6 +20,7 @@ struct harness_options {
     enum model_purpose purpose;
     bool forward_only; /* MODEL_LOSS without gradients */
     enum dtype dtype;
+    enum update_rule optimizer;
     enum state_format optimizer_dtype;
     enum master master;
     int64_t batch, sequence_length, grain_sequences, grains_per_pass;
@@ -37,7 +38,8 @@ struct harness_options {
     int threads;    /* 0: 2 */
     struct lane_shape lanes;
     int64_t round_grains;
-    int tensor; /* ranks of `comm` that share each tensor; 0: 1 */
+    bool sequence; /* of recipe */
+    int tensor;    /* ranks of `comm` that share each tensor; 0: 1 */
     enum dtype reduce_dtype;
     double clip_norm, weight_decay, epsilon, beta1, beta2;
     struct comm *comm;          /* ranks that open and step together, each with its rows; NULL: one */

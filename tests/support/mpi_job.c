@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/folder.h"
 #include "base/mem.h"
 #include "comm/launch.h"
 #include "comm/mpi_library.h"
@@ -23,6 +24,24 @@ const char *mpi_job_name(void) {
 }
 
 bool mpi_job_is(const char *name) { return strcmp(mpi_job_name(), name) == 0; }
+
+static char own_cache[PATH_MAX];
+static pid_t cache_owner;
+
+static void drop_own_cache(void) {
+    if (getpid() == cache_owner) (void)folder_remove(own_cache);
+}
+
+/* What ranks measure of each other is kept from one of this program's jobs to the next, and not in the user's folder.
+ */
+static void keep_own_cache(void) {
+    const char *parent = getenv("TMPDIR");
+    snprintf(own_cache, sizeof own_cache, "%s/ballast-test-XXXXXX", parent && parent[0] ? parent : "/tmp");
+    if (!mkdtemp(own_cache)) unit_skip_all("%s cannot be made", own_cache);
+    cache_owner = getpid();
+    setenv("XDG_CACHE_HOME", own_cache, 1);
+    atexit(drop_own_cache);
+}
 
 /* MPI libraries leak, and would end each rank with a report. */
 static void let_mpi_leak(void) {
@@ -49,6 +68,7 @@ void mpi_job_require(void) {
     setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 1);
     setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 1);
     let_mpi_leak();
+    keep_own_cache();
 }
 
 static pid_t start(const char *folder, const char *format, va_list arguments) {

@@ -36,9 +36,10 @@ enum op_case_flags {
     CASE_CAPPED = 1 << 11,     /* attention and heads: a soft cap of scores or logits */
     CASE_ONE_PLUS = 1 << 12,   /* rms_norm: by 1 + the weight */
     CASE_PARTIAL = 1 << 13,    /* rope: of a part of each head, times a factor */
-    CASE_BF16_STATE = 1 << 14, /* adamw: moments in bf16 */
-    CASE_NO_MASTER = 1 << 15,  /* adamw: of a bf16 weight without a master */
+    CASE_BF16_STATE = 1 << 14, /* updates: moments in bf16 */
+    CASE_NO_MASTER = 1 << 15,  /* updates: of a bf16 weight without a master */
     CASE_LENGTH = 1 << 16,     /* parts: of the positions; else of the columns */
+    CASE_PART = 1 << 18,       /* embeddings and heads: of some rows of the vocabulary, and rows behind them */
     CASE_CONVERTS = 1 << 17,   /* parts: in another dtype than the whole */
 };
 

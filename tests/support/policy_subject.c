@@ -8,11 +8,12 @@ enum { GRAIN = 2, BATCH = GRAIN * POLICY_SUBJECT_GRAINS - 1, TOKENS = 13 };
 /* Adapters are "rank,alpha,layers" (adapter_parse). They start with B = 0, so that the norms of their gradients are
  * small: where one is below POLICY_SUBJECT_CLIP_NORM, name more layers. Of the two dtypes, each family has one of each;
  * which, is free. */
+#define USUAL STATE_FP32, MASTER_FP32, UPDATE_ADAMW
 #define SUBJECTS_OF(family, adapters, adapter_dtype, frozen_dtype)                                                     \
-    {#family " in fp32", #family, DTYPE_F32, false, NULL, NULL, STATE_FP32, MASTER_FP32},                              \
-        {"another " #family " in bf16", #family, DTYPE_BF16, true, NULL, NULL, STATE_FP32, MASTER_FP32},               \
-        {#family " with adapters", #family, adapter_dtype, false, adapters, NULL, STATE_FP32, MASTER_FP32}, {          \
-#family " with frozen layers", #family, frozen_dtype, false, NULL, "*.0.*,*.3.*", STATE_FP32, MASTER_FP32      \
+    {#family " in fp32", #family, DTYPE_F32, false, NULL, NULL, USUAL},                                                \
+        {"another " #family " in bf16", #family, DTYPE_BF16, true, NULL, NULL, USUAL},                                 \
+        {#family " with adapters", #family, adapter_dtype, false, adapters, NULL, USUAL}, {                            \
+#family " with frozen layers", #family, frozen_dtype, false, NULL, "*.0.*,*.3.*", USUAL                        \
     }
 
 const struct policy_subject policy_subjects[] = {
@@ -28,12 +29,18 @@ const struct policy_subject policy_subjects[] = {
     SUBJECTS_OF(qwen2, "1,4,all-linear", DTYPE_F32, DTYPE_BF16),
     SUBJECTS_OF(qwen3, "2,4,k_proj,gate_proj", DTYPE_BF16, DTYPE_F32),
     SUBJECTS_OF(smollm3, "2,4,all-linear", DTYPE_F32, DTYPE_BF16),
-    {"llama in bf16 with bf16 moments", "llama", DTYPE_BF16, false, NULL, NULL, STATE_BF16, MASTER_FP32},
+    {"llama in bf16 with bf16 moments", "llama", DTYPE_BF16, false, NULL, NULL, STATE_BF16, MASTER_FP32, UPDATE_ADAMW},
     {"another gpt2 in bf16 with bf16 moments and no masters", "gpt2", DTYPE_BF16, true, NULL, NULL, STATE_BF16,
-     MASTER_NONE},
-    {"qwen3 in fp32 with bf16 moments", "qwen3", DTYPE_F32, false, NULL, NULL, STATE_BF16, MASTER_FP32},
+     MASTER_NONE, UPDATE_ADAMW},
+    {"qwen3 in fp32 with bf16 moments", "qwen3", DTYPE_F32, false, NULL, NULL, STATE_BF16, MASTER_FP32, UPDATE_ADAMW},
     {"opt in bf16 with adapters and no masters", "opt", DTYPE_BF16, false, "2,4,all-linear", NULL, STATE_FP32,
-     MASTER_NONE},
+     MASTER_NONE, UPDATE_ADAMW},
+    {"qwen2 in bf16 by Lion", "qwen2", DTYPE_BF16, false, NULL, NULL, STATE_FP32, MASTER_FP32, UPDATE_LION},
+    {"gpt2 in bf16 by Lion with a bf16 moment and no masters", "gpt2", DTYPE_BF16, false, NULL, NULL, STATE_BF16,
+     MASTER_NONE, UPDATE_LION},
+    {"llama in fp32 by SGD", "llama", DTYPE_F32, false, NULL, NULL, STATE_FP32, MASTER_FP32, UPDATE_SGD},
+    {"another phi3 in bf16 by SGD with a bf16 moment", "phi3", DTYPE_BF16, true, NULL, NULL, STATE_BF16, MASTER_FP32,
+     UPDATE_SGD},
 };
 const size_t policy_subject_count = sizeof policy_subjects / sizeof *policy_subjects;
 
@@ -72,6 +79,7 @@ struct harness_options policy_options(const struct policy_subject *subject, cons
                                     .config = config,
                                     .lora = subject->lora,
                                     .freeze = subject->freeze,
+                                    .optimizer = subject->optimizer,
                                     .optimizer_dtype = subject->optimizer_dtype,
                                     .master = subject->master,
                                     .purpose = MODEL_LOSS,

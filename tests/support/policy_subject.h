@@ -15,6 +15,7 @@ struct policy_subject {
     const char *lora, *freeze;
     enum state_format optimizer_dtype;
     enum master master;
+    enum update_rule optimizer;
 };
 /* Family by family, each of six layers, then smaller optimizer states; policy_subject_count is a multiple of
  * POLICY_SUBJECTS_EACH. */

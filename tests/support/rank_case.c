@@ -108,11 +108,12 @@ static struct harness_options options_of(const struct rank_case *spec, struct co
     enum { GRAIN = 2 };
     struct lane_shape lanes = lanes_of[spec->value[RANK_AXIS_lanes]];
     int64_t count = lanes.nodes * lanes.per_node, batches[] = {3 * count * GRAIN, (2 * count - 1) * GRAIN - 1, 4};
+    int64_t brief_batches[] = {count * GRAIN, count * GRAIN - 1, 4}, *of = spec->brief ? brief_batches : batches;
     struct policy_way way = {.lanes = lanes,
                              .round_grains = spec->value[RANK_AXIS_round],
                              .reduce_dtype = spec->value[RANK_AXIS_reduce] ? DTYPE_BF16 : DTYPE_F32,
                              .clip_norm = spec->value[RANK_AXIS_clip] ? POLICY_SUBJECT_CLIP_NORM : -1,
-                             .batch = batches[spec->value[RANK_AXIS_batch]],
+                             .batch = of[spec->value[RANK_AXIS_batch]],
                              .threads = 1,
                              .comm = comm};
     static const struct policy_traits tiers[] = {
@@ -132,7 +133,9 @@ static struct harness_options options_of(const struct rank_case *spec, struct co
     struct partition partition = partition_of(spec, &data);
     way.partition = &partition;
     way.flat = comm && spec->seed & 1;
-    return policy_options(subject_of(spec), &way, config);
+    struct harness_options options = policy_options(subject_of(spec), &way, config);
+    if (spec->brief) config->layers = 2;
+    return options;
 }
 
 static struct comm_traffic add_traffic(struct comm_traffic a, struct comm_traffic b, int64_t times) {
@@ -188,6 +191,8 @@ static enum status check_traffic(struct harness *harness, struct comm *comm) {
     return expect_traffic(comm, harness->executable->program, before, after);
 }
 
+enum { BRIEF_STEPS = 2 };
+
 enum status rank_case_train(const struct rank_case *spec, const struct backend *backend, struct comm *comm,
                             struct rank_result *out) {
     struct model_config config;
@@ -195,8 +200,10 @@ enum status rank_case_train(const struct rank_case *spec, const struct backend *
     struct harness harness;
     options.backend = backend;
     struct step_numbers numbers;
+    memset(out, 0, sizeof *out);
     harness_open(&options, &harness);
-    for (int step = 0; step < RANK_CASE_STEPS; step++) {
+    out->on_device = harness.executable->program->place.on_device;
+    for (int step = 0; step < (spec->brief ? BRIEF_STEPS : RANK_CASE_STEPS); step++) {
         outcome_set_batch(&harness, step);
         TRY(engine_compute_step(&harness.engine, step, 1e-3 / (1 + step), harness_count_targets(&harness), &numbers));
         out->losses[step] = numbers.loss;

@@ -2,6 +2,8 @@
 #ifndef BALLAST_TESTS_RANK_CASE_H
 #define BALLAST_TESTS_RANK_CASE_H
 
+#include <stdbool.h>
+
 #include "backend/backend.h"
 #include "comm/comm.h"
 #include "plan/plan.h"
@@ -33,6 +35,7 @@ enum rank_axis {
 struct rank_case {
     int value[RANK_AXES];
     uint64_t seed; /* of random policies */
+    bool brief;    /* two blocks, two steps of a grain a lane or fewer: where an emulator runs the kernels */
 };
 
 /* By axis. */
@@ -51,6 +54,7 @@ void rank_case_print(const struct rank_case *spec, char name[RANK_CASE_NAME_BYTE
 struct rank_result {
     double losses[RANK_CASE_STEPS], norms[RANK_CASE_STEPS];
     uint64_t weights; /* parameters and optimizer states */
+    bool on_device;   /* what ranks exchanged was in the memory of their devices */
 };
 
 /* Trains with the backend (NULL: the CPU's); comm NULL: on one rank. Checks the bytes that were moved against the

@@ -42,13 +42,15 @@ static enum status compare(const struct reference *reference, const struct rank_
     return status_set(STATUS_FAILED, "%s: the weights differ from one rank's", name);
 }
 
-static enum status train_all(struct comm *comm, const struct backend *backend, const struct reference *references,
-                             size_t count) {
+static enum status train_all(struct comm *comm, const struct backend *backend, bool on_device,
+                             const struct reference *references, size_t count) {
     int ranks = mesh_ranks(&comm->mesh), trained = 0;
     for (size_t i = 0; i < count; i++) {
         struct rank_result mine;
         if (!rank_case_holds(&references[i].spec, ranks)) continue;
         TRY(rank_case_train(&references[i].spec, backend, comm, &mine));
+        if (mine.on_device != on_device)
+            return status_set(STATUS_FAILED, "ranks exchange %s", on_device ? "by way of the host" : "on devices");
         TRY(comm_agree(comm, compare(&references[i], &mine)));
         trained++;
     }
@@ -56,12 +58,12 @@ static enum status train_all(struct comm *comm, const struct backend *backend, c
     return trained > 0 ? STATUS_OK : status_set(STATUS_FAILED, "no case is for %d ranks", ranks);
 }
 
-enum status rank_references_train(const char *path, struct comm *comm, const struct backend *backend) {
+enum status rank_references_train(const char *path, struct comm *comm, const struct backend *backend, bool on_device) {
     char *text;
     size_t bytes;
     TRY(file_read(path, CASES_MOST * sizeof(struct reference), &text, &bytes));
     const struct reference *references = (const struct reference *)(const void *)text;
-    enum status status = train_all(comm, backend, references, bytes / sizeof *references);
+    enum status status = train_all(comm, backend, on_device, references, bytes / sizeof *references);
     mem_free(text);
     return status;
 }

@@ -190,6 +190,7 @@ static void smaller_states_go_on(void **state) {
     char whole[512], cut[512];
     tiny_run_make(*state, "llama", &run);
     SETTINGS_GIVE(&run.plan, dtype, DTYPE_BF16);
+    SETTINGS_GIVE(&run.plan, optimizer, UPDATE_LION);
     SETTINGS_GIVE(&run.plan, optimizer_dtype, STATE_BF16);
     SETTINGS_GIVE(&run.plan, master, MASTER_NONE);
     snprintf(whole, sizeof whole, "%s/whole-states", (const char *)*state);
@@ -219,6 +220,7 @@ static void what_may_not_change_is_refused(void **state) {
     REFUSED(grain_sequences, 1, "grain")
     REFUSED(seed, 9, "seed")
     REFUSED(dtype, DTYPE_BF16, "dtype")
+    REFUSED(optimizer, UPDATE_SGD, "optimizer: sgd differs from the adamw")
     REFUSED(optimizer_dtype, STATE_BF16, "optimizer-dtype: bf16 differs from the fp32")
     REFUSED(master, MASTER_NONE, "master: none differs from the fp32")
     REFUSED(document_attention, DOCUMENT_ATTENTION_WITHIN, "document-attention: within differs from the across")

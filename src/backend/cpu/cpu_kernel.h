@@ -50,6 +50,8 @@
     /* head */                                                                                                         \
     X(head_loss)                                                                                                       \
     X(head_loss_grad)                                                                                                  \
+    X(head_statistics)                                                                                                 \
+    X(join_statistics)                                                                                                 \
     X(head_logits)                                                                                                     \
     /* linear */                                                                                                       \
     X(linear)                                                                                                          \
@@ -67,6 +69,8 @@
     X(squared_norm)                                                                                                    \
     X(clip_factor)                                                                                                     \
     X(adamw)                                                                                                           \
+    X(lion)                                                                                                            \
+    X(sgd)                                                                                                             \
     /* rope */                                                                                                         \
     X(rope_table)                                                                                                      \
     X(rope)

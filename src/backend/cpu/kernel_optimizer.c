@@ -1,25 +1,25 @@
-/* The update: sums of accumulators, norms, clipping, AdamW. Operands are whole
+/* The update: sums of accumulators, norms, clipping, parameters. Operands are whole
  * parameters or runs of their elements, without gaps. */
 #include <math.h>
 
 #include "backend/cpu/cpu_kernel.h"
 
-struct update_run {
+struct update_work {
     const struct node *node;
     const struct kernel_call *call;
-    struct adamw_step step;
-    struct adamw_run all;
+    struct update_step step;
+    struct update_run all;
 };
 
 static void gradient_sum_body(const void *context, int64_t begin, int64_t end) {
-    const struct kernel_call *call = ((const struct update_run *)context)->call;
+    const struct kernel_call *call = ((const struct update_work *)context)->call;
     const float *a = call->in[0], *b = call->in[1];
     cpu_simd()->add(DTYPE_F32, end - begin, a + begin, b + begin, (float *)call->out[0] + begin);
 }
 
 static enum status gradient_sum_run(const struct kernel *kernel, const struct kernel_call *call) {
-    struct update_run run = {.call = call};
-    parallel_for(shape_elements(&kernel->node->out[0]->shape), parallel_rows(1), gradient_sum_body, &run);
+    struct update_work work = {.call = call};
+    parallel_for(shape_elements(&kernel->node->out[0]->shape), parallel_rows(1), gradient_sum_body, &work);
     return STATUS_OK;
 }
 
@@ -30,7 +30,7 @@ enum status cpu_gradient_sum_create(const struct node *node, struct kernel **out
 enum { SQUARES_A_TASK = 16 * GRADIENT_NORM_BLOCK }; /* elements that are worth a block */
 
 static void squared_sums_body(const void *context, int64_t begin, int64_t end) {
-    const struct kernel_call *call = ((const struct update_run *)context)->call;
+    const struct kernel_call *call = ((const struct update_work *)context)->call;
     const float *gradient = call->in[0];
     double *sums = call->out[0];
     for (int64_t i = begin; i < end; i += GRADIENT_NORM_BLOCK) {
@@ -41,8 +41,8 @@ static void squared_sums_body(const void *context, int64_t begin, int64_t end) {
 }
 
 static enum status squared_sums_run(const struct kernel *kernel, const struct kernel_call *call) {
-    struct update_run run = {.call = call};
-    parallel_for(kernel_elements(kernel, call), SQUARES_A_TASK, squared_sums_body, &run);
+    struct update_work work = {.call = call};
+    parallel_for(kernel_elements(kernel, call), SQUARES_A_TASK, squared_sums_body, &work);
     return STATUS_OK;
 }
 
@@ -80,22 +80,30 @@ enum status cpu_clip_factor_create(const struct node *node, struct kernel **out)
     return kernel_plain(node, clip_factor_run, 0, out);
 }
 
-static void adamw_body(const void *context, int64_t begin, int64_t end) {
-    const struct update_run *update = context;
-    struct adamw_run run = adamw_run_from(&update->all, begin);
-    cpu_simd()->adamw(end - begin, &update->step, &run);
+static void update_body(const void *context, int64_t begin, int64_t end) {
+    const struct update_work *work = context;
+    struct update_run run = update_run_from(&work->all, begin);
+    cpu_simd()->update(update_rule_of(work->node->op), end - begin, &work->step, &run);
 }
 
-static enum status adamw_run(const struct kernel *kernel, const struct kernel_call *call) {
+static enum status update_run(const struct kernel *kernel, const struct kernel_call *call) {
     double clip = ((const double *)call->in[1])[1];
     if (isnan(clip)) return STATUS_OK;
-    struct update_run run = {
-        .call = call, .step = adamw_step_of(kernel->node, call), .all = adamw_run_of(kernel->node, call)};
-    run.step.clip = (float)clip;
-    parallel_for(kernel_elements(kernel, call), parallel_rows(1), adamw_body, &run);
+    struct update_work work = {
+        .node = kernel->node, .step = update_step_of(kernel->node, call), .all = update_run_of(kernel->node, call)};
+    work.step.clip = (float)clip;
+    parallel_for(kernel_elements(kernel, call), parallel_rows(1), update_body, &work);
     return STATUS_OK;
 }
 
 enum status cpu_adamw_create(const struct node *node, struct kernel **out) {
-    return kernel_plain(node, adamw_run, 0, out);
+    return kernel_plain(node, update_run, 0, out);
+}
+
+enum status cpu_lion_create(const struct node *node, struct kernel **out) {
+    return kernel_plain(node, update_run, 0, out);
+}
+
+enum status cpu_sgd_create(const struct node *node, struct kernel **out) {
+    return kernel_plain(node, update_run, 0, out);
 }

@@ -60,6 +60,8 @@ extern "C" {
     /* head */                                                                                                         \
     X(head_loss)                                                                                                       \
     X(head_loss_grad)                                                                                                  \
+    X(head_statistics)                                                                                                 \
+    X(join_statistics)                                                                                                 \
     X(head_logits)                                                                                                     \
     /* linear */                                                                                                       \
     X(linear)                                                                                                          \
@@ -77,6 +79,8 @@ extern "C" {
     X(squared_norm)                                                                                                    \
     X(clip_factor)                                                                                                     \
     X(adamw)                                                                                                           \
+    X(lion)                                                                                                            \
+    X(sgd)                                                                                                             \
     /* rope */                                                                                                         \
     X(rope_table)                                                                                                      \
     X(rope)

@@ -1,9 +1,9 @@
-/* The update: norms, clipping, AdamW. Operands are whole parameters or runs of their elements, without
+/* The update: norms, clipping, parameters. Operands are whole parameters or runs of their elements, without
  * gaps; one launch works on several. */
 #include "backend/cuda/device.cuh"
 
 extern "C" {
-#include "backend/adamw_step.h"
+#include "backend/update_step.h"
 #include "base/philox.h"
 #include "base/random.h"
 }
@@ -147,18 +147,19 @@ enum status cuda_clip_factor_create(const struct node *node, struct kernel **out
     return kernel_plain(node, clip_factor_run, 0, out);
 }
 
-/* The constants from which a step's AdamW numbers are computed, together with the step's values. */
-struct adamw_constants {
+/* The constants from which a step's numbers are computed, together with the step's values. */
+struct update_constants {
     double weight_decay;
     uint64_t seed;
-    float beta2, blend1, blend2, epsilon; /* as in struct adamw_step */
+    float beta1, beta2, blend1, blend2, epsilon; /* as in struct update_step */
     uint32_t number;
 };
 
-static struct adamw_constants constants_of(const struct node *node) {
-    const struct adamw_attributes *attributes = NODE_ATTRIBUTES(node, adamw_attributes);
+static struct update_constants constants_of(const struct node *node) {
+    const struct update_attributes *attributes = NODE_ATTRIBUTES(node, update_attributes);
     return {.weight_decay = attributes->weight_decay,
             .seed = attributes->seed,
+            .beta1 = (float)attributes->beta1,
             .beta2 = (float)attributes->beta2,
             .blend1 = (float)(1 - attributes->beta1),
             .blend2 = (float)(1 - attributes->beta2),
@@ -166,16 +167,19 @@ static struct adamw_constants constants_of(const struct node *node) {
             .number = attributes->number};
 }
 
-/* adamw_step_of, with the clip factor: each operation rounded by itself. */
-__device__ inline struct adamw_step step_of(const struct adamw_constants &constants, const double *scalars,
-                                            double clip) {
-    double rate = scalars[SCALAR_LEARNING_RATE];
-    return {.decay = __double2float_rn(__dsub_rn(1, __dmul_rn(rate, constants.weight_decay))),
+/* update_step_of, with the clip factor: each operation rounded by itself. */
+template <enum update_rule RULE>
+__device__ inline struct update_step step_of(const struct update_constants &constants, const double *scalars,
+                                             double clip) {
+    double rate = scalars[SCALAR_LEARNING_RATE], decay = __dmul_rn(rate, constants.weight_decay);
+    double correction = RULE == UPDATE_ADAMW ? scalars[SCALAR_BIAS_CORRECTION] : 1;
+    return {.decay = __double2float_rn(RULE == UPDATE_SGD ? constants.weight_decay : __dsub_rn(1, decay)),
             .clip = __double2float_rn(clip),
+            .beta1 = constants.beta1,
             .beta2 = constants.beta2,
             .blend1 = constants.blend1,
             .blend2 = constants.blend2,
-            .step = __double2float_rn(__dmul_rn(rate, scalars[SCALAR_BIAS_CORRECTION])),
+            .step = __double2float_rn(__dmul_rn(rate, correction)),
             .root = __double2float_rn(scalars[SCALAR_BIAS_CORRECTION_SQ]),
             .epsilon = constants.epsilon,
             .seed = constants.seed,
@@ -183,8 +187,8 @@ __device__ inline struct adamw_step step_of(const struct adamw_constants &consta
             .count = (uint32_t)scalars[SCALAR_STEP]};
 }
 
-/* random_block (base/random.h) for elements 4 * block to 4 * block + 3 (backend/adamw_step.h). */
-__device__ inline void draw_block(const struct adamw_step &step, uint32_t stream, uint32_t block, uint32_t words[4]) {
+/* random_block (base/random.h) for elements 4 * block to 4 * block + 3 (backend/update_step.h). */
+__device__ inline void draw_block(const struct update_step &step, uint32_t stream, uint32_t block, uint32_t words[4]) {
     uint32_t c0 = block, c1 = step.number, c2 = step.count, c3 = stream;
     uint32_t k0 = (uint32_t)step.seed, k1 = (uint32_t)(step.seed >> 32);
 #pragma unroll
@@ -212,83 +216,94 @@ template <> __device__ inline __nv_bfloat16 narrow_by_chance<__nv_bfloat16>(floa
     return narrow<__nv_bfloat16>(__uint_as_float(raw & 0xffff0000u));
 }
 
-struct adamw {
+struct update {
     const float *gradient;
     const double *clip; /* [2]: the factor is the second */
-    void *weight, *exp_avg, *exp_avg_sq;
+    void *weight, *moments[UPDATE_MOMENTS_MAX];
     __nv_bfloat16 *rounded; /* NULL, or a copy of the weight */
     int64_t count;
     const double *scalars; /* of the step, in the device's memory */
-    struct adamw_constants constants;
+    struct update_constants constants;
     uint32_t draws; /* the block of random numbers of the first four elements */
     unsigned first;
     bool vectors;
 };
-static_assert(sizeof(struct table<adamw>) <= 4096, "all that a kernel may be given by value before CUDA 12.1");
+static_assert(sizeof(struct table<update>) <= 4096, "all that a kernel may be given by value before CUDA 12.1");
 
 /* Every operation is written out as exactly rounded, in the order of the CPU's (backend/cpu/simd/simd_optimizer.c), so
- * that both give the same bits. */
-__device__ inline void adamw_element(const struct adamw_step &step, float gradient, float *weight, float *m, float *v) {
-    float g = __fmul_rn(gradient, step.clip);
-    *m = __fmaf_rn(step.blend1, __fsub_rn(g, *m), *m);
-    *v = __fmaf_rn(__fmul_rn(g, step.blend2), g, __fmul_rn(*v, step.beta2));
-    float divisor = __fmaf_rn(__fsqrt_rn(*v), step.root, step.epsilon);
-    *weight = __fmaf_rn(__fdiv_rn(*m, divisor), -step.step, __fmul_rn(*weight, step.decay));
+ * that both give the same bits. `second`: AdamW's second moment. */
+template <enum update_rule RULE>
+__device__ inline void update_element(const struct update_step &step, float gradient, float *weight, float *moment,
+                                      float *second) {
+    float g = __fmul_rn(gradient, step.clip), m = *moment;
+    if (RULE == UPDATE_ADAMW) {
+        *moment = m = __fmaf_rn(step.blend1, __fsub_rn(g, m), m);
+        *second = __fmaf_rn(__fmul_rn(g, step.blend2), g, __fmul_rn(*second, step.beta2));
+        float divisor = __fmaf_rn(__fsqrt_rn(*second), step.root, step.epsilon);
+        *weight = __fmaf_rn(__fdiv_rn(m, divisor), -step.step, __fmul_rn(*weight, step.decay));
+    } else if (RULE == UPDATE_LION) {
+        float blend = __fmaf_rn(step.blend1, __fsub_rn(g, m), m), sign = blend > 0 ? 1 : blend < 0 ? -1 : 0;
+        *weight = __fmaf_rn(sign, -step.step, __fmul_rn(*weight, step.decay));
+        *moment = __fmaf_rn(step.blend2, __fsub_rn(g, m), m);
+    } else {
+        *moment = __fmaf_rn(m, step.beta1, __fmaf_rn(*weight, step.decay, g));
+        *weight = __fmaf_rn(*moment, -step.step, *weight);
+    }
 }
 
 /* W neighbours, of one block of random numbers; W divides the count. P, M: the dtypes of weight and moments. */
-template <typename P, typename M, int W>
-__device__ inline void adamw_update(const struct adamw &own, const struct adamw_step &step, int64_t i) {
-    constexpr bool chance_m = sizeof(M) == 2, chance_p = sizeof(P) == 2;
+template <enum update_rule RULE, typename P, typename M, int W>
+__device__ inline void update_neighbours(const struct update &own, const struct update_step &step, int64_t i) {
+    constexpr bool chance_m = sizeof(M) == 2, chance_p = sizeof(P) == 2, two = RULE == UPDATE_ADAMW;
     vector<float, W> gradient = load<float, W>(own.gradient, i);
     vector<P, W> weight = load<P, W>(own.weight, i);
-    vector<M, W> m = load<M, W>(own.exp_avg, i), v = load<M, W>(own.exp_avg_sq, i);
+    vector<M, W> m = load<M, W>(own.moments[0], i), v = {};
     vector<__nv_bfloat16, W> rounded;
     uint32_t state[4], chance[4], block = own.draws + (uint32_t)(i / 4);
+    if (two) v = load<M, W>(own.moments[1], i);
     if (chance_m) draw_block(step, RANDOM_ROUND_STATE, block, state);
     if (chance_p) draw_block(step, RANDOM_ROUND_WEIGHT, block, chance);
 #pragma unroll
     for (int w = 0; w < W; w++) {
         int word = W == 1 ? (int)(i % 4) : w;
         float weight_w = widen(weight.at[w]), m_w = widen(m.at[w]), v_w = widen(v.at[w]);
-        adamw_element(step, gradient.at[w], &weight_w, &m_w, &v_w);
+        update_element<RULE>(step, gradient.at[w], &weight_w, &m_w, &v_w);
         weight.at[w] = narrow_by_chance<P>(weight_w, chance_p ? chance[word] & 0xffffu : 0);
         m.at[w] = narrow_by_chance<M>(m_w, chance_m ? state[word] & 0xffffu : 0);
         v.at[w] = narrow_by_chance<M>(v_w, chance_m ? state[word] >> 16 : 0);
         rounded.at[w] = narrow<__nv_bfloat16>(weight_w);
     }
     store<P, W>(own.weight, i, weight);
-    store<M, W>(own.exp_avg, i, m);
-    store<M, W>(own.exp_avg_sq, i, v);
+    store<M, W>(own.moments[0], i, m);
+    if (two) store<M, W>(own.moments[1], i, v);
     if (!chance_p && own.rounded) store<__nv_bfloat16, W>(own.rounded, i, rounded);
 }
 
 constexpr int UPDATE_BLOCK = 4 * THREADS; /* elements */
 
-template <typename P, typename M>
-__global__ void __launch_bounds__(THREADS) adamw_kernel(const __grid_constant__ struct table<adamw> table) {
-    const struct adamw &own = entry_of_block(table);
+template <enum update_rule RULE, typename P, typename M>
+__global__ void __launch_bounds__(THREADS) update_kernel(const __grid_constant__ struct table<update> table) {
+    const struct update &own = entry_of_block(table);
     double clip = own.clip[1];
     int64_t begin = (int64_t)(blockIdx.x - own.first) * UPDATE_BLOCK;
     if (isnan(clip)) return;
-    struct adamw_step step = step_of(own.constants, own.scalars, clip);
+    struct update_step step = step_of<RULE>(own.constants, own.scalars, clip);
     if (own.vectors) {
         int64_t i = begin + (int64_t)threadIdx.x * 4;
-        if (i < own.count) adamw_update<P, M, 4>(own, step, i);
+        if (i < own.count) update_neighbours<RULE, P, M, 4>(own, step, i);
     } else {
         for (int64_t i = begin + threadIdx.x; i < begin + UPDATE_BLOCK && i < own.count; i += THREADS)
-            adamw_update<P, M, 1>(own, step, i);
+            update_neighbours<RULE, P, M, 1>(own, step, i);
     }
 }
 
-static struct adamw adamw_of(const struct kernel *kernel, const struct kernel_call *call, unsigned first) {
-    const struct adamw_run run = adamw_run_of(kernel->node, call);
-    struct adamw adamw = {
+static struct update update_of(const struct kernel *kernel, const struct kernel_call *call, unsigned first) {
+    const struct update_run run = update_run_of(kernel->node, call);
+    struct update update = {
         .gradient = run.gradient,
         .clip = (const double *)call->in[1],
         .weight = run.weight,
-        .exp_avg = run.exp_avg,
-        .exp_avg_sq = run.exp_avg_sq,
+        .moments = {run.moments[0], run.moments[1]},
         .rounded = (__nv_bfloat16 *)run.rounded,
         .count = kernel_elements(kernel, call),
         .scalars = call->scalars,
@@ -296,34 +311,47 @@ static struct adamw adamw_of(const struct kernel *kernel, const struct kernel_ca
         .draws = (uint32_t)(run.first / 4),
         .first = first,
     };
-    uintptr_t all = (uintptr_t)adamw.gradient | (uintptr_t)adamw.weight | (uintptr_t)adamw.exp_avg |
-                    (uintptr_t)adamw.exp_avg_sq | (uintptr_t)adamw.rounded;
-    adamw.vectors = all % 16 == 0 && adamw.count % 4 == 0;
-    return adamw;
+    uintptr_t all = (uintptr_t)update.gradient | (uintptr_t)update.weight | (uintptr_t)update.moments[0] |
+                    (uintptr_t)update.moments[1] | (uintptr_t)update.rounded;
+    update.vectors = all % 16 == 0 && update.count % 4 == 0;
+    return update;
 }
 
-template <typename P, typename M>
-static enum status adamws_run(const struct kernel *const *kernels, const struct kernel_call *calls, int count) {
-    struct table<adamw> table = {
+template <enum update_rule RULE, typename P, typename M>
+static enum status updates_run(const struct kernel *const *kernels, const struct kernel_call *calls, int count) {
+    struct table<update> table = {
         .count = count
     };
     unsigned blocks = 0;
     for (int i = 0; i < count; i++) {
-        table.at[i] = adamw_of(kernels[i], &calls[i], blocks);
+        table.at[i] = update_of(kernels[i], &calls[i], blocks);
         blocks += grid_size(divide_up(table.at[i].count, UPDATE_BLOCK));
     }
-    launch(known<adamw_kernel<P, M>>(), grid_size(blocks), THREADS, 0, stream_of(calls), table);
+    launch(known<update_kernel<RULE, P, M>>(), grid_size(blocks), THREADS, 0, stream_of(calls), table);
     return cuda_outcome();
 }
 
-template <typename P> static enum status adamw_create(const struct node *node, struct kernel **out) {
-    return NODE_ATTRIBUTES(node, adamw_attributes)->moments == DTYPE_BF16
-               ? together_create<adamws_run<P, __nv_bfloat16>>(node, out)
-               : together_create<adamws_run<P, float>>(node, out);
+template <enum update_rule RULE, typename P>
+static enum status update_create_of(const struct node *node, struct kernel **out) {
+    return NODE_ATTRIBUTES(node, update_attributes)->moments == DTYPE_BF16
+               ? together_create<updates_run<RULE, P, __nv_bfloat16>>(node, out)
+               : together_create<updates_run<RULE, P, float>>(node, out);
+}
+
+template <enum update_rule RULE> static enum status update_create(const struct node *node, struct kernel **out) {
+    const struct update_attributes *attributes = NODE_ATTRIBUTES(node, update_attributes);
+    bool by_chance = attributes->parameter == DTYPE_BF16 && !attributes->has_master;
+    return by_chance ? update_create_of<RULE, __nv_bfloat16>(node, out) : update_create_of<RULE, float>(node, out);
 }
 
 enum status cuda_adamw_create(const struct node *node, struct kernel **out) {
-    const struct adamw_attributes *attributes = NODE_ATTRIBUTES(node, adamw_attributes);
-    bool by_chance = attributes->parameter == DTYPE_BF16 && !attributes->has_master;
-    return by_chance ? adamw_create<__nv_bfloat16>(node, out) : adamw_create<float>(node, out);
+    return update_create<UPDATE_ADAMW>(node, out);
+}
+
+enum status cuda_lion_create(const struct node *node, struct kernel **out) {
+    return update_create<UPDATE_LION>(node, out);
+}
+
+enum status cuda_sgd_create(const struct node *node, struct kernel **out) {
+    return update_create<UPDATE_SGD>(node, out);
 }

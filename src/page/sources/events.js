@@ -2,7 +2,7 @@
 const EVENT = {stream: 0, name: 1, block: 2, section: 3, grain: 4, phase: 5, start: 6, length: 7, bytes: 8, count: 9, chained: 10, cause: 11};
 const PHASES = ['forward', 'recomputation', 'backward', 'update'];
 const phaseColor = name => PHASES.includes(name) ? name : name === 'finish' ? 'update' : 'other';
-const MOVES = ['parameters', 'gradients', 'optimizer', 'activations'];
+const MOVES = ['parameters', 'gradients', 'unreduced', 'optimizer', 'activations'];
 const sourcesOf = data => [['predicted', data.predicted], ['measured', data.measured]].filter(([, timeline]) => timeline);
 const mainTimeline = data => data.measured || data.predicted;
 

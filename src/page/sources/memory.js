@@ -1,5 +1,5 @@
 // Memory over the step: for each tier the kinds on top of one another, with the capacity as a line.
-const KIND_ORDER = ['parameters', 'optimizer', 'gradients', 'cache', 'inputs', 'results', 'activations', 'workspace', 'unused'];
+const KIND_ORDER = ['parameters', 'optimizer', 'gradients', 'unreduced', 'cache', 'inputs', 'results', 'activations', 'workspace', 'unused'];
 const kindColor = kind => kind === 'unused' ? 'line' : KIND_ORDER.includes(kind) ? kind : 'other';
 const kindRank = kind => KIND_ORDER.includes(kind) ? KIND_ORDER.indexOf(kind) : KIND_ORDER.length;
 

@@ -1,4 +1,4 @@
-/* Rounding by chance (backend/adamw_step.h): Philox's blocks for LANES times four elements at a time. */
+/* Rounding by chance (backend/update_step.h): Philox's blocks for LANES times four elements at a time. */
 #ifndef BALLAST_BACKEND_CPU_SIMD_CHANCE_H
 #define BALLAST_BACKEND_CPU_SIMD_CHANCE_H
 

@@ -23,7 +23,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "backend/adamw_step.h"
+#include "backend/update_step.h"
 #include "graph/tensor.h"
 #include "ops/ops.h"
 
@@ -37,6 +37,12 @@ struct norm_grad_row {
 };
 
 /* One head of one sequence. Pointers are to its first feature at position 0, strides are in elements. */
+/* Of a row of logits: the largest, -infinity where there are none, and the sum of exponentials of logits less it. */
+struct logits_sum {
+    float largest;
+    double sum;
+};
+
 struct attention_head {
     enum dtype dtype;
     int64_t length, head_dim, window;
@@ -131,16 +137,16 @@ struct word_product {
     X(void, layer_norm_grad, (enum dtype dtype, int64_t n, const struct norm_grad_row *row))                           \
     /* Rotary embedding of one head (simd_rope.c): `half` cosines, then `half` sines in the table. y may be x. */      \
     X(void, rope, (enum dtype dtype, int64_t half, float sign, const void *x, const float *table, void *y))            \
-    /* The head's loss (simd_head.c), from one row of fp32 logits: log of the sum of exponentials. */                  \
-    X(double, log_sum_exp, (int64_t n, const float *logits))                                                           \
+    /* The head's loss (simd_head.c), from one row of fp32 logits. */                                                  \
+    X(struct logits_sum, sum_exp, (int64_t n, const float *logits))                                                    \
     /* out = scale * exp(logits - lse), in the given dtype; out may be the logits (in fp32). With a soft cap, times    \
      * the slope of the cap: 1 - (logits / softcap)^2. */                                                              \
     X(void, softmax,                                                                                                   \
       (enum dtype dtype, int64_t n, const float *logits, float lse, float scale, float softcap, void *out))            \
     /* logits = softcap * tanh(logits / softcap) */                                                                    \
     X(void, soft_cap, (int64_t n, float softcap, float *logits))                                                       \
-    /* AdamW (simd_optimizer.c) of the run's first n elements. */                                                      \
-    X(void, adamw, (int64_t n, const struct adamw_step *step, const struct adamw_run *run))                            \
+    /* An update (simd_optimizer.c) of the run's first n elements. */                                                  \
+    X(void, update, (enum update_rule rule, int64_t n, const struct update_step *step, const struct update_run *run))  \
     /* Products (simd_gemm.c): c[m][n] (+)= sum over k of a[m][k] b[k][n], in the order of k. a is packed in           \
      * panels of gemm_rows rows, [panel][k][gemm_rows], b in panels of gemm_columns columns,                           \
      * [panel][k][gemm_columns], both with room for `depth` steps of k in a panel; c is fp32 with c_row between        \

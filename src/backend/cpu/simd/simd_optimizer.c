@@ -1,59 +1,98 @@
-/* AdamW, and sums of squares. */
+/* Updates of parameters, and sums of squares. */
 #include "backend/cpu/simd/chance.h"
 
 /* Constants of a loop. */
-struct adamw_form {
+struct update_form {
+    enum update_rule rule;
     bool moments, weight; /* in bf16, rounded by chance */
     bool rounds;
 };
 
 /* Random bits of LANES elements: for the moments, and for the weight. */
-struct adamw_bits {
+struct update_bits {
     vu state, weight;
+};
+
+/* What a rule changes. */
+struct update_values {
+    vf weight, moments[UPDATE_MOMENTS_MAX];
 };
 
 /* Every operation is exactly rounded (fused multiply-add, division, square root), so that the result is the same on
  * every processor. */
-INLINE void adamw_vector(struct adamw_form form, int64_t i, int64_t left, const struct adamw_step *step,
-                         const struct adamw_run *run, struct adamw_bits bits) {
-    vf g = load(run->gradient, i, left, false) * step->clip;
-    vf m = load(run->exp_avg, i, left, form.moments), v = load(run->exp_avg_sq, i, left, form.moments);
+INLINE void adamw_update(const struct update_step *step, vf g, struct update_values *values) {
+    vf m = values->moments[0], v = values->moments[1];
     m = vf_fma(vf_set(step->blend1), g - m, m);
     v = vf_fma(g * step->blend2, g, v * step->beta2);
     vf divisor = vf_fma(vf_sqrt(v), vf_set(step->root), vf_set(step->epsilon));
-    vf w = load(run->weight, i, left, form.weight) * step->decay;
-    w = vf_fma(m / divisor, vf_set(-step->step), w);
-    store_by_chance(run->exp_avg, i, left, form.moments, m, bits.state & 0xffffu);
-    store_by_chance(run->exp_avg_sq, i, left, form.moments, v, bits.state >> 16);
-    store_by_chance(run->weight, i, left, form.weight, w, bits.weight & 0xffffu);
-    if (form.rounds) store(run->rounded, i, left, true, w);
+    values->weight = vf_fma(m / divisor, vf_set(-step->step), values->weight * step->decay);
+    values->moments[0] = m;
+    values->moments[1] = v;
+}
+
+INLINE void lion_update(const struct update_step *step, vf g, struct update_values *values) {
+    vf m = values->moments[0], zero = vf_set(0), one = vf_set(1);
+    vf blend = vf_fma(vf_set(step->blend1), g - m, m);
+    vf sign = vf_select(blend > zero, one, vf_select(blend < zero, -one, zero));
+    values->weight = vf_fma(sign, vf_set(-step->step), values->weight * step->decay);
+    values->moments[0] = vf_fma(vf_set(step->blend2), g - m, m);
+}
+
+INLINE void sgd_update(const struct update_step *step, vf g, struct update_values *values) {
+    g = vf_fma(values->weight, vf_set(step->decay), g);
+    values->moments[0] = vf_fma(values->moments[0], vf_set(step->beta1), g);
+    values->weight = vf_fma(values->moments[0], vf_set(-step->step), values->weight);
+}
+
+INLINE void update_vector(struct update_form form, int64_t i, int64_t left, const struct update_step *step,
+                          const struct update_run *run, struct update_bits bits) {
+    bool second = form.rule == UPDATE_ADAMW;
+    vf g = load(run->gradient, i, left, false) * step->clip;
+    struct update_values values = {.weight = load(run->weight, i, left, form.weight)};
+    values.moments[0] = load(run->moments[0], i, left, form.moments);
+    if (second) values.moments[1] = load(run->moments[1], i, left, form.moments);
+    if (form.rule == UPDATE_ADAMW) adamw_update(step, g, &values);
+    if (form.rule == UPDATE_LION) lion_update(step, g, &values);
+    if (form.rule == UPDATE_SGD) sgd_update(step, g, &values);
+    store_by_chance(run->moments[0], i, left, form.moments, values.moments[0], bits.state & 0xffffu);
+    if (second) store_by_chance(run->moments[1], i, left, form.moments, values.moments[1], bits.state >> 16);
+    store_by_chance(run->weight, i, left, form.weight, values.weight, bits.weight & 0xffffu);
+    if (form.rounds) store(run->rounded, i, left, true, values.weight);
 }
 
 /* Four vectors at a time, since a block of random numbers is for four elements. */
-INLINE void adamw_loop(struct adamw_form form, int64_t n, const struct adamw_step *step, const struct adamw_run *run) {
+INLINE void update_loop(struct update_form form, int64_t n, const struct update_step *step,
+                        const struct update_run *run) {
     for (int64_t i = 0; i < n; i += 4 * LANES) {
         vu state[4] = {{0}}, weight[4] = {{0}};
         if (form.moments) chance_draw(step->seed, RANDOM_ROUND_STATE, step->count, step->number, run->first + i, state);
         if (form.weight)
             chance_draw(step->seed, RANDOM_ROUND_WEIGHT, step->count, step->number, run->first + i, weight);
         for (int v = 0; v < 4 && i + v * LANES < n; v++)
-            adamw_vector(form, i + v * LANES, n - i - v * LANES, step, run, (struct adamw_bits){state[v], weight[v]});
+            update_vector(form, i + v * LANES, n - i - v * LANES, step, run, (struct update_bits){state[v], weight[v]});
     }
 }
 
-void SIMD_NAME(simd_adamw)(int64_t n, const struct adamw_step *step, const struct adamw_run *run) {
+INLINE void update_by(enum update_rule rule, int64_t n, const struct update_step *step, const struct update_run *run) {
     if (run->bf16_weight && run->bf16_moments)
-        adamw_loop((struct adamw_form){.moments = true, .weight = true}, n, step, run);
+        update_loop((struct update_form){.rule = rule, .moments = true, .weight = true}, n, step, run);
     else if (run->bf16_weight)
-        adamw_loop((struct adamw_form){.weight = true}, n, step, run);
+        update_loop((struct update_form){.rule = rule, .weight = true}, n, step, run);
     else if (run->rounded && run->bf16_moments)
-        adamw_loop((struct adamw_form){.moments = true, .rounds = true}, n, step, run);
+        update_loop((struct update_form){.rule = rule, .moments = true, .rounds = true}, n, step, run);
     else if (run->rounded)
-        adamw_loop((struct adamw_form){.rounds = true}, n, step, run);
+        update_loop((struct update_form){.rule = rule, .rounds = true}, n, step, run);
     else if (run->bf16_moments)
-        adamw_loop((struct adamw_form){.moments = true}, n, step, run);
+        update_loop((struct update_form){.rule = rule, .moments = true}, n, step, run);
     else
-        adamw_loop((struct adamw_form){.moments = false}, n, step, run);
+        update_loop((struct update_form){.rule = rule}, n, step, run);
+}
+
+void SIMD_NAME(simd_update)(enum update_rule rule, int64_t n, const struct update_step *step,
+                            const struct update_run *run) {
+    if (rule == UPDATE_ADAMW) update_by(UPDATE_ADAMW, n, step, run);
+    if (rule == UPDATE_LION) update_by(UPDATE_LION, n, step, run);
+    if (rule == UPDATE_SGD) update_by(UPDATE_SGD, n, step, run);
 }
 
 /* Sixteen sums side by side, in as many vectors as they take. */

@@ -1,4 +1,4 @@
-/* AdamW's numbers in a step, rounded alike on every backend: its bits are the same on all of them.
+/* An update rule's numbers in a step (ops/ops.h), rounded alike on every backend: its bits are the same on all of them.
  *
  * ROUNDING BY CHANCE. An fp32 number becomes one of the two bf16 numbers beside it: 16 random bits are added to the 16
  * that bf16 lacks, and these are cut off. NaN stays NaN. The random bits of element e of a parameter's tensor are in
@@ -6,42 +6,44 @@
  * RANDOM_ROUND_STATE the lower half of the word for the first moment and the upper half for the second, of
  * RANDOM_ROUND_WEIGHT the lower half for a weight without a master. `number` is that of the parameter among those that
  * are trained, `step` counts from 1; a tensor has less than 2^34 elements. */
-#ifndef BALLAST_BACKEND_ADAMW_STEP_H
-#define BALLAST_BACKEND_ADAMW_STEP_H
+#ifndef BALLAST_BACKEND_UPDATE_STEP_H
+#define BALLAST_BACKEND_UPDATE_STEP_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-struct kernel_call;
-struct node;
+#include "ops/ops.h"
 
-struct adamw_step {
-    float decay;          /* the weight is multiplied by it: 1 - lr * weight_decay */
-    float clip;           /* the gradient is multiplied by it */
-    float beta2;          /* of the second moment */
+struct kernel_call;
+
+struct update_step {
+    float decay; /* the weight is multiplied by it: 1 - lr * weight_decay; SGD: weight_decay */
+    float clip;  /* the gradient is multiplied by it */
+    float beta1, beta2;
     float blend1, blend2; /* 1 - beta1, 1 - beta2, rounded from double */
-    float step, root;     /* lr * correction, correction of the root */
+    float step;           /* lr, AdamW: times the first moment's correction */
+    float root;           /* AdamW: correction of the root */
     float epsilon;
     uint64_t seed; /* of rounding by chance */
     uint32_t number, count;
 };
 
 /* A run of a parameter. */
-struct adamw_run {
+struct update_run {
     const float *gradient;
-    void *weight;               /* fp32; bf16, rounded by chance, where `bf16_weight` */
-    void *exp_avg, *exp_avg_sq; /* fp32; bf16, rounded by chance, where `bf16_moments` */
-    uint16_t *rounded;          /* NULL, or a copy of the weight, rounded to nearest */
-    int64_t first;              /* number of its first element within the tensor: a multiple of 64 */
+    void *weight;                      /* fp32; bf16, rounded by chance, where `bf16_weight` */
+    void *moments[UPDATE_MOMENTS_MAX]; /* fp32; bf16, rounded by chance, where `bf16_moments`; NULL: no such moment */
+    uint16_t *rounded;                 /* NULL, or a copy of the weight, rounded to nearest */
+    int64_t first;                     /* number of its first element within the tensor: a multiple of 64 */
     bool bf16_weight, bf16_moments;
 };
 
 /* All but the clip factor, which the step computes. A device with the call's scalars in its own memory computes the
  * same there, operation by operation (optimizer.cu). */
-struct adamw_step adamw_step_of(const struct node *node, const struct kernel_call *call);
+struct update_step update_step_of(const struct node *node, const struct kernel_call *call);
 /* The run of a call, with the pointers of its operands. */
-struct adamw_run adamw_run_of(const struct node *node, const struct kernel_call *call);
+struct update_run update_run_of(const struct node *node, const struct kernel_call *call);
 /* The same from its element `begin` on. */
-struct adamw_run adamw_run_from(const struct adamw_run *run, int64_t begin);
+struct update_run update_run_from(const struct update_run *run, int64_t begin);
 
 #endif

@@ -1,0 +1,53 @@
+#include "backend/update_step.h"
+
+#include "backend/backend.h"
+#include "ops/ops.h"
+
+struct update_step update_step_of(const struct node *node, const struct kernel_call *call) {
+    const struct update_attributes *attributes = NODE_ATTRIBUTES(node, update_attributes);
+    enum update_rule rule = update_rule_of(node->op);
+    double rate = call->scalars[SCALAR_LEARNING_RATE];
+    double correction = rule == UPDATE_ADAMW ? call->scalars[SCALAR_BIAS_CORRECTION] : 1;
+    return (struct update_step){
+        .decay = (float)(rule == UPDATE_SGD ? attributes->weight_decay : 1 - rate * attributes->weight_decay),
+        .beta1 = (float)attributes->beta1,
+        .beta2 = (float)attributes->beta2,
+        .blend1 = (float)(1 - attributes->beta1),
+        .blend2 = (float)(1 - attributes->beta2),
+        .step = (float)(rate * correction),
+        .root = (float)call->scalars[SCALAR_BIAS_CORRECTION_SQ],
+        .epsilon = (float)attributes->epsilon,
+        .seed = attributes->seed,
+        .number = attributes->number,
+        .count = (uint32_t)call->scalars[SCALAR_STEP],
+    };
+}
+
+struct update_run update_run_of(const struct node *node, const struct kernel_call *call) {
+    const struct update_attributes *attributes = NODE_ATTRIBUTES(node, update_attributes);
+    int moments = update_rule_moments(update_rule_of(node->op));
+    return (struct update_run){
+        .gradient = call->in[0],
+        .weight = attributes->has_master ? call->out[1 + moments] : call->out[0],
+        .moments = {call->out[1], moments > 1 ? call->out[2] : NULL},
+        .rounded = attributes->has_master ? call->out[0] : NULL,
+        .first = call->first_element,
+        .bf16_weight = !attributes->has_master && attributes->parameter == DTYPE_BF16,
+        .bf16_moments = attributes->moments == DTYPE_BF16,
+    };
+}
+
+static void *advance(void *data, bool bf16, int64_t elements) {
+    return (char *)data + elements * dtype_bytes(bf16 ? DTYPE_BF16 : DTYPE_F32);
+}
+
+struct update_run update_run_from(const struct update_run *run, int64_t begin) {
+    struct update_run from = *run;
+    from.gradient += begin;
+    from.weight = advance(run->weight, run->bf16_weight, begin);
+    for (int i = 0; i < UPDATE_MOMENTS_MAX; i++)
+        if (run->moments[i]) from.moments[i] = advance(run->moments[i], run->bf16_moments, begin);
+    if (run->rounded) from.rounded += begin;
+    from.first += begin;
+    return from;
+}

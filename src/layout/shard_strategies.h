@@ -1,0 +1,29 @@
+/* What ranks execute of strategies (layout/strategy.h): the choices of a rank's graph (layout/shard_choice.h) from the
+ * strategies that a solver took, and why some cannot be executed. */
+#ifndef BALLAST_LAYOUT_SHARD_STRATEGIES_H
+#define BALLAST_LAYOUT_SHARD_STRATEGIES_H
+
+#include "layout/shard_choice.h"
+#include "layout/strategy.h"
+
+/* Why ranks do not execute a strategy of the node; NULL: they do. Ranks exchange within one group, so at most one axis
+ * of more than one device may take an index. */
+const char *strategy_why_not(const struct node *node, const struct strategy *strategy, const struct device_mesh *mesh);
+/* Removes those that ranks do not execute. The first stays: it takes no index. */
+void strategies_keep_executable(const struct node *node, const struct device_mesh *mesh, struct strategies *strategies);
+
+/* How a node's strategy takes a parameter, which all of its uses must do alike: each has its own sum of gradients, but
+ * these are added up before ranks add theirs. */
+struct parameter_use {
+    int dimension; /* that is cut, or LAYOUT_REPLICATED */
+    bool partial;  /* each rank has a part of its gradient's sum */
+};
+struct parameter_use strategy_parameter_use(const struct node *node, const struct strategy *strategy, int operand);
+
+/* The choices of these strategies, [graph's nodes], on a mesh whose axes together have `parts` devices. BAD_INPUT
+ * where columns of a tensor are cut whose views do not make up all of it. The caller frees `out`
+ * (shard_choices_free), also after a failure. */
+enum status shard_choices_of_strategies(const struct graph *graph, const struct device_mesh *mesh,
+                                        const struct strategy *const *strategies, struct shard_choices *out);
+
+#endif

@@ -1,0 +1,106 @@
+/* Ranks whose devices run CUDA's kernels, compiled for the CPU (tests/cuda_emulator) behind streams that do everything
+ * later: the bits of one such device. Two ranks on one card, which exchange by way of the host's memory and MPI, and
+ * two ranks on a card each, whose cards exchange by the test's NCCL (tests/nccl_double). */
+/* ctest: PROCESSORS 2 TIMEOUT 1800 LABELS long */
+/* link: -rdynamic */
+#include <libgen.h>
+#include <stdio.h>
+
+#include "base/mem.h"
+#include "support/deferred_backend.h"
+#include "support/mpi_job.h"
+#include "support/rank_references.h"
+#include "support/temp_folder.h"
+#include "support/unit.h"
+
+#ifdef BALLAST_CUDA_EMULATED
+
+#include "backend/cuda/cuda_kernel.h"
+
+enum { SEED = 72, CASES_MOST = 24 };
+
+/* `card`: which of several it says it is. */
+static const struct backend *begin(uint64_t seed, int card) {
+    static const struct deferred_sums sums = {{.pack_bf16 = cuda_pack_bf16, .unpack_bf16 = cuda_unpack_bf16},
+                                              cuda_add_sums};
+    const struct backend *backend = deferred_begin_with(seed, cuda_kernel_create);
+    deferred_use_sums(&sums);
+    deferred_choose(card);
+    return backend;
+}
+
+static enum status rank_body(struct comm *comm, const char *const words[RANK_JOB_WORDS]) {
+    bool apart = strcmp(words[1], "cards") == 0;
+    const struct backend *backend = begin((uint64_t)comm->rank, apart ? comm->rank : 0);
+    enum status status = rank_references_train(words[0], comm, backend, apart);
+    deferred_end();
+    return status;
+}
+
+/* Small ones: an emulated thread costs hundreds of the processor's instructions. Grains for both ranks, but for every
+ * third; all tiers, schedules, partitions and roundings come in a sweep. */
+static const char *write_references(const char *folder, uint64_t first, uint64_t count) {
+    struct rank_case cases[CASES_MOST];
+    print_message("seed %d, cases %d to %d\n", SEED, (int)first, (int)(first + count) - 1);
+    for (uint64_t i = 0; i < count; i++) {
+        uint64_t number = first + i;
+        cases[i] = rank_case_random(SEED, number);
+        cases[i].brief = true;
+        cases[i].value[RANK_AXIS_lanes] = number % 3 == 0 ? 2 : (int)number % 2;
+        cases[i].value[RANK_AXIS_batch] = (int)(number % 3);
+        cases[i].value[RANK_AXIS_reduce] = (int)(number / 2) % 2;
+        cases[i].value[RANK_AXIS_partition] = (int)number % rank_axis_values(RANK_AXIS_partition);
+    }
+    const struct backend *backend = begin(0, 0);
+    const char *path = rank_references_write(folder, cases, count, backend);
+    deferred_end();
+    return path;
+}
+
+static void run_job(const char *path, const char *cards) {
+    struct rank_job job = {2, 1, false, {path, cards}};
+    if (rank_job_run(&job) != STATUS_OK) fail_msg("%s: %s", cards, status_message());
+}
+
+static void ranks_on_one_card_have_one_ranks_bits(void **state) {
+    run_job(write_references(*state, 0, unit_sweep(1, CASES_MOST)), "one card");
+}
+
+static void ranks_on_a_card_each_have_one_ranks_bits(void **state) {
+    run_job(write_references(*state, unit_sweep(1, 0), unit_sweep(1, CASES_MOST)), "cards");
+}
+
+#else
+
+static enum status rank_body(struct comm *comm, const char *const words[RANK_JOB_WORDS]) {
+    (void)comm, (void)words;
+    return STATUS_OK;
+}
+
+static void skip_without_cuda(void) {
+    unit_skip("this build has no CUDA backend; needs the CUDA toolkit, 12 or later, and a C++ compiler");
+}
+
+static void ranks_on_one_card_have_one_ranks_bits(void **state) {
+    (void)state;
+    skip_without_cuda();
+}
+
+static void ranks_on_a_card_each_have_one_ranks_bits(void **state) {
+    (void)state;
+    skip_without_cuda();
+}
+
+#endif
+
+int main(int count, char **argument) {
+    char program[] = BALLAST_PROGRAM;
+    char *path = mem_format("%s/tests/libnccl-double.so", dirname(program));
+    if (!path) return 1;
+    setenv("BALLAST_NCCL", path, 0);
+    mem_free(path);
+    rank_job_enter(count, argument, rank_body);
+    const struct CMUnitTest tests[] = {cmocka_unit_test(ranks_on_one_card_have_one_ranks_bits),
+                                       cmocka_unit_test(ranks_on_a_card_each_have_one_ranks_bits)};
+    return cmocka_run_group_tests(tests, temp_folder_make, temp_folder_drop);
+}
