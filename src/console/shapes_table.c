@@ -25,8 +25,11 @@ static void print_shape(FILE *out, const struct session_plan *plan, const struct
     case SHAPE_PLANNED: print_planned(out, shape, is_chosen(plan, shape)); break;
     case SHAPE_BOUNDED: fprintf(out, "%11s  %10s  takes at least %.4f s", "", "", shape->bound_s); break;
     case SHAPE_NO_FIT:
-        fprintf(out, "%11s  %10s  does not fit", "", "");
-        if (shape->least_bytes > 0) fprintf(out, ": needs %s of the device", size_print(shape->least_bytes, size));
+        fprintf(out, "%11s  %10s  ", "", "");
+        if (shape->least_bytes > 0)
+            fprintf(out, "nothing that was tried fits: needs %s of the device", size_print(shape->least_bytes, size));
+        else
+            fprintf(out, "does not fit");
         break;
     case SHAPE_REFUSED: fprintf(out, "%11s  %10s  %s", "", "", shape->reason); break;
     case SHAPE_OPEN: break;

@@ -8,7 +8,7 @@
 enum shape_outcome {
     SHAPE_OPEN,    /* not looked at */
     SHAPE_REFUSED, /* the model cannot be cut so, or Ballast does not run it: `reason` */
-    SHAPE_NO_FIT,  /* no policy fits */
+    SHAPE_NO_FIT,  /* no policy fits: by a bound where least_bytes is 0, else none that was tried */
     SHAPE_BOUNDED, /* not compiled: no policy is faster than bound_s, and the best one is */
     SHAPE_PLANNED  /* its best policy, of those tried, takes step_s */
 };

@@ -1,0 +1,22 @@
+#!/bin/bash
+# Shapes of 16 described H100s, 2 nodes of 8, for models of 1B, 13B and 175B parameters: what `ballast plan --tensor auto
+# --stages auto` chooses, what it says of all other shapes, and the processor time that it takes.
+#
+#     bench/shapes.sh [BALLAST]
+set -euo pipefail
+ballast=${1:-build/ballast}
+folder=$(mktemp -d)
+trap 'rm -r "$folder"' EXIT
+# GPT-3 175B (Brown et al., arXiv 2005.14165) in GPT-2's terms.
+cat > "$folder/config.json" <<'JSON'
+{"model_type": "gpt2", "architectures": ["GPT2LMHeadModel"], "n_layer": 96, "n_embd": 12288, "n_head": 96,
+ "n_positions": 2048, "n_ctx": 2048, "vocab_size": 50257, "layer_norm_epsilon": 1e-5, "activation_function": "gelu_new",
+ "resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0}
+JSON
+for model in llama-3.2-1b llama-2-13b "$folder"; do
+    printf '\n== %s\n' "$(basename "$model")"
+    { time -p "$ballast" plan "$model" --ranks 16 --nodes 2 --cluster h100x8 --tensor auto --stages auto --batch 64 \
+        --seq 2048 --explain > "$folder/plan.txt" 2> "$folder/messages.txt"; } 2>&1 | grep user
+    grep -E '^(recipe|policy|  time)' "$folder/plan.txt" | cut -c 1-200
+    sed -n '/^shapes/,/^partitions\|^strategies/p' "$folder/plan.txt" | grep -v '^partitions\|^strategies'
+done
