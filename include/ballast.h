@@ -171,6 +171,8 @@ struct ballast_plan_options {
     int64_t tensor;           /* ranks that share each tensor; not given: 1, none do */
     const char *reduce_dtype; /* "bf16" rounds a lane's gradients before they are added to another's; not given: fp32 */
 
+    const char *layout; /* of what ranks share: "megatron" or "solver"; not given: megatron */
+
     const char *optimizer_dtype; /* of AdamW's moments: "fp32", or "bf16", rounded by chance; not given: fp32 */
     const char *master; /* of bf16 weights: "fp32", or "none", where they are rounded by chance; not given: fp32 */
 
@@ -181,7 +183,7 @@ struct ballast_plan_options {
 #define BALLAST_PLAN_OPTIONS_INIT                                                                                      \
     {                                                                                                                  \
         BALLAST_PLAN_OPTIONS_VERSION, -1, -1, -1, -1, -1, NULL, NULL, NULL, NULL, 0, -1, NULL, -1, -1, NULL, -1, NULL, \
-            NULL, NULL, -1, -1, NULL, NULL, NULL, NULL, NULL                                                           \
+            NULL, NULL, -1, -1, NULL, NULL, NULL, NULL, NULL, NULL                                                     \
     }
 /* The same at run time. */
 void ballast_plan_options_init(struct ballast_plan_options *options);

@@ -60,6 +60,11 @@
     X(TENSOR, OPTION_OF(tensor), OPTION_FOR(COMMANDS_STEP), .computed = ", or what the plan file or the run says",     \
       .help = "ranks that share each tensor: matrices by heads and features, so that each has a part of the weights; " \
               "divides --ranks, heads and features. Part of the recipe")                                               \
+    X(LAYOUT, OPTION_OF(layout), .argument = "megatron|solver", OPTION_FOR(COMMANDS_STEP),                             \
+      .computed = ", or what the plan file or the run says",                                                           \
+      .help =                                                                                                          \
+          "which part of each tensor a rank has under --tensor: what Megatron-LM cuts, or the cheapest strategies "    \
+          "by the machine's rates. Part of the recipe")                                                                \
     X(GRAINS_PER_PASS, OPTION_OF(grains_per_pass), OPTION_FOR(COMMANDS_STEP),                                          \
       .computed = ", or what the plan file says",                                                                      \
       .help = "grains whose activations are in memory at once; never changes a result")                                \

@@ -36,6 +36,8 @@ static void read_names(const struct options *options, struct plan_options *out) 
         SETTINGS_GIVE(out, optimizer_dtype, state_format_find(options_text(options, OPT_OPTIMIZER_DTYPE)));
     if (options_given(options, OPT_MASTER)) SETTINGS_GIVE(out, master, master_find(options_text(options, OPT_MASTER)));
     if (options_given(options, OPT_DTYPE)) SETTINGS_GIVE(out, dtype, dtype_find(options_text(options, OPT_DTYPE)));
+    if (options_given(options, OPT_LAYOUT))
+        SETTINGS_GIVE(out, layout, tensor_layout_find(options_text(options, OPT_LAYOUT)));
     if (options_given(options, OPT_REDUCE_DTYPE))
         SETTINGS_GIVE(out, reduce_dtype, dtype_find(options_text(options, OPT_REDUCE_DTYPE)));
 }

@@ -52,6 +52,7 @@ struct setting {
     X(round_grains, .name = "round", SETTING_WHOLE_IN(0, SETTING_MOST_SIZE), SETTING_WHOLE_DEFAULT(0))                 \
     X(reduce_dtype, .name = "reduce-dtype", .type = SETTING_CHOICE, .choices = "fp32|bf16", .fallback = "fp32")        \
     X(tensor, .name = "tensor", SETTING_WHOLE_IN(1, 4096), SETTING_WHOLE_DEFAULT(1))                                   \
+    X(layout, .name = "layout", .type = SETTING_CHOICE, .choices = "megatron|solver", .fallback = "megatron")          \
     X(grains_per_pass, .name = "grains-per-pass", SETTING_WHOLE_IN(1, SETTING_MOST_SIZE), SETTING_WHOLE_DEFAULT(1))    \
     X(stages, .name = "stages", SETTING_WHOLE_IN(1, 4096), SETTING_WHOLE_DEFAULT(1))                                   \
     X(partition, .name = "partition", .type = SETTING_TEXT)                                                            \

@@ -6,6 +6,7 @@
 #include "layout/shard_graph.h"
 #include "ops/ops.h"
 #include "program/collectives.h"
+#include "session/tensor_layout.h"
 
 static enum status add_backward(struct graph *graph, struct tensor *loss, const struct plan *plan) {
     const struct recipe *recipe = &plan->recipe;
@@ -36,7 +37,7 @@ static enum status shard(const struct session *session, const struct plan *plan,
     if (session->model->config.adapter.rank > 0)
         return status_hint(status_set(STATUS_BAD_INPUT, "tensor: ranks that share tensors train no adapters"),
                            "leave out --tensor: adapters' states are small, and --partition cuts the weights");
-    enum status status = shard_choices_make(whole, recipe_tensor(&plan->recipe), &choices);
+    enum status status = tensor_layout_choose(plan, whole, &choices);
     if (status == STATUS_OK)
         status =
             layout_shard_graph(whole, &choices, rank_place_tensor_rank(&plan->place), trains, *output, &own, output);

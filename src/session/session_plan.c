@@ -9,6 +9,7 @@
 #include "session/machine_costs.h"
 #include "session/plan_policy.h"
 #include "session/rank_proof.h"
+#include "session/tensor_layout.h"
 #include "sim/simulate.h"
 
 /* For measuring operators that the cache lacks; the start of a run waits for it. */
@@ -89,6 +90,7 @@ static enum status cut_stages(struct session_plan *plan) {
 static enum status choose(struct session_plan *plan) {
     bool open = !plan->request.policy_fixed && policy_is_plain(&plan->chosen.policy);
     if (open) plan->chosen.policy.partition = (struct partition){0};
+    TRY(tensor_layout_find_rates(plan));
     TRY(name_origin(cut_stages(plan), plan->request.origin));
     TRY(compile(plan));
     return plan->request.policy_fixed ? STATUS_OK : plan_policy_choose(plan);

@@ -49,6 +49,7 @@ struct plan_options {
     int64_t round_grains;          /* default: all of a lane */
     enum dtype reduce_dtype;       /* DTYPE_F32 or DTYPE_BF16; default DTYPE_F32 */
     int64_t tensor;                /* ranks that share each tensor; default 1 */
+    enum tensor_layout layout;     /* which parts of them; default TENSOR_LAYOUT_MEGATRON */
     int64_t grains_per_pass;       /* never changes a result */
     int64_t stages;                /* of a pipeline; never changes a result; default 1 */
     const char *partition;         /* plan/partition.h; never changes a result; default: what a search finds */

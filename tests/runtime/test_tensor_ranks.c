@@ -52,7 +52,14 @@ static const struct variant {
     struct partition partition;
 } variants[] = {{0, {1, 1, 1}}, {3, {1, 1, 1}}, {11, {1, 1, 1}}, {0, {2, 2, 2}}, {0, {1, 2, 2}}};
 
-static enum status train_case(struct comm *comm, const char *name, int tensor, size_t variant_count) {
+/* Under which a solver chooses otherwise: slow work, so that all of it is parted; slow messages, so that few are sent;
+ * between these. */
+static const struct layout_rates solver_rates[] = {
+    {1e6, 1e6, 1e-9, 1e12}, {1e8, 1e8, 1e-5, 1e8}, {1e8, 1e9, 1e-6, 1e9}, {1e7, 1e7, 1e-4, 1e10}};
+enum { SOLVER_RATES = sizeof solver_rates / sizeof *solver_rates };
+
+static enum status train_case(struct comm *comm, const char *name, int tensor, size_t variant_count,
+                              const struct layout_rates *rates) {
     struct model_config config = shared_model_config(name, &shared_sizes_usual);
     struct harness_options options = {.config = &config,
                                       .dtype = DTYPE_F32,
@@ -69,6 +76,7 @@ static enum status train_case(struct comm *comm, const char *name, int tensor, s
     train(&options, &expected);
     options.comm = comm;
     options.tensor = tensor;
+    options.layout_rates = *rates;
     for (size_t v = 0; v < variant_count; v++) {
         options.policy_seed = variants[v].policy_seed;
         options.partition = variants[v].partition;
@@ -78,15 +86,29 @@ static enum status train_case(struct comm *comm, const char *name, int tensor, s
     return STATUS_OK;
 }
 
-/* words: how many ranks share a tensor, and "all" families or "one" under every variant. */
+/* All families, the solver's rates by turns; in a sweep each under all of them. */
+static enum status solve_cases(struct comm *comm, int tensor) {
+    static const char *const cases[] = {FULL_MODEL_CASES};
+    size_t count = sizeof cases / sizeof *cases, each = unit_sweep(tensor > 2 ? 5 : 3, 1);
+    for (size_t i = 0; i < count; i += each)
+        for (size_t r = 0; r < SOLVER_RATES; r += unit_sweep(SOLVER_RATES, 1))
+            TRY(train_case(comm, cases[i], tensor, 2, &solver_rates[(i / each + r) % SOLVER_RATES]));
+    return STATUS_OK;
+}
+
+/* words: how many ranks share a tensor, and "all" families, "some" under every variant, "solver", or
+ * "mixed": one family as the solver cuts it under every variant. */
 static enum status body(struct comm *comm, const char *const words[RANK_JOB_WORDS]) {
     static const char *const cases[] = {FULL_MODEL_CASES}, *const some[] = {"llama", "gpt2", "qwen3", "gemma2"};
     int tensor = atoi(words[0]);
     bool all = strcmp(words[1], "all") == 0, partitions = mesh_ranks(&comm->mesh) > tensor;
     size_t count = all ? sizeof cases / sizeof *cases : sizeof some / sizeof *some;
+    static const struct layout_rates megatron = {0};
+    if (strcmp(words[1], "solver") == 0) return solve_cases(comm, tensor);
+    if (strcmp(words[1], "mixed") == 0) return train_case(comm, "llama", tensor, 5, &solver_rates[0]);
     size_t each = all ? unit_sweep(tensor > 2 ? 7 : 2, 1) : 1;
     for (size_t i = 0; i < count; i += each)
-        TRY(train_case(comm, all ? cases[i] : some[i], tensor, all ? 1 : partitions ? 5 : 3));
+        TRY(train_case(comm, all ? cases[i] : some[i], tensor, all ? 1 : partitions ? 5 : 3, &megatron));
     return STATUS_OK;
 }
 
@@ -115,6 +137,13 @@ static void data_ranks_and_partitions_stand_beside(void **state) {
     expect_job(4, "2", "some", false);
 }
 
+static void what_the_solver_chose_trains_as_one_rank_does(void **state) {
+    (void)state;
+    expect_job(2, "2", "solver", false);
+    expect_job(4, "4", "solver", false);
+    expect_job(4, "2", "mixed", true);
+}
+
 int main(int count, char **argument) {
     rank_job_enter(count, argument, body);
     const struct CMUnitTest tests[] = {
@@ -122,6 +151,7 @@ int main(int count, char **argument) {
         cmocka_unit_test(families_train_on_four_ranks),
         cmocka_unit_test(policies_and_messages_change_nothing_that_counts),
         cmocka_unit_test(data_ranks_and_partitions_stand_beside),
+        cmocka_unit_test(what_the_solver_chose_trains_as_one_rank_does),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
