@@ -543,3 +543,28 @@ enum status shard_program_choices(const struct shard_program *program, const int
     mem_free(strategies);
     return status;
 }
+
+static bool is_chosen(const struct shard_program *program, const struct strategy *strategy,
+                      const struct shard_choice *choice) {
+    int index = OP_INDEX_NONE;
+    bool positions = false;
+    for (int axis = 0; axis < program->conversions.mesh.axes; axis++)
+        if (strategy->index[axis] != OP_INDEX_NONE)
+            index = strategy->index[axis], positions = strategy->positions[axis];
+    return index == choice->index && (index == OP_INDEX_NONE || strategy->way == choice->way) &&
+           positions == choice->positions;
+}
+
+bool shard_program_find_choice(const struct shard_program *program, const struct shard_choices *choices, int *choice) {
+    for (int i = 0; i < program->program.node_count; i++) {
+        const struct intra_op_node *node = &program->program.nodes[i];
+        choice[i] = choice[node->same_as];
+        if (node->same_as != i) continue;
+        int k = 0;
+        while (k < node->choices && !is_chosen(program, shard_program_strategy(program, i, k), &choices->nodes[i]))
+            k++;
+        if (k == node->choices) return false;
+        choice[i] = k;
+    }
+    return true;
+}

@@ -54,6 +54,10 @@ void shard_program_free(struct shard_program *program);
 struct shard_choices;
 enum status shard_program_choices(const struct shard_program *program, const int *choice, struct shard_choices *out);
 
+/* The other way round, into `choice` [nodes of the program]: false where some node has no strategy that is so chosen.
+ */
+bool shard_program_find_choice(const struct shard_program *program, const struct shard_choices *choices, int *choice);
+
 /* The strategy of a node by the solution's choice for it. */
 const struct strategy *shard_program_strategy(const struct shard_program *program, int node, int choice);
 

@@ -370,7 +370,7 @@ void strategies_free(struct strategies *strategies) {
     vec_free(&strategies->dropped);
 }
 
-static const char *index_name(char letter) {
+const char *strategy_index_name(char letter) {
     switch (letter) {
     case 's': return "sequences";
     case 't': return "positions";
@@ -388,6 +388,6 @@ char *strategy_print_dropped(const struct node *node, const struct strategy_drop
     struct op_loops loops;
     if (!op_loops_of(node, dropped->way, &loops)) BUG("a way that there is not");
     snprintf(text, STRATEGY_TEXT, "%lld %s do not divide by the %lld devices of axis %d", (long long)dropped->size,
-             index_name(loops.indices[dropped->index].letter), (long long)dropped->parts, dropped->axis);
+             strategy_index_name(loops.indices[dropped->index].letter), (long long)dropped->parts, dropped->axis);
     return text;
 }

@@ -165,11 +165,12 @@ enum status recipe_check_optimizer(const struct recipe *recipe) {
 /* What says nothing does not. */
 static bool rounds_sums(const struct recipe *recipe) { return recipe->reduce_dtype == DTYPE_BF16; }
 
-#define LAYOUT_RATES(X) X(flops_per_s) X(bytes_per_s) X(latency_s) X(link_bytes_per_s)
+#define LAYOUT_RATES(X) X(flops_per_s) X(bytes_per_s) X(latency_s) X(link_bytes_per_s) X(device_bytes)
 
 static json_t *layout_rates_to_json(const struct layout_rates *rates) {
-    return json_pack("{s:f, s:f, s:f, s:f}", "flops_per_s", rates->flops_per_s, "bytes_per_s", rates->bytes_per_s,
-                     "latency_s", rates->latency_s, "link_bytes_per_s", rates->link_bytes_per_s);
+    return json_pack("{s:f, s:f, s:f, s:f, s:f}", "flops_per_s", rates->flops_per_s, "bytes_per_s", rates->bytes_per_s,
+                     "latency_s", rates->latency_s, "link_bytes_per_s", rates->link_bytes_per_s, "device_bytes",
+                     rates->device_bytes);
 }
 
 json_t *recipe_to_json(const struct recipe *recipe) {

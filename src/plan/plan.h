@@ -72,6 +72,7 @@ enum tensor_layout tensor_layout_find(const char *name);
 /* What the solver's costs are made of: one rank's work, and messages among those that share tensors. */
 struct layout_rates {
     double flops_per_s, bytes_per_s, latency_s, link_bytes_per_s;
+    double device_bytes; /* that a rank has; 0: enough */
 };
 
 struct recipe {

@@ -60,7 +60,9 @@ enum status tensor_layout_find_rates(struct session_plan *plan) {
     struct recipe *recipe = &plan->chosen.recipe;
     bool known = recipe->layout_rates.flops_per_s > 0;
     if (recipe->layout != TENSOR_LAYOUT_SOLVER || recipe_tensor(recipe) == 1 || known) return STATUS_OK;
-    return measure(plan, &recipe->layout_rates);
+    TRY(measure(plan, &recipe->layout_rates));
+    recipe->layout_rates.device_bytes = (double)plan->session->machine.capacity_bytes[TIER_DEVICE];
+    return STATUS_OK;
 }
 
 /* ---- choices ---- */
@@ -89,12 +91,25 @@ struct shard_question tensor_layout_question(const struct plan *plan, const stru
     };
 }
 
+enum status tensor_layout_solve(const struct plan *plan, const struct shard_program *program,
+                                struct intra_op_solution *out) {
+    double bytes = plan->recipe.layout_rates.device_bytes;
+    struct joint_solution joint;
+    if (bytes > 0) {
+        enum status status = joint_solve(program, (int64_t)bytes, 0, &joint);
+        if (status == STATUS_OK) *out = joint.strategies, joint.strategies = (struct intra_op_solution){0};
+        joint_solution_free(&joint);
+        if (status != STATUS_NO_FIT) return status;
+    }
+    return intra_op_solve(&program->program, 0, out);
+}
+
 static enum status solve(const struct plan *plan, const struct graph *graph, struct shard_choices *out) {
     struct shard_question question = tensor_layout_question(plan, graph);
     struct shard_program program;
     struct intra_op_solution solution = {0};
     enum status status = shard_program_make(&question, &program);
-    if (status == STATUS_OK) status = intra_op_solve(&program.program, 0, &solution);
+    if (status == STATUS_OK) status = tensor_layout_solve(plan, &program, &solution);
     if (status == STATUS_OK) status = shard_program_choices(&program, solution.choice, out);
     intra_op_solution_free(&solution);
     shard_program_free(&program);

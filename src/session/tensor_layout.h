@@ -4,6 +4,7 @@
 #ifndef BALLAST_SESSION_TENSOR_LAYOUT_H
 #define BALLAST_SESSION_TENSOR_LAYOUT_H
 
+#include "layout/joint_solution.h"
 #include "layout/shard_choice.h"
 #include "layout/shard_program.h"
 #include "session/session_plan.h"
@@ -17,7 +18,11 @@ enum status tensor_layout_find_rates(struct session_plan *plan);
  * caller frees `out` with shard_choices_free, also after a failure. */
 enum status tensor_layout_choose(const struct plan *plan, const struct graph *graph, struct shard_choices *out);
 
-/* The question that the solver answers: also for what tells of it (session/plan_strategies.h). */
+/* The question that the solver answers, and its answer: also for what tells of it (session/layout_report.h). Where
+ * strategies and recomputation together fit the device (layout/joint_solution.h), the fastest of these; else the
+ * fastest of all, since there are other tiers too. */
 struct shard_question tensor_layout_question(const struct plan *plan, const struct graph *graph);
+enum status tensor_layout_solve(const struct plan *plan, const struct shard_program *program,
+                                struct intra_op_solution *out);
 
 #endif

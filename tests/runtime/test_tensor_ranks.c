@@ -53,9 +53,9 @@ static const struct variant {
 } variants[] = {{0, {1, 1, 1}}, {3, {1, 1, 1}}, {11, {1, 1, 1}}, {0, {2, 2, 2}}, {0, {1, 2, 2}}};
 
 /* Under which a solver chooses otherwise: slow work, so that all of it is parted; slow messages, so that few are sent;
- * between these. */
+ * between these, with little memory. */
 static const struct layout_rates solver_rates[] = {
-    {1e6, 1e6, 1e-9, 1e12}, {1e8, 1e8, 1e-5, 1e8}, {1e8, 1e9, 1e-6, 1e9}, {1e7, 1e7, 1e-4, 1e10}};
+    {1e6, 1e6, 1e-9, 1e12, 0}, {1e8, 1e8, 1e-5, 1e8, 0}, {1e8, 1e9, 1e-6, 1e9, 6e5}, {1e7, 1e7, 1e-4, 1e10, 3e5}};
 enum { SOLVER_RATES = sizeof solver_rates / sizeof *solver_rates };
 
 static enum status train_case(struct comm *comm, const char *name, int tensor, size_t variant_count,
