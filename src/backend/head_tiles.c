@@ -71,7 +71,8 @@ struct matmul_spec head_dweight_spec(const struct node *node, const struct head_
 }
 
 struct head_workspace head_workspace_of(const struct node *node, const struct head_tiles *tiles, bool gradient) {
-    int64_t elements = tiles->tile * tiles->logits_row, logits_bytes = workspace_align(4 * elements);
+    int64_t elements = head_makes_logits(node, gradient) ? tiles->tile * tiles->logits_row : 0,
+            logits_bytes = workspace_align(4 * elements);
     bool apart = gradient && node->in[0]->shape.dtype == DTYPE_BF16;
     struct head_workspace workspace = {.gradients = apart ? logits_bytes : 0};
     workspace.losses = logits_bytes + (apart ? workspace_align(2 * elements) : 0);

@@ -41,6 +41,8 @@ struct head_workspace {
     int64_t losses;    /* double, of all tokens */
     int64_t end;       /* where the backend's own part begins */
 };
+/* The loss alone is in the statistics of a vocabulary whose parts lie on several ranks. */
+static inline bool head_makes_logits(const struct node *node, bool gradient) { return gradient || !node->in[4]; }
 struct head_workspace head_workspace_of(const struct node *node, const struct head_tiles *tiles, bool gradient);
 
 #endif

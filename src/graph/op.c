@@ -26,6 +26,11 @@ bool op_loops_of(const struct node *node, int way, struct op_loops *out) {
     return node->op->loops && node->op->loops(node, way, out);
 }
 
+int64_t index_part_used(const struct index_part *part) {
+    int64_t size = index_part_size(part), left = part->size - index_part_first(part);
+    return left < 0 ? 0 : left < size ? left : size;
+}
+
 struct op_index *op_loops_add(struct op_loops *loops, char letter, int64_t size) {
     BUG_IF(loops->count == OP_INDICES_MAX, "more than %d indices", OP_INDICES_MAX);
     loops->indices[loops->count] = (struct op_index){.letter = letter, .size = size};

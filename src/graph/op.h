@@ -70,6 +70,9 @@ struct op_index {
     int64_t size;           /* numbers of parts divide it: heads, where a dimension holds their features */
     double exchanged_bytes; /* by all parts with each other in forward, beside sums of outputs; 0 for most */
     double extra_flops;     /* of all parts together, only where it is cut; 0 for most */
+    /* Parts have as many elements as the largest; behind the end of the dimension is nothing but zeros. Else the number
+     * of parts must divide it. */
+    bool padded;
     /* Of the work, what the busiest of so many parts has. NULL: all have the same. */
     double (*largest_share)(const struct node *node, int64_t parts);
     const char *not_run; /* why ranks do not execute parts of it; NULL: they do */
@@ -82,6 +85,16 @@ struct op_loops {
     uint32_t whole; /* bits: inputs that lie cut by positions, of which every part reads all positions */
     uint32_t own;   /* bits: indices that some axis must take, since otherwise an earlier way is the same; 0: none */
 };
+/* Of an index, part `position` of `parts`. */
+struct index_part {
+    int64_t size, parts, position;
+};
+/* Elements of each part, and of them those of this one that are not behind the end. */
+static inline int64_t index_part_size(const struct index_part *part) {
+    return (part->size + part->parts - 1) / part->parts;
+}
+static inline int64_t index_part_first(const struct index_part *part) { return part->position * index_part_size(part); }
+int64_t index_part_used(const struct index_part *part);
 /* An index of that letter. */
 struct op_index *op_loops_add(struct op_loops *loops, char letter, int64_t size);
 /* The indices of an operand's dimensions by their letters; '.' for a dimension that is never cut. */
@@ -124,10 +137,12 @@ struct op {
     /* How its work may be cut: the way of number `way` from 0 on, false where there is none. Written over `out` that
      * has no index yet and OP_INDEX_NONE everywhere. NULL: not at all. */
     bool (*loops)(const struct node *node, int way, struct op_loops *out);
-    /* Changes attributes to those of one of `parts` equal parts of the index with this letter. NULL: none depends on
-     * it.
-     */
-    void (*take_part)(void *attributes, char letter, int64_t parts);
+    /* Changes attributes to those of a part of the index with this letter. NULL: none depends on it. */
+    void (*take_part)(void *attributes, char letter, const struct index_part *part);
+    /* Where the parts of an index need something of each other: adds the nodes by which ranks exchange it, and sets the
+     * inputs that the node has then. What it makes is whole. False: nothing for this letter. NULL: for none. */
+    bool (*tell_parts)(struct graph *graph, const char *name, char letter, const struct index_part *part,
+                       const void *attributes, struct tensor *in[OP_INPUTS_MAX]);
 
     /* Decoding (graph->cache_texts > 0), where a text's tokens come a few at a time: adds a node that stands for this
      * one, appends to caches (TENSOR_CACHE) what later tokens need of these, and reads there what earlier ones left.

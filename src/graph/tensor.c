@@ -71,6 +71,12 @@ int64_t tensor_storage_offset(const struct tensor *tensor) {
     return tensor->base_column * dtype_bytes(tensor->shape.dtype);
 }
 
+/* Of the `length` places that a part has in a segment of one dimension, those that the whole has. */
+static int64_t places_used(const struct tensor_part *part, int64_t segment, int64_t length) {
+    int64_t left = segment - part->part * length;
+    return left < 0 ? 0 : left < length ? left : length;
+}
+
 int64_t tensor_part_find(const struct tensor *tensor, int64_t at, int64_t *run) {
     const struct tensor_part *part = tensor->part;
     *run = shape_elements(&tensor->shape) - at;
@@ -82,11 +88,13 @@ int64_t tensor_part_find(const struct tensor *tensor, int64_t at, int64_t *run) 
     struct tensor_segments segments = part->segments;
     if (segments.count == 0) segments = (struct tensor_segments){1, {all}};
     int s = 0;
-    for (; within >= segments.size[s] / part->parts; s++) {
+    for (; s < segments.count - 1 && within >= segments.size[s] / part->parts; s++) {
         within -= segments.size[s] / part->parts;
         before += segments.size[s];
     }
-    int64_t length = segments.size[s] / part->parts, offset = at % inner;
-    *run = (length - within) * inner - offset;
+    int64_t length = (segments.size[s] + part->parts - 1) / part->parts, offset = at % inner;
+    int64_t used = places_used(part, segments.size[s], length);
+    *run = ((within < used ? used : length) - within) * inner - offset;
+    if (within >= used) return TENSOR_NOWHERE;
     return (outer * all + before + part->part * length + within) * inner + offset;
 }

@@ -53,7 +53,8 @@ enum tensor_kind {
 };
 
 /* What a rank has of a tensor whose parts lie on several: of each of the segments of one dimension, which lie side by
- * side (queries, keys and values of one product), the same one of `parts` equal parts. */
+ * side (queries, keys and values of one product), the same one of `parts` equal parts. A dimension of one segment need
+ * not have equal parts: those at the end are then filled up with zeros, which are nowhere in the whole. */
 enum { TENSOR_SEGMENTS_MAX = 4 };
 struct tensor_segments {
     int count; /* 0: the dimension is one segment */
@@ -90,8 +91,9 @@ struct tensor {
 
 /* Elements from one row to the next in memory: the base's columns for a view. */
 int64_t tensor_row_stride(const struct tensor *tensor);
-/* Where element `at` of a rank's part is in the whole tensor, and how many elements follow it there as they do here.
- * What is no part is the whole: `at`, and all that follow. */
+/* Where element `at` of a rank's part is in the whole tensor, or TENSOR_NOWHERE, and how many elements follow it there
+ * as they do here. What is no part is the whole: `at`, and all that follow. */
+enum { TENSOR_NOWHERE = -1 };
 int64_t tensor_part_find(const struct tensor *tensor, int64_t at, int64_t *run);
 /* The shape of the whole tensor, in this one's dtype: a state has its parameter's part. */
 static inline struct shape tensor_whole_shape(const struct tensor *tensor) {

@@ -15,7 +15,7 @@ struct chooser {
     const struct graph *graph;
     struct shard_choices *choices;
     struct use *uses;
-    int64_t vocabulary; /* rows of the loss's weight */
+    int64_t vocabulary; /* rows of the head's weight */
 };
 
 static bool is_activation(const struct tensor *tensor) { return tensor && tensor->kind == TENSOR_ACTIVATION; }
@@ -112,6 +112,10 @@ static void add_use(struct chooser *chooser, const struct node *node, const stru
     use->uses++;
 }
 
+static bool is_head(const struct node *node) {
+    return node->op->work == OP_WORK_LOSS || node->op->work == OP_WORK_LOGITS;
+}
+
 static void walk_back(struct chooser *chooser) {
     for (size_t n = chooser->graph->nodes.count; n-- > 0;) {
         const struct node *node = chooser->graph->nodes.items[n];
@@ -121,7 +125,7 @@ static void walk_back(struct chooser *chooser) {
             if (node->out[i] && chooser->uses[node->out[i]->id].views > 0)
                 chooser->uses[node->out[i]->id].refused |=
                     !views_tile(chooser, node->out[i], &chooser->choices->segments[node->out[i]->id]);
-        if (node->op->differentiate_loss) chooser->vocabulary = node->in[1]->shape.dims[0];
+        if (is_head(node)) chooser->vocabulary = node->in[1]->shape.dims[0];
         for (int k = 0; k < OP_INPUTS_MAX; k++)
             if (node->in[k]) add_use(chooser, node, has_loops ? &loops : NULL, k);
     }
@@ -144,7 +148,16 @@ static bool cuts_parameter(const struct chooser *chooser, const struct node *nod
     return false;
 }
 
+/* The index of rows of the vocabulary, where the node's table has them all: the tokens' and the head's. */
+static int vocabulary_index(const struct chooser *chooser, const struct op_loops *loops) {
+    for (int i = 0; i < loops->count; i++)
+        if (loops->indices[i].letter == 'v' && loops->indices[i].size == chooser->vocabulary) return i;
+    return OP_INDEX_NONE;
+}
+
 static int choose_index(const struct chooser *chooser, const struct node *node, const struct op_loops *loops) {
+    int rows = vocabulary_index(chooser, loops);
+    if (rows != OP_INDEX_NONE) return rows;
     for (int k = 0; k < OP_INPUTS_MAX; k++) {
         if (!node->in[k] || !is_cut(chooser, node->in[k])) continue;
         int index = index_of_columns(chooser, node, loops, k);
@@ -165,7 +178,7 @@ static enum status check_parts(const struct chooser *chooser, const struct node 
     int64_t parts = chooser->choices->parts, size = loops->indices[index].size;
     const struct tensor_segments *segments = &chooser->choices->segments[node->out[0]->id];
     bool columns = column_index(loops, OP_INPUTS_MAX, node->out[0]) == index;
-    bool divides = size % parts == 0;
+    bool divides = size % parts == 0 || loops->indices[index].padded;
     for (int s = 0; s < segments->count && columns; s++)
         divides &= segments->size[s] % parts == 0;
     if (divides) return STATUS_OK;

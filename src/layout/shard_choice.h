@@ -5,7 +5,7 @@
  * graph: a product is cut by its outputs where all that follows goes on with columns of them, up to a product that sums
  * over them; that one is cut by what it sums over. So attention is cut by heads, with the key-value groups that they
  * read, and the MLP by its inner features. Between such regions activations are whole. The table of tokens and the head
- * are cut by rows of the vocabulary where these divide. No family is known by name. */
+ * are cut by rows of the vocabulary, which need not divide. No family is known by name. */
 #ifndef BALLAST_LAYOUT_SHARD_CHOICE_H
 #define BALLAST_LAYOUT_SHARD_CHOICE_H
 

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "layout/conversion_nodes.h"
+#include "ops/tensor_parts.h"
 
 enum { WHOLE = LAYOUT_REPLICATED };
 
@@ -28,6 +29,7 @@ struct share {
     struct op_loops loops;
     int index;
     bool positions; /* as struct shard_choice */
+    bool told;      /* ranks have told each other what makes the node's outputs whole */
 };
 
 static int dimension_of(const struct share *share, int operand, int index) {
@@ -49,7 +51,11 @@ static int part_of_operand(const struct share *share, int operand) {
 
 /* Whether what the node makes are parts of a sum. */
 static bool sums(const struct share *share) {
-    return share->index != OP_INDEX_NONE && part_of_operand(share, OP_INPUTS_MAX) == WHOLE;
+    return share->index != OP_INDEX_NONE && !share->told && part_of_operand(share, OP_INPUTS_MAX) == WHOLE;
+}
+
+static struct index_part index_part_of(const struct sharder *sharder, const struct share *share) {
+    return (struct index_part){share->loops.indices[share->index].size, sharder->group.parts, sharder->group.position};
 }
 
 /* The dimension along which a sum is scattered, or WHOLE. */
@@ -99,7 +105,8 @@ static struct tensor_segments segments_of(const struct sharder *sharder, const s
 static struct tensor *make_parameter(struct sharder *sharder, const struct tensor *from, int dimension,
                                      struct tensor_segments segments) {
     struct shape shape = from->shape;
-    if (dimension != WHOLE) shape.dims[dimension] /= sharder->group.parts;
+    if (dimension != WHOLE)
+        shape.dims[dimension] = index_part_size(&(struct index_part){shape.dims[dimension], sharder->group.parts, 0});
     struct tensor *made =
         graph_parameter(sharder->graph, from->name, shape.rank, shape.dims[0], shape.rank > 1 ? shape.dims[1] : 1);
     if (!made) return NULL;
@@ -268,8 +275,18 @@ static void take_outputs(struct sharder *sharder, const struct node *node, const
         struct value *value = &sharder->values[node->out[i]->id];
         int dimension = i == 0 && sums(share) ? part_of_sum(share) : part_of_operand(share, OP_INPUTS_MAX + i);
         *value = (struct value){i == 0 ? first : made->out[i], dimension, {0}, NULL};
-        if (value->own) value->own->kept = node->out[i]->kept;
     }
+}
+
+/* The node's attributes become those of its part; what it needs of others' is made. */
+static void take_index(struct sharder *sharder, const struct node *node, struct share *share, void *attributes,
+                       struct tensor *in[OP_INPUTS_MAX]) {
+    if (share->index == OP_INDEX_NONE) return;
+    struct index_part part = index_part_of(sharder, share);
+    char letter = share->loops.indices[share->index].letter;
+    if (node->op->take_part) node->op->take_part(attributes, letter, &part);
+    if (node->op->tell_parts)
+        share->told = node->op->tell_parts(sharder->graph, node->name, letter, &part, attributes, in);
 }
 
 static enum status shard_node(struct sharder *sharder, const struct node *node) {
@@ -283,8 +300,7 @@ static enum status shard_node(struct sharder *sharder, const struct node *node) 
     for (int k = 0; k < OP_INPUTS_MAX; k++)
         if (is_added_later(&share, k)) later[k] = in[k], in[k] = NULL;
     memcpy(attributes, node->attributes, node->op->attribute_bytes);
-    if (share.index != OP_INDEX_NONE && node->op->take_part)
-        node->op->take_part(attributes, share.loops.indices[share.index].letter, sharder->group.parts);
+    take_index(sharder, node, &share, attributes, in);
     for (int i = 0; i < OP_OUTPUTS_MAX; i++)
         if (node->out[i] && node->out[i]->kind == TENSOR_RESULT) into[i] = value_of(sharder, node->out[i])->own;
     struct node *made = graph_add(sharder->graph, node->op, node->name, in, attributes, into);
@@ -300,6 +316,15 @@ static enum status shard_nodes(struct sharder *sharder) {
     return STATUS_OK;
 }
 
+/* The tensor whole, without what filled up its last parts. */
+static struct tensor *whole_of(struct sharder *sharder, const struct tensor *tensor) {
+    struct tensor *whole = in_layout(sharder, tensor, WHOLE, false);
+    if (!whole || shape_equal(&whole->shape, &tensor->shape)) return whole;
+    struct tensor *used = graph_view(sharder->graph, whole, 0, shape_columns(&tensor->shape));
+    const char *name = graph_format(sharder->graph, "%s.used", tensor->name);
+    return used ? chain_convert(sharder->graph, name, used, tensor->shape) : NULL;
+}
+
 enum status layout_shard_graph(const struct graph *graph, const struct shard_choices *choices, int64_t position,
                                bool trains, const struct tensor *last, struct graph **out, struct tensor **out_last) {
     struct sharder sharder = {.from = graph,
@@ -311,7 +336,9 @@ enum status layout_shard_graph(const struct graph *graph, const struct shard_cho
     enum status status = sharder.graph && sharder.values && sharder.learns ? STATUS_OK : STATUS_FAILED;
     if (status == STATUS_OK && trains) find_learning(&sharder);
     if (status == STATUS_OK) status = shard_nodes(&sharder);
-    if (status == STATUS_OK) *out_last = in_layout(&sharder, last, WHOLE, false), status = graph_status(sharder.graph);
+    if (status == STATUS_OK) *out_last = whole_of(&sharder, last), status = graph_status(sharder.graph);
+    if (status == STATUS_OK)
+        (*out_last)->kept = last->kept, (*out_last)->name = graph_format(sharder.graph, "%s", last->name);
     mem_free(sharder.values);
     mem_free(sharder.learns);
     *out = sharder.graph;

@@ -247,7 +247,11 @@ static void initialise(const struct model *model, const struct weight_target *ta
     for (int64_t done = 0; done < target->elements; done += run) {
         int64_t whole = tensor_part_find(target->tensor, target->first + done, &run);
         if (run > target->elements - done) run = target->elements - done;
-        draw_values(&initial, target->dtype, whole, run, (char *)target->data + done * dtype_bytes(target->dtype));
+        char *values = (char *)target->data + done * dtype_bytes(target->dtype);
+        if (whole == TENSOR_NOWHERE)
+            memset(values, 0, (size_t)(run * dtype_bytes(target->dtype)));
+        else
+            draw_values(&initial, target->dtype, whole, run, values);
     }
 }
 

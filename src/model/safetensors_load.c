@@ -1,6 +1,7 @@
 /* Reads tensors, or runs of their elements, from the files into memory or a store, by all threads. */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/folder.h"
 #include "base/progress.h"
@@ -146,12 +147,32 @@ done:
     return status;
 }
 
+/* What is nowhere in the file is zero. */
+static enum status fill_zeros(const struct safetensors_load *load, int64_t done, int64_t elements) {
+    static const char zeros[4096];
+    int64_t element = dtype_bytes(load->dtype), bytes = elements * element;
+    if (load->out) {
+        memset((char *)load->out + done * element, 0, (size_t)bytes);
+        return STATUS_OK;
+    }
+    for (int64_t at = 0; at < bytes; at += (int64_t)sizeof zeros) {
+        int64_t count = bytes - at < (int64_t)sizeof zeros ? bytes - at : (int64_t)sizeof zeros;
+        TRY(load->store->write(load->store->payload, load->key, ((int64_t)load->first + done) * element + at, count,
+                               zeros));
+    }
+    return STATUS_OK;
+}
+
 enum status safetensors_add_part(const struct safetensors_load *load, const struct tensor *part,
                                  struct safetensors_loads *out) {
     int64_t run, elements = (int64_t)load->elements;
     for (int64_t done = 0; done < elements; done += run) {
         int64_t at = (int64_t)load->first + done, whole = tensor_part_find(part, at, &run);
         if (run > elements - done) run = elements - done;
+        if (whole == TENSOR_NOWHERE) {
+            TRY(fill_zeros(load, done, run));
+            continue;
+        }
         struct safetensors_load one = *load;
         one.first = (size_t)whole, one.elements = (size_t)run, one.to = (size_t)at;
         if (load->out) one.out = (char *)load->out + done * dtype_bytes(load->dtype);

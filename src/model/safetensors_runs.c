@@ -35,6 +35,7 @@ static void write_part(struct run_writer *writer, const struct safetensors_item 
     for (int64_t done = 0; done < bytes; done += run) {
         int64_t whole = tensor_part_find(item->part, (at + done) / element, &run);
         run = run * element < bytes - done ? run * element : bytes - done;
+        if (whole == TENSOR_NOWHERE) continue;
         write_at(writer, place + (uint64_t)(whole * element), writer->room + done, (size_t)run);
     }
 }

@@ -148,11 +148,11 @@ static bool loops_attention(const struct node *node, int number, struct op_loops
 }
 
 /* Of key-value groups with their queries. */
-static void take_part_attention(void *attributes, char letter, int64_t parts) {
+static void take_part_attention(void *attributes, char letter, const struct index_part *part) {
     struct attention_attributes *own = attributes;
     if (letter != 'h') return;
-    own->heads /= parts;
-    own->kv_heads /= parts;
+    own->heads /= part->parts;
+    own->kv_heads /= part->parts;
 }
 
 const struct op op_attention = {

@@ -6,11 +6,16 @@ static enum status infer_embedding(const struct node *node, struct shape out[OP_
     if (tokens->dtype != DTYPE_I32 || tokens->rank != 2)
         return status_set(STATUS_BAD_INPUT, "tokens must be int32 [S, T]");
     if (table->rank != 2) return status_set(STATUS_BAD_INPUT, "the table must be [V, C]");
-    int64_t first_row = NODE_ATTRIBUTES(node, embedding_attributes)->first_row;
-    if (first_row < 0 || first_row >= table->dims[0])
+    const struct embedding_attributes *attributes = NODE_ATTRIBUTES(node, embedding_attributes);
+    int64_t first_row = attributes->first_row;
+    if (attributes->tokens == 0 && (first_row < 0 || first_row >= table->dims[0]))
         return status_set(STATUS_BAD_INPUT, "the table has no row %lld", (long long)first_row);
     out[0] = shape_make(table->dtype, 3, tokens->dims[0], tokens->dims[1], table->dims[1]);
     return STATUS_OK;
+}
+
+int64_t embedding_tokens(const struct embedding_attributes *attributes, int64_t rows) {
+    return attributes->tokens > 0 ? attributes->tokens : rows - attributes->first_row;
 }
 
 static void differentiate_embedding(struct gradients *gradients, const struct node *node) {
@@ -18,27 +23,35 @@ static void differentiate_embedding(struct gradients *gradients, const struct no
     if (!gradient_wanted(gradients, table)) return;
     struct tensor *in[OP_INPUTS_MAX] = {node->in[0], gradient_of(gradients, node->out[0])};
     struct tensor *into[OP_OUTPUTS_MAX] = {gradient_target(gradients, table)};
-    struct embedding_grad_attributes attributes = {.rows = table->shape.dims[0],
-                                                   .first_row = NODE_ATTRIBUTES(node, embedding_attributes)->first_row};
+    const struct embedding_attributes *own = NODE_ATTRIBUTES(node, embedding_attributes);
+    struct embedding_grad_attributes attributes = {
+        .rows = table->shape.dims[0], .first_row = own->first_row, .tokens = own->tokens};
     gradient_add_node(gradients, &op_embedding_grad, node, in, &attributes, into);
     gradient_deliver(gradients, table, into[0]);
 }
 
 static double example_embedding(const struct node *node, const struct tensor *tensor, int64_t index) {
     if (tensor->shape.dtype != DTYPE_I32) return op_example_default(node, tensor, index);
-    int64_t first_row = NODE_ATTRIBUTES(node, embedding_attributes)->first_row;
-    return op_example_id(tensor, index, node->in[1]->shape.dims[0] - first_row);
+    const struct embedding_attributes *attributes = NODE_ATTRIBUTES(node, embedding_attributes);
+    return op_example_id(tensor, index, embedding_tokens(attributes, node->in[1]->shape.dims[0]));
 }
 
 /* By rows of the table too: a part has zeros for tokens that others look up. */
 static bool loops_embedding(const struct node *node, int way, struct op_loops *out) {
     loops_add_tokens(out, node->in[0]);
-    op_loops_add(out, 'v', node->in[1]->shape.dims[0])->not_run = "a part of the table does not look up other rows";
+    op_loops_add(out, 'v', node->in[1]->shape.dims[0])->padded = true;
     op_loops_add(out, 'c', shape_columns(&node->in[1]->shape));
     op_loops_operand(out, 0, "st");
     op_loops_operand(out, 1, "vc");
     op_loops_operand(out, OP_INPUTS_MAX, "stc");
     return way == 0;
+}
+
+static void take_part_embedding(void *attributes, char letter, const struct index_part *part) {
+    struct embedding_attributes *own = attributes;
+    if (letter != 'v') return;
+    own->tokens = part->size - own->first_row;
+    own->first_row -= index_part_first(part);
 }
 
 const struct op op_embedding = {
@@ -53,6 +66,7 @@ const struct op op_embedding = {
     .example = example_embedding,
     .differentiate = differentiate_embedding,
     .loops = loops_embedding,
+    .take_part = take_part_embedding,
     .saved_inputs = 1u << 0,
 };
 
@@ -66,7 +80,8 @@ static enum status infer_embedding_grad(const struct node *node, struct shape ou
 static double example_embedding_grad(const struct node *node, const struct tensor *tensor, int64_t index) {
     const struct embedding_grad_attributes *attributes = NODE_ATTRIBUTES(node, embedding_grad_attributes);
     if (tensor->shape.dtype != DTYPE_I32) return op_example_default(node, tensor, index);
-    return op_example_id(tensor, index, attributes->rows - attributes->first_row);
+    const struct embedding_attributes of = {attributes->first_row, attributes->tokens};
+    return op_example_id(tensor, index, embedding_tokens(&of, attributes->rows));
 }
 
 static void set_table_rows(void *attributes, int64_t rows) {

@@ -21,7 +21,7 @@
 /* Every operator, in one list: backends look kernels up in it; tests and benchmarks go through it.
  * Signatures: inputs -> outputs; [x] is optional, += is a sum over grains (or an update in place). */
 #define OP_LIST(X)                                                                                                     \
-    /* embedding.c: tokens [S,T] int32, table [V,C] -> y [S,T,C] = table[tokens + first_row] */                        \
+    /* embedding.c: tokens [S,T] int32, table [V,C] -> y [S,T,C] = table[tokens + first_row], or 0 */                  \
     X(embedding)                                                                                                       \
     /* tokens, dy -> dtable += [V,C] fp32, adding rows in token order */                                               \
     X(embedding_grad)                                                                                                  \
@@ -86,12 +86,18 @@
     X(cut)                                                                                                             \
     /* x -> y = x, whose gradients all ranks of the group have a part of */                                            \
     X(copy_in)                                                                                                         \
-    /* head.c: x [S,T,C], weight [V,C], targets [S,T] int32 (negative: masked), [bias [V]]                             \
-     *  -> loss += fp64 [1]: sum over unmasked tokens of -log softmax(x W^t)[target], unscaled; logits may be capped   \
-     */                                                                                                                \
+    /* head.c: x [S,T,C], weight [V,C], targets [S,T] int32 (negative: masked), [bias [V]], [statistics [S,T,3]]       \
+     *  -> loss += fp64 [1]: sum over unmasked tokens of -log softmax(x W^t)[target], unscaled; logits may be capped.  \
+     *  Where the weight has a part of the vocabulary, statistics are those of all of it */                            \
     X(head_loss)                                                                                                       \
-    /* x, weight, targets, [bias] -> loss +=, dx, [dweight +=], [dbias +=]; gradients times SCALAR_LOSS_SCALE */       \
+    /* x, weight, targets, [bias], [statistics] -> loss +=, dx, [dweight +=], [dbias +=]; gradients times              \
+     *  SCALAR_LOSS_SCALE, dx of the weight's rows alone */                                                            \
     X(head_loss_grad)                                                                                                  \
+    /* x, weight, targets, [bias] -> statistics [S,T,3] fp32 of the weight's rows: the largest logit, the sum of       \
+     *  exponentials of logits less it, and the target's logit, or 0 where another part has it */                      \
+    X(head_statistics)                                                                                                 \
+    /* statistics of parts [N,S,T,3] -> statistics [S,T,3] of the whole, added in the order of the parts */            \
+    X(join_statistics)                                                                                                 \
     /* x, weight, [bias] -> logits [S,T,V] fp32: for comparison and sampling, small models and short inputs */         \
     X(head_logits)                                                                                                     \
     /* optimizer.c: a, b -> a = a + b in fp32: two accumulators of one parameter (PHASE_FINISH) */                     \
@@ -139,12 +145,15 @@ enum scalar {
 };
 
 struct embedding_attributes {
-    int64_t first_row; /* of the table: that of token 0 */
+    int64_t first_row; /* of the table: that of token 0, which may be one that the table lacks */
+    int64_t tokens;    /* there are, of which the table has those whose rows are in it; 0: it has all */
 };
 struct embedding_grad_attributes {
     int64_t rows; /* of the table */
-    int64_t first_row;
+    int64_t first_row, tokens;
 };
+/* Tokens that a table of so many rows, or all of its parts, have rows of. */
+int64_t embedding_tokens(const struct embedding_attributes *attributes, int64_t rows);
 struct linear_attributes {
     bool weight_is_kn; /* weight [K,N] (GPT-2's Conv1D) instead of [N,K] (torch.nn.Linear) */
 };
@@ -232,13 +241,22 @@ const char *activation_name(enum activation function);
 /* Its names in transformers, from index 0; NULL where there are no more. */
 const char *activation_hub_name(enum activation function, int index);
 
+/* The first `rows` rows of a head's weight are those of tokens from `first` on, of `tokens` that there are; rows behind
+ * them stand for none. All 0: the weight has them all. */
+struct vocabulary_part {
+    int64_t first, rows, tokens;
+};
 struct head_attributes {
     double softcap; /* logits, with their bias, become softcap * tanh(logit / softcap); 0: they stay */
+    struct vocabulary_part part;
 };
 struct head_loss_grad_attributes {
     bool dx, dweight, dbias; /* which outputs exist */
     double softcap;          /* as in head_attributes */
+    struct vocabulary_part part;
 };
+/* Of a token's logits, in this order. */
+enum { STATISTIC_LARGEST, STATISTIC_SUM, STATISTIC_TARGET, HEAD_STATISTICS };
 struct activation_attributes {
     enum activation function;
 };

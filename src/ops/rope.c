@@ -81,8 +81,8 @@ static bool loops_rope(const struct node *node, int way, struct op_loops *out) {
     return way == 0;
 }
 
-static void take_part_rope(void *attributes, char letter, int64_t parts) {
-    if (letter == 'h') ((struct rope_attributes *)attributes)->heads /= parts;
+static void take_part_rope(void *attributes, char letter, const struct index_part *part) {
+    if (letter == 'h') ((struct rope_attributes *)attributes)->heads /= part->parts;
 }
 
 const struct op op_rope = {

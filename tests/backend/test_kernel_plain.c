@@ -243,6 +243,41 @@ static void check_head(const char *loss_case, const char *logits_case) {
     op_instance_free(&logits);
 }
 
+/* Of a part of the vocabulary, and rows of the weight that stand for no token. */
+static void check_statistics(const char *name) {
+    struct op_instance own = create(name, DTYPE_F32);
+    const struct head_attributes *attributes = NODE_ATTRIBUTES(own.node, head_attributes);
+    const struct vocabulary_part *part = &attributes->part;
+    int64_t columns = shape_columns(&own.node->in[0]->shape), rows = shape_rows(&own.node->in[0]->shape);
+    double *x = values_of(&own, "x"), *weight = values_of(&own, "weight"), *targets = values_of(&own, "targets");
+    double *bias = own.node->in[3] ? values_of(&own, "bias") : mem_array((size_t)part->rows, sizeof *bias);
+    double *logits = mem_array((size_t)part->rows, sizeof *logits);
+    op_instance_run_all(&own);
+    double *found = op_instance_read(&own, own.node->out[0]);
+    for (int64_t r = 0; r < rows; r++) {
+        int64_t target = (int64_t)targets[r] - part->first;
+        double expected[HEAD_STATISTICS] = {[STATISTIC_LARGEST] = -INFINITY};
+        plain_logits(x + r * columns, weight, bias, part->rows, columns, attributes->softcap, logits);
+        for (int64_t v = 0; v < part->rows; v++)
+            expected[STATISTIC_LARGEST] = fmax(expected[STATISTIC_LARGEST], logits[v]);
+        for (int64_t v = 0; v < part->rows; v++)
+            expected[STATISTIC_SUM] += exp(logits[v] - expected[STATISTIC_LARGEST]);
+        if (target >= 0 && target < part->rows) expected[STATISTIC_TARGET] = logits[target];
+        if (targets[r] < 0) memcpy(expected, (double[]){0, 1, 0}, sizeof expected);
+        expect_close("statistics", found + r * HEAD_STATISTICS, expected, HEAD_STATISTICS, 1e-6);
+    }
+    double *all[] = {x, weight, targets, bias, logits, found};
+    for (unsigned i = 0; i < sizeof all / sizeof *all; i++)
+        mem_free(all[i]);
+    op_instance_free(&own);
+}
+
+static void statistics_of_a_part_are_those_of_plain_c(void **state) {
+    (void)state;
+    check_statistics("head_statistics");
+    check_statistics("head_statistics.capped");
+}
+
 static void the_head_is_that_of_plain_c(void **state) {
     (void)state;
     check_head("head_loss.bias", "head_logits.bias");
@@ -553,6 +588,7 @@ int main(void) {
         cmocka_unit_test(the_last_token_is_that_of_plain_c),
         cmocka_unit_test(attention_is_that_of_plain_c),
         cmocka_unit_test(the_head_is_that_of_plain_c),
+        cmocka_unit_test(statistics_of_a_part_are_those_of_plain_c),
         cmocka_unit_test(parts_are_those_of_plain_c),
         cmocka_unit_test(norms_and_sums_are_those_of_plain_c),
         cmocka_unit_test(the_clip_factor_is_that_of_plain_c),

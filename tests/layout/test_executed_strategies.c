@@ -66,11 +66,23 @@ static struct subject make_subject(const struct op_case *op_case) {
     return subject;
 }
 
+/* Of a part already: its case makes beside it what ranks tell each other of the parameter. */
+static bool shares_parameters(const struct graph *graph, const struct node *last) {
+    for (size_t n = 0; n + 1 < graph->nodes.count; n++)
+        for (int k = 0; k < OP_INPUTS_MAX; k++) {
+            const struct tensor *parameter = graph->nodes.items[n]->in[k];
+            for (int i = 0; i < OP_INPUTS_MAX && parameter && parameter->kind == TENSOR_PARAMETER; i++)
+                if (last->in[i] == parameter) return true;
+        }
+    return false;
+}
+
 static bool is_subject(const struct op_case *op_case) {
     struct graph *graph = op_case_build(op_case, DTYPE_F32, &sizes);
     assert_non_null(graph);
     struct op_loops loops;
-    bool told = op_loops_of(graph->nodes.items[graph->nodes.count - 1], 0, &loops);
+    const struct node *node = graph->nodes.items[graph->nodes.count - 1];
+    bool told = op_loops_of(node, 0, &loops) && !shares_parameters(graph, node);
     graph_free(graph);
     return told && !(op_case->flags & CASE_VIEWS);
 }

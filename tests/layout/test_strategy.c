@@ -42,7 +42,7 @@ static bool is_between_ranks(const struct op *op) {
     return op == &op_convert || op == &op_to_parts || op == &op_from_parts || op == &op_cut || op == &op_copy_in;
 }
 
-/* Every operator with a gradient rule, and the table of positions, tells its loops. */
+/* Every operator with a gradient rule, the table of positions and logits tell their loops. */
 static void all_forward_operators_tell_their_loops(void **state) {
     (void)state;
     int told = 0;
@@ -52,7 +52,7 @@ static void all_forward_operators_tell_their_loops(void **state) {
         const struct node *node = graph->nodes.items[graph->nodes.count - 1];
         const struct op *op = node->op;
         struct op_loops loops;
-        bool forward = op->differentiate || op->differentiate_loss || op == &op_rope_table;
+        bool forward = op->differentiate || op->differentiate_loss || op == &op_rope_table || op == &op_head_logits;
         assert_int_equal(op->loops != NULL, forward && !is_between_ranks(op));
         for (int way = 0; op_loops_of(node, way, &loops); way++)
             check_loops(node, &loops), told++;

@@ -56,6 +56,7 @@ static void fill_parameter(const struct tensor *tensor, uint64_t seed, float *to
     int64_t run;
     for (int64_t at = 0; at < shape_elements(&tensor->shape); at++) {
         int64_t whole = tensor_part_find(tensor, at, &run);
+        if (whole == TENSOR_NOWHERE) continue;
         double uniform = (double)(mix(hash_name(tensor->name, seed) + (uint64_t)whole * 77) >> 11) * 0x1p-53 - 0.5;
         to[at] = (float)(uniform * (tensor->shape.rank == 1 ? 1 : 0.5));
     }

@@ -56,19 +56,31 @@ static void add_alike(struct graph *graph, const struct op_case *op_case, const 
 /* Rows of the table that stand for no token. */
 static int64_t first_row(const struct op_case *op_case) { return has(op_case, CASE_FROM) ? 2 : 0; }
 
+/* Tokens before and behind those that the table has; rows behind those of tokens. */
+enum { PART_FIRST = 3, PART_BEHIND = 2 };
+
+static struct embedding_attributes embedding_of(const struct op_case *op_case, const struct op_sizes *sizes) {
+    if (has(op_case, CASE_PART)) return (struct embedding_attributes){.first_row = -PART_FIRST, .tokens = sizes->vocab};
+    return (struct embedding_attributes){.first_row = first_row(op_case)};
+}
+
+static int64_t table_rows(const struct op_case *op_case, const struct op_sizes *sizes) {
+    return has(op_case, CASE_PART) ? sizes->vocab - PART_FIRST - PART_BEHIND : sizes->vocab + first_row(op_case);
+}
+
 static void build_embedding(struct graph *graph, const struct op_case *op_case, const struct op_sizes *sizes) {
-    struct embedding_attributes attributes = {.first_row = first_row(op_case)};
+    struct embedding_attributes attributes = embedding_of(op_case, sizes);
     struct tensor *in[OP_INPUTS_MAX] = {
-        integers(graph, "tokens"),
-        graph_parameter(graph, "weight", 2, sizes->vocab + attributes.first_row, sizes->columns)};
+        integers(graph, "tokens"), graph_parameter(graph, "weight", 2, table_rows(op_case, sizes), sizes->columns)};
     struct tensor *out[OP_OUTPUTS_MAX] = {activation(graph, op_case, "y", sizes->columns)};
     add(graph, &op_embedding, "embedding", &attributes, in, out);
 }
 
 static void build_embedding_grad(struct graph *graph, const struct op_case *op_case, const struct op_sizes *sizes) {
     build_embedding(graph, op_case, sizes);
-    struct embedding_grad_attributes attributes = {.rows = sizes->vocab + first_row(op_case),
-                                                   .first_row = first_row(op_case)};
+    struct embedding_attributes of = embedding_of(op_case, sizes);
+    struct embedding_grad_attributes attributes = {
+        .rows = table_rows(op_case, sizes), .first_row = of.first_row, .tokens = of.tokens};
     struct tensor *in[OP_INPUTS_MAX] = {op_case_tensor(graph, "tokens"),
                                         activation(graph, op_case, "dy", sizes->columns)};
     struct tensor *out[OP_OUTPUTS_MAX] = {accumulator(graph, "d.weight", 2, attributes.rows, sizes->columns)};
@@ -348,8 +360,43 @@ static void head_inputs(struct graph *graph, const struct op_case *op_case, cons
     if (has(op_case, CASE_BIAS)) in[next] = graph_parameter(graph, "bias", 1, sizes->vocab, 1);
 }
 
-static struct head_attributes head_attributes_of(const struct op_case *op_case) {
-    return (struct head_attributes){.softcap = has(op_case, CASE_CAPPED) ? LOGITS_CAP : 0};
+static struct head_attributes head_attributes_of(const struct op_case *op_case, const struct op_sizes *sizes) {
+    struct head_attributes attributes = {.softcap = has(op_case, CASE_CAPPED) ? LOGITS_CAP : 0};
+    if (has(op_case, CASE_PART))
+        attributes.part = (struct vocabulary_part){
+            .first = PART_FIRST, .rows = sizes->vocab - PART_FIRST - PART_BEHIND, .tokens = sizes->vocab};
+    return attributes;
+}
+
+static void build_head_statistics(struct graph *graph, const struct op_case *op_case, const struct op_sizes *sizes) {
+    struct tensor *in[OP_INPUTS_MAX] = {0};
+    head_inputs(graph, op_case, sizes, in, true);
+    struct head_attributes head = head_attributes_of(op_case, sizes);
+    add(graph, &op_head_statistics, "statistics", &head, in, NULL);
+}
+
+static struct tensor *last_made(const struct graph *graph) {
+    return graph->nodes.items[graph->nodes.count - 1]->out[0];
+}
+
+static void build_join_statistics(struct graph *graph, const struct op_case *op_case, const struct op_sizes *sizes) {
+    enum { PARTS = 3 };
+    (void)op_case, (void)sizes;
+    struct shape shape = shape_make(DTYPE_F32, 3, PARTS, graph->grain_sequences, graph->sequence_length);
+    shape.rank = 4, shape.dims[3] = HEAD_STATISTICS;
+    struct tensor *in[OP_INPUTS_MAX] = {graph_tensor(graph, TENSOR_ACTIVATION, "parts", shape)};
+    add(graph, &op_join_statistics, "joined", NULL, in, NULL);
+}
+
+/* Statistics of a vocabulary of one part. */
+static struct tensor *statistics_of(struct graph *graph, struct tensor *const head[OP_INPUTS_MAX],
+                                    const struct head_attributes *attributes) {
+    add(graph, &op_head_statistics, "statistics", attributes, head, NULL);
+    struct shape own = last_made(graph)->shape;
+    struct convert_attributes stack = {{own.dtype, 4, {1, own.dims[0], own.dims[1], own.dims[2]}}};
+    add(graph, &op_convert, "parts", &stack, (struct tensor *[OP_INPUTS_MAX]){last_made(graph)}, NULL);
+    add(graph, &op_join_statistics, "joined", NULL, (struct tensor *[OP_INPUTS_MAX]){last_made(graph)}, NULL);
+    return last_made(graph);
 }
 
 static void build_head_loss(struct graph *graph, const struct op_case *op_case, const struct op_sizes *sizes) {
@@ -357,7 +404,8 @@ static void build_head_loss(struct graph *graph, const struct op_case *op_case, 
     head_inputs(graph, op_case, sizes, in, true);
     struct tensor *out[OP_OUTPUTS_MAX] = {
         graph_tensor(graph, TENSOR_RESULT, "loss", shape_make(DTYPE_F64, 1, 1, 1, 1))};
-    struct head_attributes head = head_attributes_of(op_case);
+    struct head_attributes head = head_attributes_of(op_case, sizes);
+    if (has(op_case, CASE_PART)) in[4] = statistics_of(graph, in, &head);
     add(graph, &op_head_loss, "head", &head, in, out);
     if (op_case->op == &op_head_loss) return;
     bool frozen = has(op_case, CASE_FROZEN);
@@ -366,6 +414,7 @@ static void build_head_loss(struct graph *graph, const struct op_case *op_case, 
         .dweight = !frozen,
         .dbias = has(op_case, CASE_BIAS) && !frozen,
         .softcap = head.softcap,
+        .part = head.part,
     };
     struct tensor *made[OP_OUTPUTS_MAX] = {
         graph_tensor(graph, TENSOR_RESULT, "loss.again", shape_make(DTYPE_F64, 1, 1, 1, 1)),
@@ -378,7 +427,7 @@ static void build_head_loss(struct graph *graph, const struct op_case *op_case, 
 static void build_head_logits(struct graph *graph, const struct op_case *op_case, const struct op_sizes *sizes) {
     struct tensor *in[OP_INPUTS_MAX] = {0};
     head_inputs(graph, op_case, sizes, in, false);
-    struct head_attributes head = head_attributes_of(op_case);
+    struct head_attributes head = head_attributes_of(op_case, sizes);
     add(graph, &op_head_logits, "logits", &head, in, NULL);
 }
 
@@ -464,6 +513,8 @@ const struct op_case op_cases[] = {
     CASE("embedding_grad", embedding_grad, build_embedding_grad, ODD, .flags = CASE_TIMED),
     CASE("embedding_grad.views", embedding_grad, build_embedding_grad, LARGE, .flags = CASE_VIEWS),
     CASE("embedding_grad.from", embedding_grad, build_embedding_grad, ODD, .flags = CASE_FROM),
+    CASE("embedding.part", embedding, build_embedding, ODD, .flags = CASE_PART),
+    CASE("embedding_grad.part", embedding_grad, build_embedding_grad, LARGE, .flags = CASE_PART | CASE_VIEWS),
     CASE("linear", linear, build_linear, ODD, .flags = CASE_TIMED),
     CASE("linear.bias", linear, build_linear, ODD, .flags = CASE_BIAS),
     CASE("linear.kn", linear, build_linear, ODD, .flags = CASE_KN | CASE_BIAS | CASE_ADDEND | CASE_TIMED),
@@ -570,6 +621,14 @@ const struct op_case op_cases[] = {
     CASE("head_loss_grad.capped", head_loss_grad, build_head_loss, ODD, .flags = CASE_CAPPED),
     CASE("head_loss_grad.capped.bias", head_loss_grad, build_head_loss, LARGE,
          .flags = CASE_BIAS | CASE_CAPPED | CASE_VIEWS),
+    CASE("head_loss.part", head_loss, build_head_loss, ODD, .flags = CASE_PART),
+    CASE("head_loss_grad.part", head_loss_grad, build_head_loss, ODD, .flags = CASE_PART),
+    CASE("head_loss_grad.part.capped", head_loss_grad, build_head_loss, ODD,
+         .flags = CASE_PART | CASE_BIAS | CASE_CAPPED | CASE_VIEWS),
+    CASE("head_statistics", head_statistics, build_head_statistics, ODD, .flags = CASE_PART | CASE_TIMED),
+    CASE("head_statistics.capped", head_statistics, build_head_statistics, LARGE,
+         .flags = CASE_PART | CASE_BIAS | CASE_CAPPED | CASE_VIEWS),
+    CASE("join_statistics", join_statistics, build_join_statistics, ODD, .flags = 0),
     CASE("head_logits.capped", head_logits, build_head_logits, LARGE, .flags = CASE_BIAS | CASE_CAPPED),
     CASE("head_logits", head_logits, build_head_logits, ODD, .flags = 0),
     CASE("head_logits.bias", head_logits, build_head_logits, LARGE, .flags = CASE_BIAS | CASE_VIEWS),

@@ -39,6 +39,7 @@ enum op_case_flags {
     CASE_BF16_STATE = 1 << 14, /* adamw: moments in bf16 */
     CASE_NO_MASTER = 1 << 15,  /* adamw: of a bf16 weight without a master */
     CASE_LENGTH = 1 << 16,     /* parts: of the positions; else of the columns */
+    CASE_PART = 1 << 18,       /* embeddings and heads: of some rows of the vocabulary, and rows behind them */
     CASE_CONVERTS = 1 << 17,   /* parts: in another dtype than the whole */
 };
 

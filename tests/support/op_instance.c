@@ -196,7 +196,7 @@ static double integer_value(const struct op_instance *instance, const char *name
     const struct tensor *weight = op_case_tensor(instance->graph, "weight");
     const struct node *first = instance->graph->nodes.items[0];
     int64_t length = instance->graph->sequence_length, vocab = weight ? weight->shape.dims[0] : 1;
-    if (first->op == &op_embedding) vocab -= NODE_ATTRIBUTES(first, embedding_attributes)->first_row;
+    if (first->op == &op_embedding) vocab = embedding_tokens(NODE_ATTRIBUTES(first, embedding_attributes), vocab);
     if (strcmp(name, "positions") == 0) return (double)(index % length + 3);
     if (strcmp(name, "rows") == 0) return (double)op_case_cache_row(first, index / length, index % length);
     if (strcmp(name, "segments") == 0) return (double)(index % length * 3 / length);

@@ -50,6 +50,8 @@
     /* head */                                                                                                         \
     X(head_loss)                                                                                                       \
     X(head_loss_grad)                                                                                                  \
+    X(head_statistics)                                                                                                 \
+    X(join_statistics)                                                                                                 \
     X(head_logits)                                                                                                     \
     /* linear */                                                                                                       \
     X(linear)                                                                                                          \

@@ -5,12 +5,17 @@
 
 static void embedding_rows(const struct node *node, const struct kernel_call *call, int64_t begin, int64_t end) {
     const int32_t *tokens = call->in[0];
-    int64_t first_row = NODE_ATTRIBUTES(node, embedding_attributes)->first_row;
-    int64_t bytes = columns_of(node) * dtype_bytes(dtype_of(node)), vocab = node->in[1]->shape.dims[0] - first_row;
+    const struct embedding_attributes *attributes = NODE_ATTRIBUTES(node, embedding_attributes);
+    int64_t rows = node->in[1]->shape.dims[0], vocab = embedding_tokens(attributes, rows);
+    int64_t bytes = columns_of(node) * dtype_bytes(dtype_of(node));
     for (int64_t row = begin; row < end; row++) {
+        int64_t from = attributes->first_row + tokens[row];
         BUG_IF(tokens[row] < 0 || tokens[row] >= vocab, "token %d of a vocabulary of %lld", tokens[row],
                (long long)vocab);
-        memcpy(out_row(node, call, 0, row), in_row(node, call, 1, first_row + tokens[row]), (size_t)bytes);
+        if (from >= 0 && from < rows)
+            memcpy(out_row(node, call, 0, row), in_row(node, call, 1, from), (size_t)bytes);
+        else
+            memset(out_row(node, call, 0, row), 0, (size_t)bytes);
     }
 }
 
@@ -33,7 +38,9 @@ static void embedding_grad_columns(const void *context, int64_t begin, int64_t e
     int64_t first_row = NODE_ATTRIBUTES(run->node, embedding_grad_attributes)->first_row;
     for (int64_t row = 0; row < rows; row++) {
         const char *from = operand_row(dy, run->call->in[1], row);
-        float *to = operand_row(table, run->call->out[0], first_row + tokens[row]);
+        int64_t at = first_row + tokens[row];
+        if (at < 0 || at >= table->shape.dims[0]) continue; /* another part has it */
+        float *to = operand_row(table, run->call->out[0], at);
         cpu_simd()->accumulate(dy->shape.dtype, end - begin, from + offset, to + begin);
     }
 }

@@ -20,6 +20,7 @@ struct head_kernel {
     struct head_products products, final; /* of a tile, and of the last one where that is shorter */
     struct head_workspace workspace;      /* then that of the products */
     float softcap;
+    struct vocabulary_part part; /* of the weight; all of it where the node says none */
 };
 
 /* The tile being computed; pointers are to its first token. */
@@ -27,9 +28,11 @@ struct head_tile {
     const struct head_kernel *head;
     int64_t rows;
     const int32_t *targets;
+    const float *statistics; /* of the whole vocabulary; NULL: the logits are of all of it */
     float *logits;
     char *gradients; /* of the logits, in the dtype of x; NULL: not wanted */
     double *losses;
+    float *own; /* statistics that are made of the logits; NULL: the losses are */
     float scale;
 };
 
@@ -66,7 +69,8 @@ static enum status create_dweight(const struct head_kernel *head, int64_t tokens
 
 static enum status create_products(const struct head_kernel *head, bool gradient, int64_t tokens,
                                    struct head_products *out) {
-    TRY(create_logits(head, head->kernel.node->in[3] != NULL, tokens, &out->logits));
+    const struct node *node = head->kernel.node;
+    if (head_makes_logits(node, gradient)) TRY(create_logits(head, node->in[3] != NULL, tokens, &out->logits));
     if (!gradient) return STATUS_OK;
     TRY(create_dx(head, tokens, &out->dx));
     return create_dweight(head, tokens, &out->dweight);
@@ -82,15 +86,27 @@ static int64_t workspace_most(const struct head_products *products) {
     return most;
 }
 
-static float softcap_of(const struct node *node, bool gradient) {
-    return (float)(gradient ? NODE_ATTRIBUTES(node, head_loss_grad_attributes)->softcap
-                            : NODE_ATTRIBUTES(node, head_attributes)->softcap);
+static void take_attributes(struct head_kernel *head, double softcap, const struct vocabulary_part *part) {
+    int64_t vocab = head->kernel.node->in[1]->shape.dims[0];
+    head->softcap = (float)softcap;
+    head->part = part->tokens > 0 ? *part : (struct vocabulary_part){0, vocab, vocab};
+    if (head->part.rows > vocab) head->part.rows = vocab; /* measured on a part of the weight */
+}
+
+static void read_attributes(struct head_kernel *head, bool gradient) {
+    const struct node *node = head->kernel.node;
+    const struct head_loss_grad_attributes *of_gradient = node->attributes;
+    const struct head_attributes *attributes = node->attributes;
+    if (gradient)
+        take_attributes(head, of_gradient->softcap, &of_gradient->part);
+    else
+        take_attributes(head, attributes->softcap, &attributes->part);
 }
 
 static enum status head_create(const struct node *node, bool gradient, kernel_run *run, struct kernel **out) {
     struct head_kernel *head = kernel_new(node, sizeof *head, run);
     if (!head) return STATUS_FAILED;
-    head->softcap = softcap_of(node, gradient);
+    read_attributes(head, gradient);
     head->kernel.release = head_release;
     head->tiles = head_tiles_of(node, &limits);
     enum status status = create_products(head, gradient, head->tiles.tile, &head->products);
@@ -107,37 +123,88 @@ static enum status head_create(const struct node *node, bool gradient, kernel_ru
     return STATUS_OK;
 }
 
-/* d(loss)/d(logits) = scale * (softmax - one at the target), times the slope of a soft cap; `out` may be the logits.
- */
-static void write_gradient(const struct head_tile *tile, const float *logits, int32_t target, double lse, void *out) {
-    enum dtype dtype = tile->head->kernel.node->in[0]->shape.dtype;
+/* The column of the target's logit; -1 where another part has it. */
+static int64_t column_of(const struct head_tile *tile, int32_t target) {
+    const struct vocabulary_part *part = &tile->head->part;
+    BUG_IF(target >= part->tokens, "target %d of a vocabulary of %lld", target, (long long)part->tokens);
+    return target >= part->first && target < part->first + part->rows ? target - part->first : -1;
+}
+
+/* What is between d(loss)/d(logits) and the softmax: the target's. */
+static void write_target(const struct head_tile *tile, double logit, double lse, enum dtype dtype, void *out) {
     float softcap = tile->head->softcap;
-    double logit = (double)logits[target], bent = softcap > 0 ? logit / (double)softcap : 0;
+    double bent = softcap > 0 ? logit / (double)softcap : 0;
     float at_target = (float)((exp(logit - lse) - 1) * (double)tile->scale * (1 - bent * bent));
-    cpu_simd()->softmax(dtype, tile->head->tiles.vocab, logits, (float)lse, tile->scale, softcap, out);
     if (dtype == DTYPE_BF16)
-        ((uint16_t *)out)[target] = bf16_from_float(at_target);
+        *(uint16_t *)out = bf16_from_float(at_target);
     else
-        ((float *)out)[target] = at_target;
+        *(float *)out = at_target;
+}
+
+/* d(loss)/d(logits) = scale * (softmax - one at the target), times the slope of a soft cap; `out` may be the logits.
+ * Columns behind the part's end have none. */
+static void write_gradient(const struct head_tile *tile, const float *logits, int64_t target, double lse, char *out) {
+    const struct head_kernel *head = tile->head;
+    enum dtype dtype = head->kernel.node->in[0]->shape.dtype;
+    int64_t rows = head->part.rows, element = dtype_bytes(dtype);
+    double logit = target >= 0 ? (double)logits[target] : 0;
+    cpu_simd()->softmax(dtype, rows, logits, (float)lse, tile->scale, head->softcap, out);
+    memset(out + rows * element, 0, (size_t)((head->tiles.vocab - rows) * element));
+    if (target >= 0) write_target(tile, logit, lse, dtype, out + target * element);
+}
+
+/* The log of the sum of exponentials of a row, and less the target's logit, its loss. */
+static double row_loss(const struct head_tile *tile, int64_t row, int64_t target, double *lse) {
+    if (tile->statistics) {
+        const float *all = tile->statistics + row * HEAD_STATISTICS;
+        *lse = (double)all[STATISTIC_LARGEST] + log((double)all[STATISTIC_SUM]);
+        return *lse - (double)all[STATISTIC_TARGET];
+    }
+    const float *logits = tile->logits + row * tile->head->tiles.vocab;
+    struct logits_sum sum = cpu_simd()->sum_exp(tile->head->tiles.vocab, logits);
+    *lse = (double)sum.largest + log(sum.sum);
+    return *lse - (double)logits[target];
+}
+
+static void write_statistics(const struct head_tile *tile, int64_t row, const float *logits, int64_t target) {
+    struct logits_sum sum = cpu_simd()->sum_exp(tile->head->part.rows, logits);
+    float *own = tile->own + row * HEAD_STATISTICS;
+    own[STATISTIC_LARGEST] = sum.largest;
+    own[STATISTIC_SUM] = (float)sum.sum;
+    own[STATISTIC_TARGET] = target >= 0 ? logits[target] : 0;
+}
+
+/* A token without a target. */
+static void blank_row(const struct head_tile *tile, int64_t row, void *gradient, int64_t bytes) {
+    if (tile->own)
+        memcpy(tile->own + row * HEAD_STATISTICS, (const float[HEAD_STATISTICS]){[STATISTIC_SUM] = 1},
+               HEAD_STATISTICS * sizeof(float));
+    else
+        tile->losses[row] = 0;
+    if (gradient) memset(gradient, 0, (size_t)bytes);
 }
 
 static void head_rows(const void *context, int64_t begin, int64_t end) {
     const struct head_tile *tile = context;
-    int64_t vocab = tile->head->tiles.vocab, bytes = vocab * dtype_bytes(tile->head->kernel.node->in[0]->shape.dtype);
+    const struct head_kernel *head = tile->head;
+    int64_t vocab = head->tiles.vocab, bytes = vocab * dtype_bytes(head->kernel.node->in[0]->shape.dtype);
     for (int64_t row = begin; row < end; row++) {
         float *logits = tile->logits + row * vocab;
-        void *gradient = tile->gradients ? tile->gradients + row * bytes : NULL;
+        char *gradient = tile->gradients ? tile->gradients + row * bytes : NULL;
         int32_t target = tile->targets[row];
-        BUG_IF(target >= vocab, "target %d of a vocabulary of %lld", target, (long long)vocab);
+        int64_t column = column_of(tile, target);
+        double lse = 0;
         if (target < 0) {
-            tile->losses[row] = 0;
-            if (gradient) memset(gradient, 0, (size_t)bytes);
+            blank_row(tile, row, gradient, bytes);
             continue;
         }
-        if (tile->head->softcap > 0) cpu_simd()->soft_cap(vocab, tile->head->softcap, logits);
-        double lse = cpu_simd()->log_sum_exp(vocab, logits);
-        tile->losses[row] = lse - (double)logits[target];
-        if (gradient) write_gradient(tile, logits, target, lse, gradient);
+        bool has_logits = head->products.logits != NULL;
+        if (has_logits && head->softcap > 0) cpu_simd()->soft_cap(head->part.rows, head->softcap, logits);
+        if (tile->own)
+            write_statistics(tile, row, logits, column);
+        else
+            tile->losses[row] = row_loss(tile, row, column, &lse);
+        if (gradient) write_gradient(tile, logits, column, lse, gradient);
     }
 }
 
@@ -155,7 +222,18 @@ static void tile_products_run(const struct head_tile *tile, const struct head_pr
                     tile->head->tiles.vocab, call->out[3]);
 }
 
-static void head_tiles(const struct head_kernel *head, const struct kernel_call *call, bool gradient) {
+static void tile_logits_run(const struct head_tile *tile, const struct head_products *products,
+                            const struct kernel_call *call, int64_t first, void *workspace) {
+    struct matmul_operands logits = {.a = operand_row(tile->head->kernel.node->in[0], call->in[0], first),
+                                     .b = call->in[1],
+                                     .bias = call->in[3],
+                                     .c = tile->logits};
+    if (products->logits) matmul_run(products->logits, &logits, workspace);
+}
+
+/* `statistics`: what is made of the logits of all tokens; else their losses are. */
+static void head_tiles(const struct head_kernel *head, const struct kernel_call *call, bool gradient,
+                       float *statistics) {
     const struct head_tiles *tiles = &head->tiles;
     struct head_tile tile = {.head = head, .logits = call->workspace};
     if (gradient) tile.gradients = workspace_at(call, head->workspace.gradients);
@@ -167,22 +245,25 @@ static void head_tiles(const struct head_kernel *head, const struct kernel_call 
         const struct head_products *products = tile.rows < tiles->tile ? &head->final : &head->products;
         tile.targets = (const int32_t *)call->in[2] + first;
         tile.losses = losses + first;
-        struct matmul_operands logits = {.a = operand_row(head->kernel.node->in[0], call->in[0], first),
-                                         .b = call->in[1],
-                                         .bias = call->in[3],
-                                         .c = tile.logits};
-        matmul_run(products->logits, &logits, workspace);
+        tile.own = statistics ? statistics + first * HEAD_STATISTICS : NULL;
+        if (call->in[4]) tile.statistics = (const float *)call->in[4] + first * HEAD_STATISTICS;
+        tile_logits_run(&tile, products, call, first, workspace);
         parallel_for(tile.rows, parallel_rows(tiles->vocab), head_rows, &tile);
         if (gradient) tile_products_run(&tile, products, call, first, workspace);
     }
+}
+
+static void add_loss(const struct head_kernel *head, const struct kernel_call *call) {
+    const double *losses = workspace_at(call, head->workspace.losses);
     double total = 0;
-    for (int64_t i = 0; i < tiles->rows; i++)
+    for (int64_t i = 0; i < head->tiles.rows; i++)
         total += losses[i];
     *(double *)call->out[0] += total;
 }
 
 static enum status head_loss_run(const struct kernel *kernel, const struct kernel_call *call) {
-    head_tiles((const struct head_kernel *)kernel, call, false);
+    head_tiles((const struct head_kernel *)kernel, call, false, NULL);
+    add_loss((const struct head_kernel *)kernel, call);
     return STATUS_OK;
 }
 
@@ -191,12 +272,49 @@ enum status cpu_head_loss_create(const struct node *node, struct kernel **out) {
 }
 
 static enum status head_loss_grad_run(const struct kernel *kernel, const struct kernel_call *call) {
-    head_tiles((const struct head_kernel *)kernel, call, true);
+    head_tiles((const struct head_kernel *)kernel, call, true, NULL);
+    add_loss((const struct head_kernel *)kernel, call);
     return STATUS_OK;
 }
 
 enum status cpu_head_loss_grad_create(const struct node *node, struct kernel **out) {
     return head_create(node, true, head_loss_grad_run, out);
+}
+
+static enum status head_statistics_run(const struct kernel *kernel, const struct kernel_call *call) {
+    head_tiles((const struct head_kernel *)kernel, call, false, call->out[0]);
+    return STATUS_OK;
+}
+
+enum status cpu_head_statistics_create(const struct node *node, struct kernel **out) {
+    return head_create(node, false, head_statistics_run, out);
+}
+
+/* Those of one token from those of all parts, `apart` elements from one to the next. */
+static void join_row(const float *parts, int64_t count, int64_t apart, float *out) {
+    float largest = parts[STATISTIC_LARGEST];
+    double sum = 0, target = 0;
+    for (int64_t p = 1; p < count; p++)
+        largest = fmaxf(largest, parts[p * apart + STATISTIC_LARGEST]);
+    for (int64_t p = 0; p < count; p++) {
+        const float *part = parts + p * apart;
+        sum += (double)part[STATISTIC_SUM] * exp((double)part[STATISTIC_LARGEST] - (double)largest);
+        target += (double)part[STATISTIC_TARGET];
+    }
+    out[STATISTIC_LARGEST] = largest;
+    out[STATISTIC_SUM] = (float)sum;
+    out[STATISTIC_TARGET] = (float)target;
+}
+
+static void join_rows(const struct node *node, const struct kernel_call *call, int64_t begin, int64_t end) {
+    int64_t apart = shape_elements(&node->out[0]->shape);
+    for (int64_t row = begin; row < end; row++)
+        join_row((const float *)call->in[0] + row * HEAD_STATISTICS, node->in[0]->shape.dims[0], apart,
+                 (float *)call->out[0] + row * HEAD_STATISTICS);
+}
+
+enum status cpu_join_statistics_create(const struct node *node, struct kernel **out) {
+    return cpu_rows_create(node, join_rows, out);
 }
 
 static void cap_rows(const void *context, int64_t begin, int64_t end) {
@@ -220,7 +338,7 @@ enum status cpu_head_logits_create(const struct node *node, struct kernel **out)
     if (!head) return STATUS_FAILED;
     head->kernel.release = head_release;
     head->tiles = head_tiles_whole(node);
-    head->softcap = softcap_of(node, false);
+    read_attributes(head, false);
     BUG_IF(tensor_row_stride(node->out[0]) != head->tiles.vocab, "logits in a view");
     enum status status = create_logits(head, node->in[2] != NULL, head->tiles.rows, &head->products.logits);
     if (status != STATUS_OK) {

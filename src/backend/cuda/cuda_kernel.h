@@ -60,6 +60,8 @@ extern "C" {
     /* head */                                                                                                         \
     X(head_loss)                                                                                                       \
     X(head_loss_grad)                                                                                                  \
+    X(head_statistics)                                                                                                 \
+    X(join_statistics)                                                                                                 \
     X(head_logits)                                                                                                     \
     /* linear */                                                                                                       \
     X(linear)                                                                                                          \

@@ -1,36 +1,42 @@
 /* Rows picked by their number: embeddings, their gradient, the last token. */
 #include "backend/cuda/device.cuh"
 
+/* The rows of a table, `first` that of token 0, and how many tokens there are: others lie in other parts. */
+struct table_rows {
+    int64_t count, first, tokens;
+};
+
 /* Rows are copied in units of UNIT bytes, the widest that all addresses and lengths allow. */
 template <typename UNIT>
 __global__ void __launch_bounds__(THREADS)
-    embedding_kernel(const int32_t *tokens, int64_t vocab, const UNIT *table, int64_t units, UNIT *y, int64_t y_units) {
-    int64_t row = blockIdx.x, token = tokens[row];
-    if (token < 0 || token >= vocab) __trap(); /* as the CPU ends there, too */
+    embedding_kernel(const int32_t *tokens, struct table_rows rows, const UNIT *table, int64_t units, UNIT *y,
+                     int64_t y_units) {
+    int64_t row = blockIdx.x, token = tokens[row], from = rows.first + token;
+    bool there = from >= 0 && from < rows.count;
+    if (token < 0 || token >= rows.tokens) __trap(); /* as the CPU ends there, too */
     for (int64_t i = threadIdx.x; i < units; i += THREADS)
-        y[row * y_units + i] = table[token * units + i];
+        y[row * y_units + i] = there ? table[from * units + i] : UNIT();
 }
 
-template <typename UNIT>
-static void embedding_launch(const struct node *node, const struct kernel_call *call, const char *table) {
-    int64_t first_row = NODE_ATTRIBUTES(node, embedding_attributes)->first_row;
+template <typename UNIT> static void embedding_launch(const struct node *node, const struct kernel_call *call) {
+    const struct embedding_attributes *attributes = NODE_ATTRIBUTES(node, embedding_attributes);
+    int64_t count = node->in[1]->shape.dims[0];
+    struct table_rows rows = {count, attributes->first_row, embedding_tokens(attributes, count)};
     int64_t element = dtype_bytes(node->out[0]->shape.dtype), unit = (int64_t)sizeof(UNIT);
     launch(known<embedding_kernel<UNIT>>(), grid_size(shape_rows(&node->out[0]->shape)), THREADS, 0, stream_of(call),
-           (const int32_t *)call->in[0], node->in[1]->shape.dims[0] - first_row, (const UNIT *)table,
+           (const int32_t *)call->in[0], rows, (const UNIT *)call->in[1],
            shape_columns(&node->out[0]->shape) * element / unit, (UNIT *)call->out[0],
            tensor_row_stride(node->out[0]) * element / unit);
 }
 
 static enum status embedding_run(const struct kernel *kernel, const struct kernel_call *call) {
     const struct node *node = kernel->node;
-    int64_t first_row = NODE_ATTRIBUTES(node, embedding_attributes)->first_row;
-    const char *table = (const char *)operand_row(node->in[1], call->in[1], first_row);
-    if (rows_are_vectors(node->in[1], table) && rows_are_vectors(node->out[0], call->out[0]))
-        embedding_launch<uint4>(node, call, table);
+    if (rows_are_vectors(node->in[1], call->in[1]) && rows_are_vectors(node->out[0], call->out[0]))
+        embedding_launch<uint4>(node, call);
     else if (node->out[0]->shape.dtype == DTYPE_BF16)
-        embedding_launch<uint16_t>(node, call, table);
+        embedding_launch<uint16_t>(node, call);
     else
-        embedding_launch<uint32_t>(node, call, table);
+        embedding_launch<uint32_t>(node, call);
     return cuda_outcome();
 }
 
@@ -45,19 +51,21 @@ constexpr int GRAD_EACH = 4, GRAD_COLUMNS = THREADS * GRAD_EACH;
  * the same token, in their order. Of equal tokens the first row's block does it, the others have nothing to do. */
 template <typename T>
 __global__ void __launch_bounds__(THREADS)
-    embedding_grad_kernel(const int32_t *tokens, int64_t rows, int64_t vocab, const T *dy, int64_t dy_stride,
+    embedding_grad_kernel(const int32_t *tokens, int64_t rows, struct table_rows of, const T *dy, int64_t dy_stride,
                           float *table, int64_t columns) {
     __shared__ unsigned equal[THREADS / WARP];
     int64_t first = blockIdx.x, column = (int64_t)blockIdx.y * GRAD_COLUMNS + threadIdx.x;
     int32_t token = tokens[first];
-    if (token < 0 || token >= vocab) __trap();
+    if (token < 0 || token >= of.tokens) __trap();
+    int64_t at = of.first + token;
+    if (at < 0 || at >= of.count) return; /* another part has it */
     bool seen = false;
     for (int64_t row = threadIdx.x; row < first; row += THREADS)
         seen = seen || tokens[row] == token;
     if (__syncthreads_or(seen)) return;
     float sums[GRAD_EACH];
     for (int n = 0; n < GRAD_EACH; n++)
-        sums[n] = column + n * THREADS < columns ? table[token * columns + column + n * THREADS] : 0;
+        sums[n] = column + n * THREADS < columns ? table[at * columns + column + n * THREADS] : 0;
     for (int64_t start = first; start < rows; start += THREADS) {
         int64_t own = start + threadIdx.x;
         unsigned mask = __ballot_sync(0xffffffffu, own < rows && tokens[own] == token);
@@ -72,16 +80,17 @@ __global__ void __launch_bounds__(THREADS)
             }
     }
     for (int n = 0; n < GRAD_EACH; n++)
-        if (column + n * THREADS < columns) table[token * columns + column + n * THREADS] = sums[n];
+        if (column + n * THREADS < columns) table[at * columns + column + n * THREADS] = sums[n];
 }
 
 template <typename T> static void grad_launch(const struct node *node, const struct kernel_call *call) {
     const struct embedding_grad_attributes *attributes = NODE_ATTRIBUTES(node, embedding_grad_attributes);
     int64_t rows = shape_rows(&node->in[1]->shape), columns = shape_columns(&node->out[0]->shape);
+    struct embedding_attributes of = {attributes->first_row, attributes->tokens};
+    struct table_rows table = {attributes->rows, attributes->first_row, embedding_tokens(&of, attributes->rows)};
     dim3 grid(grid_size(rows), (unsigned)divide_up(columns, GRAD_COLUMNS));
     launch(known<embedding_grad_kernel<T>>(), grid, THREADS, 0, stream_of(call), (const int32_t *)call->in[0], rows,
-           attributes->rows - attributes->first_row, (const T *)call->in[1], tensor_row_stride(node->in[1]),
-           (float *)call->out[0] + attributes->first_row * columns, columns);
+           table, (const T *)call->in[1], tensor_row_stride(node->in[1]), (float *)call->out[0], columns);
 }
 
 static enum status embedding_grad_run(const struct kernel *kernel, const struct kernel_call *call) {

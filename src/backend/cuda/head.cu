@@ -27,6 +27,7 @@ struct head_kernel {
     int64_t matmul_at;
     int held; /* of struct loss_rows */
     float softcap;
+    struct vocabulary_part part; /* of the weight; all of it where the node says none */
 };
 
 struct loss_rows {
@@ -35,10 +36,14 @@ struct loss_rows {
     void *gradients;  /* NULL: not wanted; may be the logits */
     const int32_t *targets;
     double *losses;
-    const double *scalars; /* the step's, in the device's memory */
-    int64_t vocab, row;
-    int held;      /* logits of a row that shared memory holds, a multiple of LOGITS_AT_ONCE */
-    float softcap; /* 0: none */
+    const double *scalars;   /* the step's, in the device's memory */
+    const float *statistics; /* of the whole vocabulary; NULL: the logits are of all of it */
+    float *own;              /* statistics that are made of the logits; NULL: the losses are */
+    int64_t vocab, row;      /* logits of a row, and elements from one to the next */
+    int64_t columns;         /* of a row's gradients: behind its logits they are 0 */
+    int64_t first, tokens;   /* of the vocabulary: that of the first logit, and all */
+    int held;                /* logits of a row that shared memory holds, a multiple of LOGITS_AT_ONCE */
+    float softcap;           /* 0: none */
 };
 
 __device__ inline float soft_cap(float logit, float softcap) {
@@ -75,9 +80,16 @@ __device__ inline float block_largest(float value) {
     return value;
 }
 
-/* log of the sum of exponentials of a row, for all threads. Each has a running maximum, finite from the start on. Each
- * keeps its logits in `held`, which none but itself reads. */
-template <typename T> __device__ double log_sum_exp(const struct loss_rows &rows, const float *logits, float4 *held) {
+/* The largest of a row's logits, and the sum of exponentials of logits less it. */
+struct row_sum {
+    float largest;
+    double sum;
+};
+
+/* For all threads. Each has a running maximum, finite from the start on. Each keeps its logits in `held`, which none
+ * but itself reads. */
+template <typename T>
+__device__ struct row_sum sum_exp(const struct loss_rows &rows, const float *logits, float4 *held) {
     float largest = -FLT_MAX, sum = 0;
     for (int64_t start = threadIdx.x * LOGITS_AT_ONCE; start < rows.vocab; start += LOSS_THREADS * LOGITS_AT_ONCE) {
         float values[LOGITS_AT_ONCE], now = largest;
@@ -95,7 +107,7 @@ template <typename T> __device__ double log_sum_exp(const struct loss_rows &rows
     }
     float most = block_largest(largest);
     double total = team_sum<LOSS_THREADS>((double)sum * exp((double)largest - (double)most));
-    return (double)most + log(total);
+    return {most, total};
 }
 
 /* A thread's gradients from logit `start` on; what is after the row's end is room between rows. */
@@ -113,10 +125,10 @@ __device__ inline void store_gradients(T *out, int64_t start, const float values
 
 /* d(loss)/d(logits) = loss scale * (softmax - one at the target), times the slope of a soft cap. */
 template <typename T>
-__device__ void write_gradient(const struct loss_rows &rows, const float *logits, const float4 *held, int32_t target,
+__device__ void write_gradient(const struct loss_rows &rows, const float *logits, const float4 *held, int64_t target,
                                double lse, T *out) {
     const float scale = __double2float_rn(rows.scalars[SCALAR_LOSS_SCALE]);
-    for (int64_t start = threadIdx.x * LOGITS_AT_ONCE; start < rows.vocab; start += LOSS_THREADS * LOGITS_AT_ONCE) {
+    for (int64_t start = threadIdx.x * LOGITS_AT_ONCE; start < rows.columns; start += LOSS_THREADS * LOGITS_AT_ONCE) {
         float values[LOGITS_AT_ONCE];
         if (start < rows.held)
             load_floats<LOGITS_AT_ONCE>((const float *)held + start, values);
@@ -131,9 +143,50 @@ __device__ void write_gradient(const struct loss_rows &rows, const float *logits
                 float bent = __fdividef(logit, rows.softcap);
                 values[n] *= fmaf(-bent, bent, 1.0f);
             }
+            if (start + n >= rows.vocab) values[n] = 0;
         }
         store_gradients<T>(out, start, values);
     }
+}
+
+/* A token without a target. */
+template <typename T> __device__ void blank_row(const struct loss_rows &rows, int64_t row, T *gradients) {
+    const float zeros[LOGITS_AT_ONCE] = {};
+    for (int i = threadIdx.x; i < HEAD_STATISTICS && rows.own; i += LOSS_THREADS)
+        rows.own[row * HEAD_STATISTICS + i] = i == STATISTIC_SUM ? 1.0f : 0.0f;
+    if (threadIdx.x == 0 && !rows.own) rows.losses[row] = 0;
+    for (int64_t start = threadIdx.x * LOGITS_AT_ONCE; gradients && start < rows.columns;
+         start += LOSS_THREADS * LOGITS_AT_ONCE)
+        store_gradients<T>(gradients, start, zeros);
+}
+
+/* Of a row whose vocabulary lies on several ranks; returns the log of the sum of exponentials of all. */
+__device__ inline double joined_loss(const struct loss_rows &rows, int64_t row) {
+    const float *all = rows.statistics + row * HEAD_STATISTICS;
+    double lse = (double)all[STATISTIC_LARGEST] + log((double)all[STATISTIC_SUM]);
+    if (threadIdx.x == 0) rows.losses[row] = lse - (double)all[STATISTIC_TARGET];
+    return lse;
+}
+
+/* Of a row of logits: its loss, or its statistics. Returns the log of the sum of exponentials. */
+template <typename T>
+__device__ double own_loss(const struct loss_rows &rows, int64_t row, int64_t target, const float *logits,
+                           float4 *held) {
+    bool has_target = target >= 0 && target < rows.vocab;
+    /* Before the barriers of sum_exp. */
+    float at_target = has_target ? soft_cap(logits[target] + bias_at<T>(rows, target), rows.softcap) : 0.0f;
+    struct row_sum sum = sum_exp<T>(rows, logits, held);
+    double lse = (double)sum.largest + log(sum.sum);
+    if (threadIdx.x > 0) return lse;
+    if (!rows.own) {
+        rows.losses[row] = lse - (double)at_target;
+        return lse;
+    }
+    float *own = rows.own + row * HEAD_STATISTICS;
+    own[STATISTIC_LARGEST] = sum.largest;
+    own[STATISTIC_SUM] = (float)sum.sum;
+    own[STATISTIC_TARGET] = at_target;
+    return lse;
 }
 
 /* A block for each token. The gradients' threads read a logit before they write in its place. */
@@ -144,20 +197,34 @@ template <typename T> __global__ void __launch_bounds__(LOSS_THREADS) loss_kerne
     int32_t target = rows.targets[row];
     const float *logits = rows.logits + row * rows.row;
     T *gradients = rows.gradients ? (T *)rows.gradients + row * rows.row : NULL;
-    if (target >= rows.vocab) __trap(); /* as the CPU ends there, too */
+    if (target >= rows.tokens) __trap(); /* as the CPU ends there, too */
     if (target < 0) {
-        const float zeros[LOGITS_AT_ONCE] = {};
-        if (threadIdx.x == 0) rows.losses[row] = 0;
-        for (int64_t start = threadIdx.x * LOGITS_AT_ONCE; gradients && start < rows.vocab;
-             start += LOSS_THREADS * LOGITS_AT_ONCE)
-            store_gradients<T>(gradients, start, zeros);
+        blank_row<T>(rows, row, gradients);
         return;
     }
-    /* Before the barriers of log_sum_exp. */
-    double at_target = (double)soft_cap(logits[target] + bias_at<T>(rows, target), rows.softcap);
-    double lse = log_sum_exp<T>(rows, logits, held);
-    if (threadIdx.x == 0) rows.losses[row] = lse - at_target;
-    if (gradients) write_gradient<T>(rows, logits, held, target, lse, gradients);
+    int64_t column = target - rows.first;
+    double lse = rows.statistics ? joined_loss(rows, row) : own_loss<T>(rows, row, column, logits, held);
+    if (gradients) write_gradient<T>(rows, logits, held, column, lse, gradients);
+}
+
+/* A thread for each token: its statistics from those of all parts. */
+__global__ void __launch_bounds__(THREADS) join_kernel(const float *parts, int64_t count, int64_t tokens, float *out) {
+    int64_t row = (int64_t)blockIdx.x * THREADS + threadIdx.x, apart = tokens * HEAD_STATISTICS;
+    if (row >= tokens) return;
+    const float *first = parts + row * HEAD_STATISTICS;
+    float largest = first[STATISTIC_LARGEST];
+    double sum = 0, target = 0;
+    for (int64_t p = 1; p < count; p++)
+        largest = fmaxf(largest, first[p * apart + STATISTIC_LARGEST]);
+    for (int64_t p = 0; p < count; p++) {
+        const float *part = first + p * apart;
+        sum += (double)part[STATISTIC_SUM] * exp((double)part[STATISTIC_LARGEST] - (double)largest);
+        target += (double)part[STATISTIC_TARGET];
+    }
+    float *own = out + row * HEAD_STATISTICS;
+    own[STATISTIC_LARGEST] = largest;
+    own[STATISTIC_SUM] = (float)sum;
+    own[STATISTIC_TARGET] = (float)target;
 }
 
 __global__ void __launch_bounds__(THREADS) total_loss_kernel(const double *losses, int64_t rows, double *out) {
@@ -224,7 +291,7 @@ static enum status create_dweight(const struct head_kernel *head, int64_t tokens
 
 static enum status create_products(const struct head_kernel *head, bool gradient, int64_t tokens,
                                    struct head_products *out) {
-    TRY(create_logits(head, tokens, &out->logits));
+    if (head_makes_logits(head->kernel.node, gradient)) TRY(create_logits(head, tokens, &out->logits));
     if (!gradient) return STATUS_OK;
     TRY(create_dx(head, tokens, &out->dx));
     return create_dweight(head, tokens, &out->dweight);
@@ -267,19 +334,32 @@ static enum status head_prepare(struct head_kernel *head, bool gradient) {
     if (head->tiles.last != head->tiles.tile) TRY(create_products(head, gradient, head->tiles.last, &head->final));
     bool bf16 = head->kernel.node->in[0]->shape.dtype == DTYPE_BF16;
     TRY((bf16 ? loss_prepare<__nv_bfloat16> : loss_prepare<float>)(head->tiles.logits_row, &head->held));
-    if (!gradient) head->held = 0; /* nothing is read again */
+    if (!gradient || head->kernel.node->in[4]) head->held = 0; /* nothing is read again */
     return STATUS_OK;
 }
 
-static float softcap_of(const struct node *node, bool gradient) {
-    return (float)(gradient ? NODE_ATTRIBUTES(node, head_loss_grad_attributes)->softcap
-                            : NODE_ATTRIBUTES(node, head_attributes)->softcap);
+static void take_attributes(struct head_kernel *head, double softcap, const struct vocabulary_part *part) {
+    int64_t vocab = head->kernel.node->in[1]->shape.dims[0];
+    struct vocabulary_part whole = {0, vocab, vocab};
+    head->softcap = (float)softcap;
+    head->part = part->tokens > 0 ? *part : whole;
+    if (head->part.rows > vocab) head->part.rows = vocab; /* measured on a part of the weight */
+}
+
+static void read_attributes(struct head_kernel *head, bool gradient) {
+    const struct node *node = head->kernel.node;
+    const struct head_loss_grad_attributes *of_gradient = NODE_ATTRIBUTES(node, head_loss_grad_attributes);
+    const struct head_attributes *attributes = NODE_ATTRIBUTES(node, head_attributes);
+    if (gradient)
+        take_attributes(head, of_gradient->softcap, &of_gradient->part);
+    else
+        take_attributes(head, attributes->softcap, &attributes->part);
 }
 
 static enum status head_create(const struct node *node, bool gradient, kernel_run *run, struct kernel **out) {
     struct head_kernel *head = (struct head_kernel *)kernel_new(node, sizeof *head, run);
     if (!head) return STATUS_FAILED;
-    head->softcap = softcap_of(node, gradient);
+    read_attributes(head, gradient);
     head->kernel.release = head_release;
     head->tiles = head_tiles_of(node, &cuda_head_limits);
     enum status status = head_prepare(head, gradient);
@@ -300,7 +380,8 @@ template <typename T> static void loss_launch(const struct loss_rows &rows, int6
 struct head_tile {
     const struct head_products *products;
     int64_t first, count;
-    void *gradients; /* NULL: not wanted */
+    void *gradients;   /* NULL: not wanted */
+    float *statistics; /* of all tokens, that are made in place of losses; or NULL */
 };
 
 static void tile_gradients(const struct head_kernel *head, const struct kernel_call *call,
@@ -324,7 +405,8 @@ static void tile_run(const struct head_kernel *head, const struct kernel_call *c
     const struct node *node = head->kernel.node;
     struct matmul_operands logits = {
         .a = operand_row(node->in[0], call->in[0], tile->first), .b = call->in[1], .c = call->workspace};
-    cuda_matmul_run(tile->products->logits, &logits, workspace_at(call, head->matmul_at), stream_of(call));
+    if (tile->products->logits)
+        cuda_matmul_run(tile->products->logits, &logits, workspace_at(call, head->matmul_at), stream_of(call));
     struct loss_rows rows = {
         .logits = (float *)call->workspace,
         .bias = call->in[3],
@@ -332,29 +414,40 @@ static void tile_run(const struct head_kernel *head, const struct kernel_call *c
         .targets = (const int32_t *)call->in[2] + tile->first,
         .losses = (double *)workspace_at(call, head->workspace.losses) + tile->first,
         .scalars = call->scalars,
-        .vocab = head->tiles.vocab,
+        .statistics = call->in[4] ? (const float *)call->in[4] + tile->first * HEAD_STATISTICS : NULL,
+        .own = tile->statistics ? tile->statistics + tile->first * HEAD_STATISTICS : NULL,
+        .vocab = head->part.rows,
         .row = head->tiles.logits_row,
+        .columns = head->tiles.vocab,
+        .first = head->part.first,
+        .tokens = head->part.tokens,
         .held = head->held,
         .softcap = head->softcap,
     };
     FOR_ELEMENT(node->in[0]->shape.dtype, loss_launch, rows, tile->count, stream_of(call));
 }
 
-static void head_tiles(const struct head_kernel *head, const struct kernel_call *call, bool gradient) {
+static void head_tiles(const struct head_kernel *head, const struct kernel_call *call, bool gradient,
+                       float *statistics) {
     const struct head_tiles *tiles = &head->tiles;
-    struct head_tile tile = {.gradients = gradient ? workspace_at(call, head->workspace.gradients) : NULL};
+    struct head_tile tile = {.gradients = gradient ? workspace_at(call, head->workspace.gradients) : NULL,
+                             .statistics = statistics};
     for (tile.first = 0; tile.first < tiles->rows; tile.first += tiles->tile) {
         tile.count = head_tile_tokens(tiles, tile.first);
         tile.products = tile.count < tiles->tile ? &head->final : &head->products;
         tile_run(head, call, &tile);
         if (gradient) tile_gradients(head, call, &tile);
     }
+}
+
+static void add_loss(const struct head_kernel *head, const struct kernel_call *call) {
     launch(known<total_loss_kernel>(), 1, THREADS, 0, stream_of(call),
            (const double *)workspace_at(call, head->workspace.losses), head->tiles.rows, (double *)call->out[0]);
 }
 
 static enum status head_loss_run(const struct kernel *kernel, const struct kernel_call *call) {
-    head_tiles((const struct head_kernel *)kernel, call, false);
+    head_tiles((const struct head_kernel *)kernel, call, false, NULL);
+    add_loss((const struct head_kernel *)kernel, call);
     return cuda_outcome();
 }
 
@@ -363,12 +456,34 @@ enum status cuda_head_loss_create(const struct node *node, struct kernel **out) 
 }
 
 static enum status head_loss_grad_run(const struct kernel *kernel, const struct kernel_call *call) {
-    head_tiles((const struct head_kernel *)kernel, call, true);
+    head_tiles((const struct head_kernel *)kernel, call, true, NULL);
+    add_loss((const struct head_kernel *)kernel, call);
     return cuda_outcome();
 }
 
 enum status cuda_head_loss_grad_create(const struct node *node, struct kernel **out) {
     return head_create(node, true, head_loss_grad_run, out);
+}
+
+static enum status head_statistics_run(const struct kernel *kernel, const struct kernel_call *call) {
+    head_tiles((const struct head_kernel *)kernel, call, false, (float *)call->out[0]);
+    return cuda_outcome();
+}
+
+enum status cuda_head_statistics_create(const struct node *node, struct kernel **out) {
+    return head_create(node, false, head_statistics_run, out);
+}
+
+static enum status join_statistics_run(const struct kernel *kernel, const struct kernel_call *call) {
+    const struct node *node = kernel->node;
+    int64_t tokens = shape_rows(&node->out[0]->shape);
+    launch(known<join_kernel>(), grid_size(divide_up(tokens, THREADS)), THREADS, 0, stream_of(call),
+           (const float *)call->in[0], node->in[0]->shape.dims[0], tokens, (float *)call->out[0]);
+    return cuda_outcome();
+}
+
+enum status cuda_join_statistics_create(const struct node *node, struct kernel **out) {
+    return kernel_plain(node, join_statistics_run, 0, out);
 }
 
 template <typename T>
@@ -396,7 +511,7 @@ enum status cuda_head_logits_create(const struct node *node, struct kernel **out
     if (!head) return STATUS_FAILED;
     head->kernel.release = head_release;
     head->tiles = head_tiles_whole(node);
-    head->softcap = softcap_of(node, false);
+    read_attributes(head, false);
     BUG_IF(tensor_row_stride(node->out[0]) != head->tiles.vocab, "logits in a view");
     enum status status = create_logits(head, head->tiles.rows, &head->products.logits);
     if (status != STATUS_OK) {

@@ -37,6 +37,12 @@ struct norm_grad_row {
 };
 
 /* One head of one sequence. Pointers are to its first feature at position 0, strides are in elements. */
+/* Of a row of logits: the largest, -infinity where there are none, and the sum of exponentials of logits less it. */
+struct logits_sum {
+    float largest;
+    double sum;
+};
+
 struct attention_head {
     enum dtype dtype;
     int64_t length, head_dim, window;
@@ -131,8 +137,8 @@ struct word_product {
     X(void, layer_norm_grad, (enum dtype dtype, int64_t n, const struct norm_grad_row *row))                           \
     /* Rotary embedding of one head (simd_rope.c): `half` cosines, then `half` sines in the table. y may be x. */      \
     X(void, rope, (enum dtype dtype, int64_t half, float sign, const void *x, const float *table, void *y))            \
-    /* The head's loss (simd_head.c), from one row of fp32 logits: log of the sum of exponentials. */                  \
-    X(double, log_sum_exp, (int64_t n, const float *logits))                                                           \
+    /* The head's loss (simd_head.c), from one row of fp32 logits. */                                                  \
+    X(struct logits_sum, sum_exp, (int64_t n, const float *logits))                                                    \
     /* out = scale * exp(logits - lse), in the given dtype; out may be the logits (in fp32). With a soft cap, times    \
      * the slope of the cap: 1 - (logits / softcap)^2. */                                                              \
     X(void, softmax,                                                                                                   \

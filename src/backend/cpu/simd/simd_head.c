@@ -1,6 +1,4 @@
 /* Rows of logits: the loss's log of the sum of exponentials, and its gradient. */
-#include <math.h>
-
 #include "backend/cpu/simd/simd.h"
 
 /* Elements that are summed in fp32 before their sum goes on in double. */
@@ -16,7 +14,7 @@ static float row_largest(int64_t n, const float *x) {
     return vf_largest(largest);
 }
 
-double SIMD_NAME(simd_log_sum_exp)(int64_t n, const float *logits) {
+struct logits_sum SIMD_NAME(simd_sum_exp)(int64_t n, const float *logits) {
     float largest = row_largest(n, logits);
     double total = 0;
     for (int64_t start = 0; start < n; start += SUM_RUN) {
@@ -26,7 +24,7 @@ double SIMD_NAME(simd_log_sum_exp)(int64_t n, const float *logits) {
             sum += keep(vf_exp(load(logits, i, end - i, false) - largest), end - i);
         total += (double)vf_sum(sum);
     }
-    return (double)largest + log(total);
+    return (struct logits_sum){largest, total};
 }
 
 INLINE void softmax_row(bool bf16, bool has_cap, int64_t n, const float *logits, float lse, float scale, float softcap,
