@@ -221,6 +221,16 @@ static bool uses_fit(const struct making *making, const struct edge_table *table
     return a.dimension == b.dimension && a.partial == b.partial;
 }
 
+/* Of the producer's choice, or an earlier reader's, and the consumer's. Padded parts of a parameter fit no conversion,
+ * and need none where both are so. */
+static double meeting_s(const struct making *making, const struct edge_table *table, const struct strategy *left,
+                        int from_operand, const struct strategy *taken) {
+    const struct layout *from = &left->operand[from_operand], *to = &taken->operand[table->operand];
+    if (!uses_fit(making, table, left, from_operand, taken)) return INFINITY;
+    if (table->shape->kind == TENSOR_PARAMETER && layout_equal(from, to)) return 0;
+    return conversions_price(table->conversions, from, to);
+}
+
 static enum status fill_table(struct making *making, struct edge_table *table, int from_operand) {
     struct layout_shape shape = strategy_shape(table->shape);
     TRY(conversion_cache_find(&making->out->conversions, &shape, dtype_bytes(table->shape->shape.dtype),
@@ -232,10 +242,7 @@ static enum status fill_table(struct making *making, struct edge_table *table, i
         const struct strategy *left = strategy_at(making, table->from, a);
         for (int b = 0; b < columns; b++) {
             const struct strategy *taken = strategy_at(making, table->to, b);
-            table->seconds[a * columns + b] = uses_fit(making, table, left, from_operand, taken)
-                                                  ? conversions_price(table->conversions, &left->operand[from_operand],
-                                                                      &taken->operand[table->operand])
-                                                  : INFINITY;
+            table->seconds[a * columns + b] = meeting_s(making, table, left, from_operand, taken);
         }
     }
     return STATUS_OK;

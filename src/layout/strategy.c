@@ -86,7 +86,7 @@ static enum status make_options(struct maker *maker, int axis, struct strategies
     options[count++] = (struct option){.index = OP_INDEX_NONE};
     for (int i = 0; i < maker->loops.count; i++) {
         int64_t size = maker->loops.indices[i].size;
-        if (size % devices != 0) {
+        if (size % devices != 0 && !maker->loops.indices[i].padded) {
             TRY(add_dropped(maker, axis, i, out));
             continue;
         }
@@ -129,7 +129,7 @@ static bool divides(const struct maker *maker, const struct strategy *strategy) 
     if (positions != OP_INDEX_NONE && maker->loops.indices[positions].size % (parts[positions] * outside) != 0)
         return false;
     for (int i = 0; i < maker->loops.count; i++)
-        if (maker->loops.indices[i].size % parts[i] != 0) return false;
+        if (maker->loops.indices[i].size % parts[i] != 0 && !maker->loops.indices[i].padded) return false;
     return true;
 }
 

@@ -289,7 +289,7 @@ static void strategies_are_explained(void **state) {
         PROGRAM(folder, "plan", "gpt2", "--ranks", "8", "--nodes", "1", "--cluster", "h100x8", "--explain");
     assert_int_equal(run.status, 0);
     assert_non_null(strstr(run.out, "12 heads do not divide by the 8 devices of axis 0"));
-    assert_non_null(strstr(run.out, "50257 rows of the vocabulary do not divide by the 8 devices of axis 0"));
+    assert_null(strstr(run.out, "rows of the vocabulary do not divide"));
     assert_non_null(strstr(run.out, "layer.0.attn.c_attn"));
     program_run_free(&run);
     run = PROGRAM(folder, "plan", "gpt2", "--ranks", "8", "--nodes", "1", "--cluster", "h100x8");
