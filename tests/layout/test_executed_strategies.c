@@ -20,6 +20,8 @@ static const struct op_sizes sizes = {.sequences = 4,
                                       .head_dim = 8,
                                       .window = 0,
                                       .vocab = 37};
+/* Attention's kernels have tiles of up to 128 positions, which parts of these begin and end within. */
+enum { ATTENTION_LENGTH = 264 };
 static const struct device_rates rates = {1e12, 1e11, 1};
 
 /* A case's graph of one rank, whose inputs come through a node of their own, so that each has a gradient of its own. */
@@ -53,8 +55,16 @@ static void move_to_front(struct graph *graph, size_t first) {
     mem_free(moved);
 }
 
+static struct op_sizes sizes_of(const struct op_case *op_case) {
+    struct op_sizes own = sizes;
+    own.window = op_case->sizes.window;
+    if (op_case->op->work == OP_WORK_ATTENTION) own.sequences = 2, own.length = ATTENTION_LENGTH;
+    return own;
+}
+
 static struct subject make_subject(const struct op_case *op_case) {
-    struct subject subject = {op_case, op_case_build(op_case, DTYPE_F32, &sizes), NULL};
+    struct op_sizes own = sizes_of(op_case);
+    struct subject subject = {op_case, op_case_build(op_case, DTYPE_F32, &own), NULL};
     assert_non_null(subject.graph);
     size_t count = subject.graph->nodes.count;
     subject.node = subject.graph->nodes.items[count - 1];
