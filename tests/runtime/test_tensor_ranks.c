@@ -89,7 +89,7 @@ static enum status train_case(struct comm *comm, const char *name, int tensor, s
 /* All families, the solver's rates by turns; in a sweep each under all of them. */
 static enum status solve_cases(struct comm *comm, int tensor) {
     static const char *const cases[] = {FULL_MODEL_CASES};
-    size_t count = sizeof cases / sizeof *cases, each = unit_sweep(tensor > 2 ? 5 : 3, 1);
+    size_t count = sizeof cases / sizeof *cases, each = unit_sweep(tensor > 2 ? 13 : 7, 1);
     for (size_t i = 0; i < count; i += each)
         for (size_t r = 0; r < SOLVER_RATES; r += unit_sweep(SOLVER_RATES, 1))
             TRY(train_case(comm, cases[i], tensor, 2, &solver_rates[(i / each + r) % SOLVER_RATES]));
