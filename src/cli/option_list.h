@@ -64,6 +64,11 @@
       .computed = ", or what the plan file or the run says",                                                           \
       .help = "on: ranks that share tensors have parts of the positions where they would have all of them, between "   \
               "products; --tensor divides --seq. Less memory, the same bytes sent. Part of the recipe")                \
+    X(LAYOUT, OPTION_OF(layout), .argument = "megatron|solver", OPTION_FOR(COMMANDS_STEP),                             \
+      .computed = ", or what the plan file or the run says",                                                           \
+      .help =                                                                                                          \
+          "which part of each tensor a rank has under --tensor: what Megatron-LM cuts, or the cheapest strategies "    \
+          "by the machine's rates. Part of the recipe")                                                                \
     X(GRAINS_PER_PASS, OPTION_OF(grains_per_pass), OPTION_FOR(COMMANDS_STEP),                                          \
       .computed = ", or what the plan file says",                                                                      \
       .help = "grains whose activations are in memory at once; never changes a result")                                \

@@ -52,7 +52,8 @@
     /* attention.c: q [S,T,Hq*D], k [S,T,Hk*D], v [S,T,Hk*D], [segments [S,T] int32]                                   \
      *  -> y [S,T,Hq*D], lse [S,Hq,T] fp32 (log of the sum of exponentials of the scaled scores) */                    \
     X(attention)                                                                                                       \
-    /* dy, q, k, v, y, lse, [segments] -> dq, dk, dv */                                                                \
+    /* dy, q, k, v, y, lse, [segments] -> dq, dk, dv. Of a part of the queries (attributes) T of q, y and lse is its   \
+     *  own; of k, v and segments that of all positions */                                                             \
     X(attention_grad)                                                                                                  \
     /* attention_cache.c: q [S,T,Hq*D], k [S,T,Hk*D], v [S,T,Hk*D], rows [S,T] int32                                   \
      *  -> y [S,T,Hq*D], keys += [N,P,Hk*D], values += [N,P,Hk*D], caches of N texts: all k and v go to the caches'    \
@@ -213,12 +214,18 @@ struct rope_attributes {
     int sign; /* +1 forward, -1 gradient */
 };
 
+/* Of a rank that has one of `parts` equal runs of the queries' positions, and keys, values and segments of all. parts 0
+ * or 1: all queries. */
+struct query_part {
+    int64_t parts, position;
+};
 struct attention_attributes {
     int64_t heads, kv_heads,
         head_dim;   /* heads is a multiple of kv_heads; query head h reads key head h*kv_heads/heads */
     double scale;   /* of the scores, usually head_dim^-1/2 */
     int64_t window; /* position t sees t-window+1 … t; 0: all up to t */
     double softcap; /* scores become softcap * tanh(score / softcap) (Gemma 2, arXiv 2408.00118); 0: they stay */
+    struct query_part queries;
 };
 
 struct attention_cache_attributes {

@@ -9,6 +9,8 @@
 #include "session/plan_policy.h"
 #include "session/rank_proof.h"
 #include "session/stage_cuts.h"
+#include "session/tensor_layout.h"
+#include "sim/simulate.h"
 
 /* For measuring operators that the cache lacks; the start of a run waits for it. */
 static const double OPERATORS_BUDGET_S = 1.0;
@@ -99,6 +101,7 @@ static enum status choose(struct session_plan *plan) {
     bool free = !plan->request.policy_fixed, uncut = is_uncut(plan);
     bool open = free && policy_is_plain(&plan->chosen.policy);
     if (open) plan->chosen.policy.partition = (struct partition){0};
+    TRY(tensor_layout_find_rates(plan));
     if (uncut) TRY(name_origin(cut_stages(plan), plan->request.origin));
     TRY(compile(plan));
     if (uncut && free && program_set_has(&plan->request.set, PROGRAM_STEP)) TRY(cut_again(plan));

@@ -6,8 +6,8 @@
  *     cpu_isa: which of the vector kernels (simd/) this processor uses;
  *     parallel: loops over threads;
  *     kernel_elementwise, kernel_group_exchange, kernel_activation, kernel_norm, kernel_rope, kernel_embedding,
- *         kernel_linear, kernel_head, kernel_attention, kernel_attention_grad, kernel_attention_cache,
- *         kernel_optimizer: the kernels of the operators that src/ops defines in files of these names;
+ *         kernel_linear, kernel_head, kernel_attention, kernel_attention_grad, kernel_attention_part,
+ * kernel_attention_cache, kernel_optimizer: the kernels of the operators that src/ops defines in files of these names;
  *     matmul, matmul_parts: products of matrices, by one of
  *     matmul_thin: the vector kernels for words, where one side is short;
  *     matmul_blocks, matmul_onednn, onednn_memory: oneDNN, block by block;
