@@ -309,22 +309,38 @@ static void a_layer_has_two_sums_each_way(void **state) {
     }
 }
 
-static void expect_refused(const struct shared_sizes *sizes, int parts, const char *message) {
+/* Five rows on four ranks: two, two, one, none. */
+static void ranks_without_rows_of_the_vocabulary_change_nothing(void **state) {
+    (void)state;
+    static const char *const cases[] = {"llama_tied", "gemma2", "gpt2", "opt"};
+    struct shared_sizes sizes = shared_sizes_usual;
+    sizes.vocab = 5;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct model *model = shared_model_make(cases[i], &sizes);
+        compare(model, 4, false);
+        compare(model, 4, true);
+        model_free(model);
+    }
+}
+
+static void expect_refused(const struct shared_sizes *sizes, int parts, bool sequence, const char *message) {
     struct model *model = shared_model_make("llama", sizes);
     struct graph_ranks ranks;
-    assert_int_equal(make_ranks(model, parts, false, NULL, &ranks), STATUS_BAD_INPUT);
+    assert_int_equal(make_ranks(model, parts, sequence, NULL, &ranks), STATUS_BAD_INPUT);
     assert_string_equal(status_message(), message);
     model_free(model);
 }
 
 static void what_does_not_divide_is_refused(void **state) {
     (void)state;
-    expect_refused(&(struct shared_sizes){12, 12, 48, 211, 0}, 8,
+    expect_refused(&(struct shared_sizes){12, 12, 48, 211, 0}, 8, false,
                    "tensor: layer.0.rope.q: 12 heads have no 8 equal parts, one for each rank");
-    expect_refused(&(struct shared_sizes){8, 2, 48, 211, 0}, 4,
+    expect_refused(&(struct shared_sizes){8, 2, 48, 211, 0}, 4, false,
                    "tensor: layer.0.rope.k: 2 heads have no 4 equal parts, one for each rank");
-    expect_refused(&(struct shared_sizes){8, 8, 50, 211, 0}, 4,
+    expect_refused(&(struct shared_sizes){8, 8, 50, 211, 0}, 4, false,
                    "tensor: layer.0.mlp.gate_proj: 50 features have no 4 equal parts, one for each rank");
+    expect_refused(&(struct shared_sizes){8, 8, 48, 211, 0}, 8, true,
+                   "sequence: 12 positions have no 8 equal parts, one for each rank");
 }
 
 int main(void) {
@@ -334,6 +350,7 @@ int main(void) {
         cmocka_unit_test(adapters_follow_their_products),
         cmocka_unit_test(an_embedding_of_another_width_is_cut_with_its_projection),
         cmocka_unit_test(a_layer_has_two_sums_each_way),
+        cmocka_unit_test(ranks_without_rows_of_the_vocabulary_change_nothing),
         cmocka_unit_test(what_does_not_divide_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
