@@ -95,10 +95,10 @@ static void many_devices_have_a_page_and_drawings(void **state) {
     assert_false(file_exists(temp_path(temp_path(folder, "curve alone"), "front.svg")));
     make_text(page, 100);
     make_text(temp_path(drawings, "memory.svg"), 100);
-    EXPECT(folder, 2, TEXTS("page.html: is no page"), "plan", "gpt2", "--cluster", "h100x8", "--devices", "8", "--page",
-           page);
-    EXPECT(folder, 2, TEXTS("memory.svg: is no drawing"), "plan", "gpt2", "--cluster", "h100x8", "--devices", "8",
-           "--svg", drawings);
+    EXPECT(folder, 2, TEXTS("page.html: exists and is not a page"), "plan", "gpt2", "--cluster", "h100x8", "--devices",
+           "8", "--page", page);
+    EXPECT(folder, 2, TEXTS("memory.svg: exists and is not a drawing"), "plan", "gpt2", "--cluster", "h100x8",
+           "--devices", "8", "--svg", drawings);
 }
 
 /* A card that is elsewhere: its plan is whole, and says that nothing was measured. */
