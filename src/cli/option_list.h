@@ -151,6 +151,13 @@
     X(TARGET_DAYS, OPTION_OWN(.name = "target-days", SETTING_REAL_IN(0, 1e6), .above = true),                          \
       OPTION_FOR(COMMAND_PLAN), .computed = "no number of devices is looked for",                                      \
       .help = "the fewest devices of --cluster that train --train-tokens in so many days")                             \
+    X(PAGE, OPTION_OWN(.name = "page", .type = SETTING_TEXT), .argument = "FILE", OPTION_FOR(COMMAND_PLAN),            \
+      .computed = "no page is written",                                                                                \
+      .help = "--devices, --target-days: the front, the curve over numbers of devices, what ranks do when and their "  \
+              "memory, as one HTML file")                                                                              \
+    X(SVG, OPTION_OWN(.name = "svg", .type = SETTING_TEXT), .argument = "DIR", OPTION_FOR(COMMAND_PLAN),               \
+      .computed = "no drawings are written",                                                                           \
+      .help = "--devices, --target-days: the page's drawings as DIR/front.svg, curve.svg, timeline.svg, memory.svg")   \
     X(MTBF, OPTION_OWN(.name = "mtbf", SETTING_REAL_IN(0, 1e9), .above = true), .argument = "HOURS",                   \
       OPTION_FOR(COMMAND_PLAN), .computed = "nothing fails",                                                           \
       .help = "--devices, --target-days: mean time between failures of a node, which days and prices then include")    \

@@ -82,6 +82,25 @@ static void many_devices_can_be_planned_for(void **state) {
            "--devices", "8");
 }
 
+/* Whether the front is drawn depends on --devices; what is there and no page is not written over. */
+static void many_devices_have_a_page_and_drawings(void **state) {
+    const char *folder = *state, *page = temp_path(folder, "page.html"), *drawings = temp_path(folder, "drawings");
+    EXPECT(folder, 0, TEXTS("page.html: open it in any browser"), "plan", "gpt2", "--cluster", "h100x8", "--devices",
+           "16", "--page", page, "--svg", drawings);
+    for (int again = 0; again < 2; again++)
+        EXPECT(folder, 0, NULL, "plan", "gpt2", "--cluster", "h100x8", "--train-tokens", "10B", "--target-days", "3",
+               "--page", page, "--svg", temp_path(folder, "curve alone"));
+    assert_true(file_exists(temp_path(drawings, "front.svg")));
+    assert_true(file_exists(temp_path(temp_path(folder, "curve alone"), "timeline.svg")));
+    assert_false(file_exists(temp_path(temp_path(folder, "curve alone"), "front.svg")));
+    make_text(page, 100);
+    make_text(temp_path(drawings, "memory.svg"), 100);
+    EXPECT(folder, 2, TEXTS("page.html: exists and is not a page"), "plan", "gpt2", "--cluster", "h100x8", "--devices",
+           "8", "--page", page);
+    EXPECT(folder, 2, TEXTS("memory.svg: exists and is not a drawing"), "plan", "gpt2", "--cluster", "h100x8",
+           "--devices", "8", "--svg", drawings);
+}
+
 /* A card that is elsewhere: its plan is whole, and says that nothing was measured. */
 static void a_described_card_can_be_planned(void **state) {
     const char *folder = *state, *plan = temp_path(folder, "plan.json");
@@ -390,6 +409,7 @@ int main(void) {
         CASE(a_config_alone_can_be_planned),
         CASE(a_preset_can_be_planned),
         CASE(many_devices_can_be_planned_for),
+        CASE(many_devices_have_a_page_and_drawings),
         CASE(a_described_card_can_be_planned),
         CASE(one_step_has_one_number),
         CASE(suggestions_ask_for_less),
