@@ -115,13 +115,30 @@ static void compare(const struct model *model, int parts) {
 
 static void every_family_has_one_ranks_gradients(void **state) {
     (void)state;
-    static const char *const cases[] = {FULL_MODEL_CASES};
+    static const char *const cases[] = {DENSE_MODEL_CASES};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         if (!unit_part(cases[i])) continue;
         struct model *model = shared_model_make(cases[i], &shared_sizes_usual);
         print_message("%s\n", cases[i]);
         compare(model, 2);
         compare(model, 4);
+        model_free(model);
+    }
+}
+
+static void experts_are_refused(void **state) {
+    (void)state;
+    static const char *const cases[] = {EXPERT_MODEL_CASES};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct model *model = shared_model_make(cases[i], &shared_sizes_usual);
+        struct shard_choices choices;
+        struct graph *graph;
+        struct tensor *loss;
+        assert_int_equal(model_build_graph(model, MODEL_LOSS, DTYPE_F32, 1, 4, &graph, &loss), STATUS_OK);
+        assert_int_equal(shard_choices_make(graph, 2, &choices), STATUS_BAD_INPUT);
+        assert_non_null(strstr(status_message(), "tensor: layer.0.mlp.experts.0: ranks cannot share experts"));
+        shard_choices_free(&choices);
+        graph_free(graph);
         model_free(model);
     }
 }
@@ -203,6 +220,7 @@ static void what_does_not_divide_is_refused(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_family_has_one_ranks_gradients),
+        cmocka_unit_test(experts_are_refused),
         cmocka_unit_test(adapters_follow_their_products),
         cmocka_unit_test(an_embedding_of_another_width_is_cut_with_its_projection),
         cmocka_unit_test(a_layer_has_two_sums_each_way),

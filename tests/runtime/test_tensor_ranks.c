@@ -80,7 +80,7 @@ static enum status train_case(struct comm *comm, const char *name, int tensor, s
 
 /* words: how many ranks share a tensor, and "all" families or "one" under every variant. */
 static enum status body(struct comm *comm, const char *const words[RANK_JOB_WORDS]) {
-    static const char *const cases[] = {FULL_MODEL_CASES}, *const some[] = {"llama", "gpt2", "qwen3", "gemma2"};
+    static const char *const cases[] = {DENSE_MODEL_CASES}, *const some[] = {"llama", "gpt2", "qwen3", "gemma2"};
     int tensor = atoi(words[0]);
     bool all = strcmp(words[1], "all") == 0, partitions = mesh_ranks(&comm->mesh) > tensor;
     size_t count = all ? sizeof cases / sizeof *cases : sizeof some / sizeof *some;

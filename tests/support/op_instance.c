@@ -47,6 +47,10 @@ bool op_instance_can_run(const char **why) {
 
 bool op_instance_on_cuda(void) { return asks_for_cuda(); }
 
+bool op_instance_has_kernel(const struct op *op) {
+    return asks_for_cuda() ? op_device_has_kernel(op) : backend_has_kernel(&backend_cpu, op);
+}
+
 enum status op_instance_kernel(const struct node *node, struct kernel **out) {
     return asks_for_cuda() ? op_device_kernel(node, out) : backend_kernel_create(&backend_cpu, node, out);
 }
