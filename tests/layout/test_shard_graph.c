@@ -218,7 +218,7 @@ static void compare(const struct model *model, int parts, bool sequence, struct 
 
 static void every_family_has_one_ranks_gradients(void **state) {
     (void)state;
-    static const char *const cases[] = {FULL_MODEL_CASES};
+    static const char *const cases[] = {DENSE_MODEL_CASES};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         if (!unit_part(cases[i])) continue;
         struct model *model = shared_model_make(cases[i], &shared_sizes_usual);
@@ -232,7 +232,7 @@ static void every_family_has_one_ranks_gradients(void **state) {
 /* Whatever each node does, conversions between them put it right. */
 static void strategies_at_random_have_one_ranks_gradients(void **state) {
     (void)state;
-    static const char *const cases[] = {FULL_MODEL_CASES};
+    static const char *const cases[] = {DENSE_MODEL_CASES};
     int letters[128] = {0};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i += unit_sweep(2, 1)) {
         struct model *model = shared_model_make(cases[i], &shared_sizes_usual);
@@ -247,6 +247,23 @@ static void strategies_at_random_have_one_ranks_gradients(void **state) {
     }
     for (const char *l = "sthgknc"; *l; l++)
         if (letters[(int)*l] < 3) fail_msg("'%c' was drawn %d times", *l, letters[(int)*l]);
+}
+
+static void experts_are_refused(void **state) {
+    (void)state;
+    static const char *const cases[] = {EXPERT_MODEL_CASES};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct model *model = shared_model_make(cases[i], &shared_sizes_usual);
+        struct shard_choices choices;
+        struct graph *graph;
+        struct tensor *loss;
+        assert_int_equal(model_build_graph(model, MODEL_LOSS, DTYPE_F32, 1, 4, &graph, &loss), STATUS_OK);
+        assert_int_equal(shard_choices_make(graph, 2, false, &choices), STATUS_BAD_INPUT);
+        assert_non_null(strstr(status_message(), "tensor: layer.0.mlp.experts.0: ranks cannot share experts"));
+        shard_choices_free(&choices);
+        graph_free(graph);
+        model_free(model);
+    }
 }
 
 static void set_adapter(struct model *model, const char *text) {
@@ -347,6 +364,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_family_has_one_ranks_gradients),
         cmocka_unit_test(strategies_at_random_have_one_ranks_gradients),
+        cmocka_unit_test(experts_are_refused),
         cmocka_unit_test(adapters_follow_their_products),
         cmocka_unit_test(an_embedding_of_another_width_is_cut_with_its_projection),
         cmocka_unit_test(a_layer_has_two_sums_each_way),

@@ -136,7 +136,7 @@ static enum status train_solved(struct comm *comm, const char *name, int tensor,
 
 /* All families, the solver's rates by turns; in a sweep each under all of them. */
 static enum status solve_cases(struct comm *comm, int tensor) {
-    static const char *const cases[] = {FULL_MODEL_CASES};
+    static const char *const cases[] = {DENSE_MODEL_CASES};
     size_t count = sizeof cases / sizeof *cases, each = unit_sweep(tensor > 2 ? 13 : 7, 1);
     for (size_t i = 0; i < count; i += each)
         for (size_t r = 0; r < SOLVER_RATES; r += unit_sweep(SOLVER_RATES, 1))
@@ -147,7 +147,7 @@ static enum status solve_cases(struct comm *comm, int tensor) {
 /* words: how many ranks share a tensor; "all" families, or "some" under every variant; "whole", "sequence" to cut
  * positions, "adapters", "stages" of a pipeline, or "solver", where "some" is one family. */
 static enum status body(struct comm *comm, const char *const words[RANK_JOB_WORDS]) {
-    static const char *const cases[] = {FULL_MODEL_CASES}, *const some[] = {"llama", "gpt2", "qwen3", "gemma2"};
+    static const char *const cases[] = {DENSE_MODEL_CASES}, *const some[] = {"llama", "gpt2", "qwen3", "gemma2"};
     bool adapters = strcmp(words[2], "adapters") == 0;
     const struct kind kind = {.sequence = adapters || strcmp(words[2], "sequence") == 0,
                               .lora = adapters ? "4,8,all-linear" : NULL,
