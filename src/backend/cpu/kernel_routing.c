@@ -18,6 +18,11 @@ static void read_logits(const struct tensor *logits, const void *data, int64_t r
                       DTYPE_F32, out);
 }
 
+static float log_sum_exp(int64_t count, const float *logits) {
+    struct logits_sum sum = cpu_simd()->sum_exp(count, logits);
+    return (float)((double)sum.largest + log(sum.sum));
+}
+
 /* The experts with the largest logits, of equal ones the first. */
 static void choose_experts(const float *logits, int64_t experts, int64_t chosen, int32_t *out) {
     for (int64_t e = 0; e < experts; e++) {
@@ -34,7 +39,7 @@ static void choose_experts(const float *logits, int64_t experts, int64_t chosen,
 /* Their probabilities, which replace the logits. */
 static void weigh_experts(float *logits, int64_t experts, bool normalised, const int32_t *chosen, int64_t count,
                           float *weights) {
-    float lse = (float)cpu_simd()->log_sum_exp(experts, logits), sum = 0;
+    float lse = log_sum_exp(experts, logits), sum = 0;
     cpu_simd()->softmax(DTYPE_F32, experts, logits, lse, 1, 0, logits);
     for (int64_t i = 0; i < count; i++)
         sum += logits[chosen[i]];
@@ -115,8 +120,7 @@ static void route_grad_rows(const struct node *node, const struct kernel_call *c
             memset(values, 0, (size_t)experts * sizeof *values);
         } else {
             read_logits(logits, call->in[1], row, values);
-            cpu_simd()->softmax(DTYPE_F32, experts, values, (float)cpu_simd()->log_sum_exp(experts, values), -sum, 0,
-                                values);
+            cpu_simd()->softmax(DTYPE_F32, experts, values, log_sum_exp(experts, values), -sum, 0, values);
         }
         for (int64_t i = 0; i < count; i++)
             values[expert_at(call->in[4], experts, places[i])] +=
