@@ -12,6 +12,7 @@
 #include "console/layout_table.h"
 #include "console/partition_table.h"
 #include "console/plan_table.h"
+#include "console/shapes_table.h"
 #include "console/strategies_table.h"
 #include "library/library.h"
 #include "profile/described_device.h"
@@ -70,6 +71,7 @@ static enum status put_out(const struct options *options, const struct session_p
     TRY(status);
     if (as_json) return STATUS_OK;
     plan_table_print(stdout, plan, prediction);
+    shapes_table_print(stdout, plan, options_flag(options, OPT_EXPLAIN));
     partition_table_print(stdout, plan, options_flag(options, OPT_EXPLAIN));
     if (asked) TRY(explain_layout(plan, NULL));
     if (explain) TRY(explain_strategies(plan, NULL));

@@ -31,7 +31,8 @@ static const char *value_text(const struct option *option, const json_t *value, 
                      option->setting->type == SETTING_CHOICE;
     if (option->setting->type == SETTING_FLAG)
         return json_is_boolean(value) ? (json_is_true(value) ? "true" : "false") : NULL;
-    if (json_is_string(value) && (text_type || option->setting->type == SETTING_SIZE))
+    bool word = text_type || option->setting->type == SETTING_SIZE || option->setting->automatic;
+    if (json_is_string(value) && word)
         return scratch_format(memory, "%s", json_string_value(value));
     if (json_is_integer(value) && !text_type)
         return scratch_format(memory, "%" PRId64, (int64_t)json_integer_value(value));

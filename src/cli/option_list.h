@@ -57,9 +57,12 @@
       .computed = ", or what the plan file or the run says",                                                           \
       .help = "bf16 rounds a lane's gradients before they are added to another's, so that ranks send half the bytes; " \
               "part of the recipe")                                                                                    \
-    X(TENSOR, OPTION_OF(tensor), OPTION_FOR(COMMANDS_STEP), .computed = ", or what the plan file or the run says",     \
+    X(TENSOR, OPTION_OF(tensor), .argument = "N|auto", OPTION_FOR(COMMANDS_STEP),                                      \
+      .computed = ", or what the plan file or the run says",                                                           \
       .help = "ranks that share each tensor: matrices by heads and features, tables by the vocabulary, so that each "  \
-              "has a part of the weights; divides --ranks, heads and features. Part of the recipe")                    \
+              "has a part of the weights; divides --ranks, heads and features. auto: the fastest, chosen when a run "  \
+              "begins. Part of the "                                                                                   \
+              "recipe")                                                                                                \
     X(SEQUENCE, OPTION_OF(sequence), .argument = "on|off", OPTION_FOR(COMMANDS_STEP),                                  \
       .computed = ", or what the plan file or the run says",                                                           \
       .help = "on: ranks that share tensors have parts of the positions where they would have all of them, between "   \
@@ -106,9 +109,10 @@
     X(RANK_TIMEOUT, OPTION_OWN(.name = "rank-timeout", SETTING_REAL_IN(1, 86400), SETTING_REAL_DEFAULT(30)),           \
       .argument = "SECONDS", OPTION_FOR(COMMANDS_RANKS),                                                               \
       .help = "how long a rank may be silent or keep the others waiting before these end with an error")               \
-    X(STAGES, OPTION_OF(stages), OPTION_FOR(COMMANDS_STEP), .computed = ", or what the plan file or the run says",     \
+    X(STAGES, OPTION_OF(stages), .argument = "N|auto", OPTION_FOR(COMMANDS_STEP),                                      \
+      .computed = ", or what the plan file or the run says",                                                           \
       .help = "stages of a pipeline: each rank has the layers of one, and passes go through them one after the "       \
-              "other; divides --ranks; never changes a result (docs/clusters.md)")                                     \
+              "other; divides --ranks; auto: the fastest; never changes a result (docs/clusters.md)")                  \
     X(INTERLEAVE, OPTION_OF(interleave), OPTION_FOR(COMMANDS_STEP), .computed = "whichever makes the fastest step",    \
       .help = "runs of layers of each stage (virtual stages): more of them wait less for each other, and send more; "  \
               "never changes a result")                                                                                \

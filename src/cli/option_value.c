@@ -11,10 +11,16 @@
 static enum status set_whole(const struct setting *setting, const char *where, const char *text,
                              struct option_value *value) {
     char *end;
+    if (setting->automatic && strcmp(text, setting->automatic) == 0) {
+        value->whole = 0;
+        return STATUS_OK;
+    }
     errno = 0;
     bool begins = (text[0] >= '0' && text[0] <= '9') || ((text[0] == '-' || text[0] == '+') && text[1] != '\0');
     long long number = strtoll(text, &end, 10);
-    if (!begins || *end != '\0') return status_set(STATUS_BAD_INPUT, "%s: '%s' is not a whole number", where, text);
+    if (!begins || *end != '\0')
+        return status_set(STATUS_BAD_INPUT, "%s: '%s' is not %s%sa whole number", where, text,
+                          setting->automatic ? setting->automatic : "", setting->automatic ? " or " : "");
     if (errno == ERANGE)
         return status_set(STATUS_BAD_INPUT, "%s: %s is not legal: must be %" PRId64 " to %" PRId64, where, text,
                           setting->least, setting->most);

@@ -126,6 +126,8 @@ struct policy {
 
 /* Whether nothing was chosen of it but the partition: chunks, schedule and tiers are those of the plain policy. */
 bool policy_is_plain(const struct policy *policy);
+/* Whether nothing is moved between tiers or computed again; model states may be cut. */
+bool policy_stays(const struct policy *policy);
 /* Whether a chunk is updated beside the next step's forward instead of at this step's end: optimizer state that is not
  * on the device passes through it then, hidden behind compute. */
 static inline bool policy_defers_update(const struct policy *policy, int64_t chunk) {

@@ -45,6 +45,13 @@ enum status policy_check(const struct policy *policy, int64_t grains) {
     return STATUS_OK;
 }
 
+bool policy_stays(const struct policy *policy) {
+    bool stays = !policy->schedule[0];
+#define STAYS(field) stays &= policy->field == TIER_DEVICE;
+    POLICY_TIERS(STAYS)
+    return stays;
+}
+
 bool policy_is_plain(const struct policy *policy) {
     const struct policy plain = {.grains_per_pass = policy->grains_per_pass};
     bool same = !policy->schedule[0];

@@ -26,10 +26,11 @@ struct setting {
     int64_t least, most;
     double real_least, real_most;
     bool above, may_be_empty;
-    const char *choices;  /* "bf16|fp32" */
-    const char *fallback; /* the default, as text; NULL: none, or one that depends on other things */
-    int64_t whole;        /* the same as a number, */
-    double real;          /* of its type */
+    const char *automatic; /* the word for 0 of a whole number that is chosen then; NULL: there is none */
+    const char *choices;   /* "bf16|fp32" */
+    const char *fallback;  /* the default, as text; NULL: none, or one that depends on other things */
+    int64_t whole;         /* the same as a number, */
+    double real;           /* of its type */
 };
 
 #define SETTING_WHOLE_IN(low, high) .type = SETTING_WHOLE, .least = (low), .most = (high)
@@ -51,11 +52,11 @@ struct setting {
     X(lanes, .name = "lanes", .type = SETTING_TEXT)                                                                    \
     X(round_grains, .name = "round", SETTING_WHOLE_IN(0, SETTING_MOST_SIZE), SETTING_WHOLE_DEFAULT(0))                 \
     X(reduce_dtype, .name = "reduce-dtype", .type = SETTING_CHOICE, .choices = "fp32|bf16", .fallback = "fp32")        \
-    X(tensor, .name = "tensor", SETTING_WHOLE_IN(1, 4096), SETTING_WHOLE_DEFAULT(1))                                   \
+    X(tensor, .name = "tensor", SETTING_WHOLE_IN(1, 4096), .automatic = "auto", SETTING_WHOLE_DEFAULT(1))              \
     X(sequence, .name = "sequence", .type = SETTING_CHOICE, .choices = "on|off", .fallback = "off")                    \
     X(layout, .name = "layout", .type = SETTING_CHOICE, .choices = "megatron|solver", .fallback = "megatron")          \
     X(grains_per_pass, .name = "grains-per-pass", SETTING_WHOLE_IN(1, SETTING_MOST_SIZE), SETTING_WHOLE_DEFAULT(1))    \
-    X(stages, .name = "stages", SETTING_WHOLE_IN(1, 4096), SETTING_WHOLE_DEFAULT(1))                                   \
+    X(stages, .name = "stages", SETTING_WHOLE_IN(1, 4096), .automatic = "auto", SETTING_WHOLE_DEFAULT(1))              \
     X(interleave, .name = "interleave", SETTING_WHOLE_IN(1, 64))                                                       \
     X(partition, .name = "partition", .type = SETTING_TEXT)                                                            \
     X(flat, .name = "collectives", .type = SETTING_CHOICE, .choices = "stratified|flat")                               \

@@ -156,6 +156,19 @@ enum status collectives_of_node(const struct program *program, const struct node
     return STATUS_OK;
 }
 
+enum status collectives_of_graph(struct program *program, const struct graph *graph) {
+    for (size_t n = 0; n < graph->nodes.count; n++) {
+        const struct node *node = graph->nodes.items[n];
+        struct program_collective operation;
+        if (!node->op->exchange || node->phase > PHASE_BACKWARD) continue;
+        int64_t in = shape_bytes(&node->in[0]->shape), out = shape_bytes(&node->out[0]->shape);
+        TRY(collectives_of_node(program, node, in > out ? in : out, &operation));
+        TRY(vec_push(&program->collectives, operation));
+        TRY(measure(program));
+    }
+    return STATUS_OK;
+}
+
 struct comm_range collectives_own_block(const struct program *program, const struct program_collective *operation) {
     int position = mesh_group_position(&operation->group, program->place.rank), block = 0;
     if (operation->block_bytes == 0)

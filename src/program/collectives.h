@@ -31,6 +31,10 @@ static inline struct program_collective collectives_broadcast(struct comm_group 
 enum status collectives_of_node(const struct program *program, const struct node *node, int64_t bytes,
                                 struct program_collective *out);
 
+/* The operations of a graph's forward and backward, in program->collectives, as its program will have them: to price
+ * them before there is one. program->place, lanes and flat are set. */
+enum status collectives_of_graph(struct program *program, const struct graph *graph);
+
 /* NO_FIT where a rank's programs have more than COMM_OPERATIONS_MOST, with the hint how they become fewer. */
 #define COLLECTIVES_FEWER "sums are made once a round and gathers once a pass: a greater --round, or a larger --grain"
 enum status collectives_check_count(size_t count);

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "search/measure.h"
 #include "search/queue.h"
 
 /* Best first: proposals are taken in the order of their expected time = bound + exposed share x (serial time - bound),
@@ -62,9 +63,8 @@ struct search {
     bool *scouted; /* by division: one of its programs was compiled */
     double margin; /* expected device bytes are multiplied by it; 1 as soon as a program fits */
     struct search_result *result;
-    VEC(int32_t) families; /* of those that were tried */
-    double best_s;         /* INFINITY: none fits yet */
-    struct plan plan;
+    VEC(int32_t) families;  /* of those that were tried */
+    double best_s;          /* INFINITY: none fits yet */
     int64_t enough_bytes;   /* of the device: a policy that needs no more ends search_least */
     struct candidate least; /* needs least of the device, of those compiled that fit the tiers below it */
 };
@@ -92,14 +92,30 @@ static struct lower_excess *lower_excess_of(struct search *search, int32_t index
     return &search->lower[number];
 }
 
-/* Seconds that make a policy the better the fewer they are, at least, and as they are expected. */
+static int stages_of(const struct search *search) { return rank_place_stages(&search->input->place); }
+
+/* What the stages of a pipeline are expected to wait beside their work, as a part of it: while it fills and drains
+ * (1F1B), as long as the passes of all other stages take. `grains` of a pass. */
+static double wait_part(const struct search *search, int64_t grains) {
+    if (stages_of(search) == 1) return 0;
+    int64_t passes = step_cut_passes(&search->space.cut, grains);
+    return passes > 0 ? (double)(stages_of(search) - 1) / (double)passes : 0;
+}
+
+static double wait_part_of(const struct search *search, int32_t family) {
+    return wait_part(search, search->space.families.items[family].grains_per_pass);
+}
+
+/* Seconds that make a policy the better the fewer they are, at least, and as they are expected. Of a pipeline the
+ * longest stage takes at least its part of the whole model's. */
 static double least_s(const struct search *search, const struct policy_seconds *seconds) {
-    return search->input->objective == OBJECTIVE_SUM ? seconds->serial_s * (1 - 1e-9) : seconds->step_s;
+    bool sum = search->input->objective == OBJECTIVE_SUM;
+    return (sum ? seconds->serial_s * (1 - 1e-9) : seconds->step_s) / stages_of(search);
 }
 
 static double with_exposed(const struct search *search, const struct policy_seconds *seconds, double share) {
     if (search->input->objective == OBJECTIVE_SUM) return least_s(search, seconds);
-    return seconds->step_s + share * (seconds->serial_s - seconds->step_s);
+    return (seconds->step_s + share * (seconds->serial_s - seconds->step_s)) / stages_of(search);
 }
 
 static double expected_s(struct search *search, int32_t family, const struct policy_seconds *seconds) {
@@ -108,7 +124,7 @@ static double expected_s(struct search *search, int32_t family, const struct pol
     double share = estimate->timed ? estimate->exposed_share : EXPOSED_SHARE[lookahead];
     /* With other schedules too, ranks wait for each other as long. */
     if (!estimate->timed && placed->timed && search->space.divisions.count > 1) share = placed->exposed_share;
-    return with_exposed(search, seconds, share);
+    return with_exposed(search, seconds, share) * (1 + wait_part_of(search, family));
 }
 
 static double objective_s(const struct search_input *input, const struct candidate *candidate) {
@@ -194,7 +210,7 @@ static bool is_doubtful_below(struct search *search, const struct proposal *prop
     const struct lower_excess *excess = lower_excess_of(search, proposal->family);
     bool doubtful = false;
     for (enum tier tier = TIER_HOST; tier < TIER_COUNT; tier++)
-        doubtful |= proposal->member.bound.bytes[tier] + excess->bytes[tier] > search->input->capacity_bytes[tier];
+        doubtful |= proposal->member.bound.bytes[tier] + excess->bytes[tier] > search->space.capacity_bytes[tier];
     return doubtful;
 }
 
@@ -208,51 +224,13 @@ static bool is_doubtful(struct search *search, const struct proposal *proposal) 
         bytes = bound->bytes[TIER_DEVICE] + excess->bytes;
     else if (estimate->sized)
         bytes = (int64_t)(estimate->bytes_factor * (double)bytes);
-    return (double)bytes * search->margin > (double)search->input->capacity_bytes[TIER_DEVICE];
-}
-
-static bool fits(const struct search_input *input, const struct candidate *candidate) {
-    for (enum tier tier = 0; tier < TIER_COUNT; tier++)
-        if (candidate->tier_bytes[tier] > input->capacity_bytes[tier]) return false;
-    return true;
-}
-
-/* Of all instructions of a step, one after the other. */
-static double sum_seconds(const struct program *program, const struct costs *costs) {
-    double sum = 0;
-    for (size_t i = 0; i < program->instructions.count; i++) {
-        const struct instruction *instruction = &program->instructions.items[i];
-        double repeat = (double)program->sections.items[instruction->section].repeat;
-        sum += repeat * costs_of(costs, program, instruction).seconds;
-    }
-    return sum;
-}
-
-static enum status measure(struct search *search, struct candidate *candidate) {
-    const struct search_input *input = search->input;
-    struct program *program;
-    struct timeline timeline;
-    search->plan.policy = candidate->policy;
-    TRY(program_compile_unproved(input->graph, &search->plan, input->workspace, &program));
-    memcpy(candidate->tier_bytes, program->tier_bytes, sizeof candidate->tier_bytes);
-    candidate->compiled = true;
-    enum status status = STATUS_OK;
-    if (fits(input, candidate)) {
-        status = simulate(program, input->costs, &timeline);
-        if (status == STATUS_OK) {
-            candidate->step_s = timeline.step_s;
-            candidate->sum_s = sum_seconds(program, input->costs);
-            timeline_free(&timeline);
-        }
-    }
-    program_free(program);
-    return status;
+    return (double)bytes * search->margin > (double)search->space.capacity_bytes[TIER_DEVICE];
 }
 
 static void learn_lower(struct search *search, const struct proposal *proposal, const struct candidate *candidate) {
     struct lower_excess *learned = lower_excess_of(search, proposal->family);
     for (enum tier tier = TIER_HOST; tier < TIER_COUNT; tier++) {
-        int64_t excess = candidate->tier_bytes[tier] - proposal->member.bound.bytes[tier];
+        int64_t excess = candidate->tier_bytes[tier] * stages_of(search) - proposal->member.bound.bytes[tier];
         if (!learned->learned || excess < learned->bytes[tier]) learned->bytes[tier] = excess;
     }
     learned->learned = true;
@@ -267,14 +245,16 @@ static void learn(struct search *search, const struct proposal *proposal, const 
     const struct policy_bound *bound = &proposal->member.bound;
     struct family_excess *learned = &search->excesses.items[proposal->family];
     struct kind_estimate *estimate = estimate_of(search, proposal->family);
-    int64_t excess = candidate->tier_bytes[TIER_DEVICE] - bound->bytes[TIER_DEVICE];
+    int64_t whole = candidate->tier_bytes[TIER_DEVICE] * stages_of(search);
+    int64_t excess = whole - bound->bytes[TIER_DEVICE];
     if (!learned->learned || excess < learned->bytes) *learned = (struct family_excess){true, excess};
-    double bytes = (double)candidate->tier_bytes[TIER_DEVICE] / (double)(bound->likely_bytes + 1);
+    double bytes = (double)whole / (double)(bound->likely_bytes + 1);
     if (!estimate->sized || bytes < estimate->bytes_factor) estimate->bytes_factor = bytes;
     estimate->sized = true;
     double hidden_s = bound->seconds.serial_s - bound->seconds.step_s;
     if (candidate->step_s <= 0 || hidden_s <= 0) return;
-    double exposed = (candidate->step_s - bound->seconds.step_s) / hidden_s;
+    double worked_s = candidate->step_s * stages_of(search) / (1 + wait_part_of(search, proposal->family));
+    double exposed = (worked_s - bound->seconds.step_s) / hidden_s;
     learn_exposed(estimate, exposed);
     learn_exposed(placed_of(search, proposal->family), exposed);
 }
@@ -283,7 +263,7 @@ static enum status compile(struct search *search, const struct proposal *proposa
     const struct family *family = &search->space.families.items[proposal->family];
     struct candidate candidate = {.bound_s = proposal->bound};
     space_policy(&search->space, family, &proposal->member, &candidate.policy);
-    enum status status = measure(search, &candidate);
+    enum status status = policy_measure(search->input, &candidate);
     if (status != STATUS_OK && status != STATUS_NO_FIT) return status;
     search->result->compiled++;
     search->scouted[family->division] = true;
@@ -296,7 +276,7 @@ static enum status compile(struct search *search, const struct proposal *proposa
     learn_lower(search, proposal, &candidate);
     struct candidate lower = candidate;
     lower.tier_bytes[TIER_DEVICE] = 0;
-    if (fits(search->input, &lower) && bytes < search->result->least_bytes) {
+    if (search_fits(search->input, &lower) && bytes < search->result->least_bytes) {
         search->result->least_bytes = bytes;
         search->least = candidate;
     }
@@ -552,6 +532,28 @@ static void close(struct search *search) {
     space_free(&search->space);
 }
 
+static void lower_bound(const struct search *search, const struct policy_seconds *seconds, struct search_bound *bound) {
+    int64_t fixed = search->input->grains_per_pass;
+    double least = least_s(search, seconds), expected = least * (1 + wait_part(search, fixed > 0 ? fixed : 1));
+    if (!bound->may_fit || least < bound->seconds) bound->seconds = least;
+    if (!bound->may_fit || expected < bound->expected_s) bound->expected_s = expected;
+    bound->may_fit = true;
+}
+
+enum status search_bound(const struct search_input *input, struct search_bound *out) {
+    struct search search = {.input = input};
+    *out = (struct search_bound){.may_fit = false};
+    enum status status = open_space(&search);
+    const struct space *space = &search.space;
+    for (size_t c = 0; c < space->clans.count && status == STATUS_OK; c++)
+        if (space->clans.items[c].may_fit) lower_bound(&search, &space->clans.items[c].least, out);
+    for (size_t f = 0; f < space->families.count && status == STATUS_OK; f++)
+        if (!space_is_hopeless(space, &space->families.items[f]))
+            lower_bound(&search, &space->families.items[f].least, out);
+    close(&search);
+    return status;
+}
+
 static enum status search_space(struct search *search) {
     TRY(open_space(search));
     TRY(space_is_listed(&search->space) ? push_families(search, 0) : push_clans(search));
@@ -563,12 +565,7 @@ static enum status search_space(struct search *search) {
 
 enum status search_policies(const struct search_input *input, struct search_result *out) {
     *out = (struct search_result){.least_bytes = INT64_MAX};
-    struct search search = {.input = input,
-                            .result = out,
-                            .best_s = INFINITY,
-                            .margin = 1,
-                            .plan.recipe = *input->recipe,
-                            .plan.place = input->place};
+    struct search search = {.input = input, .result = out, .best_s = INFINITY, .margin = 1};
     enum status status = search_space(&search);
     close(&search);
     if (status != STATUS_OK) search_result_free(out);
@@ -584,8 +581,6 @@ enum status search_least(const struct search_input *input, struct candidate *out
                             .result = &result,
                             .best_s = INFINITY,
                             .margin = 1,
-                            .plan.recipe = *input->recipe,
-                            .plan.place = input->place,
                             .enough_bytes = input->capacity_bytes[TIER_DEVICE]};
     free_of_charge.kernels = mem_array(input->graph->nodes.count, sizeof *free_of_charge.kernels);
     if (!free_of_charge.kernels) return STATUS_FAILED;

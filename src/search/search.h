@@ -8,11 +8,11 @@
  * as many chunks as fit. A *bound* is what no program of a member or family goes below (policy_bound.h); what is
  * *expected* of it is the bound plus what programs like it took above theirs.
  *
- * Files, in the order to read them: search (this; the order of compiling, and the results), queue (proposals by
- * expected time), space (families and members), schedules (activation schedules that are tried), schedule_cost (what
- * one grain takes under one), states (model states chunk by chunk), step_cut (lanes, rounds and ranks), exchange (the
- * seconds of operations between ranks), policy_bound (seconds and bytes from these four),
- * step_chain (a step as a chain for plan/rotor.h). */
+ * Files, in the order to read them: search (this; the order of compiling, and the results), measure (one policy,
+ * compiled and simulated), queue (proposals by expected time), space (families and members), schedules (activation
+ * schedules that are tried), schedule_cost (what one grain takes under one), states (model states chunk by chunk),
+ * step_cut (lanes, rounds and ranks), exchange (the seconds of operations between ranks), policy_bound (seconds and
+ * bytes from these four), step_chain (a step as a chain for plan/rotor.h). */
 #ifndef BALLAST_SEARCH_SEARCH_H
 #define BALLAST_SEARCH_SEARCH_H
 
@@ -32,6 +32,7 @@ struct search_input {
     const struct costs *costs;
     const struct recipe *recipe;
     struct rank_place place;            /* the rank whose policies are compared: the first has most to do */
+    const char *spans;                  /* where a pipeline is cut (policy.spans); NULL: chosen anew */
     int64_t capacity_bytes[TIER_COUNT]; /* 0: no such tier */
     int64_t grains_per_pass;            /* 0: free; else no other */
     const struct partition *partitions; /* to choose from */
@@ -76,6 +77,15 @@ struct search_result {
  * at 96 (4242): the search then takes about a third of a second, or half of one where the least number applies. Small
  * models get more: with 24 programs instead of 57, the choice for 6 layers on a slow disk was 20% behind the best. */
 int search_most_compiled(const struct graph *graph);
+
+/* What no policy of the space goes below; nothing is compiled. Of the input the workspace may be less than it is, and
+ * the costs of kernels too. */
+struct search_bound {
+    bool may_fit;      /* else no program of any policy fits, by a lower bound of its bytes */
+    double seconds;    /* of those that may */
+    double expected_s; /* with what the stages of a pipeline are expected to wait; else the same */
+};
+enum status search_bound(const struct search_input *input, struct search_bound *out);
 
 /* OK with an empty front when nothing fits. Deterministic. The caller frees. */
 enum status search_policies(const struct search_input *input, struct search_result *out);

@@ -74,7 +74,7 @@ static int list_budgets(const struct space *space, const struct schedule_cost *k
     for (int divisor = 2; divisor <= 16; divisor *= 2)
         budgets[count++] = kept / divisor;
     for (size_t i = 0; i < (space->divisions.count > 1 ? 4 : 3); i++) {
-        int64_t left = space->input->capacity_bytes[TIER_DEVICE] - space->fixed_bytes - states[i];
+        int64_t left = space->capacity_bytes[TIER_DEVICE] - space->fixed_bytes - states[i];
         if (left > 0 && left < kept) budgets[count++] = left;
     }
     return count;
@@ -234,7 +234,7 @@ static int64_t least_buffers(const struct space *space, const struct family *fam
 static int64_t quick_most_persistent(struct space *space, const struct family *family,
                                      const struct pass_activations *activations) {
     struct policy_bound_input input = bound_input(space, family);
-    int64_t capacity = space->input->capacity_bytes[TIER_DEVICE];
+    int64_t capacity = space->capacity_bytes[TIER_DEVICE];
     int64_t low = -1, high = family_moves_states(family) ? states_count(input.states) - 1 : 0;
     while (low < high) {
         int64_t middle = low + (high - low + 1) / 2;
@@ -404,6 +404,11 @@ static void find_least_activations(struct space *space) {
 
 enum status space_create(const struct search_input *input, struct space *out) {
     *out = (struct space){.input = input, .grains = recipe_share_grains(input->recipe)};
+    int64_t stages = rank_place_stages(&input->place);
+    for (enum tier tier = 0; tier < TIER_COUNT; tier++) {
+        int64_t bytes = input->capacity_bytes[tier];
+        out->capacity_bytes[tier] = bytes > INT64_MAX / stages ? INT64_MAX : bytes * stages;
+    }
     TRY(step_cut_create(input->graph, input->recipe, &input->place, &out->cut));
     int64_t grains = out->cut.shares.grains;
     out->fixed_bytes = policy_bound_fixed_bytes(input->graph, grains > 0 ? grains : 1);
@@ -453,7 +458,7 @@ static struct member bound_member(struct space *space, const struct family *fami
 
 bool space_may_fit(const struct space *space, const struct policy_bound *bound, enum tier from) {
     for (enum tier tier = from; tier < TIER_COUNT; tier++)
-        if (bound->bytes[tier] > space->input->capacity_bytes[tier]) return false;
+        if (bound->bytes[tier] > space->capacity_bytes[tier]) return false;
     return true;
 }
 
@@ -478,7 +483,7 @@ static enum status add_members(struct space *space, const struct family *family,
 /* By the walk through the pass: the most chunks that can stay, -1 when the device is too small even for 0. */
 static const struct fit *find_fit(struct space *space, const struct family *family) {
     struct fit *fit = &space->fits.items[family->fit];
-    int64_t capacity = space->input->capacity_bytes[TIER_DEVICE];
+    int64_t capacity = space->capacity_bytes[TIER_DEVICE];
     if (fit->fullest_known) return fit;
     int64_t low = -1, high = fit->most_persistent;
     for (int64_t next = high; low < high; next = low + (high - low + 1) / 2) {

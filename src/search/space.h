@@ -64,6 +64,9 @@ struct member_list {
 
 struct space {
     const struct search_input *input;
+    /* Bounds are those of the whole model. Of a pipeline's stages one takes at least its part of their sum; so all of
+     * them together are held against the capacities of all. */
+    int64_t capacity_bytes[TIER_COUNT];
     struct step_cut cut;
     int64_t grains; /* of the largest share */
     struct schedule_list schedules;

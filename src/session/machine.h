@@ -18,6 +18,7 @@ struct machine {
     struct mesh mesh;                    /* of the ranks that are here; 1x1: one */
     struct company company;              /* those of them on this host */
     struct cluster_rates between;        /* ranks that are here: links, and slowdowns of and by messages; else 0 */
+    bool plans_devices;                  /* ranks that are planned for exchange the memory of their devices */
     bool disk_buffered;                  /* false; through the page cache (store/arena.h) */
 };
 

@@ -5,6 +5,7 @@
 #include "profile/described_device.h"
 #include "profile/profile.h"
 #include "profile/roofline.h"
+#include "program/collectives.h"
 
 /* The machine of the cluster file, or this one, without the rates that were not measured yet. */
 static enum status describe(const struct machine *machine, struct cluster *out) {
@@ -31,11 +32,9 @@ static struct mesh mesh_of(const struct programs *programs) {
 }
 
 /* As many at once as ranks of the programs' mesh share a node: those that are here, or as planned for. */
-static struct company company_of(const struct machine *machine, const struct programs *programs) {
-    if (!programs) return machine->company;
-    struct mesh mesh = mesh_of(programs);
-    if (mesh.nodes == machine->mesh.nodes && mesh.per_node == machine->mesh.per_node) return machine->company;
-    return (struct company){.members = mesh.per_node < COMPANY_MOST ? mesh.per_node : COMPANY_MOST};
+static struct company company_of(const struct machine *machine, const struct mesh *mesh) {
+    if (mesh->nodes == machine->mesh.nodes && mesh->per_node == machine->mesh.per_node) return machine->company;
+    return (struct company){.members = mesh->per_node < COMPANY_MOST ? mesh->per_node : COMPANY_MOST};
 }
 
 static enum status begin_asking(const struct machine *machine, const struct programs *programs,
@@ -45,7 +44,8 @@ static enum status begin_asking(const struct machine *machine, const struct prog
     const char *cache = measuring->cache_folder;
     out->cache = cache ? mem_string(cache) : cache_folder();
     if (!out->cache) return STATUS_FAILED;
-    out->company = company_of(machine, programs);
+    struct mesh mesh = programs ? mesh_of(programs) : machine->mesh;
+    out->company = company_of(machine, &mesh);
     out->options = (struct profile_options){
         .disk_folder = disk ? limits->disk_folder : NULL,
         .host_tier = has_tier(machine, programs, TIER_HOST),
@@ -77,18 +77,24 @@ void machine_take_links(const struct cluster_rates *between, struct cluster_rate
 }
 
 /* What was measured here between ranks, else what the cluster file has, else what ranks measured on this machine
- * before; and by these what the graph's own operations between ranks take. */
-static enum status add_links(const struct machine *machine, const struct programs *programs,
-                             const struct profile_options *options, struct costs *costs) {
-    struct cluster_rates *rates = &costs->rates;
+ * before (not asked without `options`). */
+static enum status add_links(const struct machine *machine, const struct mesh *mesh,
+                             const struct profile_options *options, struct cluster_rates *rates) {
     struct cluster_rates between = machine->between;
-    struct mesh mesh = mesh_of(programs);
     if (between.links.mesh.nodes == 0 && machine->has_cluster) between = machine->cluster.rates;
     if (between.links.mesh.nodes == 0 && machine->has_cluster && machine->cluster.network.devices > 0)
         between.links = describe_links(&machine->cluster.network);
-    if (between.links.mesh.nodes == 0 && mesh_ranks(&mesh) > 1 && options)
-        TRY(link_rates_find(machine->backend, options, &mesh, NULL, &between));
+    if (between.links.mesh.nodes == 0 && mesh_ranks(mesh) > 1 && options)
+        TRY(link_rates_find(machine->backend, options, mesh, NULL, &between));
     machine_take_links(&between, rates);
+    return STATUS_OK;
+}
+
+/* And by the links what the graph's own operations between ranks take. */
+static enum status add_exchanges(const struct machine *machine, const struct programs *programs,
+                                 const struct profile_options *options, struct costs *costs) {
+    struct mesh mesh = mesh_of(programs);
+    TRY(add_links(machine, &mesh, options, &costs->rates));
     costs_set_exchanges(costs, programs_main(programs)->program);
     return STATUS_OK;
 }
@@ -101,14 +107,14 @@ enum status machine_costs_measure(const struct machine *machine, const struct pr
     TRY(describe(machine, &made.cluster));
     if (machine->backend == &backend_described) {
         TRY(roofline_costs(main->graph, &made.cluster, &made.costs));
-        TRY(add_links(machine, programs, NULL, &made.costs));
+        TRY(add_exchanges(machine, programs, NULL, &made.costs));
         *out = made;
         return STATUS_OK;
     }
     TRY(begin_asking(machine, programs, measuring, main->threads, &asking));
     enum status status =
         profile_model(machine->backend, main->graph, &made.cluster, &asking.options, &made.costs, &made.report);
-    if (status == STATUS_OK) status = add_links(machine, programs, &asking.options, &made.costs);
+    if (status == STATUS_OK) status = add_exchanges(machine, programs, &asking.options, &made.costs);
     mem_free(asking.cache);
     if (status == STATUS_OK)
         *out = made;
@@ -130,13 +136,48 @@ enum status machine_costs_find(const struct machine *machine, const struct progr
     TRY(describe(machine, &cluster));
     if (machine->backend == &backend_described) {
         TRY(roofline_costs(main->graph, &cluster, out));
-        return add_links(machine, programs, NULL, out);
+        return add_exchanges(machine, programs, NULL, out);
     }
     struct asking asking;
     TRY(begin_asking(machine, programs, &(struct measuring){0}, main->threads, &asking));
     enum status status = profile_model_kept(machine->backend, main->graph, &cluster, &asking.options, out, &found);
-    if (status == STATUS_OK && found) status = add_links(machine, programs, &asking.options, out);
+    if (status == STATUS_OK && found) status = add_exchanges(machine, programs, &asking.options, out);
     mem_free(asking.cache);
+    return status;
+}
+
+/* What no step goes below: kernels that no one has measured cost nothing. */
+static enum status find_kernels(const struct machine *machine, const struct graph *graph, const struct plan *plan,
+                                struct cluster *cluster, struct costs *out) {
+    struct asking asking;
+    bool found;
+    if (machine->backend == &backend_described) {
+        TRY(roofline_costs(graph, cluster, out));
+        return add_links(machine, &plan->place.mesh, NULL, &out->rates);
+    }
+    TRY(begin_asking(machine, NULL, &(struct measuring){0}, plan->threads, &asking));
+    asking.company = company_of(machine, &plan->place.mesh);
+    enum status status = profile_model_kept(machine->backend, graph, cluster, &asking.options, out, &found);
+    if (status == STATUS_OK && found) status = add_links(machine, &plan->place.mesh, &asking.options, &out->rates);
+    mem_free(asking.cache);
+    if (status == STATUS_OK && !found) {
+        out->kernels = mem_array(graph->nodes.count, sizeof *out->kernels);
+        out->count = (int32_t)graph->nodes.count;
+        if (!out->kernels) status = STATUS_FAILED;
+    }
+    return status;
+}
+
+enum status machine_costs_bound(const struct machine *machine, const struct graph *graph, const struct plan *plan,
+                                struct costs *out) {
+    struct program exchanges = {.place = plan->place, .lanes = plan->recipe.lanes, .flat = plan->policy.flat};
+    struct cluster cluster;
+    *out = (struct costs){0};
+    TRY(describe(machine, &cluster));
+    enum status status = find_kernels(machine, graph, plan, &cluster, out);
+    if (status == STATUS_OK && out->rates.links.mesh.nodes > 0) status = collectives_of_graph(&exchanges, graph);
+    if (status == STATUS_OK) costs_set_exchanges(out, &exchanges);
+    vec_free(&exchanges.collectives);
     return status;
 }
 

@@ -33,6 +33,12 @@ void machine_costs_free(struct machine_costs *costs);
  * costs_free. */
 enum status machine_costs_find(const struct machine *machine, const struct programs *programs, struct costs *out);
 
+/* Before anything is compiled: costs of a step's graph that no program's go above. Kernels that no one has measured
+ * cost nothing, and neither do operations between ranks outside of forward and backward. The caller frees with
+ * costs_free. */
+enum status machine_costs_bound(const struct machine *machine, const struct graph *graph, const struct plan *plan,
+                                struct costs *out);
+
 /* Only the machine's rates, with so many threads. */
 enum status machine_measure(const struct machine *machine, int threads, const struct measuring *measuring,
                             struct cluster *out);

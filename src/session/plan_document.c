@@ -3,6 +3,7 @@
 #include "base/folder.h"
 #include "base/json.h"
 #include "base/mem.h"
+#include "session/shape_gains.h"
 
 enum { FILE_LIMIT_BYTES = 16 << 20 };
 
@@ -71,6 +72,33 @@ static json_t *partitions_to_json(const struct search_result *search) {
     return NULL;
 }
 
+/* Empty where the shape was given. */
+static json_t *shapes_to_json(const struct rank_shapes *shapes) {
+    static const char *const outcomes[] = {[SHAPE_OPEN] = "open",
+                                           [SHAPE_REFUSED] = "refused",
+                                           [SHAPE_NO_FIT] = "no fit",
+                                           [SHAPE_BOUNDED] = "slower by its bound",
+                                           [SHAPE_PLANNED] = "planned"};
+    json_t *list = json_array();
+    int failed = !list;
+    for (size_t i = 0; i < shapes->list.count && !failed; i++) {
+        const struct rank_shape *shape = &shapes->list.items[i];
+        bool planned = shape->outcome == SHAPE_PLANNED;
+        failed |= json_array_append_new(
+            list,
+            json_pack("{s:i, s:i, s:s, s:o, s:o, s:I, s:I, s:I, s:s}", "tensor", recipe_tensor(&shape->plan->recipe),
+                      "stages", rank_place_stages(&shape->plan->place), "outcome", outcomes[shape->outcome], "bound_s",
+                      shape->bound_s > 0 ? json_real(shape->bound_s) : json_null(), "step_s",
+                      planned ? json_real(shape->step_s) : json_null(), "device_bytes",
+                      (json_int_t)shape->tier_bytes[TIER_DEVICE], "host_bytes",
+                      (json_int_t)shape->tier_bytes[TIER_HOST], "disk_bytes", (json_int_t)shape->tier_bytes[TIER_DISK],
+                      "reason", shape->reason));
+    }
+    if (!failed) return list;
+    json_decref(list);
+    return NULL;
+}
+
 /* Null where the policy was given, or plain and fitted: then none was searched for. */
 static json_t *search_to_json(const struct search_result *search) {
     if (search->enumerated == 0) return json_null();
@@ -110,6 +138,10 @@ static json_t *document(const struct session_plan *plan, const struct step_summa
         failed |= json_object_set_new(object, "partitions", partitions_to_json(search));
         failed |= json_object_set_new(object, "search", search_to_json(search));
         if (plan->stages.count > 1) failed |= json_object_set_new(object, "pipeline", pipeline_to_json(&plan->stages));
+    }
+    if (!failed && plan->shapes.list.count > 0) {
+        failed |= json_object_set_new(object, "shapes", shapes_to_json(&plan->shapes));
+        failed |= json_object_set_new(object, "gains", plan_gains_to_json(plan));
     }
     if (!failed) return object;
     json_decref(object);

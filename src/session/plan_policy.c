@@ -4,7 +4,7 @@
 
 #include "base/size.h"
 #include "program/collectives.h"
-#include "search/search.h"
+#include "search/measure.h"
 
 /* The plan whose policy is to be found, the tiers that it has to fit, and what the search is told of its main
  * program. */
@@ -126,9 +126,21 @@ static int keep_inference(struct partition *list, int count) {
     return kept;
 }
 
-/* So many times the programs of one rank's search: there are up to a hundred partitions, most of which are bounded
+/* What is refused for ranks of that place is not tried. */
+static int keep_legal(const struct plan *plan, struct partition *list, int count) {
+    struct plan own = *plan;
+    int kept = 0;
+    for (int i = 0; i < count; i++) {
+        own.policy.partition = list[i];
+        if (plan_check(&own) == STATUS_OK) list[kept++] = list[i];
+    }
+    status_clear();
+    return kept;
+}
+
+/* So many times the tries of one rank's search: there are up to a hundred partitions, most of which are bounded
  * away. */
-enum { RANKS_TRY_MORE = 4 };
+enum { RANKS_TRY_MORE = 4, COMPILED_FEWEST = 2 };
 
 static enum status list_partitions(struct choosing *choosing) {
     const struct session_plan *plan = choosing->plan;
@@ -143,8 +155,9 @@ static enum status list_partitions(struct choosing *choosing) {
     bool differs = !place->on_device && links_flat_differs(&place->mesh, &all, place->in_place);
     if (!plan->request.collectives_fixed && differs) input->collectives = COLLECTIVES_EITHER;
     if (plan->request.collectives_fixed && plan->request.plan.policy.flat) input->collectives = COLLECTIVES_FLAT;
-    if (plan->request.partition_fixed || rank_place_stages(place) > 1) return STATUS_OK;
+    if (plan->request.partition_fixed) return STATUS_OK;
     TRY(partition_list(&data, &choosing->partitions, &input->partition_count));
+    input->partition_count = keep_legal(&plan->chosen, choosing->partitions, input->partition_count);
     input->most_compiled *= RANKS_TRY_MORE;
     if (!trains) input->partition_count = keep_inference(choosing->partitions, input->partition_count);
     input->partitions = choosing->partitions;
@@ -168,6 +181,29 @@ static enum status check_asked(const struct session_plan *plan) {
                        "give it more by --device-memory SIZE, or leave out --partition");
 }
 
+/* Of a pipeline each try is as many programs as there are stages. */
+static int most_compiled(const struct graph *graph, int stages) {
+    int most = search_most_compiled(graph) / stages;
+    return most > COMPILED_FEWEST ? most : COMPILED_FEWEST;
+}
+
+static void fill_input(struct choosing *choosing, const struct graph *graph, const struct workspace_table *workspace,
+                       const struct costs *costs) {
+    const struct session_plan *plan = choosing->plan;
+    choosing->input =
+        (struct search_input){.graph = graph,
+                              .workspace = workspace,
+                              .costs = costs,
+                              .recipe = &plan->chosen.recipe,
+                              .place = plan->chosen.place,
+                              .spans = plan->chosen.policy.spans,
+                              .grains_per_pass = plan->request.grains_fixed ? plan->chosen.policy.grains_per_pass : 0,
+                              .objective = plan->request.objective,
+                              .most_compiled = most_compiled(graph, rank_place_stages(&plan->chosen.place))};
+    for (enum tier tier = 0; tier < TIER_COUNT; tier++)
+        choosing->input.capacity_bytes[tier] = choosing->capacity_bytes[tier];
+}
+
 static enum status choose(struct session_plan *plan, const int64_t capacity_bytes[TIER_COUNT], bool fastest) {
     struct choosing choosing = {.plan = plan, .capacity_bytes = capacity_bytes};
     bool fitted = fits(&choosing, &plan->programs);
@@ -178,17 +214,7 @@ static enum status choose(struct session_plan *plan, const int64_t capacity_byte
     int64_t *bytes = executable_workspace(main);
     if (!bytes) return STATUS_FAILED;
     const struct workspace_table workspace = {bytes, (int)main->graph->nodes.count};
-    choosing.input =
-        (struct search_input){.graph = main->graph,
-                              .workspace = &workspace,
-                              .costs = &plan->costs,
-                              .recipe = &plan->chosen.recipe,
-                              .place = plan->chosen.place,
-                              .grains_per_pass = plan->request.grains_fixed ? plan->chosen.policy.grains_per_pass : 0,
-                              .objective = plan->request.objective,
-                              .most_compiled = search_most_compiled(main->graph)};
-    for (enum tier tier = 0; tier < TIER_COUNT; tier++)
-        choosing.input.capacity_bytes[tier] = capacity_bytes[tier];
+    fill_input(&choosing, main->graph, &workspace, &plan->costs);
     enum status status = list_partitions(&choosing);
     if (status == STATUS_OK) status = try_all(&choosing, fastest);
     if (status == STATUS_OK && fitted) status = check_asked(plan);
@@ -199,6 +225,32 @@ static enum status choose(struct session_plan *plan, const int64_t capacity_byte
 
 enum status plan_policy_choose(struct session_plan *plan) {
     return choose(plan, plan->session->machine.capacity_bytes, true);
+}
+
+enum status plan_policy_bound(struct session_plan *plan, const struct graph *graph, const struct costs *costs,
+                              struct search_bound *out) {
+    struct choosing choosing = {.plan = plan, .capacity_bytes = plan->session->machine.capacity_bytes};
+    int64_t *none = mem_array(graph->nodes.count, sizeof *none);
+    const struct workspace_table workspace = {none, (int)graph->nodes.count};
+    fill_input(&choosing, graph, &workspace, costs);
+    enum status status = none ? list_partitions(&choosing) : STATUS_FAILED;
+    if (status == STATUS_OK) status = search_bound(&choosing.input, out);
+    mem_free(choosing.partitions);
+    mem_free(none);
+    return status;
+}
+
+enum status plan_policy_measure(struct session_plan *plan, struct candidate *out) {
+    struct choosing choosing = {.plan = plan, .capacity_bytes = plan->session->machine.capacity_bytes};
+    const struct executable *main = programs_main(&plan->programs);
+    int64_t *bytes = executable_workspace(main);
+    if (!bytes) return STATUS_FAILED;
+    const struct workspace_table workspace = {bytes, (int)main->graph->nodes.count};
+    fill_input(&choosing, main->graph, &workspace, &plan->costs);
+    *out = (struct candidate){.policy = plan->chosen.policy};
+    enum status status = policy_measure(&choosing.input, out);
+    mem_free(bytes);
+    return status;
 }
 
 enum status plan_policy_find_least(const struct session *session, const struct plan_request *request,

@@ -13,6 +13,13 @@ enum status plan_policy_check_ways(const struct plan_request *request, const str
  * as they were. */
 enum status plan_policy_choose(struct session_plan *plan);
 
+/* What no policy of plan->chosen's shape goes below; nothing is compiled. `graph` and `costs` are of its main program
+ * (machine_costs_bound). */
+enum status plan_policy_bound(struct session_plan *plan, const struct graph *graph, const struct costs *costs,
+                              struct search_bound *out);
+/* A step of plan->chosen as the search sees it, with the plan's costs; step_s 0: it does not fit. */
+enum status plan_policy_measure(struct session_plan *plan, struct candidate *out);
+
 /* What a request takes under the policy that takes least of the device, of those that tiers of `capacity_bytes` below
  * it hold. Nothing is measured. */
 struct least_memory {

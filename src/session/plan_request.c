@@ -58,6 +58,59 @@ enum status plan_request_make(const struct session *session, unsigned uses, cons
     return STATUS_OK;
 }
 
+/* What a request is made of. */
+struct asked {
+    const struct session *session;
+    unsigned uses;
+    const struct train_options *training;
+};
+
+static enum status resolve_shape(void *context, const struct plan_options *options, struct plan *out) {
+    const struct asked *asked = context;
+    struct plan_request request;
+    TRY(plan_request_make(asked->session, asked->uses, options, asked->training, NULL, &request));
+    *out = request.plan;
+    return STATUS_OK;
+}
+
+static int ranks_of(const struct session *session, const struct plan_options *options) {
+    return options->planned.nodes > 0 ? mesh_ranks(&options->planned) : session_ranks(session);
+}
+
+static enum status refuse_open_shapes(void) {
+    return status_hint(status_set(STATUS_BAD_INPUT, "auto: --tensor and --stages are chosen for training steps alone"),
+                       "give them as numbers, or leave them out");
+}
+
+enum status plan_request_add_shapes(const struct session *session, unsigned uses, const struct plan_options *options,
+                                    const struct train_options *training, const struct plan *base,
+                                    struct plan_request *request) {
+    struct asked asked = {session, uses, training};
+    const struct shape_resolver resolver = {&asked, resolve_shape};
+    if (!rank_shapes_are_open(options) || base) return STATUS_OK;
+    if (!program_set_has(&request->set, PROGRAM_STEP)) return refuse_open_shapes();
+    return rank_shapes_list(options, ranks_of(session, options), 0, &resolver, &request->shapes);
+}
+
+/* A decided recipe: stages alone are open. Its policy is for the stages that it had. */
+static enum status resolve_stages(void *context, const struct plan_options *options, struct plan *out) {
+    const struct plan *decided = context;
+    *out = *decided;
+    out->place.stages = (int)options->stages;
+    if (rank_place_stages(&out->place) != rank_place_stages(&decided->place))
+        out->policy = (struct policy){.grains_per_pass = setting_table[SETTING_grains_per_pass].whole};
+    return plan_check(out);
+}
+
+enum status plan_request_add_stages(const struct session *session, const struct plan_options *options,
+                                    struct plan_request *request) {
+    struct plan decided = request->plan;
+    const struct shape_resolver resolver = {&decided, resolve_stages};
+    if (!rank_shapes_are_open(options)) return STATUS_OK;
+    return rank_shapes_list(options, ranks_of(session, options), recipe_tensor(&decided.recipe), &resolver,
+                            &request->shapes);
+}
+
 struct plan_request plan_request_decided(const struct plan *plan, const struct plan_options *options,
                                          const struct train_options *training) {
     return (struct plan_request){.set = training_set(training),

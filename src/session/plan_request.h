@@ -4,6 +4,7 @@
 
 #include "search/search.h"
 #include "session/programs.h"
+#include "session/rank_shapes.h"
 
 struct plan_request {
     struct program_set set;
@@ -13,8 +14,9 @@ struct plan_request {
     bool policy_fixed;  /* by a plan file: no other is chosen */
     bool partition_fixed, collectives_fixed; /* by an option: no other is chosen */
     enum search_objective objective;
-    int64_t interleave; /* spans of each stage of a pipeline that is not cut yet; 0: whichever is fastest */
-    bool grains_fixed;  /* by an option, or since no program trains: no other number of grains in a pass is chosen */
+    struct rank_shapes shapes; /* to choose from, in place of `plan`; session_plan_make takes them over */
+    int64_t interleave;        /* spans of each stage of a pipeline that is not cut yet; 0: whichever is fastest */
+    bool grains_fixed; /* by an option, or since no program trains: no other number of grains in a pass is chosen */
 };
 
 /* The request that options make, for a session's model and machine (plan_options_resolve): over `base`, the plan of
@@ -23,6 +25,15 @@ struct plan_request {
  */
 enum status plan_request_make(const struct session *session, unsigned uses, const struct plan_options *options,
                               const struct train_options *training, const struct plan *base, struct plan_request *out);
+/* Where the options leave the shape of the ranks open and no plan file says it, the plan of each shape:
+ * request->shapes, for rank_shapes_free or session_plan_make. BAD_INPUT where nothing trains, or all shapes are
+ * refused. */
+enum status plan_request_add_shapes(const struct session *session, unsigned uses, const struct plan_options *options,
+                                    const struct train_options *training, const struct plan *base,
+                                    struct plan_request *request);
+/* The same for a request whose recipe is decided: only stages may be open. */
+enum status plan_request_add_stages(const struct session *session, const struct plan_options *options,
+                                    struct plan_request *request);
 /* The request for the training of a plan whose recipe is decided (a checkpoint's); its policy is taken if that fits. */
 struct plan_request plan_request_decided(const struct plan *plan, const struct plan_options *options,
                                          const struct train_options *training);

@@ -180,7 +180,7 @@ static struct mesh mesh_of(const struct plan_options *options) {
 /* As many as before, on as many ranks as before. */
 static int stages_of(const struct plan_options *options, const struct plan *base) {
     const struct mesh mesh = mesh_of(options);
-    if (SETTINGS_HAVE(options, stages)) return (int)options->stages;
+    if (SETTINGS_HAVE(options, stages) && options->stages > 0) return (int)options->stages;
     return base && rank_place_ranks(&base->place) == mesh_ranks(&mesh) ? rank_place_stages(&base->place) : 1;
 }
 
@@ -201,10 +201,10 @@ static int64_t share_of_lane(const struct plan_options *options, const struct ra
 
 static void choose_tensor(struct resolver *resolver, const struct plan_options *options, const struct recipe *base,
                           struct recipe *recipe) {
-    bool moved = options->allow_recipe_change && SETTINGS_HAVE(options, tensor);
-    recipe->tensor =
-        (int)choose_whole(resolver, SETTING_tensor, options->tensor, moved ? options->tensor : recipe_tensor(base),
-                          setting_table[SETTING_tensor].whole);
+    bool open = options->tensor == 0, moved = options->allow_recipe_change && !open;
+    int64_t wanted = !open ? options->tensor : resolver->base_name ? recipe_tensor(base) : 1;
+    recipe->tensor = (int)choose_whole(resolver, SETTING_tensor, wanted, moved ? wanted : recipe_tensor(base),
+                                       setting_table[SETTING_tensor].whole);
     recipe->layout = (enum tensor_layout)choose_name(resolver, SETTING_layout, (int)options->layout, (int)base->layout,
                                                      (int)TENSOR_LAYOUT_MEGATRON, tensor_layout_name(options->layout),
                                                      tensor_layout_name(base->layout));

@@ -4,6 +4,7 @@
 
 #include "base/file.h"
 #include "base/hash.h"
+#include "profile/described_device.h"
 #include "session/machine_costs.h"
 #include "session/rank_budget.h"
 #include "session/rank_cores.h"
@@ -52,6 +53,13 @@ static enum status describe_ranks(struct session *session, const struct plan_opt
     return find_links(session, plan_options_threads(options), machine);
 }
 
+/* Ranks that are only planned for. What describes a device says what is its own, of the host too. */
+static void describe_planned(struct machine *machine, const struct plan_options *options) {
+    bool described = machine->backend == &backend_described;
+    if (options->planned.nodes > 0 && !described) rank_budget_plan(options->planned.per_node, machine);
+    machine->plans_devices = described && options->gpu_collectives != GPU_COLLECTIVES_HOST;
+}
+
 /* `opened`: how that went. The session takes the model over. */
 static enum status open_with(struct model *model, enum status opened, const struct plan_options *options,
                              const struct recipe *decided, struct session *out) {
@@ -61,8 +69,7 @@ static enum status open_with(struct model *model, enum status opened, const stru
     if (status == STATUS_OK) status = find_comm(&session);
     status = comm_agree(options->comm, status);
     if (status == STATUS_OK) status = describe_ranks(&session, options);
-    if (status == STATUS_OK && options->planned.nodes > 0)
-        rank_budget_plan(options->planned.per_node, &session.machine);
+    if (status == STATUS_OK) describe_planned(&session.machine, options);
     if (status == STATUS_OK)
         *out = session;
     else
@@ -93,7 +100,7 @@ struct rank_place session_place(const struct session *session, const struct mesh
     const struct comm *comm = session->comm;
     bool here = mesh->nodes == comm->mesh.nodes && mesh->per_node == comm->mesh.per_node;
     bool mapped = !session->machine.backend->memory; /* the CPU has addresses of the device tier */
-    bool on_device = here && comm->devices != NULL;
+    bool on_device = here ? comm->devices != NULL : session->machine.plans_devices;
     return (struct rank_place){.mesh = *mesh,
                                .rank = here ? comm->rank : 0,
                                .in_place = mapped && mesh->per_node > 1 && (!here || comm->shares_memory),

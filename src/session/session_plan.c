@@ -1,16 +1,15 @@
 #include "session/session_plan.h"
 
-#include <stdio.h>
+#include <string.h>
 
 #include "base/json.h"
 #include "base/mem.h"
 #include "session/idle_lanes.h"
 #include "session/machine_costs.h"
+#include "session/plan_choice.h"
 #include "session/plan_policy.h"
 #include "session/rank_proof.h"
-#include "session/stage_cuts.h"
-#include "session/tensor_layout.h"
-#include "sim/simulate.h"
+#include "session/shape_search.h"
 
 /* For measuring operators that the cache lacks; the start of a run waits for it. */
 static const double OPERATORS_BUDGET_S = 1.0;
@@ -47,67 +46,6 @@ static enum status describe(struct session_plan *plan) {
     return backend->list_products ? backend->list_products(&recipe->products) : STATUS_OK;
 }
 
-/* A policy can be wrong for this model alone: the file that holds it is named. */
-static enum status name_origin(enum status status, const char *origin) {
-    if (status != STATUS_BAD_INPUT || !origin) return status;
-    char hint[256];
-    snprintf(hint, sizeof hint, "%s", status_hint_text());
-    status = status_prefix(status, "%s", origin);
-    return hint[0] ? status_hint(status, "%s", hint) : status;
-}
-
-/* The rest of a place whose mesh and axes are known. */
-static void take_place(struct session_plan *plan) {
-    const struct rank_place asked = plan->chosen.place;
-    const struct mesh one = {1, 1};
-    plan->chosen.place = session_place(plan->session, asked.mesh.nodes > 0 ? &asked.mesh : &one);
-    plan->chosen.place.tensor = asked.tensor;
-    plan->chosen.place.stages = asked.stages;
-}
-
-static enum status compile(struct session_plan *plan) {
-    enum status status = programs_compile(plan->session, &plan->request.set, &plan->chosen, &plan->programs);
-    plan->least_bytes = plan->programs.tier_bytes[TIER_DEVICE];
-    return name_origin(status, plan->request.origin);
-}
-
-/* Whether this is a pipeline that nobody has cut. */
-static bool is_uncut(const struct session_plan *plan) {
-    return rank_place_stages(&plan->chosen.place) > 1 && !plan->chosen.policy.spans[0];
-}
-
-/* All programs of the plan are cut alike. */
-static enum status cut_stages(struct session_plan *plan) {
-    struct graph *graph;
-    enum program_use main = 0;
-    while (!program_set_has(&plan->request.set, main))
-        main++;
-    TRY(program_build_graph(plan->session, &plan->request.set, main, &plan->chosen, &graph));
-    enum status status = stage_cuts_by_flops(plan, graph);
-    graph_free(graph);
-    return status;
-}
-
-/* Costs are known only when there are programs. */
-static enum status cut_again(struct session_plan *plan) {
-    TRY(session_plan_measure(plan));
-    TRY(stage_cuts_by_seconds(plan));
-    programs_free(&plan->programs);
-    return compile(plan);
-}
-
-/* What chunks a partition has is yet to be chosen: at first each rank has all. */
-static enum status choose(struct session_plan *plan) {
-    bool free = !plan->request.policy_fixed, uncut = is_uncut(plan);
-    bool open = free && policy_is_plain(&plan->chosen.policy);
-    if (open) plan->chosen.policy.partition = (struct partition){0};
-    TRY(tensor_layout_find_rates(plan));
-    if (uncut) TRY(name_origin(cut_stages(plan), plan->request.origin));
-    TRY(compile(plan));
-    if (uncut && free && program_set_has(&plan->request.set, PROGRAM_STEP)) TRY(cut_again(plan));
-    return free ? plan_policy_choose(plan) : STATUS_OK;
-}
-
 /* The recipe and policy of rank 0, for all. */
 static enum status share_chosen(struct session_plan *plan) {
     struct comm *comm = plan->session->comm;
@@ -120,10 +58,9 @@ static enum status share_chosen(struct session_plan *plan) {
     TRY(comm_agree(comm, text || comm->rank > 0 ? STATUS_OK : STATUS_FAILED));
     enum status status = comm_share_text(comm, &text);
     json_t *object = status == STATUS_OK ? json_loads(text, 0, NULL) : NULL;
-    struct rank_place place = plan->chosen.place;
     if (status == STATUS_OK)
         status = object ? plan_from_json("the plan of rank 0", object, &plan->chosen) : STATUS_FAILED;
-    plan->chosen.place = place;
+    plan_choice_place(plan);
     json_decref(object);
     mem_free(text);
     return status;
@@ -133,6 +70,11 @@ static enum status share_chosen(struct session_plan *plan) {
 static enum status prove_ranks(const struct session_plan *plan) {
     const struct executable *step = plan->programs.of[PROGRAM_STEP];
     return step ? rank_proof_make(plan->session, &plan->request.set, step, &plan->chosen) : STATUS_OK;
+}
+
+/* Of all shapes, where they are open. */
+static enum status choose(struct session_plan *plan) {
+    return plan->shapes.list.count > 0 ? shape_search(plan) : plan_choice_make(plan);
 }
 
 /* For ranks that are only planned for, too. */
@@ -147,16 +89,18 @@ static enum status choose_together(struct session_plan *plan) {
     struct comm *comm = plan->session->comm;
     TRY(comm_agree(comm, comm->rank == 0 ? choose(plan) : STATUS_OK));
     enum status status = share_chosen(plan);
-    if (status == STATUS_OK) status = comm->rank > 0 ? compile(plan) : prove_ranks(plan);
+    if (status == STATUS_OK) status = comm->rank > 0 ? plan_choice_compile(plan) : prove_ranks(plan);
     return comm_agree(comm, status);
 }
 
 enum status session_plan_make(const struct session *session, const struct plan_request *request,
                               struct session_plan *out) {
-    struct session_plan plan = {.session = session, .request = *request, .chosen = request->plan};
+    struct session_plan plan = {
+        .session = session, .request = *request, .shapes = request->shapes, .chosen = request->plan};
     enum status status;
-    take_place(&plan);
-    TRY_GOTO(status, plan_policy_check_ways(request, &plan.chosen.place), failed);
+    plan.request.shapes = (struct rank_shapes){0};
+    plan_choice_place(&plan);
+    if (plan.shapes.list.count == 0) TRY_GOTO(status, plan_policy_check_ways(request, &plan.chosen.place), failed);
     TRY_GOTO(status, session_ranks(session) > 1 ? choose_together(&plan) : choose_alone(&plan), failed);
     TRY_GOTO(status, describe(&plan), failed);
     *out = plan;
@@ -171,33 +115,62 @@ void session_plan_free(struct session_plan *plan) {
     costs_free(&plan->costs);
     search_result_free(&plan->search);
     programs_free(&plan->programs);
+    rank_shapes_free(&plan->shapes);
     *plan = (struct session_plan){.session = NULL};
 }
 
+static enum status set_trained(struct session *session, struct plan_request *request) {
+    TRY(session_set_trained(session, &request->plan.recipe));
+    for (size_t i = 0; i < request->shapes.list.count; i++) {
+        struct recipe *recipe = &request->shapes.list.items[i].plan->recipe;
+        memcpy(recipe->lora, request->plan.recipe.lora, sizeof recipe->lora);
+        memcpy(recipe->freeze, request->plan.recipe.freeze, sizeof recipe->freeze);
+    }
+    return STATUS_OK;
+}
+
+static enum status warn_of_idle_lanes(const struct session *session, const struct plan *plan) {
+    return session->comm->rank == 0 ? idle_lanes_warn(plan) : STATUS_OK;
+}
+
+/* Takes the request's shapes over. Where these are open, lanes are known when one is chosen. */
 static enum status plan_requested(struct session *session, struct plan_request *request, struct session_plan *out) {
     enum status status = STATUS_OK;
-    bool trains = program_set_has(&request->set, PROGRAM_STEP);
-    if (trains) status = session_set_trained(session, &request->plan.recipe);
-    if (trains && status == STATUS_OK && session->comm->rank == 0) status = idle_lanes_warn(&request->plan);
-    TRY(comm_agree(session->comm, status));
-    return session_plan_make(session, request, out);
+    bool trains = program_set_has(&request->set, PROGRAM_STEP), open = request->shapes.list.count > 0;
+    if (trains) status = set_trained(session, request);
+    if (trains && !open && status == STATUS_OK) status = warn_of_idle_lanes(session, &request->plan);
+    status = comm_agree(session->comm, status);
+    if (status != STATUS_OK) {
+        rank_shapes_free(&request->shapes);
+        return status;
+    }
+    TRY(session_plan_make(session, request, out));
+    return trains && open ? warn_of_idle_lanes(session, &out->chosen) : STATUS_OK;
+}
+
+/* `made`: how the request went. */
+static enum status plan_agreed(struct session *session, struct plan_request *request, enum status made,
+                               struct session_plan *out) {
+    enum status status = comm_agree(session->comm, made);
+    if (status == STATUS_OK)
+        status = plan_requested(session, request, out);
+    else
+        rank_shapes_free(&request->shapes);
+    if (status != STATUS_OK) session_close(session);
+    return status;
 }
 
 enum status session_begin(const char *model_folder, unsigned uses, const struct plan_options *options,
                           const struct train_options *training, struct session *session, struct session_plan *plan) {
-    struct plan_request request;
+    struct plan_request request = {.origin = NULL};
     struct plan read;
     const struct plan *base = SETTINGS_HAVE(options, plan_path) ? &read : NULL;
     if (base) TRY(comm_agree(options->comm, plan_read(options->plan_path, &read)));
     TRY(session_open(model_folder, options, base ? &base->recipe : NULL, session));
     enum status status;
     status = plan_request_make(session, uses, options, training, base, &request);
-    TRY_GOTO(status, comm_agree(session->comm, status), failed);
-    TRY_GOTO(status, plan_requested(session, &request, plan), failed);
-    return STATUS_OK;
-failed:
-    session_close(session);
-    return status;
+    if (status == STATUS_OK) status = plan_request_add_shapes(session, uses, options, training, base, &request);
+    return plan_agreed(session, &request, status, plan);
 }
 
 enum status session_begin_decided(const char *model_folder, const struct plan *decided,
@@ -205,9 +178,7 @@ enum status session_begin_decided(const char *model_folder, const struct plan *d
                                   struct session *session, struct session_plan *plan) {
     struct plan_request request = plan_request_decided(decided, options, training);
     TRY(session_open(model_folder, options, &decided->recipe, session));
-    enum status status = plan_requested(session, &request, plan);
-    if (status != STATUS_OK) session_close(session);
-    return status;
+    return plan_agreed(session, &request, plan_request_add_stages(session, options, &request), plan);
 }
 
 enum status session_begin_step(const char *model_folder, const struct plan *decided, const char *origin,

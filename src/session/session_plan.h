@@ -23,6 +23,7 @@ struct model_figures {
 struct session_plan {
     const struct session *session; /* borrowed */
     struct plan_request request;   /* what was asked for */
+    struct rank_shapes shapes;     /* those that were open, and what came of each; with several ranks on rank 0 alone */
     struct plan chosen;            /* what was chosen: the recipe, and the policy */
     struct programs programs;      /* compiled under it; they may take more than there is: session_plan_check_memory */
     int64_t least_bytes;           /* of the device, under the policy that takes least of it, of those tried */
@@ -35,7 +36,8 @@ struct session_plan {
 
 /* Compiles what is asked for and, where that does not fit and the policy is free, finds one with which it does.
  * BAD_INPUT for what is wrong with the model or the plan; NO_FIT only for more
- * operations between ranks than there can be, whatever memory there is. The caller frees with session_plan_free. */
+ * operations between ranks than there can be, whatever memory there is. Takes the request's shapes over, also on
+ * failure. The caller frees with session_plan_free. */
 enum status session_plan_make(const struct session *session, const struct plan_request *request,
                               struct session_plan *out);
 void session_plan_free(struct session_plan *plan);

@@ -334,8 +334,8 @@ static void ranks_without_rows_of_the_vocabulary_change_nothing(void **state) {
     sizes.vocab = 5;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct model *model = shared_model_make(cases[i], &sizes);
-        compare(model, 4, false);
-        compare(model, 4, true);
+        compare(model, 4, false, NULL);
+        compare(model, 4, true, NULL);
         model_free(model);
     }
 }

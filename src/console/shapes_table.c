@@ -1,0 +1,72 @@
+#include "console/shapes_table.h"
+
+#include "base/size.h"
+#include "session/shape_gains.h"
+
+static bool is_chosen(const struct session_plan *plan, const struct rank_shape *shape) {
+    return shape->outcome == SHAPE_PLANNED &&
+           recipe_tensor(&shape->plan->recipe) == recipe_tensor(&plan->chosen.recipe) &&
+           rank_place_stages(&shape->plan->place) == rank_place_stages(&plan->chosen.place);
+}
+
+static void print_planned(FILE *out, const struct rank_shape *shape, bool chosen) {
+    char device[SIZE_TEXT], host[SIZE_TEXT];
+    fprintf(out, "%9.4f s  %10s", shape->step_s, size_print(shape->tier_bytes[TIER_DEVICE], device));
+    if (shape->tier_bytes[TIER_HOST] > 0) fprintf(out, "  host %s", size_print(shape->tier_bytes[TIER_HOST], host));
+    if (chosen) fprintf(out, "  the plan's");
+}
+
+static void print_shape(FILE *out, const struct session_plan *plan, const struct rank_shape *shape) {
+    const struct rank_place *place = &shape->plan->place;
+    char size[SIZE_TEXT];
+    int tensor = recipe_tensor(&shape->plan->recipe), stages = rank_place_stages(place);
+    fprintf(out, "  %4d x %4d x %4d  ", tensor, stages, rank_place_ranks(&plan->chosen.place) / (tensor * stages));
+    switch (shape->outcome) {
+    case SHAPE_PLANNED: print_planned(out, shape, is_chosen(plan, shape)); break;
+    case SHAPE_BOUNDED: fprintf(out, "%11s  %10s  takes at least %.4f s", "", "", shape->bound_s); break;
+    case SHAPE_NO_FIT:
+        fprintf(out, "%11s  %10s  does not fit", "", "");
+        if (shape->least_bytes > 0) fprintf(out, ": needs %s of the device", size_print(shape->least_bytes, size));
+        break;
+    case SHAPE_REFUSED: fprintf(out, "%11s  %10s  %s", "", "", shape->reason); break;
+    case SHAPE_OPEN: break;
+    }
+    fputc('\n', out);
+}
+
+static void print_gains(FILE *out, const struct session_plan *plan) {
+    static const char *const without[PART_COUNT] = {
+        [PART_TENSOR] = "ranks that share tensors",
+        [PART_STAGES] = "stages of a pipeline",
+        [PART_PARTITION] = "shards of model states",
+        [PART_MEMORY] = "copies to other tiers and repeated work",
+    };
+    struct plan_gain gains[PART_COUNT];
+    plan_gains_find(plan, gains);
+    fprintf(out, "\nwhat the parts of the plan gain: by so much the best plan without is slower\n");
+    for (int part = 0; part < PART_COUNT; part++) {
+        const struct plan_gain *gain = &gains[part];
+        fprintf(out, "  %-40s", without[part]);
+        if (!gain->used)
+            fprintf(out, "not used\n");
+        else if (!gain->possible)
+            fprintf(out, "nothing that was tried fits without\n");
+        else
+            fprintf(out, "%s%.4f s\n", gain->exact ? "" : "at least ", gain->seconds);
+    }
+}
+
+void shapes_table_print(FILE *out, const struct session_plan *plan, bool explain) {
+    const struct rank_shapes *shapes = &plan->shapes;
+    size_t hidden = 0;
+    if (shapes->list.count == 0) return;
+    fprintf(out, "\nshapes (tensor x stages x data ranks): step, device memory\n");
+    for (size_t i = 0; i < shapes->list.count; i++) {
+        const struct rank_shape *shape = &shapes->list.items[i];
+        bool shown = explain || shape->outcome == SHAPE_PLANNED;
+        hidden += !shown;
+        if (shown) print_shape(out, plan, shape);
+    }
+    if (hidden > 0) fprintf(out, "  %zu more; --explain says why not\n", hidden);
+    print_gains(out, plan);
+}

@@ -1,0 +1,15 @@
+/* What a policy's programs take: compiled, and simulated where they fit. */
+#ifndef BALLAST_SEARCH_MEASURE_H
+#define BALLAST_SEARCH_MEASURE_H
+
+#include "search/search.h"
+
+/* Whether no tier has less than the candidate needs. */
+bool search_fits(const struct search_input *input, const struct candidate *candidate);
+
+/* The policy of `candidate`: its bytes, and where it fits its seconds. Of a pipeline the programs of all stages, one
+ * rank of each, which wait for each other: bytes are those of the stage that needs most. NO_FIT for more operations
+ * between ranks than there can be. */
+enum status policy_measure(const struct search_input *input, struct candidate *candidate);
+
+#endif

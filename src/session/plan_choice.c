@@ -1,0 +1,75 @@
+#include "session/plan_choice.h"
+
+#include <stdio.h>
+
+#include "session/plan_policy.h"
+#include "session/stage_cuts.h"
+#include "session/tensor_layout.h"
+
+/* A policy can be wrong for this model alone: the file that holds it is named. */
+static enum status name_origin(enum status status, const char *origin) {
+    if (status != STATUS_BAD_INPUT || !origin) return status;
+    char hint[256];
+    snprintf(hint, sizeof hint, "%s", status_hint_text());
+    status = status_prefix(status, "%s", origin);
+    return hint[0] ? status_hint(status, "%s", hint) : status;
+}
+
+/* The rest of a place whose mesh and axes are known. */
+void plan_choice_place(struct session_plan *plan) {
+    const struct rank_place asked = plan->chosen.place;
+    const struct mesh one = {1, 1};
+    plan->chosen.place = session_place(plan->session, asked.mesh.nodes > 0 ? &asked.mesh : &one);
+    plan->chosen.place.tensor = asked.tensor;
+    plan->chosen.place.stages = asked.stages;
+}
+
+enum status plan_choice_compile(struct session_plan *plan) {
+    enum status status = programs_compile(plan->session, &plan->request.set, &plan->chosen, &plan->programs);
+    plan->least_bytes = plan->programs.tier_bytes[TIER_DEVICE];
+    return name_origin(status, plan->request.origin);
+}
+
+/* Whether this is a pipeline that nobody has cut. */
+static bool is_uncut(const struct session_plan *plan) {
+    return rank_place_stages(&plan->chosen.place) > 1 && !plan->chosen.policy.spans[0];
+}
+
+enum status plan_choice_build_graph(const struct session_plan *plan, struct graph **out) {
+    enum program_use main = 0;
+    while (!program_set_has(&plan->request.set, main))
+        main++;
+    return program_build_graph(plan->session, &plan->request.set, main, &plan->chosen, out);
+}
+
+enum status plan_choice_cut(struct session_plan *plan, const struct graph *graph) {
+    return is_uncut(plan) ? stage_cuts_by_flops(plan, graph) : STATUS_OK;
+}
+
+static enum status cut_stages(struct session_plan *plan) {
+    struct graph *graph;
+    TRY(plan_choice_build_graph(plan, &graph));
+    enum status status = plan_choice_cut(plan, graph);
+    graph_free(graph);
+    return status;
+}
+
+/* Costs are known only when there are programs. */
+static enum status cut_again(struct session_plan *plan) {
+    TRY(session_plan_measure(plan));
+    TRY(stage_cuts_by_seconds(plan));
+    programs_free(&plan->programs);
+    return plan_choice_compile(plan);
+}
+
+/* What chunks a partition has is yet to be chosen: at first each rank has all. */
+enum status plan_choice_make(struct session_plan *plan) {
+    bool free = !plan->request.policy_fixed, uncut = is_uncut(plan);
+    bool open = free && policy_is_plain(&plan->chosen.policy);
+    if (open) plan->chosen.policy.partition = (struct partition){0};
+    TRY(tensor_layout_find_rates(plan));
+    if (uncut) TRY(name_origin(cut_stages(plan), plan->request.origin));
+    TRY(plan_choice_compile(plan));
+    if (uncut && free && program_set_has(&plan->request.set, PROGRAM_STEP)) TRY(cut_again(plan));
+    return free ? plan_policy_choose(plan) : STATUS_OK;
+}

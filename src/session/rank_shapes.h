@@ -1,0 +1,47 @@
+/* The shapes that ranks may have, where it is left open: how many of them share each tensor, and how many stages a
+ * pipeline has. The others of the ranks are data ranks (plan/rank_place.h), among which a partition is chosen. */
+#ifndef BALLAST_SESSION_RANK_SHAPES_H
+#define BALLAST_SESSION_RANK_SHAPES_H
+
+#include "session/train_options.h"
+
+enum shape_outcome {
+    SHAPE_OPEN,    /* not looked at */
+    SHAPE_REFUSED, /* the model cannot be cut so, or Ballast does not run it: `reason` */
+    SHAPE_NO_FIT,  /* no policy fits */
+    SHAPE_BOUNDED, /* not compiled: no policy is faster than bound_s, and the best one is */
+    SHAPE_PLANNED  /* its best policy, of those tried, takes step_s */
+};
+enum { SHAPE_REASON_BYTES = 240 };
+
+struct rank_shape {
+    struct plan *plan; /* what is asked for of it, with its recipe and its axes; owned */
+    enum shape_outcome outcome;
+    double bound_s, expected_s, step_s; /* 0: unknown */
+    int64_t tier_bytes[TIER_COUNT];     /* SHAPE_PLANNED */
+    int64_t least_bytes;                /* SHAPE_NO_FIT: of the device, of what was compiled; 0: nothing had to be */
+    char reason[SHAPE_REASON_BYTES];    /* SHAPE_REFUSED */
+};
+/* By tensor, then by stages. None: the shape is settled. */
+struct rank_shapes {
+    VEC(struct rank_shape) list;
+};
+
+/* Whether options leave the tensor ranks or the stages open ("auto"). */
+bool rank_shapes_are_open(const struct plan_options *options);
+/* Makes the plan that one shape is asked for (in `out`): plan_options_resolve with whatever else it takes. */
+struct shape_resolver {
+    void *context;
+    enum status (*resolve)(void *context, const struct plan_options *options, struct plan *out);
+};
+/* All shapes of so many ranks that the options leave open; those that are refused have the resolver's message.
+ * BAD_INPUT with the first message where all are. `tensor`: as many must share each tensor, 0: any number. The caller
+ * frees, also after a failure. */
+enum status rank_shapes_list(const struct plan_options *options, int ranks, int tensor,
+                             const struct shape_resolver *resolver, struct rank_shapes *out);
+void rank_shapes_free(struct rank_shapes *shapes);
+
+/* Keeps the last message as the reason why a shape is refused. */
+void rank_shape_refuse(struct rank_shape *shape);
+
+#endif
