@@ -77,12 +77,19 @@ static enum status try_policy(struct choosing *choosing, const struct policy *po
     return status;
 }
 
+static double objective_of(const struct session_plan *plan, const struct candidate *candidate) {
+    return plan->request.objective == OBJECTIVE_SUM ? candidate->sum_s : candidate->step_s;
+}
+
 static enum status try_fastest(struct choosing *choosing, bool *fitted) {
     struct session_plan *plan = choosing->plan;
     TRY(session_plan_measure(plan));
     TRY(search_policies(&choosing->input, &plan->search));
-    for (size_t i = 0; i < plan->search.front.count && !*fitted; i++)
+    double enough_s = plan->request.faster_than_s;
+    for (size_t i = 0; i < plan->search.front.count && !*fitted; i++) {
+        if (enough_s > 0 && objective_of(plan, &plan->search.front.items[i]) >= enough_s) break;
         TRY(try_policy(choosing, &plan->search.front.items[i].policy, fitted));
+    }
     return STATUS_OK;
 }
 
@@ -102,12 +109,16 @@ static enum status try_all(struct choosing *choosing, bool fastest) {
     struct candidate small;
     bool fitted = false, free = !choosing->plan->request.partition_fixed;
     if (fastest && free && choosing->fits_as_is) return try_fastest(choosing, &fitted);
-    TRY(search_least(input, &small));
+    struct search_input sizes = *input; /* what is smallest is found by trying: as often for a pipeline */
+    sizes.most_compiled *= rank_place_stages(&input->place);
+    TRY(search_least(&sizes, &small));
     if (!small.compiled) return STATUS_OK;
-    if (small.tier_bytes[TIER_DEVICE] > input->capacity_bytes[TIER_DEVICE])
-        return try_policy(choosing, &small.policy, &fitted);
+    bool one_of_several = choosing->plan->request.faster_than_s > 0;
+    bool hopeless = small.tier_bytes[TIER_DEVICE] > input->capacity_bytes[TIER_DEVICE];
+    if (hopeless && one_of_several) choosing->plan->least_bytes = small.tier_bytes[TIER_DEVICE];
+    if (hopeless) return one_of_several ? STATUS_OK : try_policy(choosing, &small.policy, &fitted);
     if (fastest) TRY(try_fastest(choosing, &fitted));
-    return fitted ? STATUS_OK : try_least(choosing);
+    return fitted || one_of_several ? STATUS_OK : try_least(choosing);
 }
 
 enum status plan_policy_check_ways(const struct plan_request *request, const struct rank_place *place) {

@@ -14,6 +14,7 @@ struct plan_request {
     bool policy_fixed;  /* by a plan file: no other is chosen */
     bool partition_fixed, collectives_fixed; /* by an option: no other is chosen */
     enum search_objective objective;
+    double faster_than_s; /* of several shapes: a plan that is not is of no use, nor one that does not fit; 0: any is */
     struct rank_shapes shapes; /* to choose from, in place of `plan`; session_plan_make takes them over */
     int64_t interleave;        /* spans of each stage of a pipeline that is not cut yet; 0: whichever is fastest */
     bool grains_fixed; /* by an option, or since no program trains: no other number of grains in a pass is chosen */

@@ -9,9 +9,8 @@
 
 struct shape_choice {
     struct session_plan *plan; /* that asks; it becomes the best */
-    struct session_plan best;  /* of those compiled; session NULL: none is yet */
+    struct session_plan best;  /* session NULL: none fits yet */
     double best_s;             /* INFINITY: none fits */
-    int64_t least_bytes;       /* of the device, where none fits */
 };
 
 /* The plan of one shape, before anything is chosen. */
@@ -60,44 +59,46 @@ static bool fits(const struct session_plan *plan) {
     return true;
 }
 
-/* Of shapes that do not fit, the one that needs least; else the fastest. */
-static void keep_best(struct shape_choice *choice, struct session_plan *plan, double step_s) {
-    bool fitted = step_s < INFINITY, first = !choice->best.session;
-    bool better =
-        fitted ? step_s < choice->best_s : choice->best_s >= INFINITY && plan->least_bytes < choice->least_bytes;
-    if (first || better) {
-        session_plan_free(&choice->best);
-        choice->best = *plan;
-        choice->best_s = step_s;
-        choice->least_bytes = plan->least_bytes;
-    } else {
-        session_plan_free(plan);
-    }
+static double objective_of(const struct session_plan *plan, const struct candidate *candidate) {
+    return plan->request.objective == OBJECTIVE_SUM ? candidate->sum_s : candidate->step_s;
 }
 
-static enum status time_plan(struct session_plan *plan, struct rank_shape *shape) {
-    struct candidate measured;
+static void note_planned(const struct session_plan *plan, const struct candidate *best, struct rank_shape *shape) {
+    shape->outcome = SHAPE_PLANNED;
+    shape->step_s = objective_of(plan, best);
+    memcpy(shape->tier_bytes, best->tier_bytes, sizeof shape->tier_bytes);
+}
+
+/* What came of a shape: its own programs fit (`made`), or the search found them too slow to be made. */
+static enum status time_plan(struct session_plan *plan, double best_s, struct rank_shape *shape, bool *made) {
+    struct candidate measured = {.bound_s = 0};
     shape->least_bytes = plan->least_bytes;
     shape->outcome = SHAPE_NO_FIT;
-    shape->step_s = INFINITY;
-    if (!fits(plan)) return STATUS_OK;
-    TRY(session_plan_measure(plan));
-    TRY(plan_policy_measure(plan, &measured));
-    if (measured.step_s <= 0) return STATUS_OK;
-    shape->outcome = SHAPE_PLANNED;
-    shape->step_s = plan->request.objective == OBJECTIVE_SUM ? measured.sum_s : measured.step_s;
-    memcpy(shape->tier_bytes, measured.tier_bytes, sizeof shape->tier_bytes);
+    if (fits(plan)) {
+        TRY(session_plan_measure(plan));
+        TRY(plan_policy_measure(plan, &measured));
+    }
+    *made = measured.step_s > 0;
+    if (*made) note_planned(plan, &measured, shape);
+    const struct candidate *found = plan->search.front.count > 0 ? &plan->search.front.items[0] : NULL;
+    if (!*made && found && objective_of(plan, found) >= best_s) note_planned(plan, found, shape);
     return STATUS_OK;
 }
 
 static enum status try_shape(struct shape_choice *choice, struct rank_shape *shape) {
     struct session_plan plan = plan_of(choice, shape);
+    plan.request.faster_than_s = choice->best_s;
     enum status status = plan_choice_make(&plan);
-    if (status == STATUS_OK) status = time_plan(&plan, shape);
-    if (status == STATUS_OK)
-        keep_best(choice, &plan, shape->step_s);
-    else
+    plan.request.faster_than_s = 0;
+    bool made = false;
+    if (status == STATUS_OK) status = time_plan(&plan, choice->best_s, shape, &made);
+    if (status == STATUS_OK && made && shape->step_s < choice->best_s) {
+        session_plan_free(&choice->best);
+        choice->best = plan;
+        choice->best_s = shape->step_s;
+    } else {
         session_plan_free(&plan);
+    }
     return status;
 }
 
@@ -126,20 +127,29 @@ static enum status search(struct shape_choice *choice) {
     return STATUS_OK;
 }
 
-/* None was compiled: those that did not fit by their bounds are, so that a message can say what is missing. */
-static enum status try_hopeless(struct shape_choice *choice) {
-    struct rank_shapes *shapes = &choice->plan->shapes;
-    for (size_t i = shapes->list.count; i-- > 0 && !choice->best.session;)
-        if (shapes->list.items[i].outcome == SHAPE_NO_FIT)
-            TRY(forgive(try_shape(choice, &shapes->list.items[i]), &shapes->list.items[i]));
-    if (choice->best.session) return STATUS_OK;
-    return status_set(STATUS_BAD_INPUT, "%s", shapes->list.items[0].reason);
+/* What was not compiled needs more than what was. */
+static bool needs_less(const struct rank_shape *a, const struct rank_shape *b) {
+    int64_t x = a->least_bytes > 0 ? a->least_bytes : INT64_MAX, y = b->least_bytes > 0 ? b->least_bytes : INT64_MAX;
+    return x < y;
+}
+
+/* Nothing fits: the plan of the shape that needs least, by which a message can say what is missing. */
+static enum status make_least(struct shape_choice *choice) {
+    const struct rank_shapes *shapes = &choice->plan->shapes;
+    const struct rank_shape *least = NULL;
+    for (size_t i = shapes->list.count; i-- > 0;) {
+        const struct rank_shape *shape = &shapes->list.items[i];
+        if (shape->outcome == SHAPE_NO_FIT && (!least || needs_less(shape, least))) least = shape;
+    }
+    if (!least) return status_set(STATUS_BAD_INPUT, "%s", shapes->list.items[0].reason);
+    choice->best = plan_of(choice, least);
+    return plan_choice_make(&choice->best);
 }
 
 enum status shape_search(struct session_plan *plan) {
     struct shape_choice choice = {.plan = plan, .best_s = INFINITY};
     enum status status = search(&choice);
-    if (status == STATUS_OK && !choice.best.session) status = try_hopeless(&choice);
+    if (status == STATUS_OK && !choice.best.session) status = make_least(&choice);
     if (status == STATUS_OK) {
         choice.best.shapes = plan->shapes;
         *plan = choice.best;
