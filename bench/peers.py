@@ -20,6 +20,7 @@ SIZES = {
     "gpt2": ["--arch", "gpt2", "--hidden", "768", "--layers", "12", "--heads", "12", "--vocab", "50257"],
     "gpt2-large": ["--arch", "gpt2", "--hidden", "1280", "--layers", "36", "--heads", "20", "--vocab", "50257"],
     "llama": ["--arch", "llama", "--hidden", "768", "--layers", "12", "--heads", "12", "--vocab", "32000", "--ffn", "2048"],
+    "small": ["--arch", "gpt2", "--hidden", "384", "--layers", "6", "--heads", "6", "--vocab", "8192"],
     "tiny": ["--arch", "gpt2", "--hidden", "128", "--layers", "2", "--heads", "2", "--vocab", "2048"],  # for a trial
 }
 # Every contender has the optimizer of `ballast train` with a learning rate that stays.

@@ -4,6 +4,7 @@
  *                                          all devices, and the partition of those that are legal which is fastest
  *     build/bench/scale_studies zero3      ZeRO-3 alone against tensor and pipeline parallelism, 175B and 530B on A100
  *     build/bench/scale_studies large      the fastest layout on 4096 devices
+ *     build/bench/scale_studies calculon   the eight steps by which Calculon was validated (arXiv 2205.05198, table 5)
  *
  * Everything is simulated. Beside a figure that a paper gives the table has it, as "published". */
 #include <math.h>
@@ -83,7 +84,7 @@ static enum status print_triples(const struct subject *subject, int64_t devices)
     struct outcome node = {.mfu = 0}, all = node, best = node;
     TRY(cluster_open("a800x8", &job.cluster));
     job.layout =
-        (struct layout){1, 1, 1, devices, 1, false, {1, 1, 1}, subject->recomputation, 1, 1024 / devices, 4096};
+        (struct layout){1, 1, 1, devices, 1, false, {1, 1, 1}, subject->recomputation, 1, 1024 / devices, 4096, 1};
     TRY(try_triple(&job, (struct partition_triple){1, 1, 8}, &node));
     TRY(try_triple(&job, (struct partition_triple){1, 1, devices}, &all));
     TRY(try_all_triples(&job, &best));
@@ -107,21 +108,34 @@ static enum status study_triples(void) {
 
 /* --- ZeRO-3 against tensor and pipeline parallelism --- */
 
+/* arXiv 2104.04473, table 2: FLOP/s of a device there, with what is computed again; 0: not given. */
 struct contest {
     const char *name;
     struct transformer model;
     int64_t devices, batch, pipeline; /* with tensor parallelism over 8 */
+    double zero3_flops_per_s, mixed_flops_per_s;
 };
 static const struct contest contests[] = {
-    {"175B", {12288, 96, 96, 96, 49152, 51200, false, true, 0, 0}, 384, 1536, 12},
-    {"175B", {12288, 96, 96, 96, 49152, 51200, false, true, 0, 0}, 768, 1536, 12},
-    {"175B", {12288, 96, 96, 96, 49152, 51200, false, true, 0, 0}, 1536, 1536, 12},
-    {"530B", {20480, 105, 128, 128, 81920, 51200, false, true, 0, 0}, 560, 2240, 35},
-    {"530B", {20480, 105, 128, 128, 81920, 51200, false, true, 0, 0}, 1120, 2240, 35},
-    {"530B", {20480, 105, 128, 128, 81920, 51200, false, true, 0, 0}, 2240, 2240, 35},
+    {"175B", {12288, 96, 96, 96, 49152, 51200, false, true, 0, 0}, 384, 1536, 12, 144e12, 153e12},
+    {"175B", {12288, 96, 96, 96, 49152, 51200, false, true, 0, 0}, 768, 1536, 12, 88e12, 149e12},
+    {"175B", {12288, 96, 96, 96, 49152, 51200, false, true, 0, 0}, 1536, 1536, 12, 44e12, 141e12},
+    {"530B", {20480, 105, 128, 128, 81920, 51200, false, true, 0, 0}, 560, 2240, 35, 0, 171e12},
+    {"530B", {20480, 105, 128, 128, 81920, 51200, false, true, 0, 0}, 1120, 2240, 35, 98e12, 167e12},
+    {"530B", {20480, 105, 128, 128, 81920, 51200, false, true, 0, 0}, 2240, 2240, 35, 48e12, 159e12},
 };
 
-static enum status simulate(const struct contest *contest, const char *system, struct layout layout) {
+/* The step that such a rate means, by the paper's equation 3. */
+static double published_step_s(const struct contest *contest, double flops_per_s) {
+    const struct transformer *model = &contest->model;
+    const double sequence = 2048;
+    double hidden = (double)model->hidden, layers = (double)model->layers;
+    double flops = 96 * (double)contest->batch * sequence * layers * hidden * hidden *
+                   (1 + sequence / (6 * hidden) + (double)model->vocab / (16 * layers * hidden));
+    return flops / ((double)contest->devices * flops_per_s);
+}
+
+static enum status simulate(const struct contest *contest, const char *system, struct layout layout,
+                            double flops_per_s) {
     struct training job = {.model = contest->model, .system = *training_system_find(system), .layout = layout};
     struct calibration calibration = calibration_default();
     struct forecast forecast;
@@ -129,8 +143,10 @@ static enum status simulate(const struct contest *contest, const char *system, s
     job.system.attention = ATTENTION_SCORES;
     TRY(forecast_step(&job, &calibration, &forecast));
     bool fits = forecast.peak_bytes <= job.cluster.device.tiers[0].capacity_bytes;
-    printf(" %.1f s | %.0f%% | %.0f GB%s |", forecast.step_s, 100 * mfu_of(&job, &forecast),
-           (double)forecast.peak_bytes / 1e9, fits ? "" : ", too much");
+    printf(" %.1f s | ", forecast.step_s);
+    if (flops_per_s > 0) printf("%.1f s", published_step_s(contest, flops_per_s));
+    printf(" | %.0f%% | %.0f GB%s |", 100 * mfu_of(&job, &forecast), (double)forecast.peak_bytes / 1e9,
+           fits ? "" : ", too much");
     return STATUS_OK;
 }
 
@@ -139,27 +155,79 @@ static enum status print_contest(const struct contest *contest) {
     int64_t all = contest->devices, chunks = contest->model.layers / contest->pipeline;
     printf("| %s | %lld | %lld |", contest->name, (long long)contest->devices, (long long)contest->batch);
     TRY(simulate(contest, "DeepSpeed",
-                 (struct layout){1, 1, 1, all, 1, false, {all, all, all}, RECOMPUTE_FULL, rank_batch, 1, 2048}));
-    TRY(simulate(
-        contest, "Megatron-LM PTD-P",
-        (struct layout){
-            8, contest->pipeline, 1, data, chunks, false, {1, 1, 1}, RECOMPUTE_FULL, 1, contest->batch / data, 2048}));
+                 (struct layout){1, 1, 1, all, 1, false, {all, all, all}, RECOMPUTE_FULL, rank_batch, 1, 2048, 1},
+                 contest->zero3_flops_per_s));
+    struct layout mixed = {8, contest->pipeline,     1,    data, chunks, false, {1, 1, 1}, RECOMPUTE_FULL,
+                           1, contest->batch / data, 2048, 1};
+    TRY(simulate(contest, "Megatron-LM PTD-P", mixed, contest->mixed_flops_per_s));
     putchar('\n');
     return STATUS_OK;
 }
 
 static enum status study_zero3(void) {
-    printf(
-        "| model | devices | sequences | ZeRO-3, step | MFU | a device | tensor 8 and pipeline, step | MFU | a device "
-        "|\n|---|---:|---:|---:|---:|---:|---:|---:|---:|\n");
+    printf("| model | devices | sequences | ZeRO-3, step | published | MFU | a device | tensor 8 and pipeline, step | "
+           "published | MFU | a device |\n|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|\n");
     for (size_t i = 0; i < sizeof contests / sizeof *contests; i++)
         TRY(print_contest(&contests[i]));
     return STATUS_OK;
 }
 
+/* --- Calculon's eight steps --- */
+
+static const struct validation {
+    const char *name;
+    struct transformer model;
+    int64_t pipeline, chunks, micro_batch, micro_batches; /* with tensor parallelism over 8, on as many A100s */
+    double full_s, selective_s;                           /* published */
+} validations[] = {
+    {"22B", {6144, 48, 64, 64, 24576, 51200, false, true, 0, 0}, 1, 1, 4, 1, 1.42, 1.10},
+    {"175B", {12288, 96, 96, 96, 49152, 51200, false, true, 0, 0}, 8, 3, 1, 64, 18.13, 13.75},
+    {"530B", {20480, 105, 128, 128, 81920, 51200, false, true, 0, 0}, 35, 3, 1, 280, 49.05, 37.83},
+    {"1T", {25600, 128, 160, 160, 102400, 51200, false, true, 0, 0}, 64, 1, 1, 512, 94.42, 71.49},
+};
+
+/* Recomputing all, or the attention alone with norms cut along the sequence. */
+static enum status validate(const struct validation *one, bool selective, double *sum) {
+    struct training job = {.model = one->model, .system = *training_system_find("Megatron-LM")};
+    struct calibration calibration = calibration_default();
+    struct forecast forecast;
+    double published = selective ? one->selective_s : one->full_s;
+    TRY(cluster_open("a100-80x8", &job.cluster));
+    job.layout = (struct layout){.tensor = 8,
+                                 .pipeline = one->pipeline,
+                                 .context = 1,
+                                 .data = 1,
+                                 .virtual_stages = one->chunks,
+                                 .sequence = selective,
+                                 .partition = {1, 1, 1},
+                                 .recomputation = selective ? RECOMPUTE_ATTENTION : RECOMPUTE_FULL,
+                                 .micro_batch = one->micro_batch,
+                                 .micro_batches = one->micro_batches,
+                                 .sequence_length = 2048};
+    TRY(forecast_step(&job, &calibration, &forecast));
+    double error = forecast.step_s / published - 1;
+    *sum += fabs(error);
+    printf("| %s | %s | %.2f s | %.2f s | %+.1f%% |\n", one->name, selective ? "attention, sequence cut" : "full",
+           published, forecast.step_s, 100 * error);
+    return STATUS_OK;
+}
+
+static enum status study_calculon(void) {
+    double sum = 0;
+    size_t count = sizeof validations / sizeof *validations;
+    printf("| model | recomputed | published | simulated | error |\n|---|---|---:|---:|---:|\n");
+    for (size_t i = 0; i < count; i++)
+        for (int selective = 0; selective < 2; selective++)
+            TRY(validate(&validations[i], selective, &sum));
+    printf("\nmean %.2f%%; Calculon's own is 3.65%%\n", 100 * sum / (2 * (double)count));
+    return STATUS_OK;
+}
+
 /* --- 4096 devices --- */
 
-static enum status print_large(const char *name, const struct transformer *model, const char *cluster) {
+/* `published`: the nearest that was published, in words. */
+static enum status print_large(const char *name, const struct transformer *model, const char *cluster,
+                               const char *published) {
     struct choice_request request = {
         .model = *model, .system = *training_system_find("Ballast"), .devices = 4096, .batch = 4096};
     struct calibration calibration = calibration_default();
@@ -169,11 +237,12 @@ static enum status print_large(const char *name, const struct transformer *model
     TRY(choose_layouts(&request, &calibration, &choices));
     const struct choice *best = choices_fastest(&choices);
     struct training job = {.cluster = request.cluster, .layout = best->layout};
-    printf("| %s | %s | %lld x %lldx%lld x %lld | (%lld, %lld, %lld) | %.2f s | %.1f%% | %.0f GB |\n", name, cluster,
-           (long long)best->layout.tensor, (long long)best->layout.pipeline, (long long)best->layout.virtual_stages,
-           (long long)best->layout.data, (long long)best->layout.partition.parameters,
-           (long long)best->layout.partition.gradients, (long long)best->layout.partition.optimizer,
-           best->forecast.step_s, 100 * mfu_of(&job, &best->forecast), (double)best->forecast.peak_bytes / 1e9);
+    printf("| %s | %s | %lld x %lldx%lld x %lld | (%lld, %lld, %lld) | %.2f s | %.1f%% | %s | %.0f GB |\n", name,
+           cluster, (long long)best->layout.tensor, (long long)best->layout.pipeline,
+           (long long)best->layout.virtual_stages, (long long)best->layout.data,
+           (long long)best->layout.partition.parameters, (long long)best->layout.partition.gradients,
+           (long long)best->layout.partition.optimizer, best->forecast.step_s, 100 * mfu_of(&job, &best->forecast),
+           published, (double)best->forecast.peak_bytes / 1e9);
     choices_free(&choices);
     return STATUS_OK;
 }
@@ -184,19 +253,20 @@ static enum status study_large(void) {
                                     gpt530 = {20480, 105, 128, 128, 81920, 51200, false, true, 0, 0};
     printf(
         "16 Mi tokens a step, as 4096 sequences.\n\n| model | cluster | tensor x pipeline x data | partition | step | "
-        "MFU | a device |\n|---|---|---|---|---:|---:|---:|\n");
-    TRY(print_large("Llama 3.1 70B", &llama70, "a100-80x8"));
-    TRY(print_large("Llama 3.1 70B", &llama70, "h100x8"));
-    TRY(print_large("GPT 175B", &gpt175, "a100-80x8"));
-    TRY(print_large("GPT 175B", &gpt175, "h100x8"));
-    return print_large("GPT 530B", &gpt530, "a100-80x8");
+        "MFU | published MFU | a device |\n|---|---|---|---|---:|---:|---|---:|\n");
+    TRY(print_large("Llama 3.1 70B", &llama70, "a100-80x8", ""));
+    TRY(print_large("Llama 3.1 70B", &llama70, "h100x8", ""));
+    TRY(print_large("GPT 175B", &gpt175, "a100-80x8", "34% on 1536 (arXiv 2104.04473)"));
+    TRY(print_large("GPT 175B", &gpt175, "h100x8", "44% on 2304, 42% on 4608 (Megatron-LM, README, 177B)"));
+    return print_large("GPT 530B", &gpt530, "a100-80x8", "54.2% on 2240 (arXiv 2205.05198)");
 }
 
 int main(int argc, char **argv) {
     static const struct {
         const char *name;
         enum status (*run)(void);
-    } studies[] = {{"triples", study_triples}, {"zero3", study_zero3}, {"large", study_large}};
+    } studies[] = {
+        {"triples", study_triples}, {"zero3", study_zero3}, {"large", study_large}, {"calculon", study_calculon}};
     if (process_begin() != STATUS_OK) return STATUS_FAILED;
     for (size_t i = 0; argc == 2 && i < sizeof studies / sizeof *studies; i++) {
         if (strcmp(argv[1], studies[i].name) != 0) continue;
@@ -204,6 +274,6 @@ int main(int argc, char **argv) {
         if (status != STATUS_OK) fprintf(stderr, "scale_studies: %s\n", status_message());
         return (int)status;
     }
-    fprintf(stderr, "usage: scale_studies triples|zero3|large\n");
+    fprintf(stderr, "usage: scale_studies triples|zero3|large|calculon\n");
     return STATUS_BAD_INPUT;
 }

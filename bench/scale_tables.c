@@ -6,13 +6,15 @@
  *                                                    numbers that it found, and errors of the rows left to check
  *     build/bench/scale_tables --rows FILE           each row's published and simulated time, too
  *     build/bench/scale_tables --fit NAMES --without FILE
- *                                                    each place of publication simulated by a calibration on the others
+ *                                                    each place of publication simulated by a calibration on the
+ *                                                    others, and a table of these errors
  *     build/bench/scale_tables --json FILE           [{"id", "step_s", "peak_bytes", "why"}, ...] on stdout
  *
  * FILE is a list of rows, each an object with "id" (a number of its own) and what is known: "src", "model", "hidden",
  * "layers", "heads", "kv_heads", "ffn", "vocab", "seq", "gpus", "gpus_per_node", "hw", "inter_node", "framework", "tp",
  * "pp", "cp", "dp", "vp", "sharding", "micro_batch", "grad_accum", "global_batch_seqs", "act_ckpt", "precision",
- * "overlap"; published are "sec_per_iter", "sec_per_iter_derived", "tokens_per_s_per_gpu" or "mfu", and "mem_gb",
+ * "overlap"; of mixtures of experts "experts" of each MLP, "top_k" that a token visits, "ep" ranks among whom they are
+ * spread; published are "sec_per_iter", "sec_per_iter_derived", "tokens_per_s_per_gpu" or "mfu", and "mem_gb",
  * "mem_gib" or "mem_mib". Rows that cannot be described are left out with the reason; of the others step time and peak
  * memory are simulated, whether an answer is given or not. Ends with 2 when the file is wrong. */
 #include <math.h>
@@ -288,6 +290,7 @@ static enum status fit(struct tables *tables, const char *names, const char *but
         if (weight > 0) steps[count++] = (struct known_step){&row->job, row->step_s, row->peak_bytes, weight};
     }
     tables->calibration = calibration_start();
+    simulate_all(tables); /* picks what rows leave open, whatever was simulated before */
     enum status status = calibration_fit(steps, count, FIT_ROUNDS, &tables->calibration);
     mem_free(steps);
     *used = count;
@@ -298,6 +301,14 @@ static void print_calibration(const struct calibration *calibration, size_t rows
     printf("calibrated on %zu rows\n", rows);
     for (int i = 0; i < CALIBRATION_COUNT; i++)
         printf("  %-20s %.4g\n", calibration_numbers[i].name, calibration_get(calibration, i));
+}
+
+/* A column of the table. */
+static void print_cell(const struct errors *errors) {
+    if (errors->count == 0)
+        printf("  %6s  %6s  %6s", "", "", "");
+    else
+        printf("  %6d  %5.1f%%  %5.1f%%", errors->count, 100 * errors->sum / errors->count, 100 * errors->worst);
 }
 
 /* One group's rows by a calibration that has not seen them. */
@@ -311,13 +322,15 @@ static enum status print_without(struct tables *tables, const char *names, const
         if (has_time(tables, i)) add_error(&time, time_error(tables, i));
         if (has_memory(tables, i)) add_error(&memory, memory_error(tables, i));
     }
-    printf("%s, by a calibration on %zu rows of others\n", group, used);
-    print_errors("step time", &time);
-    print_errors("peak memory", &memory);
+    printf("%-36s  %6zu", group, used);
+    print_cell(&time);
+    print_cell(&memory);
+    putchar('\n');
     return STATUS_OK;
 }
 
 static enum status leave_out_in_turn(struct tables *tables, const char *names) {
+    printf("%-36s  %6s  %22s  %22s\n", "left out", "fit on", "time: rows  mean  worst", "memory: rows mean worst");
     for (size_t i = 0; i < tables->rows.list.count; i++) {
         char group[GROUP_BYTES];
         bool seen = false;

@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """Every partition of model states on two hosts with a slow network between them, and the one that Ballast picks.
 
-    bench/two_hosts.py [--gbits 1 10] [--ranks 1] [--model gpt2] [--repeats 5]
+    sudo bench/two_hosts.py [--gbits 1 10] [--ranks 1] [--model small] [--repeats 5] [-o two-hosts]
 
 The hosts are network namespaces of this machine with names of their own, joined by a virtual cable whose bandwidth `tc`
 shapes. Open MPI starts the ranks over TCP, as between machines; ranks of one host share its memory. For each bandwidth
 `ballast profile` measures the network, `ballast train` chooses a partition by what it measures itself, and then all legal
-partitions take turns, --repeats times. Needs root, iproute2 and Open MPI.
+partitions take turns, --repeats times; each is simulated with the same measurements. Needs root, iproute2 and Open MPI.
+About a quarter of an hour by default.
 
 Bar: the partition picked is at most 10% slower than the fastest in the median, or its range of times meets the fastest
 one's, so that they cannot be told apart.
@@ -102,13 +103,36 @@ def run(options, agent, command):
     return done.stdout.decode()
 
 
+@dataclasses.dataclass
+class Turns:
+    """Of a partition: median seconds of a step, without the first, of each repeat; and the simulated ones."""
+
+    seconds: list
+    predicted_s: float = 0
+
+
 def train(options, agent, work, files, extra):
-    """Median seconds of a step, without the first, and the partition's widths."""
+    """The run's folder."""
     folder = options.folder / "two-hosts-run"
     shutil.rmtree(folder, ignore_errors=True)
     run(options, agent, peers.ballast_command(options, *files, folder, work, extra))
-    chosen = json.loads((folder / "run.json").read_text())["plan"]["policy"]["partition"]
-    return peers.median(peers.read_metrics(folder)["step_s"][1:]), partition_text(chosen)
+    return folder
+
+
+def step_seconds(folder):
+    return peers.median(peers.read_metrics(folder)["step_s"][1:])
+
+
+def predict(options, folder):
+    words = [options.build / "ballast", "simulate", folder, "--json"]
+    done = subprocess.run([str(word) for word in words], capture_output=True, text=True, check=False)
+    if done.returncode:
+        peers.fail(f"simulate: {done.stderr.strip().splitlines()[-1]}")
+    return json.loads(done.stdout)["step_s"]
+
+
+def chosen_partition(folder):
+    return partition_text(json.loads((folder / "run.json").read_text())["plan"]["policy"]["partition"])
 
 
 def partition_text(widths):
@@ -131,26 +155,33 @@ def measure(options, agent, work, gbits):
     shutil.rmtree(cache, ignore_errors=True)  # what another network's measurements would be taken from
     os.environ["XDG_CACHE_HOME"] = str(cache)
     run(options, agent, [options.build / "ballast", "profile", "-o", cluster])
-    picked = train(options, agent, work, files, [])[1]
-    seconds = {partition: [] for partition in legal_partitions(2, options.ranks)}
+    picked = chosen_partition(train(options, agent, work, files, []))
+    turns = {partition: Turns([]) for partition in legal_partitions(2, options.ranks)}
     for repeat in range(options.repeats):
-        for partition, list_ in seconds.items():
-            list_.append(train(options, agent, work, files, ["--partition", partition])[0])
-            print(f"{gbits} Gbit/s, repeat {repeat + 1}: {partition}: {list_[-1]:.3f} s", file=sys.stderr, flush=True)
-    return cluster, picked, seconds
+        for partition, own in turns.items():
+            folder = train(options, agent, work, files, ["--partition", partition])
+            own.seconds.append(step_seconds(folder))
+            own.predicted_s = own.predicted_s or predict(options, folder)
+            print(f"{gbits} Gbit/s, repeat {repeat + 1}: {partition}: {own.seconds[-1]:.3f} s", file=sys.stderr, flush=True)
+    return cluster, picked, turns
 
 
-def network_of(cluster):
-    """What was measured between the hosts, in words."""
-    across = json.loads(cluster.read_text())["links"]["messages"]["across nodes"]
-    return f"{8e-9 * across['bytes_per_s']:.2f} Gbit/s after {1e6 * across['latency_s']:.0f} us"
+def network_of(cluster, gbits):
+    """What was measured between the hosts, in words: by a pair alone, and by both at once each way."""
+    links = json.loads(cluster.read_text())["links"]
+    pair, across = links["pairs"][0] if links["pairs"] else None, links["messages"]["across nodes"]
+    words = f"{8e-9 * across['bytes_per_s']:.2f} Gbit/s both ways at once, after {1e6 * across['latency_s']:.0f} us"
+    if not pair:
+        return words
+    rate = 8e-9 * pair["bytes_per_s"]
+    return f"{rate:.2f} Gbit/s from one host to the other ({100 * rate / gbits:.0f}% of what is set), {words}"
 
 
-def verdict(gbits, picked, seconds):
-    middle = {partition: peers.median(list_) for partition, list_ in seconds.items()}
+def verdict(gbits, picked, turns):
+    middle = {partition: peers.median(own.seconds) for partition, own in turns.items()}
     fastest = min(middle, key=middle.get)
     slower = middle[picked] / middle[fastest] - 1
-    meets = min(seconds[picked]) <= max(seconds[fastest])
+    meets = min(turns[picked].seconds) <= max(turns[fastest].seconds)
     if slower <= MOST_SLOWER:
         told = f"met: within {100 * MOST_SLOWER:.0f}%"
     else:
@@ -158,11 +189,12 @@ def verdict(gbits, picked, seconds):
     return f"- {gbits} Gbit/s: picked {picked}, {100 * slower:+.1f}% against the fastest, {fastest} ({told})"
 
 
-def rows_of(gbits, picked, seconds):
-    for partition, list_ in seconds.items():
-        spread = f"{min(list_):.3f} to {max(list_):.3f}"
+def rows_of(gbits, picked, turns):
+    for partition, own in turns.items():
+        middle, spread = peers.median(own.seconds), f"{min(own.seconds):.3f} to {max(own.seconds):.3f}"
+        predicted = f"{own.predicted_s:.3f} ({100 * (own.predicted_s / middle - 1):+.1f}%)"
         mark = "picked" if partition == picked else ""
-        yield [f"{gbits} Gbit/s", partition.replace("|", "\\|"), f"{peers.median(list_):.3f}", spread, mark]
+        yield [f"{gbits} Gbit/s", partition.replace("|", "\\|"), f"{middle:.3f}", spread, predicted, mark]
 
 
 def parse():
@@ -170,11 +202,11 @@ def parse():
     peers.add_options(parser)
     parser.add_argument("--gbits", nargs="+", type=int, default=[1, 10], help="bandwidths of the network [1 10]")
     parser.add_argument("--ranks", type=int, default=1, help="of each host [1]")
-    parser.add_argument("--model", choices=peers.SIZES, default="gpt2", help="[gpt2]")
+    parser.add_argument("--model", choices=peers.SIZES, default="small", help="[small]")
     parser.add_argument("--dtype", choices=("fp32", "bf16"), default="fp32", help="[fp32]")
     parser.add_argument("--seq", type=int, default=256, help="[256]")
     parser.add_argument("--batch", type=int, default=4, help="over all ranks [4]")
-    parser.add_argument("--steps", type=int, default=4, help="of each start; the first is left out [4]")
+    parser.add_argument("--steps", type=int, default=6, help="of each start; the first is left out [6]")
     parser.add_argument("--repeats", type=int, default=5, help="[5]")
     options = parser.parse_args()
     options.threads = max(1, options.threads // (2 * options.ranks))
@@ -195,10 +227,10 @@ def main():
         agent = make_agent(pathlib.Path(folder))
         for gbits in options.gbits:
             with two_hosts(gbits):
-                cluster, picked, seconds = measure(options, agent, work, gbits)
-            rows += rows_of(gbits, picked, seconds)
-            lines.append(f"{verdict(gbits, picked, seconds)}; the profile says {network_of(cluster)}")
-    head = ["network", "partition", "seconds a step", "range", ""]
+                cluster, picked, turns = measure(options, agent, work, gbits)
+            rows += rows_of(gbits, picked, turns)
+            lines.append(f"{verdict(gbits, picked, turns)}; the profile says {network_of(cluster, gbits)}")
+    head = ["network", "partition", "seconds a step", "range", "simulated", ""]
     configuration = (
         f"2 hosts of {options.ranks} rank(s) of {options.threads} thread(s); {work.model} {work.dtype} {work.batch}x{work.seq}; "
         f"{options.repeats} repeats of {work.steps} steps, in turns."

@@ -173,6 +173,8 @@ struct ballast_plan_options {
     int64_t interleave;       /* runs of layers of each stage; not given: whichever is fastest. Changes no bit */
     const char *reduce_dtype; /* "bf16" rounds a lane's gradients before they are added to another's; not given: fp32 */
 
+    const char *layout; /* of what ranks share: "megatron" or "solver"; not given: megatron */
+
     const char *optimizer;       /* "adamw", "lion" or "sgd" with momentum; not given: adamw */
     const char *optimizer_dtype; /* of its moments: "fp32", or "bf16", rounded by chance; not given: fp32 */
     const char *master; /* of bf16 weights: "fp32", or "none", where they are rounded by chance; not given: fp32 */
@@ -186,7 +188,7 @@ struct ballast_plan_options {
 #define BALLAST_PLAN_OPTIONS_INIT                                                                                      \
     {                                                                                                                  \
         BALLAST_PLAN_OPTIONS_VERSION, -1, -1, -1, -1, -1, NULL, NULL, NULL, NULL, 0, -1, NULL, -1, -1, NULL, -1, NULL, \
-            NULL, NULL, -1, -1, -1, -1, NULL, NULL, NULL, NULL, NULL, NULL, NULL                                       \
+            NULL, NULL, -1, -1, -1, -1, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL                                 \
     }
 /* The same at run time. */
 void ballast_plan_options_init(struct ballast_plan_options *options);

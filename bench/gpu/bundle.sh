@@ -15,7 +15,7 @@ to=$(cd "$1" && pwd)
 shift
 build=$to.build
 tests='test_kernels test_kernel_reference test_kernel_gradients test_kernel_plain test_reference test_policies
-    test_same_bits test_spans'
+    test_same_bits test_spans test_nccl_self'
 benches='product_choice copy_ways sustained_rate attention_ways step_ways'
 
 # shellcheck disable=SC2016 # the loader's words
@@ -40,11 +40,21 @@ opened() {
     find "$folder/" -maxdepth 1 -name 'libcublasLt.so.*'
     grep -q '^CUDNN_LIBRARY:.*NOTFOUND' "$build/CMakeCache.txt" || find "$folder/" -maxdepth 1 -name 'libcudnn*.so.*'
 }
+# So is NCCL; where it is not here, the bundle is without it.
+nccl() {
+    {
+        tr ':' '\n' <<<"${LD_LIBRARY_PATH:-}" | sed '/./!d; s,$,/libnccl.so.2,'
+        PATH=$PATH:/sbin:/usr/sbin ldconfig -p | sed -n 's/.*libnccl\.so\.2 .*=> //p'
+    } | while read -r library; do
+        [ ! -e "$library" ] || { echo "$library" && break; }
+    done
+}
 # The C library is the machine's, and libcuda the driver's.
 foreign='/(libc|libm|libdl|librt|libpthread|ld-linux[^/]*|libcuda)\.so'
 binaries=("$build/ballast" "$to"/tests/* "$to"/bench/*)
 {
     opened
+    nccl
     ldd "${binaries[@]}" | sed -n 's/.*=> \(\/[^ ]*\).*/\1/p'
 } | sort -u | grep -vE "$foreign" | while read -r library; do
     cp -Ln "$library" "$to/lib/"

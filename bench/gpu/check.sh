@@ -4,8 +4,8 @@
 #   usage: bench/gpu/check.sh [--bundle DIR] [--packages DIR] [--budget SECONDS] [--only NAME,NAME...] [--work DIR] [-o FILE] [--dry-run]
 # Runs what bench/gpu/bundle.sh put into DIR (DIR/gpu/check.sh finds it by itself). Without a bundle it builds one first,
 # which takes nvcc, CMake, Ninja, gcc and the libraries of scripts/install-packages.sh, or their packages in --packages
-# (bench/gpu/packages.sh), unpacked beside the build. Takes compute-sanitizer, and torch with transformers, where they are
-# there. No network, no change of the GPU's settings.
+# (bench/gpu/packages.sh), unpacked beside the build. Takes compute-sanitizer, libnccl.so.2, and torch with transformers,
+# where they are there. No network, no change of the GPU's settings.
 # The parts that tell most come first; each has a limit, all limits together are the budget (540 s), and what one leaves
 # over goes to the next. A part that fails or runs out of time does not stop the next. After every part, and on any end,
 # the report is written (FILE, bench/results/DATE-gpu.md) with an archive of all logs (FILE.tar). --dry-run says what each
@@ -67,7 +67,7 @@ for signal in INT TERM HUP; do
     trap "finish 'signal $signal'; exit 1" $signal
 done
 
-# part NAME SECONDS NEEDS WHAT COMMAND...: NEEDS are words: test:NAME and bench:NAME of the bundle, command:NAME, torch.
+# part NAME SECONDS NEEDS WHAT COMMAND...: NEEDS are words: test:NAME and bench:NAME of the bundle, command:NAME, torch, nccl.
 names=() limits=() needs=() what=() commands=()
 part() {
     [ -z "$only" ] || [[ $only == *,$1,* ]] || return 0
@@ -86,13 +86,14 @@ part operators 18 '' "time of GPT-2's operators, and part of the card's limit" o
 part reference 30 test:reference "20 steps against PyTorch's recorded ones" run_tests reference
 part gpt2-124m 25 '' 'steps, MFU, memory beyond the arena' steps gpt2 32 12
 part llama-1b 38 '' 'the same' steps llama-1b 16 8
-part pytorch-gpt2 45 torch 'compiled, fused AdamW, SDPA' pytorch gpt2 32 16
-part pytorch-llama-1b 50 torch 'the same' pytorch llama-1b 16 8
+part pytorch-gpt2 42 torch 'compiled, fused AdamW, SDPA' pytorch gpt2 32 16
+part pytorch-llama-1b 47 torch 'the same' pytorch llama-1b 16 8
 part products 20 bench:product_choice "cuBLASLt's first 8 deterministic algorithms a shape; 50257 beside 50304" bench product_choice
 part step-ways 46 bench:step_ways 'one process: grains of 4, 16 and 32 thousand tokens; 50257 beside 50304; graphs beside calls' bench step_ways
 part attention 10 bench:attention_ways "own attention, cuDNN's forward, its deterministic backward" bench attention_ways
 part copies 14 bench:copy_ways 'pageable, registered, pinned; O_DIRECT into pinned' bench copy_ways
 part policies 26 'test:policies test:same_bits test:spans' 'equal bits under random policies' run_tests policies same_bits spans
+part nccl 6 'test:nccl_self nccl' "a communicator of one rank; the kernels of ranks' sums against the host's" run_tests nccl_self
 part memcheck 28 command:compute-sanitizer 'steps of small models under the sanitizer' sanitize memcheck
 part racecheck 28 command:compute-sanitizer 'the same for races in shared memory' sanitize racecheck
 part llama-1b-in-8g 24 '' 'offload: 8 GB of the card' steps llama-1b 32 5 --device-memory 8G --host-memory 40G
@@ -116,6 +117,7 @@ lacks() {
         test:*) [ -x "$place/tests/test_${need#*:}" ] ;;
         bench:*) [ -x "$place/bench/${need#*:}" ] ;;
         command:*) command -v "${need#*:}" >/dev/null ;;
+        nccl) [ -n "${BALLAST_NCCL:-}" ] || [ -e "$place/lib/libnccl.so.2" ] || ldconfig -p | grep -q 'libnccl\.so\.2 ' ;;
         torch) python3 -c 'import importlib.util as u, sys; sys.exit(not (u.find_spec("torch") and u.find_spec("transformers")))' ;;
         esac >/dev/null 2>&1 || lacking="$lacking${lacking:+, }${need#*:}"
     done

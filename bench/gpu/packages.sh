@@ -1,12 +1,13 @@
 #!/bin/bash
 # Fetches the Debian packages that building Ballast takes beside a compiler and CMake, with all that they need, for a
-# machine without a network: bench/gpu/check.sh --packages DIR. Then checks that nothing is missing.
+# machine without a network: bench/gpu/check.sh --packages DIR; and libnccl2 where a source of apt has it. Then checks
+# that nothing is missing.
 #   usage: bench/gpu/packages.sh DIR
 # On a machine with a network and apt; about 30 MB. Nothing is installed. Ends with 1, naming the library and who needs
 # it, where one is in none of the packages.
 set -euo pipefail
 [ $# = 1 ] || {
-    sed -n '4s/^# *//p' "$0" >&2
+    sed -n '5s/^# *//p' "$0" >&2
     exit 2
 }
 export LC_ALL=C
@@ -20,6 +21,7 @@ present='^(libc|libm|libdl|librt|libpthread|libgcc_s|libstdc\+\+|ld-linux-x86-64
 wanted() {
     local names new
     new=$("$source/scripts/install-packages.sh" --list libraries && printf '%s\n' libcmocka-dev libgomp1)
+    if apt-cache show libnccl2 >/dev/null 2>&1; then new="$new libnccl2"; fi
     names=$new
     while [ -n "$new" ]; do
         # shellcheck disable=SC2086 # lists of names

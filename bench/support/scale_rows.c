@@ -15,7 +15,7 @@
 /* The fields that matter; numbers are 0 and texts "" where they are missing. */
 struct fields {
     int64_t id, hidden, layers, heads, kv_heads, ffn, vocab, seq, gpus, gpus_per_node, tp, pp, cp, dp, vp, interleave,
-        micro_batch, grad_accum, global_batch_seqs, layers_per_virtual_stage;
+        micro_batch, grad_accum, global_batch_seqs, layers_per_virtual_stage, experts, top_k, ep;
     double sec_per_iter, sec_per_iter_derived, tokens_per_s_per_gpu, mfu, gpu_peak_tflops_used,
         model_gflop_per_token_recomputed, mem_gb, mem_gib, mem_mib;
     const char *src, *model, *hw, *inter_node, *framework, *sharding, *precision, *act_ckpt, *overlap, *note, *ffn_note;
@@ -46,7 +46,10 @@ static const struct {
                 INTEGER(micro_batch, 1, 1 << 16),
                 INTEGER(grad_accum, 1, 1 << 16),
                 INTEGER(global_batch_seqs, 1, 1 << 30),
-                INTEGER(layers_per_virtual_stage, 1, 1 << 16)};
+                INTEGER(layers_per_virtual_stage, 1, 1 << 16),
+                INTEGER(experts, 1, 1 << 16),
+                INTEGER(top_k, 1, 1 << 16),
+                INTEGER(ep, 1, 1 << 16)};
 #undef INTEGER
 
 #define DOUBLE(field)                                                                                                  \
@@ -118,6 +121,8 @@ static struct transformer transformer_of(const struct fields *fields) {
                                : 51200,
         .gated = llama,
         .tied = !llama,
+        .experts = fields->experts,
+        .experts_a_token = fields->top_k,
     };
 }
 
@@ -253,6 +258,7 @@ static bool find_layout(const struct fields *fields, struct scale_row *row) {
                               .pipeline = or_one(fields->pp),
                               .context = or_one(fields->cp),
                               .sequence_length = fields->seq,
+                              .expert = fields->ep,
                               .recomputation = find_recomputation(fields)};
     if (!fields->tp && !fields->pp && !fields->dp) return leave_out(row, "no layout");
     int64_t others = layout->tensor * layout->pipeline * layout->context;
@@ -324,6 +330,7 @@ static bool has_dimensions(struct fields *fields, struct scale_row *row) {
     if (fields->hidden && !fields->heads) fields->heads = usual_heads(fields->hidden);
     if (!fields->hidden || !fields->layers) return leave_out(row, "no dimensions");
     if (fields->hidden % fields->heads != 0) return leave_out(row, "the heads do not divide the hidden size");
+    if (fields->experts && !fields->top_k) return leave_out(row, "experts, but not how many a token visits");
     if (!fields->seq) return leave_out(row, "no sequence length");
     if (!fields->gpus) return leave_out(row, "no number of devices");
     return true;

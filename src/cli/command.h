@@ -16,7 +16,7 @@
  *   run_views, stop_signal: who watches a run, its --json, and how Ctrl-C and other signals stop it;
  *   new_output, new_model: what -o names, whole or not at all, and a model made from scratch;
  *   inspect, inspect_files, inspect_folders, inspect_verify, inspect_print: what `inspect` shows of each kind of thing;
- *   scale_plan: layouts for many devices, of `plan --devices`;
+ *   scale_plan, scale_view: layouts for many devices, of `plan --devices`;
  *   prediction: the simulated step of `simulate` and `report`;
  *   typed_lines, line_edit, line_edit_absent: what is typed at a prompt, with or without libedit;
  *   limit_spinning: how long OpenMP's threads wait in a loop. */

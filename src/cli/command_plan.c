@@ -9,6 +9,7 @@
 #include "cli/step_options.h"
 #include "cluster/cluster_preset.h"
 #include "console/described_table.h"
+#include "console/layout_table.h"
 #include "console/partition_table.h"
 #include "console/plan_table.h"
 #include "console/shapes_table.h"
@@ -40,13 +41,30 @@ static enum status explain_strategies(const struct session_plan *plan, json_t *d
     return status;
 }
 
+/* The same of the layout that the solver chose. */
+static enum status explain_layout(const struct session_plan *plan, json_t *document) {
+    struct layout_report report;
+    if (!layout_report_applies(plan)) return STATUS_OK;
+    enum status status = layout_report_make(plan, &report);
+    if (status == STATUS_OK && !document) layout_table_print(stdout, &report);
+    if (status == STATUS_OK && document) {
+        json_t *object = layout_report_to_json(&report);
+        if (!object || json_object_set_new(document, "layout", object) != 0)
+            status = status_no_memory(0, "the layout's JSON");
+    }
+    layout_report_free(&report);
+    return status;
+}
+
 static enum status put_out(const struct options *options, const struct session_plan *plan,
                            const struct step_summary *prediction) {
     const char *path = options_text(options, OPT_OUTPUT);
     json_t *object;
     TRY(library_plan_document(options->arguments.items[0], plan, prediction, &object));
     enum status status = path ? json_write(path, object) : STATUS_OK;
-    bool explain = options_flag(options, OPT_EXPLAIN) && prediction, as_json = options_flag(options, OPT_JSON);
+    bool asked = options_flag(options, OPT_EXPLAIN), as_json = options_flag(options, OPT_JSON);
+    bool explain = asked && prediction;
+    if (status == STATUS_OK && asked && as_json) status = explain_layout(plan, object);
     if (status == STATUS_OK && explain && as_json) status = explain_strategies(plan, object);
     if (status == STATUS_OK && as_json) return cli_print_json(object);
     json_decref(object);
@@ -55,6 +73,7 @@ static enum status put_out(const struct options *options, const struct session_p
     plan_table_print(stdout, plan, prediction);
     shapes_table_print(stdout, plan, options_flag(options, OPT_EXPLAIN));
     partition_table_print(stdout, plan, options_flag(options, OPT_EXPLAIN));
+    if (asked) TRY(explain_layout(plan, NULL));
     if (explain) TRY(explain_strategies(plan, NULL));
     if (plan->session->machine.backend == &backend_described)
         return prediction ? described_table_print(stdout, plan, prediction->step_s) : STATUS_OK;

@@ -146,6 +146,8 @@ const struct option_effect option_effects[] = {
     {OPT_MASTER, EFFECT_OF_DATA, computes_in_fp32, NO_EFFECT "weights in fp32 have no masters beside them"},
     {OPT_PRICE, EFFECT_OF_OPTIONS, plans_one_device, IS_ONE_DEVICE},
     {OPT_TRAIN_TOKENS, EFFECT_OF_OPTIONS, plans_one_device, IS_ONE_DEVICE},
+    {OPT_PAGE, EFFECT_OF_OPTIONS, plans_one_device, IS_ONE_DEVICE},
+    {OPT_SVG, EFFECT_OF_OPTIONS, plans_one_device, IS_ONE_DEVICE},
     {OPT_MTBF, EFFECT_OF_OPTIONS, plans_one_device, IS_ONE_DEVICE},
     {OPT_CHECKPOINT_TIME, EFFECT_OF_OPTIONS, counts_no_failures, NO_EFFECT "without --mtbf no failures are counted"},
     {OPT_RESTART_TIME, EFFECT_OF_OPTIONS, counts_no_failures, NO_EFFECT "without --mtbf no failures are counted"},

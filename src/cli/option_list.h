@@ -67,6 +67,11 @@
       .computed = ", or what the plan file or the run says",                                                           \
       .help = "on: ranks that share tensors have parts of the positions where they would have all of them, between "   \
               "products; --tensor divides --seq. Less memory, the same bytes sent. Part of the recipe")                \
+    X(LAYOUT, OPTION_OF(layout), .argument = "megatron|solver", OPTION_FOR(COMMANDS_STEP),                             \
+      .computed = ", or what the plan file or the run says",                                                           \
+      .help =                                                                                                          \
+          "which part of each tensor a rank has under --tensor: what Megatron-LM cuts, or the cheapest strategies "    \
+          "by the machine's rates. Part of the recipe")                                                                \
     X(GRAINS_PER_PASS, OPTION_OF(grains_per_pass), OPTION_FOR(COMMANDS_STEP),                                          \
       .computed = ", or what the plan file says",                                                                      \
       .help = "grains whose activations are in memory at once; never changes a result")                                \
@@ -150,6 +155,13 @@
     X(TARGET_DAYS, OPTION_OWN(.name = "target-days", SETTING_REAL_IN(0, 1e6), .above = true),                          \
       OPTION_FOR(COMMAND_PLAN), .computed = "no number of devices is looked for",                                      \
       .help = "the fewest devices of --cluster that train --train-tokens in so many days")                             \
+    X(PAGE, OPTION_OWN(.name = "page", .type = SETTING_TEXT), .argument = "FILE", OPTION_FOR(COMMAND_PLAN),            \
+      .computed = "no page is written",                                                                                \
+      .help = "--devices, --target-days: the front, the curve over numbers of devices, what ranks do when and their "  \
+              "memory, as one HTML file")                                                                              \
+    X(SVG, OPTION_OWN(.name = "svg", .type = SETTING_TEXT), .argument = "DIR", OPTION_FOR(COMMAND_PLAN),               \
+      .computed = "no drawings are written",                                                                           \
+      .help = "--devices, --target-days: the page's drawings as DIR/front.svg, curve.svg, timeline.svg, memory.svg")   \
     X(MTBF, OPTION_OWN(.name = "mtbf", SETTING_REAL_IN(0, 1e9), .above = true), .argument = "HOURS",                   \
       OPTION_FOR(COMMAND_PLAN), .computed = "nothing fails",                                                           \
       .help = "--devices, --target-days: mean time between failures of a node, which days and prices then include")    \

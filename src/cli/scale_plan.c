@@ -6,27 +6,13 @@
 #include <string.h>
 
 #include "cli/command.h"
+#include "cli/scale_view.h"
 #include "cluster/cluster_preset.h"
 #include "model/model.h"
-#include "scale/choose.h"
-#include "scale/failures.h"
 #include "scale/system.h"
 
 static const int64_t STEP_TOKENS = 4 << 20, SEQUENCE_MOST = 4096, CURVE_LEAST = 8, CURVE_MOST = 4096;
 static const double DAY_S = 86400;
-
-/* What is asked, and what came of it. */
-struct scale_plan {
-    struct choice_request request;
-    double price;             /* of a device an hour; 0: not given */
-    double tokens;            /* of the whole training; 0: not given */
-    double target_days;       /* 0: not given */
-    struct failures failures; /* node_mtbf_s 0: none are counted */
-    struct choices front;     /* for request.devices; empty where --devices was not given */
-    struct choice curve[CHOICE_CURVE_MOST];
-    int curve_count;
-    const struct choice *target; /* of the curve: the least that ends in time; NULL: none does, or none is asked */
-};
 
 bool scale_plan_is_asked(const struct options *options) {
     return options_given(options, OPT_DEVICES) || options_given(options, OPT_TARGET_DAYS);
@@ -83,8 +69,8 @@ static enum status read_cluster(const struct options *options, struct choice_req
 
 /* Options that a plan for many devices heeds; any other would do nothing there. */
 static const enum option_id heeded[] = {
-    OPT_CONFIG, OPT_JSON,         OPT_CLUSTER,     OPT_DEVICES, OPT_PRICE,           OPT_BATCH,
-    OPT_SEQ,    OPT_TRAIN_TOKENS, OPT_TARGET_DAYS, OPT_MTBF,    OPT_CHECKPOINT_TIME, OPT_RESTART_TIME};
+    OPT_CONFIG,       OPT_JSON,        OPT_CLUSTER, OPT_DEVICES,         OPT_PRICE,        OPT_BATCH, OPT_SEQ,
+    OPT_TRAIN_TOKENS, OPT_TARGET_DAYS, OPT_MTBF,    OPT_CHECKPOINT_TIME, OPT_RESTART_TIME, OPT_PAGE,  OPT_SVG};
 
 static enum status refuse_others(const struct options *options) {
     for (int id = 0; id < OPTION_COUNT; id++) {
@@ -122,7 +108,7 @@ static enum status read_request(const struct options *options, struct scale_plan
     return STATUS_OK;
 }
 
-static double step_tokens(const struct scale_plan *plan) {
+double scale_plan_step_tokens(const struct scale_plan *plan) {
     return (double)plan->request.batch * (double)plan->request.sequence_length;
 }
 
@@ -132,41 +118,42 @@ static int64_t nodes_of(const struct scale_plan *plan, const struct choice *choi
 }
 
 /* Of work between two checkpoints: a step at least. */
-static double checkpoint_every_s(const struct scale_plan *plan, const struct choice *choice) {
+double scale_plan_checkpoint_every_s(const struct scale_plan *plan, const struct choice *choice) {
     return fmax(failures_best_interval_s(&plan->failures, nodes_of(plan, choice)), choice->forecast.step_s);
 }
 
 /* Of the time, the part that is work which lasts. */
-static double useful_of(const struct scale_plan *plan, const struct choice *choice) {
+double scale_plan_useful(const struct scale_plan *plan, const struct choice *choice) {
     if (plan->failures.node_mtbf_s <= 0) return 1;
-    return failures_useful_part(&plan->failures, nodes_of(plan, choice), checkpoint_every_s(plan, choice));
+    return failures_useful_part(&plan->failures, nodes_of(plan, choice), scale_plan_checkpoint_every_s(plan, choice));
 }
 
 /* INFINITY where failures leave no time. */
-static double days_of(const struct scale_plan *plan, const struct choice *choice) {
-    return plan->tokens / step_tokens(plan) * choice->forecast.step_s / useful_of(plan, choice) / DAY_S;
+double scale_plan_days(const struct scale_plan *plan, const struct choice *choice) {
+    return plan->tokens / scale_plan_step_tokens(plan) * choice->forecast.step_s / scale_plan_useful(plan, choice) /
+           DAY_S;
 }
 
-static double mfu_of(const struct scale_plan *plan, const struct choice *choice) {
+double scale_plan_mfu(const struct scale_plan *plan, const struct choice *choice) {
     return choice->forecast.flops / choice->forecast.step_s / (double)choice->devices /
            plan->request.cluster.device.limits.bf16_flops_per_s;
 }
 
 /* Of a million tokens. */
-static double price_of(const struct scale_plan *plan, const struct choice *choice) {
-    double seconds = choice->forecast.step_s / useful_of(plan, choice);
-    return plan->price / 3600 * (double)choice->devices * seconds / step_tokens(plan) * 1e6;
+double scale_plan_price(const struct scale_plan *plan, const struct choice *choice) {
+    double seconds = choice->forecast.step_s / scale_plan_useful(plan, choice);
+    return plan->price / 3600 * (double)choice->devices * seconds / scale_plan_step_tokens(plan) * 1e6;
 }
 
 static void find_target(struct scale_plan *plan) {
     for (int i = 0; i < plan->curve_count && plan->target_days > 0 && !plan->target; i++)
-        if (days_of(plan, &plan->curve[i]) <= plan->target_days) plan->target = &plan->curve[i];
+        if (scale_plan_days(plan, &plan->curve[i]) <= plan->target_days) plan->target = &plan->curve[i];
 }
 
-static const char *const recompute_names[RECOMPUTE_COUNT] = {[RECOMPUTE_NONE] = "none",
-                                                             [RECOMPUTE_ATTENTION] = "attention",
-                                                             [RECOMPUTE_HALF] = "half",
-                                                             [RECOMPUTE_FULL] = "full"};
+const char *const scale_plan_recompute_names[RECOMPUTE_COUNT] = {[RECOMPUTE_NONE] = "none",
+                                                                 [RECOMPUTE_ATTENTION] = "attention",
+                                                                 [RECOMPUTE_HALF] = "half",
+                                                                 [RECOMPUTE_FULL] = "full"};
 
 /* --- as text --- */
 
@@ -186,13 +173,14 @@ static void print_choice(const struct scale_plan *plan, const struct choice *cho
              (long long)layout->partition.gradients, (long long)layout->partition.optimizer);
     printf("%7lld  %6lld  %8s  %5lld  %-17s  %-9s  %5lld  %9.1f  %6.2f s  %4.1f%%  %10.3g", (long long)choice->devices,
            (long long)layout->tensor, stages, (long long)layout->data, partition,
-           recompute_names[layout->recomputation], (long long)layout->micro_batch,
-           (double)choice->forecast.peak_bytes / 1e9, choice->forecast.step_s, 100 * mfu_of(plan, choice),
-           step_tokens(plan) / choice->forecast.step_s);
+           scale_plan_recompute_names[layout->recomputation], (long long)layout->micro_batch,
+           (double)choice->forecast.peak_bytes / 1e9, choice->forecast.step_s, 100 * scale_plan_mfu(plan, choice),
+           scale_plan_step_tokens(plan) / choice->forecast.step_s);
     if (plan->failures.node_mtbf_s > 0)
-        printf("  %6.0f min  %5.1f%%", checkpoint_every_s(plan, choice) / 60, 100 * useful_of(plan, choice));
-    if (plan->price > 0) printf("  %10.4g", price_of(plan, choice));
-    if (plan->tokens > 0) printf("  %7.1f", days_of(plan, choice));
+        printf("  %6.0f min  %5.1f%%", scale_plan_checkpoint_every_s(plan, choice) / 60,
+               100 * scale_plan_useful(plan, choice));
+    if (plan->price > 0) printf("  %10.4g", scale_plan_price(plan, choice));
+    if (plan->tokens > 0) printf("  %7.1f", scale_plan_days(plan, choice));
     putchar('\n');
 }
 
@@ -203,7 +191,7 @@ static void print_target(const struct scale_plan *plan) {
                plan->target_days);
     else
         printf("\n%lld devices train %.3g tokens in %.1f days: the fewest of these that do within %g\n",
-               (long long)plan->target->devices, plan->tokens, days_of(plan, plan->target), plan->target_days);
+               (long long)plan->target->devices, plan->tokens, scale_plan_days(plan, plan->target), plan->target_days);
 }
 
 static void print_text(const struct options *options, const struct scale_plan *plan) {
@@ -247,14 +235,14 @@ static json_t *choice_to_json(const struct scale_plan *plan, const struct choice
         (json_int_t)layout->pipeline, "virtual_stages", (json_int_t)layout->virtual_stages, "data",
         (json_int_t)layout->data, "partition", "parameters", (json_int_t)layout->partition.parameters, "gradients",
         (json_int_t)layout->partition.gradients, "optimizer", (json_int_t)layout->partition.optimizer, "recompute",
-        recompute_names[layout->recomputation], "micro_batch", (json_int_t)layout->micro_batch, "micro_batches",
-        (json_int_t)layout->micro_batches, "peak_bytes", (json_int_t)choice->forecast.peak_bytes, "step_s",
-        choice->forecast.step_s, "mfu", mfu_of(plan, choice), "tokens_per_s",
-        step_tokens(plan) / choice->forecast.step_s, "price_per_mtoken",
-        real_or_null(plan->price > 0, price_of(plan, choice)), "days",
-        real_or_null(plan->tokens > 0, days_of(plan, choice)), "checkpoint_every_s",
-        real_or_null(fails, fails ? checkpoint_every_s(plan, choice) : 0), "useful_part",
-        real_or_null(fails, useful_of(plan, choice)));
+        scale_plan_recompute_names[layout->recomputation], "micro_batch", (json_int_t)layout->micro_batch,
+        "micro_batches", (json_int_t)layout->micro_batches, "peak_bytes", (json_int_t)choice->forecast.peak_bytes,
+        "step_s", choice->forecast.step_s, "mfu", scale_plan_mfu(plan, choice), "tokens_per_s",
+        scale_plan_step_tokens(plan) / choice->forecast.step_s, "price_per_mtoken",
+        real_or_null(plan->price > 0, scale_plan_price(plan, choice)), "days",
+        real_or_null(plan->tokens > 0, scale_plan_days(plan, choice)), "checkpoint_every_s",
+        real_or_null(fails, fails ? scale_plan_checkpoint_every_s(plan, choice) : 0), "useful_part",
+        real_or_null(fails, scale_plan_useful(plan, choice)));
 }
 
 static json_t *list_to_json(const struct scale_plan *plan, const struct choice *choices, size_t count) {
@@ -292,7 +280,9 @@ static enum status choose(struct scale_plan *plan) {
 enum status scale_plan_run(const struct options *options) {
     struct scale_plan plan = {0};
     TRY(read_request(options, &plan));
-    enum status status = choose(&plan);
+    enum status status = scale_plan_check_outputs(options);
+    if (status == STATUS_OK) status = choose(&plan);
+    if (status == STATUS_OK) status = scale_plan_show(options, &plan);
     if (status == STATUS_OK && options_flag(options, OPT_JSON))
         status = print_json(options, &plan);
     else if (status == STATUS_OK)

@@ -40,6 +40,8 @@ static void read_names(const struct options *options, struct plan_options *out) 
     if (options_given(options, OPT_DTYPE)) SETTINGS_GIVE(out, dtype, dtype_find(options_text(options, OPT_DTYPE)));
     if (options_given(options, OPT_SEQUENCE))
         SETTINGS_GIVE(out, sequence, strcmp(options_text(options, OPT_SEQUENCE), "on") == 0);
+    if (options_given(options, OPT_LAYOUT))
+        SETTINGS_GIVE(out, layout, tensor_layout_find(options_text(options, OPT_LAYOUT)));
     if (options_given(options, OPT_REDUCE_DTYPE))
         SETTINGS_GIVE(out, reduce_dtype, dtype_find(options_text(options, OPT_REDUCE_DTYPE)));
 }

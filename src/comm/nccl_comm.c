@@ -195,13 +195,7 @@ static enum status share_identifier(struct nccl_comm *nccl, const struct comm_gr
 
 static enum status join(struct nccl_comm *nccl, const struct comm_group *group, const ncclUniqueId *id) {
     struct nccl_communicator *made = &nccl->communicators[nccl->count];
-    ncclConfig_t config = {.size = sizeof config,
-                           .magic = NCCL_CONFIG_MAGIC,
-                           .version = NCCL_LEAST_VERSION,
-                           .blocking = 0,
-                           .cgaClusterSize = NCCL_CONFIG_UNDEF_INT,
-                           .minCTAs = NCCL_CONFIG_UNDEF_INT,
-                           .maxCTAs = NCCL_CONFIG_UNDEF_INT};
+    ncclConfig_t config = nccl_config();
     int position = mesh_group_position(group, nccl->comm->rank);
     pthread_mutex_lock(&nccl->lock);
     *made = (struct nccl_communicator){.group = *group};

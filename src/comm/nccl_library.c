@@ -70,3 +70,13 @@ enum status nccl_library_open(const struct nccl_library **out) {
     *out = &library;
     return STATUS_OK;
 }
+
+ncclConfig_t nccl_config(void) {
+    return (ncclConfig_t){.size = sizeof(ncclConfig_t),
+                          .magic = NCCL_CONFIG_MAGIC,
+                          .version = NCCL_LEAST_VERSION,
+                          .blocking = 0,
+                          .cgaClusterSize = NCCL_CONFIG_UNDEF_INT,
+                          .minCTAs = NCCL_CONFIG_UNDEF_INT,
+                          .maxCTAs = NCCL_CONFIG_UNDEF_INT};
+}

@@ -22,6 +22,9 @@ enum status nccl_library_open(const struct nccl_library **out);
 /* OK, or FAILED "ncclSend: the library's words". */
 enum status nccl_status(const struct nccl_library *library, ncclResult_t result, const char *function);
 
+/* That of communicators which do not block. */
+ncclConfig_t nccl_config(void);
+
 /* Calls a function, unless it is chosen to fail (FAULT_COMM). */
 #define NCCL_CALL(library, name, ...) (fault_point(FAULT_COMM) ? ncclSystemError : (library)->name(__VA_ARGS__))
 #define NCCL_TRY(library, name, ...) TRY(nccl_status(library, NCCL_CALL(library, name, __VA_ARGS__), "nccl" #name))

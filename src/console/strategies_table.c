@@ -4,7 +4,8 @@
 
 static void print_mesh(FILE *out, const struct plan_strategies *strategies) {
     const struct device_mesh *mesh = &strategies->question.mesh;
-    fprintf(out, "\nstrategies: how operators could be cut among ranks, of which no plan makes use yet\n  mesh ");
+    fprintf(out, "\nstrategies: how operators could be cut among ranks, of which --layout solver takes those that "
+                 "ranks execute\n  mesh ");
     for (int axis = 0; axis < mesh->axes; axis++)
         fprintf(out, "%s%lld", axis > 0 ? " x " : "", (long long)mesh->sizes[axis]);
     fprintf(out, ", axis 0 to %d; S1: cut along axis 1, R: whole on each rank\n", mesh->axes - 1);

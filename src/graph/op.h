@@ -40,6 +40,7 @@ enum op_work {
     OP_WORK_LOSS_GRAD,   /* and their gradient */
     OP_WORK_SQUARED_NORM,
     OP_WORK_OPTIMIZER,
+    OP_WORK_EXPERT, /* several products, of an expert's part of the rows */
     OP_WORK_COUNT
 };
 

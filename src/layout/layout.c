@@ -35,7 +35,7 @@ int64_t layout_local_elements(const struct layout *layout, const struct device_m
                               const struct layout_shape *shape) {
     int64_t elements = 1;
     for (int d = 0; d < shape->rank; d++)
-        elements *= shape->dims[d] / layout_parts(layout, mesh, d);
+        elements *= (shape->dims[d] + layout_parts(layout, mesh, d) - 1) / layout_parts(layout, mesh, d);
     return elements;
 }
 

@@ -47,7 +47,7 @@ unsigned layout_axes_of(const struct layout *layout, int dimension);
 int64_t layout_parts(const struct layout *layout, const struct device_mesh *mesh, int dimension);
 /* Whether every dimension divides. An axis of one device may cut any dimension. */
 bool layout_fits(const struct layout *layout, const struct device_mesh *mesh, const struct layout_shape *shape);
-/* Elements that each device holds. */
+/* Elements that each device holds; where a dimension does not divide, those of its first. */
 int64_t layout_local_elements(const struct layout *layout, const struct device_mesh *mesh,
                               const struct layout_shape *shape);
 /* The part of the tensor on one device: where it begins in each dimension, and its sizes. */

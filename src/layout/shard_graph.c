@@ -29,7 +29,7 @@ struct share {
     struct op_loops loops;
     int index;
     bool positions; /* as struct shard_choice */
-    bool told; /* ranks have told each other what makes the node's outputs whole */
+    bool told;      /* ranks have told each other what makes the node's outputs whole */
 };
 
 static int dimension_of(const struct share *share, int operand, int index) {

@@ -3,6 +3,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "layout/shard_strategies.h"
+
 /* Costs in all are at most so many units. */
 #define MOST_UNITS ((double)((int64_t)1 << 44))
 /* Each has its parameters, what it gathers, outputs and their gradients. */
@@ -201,12 +203,33 @@ static enum status add_node(struct making *making, int index) {
     struct strategies *strategies = &making->out->strategies[index];
     TRY(strategies_make(node_at(making, index), &making->out->profile.nodes[index], &making->question->mesh,
                         &making->question->rates, strategies));
+    if (making->question->executable)
+        strategies_keep_executable(node_at(making, index), &making->question->mesh, strategies);
     making->choices[index] = (int)strategies->kept.count;
     TRY(follow_producer(making, index));
     return add_node_costs(making, index);
 }
 
 /* --- edges --- */
+
+/* Ranks do not convert parameters: each has one layout. */
+static bool uses_fit(const struct making *making, const struct edge_table *table, const struct strategy *left,
+                     int from_operand, const struct strategy *taken) {
+    if (!making->question->executable || table->shape->kind != TENSOR_PARAMETER) return true;
+    struct parameter_use a = strategy_parameter_use(node_at(making, table->from), left, from_operand);
+    struct parameter_use b = strategy_parameter_use(node_at(making, table->to), taken, table->operand);
+    return a.dimension == b.dimension && a.partial == b.partial;
+}
+
+/* Of the producer's choice, or an earlier reader's, and the consumer's. Padded parts of a parameter fit no conversion,
+ * and need none where both are so. */
+static double meeting_s(const struct making *making, const struct edge_table *table, const struct strategy *left,
+                        int from_operand, const struct strategy *taken) {
+    const struct layout *from = &left->operand[from_operand], *to = &taken->operand[table->operand];
+    if (!uses_fit(making, table, left, from_operand, taken)) return INFINITY;
+    if (table->shape->kind == TENSOR_PARAMETER && layout_equal(from, to)) return 0;
+    return conversions_price(table->conversions, from, to);
+}
 
 static enum status fill_table(struct making *making, struct edge_table *table, int from_operand) {
     struct layout_shape shape = strategy_shape(table->shape);
@@ -216,10 +239,11 @@ static enum status fill_table(struct making *making, struct edge_table *table, i
     table->seconds = take(making, (size_t)rows * (size_t)columns, sizeof *table->seconds);
     if (!table->seconds) return STATUS_FAILED;
     for (int a = 0; a < rows; a++) {
-        const struct layout *left = &strategy_at(making, table->from, a)->operand[from_operand];
-        for (int b = 0; b < columns; b++)
-            table->seconds[a * columns + b] = conversions_price(
-                table->conversions, left, &strategy_at(making, table->to, b)->operand[table->operand]);
+        const struct strategy *left = strategy_at(making, table->from, a);
+        for (int b = 0; b < columns; b++) {
+            const struct strategy *taken = strategy_at(making, table->to, b);
+            table->seconds[a * columns + b] = meeting_s(making, table, left, from_operand, taken);
+        }
     }
     return STATUS_OK;
 }
@@ -513,4 +537,41 @@ struct step_price shard_program_edge_price(const struct shard_program *program, 
     for (int i = 0; i < count; i++)
         sum.forward += steps[i].price.forward, sum.backward += steps[i].price.backward;
     return sum;
+}
+
+enum status shard_program_choices(const struct shard_program *program, const int *choice, struct shard_choices *out) {
+    size_t count = program->graph->nodes.count;
+    const struct strategy **strategies = mem_array(count, sizeof *strategies);
+    *out = (struct shard_choices){0};
+    if (!strategies) return STATUS_FAILED;
+    for (size_t n = 0; n < count; n++)
+        strategies[n] = shard_program_strategy(program, (int)n, choice[n]);
+    enum status status = shard_choices_of_strategies(program->graph, &program->conversions.mesh, strategies, out);
+    mem_free(strategies);
+    return status;
+}
+
+static bool is_chosen(const struct shard_program *program, const struct strategy *strategy,
+                      const struct shard_choice *choice) {
+    int index = OP_INDEX_NONE;
+    bool positions = false;
+    for (int axis = 0; axis < program->conversions.mesh.axes; axis++)
+        if (strategy->index[axis] != OP_INDEX_NONE)
+            index = strategy->index[axis], positions = strategy->positions[axis];
+    return index == choice->index && (index == OP_INDEX_NONE || strategy->way == choice->way) &&
+           positions == choice->positions;
+}
+
+bool shard_program_find_choice(const struct shard_program *program, const struct shard_choices *choices, int *choice) {
+    for (int i = 0; i < program->program.node_count; i++) {
+        const struct intra_op_node *node = &program->program.nodes[i];
+        choice[i] = choice[node->same_as];
+        if (node->same_as != i) continue;
+        int k = 0;
+        while (k < node->choices && !is_chosen(program, shard_program_strategy(program, i, k), &choices->nodes[i]))
+            k++;
+        if (k == node->choices) return false;
+        choice[i] = k;
+    }
+    return true;
 }

@@ -20,6 +20,8 @@ struct shard_question {
     struct device_rates rates;
     double state_bytes_per_byte; /* of a parameter: itself, its gradient and optimizer state, for each of its bytes */
     int64_t memory_limit;        /* bytes of a device; INTRA_OP_NO_LIMIT: none */
+    /* Only what ranks execute (layout/shard_strategies.h): such strategies, and a parameter's uses all alike. */
+    bool executable;
 };
 
 /* What is converted along an edge of the program. */
@@ -46,6 +48,15 @@ struct shard_program {
 /* Free with shard_program_free, also after a failure. */
 enum status shard_program_make(const struct shard_question *question, struct shard_program *out);
 void shard_program_free(struct shard_program *program);
+
+/* The choices of ranks' graphs (layout/shard_choice.h) by the solution's. The program is of what ranks execute. The
+ * caller frees `out` (shard_choices_free), also after a failure. */
+struct shard_choices;
+enum status shard_program_choices(const struct shard_program *program, const int *choice, struct shard_choices *out);
+
+/* The other way round, into `choice` [nodes of the program]: false where some node has no strategy that is so chosen.
+ */
+bool shard_program_find_choice(const struct shard_program *program, const struct shard_choices *choices, int *choice);
 
 /* The strategy of a node by the solution's choice for it. */
 const struct strategy *shard_program_strategy(const struct shard_program *program, int node, int choice);

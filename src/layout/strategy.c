@@ -86,7 +86,7 @@ static enum status make_options(struct maker *maker, int axis, struct strategies
     options[count++] = (struct option){.index = OP_INDEX_NONE};
     for (int i = 0; i < maker->loops.count; i++) {
         int64_t size = maker->loops.indices[i].size;
-        if (size % devices != 0) {
+        if (size % devices != 0 && !maker->loops.indices[i].padded) {
             TRY(add_dropped(maker, axis, i, out));
             continue;
         }
@@ -129,7 +129,7 @@ static bool divides(const struct maker *maker, const struct strategy *strategy) 
     if (positions != OP_INDEX_NONE && maker->loops.indices[positions].size % (parts[positions] * outside) != 0)
         return false;
     for (int i = 0; i < maker->loops.count; i++)
-        if (maker->loops.indices[i].size % parts[i] != 0) return false;
+        if (maker->loops.indices[i].size % parts[i] != 0 && !maker->loops.indices[i].padded) return false;
     return true;
 }
 
@@ -370,7 +370,7 @@ void strategies_free(struct strategies *strategies) {
     vec_free(&strategies->dropped);
 }
 
-static const char *index_name(char letter) {
+const char *strategy_index_name(char letter) {
     switch (letter) {
     case 's': return "sequences";
     case 't': return "positions";
@@ -388,6 +388,6 @@ char *strategy_print_dropped(const struct node *node, const struct strategy_drop
     struct op_loops loops;
     if (!op_loops_of(node, dropped->way, &loops)) BUG("a way that there is not");
     snprintf(text, STRATEGY_TEXT, "%lld %s do not divide by the %lld devices of axis %d", (long long)dropped->size,
-             index_name(loops.indices[dropped->index].letter), (long long)dropped->parts, dropped->axis);
+             strategy_index_name(loops.indices[dropped->index].letter), (long long)dropped->parts, dropped->axis);
     return text;
 }

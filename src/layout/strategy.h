@@ -55,6 +55,8 @@ void strategies_free(struct strategies *strategies);
 struct layout_shape strategy_shape(const struct tensor *tensor);
 /* "heads: 12 do not divide by 8 devices of axis 0" */
 enum { STRATEGY_TEXT = 128 };
+/* "heads", of an index of that letter. */
+const char *strategy_index_name(char letter);
 char *strategy_print_dropped(const struct node *node, const struct strategy_dropped *dropped, char text[STRATEGY_TEXT]);
 
 #endif

@@ -120,6 +120,7 @@ static enum status read_recipe(const struct ballast_plan_options *given, struct 
     TAKE_WHOLE("plan", seed)
     TAKE_CHOICE("plan", dtype, dtype_find)
     TAKE_CHOICE("plan", reduce_dtype, dtype_find)
+    TAKE_CHOICE("plan", layout, tensor_layout_find)
     TAKE_CHOICE("plan", document_attention, document_attention_find)
     TAKE_CHOICE("plan", optimizer, update_rule_find)
     TAKE_CHOICE("plan", optimizer_dtype, state_format_find)

@@ -311,6 +311,19 @@ static int64_t first_use(const struct graph *graph, const struct tensor *weight)
     return -1;
 }
 
+/* Weights of experts that one token takes: those of the first ones stand for them. */
+static int64_t count_experts(const struct graph *graph, bool trained) {
+    int64_t count = 0, tokens = graph->grain_sequences * graph->sequence_length;
+    for (size_t i = 0; i < graph->nodes.count; i++) {
+        const struct node *node = graph->nodes.items[i];
+        if (node->op != &op_expert_mlp) continue;
+        const struct expert_attributes *attributes = NODE_ATTRIBUTES(node, expert_attributes);
+        for (int k = 2; k < 5 && attributes->expert < attributes->slots / tokens; k++)
+            if (node->in[k]->trainable || !trained) count += shape_elements(&node->in[k]->shape);
+    }
+    return count;
+}
+
 static int64_t count_matrices(const struct graph *graph, bool trained) {
     int64_t count = 0;
     for (size_t i = 0; i < graph->nodes.count; i++) {
@@ -319,7 +332,7 @@ static int64_t count_matrices(const struct graph *graph, bool trained) {
             (node->in[1]->trainable || !trained))
             count += shape_elements(&node->in[1]->shape);
     }
-    return count;
+    return count + count_experts(graph, trained);
 }
 
 int64_t model_matrix_parameter_count(const struct graph *graph) { return count_matrices(graph, false); }

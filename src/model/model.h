@@ -8,13 +8,15 @@
  *     model_gpt2, model_opt: families with a builder of their own;
  *     model_decoder: Llama's form, put together by
  *     model_gemma: what Gemma 2 and 3 share on top of that;
- *     model_llama, model_gemma2, model_gemma3, model_granite, model_mistral, model_olmo2, model_phi3, model_qwen2,
- * model_qwen3, model_smollm3: one layer each; safetensors, safetensors_header, safetensors_load, safetensors_convert,
- * safetensors_layout, safetensors_write, safetensors_runs: weight files; foreign_weights: recognises formats that are
- * not read, by their first bytes; model_weights: the weights of a model, read and checked; model_write: the directory
- * that is written; adapter, adapter_config, adapter_write: LoRA adapters and their folder; model_adapter, model_merge:
- * adapters in a model, and merged into its weights; model_preset: published models by name; model_summary,
- * model_document: a model's description for the user, and docs/models.md.
+ *     model_experts: mixtures of experts, on top of that too;
+ *     model_llama, model_gemma2, model_gemma3, model_granite, model_mistral, model_mixtral,
+ * model_olmo2, model_olmoe, model_phi3, model_qwen2, model_qwen2_moe, model_qwen3, model_qwen3_moe, model_smollm3: one
+ * layer each; safetensors, safetensors_header, safetensors_load, safetensors_convert, safetensors_layout,
+ * safetensors_write, safetensors_runs: weight files; foreign_weights: recognises formats that are not read, by their
+ * first bytes; model_weights: the weights of a model, read and checked; model_write: the directory that is written;
+ * adapter, adapter_config, adapter_write: LoRA adapters and their folder; model_adapter, model_merge: adapters in a
+ * model, and merged into its weights; model_preset: published models by name; model_summary, model_document: a model's
+ * description for the user, and docs/models.md.
  *
  * A family is one file (model_gpt2.c, model_llama.c, …): it reads its config.json and builds the graph from operators;
  * no model has a forward or backward of its own. Each tensor in the weight files is one parameter of the graph, of the
@@ -42,11 +44,15 @@
     X(granite)                                                                                                         \
     X(llama)                                                                                                           \
     X(mistral)                                                                                                         \
+    X(mixtral)                                                                                                         \
     X(olmo2)                                                                                                           \
+    X(olmoe)                                                                                                           \
     X(opt)                                                                                                             \
     X(phi3)                                                                                                            \
     X(qwen2)                                                                                                           \
+    X(qwen2_moe)                                                                                                       \
     X(qwen3)                                                                                                           \
+    X(qwen3_moe)                                                                                                       \
     X(smollm3)
 
 /* Wrappers, which hold a family's text model beside other parts: the text model trains, the rest is carried unchanged
@@ -85,8 +91,13 @@ struct model_config {
     bool norm_one_plus; /* Gemma: norms multiply by 1 + their weight */
     /* Gemma; 0: none. */
     double attention_softcap, logits_softcap;
-    int64_t query_scalar;   /* scores are times its root's inverse in place of head_dim's */
-    double initial_range;   /* standard deviation with which matrices start */
+    int64_t query_scalar; /* scores are times its root's inverse in place of head_dim's */
+    double initial_range; /* standard deviation with which matrices start */
+    /* Mixtures of experts; 0: the MLP is one. */
+    int64_t experts, experts_per_token;
+    int64_t expert_ffn;     /* width of an expert; 0: ffn */
+    int64_t shared_ffn;     /* Qwen2-MoE: width of the expert that all tokens take */
+    bool normalise_experts; /* the weights of a token's experts add up to 1 */
     struct adapter adapter; /* beside linear layers; not of config.json, set by model_open and model_set_adapter */
     double dropout;         /* the largest that the file asks for; not applied, model_open says so */
 };

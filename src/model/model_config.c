@@ -243,7 +243,9 @@ static bool bytes_countable(const struct model_config *config) {
     enum { BYTES_PER_PARAMETER = 64, MATRICES = 8 };
     int64_t width = config->heads * config->head_dim, layer, total, ends;
     int64_t tokens = config->vocab_size + config->context + config->hidden;
-    if (config->ffn > width) width = config->ffn;
+    int64_t mlp = config->ffn > config->expert_ffn ? config->ffn : config->expert_ffn;
+    if (mlp > width) width = mlp;
+    width = (width + config->shared_ffn) * (config->experts > 0 ? config->experts : 1);
     return !__builtin_mul_overflow(width, config->hidden * MATRICES, &layer) &&
            !__builtin_mul_overflow(layer, config->layers, &layer) &&
            !__builtin_mul_overflow(tokens, (config->hidden + config->embedding_width) * 2, &ends) &&

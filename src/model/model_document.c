@@ -18,19 +18,26 @@ static bool norms_heads(const struct graph *graph, int64_t hidden) {
     return false;
 }
 
-static const char *activation_of(const struct node *node) {
-    return activation_name(NODE_ATTRIBUTES(node, activation_attributes)->function);
+/* Of the MLP, or of experts. */
+static void print_mlp(const struct graph *graph, FILE *out) {
+    const struct node *expert = first_node(graph, &op_expert_mlp);
+    const struct node *plain = first_node(graph, &op_activation), *gated = first_node(graph, &op_gated_activation);
+    if (expert) {
+        fprintf(out, "experts, gated %s", activation_name(NODE_ATTRIBUTES(expert, expert_attributes)->function));
+        return;
+    }
+    fprintf(out, "%s%s", gated ? "gated " : "",
+            activation_name(NODE_ATTRIBUTES(gated ? gated : plain, activation_attributes)->function));
 }
 
 /* A row of the table, from the graph of the family's smallest new model. */
 static void print_row(const struct model *model, const struct graph *graph, FILE *out) {
     const struct model_config *config = &model->config;
-    const struct node *plain = first_node(graph, &op_activation), *gated = first_node(graph, &op_gated_activation);
-    fprintf(out, "| `%s` | %s | %s%s | %s%s | %s | %s | %s |\n", config->family->name,
-            first_node(graph, &op_rope) ? "rotary" : "learned",
+    fprintf(out, "| `%s` | %s | %s%s | ", config->family->name, first_node(graph, &op_rope) ? "rotary" : "learned",
             first_node(graph, &op_rms_norm) ? "RMSNorm" : "layer norm",
-            norms_heads(graph, config->hidden) ? ", also of queries and keys by head" : "", gated ? "gated " : "",
-            activation_of(gated ? gated : plain),
+            norms_heads(graph, config->hidden) ? ", also of queries and keys by head" : "");
+    print_mlp(graph, out);
+    fprintf(out, " | %s | %s | %s |\n",
             model_family_has(config->family, offsetof(struct model_config, kv_heads)) ? "yes" : "no",
             model_family_has(config->family, offsetof(struct model_config, window)) ? "yes" : "no",
             config->tied ? "tied" : "separate");

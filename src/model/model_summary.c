@@ -140,6 +140,9 @@ enum status model_print_summary(const struct model *model, FILE *out) {
             print_count(matrix, matrix_count));
     fprintf(out, "layers       %lld, hidden %lld, feed-forward %lld (%s)\n", (long long)config->layers,
             (long long)config->hidden, (long long)config->ffn, activation_name(config->activation));
+    if (config->experts > 0)
+        fprintf(out, "experts      %lld in each layer, of which a token takes %lld\n", (long long)config->experts,
+                (long long)config->experts_per_token);
     fprintf(out, "attention    %lld heads of %lld, %lld for keys and values\n", (long long)config->heads,
             (long long)config->head_dim, (long long)config->kv_heads);
     fprintf(out, "vocabulary   %lld, %s\n", (long long)config->vocab_size,

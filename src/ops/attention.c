@@ -8,6 +8,10 @@ static const struct attention_attributes *attention_of(const struct node *node) 
     return NODE_ATTRIBUTES(node, attention_attributes);
 }
 
+static int64_t query_parts(const struct attention_attributes *attributes) {
+    return attributes->queries.parts > 1 ? attributes->queries.parts : 1;
+}
+
 /* Inputs first, first + 1 and first + 2 are q, k and v. */
 static enum status check_heads(const struct node *node, int first, struct shape *q, struct shape *kv) {
     const struct attention_attributes *attributes = attention_of(node);
@@ -17,6 +21,7 @@ static enum status check_heads(const struct node *node, int first, struct shape 
     TRY(check_activation(node, first));
     *q = with_columns(node->in[first]->shape, attributes->heads * attributes->head_dim);
     *kv = with_columns(*q, attributes->kv_heads * attributes->head_dim);
+    kv->dims[1] *= query_parts(attributes);
     TRY(check_shape(node, first, q));
     TRY(check_shape(node, first + 1, kv));
     return check_shape(node, first + 2, kv);
@@ -34,13 +39,18 @@ static double pairs_before(const struct node *node, double end) {
 
 /* Over all heads and sequences of a grain. */
 static double attended_pairs(const struct node *node, const struct shape *q) {
-    return pairs_before(node, (double)q->dims[1]) * (double)q->dims[0] * (double)attention_of(node)->heads;
+    const struct attention_attributes *attributes = attention_of(node);
+    double begin = query_parts(attributes) > 1 ? (double)(attributes->queries.position * q->dims[1]) : 0;
+    double pairs = pairs_before(node, begin + (double)q->dims[1]) - pairs_before(node, begin);
+    return pairs * (double)q->dims[0] * (double)attributes->heads;
 }
 
 void key_heads(const struct attention_attributes *attributes, struct op_key *key) {
     op_key_add(key, " heads=%" PRId64 "/%" PRId64 "x%" PRId64 " window=%" PRId64, attributes->heads,
                attributes->kv_heads, attributes->head_dim, attributes->window);
     if (attributes->softcap > 0) op_key_add(key, " capped");
+    if (query_parts(attributes) > 1)
+        op_key_add(key, " queries=%" PRId64 "/%" PRId64, attributes->queries.position, attributes->queries.parts);
 }
 
 static void key_attention(const struct node *node, struct op_key *key) { key_heads(attention_of(node), key); }
@@ -57,7 +67,7 @@ static double flops_attention_grad(const struct node *node) {
 static enum status infer_attention(const struct node *node, struct shape out[OP_OUTPUTS_MAX]) {
     struct shape q, kv;
     TRY(check_heads(node, 0, &q, &kv));
-    struct shape segments = shape_make(DTYPE_I32, 2, q.dims[0], q.dims[1], 1);
+    struct shape segments = shape_make(DTYPE_I32, 2, q.dims[0], kv.dims[1], 1);
     out[0] = q;
     out[1] = lse_shape(node, &q);
     return check_optional(node, 3, &segments);
@@ -132,7 +142,7 @@ static bool loops_attention(const struct node *node, int number, struct op_loops
         zigzag && length % 2 != 0 ? NULL : op_loops_add(out, zigzag ? 'z' : 't', zigzag ? length / 2 : length);
     if (positions) {
         positions->largest_share = zigzag ? largest_share_in_zigzag : largest_share_in_runs;
-        positions->not_run = "attention does not begin at a later query";
+        if (zigzag) positions->not_run = "positions are cut in runs, not in zigzag";
     }
     if (!zigzag) out->own |= 1u << 2;
     const char *queries = zigzag ? "szh" : "sth",
@@ -147,9 +157,10 @@ static bool loops_attention(const struct node *node, int number, struct op_loops
     return true;
 }
 
-/* Of key-value groups with their queries. */
+/* Of key-value groups with their queries; of a run of the queries. */
 static void take_part_attention(void *attributes, char letter, const struct index_part *part) {
     struct attention_attributes *own = attributes;
+    if (letter == 't') own->queries = (struct query_part){part->parts, part->position};
     if (letter != 'h') return;
     own->heads /= part->parts;
     own->kv_heads /= part->parts;
@@ -177,7 +188,7 @@ const struct op op_attention = {
 static enum status infer_attention_grad(const struct node *node, struct shape out[OP_OUTPUTS_MAX]) {
     struct shape q, kv;
     TRY(check_heads(node, 1, &q, &kv));
-    struct shape lse = lse_shape(node, &q), segments = shape_make(DTYPE_I32, 2, q.dims[0], q.dims[1], 1);
+    struct shape lse = lse_shape(node, &q), segments = shape_make(DTYPE_I32, 2, q.dims[0], kv.dims[1], 1);
     TRY(check_shape(node, 0, &q));
     TRY(check_shape(node, 4, &q));
     TRY(check_shape(node, 5, &lse));

@@ -38,6 +38,7 @@ static double example_embedding(const struct node *node, const struct tensor *te
 
 /* By rows of the table too: a part has zeros for tokens that others look up. */
 static bool loops_embedding(const struct node *node, int way, struct op_loops *out) {
+    if (NODE_ATTRIBUTES(node, embedding_attributes)->tokens > 0) return false; /* it is a part already */
     loops_add_tokens(out, node->in[0]);
     op_loops_add(out, 'v', node->in[1]->shape.dims[0])->padded = true;
     op_loops_add(out, 'c', shape_columns(&node->in[1]->shape));

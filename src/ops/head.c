@@ -84,6 +84,7 @@ static void differentiate_head_loss(struct gradients *gradients, const struct no
 /* By rows of the vocabulary too: the parts tell each other the maximum, the sum of exponentials and the target's logit
  * of each token, and make their logits again for the gradients. */
 static bool loops_head_loss(const struct node *node, int way, struct op_loops *out) {
+    if (node->in[4]) return false; /* it is a part already */
     loops_add_tokens(out, node->in[0]);
     struct op_index *rows = op_loops_add(out, 'v', node->in[1]->shape.dims[0]);
     rows->padded = true;

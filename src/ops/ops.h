@@ -4,6 +4,7 @@
  *     ops, op_table: the list of all;
  *     elementwise, activation, norm, linear, embedding, rope, attention, head: a family of operators each, defined by
  *         its shapes, costs and gradient;
+ *     routing, expert: layers of which a token takes a few experts;
  *     tensor_parts, group_exchange: parts of tensors, and what the ranks of a group exchange of them;
  *     attention_cache: attention of new tokens over caches, for generating texts;
  *     optimizer: the update, and the nodes that make it;
@@ -52,7 +53,8 @@
     /* attention.c: q [S,T,Hq*D], k [S,T,Hk*D], v [S,T,Hk*D], [segments [S,T] int32]                                   \
      *  -> y [S,T,Hq*D], lse [S,Hq,T] fp32 (log of the sum of exponentials of the scaled scores) */                    \
     X(attention)                                                                                                       \
-    /* dy, q, k, v, y, lse, [segments] -> dq, dk, dv */                                                                \
+    /* dy, q, k, v, y, lse, [segments] -> dq, dk, dv. Of a part of the queries (attributes) T of q, y and lse is its   \
+     *  own; of k, v and segments that of all positions */                                                             \
     X(attention_grad)                                                                                                  \
     /* attention_cache.c: q [S,T,Hq*D], k [S,T,Hk*D], v [S,T,Hk*D], rows [S,T] int32                                   \
      *  -> y [S,T,Hq*D], keys += [N,P,Hk*D], values += [N,P,Hk*D], caches of N texts: all k and v go to the caches'    \
@@ -100,6 +102,33 @@
     X(join_statistics)                                                                                                 \
     /* x, weight, [bias] -> logits [S,T,V] fp32: for comparison and sampling, small models and short inputs */         \
     X(head_logits)                                                                                                     \
+    /* routing.c: logits [S,T,E] -> weights [S,T,k] fp32, places [S,T,k] int32, starts [E+1] int32: the k experts of   \
+     *  a token with the largest logits, of equal ones the first; largest first. Their probabilities, the softmax over \
+     *  all E, are the weights, or with `normalised` these over their sum. A slot is a token's choice of an expert;    \
+     *  places say in which row each lies when slots are sorted by expert, those of an expert by token. Each expert's  \
+     *  rows begin at a multiple of routing_tile: at starts, of which the last is the end */                           \
+    X(route)                                                                                                           \
+    /* dweights, logits, weights, places, starts -> dlogits */                                                         \
+    X(route_grad)                                                                                                      \
+    /* x [S,T,C], places -> rows [S,R,C]: those of experts, 0 where there is no slot */                                \
+    X(dispatch)                                                                                                        \
+    /* drows, places, [addend [S,T,C]] -> dx (+ addend), added in the order of slots */                                \
+    X(dispatch_grad)                                                                                                   \
+    /* rows [S,R,C], weights, places, [residual [S,T,C]] -> y [S,T,C] = the sum, in the order of slots, of rows times  \
+     *  weights, + residual */                                                                                         \
+    X(combine)                                                                                                         \
+    /* dy, rows, weights, places -> drows, 0 where there is no slot, dweights */                                       \
+    X(combine_grad)                                                                                                    \
+    /* x [S,T,C], gate [S,T,1], [residual [S,T,C]] -> y = x * sigmoid(gate) + residual */                              \
+    X(token_gate)                                                                                                      \
+    /* dy, x, gate -> dx, dgate */                                                                                     \
+    X(token_gate_grad)                                                                                                 \
+    /* expert.c: rows [S,R,C], starts, gate [F,C], up [F,C], down [C,F], [previous [S,R,C]] -> y [S,R,C]: in the       \
+     *  expert's rows down (f(gate x) * (up x)), in others those of previous, or 0 */                                  \
+    X(expert_mlp)                                                                                                      \
+    /* dy, rows, starts, gate, up, down, [previous] -> [drows], likewise, [dgate +=], [dup +=], [ddown +=]. Gate and   \
+     *  up are made again, so that no more is kept of a row than its features */                                       \
+    X(expert_mlp_grad)                                                                                                 \
     /* optimizer.c: a, b -> a = a + b in fp32: two accumulators of one parameter (PHASE_FINISH) */                     \
     X(gradient_sum)                                                                                                    \
     /* gradient -> fp64 [blocks]: the sum of squares of each block of GRADIENT_NORM_BLOCK elements */                  \
@@ -213,12 +242,18 @@ struct rope_attributes {
     int sign; /* +1 forward, -1 gradient */
 };
 
+/* Of a rank that has one of `parts` equal runs of the queries' positions, and keys, values and segments of all. parts 0
+ * or 1: all queries. */
+struct query_part {
+    int64_t parts, position;
+};
 struct attention_attributes {
     int64_t heads, kv_heads,
         head_dim;   /* heads is a multiple of kv_heads; query head h reads key head h*kv_heads/heads */
     double scale;   /* of the scores, usually head_dim^-1/2 */
     int64_t window; /* position t sees t-window+1 … t; 0: all up to t */
     double softcap; /* scores become softcap * tanh(score / softcap) (Gemma 2, arXiv 2408.00118); 0: they stay */
+    struct query_part queries;
 };
 
 struct attention_cache_attributes {
@@ -263,6 +298,30 @@ struct head_loss_grad_attributes {
 enum { STATISTIC_LARGEST, STATISTIC_SUM, STATISTIC_TARGET, HEAD_STATISTICS };
 struct activation_attributes {
     enum activation function;
+};
+
+enum { ROUTING_EXPERTS_MOST = 1024 };
+struct route_attributes {
+    int64_t chosen; /* experts of a token: k */
+    bool normalised;
+};
+struct dispatch_attributes {
+    int64_t experts;
+};
+/* Each expert's rows are a multiple of this many, with rows of zeros after its slots: as many as fill the tiles of a
+ * product where there are slots enough, fewer where an expert has few. */
+int64_t routing_tile(int64_t slots, int64_t experts);
+/* Rows of each of the sequences of a grain that hold its slots however they are spread: R. */
+int64_t routing_rows(int64_t sequences, int64_t slots, int64_t experts);
+struct expert_attributes {
+    int64_t expert, experts;
+    int64_t slots; /* of the grain: S*T*k */
+    enum activation function;
+};
+/* Which outputs exist; dweight: of gate, up and down. */
+struct expert_grad_attributes {
+    struct expert_attributes expert;
+    bool dx, dweight[3];
 };
 
 /* A rank's place in the group whose ranks have the parts of tensors. */
@@ -369,6 +428,28 @@ struct tensor *ops_last_token(struct graph *graph, const char *name, struct tens
 struct tensor *ops_activation(struct graph *graph, const char *name, struct tensor *x, enum activation function);
 struct tensor *ops_gated_activation(struct graph *graph, const char *name, struct tensor *gate, struct tensor *up,
                                     enum activation function);
+/* Where the tokens of a grain go. */
+struct routing {
+    struct tensor *weights, *places, *starts;
+};
+struct routing ops_route(struct graph *graph, const char *name, struct tensor *logits,
+                         struct route_attributes attributes);
+struct tensor *ops_dispatch(struct graph *graph, const char *name, struct tensor *x, struct routing routing,
+                            struct dispatch_attributes attributes);
+/* `residual` may be NULL. */
+struct tensor *ops_combine(struct graph *graph, const char *name, struct tensor *rows, struct routing routing,
+                           struct tensor *residual, struct dispatch_attributes attributes);
+/* `residual` may be NULL. */
+struct tensor *ops_token_gate(struct graph *graph, const char *name, struct tensor *x, struct tensor *gate,
+                              struct tensor *residual);
+/* `rows` are those of ops_dispatch, which only experts read. `previous` is the result of the expert before, NULL for
+ * the first, and read by nothing else; the last one's result has all rows. */
+struct expert_weights {
+    struct tensor *gate, *up, *down;
+};
+struct tensor *ops_expert_mlp(struct graph *graph, const char *name, struct tensor *rows, struct routing routing,
+                              const struct expert_weights *weights, struct tensor *previous,
+                              struct expert_attributes attributes);
 struct tensor *ops_add(struct graph *graph, const char *name, struct tensor *a, struct tensor *b);
 /* `bias` and `residual` may be NULL. */
 struct tensor *ops_add_bias(struct graph *graph, const char *name, struct tensor *x, struct tensor *bias,

@@ -8,6 +8,7 @@
  *   page_timeline, timeline_rows: a timeline checked, chained and thinned;
  *   serve, serve_absent, listen: the page over HTTP, a build without it, its address; prometheus: /metrics;
  *   trace: timelines for Perfetto.
+ *   svg, scale_plots, scale_page: plans for many devices, drawn here in C, for a page and for files;
  *   sources/ (page.html, style.css, and scripts, each one idea):
  *     main: also follows a live run; dom, format, scale: helpers; view: zoom and cursor on one axis;
  *     curves, curve_data: training; step, schedule, memory, timeline, events: one step;

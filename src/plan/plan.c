@@ -39,6 +39,15 @@ enum document_attention document_attention_find(const char *name) {
     return strcmp(name, "within") == 0 ? DOCUMENT_ATTENTION_WITHIN : DOCUMENT_ATTENTION_COUNT;
 }
 
+const char *tensor_layout_name(enum tensor_layout layout) {
+    return layout == TENSOR_LAYOUT_SOLVER ? "solver" : "megatron";
+}
+
+enum tensor_layout tensor_layout_find(const char *name) {
+    if (strcmp(name, "megatron") == 0) return TENSOR_LAYOUT_MEGATRON;
+    return strcmp(name, "solver") == 0 ? TENSOR_LAYOUT_SOLVER : TENSOR_LAYOUT_COUNT;
+}
+
 const char *state_format_name(enum state_format format) {
     static const char *const names[] = {
 #define STATE_FORMAT_NAME(name, text) [STATE_##name] = text,
@@ -101,6 +110,11 @@ static enum status check_axes(const struct plan *plan) {
         return status_hint(status_set(STATUS_BAD_INPUT, "plan: recipe.sequence: on cuts positions among ranks that "
                                                         "share tensors, and none do"),
                            "--tensor, or off for --sequence");
+    if (plan->recipe.sequence && plan->recipe.layout == TENSOR_LAYOUT_SOLVER)
+        return status_hint(status_set(STATUS_BAD_INPUT,
+                                      "plan: recipe.sequence: on, but the solver says where positions "
+                                      "are cut"),
+                           "off for --sequence, or --layout megatron");
     while (ranks % (nearest * tensor) != 0)
         nearest--;
     if (nearest == stages) return STATUS_OK;
@@ -148,6 +162,14 @@ enum status recipe_check_optimizer(const struct recipe *recipe) {
 /* What says nothing does not. */
 static bool rounds_sums(const struct recipe *recipe) { return recipe->reduce_dtype == DTYPE_BF16; }
 
+#define LAYOUT_RATES(X) X(flops_per_s) X(bytes_per_s) X(latency_s) X(link_bytes_per_s) X(device_bytes)
+
+static json_t *layout_rates_to_json(const struct layout_rates *rates) {
+    return json_pack("{s:f, s:f, s:f, s:f, s:f}", "flops_per_s", rates->flops_per_s, "bytes_per_s", rates->bytes_per_s,
+                     "latency_s", rates->latency_s, "link_bytes_per_s", rates->link_bytes_per_s, "device_bytes",
+                     rates->device_bytes);
+}
+
 json_t *recipe_to_json(const struct recipe *recipe) {
     json_t *object = json_object();
     int failed = !object;
@@ -167,6 +189,9 @@ json_t *recipe_to_json(const struct recipe *recipe) {
     failed |= json_object_set_new(object, "lanes", json_string(lane_shape_print(&recipe->lanes, lanes)));
     failed |= json_object_set_new(object, "tensor", json_integer(recipe_tensor(recipe)));
     failed |= json_object_set_new(object, "sequence", json_string(recipe->sequence ? "on" : "off"));
+    failed |= json_object_set_new(object, "layout", json_string(tensor_layout_name(recipe->layout)));
+    if (recipe->layout_rates.flops_per_s > 0)
+        failed |= json_object_set_new(object, "layout_rates", layout_rates_to_json(&recipe->layout_rates));
     failed |= json_object_set_new(object, "isa", json_string(recipe->isa));
 #define SET_TEXT(field) failed |= json_object_set_new(object, #field, json_string(recipe->field));
     RECIPE_TEXTS(SET_TEXT)
@@ -232,6 +257,28 @@ static enum status read_optimizer(const char *file, const json_t *object, struct
                         names, UPDATE_RULE_COUNT);
 }
 
+/* Megatron's in files of versions that had no other. */
+static enum status read_layout(const char *file, const json_t *object, struct recipe *out) {
+    static const char *const names[] = {"megatron", "solver"};
+    const char *name = names[0];
+    const json_t *rates = json_object_get(object, "layout_rates");
+    TRY(json_read_string(file, object, "layout", &name));
+    out->layout = tensor_layout_find(name);
+    if (out->layout == TENSOR_LAYOUT_COUNT)
+        return nearest_hint(status_set(STATUS_BAD_INPUT, "%s: layout: '%s' is not known", file, name), "value", name,
+                            names, sizeof names / sizeof *names);
+    if (!rates) return STATUS_OK;
+    if (!json_is_object(rates)) return status_set(STATUS_BAD_INPUT, "%s: layout_rates: must be an object", file);
+#define READ_RATE(field)                                                                                               \
+    TRY(json_require(file, rates, #field));                                                                            \
+    TRY(json_read_double(file, rates, #field, 0, 1e30, &out->layout_rates.field));
+    LAYOUT_RATES(READ_RATE)
+    if (out->layout_rates.flops_per_s > 0 && out->layout_rates.bytes_per_s > 0 &&
+        out->layout_rates.link_bytes_per_s > 0)
+        return STATUS_OK;
+    return status_set(STATUS_BAD_INPUT, "%s: layout_rates: rates must be above 0", file);
+}
+
 /* fp32 in files of versions that had no other. */
 static enum status read_state_formats(const char *file, const json_t *object, struct recipe *out) {
     static const char *const formats[] = {"fp32", "bf16"}, *const masters[] = {"fp32", "none"};
@@ -277,7 +324,7 @@ static enum status read_sequence(const char *file, const json_t *object, bool *o
 }
 
 enum status recipe_from_json(const char *file, const json_t *object, struct recipe *out) {
-    enum { OPTIONAL_FIELDS = 11 };
+    enum { OPTIONAL_FIELDS = 14 };
     static const char *const known[] = {"threads",
                                         "lora",
                                         "freeze",
@@ -289,6 +336,8 @@ enum status recipe_from_json(const char *file, const json_t *object, struct reci
                                         "reduce_dtype",
                                         "tensor",
                                         "sequence",
+                                        "layout",
+                                        "layout_rates",
 #define NAME_INTEGER(field, type, least, most, rule) #field,
                                         RECIPE_INTEGERS(NAME_INTEGER) /* the first: plans had no rounds once */
                                         "dtype",
@@ -320,6 +369,7 @@ enum status recipe_from_json(const char *file, const json_t *object, struct reci
                      &tensor));
     recipe->tensor = (int)tensor;
     TRY(read_sequence(file, object, &recipe->sequence));
+    TRY(read_layout(file, object, recipe));
     TRY(json_read_text(file, object, "isa", sizeof recipe->isa, recipe->isa));
 #define READ_TEXT(field) TRY(json_read_text(file, object, #field, sizeof recipe->field, recipe->field));
     RECIPE_TEXTS(READ_TEXT)
@@ -420,6 +470,12 @@ enum status recipe_require_equal(const struct recipe *expected, const struct rec
     if (rounds_sums(expected) != rounds_sums(actual)) DIFFERENT(reduce_dtype)
     if (recipe_tensor(expected) != recipe_tensor(actual)) DIFFERENT(tensor)
     if (expected->sequence != actual->sequence) DIFFERENT(sequence)
+    if (expected->layout != actual->layout) DIFFERENT(layout)
+#define COMPARE_RATE(field)                                                                                            \
+    if (expected->layout_rates.field < actual->layout_rates.field ||                                                   \
+        expected->layout_rates.field > actual->layout_rates.field)                                                     \
+    DIFFERENT(layout_rates)
+    LAYOUT_RATES(COMPARE_RATE)
 #define COMPARE_TEXT(field)                                                                                            \
     if (strcmp(expected->field, actual->field) != 0) DIFFERENT(field)
     RECIPE_TEXTS(COMPARE_TEXT)

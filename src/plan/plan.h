@@ -64,6 +64,18 @@ const char *master_name(enum master master);
 /* MASTER_COUNT when there is none of that name. */
 enum master master_find(const char *name);
 
+/* What says which part of each tensor a rank has, where ranks share tensors: Megatron-LM's assignment
+ * (layout/shard_choice.h), or the strategies that cost least (layout/shard_strategies.h). */
+enum tensor_layout { TENSOR_LAYOUT_MEGATRON, TENSOR_LAYOUT_SOLVER, TENSOR_LAYOUT_COUNT };
+const char *tensor_layout_name(enum tensor_layout layout);
+/* TENSOR_LAYOUT_COUNT when there is none of that name. */
+enum tensor_layout tensor_layout_find(const char *name);
+/* What the solver's costs are made of: one rank's work, and messages among those that share tensors. */
+struct layout_rates {
+    double flops_per_s, bytes_per_s, latency_s, link_bytes_per_s;
+    double device_bytes; /* that a rank has; 0: enough */
+};
+
 struct recipe {
     enum dtype dtype;        /* of parameters and activations */
     int64_t batch;           /* sequences a step, over all ranks */
@@ -76,6 +88,8 @@ struct recipe {
     enum dtype reduce_dtype;
     int tensor;    /* ranks that share each tensor (layout/shard_graph.h): they cut the sums of its products; 0 is 1 */
     bool sequence; /* what these ranks would have whole between products they have cut along positions */
+    enum tensor_layout layout;
+    struct layout_rates layout_rates; /* of the solver, so that it chooses alike again; all 0: not known yet */
     uint64_t seed;
     enum update_rule optimizer;
     double beta1, beta2, epsilon, weight_decay; /* of the optimizer (ops/ops.h) */

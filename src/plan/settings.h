@@ -54,6 +54,7 @@ struct setting {
     X(reduce_dtype, .name = "reduce-dtype", .type = SETTING_CHOICE, .choices = "fp32|bf16", .fallback = "fp32")        \
     X(tensor, .name = "tensor", SETTING_WHOLE_IN(1, 4096), .automatic = "auto", SETTING_WHOLE_DEFAULT(1))              \
     X(sequence, .name = "sequence", .type = SETTING_CHOICE, .choices = "on|off", .fallback = "off")                    \
+    X(layout, .name = "layout", .type = SETTING_CHOICE, .choices = "megatron|solver", .fallback = "megatron")          \
     X(grains_per_pass, .name = "grains-per-pass", SETTING_WHOLE_IN(1, SETTING_MOST_SIZE), SETTING_WHOLE_DEFAULT(1))    \
     X(stages, .name = "stages", SETTING_WHOLE_IN(1, 4096), .automatic = "auto", SETTING_WHOLE_DEFAULT(1))              \
     X(interleave, .name = "interleave", SETTING_WHOLE_IN(1, 64))                                                       \

@@ -3,6 +3,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "ops/ops.h"
+
 enum { TOKENS_STEP = 64, PART_TOKENS = 256, VOCAB_LEAST = 1024 };
 /* The most of a lookup's table that is measured: a table of this size is already out of the caches. */
 static const int64_t TABLE_MOST_BYTES = (int64_t)256 << 20;
@@ -31,8 +33,9 @@ static struct parts product_parts(const struct node *node, double large_flops) {
     return 2 * tokens <= tokens_of(node) ? two_parts(tokens) : (struct parts){0};
 }
 
-/* Attention's work follows the square of the tokens. */
+/* Attention's work follows the square of the tokens. Of a part of the queries it is measured whole. */
 static struct parts attention_parts(const struct node *node, double large_flops) {
+    if (((const struct attention_attributes *)node->attributes)->queries.parts > 1) return (struct parts){0};
     int64_t length = grain_of(node)->dims[1];
     double flops = flops_of(node) / (double)grain_of(node)->dims[0];
     double part = flops > large_flops / 2 ? sqrt(large_flops / 2 / flops) : 1;

@@ -33,6 +33,8 @@ static const struct {
     [OP_WORK_LOGITS] = {"head and loss", 0.80, 0.85},
     [OP_WORK_LOSS] = {"head and loss", 0.80, 0.85},
     [OP_WORK_LOSS_GRAD] = {"head and loss", 0.80, 0.85},
+    /* A few products in turn, of few rows each. */
+    [OP_WORK_EXPERT] = {"experts", 0.50, 0.85},
     /* Many parameters, most of them small; each 16 KiB are read by a block of threads, which then adds up its sums. */
     [OP_WORK_SQUARED_NORM] = {"squared norms", 0, 0.50},
     /* 28 bytes a parameter in streams, many parameters a launch: 1114 us of 1200. */

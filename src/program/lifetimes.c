@@ -7,6 +7,19 @@ static void touch(struct program *program, const struct operand *operand, int32_
     buffer->last = position;
 }
 
+/* An operation between ranks goes on beside the group that follows. Had that the staging's room, its kernels would wait
+ * for the operation's end. */
+static void extend_staging(struct program *program, int32_t position) {
+    const struct instruction *items = program->instructions.items, *own = &items[position];
+    const struct operand *staging = &own->operands[OPERAND_WORKSPACE];
+    if (!opcode_is_collective(own->opcode) || staging->buffer < 0) return;
+    int32_t last = position, end = (int32_t)program->instructions.count;
+    while (last + 1 < end && items[last + 1].section == own->section && items[last + 1].group <= own->group + 1)
+        last++;
+    struct buffer *buffer = &program->buffers.items[staging->buffer];
+    if (buffer->last < last) buffer->last = last;
+}
+
 /* An input that this purpose does not read; or what only other ranks or rounds use, which takes no room. */
 static void settle_unused(struct buffer *buffer) {
     buffer->first = buffer->last = 0;
@@ -22,6 +35,8 @@ void program_set_lifetimes(struct program *program) {
             const struct operand *operand = &program->instructions.items[position].operands[k];
             if (operand->buffer >= 0) touch(program, operand, position);
         }
+    for (int32_t position = 0; position <= end; position++)
+        extend_staging(program, position);
     for (size_t i = 0; i < program->buffers.count; i++) {
         struct buffer *buffer = &program->buffers.items[i];
         if (buffer->first < 0) settle_unused(buffer);

@@ -5,7 +5,7 @@
 #include <string.h>
 
 const char *collective_algorithm_name(enum collective_algorithm algorithm) {
-    static const char *const names[] = {"ring", "tree", "switch"};
+    static const char *const names[] = {"ring", "tree", "switch", "pairs"};
     return names[algorithm];
 }
 
@@ -33,7 +33,7 @@ struct fabric fabric_describe(const struct cluster *cluster, struct fabric_parts
     const struct cluster_network *network = &cluster->network;
     const char *digits = strstr(cluster->device.isa, "sm_");
     long capability = digits ? strtol(digits + 3, NULL, 10) : 0;
-    double counted = network->link_bytes_per_s * counted_part(network->link, capability) * parts.link;
+    double counted = network->link_bytes_per_s * counted_part(network->link, capability);
     return (struct fabric){
         .link = network->link,
         .node_devices = network->devices,
@@ -65,12 +65,16 @@ static const double protocol_part[PROTOCOL_COUNT] = {
 /* A tree sends up and down at once: nine tenths of a ring's rate. */
 static const double TREE_PART = 0.9;
 
+/* Bytes a second through the group's part of the adapters of its nodes, of which there are several. */
+static double across_rate(const struct fabric *fabric, struct rank_group group) {
+    double part = (double)group.in_node / (double)fabric->node_devices;
+    return fabric->node_bytes_per_s * fmin(1, part) / (1 + fabric->congestion * log2((double)group.nodes / 2));
+}
+
 /* Bytes a second around a ring: the slower of the link within a node and the group's part of the adapters. */
 static double ring_rate(const struct fabric *fabric, struct rank_group group) {
-    double part = (double)group.in_node / (double)fabric->node_devices;
-    double across = fabric->node_bytes_per_s * fmin(1, part);
     if (group.nodes == 1) return fabric->link_bytes_per_s;
-    across /= 1 + fabric->congestion * log2((double)group.nodes / 2);
+    double across = across_rate(fabric, group);
     return group.in_node == 1 ? across : fmin(fabric->link_bytes_per_s, across);
 }
 
@@ -103,11 +107,26 @@ static void take_faster(struct collective_cost *best, struct collective_cost oth
     if (other.seconds < best->seconds) *best = other;
 }
 
+/* NCCL sends to all others at once: over the links to those of the node, and through the adapters, of which each rank
+ * of the group has its part, to the rest. The slower of the two decides; latency is that of one step. */
+static struct collective_cost all_to_all(const struct fabric *fabric, double bytes, struct rank_group group) {
+    double ranks = (double)(group.in_node * group.nodes), near = (double)group.in_node, latency = 0;
+    double in_node_s = bytes * (near - 1) / ranks / fabric->link_bytes_per_s, across_s = 0;
+    if (near > 1) latency = link_us[fabric->link][COLLECTIVE_RING][PROTOCOL_SIMPLE] * fabric->latency;
+    if (group.nodes > 1) {
+        across_s = near * bytes * (ranks - near) / ranks / across_rate(fabric, group);
+        latency = network_us[COLLECTIVE_RING][PROTOCOL_SIMPLE] * fabric->hop_part;
+    }
+    latency += base_us[COLLECTIVE_RING][PROTOCOL_SIMPLE] * fabric->latency;
+    return (struct collective_cost){1e-6 * latency + fmax(in_node_s, across_s), COLLECTIVE_PAIRS, PROTOCOL_SIMPLE};
+}
+
 struct collective_cost collective_cost(const struct fabric *fabric, enum collective_kind kind, double bytes,
                                        struct rank_group group) {
     int64_t ranks = group.in_node * group.nodes;
     struct collective_cost best = {.seconds = INFINITY};
     if (ranks <= 1) return (struct collective_cost){.seconds = 0};
+    if (kind == COLLECTIVE_ALL_TO_ALL) return all_to_all(fabric, bytes, group);
     for (enum collective_protocol protocol = 0; protocol < PROTOCOL_COUNT; protocol++)
         for (enum collective_algorithm algorithm = 0; algorithm <= COLLECTIVE_TREE; algorithm++) {
             if (algorithm == COLLECTIVE_TREE && (kind != COLLECTIVE_ALL_REDUCE || group.nodes == 1)) continue;

@@ -5,8 +5,20 @@
 
 #include "cluster/cluster.h"
 
-enum collective_kind { COLLECTIVE_ALL_REDUCE, COLLECTIVE_ALL_GATHER, COLLECTIVE_REDUCE_SCATTER, COLLECTIVE_COUNT };
-enum collective_algorithm { COLLECTIVE_RING, COLLECTIVE_TREE, COLLECTIVE_SWITCH, COLLECTIVE_ALGORITHM_COUNT };
+enum collective_kind {
+    COLLECTIVE_ALL_REDUCE,
+    COLLECTIVE_ALL_GATHER,
+    COLLECTIVE_REDUCE_SCATTER,
+    COLLECTIVE_ALL_TO_ALL,
+    COLLECTIVE_COUNT
+};
+enum collective_algorithm {
+    COLLECTIVE_RING,
+    COLLECTIVE_TREE,
+    COLLECTIVE_SWITCH,
+    COLLECTIVE_PAIRS, /* every rank to every other at once */
+    COLLECTIVE_ALGORITHM_COUNT
+};
 enum collective_protocol { PROTOCOL_LL, PROTOCOL_LL128, PROTOCOL_SIMPLE, PROTOCOL_COUNT };
 const char *collective_algorithm_name(enum collective_algorithm algorithm);
 const char *collective_protocol_name(enum collective_protocol protocol);
@@ -30,11 +42,11 @@ struct fabric {
     double congestion;
     long capability; /* of the cards */
 };
-/* What is reached in practice: of NCCL's own rate in a node, of the adapters' rate; times NCCL's latencies in a node
- * and between nodes; and by how much the rate across nodes falls with each doubling of their number, where paths
+/* What is reached in practice: within a node NCCL's own rate; a part of the adapters' rate; times NCCL's latencies in a
+ * node and between nodes; and by how much the rate across nodes falls with each doubling of their number, where paths
  * collide. */
 struct fabric_parts {
-    double link, network, latency, hop_latency, congestion;
+    double network, latency, hop_latency, congestion;
 };
 struct fabric fabric_describe(const struct cluster *cluster, struct fabric_parts parts);
 
@@ -43,8 +55,8 @@ struct collective_cost {
     enum collective_algorithm algorithm;
     enum collective_protocol protocol;
 };
-/* `bytes` are those of the whole tensor: what an all-gather gives, a reduce-scatter takes, an all-reduce keeps. A group
- * of one takes no time. */
+/* `bytes` are those of the whole tensor: what an all-gather gives, a reduce-scatter takes, an all-reduce keeps; of an
+ * all-to-all what one rank has, an equal part of it for each. A group of one takes no time. */
 struct collective_cost collective_cost(const struct fabric *fabric, enum collective_kind kind, double bytes,
                                        struct rank_group group);
 static inline double collective_s(const struct fabric *fabric, enum collective_kind kind, double bytes,

@@ -16,20 +16,31 @@ struct span {
     int64_t instructions;
 };
 
-static enum status simulate(const struct training *job, const struct calibration *calibration, int64_t micro_batches,
-                            struct span *out) {
+static enum status replay_micro_batches(const struct training *job, const struct calibration *calibration,
+                                        int64_t micro_batches, struct replay *replay) {
     struct training shorter = *job;
     struct job_costs costs;
-    struct replay replay = {0};
-    enum status status;
     shorter.layout.micro_batches = micro_batches;
     job_costs_find(&shorter, calibration, &costs);
-    TRY_GOTO(status, stage_program_make(&costs, &replay), done);
-    TRY_GOTO(status, replay_run(&replay), done);
+    TRY(stage_program_make(&costs, replay));
+    return replay_run(replay);
+}
+
+static enum status simulate(const struct training *job, const struct calibration *calibration, int64_t micro_batches,
+                            struct span *out) {
+    struct replay replay = {0};
+    enum status status = replay_micro_batches(job, calibration, micro_batches, &replay);
     *out = (struct span){replay.end_s, replay.busy_s, (int64_t)replay.instructions.count};
-done:
     replay_free(&replay);
     return status;
+}
+
+enum status forecast_timeline(const struct training *job, const struct calibration *calibration, int64_t micro_batches,
+                              struct replay *replay) {
+    int64_t stages = job->layout.pipeline, fewest = micro_batches > stages ? micro_batches / stages * stages : stages;
+    TRY(training_check(job));
+    return replay_micro_batches(job, calibration,
+                                fewest < job->layout.micro_batches ? fewest : job->layout.micro_batches, replay);
 }
 
 /* Once a pipeline is filled, each round of as many micro-batches as it has stages takes as long as the one before. So

@@ -16,6 +16,7 @@
 #define BALLAST_SCALE_FORECAST_H
 
 #include "scale/calibration.h"
+#include "scale/replay.h"
 #include "scale/training.h"
 
 struct forecast {
@@ -29,5 +30,9 @@ struct forecast {
 
 /* BAD_INPUT where the job contradicts itself (training_check); FAILED without memory. Deterministic. */
 enum status forecast_step(const struct training *job, const struct calibration *calibration, struct forecast *out);
+/* The instructions of a step of at most so many micro-batches (at least one a stage), with when each happens: for
+ * drawings, where the rounds of a long step look alike. `replay` is empty before; the caller frees it. */
+enum status forecast_timeline(const struct training *job, const struct calibration *calibration, int64_t micro_batches,
+                              struct replay *replay);
 
 #endif

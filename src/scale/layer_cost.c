@@ -2,6 +2,8 @@
 
 #include <math.h>
 
+#include "scale/partition_exchange.h"
+
 enum { BYTES = 2 }; /* of an element of activations and weights */
 
 /* One rank's share of a layer for a micro-batch. */
@@ -35,25 +37,30 @@ static struct share share_of(const struct training *job, const struct card *card
 
 static int64_t at_least_one(int64_t value) { return value > 0 ? value : 1; }
 
-/* A weight's product forward; backward those for its input and for itself. */
-static double weight_s(const struct share *share, int64_t tokens, int64_t out, int64_t in, bool backward) {
+/* The product of a weight, or of `count` weights of equal size; backward those for its input and for itself. */
+static double weight_s(const struct share *share, int64_t count, int64_t tokens, int64_t out, int64_t in,
+                       bool backward) {
     const struct card *card = share->card;
-    if (!backward) return product_s(card, 1, tokens, out, in);
-    return product_s(card, 1, tokens, in, out) + product_s(card, 1, in, out, tokens);
+    if (!backward) return product_s(card, count, tokens, out, in);
+    return product_s(card, count, tokens, in, out) + product_s(card, count, in, out, tokens);
 }
 
 static double attention_products_s(const struct share *share, bool backward) {
     int64_t hidden = share->job->model.hidden;
-    return weight_s(share, share->tokens, at_least_one(share->keys_out / share->across), hidden, backward) +
-           weight_s(share, share->tokens, hidden, at_least_one(hidden / share->across), backward);
+    return weight_s(share, 1, share->tokens, at_least_one(share->keys_out / share->across), hidden, backward) +
+           weight_s(share, 1, share->tokens, hidden, at_least_one(hidden / share->across), backward);
 }
 
-/* A token visits so many experts; their products are as those of as many tokens. */
+/* A token visits so many experts. Each of a rank's experts has as many tokens as the others, in one batched product. */
 static double mlp_products_s(const struct share *share, bool backward) {
     const struct transformer *model = &share->job->model;
-    int64_t tokens = share->tokens * (model->experts > 0 ? model->experts_a_token : 1);
-    return weight_s(share, tokens, at_least_one(share->ffn_in / share->across), model->hidden, backward) +
-           weight_s(share, tokens, model->hidden, at_least_one(model->ffn / share->across), backward);
+    int64_t mine = at_least_one(model->experts / layout_expert_ranks(&share->job->layout));
+    int64_t visits = model->experts > 0 ? model->experts_a_token : 1,
+            tokens = at_least_one(share->tokens * visits / mine);
+    int64_t in = at_least_one(share->ffn_in / share->across), out = at_least_one(model->ffn / share->across);
+    double router = model->experts > 0 ? weight_s(share, 1, share->tokens, model->experts, model->hidden, backward) : 0;
+    return router + weight_s(share, mine, tokens, in, model->hidden, backward) +
+           weight_s(share, mine, tokens, model->hidden, out, backward);
 }
 
 static double attention_kernel_s(const struct share *share, bool gradient) {
@@ -90,24 +97,47 @@ static double elementwise_s(const struct share *share, bool backward) {
     double active = model->experts > 0 ? (double)model->experts_a_token : 1;
     double elements = passes->residual * (double)model->hidden / cut + passes->keys * (double)share->keys_out / across +
                       passes->activation * active * (double)(share->ffn_in + model->ffn) / across;
+    /* Tokens are put in the order of their experts and back, each once for each that it visits. */
+    if (model->experts > 0) elements += 4 * active * (double)model->hidden / cut;
     double traffic = (backward ? 1.5 : 1) * share->card->calibration->elementwise_traffic;
     double bytes = traffic * BYTES * (double)share->tokens * elements;
     return streaming_s(share->card, bytes) + (passes->kernels - 1) * share->card->calibration->kernel_s;
 }
 
-/* Two all-reduces of the layer's result each way, or as many pairs of gather and scatter. Experts' tokens are exchanged
- * within the data-parallel group in addition: not counted here. */
-static double tensor_exchange_s(const struct share *share, const struct fabric *fabric, bool backward) {
+/* What a collective of the layer's activations adds to the pass: all of its time, or, beside a product, by how much
+ * that takes longer. */
+static double tensor_collective_s(const struct share *share, const struct fabric *fabric, enum collective_kind kind,
+                                  bool beside) {
     const struct training *job = share->job;
     double bytes = (double)share->tokens * (double)job->model.hidden * BYTES;
-    const struct training_system *system = &job->system;
-    bool overlaps = backward ? system->overlaps_tensor_backward : system->overlaps_tensor_forward;
-    double shown = overlaps ? 1 - share->card->calibration->tensor_hidden : 1;
+    double slows = share->card->calibration->collective_slowdown;
+    return collective_s(fabric, kind, bytes, tensor_group(job)) * (beside ? slows / (1 + slows) : 1);
+}
+
+/* Of the attention and of the MLP each: an all-reduce of the result forward and of the input's gradient backward, the
+ * latter beside the product of the weight's gradient in systems that overlap. Cut along the sequence (arXiv 2205.05198,
+ * section 4.2.2): forward a gather before and a scatter after; backward a gather of the result's gradient, which the
+ * next product waits for, and a scatter beside the weight's gradient; systems that overlap keep of the input only a
+ * rank's part, and gather it again beside the input's gradient. */
+static double tensor_exchange_s(const struct share *share, const struct fabric *fabric, bool backward) {
+    const struct training_system *system = &share->job->system;
+    bool within = system->overlaps_tensor_forward, behind = backward ? system->overlaps_tensor_backward : within;
     if (share->across == 1) return 0;
-    if (!job->layout.sequence) return shown * 2 * collective_s(fabric, COLLECTIVE_ALL_REDUCE, bytes, tensor_group(job));
-    return shown * 2 *
-           (collective_s(fabric, COLLECTIVE_ALL_GATHER, bytes, tensor_group(job)) +
-            collective_s(fabric, COLLECTIVE_REDUCE_SCATTER, bytes, tensor_group(job)));
+    if (!share->job->layout.sequence) return 2 * tensor_collective_s(share, fabric, COLLECTIVE_ALL_REDUCE, behind);
+    double seconds = tensor_collective_s(share, fabric, COLLECTIVE_ALL_GATHER, within) +
+                     tensor_collective_s(share, fabric, COLLECTIVE_REDUCE_SCATTER, behind);
+    if (backward && behind) seconds += tensor_collective_s(share, fabric, COLLECTIVE_ALL_GATHER, true);
+    return 2 * seconds;
+}
+
+/* Tokens go to the ranks of the experts that they visit, and their results back; backward the same with gradients. All
+ * ranks send as much; nothing is computed beside it. */
+static double expert_exchange_s(const struct share *share, const struct fabric *fabric) {
+    const struct training *job = share->job;
+    double cut = job->layout.sequence ? (double)share->across : 1;
+    double bytes = BYTES * (double)share->tokens / cut * (double)job->model.experts_a_token * (double)job->model.hidden;
+    if (layout_expert_ranks(&job->layout) == 1) return 0;
+    return 2 * collective_s(fabric, COLLECTIVE_ALL_TO_ALL, bytes, expert_group(job));
 }
 
 /* Kernels of a layer's pass: products, attention, elementwise, collectives. A product's gradient is two. */
@@ -145,10 +175,12 @@ static double recomputed_s(const struct share *share, double forward_s) {
 static struct pass_cost layer_cost(const struct share *share, const struct fabric *fabric) {
     double forward = attention_products_s(share, false) + mlp_products_s(share, false) +
                      attention_kernel_s(share, false) + elementwise_s(share, false) +
-                     tensor_exchange_s(share, fabric, false) + launches_s(share, false);
+                     tensor_exchange_s(share, fabric, false) + expert_exchange_s(share, fabric) +
+                     launches_s(share, false);
     double backward = attention_products_s(share, true) + mlp_products_s(share, true) +
                       attention_kernel_s(share, true) + elementwise_s(share, true) +
-                      tensor_exchange_s(share, fabric, true) + launches_s(share, true);
+                      tensor_exchange_s(share, fabric, true) + expert_exchange_s(share, fabric) +
+                      launches_s(share, true);
     return (struct pass_cost){forward, recomputed_s(share, forward), backward};
 }
 
@@ -163,9 +195,9 @@ static struct pass_cost head_cost(const struct share *share) {
     double bytes = share->job->system.fp32_loss ? 14 : 4;
     return (struct pass_cost){
         .forward_s =
-            weight_s(share, share->tokens, vocab, model->hidden, false) + streaming_s(share->card, bytes * logits),
+            weight_s(share, 1, share->tokens, vocab, model->hidden, false) + streaming_s(share->card, bytes * logits),
         .backward_s =
-            weight_s(share, share->tokens, vocab, model->hidden, true) + streaming_s(share->card, bytes * logits),
+            weight_s(share, 1, share->tokens, vocab, model->hidden, true) + streaming_s(share->card, bytes * logits),
     };
 }
 

@@ -27,6 +27,10 @@ static struct rank_group far_group(const struct training *job, int64_t ranks, in
     return (struct rank_group){in_node, (ranks + in_node - 1) / in_node};
 }
 
+struct rank_group expert_group(const struct training *job) {
+    return near_group(job, layout_expert_ranks(&job->layout));
+}
+
 /* In `calls` equal parts, one after the other. */
 static struct exchange exchange_of(const struct fabric *fabric, enum collective_kind kind, double bytes, int64_t calls,
                                    struct rank_group group) {
@@ -48,21 +52,27 @@ struct exchange exchange_scatter(const struct training *job, const struct fabric
                        near_group(job, job->layout.partition.parameters));
 }
 
+/* Ranks that share an update which is cut `cut` times, of those that hold the same. */
+static int64_t owners_of(int64_t cut, int64_t apart) { return cut > apart ? cut / apart : 1; }
+
 /* Where every rank owns a part of the update and takes its new weights from an all-gather, the sum is scattered. */
-struct exchange exchange_reduce(const struct training *job, const struct fabric *fabric, double parameters) {
+struct exchange exchange_reduce(const struct training *job, const struct fabric *fabric, double parameters,
+                                bool experts) {
     const struct partition_triple *cut = &job->layout.partition;
     bool scatters = cut->optimizer == data_ranks(job) && !job->system.broadcasts;
     double bytes = (double)job->system.gradient_bytes * parameters / (double)cut->parameters;
-    struct rank_group group = far_group(job, data_ranks(job) / cut->parameters, cut->parameters);
+    int64_t apart = experts ? layout_expert_ranks(&job->layout) : cut->parameters;
+    struct rank_group group = far_group(job, data_ranks(job) / apart, apart);
     return exchange_of(fabric, scatters ? COLLECTIVE_REDUCE_SCATTER : COLLECTIVE_ALL_REDUCE, bytes, 1, group);
 }
 
 struct exchange exchange_update(const struct training *job, const struct fabric *fabric, double parameters,
-                                double broadcast_s) {
+                                bool experts, double broadcast_s) {
     const struct partition_triple *cut = &job->layout.partition;
-    int64_t owners = cut->optimizer / cut->parameters;
+    int64_t apart = experts ? layout_expert_ranks(&job->layout) : cut->parameters;
+    int64_t owners = owners_of(cut->optimizer, apart);
     double bytes = WEIGHT_BYTES * parameters / (double)cut->parameters;
-    struct exchange out = exchange_of(fabric, COLLECTIVE_ALL_GATHER, bytes, 1, far_group(job, owners, cut->parameters));
+    struct exchange out = exchange_of(fabric, COLLECTIVE_ALL_GATHER, bytes, 1, far_group(job, owners, apart));
     if (owners > 1 && job->system.broadcasts) out.seconds += (double)owners * broadcast_s;
     return out;
 }

@@ -6,6 +6,9 @@
 #include "scale/collective_cost.h"
 #include "scale/training.h"
 
+/* Data-parallel ranks among whom experts are spread: neighbours, which fill a node first. */
+struct rank_group expert_group(const struct training *job);
+
 struct exchange {
     double seconds;
     double link_part; /* of the rate of a node's links, what it keeps busy: 1 in a node, less across slower adapters */
@@ -15,11 +18,13 @@ struct exchange {
 struct exchange exchange_gather(const struct training *job, const struct fabric *fabric, double parameters);
 /* Their gradients, scattered within that group after a backward. 0 where parameters are not cut. */
 struct exchange exchange_scatter(const struct training *job, const struct fabric *fabric, double parameters);
-/* Their gradients' sum over those who hold the same shard, once a step. 0 where nobody does. */
-struct exchange exchange_reduce(const struct training *job, const struct fabric *fabric, double parameters);
+/* Their gradients' sum over those who hold the same shard, once a step. 0 where nobody does. `experts`: of expert
+ * weights, which only one rank of an expert group has. */
+struct exchange exchange_reduce(const struct training *job, const struct fabric *fabric, double parameters,
+                                bool experts);
 /* New parameters after the update, to those who did not compute them. `broadcast_s`: seconds of a broadcast beside its
  * bytes. 0 where each updates what it holds. */
 struct exchange exchange_update(const struct training *job, const struct fabric *fabric, double parameters,
-                                double broadcast_s);
+                                bool experts, double broadcast_s);
 
 #endif

@@ -12,7 +12,10 @@ static double layer_bytes(const struct training *job) {
     double head = (double)model->hidden / (double)model->heads;
     double keys = (double)model->hidden + 2 * (double)model->kv_heads * head;
     double whole = 4 * (double)model->hidden / cut;
-    double parts = ((double)model->hidden + keys + (model->gated ? 3 : 2) * (double)model->ffn) / across;
+    double visits = model->experts > 0 ? (double)model->experts_a_token : 1;
+    double parts = ((double)model->hidden + keys + visits * (model->gated ? 3 : 2) * (double)model->ffn) / across;
+    /* What is sent to experts, and comes back from them. */
+    if (model->experts > 0) whole += 2 * visits * (double)model->hidden / cut;
     double bytes = BYTES * tokens * (whole + parts);
     bool scores = job->system.attention == ATTENTION_SCORES && layout->recomputation != RECOMPUTE_ATTENTION;
     if (scores) bytes += 5 * tokens * (double)layout->sequence_length * (double)model->heads / across;
@@ -48,15 +51,15 @@ static double state_bytes(const struct job_costs *costs, int32_t stage) {
     double gradient = (double)job->system.gradient_bytes;
     double rest = (double)job->system.state_bytes - BYTES - gradient;
     if (cut->parameters == 1) rest += (double)job->system.update_bytes;
-    return (double)stage_parameters(costs, stage) *
-           (BYTES / (double)cut->parameters + gradient / (double)cut->gradients + rest / (double)cut->optimizer);
+    return BYTES * stage_cut(costs, stage, cut->parameters) + gradient * stage_cut(costs, stage, cut->gradients) +
+           rest * stage_cut(costs, stage, cut->optimizer);
 }
 
 struct rank_memory rank_memory_of(const struct job_costs *costs, int32_t stage) {
     const struct training *job = costs->job;
     const struct layout *layout = &job->layout;
     double passes = (double)pipeline_held(&costs->pipeline, stage), layers = (double)stage_layers(costs, stage, 0);
-    double layer = (double)transformer_layer_parameters(&job->model) / (double)layout->tensor;
+    double layer = layer_parameters(costs);
     double gathered = layout->partition.parameters > 1 ? layer * (2 * BYTES + (double)job->system.gradient_bytes) : 0;
     double output = layout->pipeline > 1 ? input_bytes(job) : 0; /* of a stage: kept for its gradient to come */
     struct rank_memory memory = {.states = state_bytes(costs, stage),

@@ -14,6 +14,16 @@
 
 enum replay_queue { REPLAY_KERNELS, REPLAY_COLLECTIVES, REPLAY_QUEUE_COUNT };
 enum { REPLAY_NONE = -1 };
+/* What an instruction is for; only timelines look at it. */
+enum replay_kind {
+    REPLAY_FORWARD,
+    REPLAY_BACKWARD, /* with what is computed again */
+    REPLAY_UPDATE,
+    REPLAY_GATHER,   /* of parameters */
+    REPLAY_REDUCE,   /* of gradients, scatters among them */
+    REPLAY_HAND_OUT, /* of new parameters */
+    REPLAY_KIND_COUNT
+};
 
 struct replay_wait {
     int32_t instruction; /* REPLAY_NONE: no wait */
@@ -23,6 +33,7 @@ struct replay_wait {
 struct replay_instruction {
     int32_t stage;
     enum replay_queue queue;
+    enum replay_kind kind;
     double seconds; /* with nothing beside it */
     double slows;   /* a collective: how much longer kernels take beside it; 0.1: 10% */
     struct replay_wait waits[2];

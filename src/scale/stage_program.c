@@ -2,13 +2,12 @@
 
 void job_costs_find(const struct training *job, const struct calibration *calibration, struct job_costs *out) {
     const struct layout *layout = &job->layout;
-    *out =
-        (struct job_costs){.job = job,
-                           .card = card_describe(&job->cluster.device, calibration),
-                           .fabric = fabric_describe(
-                               &job->cluster, (struct fabric_parts){calibration->link_part, calibration->network_part,
-                                                                    calibration->link_latency, calibration->hop_latency,
-                                                                    calibration->congestion})};
+    *out = (struct job_costs){
+        .job = job,
+        .card = card_describe(&job->cluster.device, calibration),
+        .fabric =
+            fabric_describe(&job->cluster, (struct fabric_parts){calibration->network_part, calibration->link_latency,
+                                                                 calibration->hop_latency, calibration->congestion})};
     out->pipeline = (struct pipeline_shape){
         (int32_t)layout->pipeline, pipeline_chunks(layout->pipeline, layout->virtual_stages, layout->micro_batches),
         (int32_t)layout->micro_batches};
@@ -26,8 +25,16 @@ static bool is_last(const struct job_costs *costs, int32_t stage, int32_t chunk)
     return stage == costs->pipeline.stages - 1 && chunk == costs->pipeline.chunks - 1;
 }
 
-static double layer_share(const struct job_costs *costs) {
-    return (double)transformer_layer_parameters(&costs->job->model) / (double)costs->job->layout.tensor;
+/* A rank's parameters of a layer's experts. */
+static double expert_share(const struct job_costs *costs) {
+    double ranks = (double)(costs->job->layout.tensor * layout_expert_ranks(&costs->job->layout));
+    return (double)transformer_expert_parameters(&costs->job->model) / ranks;
+}
+
+double layer_parameters(const struct job_costs *costs) {
+    const struct transformer *model = &costs->job->model;
+    double dense = (double)(transformer_layer_parameters(model) - transformer_expert_parameters(model));
+    return dense / (double)costs->job->layout.tensor + expert_share(costs);
 }
 
 static double table_share(const struct job_costs *costs) {
@@ -43,8 +50,27 @@ static int tables_of(const struct job_costs *costs, int32_t stage) {
 int64_t stage_parameters(const struct job_costs *costs, int32_t stage) {
     double all = tables_of(costs, stage) * table_share(costs);
     for (int32_t chunk = 0; chunk < costs->pipeline.chunks; chunk++)
-        all += (double)stage_layers(costs, stage, chunk) * layer_share(costs);
+        all += (double)stage_layers(costs, stage, chunk) * layer_parameters(costs);
     return (int64_t)all;
+}
+
+int64_t stage_expert_parameters(const struct job_costs *costs, int32_t stage) {
+    double all = 0;
+    for (int32_t chunk = 0; chunk < costs->pipeline.chunks; chunk++)
+        all += (double)stage_layers(costs, stage, chunk) * expert_share(costs);
+    return (int64_t)all;
+}
+
+/* How finely a state of experts is cut: an expert group is a part of the ranks over which the others' are cut. */
+static double expert_cut(const struct job_costs *costs, int64_t cut) {
+    int64_t ranks = layout_expert_ranks(&costs->job->layout);
+    return cut > ranks ? (double)cut / (double)ranks : 1;
+}
+
+double stage_cut(const struct job_costs *costs, int32_t stage, int64_t cut) {
+    double experts = (double)stage_expert_parameters(costs, stage);
+    double dense = (double)stage_parameters(costs, stage) - experts;
+    return dense / (double)cut + experts / expert_cut(costs, cut);
 }
 
 /* A stage while its instructions are made. */
@@ -54,6 +80,7 @@ struct maker {
     int32_t *first, *last; /* kernels of each pass, by pass_index: its first and last instruction */
     int32_t stage;
     int32_t kernel, before;                  /* the latest kernel of the stage, and the one before it */
+    enum replay_kind kind;                   /* of the kernels that are added */
     int32_t collective;                      /* the latest collective */
     int32_t gathered;                        /* the gather of the pass's next layer; REPLAY_NONE: none is under way */
     struct exchange gather, scatter, reduce; /* of one layer */
@@ -69,15 +96,17 @@ static size_t pass_index(const struct job_costs *costs, int32_t stage, const str
 static enum status add_kernel(struct maker *maker, double seconds, int32_t gather) {
     struct replay_instruction one = {.stage = maker->stage,
                                      .queue = REPLAY_KERNELS,
+                                     .kind = maker->kind,
                                      .seconds = seconds,
                                      .waits = {replay_no_wait(), replay_wait(gather, 0)}};
     maker->before = maker->kernel;
     return replay_add(maker->replay, one, &maker->kernel);
 }
 
-static enum status add_collective(struct maker *maker, struct exchange exchange, int32_t after) {
+static enum status add_collective(struct maker *maker, enum replay_kind kind, struct exchange exchange, int32_t after) {
     struct replay_instruction one = {.stage = maker->stage,
                                      .queue = REPLAY_COLLECTIVES,
+                                     .kind = kind,
                                      .seconds = exchange.seconds,
                                      .slows = exchange.link_part * maker->costs->card.calibration->collective_slowdown,
                                      .waits = {replay_wait(after, 0), replay_no_wait()}};
@@ -87,7 +116,7 @@ static enum status add_collective(struct maker *maker, struct exchange exchange,
 /* Ahead of the layer that needs it: beside the layer before, or after it where the system does not overlap. */
 static enum status add_gather(struct maker *maker, struct exchange exchange) {
     bool overlaps = maker->costs->job->system.overlaps_parameters;
-    TRY(add_collective(maker, exchange, overlaps ? maker->before : maker->kernel));
+    TRY(add_collective(maker, REPLAY_GATHER, exchange, overlaps ? maker->before : maker->kernel));
     maker->gathered = maker->collective;
     return STATUS_OK;
 }
@@ -100,8 +129,11 @@ static double hand_on_s(const struct maker *maker, int32_t from, int32_t to) {
         2.0 * (double)(layout->micro_batch * layout->sequence_length / layout->context) * (double)job->model.hidden;
     int64_t devices = layout->tensor * layout->context * layout->data, edge = from > to ? from : to;
     bool across = from - to > 1 || to - from > 1 || edge * devices % job->cluster.network.devices == 0;
-    if (job->system.cuts_sends) bytes /= (double)layout->tensor;
-    return send_s(&maker->costs->fabric, bytes, across);
+    if (!job->system.cuts_sends) return send_s(&maker->costs->fabric, bytes, across);
+    /* What is not cut along the sequence is put together again on the other side (arXiv 2104.04473, section 4.1). */
+    double gather =
+        layout->sequence ? 0 : collective_s(&maker->costs->fabric, COLLECTIVE_ALL_GATHER, bytes, tensor_group(job));
+    return send_s(&maker->costs->fabric, bytes / (double)layout->tensor, across) + gather;
 }
 
 /* Seconds for which the pass's end is held up by sending; 0 where the next is on the same stage or there is none. */
@@ -143,8 +175,8 @@ static enum status add_layer(struct maker *maker, const struct pipeline_step *st
     maker->gathered = REPLAY_NONE;
     int32_t kernel = maker->kernel;
     if (cut && more && ahead) TRY(add_gather(maker, maker->gather));
-    if (cut && step->backward) TRY(add_collective(maker, maker->scatter, kernel));
-    if (reduces) TRY(add_collective(maker, maker->reduce, kernel));
+    if (cut && step->backward) TRY(add_collective(maker, REPLAY_REDUCE, maker->scatter, kernel));
+    if (reduces) TRY(add_collective(maker, REPLAY_REDUCE, maker->reduce, kernel));
     if (cut && more && !ahead) TRY(add_gather(maker, maker->gather));
     return STATUS_OK;
 }
@@ -170,6 +202,7 @@ static enum status add_pass(struct maker *maker, const struct pipeline_step *ste
     bool reduces = final && job->system.overlaps_gradients && maker->reduce.seconds > 0;
     bool cut = job->layout.partition.parameters > 1;
     size_t index = pass_index(costs, maker->stage, step);
+    maker->kind = step->backward ? REPLAY_BACKWARD : REPLAY_FORWARD;
     int32_t before = (int32_t)maker->replay->instructions.count;
     TRY(cut || reduces ? add_layers(maker, step, reduces) : add_whole(maker, step));
     for (int32_t i = before; i < (int32_t)maker->replay->instructions.count; i++) {
@@ -181,30 +214,49 @@ static enum status add_pass(struct maker *maker, const struct pipeline_step *ste
     return STATUS_OK;
 }
 
+static struct exchange both(struct exchange one, struct exchange other) {
+    return (struct exchange){one.seconds + other.seconds,
+                             one.link_part > other.link_part ? one.link_part : other.link_part};
+}
+
+/* Experts' weights are held by fewer ranks than the others, so they go by themselves. */
+static struct exchange reduce_of(const struct job_costs *costs, double dense, double experts) {
+    const struct training *job = costs->job;
+    struct exchange one = exchange_reduce(job, &costs->fabric, dense, false);
+    return experts > 0 ? both(one, exchange_reduce(job, &costs->fabric, experts, true)) : one;
+}
+
+static struct exchange hand_out_of(const struct job_costs *costs, int32_t stage) {
+    const struct training *job = costs->job;
+    double broadcast_s = costs->card.calibration->broadcast_s, experts = (double)stage_expert_parameters(costs, stage);
+    double dense = (double)stage_parameters(costs, stage) - experts;
+    struct exchange one = exchange_update(job, &costs->fabric, dense, false, broadcast_s);
+    return experts > 0 ? both(one, exchange_update(job, &costs->fabric, experts, true, broadcast_s)) : one;
+}
+
 /* Gradients that were not exchanged on the way, then the update of what the rank owns, then the new parameters. */
 static enum status add_update(struct maker *maker) {
     const struct job_costs *costs = maker->costs;
     const struct training *job = costs->job;
-    const struct calibration *calibration = costs->card.calibration;
     double parameters = (double)stage_parameters(costs, maker->stage);
     double tables = tables_of(costs, maker->stage) * table_share(costs);
-    double rest = job->system.overlaps_gradients ? tables : parameters;
-    double cut = (double)job->layout.partition.optimizer;
-    struct exchange hand_out = exchange_update(job, &costs->fabric, parameters, calibration->broadcast_s);
-    TRY(add_collective(maker, exchange_reduce(job, &costs->fabric, rest), maker->kernel));
-    TRY(add_kernel(maker, costs->layers.parameter_s * parameters / cut + calibration->step_s, maker->collective));
+    double experts = (double)stage_expert_parameters(costs, maker->stage);
+    struct exchange rest =
+        job->system.overlaps_gradients ? reduce_of(costs, tables, 0) : reduce_of(costs, parameters - experts, experts);
+    double update_s = costs->layers.parameter_s * stage_cut(costs, maker->stage, job->layout.partition.optimizer);
+    maker->kind = REPLAY_UPDATE;
+    TRY(add_collective(maker, REPLAY_REDUCE, rest, maker->kernel));
+    TRY(add_kernel(maker, update_s + costs->card.calibration->step_s, maker->collective));
     if (job->system.overlaps_update) return STATUS_OK;
-    return add_collective(maker, hand_out, maker->kernel);
+    return add_collective(maker, REPLAY_HAND_OUT, hand_out_of(costs, maker->stage), maker->kernel);
 }
 
 /* New parameters that come beside the first forward: the step begins with them, and the first pass's end waits. */
 static enum status add_late_update(struct maker *maker) {
     const struct job_costs *costs = maker->costs;
-    const struct training *job = costs->job;
-    double parameters = (double)stage_parameters(costs, maker->stage);
-    struct exchange hand_out = exchange_update(job, &costs->fabric, parameters, costs->card.calibration->broadcast_s);
-    if (!job->system.overlaps_update || hand_out.seconds <= 0) return STATUS_OK;
-    return add_collective(maker, hand_out, REPLAY_NONE);
+    struct exchange hand_out = hand_out_of(costs, maker->stage);
+    if (!costs->job->system.overlaps_update || hand_out.seconds <= 0) return STATUS_OK;
+    return add_collective(maker, REPLAY_HAND_OUT, hand_out, REPLAY_NONE);
 }
 
 static enum status make_stage(struct maker *maker, struct pipeline_step *steps) {
@@ -241,22 +293,23 @@ static void join_stages(const struct maker *maker) {
                 }
 }
 
-/* Bytes moved for a parameter's gradient after a backward: turned to the type in which it is scattered, or added to the
- * sum of the micro-batches before. */
+/* Bytes moved for a parameter's gradient after a backward, beside the 2 that its product writes: turned to the type in
+ * which it is scattered, or added to the sum of the micro-batches before, by a kernel of its own or by the product. */
 static double gradient_traffic(const struct training *job) {
     double bytes = (double)job->system.gradient_bytes;
     if (job->layout.partition.parameters > 1) return bytes > 2 ? 2 + bytes : 0;
+    if (job->system.sums_in_products) return 2 * bytes - 2;
     return job->layout.micro_batches > 1 ? 2 + 2 * bytes : 0;
 }
 
 static void find_exchanges(struct maker *maker) {
     const struct training *job = maker->costs->job;
     const struct fabric *fabric = &maker->costs->fabric;
-    double layer = layer_share(maker->costs), traffic = gradient_traffic(job);
+    double layer = layer_parameters(maker->costs), traffic = gradient_traffic(job);
     maker->gradient_s = traffic > 0 ? streaming_s(&maker->costs->card, traffic * layer) : 0;
     maker->gather = exchange_gather(job, fabric, layer);
     maker->scatter = exchange_scatter(job, fabric, layer);
-    maker->reduce = exchange_reduce(job, fabric, layer);
+    maker->reduce = reduce_of(maker->costs, layer - expert_share(maker->costs), expert_share(maker->costs));
     maker->table = exchange_gather(job, fabric, table_share(maker->costs));
 }
 

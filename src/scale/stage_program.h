@@ -19,8 +19,14 @@ void job_costs_find(const struct training *job, const struct calibration *calibr
 
 /* Layers of a stage's chunk: as even as they can be, the first ones have one more. */
 int64_t stage_layers(const struct job_costs *costs, int32_t stage, int32_t chunk);
+/* A rank's parameters of a layer: tensor parallelism's share, and of experts its own. */
+double layer_parameters(const struct job_costs *costs);
 /* Parameters that a rank of the stage has before the partition cuts them: tensor parallelism's share. */
 int64_t stage_parameters(const struct job_costs *costs, int32_t stage);
+/* Of these, of experts: only the rank's own, where they are spread. */
+int64_t stage_expert_parameters(const struct job_costs *costs, int32_t stage);
+/* Parameters of the stage of which a rank has a state that the partition cuts so finely. */
+double stage_cut(const struct job_costs *costs, int32_t stage, int64_t cut);
 
 /* Appends the instructions of all stages to an empty replay. FAILED without memory. */
 enum status stage_program_make(const struct job_costs *costs, struct replay *out);

@@ -89,7 +89,8 @@ static const struct training_system systems[] = {
      .gathers = 9,
      .overlaps_parameters = true,
      .overlaps_gradients = true},
-    /* 0.8 and later: fused attention, --overlap-grad-reduce, --overlap-param-gather, --tp-comm-overlap. */
+    /* 0.8 and later: fused attention, --overlap-grad-reduce, --overlap-param-gather, --tp-comm-overlap; gradients are
+     * accumulated by their products unless --no-gradient-accumulation-fusion says otherwise. */
     {.name = "Megatron-Core",
      .attention = ATTENTION_FLASH2,
      .fused = true,
@@ -100,10 +101,12 @@ static const struct training_system systems[] = {
      .overlaps_update = true,
      .overlaps_tensor_forward = true,
      .overlaps_tensor_backward = true,
+     .sums_in_products = true,
      .interleaves = true,
      .cuts_sends = true,
      .cuts_sequence = true},
-    /* 2022: scores in memory, distributed_fused_adam with overlapped reduction. */
+    /* 2022: scores in memory, distributed_fused_adam with overlapped reduction; tensor parallelism as in Megatron-LM of
+     * that year (apex). */
     {.name = "NeMo Megatron",
      .attention = ATTENTION_SCORES,
      .fused = true,
@@ -112,6 +115,7 @@ static const struct training_system systems[] = {
      .overlaps_parameters = true,
      .overlaps_gradients = true,
      .overlaps_update = true,
+     .overlaps_tensor_backward = true,
      .cuts_sends = true,
      .cuts_sequence = true},
     /* 2021: scatter and gather of sends (arXiv 2104.04473, section 4.1); gradients after the last backward. */

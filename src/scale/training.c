@@ -7,6 +7,10 @@ int64_t transformer_layer_parameters(const struct transformer *model) {
     return attention + experts * mlp + (model->experts > 0 ? model->experts * model->hidden : 0) + 2 * model->hidden;
 }
 
+int64_t transformer_expert_parameters(const struct transformer *model) {
+    return model->experts * (model->gated ? 3 : 2) * model->hidden * model->ffn;
+}
+
 int64_t transformer_table_parameters(const struct transformer *model) { return model->vocab * model->hidden; }
 
 int64_t transformer_parameters(const struct transformer *model) {
@@ -59,6 +63,21 @@ static enum status check_partition(const struct layout *layout) {
     return STATUS_OK;
 }
 
+/* Each rank of an expert group has as many experts as the others. */
+static enum status check_experts(const struct training *job) {
+    const struct layout *layout = &job->layout;
+    const struct transformer *model = &job->model;
+    int64_t ranks = layout_expert_ranks(layout), data = layout->data * layout->context;
+    if (model->experts > 0 && (model->experts_a_token < 1 || model->experts_a_token > model->experts))
+        return status_set(STATUS_BAD_INPUT, "model: experts a token: must be from 1 to the number of experts");
+    if (ranks == 1) return STATUS_OK;
+    if (model->experts % ranks != 0 || data % ranks != 0)
+        return refuse("expert", "must divide the experts and the data-parallel ranks");
+    if (layout->partition.parameters > 1)
+        return refuse("expert", "is not described together with parameters that are cut");
+    return STATUS_OK;
+}
+
 /* Layers' passes of a step, above which it is not simulated: some gigabytes of instructions. */
 static const double PASSES_MOST = 1 << 24;
 
@@ -67,6 +86,7 @@ enum status training_check(const struct training *job) {
     const struct transformer *model = &job->model;
     TRY(check_sizes(layout));
     TRY(check_partition(layout));
+    TRY(check_experts(job));
     if ((double)layout->micro_batches * (double)(layout->pipeline * layout->virtual_stages + model->layers) >
         PASSES_MOST)
         return refuse("micro-batches", "are more than can be simulated");

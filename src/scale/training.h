@@ -14,8 +14,9 @@ struct transformer {
     int64_t experts, experts_a_token; /* of each MLP; 0: dense */
 };
 
-/* Parameters of one layer, and of the embedding or the head. */
+/* Parameters of one layer; of these, of its experts (0: dense); of the embedding or the head. */
 int64_t transformer_layer_parameters(const struct transformer *model);
+int64_t transformer_expert_parameters(const struct transformer *model);
 int64_t transformer_table_parameters(const struct transformer *model);
 int64_t transformer_parameters(const struct transformer *model);
 /* FLOPs of a token's forward and backward, products and attention over the whole square of positions (as PaLM's MFU
@@ -45,7 +46,13 @@ struct layout {
     enum recomputation recomputation;
     int64_t micro_batch, micro_batches; /* sequences of a pass, and passes of a step, of one data-parallel rank */
     int64_t sequence_length;
+    int64_t expert; /* of the data-parallel ranks, neighbours among whom experts are spread, and tokens go to those that
+                       they visit (GShard, arXiv 2006.16668); 0 as 1: each rank has all experts */
 };
+/* At least 1. */
+static inline int64_t layout_expert_ranks(const struct layout *layout) {
+    return layout->expert > 1 ? layout->expert : 1;
+}
 
 enum attention_kind {
     ATTENTION_SCORES, /* writes the scores to memory */
@@ -73,9 +80,10 @@ struct training_system {
     bool overlaps_tensor_forward;  /* collectives of tensor parallelism run beside parts of their products */
     bool overlaps_tensor_backward; /* or, in the backward, beside the products of weights' gradients */
     bool broadcasts;               /* new parameters go out by a broadcast from each owner, not an all-gather */
-    bool cuts_sequence; /* norms and residuals are cut along the sequence where there is tensor parallelism */
-    bool interleaves;   /* can give a stage several chunks of the layers */
-    bool cuts_sends;    /* stages send each other's activations cut among the tensor ranks */
+    bool cuts_sequence;    /* norms and residuals are cut along the sequence where there is tensor parallelism */
+    bool sums_in_products; /* a weight's gradient is added to the sum of the micro-batches by its product */
+    bool interleaves;      /* can give a stage several chunks of the layers */
+    bool cuts_sends;       /* stages send each other's activations cut among the tensor ranks */
 };
 
 struct training {

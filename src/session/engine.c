@@ -38,6 +38,11 @@ static enum status write_home(void *payload, const void *key, int64_t offset, in
     return runner_write(payload, key, offset, bytes, from);
 }
 
+/* Of ranks that share tensors, each may have summed the losses of its own tokens alone. */
+static bool has_part_of_loss(const struct engine *engine, enum program_use use) {
+    return graph_find(engine->plan->programs.of[use]->graph, "loss")->partial_result;
+}
+
 enum status engine_open(const struct session_plan *plan, struct engine *out) {
     const struct programs *programs = &plan->programs;
     *out = (struct engine){.plan = plan};
@@ -45,6 +50,7 @@ enum status engine_open(const struct session_plan *plan, struct engine *out) {
     struct comm *comm = plan->session->comm;
     if (steps) TRY(comm_agree(comm, find_grains(out)));
     TRY(comm_agree(comm, step_exchange_open(comm, &plan->chosen, steps, &out->exchange)));
+    out->exchange.adds_tensor_ranks = steps && has_part_of_loss(out, PROGRAM_STEP);
     TRY(comm_agree(comm, open_arenas(out)));
     for (int use = 0; use < PROGRAM_USES; use++)
         if (programs->of[use]) TRY(runner_create(programs->of[use], out->arenas, comm, &out->runners[use]));
@@ -187,8 +193,13 @@ enum status engine_repeat_step(struct engine *engine) { return runner_step(engin
 
 struct engine_turn engine_turn_of(const struct engine *engine) {
     const struct rank_place *place = &engine->plan->chosen.place;
-    return (struct engine_turn){rank_place_data_rank(place), rank_place_data(place),
-                                rank_place_tensor_rank(place) == 0 && rank_place_stage(place) == 0};
+    return (struct engine_turn){rank_place_data_rank(place), rank_place_data(place)};
+}
+
+/* Of ranks that share tensors or are stages of one pipeline, one counts. */
+static bool counts_once(const struct engine *engine) {
+    const struct rank_place *place = &engine->plan->chosen.place;
+    return rank_place_tensor_rank(place) == 0 && rank_place_stage(place) == 0;
 }
 
 enum status engine_join_loss(struct engine *engine) {
@@ -211,9 +222,11 @@ enum status engine_add_loss(struct engine *engine, const struct dataset *dataset
         (void)engine_join_loss(engine); /* the others wait for this rank's weights */
         return filled;
     }
-    *targets += counted;
+    bool counts = counts_once(engine);
+    *targets += counts ? counted : 0;
     TRY(runner_step(engine->runners[PROGRAM_LOSS], scalars));
-    *loss += *(const double *)engine_data(engine, PROGRAM_LOSS, "loss");
+    if (counts || has_part_of_loss(engine, PROGRAM_LOSS))
+        *loss += *(const double *)engine_data(engine, PROGRAM_LOSS, "loss");
     return STATUS_OK;
 }
 

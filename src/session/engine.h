@@ -87,14 +87,13 @@ enum status engine_agree(struct engine *engine, enum status mine);
 /* The last step once more, inputs and all: updates change nothing where the gradient norm is not finite. */
 enum status engine_repeat_step(struct engine *engine);
 /* Adds batch `batch` of the validation split, which is settled, to the sums. The plan has PROGRAM_LOSS, and no update
- * is left (engine_settle). */
+ * is left (engine_settle). Of ranks that have the same batch, what one of them adds counts once. */
 enum status engine_add_loss(struct engine *engine, const struct dataset *dataset, int64_t batch, double *loss,
                             int64_t *targets);
 /* This rank's place among those that each have a batch of their own (of ranks that share tensors or are stages of one
- * pipeline, one), and how many there are; and whether its sums count, which those of one rank of such do. */
+ * pipeline, one), and how many there are. */
 struct engine_turn {
     int64_t place, places;
-    bool counts;
 };
 struct engine_turn engine_turn_of(const struct engine *engine);
 /* For a rank that has no batch while others do. Where weights are cut, ranks gather them from each other, and this one

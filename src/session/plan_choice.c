@@ -4,6 +4,7 @@
 
 #include "session/plan_policy.h"
 #include "session/stage_cuts.h"
+#include "session/tensor_layout.h"
 
 /* A policy can be wrong for this model alone: the file that holds it is named. */
 static enum status name_origin(enum status status, const char *origin) {
@@ -66,6 +67,7 @@ enum status plan_choice_make(struct session_plan *plan) {
     bool free = !plan->request.policy_fixed, uncut = is_uncut(plan);
     bool open = free && policy_is_plain(&plan->chosen.policy);
     if (open) plan->chosen.policy.partition = (struct partition){0};
+    TRY(tensor_layout_find_rates(plan));
     if (uncut) TRY(name_origin(cut_stages(plan), plan->request.origin));
     TRY(plan_choice_compile(plan));
     if (uncut && free && program_set_has(&plan->request.set, PROGRAM_STEP)) TRY(cut_again(plan));

@@ -89,6 +89,9 @@ enum status plan_request_add_shapes(const struct session *session, unsigned uses
     const struct shape_resolver resolver = {&asked, resolve_shape};
     if (!rank_shapes_are_open(options) || base) return STATUS_OK;
     if (!program_set_has(&request->set, PROGRAM_STEP)) return refuse_open_shapes();
+    if (request->plan.recipe.layout == TENSOR_LAYOUT_SOLVER)
+        return status_hint(status_set(STATUS_BAD_INPUT, "auto: a solver cuts tensors among a given number of ranks"),
+                           "a number for --tensor and --stages, or --layout megatron");
     return rank_shapes_list(options, ranks_of(session, options), 0, &resolver, &request->shapes);
 }
 

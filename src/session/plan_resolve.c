@@ -42,6 +42,7 @@ static void check_given(const struct plan_options *options) {
     CHECK_GIVEN(reduce_dtype)
     CHECK_GIVEN(tensor)
     CHECK_GIVEN(sequence)
+    CHECK_GIVEN(layout)
     CHECK_GIVEN(grains_per_pass)
     CHECK_GIVEN(stages)
     CHECK_GIVEN(interleave)
@@ -204,6 +205,10 @@ static void choose_tensor(struct resolver *resolver, const struct plan_options *
     int64_t wanted = !open ? options->tensor : resolver->base_name ? recipe_tensor(base) : 1;
     recipe->tensor = (int)choose_whole(resolver, SETTING_tensor, wanted, moved ? wanted : recipe_tensor(base),
                                        setting_table[SETTING_tensor].whole);
+    recipe->layout = (enum tensor_layout)choose_name(resolver, SETTING_layout, (int)options->layout, (int)base->layout,
+                                                     (int)TENSOR_LAYOUT_MEGATRON, tensor_layout_name(options->layout),
+                                                     tensor_layout_name(base->layout));
+    recipe->layout_rates = base->layout_rates;
 }
 
 static const char *on_or_off(bool on) { return on ? "on" : "off"; }

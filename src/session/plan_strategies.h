@@ -1,5 +1,6 @@
 /* How a plan's model could be cut among its ranks: the strategies that cost least on their mesh, and those that do not
- * divide (layout/joint_solution.h). No plan runs them by itself; the report says what they would do. */
+ * divide (layout/joint_solution.h). Of all ranks, on the mesh of
+ * their nodes; what a plan of ranks that share tensors runs is in session/layout_report.h. */
 #ifndef BALLAST_SESSION_PLAN_STRATEGIES_H
 #define BALLAST_SESSION_PLAN_STRATEGIES_H
 

@@ -6,6 +6,7 @@
 #include "layout/shard_graph.h"
 #include "ops/ops.h"
 #include "program/collectives.h"
+#include "session/tensor_layout.h"
 
 static enum status add_backward(struct graph *graph, struct tensor *loss, const struct plan *plan) {
     const struct recipe *recipe = &plan->recipe;
@@ -33,7 +34,7 @@ static enum status shard(const struct plan *plan, bool trains, struct graph **gr
     struct shard_choices choices;
     struct graph *whole = *graph, *own = whole;
     if (recipe_tensor(&plan->recipe) == 1) return STATUS_OK;
-    enum status status = shard_choices_make(whole, recipe_tensor(&plan->recipe), plan->recipe.sequence, &choices);
+    enum status status = tensor_layout_choose(plan, whole, &choices);
     if (status == STATUS_OK)
         status =
             layout_shard_graph(whole, &choices, rank_place_tensor_rank(&plan->place), trains, *output, &own, output);

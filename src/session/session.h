@@ -15,14 +15,14 @@
  *
  * Files, in the order to read them: session; train_options, plan_resolve (what is asked for, and the recipe of it);
  * machine (backend, tiers); rank_cores (ranks that share them); rank_devices (how their GPUs exchange); programs (what
- * is compiled); plan_request, rank_shapes (what was asked); session_plan, plan_choice, shape_search, shape_gains (what
- * came of it); idle_lanes (lanes without grains);
+ * is compiled); tensor_layout (which parts of tensors ranks have); plan_request, rank_shapes (what was
+ * asked); session_plan, plan_choice, shape_search, shape_gains (what came of it); idle_lanes (lanes without grains);
  * rank_proof (that ranks' programs fit together); plan_policy (a policy with which the programs fit); plan_no_fit (why
  * none does, and what would); stage_steps, stage_cuts (a pipeline's stages together, and where they are cut);
- * machine_costs (what operators and tiers cost); plan_document (plan.json); plan_strategies
- * (how operators could be cut among ranks); engine, engine_weights, engine_hash, hash_relay (arenas, steps, weights,
- * their hashes); rank_budget (what each rank may take), step_exchange (what ranks tell each other around a step);
- * nonfinite (where a value stopped being finite); model_tokenizer (a model's tokenizer). */
+ * machine_costs (what operators and tiers cost); plan_document (plan.json); plan_strategies (how operators could be cut
+ * among ranks), layout_report (what a solver chose); engine, engine_weights, engine_hash, hash_relay (arenas, steps,
+ * weights, their hashes); rank_budget (what each rank may take), step_exchange (what ranks tell each other around a
+ * step); nonfinite (where a value stopped being finite); model_tokenizer (a model's tokenizer). */
 #ifndef BALLAST_SESSION_SESSION_H
 #define BALLAST_SESSION_SESSION_H
 

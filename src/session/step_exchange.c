@@ -128,6 +128,13 @@ enum status step_exchange_agree(struct step_exchange *exchange, enum status mine
     return step_exchange_targets(exchange, mine, 0, &none);
 }
 
+/* Ranks of a tensor group follow each other. */
+static bool adds_to_another(const struct step_exchange *exchange, int rank) {
+    struct rank_place place = exchange->place;
+    place.rank = rank;
+    return exchange->adds_tensor_ranks && rank_place_tensor_rank(&place) > 0;
+}
+
 enum status step_exchange_loss(struct step_exchange *exchange, const double *mine, double *all) {
     struct step_word *word = word_of(exchange, exchange->comm->rank);
     int64_t slots = exchange->slots;
@@ -137,7 +144,9 @@ enum status step_exchange_loss(struct step_exchange *exchange, const double *min
     for (int rank = 0; rank < ranks_of(exchange); rank++)
         for (int64_t i = 0; i < slots; i++) {
             int64_t place = exchange->places[rank * slots + i];
-            if (place >= 0) exchange->by[place] = word_of(exchange, rank)->losses[i];
+            if (place < 0) continue;
+            double before = adds_to_another(exchange, rank) ? exchange->by[place] : 0;
+            exchange->by[place] = before + word_of(exchange, rank)->losses[i];
         }
     *all = lane_shares_total(exchange->recipe, &exchange->tree, exchange->by);
     return STATUS_OK;

@@ -17,8 +17,9 @@ struct step_exchange {
     char *words; /* one of each rank, `word_bytes` apart */
     void *staging;
     int64_t word_bytes, slots;
-    int64_t *places; /* by rank and slot: round * lanes + lane, -1 where the slot holds no share */
-    double *by;      /* losses, by round and lane */
+    int64_t *places;        /* by rank and slot: round * lanes + lane, -1 where the slot holds no share */
+    double *by;             /* losses, by round and lane */
+    bool adds_tensor_ranks; /* ranks that share tensors have parts of their losses; else each has all */
 };
 
 /* For a plan whose ranks hold the lanes; `steps` false: for one without a training step, which may be any. The caller

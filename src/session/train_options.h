@@ -50,6 +50,7 @@ struct plan_options {
     enum dtype reduce_dtype;       /* DTYPE_F32 or DTYPE_BF16; default DTYPE_F32 */
     int64_t tensor;                /* ranks that share each tensor; default 1 */
     bool sequence;                 /* what these would have whole is cut along positions; default false */
+    enum tensor_layout layout;     /* which parts of them; default TENSOR_LAYOUT_MEGATRON */
     int64_t grains_per_pass;       /* never changes a result */
     int64_t stages;                /* of a pipeline; never changes a result; default 1 */
     int64_t interleave;            /* spans of each stage; never changes a result; default: the fastest number */

@@ -58,7 +58,6 @@ static enum status add_batches(struct evaluation *evaluation, const struct datas
     enum status status = first + turn.place < batches
                              ? engine_add_loss(engine, dataset, first + turn.place, &mine.loss, &mine.targets)
                              : engine_join_loss(engine);
-    if (!turn.counts) mine = (struct loss_sum){0};
     return loss_sum_add(comm, status, &mine, sum);
 }
 

@@ -147,7 +147,6 @@ static enum status add_losses(struct train_run *run, int64_t first, int64_t batc
         status = engine_add_loss(&run->engine, run->data.dataset, first + turn.place, &mine.loss, &mine.targets);
     else
         status = engine_join_loss(&run->engine);
-    if (!turn.counts) mine.loss = 0, mine.targets = 0;
     return loss_sum_add(comm, status, &mine, sum);
 }
 

@@ -8,10 +8,21 @@
 
 #include "backend/backend.h"
 
-static void every_operator_has_a_kernel(void **state) {
+/* Those of experts, which run on the CPU alone: a plan that needs them says so. */
+static bool is_for_experts(const struct op *op) {
+    static const struct op *const ops[] = {&op_route,      &op_route_grad,     &op_dispatch,   &op_dispatch_grad,
+                                           &op_combine,    &op_combine_grad,   &op_token_gate, &op_token_gate_grad,
+                                           &op_expert_mlp, &op_expert_mlp_grad};
+    for (size_t i = 0; i < sizeof ops / sizeof *ops; i++)
+        if (ops[i] == op) return true;
+    return false;
+}
+
+static void every_operator_but_those_of_experts_has_a_kernel(void **state) {
     (void)state;
     for (int i = 0; i < op_table_count; i++)
-        if (!backend_has_kernel(&backend_cuda, op_table[i])) fail_msg("no kernel for %s", op_table[i]->name);
+        if (backend_has_kernel(&backend_cuda, op_table[i]) == is_for_experts(op_table[i]))
+            fail_msg("%s: a kernel where none is expected, or none", op_table[i]->name);
 }
 
 static void an_unknown_operator_has_none(void **state) {
@@ -22,7 +33,7 @@ static void an_unknown_operator_has_none(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_operator_has_a_kernel),
+        cmocka_unit_test(every_operator_but_those_of_experts_has_a_kernel),
         cmocka_unit_test(an_unknown_operator_has_none),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -7,7 +7,8 @@ set -eu
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 check=$BALLAST_SOURCE/bench/gpu/check.sh
-mkdir -p "$work/bin" "$work/bundle/tests" "$work/bundle/bench"
+mkdir -p "$work/bin" "$work/bundle/tests" "$work/bundle/bench" "$work/bundle/lib"
+: >"$work/bundle/lib/libnccl.so.2"
 
 fail() {
     echo "test_gpu_check: $*" >&2
@@ -45,7 +46,7 @@ profile) echo "bf16 products    800000.0 GFLOP/s"
     echo "operator               first of its kind               count         ms   GFLOP/s     GB/s  spread  of all"
     echo "linear                 layer.0.mlp.c_fc                   48      0.100  494500.0    100.0      1%   30.0%" ;;
 esac'
-for name in kernel_reference kernel_plain kernel_gradients kernels reference policies same_bits spans; do
+for name in kernel_reference kernel_plain kernel_gradients kernels reference policies same_bits spans nccl_self; do
     fake "$work/bundle/tests/test_$name" 'case ${BALLAST_TEST_CASES:-} in
 list) echo "first_case"; echo "second_case" ;;
 esac'

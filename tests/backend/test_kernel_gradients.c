@@ -121,7 +121,7 @@ static void gradients_are_those_of_differences(void **state) {
     (void)state;
     int checked = 0;
     for (int i = 0; i < op_case_count; i++)
-        if (unit_part(op_cases[i].name)) checked += check_case(&op_cases[i]);
+        if (unit_part(op_cases[i].name) && op_instance_has_kernel(op_cases[i].op)) checked += check_case(&op_cases[i]);
     assert_true(checked >= 40 || getenv("BALLAST_TEST_PART"));
 }
 

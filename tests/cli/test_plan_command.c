@@ -82,6 +82,25 @@ static void many_devices_can_be_planned_for(void **state) {
            "--devices", "8");
 }
 
+/* Whether the front is drawn depends on --devices; what is there and no page is not written over. */
+static void many_devices_have_a_page_and_drawings(void **state) {
+    const char *folder = *state, *page = temp_path(folder, "page.html"), *drawings = temp_path(folder, "drawings");
+    EXPECT(folder, 0, TEXTS("page.html: open it in any browser"), "plan", "gpt2", "--cluster", "h100x8", "--devices",
+           "16", "--page", page, "--svg", drawings);
+    for (int again = 0; again < 2; again++)
+        EXPECT(folder, 0, NULL, "plan", "gpt2", "--cluster", "h100x8", "--train-tokens", "10B", "--target-days", "3",
+               "--page", page, "--svg", temp_path(folder, "curve alone"));
+    assert_true(file_exists(temp_path(drawings, "front.svg")));
+    assert_true(file_exists(temp_path(temp_path(folder, "curve alone"), "timeline.svg")));
+    assert_false(file_exists(temp_path(temp_path(folder, "curve alone"), "front.svg")));
+    make_text(page, 100);
+    make_text(temp_path(drawings, "memory.svg"), 100);
+    EXPECT(folder, 2, TEXTS("page.html: exists and is not a page"), "plan", "gpt2", "--cluster", "h100x8", "--devices",
+           "8", "--page", page);
+    EXPECT(folder, 2, TEXTS("memory.svg: exists and is not a drawing"), "plan", "gpt2", "--cluster", "h100x8",
+           "--devices", "8", "--svg", drawings);
+}
+
 /* A card that is elsewhere: its plan is whole, and says that nothing was measured. */
 static void a_described_card_can_be_planned(void **state) {
     const char *folder = *state, *plan = temp_path(folder, "plan.json");
@@ -289,11 +308,34 @@ static void strategies_are_explained(void **state) {
         PROGRAM(folder, "plan", "gpt2", "--ranks", "8", "--nodes", "1", "--cluster", "h100x8", "--explain");
     assert_int_equal(run.status, 0);
     assert_non_null(strstr(run.out, "12 heads do not divide by the 8 devices of axis 0"));
-    assert_non_null(strstr(run.out, "50257 rows of the vocabulary do not divide by the 8 devices of axis 0"));
+    assert_null(strstr(run.out, "rows of the vocabulary do not divide"));
     assert_non_null(strstr(run.out, "layer.0.attn.c_attn"));
     program_run_free(&run);
     run = PROGRAM(folder, "plan", "gpt2", "--ranks", "8", "--nodes", "1", "--cluster", "h100x8");
     assert_null(strstr(run.out, "do not divide"));
+    program_run_free(&run);
+}
+
+/* What Megatron-LM's assignment refuses has a plan, in whose file the solver's rates are kept. */
+static void the_solvers_layout_is_explained(void **state) {
+    const char *folder = *state;
+    EXPECT(folder, 2, TEXTS("12 heads have no 8 equal parts"), "plan", "gpt2", "--ranks", "8", "--tensor", "8",
+           "--cluster", "h100x8");
+    struct program_run run = PROGRAM(folder, "plan", "gpt2", "--ranks", "8", "--tensor", "8", "--cluster", "h100x8",
+                                     "--layout", "solver", "--explain", "-o", temp_path(folder, "solved.json"));
+    assert_int_equal(run.status, 0);
+    assert_non_null(strstr(run.out, "layout: chosen by the solver"));
+    assert_non_null(strstr(run.out, "Megatron-LM's assignment does not divide"));
+    program_run_free(&run);
+    json_t *document = read_json(folder, "solved.json");
+    const json_t *recipe = json_object_get(document, "recipe");
+    assert_string_equal(json_string_value(json_object_get(recipe, "layout")), "solver");
+    assert_true(json_number_value(json_object_get(json_object_get(recipe, "layout_rates"), "flops_per_s")) > 1e12);
+    json_decref(document);
+    run = PROGRAM(folder, "plan", "gpt2", "--ranks", "4", "--tensor", "4", "--cluster", "h100x8", "--layout", "solver",
+                  "--batch", "1", "--explain");
+    assert_int_equal(run.status, 0);
+    assert_non_null(strstr(run.out, "as Megatron-LM would"));
     program_run_free(&run);
 }
 
@@ -367,6 +409,7 @@ int main(void) {
         CASE(a_config_alone_can_be_planned),
         CASE(a_preset_can_be_planned),
         CASE(many_devices_can_be_planned_for),
+        CASE(many_devices_have_a_page_and_drawings),
         CASE(a_described_card_can_be_planned),
         CASE(one_step_has_one_number),
         CASE(suggestions_ask_for_less),
@@ -374,6 +417,7 @@ int main(void) {
         CASE(sizes_nobody_means_are_refused),
         CASE(ranks_that_are_not_here_can_be_planned_for),
         CASE(strategies_are_explained),
+        CASE(the_solvers_layout_is_explained),
         CASE(partitions_are_explained_and_asked_for),
         CASE(stages_are_planned_together),
     };

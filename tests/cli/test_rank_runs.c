@@ -237,6 +237,36 @@ static void a_rank_without_disk_ends_all_and_is_named(void **state) {
     assert_int_equal(newest_step(), 0);
 }
 
+/* ---- The folder ---- */
+
+/* All ranks save elsewhere, in a part each, and the run goes on from there. They stand still while it happens, so that
+ * none finds half of it. */
+static void displace(bool removed) {
+    const char *const words[] = {TRAIN(place.run, ENDLESS), "--ranks", "2", "--partition", "zero3", NULL};
+    char found[700];
+    int ranks[MPI_JOB_RANKS];
+    snprintf(found, sizeof found, "%s.%s", place.run, removed ? "rescued" : "moved");
+    size_t before = count_steps();
+    pid_t parent = program_start(place.folder, words);
+    wait_for_steps(parent, before, 5);
+    mpi_job_await(place.folder, parent, place.run, 2, ranks);
+    for (int rank = 0; rank < 2; rank++)
+        assert_int_equal(kill(ranks[rank], SIGSTOP), 0);
+    assert_int_equal(removed ? (int)folder_remove(place.run) : rename(place.run, found), 0);
+    for (int rank = 0; rank < 2; rank++)
+        assert_int_equal(kill(ranks[rank], SIGCONT), 0);
+    expect_ended(program_finish(place.folder, parent), 1, removed ? "was removed while" : "was renamed while");
+    assert_false(file_exists(place.run));
+    assert_int_equal(rename(found, place.run), 0);
+}
+
+static void ranks_whose_folder_goes_save_where_it_is(void **state) {
+    (void)state;
+    displace(false);
+    displace(true);
+    expect_whole_bits("1");
+}
+
 /* ---- What differs ---- */
 
 static void ranks_with_other_data_are_told_so(void **state) {
@@ -312,6 +342,7 @@ int main(void) {
         CASE(ranks_that_hang_cost_no_more_than_steps),
         CASE(the_parents_death_leaves_no_rank),
         CASE(a_rank_without_disk_ends_all_and_is_named),
+        CASE(ranks_whose_folder_goes_save_where_it_is),
         CASE(ranks_with_other_data_are_told_so),
         CASE(ranks_with_another_model_are_told_so),
         CASE(the_terminal_is_rank_0s),

@@ -36,7 +36,9 @@ static void read_again(const struct model_config *config) {
                again.logits_divisor != config->logits_divisor || again.norm_one_plus != config->norm_one_plus ||
                again.attention_softcap != config->attention_softcap || again.logits_softcap != config->logits_softcap ||
                again.query_scalar != config->query_scalar || again.local_rope.theta != config->local_rope.theta ||
-               again.local_rope.head_dim != config->local_rope.head_dim ||
+               again.local_rope.head_dim != config->local_rope.head_dim || again.experts != config->experts ||
+               again.experts_per_token != config->experts_per_token || again.expert_ffn != config->expert_ffn ||
+               again.shared_ffn != config->shared_ffn || again.normalise_experts != config->normalise_experts ||
                memcmp(again.windowed, config->windowed, sizeof again.windowed) != 0 ||
                memcmp(again.without_rope, config->without_rope, (size_t)config->layers) != 0,
            "the written config is another");

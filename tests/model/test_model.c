@@ -235,12 +235,14 @@ static void the_same_weights_come_from_other_files(void **state) {
         {"gemma3_text_older", "gemma3_text"},
         {"granite_older", "granite"},
         {"mistral_older", "mistral"},
+        {"mixtral_older", "mixtral"},
         {"olmo2_older", "olmo2"},
         {"opt_bare", "opt"},
         {"phi3_older", "phi3"},
         {"phi3_longrope_older", "phi3_longrope_long"},
         {"qwen2_older", "qwen2"},
         {"qwen3_older", "qwen3"},
+        {"qwen3_moe_older", "qwen3_moe"},
         {"smollm3_interval", "smollm3"},
     };
     for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {

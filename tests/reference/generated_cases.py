@@ -17,7 +17,8 @@ PROMPT, NEW = 9, 24
 
 
 def continuation(folder, case):
-    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager").eval()
+    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager",
+                                                 experts_implementation="eager").eval()
     rng = numpy.random.default_rng(seed_of(case) + 2)
     prompt = torch.from_numpy(rng.integers(0, VOCAB, (1, PROMPT)))
     settings = transformers.GenerationConfig(max_new_tokens=NEW, min_new_tokens=NEW, do_sample=False, pad_token_id=0,

@@ -34,8 +34,9 @@ import torch
 import transformers
 from torch.nn.functional import cross_entropy
 from transformers import (AutoModelForCausalLM, Gemma2Config, Gemma3Config, Gemma3ForConditionalGeneration,
-                          Gemma3TextConfig, GPT2Config, GraniteConfig, LlamaConfig, MistralConfig, Olmo2Config, OPTConfig,
-                          Phi3Config, Qwen2Config, Qwen3Config, SiglipVisionConfig, SmolLM3Config)
+                          Gemma3TextConfig, GPT2Config, GraniteConfig, LlamaConfig, MistralConfig, MixtralConfig,
+                          Olmo2Config, OlmoeConfig, OPTConfig, Phi3Config, Qwen2Config, Qwen2MoeConfig, Qwen3Config,
+                          Qwen3MoeConfig, SiglipVisionConfig, SmolLM3Config)
 from transformers.models.gemma2.modeling_gemma2 import Gemma2RMSNorm
 from transformers.models.gemma3.modeling_gemma3 import Gemma3RMSNorm
 
@@ -144,6 +145,15 @@ FULL = {
     "llama_rope_llama3": (1.5, lambda: llama(rope=ROPE_LLAMA3, rms_norm_eps=1e-2)),
     "llama_rope_yarn": (1.5, lambda: llama(rope=ROPE_YARN)),
     "mistral": (1.5, lambda: decoder(MistralConfig, sliding_window=7)),
+    # Fewer tokens than fill a tile; experts that get none in some steps; all experts for each token.
+    "mixtral": (1.35, lambda: decoder(MixtralConfig, sliding_window=7, num_local_experts=5, num_experts_per_tok=2)),
+    "mixtral_all": (1.35, lambda: decoder(MixtralConfig, tie_word_embeddings=True, rms_norm_eps=1e-3,
+                                         num_local_experts=3, num_experts_per_tok=3)),
+    "olmoe": (1.5, lambda: decoder(OlmoeConfig, hidden_size=30, heads=3, kv_heads=1, pad_token_id=None, eos_token_id=VOCAB - 1, num_experts=8,
+                                   num_experts_per_tok=3)),
+    "olmoe_bias": (1.25, lambda: decoder(OlmoeConfig, hidden_size=30, heads=3, kv_heads=3, pad_token_id=None, eos_token_id=VOCAB - 1, attention_bias=True,
+                                        norm_topk_prob=True, tie_word_embeddings=True, num_experts=4,
+                                        num_experts_per_tok=2, rms_norm_eps=1e-3)),
     "olmo2": (1.8, lambda: decoder(Olmo2Config, pad_token_id=None, eos_token_id=VOCAB - 1)),
     "olmo2_bias": (1, lambda: decoder(Olmo2Config, attention_bias=True, tie_word_embeddings=True, rms_norm_eps=1e-3,
                                         rope={"rope_theta": 5e5}, pad_token_id=None, eos_token_id=VOCAB - 1)),
@@ -157,6 +167,15 @@ FULL = {
     "qwen2": (1.5, lambda: decoder(Qwen2Config, **QWEN_WINDOW, max_window_layers=1)),
     "qwen2_tied": (1.7, lambda: decoder(Qwen2Config, hidden_size=30, heads=3, kv_heads=1, tie_word_embeddings=True,
                                         rope={"rope_theta": 1e6})),
+    "qwen2_moe": (1.2, lambda: decoder(Qwen2MoeConfig, num_experts=6, num_experts_per_tok=3, moe_intermediate_size=19,
+                                       shared_expert_intermediate_size=33)),
+    "qwen2_moe_tied": (1.5, lambda: decoder(Qwen2MoeConfig, num_experts=4, num_experts_per_tok=2, qkv_bias=False,
+                                            moe_intermediate_size=40, shared_expert_intermediate_size=11,
+                                            norm_topk_prob=True, tie_word_embeddings=True)),
+    "qwen3_moe": (1.5, lambda: decoder(Qwen3MoeConfig, num_experts=7, num_experts_per_tok=2, moe_intermediate_size=23,
+                                       norm_topk_prob=True, rope={"rope_theta": 1e6})),
+    "qwen3_moe_bias": (1.5, lambda: decoder(Qwen3MoeConfig, num_experts=3, num_experts_per_tok=2, attention_bias=True,
+                                            moe_intermediate_size=31, tie_word_embeddings=True)),
     "qwen3": (1.9, lambda: decoder(Qwen3Config, tie_word_embeddings=True, rope={"rope_theta": 1e6})),
     "qwen3_bias": (1.15, lambda: decoder(Qwen3Config, attention_bias=True, **QWEN_WINDOW,
                                         layer_types=["sliding_attention", "full_attention"])),
@@ -276,6 +295,14 @@ def store_wrapped_modules(folder, model):
     (folder / "config.json").write_text(json.dumps(config, indent=2, sort_keys=True) + "\n")
 
 
+def store_older_experts(folder, model):
+    """As store_older_config, with the number of experts by the name that it had."""
+    store_older_config(folder, model)
+    config = json.loads((folder / "config.json").read_text())
+    config["num_experts"] = config.pop("num_local_experts")
+    (folder / "config.json").write_text(json.dumps(config, indent=2, sort_keys=True) + "\n")
+
+
 def store_interval(folder, model):
     """As store_older_config, and without the list of layers that have no rotary positions."""
     store_older_config(folder, model)
@@ -298,6 +325,8 @@ LIGHT = {
     "llama_rope_scaling_linear": ("llama_rope_linear", store_older_config),
     "llama_rope_scaling_llama3": ("llama_rope_llama3", store_older_config),
     "mistral_older": ("mistral", store_older_config),
+    "mixtral_older": ("mixtral", store_older_config),
+    "qwen3_moe_older": ("qwen3_moe", store_older_experts),
     "opt_bare": ("opt", store_base),
     "phi3_older": ("phi3", store_older_config),
     "phi3_longrope_older": ("phi3_longrope_long", store_older_longrope),
@@ -324,14 +353,43 @@ def all_double():
     """Lifts to fp64 what transformers casts to fp32 inside the models: RMSNorm, softmax and rotary angles."""
     with contextlib.ExitStack() as patches:
         patches.enter_context(unittest.mock.patch.multiple(torch, float=torch.float64, float32=torch.float64))
+        patches.enter_context(unittest.mock.patch.object(torch.Tensor, "float", torch.Tensor.double))
         for norm in Gemma2RMSNorm, Gemma3RMSNorm:
             patches.enter_context(unittest.mock.patch.object(norm, "forward", gemma_norm))
         yield
 
 
+EXPERT_PARTS = {"mixtral": ("w1", "w3", "w2")}
+
+
+def in_files(model, tensors):
+    """The tensors of parameters by their names in the files, where experts are apart from each other, and gate and up
+    too."""
+    parts = EXPERT_PARTS.get(model.config.model_type, ("gate_proj", "up_proj", "down_proj"))
+    found = {}
+    for name, tensor in tensors.items():
+        if model.config.model_type == "mixtral":
+            name = name.replace(".mlp.", ".block_sparse_moe.")
+        if ".experts." not in name:
+            found[name] = tensor
+            continue
+        layer, packed = name.split(".experts.")
+        for expert, weight in enumerate(tensor):
+            split = zip(parts[:2], weight.chunk(2)) if packed == "gate_up_proj" else [(parts[2], weight)]
+            found |= {f"{layer}.experts.{expert}.{part}.weight": value for part, value in split}
+    return found
+
+
+def in_files_of(model):
+    return in_files(model, dict(model.named_parameters()))
+
+
+EAGER = {"attn_implementation": "eager", "experts_implementation": "eager"}
+
+
 def make_model(config, seed):
     """No weight is left at a value that hides it: norms are away from 1, biases away from 0."""
-    model = AutoModelForCausalLM.from_config(config, attn_implementation="eager").eval()
+    model = AutoModelForCausalLM.from_config(config, **EAGER).eval()
     rng = numpy.random.default_rng(seed)
     with torch.no_grad():
         for name, parameter in model.named_parameters():
@@ -343,7 +401,7 @@ def make_model(config, seed):
 
 
 def copy_of(model, dtype):
-    twin = AutoModelForCausalLM.from_config(model.config, attn_implementation="eager", dtype=dtype).eval()
+    twin = AutoModelForCausalLM.from_config(model.config, **EAGER, dtype=dtype).eval()
     twin.load_state_dict(model.state_dict())
     return twin
 
@@ -453,12 +511,12 @@ def double_check(model, ids, labels, batches, clip_norm, tensors, grads):
         loss64, _, grads64 = gradients(exact, ids, labels)
         losses64, _ = train(exact, batches, clip_norm)
     tensors["loss64"] = torch.tensor([loss64], dtype=torch.float64)
-    tensors |= {f"grad64.{name}": grad for name, grad in grads64.items()}
+    tensors |= {f"grad64.{name}": grad for name, grad in in_files(model, grads64).items()}
     scale = math.sqrt(sum(g.norm().item() ** 2 for g in grads64.values()) / len(grads64))
     return losses64, {
         "gradient": max((grads[n] - g).norm().item() / (g.norm().item() + 1e-3 * scale) for n, g in grads64.items()),
         "losses": spread(tensors["train.losses"].tolist(), losses64),
-        "final": max(((tensors[f"final.{n}"] - p).norm() / p.norm()).item() for n, p in exact.named_parameters()),
+        "final": max(((tensors[f"final.{n}"] - p).norm() / p.norm()).item() for n, p in in_files_of(exact).items()),
     }
 
 
@@ -486,14 +544,13 @@ def reference_of(model, case):
                          "lrs": [lr_at(step) for step in range(STEPS)]}.items():
         tensors[f"train.{name}"] = torch.tensor(values, dtype=torch.float64)
     tensors["train.input_ids"], tensors["train.labels"] = (torch.stack(part) for part in zip(*batches))
-    tensors |= {f"final.{name}": parameter.detach() for name, parameter in trained.named_parameters()}
+    tensors |= {f"final.{name}": parameter.detach() for name, parameter in in_files_of(trained).items()}
     losses64, fp32_error = double_check(model, ids, labels, batches, clip_norm, tensors, grads)
 
     clipped = sum(norm > clip_norm for norm in norms)
     about |= {"training": TRAINING | {"clip_norm": clip_norm}, "steps_clipped": clipped, "fp32_from_fp64": fp32_error,
               "bf16_losses_from_fp64": spread(losses_bf16, losses64)}
-    about |= bf16_updates(*(dict(m.named_parameters()) for m in (model, trained)),
-                          [dict(m.named_parameters()) for m in (bf16, halves)])
+    about |= bf16_updates(*(in_files_of(m) for m in (model, trained)), [in_files_of(m) for m in (bf16, halves)])
     print(f"{case}: loss {losses[0]:.3f} to {losses[-1]:.3f}, {clipped} steps clipped, fp32 from fp64: "
           + ", ".join(f"{what} {error:.1e}" for what, error in fp32_error.items())
           + f", bf16 losses {about['bf16_losses_from_fp64']:.1e}, updates {max(about['bf16_updates_off'].values()):.2f}"
@@ -502,7 +559,7 @@ def reference_of(model, case):
 
 
 def write_reference(folder, case):
-    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager").eval()
+    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, **EAGER).eval()
     tensors, about = reference_of(model, case)
     contiguous = {name: tensor.contiguous() for name, tensor in tensors.items()}
     safetensors.torch.save_file(contiguous, folder / "reference.safetensors")

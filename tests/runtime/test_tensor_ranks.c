@@ -19,6 +19,7 @@ struct kind {
     bool sequence;    /* positions are cut */
     const char *lora; /* NULL: no adapters */
     int stages;
+    const struct layout_rates *rates; /* of the solver; NULL: as Megatron-LM's */
 };
 
 struct numbers {
@@ -61,6 +62,12 @@ static const struct variant {
     const char *spans;
 } variants[] = {
     {0, {1, 1, 1}, ""}, {3, {1, 1, 1}, "1 2 3"}, {11, {1, 1, 1}, "2"}, {0, {2, 2, 2}, ""}, {0, {1, 2, 2}, "3"}};
+
+/* Under which a solver chooses otherwise: slow work, so that all of it is parted; slow messages, so that few are sent;
+ * between these, with little memory. */
+static const struct layout_rates solver_rates[] = {
+    {1e6, 1e6, 1e-9, 1e12, 0}, {1e8, 1e8, 1e-5, 1e8, 0}, {1e8, 1e9, 1e-6, 1e9, 6e5}, {1e7, 1e7, 1e-4, 1e10, 3e5}};
+enum { SOLVER_RATES = sizeof solver_rates / sizeof *solver_rates };
 
 static enum status compare_bits(const struct comm *comm, const char *name, const struct numbers *found,
                                 const struct numbers *expected) {
@@ -111,6 +118,7 @@ static enum status train_case(struct comm *comm, const char *name, int tensor, c
         TRY(train_staged(comm, name, kind->stages, &options, &found));
         return compare(comm, name, &found, &expected);
     }
+    if (kind->rates) options.layout_rates = *kind->rates;
     for (size_t v = 0; v < variant_count; v++) {
         options.policy_seed = variants[v].policy_seed;
         options.partition = variants[v].partition;
@@ -120,10 +128,26 @@ static enum status train_case(struct comm *comm, const char *name, int tensor, c
     return STATUS_OK;
 }
 
+static enum status train_solved(struct comm *comm, const char *name, int tensor, size_t variant_count,
+                                const struct layout_rates *rates) {
+    const struct kind kind = {.stages = 1, .rates = rates};
+    return train_case(comm, name, tensor, &kind, variant_count);
+}
+
+/* All families, the solver's rates by turns; in a sweep each under all of them. */
+static enum status solve_cases(struct comm *comm, int tensor) {
+    static const char *const cases[] = {DENSE_MODEL_CASES};
+    size_t count = sizeof cases / sizeof *cases, each = unit_sweep(tensor > 2 ? 13 : 7, 1);
+    for (size_t i = 0; i < count; i += each)
+        for (size_t r = 0; r < SOLVER_RATES; r += unit_sweep(SOLVER_RATES, 1))
+            TRY(train_solved(comm, cases[i], tensor, 2, &solver_rates[(i / each + r) % SOLVER_RATES]));
+    return STATUS_OK;
+}
+
 /* words: how many ranks share a tensor; "all" families, or "some" under every variant; "whole", "sequence" to cut
- * positions, "adapters", or "stages" of a pipeline. */
+ * positions, "adapters", "stages" of a pipeline, or "solver", where "some" is one family. */
 static enum status body(struct comm *comm, const char *const words[RANK_JOB_WORDS]) {
-    static const char *const cases[] = {FULL_MODEL_CASES}, *const some[] = {"llama", "gpt2", "qwen3", "gemma2"};
+    static const char *const cases[] = {DENSE_MODEL_CASES}, *const some[] = {"llama", "gpt2", "qwen3", "gemma2"};
     bool adapters = strcmp(words[2], "adapters") == 0;
     const struct kind kind = {.sequence = adapters || strcmp(words[2], "sequence") == 0,
                               .lora = adapters ? "4,8,all-linear" : NULL,
@@ -131,6 +155,8 @@ static enum status body(struct comm *comm, const char *const words[RANK_JOB_WORD
     int tensor = atoi(words[0]);
     bool all = strcmp(words[1], "all") == 0, partitions = mesh_ranks(&comm->mesh) > tensor;
     size_t count = all ? sizeof cases / sizeof *cases : sizeof some / sizeof *some;
+    if (strcmp(words[2], "solver") == 0)
+        return all ? solve_cases(comm, tensor) : train_solved(comm, "llama", tensor, 5, &solver_rates[0]);
     size_t each = all ? unit_sweep(tensor > 2 ? 7 : 2, 1) : kind.stages > 1 ? unit_sweep(3, 1) : 1;
     for (size_t i = 0; i < count; i += each)
         TRY(train_case(comm, all ? cases[i] : some[i], tensor, &kind, all ? 1 : partitions ? 5 : 3));
@@ -185,6 +211,13 @@ static void stages_change_no_bit(void **state) {
     if (unit_sweep(0, 1)) expect_job(8, "2", "some", "stages", false);
 }
 
+static void what_the_solver_chose_trains_as_one_rank_does(void **state) {
+    (void)state;
+    expect_job(2, "2", "all", "solver", false);
+    expect_job(4, "4", "all", "solver", false);
+    expect_job(4, "2", "some", "solver", true);
+}
+
 int main(int count, char **argument) {
     rank_job_enter(count, argument, body);
     const struct CMUnitTest tests[] = {
@@ -196,6 +229,7 @@ int main(int count, char **argument) {
         cmocka_unit_test(policies_and_partitions_stand_beside_positions),
         cmocka_unit_test(adapters_are_cut_as_their_weights_are),
         cmocka_unit_test(stages_change_no_bit),
+        cmocka_unit_test(what_the_solver_chose_trains_as_one_rank_does),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

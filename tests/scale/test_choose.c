@@ -55,8 +55,8 @@ static void no_layout_by_hand_beats_the_front(void **state) {
                 struct training job = {.model = request.model, .cluster = request.cluster, .system = request.system};
                 struct forecast forecast;
                 job.layout =
-                    (struct layout){tensor, pipeline,           1,   data, 1, tensor > 1, {1, 1, data}, RECOMPUTE_FULL,
-                                    micro,  256 / data / micro, 2048};
+                    (struct layout){tensor, pipeline,           1,    data, 1, tensor > 1, {1, 1, data}, RECOMPUTE_FULL,
+                                    micro,  256 / data / micro, 2048, 1};
                 assert_int_equal(forecast_step(&job, &calibration, &forecast), STATUS_OK);
                 bool beaten = forecast.peak_bytes > request.cluster.device.tiers[0].capacity_bytes;
                 for (size_t i = 0; i < choices.list.count; i++)

@@ -8,7 +8,7 @@
 static struct fabric fabric_of(const char *name) {
     struct cluster cluster;
     assert_int_equal(cluster_open(name, &cluster), STATUS_OK);
-    return fabric_describe(&cluster, (struct fabric_parts){1, 1, 1, 1, 0});
+    return fabric_describe(&cluster, (struct fabric_parts){1, 1, 1, 0});
 }
 
 static void require_near(double actual, double expected, double part) {
@@ -38,7 +38,7 @@ static void congestion_takes_of_the_rate_with_each_doubling_of_nodes(void **stat
     (void)state;
     struct cluster cluster;
     assert_int_equal(cluster_open("a100-80x8", &cluster), STATUS_OK);
-    struct fabric fabric = fabric_describe(&cluster, (struct fabric_parts){1, 1, 1, 1, 0.1});
+    struct fabric fabric = fabric_describe(&cluster, (struct fabric_parts){1, 1, 1, 0.1});
     struct rank_group two = {8, 2}, eight = {8, 8};
     require_near(collective_s(&fabric, COLLECTIVE_ALL_GATHER, 64e9, two), 64e9 * 15 / 16 / 200e9, 0.01);
     require_near(collective_s(&fabric, COLLECTIVE_ALL_GATHER, 64e9, eight), 1.2 * 64e9 * 63 / 64 / 200e9, 0.01);
@@ -92,6 +92,17 @@ static void more_bytes_and_more_nodes_never_take_less(void **state) {
     }
 }
 
+/* Of what a rank has, an eighth stays, seven eighths go over its links; of 64 ranks 56 / 64 through its eighth of the
+ * node's adapters. */
+static void an_all_to_all_sends_each_byte_once(void **state) {
+    (void)state;
+    struct fabric fabric = fabric_of("h100x8");
+    double bytes = 1e9, in_node = collective_s(&fabric, COLLECTIVE_ALL_TO_ALL, bytes, (struct rank_group){8, 1});
+    assert_true(fabs(in_node / (bytes * 7 / 8 / fabric.link_bytes_per_s) - 1) < 0.02);
+    double across = collective_s(&fabric, COLLECTIVE_ALL_TO_ALL, bytes, (struct rank_group){8, 8});
+    assert_true(fabs(across / (bytes * 56 / 64 / (fabric.node_bytes_per_s / 8)) - 1) < 0.02);
+}
+
 static void a_group_of_one_takes_no_time(void **state) {
     (void)state;
     struct fabric fabric = fabric_of("rtx4090x8");
@@ -107,6 +118,7 @@ int main(void) {
         cmocka_unit_test(small_ones_take_ll_and_many_nodes_a_tree),
         cmocka_unit_test(switches_add_up_where_they_can),
         cmocka_unit_test(more_bytes_and_more_nodes_never_take_less),
+        cmocka_unit_test(an_all_to_all_sends_each_byte_once),
         cmocka_unit_test(a_group_of_one_takes_no_time),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

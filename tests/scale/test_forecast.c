@@ -170,6 +170,51 @@ static void launches_that_block_cost_small_micro_batches_more(void **state) {
     assert_true(lost[0] > 7.99 * lost[1] && lost[1] > 0);
 }
 
+/* Mixtral 8x7B: two of eight experts a token. */
+static struct training mixture_of(int64_t expert) {
+    struct training job = job_of(64);
+    job.model.kv_heads = 8, job.model.ffn = 14336;
+    job.model.experts = 8, job.model.experts_a_token = 2;
+    job.system = *training_system_find("Megatron-Core");
+    job.layout.partition = (struct partition_triple){1, 1, 64};
+    job.layout.expert = expert;
+    return job;
+}
+
+static void experts_that_are_spread_take_less_memory_and_an_exchange(void **state) {
+    (void)state;
+    struct training whole = mixture_of(1), spread = mixture_of(8);
+    struct calibration calibration = calibration_default();
+    struct job_costs costs;
+    assert_int_equal(transformer_parameters(&whole.model), 46702792704);
+    job_costs_find(&spread, &calibration, &costs);
+    int64_t experts = 32 * transformer_expert_parameters(&spread.model), all = transformer_parameters(&spread.model);
+    assert_true(fabs((double)stage_parameters(&costs, 0) / (double)(all - experts + experts / 8) - 1) < 1e-4);
+    /* Gradients are whole in either case; moments and masters are the same in all, over all ranks. */
+    assert_true(fabs(stage_cut(&costs, 0, 64) * 64 / (double)all - 1) < 1e-4);
+    assert_true(forecast_of(&spread).peak_bytes < forecast_of(&whole).peak_bytes / 3);
+    /* Each way 2 x 4096 tokens' visits go to the experts' ranks, seven eighths of them to others, and come back. */
+    double fast_s = costs.layers.layer.forward_s, bytes = 2.0 * 4096 * 2 * 4096 * 7 / 8;
+    double link_s = bytes / costs.fabric.link_bytes_per_s;
+    spread.cluster.network.link_bytes_per_s /= 10;
+    job_costs_find(&spread, &calibration, &costs);
+    assert_true(fabs((costs.layers.layer.forward_s - fast_s) / (2 * 9 * link_s) - 1) < 1e-6);
+}
+
+/* What a system overlaps of tensor parallelism's collectives costs it less (arXiv 2205.05198, section 4.2.2). */
+static void overlapping_the_backward_of_tensor_parallelism_is_faster(void **state) {
+    (void)state;
+    for (int sequence = 0; sequence < 2; sequence++) {
+        struct training job = job_of(8);
+        job.layout.tensor = 8, job.layout.data = 1, job.layout.sequence = sequence;
+        job.layout.partition = (struct partition_triple){1, 1, 1};
+        job.system.overlaps_tensor_backward = false;
+        double shown = forecast_of(&job).step_s;
+        job.system.overlaps_tensor_backward = true;
+        assert_true(forecast_of(&job).step_s < shown);
+    }
+}
+
 static void what_contradicts_itself_is_refused_by_name(void **state) {
     (void)state;
     struct calibration calibration = calibration_default();
@@ -178,11 +223,9 @@ static void what_contradicts_itself_is_refused_by_name(void **state) {
     const struct {
         const char *field;
         int64_t *value, wrong;
-    } wrong[] = {{"tensor", &job.layout.tensor, 3},
-                 {"pipeline", &job.layout.pipeline, 33},
-                 {"micro-batch", &job.layout.micro_batch, 0},
-                 {"partition", &job.layout.partition.optimizer, 3},
-                 {"network", &job.cluster.network.devices, 0}};
+    } wrong[] = {{"tensor", &job.layout.tensor, 3},           {"pipeline", &job.layout.pipeline, 33},
+                 {"micro-batch", &job.layout.micro_batch, 0}, {"partition", &job.layout.partition.optimizer, 3},
+                 {"expert", &job.layout.expert, 2},           {"network", &job.cluster.network.devices, 0}};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         int64_t right = *wrong[i].value;
         *wrong[i].value = wrong[i].wrong;
@@ -238,6 +281,8 @@ int main(void) {
         cmocka_unit_test(a_thousand_devices_are_one_rank_a_stage),
         cmocka_unit_test(rounds_that_are_counted_take_as_long_as_simulated_ones),
         cmocka_unit_test(launches_that_block_cost_small_micro_batches_more),
+        cmocka_unit_test(experts_that_are_spread_take_less_memory_and_an_exchange),
+        cmocka_unit_test(overlapping_the_backward_of_tensor_parallelism_is_faster),
         cmocka_unit_test(what_contradicts_itself_is_refused_by_name),
         cmocka_unit_test(a_fit_finds_what_the_steps_were_made_with),
         cmocka_unit_test(every_allocation_fails_in_turn),

@@ -23,11 +23,11 @@ enum status __wrap_program_compile_unproved(const struct graph *graph, const str
     return STATUS_OK;
 }
 
-static const struct rank_shape {
+static const struct proved_shape {
     int ranks, tensor, stages;
 } shapes[] = {{2, 1, 1}, {4, 1, 1}, {2, 2, 1}, {4, 2, 1}, {2, 1, 2}, {4, 1, 2}};
 
-static struct plan_options options_of(const struct rank_shape *shape) {
+static struct plan_options options_of(const struct proved_shape *shape) {
     struct plan_options options;
     plan_options_init(&options);
     options.planned = (struct mesh){1, shape->ranks};
@@ -41,7 +41,7 @@ static struct plan_options options_of(const struct rank_shape *shape) {
 }
 
 /* By the plain policy. `wrong` 0: all programs are right. */
-static enum status plan(const struct rank_shape *shape, int wrong) {
+static enum status plan(const struct proved_shape *shape, int wrong) {
     struct plan_options options = options_of(shape);
     struct plan_request request;
     struct session session;
@@ -74,7 +74,7 @@ static void a_program_that_does_not_fit_is_refused(void **state) {
 
 static void more_ranks_are_proved_one_by_one(void **state) {
     (void)state;
-    expect_status(plan(&(struct rank_shape){2 * RANK_PROOF_MOST, 1, 1}, 0), STATUS_OK, NULL);
+    expect_status(plan(&(struct proved_shape){2 * RANK_PROOF_MOST, 1, 1}, 0), STATUS_OK, NULL);
     assert_int_equal(compiled, 0);
 }
 

@@ -30,6 +30,9 @@ static struct plan_request request_of(const struct harness_options *options) {
                             .round_grains = options->round_grains,
                             .tensor = options->tensor,
                             .sequence = options->sequence,
+                            .layout =
+                                options->layout_rates.flops_per_s > 0 ? TENSOR_LAYOUT_SOLVER : TENSOR_LAYOUT_MEGATRON,
+                            .layout_rates = options->layout_rates,
                             .reduce_dtype = options->reduce_dtype,
                             .seed = options->seed,
                             .beta1 = options->beta1,

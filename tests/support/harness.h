@@ -38,8 +38,9 @@ struct harness_options {
     int threads;    /* 0: 2 */
     struct lane_shape lanes;
     int64_t round_grains;
-    bool sequence; /* of recipe */
-    int tensor;    /* ranks of `comm` that share each tensor; 0: 1 */
+    bool sequence;                    /* of recipe */
+    int tensor;                       /* ranks of `comm` that share each tensor; 0: 1 */
+    struct layout_rates layout_rates; /* by which a solver says which parts; all 0: Megatron-LM's */
     enum dtype reduce_dtype;
     double clip_norm, weight_decay, epsilon, beta1, beta2;
     struct comm *comm;          /* ranks that open and step together, each with its rows; NULL: one */

@@ -484,6 +484,119 @@ static void build_update(struct graph *graph, const struct op_case *op_case, con
     add(graph, op_case->op, update_rule_name(rule), &attributes, in, out);
 }
 
+/* Experts of the cases of routing, and how many of them a token takes. */
+static int64_t experts_of(const struct op_sizes *sizes) { return sizes->heads; }
+static int64_t chosen_of(const struct op_sizes *sizes) { return sizes->heads / 4 + 1; }
+
+static void build_route(struct graph *graph, const struct op_case *op_case, const struct op_sizes *sizes) {
+    struct route_attributes attributes = {.chosen = chosen_of(sizes), .normalised = has(op_case, CASE_ONE_PLUS)};
+    struct tensor *in[OP_INPUTS_MAX] = {activation(graph, op_case, "logits", experts_of(sizes))};
+    add(graph, &op_route, "route", &attributes, in, NULL);
+    if (op_case->op != &op_route_grad) return;
+    const struct node *forward = graph->nodes.count > 0 ? graph->nodes.items[0] : NULL;
+    if (!forward) return;
+    struct tensor *back[OP_INPUTS_MAX] = {row_values(graph, "dy", attributes.chosen), in[0], forward->out[0],
+                                          forward->out[1], forward->out[2]};
+    struct tensor *out[OP_OUTPUTS_MAX] = {activation(graph, op_case, "d.logits", experts_of(sizes))};
+    add(graph, &op_route_grad, "route.grad", &attributes, back, out);
+}
+
+static struct tensor *expert_rows(struct graph *graph, const char *name, const struct op_sizes *sizes) {
+    int64_t slots = sizes->sequences * sizes->length * chosen_of(sizes);
+    int64_t rows = routing_rows(sizes->sequences, slots, experts_of(sizes));
+    return graph_tensor(graph, TENSOR_ACTIVATION, name,
+                        shape_make(graph->dtype, 3, sizes->sequences, rows, sizes->columns));
+}
+
+/* The routing that the node before a case's own gives; NULL where it could not be added. */
+static const struct node *add_route(struct graph *graph, const struct op_case *op_case, const struct op_sizes *sizes) {
+    struct op_case forward = *op_case;
+    forward.op = &op_route;
+    forward.flags &= ~(unsigned)CASE_VIEWS;
+    build_route(graph, &forward, sizes);
+    return graph->nodes.count > 0 ? graph->nodes.items[0] : NULL;
+}
+
+static void build_dispatch(struct graph *graph, const struct op_case *op_case, const struct op_sizes *sizes) {
+    const struct node *route = add_route(graph, op_case, sizes);
+    if (!route) return;
+    struct dispatch_attributes attributes = {.experts = experts_of(sizes)};
+    struct tensor *in[OP_INPUTS_MAX] = {activation(graph, op_case, "x", sizes->columns), route->out[1]};
+    add(graph, &op_dispatch, "dispatch", &attributes, in, NULL);
+    if (op_case->op != &op_dispatch_grad) return;
+    struct tensor *back[OP_INPUTS_MAX] = {
+        expert_rows(graph, "dy", sizes), route->out[1],
+        IF_WANTED(has(op_case, CASE_ADDEND), activation(graph, op_case, "addend", sizes->columns))};
+    struct tensor *out[OP_OUTPUTS_MAX] = {activation(graph, op_case, "d.x", sizes->columns)};
+    add(graph, &op_dispatch_grad, "dispatch.grad", &attributes, back, out);
+}
+
+static void build_combine(struct graph *graph, const struct op_case *op_case, const struct op_sizes *sizes) {
+    const struct node *route = add_route(graph, op_case, sizes);
+    if (!route) return;
+    struct dispatch_attributes attributes = {.experts = experts_of(sizes)};
+    struct tensor *in[OP_INPUTS_MAX] = {
+        expert_rows(graph, "x", sizes), row_values(graph, "weights", chosen_of(sizes)), route->out[1],
+        IF_WANTED(has(op_case, CASE_ADDEND), activation(graph, op_case, "residual", sizes->columns))};
+    struct tensor *out[OP_OUTPUTS_MAX] = {activation(graph, op_case, "y", sizes->columns)};
+    add(graph, &op_combine, "combine", &attributes, in, out);
+    if (op_case->op != &op_combine_grad) return;
+    struct tensor *back[OP_INPUTS_MAX] = {activation(graph, op_case, "dy", sizes->columns), in[0], in[1], in[2]};
+    struct tensor *into[OP_OUTPUTS_MAX] = {expert_rows(graph, "d.x", sizes),
+                                           row_values(graph, "d.weights", chosen_of(sizes))};
+    add(graph, &op_combine_grad, "combine.grad", &attributes, back, into);
+}
+
+static void build_token_gate(struct graph *graph, const struct op_case *op_case, const struct op_sizes *sizes) {
+    struct tensor *in[OP_INPUTS_MAX] = {
+        activation(graph, op_case, "x", sizes->columns), activation(graph, op_case, "gate", 1),
+        IF_WANTED(has(op_case, CASE_ADDEND), activation(graph, op_case, "residual", sizes->columns))};
+    struct tensor *out[OP_OUTPUTS_MAX] = {activation(graph, op_case, "y", sizes->columns)};
+    add(graph, &op_token_gate, "token_gate", NULL, in, out);
+    if (op_case->op != &op_token_gate_grad) return;
+    struct tensor *back[OP_INPUTS_MAX] = {activation(graph, op_case, "dy", sizes->columns), in[0], in[1]};
+    struct tensor *into[OP_OUTPUTS_MAX] = {activation(graph, op_case, "d.x", sizes->columns),
+                                           activation(graph, op_case, "d.gate", 1)};
+    add(graph, &op_token_gate_grad, "token_gate.grad", NULL, back, into);
+}
+
+/* The second expert. With CASE_ADDEND others' rows are there before. */
+static void build_expert(struct graph *graph, const struct op_case *op_case, const struct op_sizes *sizes) {
+    const struct node *route = add_route(graph, op_case, sizes);
+    if (!route) return;
+    bool previous = has(op_case, CASE_ADDEND), trains = !has(op_case, CASE_FROZEN), dx = !has(op_case, CASE_NO_DX);
+    struct expert_grad_attributes attributes = {
+        .expert = {.expert = 1,
+                   .experts = experts_of(sizes),
+                   .slots = sizes->sequences * sizes->length * chosen_of(sizes),
+                   .function = op_case->function},
+        .dx = dx,
+        .dweight = {trains, trains, trains},
+    };
+    struct tensor *in[OP_INPUTS_MAX] = {
+        expert_rows(graph, "x", sizes),
+        route->out[2],
+        graph_parameter(graph, "gate", 2, sizes->inner, sizes->columns),
+        graph_parameter(graph, "up", 2, sizes->inner, sizes->columns),
+        graph_parameter(graph, "down", 2, sizes->columns, sizes->inner),
+        IF_WANTED(previous && op_case->op == &op_expert_mlp, expert_rows(graph, "previous", sizes))};
+    add(graph, &op_expert_mlp, "expert", &attributes.expert, in, NULL);
+    if (op_case->op != &op_expert_mlp_grad) return;
+    struct tensor *back[OP_INPUTS_MAX] = {expert_rows(graph, "dy", sizes),
+                                          in[0],
+                                          in[1],
+                                          in[2],
+                                          in[3],
+                                          in[4],
+                                          IF_WANTED(previous, expert_rows(graph, "previous", sizes))};
+    struct tensor *out[OP_OUTPUTS_MAX] = {
+        IF_WANTED(dx, expert_rows(graph, previous ? "dx" : "d.x", sizes)),
+        IF_WANTED(trains, accumulator(graph, "d.gate", 2, sizes->inner, sizes->columns)),
+        IF_WANTED(trains, accumulator(graph, "d.up", 2, sizes->inner, sizes->columns)),
+        IF_WANTED(trains, accumulator(graph, "d.down", 2, sizes->columns, sizes->inner))};
+    add(graph, &op_expert_mlp_grad, "expert.grad", &attributes, back, out);
+}
+
 const struct op_sizes op_sizes_gpt2 = {.sequences = 1,
                                        .length = 1024,
                                        .columns = 768,
@@ -506,6 +619,9 @@ const struct op_sizes op_sizes_gpt2 = {.sequences = 1,
 /* More than one block of the packed matrix product in each direction; more than one block of rows. */
 #define LARGE                                                                                                          \
     { .sequences = 2, .length = 101, .columns = 281, .inner = 203, .vocab = 300 }
+/* Few tokens of an expert, and several tiles of them. */
+#define MANY_TOKENS                                                                                                    \
+    { .sequences = 2, .length = 331, .columns = 45, .inner = 77, .heads = 4 }
 #define CASE(name_, kind, build_, sizes_, ...)                                                                         \
     { .name = name_, .op = &op_##kind, .build = build_, .sizes = sizes_, __VA_ARGS__ }
 
@@ -634,6 +750,31 @@ const struct op_case op_cases[] = {
     CASE("head_logits.capped", head_logits, build_head_logits, LARGE, .flags = CASE_BIAS | CASE_CAPPED),
     CASE("head_logits", head_logits, build_head_logits, ODD, .flags = 0),
     CASE("head_logits.bias", head_logits, build_head_logits, LARGE, .flags = CASE_BIAS | CASE_VIEWS),
+    CASE("route", route, build_route, ODD, .flags = CASE_TIMED),
+    CASE("route.normalised", route, build_route, ODD, .flags = CASE_ONE_PLUS | CASE_VIEWS),
+    CASE("route_grad", route_grad, build_route, ODD, .flags = CASE_TIMED),
+    CASE("route_grad.normalised", route_grad, build_route, ODD, .flags = CASE_ONE_PLUS | CASE_VIEWS),
+    CASE("dispatch", dispatch, build_dispatch, ODD, .flags = CASE_TIMED),
+    CASE("dispatch.views", dispatch, build_dispatch, MANY_TOKENS, .flags = CASE_VIEWS),
+    CASE("dispatch_grad", dispatch_grad, build_dispatch, ODD, .flags = CASE_TIMED),
+    CASE("dispatch_grad.addend", dispatch_grad, build_dispatch, MANY_TOKENS, .flags = CASE_ADDEND),
+    CASE("combine", combine, build_combine, ODD, .flags = CASE_ADDEND | CASE_TIMED),
+    CASE("combine.views", combine, build_combine, MANY_TOKENS, .flags = CASE_VIEWS),
+    CASE("combine_grad", combine_grad, build_combine, ODD, .flags = CASE_TIMED),
+    CASE("token_gate", token_gate, build_token_gate, ODD, .flags = CASE_ADDEND | CASE_TIMED),
+    CASE("token_gate.views", token_gate, build_token_gate, LARGE, .flags = CASE_VIEWS),
+    CASE("token_gate_grad", token_gate_grad, build_token_gate, ODD, .flags = CASE_TIMED),
+    CASE("token_gate_grad.views", token_gate_grad, build_token_gate, LARGE, .flags = CASE_VIEWS),
+    CASE("expert_mlp", expert_mlp, build_expert, ODD, .function = ACTIVATION_SILU, .flags = CASE_TIMED),
+    CASE("expert_mlp.previous", expert_mlp, build_expert, MANY_TOKENS, .function = ACTIVATION_SILU,
+         .flags = CASE_ADDEND),
+    CASE("expert_mlp_grad", expert_mlp_grad, build_expert, ODD, .function = ACTIVATION_SILU, .flags = CASE_TIMED),
+    CASE("expert_mlp_grad.tiles", expert_mlp_grad, build_expert, MANY_TOKENS, .function = ACTIVATION_SILU),
+    CASE("expert_mlp_grad.previous", expert_mlp_grad, build_expert, MANY_TOKENS, .function = ACTIVATION_GELU_TANH,
+         .flags = CASE_ADDEND),
+    CASE("expert_mlp_grad.frozen", expert_mlp_grad, build_expert, ODD, .function = ACTIVATION_SILU,
+         .flags = CASE_FROZEN),
+    CASE("expert_mlp_grad.no_dx", expert_mlp_grad, build_expert, ODD, .function = ACTIVATION_SILU, .flags = CASE_NO_DX),
     CASE("gradient_sum", gradient_sum, build_gradient_sum, LARGE, .flags = CASE_TIMED),
     CASE("squared_sums", squared_sums, build_squared_sums, LARGE, .flags = CASE_TIMED),
     CASE("squared_norm", squared_norm, build_squared_norm, LARGE, .flags = CASE_TIMED),

@@ -34,7 +34,7 @@ enum op_case_flags {
     CASE_HEADS = 1 << 9,       /* norms: of the heads */
     CASE_FROM = 1 << 10,       /* embeddings: the table's first rows stand for no token */
     CASE_CAPPED = 1 << 11,     /* attention and heads: a soft cap of scores or logits */
-    CASE_ONE_PLUS = 1 << 12,   /* rms_norm: by 1 + the weight */
+    CASE_ONE_PLUS = 1 << 12,   /* rms_norm: by 1 + the weight; route: weights add up to 1 */
     CASE_PARTIAL = 1 << 13,    /* rope: of a part of each head, times a factor */
     CASE_BF16_STATE = 1 << 14, /* updates: moments in bf16 */
     CASE_NO_MASTER = 1 << 15,  /* updates: of a bf16 weight without a master */

@@ -16,6 +16,8 @@ bool op_device_find(const char **why) {
     return false;
 }
 
+bool op_device_has_kernel(const struct op *op) { return backend_has_kernel(&backend_cuda, op); }
+
 enum status op_device_kernel(const struct node *node, struct kernel **out) { return cuda_kernel_create(node, out); }
 
 void *op_device_allocate(int64_t bytes) {
@@ -37,6 +39,8 @@ void op_device_wait(void) {
 }
 
 #else
+
+bool op_device_has_kernel(const struct op *op) { return (void)op, false; }
 
 bool op_device_find(const char **why) {
     *why = "this build has no CUDA";

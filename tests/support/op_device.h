@@ -6,6 +6,8 @@
 
 /* Whether there is a device; if not, `why` says so. */
 bool op_device_find(const char **why);
+/* Whether CUDA has kernels of the operator, in a build with it. */
+bool op_device_has_kernel(const struct op *op);
 /* The rest only where there is one; what the device refuses ends the test. */
 enum status op_device_kernel(const struct node *node, struct kernel **out);
 /* NULL when there is no memory. */

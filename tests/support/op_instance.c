@@ -47,6 +47,10 @@ bool op_instance_can_run(const char **why) {
 
 bool op_instance_on_cuda(void) { return asks_for_cuda(); }
 
+bool op_instance_has_kernel(const struct op *op) {
+    return asks_for_cuda() ? op_device_has_kernel(op) : backend_has_kernel(&backend_cpu, op);
+}
+
 enum status op_instance_kernel(const struct node *node, struct kernel **out) {
     return asks_for_cuda() ? op_device_kernel(node, out) : backend_kernel_create(&backend_cpu, node, out);
 }
@@ -209,6 +213,10 @@ static double value_of(const struct op_instance *instance, const struct tensor *
                        uint32_t random) {
     double uniform = ((double)random * 0x1p-31 - 1) * 1.7320508;
     if (tensor->shape.dtype == DTYPE_I32) return integer_value(instance, tensor->name, index, random);
+    if (strcmp(tensor->name, "logits") == 0) { /* whose order small steps do not change */
+        int64_t experts = shape_columns(&tensor->shape), expert = index % experts, token = index / experts;
+        return 0.4 * (double)((expert * 5 + token * token) % experts) + 0.1 * uniform;
+    }
     if (strcmp(tensor->name, "clip") == 0) return index == 0 ? 3 : 0.7;
     if (strcmp(tensor->name, "exp_avg_sq") == 0 || strncmp(tensor->name, "squared_norms", 6) == 0)
         return uniform * uniform; /* and sums of squares */

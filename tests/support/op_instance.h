@@ -10,7 +10,7 @@
 #include "backend/backend.h"
 #include "support/op_cases.h"
 
-enum { OP_INSTANCE_NODES = 5 };
+enum { OP_INSTANCE_NODES = 24 };
 /* The exit status by which a program tells ctest that it was skipped. */
 enum { TEST_SKIPPED = 77 };
 
@@ -31,6 +31,8 @@ struct op_instance {
 bool op_instance_can_run(const char **why);
 /* Whether it runs on CUDA. */
 bool op_instance_on_cuda(void);
+/* Whether that backend has kernels of a case's operator: CUDA lacks those of experts. */
+bool op_instance_has_kernel(const struct op *op);
 /* The kernel that the instances' backend makes of a node. */
 enum status op_instance_kernel(const struct node *node, struct kernel **out);
 

@@ -23,11 +23,15 @@ const struct policy_subject policy_subjects[] = {
     SUBJECTS_OF(granite, "2,4,all-linear", DTYPE_F32, DTYPE_BF16),
     SUBJECTS_OF(llama, "2,4,all-linear", DTYPE_F32, DTYPE_BF16),
     SUBJECTS_OF(mistral, "3,4,q_proj,v_proj", DTYPE_BF16, DTYPE_F32),
+    SUBJECTS_OF(mixtral, "2,4,all-linear", DTYPE_F32, DTYPE_BF16),
     SUBJECTS_OF(olmo2, "2,4,all-linear", DTYPE_BF16, DTYPE_F32),
+    SUBJECTS_OF(olmoe, "2,4,all-linear", DTYPE_BF16, DTYPE_F32),
     SUBJECTS_OF(opt, "2,4,all-linear", DTYPE_F32, DTYPE_BF16),
     SUBJECTS_OF(phi3, "2,4,qkv_proj,down_proj", DTYPE_BF16, DTYPE_F32),
     SUBJECTS_OF(qwen2, "1,4,all-linear", DTYPE_F32, DTYPE_BF16),
+    SUBJECTS_OF(qwen2_moe, "2,4,all-linear", DTYPE_BF16, DTYPE_F32),
     SUBJECTS_OF(qwen3, "2,4,k_proj,gate_proj", DTYPE_BF16, DTYPE_F32),
+    SUBJECTS_OF(qwen3_moe, "2,4,all-linear", DTYPE_F32, DTYPE_BF16),
     SUBJECTS_OF(smollm3, "2,4,all-linear", DTYPE_F32, DTYPE_BF16),
     {"llama in bf16 with bf16 moments", "llama", DTYPE_BF16, false, NULL, NULL, STATE_BF16, MASTER_FP32, UPDATE_ADAMW},
     {"another gpt2 in bf16 with bf16 moments and no masters", "gpt2", DTYPE_BF16, true, NULL, NULL, STATE_BF16,
@@ -46,10 +50,17 @@ const size_t policy_subject_count = sizeof policy_subjects / sizeof *policy_subj
 
 #define HAS(config, field) model_family_has((config)->family, offsetof(struct model_config, field))
 
+bool policy_subject_has_experts(const struct policy_subject *subject) {
+    const struct model_family *family;
+    assert_int_equal(model_family_find("a test", "family", subject->family, &family), STATUS_OK);
+    return model_family_has(family, offsetof(struct model_config, experts));
+}
+
 static void take_other_form(struct model_config *config) {
     if (HAS(config, tied)) config->tied = !config->tied;
     if (HAS(config, attention_bias)) config->attention_bias = config->mlp_bias = !config->attention_bias;
     if (HAS(config, window)) model_config_set_window(config, 7);
+    if (HAS(config, normalise_experts)) config->normalise_experts = !config->normalise_experts;
     if (HAS(config, scale_by_inverse_layer)) config->scale_by_inverse_layer = true;
     if (HAS(config, embedding_width)) config->embedding_width = 17, config->norm_after = true;
 }
@@ -65,6 +76,7 @@ static struct model_config config_of(const struct policy_subject *subject) {
     config.ffn = 47;
     config.vocab_size = OUTCOME_VOCAB;
     config.context = 32;
+    if (HAS(&config, experts)) config.experts = 4;
     /* Granite's own make gradients of 1e-4. */
     if (HAS(&config, embedding_multiplier)) config.embedding_multiplier = 1.5, config.logits_divisor = 0.4;
     if (subject->other) take_other_form(&config);

@@ -6,8 +6,9 @@
  *     cpu_isa: which of the vector kernels (simd/) this processor uses;
  *     parallel: loops over threads;
  *     kernel_elementwise, kernel_group_exchange, kernel_activation, kernel_norm, kernel_rope, kernel_embedding,
- *         kernel_linear, kernel_head, kernel_attention, kernel_attention_grad, kernel_attention_cache,
- *         kernel_optimizer: the kernels of the operators that src/ops defines in files of these names;
+ *         kernel_linear, kernel_head, kernel_attention, kernel_attention_grad, kernel_attention_part,
+ *         kernel_attention_cache, kernel_optimizer, kernel_routing, kernel_expert: the kernels of the operators that
+ *         src/ops defines in files of these names;
  *     matmul, matmul_parts: products of matrices, by one of
  *     matmul_thin: the vector kernels for words, where one side is short;
  *     matmul_blocks, matmul_onednn, onednn_memory: oneDNN, block by block;
@@ -47,6 +48,9 @@
     X(from_parts)                                                                                                      \
     X(cut)                                                                                                             \
     X(copy_in)                                                                                                         \
+    /* expert */                                                                                                       \
+    X(expert_mlp)                                                                                                      \
+    X(expert_mlp_grad)                                                                                                 \
     /* head */                                                                                                         \
     X(head_loss)                                                                                                       \
     X(head_loss_grad)                                                                                                  \
@@ -73,7 +77,16 @@
     X(sgd)                                                                                                             \
     /* rope */                                                                                                         \
     X(rope_table)                                                                                                      \
-    X(rope)
+    X(rope)                                                                                                            \
+    /* routing */                                                                                                      \
+    X(route)                                                                                                           \
+    X(route_grad)                                                                                                      \
+    X(dispatch)                                                                                                        \
+    X(dispatch_grad)                                                                                                   \
+    X(combine)                                                                                                         \
+    X(combine_grad)                                                                                                    \
+    X(token_gate)                                                                                                      \
+    X(token_gate_grad)
 
 #define KERNEL_DECLARE(name) kernel_maker cpu_##name##_create;
 CPU_KERNEL_LIST(KERNEL_DECLARE)

@@ -29,7 +29,9 @@ struct attention_head attention_head_of(const struct node *node, const struct ke
         .window = attributes->window,
         .scale = (float)attributes->scale,
         .softcap = (float)attributes->softcap,
-        .segments = call->in[segments] ? (const int32_t *)call->in[segments] + place.sequence * shape->dims[1] : NULL,
+        .segments = call->in[segments]
+                        ? (const int32_t *)call->in[segments] + place.sequence * node->in[q + 1]->shape.dims[1]
+                        : NULL,
         .q = attention_head_data(node->in[q], call->in[q], place, dim),
         .k = attention_head_data(node->in[q + 1], call->in[q + 1], shared, dim),
         .v = attention_head_data(node->in[q + 2], call->in[q + 2], shared, dim),
@@ -77,5 +79,6 @@ enum status attention_kernel_create(const struct node *node, kernel_run *run, in
 }
 
 enum status cpu_attention_create(const struct node *node, struct kernel **out) {
+    if (attention_of(node)->queries.parts > 1) return attention_part_create(node, out);
     return attention_kernel_create(node, attention_run, 0, thread_workspace(node), out);
 }

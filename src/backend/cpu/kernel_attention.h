@@ -27,6 +27,10 @@ void *attention_head_data(const struct tensor *tensor, void *data, struct head_p
 /* The values of the place's queries in an array [sequences][heads][length]. */
 float *attention_row_values(const struct node *node, void *values, int64_t length, struct head_place place);
 
+/* The kernels where a rank has a part of the queries (kernel_attention_part.c). */
+enum status attention_part_create(const struct node *node, struct kernel **out);
+enum status attention_part_grad_create(const struct node *node, struct kernel **out);
+
 static inline const struct attention_attributes *attention_of(const struct node *node) {
     return NODE_ATTRIBUTES(node, attention_attributes);
 }

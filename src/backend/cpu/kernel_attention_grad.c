@@ -135,6 +135,7 @@ static enum status attention_grad_run(const struct kernel *kernel, const struct 
 }
 
 enum status cpu_attention_grad_create(const struct node *node, struct kernel **out) {
+    if (attention_of(node)->queries.parts > 1) return attention_part_grad_create(node, out);
     struct gradient_run run = gradient_layout(node);
     return attention_kernel_create(node, attention_grad_run, shared_floats(&run), run.workspace, out);
 }

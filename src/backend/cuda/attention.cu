@@ -32,6 +32,9 @@ struct attention attention_of(const struct node *node, const struct kernel_call 
 }
 
 enum status attention_check(const struct attention_attributes *attributes) {
+    if (attributes->queries.parts > 1)
+        return status_hint(status_set(STATUS_BAD_INPUT, "CUDA has no attention of a part of a sequence's queries"),
+                           "--layout megatron cuts attention by heads");
     if (attributes->head_dim <= HEAD_DIM_MOST) return STATUS_OK;
     return status_set(STATUS_BAD_INPUT, "heads of %lld features: CUDA takes at most %d",
                       (long long)attributes->head_dim, HEAD_DIM_MOST);
@@ -212,6 +215,7 @@ static bool suits_library(const struct node *node) {
     const struct attention_attributes *attributes = NODE_ATTRIBUTES(node, attention_attributes);
     bool whole = !node->in[3] && (attributes->window <= 0 || attributes->window >= node->in[0]->shape.dims[1]);
     bool head = attributes->head_dim % 8 == 0 && attributes->head_dim <= 128 && attributes->softcap == 0;
+    if (attributes->queries.parts > 1) return false;
     return node->in[0]->shape.dtype == DTYPE_BF16 && whole && head && has_vectors(node->in[0]) &&
            has_vectors(node->in[1]) && has_vectors(node->in[2]) && has_vectors(node->out[0]);
 }

@@ -1,0 +1,240 @@
+/* An expert's MLP and its gradients, on the rows that the routing gave it. Their number is known only when the kernel
+ * is called: products are made ready for a few numbers of rows, and an expert's rows are cut into pieces of these, the
+ * largest first. So the pieces depend on the number of rows alone. */
+#include <string.h>
+
+#include "backend/cpu/cpu_kernel.h"
+#include "backend/cpu/matmul.h"
+
+enum { PIECE_SIZES = 3, PIECE_STEP = 4 };
+/* Those of forward come first. By their results: gate and up, y; the gradients of the activation, of x in two parts, of
+ * gate and up, of down. */
+enum expert_product {
+    PRODUCT_IN,
+    PRODUCT_OUT,
+    PRODUCT_DACTIVE,
+    PRODUCT_DX,
+    PRODUCT_DX_MORE,
+    PRODUCT_DIN,
+    PRODUCT_DOUT
+};
+enum { FORWARD_PRODUCTS = PRODUCT_OUT + 1, EXPERT_PRODUCTS = PRODUCT_DOUT + 1 };
+
+struct expert_kernel {
+    struct kernel kernel;
+    int64_t piece[PIECE_SIZES]; /* rows, the largest last */
+    int sizes;
+    struct matmul *products[EXPERT_PRODUCTS][PIECE_SIZES];
+    int64_t hidden_bytes, matmul_bytes; /* of a workspace: of one activation of the largest piece, of products */
+};
+
+/* What both operators have, wherever their operands are. */
+struct expert_view {
+    const struct expert_attributes *attributes;
+    const struct tensor *x, *gate, *result;
+    int starts; /* the input; gate, up and down follow */
+};
+
+static struct expert_view view_of(const struct node *node) {
+    if (node->op == &op_expert_mlp)
+        return (struct expert_view){NODE_ATTRIBUTES(node, expert_attributes), node->in[0], node->in[2], node->out[0],
+                                    1};
+    return (struct expert_view){&NODE_ATTRIBUTES(node, expert_grad_attributes)->expert, node->in[1], node->in[3],
+                                node->out[0], 2};
+}
+
+/* Rows of C features by a weight [F,C] and so on; `rows` is the piece's. */
+static struct matmul_spec spec_of(enum expert_product product, const struct tensor *gate, int64_t rows) {
+    int64_t f = gate->shape.dims[0], c = gate->shape.dims[1];
+    struct matmul_spec spec = {.m = rows, .dtype = gate->shape.dtype, .out_dtype = gate->shape.dtype, .a_k = 1};
+    switch (product) {
+    case PRODUCT_IN: spec.n = f, spec.k = c, spec.b_k = 1, spec.b_column = c; break;
+    case PRODUCT_OUT: spec.n = c, spec.k = f, spec.b_k = 1, spec.b_column = f; break;
+    case PRODUCT_DACTIVE: spec.n = f, spec.k = c, spec.b_k = f, spec.b_column = 1; break;
+    case PRODUCT_DX:
+    case PRODUCT_DX_MORE: spec.n = c, spec.k = f, spec.b_k = c, spec.b_column = 1; break;
+    case PRODUCT_DIN: spec.m = f, spec.n = c; break;
+    case PRODUCT_DOUT: spec.m = c, spec.n = f; break;
+    }
+    spec.a_row = spec.k;
+    spec.c_row = spec.n;
+    if (product == PRODUCT_DX_MORE) spec.addend_row = c;
+    if (product < PRODUCT_DIN) return spec;
+    spec.k = rows, spec.a_row = 1, spec.a_k = spec.m, spec.b_k = spec.n, spec.b_column = 1;
+    spec.addend_row = spec.n;
+    spec.out_dtype = DTYPE_F32;
+    return spec;
+}
+
+static void expert_release(struct kernel *kernel) {
+    struct expert_kernel *expert = (struct expert_kernel *)kernel;
+    for (int p = 0; p < EXPERT_PRODUCTS; p++)
+        for (int s = 0; s < PIECE_SIZES; s++)
+            matmul_free(expert->products[p][s]);
+    mem_free(kernel);
+}
+
+static enum status create_products(struct expert_kernel *expert, const struct tensor *gate, int count) {
+    for (int p = 0; p < count; p++)
+        for (int s = 0; s < expert->sizes; s++) {
+            struct matmul_spec spec = spec_of((enum expert_product)p, gate, expert->piece[s]);
+            TRY(matmul_create(&spec, &expert->products[p][s]));
+            int64_t bytes = matmul_workspace_bytes(expert->products[p][s]);
+            if (bytes > expert->matmul_bytes) expert->matmul_bytes = bytes;
+        }
+    return STATUS_OK;
+}
+
+/* `hidden` is how many activations of a piece the workspace holds. */
+static enum status expert_create(const struct node *node, int products, int hidden, kernel_run *run,
+                                 struct kernel **out) {
+    struct expert_view view = view_of(node);
+    struct expert_kernel *expert = kernel_new(node, sizeof *expert, run);
+    if (!expert) return STATUS_FAILED;
+    expert->kernel.release = expert_release;
+    int64_t rows = routing_tile(view.attributes->slots, view.attributes->experts), most = shape_rows(&view.x->shape);
+    for (; expert->sizes < PIECE_SIZES && (expert->sizes == 0 || rows <= most); rows *= PIECE_STEP)
+        expert->piece[expert->sizes++] = rows;
+    enum status status = create_products(expert, view.gate, products);
+    if (status != STATUS_OK) {
+        expert_release(&expert->kernel);
+        return status;
+    }
+    expert->hidden_bytes = workspace_align(expert->piece[expert->sizes - 1] * view.gate->shape.dims[0] *
+                                           dtype_bytes(view.gate->shape.dtype));
+    expert->kernel.workspace_bytes = hidden * expert->hidden_bytes + workspace_align(expert->matmul_bytes);
+    *out = &expert->kernel;
+    return STATUS_OK;
+}
+
+/* A piece of an expert's rows. */
+struct expert_piece {
+    const struct expert_kernel *kernel;
+    const struct kernel_call *call;
+    const struct expert_view *view;
+    int size;
+    int64_t row, rows;
+    void *gate, *up, *active, *dactive, *workspace; /* the last: of products */
+};
+
+static void multiply(const struct expert_piece *piece, enum expert_product product, const void *a, const void *b,
+                     void *c) {
+    struct matmul_operands operands = {.a = a, .b = b, .c = c};
+    if (product >= PRODUCT_DX_MORE) operands.addend = c;
+    matmul_run(piece->kernel->products[product][piece->size], &operands, piece->workspace);
+}
+
+static void *rows_of(const struct expert_piece *piece, const struct tensor *tensor, void *data) {
+    return operand_row(tensor, data, piece->row);
+}
+
+static void *weight_of(const struct expert_piece *piece, int number) {
+    return piece->call->in[piece->view->starts + 1 + number];
+}
+
+/* Where a row of an activation of the piece begins. */
+static void *hidden_row(const struct expert_piece *piece, void *data, int64_t row) {
+    const struct shape *gate = &piece->view->gate->shape;
+    return (char *)data + row * gate->dims[0] * dtype_bytes(gate->dtype);
+}
+
+static void activate_rows(const void *context, int64_t begin, int64_t end) {
+    const struct expert_piece *piece = context;
+    const struct shape *gate = &piece->view->gate->shape;
+    for (int64_t row = begin; row < end; row++)
+        cpu_simd()->gated(gate->dtype, piece->view->attributes->function, gate->dims[0],
+                          hidden_row(piece, piece->gate, row), hidden_row(piece, piece->up, row),
+                          hidden_row(piece, piece->active, row));
+}
+
+/* Gate, up and what they make together. */
+static void make_active(const struct expert_piece *piece, void *x) {
+    multiply(piece, PRODUCT_IN, rows_of(piece, piece->view->x, x), weight_of(piece, 0), piece->gate);
+    multiply(piece, PRODUCT_IN, rows_of(piece, piece->view->x, x), weight_of(piece, 1), piece->up);
+    parallel_for(piece->rows, parallel_rows(piece->view->gate->shape.dims[0]), activate_rows, piece);
+}
+
+typedef void piece_run(const struct expert_piece *piece);
+
+static void each_piece(const struct expert_kernel *kernel, const struct kernel_call *call,
+                       const struct expert_view *view, piece_run *run) {
+    const int32_t *starts = (const int32_t *)call->in[view->starts] + view->attributes->expert;
+    char *own = call->workspace;
+    int64_t step = kernel->hidden_bytes;
+    struct expert_piece piece = {.kernel = kernel, .call = call, .view = view, .size = kernel->sizes - 1};
+    bool gradient = kernel->kernel.node->op == &op_expert_mlp_grad;
+    piece.gate = own, piece.up = own + step;
+    piece.active = gradient ? own + 2 * step : own;
+    piece.dactive = own + 3 * step;
+    piece.workspace = own + (gradient ? 4 : 2) * step;
+    for (piece.row = starts[0]; piece.row < starts[1]; piece.row += piece.rows) {
+        while (kernel->piece[piece.size] > starts[1] - piece.row)
+            piece.size--;
+        piece.rows = kernel->piece[piece.size];
+        run(&piece);
+    }
+}
+
+/* The rows of other experts: those of input `previous`, or zeros. */
+static void keep_others(const struct node *node, const struct kernel_call *call, int previous) {
+    size_t bytes = (size_t)shape_bytes(&node->out[0]->shape);
+    if (!call->in[previous])
+        memset(call->out[0], 0, bytes);
+    else if (call->in[previous] != call->out[0])
+        memcpy(call->out[0], call->in[previous], bytes);
+}
+
+static void run_piece(const struct expert_piece *piece) {
+    make_active(piece, piece->call->in[0]);
+    multiply(piece, PRODUCT_OUT, piece->active, weight_of(piece, 2),
+             rows_of(piece, piece->view->result, piece->call->out[0]));
+}
+
+static enum status expert_run(const struct kernel *kernel, const struct kernel_call *call) {
+    struct expert_view view = view_of(kernel->node);
+    keep_others(kernel->node, call, 5);
+    each_piece((const struct expert_kernel *)kernel, call, &view, run_piece);
+    return STATUS_OK;
+}
+
+enum status cpu_expert_mlp_create(const struct node *node, struct kernel **out) {
+    return expert_create(node, FORWARD_PRODUCTS, 2, expert_run, out);
+}
+
+/* The gradients of gate and up, in the places of these. */
+static void differentiate_rows(const void *context, int64_t begin, int64_t end) {
+    const struct expert_piece *piece = context;
+    const struct shape *gate = &piece->view->gate->shape;
+    for (int64_t row = begin; row < end; row++)
+        cpu_simd()->gated_grad(gate->dtype, piece->view->attributes->function, gate->dims[0],
+                               hidden_row(piece, piece->dactive, row), hidden_row(piece, piece->gate, row),
+                               hidden_row(piece, piece->up, row), hidden_row(piece, piece->gate, row),
+                               hidden_row(piece, piece->up, row));
+}
+
+static void grad_piece(const struct expert_piece *piece) {
+    const struct kernel_call *call = piece->call;
+    const struct tensor *x = piece->view->x;
+    void *dy = rows_of(piece, x, call->in[0]);
+    make_active(piece, call->in[1]);
+    multiply(piece, PRODUCT_DACTIVE, dy, weight_of(piece, 2), piece->dactive);
+    if (call->out[3]) multiply(piece, PRODUCT_DOUT, dy, piece->active, call->out[3]);
+    parallel_for(piece->rows, parallel_rows(piece->view->gate->shape.dims[0]), differentiate_rows, piece);
+    if (call->out[1]) multiply(piece, PRODUCT_DIN, piece->gate, rows_of(piece, x, call->in[1]), call->out[1]);
+    if (call->out[2]) multiply(piece, PRODUCT_DIN, piece->up, rows_of(piece, x, call->in[1]), call->out[2]);
+    if (!call->out[0]) return;
+    void *dx = rows_of(piece, piece->view->result, call->out[0]);
+    multiply(piece, PRODUCT_DX, piece->gate, weight_of(piece, 0), dx);
+    multiply(piece, PRODUCT_DX_MORE, piece->up, weight_of(piece, 1), dx);
+}
+
+static enum status expert_grad_run(const struct kernel *kernel, const struct kernel_call *call) {
+    struct expert_view view = view_of(kernel->node);
+    if (call->out[0]) keep_others(kernel->node, call, 6);
+    each_piece((const struct expert_kernel *)kernel, call, &view, grad_piece);
+    return STATUS_OK;
+}
+
+enum status cpu_expert_mlp_grad_create(const struct node *node, struct kernel **out) {
+    return expert_create(node, EXPERT_PRODUCTS, 4, expert_grad_run, out);
+}

@@ -1,0 +1,26 @@
+#include "console/layout_table.h"
+
+#include <math.h>
+
+static void print_gain(FILE *out, const struct layout_report *report) {
+    fprintf(out, "\nlayout: chosen by the solver, %.4g s a grain by its costs", report->seconds);
+    if (!report->megatron.nodes)
+        fprintf(out, "; Megatron-LM's assignment does not divide\n");
+    else if (isnan(report->megatron_s))
+        fprintf(out, "; Megatron-LM's assignment is not among its strategies\n");
+    else
+        fprintf(out, ", %.4g s as Megatron-LM would: %.1f%% less\n", report->megatron_s,
+                100 * (1 - report->seconds / report->megatron_s));
+}
+
+void layout_table_print(FILE *out, const struct layout_report *report) {
+    char own[LAYOUT_REPORT_TEXT], other[LAYOUT_REPORT_TEXT];
+    print_gain(out, report);
+    for (size_t n = 0; n < report->graph->nodes.count; n++) {
+        const struct node *node = report->graph->nodes.items[n];
+        if (layout_report_differs(report, node))
+            fprintf(out, "  %-28s %s; Megatron-LM: %s\n", node->name,
+                    layout_report_print(node, &report->chosen.nodes[n], own),
+                    layout_report_print(node, &report->megatron.nodes[n], other));
+    }
+}

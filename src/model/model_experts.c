@@ -1,0 +1,78 @@
+#include "model/model_experts.h"
+
+#include "base/json.h"
+
+void experts_set_defaults(struct model_config *config) {
+    config->experts = 8;
+    config->experts_per_token = 2;
+}
+
+enum status experts_read_config(const char *file, const json_t *object, struct model_config *config) {
+    TRY(decoder_read_config(file, object, config));
+    if (config->experts_per_token > config->experts)
+        return status_set(STATUS_BAD_INPUT, "%s: num_experts_per_tok: %lld, but there are %lld experts", file,
+                          (long long)config->experts_per_token, (long long)config->experts);
+    bool listed;
+    TRY(config_read_layer_types(file, object, config, &listed));
+    for (int64_t layer = 0; layer < config->layers; layer++)
+        if (config->windowed[layer])
+            return status_set(STATUS_BAD_INPUT, "%s: layer_types: must be full_attention in all layers", file);
+    return STATUS_OK;
+}
+
+json_t *experts_write_config(const struct model_config *config) {
+    struct model_config written = *config;
+    if (written.expert_ffn == 0) written.expert_ffn = config_ffn(config);
+    return decoder_write_config(&written);
+}
+
+const struct expert_names expert_names_mlp = {
+    .router = "mlp.gate",
+    .experts = "mlp.experts",
+    .gate = "gate_proj",
+    .up = "up_proj",
+    .down = "down_proj",
+};
+
+static struct tensor *weight_of(struct builder *builder, const struct expert_names *names, int64_t expert,
+                                const char *part, int64_t out, int64_t in) {
+    const char *name = graph_format(builder->graph, "%s.%lld.%s.weight", names->experts, (long long)expert, part);
+    return build_layer_parameter(builder, name, out, in, true);
+}
+
+static struct routing route(struct builder *builder, const struct expert_names *names, struct tensor *normed) {
+    const struct model_config *config = builder->config;
+    struct graph *graph = builder->graph;
+    struct tensor *weight = build_layer_parameter(builder, graph_format(graph, "%s.weight", names->router),
+                                                  config->experts, config->hidden, true);
+    struct tensor *logits = ops_linear(graph, build_node_name(builder, names->router), normed, weight, NULL, NULL,
+                                       (struct linear_attributes){.weight_is_kn = false});
+    return ops_route(graph, build_node_name(builder, "mlp.route"), logits,
+                     (struct route_attributes){config->experts_per_token, config->normalise_experts});
+}
+
+struct tensor *experts_mlp(struct builder *builder, const struct expert_names *names, struct tensor *normed,
+                           struct tensor *residual) {
+    const struct model_config *config = builder->config;
+    struct graph *graph = builder->graph;
+    int64_t hidden = config->hidden, ffn = config->expert_ffn > 0 ? config->expert_ffn : config->ffn;
+    struct routing routing = route(builder, names, normed);
+    struct dispatch_attributes all = {.experts = config->experts};
+    struct tensor *rows = ops_dispatch(graph, build_node_name(builder, "mlp.dispatch"), normed, routing, all);
+    struct tensor *result = NULL;
+    struct expert_attributes attributes = {
+        .experts = config->experts,
+        .slots = graph->grain_sequences * graph->sequence_length * config->experts_per_token,
+        .function = config->activation,
+    };
+    for (; attributes.expert < config->experts; attributes.expert++) {
+        const struct expert_weights weights = {
+            .gate = weight_of(builder, names, attributes.expert, names->gate, ffn, hidden),
+            .up = weight_of(builder, names, attributes.expert, names->up, ffn, hidden),
+            .down = weight_of(builder, names, attributes.expert, names->down, hidden, ffn),
+        };
+        const char *name = graph_format(graph, "mlp.experts.%lld", (long long)attributes.expert);
+        result = ops_expert_mlp(graph, build_node_name(builder, name), rows, routing, &weights, result, attributes);
+    }
+    return ops_combine(graph, build_node_name(builder, "mlp.combine"), result, routing, residual, all);
+}

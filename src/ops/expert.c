@@ -1,0 +1,138 @@
+/* One expert: a gated MLP of the rows that are routed to it. */
+#include "ops/check.h"
+
+static const struct expert_attributes *attributes_of(const struct node *node) {
+    return NODE_ATTRIBUTES(node, expert_attributes);
+}
+
+/* Of its part of the slots; the gradient makes gate and up again. */
+static double expert_flops(const struct node *node) {
+    const struct expert_attributes *attributes = attributes_of(node);
+    bool gradient = node->op == &op_expert_mlp_grad;
+    double weights = (double)shape_elements(&node->in[gradient ? 3 : 2]->shape);
+    return 2 * (gradient ? 8 : 3) * weights * (double)attributes->slots / (double)attributes->experts;
+}
+
+static void key_expert(const struct node *node, struct op_key *key) {
+    const struct expert_attributes *attributes = attributes_of(node);
+    op_key_add(key, " slots=%lld experts=%lld %s", (long long)attributes->slots, (long long)attributes->experts,
+               activation_name(attributes->function));
+}
+
+/* Starts of slots that go to the experts in turn. */
+static double example_expert(const struct node *node, const struct tensor *tensor, int64_t index) {
+    const struct expert_attributes *attributes = attributes_of(node);
+    if (tensor->shape.dtype != DTYPE_I32) return op_example_default(node, tensor, index);
+    int64_t tile = routing_tile(attributes->slots, attributes->experts);
+    int64_t each = (attributes->slots + attributes->experts - 1) / attributes->experts;
+    int64_t start = index * ((each + tile - 1) / tile * tile), most = (attributes->slots + tile - 1) / tile * tile;
+    return (double)(start < most ? start : most);
+}
+
+/* Starts, gate, up and down from input `first` on, for rows of this shape. */
+static enum status check_expert(const struct node *node, int first, const struct shape *rows) {
+    const struct expert_attributes *attributes = attributes_of(node);
+    const struct shape *gate = &node->in[first + 1]->shape;
+    struct shape starts = vector_of(DTYPE_I32, attributes->experts + 1);
+    if (attributes->expert < 0 || attributes->expert >= attributes->experts)
+        return status_set(STATUS_BAD_INPUT, "expert %lld of %lld", (long long)attributes->expert,
+                          (long long)attributes->experts);
+    TRY(check_shape(node, first, &starts));
+    struct shape in = shape_make(rows->dtype, 2, gate->dims[0], shape_columns(rows), 1);
+    struct shape out = shape_make(rows->dtype, 2, shape_columns(rows), gate->dims[0], 1);
+    TRY(check_shape(node, first + 1, &in));
+    TRY(check_shape(node, first + 2, &in));
+    return check_shape(node, first + 3, &out);
+}
+
+static enum status infer_expert_mlp(const struct node *node, struct shape out[OP_OUTPUTS_MAX]) {
+    TRY(check_activation(node, 0));
+    out[0] = node->in[0]->shape;
+    TRY(check_expert(node, 1, &out[0]));
+    return check_optional(node, 5, &out[0]);
+}
+
+/* The rows of x that are this expert's are no other's, so the gradients of all experts share a tensor, as their results
+ * do. */
+static void differentiate_expert_mlp(struct gradients *gradients, const struct node *node) {
+    struct tensor *x = node->in[0], *previous = node->in[5], *dy = gradient_of(gradients, node->out[0]);
+    if (!dy) return;
+    if (previous) gradient_contribute(gradients, previous, dy);
+    struct expert_grad_attributes attributes = {.expert = *attributes_of(node), .dx = gradient_wanted(gradients, x)};
+    struct tensor *in[OP_INPUTS_MAX] = {dy, x, node->in[1], node->in[2], node->in[3], node->in[4]};
+    struct tensor *into[OP_OUTPUTS_MAX] = {0};
+    bool any = attributes.dx;
+    for (int i = 0; i < 3; i++) {
+        attributes.dweight[i] = gradient_wanted(gradients, node->in[2 + i]);
+        if (attributes.dweight[i]) into[1 + i] = gradient_target(gradients, node->in[2 + i]);
+        any |= attributes.dweight[i];
+    }
+    if (!any) return;
+    if (attributes.dx) {
+        in[6] = gradient_partial(gradients, x);
+        into[0] = gradient_target(gradients, x);
+    }
+    gradient_add_node(gradients, &op_expert_mlp_grad, node, in, &attributes, into);
+    for (int i = 0; i < 3; i++)
+        if (attributes.dweight[i]) gradient_deliver(gradients, node->in[2 + i], into[1 + i]);
+    if (attributes.dx) gradient_deliver(gradients, x, into[0]);
+}
+
+const struct op op_expert_mlp = {
+    .name = "expert_mlp",
+    .attribute_bytes = sizeof(struct expert_attributes),
+    .inputs_least = 5,
+    .inputs = 6,
+    .outputs = 1,
+    .infer = infer_expert_mlp,
+    .work = OP_WORK_EXPERT,
+    .flops = expert_flops,
+    .cost_key = key_expert,
+    .example = example_expert,
+    .differentiate = differentiate_expert_mlp,
+    .saved_inputs = 1u << 0 | 1u << 1 | 1u << 2 | 1u << 3 | 1u << 4,
+    .in_place_input = 1 + 5,
+};
+
+static enum status infer_expert_mlp_grad(const struct node *node, struct shape out[OP_OUTPUTS_MAX]) {
+    TRY(check_activation(node, 0));
+    const struct expert_grad_attributes *attributes = NODE_ATTRIBUTES(node, expert_grad_attributes);
+    const struct shape rows = node->in[0]->shape;
+    TRY(check_shape(node, 1, &rows));
+    TRY(check_expert(node, 2, &rows));
+    if (attributes->dx) out[0] = rows;
+    for (int i = 0; i < 3; i++)
+        if (attributes->dweight[i]) out[1 + i] = as_accumulator(node->in[3 + i]->shape);
+    return check_optional(node, 6, &rows);
+}
+
+static void key_expert_grad(const struct node *node, struct op_key *key) {
+    const struct expert_grad_attributes *attributes = NODE_ATTRIBUTES(node, expert_grad_attributes);
+    key_expert(node, key);
+    op_key_add(key, " %d%d%d%d", attributes->dx, attributes->dweight[0], attributes->dweight[1],
+               attributes->dweight[2]);
+}
+
+const struct op op_expert_mlp_grad = {
+    .name = "expert_mlp_grad",
+    .attribute_bytes = sizeof(struct expert_grad_attributes),
+    .inputs_least = 6,
+    .inputs = 7,
+    .outputs = 4,
+    .infer = infer_expert_mlp_grad,
+    .work = OP_WORK_EXPERT,
+    .flops = expert_flops,
+    .cost_key = key_expert_grad,
+    .example = example_expert,
+    .updates = 1u << 1 | 1u << 2 | 1u << 3,
+    .in_place_input = 1 + 6,
+};
+
+struct tensor *ops_expert_mlp(struct graph *graph, const char *name, struct tensor *rows, struct routing routing,
+                              const struct expert_weights *weights, struct tensor *previous,
+                              struct expert_attributes attributes) {
+    if (!rows || !routing.starts || !weights->gate || !weights->up || !weights->down) return NULL;
+    struct tensor *in[OP_INPUTS_MAX] = {rows, routing.starts, weights->gate, weights->up, weights->down, previous};
+    struct node *node = graph_add(graph, &op_expert_mlp, name, in, &attributes, NULL);
+    return node ? node->out[0] : NULL;
+}

@@ -1,0 +1,31 @@
+/* Drawings of plans for many devices (scale/choose.h): the front, the curve over numbers of devices, what the stages of
+ * a layout do when, and the memory of their ranks. Each is one SVG (svg.h), for the page and for a file. */
+#ifndef BALLAST_PAGE_SCALE_PLOTS_H
+#define BALLAST_PAGE_SCALE_PLOTS_H
+
+#include "page/svg.h"
+#include "scale/choose.h"
+
+/* What is drawn; all is borrowed. */
+struct scale_picture {
+    const char *name;           /* of model and cluster */
+    const struct choice *front; /* may be empty */
+    size_t front_count;
+    const struct choice *curve; /* by rising devices */
+    size_t curve_count;
+    const struct choice *chosen;        /* whose timeline and memory are shown */
+    struct training job;                /* of the chosen */
+    double step_tokens, capacity_bytes; /* of a step; of a device */
+};
+
+enum scale_plot { SCALE_PLOT_FRONT, SCALE_PLOT_CURVE, SCALE_PLOT_TIMELINE, SCALE_PLOT_MEMORY, SCALE_PLOT_COUNT };
+/* "front", "curve", "timeline", "memory": of files, and of places in the page. */
+const char *scale_plot_name(enum scale_plot plot);
+/* What the drawing says, in a sentence. */
+const char *scale_plot_caption(enum scale_plot plot);
+/* Whether there is something to draw. */
+bool scale_plot_has(const struct scale_picture *picture, enum scale_plot plot);
+/* Appends the drawing. */
+enum status scale_plot_draw(const struct scale_picture *picture, enum scale_plot plot, struct text_buffer *out);
+
+#endif
