@@ -47,6 +47,8 @@ static const struct {
     {OPT_SEED, &command_generate, "--seed 5 --temperature 0", "--seed 5", {0}, {0}},
     {OPT_PRICE, &command_plan, "--price 2", "--price 2 --devices 8", {0}, {0}},
     {OPT_TRAIN_TOKENS, &command_plan, "--train-tokens 1T", "--train-tokens 1T --target-days 9", {0}, {0}},
+    {OPT_PAGE, &command_plan, "--page x.html", "--page x.html --devices 8", {0}, {0}},
+    {OPT_SVG, &command_plan, "--svg x", "--svg x --devices 8", {0}, {0}},
     {OPT_MTBF, &command_plan, "--mtbf 9", "--mtbf 9 --devices 8", {0}, {0}},
     {OPT_CHECKPOINT_TIME, &command_plan, "--checkpoint-time 9", "--checkpoint-time 9 --mtbf 9 --devices 8", {0}, {0}},
     {OPT_RESTART_TIME, &command_plan, "--restart-time 9", "--restart-time 9 --mtbf 9 --devices 8", {0}, {0}},

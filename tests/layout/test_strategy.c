@@ -42,7 +42,12 @@ static bool is_between_ranks(const struct op *op) {
     return op == &op_convert || op == &op_to_parts || op == &op_from_parts || op == &op_cut || op == &op_copy_in;
 }
 
-/* Every operator with a gradient rule, the table of positions and logits tell their loops. */
+/* Ranks that share tensors do not share these yet: layout/shard_choice.h refuses them. */
+static bool is_of_experts(const struct op *op) {
+    return op == &op_route || op == &op_dispatch || op == &op_combine || op == &op_token_gate || op == &op_expert_mlp;
+}
+
+/* Every other operator with a gradient rule, the table of positions and logits tell their loops. */
 static void all_forward_operators_tell_their_loops(void **state) {
     (void)state;
     int told = 0;
@@ -53,7 +58,7 @@ static void all_forward_operators_tell_their_loops(void **state) {
         const struct op *op = node->op;
         struct op_loops loops;
         bool forward = op->differentiate || op->differentiate_loss || op == &op_rope_table || op == &op_head_logits;
-        assert_int_equal(op->loops != NULL, forward && !is_between_ranks(op));
+        assert_int_equal(op->loops != NULL, forward && !is_between_ranks(op) && !is_of_experts(op));
         for (int way = 0; op_loops_of(node, way, &loops); way++)
             check_loops(node, &loops), told++;
         graph_free(graph);
