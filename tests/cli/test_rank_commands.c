@@ -106,8 +106,8 @@ static void errors_are_told_once(void **state) {
     expect_error(mpi_job_run(place.folder, "$MPIRUN -n 3 $BALLAST eval '%s' '%s'", nothing, place.text), 2,
                  "no such folder");
     expect_error(
-        mpi_job_run(place.folder, "$MPIRUN -n 3 $BALLAST eval '%s' '%s' --sequence 3", place.model, place.text), 2,
-        "error: --sequence: unknown option");
+        mpi_job_run(place.folder, "$MPIRUN -n 3 $BALLAST eval '%s' '%s' --sequences 3", place.model, place.text), 2,
+        "error: --sequences: unknown option");
     expect_error(mpi_job_run(place.folder, "$MPIRUN -n 3 $BALLAST evil"), 2, "no command 'evil'");
     expect_error(mpi_job_run(place.folder, "$MPIRUN -n 3 $BALLAST " EVAL_WORDS " --ranks 4", place.model, place.text),
                  2, "--ranks: is 4, and this process was started as one of 3");
