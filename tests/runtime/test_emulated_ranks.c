@@ -54,6 +54,7 @@ static const char *write_references(const char *folder, uint64_t first, uint64_t
         cases[i] = rank_case_random(SEED, number);
         cases[i].brief = true;
         cases[i].value[RANK_AXIS_subject] = subject_with_kernels(cases[i].value[RANK_AXIS_subject]);
+        cases[i].value[RANK_AXIS_stages] = (int)(number / 3) % 2;
         cases[i].value[RANK_AXIS_lanes] = number % 3 == 0 ? 2 : (int)number % 2;
         cases[i].value[RANK_AXIS_batch] = (int)(number % 3);
         cases[i].value[RANK_AXIS_reduce] = (int)(number / 2) % 2;

@@ -107,6 +107,7 @@ static void ranks_with_devices_have_the_same_bits(void **state) {
     for (uint64_t i = 0; i < 3; i++) {
         cases[i] = rank_case_random(SEED + 1, i);
         cases[i].value[RANK_AXIS_lanes] = (int)i % 2;
+        cases[i].value[RANK_AXIS_stages] = (int)i / 2; /* the last case has two */
     }
     const char *path = rank_references_write(*state, cases, 3, NULL);
     struct rank_job two = {2, 1, false, {path, "device"}}, four = {4, 2, false, {path, "device"}};

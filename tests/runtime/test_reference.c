@@ -21,6 +21,9 @@ enum { STEPS = 20, BATCH = 4, TOKENS = 29 };
  * arithmetic. A single tensor may be a key's bias of 30 elements, whose gradients are rounding: 0.6 to 2.0 were seen.
  */
 static const double BF16_MOST = 4, BF16_MEAN = 1, BF16_LEAST = 0.01;
+/* Where a token goes to some of the experts, rounding chooses among those that are nearly equal: means of 0.6 to 1.0
+ * were seen, and 0.54 where it goes to all. */
+static const double BF16_MEAN_ROUTED = 1.5;
 
 static const char *const full_cases[] = {
     FULL_MODEL_CASES, "adapters/llama_lora", "adapters/gpt2_lora", "adapters/qwen2_lora", "adapters/llama_frozen",
@@ -343,6 +346,12 @@ static double update_off(const char *name, const struct reference *reference, co
     return off / expected;
 }
 
+static bool is_routed(const struct graph *graph) {
+    for (size_t i = 0; i < graph->nodes.count; i++)
+        if (graph->nodes.items[i]->op == &op_route) return true;
+    return false;
+}
+
 static void check_bf16_updates(const char *name, const struct reference *reference, const struct harness *harness,
                                float *const *initial) {
     const struct graph *graph = harness_graph(harness);
@@ -358,7 +367,8 @@ static void check_bf16_updates(const char *name, const struct reference *referen
     }
     assert_int_equal(count, json_object_size(reference->bf16_updates_off));
     print_message("%-20s bf16: updates off by %.2f of PyTorch's, %.2f at most\n", name, sum / count, most);
-    if (!(sum / count <= BF16_MEAN)) fail_msg("%s: bf16 updates off by %g of PyTorch's", name, sum / count);
+    if (!(sum / count <= (is_routed(graph) ? BF16_MEAN_ROUTED : BF16_MEAN)))
+        fail_msg("%s: bf16 updates off by %g of PyTorch's", name, sum / count);
     free_weights(harness, found);
 }
 
