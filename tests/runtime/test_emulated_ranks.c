@@ -9,6 +9,7 @@
 #include "base/mem.h"
 #include "support/deferred_backend.h"
 #include "support/mpi_job.h"
+#include "support/policy_subject.h"
 #include "support/rank_references.h"
 #include "support/temp_folder.h"
 #include "support/unit.h"
