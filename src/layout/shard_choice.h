@@ -27,8 +27,8 @@ struct shard_choices {
     struct tensor_segments *segments; /* by tensor id: of its columns, each of which is cut by itself */
 };
 
-/* For a forward graph of one rank. BAD_INPUT naming the node where heads or features, or with `sequence` positions, have
- * no `parts` equal parts. The caller frees, also after a failure. */
+/* For a forward graph of one rank. BAD_INPUT naming the node where heads or features, or with `sequence` positions,
+ * have no `parts` equal parts. The caller frees, also after a failure. */
 enum status shard_choices_make(const struct graph *graph, int64_t parts, bool sequence, struct shard_choices *out);
 void shard_choices_free(struct shard_choices *choices);
 
