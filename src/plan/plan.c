@@ -16,6 +16,13 @@ int64_t recipe_default_grain(int64_t batch, int64_t sequence_length, int64_t lea
     return sequences < batch ? sequences : batch;
 }
 
+double recipe_state_bytes_per_byte(const struct recipe *recipe) {
+    double own = (double)dtype_bytes(recipe->dtype);
+    double moments = update_rule_moments(recipe->optimizer) * (recipe->optimizer_dtype == STATE_BF16 ? 2 : 4);
+    double master = recipe->dtype == DTYPE_F32 || recipe->master == MASTER_NONE ? 0 : 4;
+    return (own + 4 + moments + master) / own;
+}
+
 int64_t recipe_grains(const struct recipe *recipe) {
     return (recipe->batch + recipe->grain_sequences - 1) / recipe->grain_sequences;
 }

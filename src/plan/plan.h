@@ -151,6 +151,8 @@ struct plan {
 static inline int recipe_tensor(const struct recipe *recipe) { return recipe->tensor > 0 ? recipe->tensor : 1; }
 /* The fewest sequences that hold at least `least_tokens` (the backend says how many), at most `batch`. */
 int64_t recipe_default_grain(int64_t batch, int64_t sequence_length, int64_t least_tokens);
+/* Of a trained parameter: itself, its fp32 gradient, moments and master, for each of its own bytes. */
+double recipe_state_bytes_per_byte(const struct recipe *recipe);
 /* Grains of a step: a short last grain is filled up with sequences of weight zero. */
 int64_t recipe_grains(const struct recipe *recipe);
 /* Grains of a lane: the last one that has any may have fewer, those after it none. */

@@ -45,14 +45,6 @@ static void find_rates(const struct session_plan *plan, struct device_rates *out
     }
 }
 
-/* A parameter with its fp32 gradient, moments and master. */
-static double state_bytes_per_byte(const struct recipe *recipe) {
-    double own = (double)dtype_bytes(recipe->dtype);
-    double moments = update_rule_moments(recipe->optimizer) * (recipe->optimizer_dtype == STATE_BF16 ? 2 : 4);
-    double master = recipe->dtype == DTYPE_F32 || recipe->master == MASTER_NONE ? 0 : 4;
-    return (own + 4 + moments + master) / own;
-}
-
 /* All ranks' grains are one; as many as divide the step's batch share a sum of gradients. */
 static enum status make_graph(const struct session_plan *plan, struct plan_strategies *out) {
     const struct recipe *recipe = &plan->chosen.recipe;
@@ -70,7 +62,7 @@ enum status plan_strategies_find(const struct session_plan *plan, struct plan_st
     *out = (struct plan_strategies){.question.memory_limit = INTRA_OP_NO_LIMIT};
     make_mesh(plan, &out->question.mesh);
     find_rates(plan, &out->question.rates);
-    out->question.state_bytes_per_byte = state_bytes_per_byte(&plan->chosen.recipe);
+    out->question.state_bytes_per_byte = recipe_state_bytes_per_byte(&plan->chosen.recipe);
     TRY(make_graph(plan, out));
     TRY(shard_program_make(&out->question, &out->program));
     enum status status =

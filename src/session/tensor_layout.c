@@ -67,13 +67,6 @@ enum status tensor_layout_find_rates(struct session_plan *plan) {
 
 /* ---- choices ---- */
 
-/* A parameter with its fp32 gradient, moments and master. */
-static double state_bytes_per_byte(const struct recipe *recipe) {
-    double own = (double)dtype_bytes(recipe->dtype), moments = recipe->optimizer_dtype == STATE_BF16 ? 4 : 8;
-    double master = recipe->dtype == DTYPE_F32 || recipe->master == MASTER_NONE ? 0 : 4;
-    return (own + 4 + moments + master) / own;
-}
-
 struct shard_question tensor_layout_question(const struct plan *plan, const struct graph *graph) {
     const struct recipe *recipe = &plan->recipe;
     const struct layout_rates *rates = &recipe->layout_rates;
@@ -85,7 +78,7 @@ struct shard_question tensor_layout_question(const struct plan *plan, const stru
                  .latency_s = {rates->latency_s},
                  .s_per_byte = {1 / rates->link_bytes_per_s}},
         .rates = {rates->flops_per_s, rates->bytes_per_s, fmax(1, grains)},
-        .state_bytes_per_byte = state_bytes_per_byte(recipe),
+        .state_bytes_per_byte = recipe_state_bytes_per_byte(recipe),
         .memory_limit = INTRA_OP_NO_LIMIT,
         .executable = true,
     };
