@@ -1,11 +1,9 @@
 #include "runtime/runner_state.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/clock.h"
-#include "base/fault.h"
 
 void *runner_address(const struct runner *runner, const struct operand *operand, int64_t repetition) {
     if (operand->buffer < 0) return NULL;
@@ -211,9 +209,7 @@ static void execute_issue(struct runner *runner, int32_t index, int64_t repetiti
     if (recorded) record(runner, index, repetition, start_ns);
 }
 
-/* Enqueues or executes the span, the batch or the single instruction that begins there, and returns its last
- * instruction. Recorded and observed instructions are single. */
-static int32_t execute_from(struct runner *runner, int32_t index, int64_t repetition, void *stream) {
+int32_t runner_execute_from(struct runner *runner, int32_t index, int64_t repetition, void *stream) {
     const struct span *span = runner_span_at(runner, index);
     int32_t last = runner->recorder || runner->observer ? index : runner->batches[index];
     if (span)
@@ -234,95 +230,13 @@ static void run_in_order(struct runner *runner) {
         const struct section *section = &program->sections.items[s];
         for (int64_t repetition = 0; repetition < section->repeat; repetition++)
             for (int32_t i = section->first; i < section->first + section->count; i++) {
-                i = execute_from(runner, i, repetition, stream);
+                i = runner_execute_from(runner, i, repetition, stream);
                 if (!runner->observer) continue;
                 runner_finish_stream(runner, stream);
                 runner->observer(runner->observer_payload, runner, i, repetition);
             }
     }
     runner_finish_stream(runner, stream);
-}
-
-static void await(struct runner *runner, int32_t instruction, int64_t step, int64_t repetition) {
-    const struct program *program = runner->executable->program;
-    const struct instruction *self = &program->instructions.items[instruction];
-    for (int32_t w = 0; w < self->wait_count; w++) {
-        int64_t required = program_issues_required(program, self->waits[w], instruction, step, repetition);
-        while (runner->ended[self->waits[w]] < required)
-            pthread_cond_wait(&runner->changed, &runner->lock);
-    }
-}
-
-/* Tells the other workers that the stream's instructions from one to another are issued. */
-static void tell(struct runner *runner, int stream, int32_t first, int32_t last) {
-    pthread_mutex_lock(&runner->lock);
-    for (int32_t i = first; i <= last; i++)
-        if (runner->executable->program->instructions.items[i].stream == stream) runner->ended[i]++;
-    pthread_cond_broadcast(&runner->changed);
-    pthread_mutex_unlock(&runner->lock);
-}
-
-static void run_stream_step(struct runner *runner, int stream, int64_t step) {
-    const struct program *program = runner->executable->program;
-    for (size_t s = 0; s < program->sections.count; s++) {
-        const struct section *section = &program->sections.items[s];
-        for (int64_t repetition = 0; repetition < section->repeat; repetition++)
-            for (int32_t i = section->first; i < section->first + section->count; i++) {
-                if (program->instructions.items[i].stream != stream) continue;
-                pthread_mutex_lock(&runner->lock);
-                await(runner, i, step, repetition);
-                pthread_mutex_unlock(&runner->lock);
-                runner_order(runner, i);
-                int32_t first = i;
-                i = execute_from(runner, i, repetition, runner->streams[stream]);
-                runner_record(runner, i);
-                tell(runner, stream, first, i);
-            }
-    }
-    runner_finish_stream(runner, runner->streams[stream]);
-}
-
-/* Whether kernels are computed in the stream's worker. */
-static bool has_kernels(const struct executable *executable, int stream) {
-    const struct program *program = executable->program;
-    for (size_t i = 0; i < program->instructions.count; i++) {
-        const struct instruction *instruction = &program->instructions.items[i];
-        bool copies = instruction->opcode == OPCODE_COPY || instruction->opcode == OPCODE_TAKE;
-        if (instruction->stream != stream || copies || opcode_is_collective(instruction->opcode)) continue;
-        if (!executable->backend->streams || runner_on_host(program, instruction)) return true;
-    }
-    return false;
-}
-
-static void *work(void *argument) {
-    struct worker *worker = argument;
-    struct runner *runner = worker->runner;
-    runner_enter(runner);
-    if (has_kernels(runner->executable, worker->stream))
-        runner->executable->backend->set_threads(runner->executable->threads);
-    for (int64_t step = 0;; step++) {
-        pthread_mutex_lock(&runner->lock);
-        while (runner->steps_begun == step && !runner->stopping)
-            pthread_cond_wait(&runner->changed, &runner->lock);
-        bool stop = runner->steps_begun == step;
-        pthread_mutex_unlock(&runner->lock);
-        if (stop) return NULL;
-        run_stream_step(runner, worker->stream, step);
-        pthread_mutex_lock(&runner->lock);
-        runner->steps_ended[worker->stream]++;
-        pthread_cond_broadcast(&runner->changed);
-        pthread_mutex_unlock(&runner->lock);
-    }
-}
-
-static void run_on_workers(struct runner *runner) {
-    pthread_mutex_lock(&runner->lock);
-    int64_t steps = ++runner->steps_begun;
-    pthread_cond_broadcast(&runner->changed);
-    for (int s = 0; s < runner->executable->program->streams; s++)
-        while (runner->steps_ended[s] < steps)
-            pthread_cond_wait(&runner->changed, &runner->lock);
-    pthread_mutex_unlock(&runner->lock);
 }
 
 void runner_begin(struct runner *runner, int parts, const double *scalars) {
@@ -347,7 +261,7 @@ static enum status run_whole(struct runner *runner, int parts, const double *sca
     if (runner->executable->program->streams == 1 || runner->observer)
         run_in_order(runner);
     else
-        run_on_workers(runner);
+        runner_workers_step(runner);
     runner_end(runner);
     TRY(runner_status(runner));
     return parts & PART_STEP ? runner_mirrors_fetch(runner) : STATUS_OK;
@@ -368,18 +282,6 @@ enum status runner_finish(struct runner *runner) {
     return runner->pending ? run_parts(runner, 0, NULL) : runner_status(runner);
 }
 
-static enum status start_workers(struct runner *runner) {
-    int streams = runner->executable->program->streams;
-    for (int s = 0; s < streams && streams > 1; s++) {
-        struct worker *worker = &runner->workers[s];
-        *worker = (struct worker){.runner = runner, .stream = s};
-        int error = fault_point(FAULT_SUBMIT) ? errno : pthread_create(&worker->thread, NULL, work, worker);
-        if (error) return status_set(STATUS_FAILED, "cannot start a worker thread: %s", strerror(error));
-        worker->started = true;
-    }
-    return STATUS_OK;
-}
-
 static enum status make_room(struct runner *runner) {
     const struct program *program = runner->executable->program;
     runner->ended = mem_array(program->instructions.count, sizeof *runner->ended);
@@ -397,7 +299,7 @@ static enum status make_parts(struct runner *runner) {
     TRY(runner_spans_open(runner));
     TRY(batches_find(runner->executable, &runner->batches));
     TRY(runner_mirrors_open(runner));
-    return start_workers(runner);
+    return runner_workers_start(runner);
 }
 
 enum status runner_create(const struct executable *executable, const struct arena *arenas, struct comm *comm,
@@ -407,8 +309,7 @@ enum status runner_create(const struct executable *executable, const struct aren
     struct runner *runner = mem_array(1, sizeof *runner);
     TRY(comm_agree(comm, runner ? STATUS_OK : STATUS_FAILED));
     *runner = (struct runner){.executable = executable, .arenas = arenas, .comm = comm};
-    pthread_mutex_init(&runner->lock, NULL);
-    pthread_cond_init(&runner->changed, NULL);
+    runner_workers_open(runner);
     enum status status;
     TRY_GOTO(status, comm_agree(comm, make_parts(runner)), failed);
     TRY_GOTO(status, runner_operations_open(runner), failed);
@@ -422,14 +323,7 @@ failed:
 
 void runner_free(struct runner *runner) {
     if (!runner) return;
-    pthread_mutex_lock(&runner->lock);
-    runner->stopping = true;
-    pthread_cond_broadcast(&runner->changed);
-    pthread_mutex_unlock(&runner->lock);
-    for (int s = 0; s < STREAMS_MAX; s++)
-        if (runner->workers[s].started) pthread_join(runner->workers[s].thread, NULL);
-    pthread_mutex_destroy(&runner->lock);
-    pthread_cond_destroy(&runner->changed);
+    runner_workers_close(runner);
     runner_operations_close(runner);
     runner_mirrors_close(runner);
     runner_spans_close(runner);

@@ -17,6 +17,11 @@ struct worker {
     int stream;
     pthread_t thread;
     bool started;
+    pthread_cond_t wake;
+    /* What it sleeps for within a step: that an instruction has ended so many times, over all steps. */
+    bool sleeps;
+    int32_t awaited;
+    int64_t required;
 };
 
 enum { RUNNER_MESSAGE_BYTES = 1024, RUNNER_WINDOW_BYTES = 1 << 20 };
@@ -60,16 +65,19 @@ struct runner {
     int32_t *batches; /* by instruction: the last of the batch that begins there (runtime/batches.h) */
     /* Several streams: */
     pthread_mutex_t lock;
-    pthread_cond_t changed;
     int64_t *ended;      /* by instruction: issues that have ended, over all steps */
     int64_t steps_begun; /* workers begin a step when this passes their own count */
-    int64_t steps_ended[STREAMS_MAX];
+    int streams_left;    /* which have not ended the present step */
+    pthread_cond_t step_ended;
     bool stopping;
     atomic_bool failed; /* a kernel, a copy or the device failed; nothing more is executed */
     char message[RUNNER_MESSAGE_BYTES], hint[RUNNER_MESSAGE_BYTES];
     struct worker workers[STREAMS_MAX];
 };
 
+/* Enqueues or executes the span, the batch or the single instruction that begins there, and returns its last
+ * instruction. Recorded and observed instructions are single. */
+int32_t runner_execute_from(struct runner *runner, int32_t index, int64_t repetition, void *stream);
 /* Executes one issue of an instruction, if the step has it, or enqueues it on the backend's stream. A failure is kept
  * for runner_status. */
 void runner_execute_instruction(struct runner *runner, const struct instruction *instruction, int64_t repetition,
@@ -88,6 +96,13 @@ enum status runner_name_failure(const struct instruction *instruction, enum stat
 void runner_keep_failure(struct runner *runner);
 /* The operand's address for kernels and copies; NULL on the disk. */
 void *runner_address(const struct runner *runner, const struct operand *operand, int64_t repetition);
+
+/* Workers, where there are several streams (runner_workers.c). Opening makes what they wait with, starting the threads:
+ * FAILED where the system has none left. A step returns when all streams have ended it; one at a time. */
+void runner_workers_open(struct runner *runner);
+enum status runner_workers_start(struct runner *runner);
+void runner_workers_step(struct runner *runner);
+void runner_workers_close(struct runner *runner);
 
 /* Operations between ranks (runner_comm.c). Opening is collective. */
 enum status runner_operations_open(struct runner *runner);
