@@ -33,6 +33,13 @@ static void tell_trained(const struct console *console, const struct session_pla
             100 * (double)plan->figures.trained_parameters / (double)plan->figures.parameters);
 }
 
+/* "2 ranks of 1 thread each", or "8 threads" of the one rank */
+static void tell_workers(FILE *out, const struct plan *plan) {
+    int ranks = rank_place_ranks(&plan->place), threads = plan->threads;
+    if (ranks > 1) fprintf(out, "%d ranks of ", ranks);
+    fprintf(out, "%d thread%s%s", threads, threads == 1 ? "" : "s", ranks > 1 ? " each" : "");
+}
+
 static void on_begin(void *payload, const struct session_plan *plan, const char *run_folder, int64_t first_step,
                      int64_t steps, int64_t data_tokens) {
     struct console *console = payload;
@@ -40,9 +47,11 @@ static void on_begin(void *payload, const struct session_plan *plan, const char 
     console_account_begin(&console->account, plan, run_folder, first_step, steps);
     if (console->quiet) return;
     char arena[SIZE_TEXT], capacity[SIZE_TEXT], parameters[COUNT_TEXT];
-    fprintf(console->out, "%s: %s parameters, %s, batch %" PRId64 " x %" PRId64 " tokens, %d threads (%s)\n",
+    fprintf(console->out, "%s: %s parameters, %s, batch %" PRId64 " x %" PRId64 " tokens, ",
             plan->session->model->config.family->name, count_print(plan->figures.parameters, parameters),
-            dtype_name(recipe->dtype), recipe->batch, recipe->sequence_length, plan->chosen.threads, recipe->isa);
+            dtype_name(recipe->dtype), recipe->batch, recipe->sequence_length);
+    tell_workers(console->out, &plan->chosen);
+    fprintf(console->out, " (%s)\n", recipe->isa);
     tell_trained(console, plan);
     char todo[64] = "complete; writing the model again", data[64] = "tokenized while steps run";
     if (data_tokens >= 0) snprintf(data, sizeof data, "%" PRId64 " tokens", data_tokens);

@@ -61,6 +61,7 @@ enum status adapter_parse(const char *text, struct adapter *out) {
     struct adapter adapter = {0};
     char *end;
     adapter.rank = strtoll(text, &end, 10);
+    if (end != text && *end == '\0') return malformed(text, "alpha and the targets are missing");
     if (end == text || *end != ',') return malformed(text, "the rank is no whole number");
     const char *alpha = end + 1;
     adapter.alpha = strtod(alpha, &end);

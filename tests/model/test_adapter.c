@@ -35,7 +35,8 @@ static void adapters_are_read(void **state) {
     assert_false(adapter_wanted(&adapter, "transformer.h.0.attn.c_proj"));
     static const char *const wrong[][2] = {
         {"", "rank"},
-        {"8", "rank"},
+        {"8", "alpha and the targets are missing"},
+        {"8x,16,a", "whole number"},
         {"8,16", "alpha"},
         {"0,16,a", "rank"},
         {"-1,16,a", "rank"},
