@@ -4,8 +4,9 @@ BUILD ?= build
 PREFIX ?= /usr/local
 CMAKE_FLAGS ?=
 JOBS ?= $(shell nproc)
-# Runs at once; a test that uses more cores says so in its source.
-TEST_JOBS ?= 2
+# Tests at once, on two cores: they wait for threads, ranks and the disk for half of their time. A test that holds more
+# than one place says so in its source.
+TEST_JOBS ?= 4
 # For each fuzz target: in make test and make fuzz, and in make check.
 FUZZ_SECONDS ?= 10
 CHECK_FUZZ_SECONDS ?= 3600

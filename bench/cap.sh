@@ -1,7 +1,7 @@
 #!/bin/bash
 # Trains models in much less memory than a step of theirs needs, in a memory cgroup without swap, with the disk for the
 # rest; where this machine can hold the step, beside the same recipe without such a limit, the two in turns.
-#   usage: bench/cap.sh [--case large|1.5b|3b|gpt2|tiny] [--cap SIZE] [--batch N] [--seq N] [--steps N] [--rounds N]
+#   usage: bench/cap.sh [--case large|1.5b|3b|7b|7b-10|gpt2|tiny] [--cap SIZE] [--batch N] [--seq N] [--steps N] [--rounds N]
 #                       [--plan FILE] [--open-memory SIZE|none] [--build DIR] [--folder DIR] [-o FILE]
 # The model is made by `ballast init`, in the same cgroup, where FOLDER (BUILD/bench-cap) does not have it yet. A step's
 # time is the median from the second step on: the first makes no update of a step before it. Needs root (cgroup_run.sh).
@@ -12,6 +12,9 @@
 #   large  774M: GPT-2 of 36 x 1280                  3G    3.1 GB, 26 GB
 #   1.5b   1558M: GPT-2 of 48 x 1600                 4G    6.2 GB, 48 GB
 #   3b     2702M: Llama of 32 x 2560, ffn 6912       8G    11 GB, 59 GB
+#   7b     6738M: Llama 2 7B in bf16, moments too,   20G   14 GB, 48 GB with 1 x 128 tokens
+#          without fp32 masters
+#   7b-10  2286M: the same with 10 of 32 layers      7G    4.6 GB, 17 GB with 1 x 128 tokens
 # Runs write the model at their end (2 bytes a parameter), while the disk tier is still there.
 set -eu
 export LC_ALL=C
@@ -25,7 +28,7 @@ fail() {
     exit 2
 }
 
-name=large cap='' batch=8 seq=1024 steps=5 rounds=1 plan='' open='' build=$source/build folder='' output=''
+name=large vocabulary='' cap='' batch=8 seq=1024 steps=5 rounds=1 plan='' open='' build=$source/build folder='' output=''
 while [ $# -gt 0 ]; do
     [ $# -ge 2 ] || usage
     case $1 in
@@ -37,7 +40,7 @@ while [ $# -gt 0 ]; do
     shift 2
 done
 gpt2() { model=(--arch gpt2 --layers "$1" --hidden "$2" --heads "$3" --vocab "$4" --context 1024); }
-usual_open=20G
+usual_open=20G states=()
 case $name in
 tiny) gpt2 4 256 4 2048 && usual=128M ;;
 gpt2) gpt2 12 768 12 50257 && usual=1G ;;
@@ -46,6 +49,14 @@ large) gpt2 36 1280 20 50257 && usual=3G ;;
 3b)
     model=(--arch llama --layers 32 --hidden 2560 --heads 32 --ffn 6912 --vocab 32000 --context 1024)
     usual=8G usual_open=none
+    ;;
+7b)
+    model=(--like llama-2-7b --dtype bf16) vocabulary=32000
+    usual=20G usual_open=none states=(--optimizer-dtype bf16 --master none)
+    ;;
+7b-10)
+    model=(--arch llama --layers 10 --hidden 4096 --heads 32 --ffn 11008 --vocab 32000 --context 4096 --dtype bf16)
+    usual=7G usual_open=none states=(--optimizer-dtype bf16 --master none)
     ;;
 *) usage ;;
 esac
@@ -70,11 +81,11 @@ make_tokens() {
             print line
         }' | while read -r line; do printf '%b' "${line//\\/\\0}"; done
 }
-vocabulary=$(printf '%s\n' "${model[@]}" | sed -n '/^--vocab$/{n;p;}')
+vocabulary=${vocabulary:-$(printf '%s\n' "${model[@]}" | sed -n '/^--vocab$/{n;p;}')}
 tokens=tokens-$vocabulary-$((batch * seq + 1)).bin
 [ -e "$tokens" ] || make_tokens $((batch * seq + 1)) "$vocabulary" >"$tokens"
 
-recipe=(--dtype bf16 --batch "$batch" --seq "$seq")
+recipe=(--dtype bf16 --batch "$batch" --seq "$seq" "${states[@]}")
 # What remains of a run is its metrics and run.json.
 train() {
     local run=$1

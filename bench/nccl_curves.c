@@ -106,7 +106,7 @@ static enum status start_curve(const char *file, const json_t *object, struct cu
     TRY(json_read_string(file, object, "op", &op));
     TRY(find_machine(file, hw, &cluster));
     *out = (struct curve){.file = file,
-                          .fabric = fabric_describe(&cluster, (struct fabric_parts){0.95, 1, 1, 0}),
+                          .fabric = fabric_describe(&cluster, 0),
                           .kind = strstr(op, "gather")    ? COLLECTIVE_ALL_GATHER
                                   : strstr(op, "scatter") ? COLLECTIVE_REDUCE_SCATTER
                                                           : COLLECTIVE_ALL_REDUCE,

@@ -34,7 +34,7 @@ struct bench {
 
 static enum status build_graph(const char *name, int64_t length, struct graph **out) {
     static const struct optimizer_options optimizer = {
-        .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .weight_decay = 0.1, .clip_norm = 1};
+        .moments = DTYPE_F32, .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .weight_decay = 0.1, .clip_norm = 1};
     struct model *model;
     struct tensor *loss;
     TRY(model_open_outline(name, &model));

@@ -9,7 +9,8 @@
  * step a product of matrices is timed, the mean of some calls and not the best, so that what slows the machine for a
  * while (heat, neighbours) slows it too: a step counts as long as it would have taken at the fastest product of all,
  * and of a plan's repeats the half beside the fastest products counts, by its median. The first plan and two more are
- * in the list twice: how far equal plans are apart is the noise floor. Memory is right where the system says that
+ * in the list twice: how far equal plans are apart is the noise floor. What measurements have in common above
+ * predictions is told apart from the rest (support/prediction_errors.h). Memory is right where the system says that
  * exactly the arenas' bytes are resident. Below, what streams were at work on, predicted and in the step beside the
  * fastest product. -o also writes the report to a file. The profile is kept in DIR/profile. */
 #include <inttypes.h>
@@ -24,6 +25,7 @@
 #include "base/file.h"
 #include "base/process.h"
 #include "cli/limit_spinning.h"
+#include "plan/activations.h"
 #include "profile/rate_work.h"
 #include "session/machine_costs.h"
 #include "sim/step_summary.h"
@@ -31,6 +33,7 @@
 #include "support/median.h"
 #include "support/model_step.h"
 #include "support/policy_spread.h"
+#include "support/prediction_errors.h"
 
 enum { POLICIES_MOST = 256, REPEATS_MOST = 25, TWINS = 3, REFERENCE_CALLS = 10 };
 
@@ -62,6 +65,7 @@ struct bench {
     char *cache_folder;
     struct entry entries[POLICIES_MOST + TWINS];
     int64_t count;
+    int32_t blocks;
 };
 
 static enum status open_reference(struct bench *bench, int threads) {
@@ -223,14 +227,26 @@ static bool memory_exact(const struct entry *entry) {
 
 /* What the list says of the whole. */
 struct verdict {
-    double floor, median_error, p90_error;
+    double floor;
+    struct prediction_errors errors;
     int64_t exact;
     int64_t predicted_fastest, fastest; /* entries */
 };
 
-static struct verdict judge(const struct bench *bench) {
+/* More forwards than blocks: some are computed again. */
+static bool recomputes(const struct policy *policy, int32_t blocks) {
+    struct stage_list stages;
+    int64_t forwards = 0;
+    if (activations_parse(policy->schedule, blocks, &stages) != STATUS_OK) status_clear();
+    for (size_t s = 0; s < stages.list.count; s++)
+        forwards += stages.list.items[s].action == STAGE_FORWARD;
+    stage_list_free(&stages);
+    return forwards > blocks;
+}
+
+static enum status judge(const struct bench *bench, struct verdict *out) {
     struct verdict verdict = {0};
-    double errors[POLICIES_MOST];
+    struct prediction predictions[POLICIES_MOST];
     int policies = (int)bench->settings.policies;
     for (int64_t i = 0; i < bench->count; i++) {
         const struct entry *entry = &bench->entries[i];
@@ -239,17 +255,17 @@ static struct verdict judge(const struct bench *bench) {
             verdict.floor = fmax(verdict.floor, fabs(entry->measured_s / bench->entries[entry->twin].measured_s - 1));
     }
     for (int64_t i = 0; i < policies; i++) {
-        errors[i] = fabs(error_of(&bench->entries[i]));
+        const struct entry *entry = &bench->entries[i];
+        predictions[i] =
+            (struct prediction){entry->predicted_s, entry->measured_s, recomputes(&entry->policy, bench->blocks)};
         if (bench->entries[i].predicted_s < bench->entries[verdict.predicted_fastest].predicted_s)
             verdict.predicted_fastest = i;
         if (bench->entries[i].measured_s < bench->entries[verdict.fastest].measured_s) verdict.fastest = i;
     }
-    verdict.median_error = median(errors, policies); /* which puts them into order */
-    verdict.p90_error = errors[(9 * policies + 9) / 10 - 1];
-    return verdict;
+    if (!prediction_judge(predictions, policies, &verdict.errors)) return STATUS_FAILED;
+    *out = verdict;
+    return STATUS_OK;
 }
-
-static const char *met(bool yes) { return yes ? "met" : "NOT met"; }
 
 static void print_setting(const struct bench *bench, FILE *out) {
     const struct model_step_options *step = &bench->settings.step;
@@ -297,42 +313,59 @@ static void print_shares(const struct bench *bench, FILE *out) {
     }
 }
 
-static void print_verdict(const struct bench *bench, FILE *out) {
-    struct verdict verdict = judge(bench);
-    double median_limit = fmax(0.05, 2 * verdict.floor), p90_limit = fmax(0.10, 3 * verdict.floor);
-    const struct entry *choice = &bench->entries[verdict.predicted_fastest], *best = &bench->entries[verdict.fastest];
-    double behind = choice->measured_s / best->measured_s - 1, behind_limit = 0.05 + verdict.floor;
-    fprintf(out, "\nnoise floor      %.1f%%: the most that equal plans are apart, of %d plans run twice\n",
-            100 * verdict.floor, TWINS);
-    fprintf(out, "median error     %.1f%%, at most %.1f%%: %s\n", 100 * verdict.median_error, 100 * median_limit,
-            met(verdict.median_error <= median_limit));
-    fprintf(out, "90th percentile  %.1f%%, at most %.1f%%: %s\n", 100 * verdict.p90_error, 100 * p90_limit,
-            met(verdict.p90_error <= p90_limit));
-    fprintf(out, "memory           exact in %" PRId64 " of %" PRId64 ": %s\n", verdict.exact, bench->count,
-            met(verdict.exact == bench->count));
-    fprintf(out,
-            "choice           plan %" PRId64 " is predicted fastest, plan %" PRId64
-            " was: %.1f%% behind, at most %.1f%%: %s\n",
-            verdict.predicted_fastest, verdict.fastest, 100 * behind, 100 * behind_limit, met(behind <= behind_limit));
+/* A line of a bar: `error` beside what it may be. */
+static void print_bar(const char *name, double error, struct bar_limit limit, double floor, FILE *out) {
+    fprintf(out, "%-16s %.1f%%, at most %.1f%%: %s\n", name, 100 * error, 100 * bar_lift(limit, floor),
+            bar_words(bar_judge(error, limit, floor)));
 }
 
-static void print_report(const struct bench *bench, FILE *out) {
+static void print_errors(const struct verdict *verdict, FILE *out) {
+    const struct prediction_errors *errors = &verdict->errors;
+    fprintf(out, "\nnoise floor      %.1f%%: the most that equal plans are apart, of %d plans run twice\n",
+            100 * verdict->floor, TWINS);
+    fprintf(out, "common factor    %.3f: the median of measured over predicted\n", errors->factor);
+    print_bar("  off by", fabs(errors->factor - 1), (struct bar_limit){0.10, 2}, verdict->floor, out);
+    fprintf(out, "the rest, with that factor taken out:\n");
+    print_bar("  median", errors->median, (struct bar_limit){0.04, 2}, verdict->floor, out);
+    print_bar("  90th percentile", errors->p90, (struct bar_limit){0.10, 3}, verdict->floor, out);
+    if (errors->recomputing <= 0 || errors->straight <= 0) return;
+    fprintf(out, "plans that compute blocks again: %.1f%% in the middle, others %.1f%%\n", 100 * errors->recomputing,
+            100 * errors->straight);
+    print_bar("  further off by", fmax(0, errors->recomputing - errors->straight), (struct bar_limit){0.01, 1},
+              verdict->floor, out);
+}
+
+static void print_verdict(const struct bench *bench, const struct verdict *verdict, FILE *out) {
+    const struct entry *choice = &bench->entries[verdict->predicted_fastest], *best = &bench->entries[verdict->fastest];
+    print_errors(verdict, out);
+    fprintf(out, "memory           exact in %" PRId64 " of %" PRId64 ": %s\n", verdict->exact, bench->count,
+            verdict->exact == bench->count ? "met" : "NOT met");
+    fprintf(out, "choice           plan %" PRId64 " is predicted fastest, plan %" PRId64 " was\n",
+            verdict->predicted_fastest, verdict->fastest);
+    print_bar("  behind by", choice->measured_s / best->measured_s - 1, (struct bar_limit){0.05, 2}, verdict->floor,
+              out);
+}
+
+static void print_report(const struct bench *bench, const struct verdict *verdict, FILE *out) {
     print_setting(bench, out);
     print_table(bench, out);
-    print_verdict(bench, out);
+    print_verdict(bench, verdict, out);
     print_shares(bench, out);
 }
 
 static enum status put_out(const struct bench *bench) {
-    print_report(bench, stdout);
+    struct verdict verdict;
+    TRY(judge(bench, &verdict));
+    print_report(bench, &verdict, stdout);
     if (!bench->settings.output) return STATUS_OK;
     FILE *file = fopen(bench->settings.output, "w");
     if (!file) return status_set(STATUS_FAILED, "%s: cannot be written", bench->settings.output);
-    print_report(bench, file);
+    print_report(bench, &verdict, file);
     return fclose(file) == 0 ? STATUS_OK : status_set(STATUS_FAILED, "%s: cannot be written", bench->settings.output);
 }
 
 static enum status run_with(struct bench *bench, const struct model_step *plain) {
+    bench->blocks = graph_count_blocks(model_step_executable(plain)->graph);
     TRY(choose_policies(bench, plain));
     TRY(open_reference(bench, plain->plan.chosen.threads));
     TRY(measure_all(bench, plain));

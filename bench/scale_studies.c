@@ -5,6 +5,7 @@
  *     build/bench/scale_studies zero3      ZeRO-3 alone against tensor and pipeline parallelism, 175B and 530B on A100
  *     build/bench/scale_studies large      the fastest layout on 4096 devices
  *     build/bench/scale_studies calculon   the eight steps by which Calculon was validated (arXiv 2205.05198, table 5)
+ *     build/bench/scale_studies nemo       NVIDIA's tables of 5B and 175B, by the configurations of their time
  *
  * Everything is simulated. Beside a figure that a paper gives the table has it, as "published". */
 #include <math.h>
@@ -28,11 +29,11 @@ static const struct subject {
     const char *name;
     struct transformer model;
     enum recomputation recomputation;
-    double all_8, all_1024, best_1024; /* published MFU by partition and devices; 0: not given */
+    double all_8, all_1024, best_1024; /* published MFU of DeepSpeed, over 8 and 1024, and of AMSP; 0: not given */
 } subjects[] = {
-    {"7B", {4096, 32, 32, 32, 11008, 103168, true, false, 0, 0}, RECOMPUTE_NONE, 0.63, 0.36, 0},
-    {"13B", {5120, 40, 40, 40, 13824, 103168, true, false, 0, 0}, RECOMPUTE_NONE, 0, 0, 0.52},
-    {"30B", {6144, 60, 48, 48, 16384, 103168, true, false, 0, 0}, RECOMPUTE_FULL, 0, 0, 0.42},
+    {"7B", {4096, 32, 32, 32, 11008, 103168, true, false, 0, 0, 0}, RECOMPUTE_NONE, 0.63, 0.36, 0},
+    {"13B", {5120, 40, 40, 40, 13824, 103168, true, false, 0, 0, 0}, RECOMPUTE_NONE, 0, 0, 0.52},
+    {"30B", {6144, 60, 48, 48, 16384, 103168, true, false, 0, 0, 0}, RECOMPUTE_FULL, 0, 0, 0.42},
 };
 
 struct outcome {
@@ -65,7 +66,14 @@ static enum status try_all_triples(struct training *job, struct outcome *best) {
     return STATUS_OK;
 }
 
-static void print_outcome(const struct outcome *outcome, double published, bool names) {
+static void print_published(double mfu) {
+    if (mfu > 0)
+        printf(" %.0f%% |", 100 * mfu);
+    else
+        printf(" |");
+}
+
+static void print_outcome(const struct outcome *outcome, bool names) {
     if (outcome->mfu <= 0)
         printf(" does not fit |");
     else if (names)
@@ -73,33 +81,34 @@ static void print_outcome(const struct outcome *outcome, double published, bool 
                (long long)outcome->partition.gradients, (long long)outcome->partition.optimizer);
     else
         printf(" %.1f%% |", 100 * outcome->mfu);
-    if (published > 0)
-        printf(" %.0f%% |", 100 * published);
-    else
-        printf(" |");
 }
 
 static enum status print_triples(const struct subject *subject, int64_t devices) {
     struct training job = {.model = subject->model, .system = *training_system_find("InternEvo")};
-    struct outcome node = {.mfu = 0}, all = node, best = node;
+    struct outcome node = {.mfu = 0}, all = node, other = node, best = node;
     TRY(cluster_open("a800x8", &job.cluster));
     job.layout =
-        (struct layout){1, 1, 1, devices, 1, false, {1, 1, 1}, subject->recomputation, 1, 1024 / devices, 4096, 1};
+        (struct layout){1, 1, 1, devices, 1, false, {1, 1, 1}, subject->recomputation, 1, 1024 / devices, 4096, 1, 0};
     TRY(try_triple(&job, (struct partition_triple){1, 1, 8}, &node));
     TRY(try_triple(&job, (struct partition_triple){1, 1, devices}, &all));
     TRY(try_all_triples(&job, &best));
+    job.system = *training_system_find("DeepSpeed ZeRO-1");
+    TRY(try_triple(&job, (struct partition_triple){1, 1, devices}, &other));
     printf("| %s | %lld |", subject->name, (long long)devices);
-    print_outcome(&node, 0, false);
-    print_outcome(&all, devices == 8 ? subject->all_8 : devices == 1024 ? subject->all_1024 : 0, false);
-    print_outcome(&best, devices == 1024 ? subject->best_1024 : 0, true);
+    print_outcome(&node, false);
+    print_outcome(&all, false);
+    print_outcome(&other, false);
+    print_published(devices == 8 ? subject->all_8 : devices == 1024 ? subject->all_1024 : 0);
+    print_outcome(&best, true);
+    print_published(devices == 1024 ? subject->best_1024 : 0);
     putchar('\n');
     return STATUS_OK;
 }
 
 static enum status study_triples(void) {
-    printf("| model | devices | states over 8, MFU | published | states over all, MFU | published | fastest partition, "
-           "MFU "
-           "(P, G, OS) | published |\n|---|---:|---:|---:|---:|---:|---:|---:|\n");
+    printf(
+        "| model | devices | states over 8, MFU | states over all, MFU | the same by DeepSpeed | published | fastest "
+        "partition, MFU (P, G, OS) | published |\n|---|---:|---:|---:|---:|---:|---:|---:|\n");
     for (size_t i = 0; i < sizeof subjects / sizeof *subjects; i++)
         for (int64_t devices = 8; devices <= 1024; devices *= 2)
             TRY(print_triples(&subjects[i], devices));
@@ -112,16 +121,17 @@ static enum status study_triples(void) {
 struct contest {
     const char *name;
     struct transformer model;
-    int64_t devices, batch, pipeline; /* with tensor parallelism over 8 */
+    int64_t devices, batch, pipeline; /* with tensor parallelism over 8; 0: ZeRO-3 alone */
     double zero3_flops_per_s, mixed_flops_per_s;
 };
 static const struct contest contests[] = {
-    {"175B", {12288, 96, 96, 96, 49152, 51200, false, true, 0, 0}, 384, 1536, 12, 144e12, 153e12},
-    {"175B", {12288, 96, 96, 96, 49152, 51200, false, true, 0, 0}, 768, 1536, 12, 88e12, 149e12},
-    {"175B", {12288, 96, 96, 96, 49152, 51200, false, true, 0, 0}, 1536, 1536, 12, 44e12, 141e12},
-    {"530B", {20480, 105, 128, 128, 81920, 51200, false, true, 0, 0}, 560, 2240, 35, 0, 171e12},
-    {"530B", {20480, 105, 128, 128, 81920, 51200, false, true, 0, 0}, 1120, 2240, 35, 98e12, 167e12},
-    {"530B", {20480, 105, 128, 128, 81920, 51200, false, true, 0, 0}, 2240, 2240, 35, 48e12, 159e12},
+    {"175B", {12288, 96, 96, 96, 49152, 51200, false, true, 0, 0, 0}, 384, 1536, 12, 144e12, 153e12},
+    {"175B", {12288, 96, 96, 96, 49152, 51200, false, true, 0, 0, 0}, 768, 1536, 12, 88e12, 149e12},
+    {"175B", {12288, 96, 96, 96, 49152, 51200, false, true, 0, 0, 0}, 1536, 1536, 12, 44e12, 141e12},
+    {"530B", {20480, 105, 128, 128, 81920, 51200, false, true, 0, 0, 0}, 560, 2240, 35, 0, 171e12},
+    {"530B", {20480, 105, 128, 128, 81920, 51200, false, true, 0, 0, 0}, 640, 2560, 0, 138e12, 0},
+    {"530B", {20480, 105, 128, 128, 81920, 51200, false, true, 0, 0, 0}, 1120, 2240, 35, 98e12, 167e12},
+    {"530B", {20480, 105, 128, 128, 81920, 51200, false, true, 0, 0, 0}, 2240, 2240, 35, 48e12, 159e12},
 };
 
 /* The step that such a rate means, by the paper's equation 3. */
@@ -140,7 +150,6 @@ static enum status simulate(const struct contest *contest, const char *system, s
     struct calibration calibration = calibration_default();
     struct forecast forecast;
     TRY(cluster_open("a100-80x8", &job.cluster));
-    job.system.attention = ATTENTION_SCORES;
     TRY(forecast_step(&job, &calibration, &forecast));
     bool fits = forecast.peak_bytes <= job.cluster.device.tiers[0].capacity_bytes;
     printf(" %.1f s | ", forecast.step_s);
@@ -151,15 +160,17 @@ static enum status simulate(const struct contest *contest, const char *system, s
 }
 
 static enum status print_contest(const struct contest *contest) {
-    int64_t data = contest->devices / (8 * contest->pipeline), rank_batch = contest->batch / contest->devices;
-    int64_t all = contest->devices, chunks = contest->model.layers / contest->pipeline;
+    int64_t all = contest->devices, rank_batch = contest->batch / all;
     printf("| %s | %lld | %lld |", contest->name, (long long)contest->devices, (long long)contest->batch);
-    TRY(simulate(contest, "DeepSpeed",
-                 (struct layout){1, 1, 1, all, 1, false, {all, all, all}, RECOMPUTE_FULL, rank_batch, 1, 2048, 1},
+    TRY(simulate(contest, "DeepSpeed 0.3",
+                 (struct layout){1, 1, 1, all, 1, false, {all, all, all}, RECOMPUTE_FULL, rank_batch, 1, 2048, 1, 0},
                  contest->zero3_flops_per_s));
-    struct layout mixed = {8, contest->pipeline,     1,    data, chunks, false, {1, 1, 1}, RECOMPUTE_FULL,
-                           1, contest->batch / data, 2048, 1};
-    TRY(simulate(contest, "Megatron-LM PTD-P", mixed, contest->mixed_flops_per_s));
+    if (contest->pipeline > 0) {
+        int64_t data = all / (8 * contest->pipeline), chunks = contest->model.layers / contest->pipeline;
+        struct layout mixed = {8, contest->pipeline,     1,    data, chunks, false, {1, 1, 1}, RECOMPUTE_FULL,
+                               1, contest->batch / data, 2048, 1,    0};
+        TRY(simulate(contest, "Megatron-LM PTD-P", mixed, contest->mixed_flops_per_s));
+    }
     putchar('\n');
     return STATUS_OK;
 }
@@ -180,10 +191,10 @@ static const struct validation {
     int64_t pipeline, chunks, micro_batch, micro_batches; /* with tensor parallelism over 8, on as many A100s */
     double full_s, selective_s;                           /* published */
 } validations[] = {
-    {"22B", {6144, 48, 64, 64, 24576, 51200, false, true, 0, 0}, 1, 1, 4, 1, 1.42, 1.10},
-    {"175B", {12288, 96, 96, 96, 49152, 51200, false, true, 0, 0}, 8, 3, 1, 64, 18.13, 13.75},
-    {"530B", {20480, 105, 128, 128, 81920, 51200, false, true, 0, 0}, 35, 3, 1, 280, 49.05, 37.83},
-    {"1T", {25600, 128, 160, 160, 102400, 51200, false, true, 0, 0}, 64, 1, 1, 512, 94.42, 71.49},
+    {"22B", {6144, 48, 64, 64, 24576, 51200, false, true, 0, 0, 0}, 1, 1, 4, 1, 1.42, 1.10},
+    {"175B", {12288, 96, 96, 96, 49152, 51200, false, true, 0, 0, 0}, 8, 3, 1, 64, 18.13, 13.75},
+    {"530B", {20480, 105, 128, 128, 81920, 51200, false, true, 0, 0, 0}, 35, 3, 1, 280, 49.05, 37.83},
+    {"1T", {25600, 128, 160, 160, 102400, 51200, false, true, 0, 0, 0}, 64, 1, 1, 512, 94.42, 71.49},
 };
 
 /* Recomputing all, or the attention alone with norms cut along the sequence. */
@@ -223,6 +234,106 @@ static enum status study_calculon(void) {
     return STATUS_OK;
 }
 
+/* --- NeMo's scaling tables --- */
+
+/* A table over nodes of the README of NVIDIA's launcher, and what of the configuration of its time decides. */
+struct launches {
+    const char *name, *table;
+    struct transformer model;
+    int64_t mesh, batch; /* devices of tensor and of pipeline parallelism, each; sequences of a step */
+    bool cuts_states;    /* distributed_fused_adam, else fused_adam */
+    enum recomputation recomputation;
+    struct {
+        int64_t nodes;
+        double tokens_per_s;
+    } points[6]; /* ends with 0 nodes */
+};
+
+/* July 2022: @d4317ddd, September: @3579cdb3; configurations of @05deb685 and @c6ac205a. Micro-batches are two
+ * sequences of 2048. That September's 175B computed all again is not what its configuration says: it is asked here. */
+static const struct transformer launched_5b = {4096, 24, 32, 32, 16384, 51200, false, true, 0, 0, 0},
+                                launched_175b = {12288, 96, 96, 96, 49152, 51200, false, true, 0, 0, 0};
+static const struct launches launched[] = {
+    {"5B",
+     "September 2022",
+     launched_5b,
+     1,
+     2048,
+     true,
+     RECOMPUTE_NONE,
+     {{1, 40345}, {2, 79815}, {4, 161754}, {8, 312774}, {16, 659481}, {32, 1159288}}},
+    {"175B",
+     "July 2022",
+     launched_175b,
+     8,
+     1536,
+     false,
+     RECOMPUTE_ATTENTION,
+     {{16, 20642}, {32, 38025}, {128, 141306}}},
+    {"175B",
+     "September 2022",
+     launched_175b,
+     8,
+     2048,
+     true,
+     RECOMPUTE_ATTENTION,
+     {{8, 7500}, {16, 14950}, {32, 29537}, {64, 58211}, {128, 109684}}},
+    {"175B",
+     "September 2022",
+     launched_175b,
+     8,
+     2048,
+     true,
+     RECOMPUTE_FULL,
+     {{8, 7500}, {16, 14950}, {32, 29537}, {64, 58211}, {128, 109684}}},
+};
+
+static struct layout launched_layout(const struct launches *table, int64_t nodes) {
+    const int64_t micro = 2;
+    int64_t data = nodes * 8 / (table->mesh * table->mesh);
+    return (struct layout){.tensor = table->mesh,
+                           .pipeline = table->mesh,
+                           .context = 1,
+                           .data = data,
+                           .virtual_stages = 1,
+                           .sequence = table->mesh > 1,
+                           .partition = {1, 1, table->cuts_states ? data : 1},
+                           .recomputation = table->recomputation,
+                           .micro_batch = micro,
+                           .micro_batches = table->batch / (micro * data),
+                           .sequence_length = 2048};
+}
+
+static enum status launch(const struct launches *table) {
+    static const char *const recomputed[RECOMPUTE_COUNT] = {
+        [RECOMPUTE_NONE] = "nothing", [RECOMPUTE_ATTENTION] = "attention", [RECOMPUTE_FULL] = "all"};
+    struct training job = {.model = table->model, .system = *training_system_find("NeMo Megatron")};
+    struct calibration calibration = calibration_default();
+    double sum = 0;
+    int count = 0;
+    TRY(cluster_open("a100-80x8", &job.cluster));
+    for (; count < 6 && table->points[count].nodes > 0; count++) {
+        struct forecast forecast;
+        int64_t nodes = table->points[count].nodes;
+        double published = (double)(table->batch * 2048) / table->points[count].tokens_per_s;
+        job.layout = launched_layout(table, nodes);
+        TRY(forecast_step(&job, &calibration, &forecast));
+        double error = forecast.step_s / published - 1;
+        sum += fabs(error);
+        printf("| %s, %s | %s | %lld | %.2f s | %.2f s | %+.1f%% |\n", table->name, table->table,
+               recomputed[table->recomputation], (long long)nodes, published, forecast.step_s, 100 * error);
+    }
+    printf("| mean | | | | | %.1f%% |\n", 100 * sum / count);
+    return STATUS_OK;
+}
+
+static enum status study_nemo(void) {
+    printf("| table | recomputed | nodes | published | simulated | error |\n|---|---|---:|---:|---:|---:|\n");
+    for (size_t i = 0; i < sizeof launched / sizeof *launched; i++)
+        TRY(launch(&launched[i]));
+    return STATUS_OK;
+}
+
 /* --- 4096 devices --- */
 
 /* `published`: the nearest that was published, in words. */
@@ -248,9 +359,9 @@ static enum status print_large(const char *name, const struct transformer *model
 }
 
 static enum status study_large(void) {
-    static const struct transformer llama70 = {8192, 80, 64, 8, 28672, 128256, true, false, 0, 0},
-                                    gpt175 = {12288, 96, 96, 96, 49152, 51200, false, true, 0, 0},
-                                    gpt530 = {20480, 105, 128, 128, 81920, 51200, false, true, 0, 0};
+    static const struct transformer llama70 = {8192, 80, 64, 8, 28672, 128256, true, false, 0, 0, 0},
+                                    gpt175 = {12288, 96, 96, 96, 49152, 51200, false, true, 0, 0, 0},
+                                    gpt530 = {20480, 105, 128, 128, 81920, 51200, false, true, 0, 0, 0};
     printf(
         "16 Mi tokens a step, as 4096 sequences.\n\n| model | cluster | tensor x pipeline x data | partition | step | "
         "MFU | published MFU | a device |\n|---|---|---|---|---:|---:|---|---:|\n");
@@ -265,8 +376,11 @@ int main(int argc, char **argv) {
     static const struct {
         const char *name;
         enum status (*run)(void);
-    } studies[] = {
-        {"triples", study_triples}, {"zero3", study_zero3}, {"large", study_large}, {"calculon", study_calculon}};
+    } studies[] = {{"triples", study_triples},
+                   {"zero3", study_zero3},
+                   {"large", study_large},
+                   {"calculon", study_calculon},
+                   {"nemo", study_nemo}};
     if (process_begin() != STATUS_OK) return STATUS_FAILED;
     for (size_t i = 0; argc == 2 && i < sizeof studies / sizeof *studies; i++) {
         if (strcmp(argv[1], studies[i].name) != 0) continue;
@@ -274,6 +388,6 @@ int main(int argc, char **argv) {
         if (status != STATUS_OK) fprintf(stderr, "scale_studies: %s\n", status_message());
         return (int)status;
     }
-    fprintf(stderr, "usage: scale_studies triples|zero3|large|calculon\n");
+    fprintf(stderr, "usage: scale_studies triples|zero3|large|calculon|nemo\n");
     return STATUS_BAD_INPUT;
 }

@@ -41,6 +41,7 @@ struct tables {
     bool *fitted; /* by row: it was calibrated on */
     struct result *results;
     struct calibration calibration;
+    double fit_error; /* weighted mean over the rows calibrated on, of time and memory together */
 };
 
 /* The fastest of the numbers of virtual stages that divide a stage's layers. */
@@ -260,19 +261,30 @@ static bool is_of_group(const struct scale_row *row, const char *group) {
     return group && strcmp(own, group) == 0;
 }
 
-/* How a row counts in a calibration; 0: it is left to check. A place with four times the rows counts twice as much:
- * neither each row as a witness of its own, nor each place. */
-static double fit_weight(const struct tables *tables, size_t index) {
+/* It can be calibrated on, by itself. */
+static bool is_known(const struct scale_row *row, const char *names) {
+    return row->described && (row->step_s > 0 || row->peak_bytes > 0) && is_named(names, row->source);
+}
+
+/* How a row that is known counts in a calibration; 0: it is left to check. A place with four times the rows counts
+ * twice as much: neither each row as a witness of its own, nor each place. */
+static double fit_weight(const struct tables *tables, const char *names, size_t index) {
     char group[GROUP_BYTES];
     int rows = 0, before = 0;
     group_of(tables->rows.list.items[index].source, group);
     for (size_t i = 0; i < tables->rows.list.count; i++) {
-        bool counts = tables->rows.list.items[i].described && is_of_group(&tables->rows.list.items[i], group);
+        const struct scale_row *row = &tables->rows.list.items[i];
+        bool counts = is_known(row, names) && is_of_group(row, group);
         rows += counts;
         before += counts && i < index;
     }
     int every = (rows + FIT_ROWS - 1) / FIT_ROWS;
     return before % every == 0 ? every / sqrt(rows) : 0;
+}
+
+static enum status check_any(size_t steps, const char *names) {
+    if (steps > 0) return STATUS_OK;
+    return status_set(STATUS_BAD_INPUT, "--fit: %s: no source with one of these names has rows to calibrate on", names);
 }
 
 /* On the rows of sources that are named, but for those of a group (NULL: none is left out). */
@@ -283,24 +295,25 @@ static enum status fit(struct tables *tables, const char *names, const char *but
     for (size_t i = 0; i < tables->rows.list.count; i++) {
         const struct scale_row *row = &tables->rows.list.items[i];
         tables->fitted[i] = false;
-        if (!row->described || (row->step_s <= 0 && row->peak_bytes <= 0)) continue;
-        if (!is_named(names, row->source) || is_of_group(row, but)) continue;
-        double weight = fit_weight(tables, i);
+        if (!is_known(row, names) || is_of_group(row, but)) continue;
+        double weight = fit_weight(tables, names, i);
         tables->fitted[i] = weight > 0;
         if (weight > 0) steps[count++] = (struct known_step){&row->job, row->step_s, row->peak_bytes, weight};
     }
     tables->calibration = calibration_start();
     simulate_all(tables); /* picks what rows leave open, whatever was simulated before */
-    enum status status = calibration_fit(steps, count, FIT_ROUNDS, &tables->calibration);
+    enum status status = check_any(count, names);
+    if (status == STATUS_OK)
+        status = calibration_fit(steps, count, FIT_ROUNDS, &tables->calibration, &tables->fit_error);
     mem_free(steps);
     *used = count;
     return status;
 }
 
-static void print_calibration(const struct calibration *calibration, size_t rows) {
-    printf("calibrated on %zu rows\n", rows);
+static void print_calibration(const struct tables *tables, size_t rows) {
+    printf("calibrated on %zu rows to %.2f%%\n", rows, 100 * tables->fit_error);
     for (int i = 0; i < CALIBRATION_COUNT; i++)
-        printf("  %-20s %.4g\n", calibration_numbers[i].name, calibration_get(calibration, i));
+        printf("  %-20s %.4g\n", calibration_numbers[i].name, calibration_get(&tables->calibration, i));
 }
 
 /* A column of the table. */
@@ -311,11 +324,27 @@ static void print_cell(const struct errors *errors) {
         printf("  %6d  %5.1f%%  %5.1f%%", errors->count, 100 * errors->sum / errors->count, 100 * errors->worst);
 }
 
+static bool takes_part(const struct tables *tables, const char *group) {
+    for (size_t i = 0; i < tables->rows.list.count; i++)
+        if (tables->fitted[i] && is_of_group(&tables->rows.list.items[i], group)) return true;
+    return false;
+}
+
+/* What was found on all sources, and on how many rows. */
+struct whole_fit {
+    struct calibration calibration;
+    bool *fitted; /* by row */
+    size_t rows;
+};
+
 /* One group's rows by a calibration that has not seen them. */
-static enum status print_without(struct tables *tables, const char *names, const char *group) {
+static enum status print_without(struct tables *tables, const char *names, const struct whole_fit *whole,
+                                 const char *group) {
     struct errors time = {0}, memory = {0};
-    size_t used;
-    TRY(fit(tables, names, group, &used));
+    size_t used = whole->rows;
+    memcpy(tables->fitted, whole->fitted, tables->rows.list.count * sizeof *tables->fitted);
+    tables->calibration = whole->calibration;
+    if (takes_part(tables, group)) TRY(fit(tables, names, group, &used));
     simulate_all(tables);
     for (size_t i = 0; i < tables->rows.list.count; i++) {
         if (!is_of_group(&tables->rows.list.items[i], group)) continue;
@@ -329,7 +358,7 @@ static enum status print_without(struct tables *tables, const char *names, const
     return STATUS_OK;
 }
 
-static enum status leave_out_in_turn(struct tables *tables, const char *names) {
+static enum status leave_out_each(struct tables *tables, const char *names, const struct whole_fit *whole) {
     printf("%-36s  %6s  %22s  %22s\n", "left out", "fit on", "time: rows  mean  worst", "memory: rows mean worst");
     for (size_t i = 0; i < tables->rows.list.count; i++) {
         char group[GROUP_BYTES];
@@ -339,10 +368,22 @@ static enum status leave_out_in_turn(struct tables *tables, const char *names) {
         for (size_t j = 0; j < i && !seen; j++)
             seen = tables->rows.list.items[j].described && is_of_group(&tables->rows.list.items[j], group);
         if (seen) continue;
-        TRY(print_without(tables, names, group));
+        TRY(print_without(tables, names, whole, group));
         if (fflush(stdout) != 0) return status_set(STATUS_FAILED, "standard output: cannot be written");
     }
     return STATUS_OK;
+}
+
+static enum status leave_out_in_turn(struct tables *tables, const char *names) {
+    size_t count = tables->rows.list.count;
+    struct whole_fit whole = {.fitted = mem_array(count + 1, sizeof *whole.fitted)};
+    if (!whole.fitted) return STATUS_FAILED;
+    enum status status = fit(tables, names, NULL, &whole.rows);
+    whole.calibration = tables->calibration;
+    memcpy(whole.fitted, tables->fitted, count * sizeof *whole.fitted);
+    if (status == STATUS_OK) status = leave_out_each(tables, names, &whole);
+    mem_free(whole.fitted);
+    return status;
 }
 
 static enum status print_json(const struct tables *tables) {
@@ -373,7 +414,7 @@ static enum status work(const struct request *request, struct tables *tables) {
     size_t used;
     if (request->without) return leave_out_in_turn(tables, request->fit);
     if (request->fit) TRY(fit(tables, request->fit, NULL, &used));
-    if (request->fit && !request->json) print_calibration(&tables->calibration, used);
+    if (request->fit && !request->json) print_calibration(tables, used);
     simulate_all(tables);
     if (request->json) return print_json(tables);
     for (size_t i = 0; i < tables->rows.list.count; i++)

@@ -1,6 +1,7 @@
 #!/bin/bash
-# Shapes of 16 described H100s, 2 nodes of 8, for models of 1B, 13B and 175B parameters: what `ballast plan --tensor auto
-# --stages auto` chooses, what it says of all other shapes, and the processor time that it takes.
+# Shapes of described H100s, 2 nodes of 8 for models of 1B, 13B and 175B parameters, and 8 nodes of 8 for 175B: what
+# `ballast plan --tensor auto --stages auto` chooses, what it says of all other shapes, and the processor time that it
+# takes.
 #
 #     bench/shapes.sh [BALLAST]
 set -euo pipefail
@@ -13,10 +14,14 @@ cat > "$folder/config.json" <<'JSON'
  "n_positions": 2048, "n_ctx": 2048, "vocab_size": 50257, "layer_norm_epsilon": 1e-5, "activation_function": "gelu_new",
  "resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0}
 JSON
-for model in llama-3.2-1b llama-2-13b "$folder"; do
-    printf '\n== %s\n' "$(basename "$model")"
-    { time -p "$ballast" plan "$model" --ranks 16 --nodes 2 --cluster h100x8 --tensor auto --stages auto --batch 64 \
-        --seq 2048 --explain > "$folder/plan.txt" 2> "$folder/messages.txt"; } 2>&1 | grep user
-    grep -E '^(recipe|policy|  time)' "$folder/plan.txt" | cut -c 1-200
+plan() { # MODEL NODES
+    printf '\n== %s on %d nodes\n' "$(basename "$1")" "$2"
+    { time -p "$ballast" plan "$1" --ranks $((8 * $2)) --nodes "$2" --cluster h100x8 --tensor auto --stages auto \
+        --batch 64 --seq 2048 --explain > "$folder/plan.txt" 2> "$folder/messages.txt"; } 2>&1 | grep -E 'user|sys'
+    grep -E '^(recipe|policy|  time|MFU)' "$folder/plan.txt" | cut -c 1-200
     sed -n '/^shapes/,/^partitions\|^strategies/p' "$folder/plan.txt" | grep -v '^partitions\|^strategies'
-done
+}
+plan llama-3.2-1b 2
+plan llama-2-13b 2
+plan "$folder" 2
+plan "$folder" 8

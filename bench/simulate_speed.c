@@ -28,7 +28,7 @@ static const struct policy policies[] = {
 
 static enum status build(int64_t layers, struct model **model, struct graph **out) {
     const struct optimizer_options optimizer = {
-        .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .weight_decay = 0.1, .clip_norm = 1};
+        .moments = DTYPE_F32, .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .weight_decay = 0.1, .clip_norm = 1};
     struct model_config config;
     struct tensor *loss;
     TRY(model_config_init("gpt2", &config));

@@ -14,6 +14,10 @@ if(NOT BALLAST_CUDA OR BALLAST_FUZZ OR NOT CMAKE_CUDA_COMPILER)
 endif()
 
 enable_language(CUDA)
+# CMake 3.25 writes to this target, whose library newer toolkits do not have.
+if(NOT TARGET CUDA::nvToolsExt)
+    add_library(CUDA::nvToolsExt INTERFACE IMPORTED)
+endif()
 find_package(CUDAToolkit 12.0 REQUIRED)
 
 file(GLOB cuda_sources CONFIGURE_DEPENDS src/backend/cuda/*.c src/backend/cuda/*.cu)
@@ -21,13 +25,12 @@ file(GLOB cuda_sources CONFIGURE_DEPENDS src/backend/cuda/*.c src/backend/cuda/*
 option(BALLAST_CUDNN "Build cuDNN's fused attention, which BALLAST_ATTENTION=cudnn then selects, if cuDNN is found" OFF)
 find_path(CUDNN_INCLUDE cudnn_graph.h HINTS ${CUDAToolkit_INCLUDE_DIRS})
 find_library(CUDNN_LIBRARY cudnn HINTS ${CUDAToolkit_LIBRARY_DIR})
-find_library(CUDNN_GRAPH_LIBRARY cudnn_graph HINTS ${CUDAToolkit_LIBRARY_DIR})
-if(BALLAST_CUDNN AND CUDNN_INCLUDE AND CUDNN_LIBRARY AND CUDNN_GRAPH_LIBRARY)
+if(BALLAST_CUDNN AND CUDNN_INCLUDE AND CUDNN_LIBRARY)
     set(cudnn_found yes)
     list(FILTER cuda_sources EXCLUDE REGEX "attention_cudnn_absent\\.c$")
 else()
     set(cudnn_found no)
-    list(FILTER cuda_sources EXCLUDE REGEX "attention_cudnn\\.c$")
+    list(FILTER cuda_sources EXCLUDE REGEX "(attention_cudnn|cudnn_graph|cudnn_library)\\.c$")
 endif()
 add_library(ballast_cuda STATIC ${cuda_sources})
 set_target_properties(ballast_cuda PROPERTIES CUDA_RUNTIME_LIBRARY Static)
@@ -43,15 +46,17 @@ target_include_directories(ballast_cuda SYSTEM PUBLIC ${CUDAToolkit_INCLUDE_DIRS
 target_compile_definitions(ballast_cuda PUBLIC BALLAST_CUDA)
 # Each uses the other: the library finds the backend in its table, the backend is written with the library's means.
 target_link_libraries(ballast_cuda PUBLIC ballast CUDA::cudart_static ${CMAKE_DL_LIBS})
-# cuBLASLt is opened by a run that uses a device (cublaslt_library.c).
+# cuBLASLt and cuDNN are opened by a run that uses them (opened_library.h).
 set_source_files_properties(src/backend/cuda/cublaslt_library.c PROPERTIES COMPILE_DEFINITIONS
     "CUBLASLT_FOLDER=\"${CUDAToolkit_LIBRARY_DIR}\"")
+cmake_path(GET CUDNN_LIBRARY PARENT_PATH cudnn_folder)
+set_source_files_properties(src/backend/cuda/cudnn_library.c PROPERTIES COMPILE_DEFINITIONS
+    "CUDNN_FOLDER=\"${cudnn_folder}\"")
 # The two need each other: what the second reading of one takes from the other may need it a third time.
 set_target_properties(ballast ballast_cuda PROPERTIES LINK_INTERFACE_MULTIPLICITY 3)
 target_link_libraries(ballast PUBLIC ballast_cuda)
 if(cudnn_found)
     target_include_directories(ballast_cuda SYSTEM PRIVATE ${CUDNN_INCLUDE})
-    target_link_libraries(ballast_cuda PUBLIC ${CUDNN_LIBRARY} ${CUDNN_GRAPH_LIBRARY})
 endif()
 # The library is older than the setting, which CMake asks of all that is linked with CUDA code.
 set_target_properties(ballast PROPERTIES CUDA_ARCHITECTURES "${CMAKE_CUDA_ARCHITECTURES}")

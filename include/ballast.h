@@ -136,7 +136,7 @@ void ballast_stop(void);
 /* ---- Plan options: what every call shares ---- */
 
 /* The recipe, which fixes the bits, and what the tiers may take, which never changes them. */
-#define BALLAST_PLAN_OPTIONS_VERSION 3
+#define BALLAST_PLAN_OPTIONS_VERSION 4
 struct ballast_plan_options {
     int version;
 
@@ -149,7 +149,9 @@ struct ballast_plan_options {
     int64_t seed;      /* of the data's order and of sampling, from 0; not given: 1 */
     const char *dtype; /* "bf16" or "fp32"; not given: bf16 where it is in hardware and so faster, else fp32 */
     const char *document_attention; /* "across" or "within" the documents of a sequence; not given: across */
-    const char *lora;          /* "RANK,ALPHA,TARGETS": adapters are trained, all else is frozen; not given: none */
+    const char *loss; /* "next-token", or "dpo" for pairs of answers of which one is preferred; not given: next-token */
+    double dpo_beta;  /* of "dpo": what log-probabilities count beside those before training; not given: 0.1 */
+    const char *lora; /* "RANK,ALPHA,TARGETS": adapters are trained, all else is frozen; not given: none */
     const char *const *freeze; /* patterns (*, ?, [...]) over names of weights that are not trained */
     size_t freeze_count;       /* 0: none */
 
@@ -176,19 +178,22 @@ struct ballast_plan_options {
     const char *layout; /* of what ranks share: "megatron" or "solver"; not given: megatron */
 
     const char *optimizer;       /* "adamw", "lion" or "sgd" with momentum; not given: adamw */
-    const char *optimizer_dtype; /* of its moments: "fp32", or "bf16", rounded by chance; not given: fp32 */
+    const char *optimizer_dtype; /* of its moments: "fp32", "bf16", rounded by chance, or "int8", with a scale for each
+                                    256 of them; not given: fp32 */
     const char *master; /* of bf16 weights: "fp32", or "none", where they are rounded by chance; not given: fp32 */
 
     const char *plan_path;    /* a plan file (`ballast plan -o`), with which options that are given must agree. Resuming
                                  takes the run's own plan, and refuses this */
     const char *cluster_path; /* a cluster file (`ballast profile -o`), whose rates are taken instead of measuring */
+    const char *base_dtype;   /* of the matrices beside which `lora` trains adapters: "nf4", "int8" or "mxfp4"; not
+                                 given: "none", they are of `dtype` */
     const char *sequence;     /* "on": ranks that share tensors have parts of the positions where they would have all,
                                  between products; not given: "off" */
 };
 #define BALLAST_PLAN_OPTIONS_INIT                                                                                      \
     {                                                                                                                  \
-        BALLAST_PLAN_OPTIONS_VERSION, -1, -1, -1, -1, -1, NULL, NULL, NULL, NULL, 0, -1, NULL, -1, -1, NULL, -1, NULL, \
-            NULL, NULL, -1, -1, -1, -1, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL                                 \
+        BALLAST_PLAN_OPTIONS_VERSION, -1, -1, -1, -1, -1, NULL, NULL, NULL, -1, NULL, NULL, 0, -1, NULL, -1, -1, NULL, \
+            -1, NULL, NULL, NULL, -1, -1, -1, -1, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL                 \
     }
 /* The same at run time. */
 void ballast_plan_options_init(struct ballast_plan_options *options);
@@ -199,9 +204,10 @@ void ballast_plan_options_init(struct ballast_plan_options *options);
 struct ballast_train_options {
     int version;
 
-    /* Data: .txt, .jsonl ({"text"}, or {"prompt", "completion"} or {"messages"}, whose completions are trained on),
-     * .bin (llm.c's tokens), or folders that hold train.* and valid.*; PATH:WEIGHT draws sequences in exact
-     * proportions. Relative paths are taken from the working folder, and kept in the run as absolute ones. */
+    /* Data: .txt, .jsonl ({"text"}, or {"prompt", "completion"} or {"messages"}, whose completions are trained on, or
+     * for the loss "dpo" {"prompt", "chosen", "rejected"}), .bin (llm.c's tokens), or folders that hold train.* and
+     * valid.*; PATH:WEIGHT draws sequences in exact proportions. Relative paths are taken from the working folder, and
+     * kept in the run as absolute ones. */
     const char *const *data_paths;
     size_t data_path_count;         /* at least 1 */
     const char *const *valid_paths; /* validation data beside the valid.* of folders */
@@ -248,7 +254,8 @@ void ballast_train_options_init(struct ballast_train_options *options);
 struct ballast_step {
     int64_t step, steps;     /* steps done, this one included; of the run */
     double epoch, epochs;    /* the same in passes over the data, where the run's length was given so; else 0 */
-    double loss;             /* mean negative log-likelihood of the step's tokens that count, in nats */
+    double loss;             /* mean negative log-likelihood of the step's tokens that count, in nats; of preferences
+                                mean -log sigmoid(margin) of its pairs */
     double grad_norm;        /* global, before clipping */
     double learning_rate;    /* of this step */
     int64_t tokens;          /* input tokens since the run's first step */
@@ -258,6 +265,9 @@ struct ballast_step {
     double remaining_s;      /* to the run's end, at the pace of recent steps */
     double predicted_step_s; /* what the plan said; 0 where it was not known */
     int64_t device_bytes;    /* of the arena, resident now */
+    /* Of preferences, means over pairs, else 0: beta times how much likelier the chosen and the rejected answer are
+     * than before training, the difference, and how often the chosen one has more. */
+    double reward_chosen, reward_rejected, margin, accuracy;
 };
 
 /* What to call while training; any may be NULL. */
@@ -331,7 +341,7 @@ enum ballast_status ballast_resume(const char *run, const struct ballast_plan_op
                                    const struct ballast_resume_options *options,
                                    const struct ballast_train_events *events);
 
-#define BALLAST_EVALUATE_OPTIONS_VERSION 1
+#define BALLAST_EVALUATE_OPTIONS_VERSION 2
 struct ballast_evaluate_options {
     int version;
     const char *const *data_paths; /* as for training; of a folder its valid.* */
@@ -339,22 +349,24 @@ struct ballast_evaluate_options {
     int64_t batches;               /* the most of each file, 0: all; not given: 0 */
     const char *columns, *loss_on; /* as for training */
     int64_t chat_time_s;           /* as for training */
+    const char *reference;         /* of the loss "dpo", which needs it: the model that training began with */
 };
 #define BALLAST_EVALUATE_OPTIONS_INIT                                                                                  \
-    { BALLAST_EVALUATE_OPTIONS_VERSION, NULL, 0, -1, NULL, NULL, -1 }
+    { BALLAST_EVALUATE_OPTIONS_VERSION, NULL, 0, -1, NULL, NULL, -1, NULL }
 void ballast_evaluate_options_init(struct ballast_evaluate_options *options);
 
 /* The loss on a file, or on all of them. */
-#define BALLAST_EVALUATION_VERSION 1
+#define BALLAST_EVALUATION_VERSION 2
 struct ballast_evaluation {
     int version;
-    int64_t sequences, tokens; /* evaluated; tokens are those that count */
-    double loss;               /* mean negative log-likelihood of a token, in nats */
-    double perplexity;         /* exp(loss) */
+    int64_t sequences, tokens; /* evaluated; tokens are those that count, or of preferences pairs */
+    double loss;               /* mean negative log-likelihood of a token, in nats; of preferences as in training */
+    double perplexity;         /* exp(loss); of preferences NaN */
     double bits_per_byte;      /* of plain text; NaN elsewhere */
+    double reward_chosen, reward_rejected, margin, accuracy; /* as in struct ballast_step */
 };
 #define BALLAST_EVALUATION_INIT                                                                                        \
-    { BALLAST_EVALUATION_VERSION, 0, 0, 0.0, 0.0, 0.0 }
+    { BALLAST_EVALUATION_VERSION, 0, 0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0 }
 void ballast_evaluation_init(struct ballast_evaluation *evaluation);
 /* Each file, in the order of the paths, when all are done. */
 typedef void ballast_file_callback(const char *path, const struct ballast_evaluation *file, void *payload);

@@ -1,11 +1,12 @@
 #!/bin/bash
 # All that a GPU is needed for, in one go of nine minutes: tests and measurements on a machine with one NVIDIA GPU (8.0 or
 # later), its driver, and python3.
-#   usage: bench/gpu/check.sh [--bundle DIR] [--packages DIR] [--budget SECONDS] [--only NAME,NAME...] [--work DIR] [-o FILE] [--dry-run]
-# Runs what bench/gpu/bundle.sh put into DIR (DIR/gpu/check.sh finds it by itself). Without a bundle it builds one first,
-# which takes nvcc, CMake, Ninja, gcc and the libraries of scripts/install-packages.sh, or their packages in --packages
-# (bench/gpu/packages.sh), unpacked beside the build. Takes compute-sanitizer, libnccl.so.2, and torch with transformers,
-# where they are there. No network, no change of the GPU's settings.
+#   usage: bench/gpu/check.sh [--bundle DIR|TAR] [--packages DIR] [--budget SECONDS] [--only NAME,NAME...] [--work DIR] [-o FILE] [--dry-run]
+# Runs what bench/gpu/bundle.sh put into DIR (DIR/gpu/check.sh finds it by itself) or, thin, into an archive: then NVIDIA's
+# libraries are the machine's, the toolkit's or those that pip installed, and the fixtures those of this checkout. Without
+# a bundle it builds one first, which takes nvcc, CMake, Ninja, gcc and the libraries of scripts/install-packages.sh, or
+# their packages in --packages (bench/gpu/packages.sh), unpacked beside the build. Takes compute-sanitizer, libnccl.so.2,
+# and torch with transformers, where they are there. No network, no change of the GPU's settings.
 # The parts that tell most come first; each has a limit, all limits together are the budget (540 s), and what one leaves
 # over goes to the next. A part that fails or runs out of time does not stop the next. After every part, and on any end,
 # the report is written (FILE, bench/results/DATE-gpu.md) with an archive of all logs (FILE.tar). --dry-run says what each
@@ -37,6 +38,10 @@ while [ $# -gt 0 ]; do
 done
 mkdir -p "$work/logs" && cd "$work/logs" || exit 1
 work=$(cd "$work" && pwd)
+# shellcheck source=bench/gpu/place.sh
+. "$here/place.sh"
+place=$(place_open "$place") || exit 1
+PATH=$PATH:/usr/local/cuda/bin
 rows=$work/rows
 : >"$rows"
 if [ -z "$output" ]; then
@@ -67,7 +72,8 @@ for signal in INT TERM HUP; do
     trap "finish 'signal $signal'; exit 1" $signal
 done
 
-# part NAME SECONDS NEEDS WHAT COMMAND...: NEEDS are words: test:NAME and bench:NAME of the bundle, command:NAME, torch, nccl.
+# part NAME SECONDS NEEDS WHAT COMMAND...: NEEDS are words: test:NAME and bench:NAME of the bundle, command:NAME, torch,
+# nccl, nvidia (cuBLASLt).
 names=() limits=() needs=() what=() commands=()
 part() {
     [ -z "$only" ] || [[ $only == *,$1,* ]] || return 0
@@ -77,9 +83,9 @@ part() {
 }
 # A build leaves less for all that follows.
 [ -n "$place" ] || part build 240 'command:nvcc command:cmake command:ninja' 'builds the bundle here' build
-part libraries 5 '' 'that binaries have all libraries' libraries
-part kernels 45 'test:kernel_reference test:kernel_plain test:kernel_gradients test:kernels' \
-    'every operator against the CPU and fp64, each case a process' run_tests kernel_reference kernel_plain kernel_gradients kernels
+part libraries 5 nvidia 'that binaries have all libraries' libraries
+part kernels 45 'test:kernel_reference test:kernel_plain test:kernel_gradients test:kernels test:kernel_runs' \
+    'every operator against the CPU and fp64, each case a process' run_tests kernel_reference kernel_plain kernel_gradients kernels kernel_runs
 part rates 16 '' 'products, copies each way alone and together' rates
 part sustained 14 bench:sustained_rate 'products for 10 s beside a burst of 0.15 s' bench sustained_rate
 part operators 18 '' "time of GPT-2's operators, and part of the card's limit" operators
@@ -89,18 +95,17 @@ part llama-1b 38 '' 'the same' steps llama-1b 16 8
 part pytorch-gpt2 42 torch 'compiled, fused AdamW, SDPA' pytorch gpt2 32 16
 part pytorch-llama-1b 47 torch 'the same' pytorch llama-1b 16 8
 part products 20 bench:product_choice "cuBLASLt's first 8 deterministic algorithms a shape; 50257 beside 50304" bench product_choice
-part step-ways 46 bench:step_ways 'one process: grains of 4, 16 and 32 thousand tokens; 50257 beside 50304; graphs beside calls' bench step_ways
-part attention 10 bench:attention_ways "own attention, cuDNN's forward, its deterministic backward" bench attention_ways
+part step-ways 44 bench:step_ways 'one process: grains of 4, 16 and 32 thousand tokens; 50257 beside 50304; graphs beside calls' bench step_ways
+part attention 10 bench:attention_ways "own attention and its gradient, and cuDNN's deterministic ones" bench attention_ways
 part copies 14 bench:copy_ways 'pageable, registered, pinned; O_DIRECT into pinned' bench copy_ways
-part policies 26 'test:policies test:same_bits test:spans' 'equal bits under random policies' run_tests policies same_bits spans
+part policies 26 'test:policies test:same_bits test:lanes test:spans' 'equal bits under random policies' run_tests policies same_bits lanes spans
+part runs 14 '' 'a run that goes on has the bits of an unbroken one; text that is written has the words of the processor' runs
 part nccl 6 'test:nccl_self nccl' "a communicator of one rank; the kernels of ranks' sums against the host's" run_tests nccl_self
-part memcheck 28 command:compute-sanitizer 'steps of small models under the sanitizer' sanitize memcheck
-part racecheck 28 command:compute-sanitizer 'the same for races in shared memory' sanitize racecheck
+part memcheck 22 command:compute-sanitizer 'steps of small models under the sanitizer' sanitize memcheck
+part racecheck 22 command:compute-sanitizer 'the same for races in shared memory' sanitize racecheck
 part llama-1b-in-8g 24 '' 'offload: 8 GB of the card' steps llama-1b 32 5 --device-memory 8G --host-memory 40G
 part llama-3b-in-24g 36 '' 'offload: 24 GB of the card' steps llama-3b 32 5 --device-memory 24G --host-memory 80G
-part llama-3b 22 '' 'the largest model whose file (13 GB) is made in the time there is' steps llama-3b 16 5
-# Only where it is named: its file of 32 GB takes minutes.
-[[ $only != *,llama-8b,* ]] || part llama-8b 400 '' 'steps with the states on the host' steps llama-8b 32 4 --host-memory 160G
+part largest 22 '' 'the largest model that there is time for: 8 billion parameters where 100 s are left, else 3' largest
 
 for name in ${only//,/ }; do
     [[ " ${names[*]} " == *" $name "* ]] || {
@@ -117,6 +122,7 @@ lacks() {
         test:*) [ -x "$place/tests/test_${need#*:}" ] ;;
         bench:*) [ -x "$place/bench/${need#*:}" ] ;;
         command:*) command -v "${need#*:}" >/dev/null ;;
+        nvidia) ! place_missing "$place" | grep -q '^libcublasLt' ;;
         nccl) [ -n "${BALLAST_NCCL:-}" ] || [ -e "$place/lib/libnccl.so.2" ] || ldconfig -p | grep -q 'libnccl\.so\.2 ' ;;
         torch) python3 -c 'import importlib.util as u, sys; sys.exit(not (u.find_spec("torch") and u.find_spec("transformers")))' ;;
         esac >/dev/null 2>&1 || lacking="$lacking${lacking:+, }${need#*:}"
@@ -172,8 +178,16 @@ build() {
         for package in "$packages"/*.deb; do dpkg -x "$package" "$work/root"; done
         # Their .pc files name /usr.
         find "$work/root" -name '*.pc' -exec sed -i "s,^prefix=.*,prefix=$work/root/usr," {} +
+        # What the choice among alternatives links when packages are installed.
+        (cd "$work/root/usr/lib/x86_64-linux-gnu" && ln -sf blas/libblas.so.3 lapack/liblapack.so.3 .)
     fi
-    LD_LIBRARY_PATH=$work/root/usr/lib/x86_64-linux-gnu "$here/bundle.sh" "$work/bundle" -DCMAKE_CUDA_ARCHITECTURES=native ${packages:+-DCMAKE_PREFIX_PATH="$work/root/usr"}
+    # As the driver tells it: CMake's "native" compiles and runs a program, and says less when that fails.
+    local capability architecture=native
+    capability=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader | head -1 | tr -d .)
+    [[ ! $capability =~ ^[0-9]+$ ]] || architecture=$capability-real
+    # Where a compiler of the machine's own would look without being told.
+    local headers=$work/root/usr/include/x86_64-linux-gnu
+    C_INCLUDE_PATH=$headers CPLUS_INCLUDE_PATH=$headers LD_LIBRARY_PATH=$work/root/usr/lib/x86_64-linux-gnu "$here/bundle.sh" "$work/bundle" "-DCMAKE_CUDA_ARCHITECTURES=$architecture" ${packages:+-DCMAKE_PREFIX_PATH="$work/root/usr"}
     local code=$?
     [ $code != 0 ] || echo "= $work/bundle"
     return $code

@@ -3,7 +3,7 @@
 # machine without a network: bench/gpu/check.sh --packages DIR; and libnccl2 where a source of apt has it. Then checks
 # that nothing is missing.
 #   usage: bench/gpu/packages.sh DIR
-# On a machine with a network and apt; about 30 MB. Nothing is installed. Ends with 1, naming the library and who needs
+# On a machine with a network, apt and readelf; about 30 MB. Nothing is installed. Ends with 1, naming the library and who needs
 # it, where one is in none of the packages.
 set -euo pipefail
 [ $# = 1 ] || {
@@ -11,6 +11,10 @@ set -euo pipefail
     exit 2
 }
 export LC_ALL=C
+command -v readelf >/dev/null || {
+    echo 'packages: readelf is not here, by which libraries are checked: apt-get install binutils' >&2
+    exit 2
+}
 source=$(cd "$(dirname "$0")/../.." && pwd)
 # What every machine with a compiler has; libltdl-dev is for programs that load plugins of their own, and brings
 # autoconf and perl.

@@ -5,14 +5,20 @@
 set -u -o pipefail
 # shellcheck source=bench/gpu/tests.sh
 . "$here/tests.sh"
+# shellcheck source=bench/gpu/place.sh
+. "$here/place.sh"
 
-# Nothing but the C library and the driver comes from the machine.
+# Nothing comes from the machine but the C library, the driver and, with a thin bundle, NVIDIA's libraries. What binaries
+# list must be there; of NVIDIA's, cuBLASLt.
 libraries() {
-    local lacking version
+    local lacking version absent
+    find "$place/lib" -type l -printf '%f is %l\n'
     lacking=$(ldd "$ballast" "$place"/tests/test_* "$place"/bench/* | grep -E 'not found|not a dynamic' | sort -u)
+    absent=$(place_missing "$place")
+    lacking=$lacking$(grep '^libcublasLt' <<<"$absent")
     echo "$lacking"
     version=$("$ballast" --version) || echo "ERROR: ballast does not start: $version"
-    echo "= ${version%%$'\n'*}${lacking:+; MISSING: $(echo "$lacking" | paste -sd ' ')}"
+    echo "= ${version%%$'\n'*}${lacking:+; MISSING: $(echo "$lacking" | paste -sd ' ')}${absent:+; not here: $(echo "$absent" | paste -sd ' ')}"
     [ -z "$lacking" ] && "$ballast" --version >/dev/null
 }
 
@@ -89,17 +95,57 @@ steps() {
     [ $code = 0 ] || [ $code = 137 ] || return $code
     [ "$(wc -l <"$run/metrics.jsonl")" -ge 4 ] || return 124
     cp "$run/metrics.jsonl" "metrics-$name.jsonl"
-    awk -v step="$(sed 1,3d "$run/metrics.jsonl" >"$run.late" && field "$run.late" step_s | median)" \
+    awk -v name="$name" -v step="$(sed 1,3d "$run/metrics.jsonl" >"$run.late" && field "$run.late" step_s | median)" \
         -v tokens=$((batch * 1024)) -v flops="${flops:-0}" -v peak="$peak_flops" -v mfu="$(field "$run.late" mfu | tail -1)" \
         -v predicted="$(field "$run.late" predicted_step_s | tail -1)" -v arena="${arena:-0}" -v before="$before" \
         -v held="$(cat "$run.memory" 2>/dev/null)" -v losses="$(field "$run/metrics.jsonl" loss | head -2 | paste -sd ' ')" 'BEGIN {
-            printf "= %.0f tokens/s, %.4f s a step, MFU %.1f%% of the data sheet, %.1f%% of measured; ", tokens / step, step,
+            printf "= %s: %.0f tokens/s, %.4f s a step, MFU %.1f%% of the data sheet, %.1f%% of measured; ", name, tokens / step, step,
                 100 * flops * tokens / step / peak, 100 * mfu
             if (predicted > 0) printf "predicted %.4f s (%+.0f%%); ", predicted, 100 * (predicted / step - 1)
             else printf "not predicted; "
             if (held != "") printf "%.0f MiB beyond the arena; ", held - before - arena / 1048576
             printf "losses %s\n", losses }' || return
     rm -rf "$run" "$run".*
+}
+
+# A file of 32 GB is made, written and read for the larger one.
+largest() {
+    local room
+    room=$(df --output=avail -BG "$work" | tail -1 | tr -dc 0-9)
+    if [ "$limit" -ge 100 ] && [ "$((room + $(du -sBG "$work" | sed 's/G.*//')))" -ge 36 ]; then
+        rm -rf "$work"/{gpt2,llama-1b,llama-3b}
+        steps llama-8b 32 4
+    else
+        steps llama-3b 16 5
+    fi
+}
+
+# train_run NAME STEPS: of the small model that `runs` made.
+train_run() {
+    "$ballast" train "$work/writer" "$work/text.txt" -o "$work/$1" --device cuda --dtype bf16 --batch 4 --grain 2 --seq 64 \
+        --steps "$2" --save-every 2 --schedule constant --warmup-steps 0 --quiet
+}
+write_text() { "$ballast" generate "$work/whole" --device "$1" --dtype fp32 --temperature 0 --prompt 'part' --tokens 32 --quiet; }
+
+# What a user does, from a text to a text. The programs of fp32 differ by rounding alone, so their words are the same.
+runs() {
+    local on_gpu on_host
+    rm -rf "$work"/{writer,whole,halves}
+    cat "$here"/*.sh >"$work/text.txt"
+    "$ballast" init "$work/writer" --arch llama --layers 2 --hidden 64 --heads 4 --kv-heads 2 --vocab 512 --context 64 \
+        --tokenizer-data "$work/text.txt" --quiet || return
+    train_run whole 4 && train_run halves 2 && "$ballast" resume "$work/halves" --steps 4 --quiet || return
+    cmp "$work/whole/model/model.safetensors" "$work/halves/model/model.safetensors" || {
+        echo 'ERROR: a run that went on has other weights'
+        return 1
+    }
+    echo '= weights are the same after a resume'
+    on_gpu=$(write_text cuda) && on_host=$(write_text cpu) || return
+    if [ -z "$on_gpu" ] || [ "$on_gpu" != "$on_host" ]; then
+        echo "ERROR: the GPU wrote: $on_gpu; the processor: $on_host"
+        return 1
+    fi
+    echo '= weights are the same after a resume, and so is the text that the processor writes'
 }
 
 # Whole steps of the fixtures' models under the sanitizer.

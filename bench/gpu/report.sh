@@ -19,7 +19,7 @@ report() {
         echo
         echo "Parts stand in the order of their worth; those after the last were not begun. bf16, 1024 tokens a sequence; a step's"
         echo "time is the median from the fourth on. \"of 989\": of the data sheet's rate; \"of measured\": of products on this card."
-        echo "What was expected: 2026-11-22-gpu-expected-steps.md. Every part's log is in $(basename "$archive")."
+        echo "What was expected: 2026-11-23-gpu-expected.md. Every part's log is in $(basename "$archive")."
         echo
         sed 's/^/    /; s/ *$//' "$rows"
         [ -z "${ended:-}" ] || printf '\nEnded: %s.\n' "$ended"

@@ -189,11 +189,12 @@ static enum status find_cluster(const struct fields *fields, struct scale_row *r
 
 /* "8x4": 32; "8x1": 8; "RxN": all. */
 static int64_t shape_size(const char *text, int64_t all) {
+    const long most = 1 << 24; /* more is no shape, and divides no number of ranks */
     if (text[0] == 'R') return all;
     char *end;
-    long size = strtol(text, &end, 10);
-    if (*end == 'x') size *= strtol(end + 1, NULL, 10);
-    return size > 0 ? size : 1;
+    long near = strtol(text, &end, 10), nodes = *end == 'x' ? strtol(end + 1, NULL, 10) : 1;
+    if (near < 1 || nodes < 1) return 1;
+    return near > most || nodes > most ? INT64_MAX : near * nodes;
 }
 
 /* "P=4x1,G=4x1,OS=8x4", "P=G=OS over 8", "P replicated ..., OS over all DP", "ZeRO-1 ...", "none ...". */
@@ -201,7 +202,6 @@ static bool find_partition(const char *text, int64_t all, struct partition_tripl
     const char *over = strstr(text, "over ");
     int64_t cut = over && over[5] >= '1' && over[5] <= '9' ? strtol(over + 5, NULL, 10) : all;
     const char *p = strstr(text, "P="), *g = strstr(text, "G="), *os = strstr(text, "OS=");
-    if (holds(text, "hpZ")) return false;
     if (p && strncmp(p, "P=G=OS", 6) == 0)
         *out = (struct partition_triple){cut, cut, cut};
     else if (p && g && os)
@@ -220,6 +220,15 @@ static bool find_partition(const char *text, int64_t all, struct partition_tripl
         return false;
     if (out->optimizer > all) out->optimizer = all;
     return true;
+}
+
+/* "hpZ secondary P 8x1", "hpZ secondary P in node"; 0: there is none. */
+static int64_t second_copy(const char *text, int64_t node) {
+    static const char name[] = "secondary P ";
+    const char *at = strstr(text, name);
+    if (!at) return 0;
+    at += sizeof name - 1;
+    return *at >= '1' && *at <= '9' ? shape_size(at, node) : node;
 }
 
 static enum recomputation find_recomputation(const struct fields *fields) {
@@ -268,6 +277,7 @@ static bool find_layout(const struct fields *fields, struct scale_row *row) {
     layout->virtual_stages = chunks_of(fields, layout->pipeline);
     if (!find_partition(fields->sharding, layout->data * layout->context, &layout->partition))
         return leave_out(row, "a partition of states that is not described");
+    layout->second_parameters = second_copy(fields->sharding, row->job.cluster.network.devices);
     return find_batch(fields, row);
 }
 
@@ -279,7 +289,9 @@ static bool find_system(const struct fields *fields, struct scale_row *row) {
     struct training_system *mine = &row->job.system;
     *mine = *system;
     if (holds(fields->precision, "PURE")) mine->gradient_bytes = 2;
-    if (holds(fields->precision, "fp32 grad")) mine->gradient_bytes = 4, mine->state_bytes += 2;
+    /* Megatron-DeepSpeed's for bf16 keeps a pass's gradients until it adds all to their sums (DeepSpeed,
+     * runtime/bf16_optimizer.py, update_hp_grads), so it takes 4 bytes more, as BigScience's notes have it. */
+    if (holds(fields->precision, "fp32 grad")) mine->gradient_bytes = 4, mine->pass_bytes = 2, mine->state_bytes += 2;
     if (holds(fields->note, "eager")) mine->fused = false;
     row->job.layout.sequence =
         row->job.layout.tensor > 1 && (mine->cuts_sequence || holds(fields->act_ckpt, "sequence"));
@@ -291,12 +303,13 @@ static bool find_system(const struct fields *fields, struct scale_row *row) {
     return true;
 }
 
-/* What a row leaves open about recomputation is the least that fits. */
+/* What a row leaves open about recomputation, or to a default, is the least that fits. */
 static void fit_recomputation(const struct fields *fields, struct scale_row *row) {
     enum recomputation *kind = &row->job.layout.recomputation;
-    bool open = fields->act_ckpt[0] == '\0' || *kind == RECOMPUTE_HALF;
     struct calibration calibration = calibration_default();
-    for (; open && *kind < RECOMPUTE_FULL; (*kind)++) {
+    row->picks_recomputation =
+        fields->act_ckpt[0] == '\0' || *kind == RECOMPUTE_HALF || holds(fields->act_ckpt, "default");
+    for (; row->picks_recomputation && *kind < RECOMPUTE_FULL; (*kind)++) {
         struct job_costs costs;
         job_costs_find(&row->job, &calibration, &costs);
         if (rank_memory_most(&costs).total <= (double)row->job.cluster.device.tiers[0].capacity_bytes) return;
@@ -385,6 +398,27 @@ static enum status refuse_twice(const char *name, const struct scale_rows *rows,
     return STATUS_OK;
 }
 
+static bool share_configuration(const struct scale_row *a, const struct scale_row *b) {
+    const struct layout *one = &a->job.layout, *other = &b->job.layout;
+    return a->described && b->described && strcmp(a->source, b->source) == 0 &&
+           memcmp(&a->job.model, &b->job.model, sizeof a->job.model) == 0 && one->tensor == other->tensor &&
+           one->pipeline == other->pipeline && one->micro_batch == other->micro_batch;
+}
+
+/* A table over numbers of devices is made in one configuration. So recomputation that its rows leave open is what all
+ * of them fit with: the most that one of them needs. */
+static void join_recomputation(struct scale_rows *rows) {
+    for (size_t i = 0; i < rows->list.count; i++) {
+        struct scale_row *row = &rows->list.items[i];
+        for (size_t j = 0; j < rows->list.count && row->picks_recomputation; j++) {
+            const struct scale_row *other = &rows->list.items[j];
+            if (!other->picks_recomputation || !share_configuration(row, other)) continue;
+            if (other->job.layout.recomputation > row->job.layout.recomputation)
+                row->job.layout.recomputation = other->job.layout.recomputation;
+        }
+    }
+}
+
 enum status scale_rows_parse(const char *name, json_t *document, struct scale_rows *out) {
     struct scale_rows rows = {0};
     enum status status = STATUS_OK;
@@ -399,6 +433,7 @@ enum status scale_rows_parse(const char *name, json_t *document, struct scale_ro
         vec_free(&rows.list);
         return status;
     }
+    join_recomputation(&rows);
     rows.document = document;
     *out = rows;
     return STATUS_OK;
@@ -408,6 +443,7 @@ static enum status load(const char *path, json_t **out) {
     json_error_t error;
     *out = json_load_file(path, JSON_REJECT_DUPLICATES, &error);
     if (*out) return STATUS_OK;
+    if (error.line < 0) return status_set(STATUS_BAD_INPUT, "%s: cannot be read", path);
     return status_set(STATUS_BAD_INPUT, "%s: line %d, column %d: %s", path, error.line, error.column, error.text);
 }
 

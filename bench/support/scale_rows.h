@@ -13,11 +13,12 @@ struct scale_row {
     const char *source;  /* borrowed from the document */
     struct training job; /* where `described` */
     bool described;
-    char why[160];          /* why it is not; "" */
-    bool picks_micro_batch; /* the row does not say the micro-batch: the fastest that fits is meant */
-    bool picks_chunks;      /* nor how many virtual stages there are, where the system can have several */
-    double step_s;          /* published; 0: not */
-    double peak_bytes;      /* published; 0: not */
+    char why[160];            /* why it is not; "" */
+    bool picks_micro_batch;   /* the row does not say the micro-batch: the fastest that fits is meant */
+    bool picks_chunks;        /* nor how many virtual stages there are, where the system can have several */
+    bool picks_recomputation; /* nor, for sure, what is computed again: the least with which it fits */
+    double step_s;            /* published; 0: not */
+    double peak_bytes;        /* published; 0: not */
 };
 
 struct scale_rows {

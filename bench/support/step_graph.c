@@ -26,7 +26,7 @@ enum status step_graph_build(const struct step_graph_size *size, struct graph **
     TRY(step_graph_forward(size, 1, out, &loss));
     TRY(graph_differentiate(*out, loss));
     struct optimizer_options optimizer = {
-        .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .weight_decay = 0.1, .clip_norm = 1};
+        .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .weight_decay = 0.1, .clip_norm = 1, .moments = DTYPE_F32};
     return ops_add_optimizer(*out, &optimizer);
 }
 

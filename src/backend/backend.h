@@ -6,7 +6,8 @@
  *         the CUDA backend must agree on;
  *     kernel_parts: what all kernels have in common;
  *     matmul_spec, linear_products, head_tiles, update_step: how operators are cut into products, tiles and steps, the
- *         same for every backend.
+ *         same for every backend; moment_map, moment_numbers: what moments in 8 bits
+ *         stand for.
  *
  * There are two kinds of backend. On a processor a call returns when its work is done, in memory of the process:
  * `streams` and `memory` are NULL. On a GPU a call queues its work on a stream and returns; the GPU does the work
@@ -195,11 +196,11 @@ struct backend {
     /* Called before a kernel is created, by the thread that creates it: BAD_INPUT or FAILED where the device cannot be
      * used. NULL: there is nothing to do. */
     enum status (*prepare)(void);
-    /* The algorithm of the device's library for each matrix product, as a recipe records it (plan/products.h).
+    /* The algorithm of the device's library for each matrix product, as a recipe records it (plan/recipe_lines.h).
      * `pin_products`: kernels created from now on use the algorithms in `lines` (NULL: none), and the library's own
      * choice for products that the lines lack; backend_kernel_create returns BAD_INPUT where the library refuses one.
-     * `list_products`: the algorithms of all existing kernels, a text that products_keep owns. Both NULL: the backend
-     * has no algorithms to choose from. */
+     * `list_products`: the algorithms of all existing kernels, a text that recipe_lines_keep owns. Both NULL: the
+     * backend has no algorithms to choose from. */
     enum status (*pin_products)(const char *lines);
     enum status (*list_products)(const char **lines);
     /* bytes of zeros, in the device tier; used for accumulators */

@@ -4,6 +4,63 @@
 #define BALLAST_BACKEND_CUDA_FACTS_H
 
 #include "backend/head_tiles.h"
+#include "backend/matmul_spec.h"
+
+/* The operators that CUDA has kernels for, by the files of src/ops. Those of experts are not among them. */
+#define CUDA_KERNEL_LIST(X)                                                                                            \
+    /* activation */                                                                                                   \
+    X(activation)                                                                                                      \
+    X(activation_grad)                                                                                                 \
+    X(gated_activation)                                                                                                \
+    X(gated_activation_grad)                                                                                           \
+    /* attention, attention_cache */                                                                                   \
+    X(attention)                                                                                                       \
+    X(attention_grad)                                                                                                  \
+    X(attention_cache)                                                                                                 \
+    X(last_token)                                                                                                      \
+    /* elementwise */                                                                                                  \
+    X(add)                                                                                                             \
+    X(add_bias)                                                                                                        \
+    X(scale)                                                                                                           \
+    /* embedding */                                                                                                    \
+    X(embedding)                                                                                                       \
+    X(embedding_grad)                                                                                                  \
+    /* group_exchange */                                                                                               \
+    X(convert)                                                                                                         \
+    X(to_parts)                                                                                                        \
+    X(from_parts)                                                                                                      \
+    X(cut)                                                                                                             \
+    X(copy_in)                                                                                                         \
+    /* head */                                                                                                         \
+    X(head_loss)                                                                                                       \
+    X(head_loss_grad)                                                                                                  \
+    X(head_statistics)                                                                                                 \
+    X(join_statistics)                                                                                                 \
+    X(head_logits)                                                                                                     \
+    /* linear */                                                                                                       \
+    X(linear)                                                                                                          \
+    X(linear_dx)                                                                                                       \
+    X(linear_dw)                                                                                                       \
+    X(bias_grad)                                                                                                       \
+    /* norm */                                                                                                         \
+    X(rms_norm)                                                                                                        \
+    X(rms_norm_grad)                                                                                                   \
+    X(layer_norm)                                                                                                      \
+    X(layer_norm_grad)                                                                                                 \
+    /* optimizer */                                                                                                    \
+    X(gradient_sum)                                                                                                    \
+    X(squared_sums)                                                                                                    \
+    X(squared_norm)                                                                                                    \
+    X(clip_factor)                                                                                                     \
+    X(adamw)                                                                                                           \
+    X(lion)                                                                                                            \
+    X(sgd)                                                                                                             \
+    /* rope */                                                                                                         \
+    X(rope_table)                                                                                                      \
+    X(rope)                                                                                                            \
+    /* select_heads */                                                                                                 \
+    X(select_heads)                                                                                                    \
+    X(select_heads_grad)
 
 /* struct backend's kernels_version. */
 enum { CUDA_KERNELS_VERSION = 4 };
@@ -13,6 +70,20 @@ enum { CUDA_KERNELS_VERSION = 4 };
 
 /* The most workspace that the algorithm of a product may ask for (NVIDIA's advice for compute capability 9.0). */
 enum { CUDA_PRODUCT_WORKSPACE_BYTES = 32 << 20 };
+
+/* Columns of a product whose b is in fewer bits that are unpacked at a time (cuda/cuda_slabs.h): equal parts of n, in
+ * multiples of CUDA_SLAB_UNIT, whose numbers take CUDA_SLAB_BYTES, of which caches of cards (6 MiB of an RTX 3090, 50
+ * of an H100, 72 of an RTX 4090) hold all or much; a judgement, not measured. */
+enum { CUDA_SLAB_BYTES = 16 << 20, CUDA_SLAB_UNIT = 64 };
+static inline int64_t cuda_slab_columns(const struct matmul_spec *spec) {
+    int64_t units = (spec->n + CUDA_SLAB_UNIT - 1) / CUDA_SLAB_UNIT;
+    int64_t most = CUDA_SLAB_BYTES / (spec->k * dtype_bytes(spec->dtype) * CUDA_SLAB_UNIT);
+    int64_t parts = most > 1 ? (units + most - 1) / most : units, each = (units + parts - 1) / parts;
+    return parts > 1 ? each * CUDA_SLAB_UNIT : spec->n;
+}
+static inline int64_t cuda_slab_bytes(const struct matmul_spec *spec) {
+    return cuda_slab_columns(spec) * spec->k * dtype_bytes(spec->dtype);
+}
 
 /* Of a card's memory, what CUDA still takes after the free part was measured: graphs (some 64 KiB for each of
  * CUDA_GRAPH_NODES calls: 128 MiB), and the code of cuBLASLt's and cuDNN's kernels, which are loaded one by one when

@@ -42,7 +42,7 @@ struct matmul_spec head_logits_spec(const struct node *node, const struct head_t
 }
 
 struct matmul_spec head_dx_spec(const struct node *node, const struct head_tiles *tiles, int64_t tokens) {
-    const struct tensor *dx = node->out[1];
+    const struct tensor *dx = node->out[head_output(node, HEAD_DX)];
     return (struct matmul_spec){.m = tokens,
                                 .n = tiles->columns,
                                 .k = tiles->vocab,

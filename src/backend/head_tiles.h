@@ -5,6 +5,13 @@
 
 #include "backend/backend.h"
 #include "backend/matmul_spec.h"
+#include "ops/ops.h"
+
+/* Where the gradients are among a node's outputs: behind the loss, where it makes that. */
+enum head_gradient { HEAD_DX, HEAD_DWEIGHT, HEAD_DBIAS };
+static inline int head_output(const struct node *node, enum head_gradient gradient) {
+    return (node->op == &op_head_log_probability_grad ? 0 : 1) + (int)gradient;
+}
 
 struct head_tiles {
     int64_t rows, vocab, columns; /* tokens, logits of each, features */

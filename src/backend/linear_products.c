@@ -8,6 +8,7 @@ static struct linear_product complete(struct linear_product product) {
     spec->c_row = tensor_row_stride(product.c);
     spec->addend_row = product.addend ? tensor_row_stride(product.addend) : 0;
     spec->dtype = product.a->shape.dtype;
+    spec->b_format = product.b->code.format;
     spec->out_dtype = product.c->shape.dtype;
     return product;
 }

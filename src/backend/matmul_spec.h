@@ -13,8 +13,11 @@ struct matmul_spec {
     int64_t a_row, a_k;
     int64_t b_k, b_column;
     int64_t c_row;
-    int64_t addend_row;   /* like c; 0: there is no addend */
-    enum dtype dtype;     /* of a, b and the bias */
+    int64_t addend_row; /* like c; 0: there is no addend */
+    enum dtype dtype;   /* of a, b and the bias */
+    /* Of b, which then is a weight's sections (graph/weight_format.h): the b_k or the b_column that is not 1 is the
+     * length of its rows. Its numbers are rounded to `dtype`. */
+    enum weight_format b_format;
     enum dtype out_dtype; /* of c and the addend */
     bool bias;            /* [n] is added to each row */
 };

@@ -30,6 +30,7 @@ struct update_run update_run_of(const struct node *node, const struct kernel_cal
         .gradient = call->in[0],
         .weight = attributes->has_master ? call->out[1 + moments] : call->out[0],
         .moments = {call->out[1], moments > 1 ? call->out[2] : NULL},
+        .scales = {call->out[2 + moments], moments > 1 ? call->out[3 + moments] : NULL},
         .rounded = attributes->has_master ? call->out[0] : NULL,
         .first = call->first_element,
         .bf16_weight = !attributes->has_master && attributes->parameter == DTYPE_BF16,
@@ -37,16 +38,19 @@ struct update_run update_run_of(const struct node *node, const struct kernel_cal
     };
 }
 
-static void *advance(void *data, bool bf16, int64_t elements) {
-    return (char *)data + elements * dtype_bytes(bf16 ? DTYPE_BF16 : DTYPE_F32);
+static void *advance(void *data, enum dtype dtype, int64_t elements) {
+    return (char *)data + elements * dtype_bytes(dtype);
 }
 
 struct update_run update_run_from(const struct update_run *run, int64_t begin) {
     struct update_run from = *run;
     from.gradient += begin;
-    from.weight = advance(run->weight, run->bf16_weight, begin);
-    for (int i = 0; i < UPDATE_MOMENTS_MAX; i++)
-        if (run->moments[i]) from.moments[i] = advance(run->moments[i], run->bf16_moments, begin);
+    from.weight = advance(run->weight, run->bf16_weight ? DTYPE_BF16 : DTYPE_F32, begin);
+    enum dtype moments = run->scales[0] ? DTYPE_U8 : run->bf16_moments ? DTYPE_BF16 : DTYPE_F32;
+    for (int i = 0; i < UPDATE_MOMENTS_MAX; i++) {
+        if (run->moments[i]) from.moments[i] = advance(run->moments[i], moments, begin);
+        if (run->scales[i]) from.scales[i] += begin / UPDATE_SCALE_BLOCK;
+    }
     if (run->rounded) from.rounded += begin;
     from.first += begin;
     return from;

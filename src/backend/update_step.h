@@ -5,7 +5,10 @@
  * word e % 4 of the block random_block(seed, stream, step, number << 32 | e / 4) of base/random.h: of the stream
  * RANDOM_ROUND_STATE the lower half of the word for the first moment and the upper half for the second, of
  * RANDOM_ROUND_WEIGHT the lower half for a weight without a master. `number` is that of the parameter among those that
- * are trained, `step` counts from 1; a tensor has less than 2^34 elements. */
+ * are trained, `step` counts from 1; a tensor has less than 2^34 elements.
+ *
+ * MOMENTS IN 8 BITS. A block of UPDATE_SCALE_BLOCK elements is unpacked to fp32, updated as moments in fp32 are, and
+ * packed again (backend/moment_map.h). The weight is changed by the moments before they are packed. */
 #ifndef BALLAST_BACKEND_UPDATE_STEP_H
 #define BALLAST_BACKEND_UPDATE_STEP_H
 
@@ -32,7 +35,9 @@ struct update_step {
 struct update_run {
     const float *gradient;
     void *weight;                      /* fp32; bf16, rounded by chance, where `bf16_weight` */
-    void *moments[UPDATE_MOMENTS_MAX]; /* fp32; bf16, rounded by chance, where `bf16_moments`; NULL: no such moment */
+    void *moments[UPDATE_MOMENTS_MAX]; /* fp32; bf16, rounded by chance, where `bf16_moments`; codes where there are
+                                          scales; NULL: no such moment */
+    float *scales[UPDATE_MOMENTS_MAX]; /* NULL, or those of the moments' blocks, which begin with the run */
     uint16_t *rounded;                 /* NULL, or a copy of the weight, rounded to nearest */
     int64_t first;                     /* number of its first element within the tensor: a multiple of 64 */
     bool bf16_weight, bf16_moments;
@@ -43,7 +48,7 @@ struct update_run {
 struct update_step update_step_of(const struct node *node, const struct kernel_call *call);
 /* The run of a call, with the pointers of its operands. */
 struct update_run update_run_of(const struct node *node, const struct kernel_call *call);
-/* The same from its element `begin` on. */
+/* The same from its element `begin` on, where a block of moments begins. */
 struct update_run update_run_from(const struct update_run *run, int64_t begin);
 
 #endif

@@ -17,6 +17,7 @@ struct chat_encoder {
     const struct chat_template *chat;
     struct example_encoder *examples;
     int64_t now_s;
+    size_t first; /* messages before it are not trained on */
     struct chat_rendering rendering;
     VEC(struct turn) turns;
     VEC(struct text_span) spans;
@@ -56,7 +57,7 @@ static bool begins_with(const struct text_buffer *text, const struct text_buffer
 
 static enum status render_turns(struct chat_encoder *encoder) {
     const json_t *messages = encoder->rendering.whole.messages;
-    for (size_t i = 0; i < json_array_size(messages); i++) {
+    for (size_t i = encoder->first; i < json_array_size(messages); i++) {
         if (!is_assistant(json_array_get(messages, i))) continue;
         TRY(vec_push(&encoder->turns, (struct turn){.message = i}));
         struct turn *turn = &encoder->turns.items[encoder->turns.count - 1];
@@ -93,9 +94,28 @@ static enum status encode_by_turns(struct chat_encoder *encoder, struct token_id
     return STATUS_OK;
 }
 
+/* Generation blocks that end behind what the model is given before the answer. */
+static void drop_earlier(const struct text_buffer *given, struct jinja_output *output) {
+    size_t common = 0, kept = 0;
+    while (common < given->count && common < output->text.count && given->items[common] == output->text.items[common])
+        common++;
+    for (size_t i = 0; i < output->generations.count; i++)
+        if (output->generations.items[i].to > common) output->generations.items[kept++] = output->generations.items[i];
+    output->generations.count = kept;
+}
+
 static enum status encode_whole(struct chat_encoder *encoder, struct token_ids *out) {
-    TRY(chat_render(&encoder->rendering, json_array_size(encoder->rendering.whole.messages), false));
-    const struct jinja_output *output = &encoder->rendering.output;
+    struct jinja_output *output = &encoder->rendering.output;
+    struct text_buffer given = {0};
+    if (encoder->first > 0) {
+        TRY(chat_render(&encoder->rendering, encoder->first, true));
+        given = output->text;
+        output->text = (struct text_buffer){0};
+    }
+    enum status status = chat_render(&encoder->rendering, json_array_size(encoder->rendering.whole.messages), false);
+    if (status == STATUS_OK) drop_earlier(&given, output);
+    vec_free(&given);
+    TRY(status);
     return example_encode(encoder->examples, output->text.items, output->text.count, output->generations.items,
                           output->generations.count, false, -1, out);
 }
@@ -119,6 +139,12 @@ static enum status encode(struct chat_encoder *encoder, const json_t *object, st
 
 enum status chat_encode(struct chat_encoder *encoder, const char *file, int64_t line, const json_t *object,
                         struct token_ids *out) {
+    return chat_encode_from(encoder, file, line, object, 0, out);
+}
+
+enum status chat_encode_from(struct chat_encoder *encoder, const char *file, int64_t line, const json_t *object,
+                             size_t first, struct token_ids *out) {
+    encoder->first = first;
     encoder->rendering.bytes = 0;
     encoder->rendering.work = 0;
     enum status status = encode(encoder, object, out);

@@ -43,6 +43,10 @@ void chat_encoder_free(struct chat_encoder *encoder);
 enum status chat_encode(struct chat_encoder *encoder, const char *file, int64_t line, const json_t *object,
                         struct token_ids *out);
 
+/* The same for a conversation of which messages from `first` on are an answer: earlier turns are not trained on. */
+enum status chat_encode_from(struct chat_encoder *encoder, const char *file, int64_t line, const json_t *object,
+                             size_t first, struct token_ids *out);
+
 /* docs/chat.md: conversations as data, and what their templates may hold, from the tables by which they are read. */
 void chat_print_document(FILE *out);
 

@@ -64,7 +64,10 @@ static void apply(const struct recipe_change *change, struct recipe *recipe) {
     }
     if (strcmp(change->field, "kernels_version") == 0) recipe->kernels_version = atoi(change->to);
     if (strcmp(change->field, "round_grains") == 0) recipe->round_grains = atoll(change->to);
-    if (strcmp(change->field, "tensor") == 0) recipe->tensor = atoi(change->to);
+    if (strcmp(change->field, "tensor") == 0) {
+        recipe->tensor = atoi(change->to);
+        recipe->strategies = NULL; /* they are of so many ranks */
+    }
     if (strcmp(change->field, "sequence") == 0) recipe->sequence = strcmp(change->to, "on") == 0;
     if (strcmp(change->field, "reduce_dtype") == 0) recipe->reduce_dtype = dtype_find(change->to);
     if (strcmp(change->field, "lanes") == 0) (void)lane_shape_parse(change->to, &recipe->lanes); /* it was checked */

@@ -2,6 +2,7 @@
  *
  *     run.json                    all settings; those that may change are read from here when it goes on
  *     plan.json                   session/plan_document.h
+ *     reference.safetensors       train/reference.h
  *     metrics.jsonl               train/metrics.h
  *     events.out.tfevents.*       train/event_file.h
  *     samples.jsonl               train/samples.h

@@ -5,26 +5,38 @@
 #include "cli/command.h"
 #include "cli/option_effect.h"
 #include "cli/step_options.h"
+#include "session/engine.h"
 #include "train/evaluate.h"
 
 static json_t *number_or_null(double value) { return isfinite(value) ? json_real(value) : json_null(); }
 
-static json_t *file_to_json(const struct eval_file *file) {
-    return json_pack("{s:s, s:I, s:I, s:o, s:o, s:o}", "path", file->path, "sequences", (json_int_t)file->sequences,
-                     "tokens", (json_int_t)file->tokens, "loss", number_or_null(file->loss), "perplexity",
-                     number_or_null(file->perplexity), "bits_per_byte", number_or_null(file->bits_per_byte));
+static json_t *file_to_json(const struct eval_file *file, bool pairs) {
+    json_t *object =
+        json_pack("{s:s, s:I, s:I, s:o, s:o, s:o}", "path", file->path, "sequences", (json_int_t)file->sequences,
+                  "tokens", (json_int_t)file->tokens, "loss", number_or_null(file->loss), "perplexity",
+                  number_or_null(file->perplexity), "bits_per_byte", number_or_null(file->bits_per_byte));
+    if (!pairs || !object) return object;
+    const double *figures = file->preference;
+    json_t *more =
+        json_pack("{s:o, s:o, s:o, s:o}", "reward_chosen", number_or_null(figures[PREFERENCE_CHOSEN]),
+                  "reward_rejected", number_or_null(figures[PREFERENCE_REJECTED]), "margin",
+                  number_or_null(preference_margin(figures)), "accuracy", number_or_null(figures[PREFERENCE_RIGHT]));
+    if (more) json_object_update(object, more);
+    json_decref(more);
+    return object;
 }
 
 static enum status print_json(const struct eval_result *result) {
     json_t *files = json_array();
     for (size_t i = 0; i < result->file_count; i++)
-        if (json_array_append_new(files, file_to_json(&result->files[i])) != 0) {
+        if (json_array_append_new(files, file_to_json(&result->files[i], result->pairs)) != 0) {
             json_decref(files);
             return status_no_memory(0, "the evaluation's JSON");
         }
     json_t *recipe = recipe_to_json(&result->plan.recipe);
-    json_t *object = json_pack("{s:i, s:o, s:o, s:o, s:f}", "version", 1, "files", files, "total",
-                               file_to_json(&result->total), "recipe", recipe, "seconds", result->seconds);
+    json_t *object =
+        json_pack("{s:i, s:o, s:o, s:o, s:f}", "version", 1, "files", files, "total",
+                  file_to_json(&result->total, result->pairs), "recipe", recipe, "seconds", result->seconds);
     return object ? cli_print_json(object) : status_no_memory(0, "the evaluation's JSON");
 }
 
@@ -34,7 +46,25 @@ static void print_row(const struct eval_file *file) {
     printf("%10.6f %12.4f %10s %12lld  %s\n", file->loss, file->perplexity, bits, (long long)file->tokens, file->path);
 }
 
+static void print_pairs_row(const struct eval_file *file) {
+    const double *figures = file->preference;
+    printf("%10.6f %12.4f %14.4f %10.4f %9.1f%% %8lld  %s\n", file->loss, figures[PREFERENCE_CHOSEN],
+           figures[PREFERENCE_REJECTED], preference_margin(figures), 100 * figures[PREFERENCE_RIGHT],
+           (long long)file->tokens, file->path);
+}
+
+static void print_pairs_table(const struct eval_result *result) {
+    printf("%10s %12s %14s %10s %10s %8s  %s\n", "loss", "chosen", "rejected", "margin", "accuracy", "pairs", "file");
+    for (size_t i = 0; i < result->file_count; i++)
+        print_pairs_row(&result->files[i]);
+    if (result->file_count > 1) print_pairs_row(&result->total);
+}
+
 static void print_table(const struct eval_result *result) {
+    if (result->pairs) {
+        print_pairs_table(result);
+        return;
+    }
     printf("%10s %12s %10s %12s  %s\n", "loss", "perplexity", "bits/byte", "tokens", "file");
     for (size_t i = 0; i < result->file_count; i++)
         print_row(&result->files[i]);
@@ -46,6 +76,7 @@ static enum status run(const struct options *options) {
     TRY(step_options_read(options, false, &plan));
     struct eval_options eval = {.data_paths = options->arguments.items + 1,
                                 .data_path_count = options->arguments.count - 1,
+                                .reference = options_text(options, OPT_REFERENCE),
                                 .most_batches = options_whole(options, OPT_BATCHES),
                                 .loss_on_all = strcmp(options_text(options, OPT_LOSS_ON), "all") == 0};
     TRY(step_options_read_chat_date(options, &eval.chat_time_s));
@@ -71,6 +102,8 @@ const struct command command_eval = {
     .summary = "the loss of a model on files",
     .details =
         "Prints the mean negative log-likelihood of a token in nats, its exponential, and bits per byte of plain "
-        "text, for each file and for all together. DATA is as for train; of a folder, its valid.*.",
+        "text, for each file and for all together. DATA is as for train; of a folder, its valid.*. With --loss "
+        "dpo DATA are preferences: the loss, the rewards of chosen and rejected answers beside --reference, their "
+        "difference, and how many chosen answers have the larger one.",
     .run = run,
 };

@@ -44,11 +44,16 @@ static enum status run(const struct options *options) {
     const char *folder = options->arguments.items[0];
     int64_t parameters = 0;
     struct new_model wanted = {.tokenizer_text = options_text(options, OPT_TOKENIZER_DATA),
+                               .like = options_text(options, OPT_LIKE),
                                .seed = (uint64_t)options_whole(options, OPT_SEED)};
+    const char *dtype = options_text(options, OPT_DTYPE), *format = options_text(options, OPT_BASE_DTYPE);
+    wanted.dtype = dtype ? dtype_find(dtype) : DTYPE_F32;
+    if (format) wanted.base_format = weight_format_find(format);
     TRY(check_text_path(wanted.tokenizer_text));
-    TRY(read_config(options, &wanted.config));
+    if (!wanted.like) TRY(read_config(options, &wanted.config));
     TRY(new_model_write(&wanted, folder, &parameters));
-    log_note("%s: a %s model with %" PRId64 " parameters%s", folder, options_text(options, OPT_ARCH), parameters,
+    log_note("%s: a %s%s%s with %" PRId64 " parameters%s", folder, wanted.like ? "model like " : "",
+             wanted.like ? wanted.like : options_text(options, OPT_ARCH), wanted.like ? "" : " model", parameters,
              wanted.tokenizer_text ? " and its tokenizer" : "");
     return STATUS_OK;
 }
@@ -56,13 +61,13 @@ static enum status run(const struct options *options) {
 const struct command command_init = {
     .bit = COMMAND_INIT,
     .name = "init",
-    .arguments = "MODEL_DIR --arch FAMILY --hidden N --layers N --heads N --vocab N --context N",
+    .arguments = "MODEL_DIR (--like MODEL | --arch FAMILY --hidden N --layers N --heads N --vocab N --context N)",
     .least = 1,
     .most = 1,
     .summary = "a new model with random weights",
     .details =
-        "Writes a Hugging Face directory: config.json, model.safetensors (fp32) and, with --tokenizer-data, a "
-        "tokenizer trained on that text, with <|endoftext|> as its special token. MODEL_DIR must not exist, or be "
-        "empty.",
+        "Writes a Hugging Face directory: config.json, model.safetensors (as --dtype says, matrices as --base-dtype "
+        "does) and, with --tokenizer-data, a tokenizer trained on that text, with <|endoftext|> as its special token. "
+        "MODEL_DIR must not exist, or be empty.",
     .run = run,
 };

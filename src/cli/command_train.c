@@ -25,6 +25,8 @@ static void read_lengths(const struct options *options, struct train_options *ou
     TAKE(WHOLE, SAMPLE_EVERY, sample_every);
     TAKE(WHOLE, SAMPLE_TOKENS, sample_tokens);
     TAKE(TEXT, SAMPLE_PROMPT, sample_prompt);
+    if (options_given(options, OPT_REPLAN))
+        SETTINGS_GIVE(out, replan, strcmp(options_text(options, OPT_REPLAN), "auto") == 0);
 }
 
 static enum status read_data(const struct options *options, struct train_options *out) {
@@ -93,7 +95,8 @@ const struct command command_train = {
         "file (.bin), or a folder with train.* and valid.*. A .jsonl file has documents ({\"text\": ...}) or "
         "supervised "
         "examples ({\"prompt\": ..., \"completion\": ...} or {\"messages\": [...]}), of which the completions or the "
-        "assistant's turns are trained on. With weights "
+        "assistant's turns are trained on, or preferences ({\"prompt\": ..., \"chosen\": ..., \"rejected\": ...}; "
+        "--loss dpo). With weights "
         "(a.txt:0.7 b.jsonl:0.3) sequences are drawn in exactly these proportions, else by size. Text is tokenized "
         "while "
         "steps run, and its tokens are kept for later runs once all are made. RUN_DIR gets "

@@ -3,39 +3,63 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "cli/new_output.h"
+#include "model/stored_format.h"
 #include "tokenizer/tokenizer.h"
 
 static const char end_of_text[] = "<|endoftext|>";
 
+struct parameters {
+    VEC(struct weight_target) list;
+    int64_t elements;
+};
+
+static enum status add(struct parameters *out, const struct tensor *tensor, const struct byte_store *store,
+                       const char *group) {
+    struct weight_target target = weight_whole(tensor, tensor->shape.dtype, NULL);
+    target.store = store;
+    target.group = group;
+    target.home = tensor;
+    return vec_push(&out->list, target);
+}
+
 /* The parameters' values are drawn while they are written. */
-static enum status list_parameters(const struct graph *graph, const struct byte_store *values,
-                                   struct weight_target **out, int *count, int64_t *elements) {
-    *out = mem_array(graph->tensors.count, sizeof **out);
-    if (!*out) return STATUS_FAILED;
+static enum status list_plain(const struct graph *graph, const struct byte_store *store, struct parameters *out) {
     for (size_t i = 0; i < graph->tensors.count; i++) {
         const struct tensor *tensor = graph->tensors.items[i];
         if (tensor->kind != TENSOR_PARAMETER) continue;
-        struct weight_target *target = &(*out)[(*count)++];
-        *target = weight_whole(tensor, DTYPE_F32, NULL);
-        target->store = values;
-        target->home = tensor;
-        *elements += target->elements;
+        out->elements += shape_elements(tensor_values(tensor));
+        if (tensor->code.format == WEIGHT_PLAIN) TRY(add(out, tensor, store, NULL));
     }
     return STATUS_OK;
 }
 
-static enum status write_weights(const struct model *model, uint64_t seed, const char *folder, int64_t *elements) {
+/* Those in fewer bits lie in several tensors each. */
+static enum status list_coded(struct graph *graph, struct stored_writer *writer, const struct byte_store *store,
+                              struct parameters *out) {
+    size_t parameters = graph->tensors.count;
+    for (size_t i = 0; i < parameters; i++)
+        if (graph->tensors.items[i]->code.format != WEIGHT_PLAIN)
+            TRY(stored_writer_add(writer, graph, graph->tensors.items[i]));
+    for (size_t i = 0; i < writer->parts.count; i++)
+        TRY(add(out, writer->parts.items[i].tensor, store, writer->parts.items[i].group));
+    return STATUS_OK;
+}
+
+static enum status write_weights(const struct new_model *wanted, const struct model *model, const char *folder,
+                                 int64_t *elements) {
     struct graph *graph;
     struct tensor *logits;
-    struct initial_weights weights = {model, seed};
-    const struct byte_store values = model_initial_store(&weights);
-    struct weight_target *targets = NULL;
-    int count = 0;
-    *elements = 0;
-    TRY(model_build_graph(model, MODEL_LOGITS, DTYPE_F32, 1, 1, &graph, &logits));
-    enum status status = list_parameters(graph, &values, &targets, &count, elements);
-    if (status == STATUS_OK) status = model_write(model, folder, targets, count, NULL);
-    mem_free(targets);
+    struct initial_weights weights = {model, wanted->seed};
+    struct stored_writer writer = {.make = model_draw_coded, .payload = &weights};
+    const struct byte_store plain = model_initial_store(&weights), coded = stored_writer_store(&writer);
+    struct parameters found = {.elements = 0};
+    TRY(model_build_graph(model, MODEL_LOGITS, wanted->dtype, 1, 1, &graph, &logits));
+    enum status status = list_plain(graph, &plain, &found);
+    if (status == STATUS_OK) status = list_coded(graph, &writer, &coded, &found);
+    if (status == STATUS_OK) status = model_write(model, folder, found.list.items, (int)found.list.count, NULL);
+    *elements = found.elements;
+    vec_free(&found.list);
+    stored_writer_close(&writer);
     graph_free(graph);
     return status;
 }
@@ -76,10 +100,22 @@ static enum status set_end_of_text(struct model *model) {
     return good ? STATUS_OK : status_no_memory(0, "a config");
 }
 
+static enum status set_base_format(struct model *model, enum weight_format format) {
+    model->config.base_format = format;
+    if (format == WEIGHT_PLAIN) {
+        json_object_del(model->config_json, "quantization_config");
+        return STATUS_OK;
+    }
+    json_t *config = stored_format_write_config(format);
+    bool good = config && json_object_set_new(model->config_json, "quantization_config", config) == 0;
+    return good ? STATUS_OK : status_no_memory(0, "a config");
+}
+
 static enum status write_into(const struct new_model *wanted, struct model *model, const char *folder,
                               int64_t *parameters) {
     if (wanted->tokenizer_text) TRY(set_end_of_text(model));
-    TRY(write_weights(model, wanted->seed, folder, parameters));
+    TRY(set_base_format(model, wanted->base_format));
+    TRY(write_weights(wanted, model, folder, parameters));
     if (wanted->tokenizer_text) TRY(write_tokenizer(wanted->tokenizer_text, &model->config, folder));
     return STATUS_OK;
 }
@@ -95,10 +131,34 @@ static enum status write_folder(void *payload, const char *folder) {
     return write_into(writing->wanted, writing->model, folder, writing->parameters);
 }
 
+static enum status check_like(const struct new_model *wanted, const struct model *model) {
+    if (model->config.adapter.rank > 0)
+        return status_set(STATUS_BAD_INPUT, "%s: holds an adapter; name the model that it belongs to", wanted->like);
+    if (!wanted->tokenizer_text || !model->folder) return STATUS_OK;
+    char *path = path_join(model->folder, "tokenizer.json");
+    if (!path) return STATUS_FAILED;
+    enum status status = STATUS_OK;
+    if (file_exists(path))
+        status = status_set(STATUS_BAD_INPUT, "%s: the new model gets this tokenizer, and cannot have another", path);
+    mem_free(path);
+    return status;
+}
+
+static enum status open_like(const struct new_model *wanted, struct model **out) {
+    struct model *model;
+    TRY(model_open_outline(wanted->like, &model));
+    enum status status = check_like(wanted, model);
+    if (status == STATUS_OK)
+        *out = model;
+    else
+        model_free(model);
+    return status;
+}
+
 enum status new_model_write(const struct new_model *wanted, const char *folder, int64_t *parameters) {
     struct writing writing = {.wanted = wanted, .parameters = parameters};
     TRY(new_folder_check(folder));
-    TRY(model_create(&wanted->config, &writing.model));
+    TRY(wanted->like ? open_like(wanted, &writing.model) : model_create(&wanted->config, &writing.model));
     enum status status = new_folder_write(folder, write_folder, &writing);
     model_free(writing.model);
     return status;

@@ -51,6 +51,11 @@ const struct option_alias option_aliases[] = {
         NULL),
     ROW(OPT_OPTIMIZER, "optim optimizer-type optimizer-name", NULL),
     ROW(OPT_BETA1, "momentum", "with --optimizer sgd"),
+    /* preferences */
+    ROW(OPT_LOSS, "dpo preference rl stage trainer loss-type pref-loss", "dpo"),
+    ROW(OPT_DPO_BETA, "beta pref-beta kl-beta", "with --loss dpo"),
+    ROW(OPT_REFERENCE, "ref-model reference-model ref-model-name-or-path",
+        "training itself compares with the model that it begins with"),
     /* what is trained */
     ROW(OPT_LORA,
         "lora-r lora-rank lora-alpha lora-target-modules lora-targets lora-modules use-lora use-peft peft adapter "

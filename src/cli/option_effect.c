@@ -67,6 +67,11 @@ RULE(is_always_tied) {
     return is_text(options, OPT_ARCH, "gpt2") || is_text(options, OPT_ARCH, "opt");
 }
 
+RULE(learns_no_preferences) {
+    UNUSED(facts);
+    return !options_given(options, OPT_PLAN) && !is_text(options, OPT_LOSS, "dpo");
+}
+
 RULE(updates_by_sgd) {
     UNUSED(facts);
     return is_text(options, OPT_OPTIMIZER, "sgd");
@@ -92,6 +97,11 @@ RULE(has_no_examples) {
 RULE(ends_in_warmup) {
     UNUSED(options);
     return facts->warmup_steps >= facts->steps;
+}
+
+RULE(trains_on_ranks) {
+    UNUSED(options);
+    return facts->plan && rank_place_ranks(&facts->plan->chosen.place) > 1;
 }
 
 RULE(has_no_use_for_the_disk) {
@@ -140,9 +150,12 @@ const struct option_effect option_effects[] = {
     {OPT_FREEZE, EFFECT_OF_OPTIONS, plans_generation, IS_GENERATION},
     {OPT_BETA2, EFFECT_OF_OPTIONS, updates_by_sgd, NO_EFFECT "SGD has one moment, which --beta1 is for"},
     {OPT_EPSILON, EFFECT_OF_OPTIONS, updates_without_roots, NO_EFFECT "--optimizer takes no root of a moment"},
+    {OPT_LOSS, EFFECT_OF_OPTIONS, plans_generation, IS_GENERATION},
+    {OPT_DPO_BETA, EFFECT_OF_OPTIONS, learns_no_preferences, NO_EFFECT "without --loss dpo there are no pairs"},
     {OPT_OPTIMIZER, EFFECT_OF_OPTIONS, plans_generation, IS_GENERATION},
     {OPT_OPTIMIZER_DTYPE, EFFECT_OF_OPTIONS, plans_generation, IS_GENERATION},
     {OPT_MASTER, EFFECT_OF_OPTIONS, plans_generation, IS_GENERATION},
+    {OPT_BASE_DTYPE, EFFECT_OF_OPTIONS, plans_generation, IS_GENERATION},
     {OPT_MASTER, EFFECT_OF_DATA, computes_in_fp32, NO_EFFECT "weights in fp32 have no masters beside them"},
     {OPT_PRICE, EFFECT_OF_OPTIONS, plans_one_device, IS_ONE_DEVICE},
     {OPT_TRAIN_TOKENS, EFFECT_OF_OPTIONS, plans_one_device, IS_ONE_DEVICE},
@@ -161,6 +174,7 @@ const struct option_effect option_effects[] = {
     {OPT_CHAT_DATE, EFFECT_OF_DATA, has_no_examples, NO_EXAMPLES},
     {OPT_WARMUP_STEPS, EFFECT_OF_DATA, ends_in_warmup, "is the whole run: --lr is reached at its end, if at all"},
     {OPT_SCHEDULE, EFFECT_OF_DATA, ends_in_warmup, NO_EFFECT "the run ends within its warm-up"},
+    {OPT_REPLAN, EFFECT_OF_DATA, trains_on_ranks, NO_EFFECT "the plan of several ranks stays as it is"},
     {OPT_DISK, EFFECT_OF_DATA, has_no_use_for_the_disk, NO_EFFECT "all that a step needs fits in memory"},
     {OPT_HOST_MEMORY, EFFECT_OF_DATA, has_no_use_for_the_host, NO_EFFECT "the step has no use for a host tier"},
 };

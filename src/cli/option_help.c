@@ -35,7 +35,9 @@ static void print_left(const struct option *option, char *left, size_t bytes) {
 
 static void default_text(const struct option *option, char *text, size_t bytes) {
     const char *fallback = option->setting->fallback;
-    if (option->required)
+    if (option->required && option->excludes)
+        snprintf(text, bytes, " [required without --%s]", option->excludes);
+    else if (option->required)
         snprintf(text, bytes, " [required]");
     else if (fallback)
         snprintf(text, bytes, " [default: %s%s]", fallback[0] ? fallback : "\"\"",

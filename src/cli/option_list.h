@@ -34,14 +34,24 @@
     X(SEQ, OPTION_OF(sequence_length), OPTION_FOR(COMMANDS_MODEL),                                                     \
       .computed = ", at most the model's context, or what the plan file or the run says",                              \
       .help = "tokens per sequence")                                                                                   \
-    X(DTYPE, OPTION_OF(dtype), .argument = "bf16|fp32", OPTION_FOR(COMMANDS_MODEL),                                    \
+    X(DTYPE, OPTION_OF(dtype), .argument = "bf16|fp32", OPTION_FOR(COMMANDS_MODEL | COMMAND_INIT),                     \
       .computed = "bf16 where it is in hardware (AVX512-BF16, AMX or a GPU, see `ballast profile`) and thus several "  \
-                  "times as fast, else fp32; or what the plan file or the run says",                                   \
-      .help = "numbers of parameters and activations; sums are fp32 in both")                                          \
+                  "times as fast, else fp32; or what the plan file or the run says; init: fp32",                       \
+      .help = "numbers of parameters and activations; sums are fp32 in both; of init: what is written")                \
     X(DOCUMENT_ATTENTION, OPTION_OF(document_attention), .argument = "across|within", OPTION_FOR(COMMANDS_STEP),       \
       .computed = ", or what the plan file or the run says",                                                           \
       .help = "whether tokens see those of earlier documents in their sequence (documents end at the model's "         \
               "eos_token_id); within: each document by itself, its positions from 0")                                  \
+    X(LOSS, OPTION_OF(loss), .argument = "next-token|dpo",                                                             \
+      OPTION_FOR(COMMAND_PLAN | COMMAND_TRAIN | COMMAND_EVAL | COMMAND_PROFILE),                                       \
+      .computed = ", or what the plan file says",                                                                      \
+      .help = "what training makes smaller: the loss of each next token, or (direct preference optimisation) that of " \
+              "pairs of answers of which one is preferred (.jsonl with prompt, chosen and rejected). A pair takes "    \
+              "two of the --batch sequences. Part of the recipe")                                                      \
+    X(DPO_BETA, OPTION_OF(dpo_beta), OPTION_FOR(COMMAND_PLAN | COMMAND_TRAIN | COMMAND_EVAL | COMMAND_PROFILE),        \
+      .computed = ", or what the plan file says",                                                                      \
+      .help = "of --loss dpo: what the difference of log-probabilities from those before training counts; less "       \
+              "lets the model go further from where it began. Part of the recipe")                                     \
     X(GRAIN, OPTION_OF(grain_sequences), OPTION_FOR(COMMANDS_STEP),                                                    \
       .computed =                                                                                                      \
           "the fewest that hold 1024 tokens, on a GPU 4096 to 32768 by model and card, at most a lane's share",        \
@@ -149,12 +159,12 @@
               "tokens and --seq the model's context, at most 4096, where they are not given")                          \
     X(PRICE, OPTION_OWN(.name = "price", SETTING_REAL_IN(0, 1e6), .above = true), OPTION_FOR(COMMAND_PLAN),            \
       .computed = "no price is shown", .help = "--devices: of a device an hour, to show that of a million tokens")     \
-    X(TRAIN_TOKENS, OPTION_OWN(.name = "train-tokens", .type = SETTING_TEXT), .argument = "N[KMBT]",                   \
+    X(TRAIN_TOKENS, OPTION_OWN(.name = "tokens", .type = SETTING_TEXT), .key = "train_tokens", .argument = "N[KMBT]",  \
       OPTION_FOR(COMMAND_PLAN), .computed = "no days are shown",                                                       \
       .help = "--devices, --target-days: tokens of the whole training, to show its days")                              \
     X(TARGET_DAYS, OPTION_OWN(.name = "target-days", SETTING_REAL_IN(0, 1e6), .above = true),                          \
       OPTION_FOR(COMMAND_PLAN), .computed = "no number of devices is looked for",                                      \
-      .help = "the fewest devices of --cluster that train --train-tokens in so many days")                             \
+      .help = "the fewest devices of --cluster that train --tokens in so many days")                                   \
     X(PAGE, OPTION_OWN(.name = "page", .type = SETTING_TEXT), .argument = "FILE", OPTION_FOR(COMMAND_PLAN),            \
       .computed = "no page is written",                                                                                \
       .help = "--devices, --target-days: the front, the curve over numbers of devices, what ranks do when and their "  \
@@ -210,11 +220,11 @@
       .computed = ", or what the plan file says",                                                                      \
       .help = "how weights are changed: adamw (two moments a weight), lion (one, and the sign of its blend: a tenth "  \
               "of AdamW's --lr), sgd (one: momentum). Part of the recipe")                                             \
-    X(OPTIMIZER_DTYPE, OPTION_OF(optimizer_dtype), .argument = "fp32|bf16",                                            \
+    X(OPTIMIZER_DTYPE, OPTION_OF(optimizer_dtype), .argument = "fp32|bf16|int8",                                       \
       OPTION_FOR(COMMAND_TRAIN | COMMAND_PLAN | COMMAND_PROFILE), .computed = ", or what the plan file says",          \
       .help = "numbers of the optimizer's moments; bf16, with half of the bytes, is rounded up or down by chance, so " \
-              "that "                                                                                                  \
-              "small changes are not lost. Part of the recipe")                                                        \
+              "that small changes are not lost; int8, with a quarter, has a scale for each 256 of them, as "           \
+              "bitsandbytes. Part of the recipe")                                                                      \
     X(MASTER, OPTION_OF(master), .argument = "fp32|none", OPTION_FOR(COMMAND_TRAIN | COMMAND_PLAN | COMMAND_PROFILE),  \
       .computed = ", or what the plan file says",                                                                      \
       .help = "what is kept beside bf16 weights: fp32 ones, or none, and the weights are rounded by chance. Part of "  \
@@ -222,6 +232,12 @@
     X(FREEZE, OPTION_OF(freeze), .argument = "PATTERN", OPTION_FOR(COMMAND_TRAIN | COMMAND_PLAN | COMMAND_PROFILE),    \
       .computed = "nothing, or what the plan file says",                                                               \
       .help = "weights that are not trained, by name, with *, ? and [...]; may be given several times")                \
+    X(BASE_DTYPE, OPTION_OF(base_dtype), .argument = "none|nf4|int8|mxfp4",                                            \
+      OPTION_FOR(COMMAND_TRAIN | COMMAND_PLAN | COMMAND_PROFILE | COMMAND_INIT),                                       \
+      .computed = ", or what the plan file says",                                                                      \
+      .help = "in what the matrices of linear layers and experts are kept while --lora trains adapters beside them: "  \
+              "nf4 (4 bits, bitsandbytes' double quantisation), int8 (a scale a row), mxfp4 (4 bits, blocks of 32), "  \
+              "none (--dtype). Part of the recipe; of init, what is written")                                          \
     X(LORA, OPTION_OF(lora), .argument = "RANK,ALPHA,TARGETS",                                                         \
       OPTION_FOR(COMMAND_TRAIN | COMMAND_PLAN | COMMAND_PROFILE),                                                      \
       .computed = "none, or what the plan file or the model's own adapter says",                                       \
@@ -232,6 +248,10 @@
           "steps between checkpoints; one is also written at the end and on a signal; 0: none at all, so that the "    \
           "run leaves its model alone and cannot be resumed")                                                          \
     X(KEEP, OPTION_OF(keep), OPTION_FOR(COMMAND_TRAIN), .help = "newest checkpoints that are kept; 0: all")            \
+    X(REPLAN, OPTION_OF(replan), .argument = "auto|off", OPTION_FOR(COMMAND_TRAIN),                                    \
+      .help = "auto: a run of one rank times its own instructions and changes to another policy where that is more "   \
+              "than 5% faster or memory has become less or more, with the same bits; off, also where --plan gives a "  \
+              "policy: never")                                                                                         \
     X(LOSS_ON, OPTION_OF(loss_on_all), .argument = "completions|all", OPTION_FOR(COMMAND_TRAIN | COMMAND_EVAL),        \
       .help = "which tokens of supervised examples (.jsonl with prompt and completion, or messages) count")            \
     X(CHAT_DATE, OPTION_OF(chat_time_s), .argument = "YYYY-MM-DD",                                                     \
@@ -239,8 +259,8 @@
       .help = "the date that chat templates which ask for it are told; a run keeps it")                                \
     X(COLUMNS, OPTION_OF(columns), .argument = "FIELD=KEY,...", OPTION_FOR(COMMAND_TRAIN | COMMAND_EVAL),              \
       .computed = "the fields' own names",                                                                             \
-      .help = "the keys by which .jsonl files have text, prompt and completion, messages, or instruction, input and "  \
-              "output: prompt=question,completion=answer; a run keeps them")                                           \
+      .help = "the keys by which .jsonl files have text, prompt and completion, messages, instruction, input and "     \
+              "output, or prompt, chosen and rejected: prompt=question,completion=answer; a run keeps them")           \
     X(VALID, OPTION_OF(valid_paths), .argument = "PATH", OPTION_FOR(COMMAND_TRAIN),                                    \
       .help = "validation data beside the valid.* of folders; may be given several times")                             \
     X(VALID_EVERY, OPTION_OF(valid_every), OPTION_FOR(COMMAND_TRAIN),                                                  \
@@ -281,6 +301,9 @@
               "measured where the run has a timeline.json")                                                            \
     X(BATCHES, OPTION_OWN(.name = "batches", SETTING_WHOLE_IN(0, SETTING_MOST_STEPS), SETTING_WHOLE_DEFAULT(0)),       \
       OPTION_FOR(COMMAND_EVAL), .help = "the most batches of each file; 0: all")                                       \
+    X(REFERENCE, OPTION_OWN(.name = "reference", .type = SETTING_TEXT), .argument = "MODEL_DIR",                       \
+      OPTION_FOR(COMMAND_EVAL),                                                                                        \
+      .help = "of --loss dpo: the model that training began with, with which the model is compared")                   \
     X(PROMPT, OPTION_OWN(.name = "prompt", .type = SETTING_TEXT, .may_be_empty = true), .argument = "TEXT",            \
       OPTION_FOR(COMMAND_GENERATE), .help = "the text to go on from; \"\": from the end-of-text token")                \
     X(PROMPTS, OPTION_OWN(.name = "prompts", .type = SETTING_TEXT), .argument = "FILE", OPTION_FOR(COMMAND_GENERATE),  \
@@ -310,31 +333,37 @@
       .help = "go on after an end-of-text token")
 
 #define OPTION_LIST_INIT(X)                                                                                            \
+    X(LIKE, OPTION_OWN(.name = "like", .type = SETTING_TEXT), .argument = "MODEL_DIR|PRESET",                          \
+      OPTION_FOR(COMMAND_INIT),                                                                                        \
+      .help = "in place of the options for dimensions: take config.json and the tokenizer of this model, whose "       \
+              "weights need not be there, or the dimensions of a published one (`ballast help presets`)")              \
     X(ARCH, OPTION_OWN(.name = "arch", .type = SETTING_CHOICE, .choices = MODEL_FAMILY_CHOICES), .argument = "FAMILY", \
-      OPTION_FOR(COMMAND_INIT), .required = true,                                                                      \
+      OPTION_FOR(COMMAND_INIT), .excludes = "like", .required = true,                                                  \
       .help = "family of the model:" MODEL_FAMILY_LIST(MODEL_FAMILY_WORD) " (`ballast help models`)")                  \
     X(HIDDEN, OPTION_OWN(.name = "hidden", SETTING_WHOLE_IN(1, SETTING_MOST_SIZE)), OPTION_FOR(COMMAND_INIT),          \
-      .required = true, .help = "width of the residual stream")                                                        \
-    X(LAYERS, OPTION_OWN(.name = "layers", SETTING_WHOLE_IN(1, 1024)), OPTION_FOR(COMMAND_INIT), .required = true,     \
-      .help = "transformer blocks")                                                                                    \
-    X(HEADS, OPTION_OWN(.name = "heads", SETTING_WHOLE_IN(1, 65536)), OPTION_FOR(COMMAND_INIT), .required = true,      \
-      .help = "attention heads")                                                                                       \
+      .excludes = "like", .required = true, .help = "width of the residual stream")                                    \
+    X(LAYERS, OPTION_OWN(.name = "layers", SETTING_WHOLE_IN(1, 1024)), OPTION_FOR(COMMAND_INIT), .excludes = "like",   \
+      .required = true, .help = "transformer blocks")                                                                  \
+    X(HEADS, OPTION_OWN(.name = "heads", SETTING_WHOLE_IN(1, 65536)), OPTION_FOR(COMMAND_INIT), .excludes = "like",    \
+      .required = true, .help = "attention heads")                                                                     \
     X(KV_HEADS, OPTION_OWN(.name = "kv-heads", SETTING_WHOLE_IN(1, 65536)), OPTION_FOR(COMMAND_INIT),                  \
-      .computed = "--heads", .help = "key-value heads, of which --heads is a multiple (not gpt2, opt)")                \
+      .excludes = "like", .computed = "--heads",                                                                       \
+      .help = "key-value heads, of which --heads is a multiple (not gpt2, opt)")                                       \
     X(HEAD_DIM, OPTION_OWN(.name = "head-dim", SETTING_WHOLE_IN(1, 65536)), OPTION_FOR(COMMAND_INIT),                  \
-      .computed = "--hidden / --heads", .help = "width of a head (not gpt2, opt)")                                     \
+      .excludes = "like", .computed = "--hidden / --heads", .help = "width of a head (not gpt2, opt)")                 \
     X(FFN, OPTION_OWN(.name = "ffn", SETTING_WHOLE_IN(1, SETTING_MOST_SIZE)), OPTION_FOR(COMMAND_INIT),                \
-      .computed = "so many times --hidden as in the authors' models (`ballast help models`)",                          \
+      .excludes = "like", .computed = "so many times --hidden as in the authors' models (`ballast help models`)",      \
       .help = "width inside the MLP")                                                                                  \
     X(WINDOW, OPTION_OWN(.name = "window", SETTING_WHOLE_IN(1, 1073741824)), OPTION_FOR(COMMAND_INIT),                 \
-      .computed = "that of the authors' first model, or none",                                                         \
+      .excludes = "like", .computed = "that of the authors' first model, or none",                                     \
       .help = "tokens that a position sees in all layers, itself included; for families that have a sliding window "   \
               "(`ballast help models`)")                                                                               \
-    X(VOCAB, OPTION_OWN(.name = "vocab", SETTING_WHOLE_IN(1, 134217728)), OPTION_FOR(COMMAND_INIT), .required = true,  \
+    X(VOCAB, OPTION_OWN(.name = "vocab", SETTING_WHOLE_IN(1, 134217728)), OPTION_FOR(COMMAND_INIT),                    \
+      .excludes = "like", .required = true,                                                                            \
       .help = "tokens of the vocabulary, and of the tokenizer that --tokenizer-data makes")                            \
     X(CONTEXT, OPTION_OWN(.name = "context", SETTING_WHOLE_IN(1, 1073741824)), OPTION_FOR(COMMAND_INIT),               \
-      .required = true, .help = "the longest sequence, in tokens")                                                     \
-    X(TIED, OPTION_OWN(.name = "tied", .type = SETTING_FLAG), OPTION_FOR(COMMAND_INIT),                                \
+      .excludes = "like", .required = true, .help = "the longest sequence, in tokens")                                 \
+    X(TIED, OPTION_OWN(.name = "tied", .type = SETTING_FLAG), OPTION_FOR(COMMAND_INIT), .excludes = "like",            \
       .help = "use the embedding's weight for the head too (gpt2, opt: always)")                                       \
     X(TOKENIZER_DATA, OPTION_OWN(.name = "tokenizer-data", .type = SETTING_TEXT), .argument = "FILE",                  \
       OPTION_FOR(COMMAND_INIT),                                                                                        \

@@ -69,7 +69,7 @@ static enum status read_long(struct options *options, const char *word, struct w
         options->help = true;
         return STATUS_OK;
     }
-    enum option_id id = option_find(name);
+    enum option_id id = option_find(options->command->bit, name);
     if (id == OPTION_COUNT) return unknown_option(options, name);
     return set_from_words(options, id, equals ? equals + 1 : NULL, words);
 }
@@ -108,7 +108,7 @@ static enum status exclude_others(struct options *options) {
         const char *excludes = option_table[i].excludes;
         struct option_value *value = &options->values[i];
         if (!excludes || value->source == SOURCE_NONE) continue;
-        struct option_value *other = &options->values[option_find(excludes)];
+        struct option_value *other = &options->values[option_find(options->command->bit, excludes)];
         if (other->source == value->source)
             return status_set(STATUS_BAD_INPUT, "--%s and --%s: only one of them can be given",
                               option_table[i].setting->name, excludes);
@@ -117,12 +117,17 @@ static enum status exclude_others(struct options *options) {
     return STATUS_OK;
 }
 
+static bool is_replaced(const struct options *options, const struct option *option) {
+    return option->excludes &&
+           options->values[option_find(options->command->bit, option->excludes)].source != SOURCE_NONE;
+}
+
 static enum status fill_defaults(struct options *options) {
     for (int i = 0; i < OPTION_COUNT; i++) {
         const struct option *option = &option_table[i];
         struct option_value *value = &options->values[i];
         if (!serves(options, option) || value->source != SOURCE_NONE) continue;
-        if (option->required)
+        if (option->required && !is_replaced(options, option))
             return status_set(STATUS_BAD_INPUT, "ballast %s: --%s %s is missing", options->command->name,
                               option->setting->name, option_argument(option));
         if (!option->setting->fallback) continue;

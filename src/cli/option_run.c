@@ -53,6 +53,7 @@ static json_t *value_of(const json_t *object, const char *field, const json_t *v
     if (strcmp(field, "chat_time_s") == 0) return date_of(value);
     if (strcmp(field, "disk_folder") == 0) return disk_of(object);
     if (strcmp(field, "device_bytes") == 0 || strcmp(field, "host_bytes") == 0) return size_of(value);
+    if (strcmp(field, "replan") == 0) return json_string(json_is_true(value) ? "auto" : "off");
     if (strcmp(field, "loss_on_all") == 0) return json_string(json_is_true(value) ? "all" : "completions");
     return json_incref((json_t *)(uintptr_t)value);
 }

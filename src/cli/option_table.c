@@ -24,16 +24,20 @@ const char *option_argument(const struct option *option) {
 }
 
 char *option_key(const struct option *option, char key[64]) {
-    snprintf(key, 64, "%s", option->setting->name);
+    snprintf(key, 64, "%s", option->key ? option->key : option->setting->name);
     for (char *at = key; *at; at++)
         if (*at == '-') *at = '_';
     return key;
 }
 
-enum option_id option_find(const char *name) {
-    for (int i = 0; i < OPTION_COUNT; i++)
-        if (strcmp(option_table[i].setting->name, name) == 0) return (enum option_id)i;
-    return OPTION_COUNT;
+enum option_id option_find(unsigned commands, const char *name) {
+    enum option_id other = OPTION_COUNT;
+    for (int i = 0; i < OPTION_COUNT; i++) {
+        if (strcmp(option_table[i].setting->name, name) != 0) continue;
+        if (option_table[i].commands & commands) return (enum option_id)i;
+        other = (enum option_id)i;
+    }
+    return other;
 }
 
 enum option_id option_find_key(const char *key) {

@@ -45,13 +45,14 @@ enum command_bit {
 struct option {
     const struct setting *setting; /* name, type, legal values, default */
     char letter;                   /* of the short form; 0: none */
+    const char *key;               /* of config files; NULL: the name, with _ for - */
     const char *argument;          /* what help calls the value; NULL: N, X or SIZE, by its type */
     unsigned commands;             /* bits of enum command_bit */
     /* What the default is computed from, for people, or what happens without the option; where the setting has a
      * default, what follows it in the sentence: ", or what the plan file says". */
     const char *computed;
-    bool required;
     const char *excludes; /* the name of one that says the same in another way; NULL: none */
+    bool required;        /* unless that one is given */
     const char *help;
 };
 
@@ -65,8 +66,8 @@ enum option_id {
 extern const struct option option_table[OPTION_COUNT];
 extern const char *const command_names[COMMAND_COUNT];
 
-/* By long name; OPTION_COUNT when there is none. */
-enum option_id option_find(const char *name);
+/* By long name: of these commands, or, if they have none of that name, of others; OPTION_COUNT when there is none. */
+enum option_id option_find(unsigned commands, const char *name);
 /* By a config file's key. */
 enum option_id option_find_key(const char *key);
 enum { OPTION_COMMANDS_BYTES = 128 };

@@ -30,7 +30,7 @@ static enum status read_tokens(const char *text, double *out) {
         *out = value;
         return STATUS_OK;
     }
-    enum status status = status_set(STATUS_BAD_INPUT, "--train-tokens: %s: is no number of tokens", text);
+    enum status status = status_set(STATUS_BAD_INPUT, "--tokens: %s: is no number of tokens", text);
     return status_hint(status, "for example 300B or 1T");
 }
 
@@ -38,18 +38,21 @@ static enum status read_model(const char *name, struct choice_request *out) {
     struct model *model;
     TRY(model_open_outline(name, &model));
     const struct model_config *config = &model->config;
-    bool gated = config->activation == ACTIVATION_SILU;
     out->model = (struct transformer){.hidden = config->hidden,
                                       .layers = config->layers,
                                       .heads = config->heads,
                                       .kv_heads = config->kv_heads,
                                       .ffn = config->ffn,
                                       .vocab = config->vocab_size,
-                                      .gated = gated,
-                                      .tied = config->tied};
+                                      .gated = config->family->layer != NULL, /* as model_decoder.h has them */
+                                      .tied = config->tied,
+                                      .head_size = config->head_dim};
     out->sequence_length = config->context < SEQUENCE_MOST ? config->context : SEQUENCE_MOST;
+    bool dense = config->experts == 0;
     model_free(model);
-    return STATUS_OK;
+    if (dense) return STATUS_OK;
+    return status_set(STATUS_BAD_INPUT, "%s: is a mixture of experts, and many devices are planned for dense models",
+                      name);
 }
 
 static enum status read_cluster(const struct options *options, struct choice_request *out) {
@@ -104,7 +107,7 @@ static enum status read_request(const struct options *options, struct scale_plan
     if (options_given(options, OPT_TRAIN_TOKENS))
         TRY(read_tokens(options_text(options, OPT_TRAIN_TOKENS), &out->tokens));
     if (out->target_days > 0 && out->tokens <= 0)
-        return status_set(STATUS_BAD_INPUT, "--target-days: needs --train-tokens, what there is to train on");
+        return status_set(STATUS_BAD_INPUT, "--target-days: needs --tokens, what there is to train on");
     return STATUS_OK;
 }
 
@@ -145,9 +148,36 @@ double scale_plan_price(const struct scale_plan *plan, const struct choice *choi
     return plan->price / 3600 * (double)choice->devices * seconds / scale_plan_step_tokens(plan) * 1e6;
 }
 
-static void find_target(struct scale_plan *plan) {
-    for (int i = 0; i < plan->curve_count && plan->target_days > 0 && !plan->target; i++)
-        if (scale_plan_days(plan, &plan->curve[i]) <= plan->target_days) plan->target = &plan->curve[i];
+static bool is_in_time(const struct scale_plan *plan, const struct choice *choice) {
+    return scale_plan_days(plan, choice) <= plan->target_days;
+}
+
+/* Puts the fewest devices between two numbers of the curve that end in time before the `index`-th, which does. */
+static enum status look_between(struct scale_plan *plan, int index, const struct calibration *calibration) {
+    int64_t node = plan->request.cluster.network.devices;
+    int64_t devices = index > 0 ? plan->curve[index - 1].devices + node : node;
+    for (; devices < plan->curve[index].devices; devices += node) {
+        struct choice choice;
+        bool fits;
+        TRY(choose_fastest(&plan->request, calibration, devices, &choice, &fits));
+        if (!fits || !is_in_time(plan, &choice)) continue;
+        memmove(&plan->curve[index + 1], &plan->curve[index],
+                (size_t)(plan->curve_count - index) * sizeof *plan->curve);
+        plan->curve[index] = choice;
+        plan->curve_count++;
+        break;
+    }
+    return STATUS_OK;
+}
+
+static enum status find_target(struct scale_plan *plan, const struct calibration *calibration) {
+    for (int i = 0; i < plan->curve_count && plan->target_days > 0; i++) {
+        if (!is_in_time(plan, &plan->curve[i])) continue;
+        if (plan->curve_count < CHOICE_CURVE_MOST) TRY(look_between(plan, i, calibration));
+        plan->target = &plan->curve[i];
+        break;
+    }
+    return STATUS_OK;
 }
 
 const char *const scale_plan_recompute_names[RECOMPUTE_COUNT] = {[RECOMPUTE_NONE] = "none",
@@ -190,7 +220,7 @@ static void print_target(const struct scale_plan *plan) {
         printf("\nno number of devices up to %lld trains %.3g tokens in %g days\n", (long long)CURVE_MOST, plan->tokens,
                plan->target_days);
     else
-        printf("\n%lld devices train %.3g tokens in %.1f days: the fewest of these that do within %g\n",
+        printf("\n%lld devices train %.3g tokens in %.1f days: the fewest whole nodes that do within %g\n",
                (long long)plan->target->devices, plan->tokens, scale_plan_days(plan, plan->target), plan->target_days);
 }
 
@@ -273,8 +303,7 @@ static enum status choose(struct scale_plan *plan) {
     struct calibration calibration = calibration_default();
     if (plan->request.devices > 0) TRY(choose_layouts(&plan->request, &calibration, &plan->front));
     TRY(choose_curve(&plan->request, &calibration, CURVE_LEAST, CURVE_MOST, plan->curve, &plan->curve_count));
-    find_target(plan);
-    return STATUS_OK;
+    return find_target(plan, &calibration);
 }
 
 enum status scale_plan_run(const struct options *options) {

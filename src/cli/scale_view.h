@@ -16,7 +16,7 @@ struct scale_plan {
     struct choices front;     /* for request.devices; empty where --devices was not given */
     struct choice curve[CHOICE_CURVE_MOST];
     int curve_count;
-    const struct choice *target; /* of the curve: the least that ends in time; NULL: none does, or none is asked */
+    const struct choice *target; /* of the curve: the fewest that end in time; NULL: none do, or none are asked */
 };
 
 double scale_plan_step_tokens(const struct scale_plan *plan);

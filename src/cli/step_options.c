@@ -32,11 +32,15 @@ static void read_names(const struct options *options, struct plan_options *out) 
     const char *attention = options_text(options, OPT_DOCUMENT_ATTENTION);
     if (options_given(options, OPT_DOCUMENT_ATTENTION))
         SETTINGS_GIVE(out, document_attention, document_attention_find(attention));
+    if (options_given(options, OPT_LOSS)) SETTINGS_GIVE(out, loss, training_loss_find(options_text(options, OPT_LOSS)));
+    TAKE(REAL, DPO_BETA, dpo_beta);
     if (options_given(options, OPT_OPTIMIZER))
         SETTINGS_GIVE(out, optimizer, update_rule_find(options_text(options, OPT_OPTIMIZER)));
     if (options_given(options, OPT_OPTIMIZER_DTYPE))
         SETTINGS_GIVE(out, optimizer_dtype, state_format_find(options_text(options, OPT_OPTIMIZER_DTYPE)));
     if (options_given(options, OPT_MASTER)) SETTINGS_GIVE(out, master, master_find(options_text(options, OPT_MASTER)));
+    if (options_given(options, OPT_BASE_DTYPE))
+        SETTINGS_GIVE(out, base_dtype, weight_format_find(options_text(options, OPT_BASE_DTYPE)));
     if (options_given(options, OPT_DTYPE)) SETTINGS_GIVE(out, dtype, dtype_find(options_text(options, OPT_DTYPE)));
     if (options_given(options, OPT_SEQUENCE))
         SETTINGS_GIVE(out, sequence, strcmp(options_text(options, OPT_SEQUENCE), "on") == 0);

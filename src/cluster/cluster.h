@@ -92,6 +92,8 @@ enum status cluster_measure_memory(struct cluster_memory *out);
 enum status cluster_measure_memory_at(const char *root, struct cluster_memory *out);
 /* The same without failure: all 0 where /proc does not tell. */
 void cluster_find_memory(struct cluster_memory *out);
+/* The least of memory available and room in the cgroups. */
+int64_t cluster_memory_room(const struct cluster_memory *memory);
 /* How much more memory a capacity of so many bytes would need; 0: there is enough. */
 int64_t cluster_memory_missing(const struct cluster_memory *memory, int64_t capacity_bytes);
 /* Only the cores: those within the process's affinity and cgroup, at most its cgroup's quota of processor time (rounded

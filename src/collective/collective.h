@@ -14,7 +14,7 @@
  * group's ranks, which lane_tree_top cuts from the recipe's lanes. A rank that holds several lanes adds them before, by
  * its own subtree (lane_tree_cut, lane_sum.h). A rank that has nothing to add (`empty`) contributes nothing, not even
  * zeros: those would turn -0 into 0. With `round_bf16` every edge of the tree rounds to bf16, also within a rank or a
- * node, and values travel as bf16.
+ * node, and values travel as bf16. With `round_sum` an all-reduce rounds the sum too, and gathers it as bf16.
  *
  * ALGORITHMS (comm_schedule.h). Stratified: a reduction halves along the tree: in each of its ceil(log2 ranks) stages a
  * rank sends the half that its partner keeps. A gather runs the same stages backwards, along a tree of nodes over
@@ -25,8 +25,8 @@
  *
  * BYTES. An operation on B bytes among P ranks moves (P - 1) B, summed over all ranks; all-reduce twice as much; in
  * all-to-all each rank sends B (P - 1) / P. Among n nodes of m ranks, (n - 1) B of it are between nodes where it is
- * stratified, and (P - m) B where it is flat. round_bf16 halves what reductions send. comm_read_traffic counts what was
- * moved.
+ * stratified, and (P - m) B where it is flat. round_bf16 halves what reductions send, round_sum what is gathered of
+ * them. comm_read_traffic counts what was moved.
  *
  * Files, in the order to read them:
  * mesh: ranks by nodes, and groups of them;
@@ -65,6 +65,7 @@ struct comm_spec {
     bool on_device;      /* data, out, mine and staging lie in the device's memory (comm_device_open); not in_place or
                             flat; blocks of reductions begin at multiples of 64 bytes */
     bool round_bf16;     /* reductions */
+    bool round_sum;      /* all-reduce with round_bf16 */
     int64_t block_bytes; /* 0: as comm_block has it; else as comm_spec_block does; reductions: a multiple of 4 */
     /* owner[b] is the position in the group of who has block b, each position once; NULL: b. All-gather,
      * reduce-scatter, all-reduce. Borrowed until comm_create returns. */

@@ -36,10 +36,21 @@ static enum status make_gather(struct schedule_maker *maker) {
     return maker->spec->flat ? schedule_gather_flat(maker) : schedule_gather_along_tree(maker);
 }
 
+/* What is gathered as bf16 is so on its owner too. */
+static enum status round_own_block(struct schedule_maker *maker) {
+    int own = maker->owned[maker->me];
+    struct comm_range range = own >= 0 ? maker_block(maker, own) : (struct comm_range){0, 0};
+    struct schedule_step round = {.kind = STEP_ROUND, .to = range.begin, .bytes = range.end - range.begin};
+    return maker->spec->round_sum && round.bytes > 0 ? maker_step(maker, round) : STATUS_OK;
+}
+
 static enum status make(struct schedule_maker *maker) {
     switch (maker->spec->kind) {
     case COMM_REDUCE_SCATTER: return make_sums(maker);
-    case COMM_ALL_REDUCE: TRY(make_sums(maker)); return make_gather(maker);
+    case COMM_ALL_REDUCE:
+        TRY(make_sums(maker));
+        TRY(round_own_block(maker));
+        return make_gather(maker);
     case COMM_ALL_GATHER:
     case COMM_BROADCAST: return make_gather(maker);
     case COMM_ALL_TO_ALL: return schedule_all_to_all(maker);

@@ -98,18 +98,19 @@ enum status schedule_reduce_flat(struct schedule_maker *maker) {
 enum status schedule_gather_flat(struct schedule_maker *maker) {
     struct flat flat;
     int own = maker->owned[maker->me];
+    enum schedule_place place = maker_gather_place(maker);
     TRY(begin(maker, &flat));
     TRY(meet(maker, &flat, MEETING_BLOCKS, true, false));
-    TRY(add_transfers(maker, &flat, true, PLACE_DATA, PEERS_OWN));
-    if (own >= 0) TRY(add_transfers(maker, &flat, false, PLACE_DATA, own));
-    TRY(maker_launch(maker, &flat.stage, false));
+    TRY(add_transfers(maker, &flat, true, place, PEERS_OWN));
+    if (own >= 0) TRY(add_transfers(maker, &flat, false, place, own));
+    TRY(maker_launch(maker, &flat.stage, place == PLACE_STAGING));
     TRY(meet(maker, &flat, MEETING_BLOCKS, false, true));
     for (int i = 1; i < flat.near_count; i++) {
         int peer = flat.near_first + (maker->me - flat.near_first + i) % flat.near_count;
         if (maker->owned[peer] >= 0) TRY(maker_copy_block(maker, maker->owned[peer], peer));
     }
     TRY(meet(maker, &flat, MEETING_GATHERED, true, false));
-    TRY(maker_finish(maker, &flat.stage, true));
+    TRY(maker_finish_gathered(maker, &flat.stage));
     TRY(maker_finish(maker, &flat.stage, false));
     return meet(maker, &flat, MEETING_GATHERED, false, true);
 }

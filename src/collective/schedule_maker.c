@@ -110,6 +110,23 @@ enum status maker_finish(struct schedule_maker *maker, const struct maker_stage 
     return STATUS_OK;
 }
 
+enum status maker_merge(struct schedule_maker *maker, const struct maker_stage *stage, enum merge_side side) {
+    for (int i = 0; i < stage->count; i++) {
+        struct schedule_transfer transfer = maker->schedule->transfers.items[stage->transfers[i]];
+        for (int m = 0; transfer.receive && m < transfer.messages; m++) {
+            int message = transfer.first_message + m;
+            TRY(maker_step(maker, (struct schedule_step){.kind = STEP_FINISH, .index = message}));
+            TRY(maker_step(maker, (struct schedule_step){.kind = STEP_MERGE, .index = message, .side = side}));
+        }
+    }
+    return STATUS_OK;
+}
+
+enum status maker_finish_gathered(struct schedule_maker *maker, const struct maker_stage *stage) {
+    return maker_gather_place(maker) == PLACE_STAGING ? maker_merge(maker, stage, MERGE_MINE_ABSENT)
+                                                      : maker_finish(maker, stage, true);
+}
+
 enum status maker_meet(struct schedule_maker *maker, int first, int count, enum schedule_meeting meeting, bool arrive,
                        bool wait) {
     struct schedule_step step = {.kind = STEP_ARRIVE, .index = (int)meeting, .first = first, .count = count};

@@ -40,6 +40,14 @@ enum status maker_stage_transfer(struct schedule_maker *maker, struct maker_stag
 enum status maker_launch(struct schedule_maker *maker, const struct maker_stage *stage, bool pack);
 /* STEP_FINISH for each message that is received, or else sent. */
 enum status maker_finish(struct schedule_maker *maker, const struct maker_stage *stage, bool receives);
+/* STEP_FINISH for each message that is received into staging, and STEP_MERGE by this side. */
+enum status maker_merge(struct schedule_maker *maker, const struct maker_stage *stage, enum merge_side side);
+/* Where what is gathered is sent from and received: in staging where sums travel as bf16, which are packed then. */
+static inline enum schedule_place maker_gather_place(const struct schedule_maker *maker) {
+    return maker->spec->kind == COMM_ALL_REDUCE && maker->spec->round_sum ? PLACE_STAGING : PLACE_DATA;
+}
+/* STEP_FINISH for what a gather received, unpacked into data where it is packed. */
+enum status maker_finish_gathered(struct schedule_maker *maker, const struct maker_stage *stage);
 /* The ranks [first, first + count) of the node meet. Not where that is this rank alone. */
 enum status maker_meet(struct schedule_maker *maker, int first, int count, enum schedule_meeting meeting, bool arrive,
                        bool wait);

@@ -158,7 +158,9 @@ static const char *difference(const struct comm_spec *a, const struct comm_spec 
     if (g->first != h->first || g->stride != h->stride || g->count != h->count) return "group";
     if (a->kind != b->kind || a->root != b->root) return "kind";
     if (a->bytes != b->bytes || a->block_bytes != b->block_bytes) return "size";
-    if (a->flat != b->flat || a->in_place != b->in_place || a->round_bf16 != b->round_bf16) return "algorithm";
+    if (a->flat != b->flat || a->in_place != b->in_place || a->round_bf16 != b->round_bf16 ||
+        a->round_sum != b->round_sum)
+        return "algorithm";
     if (!same_owners(a, b)) return "owners";
     return same_empty(a, b) ? NULL : "empty ranks";
 }

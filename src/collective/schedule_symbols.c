@@ -15,10 +15,10 @@ static symbol mix(symbol a, symbol b) {
 }
 
 symbol symbol_leaf(int rank, int segment) { return mix((symbol)rank + 1, (symbol)segment + 1); }
-static symbol rounded(symbol v) { return v & 1 || v == SYMBOL_NOTHING ? v : mix(v, 'r') | 1; }
+symbol symbol_rounded(symbol v) { return v & 1 || v == SYMBOL_NOTHING ? v : mix(v, 'r') | 1; }
 static symbol add(symbol left, symbol right, bool round) {
     if (left == SYMBOL_NOTHING || right == SYMBOL_NOTHING) return WRONG;
-    return round ? mix(mix(rounded(left), '+'), rounded(right)) : mix(mix(left, '+'), right);
+    return round ? mix(mix(symbol_rounded(left), '+'), symbol_rounded(right)) : mix(mix(left, '+'), right);
 }
 
 static const struct comm_schedule *schedule_of(const struct symbols *symbols, int rank) {
@@ -187,7 +187,7 @@ static enum status pack_message(const struct symbols *symbols, const struct walk
     TRY(take_staging(symbols, at, index));
     TRY(move_message(symbols, at, index, symbols->of[at->rank].data, false));
     for (int i = 0; i < count; i++)
-        symbols->of[at->rank].payload[index][i] = rounded(symbols->of[at->rank].payload[index][i]);
+        symbols->of[at->rank].payload[index][i] = symbol_rounded(symbols->of[at->rank].payload[index][i]);
     return STATUS_OK;
 }
 
@@ -241,7 +241,7 @@ symbol symbols_add_up(const struct symbols *symbols, int index, const symbol *le
     symbol right = symbols->absent[node->right] ? SYMBOL_NOTHING : symbols_add_up(symbols, node->right, leaves);
     if (both) return add(left, right, round);
     symbol only = left == SYMBOL_NOTHING ? right : left;
-    return round ? rounded(only) : only;
+    return round ? symbol_rounded(only) : only;
 }
 
 static enum status sum_lanes(const struct symbols *symbols, const struct walked_step *at,
@@ -279,7 +279,7 @@ static enum status change_range(const struct symbols *symbols, const struct walk
     TRY(check_free(symbols, at, PLACE_DATA, step->to, step->to + step->bytes, true));
     symbol *data = symbols->of[at->rank].data;
     for (int s = symbols_segment(symbols, step->to); s < symbols_segment(symbols, step->to + step->bytes); s++)
-        data[s] = step->kind == STEP_TAKE ? symbol_leaf(at->rank, s) : rounded(data[s]);
+        data[s] = step->kind == STEP_TAKE ? symbol_leaf(at->rank, s) : symbol_rounded(data[s]);
     return STATUS_OK;
 }
 

@@ -27,6 +27,7 @@ struct symbols {
 
 /* What a rank has of a segment of its own. */
 symbol symbol_leaf(int rank, int segment);
+symbol symbol_rounded(symbol value);
 /* The value of a node of the tree, from what each leaf has. */
 symbol symbols_add_up(const struct symbols *symbols, int node, const symbol *leaves);
 

@@ -106,15 +106,7 @@ static enum status merge_received(struct schedule_maker *maker, const struct sta
     enum merge_side side = absent                                       ? MERGE_MINE_ABSENT
                            : stage->path->tree->node[node].left == mine ? MERGE_MINE_LEFT
                                                                         : MERGE_MINE_RIGHT;
-    for (int i = 0; i < stage->made.count; i++) {
-        struct schedule_transfer transfer = maker->schedule->transfers.items[stage->made.transfers[i]];
-        for (int m = 0; transfer.receive && m < transfer.messages; m++) {
-            int message = transfer.first_message + m;
-            TRY(maker_step(maker, (struct schedule_step){.kind = STEP_FINISH, .index = message}));
-            TRY(maker_step(maker, (struct schedule_step){.kind = STEP_MERGE, .index = message, .side = side}));
-        }
-    }
-    return STATUS_OK;
+    return maker_merge(maker, &stage->made, side);
 }
 
 /* The blocks that this rank holds at a node of the path, one step each. */
@@ -167,11 +159,12 @@ enum status schedule_reduce_along_tree(struct schedule_maker *maker) {
 
 static enum status gather_at(struct schedule_maker *maker, const struct path *path, int depth) {
     struct stage stage;
+    enum schedule_place place = maker_gather_place(maker);
     TRY(begin_stage(maker, path, depth, &stage));
-    TRY(add_transfers(maker, &stage, false, true, PLACE_DATA));
-    TRY(add_transfers(maker, &stage, false, false, PLACE_DATA));
-    TRY(maker_launch(maker, &stage.made, false));
-    TRY(maker_finish(maker, &stage.made, true));
+    TRY(add_transfers(maker, &stage, false, true, place));
+    TRY(add_transfers(maker, &stage, false, false, place));
+    TRY(maker_launch(maker, &stage.made, place == PLACE_STAGING));
+    TRY(maker_finish_gathered(maker, &stage.made));
     return maker_finish(maker, &stage.made, false);
 }
 

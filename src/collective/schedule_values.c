@@ -30,7 +30,8 @@ static symbol first_value(const struct symbols *symbols, const struct comm_spec 
 static symbol sum_of(const struct symbols *symbols, int segment, symbol *leaves) {
     for (int r = 0; r < symbols->walk->ranks; r++)
         leaves[r] = first_value(symbols, symbols->spec, r, segment);
-    return symbols_add_up(symbols, 0, leaves);
+    symbol sum = symbols_add_up(symbols, 0, leaves);
+    return symbols->spec->round_sum ? symbol_rounded(sum) : sum;
 }
 
 /* What it must have in the end; nothing: that is undefined. */

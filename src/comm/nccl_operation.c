@@ -300,7 +300,7 @@ static enum status find_traffic(struct nccl_operation *operation, const struct c
 struct offer {
     bool good; /* could make its part */
     int kind, root;
-    bool round_bf16;
+    bool round_bf16, round_sum;
     int64_t bytes, block_bytes;
     uint64_t owners;
 };
@@ -311,6 +311,7 @@ static struct offer make_offer(const struct comm_spec *spec, bool good) {
     offer.kind = (int)spec->kind;
     offer.root = spec->root;
     offer.round_bf16 = spec->round_bf16;
+    offer.round_sum = spec->round_sum;
     offer.bytes = spec->bytes;
     offer.block_bytes = spec->block_bytes;
     for (int b = 0; b < comm_spec_blocks(spec); b++)
@@ -319,8 +320,8 @@ static struct offer make_offer(const struct comm_spec *spec, bool good) {
 }
 
 static bool is_same(const struct offer *a, const struct offer *b) {
-    return a->kind == b->kind && a->root == b->root && a->round_bf16 == b->round_bf16 && a->bytes == b->bytes &&
-           a->block_bytes == b->block_bytes && a->owners == b->owners;
+    return a->kind == b->kind && a->root == b->root && a->round_bf16 == b->round_bf16 && a->round_sum == b->round_sum &&
+           a->bytes == b->bytes && a->block_bytes == b->block_bytes && a->owners == b->owners;
 }
 
 static enum status compare(const struct comm *comm, const struct comm_spec *spec, const struct offer *offers) {

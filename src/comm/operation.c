@@ -115,6 +115,7 @@ static struct operation_offer make_offer(struct mpi_comm *mpi, const struct oper
     offer.root = spec->root;
     offer.in_place = spec->in_place;
     offer.round_bf16 = spec->round_bf16;
+    offer.round_sum = spec->round_sum;
     offer.flat = spec->flat;
     offer.bytes = spec->bytes;
     offer.block_bytes = spec->block_bytes;
@@ -137,8 +138,8 @@ static enum status check_offers(const struct operation *operation) {
         if (!b->good)
             return status_set(STATUS_FAILED, "rank %d on %s could not make an operation", rank, comm->host[rank]);
         bool same = a->kind == b->kind && a->bytes == b->bytes && a->root == b->root && a->in_place == b->in_place &&
-                    a->round_bf16 == b->round_bf16 && a->flat == b->flat && a->block_bytes == b->block_bytes &&
-                    a->owners == b->owners;
+                    a->round_bf16 == b->round_bf16 && a->round_sum == b->round_sum && a->flat == b->flat &&
+                    a->block_bytes == b->block_bytes && a->owners == b->owners;
         if (!same)
             return status_set(STATUS_BAD_INPUT,
                               "ranks do not create the same operation: rank %d on %s has another than rank %d", rank,

@@ -13,7 +13,7 @@ struct operation_offer {
     bool good; /* could make its part */
     /* What must be the same for all. */
     int kind, root;
-    bool in_place, round_bf16, flat;
+    bool in_place, round_bf16, round_sum, flat;
     int64_t bytes, block_bytes;
     uint64_t owners; /* hash */
     /* Its own. */

@@ -9,6 +9,8 @@
 #include "base/terminal.h"
 #include "console/console_end.h"
 #include "console/console_line.h"
+#include "console/policy_words.h"
+#include "train/plan_watch.h"
 
 /* The least time between two lines, so that short steps do not flood a log; metrics.jsonl has them all. */
 enum { LIVE_INTERVAL_NS = 100 * 1000 * 1000, PLAIN_INTERVAL_NS = 1000 * 1000 * 1000 };
@@ -89,6 +91,24 @@ static void on_mispredicted(void *payload, const struct misprediction *off) {
                 1e3 * differences[i].measured_s);
 }
 
+/* What changed, and why. */
+static void on_replanned(void *payload, const struct train_replan *replan, const struct session_plan *plan) {
+    static const char *const why[] = {[REPLAN_NONE] = "",
+                                      [REPLAN_FASTER] = "since another one is faster by what its steps took",
+                                      [REPLAN_LESS_MEMORY] = "since memory has become less",
+                                      [REPLAN_MORE_MEMORY] = "since memory has become more"};
+    struct console *console = payload;
+    char words[POLICY_WORDS_BYTES], before[SIZE_TEXT], now[SIZE_TEXT], times[96] = "";
+    const struct graph *graph = programs_main(&plan->programs)->graph;
+    if (replan->before_s > 0 && replan->after_s > 0)
+        snprintf(times, sizeof times, "; predicted %.4g s a step, not %.4g s", replan->after_s, replan->before_s);
+    live_line_wipe();
+    fprintf(console->out, "step %" PRId64 "  plan changed %s: %s; memory %s, not %s%s; took %.2g s\n", replan->step,
+            why[replan->reason], policy_words(&plan->chosen.policy, graph_count_blocks(graph), words),
+            size_print(replan->device_bytes, now), size_print(replan->device_bytes_before, before), times,
+            replan->seconds);
+}
+
 static void draw_live(struct console *console) {
     console_line_live(&console->last, &console->state, terminal_columns(console->out), console->colour, console->line);
     live_line_draw(console->out, console->line);
@@ -163,6 +183,7 @@ struct console *console_create(FILE *out, bool quiet) {
     console->events = (struct train_events){.begin = on_begin,
                                             .step = on_step,
                                             .mispredicted = quiet ? NULL : on_mispredicted,
+                                            .replanned = quiet ? NULL : on_replanned,
                                             .validated = on_validated,
                                             .sampled = quiet ? NULL : on_sampled,
                                             .saving = quiet ? NULL : on_saving,

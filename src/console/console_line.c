@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/size.h"
+#include "session/engine.h"
 
 enum { BAR_LEAST = 8, BAR_MOST = 30, BAR_FRAME = 3, GAP = 2, MAIN_FIELDS = 2 };
 
@@ -66,7 +67,7 @@ void field_line_print(const struct field_line *line, int columns, bool colour, c
     }
 }
 
-enum { NUMBER_BYTES = 24, EPOCH_BYTES = 64 };
+enum { NUMBER_BYTES = 24, EPOCH_BYTES = 64, PAIRS_BYTES = 80 };
 
 char *console_print_time(double seconds, char text[24]) {
     if (!isfinite(seconds) || seconds < 0 || seconds > 1e12) return strcpy(text, "-");
@@ -90,12 +91,15 @@ static void print_mfu(double mfu, char text[NUMBER_BYTES]) {
 }
 
 void console_line_plain(const struct train_step *step, char line[FIELD_LINE_BYTES]) {
-    char memory[SIZE_TEXT], left[24], mfu[NUMBER_BYTES], epoch[EPOCH_BYTES] = "";
+    char memory[SIZE_TEXT], left[24], mfu[NUMBER_BYTES], epoch[EPOCH_BYTES] = "", pairs[PAIRS_BYTES] = "";
     print_mfu(step->mfu, mfu);
     if (step->epochs > 0) snprintf(epoch, sizeof epoch, "  epoch: %.2f/%g", step->epoch, step->epochs);
+    if (step->pairs)
+        snprintf(pairs, sizeof pairs, "  margin: %.4f  accuracy: %.0f%%", preference_margin(step->preference),
+                 100 * step->preference[PREFERENCE_RIGHT]);
     snprintf(line, FIELD_LINE_BYTES,
-             "step: %" PRId64 "%s  loss: %.4f  grad_norm: %.4f  lr: %.2e  memory: %s  tps: %.0f  mfu: %s  left: %s",
-             step->step, epoch, step->loss, step->grad_norm, step->learning_rate,
+             "step: %" PRId64 "%s  loss: %.4f%s  grad_norm: %.4f  lr: %.2e  memory: %s  tps: %.0f  mfu: %s  left: %s",
+             step->step, epoch, step->loss, pairs, step->grad_norm, step->learning_rate,
              size_print(step->device_bytes, memory), step->tokens_per_s, mfu,
              console_print_time(step->remaining_s, left));
 }
@@ -110,6 +114,7 @@ void console_line_live(const struct train_step *step, const struct console_state
     ADD_FIELD("%" PRId64 "/%" PRId64, step->step, step->steps);
     ADD_FIELD("loss %.4f", step->loss);
     if (state->saving) ADD_FIELD("saving");
+    if (step->pairs) ADD_FIELD("margin %.3f", preference_margin(step->preference));
     ADD_FIELD("%s left", console_print_time(step->remaining_s, left));
     if (step->epochs > 0) ADD_FIELD("epoch %.2f/%g", step->epoch, step->epochs);
     ADD_FIELD("%.0f tok/s", step->tokens_per_s);

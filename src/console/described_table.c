@@ -75,7 +75,9 @@ enum status described_table_print(FILE *out, const struct session_plan *plan, do
     mem_free(rows);
     double flops = plan->figures.flops_per_token * (double)(recipe->batch * recipe->sequence_length);
     double limit = recipe->dtype == DTYPE_BF16 ? device->limits.bf16_flops_per_s : device->limits.fp32_flops_per_s;
-    fprintf(out, "MFU %.1f%% of the data sheet's %.0f TFLOP/s\n", 100 * flops / step_s / limit, limit * 1e-12);
+    int ranks = rank_place_ranks(&plan->chosen.place);
+    fprintf(out, "MFU %.1f%% of the data sheet's %.0f TFLOP/s\n", 100 * flops / (step_s * limit * ranks),
+            limit * 1e-12);
     fputs("memory is what the file gives the device; a run leaves 384 MiB of a card to graphs and libraries, a margin "
           "that "
           "no\n"

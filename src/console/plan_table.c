@@ -16,21 +16,32 @@ static const char *plural(int64_t count) { return count == 1 ? "" : "s"; }
 
 static const char *without_masters(const struct recipe *recipe) {
     if (recipe->dtype != DTYPE_BF16 || recipe->master != MASTER_NONE) return "";
-    return recipe->optimizer_dtype == STATE_BF16 ? " and no masters" : " without masters";
+    return recipe->optimizer_dtype != STATE_FP32 ? " and no masters" : " without masters";
+}
+
+/* How ranks share tensors, which changes sums; nothing where they share none. */
+static void print_tensor(FILE *out, const struct recipe *recipe) {
+    if (recipe_tensor(recipe) == 1) return;
+    fprintf(out, ", tensor %d%s%s", recipe_tensor(recipe), recipe->sequence ? " with sequence" : "",
+            recipe->layout == TENSOR_LAYOUT_SOLVER ? " by the solver" : "");
 }
 
 static void print_recipe(FILE *out, const struct recipe *recipe) {
     char lanes[64] = "", shape[LANE_SHAPE_BYTES];
     if (lane_shape_lanes(&recipe->lanes) > 1)
         snprintf(lanes, sizeof lanes, " in %s lanes", lane_shape_print(&recipe->lanes, shape));
+    static const char *const moments[] = {
+        [STATE_FP32] = "", [STATE_BF16] = " with bf16 moments", [STATE_INT8] = " with int8 moments"};
+    const char *loss = recipe->loss == TRAINING_DPO ? ", dpo" : "";
     const char *optimizer = recipe->optimizer == UPDATE_ADAMW ? "" : update_rule_name(recipe->optimizer);
     fprintf(out,
-            "recipe    %s%s%s%s%s, batch %" PRId64 " x %" PRId64 " tokens, %" PRId64 " grain%s of %" PRId64
-            " sequence%s%s, %s, seed %" PRIu64 "\n",
-            dtype_name(recipe->dtype), recipe->optimizer_dtype == STATE_BF16 ? " with bf16 moments" : "",
-            without_masters(recipe), *optimizer ? ", " : "", optimizer, recipe->batch, recipe->sequence_length,
-            recipe_grains(recipe), plural(recipe_grains(recipe)), recipe->grain_sequences,
-            plural(recipe->grain_sequences), lanes, recipe->isa, recipe->seed);
+            "recipe    %s%s%s%s%s%s, batch %" PRId64 " x %" PRId64 " tokens, %" PRId64 " grain%s of %" PRId64
+            " sequence%s%s",
+            dtype_name(recipe->dtype), moments[recipe->optimizer_dtype], without_masters(recipe), loss,
+            *optimizer ? ", " : "", optimizer, recipe->batch, recipe->sequence_length, recipe_grains(recipe),
+            plural(recipe_grains(recipe)), recipe->grain_sequences, plural(recipe->grain_sequences), lanes);
+    print_tensor(out, recipe);
+    fprintf(out, ", %s, seed %" PRIu64 "\n", recipe->isa, recipe->seed);
 }
 
 static void print_texts(FILE *out, const struct session_plan *plan) {
@@ -124,6 +135,23 @@ static void print_search(FILE *out, const struct session_plan *plan) {
     print_others(out, plan);
 }
 
+/* What weights in fewer bits take, and what their numbers would. */
+static void print_base(FILE *out, const struct session_plan *plan) {
+    const struct graph *graph = programs_main(&plan->programs)->graph;
+    int64_t stored = 0, plain = 0;
+    for (size_t i = 0; i < graph->tensors.count; i++) {
+        const struct tensor *tensor = graph->tensors.items[i];
+        if (tensor->code.format == WEIGHT_PLAIN) continue;
+        stored += shape_bytes(&tensor->shape);
+        plain += shape_bytes(&tensor->code.values);
+    }
+    char stored_text[SIZE_TEXT], plain_text[SIZE_TEXT];
+    if (stored == 0) return;
+    fprintf(out, "          the base's matrices take %s in %s, where %s would take %s\n",
+            size_print(stored, stored_text), weight_format_name(plan->chosen.recipe.base_dtype),
+            dtype_name(plan->chosen.recipe.dtype), size_print(plain, plain_text));
+}
+
 static void print_model(FILE *out, const struct session_plan *plan) {
     const struct model_config *config = &plan->session->model->config;
     fprintf(out,
@@ -134,6 +162,7 @@ static void print_model(FILE *out, const struct session_plan *plan) {
     if (plan->figures.trained_parameters < plan->figures.parameters)
         fprintf(out, ", of which %" PRId64 " are trained", plan->figures.trained_parameters);
     fprintf(out, ", %.4g model FLOPs a token\n", plan->figures.flops_per_token);
+    print_base(out, plan);
 }
 
 static void print_row(FILE *out, const char *name, int64_t bytes) {

@@ -4,9 +4,13 @@
 #include "session/shape_gains.h"
 
 static bool is_chosen(const struct session_plan *plan, const struct rank_shape *shape) {
-    return shape->outcome == SHAPE_PLANNED &&
-           recipe_tensor(&shape->plan->recipe) == recipe_tensor(&plan->chosen.recipe) &&
-           rank_place_stages(&shape->plan->place) == rank_place_stages(&plan->chosen.place);
+    return shape->outcome == SHAPE_PLANNED && rank_shape_is_of(shape, &plan->chosen);
+}
+
+/* How tensors are cut, where it is not Megatron-LM's way. */
+static const char *cut_of(const struct recipe *recipe) {
+    if (recipe_tensor(recipe) == 1) return "";
+    return recipe->layout == TENSOR_LAYOUT_SOLVER ? "solver" : recipe->sequence ? "sequence" : "";
 }
 
 static void print_planned(FILE *out, const struct rank_shape *shape, bool chosen) {
@@ -20,10 +24,15 @@ static void print_shape(FILE *out, const struct session_plan *plan, const struct
     const struct rank_place *place = &shape->plan->place;
     char size[SIZE_TEXT];
     int tensor = recipe_tensor(&shape->plan->recipe), stages = rank_place_stages(place);
-    fprintf(out, "  %4d x %4d x %4d  ", tensor, stages, rank_place_ranks(&plan->chosen.place) / (tensor * stages));
+    fprintf(out, "  %4d x %4d x %4d  %-8s  ", tensor, stages, rank_place_ranks(&plan->chosen.place) / (tensor * stages),
+            cut_of(&shape->plan->recipe));
     switch (shape->outcome) {
     case SHAPE_PLANNED: print_planned(out, shape, is_chosen(plan, shape)); break;
     case SHAPE_BOUNDED: fprintf(out, "%11s  %10s  takes at least %.4f s", "", "", shape->bound_s); break;
+    case SHAPE_UNTRIED:
+        fprintf(out, "%11s  %10s  not tried: expected to take %.4f s, at least %.4f s", "", "", shape->expected_s,
+                shape->bound_s);
+        break;
     case SHAPE_NO_FIT:
         fprintf(out, "%11s  %10s  ", "", "");
         if (shape->least_bytes > 0)
@@ -31,6 +40,7 @@ static void print_shape(FILE *out, const struct session_plan *plan, const struct
         else
             fprintf(out, "does not fit");
         break;
+    case SHAPE_SAME: fprintf(out, "%11s  %10s  the same as above", "", ""); break;
     case SHAPE_REFUSED: fprintf(out, "%11s  %10s  %s", "", "", shape->reason); break;
     case SHAPE_OPEN: break;
     }
@@ -40,13 +50,14 @@ static void print_shape(FILE *out, const struct session_plan *plan, const struct
 static void print_gains(FILE *out, const struct session_plan *plan) {
     static const char *const without[PART_COUNT] = {
         [PART_TENSOR] = "ranks that share tensors",
+        [PART_CUT] = "tensors cut by positions or the solver",
         [PART_STAGES] = "stages of a pipeline",
         [PART_PARTITION] = "shards of model states",
         [PART_MEMORY] = "copies to other tiers and repeated work",
     };
     struct plan_gain gains[PART_COUNT];
     plan_gains_find(plan, gains);
-    fprintf(out, "\nwhat the parts of the plan gain: by so much the best plan without is slower\n");
+    fprintf(out, "\nwhat the parts of the plan gain: by so much the best plan without is slower, or expected to be\n");
     for (int part = 0; part < PART_COUNT; part++) {
         const struct plan_gain *gain = &gains[part];
         fprintf(out, "  %-40s", without[part]);
@@ -63,7 +74,7 @@ void shapes_table_print(FILE *out, const struct session_plan *plan, bool explain
     const struct rank_shapes *shapes = &plan->shapes;
     size_t hidden = 0;
     if (shapes->list.count == 0) return;
-    fprintf(out, "\nshapes (tensor x stages x data ranks): step, device memory\n");
+    fprintf(out, "\nshapes (tensor x stages x data ranks, cut): step, device memory\n");
     for (size_t i = 0; i < shapes->list.count; i++) {
         const struct rank_shape *shape = &shapes->list.items[i];
         bool shown = explain || shape->outcome == SHAPE_PLANNED;

@@ -42,7 +42,7 @@ enum status component_require(const struct component *component, const struct co
                               struct tokenize_effort effort, struct component_rows *out) {
     struct corpus_extent extent = {.whole = component->supervised};
     for (int64_t want = train;; want += train - out->train) {
-        int64_t length = options->sequence_tokens, rows = component->packing.rows;
+        int64_t length = options->sequence_tokens, rows = component->packing.rows / component_together(options);
         if (!component->supervised) {
             TRY(corpus_require(component->corpus, tokens_of_rows(want, length), effort, &extent));
             rows = count_sequences(extent.tokens, length);
@@ -60,6 +60,7 @@ static enum status pack_examples(const struct component_options *options, struct
                                       .vocab_size = options->cache.vocab_size,
                                       .together = options->pack_examples,
                                       .loss_on_all = options->loss_on_all,
+                                      .pairs = options->pairs,
                                       .name = component->name};
     TRY(corpus_require(component->corpus, INT64_MAX, effort, &extent));
     TRY(packing_create(component->corpus, &packing, &component->packing));
@@ -161,13 +162,15 @@ enum status component_fill_row(const struct component *component, const struct c
     return row_fill_tokens(row, component->corpus, index * row->length, options->border, counted);
 }
 
-void component_tell_cuts(const struct component *component) {
+void component_tell_cuts(const struct component *component, const struct component_options *options) {
     const struct packing *packing = &component->packing;
     corpus_tell_text(component->corpus, false);
     if (packing->cut > 0)
         log_note("%s: %lld of %lld examples are longer than a sequence and are cut", component->name,
                  (long long)packing->cut, (long long)packing->examples);
     if (packing->left_out > 0)
-        log_warning("%s: %lld of %lld examples are left out: nothing to train on in the part that fits a sequence",
-                    component->name, (long long)packing->left_out, (long long)packing->examples);
+        log_warning("%s: %lld of %lld %s are left out: nothing to train on in the part that fits a sequence",
+                    component->name, (long long)packing->left_out,
+                    (long long)(packing->examples / component_together(options)),
+                    options->pairs ? "pairs" : "examples");
 }

@@ -1,4 +1,5 @@
-/* A component of a mixture: files of one kind with one weight, as rows of T tokens each. */
+/* A component of a mixture: files of one kind with one weight, as rows of T tokens each; of pairs, two such sequences
+ * are a row. */
 #ifndef BALLAST_DATA_COMPONENT_H
 #define BALLAST_DATA_COMPONENT_H
 
@@ -15,6 +16,7 @@ struct component {
     struct corpus *corpus;
     bool supervised;        /* rows are packed examples, not sequences of the corpus's tokens */
     struct packing packing; /* of a supervised one, whose corpus is whole */
+    int64_t first_sequence; /* of a supervised one: among those of all of a dataset's components */
     double held;            /* the fraction of the rows, at their end, that is for validation; 0: none */
     int64_t weight;         /* in millionths; 0: by size */
     char *name;             /* the first file's path, and how many more there are */
@@ -32,7 +34,10 @@ struct component_options {
     int64_t border;          /* id of the token that ends a segment; -1: sequences are one segment */
     bool pack_examples;      /* several to a row */
     bool loss_on_all;        /* in examples too */
+    bool pairs;              /* of examples: the chosen one and the rejected one make a row */
 };
+/* Sequences of a row. */
+static inline int64_t component_together(const struct component_options *options) { return options->pairs ? 2 : 1; }
 
 /* Opens all sources: without weights neighbours of a kind (documents, examples) are one component, with weights those
  * of an argument. Examples are tokenized, with `effort`; documents not yet. BAD_INPUT when only some have weights, or
@@ -52,10 +57,11 @@ struct component_rows {
 enum status component_require(const struct component *component, const struct component_options *options, int64_t train,
                               struct tokenize_effort effort, struct component_rows *out);
 
-/* Fills a row whose tokens are made; *counted is the number of targets that count. FAILED when it cannot be read. */
+/* Fills a sequence whose tokens are made: `index` counts those of rows. *counted is the number of targets that count.
+ * FAILED when it cannot be read. */
 enum status component_fill_row(const struct component *component, const struct component_options *options,
                                int64_t index, const struct row *row, int64_t *counted);
 /* Logs how many examples were cut or left out, and the notes about texts that are whole. */
-void component_tell_cuts(const struct component *component);
+void component_tell_cuts(const struct component *component, const struct component_options *options);
 
 #endif

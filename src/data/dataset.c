@@ -22,13 +22,15 @@ struct span {
 
 struct dataset {
     struct components train, valid;
-    struct mixture mixture;                   /* of train */
-    VEC(struct span) spans;                   /* of valid, or of train where rows are held out; once settled */
-    int64_t train_sequences, valid_sequences; /* -1: not settled */
+    struct mixture mixture;         /* of train */
+    VEC(struct span) spans;         /* of valid, or of train where rows are held out; once settled */
+    int64_t train_rows, valid_rows; /* -1: not settled */
     struct jsonl_columns columns;
     struct component_options options; /* the paths in `cache` are valid only while the dataset is opened */
     struct tokenize_effort effort;    /* of those who wait for tokens */
     struct tokenize_thread *thread;   /* NULL: none */
+    int64_t sequences;                /* of examples */
+    const double *references;         /* borrowed; by sequence */
     double valid_fraction;
     uint64_t seed;
 };
@@ -63,6 +65,22 @@ static enum status list_sources(const struct dataset_options *options, const str
     return STATUS_OK;
 }
 
+/* Pairs are trained on as such or not at all. */
+static enum status check_pairs(bool pairs, const struct sources *sources) {
+    for (size_t i = 0; i < sources->count; i++) {
+        const struct source *source = &sources->items[i];
+        if (source_is_of_pairs(source->kind) == pairs) continue;
+        if (pairs)
+            return status_hint(status_set(STATUS_BAD_INPUT, "%s: holds no preferences", source->path),
+                               "--loss dpo is for .jsonl lines {\"prompt\": ..., \"chosen\": ..., \"rejected\": "
+                               "...}; --columns names other keys");
+        return status_hint(
+            status_set(STATUS_BAD_INPUT, "%s: holds preferences, chosen and rejected answers", source->path),
+            "--loss dpo learns from them");
+    }
+    return STATUS_OK;
+}
+
 static enum status add_span(struct dataset *dataset, const struct component *component, int64_t first, int64_t count) {
     return count > 0 ? vec_push(&dataset->spans, (struct span){component, first, count}) : STATUS_OK;
 }
@@ -71,34 +89,34 @@ static enum status settle_valid(struct dataset *dataset) {
     struct component_rows rows;
     const struct components *components = dataset->valid.count > 0 ? &dataset->valid : &dataset->train;
     bool held = components == &dataset->train;
-    int64_t sequences = 0;
+    int64_t rows_there = 0;
     dataset->spans.count = 0;
     for (size_t i = 0; i < components->count; i++) {
         const struct component *component = &components->items[i];
         TRY(component_require(component, &dataset->options, INT64_MAX, dataset->effort, &rows));
         TRY(add_span(dataset, component, held ? rows.train : 0, held ? rows.held : rows.train));
-        sequences += held ? rows.held : rows.train;
+        rows_there += held ? rows.held : rows.train;
     }
-    dataset->valid_sequences = sequences;
+    dataset->valid_rows = rows_there;
     return STATUS_OK;
 }
 
 static enum status settle_train(struct dataset *dataset) {
     struct component_rows rows;
-    int64_t sequences = 0;
+    int64_t rows_there = 0;
     for (size_t i = 0; i < dataset->train.count; i++) {
         TRY(component_require(&dataset->train.items[i], &dataset->options, INT64_MAX, dataset->effort, &rows));
-        sequences += rows.train;
+        rows_there += rows.train;
     }
-    dataset->train_sequences = sequences;
+    dataset->train_rows = rows_there;
     return STATUS_OK;
 }
 
 enum status dataset_settle(struct dataset *dataset, enum dataset_split split) {
-    if (split == DATASET_TRAIN) return dataset->train_sequences < 0 ? settle_train(dataset) : STATUS_OK;
-    if (dataset->valid_sequences >= 0) return STATUS_OK;
+    if (split == DATASET_TRAIN) return dataset->train_rows < 0 ? settle_train(dataset) : STATUS_OK;
+    if (dataset->valid_rows >= 0) return STATUS_OK;
     if (dataset_has(dataset, DATASET_VALID)) return settle_valid(dataset);
-    dataset->valid_sequences = 0;
+    dataset->valid_rows = 0;
     return STATUS_OK;
 }
 
@@ -149,7 +167,8 @@ static enum status settle_whole(struct dataset *dataset) {
 }
 
 static struct component_options component_options_of(const struct dataset_options *options) {
-    return (struct component_options){.cache = {.folder = options->cache_folder,
+    return (struct component_options){.pairs = options->pairs,
+                                      .cache = {.folder = options->cache_folder,
                                                 .tokenizer = options->tokenizer,
                                                 .tokenizer_path = options->tokenizer_path,
                                                 .eos_token = options->eos_token,
@@ -158,14 +177,24 @@ static struct component_options component_options_of(const struct dataset_option
                                                 .chat_time_s = options->chat_time_s},
                                       .sequence_tokens = options->sequence_tokens,
                                       .border = options->documents_apart ? options->eos_token : -1,
-                                      .pack_examples = options->documents_apart,
+                                      .pack_examples = options->documents_apart && !options->pairs,
                                       .loss_on_all = options->loss_on_all};
+}
+
+/* One after the other: `first` is that of the next. */
+static int64_t number_sequences(struct components *components, int64_t first) {
+    for (size_t i = 0; i < components->count; i++) {
+        components->items[i].first_sequence = first;
+        first += components->items[i].packing.rows;
+    }
+    return first;
 }
 
 static enum status open_all(struct dataset *dataset, const struct dataset_options *options, const struct sources *train,
                             const struct sources *valid) {
     TRY(components_open(train, &dataset->options, dataset->effort, &dataset->train));
     TRY(components_open(valid, &dataset->options, dataset->effort, &dataset->valid));
+    dataset->sequences = number_sequences(&dataset->valid, number_sequences(&dataset->train, 0));
     for (size_t i = 0; i < dataset->train.count && dataset->valid.count == 0; i++)
         dataset->train.items[i].held = options->valid_fraction;
     TRY(require_first_rows(dataset));
@@ -181,10 +210,12 @@ enum status dataset_open(const struct dataset_options *options, struct dataset *
     enum status status;
     TRY_GOTO(status, jsonl_columns_parse(options->columns ? options->columns : "", &dataset->columns), done);
     TRY_GOTO(status, list_sources(options, &dataset->columns, &train, &valid), done);
+    TRY_GOTO(status, check_pairs(options->pairs, &train), done);
+    TRY_GOTO(status, check_pairs(options->pairs, &valid), done);
     dataset->options = component_options_of(options);
     dataset->options.cache.columns = &dataset->columns;
     dataset->effort = (struct tokenize_effort){omp_get_max_threads(), TOKENIZE_MOST_CHUNKS};
-    dataset->train_sequences = dataset->valid_sequences = -1;
+    dataset->train_rows = dataset->valid_rows = -1;
     dataset->valid_fraction = options->valid_fraction;
     dataset->seed = options->seed;
     TRY_GOTO(status, open_all(dataset, options, &train, &valid), done);
@@ -263,9 +294,15 @@ bool dataset_is_mixed(const struct dataset *dataset) {
     return dataset->train.count > 1 && dataset->train.items[0].weight > 0;
 }
 
-int64_t dataset_train_sequences(const struct dataset *dataset) { return dataset->train_sequences; }
+static int64_t together(const struct dataset *dataset) { return component_together(&dataset->options); }
 
-int64_t dataset_valid_sequences(const struct dataset *dataset) { return dataset->valid_sequences; }
+static int64_t sequences_of(const struct dataset *dataset, int64_t rows) {
+    return rows < 0 ? rows : rows * together(dataset);
+}
+
+int64_t dataset_train_sequences(const struct dataset *dataset) { return sequences_of(dataset, dataset->train_rows); }
+
+int64_t dataset_valid_sequences(const struct dataset *dataset) { return sequences_of(dataset, dataset->valid_rows); }
 
 static int64_t count_tokens(const struct components *components) {
     int64_t tokens = 0;
@@ -297,9 +334,9 @@ static uint64_t mix_components(const struct components *components, uint64_t has
 
 void dataset_tell_cuts(const struct dataset *dataset) {
     for (size_t i = 0; i < dataset->train.count; i++)
-        component_tell_cuts(&dataset->train.items[i]);
+        component_tell_cuts(&dataset->train.items[i], &dataset->options);
     for (size_t i = 0; i < dataset->valid.count; i++)
-        component_tell_cuts(&dataset->valid.items[i]);
+        component_tell_cuts(&dataset->valid.items[i], &dataset->options);
 }
 
 uint64_t dataset_fingerprint(const struct dataset *dataset) {
@@ -339,33 +376,53 @@ enum status dataset_check_same(const struct dataset *dataset, struct comm *comm)
     return check_components(&dataset->valid, comm);
 }
 
+/* Row `index` of a component; of a pair the sequence that comes at this position. */
+static enum status fill_sequence(const struct dataset *dataset, const struct component *component, int64_t index,
+                                 int64_t position, const struct row *row, double *reference, int64_t *counted) {
+    int64_t sequence = index * together(dataset) + position % together(dataset);
+    if (reference) *reference = dataset->references[component->first_sequence + sequence];
+    return component_fill_row(component, &dataset->options, sequence, row, counted);
+}
+
 static enum status fill_train_row(const struct dataset *dataset, int64_t position, const struct row *row,
-                                  int64_t *counted) {
-    struct mixture_draw draw = mixture_at(&dataset->mixture, position);
+                                  double *reference, int64_t *counted) {
+    struct mixture_draw draw = mixture_at(&dataset->mixture, position / together(dataset));
     const struct component *component = &dataset->train.items[draw.part];
     uint64_t seed = dataset->seed + 0x9E3779B97F4A7C15u * draw.part;
     struct component_rows rows;
     TRY(component_require(component, &dataset->options, row_order_window_end(draw.ordinal), dataset->effort, &rows));
     int64_t index = row_order_at(seed, draw.ordinal, rows.train);
-    return component_fill_row(component, &dataset->options, index, row, counted);
+    return fill_sequence(dataset, component, index, position, row, reference, counted);
 }
 
 static enum status fill_valid_row(const struct dataset *dataset, int64_t position, const struct row *row,
-                                  int64_t *counted) {
+                                  double *reference, int64_t *counted) {
+    int64_t at = position / together(dataset);
     for (size_t i = 0; i < dataset->spans.count; i++) {
         const struct span *span = &dataset->spans.items[i];
-        if (position < span->count)
-            return component_fill_row(span->component, &dataset->options, span->first + position, row, counted);
-        position -= span->count;
+        if (at < span->count)
+            return fill_sequence(dataset, span->component, span->first + at, position, row, reference, counted);
+        at -= span->count;
     }
     row_fill_padding(row, 0, 0);
+    if (reference) *reference = 0;
     *counted = 0;
     return STATUS_OK;
 }
 
+/* Row i of the arrays. */
+static struct row row_of(const struct dataset *dataset, const struct dataset_batch *out, int64_t i) {
+    int64_t length = dataset->options.sequence_tokens, at = i * length;
+    return (struct row){.length = length,
+                        .tokens = out->tokens + at,
+                        .targets = out->targets + at,
+                        .positions = out->positions ? out->positions + at : NULL,
+                        .segments = out->segments ? out->segments + at : NULL};
+}
+
 static void check_rows(const struct dataset *dataset, enum dataset_split split, const struct dataset_rows *rows) {
     int64_t first;
-    bool there = split == DATASET_TRAIN ? dataset->train.count > 0 : dataset->valid_sequences > 0;
+    bool there = split == DATASET_TRAIN ? dataset->train.count > 0 : dataset->valid_rows > 0;
     BUG_IF(rows->step < 0 || rows->batch < 1 || !there || __builtin_mul_overflow(rows->step, rows->batch, &first) ||
                first > INT64_MAX - rows->batch,
            "step %lld of %lld sequences", (long long)rows->step, (long long)rows->batch);
@@ -373,21 +430,24 @@ static void check_rows(const struct dataset *dataset, enum dataset_split split, 
            (long long)rows->first, (long long)rows->count, (long long)rows->batch);
 }
 
+/* What of a sequence counts: its targets, or its pair where that begins with it. */
+static int64_t count_of(const struct dataset *dataset, int64_t position, int64_t targets) {
+    if (!dataset->options.pairs) return targets;
+    return position % 2 == 0 && targets > 0;
+}
+
 enum status dataset_fill_rows(const struct dataset *dataset, enum dataset_split split, const struct dataset_rows *rows,
                               const struct dataset_batch *out, int64_t *targets) {
-    int64_t length = dataset->options.sequence_tokens, counted = 0;
+    int64_t counted = 0;
     check_rows(dataset, split, rows);
+    BUG_IF(out->references && !dataset->references, "references are not set");
     int64_t position = rows->step * rows->batch + rows->first;
     for (int64_t i = 0; i < rows->count; i++) {
-        int64_t at = i * length;
-        struct row row = {.length = length,
-                          .tokens = out->tokens + at,
-                          .targets = out->targets + at,
-                          .positions = out->positions ? out->positions + at : NULL,
-                          .segments = out->segments ? out->segments + at : NULL};
+        struct row row = row_of(dataset, out, i);
+        double *reference = out->references ? out->references + i : NULL;
         int64_t here;
-        TRY((split == DATASET_TRAIN ? fill_train_row : fill_valid_row)(dataset, position + i, &row, &here));
-        counted += here;
+        TRY((split == DATASET_TRAIN ? fill_train_row : fill_valid_row)(dataset, position + i, &row, reference, &here));
+        counted += count_of(dataset, position + i, here);
     }
     *targets = counted;
     return STATUS_OK;
@@ -398,3 +458,30 @@ enum status dataset_fill(const struct dataset *dataset, enum dataset_split split
     struct dataset_rows rows = {.step = step, .batch = batch, .count = batch};
     return dataset_fill_rows(dataset, split, &rows, out, targets);
 }
+
+int64_t dataset_sequences(const struct dataset *dataset) { return dataset->sequences; }
+
+/* The component that has a sequence of all. */
+static const struct component *find_component(const struct dataset *dataset, int64_t sequence) {
+    const struct components *const splits[] = {&dataset->train, &dataset->valid};
+    for (int split = 0; split < 2; split++)
+        for (size_t i = 0; i < splits[split]->count; i++) {
+            const struct component *component = &splits[split]->items[i];
+            int64_t end = component->first_sequence + component->packing.rows;
+            if (sequence >= component->first_sequence && sequence < end) return component;
+        }
+    BUG("sequence %lld of %lld", (long long)sequence, (long long)dataset->sequences);
+}
+
+enum status dataset_fill_sequences(const struct dataset *dataset, int64_t first, int64_t most,
+                                   const struct dataset_batch *out, int64_t *count) {
+    for (*count = 0; *count < most && first + *count < dataset->sequences; ++*count) {
+        const struct component *component = find_component(dataset, first + *count);
+        int64_t counted, index = first + *count - component->first_sequence;
+        struct row row = row_of(dataset, out, *count);
+        TRY(component_fill_row(component, &dataset->options, index, &row, &counted));
+    }
+    return STATUS_OK;
+}
+
+void dataset_set_references(struct dataset *dataset, const double *references) { dataset->references = references; }

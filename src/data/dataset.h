@@ -17,6 +17,9 @@
  * example has a sequence of its own, filled up with tokens without targets; with `documents_apart` several are packed
  * into one, a segment each. What is longer than a sequence is cut.
  *
+ * Files of preferences ({"prompt": ..., "chosen": ..., "rejected": ...}) give pairs: two examples, each with a sequence
+ * of its own, the chosen one first. They follow each other in a batch, whose number of sequences is even.
+ *
  * Training paths may have weights (`a.txt:0.7`): then each path's sequences are a source of their own, and sources are
  * mixed in exact proportions (mixture.h), each going through epochs of its own.
  *
@@ -36,7 +39,7 @@
  *   corpus: files as one sequence of tokens that may still grow; token_file: tokens as they lie in a file;
  *   tokenize: a text to ids, in parallel; tokenize_thread: beside training;
  *   token_cache, token_cache_file: ids that later runs find; token_lock: which process makes them;
- *   jsonl, jsonl_form: lines of JSON, and the forms of other tools. */
+ *   jsonl, jsonl_form, jsonl_preference: lines of JSON, the forms of other tools, two answers. */
 #ifndef BALLAST_DATA_DATASET_H
 #define BALLAST_DATA_DATASET_H
 
@@ -71,6 +74,7 @@ struct dataset_options {
     int64_t sequence_tokens;           /* T */
     bool loss_on_all;                  /* examples: train on prompts too */
     bool documents_apart;              /* segments end at eos_token, which there must be */
+    bool pairs;                        /* all files hold preferences; else none may */
     uint64_t seed;                     /* of the order of training sequences */
 };
 
@@ -122,7 +126,18 @@ enum status dataset_check_same(const struct dataset *dataset, struct comm *comm)
 /* Arrays, T tokens a row; positions and segments may be NULL. */
 struct dataset_batch {
     int32_t *tokens, *targets, *positions, *segments;
+    double *references; /* one a row: what dataset_set_references has for its sequence; NULL: not wanted */
 };
+
+/* Where all files hold examples: their sequences, those of training data first, in the files' order, those held out
+ * among them. */
+int64_t dataset_sequences(const struct dataset *dataset);
+/* Fills rows with sequences [first, first + *count) of these: as many of `most` as there are. `references` are not
+ * wanted. FAILED as dataset_fill_rows. */
+enum status dataset_fill_sequences(const struct dataset *dataset, int64_t first, int64_t most,
+                                   const struct dataset_batch *out, int64_t *count);
+/* A number of each of them, borrowed for as long as batches are filled. */
+void dataset_set_references(struct dataset *dataset, const double *references);
 
 /* Rows [first, first + count) of the batch of a step: a rank's, or all `batch`. */
 struct dataset_rows {
@@ -130,7 +145,8 @@ struct dataset_rows {
     int64_t first, count; /* within the batch; a count of 0 fills nothing */
 };
 
-/* Fills arrays of count*T with rows of a batch, one by one. *targets is the number of targets that count in them.
+/* Fills arrays of count*T with rows of a batch, one by one. *targets is the number of targets that count in them, or of
+ * pairs: that begin in them.
  *
  * Row r of a training step is position p = step*batch + r of an endless sequence. The mixture picks the source, and
  * each source gives its sequences in an order that the seed and its number among the sources decide (row_order.h): a

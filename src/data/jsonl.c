@@ -35,7 +35,8 @@ enum status jsonl_refuse(const char *name, int64_t line, const char *field, cons
     return status_hint(
         STATUS_BAD_INPUT,
         "the lines of a .jsonl file are all documents, {\"text\": \"...\"}, or all examples, {\"prompt\": "
-        "\"...\", \"completion\": \"...\"}, {\"messages\": [...]}, or as Alpaca or ShareGPT have them; "
+        "\"...\", \"completion\": \"...\"}, {\"messages\": [...]}, {\"prompt\", \"chosen\", \"rejected\"}, or as "
+        "Alpaca or ShareGPT have them; "
         "--columns names other keys, as in --columns prompt=question,completion=answer");
 }
 
@@ -114,7 +115,9 @@ static bool has(const struct jsonl_columns *columns, enum jsonl_field field) { r
 
 /* By the fields that there are; false when they are not enough. */
 static bool kind_of(const struct jsonl_columns *columns, enum jsonl_kind *kind) {
-    if (has(columns, JSONL_MESSAGES))
+    if (has(columns, JSONL_CHOSEN) && has(columns, JSONL_REJECTED))
+        *kind = JSONL_KIND_PREFERENCES;
+    else if (has(columns, JSONL_MESSAGES))
         *kind = JSONL_KIND_CHAT;
     else if (has(columns, JSONL_PROMPT) && has(columns, JSONL_COMPLETION))
         *kind = JSONL_KIND_PROMPTS;
@@ -131,7 +134,7 @@ static enum status refuse_columns(const char *text) {
     (void)status_set(STATUS_BAD_INPUT, "--columns: '%s' does not say which keys are read", text);
     return status_hint(STATUS_BAD_INPUT,
                        "it is FIELD=KEY,... for text, or prompt and completion, or messages, or instruction, "
-                       "output and input: --columns prompt=question,completion=answer");
+                       "output and input, or prompt, chosen and rejected: --columns prompt=question,completion=answer");
 }
 
 static enum status add_column(const char *text, const char *from, size_t bytes, struct jsonl_columns *out) {
@@ -185,10 +188,13 @@ enum jsonl_kind jsonl_find_kind(const char *text, size_t bytes, const struct jso
     const char *line;
     size_t line_bytes;
     json_t *value = NULL;
-    if (columns && kind_of(columns, &kind)) return kind;
+    bool named = columns && kind_of(columns, &kind);
+    if (named && kind != JSONL_KIND_PREFERENCES) return kind;
     while (!value && line_read(&reader, &line, &line_bytes))
         if (jsonl_parse_object("", reader.line, line, line_bytes, false, &value) != STATUS_OK) return kind;
-    kind = kind_of_line(value);
+    if (!named) kind = kind_of_line(value);
+    if (kind == JSONL_KIND_PREFERENCES && json_is_array(json_object_get(value, jsonl_key(columns, JSONL_CHOSEN))))
+        kind = JSONL_KIND_PREFERENCE_CHATS;
     json_decref(value);
     return kind;
 }

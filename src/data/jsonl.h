@@ -28,7 +28,9 @@ bool line_read(struct line_reader *reader, const char **line, size_t *bytes);
     X(MESSAGES, "messages")                                                                                            \
     X(INSTRUCTION, "instruction")                                                                                      \
     X(INPUT, "input")                                                                                                  \
-    X(OUTPUT, "output")
+    X(OUTPUT, "output")                                                                                                \
+    X(CHOSEN, "chosen")                                                                                                \
+    X(REJECTED, "rejected")
 enum jsonl_field {
 #define JSONL_FIELD_ENUM(name, key) JSONL_##name,
     JSONL_FIELD_LIST(JSONL_FIELD_ENUM)
@@ -41,7 +43,7 @@ struct jsonl_columns {
     char *keys[JSONL_FIELDS];
 };
 /* Reads "prompt=question,completion=answer"; "" is valid. BAD_INPUT when it is malformed, or names neither text, nor
- * prompt and completion, nor messages, nor instruction and output. */
+ * prompt and completion, nor messages, nor instruction and output, nor chosen and rejected. */
 enum status jsonl_columns_parse(const char *text, struct jsonl_columns *out);
 void jsonl_columns_free(struct jsonl_columns *columns);
 /* The key of a field; NULL when the columns are given without it. */
@@ -53,10 +55,13 @@ enum jsonl_kind {
     JSONL_KIND_PROMPTS, /* {"prompt": ..., "completion": ...}: a supervised example */
     JSONL_KIND_CHAT,    /* {"messages": [{"role": ..., "content": ...}, ...]}, or as ShareGPT has it: a conversation */
     JSONL_KIND_ALPACA,  /* {"instruction": ..., "input": ..., "output": ...}: a supervised example */
+    /* {"prompt": ..., "chosen": ..., "rejected": ...}: two answers, of which the first is preferred; as texts, */
+    JSONL_KIND_PREFERENCES,
+    JSONL_KIND_PREFERENCE_CHATS, /* and as lists of messages */
 };
 /* The kind that the columns name, else that of the first line that is not blank; JSONL_KIND_TEXT when it is of none, so
- * that reading the line reports what is wrong. "messages" come before "prompt" and "completion", these before "text",
- * and all of them before "conversations" and "instruction" with "output". */
+ * that reading the line reports what is wrong. "chosen" and "rejected" come before "messages", these before "prompt"
+ * and "completion", these before "text", and all of them before "conversations" and "instruction" with "output". */
 enum jsonl_kind jsonl_find_kind(const char *text, size_t bytes, const struct jsonl_columns *columns);
 /* The same of a file, of which only the beginning is read. FAILED when it cannot be read. */
 enum status jsonl_find_file_kind(const struct file_input *file, const struct jsonl_columns *columns,

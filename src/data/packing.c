@@ -90,6 +90,21 @@ static enum status order_examples(struct packing *packing, const uint32_t *row_o
     return STATUS_OK;
 }
 
+/* Where one of a pair is left out, so is the other. */
+static enum status match_pairs(struct examination *examination) {
+    int32_t *sizes = examination->sizes.items;
+    if (examination->sizes.count % 2 != 0)
+        return status_set(STATUS_BAD_INPUT, "%s: %zu examples are no pairs", examination->options->name,
+                          examination->sizes.count);
+    examination->packing->left_out = 0;
+    for (size_t i = 0; i < examination->sizes.count; i += 2) {
+        if (sizes[i] > 0 && sizes[i + 1] > 0) continue;
+        sizes[i] = sizes[i + 1] = 0;
+        examination->packing->left_out++;
+    }
+    return STATUS_OK;
+}
+
 static enum status make_rows(const struct examination *examination) {
     struct packing *packing = examination->packing;
     const struct packing_options *options = examination->options;
@@ -116,6 +131,7 @@ enum status packing_create(struct corpus *corpus, const struct packing_options *
     packing.starts = examination.starts.items;
     packing.examples = (int64_t)examination.sizes.count;
     TRY_GOTO(status, status, done);
+    if (options->pairs) TRY_GOTO(status, match_pairs(&examination), done);
     TRY_GOTO(status, make_rows(&examination), done);
     *out = packing;
 done:

@@ -18,7 +18,7 @@ struct packing {
     int64_t *row_first; /* [rows + 1] */
     int64_t examples, rows;
     int64_t cut;      /* examples that are longer than a row: their ends are left out */
-    int64_t left_out; /* examples with nothing to train on in the part that fits a row */
+    int64_t left_out; /* examples, or pairs, with nothing to train on in the part that fits a row */
 };
 
 struct packing_options {
@@ -27,6 +27,7 @@ struct packing_options {
     bool together;    /* several examples to a row, by best fit in decreasing order of length; rows in a fixed random
                          order. Otherwise one to a row, in their order */
     bool loss_on_all; /* all tokens are trained on, not only those that are marked so */
+    bool pairs; /* examples 2i and 2i + 1 are a pair: both have a row or none, one after the other; not together */
     const char *name; /* of the corpus, in messages */
 };
 

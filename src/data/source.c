@@ -79,7 +79,9 @@ static enum status find_jsonl_kind(const char *path, const struct jsonl_columns 
     static const enum source_kind known[] = {[JSONL_KIND_TEXT] = SOURCE_JSONL,
                                              [JSONL_KIND_PROMPTS] = SOURCE_PROMPTS,
                                              [JSONL_KIND_CHAT] = SOURCE_CHAT,
-                                             [JSONL_KIND_ALPACA] = SOURCE_ALPACA};
+                                             [JSONL_KIND_ALPACA] = SOURCE_ALPACA,
+                                             [JSONL_KIND_PREFERENCES] = SOURCE_PREFERENCES,
+                                             [JSONL_KIND_PREFERENCE_CHATS] = SOURCE_PREFERENCE_CHATS};
     enum jsonl_kind found;
     struct file_input file;
     TRY(file_input_open(path, &file));

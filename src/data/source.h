@@ -10,16 +10,22 @@
 #include "data/jsonl.h"
 
 enum source_kind {
-    SOURCE_TEXT,    /* .txt: one document */
-    SOURCE_JSONL,   /* .jsonl: a document a line, {"text": ...} */
-    SOURCE_TOKENS,  /* .bin: see token_file.h */
-    SOURCE_PROMPTS, /* .jsonl: a supervised example a line, {"prompt": ..., "completion": ...} */
-    SOURCE_CHAT,    /* .jsonl: a conversation a line, {"messages": [...]}, or as ShareGPT has it */
-    SOURCE_ALPACA,  /* .jsonl: a supervised example a line, {"instruction": ..., "input": ..., "output": ...} */
+    SOURCE_TEXT,        /* .txt: one document */
+    SOURCE_JSONL,       /* .jsonl: a document a line, {"text": ...} */
+    SOURCE_TOKENS,      /* .bin: see token_file.h */
+    SOURCE_PROMPTS,     /* .jsonl: a supervised example a line, {"prompt": ..., "completion": ...} */
+    SOURCE_CHAT,        /* .jsonl: a conversation a line, {"messages": [...]}, or as ShareGPT has it */
+    SOURCE_ALPACA,      /* .jsonl: a supervised example a line, {"instruction": ..., "input": ..., "output": ...} */
+    SOURCE_PREFERENCES, /* .jsonl: two examples a line, {"prompt": ..., "chosen": ..., "rejected": ...}, texts, */
+    SOURCE_PREFERENCE_CHATS, /* or messages */
 };
+/* Whether it holds pairs of examples, of which the first is preferred. */
+static inline bool source_is_of_pairs(enum source_kind kind) {
+    return kind == SOURCE_PREFERENCES || kind == SOURCE_PREFERENCE_CHATS;
+}
 /* Whether it holds examples (marked ids, example.h) instead of documents. */
 static inline bool source_is_supervised(enum source_kind kind) {
-    return kind == SOURCE_PROMPTS || kind == SOURCE_CHAT || kind == SOURCE_ALPACA;
+    return kind == SOURCE_PROMPTS || kind == SOURCE_CHAT || kind == SOURCE_ALPACA || source_is_of_pairs(kind);
 }
 
 struct source {

@@ -200,7 +200,7 @@ static enum status open_cache(const struct token_cache_options *options, const s
     if (!cache->name || !cache->folder) return STATUS_FAILED;
     TRY(file_input_open(source->path, &making->text));
     if (making->text.bytes == 0) return status_set(STATUS_BAD_INPUT, "%s: is empty", source->path);
-    if (source->kind == SOURCE_CHAT) {
+    if (source->kind == SOURCE_CHAT || source->kind == SOURCE_PREFERENCE_CHATS) {
         BUG_IF(!options->chat_folder, "conversations without a folder of the chat template");
         TRY(chat_template_open(options->chat_folder, &making->chat));
     }

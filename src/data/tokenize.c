@@ -11,6 +11,7 @@
 #include "chat/example.h"
 #include "data/jsonl.h"
 #include "data/jsonl_form.h"
+#include "data/jsonl_preference.h"
 
 enum {
     CHUNK_BYTES = 256 << 10,
@@ -216,12 +217,54 @@ static enum status encode_formed(const struct tokenizing *t, int thread, int64_t
     return status;
 }
 
+/* Nothing but one example, in which something is trained on. */
+static enum status require_one_example(const struct tokenizing *t, int64_t line, enum jsonl_field field, size_t first,
+                                       const struct token_ids *out) {
+    const char *key = jsonl_key(t->options.columns, field);
+    size_t examples = 0, trained = 0;
+    for (size_t i = first; i < out->count; i++) {
+        examples += (out->items[i] & EXAMPLE_FIRST) != 0;
+        trained += (out->items[i] & EXAMPLE_TRAINED) != 0;
+    }
+    if (examples > 1)
+        return jsonl_refuse(t->name, line, key,
+                            ": has turns that the chat template renders otherwise once others "
+                            "follow; give an answer of one turn");
+    return trained > 0 ? STATUS_OK : jsonl_refuse(t->name, line, key, ": has nothing to train on");
+}
+
+static enum status encode_answer(const struct tokenizing *t, int thread, int64_t line, const json_t *object,
+                                 enum jsonl_field field, struct token_ids *out) {
+    struct chat_encoder *chats = t->encoders.items[thread].chats;
+    size_t first = 0, before = out->count;
+    json_t *formed = NULL;
+    TRY(jsonl_form_preference(t->options.columns, t->name, line, object, field, &formed, &first));
+    bool messages = json_object_get(formed, "messages") != NULL;
+    enum status status = STATUS_OK;
+    if (messages != (chats != NULL))
+        status = jsonl_refuse(t->name, line, jsonl_key(t->options.columns, field),
+                              messages ? ": is a list of messages, and those of the first line are texts"
+                                       : ": is a text, and those of the first line are lists of messages");
+    else if (messages)
+        status = chat_encode_from(chats, t->name, line, formed, first, out);
+    else
+        status = encode_prompt(t, NULL, thread, line, formed, out);
+    json_decref(formed);
+    return status == STATUS_OK ? require_one_example(t, line, field, before, out) : status;
+}
+
 static enum status encode_line(const struct tokenizing *t, int thread, int64_t line, json_t *object,
                                struct token_ids *out) {
     if (t->options.kind == SOURCE_JSONL) return encode_document(t, thread, line, object, out);
     if (t->options.kind == SOURCE_PROMPTS) return encode_prompt(t, t->options.columns, thread, line, object, out);
+    if (source_is_of_pairs(t->options.kind)) {
+        TRY(encode_answer(t, thread, line, object, JSONL_CHOSEN, out));
+        return encode_answer(t, thread, line, object, JSONL_REJECTED, out);
+    }
     return encode_formed(t, thread, line, object, out);
 }
+
+static bool is_of_chats(enum source_kind kind) { return kind == SOURCE_CHAT || kind == SOURCE_PREFERENCE_CHATS; }
 
 static enum status encode_lines(const struct tokenizing *t, int thread, struct chunk *chunk) {
     struct line_reader reader = {.text = text_of(chunk), .bytes = chunk->bytes, .line = chunk->lines_before};
@@ -229,7 +272,7 @@ static enum status encode_lines(const struct tokenizing *t, int thread, struct c
     size_t bytes;
     while (line_read(&reader, &line, &bytes)) {
         json_t *object;
-        TRY(jsonl_parse_object(t->name, reader.line, line, bytes, t->options.kind == SOURCE_CHAT, &object));
+        TRY(jsonl_parse_object(t->name, reader.line, line, bytes, is_of_chats(t->options.kind), &object));
         enum status status = object ? encode_line(t, thread, reader.line, object, &chunk->ids) : STATUS_OK;
         json_decref(object);
         TRY(status);

@@ -19,10 +19,10 @@
 
 struct tokenize_options {
     const struct tokenizer *tokenizer;
-    int64_t eos_token;                   /* -1: none */
-    enum source_kind kind;               /* all but SOURCE_TOKENS */
-    const struct chat_template *chat;    /* for SOURCE_CHAT, and SOURCE_ALPACA unless NULL */
-    int64_t chat_time_s;                 /* what it is told of the time */
+    int64_t eos_token;                /* -1: none */
+    enum source_kind kind;            /* all but SOURCE_TOKENS */
+    const struct chat_template *chat; /* for SOURCE_CHAT and SOURCE_PREFERENCE_CHATS, and SOURCE_ALPACA unless NULL */
+    int64_t chat_time_s;              /* what it is told of the time */
     const struct jsonl_columns *columns; /* of .jsonl files; NULL: none given */
 };
 
@@ -48,8 +48,9 @@ struct utf8_damage tokenizing_damage(const struct tokenizing *tokenizing);
 /* Encodes the next chunks and sends their ids to the sink, in order, from the calling thread: `eos_token` follows each
  * document that is not empty. The template of the tokenizer's post-processor is not applied. Supervised
  * files give marked ids: prompt and completion are one text, with the template, and `eos_token` is trained on
- * (example.h); for conversations see chat.h. BAD_INPUT for malformed text: the chunks before it are sent all the same.
- * FAILED when the text cannot be read. After a failure the caller can only free it. */
+ * (example.h); for conversations see chat.h. A line of two answers gives two examples, the chosen one first. BAD_INPUT
+ * for malformed text: the chunks before it are sent all the same. FAILED when the text cannot be read. After a failure
+ * the caller can only free it. */
 enum status tokenizing_advance(struct tokenizing *tokenizing, struct tokenize_effort effort, struct token_sink sink);
 /* Frees memory that the next call allocates again. */
 void tokenizing_rest(struct tokenizing *tokenizing);

@@ -45,6 +45,8 @@ static bool any_nonfinite(enum dtype dtype, const void *values, int64_t first, i
     case DTYPE_BF16: return any_bf16((const uint16_t *)values + first, count);
     case DTYPE_F64: return any_f64((const double *)values + first, count);
     case DTYPE_I32:
+    case DTYPE_I8:
+    case DTYPE_U8:
     case DTYPE_NONE: break;
     }
     return false;

@@ -79,14 +79,39 @@ struct tensor *graph_tensor(struct graph *graph, enum tensor_kind kind, const ch
     return tensor;
 }
 
+/* Looks through the current block alone: a model of experts has tens of thousands of parameters. */
+static bool block_has_parameter(const struct graph *graph, const char *name) {
+    for (size_t i = graph->tensors.count; i-- > 0;) {
+        const struct tensor *tensor = graph->tensors.items[i];
+        if (tensor->block != current_block(graph)) return false;
+        if (tensor->kind == TENSOR_PARAMETER && strcmp(tensor->name, name) == 0) return true;
+    }
+    return false;
+}
+
 struct tensor *graph_parameter(struct graph *graph, const char *name, int rank, int64_t d0, int64_t d1) {
     if (failed(graph)) return NULL;
     BUG_IF(rank < 1 || rank > 2, "parameter %s of rank %d", name, rank);
-    BUG_IF(graph_find(graph, name) != NULL, "two parameters are called %s", name);
+    BUG_IF(block_has_parameter(graph, name), "two parameters are called %s", name);
     struct tensor *tensor = graph_tensor(graph, TENSOR_PARAMETER, name, shape_make(graph->dtype, rank, d0, d1, 1));
     if (!tensor) return NULL;
     tensor->trainable = true;
     tensor->decays = rank == 2;
+    return tensor;
+}
+
+struct tensor *graph_coded_parameter(struct graph *graph, const char *name, enum weight_format format, int64_t rows,
+                                     int64_t columns) {
+    if (failed(graph) || !name) return NULL;
+    BUG_IF(block_has_parameter(graph, name), "two parameters are called %s", name);
+    if (!weight_format_fits(format, columns)) {
+        status_set(STATUS_BAD_INPUT, "%s: rows of %lld numbers are no whole blocks of %s", name, (long long)columns,
+                   weight_format_name(format));
+        return fail(graph, STATUS_BAD_INPUT);
+    }
+    struct shape bytes = shape_make(DTYPE_U8, 1, weight_layout_of(format, rows, columns).bytes, 1, 1);
+    struct tensor *tensor = graph_tensor(graph, TENSOR_PARAMETER, name, bytes);
+    if (tensor) tensor->code = (struct weight_code){format, shape_make(graph->dtype, 2, rows, columns, 1)};
     return tensor;
 }
 
@@ -203,4 +228,26 @@ bool graph_has_backward(const struct graph *graph) {
     for (size_t n = 0; n < graph->nodes.count; n++)
         if (graph->nodes.items[n]->phase == PHASE_BACKWARD) return true;
     return false;
+}
+
+static bool same_tensor(const struct tensor *a, const struct tensor *b) {
+    if (!a || !b) return a == b;
+    return a->id == b->id && a->kind == b->kind && a->base_column == b->base_column &&
+           (a->base ? a->base->id : -1) == (b->base ? b->base->id : -1) && shape_equal(&a->shape, &b->shape);
+}
+
+static bool same_node(const struct node *a, const struct node *b) {
+    bool same = a->op == b->op && a->phase == b->phase && a->block == b->block;
+    for (int i = 0; i < OP_INPUTS_MAX; i++)
+        same = same && same_tensor(a->in[i], b->in[i]);
+    for (int i = 0; i < OP_OUTPUTS_MAX; i++)
+        same = same && same_tensor(a->out[i], b->out[i]);
+    return same && (a->op->attribute_bytes == 0 || memcmp(a->attributes, b->attributes, a->op->attribute_bytes) == 0);
+}
+
+bool graph_same_work(const struct graph *a, const struct graph *b) {
+    if (a->nodes.count != b->nodes.count || a->tensors.count != b->tensors.count) return false;
+    for (size_t i = 0; i < a->nodes.count; i++)
+        if (!same_node(a->nodes.items[i], b->nodes.items[i])) return false;
+    return true;
 }

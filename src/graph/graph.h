@@ -1,7 +1,7 @@
 /* The graph: tensors and nodes of one grain of a model, in an order in which they can be executed.
  *
  * Files, in the order to read them:
- *     tensor: shapes, and what a tensor is for;
+ *     tensor: shapes, and what a tensor is for; weight_format: frozen weights in fewer bits;
  *     op: all properties of an operator;
  *     graph: nodes, and adding them; graph_copy: a second graph like a first one;
  *     differentiate: adding the nodes of the gradients, by the operators' rules;
@@ -72,6 +72,10 @@ struct tensor *graph_tensor(struct graph *graph, enum tensor_kind kind, const ch
 /* A trainable parameter in the graph's dtype; rank 1 or 2. Decays when its rank is 2, as the training recipes of GPT-2
  * and Llama have it: matrices and embeddings decay, biases and norm weights do not. */
 struct tensor *graph_parameter(struct graph *graph, const char *name, int rank, int64_t d0, int64_t d1);
+/* A frozen matrix of numbers in the graph's dtype, kept in that format: bytes. BAD_INPUT, naming it, where the format
+ * cannot have it. */
+struct tensor *graph_coded_parameter(struct graph *graph, const char *name, enum weight_format format, int64_t rows,
+                                     int64_t columns);
 /* Columns [column, column + columns) of an activation, sharing its bytes. */
 struct tensor *graph_view(struct graph *graph, struct tensor *base, int64_t column, int64_t columns);
 
@@ -95,6 +99,10 @@ bool graph_has_backward(const struct graph *graph);
 /* Decoding: the input "rows" [S,T] int32, created by the first call: each token's row in caches [N,P,…] of N texts,
  * text * P + position; -1 for a token that does not count. */
 struct tensor *graph_cache_rows(struct graph *graph);
+
+/* Whether two graphs do the same work: the same operators on the same kinds of tensors, of the same shapes, in the same
+ * order. Names may differ. */
+bool graph_same_work(const struct graph *a, const struct graph *b);
 
 /* The parameter, input or result of that name, or NULL. */
 struct tensor *graph_find(const struct graph *graph, const char *name);

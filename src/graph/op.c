@@ -82,6 +82,7 @@ static double default_integer(const struct tensor *tensor, int64_t index) {
 double op_example_default(const struct node *node, const struct tensor *tensor, int64_t index) {
     (void)node;
     if (tensor->shape.dtype == DTYPE_I32) return default_integer(tensor, index);
+    if (tensor->shape.dtype == DTYPE_U8) return (double)(index * 151 % 256);
     bool statistics = tensor->producer && tensor->producer->out[0]->id != tensor->id;
     bool positive = tensor->kind == TENSOR_STATE || tensor->kind == TENSOR_RESULT || statistics;
     double uniform = random_uniform(1, RANDOM_INIT, (uint32_t)tensor->id, (uint64_t)index);

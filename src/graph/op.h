@@ -12,7 +12,7 @@
 #include "base/status.h"
 #include "graph/tensor.h"
 
-enum { OP_INPUTS_MAX = 8, OP_OUTPUTS_MAX = 5, OP_ATTRIBUTES_MOST_BYTES = 1280 };
+enum { OP_INPUTS_MAX = 8, OP_OUTPUTS_MAX = 6, OP_ATTRIBUTES_MOST_BYTES = 1280 };
 
 struct graph;
 struct node;
@@ -76,7 +76,6 @@ struct op_index {
     bool padded;
     /* Of the work, what the busiest of so many parts has. NULL: all have the same. */
     double (*largest_share)(const struct node *node, int64_t parts);
-    const char *not_run; /* why ranks do not execute parts of it; NULL: they do */
 };
 struct op_loops {
     int count;
@@ -140,8 +139,8 @@ struct op {
     bool (*loops)(const struct node *node, int way, struct op_loops *out);
     /* Changes attributes to those of a part of the index with this letter. NULL: none depends on it. */
     void (*take_part)(void *attributes, char letter, const struct index_part *part);
-    /* Where the parts of an index need something of each other: adds the nodes by which ranks exchange it, and sets the
-     * inputs that the node has then. What it makes is whole. False: nothing for this letter. NULL: for none. */
+    /* Adds the nodes that a part of the index needs between its inputs and the node, whose inputs it then sets, with
+     * attributes of the part. True: ranks have told each other by them what makes the outputs whole. NULL: none. */
     bool (*tell_parts)(struct graph *graph, const char *name, char letter, const struct index_part *part,
                        const void *attributes, struct tensor *in[OP_INPUTS_MAX]);
 
@@ -171,7 +170,7 @@ void op_key_nothing(const struct node *node, struct op_key *key);
 double op_example(const struct node *node, const struct tensor *tensor, int64_t index);
 /* Numbers of both signs below 1/2 for weights, gradients and activations; positive ones for what operators take as
  * variances or norms (optimizer states, results, and outputs other than the first). Integers, which are [S, T]: three
- * segments a sequence in "segments", counted in "positions", else 0. */
+ * segments a sequence in "segments", counted in "positions", else 0. Bytes: of all values, which are codes. */
 double op_example_default(const struct node *node, const struct tensor *tensor, int64_t index);
 /* Ids in [0, limit), spread over it; counted in "positions". */
 double op_example_id(const struct tensor *ids, int64_t index, int64_t limit);

@@ -5,12 +5,16 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "graph/weight_format.h"
+
 #define DTYPE_LIST(X)                                                                                                  \
     X(NONE, 0, "none")                                                                                                 \
     X(F64, 8, "fp64")                                                                                                  \
     X(F32, 4, "fp32")                                                                                                  \
     X(BF16, 2, "bf16")                                                                                                 \
-    X(I32, 4, "int32")
+    X(I32, 4, "int32")                                                                                                 \
+    X(I8, 1, "int8")                                                                                                   \
+    X(U8, 1, "uint8")
 
 enum dtype {
 #define DTYPE_ENUM(name, bytes, text) DTYPE_##name,
@@ -67,6 +71,12 @@ struct tensor_part {
     int64_t part, parts;
 };
 
+/* What the bytes of a frozen weight stand for. */
+struct weight_code {
+    enum weight_format format; /* WEIGHT_PLAIN: they are the numbers themselves */
+    struct shape values;       /* else a matrix, in the dtype that its numbers are rounded to */
+};
+
 struct node;
 
 struct tensor {
@@ -80,6 +90,7 @@ struct tensor {
     int64_t base_column;            /* first of those columns */
     bool kept;                      /* read by the caller after a step: lives to its end (results always do) */
     const struct tensor_part *part; /* parameters and their gradients and state; NULL: this is the whole tensor */
+    struct weight_code code;        /* parameters in a format of graph/weight_format.h, which are uint8 [bytes] */
     bool partial_gradient;    /* parameters: the ranks that have parts of others have parts of this one's gradient */
     bool partial_result;      /* results: the ranks of the group have parts of its sum, which the caller adds */
     bool trainable;           /* parameters: has a gradient and optimizer state */
@@ -87,8 +98,23 @@ struct tensor {
     struct tensor *parameter; /* gradients, sums of their squares, and state: the parameter they belong to */
     struct tensor *value;     /* activations of backward: the activation whose gradient they are; else NULL */
     const char *role;         /* state: "master", "exp_avg", "exp_avg_sq"; else NULL */
+    /* State and sums of squares that have one element for each block of so many of the parameter's, of which the last
+     * may be shorter; 0: one for each. */
+    int64_t block_elements;
 };
 
+/* The shape of the numbers that a tensor stands for: its own, but for weights in a format of fewer bits. */
+static inline const struct shape *tensor_values(const struct tensor *tensor) {
+    return tensor->code.format == WEIGHT_PLAIN ? &tensor->shape : &tensor->code.values;
+}
+/* Of a parameter's elements, how many one of the tensor's is for; and how many it has for `elements` of them. */
+static inline int64_t tensor_elements_per(const struct tensor *tensor) {
+    return tensor->block_elements > 0 ? tensor->block_elements : 1;
+}
+static inline int64_t tensor_elements_for(const struct tensor *tensor, int64_t elements) {
+    int64_t per = tensor_elements_per(tensor);
+    return (elements + per - 1) / per;
+}
 /* Elements from one row to the next in memory: the base's columns for a view. */
 int64_t tensor_row_stride(const struct tensor *tensor);
 /* Where element `at` of a rank's part is in the whole tensor, or TENSOR_NOWHERE, and how many elements follow it there

@@ -1,12 +1,14 @@
 /* A conversion as nodes of a graph: each step of the way from one layout to another (layout/conversion.h) is what the
  * ranks of a group exchange (ops/group_exchange.c). Gradients go the other way round.
- *
- * Ranks exchange within one group, so the mesh has one axis of more than one device. */
+ * A step is of one axis of the mesh, among the ranks that stand apart along it alone. */
 #ifndef BALLAST_LAYOUT_CONVERSION_NODES_H
 #define BALLAST_LAYOUT_CONVERSION_NODES_H
 
 #include "layout/layout.h"
 #include "ops/ops.h"
+
+/* The place of a device of the mesh on the axis of a step. */
+struct group_part conversion_step_part(const struct device_mesh *mesh, const struct layout_step *step, int64_t device);
 
 /* x as the device at the place `part` has it after the step. Gathered, each rank's gradient of the whole is a part of
  * its sum where `partial`; else it is the same on all. NULL is passed on. */

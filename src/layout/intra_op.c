@@ -4,7 +4,10 @@
 
 #include "layout/tied_program.h"
 
-enum { USUAL_NODE_LIMIT = 4000 };
+/* Nodes are partial choices in the search's own order, and of branch and bound for CBC, which takes longer for one. */
+enum { USUAL_NODES = 1 << 18, USUAL_CBC_NODES = 4000 };
+/* Partial choices that are kept of each variable: at first, and how much more after each walk that left some out. */
+enum { WIDTH_FIRST = 64, WIDTH_RATIO = 8 };
 #define MOST_MEMORY ((int64_t)1 << 61)
 
 /* --- what is allowed --- */
@@ -114,157 +117,144 @@ void intra_op_evaluate(const struct intra_op_program *program, const int *choice
 
 /* --- the search for the first of the cheapest --- */
 
-/* Goes through the choices in lexicographic order, past those whose least cost by elimination, with prices for memory
- * where it binds, is too high, or whose least memory is. So the first that is met with the least cost is the one that
- * is wanted. */
-struct search {
+struct solving {
     const struct tied_program *tied;
-    struct tied_prices prices; /* `priced` is the program itself where memory does not bind */
-    int64_t node_limit, nodes;
-    int *chosen, *best; /* [variables]; chosen is -1 where it is open */
-    int64_t below;      /* what costs less is taken */
-    bool found, ended;  /* ended: by the limit */
+    int64_t node_limit, nodes; /* 0: those that are usual */
+    int *best, *tried, *order; /* [variables] order: of choosing where memory binds */
+    bool found, exact, first;
+    bool hopeless;       /* it is proven that none fits */
+    int64_t cost, bound; /* of `best`; no choices that fit cost less */
     struct scratch scratch;
 };
 
-/* With the choices made so far and the least memory of all others. */
-static bool can_fit(const struct search *search) {
-    const struct tied_program *tied = search->tied;
-    for (int m = 0; m < tied->moment_count; m++) {
-        const int64_t *memory = tied->memory + (size_t)m * (size_t)tied->first[tied->count];
-        int64_t sum = 0;
-        for (int v = 0; v < tied->count; v++) {
-            const int64_t *own = memory + tied->first[v];
-            int64_t least = own[search->chosen[v] < 0 ? 0 : search->chosen[v]];
-            for (int k = 1; k < tied->choices[v] && search->chosen[v] < 0; k++)
-                least = own[k] < least ? own[k] : least;
-            sum += least;
-        }
-        if (sum > tied->limit) return false;
-    }
-    return true;
-}
-
-static enum status search_from(struct search *search, int variable) {
-    const struct tied_program *tied = search->tied;
-    if (search->nodes++ >= search->node_limit) {
-        search->ended = true;
-        return STATUS_OK;
-    }
-    int64_t *least = scratch_alloc(&search->scratch, (size_t)tied->choices[variable], sizeof *least);
-    if (!least) return STATUS_FAILED;
-    TRY(tied_eliminate(&search->prices.priced, search->chosen, variable, least, NULL));
-    for (int k = 0; k < tied->choices[variable] && !search->ended; k++) {
-        if (least[k] - search->prices.paid >= search->below) continue;
-        search->chosen[variable] = k;
-        if (!can_fit(search)) continue;
-        if (variable + 1 < tied->count) {
-            TRY(search_from(search, variable + 1));
-            continue;
-        }
-        int64_t cost = tied_program_cost(tied, search->chosen);
-        if (cost >= search->below) continue;
-        search->below = cost, search->found = true;
-        memcpy(search->best, search->chosen, (size_t)tied->count * sizeof *search->best);
-    }
-    search->chosen[variable] = -1;
-    return STATUS_OK;
-}
-
-static enum status search_create(const struct tied_program *tied, int64_t node_limit, struct search *out) {
-    *out = (struct search){.tied = tied, .prices.priced = *tied, .node_limit = node_limit, .below = TIED_FORBIDDEN};
-    out->chosen = scratch_alloc(&out->scratch, (size_t)tied->count, sizeof *out->chosen);
+static enum status solving_create(const struct tied_program *tied, int64_t node_limit, struct solving *out) {
+    *out = (struct solving){.tied = tied, .node_limit = node_limit, .cost = TIED_FORBIDDEN};
     out->best = scratch_alloc(&out->scratch, (size_t)tied->count, sizeof *out->best);
-    if (!out->chosen || !out->best) return STATUS_FAILED;
-    for (int v = 0; v < tied->count; v++)
-        out->chosen[v] = -1;
+    out->tried = scratch_alloc(&out->scratch, (size_t)tied->count, sizeof *out->tried);
+    out->order = scratch_alloc(&out->scratch, (size_t)tied->count, sizeof *out->order);
+    return out->best && out->tried && out->order ? tied_order_find(tied, out->order) : STATUS_FAILED;
+}
+
+static void take(struct solving *solving, int64_t cost) {
+    memcpy(solving->best, solving->tried, (size_t)solving->tied->count * sizeof *solving->best);
+    solving->found = true, solving->cost = cost;
+}
+
+static int64_t nodes_left(const struct solving *solving) {
+    return (solving->node_limit > 0 ? solving->node_limit : USUAL_NODES) - solving->nodes;
+}
+
+/* What costs as much as the best that was found is looked for too: it may come before that. */
+static enum status search_within(struct solving *solving, const struct tied_buckets *buckets, int64_t paid,
+                                 int64_t below, size_t width) {
+    struct tied_search search = {.tied = solving->tied,
+                                 .buckets = buckets,
+                                 .paid = paid,
+                                 .below = below,
+                                 .width = width,
+                                 .nodes_left = nodes_left(solving),
+                                 .choice = solving->tried};
+    TRY(tied_search(&search));
+    solving->nodes += nodes_left(solving) - search.nodes_left;
+    if (search.bound > solving->bound) solving->bound = search.bound;
+    if (search.found && (search.complete || search.cost < solving->cost)) take(solving, search.cost);
+    solving->exact = solving->first = search.found && search.complete;
+    solving->hopeless = !search.found && search.complete;
     return STATUS_OK;
 }
 
-/* The least cost without memory: no solution is below it. */
-static enum status find_bound(struct search *search, int64_t *bound) {
-    int choices = search->tied->choices[0];
-    int64_t *least = scratch_alloc(&search->scratch, (size_t)choices, sizeof *least);
-    if (!least) return STATUS_FAILED;
-    TRY(tied_eliminate(search->tied, search->chosen, 0, least, NULL));
-    *bound = least[0];
-    for (int k = 1; k < choices; k++)
-        *bound = least[k] < *bound ? least[k] : *bound;
+static bool is_settled(const struct solving *solving) { return solving->first || solving->hopeless; }
+
+static int64_t below_best(const struct solving *solving) { return solving->found ? solving->cost + 1 : TIED_FORBIDDEN; }
+
+static enum status widen(struct solving *solving, const struct tied_buckets *buckets, int64_t paid) {
+    for (size_t width = WIDTH_FIRST; !is_settled(solving) && nodes_left(solving) > 0; width *= WIDTH_RATIO)
+        TRY(search_within(solving, buckets, paid, below_best(solving), width));
     return STATUS_OK;
 }
 
-/* --- both together --- */
-
-/* CBC's solution is what the search has to beat, and what is left where it meets its limit. */
-static enum status begin_with_cbc(struct search *search, struct cbc_result *cbc) {
-    TRY(tied_solve_cbc(search->tied, search->node_limit, search->best, cbc));
-    if (cbc->found) search->below = cbc->cost + 1;
-    return STATUS_OK;
-}
-
-static enum status search_with_prices(struct search *search, int64_t *bound) {
-    enum status status = tied_prices_find(search->tied, search->below, &search->prices);
+/* Prices are raised towards what is known to fit, or to some cost above the bound. */
+static enum status search_with_prices(struct solving *solving) {
+    struct tied_prices prices;
+    struct tied_buckets buckets = {.count = 0};
+    enum status status =
+        tied_prices_find(solving->tied, solving->found ? solving->cost : 2 * solving->bound + 1, &prices);
+    if (status == STATUS_OK) status = tied_buckets_make(&prices.priced, solving->order, &buckets);
     if (status == STATUS_OK) {
-        if (search->prices.bound > *bound) *bound = search->prices.bound;
-        status = search_from(search, 0);
+        if (prices.bound > solving->bound) solving->bound = prices.bound;
+        status = widen(solving, &buckets, prices.paid);
     }
-    tied_prices_free(&search->prices);
+    tied_buckets_free(&buckets);
+    tied_prices_free(&prices);
     return status;
 }
 
-/* Where elimination takes too much memory, CBC alone. */
-static enum status solve_tied(struct search *search, struct cbc_result *cbc, int64_t *bound) {
-    enum status status = find_bound(search, bound);
-    if (status == STATUS_NO_FIT) {
-        *bound = 0, search->ended = true;
-        return begin_with_cbc(search, cbc);
-    }
-    TRY(status);
-    if (*bound >= TIED_FORBIDDEN) return status_set(STATUS_NO_FIT, "all choices meet a pair that is forbidden");
-    if (search->tied->moment_count == 0) {
-        search->below = *bound + 1;
-        return search_from(search, 0);
-    }
-    TRY(begin_with_cbc(search, cbc));
-    return cbc->proven && !cbc->found ? STATUS_OK : search_with_prices(search, bound);
-}
-
-static enum status write_solution(const struct intra_op_program *program, const struct search *search,
-                                  const struct cbc_result *cbc, int64_t bound, struct intra_op_solution *out) {
-    int *choice = mem_array((size_t)program->node_count, sizeof *choice);
-    if (!choice) return STATUS_FAILED;
-    for (int i = 0; i < program->node_count; i++) {
-        int variable = search->tied->variable_of[i];
-        choice[i] = search->tied->original[search->tied->first[variable] + search->best[variable]];
-    }
-    *out = (struct intra_op_solution){.choice = choice, .first = !search->ended, .nodes_searched = search->nodes};
-    intra_op_evaluate(program, choice, &out->cost, &out->peak);
-    out->exact = out->first || (cbc->proven && cbc->cost == out->cost);
-    out->bound = out->exact ? out->cost : bound;
+static enum status solve_with_cbc(struct solving *solving) {
+    struct cbc_result cbc;
+    TRY(tied_solve_cbc(solving->tied, solving->node_limit > 0 ? solving->node_limit : USUAL_CBC_NODES, solving->tried,
+                       &cbc));
+    if (cbc.found && cbc.cost < solving->cost) take(solving, cbc.cost);
+    solving->exact = solving->found && cbc.proven && cbc.cost == solving->cost;
+    solving->hopeless = cbc.proven && !cbc.found && !solving->found;
     return STATUS_OK;
 }
 
-static enum status refuse(const struct intra_op_program *program, const struct search *search) {
-    if (search->ended)
+static enum status solve_by_elimination(struct solving *solving, const struct tied_buckets *buckets) {
+    bool limited = solving->tied->moment_count > 0;
+    solving->bound = buckets->least;
+    if (buckets->least >= TIED_FORBIDDEN) return status_set(STATUS_NO_FIT, "all choices meet a pair that is forbidden");
+    if (!limited) return search_within(solving, buckets, 0, buckets->least + 1, SIZE_MAX);
+    TRY(search_within(solving, buckets, 0, TIED_FORBIDDEN, WIDTH_FIRST));
+    if (!is_settled(solving)) TRY(search_with_prices(solving));
+    return is_settled(solving) ? STATUS_OK : solve_with_cbc(solving);
+}
+
+/* Where elimination takes too much memory, CBC alone. */
+static enum status solve_tied(struct solving *solving) {
+    struct tied_buckets buckets;
+    enum status status = tied_buckets_make(solving->tied, NULL, &buckets);
+    if (status == STATUS_OK)
+        status = solve_by_elimination(solving, &buckets);
+    else if (status == STATUS_NO_FIT)
+        status = solve_with_cbc(solving);
+    tied_buckets_free(&buckets);
+    return status;
+}
+
+static enum status write_solution(const struct intra_op_program *program, const struct solving *solving,
+                                  struct intra_op_solution *out) {
+    int *choice = mem_array((size_t)program->node_count, sizeof *choice);
+    if (!choice) return STATUS_FAILED;
+    for (int i = 0; i < program->node_count; i++) {
+        int variable = solving->tied->variable_of[i];
+        choice[i] = solving->tied->original[solving->tied->first[variable] + solving->best[variable]];
+    }
+    *out = (struct intra_op_solution){.choice = choice, .first = solving->first, .nodes_searched = solving->nodes};
+    intra_op_evaluate(program, choice, &out->cost, &out->peak);
+    out->exact = solving->exact || solving->bound >= solving->cost;
+    out->bound = out->exact ? out->cost : solving->bound;
+    return STATUS_OK;
+}
+
+static enum status refuse(const struct intra_op_program *program, const struct solving *solving) {
+    if (!solving->hopeless)
         return status_set(STATUS_FAILED, "no choices that fit were found within %lld nodes",
-                          (long long)search->node_limit);
+                          (long long)(solving->node_limit > 0 ? solving->node_limit : USUAL_NODES));
     return status_set(STATUS_NO_FIT, "no choices fit a memory limit of %lld bytes", (long long)program->memory_limit);
 }
 
 enum status intra_op_solve(const struct intra_op_program *program, int64_t node_limit, struct intra_op_solution *out) {
     struct tied_program tied = {0};
-    struct search search = {0};
-    struct cbc_result cbc = {0};
-    int64_t bound = 0;
+    struct solving solving = {0};
     enum status status;
     TRY(intra_op_check(program));
     TRY_GOTO(status, tied_program_make(program, &tied), done);
     TRY_GOTO(status, tied_program_reduce(&tied), done);
-    TRY_GOTO(status, search_create(&tied, node_limit > 0 ? node_limit : USUAL_NODE_LIMIT, &search), done);
-    TRY_GOTO(status, solve_tied(&search, &cbc, &bound), done);
-    status = search.found || cbc.found ? write_solution(program, &search, &cbc, bound, out) : refuse(program, &search);
+    TRY_GOTO(status, solving_create(&tied, node_limit, &solving), done);
+    TRY_GOTO(status, solve_tied(&solving), done);
+    status = solving.found ? write_solution(program, &solving, out) : refuse(program, &solving);
 done:
-    scratch_free(&search.scratch);
+    scratch_free(&solving.scratch);
     tied_program_free(&tied);
     return status;
 }

@@ -6,7 +6,7 @@
  * Nodes may be tied, so that they have one choice together: what a trivial operator takes from its producer, and the
  * same node of repeated blocks. Costs are whole numbers of any unit, so that the least is exact; of all cheapest
  * choices the lexicographically first is taken, in the order of the nodes. So a program has one solution, on any
- * machine. */
+ * machine. Where the limit of nodes is met first, it is the best found, the same on any machine too. */
 #ifndef BALLAST_LAYOUT_INTRA_OP_H
 #define BALLAST_LAYOUT_INTRA_OP_H
 
@@ -58,7 +58,8 @@ struct intra_op_solution {
 /* BAD_INPUT naming node, edge or moment. */
 enum status intra_op_check(const struct intra_op_program *program);
 
-/* `node_limit` bounds the nodes of each search (0: those that are usual). NO_FIT where no choices fit the memory limit
+/* `node_limit` bounds the partial choices of the search, and the nodes of CBC where that comes in (0: as many as are
+ * usual). NO_FIT where no choices fit the memory limit
  * or all meet a forbidden pair; FAILED where the limit was met before any was found. Free `out` with
  * intra_op_solution_free. */
 enum status intra_op_solve(const struct intra_op_program *program, int64_t node_limit, struct intra_op_solution *out);

@@ -2,10 +2,13 @@
 
 #include <string.h>
 
+#include "ops/ops.h"
+
 /* What the walk knows of each tensor: whether all of its uses can go on with columns of it, and whether it is cut. */
 struct use {
     int uses;
-    bool refused; /* by one of them */
+    bool refused;  /* by one of them */
+    bool gathered; /* all of them read it whole, but its producer may make columns, which are then gathered */
     bool cut;
     int views, last_view; /* of this base: how many, and the id of the last, from which `earlier` leads on */
     int earlier;
@@ -65,10 +68,17 @@ static bool views_tile(const struct chooser *chooser, const struct tensor *base,
     return out->count == views && column == shape_columns(&base->shape);
 }
 
+/* Columns of a view: as they are, or gathered from equal parts. */
+static bool takes_or_gathers(const struct chooser *chooser, const struct tensor *view) {
+    const struct use *use = &chooser->uses[view->id];
+    bool gathers = use->gathered && shape_columns(&view->shape) % chooser->choices->parts == 0;
+    return use->uses > 0 && (!use->refused || gathers);
+}
+
 static bool views_take_columns(const struct chooser *chooser, const struct tensor *base) {
     int id = chooser->uses[base->id].last_view;
     for (int v = 0; v < chooser->uses[base->id].views; v++, id = chooser->uses[id].earlier)
-        if (chooser->uses[id].uses == 0 || chooser->uses[id].refused) return false;
+        if (!takes_or_gathers(chooser, chooser->graph->tensors.items[id])) return false;
     return true;
 }
 
@@ -78,6 +88,32 @@ static bool takes_columns(const struct chooser *chooser, const struct tensor *te
     if (!is_activation(tensor) || tensor->kept) return false;
     if (use->views > 0) return use->uses == 0 && !use->refused && views_take_columns(chooser, tensor);
     return use->uses > 0 && !use->refused;
+}
+
+/* The index by which a parameter that no other node uses is cut. */
+static bool cuts_parameter(const struct chooser *chooser, const struct node *node, const struct op_loops *loops,
+                           int index) {
+    for (int k = 0; k < OP_INPUTS_MAX; k++) {
+        const struct tensor *tensor = node->in[k];
+        if (tensor && tensor->kind == TENSOR_PARAMETER && has_index(loops, k, index))
+            return chooser->uses[tensor->id].uses <= 1;
+    }
+    return false;
+}
+
+/* Whether a node makes columns: its uses take them, or it is a product whose columns are gathered for them. */
+static bool makes_columns(const struct chooser *chooser, const struct node *node, const struct op_loops *loops) {
+    int index = column_index(loops, OP_INPUTS_MAX, node->out[0]);
+    if (takes_columns(chooser, node->out[0])) return true;
+    return is_activation(node->out[0]) && chooser->uses[node->out[0]->id].gathered && index != OP_INDEX_NONE &&
+           loops->indices[index].size % chooser->choices->parts == 0 && cuts_parameter(chooser, node, loops, index);
+}
+
+/* What an adapter's first product makes: features between two products, too few for all ranks to have some. */
+static bool is_thin(const struct chooser *chooser, const struct tensor *tensor, int64_t size) {
+    const struct node *node = tensor->producer;
+    if (node && node->op == &op_scale) node = node->in[0]->producer;
+    return node && node->op->work == OP_WORK_PRODUCT && size % chooser->choices->parts != 0;
 }
 
 /* Where a node goes on with columns of input k, the index that these are; else OP_INDEX_NONE. What it sums over needs
@@ -90,11 +126,27 @@ static int index_of_columns(const struct chooser *chooser, const struct node *no
     if (index == OP_INDEX_NONE) return OP_INDEX_NONE;
     bool kept = column_index(loops, OP_INPUTS_MAX, first) == index;
     if (!kept && has_index(loops, OP_INPUTS_MAX, index)) return OP_INDEX_NONE;
-    return takes_columns(chooser, first) == kept ? index : OP_INDEX_NONE;
+    if (!kept && is_thin(chooser, node->in[k], loops->indices[index].size)) return OP_INDEX_NONE;
+    bool makes = makes_columns(chooser, node, loops);
+    if (!makes && chooser->uses[first->id].gathered) return OP_INDEX_NONE; /* too few heads: all ranks make them */
+    return makes == kept ? index : OP_INDEX_NONE;
 }
 
 static bool same_segments(const struct tensor_segments *a, const struct tensor_segments *b) {
     return a->count == b->count && memcmp(a->size, b->size, (size_t)a->count * sizeof *a->size) == 0;
+}
+
+/* Whether input k is whole because its heads are too few for the ranks: those that attention reads of them all, and
+ * what is done to these before. */
+static bool reads_whole(const struct chooser *chooser, const struct node *node, const struct op_loops *loops, int k) {
+    struct op_loops first;
+    const struct tensor *out = node->out[0];
+    if (!is_activation(node->in[k]) || !is_activation(out)) return false;
+    if (chooser->choices->nodes[node->id].way > 0)
+        return op_loops_of(node, 0, &first) && column_index(&first, k, node->in[k]) != OP_INDEX_NONE;
+    int index = column_index(loops, k, node->in[k]);
+    return chooser->uses[out->id].gathered && index != OP_INDEX_NONE &&
+           index == column_index(loops, OP_INPUTS_MAX, out);
 }
 
 /* Columns that go on as columns have the segments of what follows. */
@@ -103,13 +155,26 @@ static void add_use(struct chooser *chooser, const struct node *node, const stru
     const struct tensor *tensor = node->in[k];
     struct use *use = &chooser->uses[tensor->id];
     int index = loops ? index_of_columns(chooser, node, loops, k) : OP_INDEX_NONE;
+    bool whole = loops && index == OP_INDEX_NONE && reads_whole(chooser, node, loops, k);
     bool goes_on = index != OP_INDEX_NONE && has_index(loops, OP_INPUTS_MAX, index);
     const struct tensor_segments *segments = goes_on ? &chooser->choices->segments[node->out[0]->id] : &none;
     struct tensor_segments *own = &chooser->choices->segments[tensor->id];
     use->refused |= index == OP_INDEX_NONE || (use->uses > 0 && !same_segments(own, segments));
     use->refused |= tensor->base && segments->count > 0;
+    use->gathered = whole && (use->uses == 0 || use->gathered);
     if (use->uses == 0) *own = *segments;
     use->uses++;
+}
+
+/* The first way whose columns of the result have equal parts; the first of all where none has. */
+static int choose_way(const struct chooser *chooser, const struct node *node) {
+    struct op_loops loops;
+    for (int way = 0; op_loops_of(node, way, &loops); way++) {
+        int index = column_index(&loops, OP_INPUTS_MAX, node->out[0]);
+        if (index == OP_INDEX_NONE) return 0;
+        if (loops.indices[index].size % chooser->choices->parts == 0) return way;
+    }
+    return 0;
 }
 
 static bool is_head(const struct node *node) {
@@ -120,7 +185,8 @@ static void walk_back(struct chooser *chooser) {
     for (size_t n = chooser->graph->nodes.count; n-- > 0;) {
         const struct node *node = chooser->graph->nodes.items[n];
         struct op_loops loops;
-        bool has_loops = op_loops_of(node, 0, &loops);
+        int way = chooser->choices->nodes[n].way = choose_way(chooser, node);
+        bool has_loops = op_loops_of(node, way, &loops);
         for (int i = 0; i < OP_OUTPUTS_MAX; i++)
             if (node->out[i] && chooser->uses[node->out[i]->id].views > 0)
                 chooser->uses[node->out[i]->id].refused |=
@@ -135,17 +201,6 @@ static void walk_back(struct chooser *chooser) {
 
 static bool is_cut(const struct chooser *chooser, const struct tensor *tensor) {
     return chooser->uses[tensor->base ? tensor->base->id : tensor->id].cut;
-}
-
-/* The index by which a parameter that no other node uses is cut. */
-static bool cuts_parameter(const struct chooser *chooser, const struct node *node, const struct op_loops *loops,
-                           int index) {
-    for (int k = 0; k < OP_INPUTS_MAX; k++) {
-        const struct tensor *tensor = node->in[k];
-        if (tensor && tensor->kind == TENSOR_PARAMETER && has_index(loops, k, index))
-            return chooser->uses[tensor->id].uses == 1;
-    }
-    return false;
 }
 
 /* The index of rows of the vocabulary, where the node's table has them all: the tokens' and the head's. */
@@ -163,13 +218,13 @@ static int choose_index(const struct chooser *chooser, const struct node *node, 
         int index = index_of_columns(chooser, node, loops, k);
         if (index != OP_INDEX_NONE) return index;
     }
-    if (!takes_columns(chooser, node->out[0])) return OP_INDEX_NONE;
+    if (!makes_columns(chooser, node, loops)) return OP_INDEX_NONE;
     int index = column_index(loops, OP_INPUTS_MAX, node->out[0]);
     return index != OP_INDEX_NONE && cuts_parameter(chooser, node, loops, index) ? index : OP_INDEX_NONE;
 }
 
 static const char *name_of_index(char letter) {
-    return letter == 'h' ? "heads" : letter == 'g' ? "groups" : letter == 'v' ? "rows" : "features";
+    return letter == 'h' || letter == 'q' ? "heads" : letter == 'g' ? "groups" : letter == 'v' ? "rows" : "features";
 }
 
 /* Every segment of what has the index as columns has equal parts, and so has the index. */
@@ -201,8 +256,8 @@ static enum status walk_forward(struct chooser *chooser) {
         TRY(refuse_experts(chooser, node));
         struct op_loops loops;
         struct shard_choice *choice = &chooser->choices->nodes[n];
-        *choice = (struct shard_choice){0, OP_INDEX_NONE, false};
-        if (!op_loops_of(node, 0, &loops)) continue;
+        *choice = (struct shard_choice){choice->way, OP_INDEX_NONE, false};
+        if (!op_loops_of(node, choice->way, &loops)) continue;
         choice->index = choose_index(chooser, node, &loops);
         if (choice->index == OP_INDEX_NONE) continue;
         TRY(check_parts(chooser, node, &loops, choice->index));

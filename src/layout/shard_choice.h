@@ -4,8 +4,10 @@
  * What this file chooses is the assignment of Megatron-LM (Shoeybi et al., arXiv 1909.08053), found by walking the
  * graph: a product is cut by its outputs where all that follows goes on with columns of them, up to a product that sums
  * over them; that one is cut by what it sums over. So attention is cut by heads, with the key-value groups that they
- * read, and the MLP by its inner features. Between such regions activations are whole. The table of tokens and the head
- * are cut by rows of the vocabulary, which need not divide. No family is known by name.
+ * read, and the MLP by its inner features. Where there are fewer key-value heads than ranks, or others than they
+ * divide, attention is cut by query heads: products of keys and values are cut by features, which are gathered, and
+ * each rank takes the heads that its queries read (ops/select_heads.c). Between such regions activations are whole. The
+ * table of tokens and the head are cut by rows of the vocabulary, which need not divide. No family is known by name.
  *
  * `sequence` (Korthikanti et al., arXiv 2205.05198): what is whole between such regions is cut along positions instead,
  * which are gathered before a region, and sums are scattered along them after it. */
@@ -23,6 +25,7 @@ struct shard_choice {
 
 struct shard_choices {
     int64_t parts;                    /* of the group */
+    bool zigzag;                      /* parts of positions are two runs each, which balances attention by them */
     struct shard_choice *nodes;       /* by node id */
     struct tensor_segments *segments; /* by tensor id: of its columns, each of which is cut by itself */
 };

@@ -175,8 +175,8 @@ static struct value *value_of(struct sharder *sharder, const struct tensor *tens
 }
 
 /* Parts of several segments, side by side, are not the whole one after the other. */
-static bool is_cut_in_segments(const struct sharder *sharder, const struct tensor *tensor, const struct value *value) {
-    return value->dimension == tensor->shape.rank - 1 && sharder->choices->segments[tensor->id].count > 1;
+static bool is_cut_in_segments(const struct sharder *sharder, const struct tensor *tensor, int dimension) {
+    return dimension == tensor->shape.rank - 1 && sharder->choices->segments[tensor->id].count > 1;
 }
 
 static struct tensor *convert(struct sharder *sharder, const struct tensor *tensor, struct value *value, int dimension,
@@ -187,7 +187,7 @@ static struct tensor *convert(struct sharder *sharder, const struct tensor *tens
                                     : dimension == WHOLE          ? "whole"
                                                                   : "part");
     if (value->dimension == dimension) return ops_copy_in(graph, name, value->own, sharder->group);
-    if (is_cut_in_segments(sharder, tensor, value)) {
+    if (is_cut_in_segments(sharder, tensor, value->dimension) || is_cut_in_segments(sharder, tensor, dimension)) {
         graph->status = status_set(STATUS_BAD_INPUT,
                                    "tensor: %s: its columns are cut in segments, which only its views "
                                    "have in order",
@@ -289,6 +289,20 @@ static void take_index(struct sharder *sharder, const struct node *node, struct 
         share->told = node->op->tell_parts(sharder->graph, node->name, letter, &part, attributes, in);
 }
 
+/* Results, which nodes add to, and caches, of the shape that the node's part has. */
+static enum status make_targets(struct sharder *sharder, const struct node *node, const struct node *part,
+                                struct tensor *into[OP_OUTPUTS_MAX]) {
+    struct shape shapes[OP_OUTPUTS_MAX] = {0};
+    bool caches = node->out[1] && node->out[1]->kind == TENSOR_CACHE;
+    if (caches) TRY(node->op->infer(part, shapes));
+    for (int i = 0; i < OP_OUTPUTS_MAX; i++) {
+        if (node->out[i] && node->out[i]->kind == TENSOR_RESULT) into[i] = value_of(sharder, node->out[i])->own;
+        if (node->out[i] && node->out[i]->kind == TENSOR_CACHE)
+            into[i] = graph_tensor(sharder->graph, TENSOR_CACHE, node->out[i]->name, shapes[i]);
+    }
+    return STATUS_OK;
+}
+
 static enum status shard_node(struct sharder *sharder, const struct node *node) {
     const struct shard_choice *choice = &sharder->choices->nodes[node->id];
     struct share share = {.index = OP_INDEX_NONE};
@@ -301,8 +315,10 @@ static enum status shard_node(struct sharder *sharder, const struct node *node) 
         if (is_added_later(&share, k)) later[k] = in[k], in[k] = NULL;
     memcpy(attributes, node->attributes, node->op->attribute_bytes);
     take_index(sharder, node, &share, attributes, in);
-    for (int i = 0; i < OP_OUTPUTS_MAX; i++)
-        if (node->out[i] && node->out[i]->kind == TENSOR_RESULT) into[i] = value_of(sharder, node->out[i])->own;
+    struct node part = {.op = node->op, .name = node->name, .attributes = attributes};
+    memcpy(part.in, in, sizeof part.in);
+    TRY(graph_status(sharder->graph));
+    TRY(make_targets(sharder, node, &part, into));
     struct node *made = graph_add(sharder->graph, node->op, node->name, in, attributes, into);
     if (!made) return graph_status(sharder->graph);
     struct tensor *first = sums(&share) ? finish_sum(sharder, node, &share, made->out[0], later) : made->out[0];
@@ -329,7 +345,7 @@ enum status layout_shard_graph(const struct graph *graph, const struct shard_cho
                                bool trains, const struct tensor *last, struct graph **out, struct tensor **out_last) {
     struct sharder sharder = {.from = graph,
                               .choices = choices,
-                              .group = {choices->parts, position},
+                              .group = {choices->parts, position, 0, choices->zigzag},
                               .graph = graph_create(graph->dtype, graph->grain_sequences, graph->sequence_length),
                               .values = mem_array(graph->tensors.count, sizeof *sharder.values),
                               .learns = mem_array(graph->tensors.count, sizeof *sharder.learns)};

@@ -227,7 +227,10 @@ static double meeting_s(const struct making *making, const struct edge_table *ta
                         int from_operand, const struct strategy *taken) {
     const struct layout *from = &left->operand[from_operand], *to = &taken->operand[table->operand];
     if (!uses_fit(making, table, left, from_operand, taken)) return INFINITY;
-    if (table->shape->kind == TENSOR_PARAMETER && layout_equal(from, to)) return 0;
+    if (layout_equal(from, to)) return 0;
+    if (making->question->executable &&
+        strategy_takes_segments(making->question->graph, node_at(making, table->to), taken, table->operand))
+        return INFINITY;
     return conversions_price(table->conversions, from, to);
 }
 

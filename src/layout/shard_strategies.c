@@ -16,10 +16,14 @@ const char *strategy_why_not(const struct node *node, const struct strategy *str
     struct op_loops loops;
     int axis = axis_taken(strategy, mesh);
     if (axis == -1) return NULL;
-    if (axis == -2) return "ranks exchange within one group, not along two axes";
+    if (axis == -2) return "ranks share a node along one axis";
     if (strategy->passes[axis]) return "what parts read whole is gathered, not passed round";
     if (!op_loops_of(node, strategy->way, &loops)) BUG("a way that there is not");
-    return loops.indices[strategy->index[axis]].not_run;
+    const struct op_index *index = &loops.indices[strategy->index[axis]];
+    bool runs = index->letter == 't' && index->largest_share;
+    if (runs && index->size % (2 * mesh->sizes[axis]) == 0)
+        return "positions that divide so are cut in zigzag, which is balanced";
+    return NULL;
 }
 
 void strategies_keep_executable(const struct node *node, const struct device_mesh *mesh,
@@ -39,6 +43,12 @@ static struct shard_choice choice_of(const struct strategy *strategy, const stru
     BUG_IF(axis == -2, "a strategy along two axes");
     if (axis >= 0) choice.index = strategy->index[axis], choice.positions = strategy->positions[axis];
     return choice;
+}
+
+static bool takes_zigzag(const struct node *node, const struct shard_choice *choice) {
+    struct op_loops loops;
+    return choice->index != OP_INDEX_NONE && op_loops_of(node, choice->way, &loops) &&
+           loops.indices[choice->index].letter == 'z';
 }
 
 static bool has_index(const struct op_loops *loops, int operand, int index) {
@@ -95,6 +105,19 @@ static bool cuts_columns(const struct op_loops *loops, int operand, const struct
     return tensor && tensor->kind == TENSOR_ACTIVATION && loops->of[operand][tensor->shape.rank - 1] == index;
 }
 
+bool strategy_takes_segments(const struct graph *graph, const struct node *node, const struct strategy *strategy,
+                             int operand) {
+    struct op_loops loops;
+    bool cuts = false;
+    if (!op_loops_of(node, strategy->way, &loops)) return false;
+    for (int axis = 0; axis < DEVICE_MESH_AXES_MAX; axis++) {
+        int index = strategy->index[axis];
+        cuts |= index != OP_INDEX_NONE && cuts_columns(&loops, OP_INPUTS_MAX, node->out[0], index) &&
+                cuts_columns(&loops, operand, node->in[operand], index);
+    }
+    return cuts && !node->in[operand]->base && has_views(graph, node->out[0]);
+}
+
 /* Columns that go on as columns have the segments of what follows. */
 static enum status find_segments_of(const struct graph *graph, const struct node *node, struct shard_choices *out) {
     const struct shard_choice *choice = &out->nodes[node->id];
@@ -115,8 +138,10 @@ enum status shard_choices_of_strategies(const struct graph *graph, const struct 
                                   .nodes = mem_array(graph->nodes.count, sizeof *out->nodes),
                                   .segments = mem_array(graph->tensors.count, sizeof *out->segments)};
     if (!out->nodes || !out->segments) return STATUS_FAILED;
-    for (size_t n = 0; n < graph->nodes.count; n++)
+    for (size_t n = 0; n < graph->nodes.count; n++) {
         out->nodes[n] = choice_of(strategies[n], mesh);
+        out->zigzag |= takes_zigzag(graph->nodes.items[n], &out->nodes[n]);
+    }
     for (size_t n = graph->nodes.count; n-- > 0;)
         TRY(find_segments_of(graph, graph->nodes.items[n], out));
     return STATUS_OK;

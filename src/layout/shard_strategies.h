@@ -20,6 +20,11 @@ struct parameter_use {
 };
 struct parameter_use strategy_parameter_use(const struct node *node, const struct strategy *strategy, int operand);
 
+/* Whether the strategy takes an operand's columns in segments: they go on as columns of the node's output, of which
+ * each view (queries, keys, values) is cut by itself. No conversion makes such parts: what makes the operand has to. */
+bool strategy_takes_segments(const struct graph *graph, const struct node *node, const struct strategy *strategy,
+                             int operand);
+
 /* The choices of these strategies, [graph's nodes], on a mesh whose axes together have `parts` devices. BAD_INPUT
  * where columns of a tensor are cut whose views do not make up all of it. The caller frees `out`
  * (shard_choices_free), also after a failure. */

@@ -375,7 +375,8 @@ const char *strategy_index_name(char letter) {
     case 's': return "sequences";
     case 't': return "positions";
     case 'z': return "pairs of positions";
-    case 'h': return "heads";
+    case 'h':
+    case 'q': return "heads";
     case 'g': return "groups of features";
     case 'v': return "rows of the vocabulary";
     case 'k': return "inner features";

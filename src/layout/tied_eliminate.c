@@ -13,17 +13,17 @@ struct table {
     int64_t *cost;
     bool gone;
 };
-/* A variable that was eliminated, and the tables that it was in. */
-struct eliminated {
+/* A variable that was eliminated, and the tables that it was in: they depend on it and on those eliminated later. */
+struct tied_bucket {
     int variable, count;
     struct table *tables;
 };
+/* While variables are eliminated: the tables that are left. */
 struct work {
     const struct tied_program *tied;
+    struct tied_buckets *buckets;
     VEC(struct table) tables;
-    VEC(struct eliminated) order;
-    bool *left; /* by variable: neither chosen nor eliminated */
-    struct scratch scratch;
+    bool *left; /* by variable: not eliminated */
 };
 
 static int scope_find(const struct table *table, int variable) {
@@ -65,38 +65,19 @@ static bool scope_around(const struct work *work, int variable, struct table *ou
     return true;
 }
 
-/* A table of one variable, or of none. */
-static enum status add_small(struct work *work, int variable, const int64_t *cost, int stride) {
-    int choices = variable < 0 ? 1 : work->tied->choices[variable];
-    struct table table = {.count = variable < 0 ? 0 : 1, .scope = {variable}};
-    table.cost = scratch_alloc(&work->scratch, (size_t)choices, sizeof *table.cost);
-    if (!table.cost) return STATUS_FAILED;
-    for (int k = 0; k < choices; k++)
-        table.cost[k] = cost[k * stride];
-    return vec_push(&work->tables, table);
-}
-
-/* The pair with what is chosen put in. */
-static enum status add_pair(struct work *work, const struct tied_pair *pair, const int *chosen) {
-    int columns = work->tied->choices[pair->high], low = chosen[pair->low], high = chosen[pair->high];
-    if (low >= 0 && high >= 0) return add_small(work, -1, pair->cost + low * columns + high, 0);
-    if (low >= 0) return add_small(work, pair->high, pair->cost + low * columns, 1);
-    if (high >= 0) return add_small(work, pair->low, pair->cost + high, columns);
-    struct table table = {.count = 2, .scope = {pair->low, pair->high}, .cost = pair->cost};
-    return vec_push(&work->tables, table);
-}
-
-static enum status begin(struct work *work, const int *chosen) {
+static enum status begin(struct work *work) {
     const struct tied_program *tied = work->tied;
-    work->left = scratch_alloc(&work->scratch, (size_t)tied->count, sizeof *work->left);
-    if (!work->left) return STATUS_FAILED;
+    work->left = scratch_alloc(&work->buckets->scratch, (size_t)tied->count, sizeof *work->left);
+    work->buckets->of = scratch_alloc(&work->buckets->scratch, (size_t)tied->count, sizeof *work->buckets->of);
+    if (!work->left || !work->buckets->of) return STATUS_FAILED;
     for (int v = 0; v < tied->count; v++) {
-        const int64_t *cost = tied->cost + tied->first[v];
-        work->left[v] = chosen[v] < 0;
-        TRY(chosen[v] < 0 ? add_small(work, v, cost, 1) : add_small(work, -1, cost + chosen[v], 0));
+        work->left[v] = true;
+        TRY(vec_push(&work->tables, (struct table){.count = 1, .scope = {v}, .cost = tied->cost + tied->first[v]}));
     }
-    for (size_t i = 0; i < tied->pairs.count; i++)
-        TRY(add_pair(work, &tied->pairs.items[i], chosen));
+    for (size_t i = 0; i < tied->pairs.count; i++) {
+        const struct tied_pair *pair = &tied->pairs.items[i];
+        TRY(vec_push(&work->tables, (struct table){.count = 2, .scope = {pair->low, pair->high}, .cost = pair->cost}));
+    }
     return STATUS_OK;
 }
 
@@ -114,9 +95,9 @@ struct walk {
 static enum status walk_begin(struct work *work, const struct table *scope, int variable, struct walk *walk) {
     size_t most = work->tables.count;
     *walk = (struct walk){.work = work, .scope = *scope};
-    walk->tables = scratch_alloc(&work->scratch, most, sizeof *walk->tables);
-    walk->offset = scratch_alloc(&work->scratch, most, sizeof *walk->offset);
-    walk->stride = scratch_alloc(&work->scratch, most, sizeof *walk->stride);
+    walk->tables = scratch_alloc(&work->buckets->scratch, most, sizeof *walk->tables);
+    walk->offset = scratch_alloc(&work->buckets->scratch, most, sizeof *walk->offset);
+    walk->stride = scratch_alloc(&work->buckets->scratch, most, sizeof *walk->stride);
     if (!walk->tables || !walk->offset || !walk->stride) return STATUS_FAILED;
     for (size_t i = 0; i < most; i++) {
         struct table *table = &work->tables.items[i];
@@ -170,37 +151,15 @@ static int64_t walk_least(struct walk *walk, int position) {
     return least;
 }
 
-/* Keeps the tables for choose_back; the work's own list moves as it grows. */
+/* Keeps the tables; the work's own list moves as it grows. */
 static enum status remember(struct work *work, int variable, const struct walk *walk) {
-    struct table *tables = scratch_alloc(&work->scratch, (size_t)walk->table_count, sizeof *tables);
+    struct tied_buckets *buckets = work->buckets;
+    struct table *tables = scratch_alloc(&buckets->scratch, (size_t)walk->table_count, sizeof *tables);
     if (!tables) return STATUS_FAILED;
     for (int i = 0; i < walk->table_count; i++)
         tables[i] = *walk->tables[i];
-    return vec_push(&work->order, (struct eliminated){variable, walk->table_count, tables});
-}
-
-static int64_t table_cost(const struct work *work, const struct table *table, const int *choice) {
-    int64_t at = 0;
-    for (int i = 0; i < table->count; i++)
-        at = at * work->tied->choices[table->scope[i]] + choice[table->scope[i]];
-    return table->cost[at];
-}
-
-/* The last that was eliminated depends on the root alone, the one before on these two, and so on. */
-static void choose_back(const struct work *work, int *choice) {
-    for (size_t i = work->order.count; i-- > 0;) {
-        const struct eliminated *one = &work->order.items[i];
-        int64_t least = INT64_MAX;
-        int best = 0;
-        for (int k = 0; k < work->tied->choices[one->variable]; k++) {
-            int64_t sum = 0;
-            choice[one->variable] = k;
-            for (int t = 0; t < one->count; t++)
-                sum = tied_sum(sum, table_cost(work, &one->tables[t], choice));
-            if (sum < least) least = sum, best = k;
-        }
-        choice[one->variable] = best;
-    }
+    buckets->of[buckets->count++] = (struct tied_bucket){variable, walk->table_count, tables};
+    return STATUS_OK;
 }
 
 static enum status eliminate(struct work *work, int variable) {
@@ -212,7 +171,7 @@ static enum status eliminate(struct work *work, int variable) {
     int position = scope_find(&around, variable);
     for (int i = 0; i < around.count; i++)
         if (i != position) made.scope[made.count++] = around.scope[i];
-    made.cost = scratch_alloc(&work->scratch, (size_t)scope_entries(work, &made), sizeof *made.cost);
+    made.cost = scratch_alloc(&work->buckets->scratch, (size_t)scope_entries(work, &made), sizeof *made.cost);
     if (!made.cost) return STATUS_FAILED;
     int64_t *cost = made.cost;
     do
@@ -222,14 +181,14 @@ static enum status eliminate(struct work *work, int variable) {
     return vec_push(&work->tables, made);
 }
 
-/* The variable other than `root` whose table is smallest; -1 when none is left, -2 when the smallest is too large. */
-static int smallest(const struct work *work, int root) {
+/* The variable whose table is smallest; -1 when none is left, -2 when the smallest is too large. */
+static int smallest(const struct work *work) {
     int best = -1;
     int64_t least = TIED_MOST_ENTRIES + 1;
     bool any = false;
     for (int v = 0; v < work->tied->count; v++) {
         struct table around;
-        if (v == root || !work->left[v]) continue;
+        if (!work->left[v]) continue;
         any = true;
         int64_t entries = scope_around(work, v, &around) ? scope_entries(work, &around) : TIED_MOST_ENTRIES + 1;
         if (entries < least) least = entries, best = v;
@@ -237,38 +196,69 @@ static int smallest(const struct work *work, int root) {
     return any && best < 0 ? -2 : best;
 }
 
-static int index_of_least(const int64_t *values, int count) {
-    int best = 0;
-    for (int k = 1; k < count; k++)
-        if (values[k] < values[best]) best = k;
-    return best;
+/* The next variable to eliminate: where an order of choosing is given the last of it, else the smallest. */
+static int next_variable(const struct work *work, const int *order) {
+    int left = work->tied->count - work->buckets->count;
+    if (!order) return smallest(work);
+    if (left == 0) return -1;
+    struct table around;
+    bool small = scope_around(work, order[left - 1], &around) && scope_entries(work, &around) <= TIED_MOST_ENTRIES;
+    return small ? order[left - 1] : -2;
 }
 
-static enum status eliminate_all(struct work *work, const int *chosen, int root, int64_t *least, int *best) {
-    TRY(begin(work, chosen));
+static enum status eliminate_all(struct work *work, const int *order) {
+    TRY(begin(work));
     int next;
-    while ((next = smallest(work, root)) >= 0)
+    while ((next = next_variable(work, order)) >= 0)
         TRY(eliminate(work, next));
     if (next == -2) return status_set(STATUS_NO_FIT, "a table of more than %lld entries", (long long)TIED_MOST_ENTRIES);
-    struct table scope = {.count = 1, .scope = {root}};
-    struct walk walk;
-    TRY(walk_begin(work, &scope, root, &walk));
-    for (int k = 0; k < work->tied->choices[root]; k++) {
-        least[k] = walk_cost(&walk);
-        if (k + 1 < work->tied->choices[root]) walk_move(&walk, 0, 1);
-    }
-    if (!best) return STATUS_OK;
-    memcpy(best, chosen, (size_t)work->tied->count * sizeof *best);
-    best[root] = index_of_least(least, work->tied->choices[root]);
-    choose_back(work, best);
+    for (size_t i = 0; i < work->tables.count; i++)
+        if (!work->tables.items[i].gone)
+            work->buckets->least = tied_sum(work->buckets->least, work->tables.items[i].cost[0]);
     return STATUS_OK;
 }
 
-enum status tied_eliminate(const struct tied_program *tied, const int *chosen, int root, int64_t *least, int *best) {
-    struct work work = {.tied = tied};
-    enum status status = eliminate_all(&work, chosen, root, least, best);
+enum status tied_buckets_make(const struct tied_program *tied, const int *order, struct tied_buckets *out) {
+    *out = (struct tied_buckets){.tied = tied};
+    struct work work = {.tied = tied, .buckets = out};
+    enum status status = eliminate_all(&work, order);
     vec_free(&work.tables);
-    vec_free(&work.order);
-    scratch_free(&work.scratch);
     return status;
+}
+
+void tied_buckets_free(struct tied_buckets *buckets) { scratch_free(&buckets->scratch); }
+
+static const struct tied_bucket *bucket_at(const struct tied_buckets *buckets, int at) {
+    return &buckets->of[buckets->count - 1 - at];
+}
+
+int tied_buckets_variable(const struct tied_buckets *buckets, int at) { return bucket_at(buckets, at)->variable; }
+
+static int64_t table_offset(const struct tied_program *tied, const struct table *table, const int *choice) {
+    int64_t at = 0;
+    for (int i = 0; i < table->count; i++)
+        at = at * tied->choices[table->scope[i]] + choice[table->scope[i]];
+    return at;
+}
+
+void tied_buckets_values(const struct tied_buckets *buckets, int at, int *choice, int64_t *values) {
+    const struct tied_bucket *bucket = bucket_at(buckets, at);
+    const struct tied_program *tied = buckets->tied;
+    int choices = tied->choices[bucket->variable], was = choice[bucket->variable];
+    for (int k = 0; k < choices; k++) {
+        values[k] = 0, choice[bucket->variable] = k;
+        for (int t = 0; t < bucket->count; t++)
+            values[k] = tied_sum(values[k], bucket->tables[t].cost[table_offset(tied, &bucket->tables[t], choice)]);
+    }
+    choice[bucket->variable] = was;
+}
+
+void tied_buckets_choose(const struct tied_buckets *buckets, int64_t *values, int *choice) {
+    for (int at = 0; at < buckets->count; at++) {
+        int variable = tied_buckets_variable(buckets, at), best = 0;
+        tied_buckets_values(buckets, at, choice, values);
+        for (int k = 1; k < buckets->tied->choices[variable]; k++)
+            if (values[k] < values[best]) best = k;
+        choice[variable] = best;
+    }
 }

@@ -49,34 +49,34 @@ static double find_excess(const struct tied_program *tied, const int *choice, do
 
 struct pricing {
     const struct tied_program *tied;
-    int *open, *choice;
-    int64_t *least, *price, *best_price;
+    int *choice;
+    int64_t *values, *price, *best_price;
     double *exact, *excess; /* prices before rounding */
 };
 
 static enum status pricing_create(const struct tied_program *tied, struct scratch *scratch, struct pricing *out) {
     size_t count = (size_t)tied->count, moments = (size_t)tied->moment_count;
     *out = (struct pricing){.tied = tied,
-                            .open = scratch_alloc(scratch, count, sizeof(int)),
                             .choice = scratch_alloc(scratch, count, sizeof(int)),
-                            .least = scratch_alloc(scratch, (size_t)tied->choices[0], sizeof(int64_t)),
+                            .values = scratch_alloc(scratch, tied_most_choices(tied), sizeof(int64_t)),
                             .price = scratch_alloc(scratch, moments, sizeof(int64_t)),
                             .best_price = scratch_alloc(scratch, moments, sizeof(int64_t)),
                             .exact = scratch_alloc(scratch, moments, sizeof(double)),
                             .excess = scratch_alloc(scratch, moments, sizeof(double))};
-    if (!out->open || !out->choice || !out->least || !out->price || !out->best_price || !out->exact || !out->excess)
+    if (!out->choice || !out->values || !out->price || !out->best_price || !out->exact || !out->excess)
         return STATUS_FAILED;
-    for (size_t v = 0; v < count; v++)
-        out->open[v] = -1;
     return STATUS_OK;
 }
 
 /* The bound at the present prices, and the choices that have it. */
 static enum status find_bound(const struct pricing *pricing, struct tied_prices *out, int64_t *bound) {
+    struct tied_buckets buckets;
     set_prices(pricing->tied, pricing->price, out);
-    TRY(tied_eliminate(&out->priced, pricing->open, 0, pricing->least, pricing->choice));
-    *bound = pricing->least[pricing->choice[0]] - out->paid;
-    return STATUS_OK;
+    enum status status = tied_buckets_make(&out->priced, NULL, &buckets);
+    if (status == STATUS_OK) tied_buckets_choose(&buckets, pricing->values, pricing->choice);
+    *bound = buckets.least - out->paid;
+    tied_buckets_free(&buckets);
+    return status;
 }
 
 static void move_prices(struct pricing *pricing, double step) {

@@ -77,6 +77,13 @@ static enum status add_edge(const struct intra_op_edge *edge, struct tied_progra
     return STATUS_OK;
 }
 
+size_t tied_most_choices(const struct tied_program *tied) {
+    int most = 0;
+    for (int v = 0; v < tied->count; v++)
+        most = tied->choices[v] > most ? tied->choices[v] : most;
+    return (size_t)most;
+}
+
 static int64_t largest_of(const int64_t *values, int count) {
     int64_t largest = values[0];
     for (int k = 1; k < count; k++)

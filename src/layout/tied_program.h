@@ -33,6 +33,9 @@ struct tied_program {
 enum status tied_program_make(const struct intra_op_program *program, struct tied_program *out);
 void tied_program_free(struct tied_program *tied);
 
+/* Of the variable that has most. */
+size_t tied_most_choices(const struct tied_program *tied);
+
 static inline int64_t tied_sum(int64_t a, int64_t b) { return a + b < TIED_FORBIDDEN ? a + b : TIED_FORBIDDEN; }
 
 /* Leaves out choices that no first of the cheapest solutions has (tied_reduce.c). */
@@ -45,12 +48,50 @@ bool tied_program_fits(const struct tied_program *tied, const int *choice);
 
 /* --- by elimination (tied_eliminate.c) --- */
 
-/* least[k]: the least cost, memory apart, with choice k for `root` and chosen[v] for each variable v with chosen[v] >=
- * 0. Exact, by eliminating the other variables one by one, each time the one that leaves the smallest table. `best`, if
- * not NULL, gets choices for all variables that have the least of these. NO_FIT where a table would have more than
- * TIED_MOST_ENTRIES: variables depend on too many others at once. */
+/* The least cost, memory apart, whatever is chosen for some of the variables. Variables are eliminated one by one, and
+ * chosen in the other order, each knowing what those before it chose. Exact. */
+struct tied_buckets {
+    const struct tied_program *tied;
+    int count;              /* variables */
+    struct tied_bucket *of; /* as they were eliminated */
+    int64_t least;          /* cost of the cheapest choices; TIED_FORBIDDEN where all meet a pair that is forbidden */
+    struct scratch scratch;
+};
+/* `order`: of choosing; NULL: that of eliminating each time the variable that leaves the smallest table. NO_FIT where a
+ * table would have more than TIED_MOST_ENTRIES: variables depend on too many others at once. The program must stay
+ * until tied_buckets_free, which is due also after a failure. */
 #define TIED_MOST_ENTRIES ((int64_t)1 << 22)
-enum status tied_eliminate(const struct tied_program *tied, const int *chosen, int root, int64_t *least, int *best);
+enum status tied_buckets_make(const struct tied_program *tied, const int *order, struct tied_buckets *out);
+void tied_buckets_free(struct tied_buckets *buckets);
+/* The variable that is chosen in place `at`. */
+int tied_buckets_variable(const struct tied_buckets *buckets, int at);
+/* With choice[] for the variables before place `at`: by how much each choice of its variable makes the cheapest
+ * continuation dearer, but for a constant. values[choices of the variable]. `choice` is as it was afterwards. */
+void tied_buckets_values(const struct tied_buckets *buckets, int at, int *choice, int64_t *values);
+/* The cheapest choices. `values`: room for as many as the variable with the most choices has. */
+void tied_buckets_choose(const struct tied_buckets *buckets, int64_t *values, int *choice);
+
+/* An order of choosing in which few variables that are chosen have pairs with others that are not (tied_order.c).
+ * order[variables], out. */
+enum status tied_order_find(const struct tied_program *tied, int *order);
+
+/* --- one variable after the other, with the best of all partial choices (tied_search.c) --- */
+
+struct tied_search {
+    const struct tied_program *tied;
+    const struct tied_buckets *buckets; /* of the program, or of the same with prices for memory */
+    int64_t paid;                       /* what the prices give back */
+    int64_t below;                      /* what costs as much is not looked for */
+    size_t width;                       /* partial choices that are kept at most, for each variable */
+    int64_t nodes_left;                 /* partial choices that may be made; those that are made are taken off */
+    int *choice;                        /* out, where found [variables] */
+    bool found;                         /* choices that fit and cost less than `below` */
+    bool complete;                      /* nothing was left out: `choice` is the first of the cheapest, or there is none
+                                           below `below` */
+    int64_t cost;                       /* of `choice` */
+    int64_t bound;                      /* no choices that fit cost less, unless they cost `below` or more */
+};
+enum status tied_search(struct tied_search *search);
 
 /* --- with a price for memory (tied_price.c) --- */
 

@@ -1,5 +1,6 @@
 /* ballast_evaluate. */
 #include "library/library.h"
+#include "session/engine.h"
 
 static struct ballast_evaluation public_file(const struct eval_file *file) {
     return (struct ballast_evaluation){.version = BALLAST_EVALUATION_VERSION,
@@ -7,7 +8,11 @@ static struct ballast_evaluation public_file(const struct eval_file *file) {
                                        .tokens = file->tokens,
                                        .loss = file->loss,
                                        .perplexity = file->perplexity,
-                                       .bits_per_byte = file->bits_per_byte};
+                                       .bits_per_byte = file->bits_per_byte,
+                                       .reward_chosen = file->preference[PREFERENCE_CHOSEN],
+                                       .reward_rejected = file->preference[PREFERENCE_REJECTED],
+                                       .margin = preference_margin(file->preference),
+                                       .accuracy = file->preference[PREFERENCE_RIGHT]};
 }
 
 static void tell_files(const struct eval_result *result, ballast_file_callback *file, void *payload) {

@@ -122,9 +122,12 @@ static enum status read_recipe(const struct ballast_plan_options *given, struct 
     TAKE_CHOICE("plan", reduce_dtype, dtype_find)
     TAKE_CHOICE("plan", layout, tensor_layout_find)
     TAKE_CHOICE("plan", document_attention, document_attention_find)
+    TAKE_CHOICE("plan", loss, training_loss_find)
+    TAKE_REAL("plan", dpo_beta)
     TAKE_CHOICE("plan", optimizer, update_rule_find)
     TAKE_CHOICE("plan", optimizer_dtype, state_format_find)
     TAKE_CHOICE("plan", master, master_find)
+    TAKE_CHOICE("plan", base_dtype, weight_format_find)
     TAKE_TEXT("plan", lora)
     TAKE_WHOLE("plan", round_grains)
     TAKE_WHOLE("plan", tensor)
@@ -249,6 +252,7 @@ enum status library_read_evaluation(const struct ballast_evaluate_options *given
     out->data_path_count = given->data_path_count;
     if (given->batches > 0) out->most_batches = given->batches;
     out->columns = given->columns;
+    out->reference = given->reference;
     TRY(read_loss_on(given->loss_on, &out->loss_on_all));
     return library_read_time("options.chat_time_s", given->chat_time_s, &out->chat_time_s);
 }

@@ -1,6 +1,7 @@
 /* ballast_train and ballast_resume, and the trainer, which goes step by step. */
 #include "base/mem.h"
 #include "library/library.h"
+#include "session/engine.h"
 
 /* The caller's callbacks, and the last step. */
 struct watch {
@@ -23,7 +24,11 @@ static struct ballast_step public_step(const struct train_step *step) {
                                  .mfu = step->mfu,
                                  .remaining_s = step->remaining_s,
                                  .predicted_step_s = step->predicted_step_s,
-                                 .device_bytes = step->device_bytes};
+                                 .device_bytes = step->device_bytes,
+                                 .reward_chosen = step->preference[PREFERENCE_CHOSEN],
+                                 .reward_rejected = step->preference[PREFERENCE_REJECTED],
+                                 .margin = preference_margin(step->preference),
+                                 .accuracy = step->preference[PREFERENCE_RIGHT]};
 }
 
 static void on_step(void *payload, const struct train_step *step) {

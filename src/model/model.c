@@ -80,7 +80,9 @@ static enum status keep_model(enum status status, struct model *model, struct mo
 static enum status read_config(struct model *model, const char *file) {
     const struct model_family *family = NULL;
     TRY(model_family_of(file, model->config_json, &family));
-    return family->read_config(file, model->config_json, &model->config);
+    TRY(family->read_config(file, model->config_json, &model->config));
+    model->base_is_stored = model->config.base_format != WEIGHT_PLAIN;
+    return STATUS_OK;
 }
 
 static enum status read_config_file(struct model *model, const char *file) {
@@ -289,7 +291,7 @@ static int64_t count_parameters(const struct graph *graph, bool trained) {
     for (size_t i = 0; i < graph->tensors.count; i++) {
         const struct tensor *tensor = graph->tensors.items[i];
         bool counts = tensor->kind == TENSOR_PARAMETER && !tensor->base && (tensor->trainable || !trained);
-        if (counts) count += shape_elements(&tensor->shape);
+        if (counts) count += shape_elements(tensor_values(tensor));
     }
     return count;
 }
@@ -319,7 +321,7 @@ static int64_t count_experts(const struct graph *graph, bool trained) {
         if (node->op != &op_expert_mlp) continue;
         const struct expert_attributes *attributes = NODE_ATTRIBUTES(node, expert_attributes);
         for (int k = 2; k < 5 && attributes->expert < attributes->slots / tokens; k++)
-            if (node->in[k]->trainable || !trained) count += shape_elements(&node->in[k]->shape);
+            if (node->in[k]->trainable || !trained) count += shape_elements(tensor_values(node->in[k]));
     }
     return count;
 }
@@ -330,7 +332,7 @@ static int64_t count_matrices(const struct graph *graph, bool trained) {
         const struct node *node = graph->nodes.items[i];
         if (is_matrix_product(node) && first_use(graph, node->in[1]) == (int64_t)i &&
             (node->in[1]->trainable || !trained))
-            count += shape_elements(&node->in[1]->shape);
+            count += shape_elements(tensor_values(node->in[1]));
     }
     return count + count_experts(graph, trained);
 }

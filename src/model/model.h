@@ -12,11 +12,12 @@
  *     model_llama, model_gemma2, model_gemma3, model_granite, model_mistral, model_mixtral,
  * model_olmo2, model_olmoe, model_phi3, model_qwen2, model_qwen2_moe, model_qwen3, model_qwen3_moe, model_smollm3: one
  * layer each; safetensors, safetensors_header, safetensors_load, safetensors_convert, safetensors_layout,
- * safetensors_write, safetensors_runs: weight files; foreign_weights: recognises formats that are not read, by their
- * first bytes; model_weights: the weights of a model, read and checked; model_write: the directory that is written;
- * adapter, adapter_config, adapter_write: LoRA adapters and their folder; model_adapter, model_merge: adapters in a
- * model, and merged into its weights; model_preset: published models by name; model_summary, model_document: a model's
- * description for the user, and docs/models.md.
+ * safetensors_write, safetensors_runs: weight files; quantise, stored_format: weights in fewer bits, as files have
+ * them; foreign_weights: recognises formats that are not read, by their first bytes; model_weights: the weights of a
+ * model, read and checked; model_write: the directory that is written; adapter, adapter_config, adapter_write: LoRA
+ * adapters and their folder; model_adapter, model_merge: adapters in a model, and merged into its weights;
+ * model_preset: published models by name; model_summary, model_document: a model's description for the user, and
+ * docs/models.md.
  *
  * A family is one file (model_gpt2.c, model_llama.c, …): it reads its config.json and builds the graph from operators;
  * no model has a forward or backward of its own. Each tensor in the weight files is one parameter of the graph, of the
@@ -98,8 +99,14 @@ struct model_config {
     int64_t expert_ffn;     /* width of an expert; 0: ffn */
     int64_t shared_ffn;     /* Qwen2-MoE: width of the expert that all tokens take */
     bool normalise_experts; /* the weights of a token's experts add up to 1 */
+    /* The loss that balances experts, and what it is multiplied by. */
+    bool balances_experts;
+    double balance_coefficient;
     struct adapter adapter; /* beside linear layers; not of config.json, set by model_open and model_set_adapter */
-    double dropout;         /* the largest that the file asks for; not applied, model_open says so */
+    /* Of the matrices of linear layers and experts, which are frozen then: quantization_config, or set by
+     * model_set_base_format. */
+    enum weight_format base_format;
+    double dropout; /* the largest that the file asks for; not applied, model_open says so */
 };
 
 struct model_preset;
@@ -114,6 +121,7 @@ struct model {
                                     from scratch */
     struct safetensors *adapter_weights; /* the same of an adapter's folder; NULL: adapters begin anew */
     uint64_t adapter_seed;               /* with this seed */
+    bool base_is_stored;                 /* config.base_format is that of the files */
     char *frozen;                        /* patterns of model_set_frozen, or NULL */
 };
 
@@ -122,6 +130,8 @@ enum model_purpose {
     MODEL_LOSS, /* inputs "tokens", "targets" (and "positions"); result "loss" */
     /* The same with the input "segments" [S,T] int32: a token sees those of its own segment only. */
     MODEL_LOSS_SEGMENTED,
+    /* inputs "tokens", "targets" (and "positions"); activation [S,T,1] fp32 (ops_head_log_probability) */
+    MODEL_LOG_PROBABILITIES,
     MODEL_LOGITS, /* inputs "tokens" (and "positions"); activation "logits" [S,T,V] fp32 */
     /* The same for tokens whose predecessors are in key-value caches (model_build_decode_graph), with the input "rows"
      * [S,T] int32, where in the caches they go (ops_attention_cache): logits [S,1,V] of the last token that counts. */
@@ -203,6 +213,10 @@ enum status model_set_adapter(struct model *model, const char *text, uint64_t se
 /* Freezes the parameters that match one of the patterns (separated by commas; '*', '?' and '[…]' as in fnmatch).
  * BAD_INPUT when one matches nothing. */
 enum status model_set_frozen(struct model *model, const char *patterns);
+/* Before graphs are built: keeps the matrices that adapters stand beside, and those of experts, in a format of fewer
+ * bits. WEIGHT_PLAIN changes nothing. BAD_INPUT for a model without adapters, for one whose files have them in another
+ * format, and naming a matrix that the format cannot have. */
+enum status model_set_base_format(struct model *model, enum weight_format format);
 /* Whether a config of the family has a key for the field at this offset of struct model_config. */
 bool model_family_has(const struct model_family *family, size_t field_offset);
 /* The config of a new model of the family `arch` ("llama", "gpt2", …), with the family's defaults in all other fields.
@@ -242,10 +256,11 @@ struct weight_target {
     const struct tensor *tensor;
     int64_t first, elements;
     void *data;       /* the first of them; NULL: in `store`, under the key `home`, at their place in the tensor */
-    enum dtype dtype; /* F32 or BF16 */
+    enum dtype dtype; /* F32 or BF16; U8 of a tensor in a format of fewer bits, whose elements are bytes */
     const struct byte_store *store;
     const struct tensor *home;
-    uint64_t *hash; /* model_write: becomes the XXH3 of the bytes that are written; NULL: not wanted */
+    uint64_t *hash;    /* model_write: becomes the XXH3 of the bytes that are written; NULL: not wanted */
+    const char *group; /* model_write: of struct safetensors_item */
 };
 /* All of a tensor, in memory. */
 static inline struct weight_target weight_whole(const struct tensor *tensor, enum dtype dtype, void *data) {
@@ -258,15 +273,18 @@ enum status model_load_weights(const struct model *model, const struct weight_ta
 /* A hash of one of `parts` parts of what the model's files hold: of each tensor the same part of its bytes. */
 enum status model_hash_files(const struct model *model, int part, int parts, uint64_t *hash);
 /* Fills every target, all of them in memory, with the family's initial values for this seed; an element's depends
- * neither on the order of the targets nor on their runs. */
-void model_initialise_weights(const struct model *model, uint64_t seed, const struct weight_target *targets, int count);
-/* The same values as fp32, to be read from a store in whole elements under a parameter's tensor as key: they are drawn
- * as they are read, so that a model can be written that memory does not hold. `weights` outlives the store. */
+ * neither on the order of the targets nor on their runs. FAILED without memory for those in formats of fewer bits. */
+enum status model_initialise_weights(const struct model *model, uint64_t seed, const struct weight_target *targets,
+                                     int count);
+/* The same values in the parameter's dtype, to be read from a store in whole elements under its tensor as key: they are
+ * drawn as they are read, so that a model can be written that memory does not hold. `weights` outlives the store. */
 struct initial_weights {
     const struct model *model;
     uint64_t seed;
 };
 struct byte_store model_initial_store(struct initial_weights *weights);
+/* The sections of a weight in fewer bits with these values, of `weights`, a struct initial_weights. */
+enum status model_draw_coded(const void *weights, const struct tensor *tensor, unsigned char *out);
 /* Writes config.json, model.safetensors (in the sources' dtypes) and, when the model was read from a folder, copies its
  * tokenizer files, into an existing empty folder. Of a model with adapters, these alone, as peft stores them. On
  * failure the folder is empty again; a weight that is not finite is one, and named. The files are added to `manifest`;

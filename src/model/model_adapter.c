@@ -33,7 +33,7 @@ struct tensor *build_linear(struct builder *builder, const char *name, const cha
     struct graph *graph = builder->graph;
     int64_t rows = sizes->weight_is_kn ? sizes->in : sizes->out, columns = sizes->weight_is_kn ? sizes->out : sizes->in;
     if (!name || !node_name) return NULL;
-    struct tensor *weight = build_parameter(builder, graph_format(graph, "%s.weight", name), rows, columns);
+    struct tensor *weight = build_matrix(builder, graph_format(graph, "%s.weight", name), rows, columns);
     struct tensor *bias =
         sizes->has_bias ? build_parameter(builder, graph_format(graph, "%s.bias", name), sizes->out, 0) : NULL;
     struct linear_attributes attributes = {.weight_is_kn = sizes->weight_is_kn};
@@ -212,6 +212,21 @@ enum status model_set_adapter(struct model *model, const char *text, uint64_t se
     model->adapter_seed = seed;
     TRY(check_targets(model));
     return name_targets(model);
+}
+
+enum status model_set_base_format(struct model *model, enum weight_format format) {
+    if (format == WEIGHT_PLAIN || (model->base_is_stored && format == model->config.base_format)) return STATUS_OK;
+    if (model->base_is_stored)
+        return status_set(STATUS_BAD_INPUT, "base-dtype: %s, but the model's files have weights in %s",
+                          weight_format_name(format), weight_format_name(model->config.base_format));
+    if (model->config.adapter.rank == 0)
+        return status_hint(status_set(STATUS_BAD_INPUT,
+                                      "base-dtype: weights in %s are frozen, and nothing else is trained",
+                                      weight_format_name(format)),
+                           "--lora trains adapters beside them");
+    model->config.base_format = format;
+    enum status status = try_graph(model);
+    return status == STATUS_OK ? STATUS_OK : status_prefix(status, "base-dtype");
 }
 
 static enum status check_weights(const struct model *model, const struct graph *graph) {

@@ -20,12 +20,28 @@ struct tensor *build_parameter(struct builder *builder, const char *name, int64_
     return parameter(builder, graph_format(builder->graph, "%s%s", builder->prefix, name), d0, d1);
 }
 
+/* PREFIX LAYERS.LAYER.NAME */
+static const char *layer_name(struct builder *builder, const char *name) {
+    return graph_format(builder->graph, "%s%s.%lld.%s", builder->prefix, builder->layers, (long long)builder->layer,
+                        name);
+}
+
 struct tensor *build_layer_parameter(struct builder *builder, const char *name, int64_t d0, int64_t d1, bool wanted) {
-    if (!wanted) return NULL;
-    return parameter(
-        builder,
-        graph_format(builder->graph, "%s%s.%lld.%s", builder->prefix, builder->layers, (long long)builder->layer, name),
-        d0, d1);
+    return wanted ? parameter(builder, layer_name(builder, name), d0, d1) : NULL;
+}
+
+static struct tensor *matrix(struct builder *builder, const char *name, int64_t rows, int64_t columns) {
+    enum weight_format format = builder->config->base_format;
+    if (format == WEIGHT_PLAIN) return parameter(builder, name, rows, columns);
+    return graph_coded_parameter(builder->graph, name, format, rows, columns);
+}
+
+struct tensor *build_matrix(struct builder *builder, const char *name, int64_t rows, int64_t columns) {
+    return matrix(builder, graph_format(builder->graph, "%s%s", builder->prefix, name), rows, columns);
+}
+
+struct tensor *build_layer_matrix(struct builder *builder, const char *name, int64_t rows, int64_t columns) {
+    return matrix(builder, layer_name(builder, name), rows, columns);
 }
 
 struct tensor *build_layer_linear(struct builder *builder, const char *name, struct tensor *x, int64_t in, int64_t out,
@@ -61,6 +77,18 @@ void build_begin_layer(struct builder *builder) {
     graph_begin_block(builder->graph, graph_format(builder->graph, "layer %lld", (long long)builder->layer));
 }
 
+/* Of log-probabilities: the loss is theirs and the experts'. */
+static struct tensor *balanced_head(struct builder *builder, struct tensor *x, struct tensor *weight,
+                                    struct tensor *targets) {
+    struct graph *graph = builder->graph;
+    const struct model_config *config = builder->config;
+    struct tensor *y = ops_head_log_probability(graph, "head", x, weight, targets, NULL,
+                                                (struct head_attributes){.softcap = config->logits_softcap});
+    struct balance_attributes attributes = {.coefficient = config->balance_coefficient,
+                                            .rows = graph->grain_sequences * graph->sequence_length * config->layers};
+    return ops_balanced_loss(graph, "loss", y, targets, builder->load, attributes);
+}
+
 struct tensor *build_head(struct builder *builder, struct tensor *x, struct tensor *embedding) {
     const struct model_config *config = builder->config;
     struct graph *graph = builder->graph;
@@ -70,7 +98,11 @@ struct tensor *build_head(struct builder *builder, struct tensor *x, struct tens
     if (builder->purpose == MODEL_DECODE) x = ops_last_token(graph, "last", x);
     if (builder->purpose == MODEL_LOGITS || builder->purpose == MODEL_DECODE)
         return ops_head_logits(graph, "logits", x, weight, NULL, attributes);
-    return ops_head_loss(graph, "head", x, weight, build_input(builder, "targets"), NULL, attributes);
+    struct tensor *targets = build_input(builder, "targets");
+    if (builder->load) return balanced_head(builder, x, weight, targets);
+    if (builder->purpose == MODEL_LOG_PROBABILITIES)
+        return ops_head_log_probability(graph, "head", x, weight, targets, NULL, attributes);
+    return ops_head_loss(graph, "head", x, weight, targets, NULL, attributes);
 }
 
 bool name_ends(const char *name, const char *end) {

@@ -13,7 +13,8 @@ struct builder {
     enum model_purpose purpose;
     /* For build_attention; may be NULL. */
     struct tensor *segments;
-    int64_t layer; /* being built; names of its nodes and parameters hold it */
+    int64_t layer;       /* being built; names of its nodes and parameters hold it */
+    struct tensor *load; /* of experts, in the layers so far, where their balance is a part of the loss; else NULL */
 };
 
 /* An int32 input [S,T]. */
@@ -24,6 +25,10 @@ struct tensor *build_segments(struct builder *builder);
 struct tensor *build_parameter(struct builder *builder, const char *name, int64_t d0, int64_t d1);
 /* A parameter of the present layer, named PREFIX LAYERS.LAYER.NAME; NULL when not `wanted`. */
 struct tensor *build_layer_parameter(struct builder *builder, const char *name, int64_t d0, int64_t d1, bool wanted);
+/* A matrix of a linear layer or an expert, named PREFIX NAME, in the config's base_format. */
+struct tensor *build_matrix(struct builder *builder, const char *name, int64_t rows, int64_t columns);
+/* The same of the present layer. */
+struct tensor *build_layer_matrix(struct builder *builder, const char *name, int64_t rows, int64_t columns);
 struct linear_sizes {
     int64_t in, out;
     bool has_bias;

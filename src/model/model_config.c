@@ -3,10 +3,12 @@
 #include <string.h>
 
 #include "base/json.h"
+#include "model/stored_format.h"
 
 /* Keys of every family that change nothing in training. */
 const struct config_key config_common_keys[] = {
     KEY_ELSEWHERE("model_type"),
+    KEY_ELSEWHERE("quantization_config"),
     /* where the file comes from, and what else it was used for */
     KEY_IGNORED("_name_or_path"),
     KEY_IGNORED("transformers_version"),
@@ -190,28 +192,25 @@ static enum status read_key(const char *file, const json_t *object, const struct
     BUG("config key %s", key->name);
 }
 
-/* {"quant_method": "gptq", "bits": 4, ...}, as AutoGPTQ, AutoAWQ, bitsandbytes and others write it. */
-static enum status refuse_quantised(const char *file, const json_t *object) {
-    static const char *const keys[] = {"quantization_config", "compression_config"};
-    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
-        const json_t *found = json_object_get(object, keys[i]);
-        if (!found || json_is_null(found)) continue;
-        const char *method = json_string_value(json_object_get(found, "quant_method"));
-        status_set(STATUS_BAD_INPUT, "%s: %s: the weights are quantised%s%.40s%s", file, keys[i], method ? " (" : "",
-                   method ? method : "", method ? ")" : "");
-        return config_hint_quantised(STATUS_BAD_INPUT);
-    }
-    return STATUS_OK;
+/* {"quant_method": "bitsandbytes", "load_in_4bit": true, ...}, as quantisers of many kinds write it. */
+static enum status read_quantisation(const char *file, const json_t *object, enum weight_format *out) {
+    const json_t *earlier = json_object_get(object, "compression_config");
+    const json_t *found = json_object_get(object, "quantization_config");
+    if (earlier && !json_is_null(earlier))
+        return config_hint_quantised(
+            status_set(STATUS_BAD_INPUT, "%s: compression_config: the weights are quantised", file));
+    return found && !json_is_null(found) ? stored_format_read_config(file, found, out) : STATUS_OK;
 }
 
 enum status config_hint_quantised(enum status status) {
-    return status_hint(status, "quantised weights are rounded too coarsely to be trained further: get the model that "
-                               "they were made from, in F32, BF16 or F16");
+    return status_hint(status, "get the model that they were made from, in F32, BF16 or F16; of quantised ones, "
+                               "bitsandbytes' nf4 and int8 and compressed-tensors' mxfp4 are read, as what adapters "
+                               "stand beside");
 }
 
 enum status config_read_keys(const char *file, const json_t *object, const struct config_key *keys,
                              struct model_config *config) {
-    TRY(refuse_quantised(file, object));
+    TRY(read_quantisation(file, object, &config->base_format));
     for (const struct config_key *key = keys; key->name; key++)
         if (key->required) TRY(json_require(file, object, key->name));
     const char *name;

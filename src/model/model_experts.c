@@ -5,6 +5,7 @@
 void experts_set_defaults(struct model_config *config) {
     config->experts = 8;
     config->experts_per_token = 2;
+    config->balance_coefficient = EXPERTS_BALANCE_COEFFICIENT;
 }
 
 enum status experts_read_config(const char *file, const json_t *object, struct model_config *config) {
@@ -37,7 +38,7 @@ const struct expert_names expert_names_mlp = {
 static struct tensor *weight_of(struct builder *builder, const struct expert_names *names, int64_t expert,
                                 const char *part, int64_t out, int64_t in) {
     const char *name = graph_format(builder->graph, "%s.%lld.%s.weight", names->experts, (long long)expert, part);
-    return build_layer_parameter(builder, name, out, in, true);
+    return build_layer_matrix(builder, name, out, in);
 }
 
 static struct routing route(struct builder *builder, const struct expert_names *names, struct tensor *normed) {
@@ -47,8 +48,12 @@ static struct routing route(struct builder *builder, const struct expert_names *
                                                   config->experts, config->hidden, true);
     struct tensor *logits = ops_linear(graph, build_node_name(builder, names->router), normed, weight, NULL, NULL,
                                        (struct linear_attributes){.weight_is_kn = false});
-    return ops_route(graph, build_node_name(builder, "mlp.route"), logits,
-                     (struct route_attributes){config->experts_per_token, config->normalise_experts});
+    struct routing routing = ops_route(graph, build_node_name(builder, "mlp.route"), logits,
+                                       (struct route_attributes){config->experts_per_token, config->normalise_experts});
+    bool loss = builder->purpose == MODEL_LOSS || builder->purpose == MODEL_LOSS_SEGMENTED;
+    if (loss && config->balances_experts && config->balance_coefficient > 0)
+        builder->load = ops_expert_load(graph, build_node_name(builder, "mlp.load"), logits, routing, builder->load);
+    return routing;
 }
 
 struct tensor *experts_mlp(struct builder *builder, const struct expert_names *names, struct tensor *normed,

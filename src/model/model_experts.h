@@ -5,12 +5,13 @@
 
 #include "model/model_decoder.h"
 
-/* Keys that all of them have. The loss that balances experts is off unless output_router_logits asks for it, which is
- * refused: its factor alone changes nothing. */
+/* Keys that all of them have. The loss that balances experts is off unless output_router_logits asks for it: its factor
+ * alone changes nothing. */
 #define EXPERT_KEYS(experts_key)                                                                                       \
     KEY_OPTIONAL_SIZE(experts_key, experts, ROUTING_EXPERTS_MOST),                                                     \
         KEY_OPTIONAL_SIZE("num_experts_per_tok", experts_per_token, ROUTING_EXPERTS_MOST),                             \
-        KEY_FIXED("output_router_logits", "false"), KEY_IGNORED("router_aux_loss_coef")
+        KEY_BOOL("output_router_logits", balances_experts),                                                            \
+        KEY_DOUBLE("router_aux_loss_coef", balance_coefficient, 0, 1e6)
 #define EXPERT_KEY_NORMALISED KEY_BOOL("norm_topk_prob", normalise_experts)
 /* Qwen's: experts of their own width, in every layer, without windows. intermediate_size is that of layers without
  * experts. */
@@ -20,6 +21,8 @@
         KEY_FIXED("use_sliding_window", "false"), KEY_IGNORED("sliding_window"), KEY_IGNORED("max_window_layers"),     \
         KEY_ELSEWHERE("layer_types")
 
+/* router_aux_loss_coef of all families but OLMoE. */
+#define EXPERTS_BALANCE_COEFFICIENT 0.001
 /* Of a new model: 8 experts, of which a token takes 2. */
 void experts_set_defaults(struct model_config *config);
 /* Reads the family's keys, and refuses what does not fit: more experts of a token than there are; layers with windows

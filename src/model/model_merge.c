@@ -103,6 +103,10 @@ static enum status merge_all(const struct model *model, struct graph *graph, str
 
 enum status model_write_merged(const struct model *model, const char *folder) {
     BUG_IF(!model->adapter_weights, "a model without adapters is merged");
+    if (model->config.base_format != WEIGHT_PLAIN)
+        return status_hint(status_set(STATUS_BAD_INPUT, "%s: weights in %s cannot take adapters in", model->folder,
+                                      weight_format_name(model->config.base_format)),
+                           "merge into the model that they were made from: --base MODEL_DIR");
     struct graph *graph;
     int count = 0;
     TRY(adapter_small_graph(model, &graph));

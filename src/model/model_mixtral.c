@@ -21,8 +21,11 @@ static void set_defaults(struct model_config *config) {
 
 /* What transformers assumes where keys are missing. */
 static enum status read_config(const char *file, const json_t *object, struct model_config *out) {
-    struct model_config config = {
-        .family = &family_mixtral, .experts = 8, .experts_per_token = 2, .normalise_experts = true};
+    struct model_config config = {.family = &family_mixtral,
+                                  .experts = 8,
+                                  .experts_per_token = 2,
+                                  .normalise_experts = true,
+                                  .balance_coefficient = EXPERTS_BALANCE_COEFFICIENT};
     decoder_set_defaults(&config);
     config.norm_epsilon = 1e-5;
     config.rope.theta = 1e6;

@@ -2,6 +2,8 @@
  * normalised over all heads, as transformers' OlmoeForCausalLM computes it. */
 #include "model/model_experts.h"
 
+#define BALANCE_COEFFICIENT 0.01
+
 static const struct config_key keys[] = {
     KEY_ARCHITECTURES("[\"OlmoeForCausalLM\", \"OlmoeModel\"]"),
     DECODER_KEYS,
@@ -16,12 +18,14 @@ static const struct config_key keys[] = {
 static void set_defaults(struct model_config *config) {
     decoder_set_defaults(config);
     experts_set_defaults(config);
+    config->balance_coefficient = BALANCE_COEFFICIENT;
     config->norm_epsilon = 1e-5;
 }
 
 /* What transformers assumes where keys are missing. */
 static enum status read_config(const char *file, const json_t *object, struct model_config *out) {
-    struct model_config config = {.family = &family_olmoe, .experts = 64, .experts_per_token = 8};
+    struct model_config config = {
+        .family = &family_olmoe, .experts = 64, .experts_per_token = 8, .balance_coefficient = BALANCE_COEFFICIENT};
     decoder_set_defaults(&config);
     config.norm_epsilon = 1e-5;
     TRY(experts_read_config(file, object, &config));

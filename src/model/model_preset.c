@@ -57,6 +57,10 @@
 #define GRANITE(scores, logits)                                                                                        \
     ", \"attention_multiplier\": " #scores ", \"embedding_multiplier\": 12.0, \"residual_multiplier\": 0.22"           \
     ", \"logits_scaling\": " #logits
+/* Of Qwen3-MoE: experts, of which a token takes so many, and the width of each. */
+#define EXPERTS(experts, each, width)                                                                                  \
+    ", \"num_experts\": " #experts ", \"num_experts_per_tok\": " #each ", \"moe_intermediate_size\": " #width          \
+    ", \"norm_topk_prob\": true"
 #define WINDOW(tokens) ", \"sliding_window\": " #tokens
 #define LLAMA3_ROPE(factor)                                                                                            \
     ", \"rope_scaling\": {\"rope_type\": \"llama3\", \"factor\": " #factor                                             \
@@ -139,6 +143,10 @@ const struct model_preset model_presets[] = {
     DECODER("qwen3", "qwen3-8b", "Qwen/Qwen3-8B", 4096, 12288, 36, 32, 8, 151936, 40960, 1e-6, 1e6, HEAD_DIM(128) UNTIED),
     DECODER("qwen3", "qwen3-14b", "Qwen/Qwen3-14B", 5120, 17408, 40, 40, 8, 151936, 40960, 1e-6, 1e6, HEAD_DIM(128) UNTIED),
     DECODER("qwen3", "qwen3-32b", "Qwen/Qwen3-32B", 5120, 25600, 64, 64, 8, 151936, 40960, 1e-6, 1e6, HEAD_DIM(128) UNTIED),
+    DECODER("qwen3_moe", "qwen3-30b-a3b", "Qwen/Qwen3-30B-A3B", 2048, 6144, 48, 32, 4, 151936, 40960, 1e-6, 1e6,
+            HEAD_DIM(128) UNTIED EXPERTS(128, 8, 768)),
+    DECODER("qwen3_moe", "qwen3-235b-a22b", "Qwen/Qwen3-235B-A22B", 4096, 12288, 94, 64, 4, 151936, 40960, 1e-6, 1e6,
+            HEAD_DIM(128) UNTIED EXPERTS(128, 8, 1536)),
 
     OPT("opt-125m", "facebook/opt-125m", 768, 12, 12, ", \"ffn_dim\": 3072"),
     OPT("opt-350m", "facebook/opt-350m", 1024, 24, 16,
@@ -212,10 +220,10 @@ static enum status print_row(const struct model_preset *preset, FILE *out) {
 }
 
 enum status model_preset_print_list(FILE *out) {
-    fputs(
-        "Published models whose dimensions are built in. `ballast plan`, `profile` and `simulate --model` take their\n"
-        "names where no folder has that name, without a download; training needs the model's folder.\n\n",
-        out);
+    fputs("Published models whose dimensions are built in. `ballast plan`, `profile`, `simulate --model` and `init "
+          "--like`\n"
+          "take their names where no folder has that name, without a download; training needs the model's folder.\n\n",
+          out);
     fprintf(out, "%-18s %10s %7s %7s %8s  %s\n", "name", "parameters", "layers", "hidden", "context", "published as");
     for (int i = 0; i < model_preset_count; i++)
         TRY(print_row(&model_presets[i], out));

@@ -29,6 +29,7 @@ static enum status read_config(const char *file, const json_t *object, struct mo
                                   .experts_per_token = 4,
                                   .expert_ffn = 1408,
                                   .shared_ffn = SHARED_FFN,
+                                  .balance_coefficient = EXPERTS_BALANCE_COEFFICIENT,
                                   .attention_bias = true};
     decoder_set_defaults(&config);
     TRY(experts_read_config(file, object, &config));

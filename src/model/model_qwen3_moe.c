@@ -29,7 +29,10 @@ static enum status read_experts(const char *file, const json_t *object, struct m
 
 /* What transformers assumes where keys are missing. */
 static enum status read_config(const char *file, const json_t *object, struct model_config *out) {
-    struct model_config config = {.family = &family_qwen3_moe, .experts_per_token = 8, .expert_ffn = 768};
+    struct model_config config = {.family = &family_qwen3_moe,
+                                  .experts_per_token = 8,
+                                  .expert_ffn = 768,
+                                  .balance_coefficient = EXPERTS_BALANCE_COEFFICIENT};
     decoder_set_defaults(&config);
     TRY(read_experts(file, object, &config));
     TRY(experts_read_config(file, object, &config));

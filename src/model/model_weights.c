@@ -9,6 +9,8 @@
 #include "base/random.h"
 #include "model/model_build.h"
 #include "model/model_config.h"
+#include "model/quantise.h"
+#include "model/stored_format.h"
 
 static const char head_name[] = "lm_head.weight";
 
@@ -131,6 +133,10 @@ static enum status check_names(const struct model *model, const struct graph *gr
     for (size_t i = 0; i < graph->tensors.count; i++) {
         const struct tensor *tensor = graph->tensors.items[i];
         if (tensor->kind != TENSOR_PARAMETER || tensor->base) continue;
+        if (tensor->code.format != WEIGHT_PLAIN) {
+            TRY(stored_weight_check(model->weights, tensor, used));
+            continue;
+        }
         const struct safetensors_tensor *found = safetensors_find(model->weights, tensor->name);
         if (!found) return missing(model, tensor->name);
         TRY(check_parameter(found, &tensor->shape));
@@ -142,7 +148,7 @@ static enum status check_names(const struct model *model, const struct graph *gr
 }
 
 enum status weights_check(const struct model *model) {
-    TRY(refuse_quantised(model));
+    if (!model->base_is_stored) TRY(refuse_quantised(model));
     struct graph *graph;
     struct tensor *logits;
     bool *used = mem_array(model->weights->tensors.count, sizeof *used);
@@ -193,7 +199,9 @@ static struct initial initial_of(const struct model *model, uint64_t seed, const
         initial.scale = 1 / sqrt((double)shape_columns(&whole));
         return initial;
     }
-    double deviation = model->config.family->initial_deviation(&model->config, parameter);
+    struct tensor numbers = *parameter;
+    numbers.shape = *tensor_values(parameter);
+    double deviation = model->config.family->initial_deviation(&model->config, &numbers);
     if (deviation > 0) initial.kind = INITIAL_NORMAL;
     initial.scale = deviation < 0 ? 1 : deviation;
     return initial;
@@ -272,6 +280,72 @@ static enum status make_adapter(const struct model *model, const struct weight_t
     return status;
 }
 
+/* ---- in formats of fewer bits ---- */
+
+/* Bytes [first, first + elements) of a weight that was made as a whole, to where they belong. */
+static enum status put_bytes(const struct weight_target *target, const unsigned char *whole) {
+    if (target->data) {
+        memcpy(target->data, whole + target->first, (size_t)target->elements);
+        return STATUS_OK;
+    }
+    return target->store->write(target->store->payload, target->home, target->first, target->elements,
+                                whole + target->first);
+}
+
+/* Fills all of a weight's sections. */
+typedef enum status fill_weight(const void *payload, const struct tensor *tensor, unsigned char *out);
+
+/* Blocks are those of the whole weight, of which a target may have a run. */
+static enum status make_coded(const struct weight_target *target, fill_weight *fill, const void *payload) {
+    const struct tensor *tensor = target->tensor;
+    if (target->data && target->elements == shape_elements(&tensor->shape)) return fill(payload, tensor, target->data);
+    unsigned char *whole = mem_array((size_t)shape_bytes(&tensor->shape), 1);
+    enum status status = whole ? fill(payload, tensor, whole) : STATUS_FAILED;
+    if (status == STATUS_OK) status = put_bytes(target, whole);
+    mem_free(whole);
+    return status;
+}
+
+static bool is_coded(const struct weight_target *target) { return target->tensor->code.format != WEIGHT_PLAIN; }
+
+static enum status read_drawn(const void *payload, int64_t first, int64_t count, float *out) {
+    draw_block(payload, (uint64_t)first, (size_t)count, out);
+    return STATUS_OK;
+}
+
+enum status model_draw_coded(const void *weights, const struct tensor *tensor, unsigned char *out) {
+    const struct initial_weights *initial = weights;
+    struct initial values = initial_of(initial->model, initial->seed, tensor);
+    return quantise_weight(&tensor->code, &(struct number_source){read_drawn, &values}, out);
+}
+
+struct stored_numbers {
+    const struct safetensors *set;
+    const struct safetensors_tensor *tensor;
+};
+
+static enum status read_stored(const void *payload, int64_t first, int64_t count, float *out) {
+    const struct stored_numbers *numbers = payload;
+    return safetensors_convert(numbers->set, numbers->tensor, (size_t)first, (size_t)count, DTYPE_F32, out);
+}
+
+static enum status quantise_stored(const struct model *model, const struct tensor *tensor, unsigned char *out) {
+    const struct safetensors_tensor *source = safetensors_find(model->weights, tensor->name);
+    if (!source) return missing(model, tensor->name);
+    TRY(check_parameter(source, tensor_values(tensor)));
+    const struct stored_numbers numbers = {model->weights, source};
+    enum status status = quantise_weight(&tensor->code, &(struct number_source){read_stored, &numbers}, out);
+    return status == STATUS_OK ? STATUS_OK : status_prefix(status, "%s: %s", source->file, tensor->name);
+}
+
+static enum status load_coded(const void *payload, const struct tensor *tensor, unsigned char *out) {
+    const struct model *model = payload;
+    return model->base_is_stored ? stored_weight_read(model->weights, tensor, out)
+                                 : quantise_stored(model, tensor, out);
+}
+
+/* ---- of all formats ---- */
+
 /* The runs of the file's tensor that make up a target. */
 static enum status add_load(const struct model *model, const struct weight_target *target,
                             struct safetensors_loads *loads) {
@@ -299,8 +373,10 @@ enum status model_load_weights(const struct model *model, const struct weight_ta
     struct safetensors_loads loads = {0};
     enum status status = STATUS_OK;
     for (int i = 0; i < count && status == STATUS_OK; i++)
-        status = add_load(model, &targets[i], &loads);
+        if (!is_coded(&targets[i])) status = add_load(model, &targets[i], &loads);
     if (status == STATUS_OK) status = safetensors_load(loads.items, loads.count);
+    for (int i = 0; i < count && status == STATUS_OK; i++)
+        if (is_coded(&targets[i])) status = make_coded(&targets[i], load_coded, model);
     vec_free(&loads);
     return status;
 }
@@ -336,20 +412,27 @@ enum status model_hash_files(const struct model *model, int part, int parts, uin
     return status;
 }
 
-void model_initialise_weights(const struct model *model, uint64_t seed, const struct weight_target *targets,
-                              int count) {
+enum status model_initialise_weights(const struct model *model, uint64_t seed, const struct weight_target *targets,
+                                     int count) {
+    const struct initial_weights initial = {model, seed};
     for (int i = 0; i < count; i++) {
+        if (is_coded(&targets[i])) {
+            TRY(make_coded(&targets[i], model_draw_coded, &initial));
+            continue;
+        }
         BUG_IF(targets[i].dtype != DTYPE_F32 && targets[i].dtype != DTYPE_BF16, "%s: weights as %s",
                targets[i].tensor->name, dtype_name(targets[i].dtype));
         initialise(model, &targets[i], seed);
     }
+    return STATUS_OK;
 }
 
 static enum status read_initial(void *payload, const void *key, int64_t offset, int64_t bytes, void *to) {
-    enum { ELEMENT = sizeof(float) };
     const struct initial_weights *weights = payload;
-    struct initial initial = initial_of(weights->model, weights->seed, key);
-    draw_values(&initial, DTYPE_F32, offset / ELEMENT, bytes / ELEMENT, to);
+    const struct tensor *parameter = key;
+    int64_t element = dtype_bytes(parameter->shape.dtype);
+    struct initial initial = initial_of(weights->model, weights->seed, parameter);
+    draw_values(&initial, parameter->shape.dtype, offset / element, bytes / element, to);
     return STATUS_OK;
 }
 

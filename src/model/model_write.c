@@ -36,9 +36,10 @@ static enum status check_empty(const char *folder) {
     return empty ? STATUS_OK : status_set(STATUS_FAILED, "%s: is not empty", folder);
 }
 
+/* Of what is not in a format of fewer bits. */
 static const char *written_dtype(const struct weight_target *sources, int count) {
     for (int i = 0; i < count; i++)
-        if (sources[i].dtype != DTYPE_BF16) return "float32";
+        if (sources[i].tensor->kind == TENSOR_PARAMETER && sources[i].dtype == DTYPE_F32) return "float32";
     return "bfloat16";
 }
 
@@ -118,7 +119,8 @@ enum status model_list_items(const struct model *model, const struct weight_targ
                                                .data = source->data,
                                                .store = source->store,
                                                .key = source->home,
-                                               .hash = source->hash};
+                                               .hash = source->hash,
+                                               .group = source->group};
         list[used++].shape.dtype = source->dtype;
     }
     if (carries) used += add_carried(model, list + used);

@@ -141,10 +141,15 @@ struct safetensors_item {
     const struct byte_store *store;
     const void *key;
     uint64_t *hash; /* becomes the XXH3 of the bytes that are written; NULL: not wanted */
+    /* Items with the same one are written one after the other; their bytes together are a multiple of
+     * SAFETENSORS_GROUP_BYTES. NULL: in none. */
+    const char *group;
 };
-/* Writes a new file, streaming from the items' data: wider dtypes first, then by name, so that all data is aligned to
- * its own size. The file is synced; on failure none is left. FAILED, naming the item alone, also for a value that is
- * not finite. `sums`, begun and of no other bytes, takes those of the file; NULL: not wanted. */
+enum { SAFETENSORS_GROUP_BYTES = 8 };
+/* Writes a new file, streaming from the items' data: groups first, and in each and behind them wider dtypes first, then
+ * by name, so that all data is aligned to its own size. The file is synced; on failure none is left. FAILED, naming the
+ * item alone, also for a value that is not finite. `sums`, begun and of no other bytes, takes those of the file; NULL:
+ * not wanted. */
 enum status safetensors_write(const char *path, const struct safetensors_item *items, size_t count,
                               struct file_sums *sums);
 /* Bytes of the file that they make. FAILED without memory. */

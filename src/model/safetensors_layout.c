@@ -16,6 +16,8 @@ static const char *file_dtype(enum dtype dtype) {
     case DTYPE_F32: return "F32";
     case DTYPE_BF16: return "BF16";
     case DTYPE_I32: return "I32";
+    case DTYPE_I8: return "I8";
+    case DTYPE_U8: return "U8";
     case DTYPE_NONE: break;
     }
     BUG("no safetensors dtype for %s", dtype_name(dtype));
@@ -30,12 +32,30 @@ static int64_t item_bits(const struct safetensors_item *item) {
     return item->carried ? (int64_t)safetensors_dtype_bits(item->carried->dtype) : 8 * dtype_bytes(item->shape.dtype);
 }
 
+static int compare_groups(const char *x, const char *y) {
+    if (x && y) return strcmp(x, y);
+    return x ? -1 : y ? 1 : 0;
+}
+
 static int compare_items(const void *a, const void *b) {
     const struct safetensors_item *x = *(const struct safetensors_item *const *)a;
     const struct safetensors_item *y = *(const struct safetensors_item *const *)b;
+    int groups = compare_groups(x->group, y->group);
+    if (groups != 0) return groups;
     int64_t x_bits = item_bits(x), y_bits = item_bits(y);
     if (x_bits != y_bits) return x_bits > y_bits ? -1 : 1;
     return strcmp(x->name, y->name);
+}
+
+static void check_groups(const struct layout *layout) {
+    int64_t bytes = 0;
+    for (size_t i = 0; i < layout->count && layout->sorted[i]->group; i++) {
+        const char *group = layout->sorted[i]->group,
+                   *next = i + 1 < layout->count ? layout->sorted[i + 1]->group : NULL;
+        bytes += item_bytes(layout->sorted[i]);
+        BUG_IF(compare_groups(group, next) != 0 && bytes % SAFETENSORS_GROUP_BYTES != 0, "%s: %" PRId64 " bytes", group,
+               bytes);
+    }
 }
 
 static json_t *item_info(const struct safetensors_item *item, int64_t begin) {
@@ -91,6 +111,7 @@ enum status layout_make(const struct safetensors_item *items, size_t count, stru
     for (size_t i = 0; i < count; i++)
         layout.sorted[i] = &items[i];
     if (count > 0) qsort(layout.sorted, count, sizeof *layout.sorted, compare_items);
+    check_groups(&layout);
     json_t *header = make_header(layout.sorted, count);
     char *text = header ? json_text(header, JSON_COMPACT) : NULL;
     json_decref(header);

@@ -22,6 +22,8 @@ static enum status check_heads(const struct node *node, int first, struct shape 
     *q = with_columns(node->in[first]->shape, attributes->heads * attributes->head_dim);
     *kv = with_columns(*q, attributes->kv_heads * attributes->head_dim);
     kv->dims[1] *= query_parts(attributes);
+    if (attributes->queries.zigzag && q->dims[1] % 2 != 0)
+        return status_set(STATUS_BAD_INPUT, "%lld positions are no two runs of a zigzag", (long long)q->dims[1]);
     TRY(check_shape(node, first, q));
     TRY(check_shape(node, first + 1, kv));
     return check_shape(node, first + 2, kv);
@@ -37,11 +39,22 @@ static double pairs_before(const struct node *node, double end) {
     return window > 0 && window < end ? pairs - (end - window) * (end - window + 1) / 2 : pairs;
 }
 
+struct query_runs query_runs_of(const struct query_part *part, int64_t length) {
+    struct query_runs runs = {1, {0, 0}, length};
+    if (part->parts <= 1) return runs;
+    if (part->zigzag) runs.count = 2, runs.length = length / 2;
+    runs.begin[0] = part->position * runs.length;
+    runs.begin[1] = (2 * part->parts - 1 - part->position) * runs.length;
+    return runs;
+}
+
 /* Over all heads and sequences of a grain. */
 static double attended_pairs(const struct node *node, const struct shape *q) {
     const struct attention_attributes *attributes = attention_of(node);
-    double begin = query_parts(attributes) > 1 ? (double)(attributes->queries.position * q->dims[1]) : 0;
-    double pairs = pairs_before(node, begin + (double)q->dims[1]) - pairs_before(node, begin);
+    struct query_runs runs = query_runs_of(&attributes->queries, q->dims[1]);
+    double pairs = 0, length = (double)runs.length;
+    for (int r = 0; r < runs.count; r++)
+        pairs += pairs_before(node, (double)runs.begin[r] + length) - pairs_before(node, (double)runs.begin[r]);
     return pairs * (double)q->dims[0] * (double)attributes->heads;
 }
 
@@ -50,7 +63,8 @@ void key_heads(const struct attention_attributes *attributes, struct op_key *key
                attributes->kv_heads, attributes->head_dim, attributes->window);
     if (attributes->softcap > 0) op_key_add(key, " capped");
     if (query_parts(attributes) > 1)
-        op_key_add(key, " queries=%" PRId64 "/%" PRId64, attributes->queries.position, attributes->queries.parts);
+        op_key_add(key, " queries=%" PRId64 "/%" PRId64 "%s", attributes->queries.position, attributes->queries.parts,
+                   attributes->queries.zigzag ? " zigzag" : "");
 }
 
 static void key_attention(const struct node *node, struct op_key *key) { key_heads(attention_of(node), key); }
@@ -136,34 +150,48 @@ static bool loops_attention(const struct node *node, int number, struct op_loops
     bool grouped = way == BY_GROUPS || way == BY_GROUPS_IN_RUNS, zigzag = way < BY_GROUPS_IN_RUNS;
     if (way >= ATTENTION_WAYS) return false;
     op_loops_add(out, 's', node->in[0]->shape.dims[0]);
-    struct op_index *heads = op_loops_add(out, 'h', grouped ? attributes->kv_heads : attributes->heads);
-    if (!grouped) out->own |= 1u << 1, heads->not_run = "query heads of one key-value head are not parted";
+    op_loops_add(out, grouped ? 'h' : 'q', grouped ? attributes->kv_heads : attributes->heads);
+    if (!grouped) out->own |= 1u << 1;
     struct op_index *positions =
         zigzag && length % 2 != 0 ? NULL : op_loops_add(out, zigzag ? 'z' : 't', zigzag ? length / 2 : length);
-    if (positions) {
-        positions->largest_share = zigzag ? largest_share_in_zigzag : largest_share_in_runs;
-        if (zigzag) positions->not_run = "positions are cut in runs, not in zigzag";
-    }
+    if (positions) positions->largest_share = zigzag ? largest_share_in_zigzag : largest_share_in_runs;
     if (!zigzag) out->own |= 1u << 2;
-    const char *queries = zigzag ? "szh" : "sth",
-               *keys = zigzag ? (grouped ? "szh" : "sz.") : (grouped ? "sth" : "st.");
+    const char *queries = zigzag ? (grouped ? "szh" : "szq") : (grouped ? "sth" : "stq");
+    const char *keys = zigzag ? (grouped ? "szh" : "sz.") : (grouped ? "sth" : "st.");
+    const char *sums = zigzag ? (grouped ? "shz" : "sqz") : (grouped ? "sht" : "sqt");
     op_loops_operand(out, 0, queries);
     op_loops_operand(out, 1, keys);
     op_loops_operand(out, 2, keys);
     op_loops_operand(out, 3, "s.");
     op_loops_operand(out, OP_INPUTS_MAX, queries);
-    op_loops_operand(out, OP_INPUTS_MAX + 1, zigzag ? "shz" : "sht");
+    op_loops_operand(out, OP_INPUTS_MAX + 1, sums);
     out->whole = 1u << 1 | 1u << 2;
     return true;
 }
 
-/* Of key-value groups with their queries; of a run of the queries. */
+static struct select_heads_attributes heads_of_part(const struct index_part *part, int64_t kv_heads, int64_t head_dim) {
+    return select_heads_of_queries(kv_heads, head_dim, part->size,
+                                   &(struct group_part){.parts = part->parts, .position = part->position});
+}
+
+/* Of key-value groups with their queries, or of query heads with those that they read; of a run of the queries. */
 static void take_part_attention(void *attributes, char letter, const struct index_part *part) {
     struct attention_attributes *own = attributes;
-    if (letter == 't') own->queries = (struct query_part){part->parts, part->position};
-    if (letter != 'h') return;
-    own->heads /= part->parts;
-    own->kv_heads /= part->parts;
+    if (letter == 't' || letter == 'z') own->queries = (struct query_part){part->parts, part->position, letter == 'z'};
+    if (letter == 'h') own->kv_heads /= part->parts;
+    if (letter == 'q') own->kv_heads = heads_of_part(part, own->kv_heads, own->head_dim).selected;
+    if (letter == 'h' || letter == 'q') own->heads /= part->parts;
+}
+
+/* A part of the query heads reads some of the keys and values, which it gets whole. */
+static bool tell_parts_attention(struct graph *graph, const char *name, char letter, const struct index_part *part,
+                                 const void *attributes, struct tensor *in[OP_INPUTS_MAX]) {
+    int64_t head_dim = ((const struct attention_attributes *)attributes)->head_dim;
+    if (letter != 'q' || !in[1] || !in[2]) return false;
+    struct select_heads_attributes heads = heads_of_part(part, shape_columns(&in[1]->shape) / head_dim, head_dim);
+    in[1] = ops_select_heads(graph, graph_format(graph, "%s.keys", name), in[1], heads);
+    in[2] = ops_select_heads(graph, graph_format(graph, "%s.values", name), in[2], heads);
+    return false;
 }
 
 const struct op op_attention = {
@@ -181,6 +209,7 @@ const struct op op_attention = {
     .differentiate = differentiate_attention,
     .loops = loops_attention,
     .take_part = take_part_attention,
+    .tell_parts = tell_parts_attention,
     .saved_inputs = 0xf,
     .saved_outputs = 1u << 0 | 1u << 1,
 };

@@ -54,6 +54,33 @@ static double example_attention_cache(const struct node *node, const struct tens
     return (double)(sequence % cache->texts * cache->positions + (cache->positions - length) / 2 + token);
 }
 
+/* Heads as attention has them (attention.c): by key-value groups with their queries, or by query heads. */
+static bool loops_attention_cache(const struct node *node, int way, struct op_loops *out) {
+    const struct attention_attributes *attention = &cache_of(node)->attention;
+    bool grouped = way == 0, all_grouped = attention->heads == attention->kv_heads;
+    if (way > (all_grouped ? 0 : 1)) return false;
+    op_loops_add(out, grouped ? 'h' : 'q', grouped ? attention->kv_heads : attention->heads);
+    const char *queries = grouped ? "..h" : "..q", *keys = grouped ? "..h" : "...";
+    op_loops_operand(out, 0, queries);
+    op_loops_operand(out, 1, keys);
+    op_loops_operand(out, 2, keys);
+    op_loops_operand(out, OP_INPUTS_MAX, queries);
+    op_loops_operand(out, OP_INPUTS_MAX + 1, keys);
+    op_loops_operand(out, OP_INPUTS_MAX + 2, keys);
+    return true;
+}
+
+/* Their attributes begin with attention's. */
+static void take_part_attention_cache(void *attributes, char letter, const struct index_part *part) {
+    op_attention.take_part(attributes, letter, part);
+}
+
+static bool tell_parts_attention_cache(struct graph *graph, const char *name, char letter,
+                                       const struct index_part *part, const void *attributes,
+                                       struct tensor *in[OP_INPUTS_MAX]) {
+    return op_attention.tell_parts(graph, name, letter, part, attributes, in);
+}
+
 const struct op op_attention_cache = {
     .name = "attention_cache",
     .attribute_bytes = sizeof(struct attention_cache_attributes),
@@ -65,6 +92,9 @@ const struct op op_attention_cache = {
     .cost_key = key_attention_cache,
     .example = example_attention_cache,
     .flops = flops_attention_cache,
+    .loops = loops_attention_cache,
+    .take_part = take_part_attention_cache,
+    .tell_parts = tell_parts_attention_cache,
     .updates = 1u << 1 | 1u << 2,
 };
 

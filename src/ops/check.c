@@ -2,7 +2,7 @@
 #include "ops/check.h"
 
 enum status check_shape(const struct node *node, int input, const struct shape *expected) {
-    const struct shape *found = &node->in[input]->shape;
+    const struct shape *found = tensor_values(node->in[input]);
     if (shape_equal(found, expected)) return STATUS_OK;
     char a[SHAPE_TEXT], b[SHAPE_TEXT];
     return status_set(STATUS_BAD_INPUT, "input %d (%s) is %s, expected %s", input, node->in[input]->name,

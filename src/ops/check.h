@@ -1,11 +1,11 @@
-/* Helpers of the operators' definitions: checks of shapes, and a rule of gradients. */
+/* Helpers of the operators' definitions: checks of shapes, example values, and a rule of gradients. */
 #ifndef BALLAST_OPS_CHECK_H
 #define BALLAST_OPS_CHECK_H
 
 #include "graph/differentiate.h"
 #include "ops/ops.h"
 
-/* BAD_INPUT "input K is SHAPE, expected SHAPE" when they differ. */
+/* BAD_INPUT "input K is SHAPE, expected SHAPE" when they differ; of weights in fewer bits it is the numbers' shape. */
 enum status check_shape(const struct node *node, int input, const struct shape *expected);
 /* The same for an optional input: left out is fine. */
 enum status check_optional(const struct node *node, int input, const struct shape *expected);
@@ -24,6 +24,9 @@ bool loops_alike(const struct node *node, int way, struct op_loops *out);
 
 /* Adds the attributes that attention's time depends on, with or without a cache. */
 void key_heads(const struct attention_attributes *attributes, struct op_key *key);
+
+/* Element `index` of the ranges of experts whose slots go to them in turn, for measuring. */
+double example_range(int64_t slots, int64_t experts, int64_t index);
 
 /* gradient_deliver for a gradient that node `of` made without an addend: where the tensor has other uses, adds a node
  * that sums it with their gradients. */

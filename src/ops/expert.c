@@ -9,7 +9,7 @@ static const struct expert_attributes *attributes_of(const struct node *node) {
 static double expert_flops(const struct node *node) {
     const struct expert_attributes *attributes = attributes_of(node);
     bool gradient = node->op == &op_expert_mlp_grad;
-    double weights = (double)shape_elements(&node->in[gradient ? 3 : 2]->shape);
+    double weights = (double)shape_elements(tensor_values(node->in[gradient ? 3 : 2]));
     return 2 * (gradient ? 8 : 3) * weights * (double)attributes->slots / (double)attributes->experts;
 }
 
@@ -19,25 +19,21 @@ static void key_expert(const struct node *node, struct op_key *key) {
                activation_name(attributes->function));
 }
 
-/* Starts of slots that go to the experts in turn. */
 static double example_expert(const struct node *node, const struct tensor *tensor, int64_t index) {
     const struct expert_attributes *attributes = attributes_of(node);
     if (tensor->shape.dtype != DTYPE_I32) return op_example_default(node, tensor, index);
-    int64_t tile = routing_tile(attributes->slots, attributes->experts);
-    int64_t each = (attributes->slots + attributes->experts - 1) / attributes->experts;
-    int64_t start = index * ((each + tile - 1) / tile * tile), most = (attributes->slots + tile - 1) / tile * tile;
-    return (double)(start < most ? start : most);
+    return example_range(attributes->slots, attributes->experts, index);
 }
 
-/* Starts, gate, up and down from input `first` on, for rows of this shape. */
+/* Ranges, gate, up and down from input `first` on, for rows of this shape. */
 static enum status check_expert(const struct node *node, int first, const struct shape *rows) {
     const struct expert_attributes *attributes = attributes_of(node);
-    const struct shape *gate = &node->in[first + 1]->shape;
-    struct shape starts = vector_of(DTYPE_I32, attributes->experts + 1);
+    const struct shape *gate = tensor_values(node->in[first + 1]);
+    struct shape ranges = shape_make(DTYPE_I32, 2, attributes->experts, 2, 1);
     if (attributes->expert < 0 || attributes->expert >= attributes->experts)
         return status_set(STATUS_BAD_INPUT, "expert %lld of %lld", (long long)attributes->expert,
                           (long long)attributes->experts);
-    TRY(check_shape(node, first, &starts));
+    TRY(check_shape(node, first, &ranges));
     struct shape in = shape_make(rows->dtype, 2, gate->dims[0], shape_columns(rows), 1);
     struct shape out = shape_make(rows->dtype, 2, shape_columns(rows), gate->dims[0], 1);
     TRY(check_shape(node, first + 1, &in));
@@ -131,8 +127,8 @@ const struct op op_expert_mlp_grad = {
 struct tensor *ops_expert_mlp(struct graph *graph, const char *name, struct tensor *rows, struct routing routing,
                               const struct expert_weights *weights, struct tensor *previous,
                               struct expert_attributes attributes) {
-    if (!rows || !routing.starts || !weights->gate || !weights->up || !weights->down) return NULL;
-    struct tensor *in[OP_INPUTS_MAX] = {rows, routing.starts, weights->gate, weights->up, weights->down, previous};
+    if (!rows || !routing.ranges || !weights->gate || !weights->up || !weights->down) return NULL;
+    struct tensor *in[OP_INPUTS_MAX] = {rows, routing.ranges, weights->gate, weights->up, weights->down, previous};
     struct node *node = graph_add(graph, &op_expert_mlp, name, in, &attributes, NULL);
     return node ? node->out[0] : NULL;
 }

@@ -146,11 +146,12 @@ static enum status infer_cut(const struct node *node, struct shape out[OP_OUTPUT
     const struct cut_attributes *attributes = NODE_ATTRIBUTES(node, cut_attributes);
     const struct shape *x = &node->in[0]->shape;
     int64_t parts = attributes->part.parts;
+    const struct parts_order order = parts_order_of(&attributes->part, attributes->dimension);
     bool one = attributes->dimension == 0 && x->rank >= 2 && x->dims[0] == parts;
     if (attributes->drops ? !one : attributes->part.position >= parts)
         return status_set(STATUS_BAD_INPUT, "input 0 (%s) has not %lld parts", node->in[0]->name, (long long)parts);
-    if (!attributes->drops) TRY(parts_check(node, x, attributes->dimension, parts));
-    out[0] = attributes->drops ? parts_one_of(x) : parts_part_of(*x, attributes->dimension, parts);
+    if (!attributes->drops) TRY(parts_check(node, x, &order));
+    out[0] = attributes->drops ? parts_one_of(x) : parts_part_of(*x, &order);
     return STATUS_OK;
 }
 
@@ -161,8 +162,8 @@ static void differentiate_cut(struct gradients *gradients, const struct node *no
     if (!gradient_wanted(gradients, x)) return;
     struct tensor *all = chain_add_backward(gradients, &op_all_gather, node, dy, &exchange, NULL);
     if (!all) return;
-    const struct parts_attributes join = {attributes->dimension, attributes->part.parts, all->shape.dtype};
-    if (attributes->drops || parts_are_stacked(&x->shape, attributes->dimension))
+    const struct parts_attributes join = {parts_order_of(&attributes->part, attributes->dimension), all->shape.dtype};
+    if (attributes->drops || parts_are_stacked(&x->shape, &join.order))
         chain_deliver_converted(gradients, node, all);
     else
         chain_deliver(gradients, node, &op_from_parts, all, &join);
@@ -170,7 +171,8 @@ static void differentiate_cut(struct gradients *gradients, const struct node *no
 
 static void key_cut(const struct node *node, struct op_key *key) {
     const struct cut_attributes *attributes = NODE_ATTRIBUTES(node, cut_attributes);
-    op_key_add(key, " dimension=%d parts=%lld", attributes->dimension, (long long)attributes->part.parts);
+    const struct parts_order order = parts_order_of(&attributes->part, attributes->dimension);
+    parts_key(&order, key);
 }
 
 const struct op op_cut = {
@@ -226,24 +228,25 @@ static struct tensor *whole(struct graph *graph, const char *name, struct tensor
 }
 
 /* [parts, …], in the dtype `to`, of a tensor that is nobody else's. */
-static struct tensor *stack_parts(struct graph *graph, const char *name, struct tensor *x, int64_t parts, int dimension,
+static struct tensor *stack_parts(struct graph *graph, const char *name, struct tensor *x, struct parts_order order,
                                   enum dtype to) {
     const char *inner = inner_name(graph, name, "parts");
-    const struct parts_attributes attributes = {dimension, parts, to};
-    bool stacks = x && dimension >= 0 && dimension < x->shape.rank && parts_are_stacked(&x->shape, dimension) &&
-                  x->shape.dims[dimension] % parts == 0 && x->shape.rank < TENSOR_RANK_MAX && !x->base;
+    const struct parts_attributes attributes = {order, to};
+    int dimension = order.dimension;
+    bool stacks = x && dimension >= 0 && dimension < x->shape.rank && parts_are_stacked(&x->shape, &order) &&
+                  x->shape.dims[dimension] % order.parts == 0 && x->shape.rank < TENSOR_RANK_MAX && !x->base;
     if (!stacks) return chain_add(graph, &op_to_parts, inner, x, &attributes);
-    struct shape part = parts_part_of(shape_with_dtype(x->shape, to), dimension, parts);
-    return chain_convert(graph, inner, x, parts_stacked(&part, parts));
+    struct shape part = parts_part_of(shape_with_dtype(x->shape, to), &order);
+    return chain_convert(graph, inner, x, parts_stacked(&part, order.parts));
 }
 
-static struct tensor *join_parts(struct graph *graph, const char *name, struct tensor *stack, int dimension) {
+static struct tensor *join_parts(struct graph *graph, const char *name, struct tensor *stack,
+                                 struct parts_order order) {
     if (!stack) return NULL;
-    int64_t parts = stack->shape.dims[0];
     struct shape part = parts_one_of(&stack->shape);
-    const struct parts_attributes attributes = {dimension, parts, part.dtype};
-    if (!parts_are_stacked(&part, dimension)) return chain_add(graph, &op_from_parts, name, stack, &attributes);
-    return chain_convert(graph, name, stack, parts_joined(part, dimension, parts));
+    const struct parts_attributes attributes = {order, part.dtype};
+    if (!parts_are_stacked(&part, &order)) return chain_add(graph, &op_from_parts, name, stack, &attributes);
+    return chain_convert(graph, name, stack, parts_joined(part, &order));
 }
 
 struct tensor *ops_copy_in(struct graph *graph, const char *name, struct tensor *x, struct group_part part) {
@@ -272,14 +275,14 @@ struct tensor *ops_gather(struct graph *graph, const char *name, struct tensor *
     const struct exchange_attributes attributes = {.part = part, .partial = partial};
     struct tensor *stack =
         chain_add(graph, &op_all_gather, inner_name(graph, name, "gathered"), whole(graph, name, x), &attributes);
-    return join_parts(graph, name, stack, dimension);
+    return join_parts(graph, name, stack, parts_order_of(&part, dimension));
 }
 
 struct tensor *ops_scatter(struct graph *graph, const char *name, struct tensor *x, struct group_part part,
                            int dimension) {
     if (!x || part.parts == 1) return x;
     const struct exchange_attributes attributes = sum_attributes(part, x->shape.dtype);
-    struct tensor *sum = stack_parts(graph, name, x, part.parts, dimension, DTYPE_F32);
+    struct tensor *sum = stack_parts(graph, name, x, parts_order_of(&part, dimension), DTYPE_F32);
     sum = chain_add(graph, &op_reduce_scatter, inner_name(graph, name, "sum"), sum, &attributes);
     return sum ? chain_convert(graph, name, sum, shape_with_dtype(sum->shape, x->shape.dtype)) : NULL;
 }
@@ -294,7 +297,7 @@ struct tensor *ops_exchange(struct graph *graph, const char *name, struct tensor
     if (!x || part.parts == 1) return x;
     BUG_IF(check_dimension(x, from) != STATUS_OK, "%s: %s", name, status_message());
     const struct exchange_attributes attributes = {.part = part};
-    struct tensor *stack = stack_parts(graph, name, x, part.parts, to, x->shape.dtype);
+    struct tensor *stack = stack_parts(graph, name, x, parts_order_of(&part, to), x->shape.dtype);
     stack = chain_add(graph, &op_all_to_all, inner_name(graph, name, "exchanged"), stack, &attributes);
-    return join_parts(graph, name, stack, from);
+    return join_parts(graph, name, stack, parts_order_of(&part, from));
 }

@@ -1,4 +1,5 @@
-/* Logits of the vocabulary; their cross-entropy loss, alone or with its gradients in one operator. */
+/* Logits of the vocabulary; their cross-entropy loss, alone or with its gradients in one operator; the
+ * log-probabilities of targets, and their gradient. */
 #include "ops/check.h"
 #include "ops/tensor_parts.h"
 
@@ -64,15 +65,18 @@ static enum status infer_head_loss(const struct node *node, struct shape out[OP_
 /* Statistics tell the loss. */
 static double head_loss_flops(const struct node *node) { return node->in[4] ? 0 : head_flops(node); }
 
+static struct head_loss_grad_attributes grad_attributes_of(const struct gradients *gradients, const struct node *node) {
+    const struct head_attributes *attributes = NODE_ATTRIBUTES(node, head_attributes);
+    return (struct head_loss_grad_attributes){.dx = gradient_wanted(gradients, node->in[0]),
+                                              .dweight = gradient_wanted(gradients, node->in[1]),
+                                              .dbias = gradient_wanted(gradients, node->in[3]),
+                                              .softcap = attributes->softcap,
+                                              .part = attributes->part};
+}
+
 static void differentiate_head_loss(struct gradients *gradients, const struct node *node) {
     struct tensor *x = node->in[0], *weight = node->in[1], *bias = node->in[3];
-    struct head_loss_grad_attributes attributes = {
-        .dx = gradient_wanted(gradients, x),
-        .dweight = gradient_wanted(gradients, weight),
-        .dbias = gradient_wanted(gradients, bias),
-        .softcap = NODE_ATTRIBUTES(node, head_attributes)->softcap,
-        .part = NODE_ATTRIBUTES(node, head_attributes)->part,
-    };
+    struct head_loss_grad_attributes attributes = grad_attributes_of(gradients, node);
     struct tensor *in[OP_INPUTS_MAX] = {x, weight, node->in[2], bias, node->in[4]};
     struct tensor *into[OP_OUTPUTS_MAX] = {node->out[0], attributes.dx ? gradient_target(gradients, x) : NULL,
                                            attributes.dweight ? gradient_target(gradients, weight) : NULL,
@@ -134,16 +138,21 @@ const struct op op_head_loss = {
     .updates = 1u << 0,
 };
 
+static void infer_gradients(const struct node *node, const struct head_loss_grad_attributes *attributes,
+                            struct shape *out) {
+    const struct shape *weight = &node->in[1]->shape;
+    if (attributes->dx) out[0] = node->in[0]->shape;
+    if (attributes->dweight) out[1] = as_accumulator(*weight);
+    if (attributes->dbias) out[2] = vector_of(DTYPE_F32, weight->dims[0]);
+}
+
 static enum status infer_head_loss_grad(const struct node *node, struct shape out[OP_OUTPUTS_MAX]) {
     const struct head_loss_grad_attributes *attributes = NODE_ATTRIBUTES(node, head_loss_grad_attributes);
     TRY(check_head(node, 3));
     TRY(check_targets(node));
     TRY(check_statistics(node, &attributes->part));
-    const struct shape *weight = &node->in[1]->shape;
     out[0] = vector_of(DTYPE_F64, 1);
-    if (attributes->dx) out[1] = node->in[0]->shape;
-    if (attributes->dweight) out[2] = as_accumulator(*weight);
-    if (attributes->dbias) out[3] = vector_of(DTYPE_F32, weight->dims[0]);
+    infer_gradients(node, attributes, out + 1);
     return STATUS_OK;
 }
 
@@ -165,6 +174,74 @@ const struct op op_head_loss_grad = {
     .flops = head_grad_flops,
     .updates = 1u << 0 | 1u << 2 | 1u << 3,
     .reads_scalars = true,
+};
+
+static enum status infer_head_log_probability(const struct node *node, struct shape out[OP_OUTPUTS_MAX]) {
+    TRY(check_head(node, 3));
+    TRY(check_statistics(node, &NODE_ATTRIBUTES(node, head_attributes)->part));
+    out[0] = with_columns(as_accumulator(node->in[0]->shape), 1);
+    return check_targets(node);
+}
+
+static void differentiate_head_log_probability(struct gradients *gradients, const struct node *node) {
+    struct tensor *x = node->in[0], *weight = node->in[1], *bias = node->in[3];
+    struct head_loss_grad_attributes attributes = grad_attributes_of(gradients, node);
+    struct tensor *in[OP_INPUTS_MAX] = {x,    weight,      node->in[2],
+                                        bias, node->in[4], gradient_of(gradients, node->out[0])};
+    struct tensor *into[OP_OUTPUTS_MAX] = {attributes.dx ? gradient_target(gradients, x) : NULL,
+                                           attributes.dweight ? gradient_target(gradients, weight) : NULL,
+                                           attributes.dbias ? gradient_target(gradients, bias) : NULL};
+    gradient_add_node(gradients, &op_head_log_probability_grad, node, in, &attributes, into);
+    if (attributes.dx) gradient_deliver(gradients, x, into[0]);
+}
+
+static bool loops_head_log_probability(const struct node *node, int way, struct op_loops *out) {
+    bool there = loops_head_loss(node, way, out);
+    op_loops_operand(out, OP_INPUTS_MAX, "st.");
+    return there;
+}
+
+const struct op op_head_log_probability = {
+    .name = "head_log_probability",
+    .attribute_bytes = sizeof(struct head_attributes),
+    .inputs_least = 3,
+    .inputs = 5,
+    .outputs = 1,
+    .infer = infer_head_log_probability,
+    .work = OP_WORK_LOSS,
+    .cost_key = key_head,
+    .example = example_head,
+    .flops = head_loss_flops,
+    .differentiate = differentiate_head_log_probability,
+    .loops = loops_head_log_probability,
+    .take_part = take_part_head,
+    .tell_parts = tell_parts_head_loss,
+    .saved_inputs = 0x1f,
+};
+
+static enum status infer_head_log_probability_grad(const struct node *node, struct shape out[OP_OUTPUTS_MAX]) {
+    const struct head_loss_grad_attributes *attributes = NODE_ATTRIBUTES(node, head_loss_grad_attributes);
+    TRY(check_head(node, 3));
+    TRY(check_targets(node));
+    TRY(check_statistics(node, &attributes->part));
+    struct shape dy = with_columns(as_accumulator(node->in[0]->shape), 1);
+    TRY(check_shape(node, 5, &dy));
+    infer_gradients(node, attributes, out);
+    return STATUS_OK;
+}
+
+const struct op op_head_log_probability_grad = {
+    .name = "head_log_probability_grad",
+    .attribute_bytes = sizeof(struct head_loss_grad_attributes),
+    .inputs_least = 3,
+    .inputs = 6,
+    .outputs = 3,
+    .infer = infer_head_log_probability_grad,
+    .work = OP_WORK_LOSS_GRAD,
+    .cost_key = key_head_grad,
+    .example = example_head,
+    .flops = head_grad_flops,
+    .updates = 1u << 1 | 1u << 2,
 };
 
 static enum status infer_head_statistics(const struct node *node, struct shape out[OP_OUTPUTS_MAX]) {
@@ -247,6 +324,15 @@ struct tensor *ops_head_loss(struct graph *graph, const char *name, struct tenso
     struct tensor *in[OP_INPUTS_MAX] = {x, weight, targets, bias};
     struct tensor *into[OP_OUTPUTS_MAX] = {graph_tensor(graph, TENSOR_RESULT, "loss", vector_of(DTYPE_F64, 1))};
     struct node *node = graph_add(graph, &op_head_loss, name, in, &attributes, into);
+    return node ? node->out[0] : NULL;
+}
+
+struct tensor *ops_head_log_probability(struct graph *graph, const char *name, struct tensor *x, struct tensor *weight,
+                                        struct tensor *targets, struct tensor *bias,
+                                        struct head_attributes attributes) {
+    if (!x || !weight || !targets) return NULL;
+    struct tensor *in[OP_INPUTS_MAX] = {x, weight, targets, bias};
+    struct node *node = graph_add(graph, &op_head_log_probability, name, in, &attributes, NULL);
     return node ? node->out[0] : NULL;
 }
 

@@ -8,7 +8,7 @@ static struct shape weight_shape(const struct node *node, enum dtype dtype, int6
 }
 
 static double product_flops(const struct node *node) {
-    const struct shape *weight = node->op == &op_linear_dw ? &node->out[0]->shape : &node->in[1]->shape;
+    const struct shape *weight = node->op == &op_linear_dw ? &node->out[0]->shape : tensor_values(node->in[1]);
     return 2.0 * (double)shape_rows(&node->in[0]->shape) * (double)shape_elements(weight);
 }
 
@@ -19,7 +19,7 @@ static void key_linear(const struct node *node, struct op_key *key) {
 
 static enum status infer_linear(const struct node *node, struct shape out[OP_OUTPUTS_MAX]) {
     TRY(check_activation(node, 0));
-    const struct shape *x = &node->in[0]->shape, *weight = &node->in[1]->shape;
+    const struct shape *x = &node->in[0]->shape, *weight = tensor_values(node->in[1]);
     int64_t inputs = shape_columns(x);
     int64_t outputs = weight->dims[weight_is_kn(node) ? 1 : 0];
     struct shape expected = weight_shape(node, x->dtype, inputs, outputs);
@@ -88,7 +88,7 @@ const struct op op_linear = {
 
 static enum status infer_linear_dx(const struct node *node, struct shape out[OP_OUTPUTS_MAX]) {
     TRY(check_activation(node, 0));
-    const struct shape *dy = &node->in[0]->shape, *weight = &node->in[1]->shape;
+    const struct shape *dy = &node->in[0]->shape, *weight = tensor_values(node->in[1]);
     int64_t inputs = weight->dims[weight_is_kn(node) ? 0 : 1];
     struct shape expected = weight_shape(node, dy->dtype, inputs, shape_columns(dy));
     TRY(check_shape(node, 1, &expected));

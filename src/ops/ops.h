@@ -4,11 +4,16 @@
  *     ops, op_table: the list of all;
  *     elementwise, activation, norm, linear, embedding, rope, attention, head: a family of operators each, defined by
  *         its shapes, costs and gradient;
- *     routing, expert: layers of which a token takes a few experts;
+ *     select_heads: key-value heads of a part of the query heads;
+ *     routing, expert: layers of which a token takes a few experts; balance: counts of their slots, and the loss that
+ *         evens them out;
  *     tensor_parts, group_exchange: parts of tensors, and what the ranks of a group exchange of them;
+ *     preference: the loss of pairs of sequences;
  *     attention_cache: attention of new tokens over caches, for generating texts;
  *     optimizer: the update, and the nodes that make it;
  *     check: what these definitions share.
+ *
+ * Weights of linear and linear_dx, and of experts, may be in a format of fewer bits (graph/weight_format.h): frozen.
  *
  * Activations have the shape [S, T, C]: the sequences of one grain, the positions, the features; "rows" are the S*T
  * tokens. Heads lie side by side in the features: [S, T, heads * head_dim]. `d` marks a gradient. Sums are in fp32
@@ -56,6 +61,10 @@
     /* dy, q, k, v, y, lse, [segments] -> dq, dk, dv. Of a part of the queries (attributes) T of q, y and lse is its   \
      *  own; of k, v and segments that of all positions */                                                             \
     X(attention_grad)                                                                                                  \
+    /* select_heads.c: x [S,T,H*D] -> y [S,T,N*D]: N of the heads, in order, one maybe several times */                \
+    X(select_heads)                                                                                                    \
+    /* dy [S,T,N*D] -> dx [S,T,H*D]: sums over the uses of each head, 0 where there is none */                         \
+    X(select_heads_grad)                                                                                               \
     /* attention_cache.c: q [S,T,Hq*D], k [S,T,Hk*D], v [S,T,Hk*D], rows [S,T] int32                                   \
      *  -> y [S,T,Hq*D], keys += [N,P,Hk*D], values += [N,P,Hk*D], caches of N texts: all k and v go to the caches'    \
      *  rows, text * P + position, then each token sees the rows of its text up to its own. A token with row -1 does   \
@@ -95,6 +104,11 @@
     /* x, weight, targets, [bias], [statistics] -> loss +=, dx, [dweight +=], [dbias +=]; gradients times              \
      *  SCALAR_LOSS_SCALE, dx of the weight's rows alone */                                                            \
     X(head_loss_grad)                                                                                                  \
+    /* x, weight, targets, [bias], [statistics] -> y [S,T,1] fp32: log softmax(x W^t)[target], 0 where masked; logits  \
+     *  and parts as in head_loss */                                                                                   \
+    X(head_log_probability)                                                                                            \
+    /* x, weight, targets, [bias], [statistics], dy -> [dx], [dweight +=], [dbias +=]; logits are made again */        \
+    X(head_log_probability_grad)                                                                                       \
     /* x, weight, targets, [bias] -> statistics [S,T,3] fp32 of the weight's rows: the largest logit, the sum of       \
      *  exponentials of logits less it, and the target's logit, or 0 where another part has it */                      \
     X(head_statistics)                                                                                                 \
@@ -102,13 +116,20 @@
     X(join_statistics)                                                                                                 \
     /* x, weight, [bias] -> logits [S,T,V] fp32: for comparison and sampling, small models and short inputs */         \
     X(head_logits)                                                                                                     \
-    /* routing.c: logits [S,T,E] -> weights [S,T,k] fp32, places [S,T,k] int32, starts [E+1] int32: the k experts of   \
+    /* preference.c: log-probabilities y [S,T,1] fp32, targets [S,T] int32, reference [S,1] fp64 -> loss += fp64 [4]   \
+     *  (enum preference_figure), unscaled. Sequences 2i and 2i+1 are a pair: the chosen and the rejected. With a      \
+     *  sequence's reward = beta * (sum of its y - its reference) and m = the chosen one's reward - the rejected one's \
+     *  its loss is -log sigmoid(m). Sums are in fp64, in token order. A pair without targets does not count */        \
+    X(preference_loss)                                                                                                 \
+    /* the same -> loss +=, dy times SCALAR_LOSS_SCALE, 0 where masked */                                              \
+    X(preference_loss_grad)                                                                                            \
+    /* routing.c: logits [S,T,E] -> weights [S,T,k] fp32, places [S,T,k] int32, ranges [E,2] int32: the k experts of   \
      *  a token with the largest logits, of equal ones the first; largest first. Their probabilities, the softmax over \
      *  all E, are the weights, or with `normalised` these over their sum. A slot is a token's choice of an expert;    \
      *  places say in which row each lies when slots are sorted by expert, those of an expert by token. Each expert's  \
-     *  rows begin at a multiple of routing_tile: at starts, of which the last is the end */                           \
+     *  rows begin at a multiple of routing_tile: ranges hold where, and where its slots end */                        \
     X(route)                                                                                                           \
-    /* dweights, logits, weights, places, starts -> dlogits */                                                         \
+    /* dweights, logits, weights, places, ranges -> dlogits */                                                         \
     X(route_grad)                                                                                                      \
     /* x [S,T,C], places -> rows [S,R,C]: those of experts, 0 where there is no slot */                                \
     X(dispatch)                                                                                                        \
@@ -123,12 +144,25 @@
     X(token_gate)                                                                                                      \
     /* dy, x, gate -> dx, dgate */                                                                                     \
     X(token_gate_grad)                                                                                                 \
-    /* expert.c: rows [S,R,C], starts, gate [F,C], up [F,C], down [C,F], [previous [S,R,C]] -> y [S,R,C]: in the       \
+    /* expert.c: rows [S,R,C], ranges, gate [F,C], up [F,C], down [C,F], [previous [S,R,C]] -> y [S,R,C]: in the       \
      *  expert's rows down (f(gate x) * (up x)), in others those of previous, or 0 */                                  \
     X(expert_mlp)                                                                                                      \
-    /* dy, rows, starts, gate, up, down, [previous] -> [drows], likewise, [dgate +=], [dup +=], [ddown +=]. Gate and   \
+    /* dy, rows, ranges, gate, up, down, [previous] -> [drows], likewise, [dgate +=], [dup +=], [ddown +=]. Gate and   \
      *  up are made again, so that no more is kept of a row than its features */                                       \
     X(expert_mlp_grad)                                                                                                 \
+    /* balance.c: logits [S,T,E], ranges, [previous] -> load [2,E] fp32: the slots of each expert, the sum over tokens \
+     *  of its probabilities, + previous */                                                                            \
+    X(expert_load)                                                                                                     \
+    /* dload, logits -> dlogits */                                                                                     \
+    X(expert_load_grad)                                                                                                \
+    /* log-probabilities y [S,T,1] fp32, targets [S,T] int32, load -> loss += fp64 [1]: -(sum of y over targets) +     \
+     *  targets * coefficient * E * (sum over experts of slots / rows * probabilities / rows), unscaled */             \
+    X(balanced_loss)                                                                                                   \
+    /* the same -> loss +=, dy, 0 where masked, [dload], times SCALAR_LOSS_SCALE */                                    \
+    X(balanced_loss_grad)                                                                                              \
+    /* ranges -> slots += [E] fp64: how many each expert has. A node of backward, which each grain goes through once   \
+     */                                                                                                                \
+    X(count_slots)                                                                                                     \
     /* optimizer.c: a, b -> a = a + b in fp32: two accumulators of one parameter (PHASE_FINISH) */                     \
     X(gradient_sum)                                                                                                    \
     /* gradient -> fp64 [blocks]: the sum of squares of each block of GRADIENT_NORM_BLOCK elements */                  \
@@ -168,7 +202,7 @@ extern const int op_table_count;
 
 /* Values that each step gets, by slot. */
 enum scalar {
-    SCALAR_LOSS_SCALE,         /* 1 / unmasked tokens of the whole step, over all grains and ranks */
+    SCALAR_LOSS_SCALE,         /* 1 / unmasked tokens, or pairs, of the whole step, over all grains and ranks */
     SCALAR_LEARNING_RATE,      /* of this step */
     SCALAR_BIAS_CORRECTION,    /* 1 / (1 - beta1^t), t = 1 in the first step */
     SCALAR_BIAS_CORRECTION_SQ, /* 1 / sqrt(1 - beta2^t) */
@@ -242,11 +276,19 @@ struct rope_attributes {
     int sign; /* +1 forward, -1 gradient */
 };
 
-/* Of a rank that has one of `parts` equal runs of the queries' positions, and keys, values and segments of all. parts 0
- * or 1: all queries. */
+/* Of a rank that has one of `parts` equal runs of the queries' positions, or in zigzag the i-th from the front and the
+ * i-th from the back of 2 * parts, and keys, values and segments of all. parts 0 or 1: all queries. */
 struct query_part {
     int64_t parts, position;
+    bool zigzag;
 };
+/* The runs of positions of a part of the queries, `length` in all, in their order: one, or two in zigzag. */
+enum { QUERY_RUNS_MOST = 2 };
+struct query_runs {
+    int count;
+    int64_t begin[QUERY_RUNS_MOST], length;
+};
+struct query_runs query_runs_of(const struct query_part *part, int64_t length);
 struct attention_attributes {
     int64_t heads, kv_heads,
         head_dim;   /* heads is a multiple of kv_heads; query head h reads key head h*kv_heads/heads */
@@ -255,6 +297,15 @@ struct attention_attributes {
     double softcap; /* scores become softcap * tanh(score / softcap) (Gemma 2, arXiv 2408.00118); 0: they stay */
     struct query_part queries;
 };
+
+/* Of `heads` key-value heads, those that a part of the query heads reads: selected head i is that of query first + i *
+ * step, of which `group` in a row read one. */
+struct select_heads_attributes {
+    int64_t heads, head_dim, selected;
+    int64_t first, step, group;
+};
+/* The head that selected head i is. */
+int64_t select_heads_find(const struct select_heads_attributes *attributes, int64_t selected);
 
 struct attention_cache_attributes {
     struct attention_attributes attention;
@@ -296,6 +347,17 @@ struct head_loss_grad_attributes {
 };
 /* Of a token's logits, in this order. */
 enum { STATISTIC_LARGEST, STATISTIC_SUM, STATISTIC_TARGET, HEAD_STATISTICS };
+/* What the loss of pairs sums up: losses, rewards, and how many pairs have a larger reward for the chosen sequence. */
+enum preference_figure {
+    PREFERENCE_LOSS,
+    PREFERENCE_CHOSEN,
+    PREFERENCE_REJECTED,
+    PREFERENCE_RIGHT,
+    PREFERENCE_FIGURES
+};
+struct preference_attributes {
+    double beta;
+};
 struct activation_attributes {
     enum activation function;
 };
@@ -324,10 +386,29 @@ struct expert_grad_attributes {
     bool dx, dweight[3];
 };
 
+/* Rows of a load. */
+enum { LOAD_SLOTS, LOAD_PROBABILITIES, LOAD_ROWS };
+struct balance_attributes {
+    double coefficient;
+    int64_t rows; /* tokens of the grain times layers */
+};
+struct balance_grad_attributes {
+    struct balance_attributes balance;
+    bool dload; /* output 2 exists */
+};
+
 /* A rank's place in the group whose ranks have the parts of tensors. */
 struct group_part {
     int64_t parts, position;
+    /* Of an axis of a mesh: between its neighbours there are so many ranks of the whole group; 0: it is the whole one
+     */
+    int64_t stride;
+    bool zigzag; /* parts of positions (struct parts_order) */
 };
+/* Of the key-value heads that all query heads read, those that a rank's part of the query heads reads, as few as serve
+ * as many queries each. Parts divide queries, and heads do. */
+struct select_heads_attributes select_heads_of_queries(int64_t heads, int64_t head_dim, int64_t queries,
+                                                       const struct group_part *part);
 struct exchange_attributes {
     struct group_part part;
     /* Sums: BF16 where every edge of their tree rounds to it, so that values travel in it; else F32. */
@@ -337,10 +418,17 @@ struct exchange_attributes {
 struct convert_attributes {
     struct shape to;
 };
-/* A dimension of the whole tensor, of which each part has `dims[dimension] / parts` elements. */
-struct parts_attributes {
+/* A dimension of the whole tensor, of which each part has `dims[dimension] / parts` elements: a run of them, or in
+ * zigzag two, of 2 * parts runs the i-th from the front and the i-th from the back, which only positions are. */
+struct parts_order {
     int dimension;
     int64_t parts;
+    bool zigzag;
+};
+/* As the group has parts along a dimension of its activations and inputs, [S, T, …]. */
+struct parts_order parts_order_of(const struct group_part *group, int dimension);
+struct parts_attributes {
+    struct parts_order order;
     enum dtype to; /* of the output */
 };
 struct cut_attributes {
@@ -348,12 +436,13 @@ struct cut_attributes {
     struct group_part part;
     bool drops; /* a part is one element of the dimension, which y lacks */
 };
-/* Where row `row` of part `part` begins in the whole. Rows are runs of the last dimension, of the part or the whole.
- */
+/* Where piece `piece` of part `part` begins in the whole. Pieces are the part's rows, runs of its last dimension; where
+ * that is cut in zigzag, halves of them. */
 struct parts_place {
     int64_t row, column;
 };
-struct parts_place parts_find(const struct shape *whole, int dimension, int64_t parts, int64_t part, int64_t row);
+int64_t parts_pieces_of_row(const struct shape *whole, const struct parts_order *order);
+struct parts_place parts_find(const struct shape *whole, const struct parts_order *order, int64_t part, int64_t piece);
 
 /* A shard of a gradient begins at a multiple of it (plan/shards.h). */
 enum { GRADIENT_NORM_BLOCK = 4096 };
@@ -372,7 +461,8 @@ struct clip_attributes {
  * With a master, it is updated and the parameter is its rounding to nearest. Moments in bf16, and a bf16 parameter
  * without a master, are computed in fp32 and rounded by chance: to the bf16 number above with the probability that the
  * distance to the one below says, so that small changes add up on average (Gupta et al., arXiv 1502.02551). The numbers
- * drawn are a function of seed, step, parameter and element (backend/update_step.h). */
+ * drawn are a function of seed, step, parameter and element (backend/update_step.h). Moments in 8 bits are codes, with
+ * a scale for each block of elements: they are unpacked to fp32 and packed again (backend/moment_map.h). */
 #define UPDATE_RULE_LIST(X) X(ADAMW, adamw) X(LION, lion) X(SGD, sgd)
 enum update_rule {
 #define UPDATE_RULE_ENUM(name, op) UPDATE_##name,
@@ -385,16 +475,18 @@ const char *update_rule_name(enum update_rule rule);
 enum update_rule update_rule_find(const char *name);
 /* Of an operator that is one of them; UPDATE_RULE_COUNT for others. */
 enum update_rule update_rule_of(const struct op *op);
-/* The roles of its moments, which are outputs 1 and, where it has two, 2; the master follows. NULL: no such moment. */
-enum { UPDATE_MOMENTS_MAX = 2 };
+/* The roles of its moments, which are outputs 1 and, where it has two, 2. The master follows, and after it the scales
+ * of moments in 8 bits, fp32 [blocks of UPDATE_SCALE_BLOCK elements]. NULL: no
+ * such moment. */
+enum { UPDATE_MOMENTS_MAX = 2, UPDATE_SCALE_BLOCK = 256 };
 const char *update_rule_moment(enum update_rule rule, int moment);
 int update_rule_moments(enum update_rule rule);
 
 struct update_attributes {
     double beta1, beta2, epsilon;
-    double weight_decay; /* 0 for parameters that do not decay */
-    enum dtype parameter, moments;
-    bool has_master; /* the parameter is bf16, and the output after the moments exists */
+    double weight_decay;           /* 0 for parameters that do not decay */
+    enum dtype parameter, moments; /* moments: fp32, bf16, or uint8, which are codes */
+    bool has_master;               /* the parameter is bf16, and the output after the moments exists */
     uint64_t seed;
     uint32_t number; /* of the parameter among those that are trained */
 };
@@ -419,6 +511,8 @@ struct tensor *ops_rope(struct graph *graph, const char *name, struct tensor *x,
 /* `segments` may be NULL. Causal. */
 struct tensor *ops_attention(struct graph *graph, const char *name, struct tensor *q, struct tensor *k,
                              struct tensor *v, struct tensor *segments, struct attention_attributes attributes);
+struct tensor *ops_select_heads(struct graph *graph, const char *name, struct tensor *x,
+                                struct select_heads_attributes attributes);
 /* The same for tokens that follow others, whose keys and values are in two caches (TENSOR_CACHE), made here. No
  * gradient. */
 struct tensor *ops_attention_cache(struct graph *graph, const char *name, struct tensor *q, struct tensor *k,
@@ -430,7 +524,7 @@ struct tensor *ops_gated_activation(struct graph *graph, const char *name, struc
                                     enum activation function);
 /* Where the tokens of a grain go. */
 struct routing {
-    struct tensor *weights, *places, *starts;
+    struct tensor *weights, *places, *ranges;
 };
 struct routing ops_route(struct graph *graph, const char *name, struct tensor *logits,
                          struct route_attributes attributes);
@@ -450,6 +544,9 @@ struct expert_weights {
 struct tensor *ops_expert_mlp(struct graph *graph, const char *name, struct tensor *rows, struct routing routing,
                               const struct expert_weights *weights, struct tensor *previous,
                               struct expert_attributes attributes);
+/* `previous` is that of the layer before, NULL in the first. */
+struct tensor *ops_expert_load(struct graph *graph, const char *name, struct tensor *logits, struct routing routing,
+                               struct tensor *previous);
 struct tensor *ops_add(struct graph *graph, const char *name, struct tensor *a, struct tensor *b);
 /* `bias` and `residual` may be NULL. */
 struct tensor *ops_add_bias(struct graph *graph, const char *name, struct tensor *x, struct tensor *bias,
@@ -480,17 +577,27 @@ struct tensor *ops_exchange(struct graph *graph, const char *name, struct tensor
 /* The loss of a step: TENSOR_RESULT "loss", fp64 [1], a sum over all grains. `bias` may be NULL. */
 struct tensor *ops_head_loss(struct graph *graph, const char *name, struct tensor *x, struct tensor *weight,
                              struct tensor *targets, struct tensor *bias, struct head_attributes attributes);
+/* `bias` may be NULL. */
+struct tensor *ops_head_log_probability(struct graph *graph, const char *name, struct tensor *x, struct tensor *weight,
+                                        struct tensor *targets, struct tensor *bias, struct head_attributes attributes);
+/* The loss of pairs: TENSOR_RESULT "loss", fp64 [PREFERENCE_FIGURES], sums over all grains. */
+struct tensor *ops_preference_loss(struct graph *graph, const char *name, struct tensor *y, struct tensor *targets,
+                                   struct tensor *reference, struct preference_attributes attributes);
+/* The loss of targets with that of the experts' load: TENSOR_RESULT "loss", fp64 [1], a sum over all grains. */
+struct tensor *ops_balanced_loss(struct graph *graph, const char *name, struct tensor *y, struct tensor *targets,
+                                 struct tensor *load, struct balance_attributes attributes);
 struct tensor *ops_head_logits(struct graph *graph, const char *name, struct tensor *x, struct tensor *weight,
                                struct tensor *bias, struct head_attributes attributes);
 
 /* Adds finish and update to a differentiated graph: sums of accumulators, sums of squares, squared norms in parameter
  * order, the clip factor (result "clip"), the rule's operator for every trainable parameter, with its state tensors:
- * its moments and, when the graph's dtype is bf16, "master" (roles; names are the parameter's). Where ranks have parts
+ * its moments, with scales ("exp_avg_absmax") where they are in 8 bits, and, when the graph's dtype is bf16, "master"
+ * (roles; names are the parameter's). Where ranks have parts
  * of parameters (graph/tensor.h), partial gradients are summed first, and the norm is that of all parts. */
 struct optimizer_options {
     enum update_rule rule;
     double beta1, beta2, epsilon, weight_decay, clip_norm;
-    bool bf16_moments;       /* else fp32 */
+    enum dtype moments;      /* fp32, bf16 or uint8 */
     bool no_masters;         /* of bf16 parameters */
     uint64_t seed;           /* of rounding by chance */
     struct group_part group; /* of ranks that have parts of parameters; {0, 0}: none has */

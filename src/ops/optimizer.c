@@ -97,6 +97,11 @@ const struct op op_clip_factor = {
     .cost_key = op_key_nothing,
 };
 
+static struct shape scales_of(const struct shape *moment) {
+    int64_t elements = shape_elements(moment);
+    return vector_of(DTYPE_F32, (elements + UPDATE_SCALE_BLOCK - 1) / UPDATE_SCALE_BLOCK);
+}
+
 /* Output 0 has the parameter's shape; the state's tensors are existing ones, given as outputs. */
 static enum status infer_update(const struct node *node, struct shape out[OP_OUTPUTS_MAX]) {
     const struct shape *gradient = &node->in[0]->shape;
@@ -108,6 +113,8 @@ static enum status infer_update(const struct node *node, struct shape out[OP_OUT
         out[i] = *gradient;
         if (i <= moments) out[i].dtype = i == 0 ? attributes->parameter : attributes->moments;
     }
+    for (int i = 0; i < moments && attributes->moments == DTYPE_U8; i++)
+        out[2 + moments + i] = scales_of(gradient);
     return STATUS_OK;
 }
 
@@ -117,11 +124,11 @@ static enum status infer_update(const struct node *node, struct shape out[OP_OUT
         .attribute_bytes = sizeof(struct update_attributes),                                                           \
         .inputs_least = 2,                                                                                             \
         .inputs = 2,                                                                                                   \
-        .outputs = 2 + (moments),                                                                                      \
+        .outputs = 2 + 2 * (moments),                                                                                  \
         .infer = infer_update,                                                                                         \
         .work = OP_WORK_OPTIMIZER,                                                                                     \
         .cost_key = op_key_nothing,                                                                                    \
-        .updates = (1u << (2 + (moments))) - 1,                                                                        \
+        .updates = (1u << (2 + 2 * (moments))) - 1,                                                                    \
         .reads_scalars = true,                                                                                         \
         .by_elements = true,                                                                                           \
     };
@@ -201,6 +208,30 @@ static struct tensor *state_tensor(struct graph *graph, struct tensor *parameter
     return state;
 }
 
+static struct tensor *scales_tensor(struct graph *graph, struct tensor *parameter, const char *moment) {
+    struct shape shape = scales_of(&parameter->shape);
+    const char *role = graph_format(graph, "%s_absmax", moment);
+    if (!role) return NULL;
+    struct tensor *scales =
+        graph_tensor(graph, TENSOR_STATE, graph_format(graph, "%s.%s", role, parameter->name), shape);
+    if (!scales) return NULL;
+    scales->parameter = parameter;
+    scales->role = role;
+    scales->block_elements = UPDATE_SCALE_BLOCK;
+    return scales;
+}
+
+/* The rule's moments and the master, and with moments in 8 bits their scales. */
+static void add_states(struct graph *graph, struct tensor *parameter, enum update_rule rule,
+                       const struct update_attributes *attributes, struct tensor *into[OP_OUTPUTS_MAX]) {
+    int moments = update_rule_moments(rule);
+    for (int i = 0; i < moments; i++)
+        into[1 + i] = state_tensor(graph, parameter, update_rule_moment(rule, i), attributes->moments);
+    if (attributes->has_master) into[1 + moments] = state_tensor(graph, parameter, "master", DTYPE_F32);
+    for (int i = 0; i < moments && attributes->moments == DTYPE_U8; i++)
+        into[2 + moments + i] = scales_tensor(graph, parameter, update_rule_moment(rule, i));
+}
+
 static void add_update(struct graph *graph, const struct trained *trained, uint32_t number, struct tensor *clip,
                        const struct optimizer_options *options) {
     struct tensor *parameter = trained->parameter;
@@ -210,17 +241,14 @@ static void add_update(struct graph *graph, const struct trained *trained, uint3
         .epsilon = options->epsilon,
         .weight_decay = parameter->decays ? options->weight_decay : 0,
         .parameter = parameter->shape.dtype,
-        .moments = options->bf16_moments ? DTYPE_BF16 : DTYPE_F32,
+        .moments = options->moments,
         .has_master = parameter->shape.dtype != DTYPE_F32 && !options->no_masters,
         .seed = options->seed,
         .number = number,
     };
     struct tensor *in[OP_INPUTS_MAX] = {trained->gradient, clip};
     struct tensor *into[OP_OUTPUTS_MAX] = {parameter};
-    int moments = update_rule_moments(options->rule);
-    for (int i = 0; i < moments; i++)
-        into[1 + i] = state_tensor(graph, parameter, update_rule_moment(options->rule, i), attributes.moments);
-    if (attributes.has_master) into[1 + moments] = state_tensor(graph, parameter, "master", DTYPE_F32);
+    add_states(graph, parameter, options->rule, &attributes, into);
     const char *name = graph_format(graph, "%s.%s", update_rule_name(options->rule), parameter->name);
     graph_add(graph, rules[options->rule].op, name, in, &attributes, into);
 }
@@ -231,6 +259,7 @@ static struct tensor *add_squares(struct graph *graph, struct tensor *gradient, 
     struct tensor *sums = graph_tensor(graph, TENSOR_RESULT, graph_format(graph, "squares.%s", parameter->name), shape);
     if (!sums) return NULL;
     sums->parameter = parameter;
+    sums->block_elements = GRADIENT_NORM_BLOCK;
     struct tensor *in[OP_INPUTS_MAX] = {gradient}, *into[OP_OUTPUTS_MAX] = {sums};
     graph_add(graph, &op_squared_sums, graph_format(graph, "squares.%s", parameter->name), in, NULL, into);
     return sums;

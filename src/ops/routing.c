@@ -30,11 +30,22 @@ static enum status infer_route(const struct node *node, struct shape out[OP_OUTP
     out[0] = as_accumulator(with_columns(*logits, chosen));
     out[1] = out[0];
     out[1].dtype = DTYPE_I32;
-    out[2] = vector_of(DTYPE_I32, experts + 1);
+    out[2] = shape_make(DTYPE_I32, 2, experts, 2, 1);
     return STATUS_OK;
 }
 
+/* Adds the node that counts the slots of each expert in a step. */
+static void count_slots(struct gradients *gradients, const struct node *node) {
+    struct graph *graph = gradients_graph(gradients);
+    struct tensor *in[OP_INPUTS_MAX] = {node->out[2]};
+    struct tensor *into[OP_OUTPUTS_MAX] = {graph_tensor(graph, TENSOR_RESULT,
+                                                        graph_format(graph, "%s.slots", node->name),
+                                                        vector_of(DTYPE_F64, shape_columns(&node->in[0]->shape)))};
+    gradient_add_node(gradients, &op_count_slots, node, in, NULL, into);
+}
+
 static void differentiate_route(struct gradients *gradients, const struct node *node) {
+    count_slots(gradients, node);
     struct tensor *logits = node->in[0], *dweights = gradient_of(gradients, node->out[0]);
     if (!dweights || !gradient_wanted(gradients, logits)) return;
     struct tensor *in[OP_INPUTS_MAX] = {dweights, logits, node->out[0], node->out[1], node->out[2]};
@@ -55,31 +66,32 @@ const struct op op_route = {
     .saved_outputs = 1u << 0 | 1u << 1 | 1u << 2,
 };
 
-/* Places and starts of slots that go to the experts in turn. */
-static double example_routed(const struct tensor *tensor, int64_t slots, int64_t experts, int64_t index) {
-    int64_t tile = routing_tile(slots, experts), each = (slots + experts - 1) / experts;
-    int64_t stride = (each + tile - 1) / tile * tile, most = (slots + tile - 1) / tile * tile;
-    if (tensor->shape.rank == 1) return (double)(index * stride < most ? index * stride : most);
-    return (double)index;
+double example_range(int64_t slots, int64_t experts, int64_t index) {
+    int64_t tile = routing_tile(slots, experts), each = (slots + experts - 1) / experts, expert = index / 2;
+    int64_t stride = (each + tile - 1) / tile * tile, before = expert * each < slots ? expert * each : slots;
+    int64_t most = (slots + tile - 1) / tile * tile, start = expert * stride < most ? expert * stride : most;
+    int64_t count = slots - before < each ? slots - before : each;
+    return (double)(index % 2 == 0 ? start : start + count);
 }
 
 static enum status infer_route_grad(const struct node *node, struct shape out[OP_OUTPUTS_MAX]) {
     TRY(check_activation(node, 1));
     const struct shape *logits = &node->in[1]->shape;
     struct shape weights = as_accumulator(with_columns(*logits, NODE_ATTRIBUTES(node, route_attributes)->chosen));
-    struct shape places = weights, starts = vector_of(DTYPE_I32, shape_columns(logits) + 1);
+    struct shape places = weights, ranges = shape_make(DTYPE_I32, 2, shape_columns(logits), 2, 1);
     places.dtype = DTYPE_I32;
     TRY(check_shape(node, 0, &weights));
     TRY(check_shape(node, 2, &weights));
     TRY(check_shape(node, 3, &places));
-    TRY(check_shape(node, 4, &starts));
+    TRY(check_shape(node, 4, &ranges));
     out[0] = *logits;
     return STATUS_OK;
 }
 
 static double example_route_grad(const struct node *node, const struct tensor *tensor, int64_t index) {
     if (tensor->shape.dtype != DTYPE_I32) return op_example_default(node, tensor, index);
-    return example_routed(tensor, shape_elements(&node->in[3]->shape), shape_columns(&node->in[1]->shape), index);
+    if (tensor->shape.rank == 3) return (double)index; /* places */
+    return example_range(shape_elements(&node->in[3]->shape), shape_columns(&node->in[1]->shape), index);
 }
 
 const struct op op_route_grad = {

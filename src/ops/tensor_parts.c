@@ -38,39 +38,58 @@ struct shape parts_one_of(const struct shape *stack) {
     return shape;
 }
 
-struct shape parts_joined(struct shape part, int dimension, int64_t parts) {
-    part.dims[dimension] *= parts;
+struct shape parts_joined(struct shape part, const struct parts_order *order) {
+    part.dims[order->dimension] *= order->parts;
     return part;
 }
 
-struct shape parts_part_of(struct shape whole, int dimension, int64_t parts) {
-    whole.dims[dimension] /= parts;
+struct shape parts_part_of(struct shape whole, const struct parts_order *order) {
+    whole.dims[order->dimension] /= order->parts;
     return whole;
 }
 
-enum status parts_check(const struct node *node, const struct shape *whole, int dimension, int64_t parts) {
+/* Of a part. */
+static int64_t count_runs(const struct parts_order *order) { return order->zigzag ? 2 : 1; }
+
+enum status parts_check(const struct node *node, const struct shape *whole, const struct parts_order *order) {
     char text[SHAPE_TEXT];
-    bool there = dimension >= 0 && dimension < whole->rank && whole->rank < TENSOR_RANK_MAX;
-    if (parts >= 1 && there && whole->dims[dimension] % parts == 0) return STATUS_OK;
+    bool there = order->dimension >= 0 && order->dimension < whole->rank && whole->rank < TENSOR_RANK_MAX;
+    int64_t runs = order->parts * count_runs(order);
+    if (runs >= 1 && there && whole->dims[order->dimension] % runs == 0) return STATUS_OK;
     return status_set(STATUS_BAD_INPUT, "input 0 (%s) is %s: it has no %lld equal parts along dimension %d",
-                      node->in[0]->name, shape_print(whole, text), (long long)parts, dimension);
+                      node->in[0]->name, shape_print(whole, text), (long long)runs, order->dimension);
 }
 
-/* Along such a dimension parts lie one after the other in memory. */
-bool parts_are_stacked(const struct shape *whole, int dimension) {
-    for (int i = 0; i < dimension; i++)
+bool parts_are_stacked(const struct shape *whole, const struct parts_order *order) {
+    for (int i = 0; i < order->dimension; i++)
         if (whole->dims[i] > 1) return false;
-    return true;
+    return !order->zigzag;
 }
 
-struct parts_place parts_find(const struct shape *whole, int dimension, int64_t parts, int64_t part, int64_t row) {
+struct parts_order parts_order_of(const struct group_part *group, int dimension) {
+    enum { POSITIONS = 1 };
+    return (struct parts_order){dimension, group->parts, group->zigzag && dimension == POSITIONS};
+}
+
+int64_t parts_pieces_of_row(const struct shape *whole, const struct parts_order *order) {
+    return order->dimension == whole->rank - 1 ? count_runs(order) : 1;
+}
+
+/* Of the whole's runs, number `which` of the part. */
+static int64_t find_run(const struct parts_order *order, int64_t part, int64_t which) {
+    return which == 0 ? part : 2 * order->parts - 1 - part;
+}
+
+struct parts_place parts_find(const struct shape *whole, const struct parts_order *order, int64_t part, int64_t piece) {
     int last = whole->rank - 1;
-    int64_t length = whole->dims[dimension] / parts, inner = 1;
-    if (dimension == last) return (struct parts_place){row, part * length};
-    for (int i = dimension + 1; i < last; i++)
+    int64_t runs = count_runs(order), all = order->parts * runs, inner = 1;
+    int64_t length = whole->dims[order->dimension] / all;
+    if (order->dimension == last)
+        return (struct parts_place){piece / runs, find_run(order, part, piece % runs) * length};
+    for (int i = order->dimension + 1; i < last; i++)
         inner *= whole->dims[i];
-    int64_t run = length * inner;
-    return (struct parts_place){(row / run * parts + part) * run + row % run, 0};
+    int64_t run = length * inner, outer = piece / (run * runs), which = piece / run % runs;
+    return (struct parts_place){(outer * all + find_run(order, part, which)) * run + piece % run, 0};
 }
 
 /* ---- conversions ---- */
@@ -151,25 +170,29 @@ static const struct parts_attributes *parts_of(const struct node *node) {
 static enum status infer_to_parts(const struct node *node, struct shape out[OP_OUTPUTS_MAX]) {
     const struct parts_attributes *attributes = parts_of(node);
     const struct shape *x = &node->in[0]->shape;
-    TRY(parts_check(node, x, attributes->dimension, attributes->parts));
-    struct shape part = parts_part_of(shape_with_dtype(*x, attributes->to), attributes->dimension, attributes->parts);
-    out[0] = parts_stacked(&part, attributes->parts);
+    TRY(parts_check(node, x, &attributes->order));
+    struct shape part = parts_part_of(shape_with_dtype(*x, attributes->to), &attributes->order);
+    out[0] = parts_stacked(&part, attributes->order.parts);
     return check_dtypes(node, attributes->to);
 }
 
 static enum status infer_from_parts(const struct node *node, struct shape out[OP_OUTPUTS_MAX]) {
     const struct parts_attributes *attributes = parts_of(node);
     struct shape part = parts_one_of(&node->in[0]->shape);
-    if (node->in[0]->shape.rank < 2 || node->in[0]->shape.dims[0] != attributes->parts)
+    if (node->in[0]->shape.rank < 2 || node->in[0]->shape.dims[0] != attributes->order.parts)
         return status_set(STATUS_BAD_INPUT, "input 0 (%s) has not %lld parts", node->in[0]->name,
-                          (long long)attributes->parts);
-    out[0] = shape_with_dtype(parts_joined(part, attributes->dimension, attributes->parts), attributes->to);
+                          (long long)attributes->order.parts);
+    out[0] = shape_with_dtype(parts_joined(part, &attributes->order), attributes->to);
+    TRY(parts_check(node, &out[0], &attributes->order));
     return check_dtypes(node, attributes->to);
 }
 
-static void key_parts(const struct node *node, struct op_key *key) {
-    op_key_add(key, " dimension=%d parts=%lld", parts_of(node)->dimension, (long long)parts_of(node)->parts);
+void parts_key(const struct parts_order *order, struct op_key *key) {
+    op_key_add(key, " dimension=%d parts=%lld%s", order->dimension, (long long)order->parts,
+               order->zigzag ? " zigzag" : "");
 }
+
+static void key_parts(const struct node *node, struct op_key *key) { parts_key(&parts_of(node)->order, key); }
 
 static void differentiate_parts(struct gradients *gradients, const struct node *node, const struct op *back) {
     struct tensor *dy = gradient_of(gradients, node->out[0]);

@@ -16,12 +16,14 @@ struct shape shape_with_dtype(struct shape shape, enum dtype dtype);
 struct shape parts_stacked(const struct shape *part, int64_t parts);
 struct shape parts_one_of(const struct shape *stack);
 /* The whole of a part, and a part of the whole, whose parts are along a dimension. */
-struct shape parts_joined(struct shape part, int dimension, int64_t parts);
-struct shape parts_part_of(struct shape whole, int dimension, int64_t parts);
-/* Whether the parts along that dimension lie one after the other in memory. */
-bool parts_are_stacked(const struct shape *whole, int dimension);
+struct shape parts_joined(struct shape part, const struct parts_order *order);
+struct shape parts_part_of(struct shape whole, const struct parts_order *order);
+/* Whether such parts lie one after the other in memory. */
+bool parts_are_stacked(const struct shape *whole, const struct parts_order *order);
 /* BAD_INPUT naming input 0 where the whole has no such parts of equal size. */
-enum status parts_check(const struct node *node, const struct shape *whole, int dimension, int64_t parts);
+enum status parts_check(const struct node *node, const struct shape *whole, const struct parts_order *order);
+/* For `cost_key` of an operator that has such parts. */
+void parts_key(const struct parts_order *order, struct op_key *key);
 
 /* ---- chains ---- */
 

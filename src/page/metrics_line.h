@@ -12,6 +12,7 @@
 struct metrics_line {
     int64_t step;
     double values[METRIC_COUNT];
+    json_t *expert_slots; /* NULL: none, as in every line that is scanned */
 };
 
 /* A flat object of numbers and nulls without escapes, "step" a whole number from 1 that comes once. False for every

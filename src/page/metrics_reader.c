@@ -7,7 +7,7 @@
 #include "base/json.h"
 #include "page/metrics_line.h"
 
-enum { LINE_BYTES_MOST = 1 << 18 }; /* a line has about 250 */
+enum { LINE_BYTES_MOST = 1 << 23 }; /* a line has about 250, one of experts a few for each */
 
 const char *metric_name(enum metric metric) {
     static const char *const names[] = {
@@ -22,14 +22,19 @@ static void forget(void *payload) {
     struct metrics_reader *reader = payload;
     reader->step = reader->val_step = 0;
     reader->least_val_loss = NAN;
+    json_decref(reader->expert_slots);
+    reader->expert_slots = NULL;
     for (int i = 0; i < METRIC_COUNT; i++)
         reader->last[i] = NAN;
     memset(reader->curves, 0, METRIC_CURVES * sizeof *reader->curves);
+    (void)json_array_clear(reader->replans);
 }
 
 enum status metrics_reader_open(const char *path, struct metrics_reader *out) {
-    struct metrics_reader reader = {.curves = mem_array(METRIC_CURVES, sizeof *reader.curves)};
-    enum status status = reader.curves ? line_reader_open(path, LINE_BYTES_MOST, &reader.lines) : STATUS_FAILED;
+    struct metrics_reader reader = {.curves = mem_array(METRIC_CURVES, sizeof *reader.curves), .replans = json_array()};
+    enum status status = reader.curves ? STATUS_OK : STATUS_FAILED;
+    if (status == STATUS_OK && !reader.replans) status = status_no_memory(0, "a run's metrics");
+    if (status == STATUS_OK) status = line_reader_open(path, LINE_BYTES_MOST, &reader.lines);
     if (status == STATUS_OK) {
         forget(&reader);
         *out = reader;
@@ -41,6 +46,8 @@ enum status metrics_reader_open(const char *path, struct metrics_reader *out) {
 void metrics_reader_close(struct metrics_reader *reader) {
     line_reader_close(&reader->lines);
     mem_free(reader->curves);
+    json_decref(reader->expert_slots);
+    json_decref(reader->replans);
     *reader = (struct metrics_reader){0};
 }
 
@@ -58,12 +65,26 @@ static enum status take(struct metrics_reader *reader, const char *name, const s
         reader->least_val_loss = fmin(reader->least_val_loss, value);
     }
     reader->step = line->step;
+    if (line->expert_slots) {
+        json_decref(reader->expert_slots);
+        reader->expert_slots = json_incref(line->expert_slots);
+        reader->expert_step = line->step;
+    }
     return STATUS_OK;
 }
 
-/* What other programs wrote, or what is wrong. */
-static enum status parse_line(const char *name, const char *text, size_t bytes, struct metrics_line *out) {
+static enum status keep_replan(struct metrics_reader *reader, json_t *object) {
+    if (!json_object_get(object, "replan")) return STATUS_OK;
+    if (json_array_append(reader->replans, object) != 0) return status_no_memory(0, "a run's metrics");
+    if (json_array_size(reader->replans) > METRIC_REPLANS) (void)json_array_remove(reader->replans, 0);
+    return STATUS_OK;
+}
+
+/* A change of the plan, what other programs wrote, or what is wrong. */
+static enum status parse_line(struct metrics_reader *reader, const char *name, const char *text, size_t bytes,
+                              struct metrics_line *out) {
     json_t *object = NULL;
+    *out = (struct metrics_line){0};
     TRY(json_parse_object(name, text, bytes, &object));
     enum status status;
     TRY_GOTO(status, json_require(name, object, "step"), done);
@@ -73,6 +94,8 @@ static enum status parse_line(const char *name, const char *text, size_t bytes, 
         out->values[i] = NAN;
         TRY_GOTO(status, json_read_double(name, object, field, -HUGE_VAL, HUGE_VAL, &out->values[i]), done);
     }
+    TRY_GOTO(status, keep_replan(reader, object), done);
+    out->expert_slots = json_incref(json_object_get(object, "expert_slots"));
 done:
     json_decref(object);
     return status;
@@ -84,8 +107,10 @@ static enum status take_line(void *payload, const struct line_reader *lines, con
     struct metrics_line line;
     bool scanned = metrics_line_scan(text, &line);
     if (!scanned || line.step < reader->step) (void)line_reader_name(lines, name);
-    if (!scanned) TRY(parse_line(name, text, bytes, &line));
-    return take(reader, name, &line);
+    if (!scanned) TRY(parse_line(reader, name, text, bytes, &line));
+    enum status status = take(reader, name, &line);
+    json_decref(line.expert_slots);
+    return status;
 }
 
 enum status metrics_reader_advance(struct metrics_reader *reader) {
@@ -116,8 +141,14 @@ static json_t *curves_to_json(const struct metrics_reader *reader) {
     return NULL;
 }
 
+static json_t *experts_to_json(const struct metrics_reader *reader) {
+    if (!reader->expert_slots) return json_null();
+    return json_pack("{s:I, s:O}", "step", (json_int_t)reader->expert_step, "slots", reader->expert_slots);
+}
+
 json_t *metrics_reader_to_json(const struct metrics_reader *reader) {
-    return json_pack("{s:I, s:I, s:o, s:o, s:o}", "step", (json_int_t)reader->step, "val_step",
+    return json_pack("{s:I, s:I, s:o, s:o, s:o, s:o, s:O}", "step", (json_int_t)reader->step, "val_step",
                      (json_int_t)reader->val_step, "last", last_to_json(reader), "least_val_loss",
-                     number_or_null(reader->least_val_loss), "curves", curves_to_json(reader));
+                     number_or_null(reader->least_val_loss), "curves", curves_to_json(reader), "experts",
+                     experts_to_json(reader), "replans", reader->replans);
 }

@@ -4,7 +4,7 @@
 
 /* In builds without libmicrohttpd (cmake/Serve.cmake). */
 enum status server_open(const char *address, const char *run_folder, const char *beside, struct server **out) {
-    (void)run_folder, (void)out;
+    (void)run_folder, (void)beside, (void)out;
     (void)status_set(STATUS_BAD_INPUT, "--serve %s: this build cannot serve: libmicrohttpd was not found", address);
     return status_hint(STATUS_BAD_INPUT, "install libmicrohttpd-dev and build again, or use `ballast report RUN_DIR`");
 }

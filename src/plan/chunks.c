@@ -48,11 +48,17 @@ static enum status list_uses(const struct graph *graph, struct use **out, int32_
     return STATUS_OK;
 }
 
+/* What may share a chunk: trained, frozen, frozen and in fewer bits, whose elements are bytes. */
+enum { KINDS = 3 };
+static int kind_of(const struct tensor *parameter) {
+    return parameter->trainable ? 1 : parameter->code.format == WEIGHT_PLAIN ? 0 : 2;
+}
+
 /* Bytes of the consecutive parameters of one block and kind that begin at `first`. */
 static int64_t block_bytes(const struct use *uses, int32_t first, int32_t count) {
     int64_t bytes = 0;
     for (int32_t i = first; i < count && uses[i].block == uses[first].block; i++)
-        if (uses[i].parameter->trainable == uses[first].parameter->trainable)
+        if (kind_of(uses[i].parameter) == kind_of(uses[first].parameter))
             bytes += shape_bytes(&uses[i].parameter->shape);
     return bytes;
 }
@@ -60,25 +66,25 @@ static int64_t block_bytes(const struct use *uses, int32_t first, int32_t count)
 /* Gives each parameter, by its place in `uses`, the number of its chunk. One chunk of each kind is open at a time. */
 static enum status assign(const struct use *uses, int32_t count, int64_t most, int32_t *chunk_of,
                           struct chunk_list *list) {
-    int32_t open[2] = {-1, -1};
-    int last_block[2] = {-1, -1};
+    int32_t open[KINDS] = {-1, -1, -1};
+    int last_block[KINDS] = {-1, -1, -1};
     for (int32_t i = 0; i < count; i++) {
         const struct use *use = &uses[i];
-        bool trained = use->parameter->trainable;
+        int kind = kind_of(use->parameter);
         int64_t bytes = shape_bytes(&use->parameter->shape);
-        bool new_block = last_block[trained] != use->block;
+        bool new_block = last_block[kind] != use->block;
         int64_t wanted = new_block ? block_bytes(uses, i, count) : bytes;
         if (wanted > most) wanted = bytes;
-        last_block[trained] = use->block;
+        last_block[kind] = use->block;
         bool apart = new_block && list->within_blocks;
-        if (open[trained] < 0 || apart || list->chunks.items[open[trained]].bytes + wanted > most) {
-            open[trained] = (int32_t)list->chunks.count;
-            TRY(vec_push(&list->chunks, (struct chunk){.block = use->block, .trained = trained}));
+        if (open[kind] < 0 || apart || list->chunks.items[open[kind]].bytes + wanted > most) {
+            open[kind] = (int32_t)list->chunks.count;
+            TRY(vec_push(&list->chunks, (struct chunk){.block = use->block, .trained = use->parameter->trainable}));
         }
-        struct chunk *chunk = &list->chunks.items[open[trained]];
+        struct chunk *chunk = &list->chunks.items[open[kind]];
         chunk->bytes += bytes;
         chunk->count++;
-        chunk_of[i] = open[trained];
+        chunk_of[i] = open[kind];
     }
     return STATUS_OK;
 }

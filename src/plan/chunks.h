@@ -2,7 +2,8 @@
  *
  * Parameters are packed in the order in which forward first uses them (ProTrain, arXiv 2406.08334, section 3.1), so
  * that the chunks of a pass are visited in ascending order. Those of one block stay together where they fit. A chunk
- * holds only parameters that are trained, or only frozen ones. A shared parameter stays at its first use. */
+ * holds only parameters that are trained, only frozen ones, or only frozen ones in fewer bits. A shared parameter stays
+ * at its first use. */
 #ifndef BALLAST_PLAN_CHUNKS_H
 #define BALLAST_PLAN_CHUNKS_H
 
@@ -11,7 +12,7 @@
 
 struct chunk {
     int32_t first, count; /* its parameters in the list's order */
-    int64_t bytes;        /* of the parameters, in the compute dtype */
+    int64_t bytes;        /* of the parameters, as they are stored */
     int64_t elements;     /* each parameter's rounded up to SHARD_BLOCK (plan/shards.h) */
     int block;            /* the first block that uses it */
     bool trained;

@@ -6,7 +6,7 @@
 
 #include "base/json.h"
 #include "base/nearest.h"
-#include "plan/products.h"
+#include "plan/recipe_lines.h"
 #include "plan/settings.h"
 
 enum { PLAN_FILE_LIMIT_BYTES = 1 << 24 };
@@ -18,7 +18,7 @@ int64_t recipe_default_grain(int64_t batch, int64_t sequence_length, int64_t lea
 
 double recipe_state_bytes_per_byte(const struct recipe *recipe) {
     double own = (double)dtype_bytes(recipe->dtype);
-    double moments = update_rule_moments(recipe->optimizer) * (recipe->optimizer_dtype == STATE_BF16 ? 2 : 4);
+    double moments = update_rule_moments(recipe->optimizer) * state_format_bytes(recipe->optimizer_dtype);
     double master = recipe->dtype == DTYPE_F32 || recipe->master == MASTER_NONE ? 0 : 4;
     return (own + 4 + moments + master) / own;
 }
@@ -46,6 +46,20 @@ enum document_attention document_attention_find(const char *name) {
     return strcmp(name, "within") == 0 ? DOCUMENT_ATTENTION_WITHIN : DOCUMENT_ATTENTION_COUNT;
 }
 
+const char *training_loss_name(enum training_loss loss) {
+    static const char *const names[] = {
+#define TRAINING_LOSS_NAME(name, text) [TRAINING_##name] = text,
+        TRAINING_LOSS_LIST(TRAINING_LOSS_NAME)};
+    return names[loss];
+}
+
+enum training_loss training_loss_find(const char *name) {
+    enum training_loss loss = 0;
+    while (loss < TRAINING_LOSS_COUNT && strcmp(name, training_loss_name(loss)) != 0)
+        loss++;
+    return loss;
+}
+
 const char *tensor_layout_name(enum tensor_layout layout) {
     return layout == TENSOR_LAYOUT_SOLVER ? "solver" : "megatron";
 }
@@ -57,7 +71,7 @@ enum tensor_layout tensor_layout_find(const char *name) {
 
 const char *state_format_name(enum state_format format) {
     static const char *const names[] = {
-#define STATE_FORMAT_NAME(name, text) [STATE_##name] = text,
+#define STATE_FORMAT_NAME(name, text, dtype) [STATE_##name] = text,
         STATE_FORMAT_LIST(STATE_FORMAT_NAME)};
     return names[format];
 }
@@ -67,6 +81,18 @@ enum state_format state_format_find(const char *name) {
     while (format < STATE_FORMAT_COUNT && strcmp(name, state_format_name(format)) != 0)
         format++;
     return format;
+}
+
+enum dtype state_format_dtype(enum state_format format) {
+    static const enum dtype dtypes[] = {
+#define STATE_FORMAT_DTYPE(name, text, dtype) [STATE_##name] = DTYPE_##dtype,
+        STATE_FORMAT_LIST(STATE_FORMAT_DTYPE)};
+    return dtypes[format];
+}
+
+double state_format_bytes(enum state_format format) {
+    double scale = format == STATE_INT8 ? (double)dtype_bytes(DTYPE_F32) / UPDATE_SCALE_BLOCK : 0;
+    return (double)dtype_bytes(state_format_dtype(format)) + scale;
 }
 
 const char *master_name(enum master master) {
@@ -122,6 +148,18 @@ static enum status check_axes(const struct plan *plan) {
                                       "plan: recipe.sequence: on, but the solver says where positions "
                                       "are cut"),
                            "off for --sequence, or --layout megatron");
+    if (tensor > 1 && plan->recipe.base_dtype != WEIGHT_PLAIN)
+        return status_hint(
+            status_set(STATUS_BAD_INPUT,
+                       "plan: recipe.base_dtype: blocks of %s lie across the parts of weights that ranks "
+                       "would share",
+                       weight_format_name(plan->recipe.base_dtype)),
+            "leave --tensor out: --partition cuts such weights too");
+    if (tensor > 1 && plan->recipe.optimizer_dtype == STATE_INT8)
+        return status_hint(status_set(STATUS_BAD_INPUT,
+                                      "plan: recipe.optimizer_dtype: blocks of int8 moments lie across the parts of "
+                                      "weights that ranks would share"),
+                           "--optimizer-dtype bf16; or leave --tensor out: --partition cuts such moments too");
     while (ranks % (nearest * tensor) != 0)
         nearest--;
     if (nearest == stages) return STATUS_OK;
@@ -143,12 +181,38 @@ static enum status check_ranks(const struct plan *plan) {
     return status == STATUS_OK ? status : status_prefix(status, "plan: policy.ranks");
 }
 
+static enum status refuse_odd(const char *field, int64_t value) {
+    enum status status = status_set(
+        STATUS_BAD_INPUT, "plan: recipe.%s: %lld is not legal: sequences are pairs, and a pair lies in one grain",
+        field, (long long)value);
+    return status_hint(status, "the nearest legal value is %lld", (long long)(value > 1 ? value - 1 : 2));
+}
+
+/* What pairs of sequences need. */
+static enum status check_pairs(const struct plan *plan) {
+    const struct recipe *recipe = &plan->recipe;
+    if (recipe_together(recipe) == 1) return STATUS_OK;
+    if (recipe->batch % 2 != 0) return refuse_odd("batch", recipe->batch);
+    if (recipe->grain_sequences % 2 != 0) return refuse_odd("grain_sequences", recipe->grain_sequences);
+    if (recipe->document_attention != DOCUMENT_ATTENTION_ACROSS)
+        return status_hint(status_set(STATUS_BAD_INPUT, "plan: recipe.document_attention: within is for several "
+                                                        "examples in a sequence, and those of pairs have one each"),
+                           "leave out --document-attention");
+    if (recipe_tensor(recipe) > 1)
+        return status_set(STATUS_BAD_INPUT, "plan: recipe.loss: ranks that share tensors train on no pairs yet");
+    if (rank_place_stages(&plan->place) > 1)
+        return status_set(STATUS_BAD_INPUT, "plan: recipe.loss: pipelines train on no pairs yet");
+    return plan_check_real("recipe.dpo_beta", recipe->dpo_beta, setting_table[SETTING_dpo_beta].real_least,
+                           setting_table[SETTING_dpo_beta].real_most, "what a log-probability counts");
+}
+
 enum status plan_check(const struct plan *plan) {
     const struct recipe *recipe = &plan->recipe;
 #define CHECK_INTEGER(field, type, least, most, rule)                                                                  \
     TRY(plan_check_range("recipe." #field, (int64_t)recipe->field, least, most, rule));
     RECIPE_INTEGERS(CHECK_INTEGER)
     TRY(check_axes(plan));
+    TRY(check_pairs(plan));
     TRY(check_ranks(plan));
     const struct mesh data = rank_place_data_mesh(&plan->place);
     TRY(partition_check(&plan->policy.partition, &data));
@@ -189,8 +253,11 @@ json_t *recipe_to_json(const struct recipe *recipe) {
     RECIPE_DOUBLES(SET_DOUBLE)
     failed |= json_object_set_new(object, "document_attention",
                                   json_string(document_attention_name(recipe->document_attention)));
+    failed |= json_object_set_new(object, "loss", json_string(training_loss_name(recipe->loss)));
+    if (recipe->loss == TRAINING_DPO) failed |= json_object_set_new(object, "dpo_beta", json_real(recipe->dpo_beta));
     failed |= json_object_set_new(object, "optimizer", json_string(update_rule_name(recipe->optimizer)));
     failed |= json_object_set_new(object, "optimizer_dtype", json_string(state_format_name(recipe->optimizer_dtype)));
+    failed |= json_object_set_new(object, "base_dtype", json_string(weight_format_name(recipe->base_dtype)));
     failed |= json_object_set_new(object, "master", json_string(master_name(recipe->master)));
     char lanes[LANE_SHAPE_BYTES];
     failed |= json_object_set_new(object, "lanes", json_string(lane_shape_print(&recipe->lanes, lanes)));
@@ -199,10 +266,12 @@ json_t *recipe_to_json(const struct recipe *recipe) {
     failed |= json_object_set_new(object, "layout", json_string(tensor_layout_name(recipe->layout)));
     if (recipe->layout_rates.flops_per_s > 0)
         failed |= json_object_set_new(object, "layout_rates", layout_rates_to_json(&recipe->layout_rates));
+    if (recipe->strategies)
+        failed |= json_object_set_new(object, "strategies", recipe_lines_to_json(recipe->strategies));
     failed |= json_object_set_new(object, "isa", json_string(recipe->isa));
 #define SET_TEXT(field) failed |= json_object_set_new(object, #field, json_string(recipe->field));
     RECIPE_TEXTS(SET_TEXT)
-    if (recipe->products) failed |= json_object_set_new(object, "products", products_to_json(recipe->products));
+    if (recipe->products) failed |= json_object_set_new(object, "products", recipe_lines_to_json(recipe->products));
     if (!failed) return object;
     json_decref(object);
     (void)status_no_memory(0, "a recipe's JSON");
@@ -252,6 +321,20 @@ static enum status read_document_attention(const char *file, const json_t *objec
     return nearest_hint(status, "value", name, names, sizeof names / sizeof *names);
 }
 
+/* The next token in files of versions that had no other. */
+static enum status read_loss(const char *file, const json_t *object, struct recipe *out) {
+    static const char *const names[] = {"next-token", "dpo"};
+    const char *name = names[0];
+    TRY(json_read_string(file, object, "loss", &name));
+    out->loss = training_loss_find(name);
+    if (out->loss == TRAINING_LOSS_COUNT)
+        return nearest_hint(status_set(STATUS_BAD_INPUT, "%s: loss: '%s' is not known", file, name), "value", name,
+                            names, sizeof names / sizeof *names);
+    if (out->loss != TRAINING_DPO) return STATUS_OK;
+    TRY(json_require(file, object, "dpo_beta"));
+    return json_read_double(file, object, "dpo_beta", -HUGE_VAL, HUGE_VAL, &out->dpo_beta);
+}
+
 /* AdamW in files of versions that had no other. */
 static enum status read_optimizer(const char *file, const json_t *object, struct recipe *out) {
     const char *names[UPDATE_RULE_COUNT], *name = update_rule_name(UPDATE_ADAMW);
@@ -269,6 +352,7 @@ static enum status read_layout(const char *file, const json_t *object, struct re
     static const char *const names[] = {"megatron", "solver"};
     const char *name = names[0];
     const json_t *rates = json_object_get(object, "layout_rates");
+    TRY(recipe_lines_from_json(file, &recipe_strategies, json_object_get(object, "strategies"), &out->strategies));
     TRY(json_read_string(file, object, "layout", &name));
     out->layout = tensor_layout_find(name);
     if (out->layout == TENSOR_LAYOUT_COUNT)
@@ -288,7 +372,7 @@ static enum status read_layout(const char *file, const json_t *object, struct re
 
 /* fp32 in files of versions that had no other. */
 static enum status read_state_formats(const char *file, const json_t *object, struct recipe *out) {
-    static const char *const formats[] = {"fp32", "bf16"}, *const masters[] = {"fp32", "none"};
+    static const char *const formats[] = {"fp32", "bf16", "int8"}, *const masters[] = {"fp32", "none"};
     const char *format = "fp32", *master = "fp32";
     TRY(json_read_string(file, object, "optimizer_dtype", &format));
     TRY(json_read_string(file, object, "master", &master));
@@ -301,6 +385,19 @@ static enum status read_state_formats(const char *file, const json_t *object, st
         return nearest_hint(status_set(STATUS_BAD_INPUT, "%s: master: '%s' is not known", file, master), "value",
                             master, masters, sizeof masters / sizeof *masters);
     return STATUS_OK;
+}
+
+/* none in files of versions that had no other. */
+static enum status read_base_dtype(const char *file, const json_t *object, enum weight_format *out) {
+#define FORMAT_TEXT(name, text, block) text,
+    static const char *const formats[] = {WEIGHT_FORMAT_LIST(FORMAT_TEXT)};
+#undef FORMAT_TEXT
+    const char *format = weight_format_name(WEIGHT_PLAIN);
+    TRY(json_read_string(file, object, "base_dtype", &format));
+    *out = weight_format_find(format);
+    if (*out != WEIGHT_FORMAT_COUNT) return STATUS_OK;
+    return nearest_hint(status_set(STATUS_BAD_INPUT, "%s: base_dtype: '%s' is not known", file, format), "value",
+                        format, formats, WEIGHT_FORMAT_COUNT);
 }
 
 /* Checked before it becomes a narrower type. `part` of the plan: "recipe.", or "" for what stands in none. */
@@ -331,12 +428,15 @@ static enum status read_sequence(const char *file, const json_t *object, bool *o
 }
 
 enum status recipe_from_json(const char *file, const json_t *object, struct recipe *out) {
-    enum { OPTIONAL_FIELDS = 14 };
+    enum { OPTIONAL_FIELDS = 18 };
     static const char *const known[] = {"threads",
+                                        "base_dtype",
                                         "lora",
                                         "freeze",
                                         "products",
                                         "lanes",
+                                        "loss",
+                                        "dpo_beta",
                                         "optimizer",
                                         "optimizer_dtype",
                                         "master",
@@ -345,6 +445,7 @@ enum status recipe_from_json(const char *file, const json_t *object, struct reci
                                         "sequence",
                                         "layout",
                                         "layout_rates",
+                                        "strategies",
 #define NAME_INTEGER(field, type, least, most, rule) #field,
                                         RECIPE_INTEGERS(NAME_INTEGER) /* the first: plans had no rounds once */
                                         "dtype",
@@ -368,8 +469,10 @@ enum status recipe_from_json(const char *file, const json_t *object, struct reci
     TRY(read_dtype(file, object, "dtype", &recipe->dtype));
     TRY(read_dtype(file, object, "reduce_dtype", &recipe->reduce_dtype));
     TRY(read_document_attention(file, object, &recipe->document_attention));
+    TRY(read_loss(file, object, recipe));
     TRY(read_optimizer(file, object, recipe));
     TRY(read_state_formats(file, object, recipe));
+    TRY(read_base_dtype(file, object, &recipe->base_dtype));
     TRY(read_shape(file, object, "lanes", &recipe->lanes));
     int64_t tensor = 1;
     TRY(read_integer(file, object, "recipe.", "tensor", LEAST(tensor), MOST(tensor), "ranks that share tensors",
@@ -380,7 +483,7 @@ enum status recipe_from_json(const char *file, const json_t *object, struct reci
     TRY(json_read_text(file, object, "isa", sizeof recipe->isa, recipe->isa));
 #define READ_TEXT(field) TRY(json_read_text(file, object, #field, sizeof recipe->field, recipe->field));
     RECIPE_TEXTS(READ_TEXT)
-    TRY(products_from_json(file, json_object_get(object, "products"), &recipe->products));
+    TRY(recipe_lines_from_json(file, &recipe_products, json_object_get(object, "products"), &recipe->products));
     *out = *recipe;
     return STATUS_OK;
 }
@@ -483,13 +586,17 @@ enum status recipe_require_equal(const struct recipe *expected, const struct rec
         expected->layout_rates.field > actual->layout_rates.field)                                                     \
     DIFFERENT(layout_rates)
     LAYOUT_RATES(COMPARE_RATE)
+    if (expected->strategies != actual->strategies) DIFFERENT(strategies) /* equal lines are one text */
 #define COMPARE_TEXT(field)                                                                                            \
     if (strcmp(expected->field, actual->field) != 0) DIFFERENT(field)
     RECIPE_TEXTS(COMPARE_TEXT)
     if (expected->document_attention != actual->document_attention) DIFFERENT(document_attention)
+    if (expected->loss != actual->loss) DIFFERENT(loss)
+    if (expected->dpo_beta < actual->dpo_beta || expected->dpo_beta > actual->dpo_beta) DIFFERENT(dpo_beta)
     if (expected->optimizer != actual->optimizer) DIFFERENT(optimizer)
     if (expected->optimizer_dtype != actual->optimizer_dtype) DIFFERENT(optimizer_dtype)
     if (expected->master != actual->master) DIFFERENT(master)
+    if (expected->base_dtype != actual->base_dtype) DIFFERENT(base_dtype)
     if (strcmp(expected->isa, actual->isa) != 0) DIFFERENT(isa)
     return STATUS_OK;
 }

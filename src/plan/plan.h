@@ -4,7 +4,7 @@
  * Files, in the order to read them: plan (this; the recipe, checks, JSON), policy (the policy's checks and JSON),
  * settings (what the user sets), rank_place (one rank among all), partition (model states cut among ranks), shards
  * (who has which of a chunk's elements), partition_traffic (what their operations move), lane_shares (a step cut into
- * lanes and rounds), card_grain (the grain that a GPU needs), products (a device's algorithms in a recipe), chunks
+ * lanes and rounds), card_grain (the grain that a GPU needs), recipe_lines (what a recipe says by name), chunks
  * (parameters in chunks), pipeline_order (which stage works on what when), movement (when copies come and go),
  * activations (activation schedules as text), recompute (recomputation schedules and their cost), chain (a step as a
  * chain), rotor (the fastest recomputation in given memory). */
@@ -42,16 +42,31 @@ const char *document_attention_name(enum document_attention attention);
 /* DOCUMENT_ATTENTION_COUNT when there is none of that name. */
 enum document_attention document_attention_find(const char *name);
 
-/* In what the optimizer's moments are kept. */
-#define STATE_FORMAT_LIST(X) X(FP32, "fp32") X(BF16, "bf16")
+/* What a step makes smaller: the loss of each next token, or that of pairs of sequences of which one is preferred
+ * (ops/ops.h: preference_loss). */
+#define TRAINING_LOSS_LIST(X) X(NEXT_TOKEN, "next-token") X(DPO, "dpo")
+enum training_loss {
+#define TRAINING_LOSS_ENUM(name, text) TRAINING_##name,
+    TRAINING_LOSS_LIST(TRAINING_LOSS_ENUM) TRAINING_LOSS_COUNT
+#undef TRAINING_LOSS_ENUM
+};
+const char *training_loss_name(enum training_loss loss);
+/* TRAINING_LOSS_COUNT when there is none of that name. */
+enum training_loss training_loss_find(const char *name);
+
+/* In what the optimizer's moments are kept; int8: codes and scales of blocks (ops/ops.h). */
+#define STATE_FORMAT_LIST(X) X(FP32, "fp32", F32) X(BF16, "bf16", BF16) X(INT8, "int8", U8)
 enum state_format {
-#define STATE_FORMAT_ENUM(name, text) STATE_##name,
+#define STATE_FORMAT_ENUM(name, text, dtype) STATE_##name,
     STATE_FORMAT_LIST(STATE_FORMAT_ENUM) STATE_FORMAT_COUNT
 #undef STATE_FORMAT_ENUM
 };
 const char *state_format_name(enum state_format format);
 /* STATE_FORMAT_COUNT when there is none of that name. */
 enum state_format state_format_find(const char *name);
+enum dtype state_format_dtype(enum state_format format);
+/* Of each moment of an element, with its part of a scale. */
+double state_format_bytes(enum state_format format);
 
 /* What of a bf16 parameter is kept beside it. */
 #define MASTER_LIST(X) X(FP32, "fp32") X(NONE, "none")
@@ -89,19 +104,25 @@ struct recipe {
     int tensor;    /* ranks that share each tensor (layout/shard_graph.h): they cut the sums of its products; 0 is 1 */
     bool sequence; /* what these ranks would have whole between products they have cut along positions */
     enum tensor_layout layout;
-    struct layout_rates layout_rates; /* of the solver, so that it chooses alike again; all 0: not known yet */
+    struct layout_rates layout_rates; /* of the solver; all 0: not known yet */
+    /* What it chose for each node (plan/recipe_lines.h, layout/strategy_lines.h), so that all ranks, programs and runs
+     * that go on have the same; NULL: not known yet. */
+    const char *strategies;
     uint64_t seed;
     enum update_rule optimizer;
     double beta1, beta2, epsilon, weight_decay; /* of the optimizer (ops/ops.h) */
     double clip_norm;                           /* limit of the gradients' global norm; 0: none */
     enum document_attention document_attention;
+    enum training_loss loss;
+    double dpo_beta; /* of TRAINING_DPO; 0 of others */
     enum state_format optimizer_dtype;
     enum master master;             /* of bf16 parameters; those in fp32 need none */
+    enum weight_format base_dtype;  /* of the matrices that adapters stand beside (model_set_base_format) */
     char lora[RECIPE_TEXT_BYTES];   /* adapters, as model_set_adapter takes them; "": none */
     char freeze[RECIPE_TEXT_BYTES]; /* what is not trained, as model_set_frozen takes it; "": nothing */
     char isa[RECIPE_NAME_BYTES];    /* the backend's instruction set */
-    /* The algorithm that a device's library chose for each product (plan/products.h: a text that is kept there), filled
-     * in when kernels are made; NULL: none, as on a CPU, which has one algorithm for each. */
+    /* The algorithm that a device's library chose for each product (plan/recipe_lines.h: a text that is kept there),
+     * filled in when kernels are made; NULL: none, as on a CPU, which has one algorithm for each. */
     const char *products;
     int kernels_version; /* the backend's when the plan was made */
 };
@@ -149,6 +170,8 @@ struct plan {
 
 /* At least 1. */
 static inline int recipe_tensor(const struct recipe *recipe) { return recipe->tensor > 0 ? recipe->tensor : 1; }
+/* Sequences that belong together: neighbours of a batch that lie in one grain. */
+static inline int64_t recipe_together(const struct recipe *recipe) { return recipe->loss == TRAINING_DPO ? 2 : 1; }
 /* The fewest sequences that hold at least `least_tokens` (the backend says how many), at most `batch`. */
 int64_t recipe_default_grain(int64_t batch, int64_t sequence_length, int64_t least_tokens);
 /* Of a trained parameter: itself, its fp32 gradient, moments and master, for each of its own bytes. */

@@ -5,6 +5,12 @@ struct comm_group rank_place_tensor_group(const struct rank_place *place) {
     return (struct comm_group){place->rank - rank_place_tensor_rank(place), 1, tensor};
 }
 
+struct comm_group rank_place_tensor_axis(const struct rank_place *place, int parts, int stride) {
+    const struct comm_group group = rank_place_tensor_group(place);
+    int own = rank_place_tensor_rank(place), position = own / stride % parts;
+    return mesh_group_within(&group, &(struct comm_group){own - position * stride, stride, parts});
+}
+
 struct comm_group rank_place_data_group(const struct rank_place *place) {
     int tensor = rank_place_tensor(place), data = rank_place_data(place);
     int first = rank_place_stage(place) * data * tensor + rank_place_tensor_rank(place);

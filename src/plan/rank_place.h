@@ -45,6 +45,8 @@ static inline int rank_place_stage(const struct rank_place *place) {
 }
 /* The ranks that differ from this one along one axis alone, itself among them. */
 struct comm_group rank_place_tensor_group(const struct rank_place *place);
+/* Of these, the `parts` along an axis of their mesh, between whose neighbours there are `stride` ranks. */
+struct comm_group rank_place_tensor_axis(const struct rank_place *place, int parts, int stride);
 struct comm_group rank_place_data_group(const struct rank_place *place);
 struct comm_group rank_place_stage_group(const struct rank_place *place);
 /* The data ranks by nodes; of one node where those of a group are not as many in each. */

@@ -48,6 +48,8 @@ struct setting {
     X(dtype, .name = "dtype", .type = SETTING_CHOICE, .choices = "bf16|fp32")                                          \
     X(document_attention, .name = "document-attention", .type = SETTING_CHOICE, .choices = "across|within",            \
       .fallback = "across")                                                                                            \
+    X(loss, .name = "loss", .type = SETTING_CHOICE, .choices = "next-token|dpo", .fallback = "next-token")             \
+    X(dpo_beta, .name = "dpo-beta", SETTING_REAL_IN(1e-6, 1000), SETTING_REAL_DEFAULT(0.1))                            \
     X(grain_sequences, .name = "grain", SETTING_WHOLE_IN(1, SETTING_MOST_SIZE))                                        \
     X(lanes, .name = "lanes", .type = SETTING_TEXT)                                                                    \
     X(round_grains, .name = "round", SETTING_WHOLE_IN(0, SETTING_MOST_SIZE), SETTING_WHOLE_DEFAULT(0))                 \
@@ -68,8 +70,10 @@ struct setting {
     X(epsilon, .name = "epsilon", SETTING_REAL_IN(1e-30, 1), SETTING_REAL_DEFAULT(1e-8))                               \
     X(weight_decay, .name = "weight-decay", SETTING_REAL_IN(0, 1000), SETTING_REAL_DEFAULT(0.1))                       \
     X(clip_norm, .name = "clip-norm", SETTING_REAL_IN(0, 1e9), SETTING_REAL_DEFAULT(1))                                \
-    X(optimizer_dtype, .name = "optimizer-dtype", .type = SETTING_CHOICE, .choices = "fp32|bf16", .fallback = "fp32")  \
+    X(optimizer_dtype, .name = "optimizer-dtype", .type = SETTING_CHOICE, .choices = "fp32|bf16|int8",                 \
+      .fallback = "fp32")                                                                                              \
     X(master, .name = "master", .type = SETTING_CHOICE, .choices = "fp32|none", .fallback = "fp32")                    \
+    X(base_dtype, .name = "base-dtype", .type = SETTING_CHOICE, .choices = "none|nf4|int8|mxfp4", .fallback = "none")  \
     X(freeze, .name = "freeze", .type = SETTING_TEXTS)                                                                 \
     X(lora, .name = "lora", .type = SETTING_TEXT)                                                                      \
     X(backend, .name = "device", .type = SETTING_TEXT)                                                                 \
@@ -94,6 +98,7 @@ struct setting {
       SETTING_REAL_DEFAULT(0.2))                                                                                       \
     X(save_every, .name = "save-every", SETTING_WHOLE_IN(0, SETTING_MOST_STEPS), SETTING_WHOLE_DEFAULT(100))           \
     X(keep, .name = "keep", SETTING_WHOLE_IN(0, 1000000), SETTING_WHOLE_DEFAULT(2))                                    \
+    X(replan, .name = "replan", .type = SETTING_CHOICE, .choices = "auto|off", .fallback = "auto")                     \
     X(valid_every, .name = "valid-every", SETTING_WHOLE_IN(0, SETTING_MOST_STEPS), SETTING_WHOLE_DEFAULT(100))         \
     X(valid_batches, .name = "valid-batches", SETTING_WHOLE_IN(0, SETTING_MOST_STEPS), SETTING_WHOLE_DEFAULT(0))       \
     X(valid_fraction, .name = "valid-fraction", SETTING_REAL_IN(0, 0.9), SETTING_REAL_DEFAULT(0))                      \

@@ -5,6 +5,7 @@
 
 #include "backend/cuda_facts.h"
 #include "backend/kernel_parts.h"
+#include "backend/linear_products.h"
 #include "cluster/tier.h"
 #include "ops/ops.h"
 #include "plan/card_grain.h"
@@ -48,10 +49,18 @@ static int64_t head_workspace_bytes(const struct node *node) {
     return head_workspace_of(node, &tiles, node->op->work == OP_WORK_LOSS_GRAD).end + CUDA_PRODUCT_WORKSPACE_BYTES;
 }
 
-/* The workspace of the CUDA backend's kernels (cuda_matmul.c, head.cu); the most possible where only a device knows. */
+/* Where the weight of a linear layer is in fewer bits, its unpacked part. */
+static int64_t slab_bytes(const struct node *node) {
+    if (node->op != &op_linear && node->op != &op_linear_dx) return 0;
+    const struct linear_product product = node->op == &op_linear ? linear_product(node) : linear_dx_product(node);
+    return product.spec.b_format == WEIGHT_PLAIN ? 0 : cuda_slab_bytes(&product.spec);
+}
+
+/* The workspace of the CUDA backend's kernels (cuda_matmul.c, cuda_slabs.c, head.cu); the most possible where only a
+ * device knows. */
 static int64_t workspace_bytes(const struct node *node) {
     switch (node->op->work) {
-    case OP_WORK_PRODUCT:
+    case OP_WORK_PRODUCT: return CUDA_PRODUCT_WORKSPACE_BYTES + slab_bytes(node);
     case OP_WORK_LOGITS: return CUDA_PRODUCT_WORKSPACE_BYTES;
     case OP_WORK_LOSS:
     case OP_WORK_LOSS_GRAD: return head_workspace_bytes(node);
@@ -66,8 +75,13 @@ static int64_t workspace_bytes(const struct node *node) {
 static enum status create(const struct node *node, struct kernel **out) {
     return kernel_plain(node, NULL, workspace_align(workspace_bytes(node)), out);
 }
-static const struct kernel_entry all = {.op = NULL, .create = create};
-static const struct kernel_list kernels = {.entries = &all, .count = 1};
+/* What a card has kernels for. */
+static const struct kernel_entry entries[] = {
+#define DESCRIBED_ENTRY(name) {&op_##name, create},
+    CUDA_KERNEL_LIST(DESCRIBED_ENTRY)
+#undef DESCRIBED_ENTRY
+};
+static const struct kernel_list kernels = {.entries = entries, .count = sizeof entries / sizeof *entries};
 
 /* Without functions: its presence says that the device has memory of its own. */
 static const struct backend_memory memory;

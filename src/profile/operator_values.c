@@ -13,13 +13,29 @@ static void write_value(void *to, enum dtype dtype, int64_t index, double value)
     case DTYPE_F32: ((float *)to)[index] = (float)value; return;
     case DTYPE_BF16: ((uint16_t *)to)[index] = bf16_from_float((float)value); return;
     case DTYPE_I32: ((int32_t *)to)[index] = (int32_t)value; return;
+    case DTYPE_U8: ((uint8_t *)to)[index] = (uint8_t)value; return;
     default: BUG("no values of %s", dtype_name(dtype));
     }
+}
+
+/* Any codes will do; scales are to be of the size that a weight's are. */
+static void fill_coded(const struct tensor *tensor, unsigned char *to) {
+    enum { EXPONENT = 124, MIDDLE = WEIGHT_SCALES / 2 };
+    const struct shape *values = &tensor->code.values;
+    struct weight_layout layout = weight_layout_of(tensor->code.format, values->dims[0], values->dims[1]);
+    const float scale = 0.125f;
+    for (int64_t i = 0; i < layout.scales_at; i++)
+        to[i] = (unsigned char)(i % PATTERN * 151 % 256);
+    memset(to + layout.scales_at, layout.groups > 0 ? MIDDLE : EXPONENT, (size_t)(layout.bytes - layout.scales_at));
+    int64_t floats = layout.groups > 0 ? layout.groups_at : layout.scales_at;
+    for (int64_t at = floats; layout.format != WEIGHT_MXFP4 && at < layout.bytes; at += (int64_t)sizeof scale)
+        memcpy(to + at, &scale, sizeof scale);
 }
 
 /* Computes the first values one by one and copies them to the rest; integers are all computed. */
 void operator_values_fill(const struct node *node, const struct tensor *tensor, void *to) {
     enum dtype dtype = tensor->shape.dtype;
+    if (tensor->code.format != WEIGHT_PLAIN) return fill_coded(tensor, to);
     int64_t count = shape_elements(&tensor->shape), bytes = dtype_bytes(dtype);
     int64_t first = dtype == DTYPE_I32 || count < PATTERN ? count : PATTERN;
     for (int64_t i = 0; i < first; i++)

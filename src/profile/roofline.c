@@ -21,7 +21,7 @@ static const struct {
     [OP_WORK_ATTENTION_GRAD] = {"attention's gradient", 0.37, 0.70},
     /* A row is read once, a warp or block each: the latency of one sum and a second pass over registers. */
     [OP_WORK_NORM] = {"norms", 0, 0.75},
-    /* Two launches, of which the second adds up columns over all rows. */
+    /* dx, and the weight's gradient in kernels of its own, which read dy and x again. Of narrow rows: NARROW_PART. */
     [OP_WORK_NORM_GRAD] = {"norms' gradients", 0, 0.60},
     /* Copies in an H100's memory reach 3.0 to 3.1 of 3.35 TB/s; kernels of three operands somewhat less. */
     [OP_WORK_STREAM] = {"elementwise", 0, 0.85},
@@ -44,6 +44,9 @@ static const struct {
 /* At head sizes below 128 exponentials are as many for half of the products: 256 of 989 TFLOP/s forward, 321 backward.
  */
 static const double SMALL_HEAD = 128, SMALL_HEAD_PART = 0.80;
+/* Gradients of norms whose rows a warp holds (backend/cuda/norm.cu) read them once. */
+static const int64_t NARROW_LEAST = 257, NARROW_MOST = 1024;
+static const double NARROW_PART = 0.75;
 /* Products that attention's gradient makes, over those that are counted. */
 static const double GRADIENT_PRODUCTS = 7.0 / 5;
 /* What a block of a product's grid makes of the result, and the least of its sums that is worth a block of its own. */
@@ -92,6 +95,14 @@ static double part_of_flops(const struct node *node, const struct cluster_limits
     return work == OP_WORK_ATTENTION_GRAD ? part / GRADIENT_PRODUCTS : part;
 }
 
+static double part_of_bytes(const struct node *node) {
+    enum op_work work = node->op->work;
+    const struct tensor *weight = node->in[2]; /* NULL: a bias's gradient, which is a column sum all the same */
+    if (work != OP_WORK_NORM_GRAD || !weight) return classes[work].bytes;
+    int64_t group = shape_columns(&weight->shape);
+    return group >= NARROW_LEAST && group <= NARROW_MOST ? NARROW_PART : classes[work].bytes;
+}
+
 static double longer(double a, double b) { return a > b ? a : b; }
 
 /* Its passes follow each other: products, then the loss of their logits. */
@@ -100,6 +111,15 @@ static double head_loss_s(const struct node *node, const struct cluster_limits *
     enum op_work work = node->op->work;
     double bytes = work == OP_WORK_LOSS_GRAD ? LOSS_GRADIENT_BYTES : work == OP_WORK_LOSS ? LOSS_BYTES : 0;
     return logits * bytes / (limits->memory_bytes_per_s * classes[work].bytes);
+}
+
+/* A weight in fewer bits is unpacked, by a kernel of its own, before the product reads it (backend/cuda/cuda_slabs.h).
+ */
+static double unpack_s(const struct node *node, const struct cluster_limits *limits) {
+    const struct tensor *weight = node->in[1];
+    if (!weight || weight->code.format == WEIGHT_PLAIN) return 0;
+    double bytes = (double)shape_bytes(&weight->shape) + (double)shape_bytes(&weight->code.values);
+    return bytes / (limits->memory_bytes_per_s * classes[OP_WORK_STREAM].bytes);
 }
 
 struct roofline roofline_of(const struct node *node, const struct cluster_limits *limits) {
@@ -114,8 +134,9 @@ struct roofline roofline_of(const struct node *node, const struct cluster_limits
     if (work == OP_WORK_LOOKUP_GRAD) cost.bytes = 3 * (double)shape_bytes(&node->in[1]->shape);
     double flops_s = part > 0 ? cost.flops / flops_per_s : 0, bytes_s = cost.bytes / limits->memory_bytes_per_s;
     struct roofline cost_of = {.class_name = classes[work].name, .limit_s = longer(flops_s, bytes_s)};
-    cost_of.seconds = longer(part > 0 ? flops_s / part : 0, bytes_s / classes[work].bytes);
+    cost_of.seconds = longer(part > 0 ? flops_s / part : 0, bytes_s / part_of_bytes(node));
     if (is_head(work)) cost_of.seconds += head_loss_s(node, limits);
+    if (work == OP_WORK_PRODUCT) cost_of.seconds += unpack_s(node, limits);
     return cost_of;
 }
 

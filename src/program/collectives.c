@@ -29,6 +29,7 @@ enum status collectives_spec(const struct program *program, int32_t collective, 
                               .in_place = program->place.in_place,
                               .on_device = program->place.on_device,
                               .round_bf16 = operation->round_bf16,
+                              .round_sum = operation->round_sum,
                               .flat = program->flat && !program->place.on_device,
                               .tree = sums ? tree : NULL,
                               .empty = operation->empty};
@@ -43,9 +44,9 @@ static bool same_values(const void *a, const void *b, size_t bytes) {
 static bool same_schedule(const struct program *program, const struct program_collective *a,
                           const struct program_collective *b) {
     size_t count = (size_t)a->group.count, ranks = (size_t)rank_place_data(&program->place);
-    return a->kind == b->kind && !a->node == !b->node && a->round_bf16 == b->round_bf16 && a->bytes == b->bytes &&
-           a->block_bytes == b->block_bytes && a->apart == b->apart && a->root == b->root &&
-           memcmp(&a->group, &b->group, sizeof a->group) == 0 &&
+    return a->kind == b->kind && !a->node == !b->node && a->round_bf16 == b->round_bf16 &&
+           a->round_sum == b->round_sum && a->bytes == b->bytes && a->block_bytes == b->block_bytes &&
+           a->apart == b->apart && a->root == b->root && memcmp(&a->group, &b->group, sizeof a->group) == 0 &&
            same_values(a->owner, b->owner, count * sizeof *a->owner) &&
            same_values(a->empty, b->empty, ranks * sizeof *a->empty);
 }
@@ -131,6 +132,20 @@ enum status collectives_all_gather(struct program *program, const struct shard_c
     return find_owners(program, cut, coarse, fine, &out->owner);
 }
 
+/* The whole tensor group, or one of the axes that it divides into. */
+static enum status find_exchange_group(const struct program *program, const struct node *node, struct comm_group *out) {
+    const struct group_part *part = &NODE_ATTRIBUTES(node, exchange_attributes)->part;
+    int tensor = rank_place_tensor(&program->place), stride = part->stride > 0 ? (int)part->stride : 1;
+    bool axis = part->stride > 0 && part->parts > 0 && tensor % (part->parts * stride) == 0;
+    if (axis || part->parts == tensor) {
+        *out = rank_place_tensor_axis(&program->place, (int)part->parts, stride);
+        if (part->position == mesh_group_position(out, program->place.rank)) return STATUS_OK;
+    }
+    return status_set(STATUS_BAD_INPUT, "%s: made for rank %lld of %lld, in a plan for rank %d of %d", node->name,
+                      (long long)part->position, (long long)part->parts, rank_place_tensor_rank(&program->place),
+                      tensor);
+}
+
 enum status collectives_of_node(const struct program *program, const struct node *node, int64_t bytes,
                                 struct program_collective *out) {
     static const enum comm_kind kinds[] = {[OP_EXCHANGE_ALL_REDUCE] = COMM_ALL_REDUCE,
@@ -138,20 +153,17 @@ enum status collectives_of_node(const struct program *program, const struct node
                                            [OP_EXCHANGE_ALL_GATHER] = COMM_ALL_GATHER,
                                            [OP_EXCHANGE_ALL_TO_ALL] = COMM_ALL_TO_ALL};
     const struct exchange_attributes *attributes = NODE_ATTRIBUTES(node, exchange_attributes);
-    struct comm_group group = rank_place_tensor_group(&program->place);
+    struct comm_group group;
     enum comm_kind kind = kinds[node->op->exchange];
     bool blocks = kind == COMM_REDUCE_SCATTER || kind == COMM_ALL_GATHER;
-    if (attributes->part.parts != group.count ||
-        attributes->part.position != mesh_group_position(&group, program->place.rank))
-        return status_set(STATUS_BAD_INPUT, "%s: made for rank %lld of %lld, in a plan for rank %d of %d", node->name,
-                          (long long)attributes->part.position, (long long)attributes->part.parts,
-                          mesh_group_position(&group, program->place.rank), group.count);
+    TRY(find_exchange_group(program, node, &group));
     *out = (struct program_collective){.kind = kind,
                                        .node = node,
                                        .group = group,
                                        .bytes = bytes,
                                        .block_bytes = blocks ? bytes / group.count : 0,
                                        .round_bf16 = attributes->edges == DTYPE_BF16,
+                                       .round_sum = kind == COMM_ALL_REDUCE && attributes->edges == DTYPE_BF16,
                                        .apart = kind == COMM_ALL_GATHER};
     return STATUS_OK;
 }

@@ -12,19 +12,12 @@ static int compare(const void *a, const void *b) {
     return (x->order > y->order) - (x->order < y->order);
 }
 
-/* A parameter's states have their roles in the same order as those of all others. */
-static int role_of(const struct graph *graph, const struct tensor *state) {
-    int role = 0;
-    for (int i = 0; i < state->id; i++)
-        role += graph->tensors.items[i]->kind == TENSOR_STATE && graph->tensors.items[i]->parameter == state->parameter;
-    return role;
-}
-
-/* Shards have parameters, gradients and states in the order of the parameters, each at the same elements. */
-enum status packed_list_create(const struct step_buffers *buffers, enum tensor_kind kind, struct packed_list *out) {
+/* Shards have parameters, gradients and states in the order of the parameters, each at the same elements. A parameter's
+ * states have their roles in the same order as those of all others: `roles` counts them, by parameter. */
+static enum status list_packed(const struct step_buffers *buffers, enum tensor_kind kind, int *roles,
+                               struct packed_list *out) {
     const struct graph *graph = buffers->graph;
     bool cut = step_buffers_cut(buffers);
-    *out = (struct packed_list){.list = {0}};
     for (size_t i = 0; i < graph->tensors.count; i++) {
         const struct tensor *tensor = graph->tensors.items[i];
         if (tensor->kind != kind || tensor->base || (kind == TENSOR_RESULT && !tensor->parameter)) continue;
@@ -32,9 +25,19 @@ enum status packed_list_create(const struct step_buffers *buffers, enum tensor_k
         struct packed packed = {.part = chunks_part_of(buffers->chunks, tensor), .id = tensor->id, .order = tensor->id};
         packed.apart = buffers->sums && kind == TENSOR_GRADIENT && buffers->completed_by[i] < 0;
         if (cut && tensor->parameter) packed.order = tensor->parameter->id;
-        if (cut && kind == TENSOR_STATE) packed.role = role_of(graph, tensor);
+        if (cut && kind == TENSOR_STATE) packed.role = roles[tensor->parameter->id]++;
         TRY(vec_push(&out->list, packed));
     }
+    return STATUS_OK;
+}
+
+enum status packed_list_create(const struct step_buffers *buffers, enum tensor_kind kind, struct packed_list *out) {
+    *out = (struct packed_list){.list = {0}};
+    int *roles = mem_array(buffers->graph->tensors.count, sizeof *roles);
+    if (!roles) return STATUS_FAILED;
+    enum status status = list_packed(buffers, kind, roles, out);
+    mem_free(roles);
+    TRY(status);
     if (out->list.count > 0) qsort(out->list.items, out->list.count, sizeof *out->list.items, compare);
     return STATUS_OK;
 }
@@ -80,38 +83,28 @@ static struct pack_member slice_of(const struct step_buffers *buffers, const str
                                    const struct shard_range *range, int64_t role_offset) {
     const struct tensor *parameter = tensor->kind == TENSOR_PARAMETER ? tensor : tensor->parameter;
     int64_t at = buffers->chunks->first_element[parameter->id], element = dtype_bytes(tensor->shape.dtype);
-    int64_t begin = clamp(at, range->begin, range->end);
-    int64_t end = clamp(at + shape_elements(&tensor->shape), range->begin, range->end);
+    int64_t begin = clamp(at, range->begin, range->end), per = tensor_elements_per(tensor);
+    int64_t end = clamp(at + shape_elements(&parameter->shape), range->begin, range->end);
     return (struct pack_member){.tensor = tensor,
-                                .offset = role_offset + (begin - range->begin) * element,
-                                .first = end > begin ? begin - at : 0,
-                                .elements = end - begin};
-}
-
-/* One fp64 a block. */
-static struct pack_member blocks_of(const struct step_buffers *buffers, const struct tensor *tensor) {
-    int64_t at = buffers->chunks->first_element[tensor->parameter->id];
-    return (struct pack_member){.tensor = tensor,
-                                .offset = at / SHARD_BLOCK * dtype_bytes(tensor->shape.dtype),
-                                .elements = shape_elements(&tensor->shape)};
+                                .offset = role_offset + (begin - range->begin) / per * element,
+                                .first = end > begin ? (begin - at) / per : 0,
+                                .elements = tensor_elements_for(tensor, end - begin)};
 }
 
 enum status pack_shard(const struct step_buffers *buffers, const struct packed *list, size_t count, int width,
                        struct pack **out, int64_t *bytes) {
     const struct shard_cut *cut = &buffers->of[list->part.chunk].cut;
     struct shard_range range = shard_range_of(cut, width, rank_place_data_rank(&buffers->plan->place));
-    const struct tensor *first = buffers->graph->tensors.items[list->id];
-    bool blocks = first->kind == TENSOR_RESULT;
-    int64_t elements = shard_elements(cut, width) / (blocks ? SHARD_BLOCK : 1), begin = 0, end = 0;
+    int64_t elements = shard_elements(cut, width), begin = 0, end = 0;
     struct pack *pack = new_pack(buffers, count);
     if (!pack) return STATUS_FAILED;
     for (size_t i = 0; i < count; i++) {
         const struct tensor *tensor = buffers->graph->tensors.items[list[i].id];
-        if (i == 0 || list[i].role != list[i - 1].role) { /* moments and masters may be of two dtypes */
+        if (i == 0 || list[i].role != list[i - 1].role) { /* which may be of other dtypes, or by blocks */
             begin = end;
-            end += elements * dtype_bytes(tensor->shape.dtype);
+            end += tensor_elements_for(tensor, elements) * dtype_bytes(tensor->shape.dtype);
         }
-        pack->members[pack->count++] = blocks ? blocks_of(buffers, tensor) : slice_of(buffers, tensor, &range, begin);
+        pack->members[pack->count++] = slice_of(buffers, tensor, &range, begin);
     }
     *bytes = end;
     *out = pack;

@@ -59,9 +59,9 @@ static void share_persistent(struct program *program, const struct program *resi
     }
 }
 
-/* All passes but the proof. */
-static enum status make(const struct graph *graph, const struct plan *plan, const struct workspace_table *workspace,
-                        const struct program *resident, struct program **out) {
+/* Up to the offsets. */
+static enum status place(const struct graph *graph, const struct plan *plan, const struct workspace_table *workspace,
+                         const struct program *resident, struct program **out) {
     TRY(plan_check(plan));
     struct program *program;
     TRY(program_schedule(graph, plan, workspace, &program));
@@ -73,11 +73,23 @@ static enum status make(const struct graph *graph, const struct plan *plan, cons
         share_persistent(program, resident);
     }
     TRY_GOTO(status, program_place(program), failed);
-    TRY_GOTO(status, program_synchronise(program), failed);
     *out = program;
     return STATUS_OK;
 failed:
     program_free(program);
+    return status;
+}
+
+/* All passes but the proof. */
+static enum status make(const struct graph *graph, const struct plan *plan, const struct workspace_table *workspace,
+                        const struct program *resident, struct program **out) {
+    struct program *program;
+    TRY(place(graph, plan, workspace, resident, &program));
+    enum status status = program_synchronise(program);
+    if (status == STATUS_OK)
+        *out = program;
+    else
+        program_free(program);
     return status;
 }
 
@@ -102,6 +114,11 @@ enum status program_compile(const struct graph *graph, const struct plan *plan, 
 enum status program_compile_unproved(const struct graph *graph, const struct plan *plan,
                                      const struct workspace_table *workspace, struct program **out) {
     return make(graph, plan, workspace, NULL, out);
+}
+
+enum status program_compile_placed(const struct graph *graph, const struct plan *plan,
+                                   const struct workspace_table *workspace, struct program **out) {
+    return place(graph, plan, workspace, NULL, out);
 }
 
 void program_free(struct program *program) {

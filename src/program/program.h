@@ -194,6 +194,7 @@ struct program_collective {
     struct comm_group group;     /* of the step's reductions: all data ranks */
     int64_t bytes, block_bytes;  /* of data, and of a block; 0: equal blocks (comm_spec) */
     bool round_bf16;             /* reductions: every edge of the tree rounds */
+    bool round_sum;              /* all-reduce: and the sum, which is gathered as bf16 */
     const int *owner;            /* by block: its position in the group; NULL: as ranks come */
     const bool *empty;           /* by rank: has nothing to add; NULL: none */
     bool apart;                  /* all-gather: ranks have their blocks in other buffers */
@@ -243,6 +244,10 @@ enum status program_compile(const struct graph *graph, const struct plan *plan, 
  * not to be executed. */
 enum status program_compile_unproved(const struct graph *graph, const struct plan *plan,
                                      const struct workspace_table *workspace, struct program **out);
+/* Up to `place`: its bytes are known, and by program_synchronise (program/passes.h) it becomes the same. For a search,
+ * in which many programs do not fit. */
+enum status program_compile_placed(const struct graph *graph, const struct plan *plan,
+                                   const struct workspace_table *workspace, struct program **out);
 /* The same as program_compile for a program that takes turns in one arena with `resident`, a program with the same
  * parameters. Parameters, and caches that both have, get the offsets of `resident`; nothing else overlaps its
  * persistent buffers. Other persistent buffers of the new program (inputs; caches, if `resident` has none) are lost

@@ -57,12 +57,11 @@ static struct shard_range run_of(const struct scheduler *scheduler, const struct
     return run.begin < run.end ? run : (struct shard_range){0, 0};
 }
 
-/* Sums of squares have an element for each SHARD_BLOCK of the run's. */
 static void cut_operand(const struct tensor *tensor, const struct tensor_run *place, const struct shard_range *run,
                         struct operand *operand) {
-    int64_t element = dtype_bytes(tensor->shape.dtype), per = tensor->kind == TENSOR_RESULT ? SHARD_BLOCK : 1;
-    operand->offset = place->offset + (run->begin / per - place->first) * element;
-    operand->bytes = (run->end - run->begin + per - 1) / per * element;
+    int64_t element = dtype_bytes(tensor->shape.dtype), first = run->begin / tensor_elements_per(tensor);
+    operand->offset = place->offset + (first - place->first) * element;
+    operand->bytes = tensor_elements_for(tensor, run->end - run->begin) * element;
 }
 
 static struct operand make_operand(struct scheduler *scheduler, const struct section *section,

@@ -14,9 +14,6 @@ static bool is_followed(const struct tensor *tensor) {
     return kind && !tensor->base;
 }
 
-/* Of the parameter for one of the tensor. */
-static int64_t elements_per(const struct tensor *tensor) { return tensor->kind == TENSOR_RESULT ? SHARD_BLOCK : 1; }
-
 /* A buffer's tensors: those of its pack, or its only one, for which `single` has room. */
 static const struct pack_member *members_of(const struct buffer *buffer, struct pack_member *single, int32_t *count) {
     *count = buffer->pack ? buffer->pack->count : buffer->tensor ? 1 : 0;
@@ -34,7 +31,7 @@ struct borders {
 
 static enum status add_border(struct borders *of, const struct pack_member *member, int64_t element) {
     const struct tensor *parameter = parameter_of(member->tensor);
-    int64_t at = element * elements_per(member->tensor), all = shape_elements(&parameter->shape);
+    int64_t at = element * tensor_elements_per(member->tensor), all = shape_elements(&parameter->shape);
     return at > 0 && at < all ? vec_push(&of[parameter->id].list, at) : STATUS_OK;
 }
 
@@ -153,7 +150,7 @@ void cells_free(struct cells *cells) {
 /* The cells [*first, *end) of a tensor that a member has whole: those of its run. */
 static void cells_of_member(const struct cells *cells, const struct pack_member *member, int32_t *first, int32_t *end) {
     const struct tensor_cells *own = &cells->of[member->tensor->id];
-    int64_t per = elements_per(member->tensor);
+    int64_t per = tensor_elements_per(member->tensor);
     int64_t begin = member->first * per, stop = (member->first + member->elements) * per;
     for (*first = 0; *first < own->count && own->borders[*first] < begin;)
         ++*first;
@@ -208,7 +205,7 @@ enum status cell_values_list(const struct cell_values *values, int32_t buffer, i
         const struct pack_member *member = &members[m];
         if (!follows(cells, member)) continue;
         const struct tensor_cells *own = &cells->of[member->tensor->id];
-        int64_t per = elements_per(member->tensor), size = dtype_bytes(member->tensor->shape.dtype);
+        int64_t per = tensor_elements_per(member->tensor), size = dtype_bytes(member->tensor->shape.dtype);
         cells_of_member(cells, member, &first, &stop);
         for (int32_t c = first; c < stop; c++, at++) {
             int64_t byte = member->offset + (own->borders[c] / per - member->first) * size;

@@ -131,9 +131,8 @@ static struct operand expected_operand(const struct program *program, const stru
     if (tensor->kind == TENSOR_RESULT && instruction->node->phase <= PHASE_BACKWARD)
         operand.offset += section->share * bytes;
     if (is_by_elements(instruction, tensor)) {
-        int64_t per = tensor->kind == TENSOR_RESULT ? SHARD_BLOCK : 1;
-        operand.offset = instruction->first_element / per * element;
-        operand.bytes = (instruction->elements + per - 1) / per * element;
+        operand.offset = instruction->first_element / tensor_elements_per(tensor) * element;
+        operand.bytes = tensor_elements_for(tensor, instruction->elements) * element;
     }
     return operand;
 }
@@ -149,9 +148,10 @@ static enum status find_tensor(const struct program *program, int32_t index, con
     if (tensor->kind == TENSOR_ACTIVATION) return STATUS_OK;
     if (!buffer_find(&program->buffers.items[operand->buffer], storage, &run))
         return FAULT(program, index, operand, "not the buffer of %s", tensor->name);
-    bool by_elements = is_by_elements(instruction, tensor) && tensor->kind != TENSOR_RESULT;
-    int64_t first = by_elements ? instruction->first_element : 0;
-    int64_t elements = by_elements ? instruction->elements : shape_elements(&storage->shape);
+    bool by_elements = is_by_elements(instruction, tensor);
+    int64_t first = by_elements ? instruction->first_element / tensor_elements_per(tensor) : 0;
+    int64_t elements =
+        by_elements ? tensor_elements_for(tensor, instruction->elements) : shape_elements(&storage->shape);
     if (first < run.first || first + elements > run.first + run.elements)
         return FAULT(program, index, operand, "has not the elements of %s", tensor->name);
     *offset = run.offset - run.first * dtype_bytes(tensor->shape.dtype);
@@ -414,20 +414,22 @@ static bool is_same_group(const struct comm_group *a, const struct comm_group *b
     return a->first == b->first && a->stride == b->stride && a->count == b->count;
 }
 
-/* Of the tensor group, in all of whose data the parts are equal. */
+/* Of the tensor group or an axis of it, in all of whose data the parts are equal. */
 static enum status check_exchange_group(const struct program *program, int32_t index) {
     const struct instruction *instruction = &program->instructions.items[index];
     if (instruction->collective < 0 || instruction->collective >= (int32_t)program->collectives.count)
         return FAULT(program, index, NULL, "operation %d of %zu", instruction->collective, program->collectives.count);
     const struct program_collective *collective = &program->collectives.items[instruction->collective];
-    const struct comm_group group = rank_place_tensor_group(&program->place);
+    const struct group_part *part = &NODE_ATTRIBUTES(instruction->node, exchange_attributes)->part;
+    int stride = part->stride > 0 ? (int)part->stride : 1;
+    const struct comm_group group = rank_place_tensor_axis(&program->place, (int)part->parts, stride);
     if (collective->kind != kinds[instruction->opcode] || collective->node != instruction->node ||
         instruction->node->op->exchange != exchanges[instruction->opcode])
         return FAULT(program, index, NULL, "the operation is another than the operator");
     bool cut = collective->kind == COMM_ALL_GATHER || collective->kind == COMM_REDUCE_SCATTER;
     if (!is_same_group(&collective->group, &group) || collective->empty || collective->owner ||
         collective->block_bytes * (cut ? group.count : 1) != (cut ? collective->bytes : 0))
-        return FAULT(program, index, NULL, "not an operation of the tensor group in equal parts");
+        return FAULT(program, index, NULL, "not an operation of the tensor group, or its axis, in equal parts");
     return STATUS_OK;
 }
 
@@ -466,7 +468,7 @@ static enum status check_own_part(const struct program *program, int32_t index) 
     TRY(check_ends(program, index, 0, ACCESS_WRITE));
     TRY(check_tensor(program, index, &instruction->operands[OP_INPUTS_MAX], instruction->node->out[0], ACCESS_WRITE));
     bool own = instruction->node->op->exchange == OP_EXCHANGE_REDUCE_SCATTER && from->bytes == bytes &&
-               from->offset == rank_place_tensor_rank(&program->place) * bytes &&
+               from->offset == NODE_ATTRIBUTES(instruction->node, exchange_attributes)->part.position * bytes &&
                program->buffers.items[from->buffer].bytes == shape_bytes(&x->shape);
     return own ? STATUS_OK : FAULT(program, index, from, "not this rank's part");
 }

@@ -38,9 +38,9 @@ bool program_collective_resembles(const struct program_collective *a, const stru
     bool same_group =
         a->group.first == b->group.first && a->group.stride == b->group.stride && a->group.count == b->group.count;
     bool same_node = !a->node == !b->node && (!a->node || strcmp(a->node->name, b->node->name) == 0);
-    return a->kind == b->kind && same_node && a->round_bf16 == b->round_bf16 && a->bytes == b->bytes &&
-           a->block_bytes == b->block_bytes && a->apart == b->apart && a->root == b->root && same_group &&
-           same_owners(a->owner, b->owner, a->group.count) && same_empty(a->empty, b->empty, ranks);
+    return a->kind == b->kind && same_node && a->round_bf16 == b->round_bf16 && a->round_sum == b->round_sum &&
+           a->bytes == b->bytes && a->block_bytes == b->block_bytes && a->apart == b->apart && a->root == b->root &&
+           same_group && same_owners(a->owner, b->owner, a->group.count) && same_empty(a->empty, b->empty, ranks);
 }
 
 bool program_collective_matches(const struct program_collective *a, const struct program_collective *b, int ranks) {

@@ -9,29 +9,23 @@
  * bench/results/2026-11-23-scale-tables.md says. */
 #define CALIBRATION_LIST(X)                                                                                            \
     X(product_volta, 0.9, 0.9, 0.5, 1.1, "of the card's best product rate, what products reach in training: V100")     \
-    X(product_ampere, 0.9, 0.8746, 0.6, 1.1, "the same: A100, A800")                                                   \
-    X(product_hopper, 0.9, 0.8102, 0.5, 1.1, "the same: H100, H200 and later")                                         \
-    X(product_depth, 100, 300, 0, 300, "terms of a product's sums that take as long as its beginning and end")         \
-    X(wave_part, 0.7, 0.173, 0, 1, "of a last wave of tiles that is not full, how much is lost")                       \
-    X(flash2_ampere, 0.55, 0.5453, 0.45, 0.7, "of the data sheet's rate, FlashAttention 2 forward: A100")              \
-    X(flash2_hopper, 0.35, 0.2898, 0.25, 0.45, "the same: H100")                                                       \
-    X(flash1_part, 0.75, 0.8074, 0.4, 1.0, "FlashAttention 1 and Triton's, of FlashAttention 2")                       \
+    X(product_ampere, 0.9, 0.8674, 0.6, 1.1, "the same: A100, A800")                                                   \
+    X(product_hopper, 0.9, 0.8041, 0.5, 1.1, "the same: H100, H200 and later")                                         \
+    X(wave_part, 0.7, 0.3876, 0, 1, "of a last wave of tiles that is not full, how much is lost")                      \
+    X(flash2_ampere, 0.55, 0.471, 0.45, 0.7, "of the data sheet's rate, FlashAttention 2 forward: A100")               \
+    X(flash2_hopper, 0.35, 0.2513, 0.25, 0.45, "the same: H100")                                                       \
+    X(flash1_part, 0.75, 0.9311, 0.4, 1.0, "FlashAttention 1 and Triton's, of FlashAttention 2")                       \
     X(flash_backward, 0.8, 0.65, 0.65, 1.1, "rate of flash attention's gradient, of its forward")                      \
-    X(scores_bytes, 11, 9, 9, 16, "bytes moved a score forward where scores are written to memory")                    \
-    X(memory_part, 0.85, 0.95, 0.55, 0.95, "of the data sheet's memory rate, what streaming kernels reach")            \
-    X(elementwise_traffic, 1, 1.267, 0.7, 2.0, "bytes of elementwise kernels, of those counted")                       \
+    X(memory_part, 0.85, 0.6792, 0.55, 0.95, "of the data sheet's memory rate, what streaming kernels reach")          \
+    X(elementwise_traffic, 1, 0.8743, 0.7, 2.0, "bytes of elementwise kernels, of those counted")                      \
     X(kernel_s, 5e-06, 8e-06, 0, 8e-6, "seconds of a kernel beside its work: its launch, beginning and end")           \
-    X(launch_s, 1.5e-4, 6.264e-05, 0, 4e-4, "seconds from a kernel to the next where launches block")                  \
+    X(launch_s, 1.5e-4, 6.428e-05, 0, 4e-4, "seconds from a kernel to the next where launches block")                  \
     X(collective_slowdown, 0.3, 0.6, 0, 0.6,                                                                           \
       "how much longer kernels take beside a collective at the links' full rate")                                      \
-    X(link_latency, 1, 2.633, 0.5, 3, "latency of collectives in a node in training, of NCCL's figures")               \
-    X(hop_latency, 2, 4.471, 0.5, 12, "the same: of hops between nodes")                                               \
-    X(network_part, 0.75, 1, 0.3, 1.0, "of the adapters' rate, what collectives across nodes reach")                   \
-    X(congestion, 0.05, 0.1701, 0, 0.3, "of the rate across two nodes, what a doubling of them takes away")            \
-    X(broadcast_s, 0.0015, 0.001685, 0, 5e-3, "seconds of a broadcast of new parameters beside its bytes")             \
-    X(runtime_bytes, 3e+09, 6.214e+09, 0.5e9, 9e9, "of CUDA, its libraries and NCCL's buffers")                        \
-    X(reserved_part, 1.05, 1.001, 1, 1.25, "memory that the allocator holds, of what tensors take")                    \
-    X(step_s, 0.03, 0.0422, 0, 0.3, "seconds of a step that are neither kernels nor collectives")
+    X(congestion, 0.05, 0.1533, 0, 0.3, "of the rate across two nodes, what a doubling of them takes away")            \
+    X(broadcast_s, 0.0015, 0.001702, 0, 5e-3, "seconds of a broadcast of new parameters beside its bytes")             \
+    X(runtime_bytes, 3e+09, 6.052e+09, 0.5e9, 9e9, "of CUDA, its libraries and NCCL's buffers")                        \
+    X(step_s, 0.03, 0.04413, 0, 0.3, "seconds of a step that are neither kernels nor collectives")
 
 struct calibration {
 #define CALIBRATION_FIELD(name, start, value, least, most, meaning) double name;

@@ -204,23 +204,32 @@ static int64_t next_size(int64_t devices, int64_t node) {
     return devices == power && power > node ? power + power / 2 : power * 2;
 }
 
+enum status choose_fastest(const struct choice_request *request, const struct calibration *calibration, int64_t devices,
+                           struct choice *out, bool *fits) {
+    struct choice_request at = *request;
+    struct choices choices;
+    at.devices = devices;
+    enum status status = choose_layouts(&at, calibration, &choices);
+    *fits = status == STATUS_OK;
+    if (status == STATUS_FAILED) return status;
+    if (*fits) {
+        *out = *choices_fastest(&choices);
+        choices_free(&choices);
+    } else {
+        status_clear();
+    }
+    return STATUS_OK;
+}
+
 enum status choose_curve(const struct choice_request *request, const struct calibration *calibration, int64_t least,
                          int64_t most, struct choice out[CHOICE_CURVE_MOST], int *count) {
     *count = 0;
     for (int64_t size = request->cluster.network.devices; size <= most && *count < CHOICE_CURVE_MOST;
          size = next_size(size, request->cluster.network.devices)) {
-        struct choice_request at = *request;
-        struct choices choices;
-        at.devices = size;
+        bool fits;
         if (size < least) continue;
-        enum status status = choose_layouts(&at, calibration, &choices);
-        if (status == STATUS_FAILED) return status;
-        if (status != STATUS_OK) {
-            status_clear();
-            continue;
-        }
-        out[(*count)++] = *choices_fastest(&choices);
-        choices_free(&choices);
+        TRY(choose_fastest(request, calibration, size, &out[*count], &fits));
+        *count += fits;
     }
     return STATUS_OK;
 }

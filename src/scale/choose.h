@@ -32,6 +32,11 @@ void choices_free(struct choices *choices);
 /* The fastest of the front. */
 const struct choice *choices_fastest(const struct choices *choices);
 
+/* The fastest layout on so many devices, whatever request->devices says; *fits is false where there is none. FAILED
+ * without memory. */
+enum status choose_fastest(const struct choice_request *request, const struct calibration *calibration, int64_t devices,
+                           struct choice *out, bool *fits);
+
 enum { CHOICE_CURVE_MOST = 24 };
 /* The fastest layout by number of devices: a node doubled, and three times that, from `least` to `most`. Returns how
  * many there are; numbers for which nothing fits are left out. FAILED without memory. */

@@ -29,7 +29,10 @@ static double switch_rate(double ring_bytes_per_s, enum cluster_link link, long 
     return ring_bytes_per_s * (capability >= 100 ? hopper * 0.74 / 0.85 : hopper);
 }
 
-struct fabric fabric_describe(const struct cluster *cluster, struct fabric_parts parts) {
+/* Of the adapters' rate by data sheet, what is left of it beside packets' headers and pauses. */
+static const double NETWORK_PART = 0.95;
+
+struct fabric fabric_describe(const struct cluster *cluster, double congestion) {
     const struct cluster_network *network = &cluster->network;
     const char *digits = strstr(cluster->device.isa, "sm_");
     long capability = digits ? strtol(digits + 3, NULL, 10) : 0;
@@ -38,12 +41,10 @@ struct fabric fabric_describe(const struct cluster *cluster, struct fabric_parts
         .link = network->link,
         .node_devices = network->devices,
         .link_bytes_per_s = counted,
-        .node_bytes_per_s = network->node_bytes_per_s * parts.network,
+        .node_bytes_per_s = network->node_bytes_per_s * NETWORK_PART,
         .switch_bytes_per_s = switch_rate(counted, network->link, capability),
         .hop_s = network->hop_s,
-        .latency = parts.latency,
-        .hop_part = parts.hop_latency * network->hop_s / 14e-6,
-        .congestion = parts.congestion,
+        .congestion = congestion,
         .capability = capability,
     };
 }
@@ -78,15 +79,18 @@ static double ring_rate(const struct fabric *fabric, struct rank_group group) {
     return group.in_node == 1 ? across : fmin(fabric->link_bytes_per_s, across);
 }
 
+/* Of those steps between nodes, which NCCL has for 14 us. */
+static double hop_part(const struct fabric *fabric) { return fabric->hop_s / 14e-6; }
+
 static double latency_s(const struct fabric *fabric, enum collective_kind kind, enum collective_algorithm algorithm,
                         enum collective_protocol protocol, struct rank_group group) {
     double rounds = kind == COLLECTIVE_ALL_REDUCE ? 2 : 1, ranks = (double)(group.in_node * group.nodes);
     double nodes = (double)group.nodes;
-    double step = link_us[fabric->link][algorithm][protocol] * fabric->latency;
-    double hop = network_us[algorithm][protocol] * fabric->hop_part;
+    double step = link_us[fabric->link][algorithm][protocol];
+    double hop = network_us[algorithm][protocol] * hop_part(fabric);
     double steps = algorithm == COLLECTIVE_RING ? ranks - nodes : (double)group.in_node - 1;
     double hops = algorithm == COLLECTIVE_RING ? nodes - 1 : log2(nodes);
-    return 1e-6 * (base_us[algorithm][protocol] * fabric->latency + rounds * (steps * step + hops * hop));
+    return 1e-6 * (base_us[algorithm][protocol] + rounds * (steps * step + hops * hop));
 }
 
 /* Times that each byte passes a rank's link: once around, less its own part. */
@@ -112,12 +116,12 @@ static void take_faster(struct collective_cost *best, struct collective_cost oth
 static struct collective_cost all_to_all(const struct fabric *fabric, double bytes, struct rank_group group) {
     double ranks = (double)(group.in_node * group.nodes), near = (double)group.in_node, latency = 0;
     double in_node_s = bytes * (near - 1) / ranks / fabric->link_bytes_per_s, across_s = 0;
-    if (near > 1) latency = link_us[fabric->link][COLLECTIVE_RING][PROTOCOL_SIMPLE] * fabric->latency;
+    if (near > 1) latency = link_us[fabric->link][COLLECTIVE_RING][PROTOCOL_SIMPLE];
     if (group.nodes > 1) {
         across_s = near * bytes * (ranks - near) / ranks / across_rate(fabric, group);
-        latency = network_us[COLLECTIVE_RING][PROTOCOL_SIMPLE] * fabric->hop_part;
+        latency = network_us[COLLECTIVE_RING][PROTOCOL_SIMPLE] * hop_part(fabric);
     }
-    latency += base_us[COLLECTIVE_RING][PROTOCOL_SIMPLE] * fabric->latency;
+    latency += base_us[COLLECTIVE_RING][PROTOCOL_SIMPLE];
     return (struct collective_cost){1e-6 * latency + fmax(in_node_s, across_s), COLLECTIVE_PAIRS, PROTOCOL_SIMPLE};
 }
 

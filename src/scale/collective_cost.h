@@ -37,18 +37,11 @@ struct fabric {
     double node_bytes_per_s;   /* of a node's adapters together */
     double switch_bytes_per_s; /* of all-reduces that the switch adds up (NVLS); 0: it cannot */
     double hop_s;
-    double latency;  /* NCCL's figures within a node are multiplied with this, */
-    double hop_part; /* and those between nodes, which are for a hop_s of 14 us, with this */
     double congestion;
     long capability; /* of the cards */
 };
-/* What is reached in practice: within a node NCCL's own rate; a part of the adapters' rate; times NCCL's latencies in a
- * node and between nodes; and by how much the rate across nodes falls with each doubling of their number, where paths
- * collide. */
-struct fabric_parts {
-    double network, latency, hop_latency, congestion;
-};
-struct fabric fabric_describe(const struct cluster *cluster, struct fabric_parts parts);
+/* `congestion`: by how much the rate across nodes falls with each doubling of their number, where paths collide. */
+struct fabric fabric_describe(const struct cluster *cluster, double congestion);
 
 struct collective_cost {
     double seconds;

@@ -120,8 +120,10 @@ static void descend(struct fitting *fitting, int rounds) {
     }
 }
 
-enum status calibration_fit(const struct known_step *steps, size_t count, int rounds, struct calibration *calibration) {
+enum status calibration_fit(const struct known_step *steps, size_t count, int rounds, struct calibration *calibration,
+                            double *error) {
     struct fitting fitting = {.steps = steps, .count = count, .best = *calibration};
+    *error = 0;
     if (count == 0) return STATUS_OK;
     fitting.errors = mem_array(2 * count, sizeof *fitting.errors);
     fitting.tried = fitting.errors ? mem_array(2 * count, sizeof *fitting.tried) : NULL;
@@ -131,6 +133,7 @@ enum status calibration_fit(const struct known_step *steps, size_t count, int ro
         fitting.error = find_errors(&fitting, calibration, fitting.errors);
         descend(&fitting, rounds);
         *calibration = fitting.best;
+        *error = fitting.error;
     }
     mem_free(fitting.errors);
     mem_free(fitting.tried);

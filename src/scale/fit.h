@@ -15,7 +15,8 @@ struct known_step {
 
 /* Lowers the weighted mean over the steps of |log(forecast / known)| of time and peak memory within the numbers'
  * ranges, from the calibration given: by linear models of all errors, at most `rounds` of them. Numbers that change
- * nothing stay as they are. FAILED without memory. Deterministic. */
-enum status calibration_fit(const struct known_step *steps, size_t count, int rounds, struct calibration *calibration);
+ * nothing stay as they are. *error is that mean after it, 0 without steps. FAILED without memory. Deterministic. */
+enum status calibration_fit(const struct known_step *steps, size_t count, int rounds, struct calibration *calibration,
+                            double *error);
 
 #endif

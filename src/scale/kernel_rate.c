@@ -15,6 +15,10 @@ static double training_part(long capability, const struct calibration *calibrati
     return capability >= 80 ? calibration->product_ampere : calibration->product_volta;
 }
 
+/* Of FlashAttention 2, which uses none of what is new in Hopper (arXiv 2407.08608, figures 5 and 6: causal, at heads of
+ * 128 and from 1024 positions on 1.6 times forward; at heads of 64 1.3 times forward and 1.5 times backward). */
+static double cudnn_part(long capability) { return capability >= 90 ? 1.6 : 1; }
+
 struct card card_describe(const struct cluster_device *device, const struct calibration *calibration) {
     const struct cluster_limits *limits = &device->limits;
     long capability = compute_capability(device->isa);
@@ -23,8 +27,11 @@ struct card card_describe(const struct cluster_device *device, const struct cali
     return (struct card){
         .flops_per_s = limits->bf16_flops_per_s,
         .product_per_s = limits->bf16_flops_per_s * best * training_part(capability, calibration),
+        .sheet_bytes_per_s = limits->memory_bytes_per_s,
         .bytes_per_s = limits->memory_bytes_per_s * calibration->memory_part,
-        .flash_part = {[ATTENTION_FLASH1] = flash2 * calibration->flash1_part, [ATTENTION_FLASH2] = flash2},
+        .flash_part = {[ATTENTION_FLASH1] = flash2 * calibration->flash1_part,
+                       [ATTENTION_FLASH2] = flash2,
+                       [ATTENTION_CUDNN] = flash2 * cudnn_part(capability)},
         .multiprocessors = limits->multiprocessors,
         .calibration = calibration,
     };
@@ -39,28 +46,50 @@ static const struct {
     double rate;
 } tiles[] = {{256, 128, 1}, {128, 256, 1}, {128, 128, 0.95}, {128, 64, 0.8}, {64, 128, 0.8}, {64, 64, 0.6}};
 
+struct product {
+    int64_t count, m, n, k;
+    int64_t written_bytes, read_bytes; /* for an element of the result, which may be a sum that is there already */
+};
+
 /* Rows that do not begin at multiples of 16 bytes are loaded element by element (NVIDIA's guide to matrix
  * multiplication: "Requirements to use Tensor Cores"). */
 static double alignment_part(int64_t n, int64_t k) { return n % 8 != 0 || k % 8 != 0 ? 0.25 : 1; }
 
-static double product_flops_s(const struct card *card, int64_t count, int64_t m, int64_t n, int64_t k) {
-    double sm_per_s = card->product_per_s / (double)card->multiprocessors, best = INFINITY;
-    double terms = (double)k + card->calibration->product_depth;
+/* A multiprocessor multiplies a tile and then writes it, at its part of the memory's rate. */
+static double product_tiles_s(const struct card *card, const struct product *product) {
+    double each = (double)card->multiprocessors, sm_per_s = card->product_per_s / each, best = INFINITY;
+    double write_s = (double)product->written_bytes / (card->sheet_bytes_per_s / each);
     for (size_t i = 0; i < sizeof tiles / sizeof *tiles; i++) {
-        double blocks = (double)count * (double)parts_of(m, tiles[i].rows) * (double)parts_of(n, tiles[i].columns);
-        double waves = blocks / (double)card->multiprocessors, whole = ceil(waves);
+        double blocks = (double)product->count * (double)parts_of(product->m, tiles[i].rows) *
+                        (double)parts_of(product->n, tiles[i].columns);
+        double waves = blocks / each, whole = ceil(waves), elements = (double)(tiles[i].rows * tiles[i].columns);
         waves += (whole - waves) * (whole <= 1 ? 1 : card->calibration->wave_part);
-        double tile_s = 2 * (double)(tiles[i].rows * tiles[i].columns) * terms / (sm_per_s * tiles[i].rate);
+        double tile_s = elements * (2 * (double)product->k / (sm_per_s * tiles[i].rate) + write_s);
         if (waves * tile_s < best) best = waves * tile_s;
     }
-    return best / alignment_part(n, k);
+    return best / alignment_part(product->n, product->k);
+}
+
+static double one_product_s(const struct card *card, const struct product *product) {
+    double m = (double)product->m, n = (double)product->n, k = (double)product->k;
+    double result = (double)(product->written_bytes + product->read_bytes) * m * n;
+    double bytes = (double)product->count * (2 * (m * k + k * n) + result);
+    return fmax(product_tiles_s(card, product), bytes / card->bytes_per_s) + card->calibration->kernel_s;
 }
 
 double product_s(const struct card *card, int64_t count, int64_t m, int64_t n, int64_t k) {
-    double bytes = 2 * (double)count * ((double)m * (double)k + (double)k * (double)n + (double)m * (double)n);
-    double flops_s = product_flops_s(card, count, m, n, k), bytes_s = bytes / card->bytes_per_s;
-    return fmax(flops_s, bytes_s) + card->calibration->kernel_s;
+    return one_product_s(card, &(struct product){count, m, n, k, 2, 0});
 }
+
+double product_sum_s(const struct card *card, int64_t count, int64_t m, int64_t n, int64_t k, int64_t sum_bytes) {
+    return one_product_s(card, &(struct product){count, m, n, k, sum_bytes, sum_bytes});
+}
+
+/* Bytes moved for a score between the two products, with dropout, which Megatron's systems have unless they are told
+ * otherwise: its kernel reads and writes 2 and a byte of mask, either way. The causal softmax reads the lower triangle
+ * and writes all: forward 1 + 2, backward, where it reads its result too, 2 + 2 (NVIDIA/Megatron-LM, fused_kernels/
+ * scaled_upper_triang_masked_softmax.h). */
+static const double scores_forward_bytes = 8, scores_backward_bytes = 9;
 
 /* Scores go to memory and come back, a product before and one after. */
 static double scores_s(const struct card *card, const struct attention_shape *shape, bool gradient) {
@@ -68,7 +97,7 @@ static double scores_s(const struct card *card, const struct attention_shape *sh
     double scores = (double)pairs * (double)shape->queries * (double)shape->keys;
     double products = product_s(card, pairs, shape->queries, shape->keys, shape->head_size) +
                       product_s(card, pairs, shape->queries, shape->head_size, shape->keys);
-    double softmax = streaming_s(card, scores * card->calibration->scores_bytes);
+    double softmax = streaming_s(card, scores * (gradient ? scores_backward_bytes : scores_forward_bytes));
     return gradient ? 2 * products + softmax : products + softmax;
 }
 

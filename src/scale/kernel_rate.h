@@ -9,6 +9,7 @@
 struct card {
     double flops_per_s;                 /* in 16 bits, of the data sheet, at the power that the card may take */
     double product_per_s;               /* what a large product reaches in training */
+    double sheet_bytes_per_s;           /* of memory, of the data sheet */
     double bytes_per_s;                 /* what streaming kernels reach */
     double flash_part[ATTENTION_COUNT]; /* of flops_per_s, forward */
     int64_t multiprocessors;
@@ -17,8 +18,11 @@ struct card {
 struct card card_describe(const struct cluster_device *device, const struct calibration *calibration);
 
 /* `count` products of m x k by k x n side by side in one kernel (batched), operands and result in 16 bits. The tile is
- * the best of those that libraries have; tiles are counted whole, waves of tiles as calibration.wave_part says. */
+ * the best of those that libraries have; tiles are counted whole, waves of tiles as calibration.wave_part says; each
+ * tile is multiplied and then written. */
 double product_s(const struct card *card, int64_t count, int64_t m, int64_t n, int64_t k);
+/* The same where the result is added to what is in memory, in elements of `sum_bytes`, which is read meanwhile. */
+double product_sum_s(const struct card *card, int64_t count, int64_t m, int64_t n, int64_t k, int64_t sum_bytes);
 
 struct attention_shape {
     int64_t sequences, heads, queries, keys, head_size;

@@ -24,13 +24,12 @@ struct rank_group tensor_group(const struct training *job) {
 static struct share share_of(const struct training *job, const struct card *card) {
     const struct transformer *model = &job->model;
     const struct layout *layout = &job->layout;
-    int64_t head = model->hidden / model->heads;
     return (struct share){
         .job = job,
         .card = card,
         .tokens = layout->micro_batch * layout->sequence_length / layout->context,
         .across = layout->tensor,
-        .keys_out = model->hidden + 2 * model->kv_heads * head,
+        .keys_out = transformer_query_width(model) + 2 * model->kv_heads * transformer_head_size(model),
         .ffn_in = (model->gated ? 2 : 1) * model->ffn,
     };
 }
@@ -42,13 +41,15 @@ static double weight_s(const struct share *share, int64_t count, int64_t tokens,
                        bool backward) {
     const struct card *card = share->card;
     if (!backward) return product_s(card, count, tokens, out, in);
-    return product_s(card, count, tokens, in, out) + product_s(card, count, in, out, tokens);
+    double input = product_s(card, count, tokens, in, out);
+    if (!training_sums_by_product(share->job)) return input + product_s(card, count, in, out, tokens);
+    return input + product_sum_s(card, count, in, out, tokens, share->job->system.gradient_bytes);
 }
 
 static double attention_products_s(const struct share *share, bool backward) {
-    int64_t hidden = share->job->model.hidden;
+    int64_t hidden = share->job->model.hidden, queries = transformer_query_width(&share->job->model);
     return weight_s(share, 1, share->tokens, at_least_one(share->keys_out / share->across), hidden, backward) +
-           weight_s(share, 1, share->tokens, hidden, at_least_one(hidden / share->across), backward);
+           weight_s(share, 1, share->tokens, hidden, at_least_one(queries / share->across), backward);
 }
 
 /* A token visits so many experts. Each of a rank's experts has as many tokens as the others, in one batched product. */
@@ -70,7 +71,7 @@ static double attention_kernel_s(const struct share *share, bool gradient) {
                                     .heads = at_least_one(model->heads / share->across),
                                     .queries = layout->sequence_length / layout->context,
                                     .keys = layout->sequence_length,
-                                    .head_size = model->hidden / model->heads,
+                                    .head_size = transformer_head_size(model),
                                     .kind = share->job->system.attention};
     return attention_s(share->card, &shape, gradient);
 }
@@ -85,9 +86,20 @@ struct passes {
 };
 static const struct passes joined = {10, 2, 1, 6}, apart = {10, 2, 1, 12}, apart_gated = {40, 12, 1.7, 40};
 
+/* Of the forward's, what the gradients' kernels move. */
+static const double backward_traffic = 1.5;
+
 static const struct passes *passes_of(const struct training *job) {
     if (job->system.fused) return &joined;
     return job->model.gated ? &apart_gated : &apart;
+}
+
+/* LayerNorm moves a row twice forward and three times backward, two of them a layer. Apex's first kernels reached 896
+ * GB/s of that forward and 572 backward on an A100, those of today 1258 and 1163 (NVIDIA/apex, pull request 1037). In
+ * passes that backward_traffic counts with. */
+static double norm_passes_again(const struct share *share, bool backward) {
+    if (!share->job->system.rereads_norms) return 0;
+    return backward ? 2 * 3 * (1163.0 / 572 - 1) / backward_traffic : 2 * 2 * (1258.0 / 896 - 1);
 }
 
 static double elementwise_s(const struct share *share, bool backward) {
@@ -95,14 +107,19 @@ static double elementwise_s(const struct share *share, bool backward) {
     const struct passes *passes = passes_of(share->job);
     double across = (double)share->across, cut = share->job->layout.sequence ? across : 1;
     double active = model->experts > 0 ? (double)model->experts_a_token : 1;
-    double elements = passes->residual * (double)model->hidden / cut + passes->keys * (double)share->keys_out / across +
+    double residual = passes->residual + norm_passes_again(share, backward);
+    double elements = residual * (double)model->hidden / cut + passes->keys * (double)share->keys_out / across +
                       passes->activation * active * (double)(share->ffn_in + model->ffn) / across;
     /* Tokens are put in the order of their experts and back, each once for each that it visits. */
     if (model->experts > 0) elements += 4 * active * (double)model->hidden / cut;
-    double traffic = (backward ? 1.5 : 1) * share->card->calibration->elementwise_traffic;
+    double traffic = (backward ? backward_traffic : 1) * share->card->calibration->elementwise_traffic;
     double bytes = traffic * BYTES * (double)share->tokens * elements;
     return streaming_s(share->card, bytes) + (passes->kernels - 1) * share->card->calibration->kernel_s;
 }
+
+/* Multiprocessors that a collective within a node takes from the product beside it: NCCL has a block for each of its
+ * channels ("24 coll channels" in its log of DGX A100 and H100). */
+static const double COLLECTIVE_MULTIPROCESSORS = 24;
 
 /* What a collective of the layer's activations adds to the pass: all of its time, or, beside a product, by how much
  * that takes longer. */
@@ -110,8 +127,8 @@ static double tensor_collective_s(const struct share *share, const struct fabric
                                   bool beside) {
     const struct training *job = share->job;
     double bytes = (double)share->tokens * (double)job->model.hidden * BYTES;
-    double slows = share->card->calibration->collective_slowdown;
-    return collective_s(fabric, kind, bytes, tensor_group(job)) * (beside ? slows / (1 + slows) : 1);
+    double taken = fmin(1, COLLECTIVE_MULTIPROCESSORS / (double)share->card->multiprocessors);
+    return collective_s(fabric, kind, bytes, tensor_group(job)) * (beside ? taken : 1);
 }
 
 /* Of the attention and of the MLP each: an all-reduce of the result forward and of the input's gradient backward, the

@@ -41,15 +41,37 @@ static struct exchange exchange_of(const struct fabric *fabric, enum collective_
     return (struct exchange){seconds, fmin(1, busy)};
 }
 
-struct exchange exchange_gather(const struct training *job, const struct fabric *fabric, double parameters) {
-    return exchange_of(fabric, COLLECTIVE_ALL_GATHER, WEIGHT_BYTES * parameters, job->system.gathers,
-                       near_group(job, job->layout.partition.parameters));
+/* Among `ranks` who hold shards of parameters, with calls of `piece_s` for the piece of each. */
+static struct exchange exchange_shards(const struct training *job, const struct fabric *fabric,
+                                       enum collective_kind kind, double bytes, int64_t ranks, double piece_s) {
+    int64_t collectives = job->system.gathers > 0 ? job->system.gathers : 1;
+    struct exchange out = exchange_of(fabric, kind, bytes, collectives, near_group(job, ranks));
+    if (ranks > 1) out.seconds += (double)(collectives * ranks) * piece_s;
+    return out;
 }
 
-struct exchange exchange_scatter(const struct training *job, const struct fabric *fabric, double parameters) {
+static struct exchange gather_among(const struct training *job, const struct fabric *fabric, double parameters,
+                                    int64_t ranks, double piece_s) {
+    return exchange_shards(job, fabric, COLLECTIVE_ALL_GATHER, WEIGHT_BYTES * parameters, ranks,
+                           (double)job->system.gather_calls * piece_s);
+}
+
+struct exchange exchange_gather(const struct training *job, const struct fabric *fabric, double parameters,
+                                double piece_s) {
+    return gather_among(job, fabric, parameters, job->layout.partition.parameters, piece_s);
+}
+
+struct exchange exchange_gather_again(const struct training *job, const struct fabric *fabric, double parameters,
+                                      double piece_s) {
+    int64_t second = job->layout.second_parameters;
+    return gather_among(job, fabric, parameters, second > 0 ? second : job->layout.partition.parameters, piece_s);
+}
+
+struct exchange exchange_scatter(const struct training *job, const struct fabric *fabric, double parameters,
+                                 double piece_s) {
     double bytes = (double)job->system.gradient_bytes * parameters;
-    return exchange_of(fabric, COLLECTIVE_REDUCE_SCATTER, bytes, job->system.gathers,
-                       near_group(job, job->layout.partition.parameters));
+    return exchange_shards(job, fabric, COLLECTIVE_REDUCE_SCATTER, bytes, job->layout.partition.parameters,
+                           (double)job->system.scatter_calls * piece_s);
 }
 
 /* Ranks that share an update which is cut `cut` times, of those that hold the same. */

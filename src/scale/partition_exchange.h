@@ -14,10 +14,16 @@ struct exchange {
     double link_part; /* of the rate of a node's links, what it keeps busy: 1 in a node, less across slower adapters */
 };
 
-/* Of `parameters` weights for a pass: gathered by those who hold shards. 0 where they are not cut. */
-struct exchange exchange_gather(const struct training *job, const struct fabric *fabric, double parameters);
+/* Of `parameters` weights for a forward: gathered by those who hold shards. `piece_s`: seconds of a call for a rank's
+ * piece, in systems that make such calls. 0 where they are not cut. */
+struct exchange exchange_gather(const struct training *job, const struct fabric *fabric, double parameters,
+                                double piece_s);
+/* For a backward: the same, but from the second copy where there is one. */
+struct exchange exchange_gather_again(const struct training *job, const struct fabric *fabric, double parameters,
+                                      double piece_s);
 /* Their gradients, scattered within that group after a backward. 0 where parameters are not cut. */
-struct exchange exchange_scatter(const struct training *job, const struct fabric *fabric, double parameters);
+struct exchange exchange_scatter(const struct training *job, const struct fabric *fabric, double parameters,
+                                 double piece_s);
 /* Their gradients' sum over those who hold the same shard, once a step. 0 where nobody does. `experts`: of expert
  * weights, which only one rank of an expert group has. */
 struct exchange exchange_reduce(const struct training *job, const struct fabric *fabric, double parameters,

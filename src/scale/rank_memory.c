@@ -9,11 +9,11 @@ static double layer_bytes(const struct training *job) {
     const struct layout *layout = &job->layout;
     double tokens = (double)(layout->micro_batch * layout->sequence_length / layout->context);
     double across = (double)layout->tensor, cut = layout->sequence ? across : 1;
-    double head = (double)model->hidden / (double)model->heads;
-    double keys = (double)model->hidden + 2 * (double)model->kv_heads * head;
+    double queries = (double)transformer_query_width(model);
+    double keys = queries + 2 * (double)(model->kv_heads * transformer_head_size(model));
     double whole = 4 * (double)model->hidden / cut;
     double visits = model->experts > 0 ? (double)model->experts_a_token : 1;
-    double parts = ((double)model->hidden + keys + visits * (model->gated ? 3 : 2) * (double)model->ffn) / across;
+    double parts = (queries + keys + visits * (model->gated ? 3 : 2) * (double)model->ffn) / across;
     /* What is sent to experts, and comes back from them. */
     if (model->experts > 0) whole += 2 * visits * (double)model->hidden / cut;
     double bytes = BYTES * tokens * (whole + parts);
@@ -51,8 +51,11 @@ static double state_bytes(const struct job_costs *costs, int32_t stage) {
     double gradient = (double)job->system.gradient_bytes;
     double rest = (double)job->system.state_bytes - BYTES - gradient;
     if (cut->parameters == 1) rest += (double)job->system.update_bytes;
-    return BYTES * stage_cut(costs, stage, cut->parameters) + gradient * stage_cut(costs, stage, cut->gradients) +
-           rest * stage_cut(costs, stage, cut->optimizer);
+    double pass = (double)job->system.pass_bytes;
+    int64_t second = job->layout.second_parameters;
+    double copy = second > 0 ? BYTES * stage_cut(costs, stage, second) : 0;
+    return copy + (BYTES + pass) * stage_cut(costs, stage, cut->parameters) +
+           gradient * stage_cut(costs, stage, cut->gradients) + rest * stage_cut(costs, stage, cut->optimizer);
 }
 
 struct rank_memory rank_memory_of(const struct job_costs *costs, int32_t stage) {
@@ -66,8 +69,7 @@ struct rank_memory rank_memory_of(const struct job_costs *costs, int32_t stage) 
                                  .activations = passes * (layers * kept_bytes(job) + output)};
     memory.working = (double)job->system.buffer_bytes + gathered + logits_bytes(costs, stage) +
                      (layout->recomputation == RECOMPUTE_NONE ? 1 : 2) * layer_bytes(job);
-    memory.total = (memory.states + memory.activations + memory.working) * costs->card.calibration->reserved_part +
-                   costs->card.calibration->runtime_bytes;
+    memory.total = memory.states + memory.activations + memory.working + costs->card.calibration->runtime_bytes;
     return memory;
 }
 

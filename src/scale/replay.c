@@ -85,6 +85,11 @@ static double pace(const struct run *run, const struct stage_state *state, int q
     return 1 / (1 + run->replay->instructions.items[beside].slows);
 }
 
+/* When what runs on the queue ends, by what is known now. */
+static double end_of(const struct run *run, const struct stage_state *state, int queue) {
+    return state->time_s + state->queues[queue].left_s / pace(run, state, queue);
+}
+
 static void wait_for(struct run *run, int32_t waiter, int32_t instruction) {
     run->others[waiter] = run->waiting[instruction];
     run->waiting[instruction] = waiter;
@@ -98,7 +103,7 @@ static void plan_event(struct run *run, int32_t stage) {
         struct queue_state *queue = &state->queues[q];
         int32_t blocked = REPLAY_NONE;
         if (queue->running != REPLAY_NONE)
-            event = fmin(event, state->time_s + queue->left_s / pace(run, state, q));
+            event = fmin(event, end_of(run, state, q));
         else if (queue->next != REPLAY_NONE)
             event = fmin(event, fmax(state->time_s, ready_s(run, queue, &blocked)));
         if (blocked != REPLAY_NONE && run->others[2 * stage + q] == REPLAY_NONE - 1)
@@ -129,7 +134,7 @@ static void wake(struct run *run, int32_t instruction) {
     }
 }
 
-static const double SLACK_S = 1e-12; /* below which rounding leaves nothing to do */
+static const double SLACK_S = 1e-12; /* events nearer than this are one */
 
 static void finish(struct run *run, struct queue_state *queue, double now) {
     int32_t done = queue->running;
@@ -152,10 +157,13 @@ static void begin(struct run *run, struct queue_state *queue, double now) {
 static void happen(struct run *run, int32_t stage) {
     struct stage_state *state = &run->states[stage];
     double now = state->event_s;
+    bool ends[REPLAY_QUEUE_COUNT];
+    /* Asked before time passes: of long times what is left then may be rounding alone, and never 0. */
+    for (int q = 0; q < REPLAY_QUEUE_COUNT; q++)
+        ends[q] = state->queues[q].running != REPLAY_NONE && end_of(run, state, q) <= now + SLACK_S;
     advance(run, state, now);
     for (int q = 0; q < REPLAY_QUEUE_COUNT; q++)
-        if (state->queues[q].running != REPLAY_NONE && state->queues[q].left_s <= SLACK_S)
-            finish(run, &state->queues[q], now);
+        if (ends[q]) finish(run, &state->queues[q], now);
     for (int q = 0; q < REPLAY_QUEUE_COUNT; q++) {
         struct queue_state *queue = &state->queues[q];
         int32_t blocked;

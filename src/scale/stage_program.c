@@ -2,21 +2,28 @@
 
 void job_costs_find(const struct training *job, const struct calibration *calibration, struct job_costs *out) {
     const struct layout *layout = &job->layout;
-    *out = (struct job_costs){
-        .job = job,
-        .card = card_describe(&job->cluster.device, calibration),
-        .fabric =
-            fabric_describe(&job->cluster, (struct fabric_parts){calibration->network_part, calibration->link_latency,
-                                                                 calibration->hop_latency, calibration->congestion})};
+    *out = (struct job_costs){.job = job,
+                              .card = card_describe(&job->cluster.device, calibration),
+                              .fabric = fabric_describe(&job->cluster, calibration->congestion)};
     out->pipeline = (struct pipeline_shape){
         (int32_t)layout->pipeline, pipeline_chunks(layout->pipeline, layout->virtual_stages, layout->micro_batches),
         (int32_t)layout->micro_batches};
     layer_costs_find(job, &out->card, &out->fabric, &out->layers);
 }
 
+/* Layers of the first `count` of the parts, filled one after the other; the last ones have one at least. */
+static int64_t filled_until(int64_t layers, int64_t parts, int64_t count) {
+    int64_t filled = count * ((layers + parts - 1) / parts), most = layers - (parts - count);
+    return filled < most ? filled : most;
+}
+
 int64_t stage_layers(const struct job_costs *costs, int32_t stage, int32_t chunk) {
     int64_t parts = (int64_t)costs->pipeline.stages * costs->pipeline.chunks, layers = costs->job->model.layers;
     int64_t part = (int64_t)chunk * costs->pipeline.stages + stage;
+    bool with_tables = parts > 1 && layers % parts != 0 && (layers + 2) % parts == 0;
+    if (with_tables) return (layers + 2) / parts - (part == 0) - (part == parts - 1);
+    if (costs->job->system.fills_stages)
+        return filled_until(layers, parts, part + 1) - filled_until(layers, parts, part);
     return layers / parts + (part < layers % parts);
 }
 
@@ -79,13 +86,13 @@ struct maker {
     struct replay *replay;
     int32_t *first, *last; /* kernels of each pass, by pass_index: its first and last instruction */
     int32_t stage;
-    int32_t kernel, before;                  /* the latest kernel of the stage, and the one before it */
-    enum replay_kind kind;                   /* of the kernels that are added */
-    int32_t collective;                      /* the latest collective */
-    int32_t gathered;                        /* the gather of the pass's next layer; REPLAY_NONE: none is under way */
-    struct exchange gather, scatter, reduce; /* of one layer */
-    struct exchange table;                   /* gather of the embedding or the head */
-    double gradient_s;                       /* of a layer's gradients in memory, after a backward */
+    int32_t kernel, before; /* the latest kernel of the stage, and the one before it */
+    enum replay_kind kind;  /* of the kernels that are added */
+    int32_t collective;     /* the latest collective */
+    int32_t gathered;       /* the gather of the pass's next layer; REPLAY_NONE: none is under way */
+    struct exchange gather, again, scatter, reduce; /* of one layer; `again`: the gather for its backward */
+    struct exchange table;                          /* gather of the embedding or the head */
+    double gradient_s;                              /* of a layer's gradients in memory, after a backward */
 };
 
 static size_t pass_index(const struct job_costs *costs, int32_t stage, const struct pipeline_step *step) {
@@ -174,10 +181,11 @@ static enum status add_layer(struct maker *maker, const struct pipeline_step *st
     TRY(add_kernel(maker, seconds, maker->gathered));
     maker->gathered = REPLAY_NONE;
     int32_t kernel = maker->kernel;
-    if (cut && more && ahead) TRY(add_gather(maker, maker->gather));
+    struct exchange gather = step->backward ? maker->again : maker->gather;
+    if (cut && more && ahead) TRY(add_gather(maker, gather));
     if (cut && step->backward) TRY(add_collective(maker, REPLAY_REDUCE, maker->scatter, kernel));
     if (reduces) TRY(add_collective(maker, REPLAY_REDUCE, maker->reduce, kernel));
-    if (cut && more && !ahead) TRY(add_gather(maker, maker->gather));
+    if (cut && more && !ahead) TRY(add_gather(maker, gather));
     return STATUS_OK;
 }
 
@@ -187,7 +195,7 @@ static enum status add_layers(struct maker *maker, const struct pipeline_step *s
     double ends = ends_s(maker, step);
     int tables = is_first(maker->stage, step->chunk) || is_last(maker->costs, maker->stage, step->chunk);
     if (cut && tables && !step->backward) TRY(add_gather(maker, maker->table));
-    if (cut) TRY(add_gather(maker, maker->gather));
+    if (cut) TRY(add_gather(maker, step->backward ? maker->again : maker->gather));
     if (ends > 0 && step->backward) TRY(add_kernel(maker, ends, REPLAY_NONE));
     for (int64_t layer = 0; layer < layers; layer++)
         TRY(add_layer(maker, step, layer_s(maker, step->backward), layer + 1 < layers, reduces));
@@ -294,12 +302,17 @@ static void join_stages(const struct maker *maker) {
 }
 
 /* Bytes moved for a parameter's gradient after a backward, beside the 2 that its product writes: turned to the type in
- * which it is scattered, or added to the sum of the micro-batches before, by a kernel of its own or by the product. */
+ * which it is scattered, or added to the sum of the micro-batches before by a kernel of its own. */
 static double gradient_traffic(const struct training *job) {
     double bytes = (double)job->system.gradient_bytes;
     if (job->layout.partition.parameters > 1) return bytes > 2 ? 2 + bytes : 0;
-    if (job->system.sums_in_products) return 2 * bytes - 2;
+    if (training_sums_by_product(job)) return 0;
     return job->layout.micro_batches > 1 ? 2 + 2 * bytes : 0;
+}
+
+static bool gathers_twice(const struct training *job, double layer) {
+    int64_t kept = job->system.kept_parameters;
+    return kept > 0 && layer > (double)kept && job->layout.recomputation == RECOMPUTE_FULL;
 }
 
 static void find_exchanges(struct maker *maker) {
@@ -307,10 +320,13 @@ static void find_exchanges(struct maker *maker) {
     const struct fabric *fabric = &maker->costs->fabric;
     double layer = layer_parameters(maker->costs), traffic = gradient_traffic(job);
     maker->gradient_s = traffic > 0 ? streaming_s(&maker->costs->card, traffic * layer) : 0;
-    maker->gather = exchange_gather(job, fabric, layer);
-    maker->scatter = exchange_scatter(job, fabric, layer);
+    double piece_s = maker->costs->card.calibration->kernel_s;
+    maker->gather = exchange_gather(job, fabric, layer, piece_s);
+    maker->again = exchange_gather_again(job, fabric, layer, piece_s);
+    if (gathers_twice(job, layer)) maker->again.seconds *= 2;
+    maker->scatter = exchange_scatter(job, fabric, layer, piece_s);
     maker->reduce = reduce_of(maker->costs, layer - expert_share(maker->costs), expert_share(maker->costs));
-    maker->table = exchange_gather(job, fabric, table_share(maker->costs));
+    maker->table = exchange_gather(job, fabric, table_share(maker->costs), piece_s);
 }
 
 enum status stage_program_make(const struct job_costs *costs, struct replay *out) {

@@ -9,7 +9,7 @@ static const struct training_system systems[] = {
     /* What Ballast plans for at scale: fused attention, everything that moves beside what computes, gradients in fp32.
      */
     {.name = "Ballast",
-     .attention = ATTENTION_FLASH2,
+     .attention = ATTENTION_CUDNN,
      .fused = true,
      .gradient_bytes = 4,
      .state_bytes = 18,
@@ -72,13 +72,33 @@ static const struct training_system systems[] = {
     {.name = "Megatron-DeepSpeed",
      .attention = ATTENTION_SCORES,
      .fused = true,
+     .rereads_norms = true,
      .blocks_launches = true,
      .fp32_loss = true,
      .gradient_bytes = 2,
      .state_bytes = 16,
      .buffer_bytes = 3000000000, /* three buckets of 5e8 elements, its default */
-     .cuts_sends = true},
-    /* Parameters are fetched tensor by tensor. */
+     .cuts_sends = true,
+     .fills_stages = true},
+    /* 0.3, with PyTorch 1.8: ZeRO-3 waits for the device, makes a view of each rank's piece of a weight, and PyTorch
+     * copies each out of what it gathered; gradients the same way back (microsoft/DeepSpeed@ab5534fc,
+     * partition_parameters.py: _allgather_param, _reduce_scatter_gradient; PyTorch's ProcessGroupNCCL). A layer above
+     * stage3_max_reuse_distance, 1e9, is released after it is computed again. */
+    {.name = "DeepSpeed 0.3",
+     .attention = ATTENTION_SCORES,
+     .fused = true,
+     .fp32_loss = true,
+     .gradient_bytes = 2,
+     .state_bytes = 18,
+     .buffer_bytes = 3000000000,
+     .gathers = 4,
+     .gather_calls = 2,
+     .scatter_calls = 2,
+     .kept_parameters = 1000000000},
+    /* Parameters are fetched tensor by tensor, but for those below stage3_param_persistence_threshold. For each rank's
+     * piece a view is made before a gather and another after it, whose stream is told; for gradients a piece is cut off
+     * and put into a list, and their sum cut again (@04cd6af1: partition_parameters.py, AllGatherCoalescedHandle;
+     * coalesced_collectives.py, reduce_scatter_coalesced). */
     {.name = "DeepSpeed",
      .attention = ATTENTION_FLASH2,
      .fused = true,
@@ -86,14 +106,18 @@ static const struct training_system systems[] = {
      .gradient_bytes = 2,
      .state_bytes = 18,
      .buffer_bytes = 3000000000,
-     .gathers = 9,
+     .gathers = 7,
+     .gather_calls = 3,
+     .scatter_calls = 2,
+     .kept_parameters = 1000000000,
      .overlaps_parameters = true,
      .overlaps_gradients = true},
     /* 0.8 and later: fused attention, --overlap-grad-reduce, --overlap-param-gather, --tp-comm-overlap; gradients are
      * accumulated by their products unless --no-gradient-accumulation-fusion says otherwise. */
     {.name = "Megatron-Core",
-     .attention = ATTENTION_FLASH2,
+     .attention = ATTENTION_CUDNN,
      .fused = true,
+     .fp32_loss = true,
      .gradient_bytes = 4,
      .state_bytes = 18,
      .overlaps_parameters = true,
@@ -101,40 +125,48 @@ static const struct training_system systems[] = {
      .overlaps_update = true,
      .overlaps_tensor_forward = true,
      .overlaps_tensor_backward = true,
-     .sums_in_products = true,
+     .sum = SUM_BY_PRODUCT,
      .interleaves = true,
      .cuts_sends = true,
      .cuts_sequence = true},
-    /* 2022: scores in memory, distributed_fused_adam with overlapped reduction; tensor parallelism as in Megatron-LM of
-     * that year (apex). */
+    /* 2022, of which its published tables are: scores in memory, distributed_fused_adam before its collectives were
+     * overlapped (NVIDIA/NeMo-Framework-Launcher@73d7e94: overlap_grad_sync is false; new parameters from @d1d5454 on);
+     * tensor parallelism as in Megatron-LM of that year (apex). Gradients are
+     * exchanged in fp32 where grad_sync_dtype does not say otherwise (@2ed8ca13). "Gradient accumulation fusion can
+     * only be used with pipeline parallel size > 1." */
     {.name = "NeMo Megatron",
      .attention = ATTENTION_SCORES,
      .fused = true,
-     .gradient_bytes = 2,
+     .fp32_loss = true,
+     .gradient_bytes = 4,
      .state_bytes = 18,
-     .overlaps_parameters = true,
-     .overlaps_gradients = true,
-     .overlaps_update = true,
      .overlaps_tensor_backward = true,
+     .sum = SUM_BY_PRODUCT_OF_STAGES,
      .cuts_sends = true,
      .cuts_sequence = true},
-    /* 2021: scatter and gather of sends (arXiv 2104.04473, section 4.1); gradients after the last backward. */
+    /* 2021: scatter and gather of sends (arXiv 2104.04473, section 4.1); gradients after the last backward; before
+     * persist_layer_norm (NVIDIA/Megatron-LM@a2fdcdf, which Megatron-DeepSpeed does not have either). */
     {.name = "Megatron-LM PTD-P",
      .attention = ATTENTION_SCORES,
      .fused = true,
+     .rereads_norms = true,
+     .fp32_loss = true,
      .gradient_bytes = 2,
      .state_bytes = 18,
      .cuts_sends = true},
-    /* 2022: collectives of the backward beside the products of weights' gradients (arXiv 2205.05198, section 4.2). */
+    /* 2022: collectives of the backward beside the products of weights' gradients (arXiv 2205.05198, section 4.2),
+     * which add to sums in fp32 (NVIDIA/Megatron-LM@83b1e42; the paper's figure 1 has 18 bytes a parameter). */
     {.name = "Megatron-LM",
      .attention = ATTENTION_SCORES,
      .fused = true,
-     .gradient_bytes = 2,
+     .fp32_loss = true,
+     .gradient_bytes = 4,
      .state_bytes = 18,
      .overlaps_tensor_backward = true,
+     .sum = SUM_BY_PRODUCT,
      .cuts_sends = true},
     {.name = "llm.c",
-     .attention = ATTENTION_FLASH2,
+     .attention = ATTENTION_CUDNN,
      .fused = true,
      .gradient_bytes = 2,
      .state_bytes = 16,

@@ -1,8 +1,18 @@
 #include "scale/training.h"
 
+int64_t transformer_head_size(const struct transformer *model) {
+    return model->head_size > 0 ? model->head_size : model->hidden / model->heads;
+}
+
+int64_t transformer_query_width(const struct transformer *model) { return model->heads * transformer_head_size(model); }
+
+/* Of queries and the output, and of keys and values. */
+static int64_t attention_parameters(const struct transformer *model) {
+    return 2 * model->hidden * (transformer_query_width(model) + model->kv_heads * transformer_head_size(model));
+}
+
 int64_t transformer_layer_parameters(const struct transformer *model) {
-    int64_t head = model->hidden / model->heads, experts = model->experts > 0 ? model->experts : 1;
-    int64_t attention = model->hidden * (2 * model->hidden + 2 * model->kv_heads * head);
+    int64_t experts = model->experts > 0 ? model->experts : 1, attention = attention_parameters(model);
     int64_t mlp = (model->gated ? 3 : 2) * model->hidden * model->ffn;
     return attention + experts * mlp + (model->experts > 0 ? model->experts * model->hidden : 0) + 2 * model->hidden;
 }
@@ -19,17 +29,21 @@ int64_t transformer_parameters(const struct transformer *model) {
 }
 
 double transformer_token_flops(const struct transformer *model, int64_t sequence) {
-    int64_t head = model->hidden / model->heads;
     double active = model->experts > 0 ? (double)model->experts_a_token : 1;
-    double attention = (double)model->hidden * (double)(2 * model->hidden + 2 * model->kv_heads * head);
+    double attention = (double)attention_parameters(model);
     double mlp = active * (model->gated ? 3 : 2) * (double)model->hidden * (double)model->ffn;
     double table = (double)transformer_table_parameters(model);
-    double squares = 2 * (double)model->hidden * (double)sequence;
+    double squares = 2 * (double)transformer_query_width(model) * (double)sequence;
     return 6 * ((double)model->layers * (attention + mlp + squares) + table);
 }
 
 int64_t layout_devices(const struct layout *layout) {
     return layout->tensor * layout->pipeline * layout->context * layout->data;
+}
+
+bool training_sums_by_product(const struct training *job) {
+    if (job->system.sum == SUM_BY_PRODUCT_OF_STAGES) return job->layout.pipeline > 1;
+    return job->system.sum == SUM_BY_PRODUCT;
 }
 
 static enum status refuse(const char *field, const char *why) {
@@ -60,6 +74,9 @@ static enum status check_partition(const struct layout *layout) {
     if (layout->data * layout->context % cut->optimizer != 0 || cut->optimizer % cut->gradients != 0 ||
         cut->gradients % cut->parameters != 0)
         return refuse("partition", "must divide the data-parallel ranks");
+    if (layout->second_parameters < 0 ||
+        (layout->second_parameters > 0 && cut->parameters % layout->second_parameters != 0))
+        return refuse("second copy", "must divide the ranks over which parameters are cut");
     return STATUS_OK;
 }
 

@@ -12,7 +12,11 @@ struct transformer {
     bool gated;                       /* three matrices in the MLP (SwiGLU), two norms without bias; else two */
     bool tied;                        /* the head's matrix is the embedding's */
     int64_t experts, experts_a_token; /* of each MLP; 0: dense */
+    int64_t head_size;                /* 0: hidden / heads */
 };
+/* Elements of a head; and of all of a token's queries. */
+int64_t transformer_head_size(const struct transformer *model);
+int64_t transformer_query_width(const struct transformer *model);
 
 /* Parameters of one layer; of these, of its experts (0: dense); of the embedding or the head. */
 int64_t transformer_layer_parameters(const struct transformer *model);
@@ -48,6 +52,8 @@ struct layout {
     int64_t sequence_length;
     int64_t expert; /* of the data-parallel ranks, neighbours among whom experts are spread, and tokens go to those that
                        they visit (GShard, arXiv 2006.16668); 0 as 1: each rank has all experts */
+    int64_t second_parameters; /* ranks among whom the forward leaves a second copy of parameters, which the backward
+                                  gathers (hpZ of ZeRO++, arXiv 2306.10209); 0: none */
 };
 /* At least 1. */
 static inline int64_t layout_expert_ranks(const struct layout *layout) {
@@ -58,7 +64,14 @@ enum attention_kind {
     ATTENTION_SCORES, /* writes the scores to memory */
     ATTENTION_FLASH1, /* FlashAttention 1 and its Triton version */
     ATTENTION_FLASH2, /* FlashAttention 2 and what is as fast */
+    ATTENTION_CUDNN,  /* cuDNN's, made anew for each card; Transformer Engine prefers it from Hopper on */
     ATTENTION_COUNT
+};
+
+enum gradient_sum {
+    SUM_BY_KERNEL,            /* after the product of the gradient */
+    SUM_BY_PRODUCT,           /* the product adds to it */
+    SUM_BY_PRODUCT_OF_STAGES, /* the same where there is pipeline parallelism, else by a kernel */
 };
 
 /* How a training system works: facts about its code at the time, none of them fitted (system.c has those with names).
@@ -67,13 +80,20 @@ struct training_system {
     const char *name;
     enum attention_kind attention;
     bool fused;               /* elementwise kernels are joined, by a compiler or by hand */
+    bool rereads_norms;       /* LayerNorm by apex's first kernels, which read their rows again */
     bool blocks_launches;     /* each kernel is launched after the one before has ended (CUDA_LAUNCH_BLOCKING) */
     bool fp32_loss;           /* logits are turned to fp32 in memory */
     int64_t gradient_bytes;   /* of an element while gradients are exchanged */
     int64_t state_bytes;      /* of a parameter in all, where nothing is cut */
+    int64_t pass_bytes;       /* of a parameter that a rank has, beside those: gradients of a pass, where their sum is
+                                 apart from them */
     int64_t update_bytes;     /* of a parameter that a rank updates, beside those, where parameters are not cut */
     int64_t buffer_bytes;     /* of buckets that are there all the time */
     int64_t gathers;          /* collectives in which a layer's parameters are gathered, 0: one; those of each tensor */
+    int64_t gather_calls;     /* of PyTorch for each rank's piece of what is gathered, beside the collective; 0: none */
+    int64_t scatter_calls;    /* the same of gradients that are scattered */
+    int64_t kept_parameters;  /* layers of more are gathered again between what is computed again and its backward;
+                                 0: none is */
     bool overlaps_parameters; /* gathers run ahead beside forward and backward */
     bool overlaps_gradients;  /* gradients are exchanged beside the last backward */
     bool overlaps_update;     /* new parameters are handed out beside the next forward */
@@ -81,9 +101,10 @@ struct training_system {
     bool overlaps_tensor_backward; /* or, in the backward, beside the products of weights' gradients */
     bool broadcasts;               /* new parameters go out by a broadcast from each owner, not an all-gather */
     bool cuts_sequence;    /* norms and residuals are cut along the sequence where there is tensor parallelism */
-    bool sums_in_products; /* a weight's gradient is added to the sum of the micro-batches by its product */
+    enum gradient_sum sum; /* how a weight's gradient is added to the sum of the micro-batches */
     bool interleaves;      /* can give a stage several chunks of the layers */
     bool cuts_sends;       /* stages send each other's activations cut among the tensor ranks */
+    bool fills_stages;     /* stages have as many layers as the fullest, one after the other, until none are left */
 };
 
 struct training {
@@ -94,6 +115,8 @@ struct training {
 };
 
 int64_t layout_devices(const struct layout *layout);
+/* Whether products add weights' gradients to their sums. */
+bool training_sums_by_product(const struct training *job);
 /* BAD_INPUT "layout: FIELD: ..." where sizes do not divide or groups are larger than what they cut. */
 enum status training_check(const struct training *job);
 

@@ -4,6 +4,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "program/collectives.h"
+#include "program/passes.h"
+
 bool search_fits(const struct search_input *input, const struct candidate *candidate) {
     for (enum tier tier = 0; tier < TIER_COUNT; tier++)
         if (candidate->tier_bytes[tier] > input->capacity_bytes[tier]) return false;
@@ -21,26 +24,47 @@ static double sum_seconds(const struct program *program, const struct costs *cos
     return sum;
 }
 
+/* False where a stage takes more than another may. */
+static bool take_bytes(const struct search_input *input, int64_t enough_bytes, const struct program *program,
+                       struct candidate *candidate) {
+    bool enough = true;
+    for (enum tier tier = 0; tier < TIER_COUNT; tier++) {
+        int64_t bytes = program->tier_bytes[tier], most = input->capacity_bytes[tier];
+        if (bytes > candidate->tier_bytes[tier]) candidate->tier_bytes[tier] = bytes;
+        enough &= bytes <= most || (tier == TIER_DEVICE && bytes <= enough_bytes);
+    }
+    return enough;
+}
+
+/* NO_FIT where the programs beside it leave no room for so many operations between ranks. */
+static enum status check_operations(const struct search_input *input, const struct program *program, int64_t grains) {
+    int64_t beside = input->operations_beside * grains / rank_place_stages(&input->place);
+    return collectives_check_count(program->collectives.count + (size_t)beside);
+}
+
 /* By stage: one rank of each. */
-static enum status compile_stages(const struct search_input *input, struct plan *plan, struct program **programs) {
+static enum status compile_stages(const struct search_input *input, int64_t enough_bytes, struct plan *plan,
+                                  struct program **programs, struct candidate *candidate) {
     const struct comm_group stages = rank_place_stage_group(&input->place);
+    memset(candidate->tier_bytes, 0, sizeof candidate->tier_bytes);
     for (int stage = 0; stage < stages.count; stage++) {
         if (stages.count > 1) plan->place.rank = mesh_group_rank(&stages, stage);
-        TRY(program_compile_unproved(input->graph, plan, input->workspace, &programs[stage]));
+        TRY(program_compile_placed(input->graph, plan, input->workspace, &programs[stage]));
+        TRY(check_operations(input, programs[stage], plan->policy.grains_per_pass));
+        if (!take_bytes(input, enough_bytes, programs[stage], candidate)) break;
     }
     return STATUS_OK;
 }
 
-static void take_bytes(struct program *const *programs, int count, struct candidate *candidate) {
-    memset(candidate->tier_bytes, 0, sizeof candidate->tier_bytes);
+static enum status synchronise_stages(struct program *const *programs, int count) {
     for (int stage = 0; stage < count; stage++)
-        for (enum tier tier = 0; tier < TIER_COUNT; tier++)
-            if (programs[stage]->tier_bytes[tier] > candidate->tier_bytes[tier])
-                candidate->tier_bytes[tier] = programs[stage]->tier_bytes[tier];
+        TRY(program_synchronise(programs[stage]));
+    return STATUS_OK;
 }
 
 static enum status time_stages(const struct search_input *input, struct program *const *programs, int count,
                                struct candidate *candidate) {
+    TRY(synchronise_stages(programs, count));
     struct timeline *timelines = mem_array((size_t)count, sizeof *timelines);
     if (!timelines) return STATUS_FAILED;
     enum status status = simulate_stages((const struct program *const *)programs, count, input->costs, timelines);
@@ -53,16 +77,15 @@ static enum status time_stages(const struct search_input *input, struct program 
     return status;
 }
 
-enum status policy_measure(const struct search_input *input, struct candidate *candidate) {
+enum status policy_measure(const struct search_input *input, int64_t enough_bytes, struct candidate *candidate) {
     struct plan plan = {.recipe = *input->recipe, .policy = candidate->policy, .place = input->place};
     int count = rank_place_stages(&plan.place);
     struct program **programs = mem_array((size_t)count, sizeof *programs);
     if (!programs) return STATUS_FAILED;
     if (input->spans) snprintf(plan.policy.spans, sizeof plan.policy.spans, "%s", input->spans);
     candidate->step_s = candidate->sum_s = 0;
-    enum status status = compile_stages(input, &plan, programs);
+    enum status status = compile_stages(input, enough_bytes, &plan, programs, candidate);
     candidate->compiled = status == STATUS_OK;
-    if (status == STATUS_OK) take_bytes(programs, count, candidate);
     if (status == STATUS_OK && search_fits(input, candidate)) status = time_stages(input, programs, count, candidate);
     for (int stage = 0; stage < count; stage++)
         program_free(programs[stage]);

@@ -8,8 +8,9 @@
 bool search_fits(const struct search_input *input, const struct candidate *candidate);
 
 /* The policy of `candidate`: its bytes, and where it fits its seconds. Of a pipeline the programs of all stages, one
- * rank of each, which wait for each other: bytes are those of the stage that needs most. NO_FIT for more operations
- * between ranks than there can be. */
-enum status policy_measure(const struct search_input *input, struct candidate *candidate);
+ * rank of each, which wait for each other: bytes are those of the stage that needs most. Where a stage takes more than
+ * the capacities, or of the device than `enough_bytes` if that is more, later ones are not looked at. NO_FIT for more
+ * operations between ranks than there can be. */
+enum status policy_measure(const struct search_input *input, int64_t enough_bytes, struct candidate *candidate);
 
 #endif

@@ -443,6 +443,12 @@ int64_t policy_bound_device_bytes(const struct policy_bound_input *input, const 
     return constant_bytes(input, policy) + most;
 }
 
+/* Those of the first pass alone; later ones may be repetitions of it. A pipeline's stages share them. */
+int64_t policy_bound_operations(const struct policy_bound_input *input, int64_t grains_per_pass) {
+    int64_t slots = step_cut_largest(input->cut, grains_per_pass).first;
+    return slots * input->cost->exchanges / rank_place_stages(&input->cut->place);
+}
+
 static int64_t activation_bytes(const struct schedule_cost *cost, int64_t slots) {
     return slots > 0 ? schedule_cost_least_bytes(cost, slots) : -1;
 }
@@ -501,6 +507,22 @@ static int64_t lower_bytes(const struct policy_bound_input *input, const struct 
     return kept + larger(gradients, passing + (defers(policy) ? gradients : 0));
 }
 
+/* What the first stage of a pipeline holds beside its part of the whole model's, as if all stages did: as many passes
+ * are in flight in it as there are stages, and each stage has room of its own for what runs. */
+static int64_t pipeline_bytes(const struct policy_bound_input *input, const struct policy *policy) {
+    const struct schedule_cost *cost = input->cost;
+    int64_t stages = rank_place_stages(&input->cut->place), kept = 0, running = 0;
+    int64_t flying = smaller(stages, step_cut_passes(input->cut, policy->grains_per_pass));
+    if (stages == 1) return 0;
+    for (size_t i = 0; i < cost->groups.count; i++) {
+        const struct group_bytes *group = &cost->groups.items[i];
+        kept = larger(kept, larger(group->before, group->after));
+        running = larger(running, group->peak - larger(group->before, group->after));
+    }
+    int64_t slots = step_cut_largest(input->cut, policy->grains_per_pass).first;
+    return (flying - 1) * slots * kept + (stages - 1) * running;
+}
+
 struct policy_bound policy_bound_of(const struct policy_bound_input *input, const struct policy *policy,
                                     int64_t device_bytes) {
     const struct chunk_sum *away = &input->from[policy->persistent_chunks];
@@ -510,10 +532,12 @@ struct policy_bound policy_bound_of(const struct policy_bound_input *input, cons
     for (enum tier tier = TIER_HOST; tier < TIER_COUNT; tier++)
         bound.bytes[tier] = lower_bytes(input, policy, tier);
     const struct chunk_sum *wholes = input->states->from;
+    int64_t buffers = policy->buffers * rank_place_stages(&input->cut->place);
+    bound.likely_bytes += pipeline_bytes(input, policy);
     if (gathers(policy) && wholes->packs > 0)
-        bound.likely_bytes += policy->buffers * (wholes->parameters / wholes->packs);
+        bound.likely_bytes += buffers * (wholes->parameters / wholes->packs);
     else if (policy->parameters != TIER_DEVICE && away->packs > 0)
-        bound.likely_bytes += policy->buffers * (away->parameters / away->packs);
+        bound.likely_bytes += buffers * (away->parameters / away->packs);
     return bound;
 }
 

@@ -30,7 +30,8 @@ struct policy_seconds {
 struct policy_bound {
     struct policy_seconds seconds;
     int64_t bytes[TIER_COUNT];
-    int64_t likely_bytes; /* of the device, if all buffers for parameters are in use */
+    int64_t likely_bytes; /* of the device, if all buffers for parameters are in use; of a pipeline's stages together,
+                             if each takes as much as the first, which has most passes in flight */
 };
 
 /* `device_bytes`: policy_bound_device_bytes, which does not depend on the number of buffers. */
@@ -49,6 +50,8 @@ struct pass_activations {
 };
 struct pass_activations policy_bound_activations(const struct schedule_cost *cost, const struct step_cut *cut,
                                                  int64_t grains_per_pass);
+/* Of the operations between ranks that a program has, at least. */
+int64_t policy_bound_operations(const struct policy_bound_input *input, int64_t grains_per_pass);
 /* At most policy_bound_device_bytes, without a walk through the pass. */
 int64_t policy_bound_quick_device_bytes(const struct policy_bound_input *input, const struct policy *policy,
                                         const struct pass_activations *activations);

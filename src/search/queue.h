@@ -12,8 +12,9 @@ enum proposal_stage {
 };
 
 struct proposal {
-    double key;   /* expected seconds; least first */
-    double bound; /* seconds that no program of it goes below */
+    double key;      /* expected seconds; least first */
+    double bound;    /* seconds that no program of it goes below */
+    int64_t learned; /* programs that had been compiled when `key` was found */
     int64_t number;
     int32_t family; /* PROPOSAL_CLAN: the clan */
     enum proposal_stage stage;

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "search/measure.h"
+#include "search/policy_outcomes.h"
 #include "search/queue.h"
 
 /* Best first: proposals are taken in the order of their expected time = bound + exposed share x (serial time - bound),
@@ -18,8 +19,13 @@ static const double EXPOSED_SHARE[LOOKAHEADS] = {0.5, 0.25};
 /* Each program that does not fit makes the search want this much more room on the device: after a dozen of them it aims
  * for a quarter of the capacity. */
 static const double MORE_MARGIN = 1.12;
+/* Of several inputs: by so much the best of some tries is not made faster by more of them. The best of all tries was up
+ * to 13% faster than the first that fits, in shapes of 64 ranks for GPT-3 175B. */
+static const double CATCH_UP = 1.15;
+/* Programs of fewer nodes take too little time to be spared. */
+enum { SLOW_TRY_LESS = 8, SLOW_TRIED_LEAST = 2, SLOW_NODES = 500 };
 /* Where nothing fits: how many of the smallest are compiled. */
-enum { SMALLEST_COMPILED = 12, RUNNERS_UP_MOST = 8 };
+enum { SMALLEST_COMPILED = 12 };
 enum { COMPILED_LEAST = 6, COMPILED_NODES = 16000 };
 
 int search_most_compiled(const struct graph *graph) {
@@ -106,15 +112,8 @@ static double wait_part_of(const struct search *search, int32_t family) {
     return wait_part(search, search->space.families.items[family].grains_per_pass);
 }
 
-/* Seconds that make a policy the better the fewer they are, at least, and as they are expected. Of a pipeline the
- * longest stage takes at least its part of the whole model's. */
-static double least_s(const struct search *search, const struct policy_seconds *seconds) {
-    bool sum = search->input->objective == OBJECTIVE_SUM;
-    return (sum ? seconds->serial_s * (1 - 1e-9) : seconds->step_s) / stages_of(search);
-}
-
 static double with_exposed(const struct search *search, const struct policy_seconds *seconds, double share) {
-    if (search->input->objective == OBJECTIVE_SUM) return least_s(search, seconds);
+    if (search->input->objective == OBJECTIVE_SUM) return outcome_least_s(search->input, seconds);
     return (seconds->step_s + share * (seconds->serial_s - seconds->step_s)) / stages_of(search);
 }
 
@@ -127,11 +126,13 @@ static double expected_s(struct search *search, int32_t family, const struct pol
     return with_exposed(search, seconds, share) * (1 + wait_part_of(search, family));
 }
 
-static double objective_s(const struct search_input *input, const struct candidate *candidate) {
-    return input->objective == OBJECTIVE_SUM ? candidate->sum_s : candidate->step_s;
+/* What has to be beaten. */
+static double mark_s(const struct search *search) {
+    double faster_than_s = search->input->faster_than_s;
+    return faster_than_s > 0 ? fmin(search->best_s, faster_than_s) : search->best_s;
 }
 
-static bool cannot_win(const struct search *search, double bound) { return bound >= search->best_s * (1 - 1e-9); }
+static bool cannot_win(const struct search *search, double bound) { return bound >= mark_s(search) * (1 - 1e-9); }
 
 /* Room for what is learned of families that were listed last. */
 static enum status follow_families(struct search *search) {
@@ -147,8 +148,13 @@ static enum status push_families(struct search *search, int32_t from) {
         const struct family *family = &search->space.families.items[f];
         search->result->enumerated++;
         if (space_is_hopeless(&search->space, family)) continue;
-        struct proposal proposal = {
-            .key = expected_s(search, f, &family->least), .bound = least_s(search, &family->least), .family = f};
+        if (space_is_crowded(&search->space, family)) {
+            search->result->crowded++;
+            continue;
+        }
+        struct proposal proposal = {.key = expected_s(search, f, &family->least),
+                                    .bound = outcome_least_s(search->input, &family->least),
+                                    .family = f};
         bool moves = family_moves_states(family) || space_schedule(&search->space, family)->tier != TIER_DEVICE;
         proposal.stage = PROPOSAL_FAMILY;
         if (cannot_win(search, proposal.bound)) continue;
@@ -162,7 +168,7 @@ static enum status push_clans(struct search *search) {
         const struct clan *clan = &search->space.clans.items[c];
         if (!clan->may_fit) continue;
         const struct proposal proposal = {.key = with_exposed(search, &clan->least, EXPOSED_SHARE[LOOKAHEADS - 1]),
-                                          .bound = least_s(search, &clan->least),
+                                          .bound = outcome_least_s(search->input, &clan->least),
                                           .family = c,
                                           .stage = PROPOSAL_CLAN};
         bool moves = clan->at.parameters != TIER_DEVICE || clan->at.gradients != TIER_DEVICE ||
@@ -186,6 +192,7 @@ static enum status bound_fullest(struct search *search, struct proposal proposal
     proposal.stage = PROPOSAL_FULLEST;
     proposal.member = member;
     proposal.key = expected_s(search, proposal.family, &member.bound.seconds);
+    proposal.learned = search->result->compiled;
     return queue_push(queue, proposal);
 }
 
@@ -195,9 +202,10 @@ static enum status expand(struct search *search, int32_t family, struct queue *q
     for (size_t m = 0; m < members.list.count && status == STATUS_OK; m++) {
         const struct member *member = &members.list.items[m];
         struct proposal proposal = {.key = expected_s(search, family, &member->bound.seconds),
-                                    .bound = least_s(search, &member->bound.seconds),
+                                    .bound = outcome_least_s(search->input, &member->bound.seconds),
                                     .family = family,
                                     .stage = PROPOSAL_MEMBER,
+                                    .learned = search->result->compiled,
                                     .member = *member};
         search->result->enumerated++;
         if (!cannot_win(search, proposal.bound)) status = queue_push(queue, proposal);
@@ -236,7 +244,9 @@ static void learn_lower(struct search *search, const struct proposal *proposal, 
     learned->learned = true;
 }
 
+/* A pipeline may wait less than is expected of it (interleaved ones do); no time is negative. */
 static void learn_exposed(struct kind_estimate *estimate, double exposed) {
+    exposed = fmax(exposed, 0);
     if (!estimate->timed || exposed < estimate->exposed_share) estimate->exposed_share = exposed;
     estimate->timed = true;
 }
@@ -263,7 +273,7 @@ static enum status compile(struct search *search, const struct proposal *proposa
     const struct family *family = &search->space.families.items[proposal->family];
     struct candidate candidate = {.bound_s = proposal->bound};
     space_policy(&search->space, family, &proposal->member, &candidate.policy);
-    enum status status = policy_measure(search->input, &candidate);
+    enum status status = policy_measure(search->input, search->enough_bytes, &candidate);
     if (status != STATUS_OK && status != STATUS_NO_FIT) return status;
     search->result->compiled++;
     search->scouted[family->division] = true;
@@ -280,15 +290,36 @@ static enum status compile(struct search *search, const struct proposal *proposa
         search->result->least_bytes = bytes;
         search->least = candidate;
     }
-    double seconds = objective_s(search->input, &candidate);
+    double seconds = outcome_seconds(search->input, &candidate);
     if (candidate.step_s > 0 && seconds < search->best_s) search->best_s = seconds;
     search->margin = search->best_s < INFINITY ? 1 : search->margin * MORE_MARGIN;
     TRY(vec_push(&search->families, proposal->family));
     return vec_push(&search->result->tried, candidate);
 }
 
-static bool may_compile(const struct search *search) {
-    return search->input->most_compiled == 0 || search->result->compiled < search->input->most_compiled;
+/* Of several inputs one is tried half as often as if it were the only one, and less while it is not likely to be the
+ * fastest: by what is expected of the next proposal, and by the best so far. */
+static int most_tries(const struct search *search, const struct proposal *proposal) {
+    const struct search_input *input = search->input;
+    int most = input->most_compiled, few = most / SLOW_TRY_LESS;
+    if (input->faster_than_s <= 0 || input->graph->nodes.count < SLOW_NODES) return most;
+    bool behind = search->best_s < INFINITY && search->best_s > CATCH_UP * input->faster_than_s;
+    if (!behind && proposal->key < input->faster_than_s) return most / 2;
+    return few < SLOW_TRIED_LEAST ? SLOW_TRIED_LEAST : few;
+}
+
+static bool may_compile(const struct search *search, const struct proposal *proposal) {
+    return search->input->most_compiled == 0 || search->result->compiled < most_tries(search, proposal);
+}
+
+/* Whether more was learned since a proposal's key was found, by which it takes longer. A program is compiled between
+ * two times that it does, so that queues come to an end. */
+static bool takes_longer(struct search *search, struct proposal *proposal) {
+    double key = proposal->key;
+    if (proposal->learned == search->result->compiled) return false;
+    proposal->learned = search->result->compiled;
+    proposal->key = fmax(key, expected_s(search, proposal->family, &proposal->member.bound.seconds));
+    return proposal->key > key;
 }
 
 /* The next step of a proposal: its family is bounded, or expanded, or its program compiled. A member that is expected
@@ -297,11 +328,7 @@ static enum status advance(struct search *search, struct proposal *proposal, str
                            struct queue *doubtful) {
     if (proposal->stage == PROPOSAL_CLAN) return list_clan(search, proposal->family);
     if (proposal->stage == PROPOSAL_FAMILY) return bound_fullest(search, *proposal, from);
-    double expected = expected_s(search, proposal->family, &proposal->member.bound.seconds);
-    if (expected > proposal->key * (1 + 1e-9)) {
-        proposal->key = expected; /* more was learned since it was queued */
-        return queue_push(from, *proposal);
-    }
+    if (takes_longer(search, proposal)) return queue_push(from, *proposal);
     if (proposal->stage == PROPOSAL_FULLEST) return expand(search, proposal->family, from);
     if (!proposal->device_bounded) {
         space_bound_device(&search->space, &search->space.families.items[proposal->family], &proposal->member);
@@ -316,7 +343,7 @@ static enum status work_off(struct search *search, struct queue *queue, struct q
     struct proposal next;
     while (queue_pop(queue, &next)) {
         if (cannot_win(search, next.bound)) continue;
-        if (next.stage == PROPOSAL_MEMBER && !may_compile(search)) {
+        if (next.stage == PROPOSAL_MEMBER && !may_compile(search, &next)) {
             search->result->proved = false;
             return STATUS_OK;
         }
@@ -357,10 +384,20 @@ static enum status compile_best(struct search *search) {
     return work_off(search, &search->moving, NULL);
 }
 
-/* More grains in a pass and more lookahead only need more bytes. */
+/* More lookahead only needs more bytes, and so do more grains in a pass, unless it is the last of its share where whole
+ * gradients would wait for the next. */
 static bool may_be_least(const struct search *search, const struct family *family) {
     int64_t fixed = search->input->grains_per_pass;
-    return family->lookahead == 0 && family->grains_per_pass == (fixed > 0 ? fixed : 1);
+    const struct partition *partition = &search->space.divisions.items[family->division].partition;
+    bool waits = partition_width(partition->gradients) > 1 && family->grains_per_pass >= search->space.grains;
+    return family->lookahead == 0 && (waits || family->grains_per_pass == (fixed > 0 ? fixed : 1));
+}
+
+/* Whether no program of it is enough. Then none but the first is compiled where another of several inputs may fit. */
+static bool is_too_large(const struct search *search, const struct proposal *proposal) {
+    int64_t most = search->enough_bytes * stages_of(search);
+    return search->input->faster_than_s > 0 && most > 0 && search->least.compiled &&
+           proposal->member.bound.bytes[TIER_DEVICE] > most;
 }
 
 static bool is_enough(const struct search *search) {
@@ -394,6 +431,7 @@ static enum status list_smallest(struct search *search) {
 static enum status compile_some(struct search *search, struct queue *queue, struct queue *doubtful, int *left) {
     struct proposal next;
     while (*left > 0 && !is_enough(search) && queue_pop(queue, &next)) {
+        if (is_too_large(search, &next)) continue;
         if (doubtful && is_doubtful_below(search, &next)) {
             TRY(queue_push(doubtful, next));
             continue;
@@ -412,11 +450,15 @@ static enum status compile_smallest(struct search *search) {
         const struct family *family = &search->space.families.items[f];
         struct proposal proposal = {.family = f, .stage = PROPOSAL_MEMBER};
         if (!may_be_least(search, family)) continue;
+        if (space_is_crowded(&search->space, family)) {
+            search->result->crowded++;
+            continue;
+        }
         proposal.member = space_least(&search->space, family);
         const struct policy_bound *bound = &proposal.member.bound;
         if (!space_may_fit(&search->space, bound, TIER_HOST)) continue;
         proposal.key = (double)bound->likely_bytes;
-        proposal.bound = least_s(search, &bound->seconds);
+        proposal.bound = outcome_least_s(search->input, &bound->seconds);
         status = queue_push(&smallest, proposal);
     }
     struct queue doubtful = {0};
@@ -427,93 +469,6 @@ static enum status compile_smallest(struct search *search) {
     queue_free(&smallest);
     queue_free(&doubtful);
     return status;
-}
-
-/* ---- results ---- */
-
-struct ranked {
-    double seconds;
-    int64_t bytes;
-    size_t index;
-};
-
-/* The faster; of equals the smaller, then the one that was found first. */
-static int compare_ranked(const void *a, const void *b) {
-    const struct ranked *x = a, *y = b;
-    if (x->seconds < y->seconds || x->seconds > y->seconds) return x->seconds < y->seconds ? -1 : 1;
-    if (x->bytes != y->bytes) return x->bytes < y->bytes ? -1 : 1;
-    return (x->index > y->index) - (x->index < y->index);
-}
-
-static bool same_kind(const struct search *search, size_t a, size_t b) {
-    const struct family *x = &search->space.families.items[search->families.items[a]];
-    const struct family *y = &search->space.families.items[search->families.items[b]];
-    const struct schedule *p = space_schedule(&search->space, x), *q = space_schedule(&search->space, y);
-    return p->kind == q->kind && p->tier == q->tier && x->at.parameters == y->at.parameters &&
-           partition_equal(&search->space.divisions.items[x->division].partition,
-                           &search->space.divisions.items[y->division].partition) &&
-           x->at.gradients == y->at.gradients && x->at.optimizer == y->at.optimizer && x->at.update == y->at.update;
-}
-
-static enum status add_runner_up(struct search *search, const struct ranked *ranks, size_t at) {
-    for (size_t i = 0; i < at; i++)
-        if (same_kind(search, ranks[i].index, ranks[at].index)) return STATUS_OK;
-    if (search->result->runners_up.count == RUNNERS_UP_MOST) return STATUS_OK;
-    return vec_push(&search->result->runners_up, search->result->tried.items[ranks[at].index]);
-}
-
-static enum status rank(struct search *search) {
-    size_t count = 0, tried = search->result->tried.count;
-    struct ranked *ranks = mem_array(tried + 1, sizeof *ranks);
-    if (!ranks) return STATUS_FAILED;
-    for (size_t i = 0; i < tried; i++) {
-        const struct candidate *candidate = &search->result->tried.items[i];
-        if (candidate->step_s > 0)
-            ranks[count++] =
-                (struct ranked){objective_s(search->input, candidate), candidate->tier_bytes[TIER_DEVICE], i};
-    }
-    if (count > 0) qsort(ranks, count, sizeof *ranks, compare_ranked);
-    enum status status = STATUS_OK;
-    int64_t least = INT64_MAX;
-    for (size_t i = 0; i < count; i++) {
-        if (ranks[i].bytes < least) {
-            least = ranks[i].bytes;
-            TRY_GOTO(status, vec_push(&search->result->front, search->result->tried.items[ranks[i].index]), done);
-        }
-        if (i > 0) TRY_GOTO(status, add_runner_up(search, ranks, i), done);
-    }
-done:
-    mem_free(ranks);
-    return status;
-}
-
-static void note_bounds(const struct search *search, int32_t division, struct partition_outcome *out) {
-    for (size_t c = 0; c < search->space.clans.count; c++) {
-        const struct clan *clan = &search->space.clans.items[c];
-        double bound = least_s(search, &clan->least);
-        if (clan->division != division || !clan->may_fit) continue;
-        if (!out->may_fit || bound < out->bound_s) out->bound_s = bound;
-        out->may_fit = true;
-    }
-}
-
-static enum status note_partitions(struct search *search) {
-    struct search_result *result = search->result;
-    for (int32_t d = 0; d < (int32_t)search->space.divisions.count && search->input->partition_count > 1; d++) {
-        struct partition_outcome outcome = {.partition = search->space.divisions.items[d].partition};
-        note_bounds(search, d, &outcome);
-        for (size_t i = 0; i < result->tried.count; i++) {
-            const struct candidate *tried = &result->tried.items[i];
-            if (!partition_equal(&tried->policy.partition, &outcome.partition)) continue;
-            bool better =
-                tried->step_s > 0 && (outcome.best.step_s <= 0 ||
-                                      objective_s(search->input, tried) < objective_s(search->input, &outcome.best));
-            if (better) outcome.best = *tried;
-            outcome.tried++;
-        }
-        TRY(vec_push(&result->partitions, outcome));
-    }
-    return STATUS_OK;
 }
 
 static enum status open_space(struct search *search) {
@@ -534,7 +489,8 @@ static void close(struct search *search) {
 
 static void lower_bound(const struct search *search, const struct policy_seconds *seconds, struct search_bound *bound) {
     int64_t fixed = search->input->grains_per_pass;
-    double least = least_s(search, seconds), expected = least * (1 + wait_part(search, fixed > 0 ? fixed : 1));
+    double least = outcome_least_s(search->input, seconds),
+           expected = least * (1 + wait_part(search, fixed > 0 ? fixed : 1));
     if (!bound->may_fit || least < bound->seconds) bound->seconds = least;
     if (!bound->may_fit || expected < bound->expected_s) bound->expected_s = expected;
     bound->may_fit = true;
@@ -558,9 +514,11 @@ static enum status search_space(struct search *search) {
     TRY(open_space(search));
     TRY(space_is_listed(&search->space) ? push_families(search, 0) : push_clans(search));
     TRY(compile_best(search));
-    if (!(search->best_s < INFINITY) && search->input->most_compiled >= 0) TRY(compile_smallest(search));
-    TRY(note_partitions(search));
-    return rank(search);
+    bool any = search->best_s < INFINITY || search->input->faster_than_s > 0;
+    if (!any && search->input->most_compiled >= 0) TRY(compile_smallest(search));
+    const struct outcomes outcomes = {search->input, &search->space, search->families.items, search->result};
+    TRY(outcomes_note_partitions(&outcomes));
+    return outcomes_rank(&outcomes);
 }
 
 enum status search_policies(const struct search_input *input, struct search_result *out) {

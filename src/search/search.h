@@ -8,11 +8,11 @@
  * as many chunks as fit. A *bound* is what no program of a member or family goes below (policy_bound.h); what is
  * *expected* of it is the bound plus what programs like it took above theirs.
  *
- * Files, in the order to read them: search (this; the order of compiling, and the results), measure (one policy,
- * compiled and simulated), queue (proposals by expected time), space (families and members), schedules (activation
- * schedules that are tried), schedule_cost (what one grain takes under one), states (model states chunk by chunk),
- * step_cut (lanes, rounds and ranks), exchange (the seconds of operations between ranks), policy_bound (seconds and
- * bytes from these four), step_chain (a step as a chain for plan/rotor.h). */
+ * Files, in the order to read them: search (this; the order of compiling), measure (one policy, compiled and
+ * simulated), policy_outcomes (what came of all), queue (proposals by expected time), space (families and members),
+ * schedules (activation schedules that are tried), schedule_cost (what one grain takes under one), states (model states
+ * chunk by chunk), step_cut (lanes, rounds and ranks), exchange (the seconds of operations between ranks), policy_bound
+ * (seconds and bytes from these four), step_chain (a step as a chain for plan/rotor.h). */
 #ifndef BALLAST_SEARCH_SEARCH_H
 #define BALLAST_SEARCH_SEARCH_H
 
@@ -35,12 +35,16 @@ struct search_input {
     const char *spans;                  /* where a pipeline is cut (policy.spans); NULL: chosen anew */
     int64_t capacity_bytes[TIER_COUNT]; /* 0: no such tier */
     int64_t grains_per_pass;            /* 0: free; else no other */
+    int64_t operations_beside;          /* between ranks, of the plan's other programs, for each grain of a pass */
     const struct partition *partitions; /* to choose from */
     int partition_count;                /* 0: all states on each rank */
     enum search_collectives collectives;
     enum search_objective objective;
-    int most_compiled; /* 0: as many as it takes to prove that none is faster; else at most this many;
-                          below 0: none, only what precedes the first */
+    double faster_than_s; /* above 0: the best of several inputs is sought (INFINITY: none of those before fits), and
+                             what is not faster is of no use. Of large graphs half of most_compiled are compiled then,
+                             an eighth where the best is far behind, or none is expected to be faster */
+    int most_compiled;    /* 0: as many as it takes to prove that none is faster; else at most this many;
+                             below 0: none, only what precedes the first */
 };
 
 struct candidate {

@@ -517,6 +517,12 @@ bool space_is_hopeless(const struct space *space, const struct family *family) {
     return space->fits.items[family->fit].most_persistent < 0;
 }
 
+bool space_is_crowded(const struct space *space, const struct family *family) {
+    struct policy_bound_input input = bound_input(space, family);
+    int64_t beside = space->input->operations_beside * family->grains_per_pass / rank_place_stages(&space->cut.place);
+    return policy_bound_operations(&input, family->grains_per_pass) + beside > COMM_OPERATIONS_MOST;
+}
+
 enum status space_members(struct space *space, const struct family *family, struct member_list *out) {
     int64_t chunks = states_count(states_of(space, family)), most = find_fit(space, family)->fullest;
     out->list.count = 0;

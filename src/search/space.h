@@ -105,6 +105,8 @@ void space_free(struct space *space);
 bool space_fullest(struct space *space, const struct family *family, struct member *out);
 /* No member fits, by the closed form alone. */
 bool space_is_hopeless(const struct space *space, const struct family *family);
+/* All members have more operations between ranks than there can be, for certain. */
+bool space_is_crowded(const struct space *space, const struct family *family);
 /* All members of which no tier is certain to overflow. Their bytes of the device are yet to be device_bounded: that
  * takes a walk through the pass, and few are ever asked. */
 enum status space_members(struct space *space, const struct family *family, struct member_list *out);

@@ -8,9 +8,11 @@
 
 /* Where chunks may be cut into shards, each tensor's elements are rounded up (plan/shards.h). */
 static int64_t bytes_of(const struct states *states, const struct tensor *tensor, bool cut) {
-    int64_t bytes = shape_bytes(&tensor->shape), elements = shape_elements(&tensor->shape);
-    bool rounds = cut && states->chunks.within_blocks && elements > 0;
-    return rounds ? shard_aligned(elements) * (bytes / elements) : buffer_aligned_bytes(bytes);
+    bool rounds = cut && states->chunks.within_blocks;
+    const struct tensor *parameter = tensor->kind == TENSOR_PARAMETER ? tensor : tensor->parameter;
+    if (!rounds) return buffer_aligned_bytes(shape_bytes(&tensor->shape));
+    int64_t elements = tensor_elements_for(tensor, shard_aligned(shape_elements(&parameter->shape)));
+    return elements * dtype_bytes(tensor->shape.dtype);
 }
 
 static int compare_packs(const void *a, const void *b) {
@@ -244,20 +246,24 @@ static double part_within(const struct chunk_list *chunks, const struct tensor *
     return end > begin && elements > 0 ? (double)(end - begin) / (double)elements : 0;
 }
 
+/* Of a chunk's bytes, those of so many of its elements: all have whole blocks. */
+static int64_t part_of(int64_t bytes, const struct shard_cut *cut, int64_t elements) {
+    return bytes / (cut->elements / SHARD_BLOCK) * (elements / SHARD_BLOCK);
+}
+
 static void divide_chunk(const struct chunk_sum *whole, const struct shard_cut *cut, struct chunk_sum *out) {
     const struct partition *widths = &cut->partition;
     int gradients = partition_width(widths->gradients);
-    int64_t elements = cut->elements;
     *out = *whole;
     memset(out->update_s, 0, sizeof out->update_s);
     memset(out->host_update_s, 0, sizeof out->host_update_s);
     memset(out->finish_s, 0, sizeof out->finish_s);
-    if (elements == 0) return;
+    if (cut->elements == 0) return;
     int64_t parameters = shard_elements(cut, partition_width(widths->parameters));
-    out->parameters = whole->parameters / elements * parameters;
-    out->trained = whole->trained / elements * parameters;
-    out->optimizer = whole->optimizer / elements * shard_elements(cut, partition_width(widths->optimizer));
-    if (gradients > 1) out->shards = whole->summed / elements * shard_elements(cut, gradients);
+    out->parameters = part_of(whole->parameters, cut, parameters);
+    out->trained = part_of(whole->trained, cut, parameters);
+    out->optimizer = part_of(whole->optimizer, cut, shard_elements(cut, partition_width(widths->optimizer)));
+    if (gradients > 1) out->shards = part_of(whole->summed, cut, shard_elements(cut, gradients));
 }
 
 static void add_part(const struct kernel_cost *cost, double part, double issue_s, double sums[ACTIVITY_COUNT]) {

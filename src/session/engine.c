@@ -26,6 +26,8 @@ static enum status find_grains(struct engine *engine) {
     struct lane_shares shares;
     enum status status = lane_shares_create(&plan->recipe, &plan->place, &shares);
     engine->grains = (struct grain_range){shares.first_grain, shares.grains};
+    for (size_t i = 0; i < shares.list.count; i++)
+        engine->shares += shares.list.items[i].grains > 0;
     lane_shares_free(&shares);
     return status;
 }
@@ -43,18 +45,26 @@ static bool has_part_of_loss(const struct engine *engine, enum program_use use) 
     return graph_find(engine->plan->programs.of[use]->graph, "loss")->partial_result;
 }
 
+static int loss_figures(const struct graph *graph) { return (int)shape_elements(&graph_find(graph, "loss")->shape); }
+
+int engine_loss_figures(const struct engine *engine, enum program_use use) {
+    return loss_figures(engine->plan->programs.of[use]->graph);
+}
+
 enum status engine_open(const struct session_plan *plan, struct engine *out) {
     const struct programs *programs = &plan->programs;
     *out = (struct engine){.plan = plan};
     bool steps = programs->of[PROGRAM_STEP] != NULL;
+    int figures = steps ? loss_figures(programs->of[PROGRAM_STEP]->graph) : 0;
     struct comm *comm = plan->session->comm;
     if (steps) TRY(comm_agree(comm, find_grains(out)));
-    TRY(comm_agree(comm, step_exchange_open(comm, &plan->chosen, steps, &out->exchange)));
+    TRY(comm_agree(comm, step_exchange_open(comm, &plan->chosen, figures, &out->exchange)));
     out->exchange.adds_tensor_ranks = steps && has_part_of_loss(out, PROGRAM_STEP);
     TRY(comm_agree(comm, open_arenas(out)));
     for (int use = 0; use < PROGRAM_USES; use++)
         if (programs->of[use]) TRY(runner_create(programs->of[use], out->arenas, comm, &out->runners[use]));
     out->main = out->runners[programs_main_use(programs)];
+    if (steps) TRY(comm_agree(comm, expert_counts_open(programs->of[PROGRAM_STEP]->graph, comm, &out->expert_counts)));
     TRY(comm_agree(comm, stage_spans_create(engine_graph(out), plan->chosen.policy.spans,
                                             rank_place_stages(&plan->chosen.place), &out->spans)));
     out->homes = (struct byte_store){read_home, write_home, out->main};
@@ -65,6 +75,7 @@ void engine_close(struct engine *engine) {
     for (int use = PROGRAM_USES - 1; use >= 0; use--)
         runner_free(engine->runners[use]);
     step_exchange_close(&engine->exchange);
+    expert_counts_close(&engine->expert_counts);
     stage_spans_free(&engine->spans);
     for (enum tier tier = 0; tier < TIER_COUNT; tier++)
         arena_close(&engine->arenas[tier]);
@@ -83,8 +94,8 @@ void *engine_data(const struct engine *engine, enum program_use use, const char 
     return data;
 }
 
-/* An int32 input that not every program has; NULL without. */
-static int32_t *optional_input(const struct engine *engine, enum program_use use, const char *name) {
+/* An input that not every program has; NULL without. */
+static void *optional_input(const struct engine *engine, enum program_use use, const char *name) {
     const struct tensor *tensor = graph_find(engine->plan->programs.of[use]->graph, name);
     return tensor ? runner_data(engine->runners[use], tensor) : NULL;
 }
@@ -112,16 +123,19 @@ static struct dataset_batch inputs_of(const struct engine *engine, enum program_
     return (struct dataset_batch){.tokens = engine_data(engine, use, "tokens"),
                                   .targets = engine_data(engine, use, "targets"),
                                   .positions = optional_input(engine, use, "positions"),
-                                  .segments = optional_input(engine, use, "segments")};
+                                  .segments = optional_input(engine, use, "segments"),
+                                  .references = optional_input(engine, use, "reference")};
 }
 
-/* Tokens [first, end) have no targets. */
-static void fill_blank(const struct dataset_batch *batch, int64_t first, int64_t end) {
-    for (int64_t i = first; i < end; i++) {
+/* Sequences [first, end) have no targets. */
+static void fill_blank(const struct dataset_batch *batch, int64_t length, int64_t first, int64_t end) {
+    for (int64_t i = first * length; i < end * length; i++) {
         batch->tokens[i] = 0;
         batch->targets[i] = DATASET_IGNORE;
         if (batch->segments) batch->segments[i] = 0;
     }
+    for (int64_t i = first; i < end && batch->references; i++)
+        batch->references[i] = 0;
 }
 
 /* Fills rows of a batch straight into the program's inputs; sequences that fill up the last grain have no targets. */
@@ -134,7 +148,7 @@ static enum status fill_batch(const struct engine *engine, enum program_use use,
     *targets = 0;
     if (sequences == 0) return STATUS_OK;
     struct dataset_batch batch = inputs_of(engine, use);
-    fill_blank(&batch, rows.count * length, sequences * length);
+    fill_blank(&batch, length, rows.count, sequences);
     fill_positions(batch.positions, sequences, length);
     return dataset_fill_rows(dataset, split, &rows, &batch, targets);
 }
@@ -153,15 +167,18 @@ static void set_scalars(struct engine *engine, int64_t step, double learning_rat
 static enum status compute_step(struct engine *engine, int64_t step, double learning_rate, enum status filled,
                                 int64_t targets, struct step_numbers *out) {
     int64_t all;
-    double loss;
+    double figures[LOSS_FIGURES_MOST] = {0};
     TRY(step_exchange_targets(&engine->exchange, filled, targets, &all));
     set_scalars(engine, step, learning_rate, all);
     engine->torn = true;
     TRY(runner_step(engine->runners[PROGRAM_STEP], engine->scalars));
-    TRY(step_exchange_loss(&engine->exchange, engine_data(engine, PROGRAM_STEP, "loss"), &loss));
+    TRY(step_exchange_loss(&engine->exchange, engine_data(engine, PROGRAM_STEP, "loss"), figures));
     engine->torn = false;
     const double *clip = engine_data(engine, PROGRAM_STEP, "clip");
-    *out = (struct step_numbers){.loss = loss * engine->scalars[SCALAR_LOSS_SCALE], .grad_norm = clip[0]};
+    double scale = engine->scalars[SCALAR_LOSS_SCALE];
+    *out = (struct step_numbers){.loss = figures[0] * scale, .grad_norm = clip[0]};
+    for (int i = 0; i < LOSS_FIGURES_MOST && engine->exchange.figures > 1; i++)
+        out->preference[i] = figures[i] * scale;
     return STATUS_OK;
 }
 
@@ -202,19 +219,24 @@ static bool counts_once(const struct engine *engine) {
     return rank_place_tensor_rank(place) == 0 && rank_place_stage(place) == 0;
 }
 
+enum status engine_count_experts(struct engine *engine) {
+    return expert_counts_collect(&engine->expert_counts, engine->runners[PROGRAM_STEP], engine->plan->session->comm,
+                                 engine->shares, counts_once(engine));
+}
+
 enum status engine_join_loss(struct engine *engine) {
     const struct recipe *recipe = &engine->plan->chosen.recipe;
     double scalars[SCALAR_COUNT] = {0};
     if (!engine_is_cut(engine, TENSOR_PARAMETER)) return STATUS_OK;
     int64_t sequences = recipe_grains(recipe) * recipe->grain_sequences, length = recipe->sequence_length;
     struct dataset_batch batch = inputs_of(engine, PROGRAM_LOSS);
-    fill_blank(&batch, 0, sequences * length);
+    fill_blank(&batch, length, 0, sequences);
     fill_positions(batch.positions, sequences, length);
     return runner_step(engine->runners[PROGRAM_LOSS], scalars);
 }
 
-enum status engine_add_loss(struct engine *engine, const struct dataset *dataset, int64_t batch, double *loss,
-                            int64_t *targets) {
+enum status engine_add_loss(struct engine *engine, const struct dataset *dataset, int64_t batch,
+                            double figures[LOSS_FIGURES_MOST], int64_t *targets) {
     double scalars[SCALAR_COUNT] = {0};
     int64_t counted;
     enum status filled = fill_batch(engine, PROGRAM_LOSS, dataset, DATASET_VALID, batch, &counted);
@@ -225,9 +247,30 @@ enum status engine_add_loss(struct engine *engine, const struct dataset *dataset
     bool counts = counts_once(engine);
     *targets += counts ? counted : 0;
     TRY(runner_step(engine->runners[PROGRAM_LOSS], scalars));
-    if (counts || has_part_of_loss(engine, PROGRAM_LOSS))
-        *loss += *(const double *)engine_data(engine, PROGRAM_LOSS, "loss");
+    const double *made = engine_data(engine, PROGRAM_LOSS, "loss");
+    bool adds = counts || has_part_of_loss(engine, PROGRAM_LOSS);
+    for (int i = 0; i < engine_loss_figures(engine, PROGRAM_LOSS) && adds; i++)
+        figures[i] += made[i];
     return STATUS_OK;
+}
+
+enum status engine_log_probabilities(struct engine *engine, const struct dataset *dataset, int64_t grain,
+                                     double *sums) {
+    const struct recipe *recipe = &engine->plan->chosen.recipe;
+    int64_t sequences = recipe->grain_sequences, length = recipe->sequence_length, count;
+    double scalars[SCALAR_COUNT] = {0};
+    struct dataset_batch batch = inputs_of(engine, PROGRAM_REFERENCE);
+    enum status filled = dataset_fill_sequences(dataset, grain * sequences, sequences, &batch, &count);
+    fill_blank(&batch, length, filled == STATUS_OK ? count : 0, sequences);
+    fill_positions(batch.positions, sequences, length);
+    TRY(runner_step(engine->runners[PROGRAM_REFERENCE], scalars)); /* the others may wait for this rank's weights */
+    const float *y = engine_data(engine, PROGRAM_REFERENCE, programs_reference_output);
+    for (int64_t s = 0; s < sequences; s++) {
+        sums[s] = 0;
+        for (int64_t t = 0; t < length; t++)
+            sums[s] += (double)y[s * length + t];
+    }
+    return filled;
 }
 
 int64_t engine_resident_bytes(const struct engine *engine) {

@@ -7,6 +7,7 @@
 #include "layout/stage_spans.h"
 #include "ops/ops.h"
 #include "runtime/runner.h"
+#include "session/expert_counts.h"
 #include "session/session_plan.h"
 #include "session/step_exchange.h"
 
@@ -19,6 +20,8 @@ struct engine {
     struct step_exchange exchange;        /* with the other ranks */
     struct grain_range grains;            /* of a step: this rank's */
     struct stage_spans spans;             /* which stage has what */
+    struct expert_counts expert_counts;   /* of a step, by engine_count_experts */
+    int64_t shares;                       /* of a step: this rank's that have grains, which are its first */
     double scalars[SCALAR_COUNT];         /* of the last training step */
     bool torn; /* a step or its updates failed halfway: weights and state belong to no step */
 };
@@ -69,9 +72,15 @@ bool engine_can_hash(const struct engine *engine);
  * step of another program; all ranks together. */
 enum status engine_settle(struct engine *engine);
 
+/* Of pairs: how much more their chosen sequences are rewarded. */
+static inline double preference_margin(const double figures[PREFERENCE_FIGURES]) {
+    return figures[PREFERENCE_CHOSEN] - figures[PREFERENCE_REJECTED];
+}
+
 struct step_numbers {
-    double loss;      /* mean over unmasked tokens */
-    double grad_norm; /* before clipping */
+    double loss;                           /* mean over unmasked tokens, or over pairs */
+    double grad_norm;                      /* before clipping */
+    double preference[PREFERENCE_FIGURES]; /* of pairs: means over them, the loss among them; else all 0 */
 };
 /* One training step, numbered from 0, over what the inputs of PROGRAM_STEP hold: this rank's rows, of which so many
  * targets count. */
@@ -81,15 +90,21 @@ enum status engine_compute_step(struct engine *engine, int64_t step, double lear
  * tokenize rows that are not there yet. */
 enum status engine_step(struct engine *engine, const struct dataset *dataset, int64_t step, double learning_rate,
                         struct step_numbers *out);
+/* Fills in engine->expert_counts for the last step. Collective. */
+enum status engine_count_experts(struct engine *engine);
 /* The first status by rank that is not OK: of a step's end, or that asks for a stop. Allocates nothing unless one
  * failed. */
 enum status engine_agree(struct engine *engine, enum status mine);
 /* The last step once more, inputs and all: updates change nothing where the gradient norm is not finite. */
 enum status engine_repeat_step(struct engine *engine);
-/* Adds batch `batch` of the validation split, which is settled, to the sums. The plan has PROGRAM_LOSS, and no update
+/* What a program of a loss sums up: the loss, and of pairs what enum preference_figure has behind it. */
+enum { LOSS_FIGURES_MOST = PREFERENCE_FIGURES };
+int engine_loss_figures(const struct engine *engine, enum program_use use);
+/* Adds batch `batch` of the validation split, which is settled, to the sums: of the loss's figures, and of what counts
+ * (dataset_fill_rows). The plan has PROGRAM_LOSS, and no update
  * is left (engine_settle). Of ranks that have the same batch, what one of them adds counts once. */
-enum status engine_add_loss(struct engine *engine, const struct dataset *dataset, int64_t batch, double *loss,
-                            int64_t *targets);
+enum status engine_add_loss(struct engine *engine, const struct dataset *dataset, int64_t batch,
+                            double figures[LOSS_FIGURES_MOST], int64_t *targets);
 /* This rank's place among those that each have a batch of their own (of ranks that share tensors or are stages of one
  * pipeline, one), and how many there are. */
 struct engine_turn {
@@ -99,6 +114,10 @@ struct engine_turn engine_turn_of(const struct engine *engine);
 /* For a rank that has no batch while others do. Where weights are cut, ranks gather them from each other, and this one
  * goes through the program too, over a batch without targets. */
 enum status engine_join_loss(struct engine *engine);
+/* The log-probabilities of grain `grain` of all the data's sequences (dataset_fill_sequences), each summed over its
+ * targets in token order; 0 behind the last. The plan has PROGRAM_REFERENCE. Where weights are cut all ranks call it
+ * together, those without a grain with one behind the last. */
+enum status engine_log_probabilities(struct engine *engine, const struct dataset *dataset, int64_t grain, double *sums);
 
 /* The data of a tensor of a program, by name; BUG when there is none. */
 void *engine_data(const struct engine *engine, enum program_use use, const char *name);

@@ -165,8 +165,9 @@ static enum status initialise_home(const struct engine *engine, const struct wei
     struct weight_target own = *target;
     own.data = mem_array((size_t)bytes, 1);
     if (!own.data) return STATUS_FAILED;
-    model_initialise_weights(engine_model(engine), seed, &own, 1);
-    enum status status = runner_write(engine->main, target->home, target->first * element, bytes, own.data);
+    enum status status = model_initialise_weights(engine_model(engine), seed, &own, 1);
+    if (status == STATUS_OK)
+        status = runner_write(engine->main, target->home, target->first * element, bytes, own.data);
     mem_free(own.data);
     return status;
 }
@@ -178,7 +179,7 @@ enum status engine_initialise_weights(struct engine *engine, uint64_t seed) {
     enum status status = STATUS_OK;
     for (int i = 0; i < count && status == STATUS_OK; i++)
         if (targets[i].data)
-            model_initialise_weights(engine_model(engine), seed, &targets[i], 1);
+            status = model_initialise_weights(engine_model(engine), seed, &targets[i], 1);
         else
             status = initialise_home(engine, &targets[i], seed);
     mem_free(targets);
@@ -190,8 +191,9 @@ static enum status add_load(const struct safetensors *set, const char *path, con
     const struct safetensors_tensor *source = safetensors_find(set, target->tensor->name);
     if (!source) return status_set(STATUS_BAD_INPUT, "%s: %s is missing", path, target->tensor->name);
     struct shape whole = tensor_whole_shape(target->tensor);
-    enum safetensors_dtype dtype = target->dtype == DTYPE_BF16 ? SAFETENSORS_BF16 : SAFETENSORS_F32;
-    if (source->dtype != dtype || !safetensors_has_shape(source, &whole)) {
+    static const enum safetensors_dtype dtypes[] = {
+        [DTYPE_F32] = SAFETENSORS_F32, [DTYPE_BF16] = SAFETENSORS_BF16, [DTYPE_U8] = SAFETENSORS_U8};
+    if (source->dtype != dtypes[target->dtype] || !safetensors_has_shape(source, &whole)) {
         char dims[SHAPE_TEXT], wanted[SHAPE_TEXT];
         return status_set(STATUS_BAD_INPUT, "%s: %s: is %s %s, must be %s", path, source->name, source->dtype_name,
                           safetensors_print_dims(source, dims), shape_print(&whole, wanted));

@@ -50,6 +50,23 @@ enum status machine_measure_memory(struct machine *machine) {
     return find_memory(machine->backend, &machine->limits, machine->capacity_bytes);
 }
 
+/* Of the process's own part (CLUSTER_PROCESS_BYTES) all counts as taken by now: what it does not take yet is not there
+ * for arenas either. */
+enum status machine_follow_memory(const struct machine *machine, int64_t open_bytes, int64_t *device_bytes) {
+    const struct memory_options *limits = &machine->limits;
+    struct cluster_memory memory;
+    *device_bytes = machine->capacity_bytes[TIER_DEVICE];
+    if (machine->backend->memory) return STATUS_OK;
+    if (SETTINGS_HAVE(limits, device_bytes)) *device_bytes = limits->device_bytes;
+    if (SETTINGS_HAVE(limits, device_bytes)) return STATUS_OK;
+    TRY(cluster_measure_memory(&memory));
+    int64_t room = cluster_memory_room(&memory) + open_bytes + memory.process_bytes;
+    *device_bytes =
+        (int64_t)((1 - CLUSTER_RESERVE_FRACTION) * (double)room) - memory.process_bytes - limits->host_bytes;
+    if (*device_bytes < 0) *device_bytes = 0;
+    return STATUS_OK;
+}
+
 enum status machine_open(const struct plan_options *options, const struct recipe *decided, struct machine *out) {
     struct machine machine = {.backend = plan_options_backend(options, decided), .limits = options->memory};
     /* A run or a plan names the kind of device, and no option the device. */

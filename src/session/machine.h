@@ -28,4 +28,9 @@ enum status machine_open(const struct plan_options *options, const struct recipe
 /* Measures again what arenas may take of device and host, where no limits are given. */
 enum status machine_measure_memory(struct machine *machine);
 
+/* What the device tier's arena may take now, where the arenas that are open take `open_bytes` of the process's memory,
+ * as if they did not: the limit that was given, else what there is. A device with memory of its own keeps what it had.
+ * Allocates nothing. */
+enum status machine_follow_memory(const struct machine *machine, int64_t open_bytes, int64_t *device_bytes);
+
 #endif

@@ -68,6 +68,7 @@ enum status plan_choice_make(struct session_plan *plan) {
     bool open = free && policy_is_plain(&plan->chosen.policy);
     if (open) plan->chosen.policy.partition = (struct partition){0};
     TRY(tensor_layout_find_rates(plan));
+    TRY(tensor_layout_find_strategies(plan->session, &plan->chosen));
     if (uncut) TRY(name_origin(cut_stages(plan), plan->request.origin));
     TRY(plan_choice_compile(plan));
     if (uncut && free && program_set_has(&plan->request.set, PROGRAM_STEP)) TRY(cut_again(plan));

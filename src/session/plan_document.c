@@ -74,11 +74,10 @@ static json_t *partitions_to_json(const struct search_result *search) {
 
 /* Empty where the shape was given. */
 static json_t *shapes_to_json(const struct rank_shapes *shapes) {
-    static const char *const outcomes[] = {[SHAPE_OPEN] = "open",
-                                           [SHAPE_REFUSED] = "refused",
-                                           [SHAPE_NO_FIT] = "no fit",
-                                           [SHAPE_BOUNDED] = "slower by its bound",
-                                           [SHAPE_PLANNED] = "planned"};
+    static const char *const outcomes[] = {
+        [SHAPE_OPEN] = "open",      [SHAPE_SAME] = "same as before",         [SHAPE_REFUSED] = "refused",
+        [SHAPE_NO_FIT] = "no fit",  [SHAPE_BOUNDED] = "slower by its bound", [SHAPE_UNTRIED] = "not tried",
+        [SHAPE_PLANNED] = "planned"};
     json_t *list = json_array();
     int failed = !list;
     for (size_t i = 0; i < shapes->list.count && !failed; i++) {
@@ -86,8 +85,10 @@ static json_t *shapes_to_json(const struct rank_shapes *shapes) {
         bool planned = shape->outcome == SHAPE_PLANNED;
         failed |= json_array_append_new(
             list,
-            json_pack("{s:i, s:i, s:s, s:o, s:o, s:I, s:I, s:I, s:s}", "tensor", recipe_tensor(&shape->plan->recipe),
-                      "stages", rank_place_stages(&shape->plan->place), "outcome", outcomes[shape->outcome], "bound_s",
+            json_pack("{s:i, s:s, s:s, s:i, s:s, s:o, s:o, s:I, s:I, s:I, s:s}", "tensor",
+                      recipe_tensor(&shape->plan->recipe), "sequence", shape->plan->recipe.sequence ? "on" : "off",
+                      "layout", tensor_layout_name(shape->plan->recipe.layout), "stages",
+                      rank_place_stages(&shape->plan->place), "outcome", outcomes[shape->outcome], "bound_s",
                       shape->bound_s > 0 ? json_real(shape->bound_s) : json_null(), "step_s",
                       planned ? json_real(shape->step_s) : json_null(), "device_bytes",
                       (json_int_t)shape->tier_bytes[TIER_DEVICE], "host_bytes",

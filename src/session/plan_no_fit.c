@@ -38,8 +38,8 @@ static bool reduce_plan(struct plan *plan, bool recipe_fixed) {
         plan->policy.grains_per_pass = 1;
     else if (recipe_fixed)
         return false;
-    else if (recipe->grain_sequences > 1)
-        recipe->grain_sequences = 1;
+    else if (recipe->grain_sequences > recipe_together(recipe))
+        recipe->grain_sequences = recipe_together(recipe);
     else if (recipe->sequence_length >= 2 * SEQUENCE_LEAST)
         recipe->sequence_length /= 2;
     else

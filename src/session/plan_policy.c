@@ -81,16 +81,30 @@ static double objective_of(const struct session_plan *plan, const struct candida
     return plan->request.objective == OBJECTIVE_SUM ? candidate->sum_s : candidate->step_s;
 }
 
-static enum status try_fastest(struct choosing *choosing, bool *fitted) {
+/* Compiles the programs of the fastest policies that were found, where these are fast enough. */
+static enum status try_front(struct choosing *choosing, bool *fitted) {
     struct session_plan *plan = choosing->plan;
-    TRY(session_plan_measure(plan));
-    TRY(search_policies(&choosing->input, &plan->search));
     double enough_s = plan->request.faster_than_s;
     for (size_t i = 0; i < plan->search.front.count && !*fitted; i++) {
         if (enough_s > 0 && objective_of(plan, &plan->search.front.items[i]) >= enough_s) break;
         TRY(try_policy(choosing, &plan->search.front.items[i].policy, fitted));
     }
     return STATUS_OK;
+}
+
+static enum status try_fastest(struct choosing *choosing, bool *fitted) {
+    TRY(session_plan_measure(choosing->plan));
+    TRY(search_policies(&choosing->input, &choosing->plan->search));
+    return try_front(choosing, fitted);
+}
+
+/* The policy that takes least, where the search found none that fits within its tries. */
+static enum status try_small(struct choosing *choosing, const struct candidate *small, bool *fitted) {
+    struct candidate measured = *small;
+    TRY(policy_measure(&choosing->input, 0, &measured));
+    if (measured.step_s <= 0) return STATUS_OK;
+    TRY(vec_push(&choosing->plan->search.front, measured));
+    return try_front(choosing, fitted);
 }
 
 /* With no regard to what the device holds of the main program: others of the set may need more. */
@@ -118,6 +132,7 @@ static enum status try_all(struct choosing *choosing, bool fastest) {
     if (hopeless && one_of_several) choosing->plan->least_bytes = small.tier_bytes[TIER_DEVICE];
     if (hopeless) return one_of_several ? STATUS_OK : try_policy(choosing, &small.policy, &fitted);
     if (fastest) TRY(try_fastest(choosing, &fitted));
+    if (fastest && one_of_several && choosing->plan->search.front.count == 0) TRY(try_small(choosing, &small, &fitted));
     return fitted || one_of_several ? STATUS_OK : try_least(choosing);
 }
 
@@ -151,7 +166,7 @@ static int keep_legal(const struct plan *plan, struct partition *list, int count
 
 /* So many times the tries of one rank's search: there are up to a hundred partitions, most of which are bounded
  * away. */
-enum { RANKS_TRY_MORE = 4, COMPILED_FEWEST = 2 };
+enum { RANKS_TRY_MORE = 4, COMPILED_FEWEST = 4 };
 
 static enum status list_partitions(struct choosing *choosing) {
     const struct session_plan *plan = choosing->plan;
@@ -198,6 +213,16 @@ static int most_compiled(const struct graph *graph, int stages) {
     return most > COMPILED_FEWEST ? most : COMPILED_FEWEST;
 }
 
+/* For each grain of a pass: a loss has the forward's operations. */
+static int64_t operations_beside(const struct session_plan *plan, const struct graph *graph) {
+    int64_t count = 0;
+    if (!program_set_has(&plan->request.set, PROGRAM_STEP) || !program_set_has(&plan->request.set, PROGRAM_LOSS))
+        return 0;
+    for (size_t i = 0; i < graph->nodes.count; i++)
+        count += graph->nodes.items[i]->phase == PHASE_FORWARD && graph->nodes.items[i]->op->exchange;
+    return count;
+}
+
 static void fill_input(struct choosing *choosing, const struct graph *graph, const struct workspace_table *workspace,
                        const struct costs *costs) {
     const struct session_plan *plan = choosing->plan;
@@ -209,7 +234,9 @@ static void fill_input(struct choosing *choosing, const struct graph *graph, con
                               .place = plan->chosen.place,
                               .spans = plan->chosen.policy.spans,
                               .grains_per_pass = plan->request.grains_fixed ? plan->chosen.policy.grains_per_pass : 0,
+                              .operations_beside = operations_beside(plan, graph),
                               .objective = plan->request.objective,
+                              .faster_than_s = plan->request.faster_than_s,
                               .most_compiled = most_compiled(graph, rank_place_stages(&plan->chosen.place))};
     for (enum tier tier = 0; tier < TIER_COUNT; tier++)
         choosing->input.capacity_bytes[tier] = choosing->capacity_bytes[tier];
@@ -259,7 +286,7 @@ enum status plan_policy_measure(struct session_plan *plan, struct candidate *out
     const struct workspace_table workspace = {bytes, (int)main->graph->nodes.count};
     fill_input(&choosing, main->graph, &workspace, &plan->costs);
     *out = (struct candidate){.policy = plan->chosen.policy};
-    enum status status = policy_measure(&choosing.input, out);
+    enum status status = policy_measure(&choosing.input, 0, out);
     mem_free(bytes);
     return status;
 }

@@ -6,6 +6,12 @@ static struct program_set training_set(const struct train_options *training) {
     return (struct program_set){.uses = PROGRAMS_TO_TRAIN | (samples ? (unsigned)PROGRAMS_TO_WRITE : 0), .texts = 1};
 }
 
+/* To train on pairs the model's own log-probabilities are computed first. */
+static void add_reference(struct plan_request *request) {
+    bool trains = program_set_has(&request->set, PROGRAM_STEP) && program_set_has(&request->set, PROGRAM_LOSS);
+    if (trains && request->plan.recipe.loss == TRAINING_DPO) request->set.uses |= PROGRAMS_TO_REFER;
+}
+
 static struct program_set set_of(unsigned uses, const struct plan_options *options,
                                  const struct train_options *training) {
     if (uses == PROGRAMS_TO_TRAIN) return training_set(training);
@@ -31,8 +37,17 @@ static enum status resolve_texts(const struct session *session, const struct pla
     return STATUS_OK;
 }
 
-enum status plan_request_make(const struct session *session, unsigned uses, const struct plan_options *options,
-                              const struct train_options *training, const struct plan *base, struct plan_request *out) {
+/* What a model's files have in fewer bits is frozen. */
+static enum status check_stored_base(const struct model_config *config, const struct recipe *recipe) {
+    if (config->base_format == WEIGHT_PLAIN || config->adapter.rank > 0 || recipe->lora[0]) return STATUS_OK;
+    return status_hint(status_set(STATUS_BAD_INPUT, "the model's weights are stored in %s, which are not trained",
+                                  weight_format_name(config->base_format)),
+                       "--lora trains adapters beside them");
+}
+
+static enum status make_settled(const struct session *session, unsigned uses, const struct plan_options *options,
+                                const struct train_options *training, const struct plan *base,
+                                struct plan_request *out) {
     struct plan_request request = {.set = set_of(uses, options, training),
                                    .origin = options->plan_path,
                                    .recipe_fixed = base != NULL,
@@ -54,6 +69,9 @@ enum status plan_request_make(const struct session *session, unsigned uses, cons
     request.grains_fixed = !trains || SETTINGS_HAVE(options, grains_per_pass);
     /* Where nothing is trained, a model is as it is. */
     if (!trains) request.plan.recipe.lora[0] = request.plan.recipe.freeze[0] = '\0';
+    if (!trains) request.plan.recipe.base_dtype = WEIGHT_PLAIN;
+    if (trains) TRY(check_stored_base(&session->model->config, &request.plan.recipe));
+    add_reference(&request);
     *out = request;
     return STATUS_OK;
 }
@@ -68,7 +86,7 @@ struct asked {
 static enum status resolve_shape(void *context, const struct plan_options *options, struct plan *out) {
     const struct asked *asked = context;
     struct plan_request request;
-    TRY(plan_request_make(asked->session, asked->uses, options, asked->training, NULL, &request));
+    TRY(make_settled(asked->session, asked->uses, options, asked->training, NULL, &request));
     *out = request.plan;
     return STATUS_OK;
 }
@@ -82,17 +100,38 @@ static enum status refuse_open_shapes(void) {
                        "give them as numbers, or leave them out");
 }
 
-enum status plan_request_add_shapes(const struct session *session, unsigned uses, const struct plan_options *options,
-                                    const struct train_options *training, const struct plan *base,
-                                    struct plan_request *request) {
+static const struct plan *first_open(const struct rank_shapes *shapes) {
+    for (size_t i = 0; i < shapes->list.count; i++)
+        if (shapes->list.items[i].outcome == SHAPE_OPEN) return shapes->list.items[i].plan;
+    return NULL;
+}
+
+/* The plan asked for is that of the first shape that can be: what is refused of others is no fault of the request. */
+static enum status make_open(struct asked *asked, const struct plan_options *options, struct plan_request *out) {
+    const struct program_set set = set_of(asked->uses, options, asked->training);
+    const struct shape_resolver resolver = {asked, resolve_shape};
+    struct plan_options own = *options;
+    struct rank_shapes shapes;
+    if (!program_set_has(&set, PROGRAM_STEP)) return refuse_open_shapes();
+    enum status status = rank_shapes_list(options, ranks_of(asked->session, options), 0, &resolver, &shapes);
+    if (status == STATUS_OK) {
+        const struct plan *first = first_open(&shapes);
+        SETTINGS_GIVE(&own, tensor, recipe_tensor(&first->recipe));
+        SETTINGS_GIVE(&own, stages, rank_place_stages(&first->place));
+        status = make_settled(asked->session, asked->uses, &own, asked->training, NULL, out);
+    }
+    if (status == STATUS_OK)
+        out->shapes = shapes;
+    else
+        rank_shapes_free(&shapes);
+    return status;
+}
+
+enum status plan_request_make(const struct session *session, unsigned uses, const struct plan_options *options,
+                              const struct train_options *training, const struct plan *base, struct plan_request *out) {
     struct asked asked = {session, uses, training};
-    const struct shape_resolver resolver = {&asked, resolve_shape};
-    if (!rank_shapes_are_open(options) || base) return STATUS_OK;
-    if (!program_set_has(&request->set, PROGRAM_STEP)) return refuse_open_shapes();
-    if (request->plan.recipe.layout == TENSOR_LAYOUT_SOLVER)
-        return status_hint(status_set(STATUS_BAD_INPUT, "auto: a solver cuts tensors among a given number of ranks"),
-                           "a number for --tensor and --stages, or --layout megatron");
-    return rank_shapes_list(options, ranks_of(session, options), 0, &resolver, &request->shapes);
+    if (rank_shapes_are_open(options) && !base) return make_open(&asked, options, out);
+    return make_settled(session, uses, options, training, base, out);
 }
 
 /* A decided recipe: stages alone are open. Its policy is for the stages that it had. */
@@ -116,13 +155,15 @@ enum status plan_request_add_stages(const struct session *session, const struct 
 
 struct plan_request plan_request_decided(const struct plan *plan, const struct plan_options *options,
                                          const struct train_options *training) {
-    return (struct plan_request){.set = training_set(training),
-                                 .plan = *plan,
-                                 .recipe_fixed = true,
-                                 .partition_fixed = SETTINGS_HAVE(options, partition),
-                                 .interleave = options->interleave,
-                                 .collectives_fixed = SETTINGS_HAVE(options, flat),
-                                 .grains_fixed = SETTINGS_HAVE(options, grains_per_pass)};
+    struct plan_request request = {.set = training_set(training),
+                                   .plan = *plan,
+                                   .recipe_fixed = true,
+                                   .partition_fixed = SETTINGS_HAVE(options, partition),
+                                   .interleave = options->interleave,
+                                   .collectives_fixed = SETTINGS_HAVE(options, flat),
+                                   .grains_fixed = SETTINGS_HAVE(options, grains_per_pass)};
+    add_reference(&request);
+    return request;
 }
 
 enum status plan_request_step(const struct session *session, const struct plan *plan, const char *origin,

@@ -14,6 +14,8 @@ struct plan_request {
     bool policy_fixed;  /* by a plan file: no other is chosen */
     bool partition_fixed, collectives_fixed; /* by an option: no other is chosen */
     enum search_objective objective;
+    const struct costs *costs; /* of the main program's graph, where they are known better than by measuring operators;
+                                  NULL: they are not. Borrowed while the plan is made */
     double faster_than_s; /* of several shapes: a plan that is not is of no use, nor one that does not fit; 0: any is */
     struct rank_shapes shapes; /* to choose from, in place of `plan`; session_plan_make takes them over */
     int64_t interleave;        /* spans of each stage of a pipeline that is not cut yet; 0: whichever is fastest */
@@ -23,16 +25,11 @@ struct plan_request {
 /* The request that options make, for a session's model and machine (plan_options_resolve): over `base`, the plan of
  * the file options->plan_path, and over the defaults. `uses` are those of a program set; to train, the programs for
  * text come with them where `training` asks for samples. `training` gives the optimizer's numbers (NULL: the defaults).
- */
+ * Where the options leave the shape of the ranks open and no plan file says it, `shapes` has the plan of each, and
+ * `plan` is the first that can be; BAD_INPUT where nothing trains, or all shapes are refused. */
 enum status plan_request_make(const struct session *session, unsigned uses, const struct plan_options *options,
                               const struct train_options *training, const struct plan *base, struct plan_request *out);
-/* Where the options leave the shape of the ranks open and no plan file says it, the plan of each shape:
- * request->shapes, for rank_shapes_free or session_plan_make. BAD_INPUT where nothing trains, or all shapes are
- * refused. */
-enum status plan_request_add_shapes(const struct session *session, unsigned uses, const struct plan_options *options,
-                                    const struct train_options *training, const struct plan *base,
-                                    struct plan_request *request);
-/* The same for a request whose recipe is decided: only stages may be open. */
+/* The shapes of a request whose recipe is decided, in request->shapes: only stages may be open. */
 enum status plan_request_add_stages(const struct session *session, const struct plan_options *options,
                                     struct plan_request *request);
 /* The request for the training of a plan whose recipe is decided (a checkpoint's); its policy is taken if that fits. */

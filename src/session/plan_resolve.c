@@ -50,10 +50,13 @@ static void check_given(const struct plan_options *options) {
     CHECK_GIVEN(flat)
     CHECK_GIVEN(threads)
     CHECK_GIVEN(seed)
+    CHECK_GIVEN(base_dtype)
     CHECK_GIVEN(lora)
     CHECK_GIVEN(freeze)
     CHECK_GIVEN(dtype)
     CHECK_GIVEN(document_attention)
+    CHECK_GIVEN(loss)
+    BUG_IF(options->dpo_beta > 0 && !SETTINGS_HAVE(options, dpo_beta), "dpo_beta is set but not given");
     CHECK_GIVEN(optimizer)
     CHECK_GIVEN(optimizer_dtype)
     CHECK_GIVEN(master)
@@ -154,6 +157,11 @@ static void choose_numbers(struct resolver *resolver, const struct plan_options 
         resolver, SETTING_document_attention, (int)options->document_attention, (int)base->document_attention,
         (int)across, document_attention_name(options->document_attention),
         document_attention_name(base->document_attention));
+    recipe->loss = (enum training_loss)choose_name(resolver, SETTING_loss, (int)options->loss, (int)base->loss,
+                                                   (int)TRAINING_NEXT_TOKEN, training_loss_name(options->loss),
+                                                   training_loss_name(base->loss));
+    if (recipe->loss == TRAINING_DPO)
+        recipe->dpo_beta = choose_real(resolver, SETTING_dpo_beta, options->dpo_beta, base->dpo_beta);
     recipe->optimizer = (enum update_rule)choose_name(
         resolver, SETTING_optimizer, (int)options->optimizer, (int)base->optimizer, (int)UPDATE_ADAMW,
         update_rule_name(options->optimizer), update_rule_name(base->optimizer));
@@ -163,6 +171,9 @@ static void choose_numbers(struct resolver *resolver, const struct plan_options 
     recipe->master =
         (enum master)choose_name(resolver, SETTING_master, (int)options->master, (int)base->master, (int)MASTER_FP32,
                                  master_name(options->master), master_name(base->master));
+    recipe->base_dtype = (enum weight_format)choose_name(
+        resolver, SETTING_base_dtype, (int)options->base_dtype, (int)base->base_dtype, (int)WEIGHT_PLAIN,
+        weight_format_name(options->base_dtype), weight_format_name(base->base_dtype));
 }
 
 int plan_options_threads(const struct plan_options *options) {
@@ -209,6 +220,8 @@ static void choose_tensor(struct resolver *resolver, const struct plan_options *
                                                      (int)TENSOR_LAYOUT_MEGATRON, tensor_layout_name(options->layout),
                                                      tensor_layout_name(base->layout));
     recipe->layout_rates = base->layout_rates;
+    bool as_before = recipe->layout == base->layout && recipe_tensor(recipe) == recipe_tensor(base);
+    recipe->strategies = as_before ? base->strategies : NULL;
 }
 
 static const char *on_or_off(bool on) { return on ? "on" : "off"; }
@@ -229,8 +242,9 @@ static void choose_shape(struct resolver *resolver, const struct plan_options *o
     recipe->sequence_length = choose_whole(resolver, SETTING_sequence_length, options->sequence_length,
                                            base->sequence_length, defaults->sequence_length);
     int64_t grain = recipe_default_grain(recipe->batch, recipe->sequence_length, defaults->grain_tokens);
-    int64_t each = share_of_lane(options, place, recipe->batch);
+    int64_t each = share_of_lane(options, place, recipe->batch), together = recipe_together(recipe);
     if (grain > each) grain = each;
+    grain = (grain + together - 1) / together * together;
     recipe->grain_sequences =
         choose_whole(resolver, SETTING_grain_sequences, options->grain_sequences, base->grain_sequences, grain);
     recipe->seed = (uint64_t)choose_whole(resolver, SETTING_seed, options->seed, (int64_t)base->seed,

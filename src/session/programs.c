@@ -4,6 +4,7 @@
 
 #include "graph/differentiate.h"
 #include "layout/shard_graph.h"
+#include "layout/shard_texts.h"
 #include "ops/ops.h"
 #include "program/collectives.h"
 #include "session/tensor_layout.h"
@@ -16,7 +17,7 @@ static enum status add_backward(struct graph *graph, struct tensor *loss, const 
                                           .epsilon = recipe->epsilon,
                                           .weight_decay = recipe->weight_decay,
                                           .clip_norm = recipe->clip_norm,
-                                          .bf16_moments = recipe->optimizer_dtype == STATE_BF16,
+                                          .moments = state_format_dtype(recipe->optimizer_dtype),
                                           .no_masters = recipe->master == MASTER_NONE,
                                           .seed = recipe->seed,
                                           .group = {recipe_tensor(recipe), rank_place_tensor_rank(&plan->place)}};
@@ -24,33 +25,76 @@ static enum status add_backward(struct graph *graph, struct tensor *loss, const 
     return ops_add_optimizer(graph, &optimizer);
 }
 
+const char programs_reference_output[] = "head";
+
 static enum model_purpose purpose_of(enum program_use use, const struct recipe *recipe) {
     if (use == PROGRAM_LOGITS) return MODEL_LOGITS;
+    if (use == PROGRAM_REFERENCE || recipe->loss == TRAINING_DPO) return MODEL_LOG_PROBABILITIES;
     return recipe->document_attention == DOCUMENT_ATTENTION_WITHIN ? MODEL_LOSS_SEGMENTED : MODEL_LOSS;
 }
 
 /* The graph of this rank among those that share its tensors, in place of the whole. */
-static enum status shard(const struct plan *plan, bool trains, struct graph **graph, struct tensor **output) {
-    struct shard_choices choices;
+static enum status shard(const struct plan *plan, const struct shard_choices *choices, bool trains,
+                         struct graph **graph, struct tensor **output) {
     struct graph *whole = *graph, *own = whole;
+    TRY(layout_shard_graph(whole, choices, rank_place_tensor_rank(&plan->place), trains, *output, &own, output));
+    graph_free(whole), *graph = own;
+    return STATUS_OK;
+}
+
+static enum status shard_batch(const struct plan *plan, bool trains, struct graph **graph, struct tensor **output) {
+    struct shard_choices choices;
     if (recipe_tensor(&plan->recipe) == 1) return STATUS_OK;
-    enum status status = tensor_layout_choose(plan, whole, &choices);
-    if (status == STATUS_OK)
-        status =
-            layout_shard_graph(whole, &choices, rank_place_tensor_rank(&plan->place), trains, *output, &own, output);
+    enum status status = tensor_layout_choose(plan, *graph, &choices);
+    if (status == STATUS_OK) status = shard(plan, &choices, trains, graph, output);
     shard_choices_free(&choices);
-    if (status == STATUS_OK) graph_free(whole), *graph = own;
+    return status;
+}
+
+/* What is made of log-probabilities: they are kept, or the loss of their pairs is added. */
+static enum status finish_log_probabilities(enum program_use use, const struct recipe *recipe, struct graph *graph,
+                                            struct tensor **output) {
+    if (use == PROGRAM_REFERENCE) {
+        (*output)->kept = true;
+        return STATUS_OK;
+    }
+    struct tensor *reference =
+        graph_tensor(graph, TENSOR_INPUT, "reference", shape_make(DTYPE_F64, 2, graph->grain_sequences, 1, 1));
+    *output = ops_preference_loss(graph, "preference", *output, graph_find(graph, "targets"), reference,
+                                  (struct preference_attributes){.beta = recipe->dpo_beta});
+    return graph_status(graph);
+}
+
+/* The loss of preferences leaves the experts' balance out. */
+static enum status check_balance(const struct model *model, const struct recipe *recipe) {
+    const struct model_config *config = &model->config;
+    if (recipe->loss != TRAINING_DPO || !config->balances_experts || config->balance_coefficient == 0) return STATUS_OK;
+    status_set(STATUS_BAD_INPUT,
+               "%s/config.json: output_router_logits: the loss that balances experts cannot be added to that of "
+               "preferences",
+               model->folder ? model->folder : "");
+    return status_hint(STATUS_BAD_INPUT, "set output_router_logits to false there");
+}
+
+static enum status build_whole_batch(const struct session *session, enum program_use use, const struct plan *plan,
+                                     struct graph **graph, struct tensor **output) {
+    const struct recipe *recipe = &plan->recipe;
+    enum model_purpose purpose = purpose_of(use, recipe);
+    TRY(check_balance(session->model, recipe));
+    TRY(model_build_graph(session->model, purpose, recipe->dtype, recipe->grain_sequences, recipe->sequence_length,
+                          graph, output));
+    if (purpose != MODEL_LOG_PROBABILITIES) return STATUS_OK;
+    enum status status = finish_log_probabilities(use, recipe, *graph, output);
+    if (status != STATUS_OK) graph_free(*graph);
     return status;
 }
 
 static enum status build_batch(const struct session *session, enum program_use use, const struct plan *plan,
                                struct graph **out) {
-    const struct recipe *recipe = &plan->recipe;
     struct graph *graph;
     struct tensor *output;
-    TRY(model_build_graph(session->model, purpose_of(use, recipe), recipe->dtype, recipe->grain_sequences,
-                          recipe->sequence_length, &graph, &output));
-    enum status status = shard(plan, use == PROGRAM_STEP, &graph, &output);
+    TRY(build_whole_batch(session, use, plan, &graph, &output));
+    enum status status = shard_batch(plan, use == PROGRAM_STEP, &graph, &output);
     if (status == STATUS_OK && use == PROGRAM_STEP) status = add_backward(graph, output, plan);
     if (status == STATUS_OK)
         *out = graph;
@@ -62,6 +106,7 @@ static enum status build_batch(const struct session *session, enum program_use u
 struct plan plan_of_texts(const struct plan *plan, int64_t sequences) {
     struct plan text = *plan;
     text.recipe.batch = text.recipe.grain_sequences = sequences;
+    text.recipe.loss = TRAINING_NEXT_TOKEN;
     text.policy.grains_per_pass = 1;
     return text;
 }
@@ -70,27 +115,53 @@ static bool is_of_texts(enum program_use use) { return PROGRAMS_TO_WRITE >> use 
 
 /* The plan as one of the programs takes it. */
 static struct plan plan_of_use(enum program_use use, const struct plan *plan) {
+    struct plan grain = *plan;
+    grain.recipe.batch = plan->recipe.grain_sequences;
+    grain.policy.grains_per_pass = 1;
+    if (use == PROGRAM_REFERENCE) return grain;
     return is_of_texts(use) ? plan_of_texts(plan, use == PROGRAM_DECODE ? DECODE_TEXTS : 1) : *plan;
 }
 
+/* As the weights are cut for batches. */
+static enum status shard_texts(const struct session *session, const struct plan *plan, struct graph **graph,
+                               struct tensor **logits) {
+    struct shard_choices choices = {0}, own = {0};
+    struct graph *batch;
+    struct tensor *loss;
+    if (recipe_tensor(&plan->recipe) == 1) return STATUS_OK;
+    TRY(build_whole_batch(session, PROGRAM_LOSS, plan, &batch, &loss));
+    enum status status = tensor_layout_choose(plan, batch, &choices);
+    if (status == STATUS_OK) status = shard_choices_of_texts(batch, &choices, *graph, &own);
+    if (status == STATUS_OK) status = shard(plan, &own, false, graph, logits);
+    shard_choices_free(&choices);
+    shard_choices_free(&own);
+    graph_free(batch);
+    return status;
+}
+
+/* `plan` is that of batches. */
 static enum status build_texts(const struct session *session, enum program_use use, const struct program_set *set,
-                               const struct recipe *recipe, struct graph **out) {
-    int64_t positions = recipe->sequence_length, chunk = positions < PREFILL_TOKENS ? positions : PREFILL_TOKENS;
-    if (recipe_tensor(recipe) > 1)
-        return status_hint(status_set(STATUS_BAD_INPUT, "tensor: ranks that share tensors write no texts"),
-                           "leave out --sample-every, and write with `ballast generate` on one rank");
-    struct decode_shape shape = {.sequences = recipe->batch,
+                               const struct plan *plan, struct graph **out) {
+    struct plan own = plan_of_use(use, plan);
+    int64_t positions = own.recipe.sequence_length, chunk = positions < PREFILL_TOKENS ? positions : PREFILL_TOKENS;
+    struct decode_shape shape = {.sequences = own.recipe.batch,
                                  .tokens = use == PROGRAM_DECODE ? 1 : chunk,
                                  .texts = set->texts,
                                  .positions = positions};
+    struct graph *graph;
     struct tensor *logits;
-    return model_build_decode_graph(session->model, recipe->dtype, &shape, out, &logits);
+    TRY(model_build_decode_graph(session->model, own.recipe.dtype, &shape, &graph, &logits));
+    enum status status = shard_texts(session, plan, &graph, &logits);
+    if (status == STATUS_OK)
+        *out = graph;
+    else
+        graph_free(graph);
+    return status;
 }
 
 enum status program_build_graph(const struct session *session, const struct program_set *set, enum program_use use,
                                 const struct plan *plan, struct graph **out) {
-    struct plan own = plan_of_use(use, plan);
-    return is_of_texts(use) ? build_texts(session, use, set, &own.recipe, out) : build_batch(session, use, &own, out);
+    return is_of_texts(use) ? build_texts(session, use, set, plan, out) : build_batch(session, use, plan, out);
 }
 
 enum status programs_build_whole(const struct session *session, const struct program_set *set, const struct plan *plan,

@@ -9,11 +9,12 @@
 enum { PREFILL_TOKENS = 64, DECODE_TEXTS = 8 };
 
 enum program_use {
-    PROGRAM_STEP,    /* a training step: forward, backward, update */
-    PROGRAM_LOSS,    /* the loss of a batch */
-    PROGRAM_LOGITS,  /* the logits of a batch, for comparison with other implementations */
-    PROGRAM_PREFILL, /* logits after PREFILL_TOKENS tokens of one text at a time */
-    PROGRAM_DECODE,  /* the same after one token each of DECODE_TEXTS texts; in the caches of the prefill */
+    PROGRAM_STEP,      /* a training step: forward, backward, update */
+    PROGRAM_LOSS,      /* the loss of a batch */
+    PROGRAM_REFERENCE, /* the log-probabilities of a grain's targets, by which preferences are measured */
+    PROGRAM_LOGITS,    /* the logits of a batch, for comparison with other implementations */
+    PROGRAM_PREFILL,   /* logits after PREFILL_TOKENS tokens of one text at a time */
+    PROGRAM_DECODE,    /* the same after one token each of DECODE_TEXTS texts; in the caches of the prefill */
     PROGRAM_USES
 };
 /* What is made together. The first of them is the main one: its graph has all weights, and policies are for it. */
@@ -21,6 +22,7 @@ enum {
     PROGRAMS_TO_TRAIN = 1 << PROGRAM_STEP | 1 << PROGRAM_LOSS,
     PROGRAMS_TO_SIMULATE = 1 << PROGRAM_STEP,
     PROGRAMS_TO_EVALUATE = 1 << PROGRAM_LOSS,
+    PROGRAMS_TO_REFER = 1 << PROGRAM_REFERENCE,
     PROGRAMS_TO_WRITE = 1 << PROGRAM_PREFILL | 1 << PROGRAM_DECODE,
 };
 struct program_set {
@@ -32,6 +34,9 @@ static inline bool program_set_has(const struct program_set *set, enum program_u
 static inline bool program_set_only_writes(const struct program_set *set) {
     return (set->uses & ~(unsigned)PROGRAMS_TO_WRITE) == 0;
 }
+
+/* The name of what PROGRAM_REFERENCE makes: [S,T,1] fp32. */
+extern const char programs_reference_output[];
 
 /* A plan as the programs for text take it: one grain of so many sequences, whatever its batch is. */
 struct plan plan_of_texts(const struct plan *plan, int64_t sequences);

@@ -24,19 +24,36 @@ void rank_shape_refuse(struct rank_shape *shape) {
     status_clear();
 }
 
-/* Also where its plan is refused; its axes are known then, too. */
-static enum status add_shape(const struct plan_options *options, int tensor, int stages,
-                             const struct shape_resolver *resolver, struct rank_shapes *out) {
+/* One shape's axes. How tensors are cut is an axis only where that is not settled. */
+struct axes {
+    int tensor, stages;
+    bool cut_open, sequence;
+    enum tensor_layout layout;
+};
+
+static struct plan_options options_of(const struct plan_options *options, const struct axes *axes) {
     struct plan_options own = *options;
+    if (tensor_is_open(options)) SETTINGS_GIVE(&own, tensor, axes->tensor);
+    if (stages_are_open(options)) SETTINGS_GIVE(&own, stages, axes->stages);
+    if (!axes->cut_open) return own;
+    SETTINGS_GIVE(&own, sequence, axes->sequence);
+    SETTINGS_GIVE(&own, layout, axes->layout);
+    return own;
+}
+
+/* Also where its plan is refused; its axes are known then, too. */
+static enum status add_shape(const struct plan_options *options, const struct axes *axes,
+                             const struct shape_resolver *resolver, struct rank_shapes *out) {
+    struct plan_options own = options_of(options, axes);
     struct rank_shape shape = {.plan = mem_array(1, sizeof *shape.plan)};
     if (!shape.plan) return STATUS_FAILED;
-    if (tensor_is_open(options)) SETTINGS_GIVE(&own, tensor, tensor);
-    if (stages_are_open(options)) SETTINGS_GIVE(&own, stages, stages);
     enum status status = resolver->resolve(resolver->context, &own, shape.plan);
     if (status == STATUS_BAD_INPUT) {
         rank_shape_refuse(&shape);
-        shape.plan->recipe.tensor = shape.plan->place.tensor = tensor;
-        shape.plan->place.stages = stages;
+        shape.plan->recipe.tensor = shape.plan->place.tensor = axes->tensor;
+        shape.plan->place.stages = axes->stages;
+        shape.plan->recipe.sequence = axes->sequence;
+        shape.plan->recipe.layout = axes->layout;
         status = STATUS_OK;
     }
     if (status == STATUS_OK) status = vec_push(&out->list, shape);
@@ -47,29 +64,58 @@ static enum status add_shape(const struct plan_options *options, int tensor, int
 /* The message that a user gets who asks for the first shape. */
 static enum status refuse_all(const struct plan_options *options, const struct rank_shape *first,
                               const struct shape_resolver *resolver) {
-    struct plan_options own = *options;
+    const struct axes axes = {.tensor = first->plan->recipe.tensor, .stages = first->plan->place.stages};
+    struct plan_options own = options_of(options, &axes);
     struct plan plan;
-    if (tensor_is_open(options)) SETTINGS_GIVE(&own, tensor, first->plan->recipe.tensor);
-    if (stages_are_open(options)) SETTINGS_GIVE(&own, stages, first->plan->place.stages);
     return resolver->resolve(resolver->context, &own, &plan);
+}
+
+/* The ways to cut tensors among so many ranks: as the options say, else all. Those of ranks that share none do not
+ * differ. */
+static enum status add_cuts(const struct plan_options *options, struct axes axes, bool decided,
+                            const struct shape_resolver *resolver, struct rank_shapes *out) {
+    static const struct axes cuts[] = {{.layout = TENSOR_LAYOUT_MEGATRON},
+                                       {.layout = TENSOR_LAYOUT_MEGATRON, .sequence = true},
+                                       {.layout = TENSOR_LAYOUT_SOLVER}};
+    bool given = SETTINGS_HAVE(options, sequence) || SETTINGS_HAVE(options, layout);
+    axes.sequence = options->sequence, axes.layout = options->layout;
+    axes.cut_open = tensor_is_open(options) && !decided && !given && axes.tensor > 1;
+    if (!axes.cut_open) return add_shape(options, &axes, resolver, out);
+    for (size_t i = 0; i < sizeof cuts / sizeof *cuts; i++) {
+        axes.sequence = cuts[i].sequence, axes.layout = cuts[i].layout;
+        TRY(add_shape(options, &axes, resolver, out));
+    }
+    return STATUS_OK;
+}
+
+static bool any_is_open(const struct rank_shapes *shapes) {
+    bool any = false;
+    for (size_t i = 0; i < shapes->list.count; i++)
+        any |= shapes->list.items[i].outcome == SHAPE_OPEN;
+    return any;
 }
 
 enum status rank_shapes_list(const struct plan_options *options, int ranks, int tensor,
                              const struct shape_resolver *resolver, struct rank_shapes *out) {
     *out = (struct rank_shapes){0};
-    bool possible = false;
     int fixed = tensor_is_open(options) ? tensor : SETTINGS_HAVE(options, tensor) ? (int)options->tensor : tensor;
     int64_t stages_fixed = stages_are_open(options) ? 0 : SETTINGS_HAVE(options, stages) ? options->stages : 1;
     for (int t = 1; t <= ranks; t++)
         for (int s = 1; ranks % t == 0 && s <= ranks / t; s++) {
             bool asked = (fixed == 0 || t == fixed) && (stages_fixed == 0 || s == stages_fixed);
             if (!asked || ranks / t % s != 0) continue;
-            TRY(add_shape(options, t, s, resolver, out));
-            possible |= out->list.items[out->list.count - 1].outcome == SHAPE_OPEN;
+            TRY(add_cuts(options, (struct axes){.tensor = t, .stages = s}, tensor > 0, resolver, out));
         }
-    if (possible) return STATUS_OK;
+    if (any_is_open(out)) return STATUS_OK;
     if (out->list.count > 0) return refuse_all(options, &out->list.items[0], resolver);
     return status_set(STATUS_BAD_INPUT, "%d ranks do not divide by what --tensor or --stages says", ranks);
+}
+
+bool rank_shape_is_of(const struct rank_shape *shape, const struct plan *plan) {
+    const struct recipe *recipe = &shape->plan->recipe;
+    return recipe_tensor(recipe) == recipe_tensor(&plan->recipe) &&
+           rank_place_stages(&shape->plan->place) == rank_place_stages(&plan->place) &&
+           recipe->sequence == plan->recipe.sequence && recipe->layout == plan->recipe.layout;
 }
 
 void rank_shapes_free(struct rank_shapes *shapes) {

@@ -1,5 +1,6 @@
-/* The shapes that ranks may have, where it is left open: how many of them share each tensor, and how many stages a
- * pipeline has. The others of the ranks are data ranks (plan/rank_place.h), among which a partition is chosen. */
+/* The shapes that ranks may have, where it is left open: how many of them share each tensor and how it is cut among
+ * them (recipe.sequence, recipe.layout), and how many stages a pipeline has. The others of the ranks are data ranks
+ * (plan/rank_place.h), among which a partition is chosen. */
 #ifndef BALLAST_SESSION_RANK_SHAPES_H
 #define BALLAST_SESSION_RANK_SHAPES_H
 
@@ -7,9 +8,11 @@
 
 enum shape_outcome {
     SHAPE_OPEN,    /* not looked at */
+    SHAPE_SAME,    /* its ranks do what those of a shape before it do: the solver cuts as Megatron-LM does */
     SHAPE_REFUSED, /* the model cannot be cut so, or Ballast does not run it: `reason` */
     SHAPE_NO_FIT,  /* no policy fits: by a bound where least_bytes is 0, else none that was tried */
     SHAPE_BOUNDED, /* not compiled: no policy is faster than bound_s, and the best one is */
+    SHAPE_UNTRIED, /* expected to take longer than the best one by a tenth or more; at least bound_s */
     SHAPE_PLANNED  /* its best policy, of those tried, takes step_s */
 };
 enum { SHAPE_REASON_BYTES = 240 };
@@ -22,7 +25,8 @@ struct rank_shape {
     int64_t least_bytes;                /* SHAPE_NO_FIT: of the device, of what was compiled; 0: nothing had to be */
     char reason[SHAPE_REASON_BYTES];    /* SHAPE_REFUSED */
 };
-/* By tensor, then by stages. None: the shape is settled. */
+/* By tensor, then by stages, then by cut: Megatron-LM's, that with positions cut too, the solver's. None: the shape is
+ * settled. */
 struct rank_shapes {
     VEC(struct rank_shape) list;
 };
@@ -34,12 +38,16 @@ struct shape_resolver {
     void *context;
     enum status (*resolve)(void *context, const struct plan_options *options, struct plan *out);
 };
-/* All shapes of so many ranks that the options leave open; those that are refused have the resolver's message.
- * BAD_INPUT with the first message where all are. `tensor`: as many must share each tensor, 0: any number. The caller
- * frees, also after a failure. */
+/* All shapes of so many ranks that the options leave open. How tensors are cut is open where their ranks are and
+ * neither `sequence` nor `layout` is given. Shapes that are refused have the resolver's message. BAD_INPUT with the
+ * first message where all are. `tensor`: as many must share each tensor, 0: any number. The caller frees, also after a
+ * failure. */
 enum status rank_shapes_list(const struct plan_options *options, int ranks, int tensor,
                              const struct shape_resolver *resolver, struct rank_shapes *out);
 void rank_shapes_free(struct rank_shapes *shapes);
+
+/* Whether a plan has that shape. */
+bool rank_shape_is_of(const struct rank_shape *shape, const struct plan *plan);
 
 /* Keeps the last message as the reason why a shape is refused. */
 void rank_shape_refuse(struct rank_shape *shape);

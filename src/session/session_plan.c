@@ -125,6 +125,7 @@ static enum status set_trained(struct session *session, struct plan_request *req
         struct recipe *recipe = &request->shapes.list.items[i].plan->recipe;
         memcpy(recipe->lora, request->plan.recipe.lora, sizeof recipe->lora);
         memcpy(recipe->freeze, request->plan.recipe.freeze, sizeof recipe->freeze);
+        recipe->base_dtype = request->plan.recipe.base_dtype;
     }
     return STATUS_OK;
 }
@@ -167,9 +168,7 @@ enum status session_begin(const char *model_folder, unsigned uses, const struct 
     const struct plan *base = SETTINGS_HAVE(options, plan_path) ? &read : NULL;
     if (base) TRY(comm_agree(options->comm, plan_read(options->plan_path, &read)));
     TRY(session_open(model_folder, options, base ? &base->recipe : NULL, session));
-    enum status status;
-    status = plan_request_make(session, uses, options, training, base, &request);
-    if (status == STATUS_OK) status = plan_request_add_shapes(session, uses, options, training, base, &request);
+    enum status status = plan_request_make(session, uses, options, training, base, &request);
     return plan_agreed(session, &request, status, plan);
 }
 
@@ -194,9 +193,29 @@ failed:
     return status;
 }
 
+/* The plain policy is where a choice begins. */
+enum status session_plan_renew(const struct session_plan *now, const struct policy *policy, const struct costs *costs,
+                               struct session_plan *out) {
+    struct plan_request request = now->request;
+    request.plan = now->chosen;
+    request.recipe_fixed = true;
+    request.policy_fixed = policy != NULL;
+    request.origin = NULL;
+    request.costs = costs;
+    const int64_t grains =
+        request.grains_fixed ? now->chosen.policy.grains_per_pass : setting_table[SETTING_grains_per_pass].whole;
+    request.plan.policy = policy ? *policy : (struct policy){.grains_per_pass = grains};
+    TRY(session_plan_make(now->session, &request, out));
+    enum status status = costs ? session_plan_measure(out) : STATUS_OK;
+    out->request = now->request;
+    if (status != STATUS_OK) session_plan_free(out);
+    return status;
+}
+
 enum status session_plan_measure(struct session_plan *plan) {
     struct machine_costs measured;
     if (plan->costs.kernels) return STATUS_OK;
+    if (plan->request.costs) return costs_copy(plan->request.costs, &plan->costs);
     const struct measuring measuring = {.budget_s = OPERATORS_BUDGET_S};
     TRY(machine_costs_measure(&plan->session->machine, &plan->programs, &measuring, &measured));
     plan->costs = measured.costs;

@@ -42,6 +42,12 @@ enum status session_plan_make(const struct session *session, const struct plan_r
                               struct session_plan *out);
 void session_plan_free(struct session_plan *plan);
 
+/* A plan of the same recipe with another policy: this one, or (NULL) what is chosen for the machine as it is now
+ * described, whatever policy there was. `costs`: what is known of the main program's graph, and the new plan's costs
+ * then; NULL: nothing. `now` stays as it is, open engines too. Of one rank. As session_plan_make. */
+enum status session_plan_renew(const struct session_plan *now, const struct policy *policy, const struct costs *costs,
+                               struct session_plan *out);
+
 /* A session with its plan, in one call: by options (plan_request_make), of a plan whose recipe is decided, of the step
  * of a plan as it is. Neither `session` nor `plan` may be moved from then on. The caller frees the plan, then closes
  * the session. */

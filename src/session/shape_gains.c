@@ -2,8 +2,11 @@
 
 #include <math.h>
 
-const char *const plan_part_names[PART_COUNT] = {
-    [PART_TENSOR] = "tensor", [PART_STAGES] = "stages", [PART_PARTITION] = "partition", [PART_MEMORY] = "memory"};
+const char *const plan_part_names[PART_COUNT] = {[PART_TENSOR] = "tensor",
+                                                 [PART_CUT] = "cut",
+                                                 [PART_STAGES] = "stages",
+                                                 [PART_PARTITION] = "partition",
+                                                 [PART_MEMORY] = "memory"};
 
 /* A step without the part: known, or at least so long. */
 static void take(struct plan_gain *gain, double step_s, bool exact) {
@@ -13,13 +16,20 @@ static void take(struct plan_gain *gain, double step_s, bool exact) {
     gain->seconds = step_s;
 }
 
+static bool has_part(const struct plan *plan, enum plan_part part) {
+    const struct recipe *recipe = &plan->recipe;
+    if (part == PART_STAGES) return rank_place_stages(&plan->place) > 1;
+    bool shared = recipe_tensor(recipe) > 1;
+    return part == PART_TENSOR ? shared : shared && (recipe->sequence || recipe->layout != TENSOR_LAYOUT_MEGATRON);
+}
+
 static void take_shapes(const struct rank_shapes *shapes, enum plan_part part, struct plan_gain *gain) {
     for (size_t i = 0; i < shapes->list.count; i++) {
         const struct rank_shape *shape = &shapes->list.items[i];
-        int axis = part == PART_TENSOR ? recipe_tensor(&shape->plan->recipe) : rank_place_stages(&shape->plan->place);
-        if (axis > 1) continue;
+        if (has_part(shape->plan, part)) continue;
         if (shape->outcome == SHAPE_PLANNED) take(gain, shape->step_s, true);
         if (shape->outcome == SHAPE_BOUNDED) take(gain, shape->bound_s, false);
+        if (shape->outcome == SHAPE_UNTRIED) take(gain, shape->expected_s, false);
     }
 }
 
@@ -53,12 +63,12 @@ void plan_gains_find(const struct session_plan *plan, struct plan_gain out[PART_
             best_s = fmin(best_s, plan->shapes.list.items[i].step_s);
     for (int part = 0; part < PART_COUNT; part++)
         out[part] = (struct plan_gain){.used = false};
-    out[PART_TENSOR].used = recipe_tensor(&plan->chosen.recipe) > 1;
-    out[PART_STAGES].used = rank_place_stages(&plan->chosen.place) > 1;
+    for (enum plan_part part = PART_TENSOR; part <= PART_STAGES; part++)
+        out[part].used = has_part(&plan->chosen, part);
     out[PART_PARTITION].used = partition_cuts(&policy->partition);
     out[PART_MEMORY].used = !policy_stays(policy);
-    take_shapes(&plan->shapes, PART_TENSOR, &out[PART_TENSOR]);
-    take_shapes(&plan->shapes, PART_STAGES, &out[PART_STAGES]);
+    for (enum plan_part part = PART_TENSOR; part <= PART_STAGES; part++)
+        take_shapes(&plan->shapes, part, &out[part]);
     take_partitions(plan, &out[PART_PARTITION]);
     take_plain(plan, &out[PART_MEMORY]);
     for (int part = 0; part < PART_COUNT; part++) {

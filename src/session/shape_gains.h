@@ -6,6 +6,7 @@
 
 enum plan_part {
     PART_TENSOR,    /* without: each rank has whole tensors */
+    PART_CUT,       /* without: tensors are cut as Megatron-LM does, with positions whole between products */
     PART_STAGES,    /* without: one stage */
     PART_PARTITION, /* without: each data rank has all model states; of the plan's shape */
     PART_MEMORY,    /* without: nothing is moved or computed again; of the plan's shape */
@@ -16,7 +17,7 @@ extern const char *const plan_part_names[PART_COUNT];
 struct plan_gain {
     bool used;     /* the plan has it; else it gains nothing */
     bool possible; /* without it a plan was found, or a bound of all of them; else none fits that was tried */
-    bool exact;    /* else `seconds` is the least that it gains */
+    bool exact;    /* else `seconds` is the least that it gains, or against shapes that were not tried expected */
     double seconds;
 };
 

@@ -6,11 +6,19 @@
 #include "session/machine_costs.h"
 #include "session/plan_choice.h"
 #include "session/plan_policy.h"
+#include "session/tensor_layout.h"
+
+/* A shape that is expected to take so many times as long as the best one is not tried; nor is one whose tensors the
+ * solver cuts where it is not expected to be faster. */
+static const double HOPELESS = 1.1;
 
 struct shape_choice {
-    struct session_plan *plan; /* that asks; it becomes the best */
-    struct session_plan best;  /* session NULL: none fits yet */
-    double best_s;             /* INFINITY: none fits */
+    struct session_plan *plan;       /* that asks; it becomes the best */
+    struct session_plan best;        /* session NULL: none fits yet */
+    double best_s;                   /* INFINITY: none fits */
+    VEC(struct machine_rates) rates; /* of grains that the solver was asked about */
+    VEC(struct graph *) cuts;        /* graphs of the shapes with as many tensor ranks and stages as the last */
+    int tensor, stages;              /* of these */
 };
 
 /* The plan of one shape, before anything is chosen. */
@@ -22,11 +30,53 @@ static struct session_plan plan_of(const struct shape_choice *choice, const stru
     return plan;
 }
 
-/* What is wrong with a shape is the shape's matter. */
+/* What is wrong with a shape is the shape's matter, and that it has more operations between ranks than there can be. */
 static enum status forgive(enum status status, struct rank_shape *shape) {
-    if (status != STATUS_BAD_INPUT) return status;
+    if (status != STATUS_BAD_INPUT && status != STATUS_NO_FIT) return status;
     rank_shape_refuse(shape);
     return STATUS_OK;
+}
+
+/* Shapes with the same grain have the same rates, but for their links. */
+static enum status find_rates(struct shape_choice *choice, struct session_plan *plan) {
+    struct machine_rates rates;
+    if (!tensor_layout_lacks_rates(&plan->chosen.recipe)) return STATUS_OK;
+    for (size_t i = 0; i < choice->rates.count; i++)
+        if (choice->rates.items[i].grain_sequences == plan->chosen.recipe.grain_sequences) {
+            tensor_layout_take_rates(plan->session, &choice->rates.items[i], &plan->chosen);
+            return STATUS_OK;
+        }
+    TRY(tensor_layout_measure(plan, &rates));
+    tensor_layout_take_rates(plan->session, &rates, &plan->chosen);
+    return vec_push(&choice->rates, rates);
+}
+
+/* Where the solver cuts a shape's tensors: its answer becomes the shape's recipe. */
+static enum status solve_shape(struct shape_choice *choice, struct rank_shape *shape) {
+    struct session_plan plan = plan_of(choice, shape);
+    TRY(find_rates(choice, &plan));
+    TRY(tensor_layout_find_strategies(plan.session, &plan.chosen));
+    shape->plan->recipe = plan.chosen.recipe;
+    return STATUS_OK;
+}
+
+static void forget_cuts(struct shape_choice *choice) {
+    for (size_t i = 0; i < choice->cuts.count; i++)
+        graph_free(choice->cuts.items[i]);
+    choice->cuts.count = 0;
+}
+
+/* Whether an earlier shape has such a graph. Takes it. */
+static enum status keep_cut(struct shape_choice *choice, const struct plan *plan, struct graph *graph, bool *is_new) {
+    int tensor = recipe_tensor(&plan->recipe), stages = rank_place_stages(&plan->place);
+    if (tensor != choice->tensor || stages != choice->stages) forget_cuts(choice);
+    choice->tensor = tensor, choice->stages = stages;
+    *is_new = true;
+    for (size_t i = 0; i < choice->cuts.count; i++)
+        *is_new = *is_new && !graph_same_work(choice->cuts.items[i], graph);
+    enum status status = vec_push(&choice->cuts, graph);
+    if (status != STATUS_OK) graph_free(graph);
+    return status;
 }
 
 static enum status bound_graph(struct session_plan *plan, const struct graph *graph, struct search_bound *out) {
@@ -38,15 +88,20 @@ static enum status bound_graph(struct session_plan *plan, const struct graph *gr
     return status;
 }
 
-static enum status bound_shape(const struct shape_choice *choice, struct rank_shape *shape) {
+static enum status bound_shape(struct shape_choice *choice, struct rank_shape *shape) {
+    TRY(solve_shape(choice, shape));
     struct session_plan plan = plan_of(choice, shape);
     struct search_bound bound;
     struct graph *graph;
     TRY(plan_policy_check_ways(&plan.request, &plan.chosen.place));
+    bool is_new;
     TRY(plan_choice_build_graph(&plan, &graph));
-    enum status status = bound_graph(&plan, graph, &bound);
-    graph_free(graph);
-    TRY(status);
+    TRY(keep_cut(choice, &plan.chosen, graph, &is_new));
+    if (!is_new) {
+        shape->outcome = SHAPE_SAME;
+        return STATUS_OK;
+    }
+    TRY(bound_graph(&plan, graph, &bound));
     if (!bound.may_fit) shape->outcome = SHAPE_NO_FIT;
     shape->bound_s = bound.may_fit ? bound.seconds : 0;
     shape->expected_s = bound.may_fit ? bound.expected_s : 0;
@@ -85,6 +140,34 @@ static enum status time_plan(struct session_plan *plan, double best_s, struct ra
     return STATUS_OK;
 }
 
+static bool have_same_ranks(const struct rank_shape *a, const struct rank_shape *b) {
+    return recipe_tensor(&a->plan->recipe) == recipe_tensor(&b->plan->recipe) &&
+           rank_place_stages(&a->plan->place) == rank_place_stages(&b->plan->place);
+}
+
+static bool is_solved(const struct rank_shape *shape) { return shape->plan->recipe.layout == TENSOR_LAYOUT_SOLVER; }
+
+/* The solver's cut of tensors is tried after Megatron-LM's among the same ranks, which tells what to expect of it. */
+static void put_solved_later(const struct rank_shapes *shapes) {
+    for (size_t i = 0; i < shapes->list.count; i++)
+        for (size_t j = 0; j < shapes->list.count; j++) {
+            struct rank_shape *solved = &shapes->list.items[i], *other = &shapes->list.items[j];
+            if (is_solved(solved) && !is_solved(other) && other->outcome == SHAPE_OPEN &&
+                have_same_ranks(solved, other))
+                solved->expected_s = fmax(solved->expected_s, other->expected_s);
+        }
+}
+
+/* What Megatron-LM's cut of tensors takes above its bound, for want of memory or waiting, others of the same ranks are
+ * expected to take too. The solver's is no measure: it may have cut what takes long. */
+static void learn_expected(const struct rank_shapes *shapes, const struct rank_shape *tried) {
+    for (size_t i = 0; i < shapes->list.count; i++) {
+        struct rank_shape *shape = &shapes->list.items[i];
+        if (shape->outcome == SHAPE_OPEN && !is_solved(tried) && have_same_ranks(shape, tried))
+            shape->expected_s = fmax(shape->expected_s, shape->bound_s / tried->bound_s * tried->step_s);
+    }
+}
+
 static enum status try_shape(struct shape_choice *choice, struct rank_shape *shape) {
     struct session_plan plan = plan_of(choice, shape);
     plan.request.faster_than_s = choice->best_s;
@@ -92,6 +175,7 @@ static enum status try_shape(struct shape_choice *choice, struct rank_shape *sha
     plan.request.faster_than_s = 0;
     bool made = false;
     if (status == STATUS_OK) status = time_plan(&plan, choice->best_s, shape, &made);
+    if (status == STATUS_OK && shape->outcome == SHAPE_PLANNED) learn_expected(&choice->plan->shapes, shape);
     if (status == STATUS_OK && made && shape->step_s < choice->best_s) {
         session_plan_free(&choice->best);
         choice->best = plan;
@@ -118,9 +202,12 @@ static enum status search(struct shape_choice *choice) {
     for (size_t i = 0; i < shapes->list.count; i++)
         if (shapes->list.items[i].outcome == SHAPE_OPEN)
             TRY(forgive(bound_shape(choice, &shapes->list.items[i]), &shapes->list.items[i]));
+    put_solved_later(shapes);
     while ((shape = next_shape(shapes))) {
         if (shape->bound_s >= choice->best_s)
             shape->outcome = SHAPE_BOUNDED;
+        else if (shape->expected_s >= (is_solved(shape) ? 1 : HOPELESS) * choice->best_s)
+            shape->outcome = SHAPE_UNTRIED;
         else
             TRY(forgive(try_shape(choice, shape), shape));
     }
@@ -150,6 +237,9 @@ enum status shape_search(struct session_plan *plan) {
     struct shape_choice choice = {.plan = plan, .best_s = INFINITY};
     enum status status = search(&choice);
     if (status == STATUS_OK && !choice.best.session) status = make_least(&choice);
+    forget_cuts(&choice);
+    vec_free(&choice.cuts);
+    vec_free(&choice.rates);
     if (status == STATUS_OK) {
         choice.best.shapes = plan->shapes;
         *plan = choice.best;

@@ -53,7 +53,8 @@ static enum status map_shares(struct step_exchange *exchange, const struct plan 
 }
 
 static enum status make_gather(struct step_exchange *exchange) {
-    int64_t word = (int64_t)sizeof(struct step_word) + exchange->slots * (int64_t)sizeof(double), staging;
+    int64_t losses = exchange->slots * exchange->figures * (int64_t)sizeof(double);
+    int64_t word = (int64_t)sizeof(struct step_word) + losses, staging;
     exchange->word_bytes = (word + WORD_ALIGNMENT - 1) / WORD_ALIGNMENT * WORD_ALIGNMENT;
     int64_t bytes = ranks_of(exchange) * exchange->word_bytes;
     exchange->words = mem_aligned(WORD_ALIGNMENT, (size_t)bytes);
@@ -70,9 +71,9 @@ static enum status make_gather(struct step_exchange *exchange) {
     return comm_create(exchange->comm, &spec, &exchange->gather);
 }
 
-enum status step_exchange_open(struct comm *comm, const struct plan *plan, bool steps, struct step_exchange *out) {
-    *out = (struct step_exchange){.comm = comm, .recipe = &plan->recipe, .place = plan->place};
-    if (steps) TRY(map_shares(out, plan));
+enum status step_exchange_open(struct comm *comm, const struct plan *plan, int figures, struct step_exchange *out) {
+    *out = (struct step_exchange){.comm = comm, .recipe = &plan->recipe, .place = plan->place, .figures = figures};
+    if (figures > 0) TRY(map_shares(out, plan));
     return make_gather(out);
 }
 
@@ -135,19 +136,28 @@ static bool adds_to_another(const struct step_exchange *exchange, int rank) {
     return exchange->adds_tensor_ranks && rank_place_tensor_rank(&place) > 0;
 }
 
-enum status step_exchange_loss(struct step_exchange *exchange, const double *mine, double *all) {
-    struct step_word *word = word_of(exchange, exchange->comm->rank);
+/* One figure of all shares, in its places. */
+static void place_figure(struct step_exchange *exchange, int figure) {
     int64_t slots = exchange->slots;
-    for (int64_t i = 0; i < slots; i++)
-        if (exchange->places[exchange->comm->rank * slots + i] >= 0) word->losses[i] = mine[i];
-    TRY(meet(exchange));
     for (int rank = 0; rank < ranks_of(exchange); rank++)
         for (int64_t i = 0; i < slots; i++) {
             int64_t place = exchange->places[rank * slots + i];
             if (place < 0) continue;
             double before = adds_to_another(exchange, rank) ? exchange->by[place] : 0;
-            exchange->by[place] = before + word_of(exchange, rank)->losses[i];
+            exchange->by[place] = before + word_of(exchange, rank)->losses[i * exchange->figures + figure];
         }
-    *all = lane_shares_total(exchange->recipe, &exchange->tree, exchange->by);
+}
+
+enum status step_exchange_loss(struct step_exchange *exchange, const double *mine, double *all) {
+    struct step_word *word = word_of(exchange, exchange->comm->rank);
+    int64_t slots = exchange->slots, figures = exchange->figures;
+    for (int64_t i = 0; i < slots; i++)
+        if (exchange->places[exchange->comm->rank * slots + i] >= 0)
+            memcpy(word->losses + i * figures, mine + i * figures, (size_t)figures * sizeof *mine);
+    TRY(meet(exchange));
+    for (int figure = 0; figure < figures; figure++) {
+        place_figure(exchange, figure);
+        all[figure] = lane_shares_total(exchange->recipe, &exchange->tree, exchange->by);
+    }
     return STATUS_OK;
 }

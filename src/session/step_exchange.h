@@ -18,13 +18,14 @@ struct step_exchange {
     void *staging;
     int64_t word_bytes, slots;
     int64_t *places;        /* by rank and slot: round * lanes + lane, -1 where the slot holds no share */
-    double *by;             /* losses, by round and lane */
+    int figures;            /* that a loss has: itself, then what else its program sums up */
+    double *by;             /* one figure of the losses, by round and lane */
     bool adds_tensor_ranks; /* ranks that share tensors have parts of their losses; else each has all */
 };
 
-/* For a plan whose ranks hold the lanes; `steps` false: for one without a training step, which may be any. The caller
- * closes, also after a failure. */
-enum status step_exchange_open(struct comm *comm, const struct plan *plan, bool steps, struct step_exchange *out);
+/* For a plan whose ranks hold the lanes, and losses of so many figures; 0: for one without a training step, which may
+ * be any. The caller closes, also after a failure. */
+enum status step_exchange_open(struct comm *comm, const struct plan *plan, int figures, struct step_exchange *out);
 void step_exchange_close(struct step_exchange *exchange);
 
 /* The first status by rank that is not OK. A stop (status_is_stop) has no message yet; an error has that of its rank.
@@ -32,7 +33,8 @@ void step_exchange_close(struct step_exchange *exchange);
 enum status step_exchange_agree(struct step_exchange *exchange, enum status mine);
 /* The same, and the sum over all data ranks of the targets that count. */
 enum status step_exchange_targets(struct step_exchange *exchange, enum status mine, int64_t targets, int64_t *all);
-/* The step's loss, added as gradients are: lanes by the tree, rounds in order. `mine`: by share of this rank. */
+/* The figures of the step's loss, each added as gradients are: lanes by the tree, rounds in order. `mine`: by share of
+ * this rank, the figures of each side by side. */
 enum status step_exchange_loss(struct step_exchange *exchange, const double *mine, double *all);
 
 #endif

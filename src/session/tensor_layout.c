@@ -1,7 +1,10 @@
 #include "session/tensor_layout.h"
 
 #include <math.h>
+#include <string.h>
 
+#include "layout/strategy_lines.h"
+#include "plan/recipe_lines.h"
 #include "session/machine_costs.h"
 
 /* ---- rates ---- */
@@ -19,11 +22,10 @@ static void find_work_rates(const struct graph *graph, const struct costs *costs
 }
 
 /* Between neighbours: within a node where the group fits into one. */
-static void find_link_rates(const struct session_plan *plan, const struct cluster_links *links,
+static void find_link_rates(const struct plan *plan, const struct transfer_rate message[MESH_AXES],
                             struct layout_rates *out) {
-    const struct mesh *mesh = &plan->chosen.place.mesh;
-    bool within = mesh->per_node % recipe_tensor(&plan->chosen.recipe) == 0;
-    const struct transfer_rate *rate = &links->message[within ? MESH_IN_NODE : MESH_ACROSS];
+    bool within = plan->place.mesh.per_node % recipe_tensor(&plan->recipe) == 0;
+    const struct transfer_rate *rate = &message[within ? MESH_IN_NODE : MESH_ACROSS];
     out->latency_s = rate->latency_s;
     out->link_bytes_per_s = rate->bytes_per_s;
     if (rate->bytes_per_s <= 0) out->latency_s = 0, out->link_bytes_per_s = out->bytes_per_s / 10;
@@ -39,7 +41,7 @@ static struct plan plan_alone(const struct plan *plan) {
     return alone;
 }
 
-static enum status measure(const struct session_plan *plan, struct layout_rates *out) {
+enum status tensor_layout_measure(const struct session_plan *plan, struct machine_rates *out) {
     struct plan alone = plan_alone(&plan->chosen);
     struct programs programs;
     struct machine_costs costs;
@@ -47,21 +49,33 @@ static enum status measure(const struct session_plan *plan, struct layout_rates 
     const struct measuring measuring = {.budget_s = 1};
     enum status status = machine_costs_measure(&plan->session->machine, &programs, &measuring, &costs);
     if (status == STATUS_OK) {
-        *out = (struct layout_rates){.flops_per_s = 1, .bytes_per_s = 1};
-        find_work_rates(programs_main(&programs)->graph, &costs.costs, out);
-        find_link_rates(plan, &costs.costs.rates.links, out);
+        *out = (struct machine_rates){.grain_sequences = alone.recipe.grain_sequences,
+                                      .work = {.flops_per_s = 1, .bytes_per_s = 1}};
+        find_work_rates(programs_main(&programs)->graph, &costs.costs, &out->work);
+        memcpy(out->message, costs.costs.rates.links.message, sizeof out->message);
         machine_costs_free(&costs);
     }
     programs_free(&programs);
     return status;
 }
 
-enum status tensor_layout_find_rates(struct session_plan *plan) {
-    struct recipe *recipe = &plan->chosen.recipe;
+bool tensor_layout_lacks_rates(const struct recipe *recipe) {
     bool known = recipe->layout_rates.flops_per_s > 0;
-    if (recipe->layout != TENSOR_LAYOUT_SOLVER || recipe_tensor(recipe) == 1 || known) return STATUS_OK;
-    TRY(measure(plan, &recipe->layout_rates));
-    recipe->layout_rates.device_bytes = (double)plan->session->machine.capacity_bytes[TIER_DEVICE];
+    return recipe->layout == TENSOR_LAYOUT_SOLVER && recipe_tensor(recipe) > 1 && !known;
+}
+
+void tensor_layout_take_rates(const struct session *session, const struct machine_rates *rates, struct plan *plan) {
+    plan->recipe.layout_rates = rates->work;
+    find_link_rates(plan, rates->message, &plan->recipe.layout_rates);
+    double stages = rank_place_stages(&plan->place);
+    plan->recipe.layout_rates.device_bytes = stages * (double)session->machine.capacity_bytes[TIER_DEVICE];
+}
+
+enum status tensor_layout_find_rates(struct session_plan *plan) {
+    struct machine_rates rates;
+    if (!tensor_layout_lacks_rates(&plan->chosen.recipe)) return STATUS_OK;
+    TRY(tensor_layout_measure(plan, &rates));
+    tensor_layout_take_rates(plan->session, &rates, &plan->chosen);
     return STATUS_OK;
 }
 
@@ -84,8 +98,17 @@ struct shard_question tensor_layout_question(const struct plan *plan, const stru
     };
 }
 
-enum status tensor_layout_solve(const struct plan *plan, const struct shard_program *program,
-                                struct intra_op_solution *out) {
+/* What the recipe names. */
+static enum status take_strategies(const char *lines, const struct shard_program *program,
+                                   struct intra_op_solution *out) {
+    out->choice = mem_array((size_t)program->program.node_count, sizeof *out->choice);
+    if (!out->choice) return STATUS_FAILED;
+    TRY(strategy_lines_find(program, lines, out->choice));
+    intra_op_evaluate(&program->program, out->choice, &out->cost, &out->peak);
+    return STATUS_OK;
+}
+
+static enum status solve(const struct plan *plan, const struct shard_program *program, struct intra_op_solution *out) {
     double bytes = plan->recipe.layout_rates.device_bytes;
     struct joint_solution joint;
     if (bytes > 0) {
@@ -97,20 +120,59 @@ enum status tensor_layout_solve(const struct plan *plan, const struct shard_prog
     return intra_op_solve(&program->program, 0, out);
 }
 
-static enum status solve(const struct plan *plan, const struct graph *graph, struct shard_choices *out) {
-    struct shard_question question = tensor_layout_question(plan, graph);
+enum status tensor_layout_solve(const struct plan *plan, const struct shard_program *program,
+                                struct intra_op_solution *out) {
+    const char *lines = plan->recipe.strategies;
+    *out = (struct intra_op_solution){0};
+    return lines ? take_strategies(lines, program, out) : solve(plan, program, out);
+}
+
+/* The plan's forward graph for one rank, the program of it, and its solution. */
+struct solved {
+    struct graph *graph; /* NULL: somebody else's */
     struct shard_program program;
-    struct intra_op_solution solution = {0};
-    enum status status = shard_program_make(&question, &program);
-    if (status == STATUS_OK) status = tensor_layout_solve(plan, &program, &solution);
-    if (status == STATUS_OK) status = shard_program_choices(&program, solution.choice, out);
-    intra_op_solution_free(&solution);
-    shard_program_free(&program);
+    struct intra_op_solution solution;
+};
+
+static enum status solve_graph(const struct plan *plan, const struct graph *graph, struct solved *out) {
+    struct shard_question question = tensor_layout_question(plan, graph);
+    TRY(shard_program_make(&question, &out->program));
+    return tensor_layout_solve(plan, &out->program, &out->solution);
+}
+
+static void free_solved(struct solved *solved) {
+    intra_op_solution_free(&solved->solution);
+    if (solved->program.graph) shard_program_free(&solved->program);
+    graph_free(solved->graph);
+}
+
+static enum status keep_strategies(const struct solved *solved, struct recipe *recipe) {
+    char *lines;
+    TRY(strategy_lines_print(&solved->program, solved->solution.choice, &lines));
+    enum status status = recipe_lines_keep(lines, &recipe->strategies);
+    mem_free(lines);
+    return status;
+}
+
+enum status tensor_layout_find_strategies(const struct session *session, struct plan *plan) {
+    static const struct program_set set = {.uses = 1u << PROGRAM_LOSS};
+    struct recipe *recipe = &plan->recipe;
+    struct solved solved = {NULL};
+    if (recipe->layout != TENSOR_LAYOUT_SOLVER || recipe_tensor(recipe) == 1 || recipe->strategies) return STATUS_OK;
+    enum status status = programs_build_whole(session, &set, plan, &solved.graph);
+    if (status == STATUS_OK) status = solve_graph(plan, solved.graph, &solved);
+    if (status == STATUS_OK) status = keep_strategies(&solved, recipe);
+    free_solved(&solved);
     return status;
 }
 
 enum status tensor_layout_choose(const struct plan *plan, const struct graph *graph, struct shard_choices *out) {
     *out = (struct shard_choices){0};
-    if (plan->recipe.layout == TENSOR_LAYOUT_SOLVER) return solve(plan, graph, out);
-    return shard_choices_make(graph, recipe_tensor(&plan->recipe), plan->recipe.sequence, out);
+    if (plan->recipe.layout != TENSOR_LAYOUT_SOLVER)
+        return shard_choices_make(graph, recipe_tensor(&plan->recipe), plan->recipe.sequence, out);
+    struct solved solved = {NULL};
+    enum status status = solve_graph(plan, graph, &solved);
+    if (status == STATUS_OK) status = shard_program_choices(&solved.program, solved.solution.choice, out);
+    free_solved(&solved);
+    return status;
 }

@@ -37,7 +37,7 @@ enum lr_schedule lr_schedule_find(const char *name) {
 #define TRAIN_RECIPE_REALS(X) X(beta1) X(beta2) X(epsilon) X(weight_decay) X(clip_norm)
 
 void train_options_init(struct train_options *out) {
-    *out = (struct train_options){.sample_prompt = "", .columns = ""};
+    *out = (struct train_options){.sample_prompt = "", .columns = "", .replan = true};
 #define SET_WHOLE(field) out->field = setting_table[SETTING_##field].whole;
     TRAIN_WHOLES(SET_WHOLE)
 #define SET_REAL(field) out->field = setting_table[SETTING_##field].real;
@@ -88,6 +88,7 @@ json_t *train_options_to_json(const struct train_options *options) {
     failed |= json_object_set_new(object, "sample_prompt", json_string(options->sample_prompt));
     failed |= json_object_set_new(object, "columns", json_string(options->columns));
     failed |= json_object_set_new(object, "loss_on_all", json_boolean(options->loss_on_all));
+    failed |= json_object_set_new(object, "replan", json_boolean(options->replan));
     failed |= json_object_set_new(object, "data", paths_to_json(options->data_paths, options->data_path_count));
     failed |= json_object_set_new(object, "valid", paths_to_json(options->valid_paths, options->valid_path_count));
     if (!failed) return object;
@@ -172,6 +173,7 @@ enum status train_options_from_json(const char *file, const json_t *object, stru
     if (!options.columns) return STATUS_FAILED;
     TRY(json_require(file, object, "loss_on_all"));
     TRY(json_read_bool(file, object, "loss_on_all", &options.loss_on_all));
+    TRY(json_read_bool(file, object, "replan", &options.replan)); /* earlier versions wrote none */
     TRY(paths_from_json(file, object, "data", memory, &options.data_paths, &options.data_path_count));
     TRY(paths_from_json(file, object, "valid", memory, &options.valid_paths, &options.valid_path_count));
     *out = options;

@@ -62,9 +62,12 @@ struct plan_options {
                   */
     int64_t seed;
     enum document_attention document_attention;
+    enum training_loss loss; /* default TRAINING_NEXT_TOKEN */
+    double dpo_beta;         /* of TRAINING_DPO alone */
     enum update_rule optimizer;
     enum state_format optimizer_dtype;
     enum master master;
+    enum weight_format base_dtype;
     const char *lora;          /* "RANK,ALPHA,TARGETS" (model/adapter.h) */
     const char *const *freeze; /* patterns over weights' names (model_set_frozen); borrowed */
     size_t freeze_count;
@@ -120,6 +123,8 @@ struct train_options {
 
     int64_t save_every;    /* steps between checkpoints; one is also written at the end and on a signal. 0: none at all,
                               so the run ends with its model alone and cannot be resumed */
+    bool replan;           /* whether the plan may change while the run goes on; not given: unless a plan file gives the
+                              policy. Changes no result */
     int64_t keep;          /* newest checkpoints that are kept; 0: all */
     int64_t valid_every;   /* steps between validations, if there is validation data; one is also made at the end; 0:
                               never */

@@ -1,5 +1,7 @@
 #include "sim/costs.h"
 
+#include <string.h>
+
 static double transfer_s(const struct transfer_rate *rate, int64_t bytes) {
     return rate->latency_s + (double)bytes / rate->bytes_per_s;
 }
@@ -42,11 +44,12 @@ double costs_add_s(const struct cluster_rates *rates, int64_t bytes) {
 }
 
 /* Sums that are rounded travel as bf16, half as long: all of a reduce-scatter, and the first half of an all-reduce,
- * whose second gathers fp32. In a node that has windows nothing travels. */
+ * whose second gathers fp32 unless the sum is rounded. In a node that has windows nothing travels. */
 static int64_t bytes_as_fp32(const struct rank_place *place, const struct program_collective *collective) {
     bool travels = !place->in_place || place->mesh.nodes > 1;
     if (!collective->round_bf16 || !travels) return collective->bytes;
-    return collective->kind == COMM_ALL_REDUCE ? collective->bytes / 4 * 3 : collective->bytes / 2;
+    bool gathers = collective->kind == COMM_ALL_REDUCE && !collective->round_sum;
+    return gathers ? collective->bytes / 4 * 3 : collective->bytes / 2;
 }
 
 double costs_collective_s(const struct cluster_rates *rates, const struct rank_place *place, bool flat,
@@ -116,6 +119,22 @@ enum status costs_check(const struct costs *costs, const struct program *program
         if (rate && !(rate->bytes_per_s > 0)) return refuse_unmeasured(program, instruction);
     }
     return STATUS_OK;
+}
+
+static enum status copy_kernels(const struct kernel_cost *kernels, int32_t count, struct kernel_cost **out) {
+    *out = NULL;
+    if (!kernels) return STATUS_OK;
+    *out = mem_array((size_t)count, sizeof **out);
+    if (!*out) return STATUS_FAILED;
+    memcpy(*out, kernels, (size_t)count * sizeof **out);
+    return STATUS_OK;
+}
+
+enum status costs_copy(const struct costs *costs, struct costs *out) {
+    *out = *costs;
+    out->host_kernels = NULL;
+    TRY(copy_kernels(costs->kernels, costs->count, &out->kernels));
+    return copy_kernels(costs->host_kernels, costs->count, &out->host_kernels);
 }
 
 void costs_free(struct costs *costs) {

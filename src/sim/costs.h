@@ -43,6 +43,8 @@ struct kernel_cost costs_of(const struct costs *costs, const struct program *pro
                             const struct instruction *instruction);
 /* FAILED naming the first kind of transfer in the program whose rate was not measured. */
 enum status costs_check(const struct costs *costs, const struct program *program);
+/* A copy with memory of its own. The caller frees it, also after a failure. */
+enum status costs_copy(const struct costs *costs, struct costs *out);
 void costs_free(struct costs *costs);
 
 #endif

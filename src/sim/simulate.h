@@ -1,8 +1,9 @@
 /* Simulates a step: a program and costs give a timeline, by discrete events.
  *
  * Files, in the order to read them: costs (seconds of an instruction), simulate (this), timeline (when each issue began
- * and ended, measured or predicted), bounds (what a step's time is made of), timeline_json (its file), timeline_memory
- * (live bytes over time), step_summary (a timeline in a few numbers). */
+ * and ended, measured or predicted), cost_fit (costs that agree with a measured one), bounds (what a step's time is
+ * made of), timeline_json (its file), timeline_memory (live bytes over time), step_summary (a timeline in a few
+ * numbers). */
 #ifndef BALLAST_SIM_SIMULATE_H
 #define BALLAST_SIM_SIMULATE_H
 

@@ -10,6 +10,7 @@
 #include "checkpoint/checkpoint.h"
 #include "session/engine.h"
 #include "train/loss_sum.h"
+#include "train/reference.h"
 #include "train/train_data.h"
 
 struct evaluation {
@@ -20,7 +21,8 @@ struct evaluation {
     int64_t total_bytes;    /* of text whose size is known */
     double total_text_loss; /* the sum of losses of those files, as if all their tokens had the mean */
     bool all_text;
-    bool examples; /* some file has such */
+    bool examples;                /* some file has such */
+    struct reference *references; /* by file; NULL: none is asked for */
 };
 
 /* All of the file is tokenized. */
@@ -56,7 +58,7 @@ static enum status add_batches(struct evaluation *evaluation, const struct datas
     struct engine_turn turn = engine_turn_of(engine);
     struct loss_sum mine = {0};
     enum status status = first + turn.place < batches
-                             ? engine_add_loss(engine, dataset, first + turn.place, &mine.loss, &mine.targets)
+                             ? engine_add_loss(engine, dataset, first + turn.place, mine.figures, &mine.targets)
                              : engine_join_loss(engine);
     return loss_sum_add(comm, status, &mine, sum);
 }
@@ -75,7 +77,7 @@ static enum status sum_losses(struct evaluation *evaluation, const struct datase
     progress_begin(PROGRESS_COUNT, batches, "batches of %s", path_name(path));
     for (int64_t b = 0; b < batches && status == STATUS_OK; b += ranks) {
         status = add_batches(evaluation, dataset, b, batches, sum);
-        if (status == STATUS_OK && !isfinite(sum->loss)) status = refuse_nonfinite(&evaluation->engine, path);
+        if (status == STATUS_OK && !isfinite(sum->figures[0])) status = refuse_nonfinite(&evaluation->engine, path);
         progress_add(batches - b < ranks ? batches - b : ranks);
     }
     progress_end();
@@ -90,22 +92,41 @@ static int64_t text_bytes(const char *path) {
     return text && stat(path, &info) == 0 && S_ISREG(info.st_mode) ? info.st_size : 0;
 }
 
-static void describe(double loss, struct eval_file *out) {
-    out->loss = loss / (double)(out->tokens > 0 ? out->tokens : 1);
-    out->perplexity = exp(out->loss);
-    out->bits_per_byte = NAN;
+static bool is_of_pairs(const struct evaluation *evaluation) {
+    return evaluation->plan.chosen.recipe.loss == TRAINING_DPO;
 }
 
-static enum status evaluate_one(struct evaluation *evaluation, const char *path, double *loss, struct eval_file *out) {
+static void describe(const struct evaluation *evaluation, const struct loss_sum *sum, struct eval_file *out) {
+    double means[LOSS_FIGURES_MOST];
+    loss_sum_means(sum, means);
+    out->loss = means[0];
+    out->perplexity = is_of_pairs(evaluation) ? NAN : exp(out->loss);
+    out->bits_per_byte = NAN;
+    if (is_of_pairs(evaluation)) memcpy(out->preference, means, sizeof out->preference);
+}
+
+/* The log-probabilities of the model that file `index` is compared by. */
+static enum status set_reference(const struct evaluation *evaluation, size_t index, struct dataset *dataset) {
+    if (!evaluation->references) return STATUS_OK;
+    const struct reference *reference = &evaluation->references[index];
+    if (dataset_sequences(dataset) != reference->count)
+        return status_set(STATUS_BAD_INPUT, "%s: its tokens are others for the reference model",
+                          evaluation->options->data_paths[index]);
+    dataset_set_references(dataset, reference->values);
+    return STATUS_OK;
+}
+
+static enum status evaluate_one(struct evaluation *evaluation, size_t index, struct loss_sum *sum,
+                                struct eval_file *out) {
+    const char *path = evaluation->options->data_paths[index];
     struct train_data data;
-    struct loss_sum sum = {0};
     TRY(open_data(evaluation, path, &data));
     dataset_tell_cuts(data.dataset);
     evaluation->examples |= dataset_has_examples(data.dataset);
-    enum status status = sum_losses(evaluation, data.dataset, path, &sum, out);
+    enum status status = set_reference(evaluation, index, data.dataset);
+    if (status == STATUS_OK) status = sum_losses(evaluation, data.dataset, path, sum, out);
     if (status == STATUS_OK) {
-        *loss = sum.loss;
-        describe(*loss, out);
+        describe(evaluation, sum, out);
         int64_t bytes = text_bytes(path);
         double all_tokens = out->loss * (double)dataset_tokens(data.dataset);
         if (bytes > 0) out->bits_per_byte = all_tokens / (log(2) * (double)bytes);
@@ -118,16 +139,18 @@ static enum status evaluate_one(struct evaluation *evaluation, const char *path,
 }
 
 static enum status evaluate_all(struct evaluation *evaluation, struct eval_result *result) {
-    double total = 0;
+    struct loss_sum total = {0};
     for (size_t i = 0; i < result->file_count; i++) {
-        double loss = 0;
+        struct loss_sum sum = {0};
         struct eval_file *file = &result->files[i];
-        TRY(evaluate_one(evaluation, evaluation->options->data_paths[i], &loss, file));
-        total += loss;
+        TRY(evaluate_one(evaluation, i, &sum, file));
+        for (int k = 0; k < LOSS_FIGURES_MOST; k++)
+            total.figures[k] += sum.figures[k];
+        total.targets += file->tokens;
         result->total.tokens += file->tokens;
         result->total.sequences += file->sequences;
     }
-    describe(total, &result->total);
+    describe(evaluation, &total, &result->total);
     if (evaluation->all_text)
         result->total.bits_per_byte = evaluation->total_text_loss / (log(2) * (double)evaluation->total_bytes);
     return STATUS_OK;
@@ -165,25 +188,90 @@ static enum status evaluate(struct evaluation *evaluation, struct eval_result *r
     int64_t start = clock_now_ns();
     TRY(evaluate_all(evaluation, result));
     result->examples = evaluation->examples;
+    result->pairs = is_of_pairs(evaluation);
     result->seconds = (double)(clock_now_ns() - start) * 1e-9;
     return STATUS_OK;
+}
+
+/* ---- the reference of preferences ---- */
+
+static enum status refer_file(struct evaluation *evaluation, size_t index) {
+    struct train_data data;
+    TRY(open_data(evaluation, evaluation->options->data_paths[index], &data));
+    enum status status =
+        reference_compute(&evaluation->engine, data.dataset, NULL, NULL, &evaluation->references[index]);
+    train_data_close(&data);
+    return status;
+}
+
+static enum status refer_files(struct evaluation *evaluation) {
+    struct comm *comm = evaluation->session.comm;
+    if (!is_of_pairs(evaluation))
+        return status_hint(status_set(STATUS_BAD_INPUT, "reference: a model to compare with is of use for preferences "
+                                                        "alone"),
+                           "--loss dpo");
+    TRY(comm_agree(comm, session_plan_check_memory(&evaluation->plan)));
+    TRY(comm_agree(comm, engine_open(&evaluation->plan, &evaluation->engine)));
+    TRY(comm_agree(comm, engine_load_weights(&evaluation->engine)));
+    for (size_t i = 0; i < evaluation->options->data_path_count; i++)
+        TRY(refer_file(evaluation, i));
+    return STATUS_OK;
+}
+
+static void close_all(struct evaluation *evaluation) {
+    engine_close(&evaluation->engine);
+    session_plan_free(&evaluation->plan);
+    session_close(&evaluation->session);
+}
+
+/* With the reference model alone in memory, which is gone before the other is loaded. */
+static enum status find_references(struct evaluation *evaluation, const struct plan_options *plan) {
+    const struct eval_options *options = evaluation->options;
+    if (!options->reference) return STATUS_OK;
+    evaluation->references = mem_array(options->data_path_count, sizeof *evaluation->references);
+    if (!evaluation->references) return STATUS_FAILED;
+    TRY(session_begin(options->reference, PROGRAMS_TO_REFER, plan, NULL, &evaluation->session, &evaluation->plan));
+    enum status status = refer_files(evaluation);
+    close_all(evaluation);
+    return status;
+}
+
+static void free_references(struct evaluation *evaluation) {
+    for (size_t i = 0; evaluation->references && i < evaluation->options->data_path_count; i++)
+        reference_free(&evaluation->references[i]);
+    mem_free(evaluation->references);
+}
+
+static enum status require_reference(const struct evaluation *evaluation) {
+    if (!is_of_pairs(evaluation) || evaluation->references) return STATUS_OK;
+    return status_hint(status_set(STATUS_BAD_INPUT, "reference: preferences are evaluated beside the model that "
+                                                    "training began with"),
+                       "--reference MODEL_DIR");
+}
+
+/* The main session, from its beginning to its end. */
+static enum status evaluate_session(struct evaluation *evaluation, const char *model_folder,
+                                    const struct plan_options *plan, struct eval_result *out) {
+    TRY(session_begin(model_folder, PROGRAMS_TO_EVALUATE, plan, NULL, &evaluation->session, &evaluation->plan));
+    struct eval_result result = {.plan = evaluation->plan.chosen};
+    enum status status;
+    TRY_GOTO(status, require_reference(evaluation), done);
+    TRY_GOTO(status, checkpoint_verify_model(evaluation->session.comm, model_folder, evaluation->session.model), done);
+    TRY_GOTO(status, evaluate(evaluation, &result), done);
+    *out = result;
+done:
+    close_all(evaluation);
+    if (status != STATUS_OK) eval_result_free(&result);
+    return status;
 }
 
 enum status evaluate_files(const char *model_folder, const struct plan_options *plan,
                            const struct eval_options *options, struct eval_result *out) {
     if (options->data_path_count == 0) return status_set(STATUS_BAD_INPUT, "no data to evaluate on");
     struct evaluation evaluation = {.options = options, .all_text = true};
-    TRY(session_begin(model_folder, PROGRAMS_TO_EVALUATE, plan, NULL, &evaluation.session, &evaluation.plan));
-    struct eval_result result = {.plan = evaluation.plan.chosen};
-    enum status status;
-    TRY_GOTO(status, checkpoint_verify_model(evaluation.session.comm, model_folder, evaluation.session.model), done);
-    TRY_GOTO(status, evaluate(&evaluation, &result), done);
-    *out = result;
-done:
-    engine_close(&evaluation.engine);
-    session_plan_free(&evaluation.plan);
-    session_close(&evaluation.session);
-    if (status != STATUS_OK) eval_result_free(&result);
+    enum status status = find_references(&evaluation, plan);
+    if (status == STATUS_OK) status = evaluate_session(&evaluation, model_folder, plan, out);
+    free_references(&evaluation);
     return status;
 }
 

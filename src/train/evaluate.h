@@ -11,18 +11,20 @@
 struct eval_options {
     const char *const *data_paths; /* files, or folders that hold valid.* */
     size_t data_path_count;
-    int64_t most_batches; /* of each file; 0: all */
-    const char *columns;  /* as in struct train_options; NULL: none */
-    int64_t chat_time_s;  /* as in struct train_options; 0: today */
-    bool loss_on_all;     /* of supervised examples the prompts too */
+    int64_t most_batches;  /* of each file; 0: all */
+    const char *columns;   /* as in struct train_options; NULL: none */
+    int64_t chat_time_s;   /* as in struct train_options; 0: today */
+    bool loss_on_all;      /* of supervised examples the prompts too */
+    const char *reference; /* of preferences: the folder of the model that they are compared with; NULL: none */
 };
 
 struct eval_file {
     char *path;                /* "total" for all */
-    int64_t sequences, tokens; /* evaluated; tokens are targets that count */
-    double loss;               /* mean negative log-likelihood of a token, in nats */
-    double perplexity;         /* exp(loss) */
-    double bits_per_byte;      /* plain text (.txt) only, by the file's ratio of tokens to bytes; NaN where unknown */
+    int64_t sequences, tokens; /* evaluated; tokens are targets that count, or of preferences pairs */
+    double loss;               /* mean negative log-likelihood of a token, in nats; of preferences as in training */
+    double perplexity;         /* exp(loss); of preferences NaN */
+    double preference[PREFERENCE_FIGURES]; /* of preferences: means over pairs; else all 0 */
+    double bits_per_byte; /* plain text (.txt) only, by the file's ratio of tokens to bytes; NaN where unknown */
 };
 struct eval_result {
     struct eval_file *files; /* in the order of the paths */
@@ -31,6 +33,7 @@ struct eval_result {
     struct plan plan; /* what it was computed with */
     double seconds;
     bool examples; /* some file has supervised examples */
+    bool pairs;    /* the files are of preferences */
 };
 
 /* Statuses as train_begin. On success the caller calls eval_result_free. */

@@ -10,6 +10,8 @@
 
 #include "base/fault.h"
 #include "base/file.h"
+#include "session/engine.h"
+#include "train/plan_watch.h"
 
 static enum status metrics_failed(const char *path, const char *what) {
     return status_set(STATUS_FAILED, "%s: cannot %s: %s", path, what, strerror(errno));
@@ -53,24 +55,78 @@ enum status metrics_append(struct metrics *metrics, const char *line, size_t byt
     return STATUS_OK;
 }
 
+/* "" where there are no pairs. */
+static const char *print_preference(const double *figures, const char *prefix, bool pairs, char *text, size_t bytes) {
+    text[0] = '\0';
+    if (pairs)
+        snprintf(text, bytes,
+                 ", \"%sreward_chosen\": %.17g, \"%sreward_rejected\": %.17g, \"%smargin\": %.17g, "
+                 "\"%saccuracy\": %.17g",
+                 prefix, figures[PREFERENCE_CHOSEN], prefix, figures[PREFERENCE_REJECTED], prefix,
+                 preference_margin(figures), prefix, figures[PREFERENCE_RIGHT]);
+    return text;
+}
+
+enum { PREFERENCE_BYTES = 256 };
+
 enum status metrics_write_step(struct metrics *metrics, const struct train_step *step) {
-    char line[1024], mfu[40] = "null", predicted[40] = "null";
+    char line[1024], mfu[40] = "null", predicted[40] = "null", preference[PREFERENCE_BYTES];
     if (isfinite(step->mfu)) snprintf(mfu, sizeof mfu, "%.6g", step->mfu);
     if (step->predicted_step_s > 0) snprintf(predicted, sizeof predicted, "%.6g", step->predicted_step_s);
     int length =
         snprintf(line, sizeof line,
-                 "{\"step\": %" PRId64 ", \"loss\": %.17g, \"grad_norm\": %.17g, \"lr\": %.17g, "
+                 "{\"step\": %" PRId64 ", \"loss\": %.17g, \"grad_norm\": %.17g, \"lr\": %.17g%s, "
                  "\"tokens\": %" PRId64 ", \"tokens_per_s\": %.6g, \"step_s\": %.6g, \"mfu\": %s, "
                  "\"device_bytes\": %" PRId64 ", \"predicted_step_s\": %s, "
                  "\"predicted_device_bytes\": %" PRId64 "}\n",
-                 step->step, step->loss, step->grad_norm, step->learning_rate, step->tokens, step->tokens_per_s,
-                 step->step_s, mfu, step->device_bytes, predicted, step->predicted_device_bytes);
+                 step->step, step->loss, step->grad_norm, step->learning_rate,
+                 print_preference(step->preference, "", step->pairs, preference, sizeof preference), step->tokens,
+                 step->tokens_per_s, step->step_s, mfu, step->device_bytes, predicted, step->predicted_device_bytes);
     return metrics_append(metrics, line, (size_t)length);
 }
 
-enum status metrics_write_validation(struct metrics *metrics, int64_t step, double loss) {
-    char line[128];
-    int length = snprintf(line, sizeof line, "{\"step\": %" PRId64 ", \"val_loss\": %.17g}\n", step, loss);
+enum status metrics_write_validation(struct metrics *metrics, int64_t step, const double *figures, bool pairs) {
+    char line[512], preference[PREFERENCE_BYTES];
+    int length = snprintf(line, sizeof line, "{\"step\": %" PRId64 ", \"val_loss\": %.17g%s}\n", step, figures[0],
+                          print_preference(figures, "val_", pairs, preference, sizeof preference));
+    return metrics_append(metrics, line, (size_t)length);
+}
+
+/* "[1,2,…]" */
+static enum status append_layer(struct metrics *metrics, const double *slots, int64_t experts) {
+    enum { NUMBER_BYTES = 24 };
+    char text[ROUTING_EXPERTS_MOST * NUMBER_BYTES];
+    size_t used = 0;
+    for (int64_t e = 0; e < experts; e++)
+        used += (size_t)snprintf(text + used, sizeof text - used, "%c%.0f", e == 0 ? '[' : ',', slots[e]);
+    text[used++] = ']';
+    return metrics_append(metrics, text, used);
+}
+
+enum status metrics_write_experts(struct metrics *metrics, int64_t step, const struct expert_counts *counts) {
+    char text[160];
+    struct expert_spread spread = expert_counts_spread(counts);
+    int length = snprintf(text, sizeof text,
+                          "{\"step\": %" PRId64 ", \"expert_least\": %.6g, \"expert_most\": %.6g, \"expert_slots\": [",
+                          step, spread.least, spread.most);
+    TRY(metrics_append(metrics, text, (size_t)length));
+    for (int64_t layer = 0; layer < counts->layers; layer++) {
+        if (layer > 0) TRY(metrics_append(metrics, ",", 1));
+        TRY(append_layer(metrics, counts->of + layer * counts->experts, counts->experts));
+    }
+    return metrics_append(metrics, "]}\n", 3);
+}
+
+enum status metrics_write_replan(struct metrics *metrics, const struct train_replan *replan) {
+    char line[512], before[40] = "null", after[40] = "null";
+    if (replan->before_s > 0) snprintf(before, sizeof before, "%.6g", replan->before_s);
+    if (replan->after_s > 0) snprintf(after, sizeof after, "%.6g", replan->after_s);
+    int length = snprintf(line, sizeof line,
+                          "{\"step\": %" PRId64 ", \"replan\": \"%s\", \"predicted_before_s\": %s, "
+                          "\"predicted_after_s\": %s, \"device_bytes_before\": %" PRId64
+                          ", \"device_bytes_after\": %" PRId64 ", \"change_s\": %.6g}\n",
+                          replan->step, replan_reason_name(replan->reason), before, after, replan->device_bytes_before,
+                          replan->device_bytes, replan->seconds);
     return metrics_append(metrics, line, (size_t)length);
 }
 

@@ -1,4 +1,5 @@
-/* RUN_DIR/metrics.jsonl: one JSON object a line, one line a step, and one for each validation. Numbers are printed with
+/* RUN_DIR/metrics.jsonl: one JSON object a line, one line a step, and one for each validation and each
+ * change of the plan. Numbers are printed with
  * 17 digits, which give the same double back. */
 #ifndef BALLAST_TRAIN_METRICS_H
 #define BALLAST_TRAIN_METRICS_H
@@ -32,7 +33,12 @@ enum status metrics_cut_find(const char *path, const struct metrics_cut *cut, si
  * ranks but one. */
 enum status metrics_append(struct metrics *metrics, const char *line, size_t bytes); /* with the line's end */
 enum status metrics_write_step(struct metrics *metrics, const struct train_step *step);
-enum status metrics_write_validation(struct metrics *metrics, int64_t step, double loss);
+/* `figures`: means of the loss's (engine.h), all of them where they are of `pairs`, else the loss alone. */
+enum status metrics_write_validation(struct metrics *metrics, int64_t step, const double *figures, bool pairs);
+/* The slots of experts in a step, behind the step's line, and how even they are. */
+struct expert_counts;
+enum status metrics_write_experts(struct metrics *metrics, int64_t step, const struct expert_counts *counts);
+enum status metrics_write_replan(struct metrics *metrics, const struct train_replan *replan);
 enum status metrics_sync(struct metrics *metrics);
 /* What the open file holds, even one that has no name any more, as a new file. */
 enum status metrics_copy(const struct metrics *metrics, const char *path);

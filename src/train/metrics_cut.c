@@ -20,7 +20,7 @@ struct metrics_text {
 struct cutting {
     const char *path;
     const struct metrics_cut *cut;
-    int64_t last, last_step; /* steps of the last good line, and of the last that is no validation */
+    int64_t last, last_step; /* steps of the last good line, and of the last that is a step's */
     bool validated;
     size_t end;           /* of the last line that stays */
     VEC(struct span) bad; /* lines that do not */
@@ -30,15 +30,17 @@ struct cutting {
     char ranges[128];     /* of these, as far as there is room: "3 to 5, 9" */
 };
 
-/* One line: its step, and whether it is a validation. */
-static enum status read_line(const char *path, const char *line, size_t bytes, int64_t *step, bool *validation) {
+enum line_kind { LINE_STEP, LINE_VALIDATION, LINE_REPLAN };
+
+static enum status read_line(const char *path, const char *line, size_t bytes, int64_t *step, enum line_kind *kind) {
     json_t *object = NULL;
     enum status status;
-    *validation = false;
+    *kind = LINE_STEP;
     TRY_GOTO(status, json_parse_object(path, line, bytes, &object), done);
     TRY_GOTO(status, json_require(path, object, "step"), done);
     TRY_GOTO(status, json_read_int(path, object, "step", 1, INT64_MAX, step), done);
-    *validation = json_object_get(object, "val_loss") != NULL;
+    if (json_object_get(object, "val_loss")) *kind = LINE_VALIDATION;
+    if (json_object_get(object, "replan")) *kind = LINE_REPLAN;
 done:
     json_decref(object);
     return status;
@@ -61,16 +63,16 @@ static void note_missing(struct cutting *cutting, int64_t first, int64_t last) {
 
 enum verdict { STAYS, GOES, ENDS };
 
-static enum verdict judge_good(struct cutting *cutting, int64_t step, bool validation) {
+static enum verdict judge_good(struct cutting *cutting, int64_t step, enum line_kind kind) {
     const struct metrics_cut *cut = cutting->cut;
     if (step > cut->step) return ENDS;
     if (step < cutting->last) return GOES;
-    if (validation && step == cut->step) {
+    if (kind == LINE_VALIDATION && step == cut->step) {
         if (cut->valid_every == 0 || step % cut->valid_every != 0) return ENDS;
         cutting->validated = true;
     }
     cutting->last = step;
-    if (!validation && step > cutting->last_step) {
+    if (kind == LINE_STEP && step > cutting->last_step) {
         note_missing(cutting, cutting->last_step + 1, step - 1);
         cutting->last_step = step;
     }
@@ -80,10 +82,10 @@ static enum verdict judge_good(struct cutting *cutting, int64_t step, bool valid
 /* After the lines of the cut's step anything may come: the end of a run that was killed. */
 static enum status judge(struct cutting *cutting, const char *line, size_t bytes, enum verdict *verdict) {
     int64_t step;
-    bool validation;
-    enum status status = read_line(cutting->path, line, bytes, &step, &validation);
+    enum line_kind kind;
+    enum status status = read_line(cutting->path, line, bytes, &step, &kind);
     if (status == STATUS_OK)
-        *verdict = judge_good(cutting, step, validation);
+        *verdict = judge_good(cutting, step, kind);
     else
         *verdict = cutting->last >= cutting->cut->step ? ENDS : GOES;
     return status == STATUS_BAD_INPUT ? STATUS_OK : status;

@@ -190,8 +190,9 @@ enum status run_origin_find(struct comm *comm, const char *run_folder, struct ru
     TRY(status);
     recipe_changes_apply(&settings->changes, out->state.step, &out->state.plan.recipe);
     TRY(comm_agree(comm, check_changes(run_folder, settings, out->checkpoint, &out->state)));
-    struct recipe *recipe = &out->state.plan.recipe; /* a change may have left it without products */
+    struct recipe *recipe = &out->state.plan.recipe; /* a change may have left it without lines */
     if (!recipe->products) recipe->products = settings->plan.recipe.products;
+    if (!recipe->strategies) recipe->strategies = settings->plan.recipe.strategies;
     out->state.plan.policy = settings->plan.policy;
     out->state.plan.place = settings->plan.place;
     out->state.plan.threads = settings->plan.threads;

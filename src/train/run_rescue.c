@@ -44,6 +44,8 @@ static enum status begin_beside(struct train_run *run, const char *path) {
     char *metrics = path_join(path, "metrics.jsonl");
     enum status status = metrics ? metrics_copy(&run->metrics, metrics) : STATUS_FAILED;
     mem_free(metrics);
+    if (status == STATUS_OK && run->reference.values)
+        status = reference_write(path, run->data.dataset, &run->reference);
     return status;
 }
 

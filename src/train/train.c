@@ -47,6 +47,7 @@ static void free_run(struct train_run *run) {
     samples_close(&run->samples);
     engine_close(&run->engine);
     train_data_close(&run->data);
+    reference_free(&run->reference);
     session_plan_free(&run->plan);
     session_close(&run->session);
     mem_free(run->newest);
@@ -279,11 +280,31 @@ static enum status load_model(struct train_run *run) {
     return engine_require_finite(&run->engine, run->session.model->folder);
 }
 
+static enum status asked_to_stop(const void *payload) { return train_loop_asked(payload); }
+
+/* What preferences are compared with: computed before anything is trained, or as the run's folder has it. */
+static enum status find_reference(struct train_run *run, bool kept) {
+    struct dataset *dataset = run->data.dataset;
+    if (run->plan.chosen.recipe.loss != TRAINING_DPO) return STATUS_OK;
+    if (kept)
+        TRY(run_agree(run, reference_read(run->folder, dataset, &run->reference)));
+    else
+        TRY(reference_compute(&run->engine, dataset, asked_to_stop, run, &run->reference));
+    dataset_set_references(dataset, run->reference.values);
+    return STATUS_OK;
+}
+
+static enum status write_reference(const struct train_run *run) {
+    if (!run->reference.values) return STATUS_OK;
+    return reference_write(run->folder, run->data.dataset, &run->reference);
+}
+
 /* One rank writes all but checkpoints. */
 static enum status write_folder(struct train_run *run) {
     const struct run_settings *settings = &run->settings;
     if (!run_leads(run)) return STATUS_OK;
     TRY(run_folder_create(run->folder, settings, &run->lock));
+    TRY(write_reference(run));
     TRY(plan_document_write(run->folder, &run->plan, &run->prediction, settings->model_folder));
     return open_metrics(run);
 }
@@ -294,6 +315,7 @@ static enum status write_first(struct train_run *run) {
     TRY(checkpoint_verify_model(run->session.comm, settings->model_folder, run->session.model));
     TRY(run_agree(run, load_model(run)));
     TRY(same_weights_require(&run->engine));
+    TRY(find_reference(run, false));
     settings->plan = run->plan.chosen;
     TRY(run_agree(run, set_limits(&run->session.machine.limits, settings)));
     TRY(run_agree(run, write_folder(run)));
@@ -305,6 +327,7 @@ static enum status prepare_first(struct train_run *run, const char *model_folder
     struct run_settings *settings = &run->settings;
     TRY(comm_agree(plan->comm, run_settings_make(model_folder, options, settings)));
     if (SETTINGS_HAVE(plan, plan_path)) run->plan_path = plan->plan_path;
+    if (run->plan_path && !SETTINGS_HAVE(options, replan)) settings->options.replan = false;
     TRY(session_begin(settings->model_folder, PROGRAMS_TO_TRAIN, plan, &settings->options, &run->session, &run->plan));
     TRY(prepare_run(run, &settings->options));
     return write_first(run);
@@ -405,6 +428,17 @@ static enum status open_origin(struct train_run *run, struct run_settings *setti
     return run_agree(run, checkpoint_verify_base(&origin->state, run->session.model));
 }
 
+/* A run without a checkpoint has the weights that it began with, and may compute it again. */
+static enum status resume_reference(struct train_run *run) {
+    enum status status = find_reference(run, true);
+    if (status != STATUS_BAD_INPUT) return status;
+    if (run->newest)
+        return status_hint(status, "the weights that the run began with are needed to make it again: train anew");
+    status_clear();
+    TRY(find_reference(run, false));
+    return run_agree(run, run_leads(run) ? write_reference(run) : STATUS_OK);
+}
+
 static enum status resume_from(struct train_run *run, struct run_settings *settings, const struct plan_options *plan,
                                struct run_origin *origin) {
     TRY(open_origin(run, settings, plan, origin));
@@ -420,6 +454,7 @@ static enum status resume_from(struct train_run *run, struct run_settings *setti
     if (status == STATUS_BAD_INPUT && run->newest) return checkpoint_hint_older(status, run->folder, run->newest);
     TRY(status);
     if (!run->newest) TRY(same_weights_require(&run->engine));
+    TRY(resume_reference(run));
     TRY(run_agree(run, set_limits(&run->session.machine.limits, settings)));
     settings->plan = run->plan.chosen;
     TRY(run_agree(run, write_folder_again(run)));

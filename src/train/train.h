@@ -13,13 +13,13 @@
  *
  * Files, in the order to read them:
  *     train: how a run begins and goes on; train_loop: its steps; learning_rate, run_length: rates and epochs;
- *     train_data: the data of a model's run; run_origin: where a run goes on from, and what was edited since;
- *     run_continue: whether it begins or goes on; same_weights: whether ranks have the same model;
- *     checkpoint_writer: checkpoints beside steps; metrics, metrics_cut: metrics.jsonl, and what stays of it;
- *     event_file, event_file_absent, event: the same for TensorBoard, or nothing without protobuf-c;
- *     samples: texts on the way; step_record: timeline.json; stop_signal: Ctrl-C; run_end: how a run ended;
- *     run_rescue: a folder that was renamed or removed; evaluate: the loss of a model on files;
- *     loss_sum: of batches that ranks share. */
+ *     reference: what preferences are compared with; train_data: the data of a model's run; run_origin: where a run
+ * goes on from, and what was edited since; run_continue: whether it begins or goes on; same_weights: whether ranks have
+ * the same model; checkpoint_writer: checkpoints beside steps; metrics, metrics_cut: metrics.jsonl, and what stays of
+ * it; event_file, event_file_absent, event: the same for TensorBoard, or nothing without protobuf-c; samples: texts on
+ * the way; step_record: timeline.json; replan, plan_watch, plan_change: another plan while steps go on;
+ * run_end: how a run ended; run_rescue: a folder that was
+ * renamed or removed; evaluate: the loss of a model on files; loss_sum: of batches that ranks share. */
 #ifndef BALLAST_TRAIN_TRAIN_H
 #define BALLAST_TRAIN_TRAIN_H
 
@@ -38,8 +38,10 @@ struct train_step {
     int64_t step, steps;  /* steps done, this one included; of the run */
     bool settled;         /* the one step that is compared with the prediction; timeline.json is of it */
     double epoch, epochs; /* the same in passes over the data, where the run's length is given so; else 0 */
-    double loss;          /* mean over the unmasked tokens of the step */
-    double grad_norm;     /* before clipping */
+    double loss;          /* mean over the unmasked tokens of the step, or over its pairs */
+    bool pairs;           /* it was trained on preferences, with these means over pairs */
+    double preference[PREFERENCE_FIGURES];
+    double grad_norm; /* before clipping */
     double learning_rate;
     int64_t tokens; /* input tokens processed since step 1, masked ones included */
     double tokens_per_s, step_s;
@@ -58,6 +60,9 @@ struct misprediction {
     double step_s;                           /* of the last */
     struct step_summary predicted, measured; /* the latter of the last; its step_s is 0 where it was not recorded */
 };
+
+/* What a run changed its plan for (replan.h), and to what. */
+struct train_replan;
 
 /* What is known once the data are open. */
 struct train_facts {
@@ -83,6 +88,8 @@ struct train_events {
      * whole, 0 before the first, -1 where none is ever written. NULL: nothing stops the run. */
     enum status (*stop)(void *payload, int64_t step, int64_t saved_step);
     void (*mispredicted)(void *payload, const struct misprediction *misprediction);
+    /* From the next step on `plan` is another one, of the same recipe. */
+    void (*replanned)(void *payload, const struct train_replan *replan, const struct session_plan *plan);
     void (*validated)(void *payload, int64_t step, double loss);
     /* What the model wrote after the prompt. */
     void (*sampled)(void *payload, int64_t step, const char *prompt, const char *text);

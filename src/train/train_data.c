@@ -26,6 +26,7 @@ static enum status open_data(const struct model *model, const struct recipe *rec
         .vocab_size = model->config.vocab_size,
         .sequence_tokens = recipe->sequence_length,
         .loss_on_all = options->loss_on_all,
+        .pairs = recipe->loss == TRAINING_DPO,
         .documents_apart = recipe->document_attention == DOCUMENT_ATTENTION_WITHIN,
         .seed = recipe->seed,
     };

@@ -2,13 +2,13 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <string.h>
 
 #include "base/clock.h"
 #include "train/loss_sum.h"
 #include "train/run_length.h"
 
-/* Waits for the checkpoint that is being written, if any. */
-static enum status finish_save(struct train_run *run) {
+enum status train_loop_finish_save(struct train_run *run) {
     char *folder;
     TRY(checkpoint_writer_finish(&run->writer, &folder));
     if (!folder) return STATUS_OK;
@@ -21,7 +21,7 @@ static enum status finish_save(struct train_run *run) {
 
 static enum status refuse_nonfinite(struct train_run *run, int64_t step, const struct step_numbers *numbers) {
     bool weight;
-    TRY(finish_save(run)); /* the checkpoint's thread reads weights, and so will this one */
+    TRY(train_loop_finish_save(run)); /* the checkpoint's thread reads weights, and so will this one */
     char *place = engine_find_nonfinite(&run->engine, &weight);
     enum status status =
         status_set(STATUS_FAILED, "step %" PRId64 ": the %s is not finite; the first value that is not: %s", step,
@@ -53,22 +53,49 @@ static void describe_step(struct train_run *run, const struct step_numbers *numb
         .device_bytes = engine_resident_bytes(&run->engine),
         .predicted_step_s = run->prediction.step_s,
         .predicted_device_bytes = run->plan.programs.tier_bytes[TIER_DEVICE],
+        .pairs = recipe->loss == TRAINING_DPO,
         .remaining_s = run->smooth_step_s * (double)(run->options->steps - run->state.step),
     };
 }
 
 static enum status record_step(struct train_run *run, const struct train_step *step) {
+    const double *preference = step->preference;
     const struct event_scalar scalars[] = {{"loss", step->loss},
                                            {"grad_norm", step->grad_norm},
                                            {"lr", step->learning_rate},
-                                           {"tokens_per_s", step->tokens_per_s}};
+                                           {"tokens_per_s", step->tokens_per_s}},
+                              of_pairs[] = {{"reward_chosen", preference[PREFERENCE_CHOSEN]},
+                                            {"reward_rejected", preference[PREFERENCE_REJECTED]},
+                                            {"margin", preference_margin(preference)},
+                                            {"accuracy", preference[PREFERENCE_RIGHT]}};
     TRY(metrics_write_step(&run->metrics, step));
-    return event_file_write(&run->events_file, step->step, scalars, sizeof scalars / sizeof *scalars);
+    TRY(event_file_write(&run->events_file, step->step, scalars, sizeof scalars / sizeof *scalars));
+    if (!step->pairs) return STATUS_OK;
+    return event_file_write(&run->events_file, step->step, of_pairs, sizeof of_pairs / sizeof *of_pairs);
 }
 
-static enum status record_validation(struct train_run *run, double loss) {
-    TRY(metrics_write_validation(&run->metrics, run->state.step, loss));
-    return event_file_write(&run->events_file, run->state.step, &(struct event_scalar){"val_loss", loss}, 1);
+/* The slots of experts are told of the first step, and of each tenth. */
+enum { EXPERTS_EVERY = 10 };
+
+static enum status record_experts(struct train_run *run) {
+    const struct expert_counts *counts = &run->engine.expert_counts;
+    int64_t step = run->state.step;
+    if (counts->layers == 0 || (step != 1 && step % EXPERTS_EVERY != 0)) return STATUS_OK;
+    TRY(engine_count_experts(&run->engine));
+    struct expert_spread spread = expert_counts_spread(counts);
+    const struct event_scalar scalars[] = {{"expert_least", spread.least}, {"expert_most", spread.most}};
+    TRY(metrics_write_experts(&run->metrics, step, counts));
+    return event_file_write(&run->events_file, step, scalars, sizeof scalars / sizeof *scalars);
+}
+
+/* `figures`: means of the loss's (engine.h). */
+static enum status record_validation(struct train_run *run, const double figures[LOSS_FIGURES_MOST]) {
+    bool pairs = run->plan.chosen.recipe.loss == TRAINING_DPO;
+    const struct event_scalar scalars[] = {{"val_loss", figures[0]},
+                                           {"val_margin", preference_margin(figures)},
+                                           {"val_accuracy", figures[PREFERENCE_RIGHT]}};
+    TRY(metrics_write_validation(&run->metrics, run->state.step, figures, pairs));
+    return event_file_write(&run->events_file, run->state.step, scalars, pairs ? sizeof scalars / sizeof *scalars : 1);
 }
 
 /* One or two slow steps say nothing: something else may have slowed them. */
@@ -98,7 +125,8 @@ static enum status one_step(struct train_run *run) {
     const struct recipe *recipe = &run->plan.chosen.recipe;
     double learning_rate = lr_at_step(&run->lr, run->state.step);
     struct step_numbers numbers;
-    step_record_begin(&run->record, run->engine.main, run->state.step, is_doubtful(run));
+    bool watched = plan_watch_records(&run->watch, run->state.step);
+    step_record_begin(&run->record, run->engine.main, run->state.step, watched || is_doubtful(run));
     int64_t start = clock_now_ns();
     enum status stepped = engine_step(&run->engine, run->data.dataset, run->state.step, learning_rate, &numbers);
     run->whole = stepped != STATUS_OK && !run->engine.torn; /* what could not begin has changed nothing */
@@ -108,13 +136,16 @@ static enum status one_step(struct train_run *run) {
         step_record_end(&run->record, run->engine.main, run->state.step, (double)elapsed * 1e-9, run->folder);
     if (!isfinite(numbers.loss) || !isfinite(numbers.grad_norm))
         return refuse_nonfinite(run, run->state.step + 1, &numbers);
+    if (watched) plan_watch_take(&run->watch, &run->record.timeline);
     run->state.step++;
     run->state.tokens += recipe->batch * recipe->sequence_length;
     run->state.loss = numbers.loss;
     run->validated = false;
     struct train_step step;
     describe_step(run, &numbers, learning_rate, elapsed > 0 ? elapsed : 1, &step);
+    memcpy(step.preference, numbers.preference, sizeof step.preference);
     TRY(record_step(run, &step));
+    TRY(record_experts(run));
     run->whole = true;
     TRY(recorded);
     if (run->events->step) run->events->step(run->events->payload, &step);
@@ -128,14 +159,13 @@ static bool validation_due(const struct train_run *run) {
     return due && !run->validated && dataset_has(run->data.dataset, DATASET_VALID);
 }
 
-/* OK, or the status that the run shall stop with. */
-static enum status asked_to_stop(const struct train_run *run) {
+enum status train_loop_asked(const struct train_run *run) {
     const struct train_events *events = run->events;
     int64_t saved = run->options->save_every > 0 ? run->newest_step : -1;
     return events->stop ? events->stop(events->payload, run->state.step + 1, saved) : STATUS_OK;
 }
 
-static bool goes_on(const struct train_run *run) { return asked_to_stop(run) == STATUS_OK; }
+static bool goes_on(const struct train_run *run) { return train_loop_asked(run) == STATUS_OK; }
 
 /* A batch of each rank, from batch `first` on. */
 static enum status add_losses(struct train_run *run, int64_t first, int64_t batches, struct loss_sum *sum) {
@@ -144,7 +174,7 @@ static enum status add_losses(struct train_run *run, int64_t first, int64_t batc
     enum status status = STATUS_OK;
     struct engine_turn turn = engine_turn_of(&run->engine);
     if (!mine.stopped && first + turn.place < batches)
-        status = engine_add_loss(&run->engine, run->data.dataset, first + turn.place, &mine.loss, &mine.targets);
+        status = engine_add_loss(&run->engine, run->data.dataset, first + turn.place, mine.figures, &mine.targets);
     else
         status = engine_join_loss(&run->engine);
     return loss_sum_add(comm, status, &mine, sum);
@@ -163,12 +193,13 @@ static enum status validate(struct train_run *run) {
         TRY(add_losses(run, b, batches, &sum));
         if (sum.stopped) return STATUS_OK;
     }
-    double mean = sum.loss / (double)(sum.targets > 0 ? sum.targets : 1);
-    if (!isfinite(mean))
+    double means[LOSS_FIGURES_MOST];
+    loss_sum_means(&sum, means);
+    if (!isfinite(means[0]))
         return status_set(STATUS_FAILED, "step %" PRId64 ": the validation loss is not finite", run->state.step);
-    TRY(record_validation(run, mean));
+    TRY(record_validation(run, means));
     run->validated = true;
-    if (run->events->validated) run->events->validated(run->events->payload, run->state.step, mean);
+    if (run->events->validated) run->events->validated(run->events->payload, run->state.step, means[0]);
     return STATUS_OK;
 }
 
@@ -198,7 +229,7 @@ static enum status require_place(const struct train_run *run) {
 static enum status begin_save(struct train_run *run) {
     if (run->saved_step == run->state.step) return STATUS_OK;
     TRY(run_agree(run, run_leads(run) ? require_place(run) : STATUS_OK));
-    TRY(finish_save(run));
+    TRY(train_loop_finish_save(run));
     TRY(engine_settle(&run->engine));
     run->saved_step = run->state.step;
     TRY(checkpoint_writer_begin(&run->writer, &run->state));
@@ -208,7 +239,7 @@ static enum status begin_save(struct train_run *run) {
 
 enum status train_loop_save(struct train_run *run) {
     TRY(begin_save(run));
-    return finish_save(run);
+    return train_loop_finish_save(run);
 }
 
 static bool save_due(const struct train_run *run, bool ends) {
@@ -227,7 +258,7 @@ enum status train_loop_stop(struct train_run *run, enum status how) {
 static enum status agree_to_go_on(struct train_run *run) {
     bool looks = run_leads(run) && run->state.step % LOOKS_AFTER_STEPS == 0;
     enum status mine = looks ? require_place(run) : STATUS_OK;
-    return engine_agree(&run->engine, mine == STATUS_OK ? asked_to_stop(run) : mine);
+    return engine_agree(&run->engine, mine == STATUS_OK ? train_loop_asked(run) : mine);
 }
 
 /* What comes between two steps and may take long; a stop that was asked for before leaves it out. */
@@ -241,13 +272,15 @@ static enum status look_at_model(struct train_run *run) {
 enum status train_loop_turn(struct train_run *run, bool *complete) {
     enum status asked = agree_to_go_on(run);
     if (asked != STATUS_OK && !status_is_stop(asked)) return asked;
-    if (checkpoint_writer_ended(&run->writer)) TRY(finish_save(run));
+    if (checkpoint_writer_ended(&run->writer)) TRY(train_loop_finish_save(run));
     if (asked == STATUS_OK) asked = look_at_model(run);
     if (asked != STATUS_OK && !status_is_stop(asked)) return asked;
     *complete = run->state.step >= run->options->steps;
     if (save_due(run, *complete)) TRY(begin_save(run));
-    if (*complete) return finish_save(run);
-    return asked == STATUS_OK ? one_step(run) : train_loop_stop(run, asked);
+    if (*complete) return train_loop_finish_save(run);
+    if (asked != STATUS_OK) return train_loop_stop(run, asked);
+    TRY(plan_watch_turn(run));
+    return one_step(run);
 }
 
 /* A checkpoint of the last step, wherever the run's folder is now. */
@@ -256,7 +289,7 @@ static enum status save_displaced(struct train_run *run) {
     TRY(run_rescue(run, &how));
     run->saved_step = -1;
     TRY(begin_save(run));
-    TRY(finish_save(run));
+    TRY(train_loop_finish_save(run));
     return status_set(STATUS_FAILED,
                       "%s: was %s while it was trained; stopped after step %" PRId64 ", go on with: ballast resume %s",
                       name, how, run->state.step, run->folder);
@@ -265,9 +298,9 @@ static enum status save_displaced(struct train_run *run) {
 /* What a run that fails can still save: the checkpoint that is being written, and one of the last step where nothing
  * but what came after it failed. */
 static void save_after(struct train_run *run) {
-    bool tried = run->saved_step == run->state.step, written = finish_save(run) == STATUS_OK;
+    bool tried = run->saved_step == run->state.step, written = train_loop_finish_save(run) == STATUS_OK;
     bool wanted = run->options->save_every > 0 && run->whole && !run->engine.torn && run->state.step > 0;
-    if (written && wanted && !tried && begin_save(run) == STATUS_OK) (void)finish_save(run);
+    if (written && wanted && !tried && begin_save(run) == STATUS_OK) (void)train_loop_finish_save(run);
 }
 
 /* The first error is the one to report. */
@@ -291,24 +324,36 @@ static bool can_save(const struct train_run *run) {
 static enum status end_loop(struct train_run *run, enum status status) {
     if (!can_save(run)) return status;
     if (!run_wants_rescue(run)) return finish_after(run, status);
-    (void)finish_save(run);
+    (void)train_loop_finish_save(run);
     return save_displaced(run);
 }
 
-enum status train_loop_begin(struct train_run *run) {
+enum status train_loop_attach(struct train_run *run) {
     checkpoint_writer_open(run->folder, &run->engine, run->data.dataset, run->options, &run->metrics, &run->writer);
-    dataset_tokenize_beside(run->data.dataset);
-    run->whole = true;
-    run->newest_step = run->newest ? run->state.step : 0;
     run->record.step = run->record.settled = -1;
     if (!run_leads(run)) return STATUS_OK;
     return step_record_open(programs_main(&run->plan.programs)->program, run->state.step, run->options->steps,
                             &run->record);
 }
 
+void train_loop_detach(struct train_run *run) {
+    step_record_close(&run->record);
+    checkpoint_writer_close(&run->writer);
+    engine_close(&run->engine);
+}
+
+enum status train_loop_begin(struct train_run *run) {
+    dataset_tokenize_beside(run->data.dataset);
+    run->whole = true;
+    run->newest_step = run->newest ? run->state.step : 0;
+    TRY(train_loop_attach(run));
+    return plan_watch_open(run);
+}
+
 enum status train_loop_end(struct train_run *run, enum status status) {
     if (status != STATUS_OK) status = end_loop(run, status);
     step_record_close(&run->record);
+    plan_watch_close(&run->watch);
     checkpoint_writer_close(&run->writer);
     return status;
 }

@@ -6,6 +6,8 @@
 #include "train/checkpoint_writer.h"
 #include "train/event_file.h"
 #include "train/learning_rate.h"
+#include "train/plan_watch.h"
+#include "train/reference.h"
 #include "train/samples.h"
 #include "train/step_record.h"
 #include "train/train.h"
@@ -27,6 +29,7 @@ struct train_run {
     struct session_plan plan;
     struct engine engine;
     struct train_data data;
+    struct reference reference; /* of preferences; else empty */
     struct metrics metrics;
     struct event_file events_file;
     struct samples samples;
@@ -35,6 +38,7 @@ struct train_run {
     bool whole;                    /* weights, optimizer state and metrics are those after the state's step */
     struct checkpoint_writer writer;
     struct step_record record;
+    struct plan_watch watch;
     int64_t saved_step;             /* of the newest checkpoint that was begun; -1: none */
     char *newest;                   /* folder of the newest that is whole, NULL: none */
     int64_t newest_step;            /* of that one; 0: there is none */
@@ -52,6 +56,14 @@ static inline enum status run_agree(const struct train_run *run, enum status min
     return comm_agree(run->session.comm, mine);
 }
 
+/* OK, or the status that the run shall stop with. */
+enum status train_loop_asked(const struct train_run *run);
+/* What stands beside an engine: the checkpoints' thread at its gate, and the step that is recorded. Detaching closes
+ * the engine; no checkpoint is being written then (train_loop_finish_save). */
+enum status train_loop_attach(struct train_run *run);
+void train_loop_detach(struct train_run *run);
+/* Waits for the checkpoint that is being written, if any. */
+enum status train_loop_finish_save(struct train_run *run);
 /* Before the first turn. train_loop_end follows in any case. */
 enum status train_loop_begin(struct train_run *run);
 /* What is due after the last step (validation, sample, checkpoint), and the next step. `complete`: there was none left,

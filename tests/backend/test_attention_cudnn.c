@@ -28,10 +28,15 @@ static void describe(const struct device *device, char text[1024]) {
              device->capability, device->multiprocessors, device->shared_bytes);
 }
 
-/* GPT-2's packed q, k and v; grouped heads; a length that no tile divides. */
-static const struct attention_cudnn_shape shapes[] = {{4, 1024, 12, 12, 64, 2304, 2304, 2304, 768},
-                                                      {1, 4096, 32, 8, 128, 4096, 1024, 1024, 4096},
-                                                      {3, 67, 4, 4, 72, 288, 288, 288, 288}};
+/* GPT-2's packed q, k and v; grouped heads; a length that no tile divides. Then their gradients. */
+static const struct attention_cudnn_shape shapes[] = {
+    {4, 1024, 12, 12, 64, 2304, 2304, 2304, 768, 0, 0, 0, 0},
+    {1, 4096, 32, 8, 128, 4096, 1024, 1024, 4096, 0, 0, 0, 0},
+    {3, 67, 4, 4, 72, 288, 288, 288, 288, 0, 0, 0, 0},
+    {4, 1024, 12, 12, 64, 2304, 2304, 2304, 768, 768, 2304, 2304, 2304},
+    {1, 4096, 32, 8, 128, 4096, 1024, 1024, 4096, 4096, 4096, 1024, 1024},
+    {3, 67, 4, 4, 72, 288, 288, 288, 288, 288, 288, 288, 288},
+};
 
 static void graphs_are_recognised(void **state) {
     char text[1024];
@@ -51,7 +56,7 @@ static void graphs_are_recognised(void **state) {
 }
 
 static void other_nodes_make_no_graph(void **state) {
-    static const struct attention_cudnn_shape uneven = {2, 64, 4, 3, 64, 256, 192, 192, 256};
+    static const struct attention_cudnn_shape uneven = {2, 64, 4, 3, 64, 256, 192, 192, 256, 0, 0, 0, 0};
     struct attention_cudnn *plan;
     char text[1024];
     (void)state;

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/fault.h"
-#include "plan/products.h"
+#include "plan/recipe_lines.h"
 #include "support/op_instance.h"
 #include "support/unit.h"
 
@@ -80,7 +80,7 @@ static void no_memory(void **state) {
     assert_int_equal(cuda_matmul_list(&listed), STATUS_OK);
     assert_null(listed);
     assert_int_equal(cuda_kernel_create(instance.node, &kernel), STATUS_OK);
-    products_forget();
+    recipe_lines_forget();
     for (int64_t nth = 1; nth <= 3; nth++) { /* the lines, their copy, its place in the list */
         fault_arm(FAULT_ALLOCATE, nth, false);
         assert_int_equal(cuda_matmul_list(&listed), STATUS_FAILED);

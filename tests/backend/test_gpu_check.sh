@@ -37,7 +37,8 @@ done
 case $1 in
 --version) echo "ballast 0" ;;
 init) mkdir -p "$2" && echo "{}" >"$2/config.json" ;;
-train) mkdir -p "$out" && for step in 1 2 3 4 5; do echo '"'$metrics'"'; done >"$out/metrics.jsonl"
+generate) echo "a text" && case "${OTHER:-}$*" in yes*cpu*) echo "of other words" ;; esac ;;
+train) mkdir -p "$out/model" && : >"$out/model/model.safetensors" && for step in 1 2 3 4 5; do echo '"'$metrics'"'; done >"$out/metrics.jsonl"
     [ "$part" != gpt2-124m ] || sleep 0.6 ;;
 plan) echo "          1 parameters, 7.9e+08 model FLOPs a token"
     printf "device tier, at the peak of a step\n  arena                 104857600 B     100 MiB\n" ;;
@@ -46,7 +47,8 @@ profile) echo "bf16 products    800000.0 GFLOP/s"
     echo "operator               first of its kind               count         ms   GFLOP/s     GB/s  spread  of all"
     echo "linear                 layer.0.mlp.c_fc                   48      0.100  494500.0    100.0      1%   30.0%" ;;
 esac'
-for name in kernel_reference kernel_plain kernel_gradients kernels reference policies same_bits spans nccl_self; do
+for name in kernel_reference kernel_plain kernel_gradients kernels kernel_runs reference policies same_bits lanes spans \
+    nccl_self; do
     fake "$work/bundle/tests/test_$name" 'case ${BALLAST_TEST_CASES:-} in
 list) echo "first_case"; echo "second_case" ;;
 esac'
@@ -71,7 +73,8 @@ fake "$work/bin/python3" 'case $* in
 *json*) echo "= 1 tokens/s" ;;
 esac'
 printf '#!/bin/sh\nexit 0\n' >"$work/bin/ldd"
-chmod +x "$work/bin/ldd"
+printf '#!/bin/sh\nprintf "Avail\\n %%s\\n" "${ROOM:-64G}"\n' >"$work/bin/df"
+chmod +x "$work/bin/ldd" "$work/bin/df"
 
 # run OPTIONS...: its status in $code.
 run() {
@@ -107,13 +110,42 @@ grep -q 'operators .*linear 30.0% of the step at 50% of the card' "$work/report.
 export BROKEN=yes
 run --only kernels,rates
 unset BROKEN
-grep -q 'kernels  *FAILED  *7 passed, 1 failed (kernels second_case)' "$work/report.md" || fail 'the failed case is not named'
+grep -q 'kernels  *FAILED  *9 passed, 1 failed (kernels second_case)' "$work/report.md" || fail 'the failed case is not named'
 [ "$(state_of rates)" = ok ] || fail 'a failed case stopped the next part'
 for line in 'kernels.second_case, attention alone: ERROR: attention differs' \
     'kernels.second_case: passes with CUDA_LAUNCH_BLOCKING=1' 'sanitizer: Invalid __global__ read'; do
     grep -q "$line" "$work/run/logs/kernels.log" || fail "the log of kernels lacks: $line"
 done
 ! grep -q 'linear alone' "$work/run/logs/kernels.log" || fail 'an operator that passes is told of'
+
+# What time or disk are too short for is left to a smaller model.
+run --only largest
+grep -q 'largest  *ok  *llama-8b: ' "$work/report.md" || fail 'with time the largest model is not that of 8 billion parameters'
+run --only largest --budget 60
+grep -q 'largest  *ok  *llama-3b: ' "$work/report.md" || fail 'without time the largest model is not that of 3'
+export ROOM=20G
+run --only largest
+unset ROOM
+grep -q 'largest  *ok  *llama-3b: ' "$work/report.md" || fail 'without room the largest model is not that of 3'
+
+# Text of other words than the processor's is a failure.
+export OTHER=yes
+run --only runs
+unset OTHER
+[ "$(state_of runs)" = FAILED ] || fail 'text of other words is no failure'
+
+# A thin bundle: unpacked, with links to libraries of the machine, or told which are missing.
+mkdir -p "$work/cuda"
+: >"$work/cuda/libballast-borrowed.so.1"
+printf '%s\n' 'libballast-borrowed.so.*' 'libballast-nowhere.so.1' >"$work/bundle/borrowed"
+tar -C "$work/bundle" -cf "$work/thin.tar" .
+rm "$work/bundle/borrowed"
+export LD_LIBRARY_PATH="$work/cuda"
+run --only libraries --bundle "$work/thin.tar"
+unset LD_LIBRARY_PATH
+[ "$(readlink "$work/run/bundle/lib/libballast-borrowed.so.1")" = "$work/cuda/libballast-borrowed.so.1" ] ||
+    fail 'a library of the machine is not borrowed'
+grep -q 'libraries  *ok .*not here: libballast-nowhere.so.1' "$work/report.md" || fail 'a library that is nowhere is not named'
 
 # One that is lost at the first part: all others have their turn.
 FAULT=libraries

@@ -243,6 +243,76 @@ static void check_head(const char *loss_case, const char *logits_case) {
     op_instance_free(&logits);
 }
 
+static void log_probabilities_are_those_of_plain_c(void **state) {
+    (void)state;
+    if (!op_instance_has_kernel(&op_head_log_probability)) skip();
+    struct op_instance own = create("head_log_probability.capped", DTYPE_F32);
+    double softcap = NODE_ATTRIBUTES(own.node, head_attributes)->softcap;
+    int64_t columns = shape_columns(&own.node->in[0]->shape), rows = shape_rows(&own.node->in[0]->shape),
+            vocab = own.node->in[1]->shape.dims[0];
+    double *x = values_of(&own, "x"), *weight = values_of(&own, "weight"), *bias = values_of(&own, "bias"),
+           *targets = values_of(&own, "targets"), *logits = mem_array((size_t)vocab, sizeof *logits);
+    op_instance_run_all(&own);
+    double *found = op_instance_read(&own, own.node->out[0]);
+    for (int64_t r = 0; r < rows; r++) {
+        double total = 0, expected = 0;
+        plain_logits(x + r * columns, weight, bias, vocab, columns, softcap, logits);
+        for (int64_t v = 0; v < vocab; v++)
+            total += exp(logits[v]);
+        if (targets[r] >= 0) expected = logits[(int64_t)targets[r]] - log(total);
+        expect_close("log-probability", found + r, &expected, 1, 1e-6);
+    }
+    double *all[] = {x, weight, bias, targets, logits, found};
+    for (unsigned i = 0; i < sizeof all / sizeof *all; i++)
+        mem_free(all[i]);
+    op_instance_free(&own);
+}
+
+/* Pair 0 of two has no targets where `blank`. */
+static void check_preference(bool blank) {
+    struct op_instance own = create("preference_loss_grad", DTYPE_F32);
+    double beta = NODE_ATTRIBUTES(own.node, preference_attributes)->beta, figures[PREFERENCE_FIGURES];
+    const struct tensor *labels = op_case_tensor(own.graph, "targets");
+    int64_t length = own.node->in[0]->shape.dims[1], sequences = own.node->in[0]->shape.dims[0];
+    double *targets = values_of(&own, "targets");
+    for (int64_t i = 0; i < 2 * length && blank; i++)
+        targets[i] = -100;
+    op_instance_write(&own, labels, targets);
+    double *y = values_of(&own, "y"), *reference = values_of(&own, "reference");
+    double *expected = mem_array((size_t)(sequences * length), sizeof *expected);
+    memcpy(figures, own.data[own.node->out[0]->id], sizeof figures);
+    op_instance_run_all(&own);
+    for (int64_t s = 0; s < sequences; s += 2) {
+        double reward[2] = {0};
+        for (int64_t i = 0; i < 2 * length; i++)
+            reward[i / length] += targets[s * length + i] >= 0 ? beta * y[s * length + i] : 0;
+        for (int k = 0; k < 2; k++)
+            reward[k] -= beta * reference[s + k];
+        double margin = reward[0] - reward[1], slope = own.scalars[SCALAR_LOSS_SCALE] * beta / (1 + exp(margin));
+        if (blank && s == 0) continue;
+        figures[PREFERENCE_LOSS] += log(1 + exp(-margin));
+        figures[PREFERENCE_CHOSEN] += reward[0];
+        figures[PREFERENCE_REJECTED] += reward[1];
+        figures[PREFERENCE_RIGHT] += margin > 0;
+        for (int64_t i = 0; i < 2 * length; i++)
+            if (targets[s * length + i] >= 0) expected[s * length + i] = i < length ? -slope : slope;
+    }
+    double *found = op_instance_read(&own, own.node->out[1]);
+    expect_close("figures", own.data[own.node->out[0]->id], figures, PREFERENCE_FIGURES, 1e-12);
+    expect_close("dy", found, expected, sequences * length, 1e-6);
+    double *all[] = {targets, y, reference, expected, found};
+    for (unsigned i = 0; i < sizeof all / sizeof *all; i++)
+        mem_free(all[i]);
+    op_instance_free(&own);
+}
+
+static void the_loss_of_pairs_is_that_of_plain_c(void **state) {
+    (void)state;
+    if (!op_instance_has_kernel(&op_preference_loss)) skip();
+    check_preference(false);
+    check_preference(true);
+}
+
 /* Of a part of the vocabulary, and rows of the weight that stand for no token. */
 static void check_statistics(const char *name) {
     struct op_instance own = create(name, DTYPE_F32);
@@ -284,11 +354,21 @@ static void the_head_is_that_of_plain_c(void **state) {
     check_head("head_loss.capped", "head_logits.capped");
 }
 
+enum { PARTS = 3 };
+
+/* The part that has an element of a dimension, whose parts have `size`; the element's place there. */
+static int64_t find_part(int64_t *at, int64_t size, bool zigzag) {
+    int64_t run = zigzag ? size / 2 : size, number = *at / run;
+    bool back = number >= PARTS;
+    *at = *at % run + (back ? run : 0);
+    return back ? 2 * PARTS - 1 - number : number;
+}
+
 /* Element by element of the whole [S,T,C], whose dimension is cut into three: the part that has it, and its place
  * there; `own` >= 0: only that part's are wanted. */
 static void check_parts(const char *name, enum dtype dtype, int dimension, int64_t own) {
-    enum { PARTS = 3 };
     struct op_instance instance = create(name, dtype);
+    bool zigzag = strstr(name, ".zigzag") != NULL;
     bool joins = instance.node->op == &op_from_parts;
     const struct shape *shape = &instance.node->in[0]->shape, *whole = joins ? &instance.node->out[0]->shape : shape;
     op_instance_run_all(&instance);
@@ -298,8 +378,7 @@ static void check_parts(const char *name, enum dtype dtype, int dimension, int64
         part_dims[d] = whole->dims[d] / (d == dimension ? PARTS : 1);
     for (int64_t i = 0; i < shape_elements(whole); i++) {
         int64_t at[3] = {i / whole->dims[2] / whole->dims[1], i / whole->dims[2] % whole->dims[1], i % whole->dims[2]};
-        int64_t part = at[dimension] / part_dims[dimension];
-        at[dimension] %= part_dims[dimension];
+        int64_t part = find_part(&at[dimension], part_dims[dimension], zigzag);
         int64_t place = (at[0] * part_dims[1] + at[1]) * part_dims[2] + at[2];
         if (own >= 0 && part != own) continue;
         int64_t in_parts = (own >= 0 ? 0 : part * part_elements) + place, from = joins ? in_parts : i;
@@ -336,10 +415,41 @@ static void parts_are_those_of_plain_c(void **state) {
         check_parts("from_parts.length", dtype, 1, -1);
         check_parts("cut", dtype, 2, 1);
         check_parts("cut.length", dtype, 1, 1);
+        check_parts("to_parts.zigzag", dtype, 1, -1);
+        check_parts("from_parts.zigzag", dtype, 1, -1);
+        check_parts("cut.zigzag", dtype, 1, 1);
+        check_parts("cut.zigzag_tokens", dtype, 1, 1);
         check_copy("convert", dtype);
         check_copy("convert.views", dtype);
         check_copy("copy_in", dtype);
     }
+}
+
+/* Query heads of the second half, each by itself: the head that it reads. */
+static void check_selected(const char *name, enum dtype dtype) {
+    struct op_instance instance = create(name, dtype);
+    const struct select_heads_attributes *own = NODE_ATTRIBUTES(instance.node, select_heads_attributes);
+    int64_t queries = own->heads * own->group / 2, head_dim = own->head_dim;
+    op_instance_run_all(&instance);
+    double *x = values_of(&instance, "x"), *y = values_of(&instance, "y");
+    for (int64_t row = 0; row < shape_rows(&instance.node->out[0]->shape); row++)
+        for (int64_t q = 0; q < queries; q++) {
+            int64_t head = (queries + q) / own->group, selected = q * own->selected / queries;
+            for (int64_t c = 0; c < head_dim; c++) {
+                double expected = x[(row * own->heads + head) * head_dim + c];
+                assert_true(y[(row * own->selected + selected) * head_dim + c] == expected);
+            }
+        }
+    mem_free(x);
+    mem_free(y);
+    op_instance_free(&instance);
+}
+
+static void selected_heads_are_those_that_queries_read(void **state) {
+    (void)state;
+    static const char *const names[] = {"select_heads", "select_heads.many", "select_heads.uneven"};
+    for (unsigned i = 0; i < sizeof names / sizeof *names; i++)
+        check_selected(names[i], DTYPE_F32), check_selected(names[i], DTYPE_BF16);
 }
 
 static void norms_and_sums_are_those_of_plain_c(void **state) {
@@ -498,12 +608,49 @@ static uint32_t drawn(const struct op_instance *instance, uint32_t stream, int64
     return words[element % 4];
 }
 
+/* Plain C for bitsandbytes' create_dynamic_map: ascending. */
+static int compare_doubles(const void *a, const void *b) {
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static void fill_map(bool is_signed, double map[256]) {
+    int count = 0;
+    for (int power = 0; power < 7; power++) {
+        int numbers = (is_signed ? 1 : 2) << power;
+        for (int k = 0; k < numbers; k++) {
+            double number = pow(10, power - 6) * (0.1 + 0.9 * (k + 0.5) / numbers);
+            map[count++] = number;
+            if (is_signed) map[count++] = -number;
+        }
+    }
+    map[count++] = 0;
+    map[count++] = 1;
+    assert_int_equal(count, 256);
+    qsort(map, 256, sizeof *map, compare_doubles);
+}
+
+/* The numbers of a tensor: of moments in 8 bits, what the codes stand for. */
+static double *numbers_of(const struct op_instance *instance, const char *name) {
+    double map[256], *values = values_of(instance, name);
+    const struct tensor *tensor = op_case_tensor(instance->graph, name);
+    if (tensor->shape.dtype != DTYPE_U8) return values;
+    char scales_name[64];
+    snprintf(scales_name, sizeof scales_name, "%s_absmax", name);
+    double *scales = values_of(instance, scales_name);
+    fill_map(strcmp(name, "exp_avg_sq") != 0, map);
+    for (int64_t i = 0; i < shape_elements(&tensor->shape); i++)
+        values[i] = (double)((float)map[(int)values[i]] * (float)scales[i / 256]);
+    mem_free(scales);
+    return values;
+}
+
 /* The same step with all in fp32, from the values that the instance has: what is rounded. */
 static void run_in_fp32(const struct op_instance *instance, struct op_instance *out) {
     static const char *const names[] = {"gradient", "exp_avg", "exp_avg_sq"};
     *out = create("adamw", DTYPE_F32);
     for (int i = 0; i < 3; i++) {
-        double *values = values_of(instance, names[i]);
+        double *values = numbers_of(instance, names[i]);
         op_instance_write(out, op_case_tensor(out->graph, names[i]), values);
         mem_free(values);
     }
@@ -568,6 +715,59 @@ static void bf16_state_is_rounded_by_chance(void **state) {
     check_by_chance("adamw.no_master", DTYPE_BF16, true);
 }
 
+/* Each found number is the nearest that its block can have, whose scale is its largest magnitude. */
+static void expect_nearest(const char *name, const double *exact, const double *found, int64_t count) {
+    double map[256];
+    fill_map(strcmp(name, "exp_avg_sq") != 0, map);
+    for (int64_t block = 0; block < count; block += 256) {
+        double scale = 0;
+        int64_t end = block + 256 < count ? block + 256 : count;
+        for (int64_t i = block; i < end; i++)
+            scale = fmax(scale, fabs(exact[i]));
+        for (int64_t i = block; i < end; i++) {
+            double least = HUGE_VAL;
+            for (int code = 0; code < 256; code++)
+                least = fmin(least, fabs(map[code] * scale - exact[i]));
+            if (!(fabs(found[i] - exact[i]) <= least + 1e-6 * (scale * 1e-6 + fabs(exact[i]))))
+                fail_msg("%s[%lld] is %.9g for %.9g, off by more than %g", name, (long long)i, found[i], exact[i],
+                         least);
+        }
+    }
+}
+
+static void check_int8(const char *name, enum dtype dtype) {
+    struct op_instance instance = create(name, dtype), exact;
+    for (int step = 0; step < 3; step++) {
+        run_in_fp32(&instance, &exact);
+        op_instance_run_all(&instance);
+        int64_t count = shape_elements(&instance.node->in[0]->shape);
+        for (int i = 0; i < 2; i++) {
+            const char *moment = update_rule_moment(UPDATE_ADAMW, i);
+            double *full = values_of(&exact, moment), *found = numbers_of(&instance, moment);
+            expect_nearest(moment, full, found, count);
+            mem_free(full);
+            mem_free(found);
+        }
+        bool master = op_case_tensor(instance.graph, "master") != NULL;
+        double *full = values_of(&exact, "weight"), *found = values_of(&instance, master ? "master" : "weight");
+        for (int64_t i = 0; i < count && (master || dtype == DTYPE_F32); i++)
+            if (!(fabs(found[i] - full[i]) <= 1e-4 * (fabs(full[i]) + 0.1)))
+                fail_msg("%s: weight[%lld] is %.9g, not %.9g", name, (long long)i, found[i], full[i]);
+        mem_free(full);
+        mem_free(found);
+        op_instance_free(&exact);
+    }
+    op_instance_free(&instance);
+}
+
+/* Steps after the first begin from codes that a step wrote. */
+static void moments_in_8_bits_are_the_nearest(void **state) {
+    (void)state;
+    check_int8("adamw.int8_state", DTYPE_F32);
+    check_int8("adamw.int8_state", DTYPE_BF16);
+    check_int8("adamw.int8_state.no_master", DTYPE_BF16);
+}
+
 /* NaN and infinity come through, so that a step that went wrong is seen. */
 static void check_not_finite(const char *name, const char *input, double value) {
     struct op_instance instance = create(name, DTYPE_F32);
@@ -610,12 +810,16 @@ int main(void) {
         cmocka_unit_test(the_last_token_is_that_of_plain_c),
         cmocka_unit_test(attention_is_that_of_plain_c),
         cmocka_unit_test(the_head_is_that_of_plain_c),
+        cmocka_unit_test(log_probabilities_are_those_of_plain_c),
+        cmocka_unit_test(the_loss_of_pairs_is_that_of_plain_c),
         cmocka_unit_test(statistics_of_a_part_are_those_of_plain_c),
         cmocka_unit_test(parts_are_those_of_plain_c),
+        cmocka_unit_test(selected_heads_are_those_that_queries_read),
         cmocka_unit_test(norms_and_sums_are_those_of_plain_c),
         cmocka_unit_test(the_clip_factor_is_that_of_plain_c),
         cmocka_unit_test(updates_are_those_of_plain_c),
         cmocka_unit_test(bf16_state_is_rounded_by_chance),
+        cmocka_unit_test(moments_in_8_bits_are_the_nearest),
         cmocka_unit_test(values_that_are_not_finite_stay),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -43,6 +43,12 @@ norm_dx_kernel<__nv_bfloat16, 8, .*>@all@LDG\.E\.U16@0@0
 norm_dx_kernel<__nv_bfloat16, 8, .*>@all@STG\.E\.128@1@-
 norm_dx_kernel<.*>@all@CALL.*@0@0
 norm_dx_kernel<__nv_bfloat16, 8, 32, 4>@all@LDG\.E\.128@20@20
+norm_grad_kernel<__nv_bfloat16, 8, [34]>@all@LDG\.E\.U16@0@0
+norm_grad_kernel<__nv_bfloat16, 8, [34]>@loops@LDG\.E\.128@12@-
+norm_grad_kernel<__nv_bfloat16, 8, [34]>@loops@STG\.E\.128@1@-
+norm_grad_kernel<.*>@all@(CALL|MUFU\.RCP64H|DFMA).*@0@0
+norm_grad_kernel<__nv_bfloat16, 8, 3>@all@(LDL|STL).*@0@2
+norm_grad_kernel<(float, .*|__nv_bfloat16, 8, 4)>@all@(LDL|STL).*@0@0
 norm_weight_kernel<.*>@loops@(CALL|MUFU).*@0@0
 norm_weight_kernel<__nv_bfloat16, 8>@all@LDG\.E\.U16@0@0
 norm_weight_kernel<__nv_bfloat16, 8>@loops@LDG\.E\.128@8@-
@@ -57,8 +63,10 @@ loss_kernel<__nv_bfloat16>@loops@LDG\.E\.128@4@-
 (attention|dq|dkv)_kernel<bf16_tiles<(64|128), [0-9]+>.*>@all@(LDL|STL).*@0@0
 dkv_kernel<bf16_tiles<(64|128), [0-9]+>.*>@loops@LDGSTS\.E@2@-
 square_kernel@loops@LDG\.E\.128@1@-
-adamw_kernel<float, float>@all@LDG\.E\.128@4@-
-adamw_kernel<float, float>@all@STG\.E\.128@3@-
+update_kernel<.update_rule.0, float, float>@all@LDG\.E\.128@4@-
+update_kernel<.update_rule.0, float, float>@all@STG\.E\.128@3@-
+update_kernel<.update_rule.[12], float, float>@all@LDG\.E\.128@3@-
+update_kernel<.update_rule.[12], float, float>@all@STG\.E\.128@2@-
 RULES
 
 # kernel@where@instruction: one line for each instruction.

@@ -136,8 +136,23 @@ static void instruction_sets_give_the_same_bits(void **state) {
         const struct update_run run = {.gradient = values[t],
                                        .weight = values[t] + ODD_COUNT,
                                        .moments = {values[t] + 2 * ODD_COUNT, values[t] + 3 * ODD_COUNT}};
-        for (int rule = 0; rule < UPDATE_RULE_COUNT; rule++)
+        uint8_t codes[2][ODD_COUNT] = {{0}};
+        float scales[2][(ODD_COUNT + UPDATE_SCALE_BLOCK - 1) / UPDATE_SCALE_BLOCK] = {{1e-3f, 2, 0, 3},
+                                                                                      {0.5f, 0, 1, 4}};
+        struct update_run packed = run;
+        for (int i = 0; i < 2; i++) {
+            packed.moments[i] = codes[i];
+            packed.scales[i] = scales[i];
+        }
+        for (int rule = 0; rule < UPDATE_RULE_COUNT; rule++) {
             tables[t]->update((enum update_rule)rule, ODD_COUNT, &step, &run);
+            for (int i = update_rule_moments((enum update_rule)rule); i < 2; i++)
+                packed.scales[i] = NULL;
+            tables[t]->update((enum update_rule)rule, ODD_COUNT, &step, &packed);
+        }
+        /* The weights depend on all of them; so do these. */
+        for (int i = 0; i < ODD_COUNT; i++)
+            values[t][i] += (float)codes[0][i] + 256 * (float)codes[1][i];
     }
     assert_memory_equal(values[0], values[1], (size_t)4 * ODD_COUNT * sizeof(float));
     assert_true(tables[0]->squared_sum(ODD_COUNT, values[0]) == tables[1]->squared_sum(ODD_COUNT, values[0]));

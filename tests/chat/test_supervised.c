@@ -122,7 +122,7 @@ static int read_epoch(const struct place *place, struct expected *all, int count
     for (int64_t step = 0; step < rows; step++) {
         int32_t tokens[LENGTH], targets[LENGTH], positions[LENGTH], segments[LENGTH];
         struct row row = {LENGTH, tokens, targets, positions, segments};
-        int64_t counted = fill(dataset, step, 1, (struct dataset_batch){tokens, targets, positions, segments});
+        int64_t counted = fill(dataset, step, 1, (struct dataset_batch){tokens, targets, positions, segments, NULL});
         int64_t unmasked = 0, at = 0;
         for (int i = 0; i < LENGTH; i++)
             unmasked += targets[i] != DATASET_IGNORE;

@@ -163,12 +163,14 @@ static void expect_cut(const char *folder, const char *before, struct metrics_cu
 static void metrics_are_cut(void **state) {
 #define LINE(n) "{\"step\": " #n ", \"loss\": 1.5}\n"
 #define VALID(n) "{\"step\": " #n ", \"val_loss\": 2.5}\n"
+#define REPLAN(n) "{\"step\": " #n ", \"replan\": \"faster\"}\n"
     struct metrics_cut two = {2, 2, true}, two_of_three = {2, 3, true}, none = {0, 2, true};
     expect_cut(*state, LINE(1) LINE(2) VALID(2) LINE(3), two, LINE(1) LINE(2) VALID(2), true);
     expect_cut(*state, LINE(1) LINE(2) LINE(3), two, LINE(1) LINE(2), false);
     expect_cut(*state, LINE(1) LINE(2) VALID(2), two_of_three, LINE(1) LINE(2), false);
     expect_cut(*state, LINE(1) LINE(2) "{\"step\": 3, \"lo", two, LINE(1) LINE(2), false);
     expect_cut(*state, LINE(1) LINE(2) "\1\2\3\n" LINE(4), two, LINE(1) LINE(2), false);
+    expect_cut(*state, LINE(1) REPLAN(1) LINE(2) REPLAN(2) LINE(3), two, LINE(1) REPLAN(1) LINE(2) REPLAN(2), false);
     expect_cut(*state, LINE(1), none, "", false);
     expect_cut(*state, "", none, "", false);
 }
@@ -203,7 +205,7 @@ static void metrics_have_all_digits(void **state) {
     assert_int_equal(metrics_open(path, &cut, &metrics, &found), STATUS_OK);
     struct train_step step = {.step = 1, .loss = 1.0 / 3, .grad_norm = 2.0 / 7, .mfu = 0.0 / 1, .tokens = 48};
     assert_int_equal(metrics_write_step(&metrics, &step), STATUS_OK);
-    assert_int_equal(metrics_write_validation(&metrics, 1, 1e-7 / 3), STATUS_OK);
+    assert_int_equal(metrics_write_validation(&metrics, 1, (const double[]){1e-7 / 3}, false), STATUS_OK);
     metrics_close(&metrics);
     char *text;
     size_t bytes;

@@ -134,6 +134,35 @@ static json_t *read_json(const char *folder, const char *name) {
     return value;
 }
 
+static void init_takes_the_shape_of_another_model(void **state) {
+    const char *folder = *state, *model = temp_path(folder, "model"), *text = temp_path(folder, "text.txt");
+    const char *twin = temp_path(folder, "twin"), *coded = temp_path(folder, "coded");
+    make_text(text, 20000);
+    make_tiny_model(folder, model, text);
+    EXPECT(folder, 0, TEXTS("a model like"), "init", twin, "--like", model, "--dtype", "bf16");
+    EXPECT(folder, 0, TEXTS("a model like"), "init", coded, "--like", twin, "--base-dtype", "nf4", "--dtype", "bf16");
+    static const char *const made[] = {"twin", "coded"};
+    for (int i = 0; i < 2; i++) {
+        const char *path = temp_path(folder, made[i]);
+        json_t *config = read_json(path, "config.json");
+        assert_string_equal(json_string_value(json_object_get(config, "torch_dtype")), "bfloat16");
+        assert_int_equal(json_object_get(config, "quantization_config") != NULL, i);
+        json_decref(config);
+        assert_true(file_exists(temp_path(path, "tokenizer.json")));
+    }
+    EXPECT(folder, 0, TEXTS("a model like"), "init", temp_path(folder, "plain"), "--like", coded);
+    json_t *config = read_json(temp_path(folder, "plain"), "config.json");
+    assert_null(json_object_get(config, "quantization_config"));
+    json_decref(config);
+
+    const char *other = temp_path(folder, "other");
+    EXPECT(folder, 2, TEXTS("--layers and --like"), "init", other, "--like", model, "--layers", "2");
+    EXPECT(folder, 2, TEXTS("no preset has this name", "qwen3-0.6b"), "init", other, "--like", "qwen3-0.6c");
+    EXPECT(folder, 2, TEXTS("tokenizer.json", "cannot have another"), "init", other, "--like", model,
+           "--tokenizer-data", text);
+    assert_false(folder_has(folder, "other"));
+}
+
 /* Made, trained, and what was trained used: with a window that is shorter than the sequences where there can be one. */
 static void every_family_goes_from_init_to_generate(void **state) {
     const char *folder = *state, *text = temp_path(folder, "text.txt");
@@ -283,6 +312,7 @@ int main(void) {
         CASE(help_and_version_are_printed),
         CASE(errors_go_to_stderr_with_status_2),
         CASE(init_makes_a_whole_model_or_nothing),
+        CASE(init_takes_the_shape_of_another_model),
         CASE(every_family_goes_from_init_to_generate),
         CASE(json_is_one_document),
         CASE(profile_writes_a_cluster),

@@ -38,10 +38,10 @@ hold plan plan.out plain.json text_plan.out search.out searched.json
 ballast plan gpt2 --ranks 8 --nodes 1 --cluster h100x8 --explain --json >explained.out
 grep -q '12 heads do not divide by the 8 devices of axis 0' explained.out || { echo "no dropped strategy" && exit 1; }
 hold plan explained.out
-ballast plan gpt2 --cluster a100-80x8 --devices 16 --batch 64 --price 2 --train-tokens 1B --target-days 3 --json >many.out
+ballast plan gpt2 --cluster a100-80x8 --devices 16 --batch 64 --price 2 --tokens 1B --target-days 3 --json >many.out
 hold cluster_plan many.out
 
-# Runs: with all that there is, from a searched plan with a disk, of adapters, and one that goes on.
+# Runs: with all that there is, from a searched plan with a disk, of adapters, one that goes on, and a mixture.
 ballast train model text.txt -o full $shape --steps 4 --valid valid.txt --valid-every 2 --sample-every 2 --save-every 2 \
     --sample-prompt ab --json >train.out
 ballast resume full --steps 6 --json --quiet >resume.out
@@ -52,8 +52,12 @@ hold train train.out resume.out disk.out
 for said in '"run": "full"' '"model": "full/model"' '"checkpoint": "full/checkpoints/step-00000006"' '"step": 6' '"steps": 2'; do
     grep -q "$said" resume.out || { echo "resume --json does not say $said" && exit 1; }
 done
+ballast init experts --arch mixtral --hidden 32 --layers 2 --heads 4 --kv-heads 2 --ffn 32 --vocab 300 --context 64 \
+    --tokenizer-data text.txt --quiet
+ballast train experts text.txt -o mixture $shape --steps 2 --quiet
+grep -q '"expert_slots": \[\[' mixture/metrics.jsonl || { echo "no slots of experts" && exit 1; }
 hold run full/run.json disk/run.json lora/run.json again/run.json
-hold metrics full/metrics.jsonl disk/metrics.jsonl lora/metrics.jsonl
+hold metrics full/metrics.jsonl disk/metrics.jsonl lora/metrics.jsonl mixture/metrics.jsonl
 hold samples full/samples.jsonl
 hold timeline full/timeline.json disk/timeline.json
 hold plan full/plan.json disk/plan.json lora/plan.json
@@ -112,6 +116,7 @@ refuse run full/run.json 'd["options"]["extra"] = 0'
 refuse run full/run.json 'd["extra"] = 0'
 refuse metrics full/metrics.jsonl 'd["extra"] = 0'
 refuse metrics full/metrics.jsonl 'del d["loss"]'
+refuse metrics mixture/metrics.jsonl 'd = {"step": 1, "expert_least": 0, "expert_most": 2, "expert_slots": [1]}'
 refuse samples full/samples.jsonl 'd["extra"] = 0'
 refuse timeline full/timeline.json 'd["events"][0] = [1]'
 refuse end full/end.json 'd["how"] = "well"'

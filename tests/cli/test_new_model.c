@@ -32,7 +32,7 @@ static void check_left_over(const struct attempt *attempt) {
 
 static enum status make(void *payload) {
     const struct attempt *attempt = payload;
-    struct new_model wanted = {.seed = 3, .tokenizer_text = attempt->text};
+    struct new_model wanted = {.seed = 3, .dtype = DTYPE_F32, .tokenizer_text = attempt->text};
     int64_t parameters;
     enum status status = model_config_init("llama", &wanted.config);
     wanted.config.hidden = 8, wanted.config.layers = 1, wanted.config.heads = 2, wanted.config.ffn = 12;

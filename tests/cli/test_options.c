@@ -42,10 +42,11 @@ static void table_is_whole(void **state) {
         assert_non_null(option->help);
         if (option->setting->type != SETTING_FLAG) assert_true(option_argument(option)[0] != 0);
         assert_true(option->commands != 0 && (option->commands & ~(unsigned)COMMANDS_ALL) == 0);
-        assert_int_equal(option_find(option->setting->name), i); /* names are unique */
+        for (int c = 0; c < COMMAND_COUNT; c++) /* a command's names are unique */
+            if (option->commands & (1u << c)) assert_int_equal(option_find(1u << c, option->setting->name), i);
         assert_int_equal(option_find_key(option_key(option, key)), i);
         if (option->setting->type == SETTING_CHOICE) assert_non_null(option->setting->choices);
-        if (option->excludes) assert_true(option_find(option->excludes) < OPTION_COUNT);
+        if (option->excludes) assert_true(option_find(option->commands, option->excludes) < OPTION_COUNT);
         if (option->setting->type == SETTING_WHOLE) assert_true(option->setting->least <= option->setting->most);
         struct option_value value = {0};
         if (option->setting->fallback)

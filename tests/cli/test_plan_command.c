@@ -54,17 +54,38 @@ static void a_preset_can_be_planned(void **state) {
     EXPECT(folder, 2, TEXTS(weights), "generate", "smollm-135m", "--prompt", "a");
 }
 
+/* Between two numbers of the curve: the curve has it, and what is before does not end in time. */
+static void the_fewest_devices_are_looked_for_in_whole_nodes(void **state) {
+    const char *folder = *state;
+    struct program_run run = PROGRAM(folder, "plan", "llama-3.1-70b", "--cluster", "h100x8", "--tokens", "1T",
+                                     "--target-days", "10", "--json");
+    assert_int_equal(run.status, 0);
+    json_t *plan = json_loads(run.out, 0, NULL), *choice;
+    json_int_t devices = json_integer_value(json_object_get(plan, "target_devices"));
+    double days = 0, before = 0;
+    size_t i;
+    json_array_foreach(json_object_get(plan, "curve"), i, choice) {
+        json_int_t size = json_integer_value(json_object_get(choice, "devices"));
+        if (size == devices) days = json_real_value(json_object_get(choice, "days"));
+        if (size < devices) before = json_real_value(json_object_get(choice, "days"));
+    }
+    assert_true(devices > 1536 && devices < 2048 && devices % 8 == 0);
+    assert_true(days > 0 && days <= 10 && before > 10);
+    json_decref(plan);
+    program_run_free(&run);
+}
+
 static void many_devices_can_be_planned_for(void **state) {
     const char *folder = *state;
     struct program_run run = PROGRAM(folder, "plan", "llama-2-7b", "--cluster", "h100x8", "--devices", "1024",
-                                     "--price", "2.5", "--train-tokens", "1T", "--target-days", "30");
+                                     "--price", "2.5", "--tokens", "1T", "--target-days", "30");
     assert_int_equal(run.status, 0);
     assert_non_null(strstr(run.out, "6738415616 parameters"));
     assert_non_null(strstr(run.out, "layouts for 1024 devices"));
-    assert_non_null(strstr(run.out, "the fewest of these"));
+    assert_non_null(strstr(run.out, "the fewest whole nodes"));
     program_run_free(&run);
-    run = PROGRAM(folder, "plan", "llama-2-7b", "--cluster", "h100x8", "--devices", "1024", "--train-tokens", "1T",
-                  "--mtbf", "6000", "--restart-time", "300");
+    run = PROGRAM(folder, "plan", "llama-2-7b", "--cluster", "h100x8", "--devices", "1024", "--tokens", "1T", "--mtbf",
+                  "6000", "--restart-time", "300");
     assert_int_equal(run.status, 0);
     assert_non_null(strstr(run.out, "failures  of each node every 6000 hours on average; a checkpoint takes 60 s, a "
                                     "restart 300 s\n"));
@@ -72,14 +93,32 @@ static void many_devices_can_be_planned_for(void **state) {
     program_run_free(&run);
     EXPECT(folder, 2, TEXTS("--devices: needs --cluster"), "plan", "gpt2", "--devices", "8");
     EXPECT(folder, 2, TEXTS("--grain: has no meaning"), "plan", "gpt2", "--devices", "8", "--grain", "2");
-    EXPECT(folder, 2, TEXTS("--train-tokens: many"), "plan", "gpt2", "--cluster", "h100x8", "--devices", "8",
-           "--train-tokens", "many");
-    EXPECT(folder, 2, TEXTS("--target-days: needs --train-tokens"), "plan", "gpt2", "--cluster", "h100x8",
-           "--target-days", "3");
+    EXPECT(folder, 2, TEXTS("--tokens: many"), "plan", "gpt2", "--cluster", "h100x8", "--devices", "8", "--tokens",
+           "many");
+    EXPECT(folder, 2, TEXTS("--target-days: needs --tokens"), "plan", "gpt2", "--cluster", "h100x8", "--target-days",
+           "3");
     EXPECT(folder, 2, TEXTS("network: is missing"), "plan", "gpt2", "--devices", "8", "--cluster",
            BALLAST_SOURCE "/clusters/h100-sxm.json");
     EXPECT(folder, 3, TEXTS("no layout fits 8 devices"), "plan", "llama-3.1-405b", "--cluster", "rtx4090x8",
            "--devices", "8");
+}
+
+/* Heads that are not hidden / heads wide, and a gated MLP with GELU: all but the norms of each head is counted. */
+static void many_devices_are_planned_for_the_model_s_own_sizes(void **state) {
+    const char *folder = *state;
+    static const struct {
+        const char *name, *parameters;
+    } models[] = {{"gemma-2-9b", "9241404928 parameters"},
+                  {"qwen3-4b", "4022458880 parameters"},
+                  {"mistral-nemo-12b", "12247782400 parameters"}};
+    for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
+        struct program_run run = PROGRAM(folder, "plan", models[i].name, "--cluster", "h100x8", "--devices", "16");
+        assert_int_equal(run.status, 0);
+        assert_non_null(strstr(run.out, models[i].parameters));
+        program_run_free(&run);
+    }
+    EXPECT(folder, 2, TEXTS("mixtral: is a mixture of experts"), "plan",
+           BALLAST_SOURCE "/tests/fixtures/models/mixtral", "--cluster", "h100x8", "--devices", "16");
 }
 
 /* Whether the front is drawn depends on --devices; what is there and no page is not written over. */
@@ -88,7 +127,7 @@ static void many_devices_have_a_page_and_drawings(void **state) {
     EXPECT(folder, 0, TEXTS("page.html: open it in any browser"), "plan", "gpt2", "--cluster", "h100x8", "--devices",
            "16", "--page", page, "--svg", drawings);
     for (int again = 0; again < 2; again++)
-        EXPECT(folder, 0, NULL, "plan", "gpt2", "--cluster", "h100x8", "--train-tokens", "10B", "--target-days", "3",
+        EXPECT(folder, 0, NULL, "plan", "gpt2", "--cluster", "h100x8", "--tokens", "10B", "--target-days", "3",
                "--page", page, "--svg", temp_path(folder, "curve alone"));
     assert_true(file_exists(temp_path(drawings, "front.svg")));
     assert_true(file_exists(temp_path(temp_path(folder, "curve alone"), "timeline.svg")));
@@ -99,6 +138,12 @@ static void many_devices_have_a_page_and_drawings(void **state) {
            "8", "--page", page);
     EXPECT(folder, 2, TEXTS("memory.svg: exists and is not a drawing"), "plan", "gpt2", "--cluster", "h100x8",
            "--devices", "8", "--svg", drawings);
+}
+
+/* A plan for a card has kernels that a card has. */
+static void a_described_card_refuses_experts(void **state) {
+    EXPECT(*state, 2, TEXTS("no kernel for the operator route", "--device cpu has one"), "plan",
+           BALLAST_FIXTURES "/models/mixtral", "--cluster", BALLAST_SOURCE "/clusters/h100-sxm.json");
 }
 
 /* A card that is elsewhere: its plan is whole, and says that nothing was measured. */
@@ -409,8 +454,11 @@ int main(void) {
         CASE(a_config_alone_can_be_planned),
         CASE(a_preset_can_be_planned),
         CASE(many_devices_can_be_planned_for),
+        CASE(the_fewest_devices_are_looked_for_in_whole_nodes),
+        CASE(many_devices_are_planned_for_the_model_s_own_sizes),
         CASE(many_devices_have_a_page_and_drawings),
         CASE(a_described_card_can_be_planned),
+        CASE(a_described_card_refuses_experts),
         CASE(one_step_has_one_number),
         CASE(suggestions_ask_for_less),
         CASE(without_proc_a_given_memory_is_enough),

@@ -74,7 +74,7 @@ static void evaluation_shows_progress(void **state) {
 static void a_new_model_shows_progress(void **state) {
     char text[600];
     int64_t parameters;
-    struct new_model wanted = {.tokenizer_text = text, .seed = 1};
+    struct new_model wanted = {.tokenizer_text = text, .seed = 1, .dtype = DTYPE_F32};
     snprintf(text, sizeof text, "%s/text.txt", (const char *)*state);
     make_text(text, 3000);
     assert_int_equal(model_config_init("llama", &wanted.config), STATUS_OK);

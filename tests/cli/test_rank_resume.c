@@ -244,6 +244,59 @@ static void a_run_goes_on_with_the_ranks_that_share_its_tensors(void **state) {
     }
 }
 
+/* What the solver chose once is kept with the run, whatever it would choose now; with other ranks it chooses anew. */
+static void a_run_goes_on_with_the_strategies_that_were_solved(void **state) {
+    (void)state;
+    char model[700], whole[700], run[700];
+    snprintf(model, sizeof model, "%s/solved", place.here);
+    snprintf(whole, sizeof whole, "%s/solved-whole", place.here);
+    snprintf(run, sizeof run, "%s/solved-run", place.here);
+    make_shared_model(model);
+    expect(0, NULL, (const char *const[]){TRAIN_SHARED(model, whole, "6", "off"), "--layout", "solver", NULL});
+    char plan[800];
+    snprintf(plan, sizeof plan, "%s/plan.json", whole);
+    expect(0, NULL, (const char *const[]){TRAIN_SHARED(model, run, "4", "off"), "--plan", plan, NULL});
+    expect(0, NULL, (const char *const[]){"resume", run, "--ranks", "4", "--steps", "6", "--partition", "2|2|2", NULL});
+    expect_same_runs(run, whole);
+    expect_same_checkpoints(run, whole, 6, "model.safetensors");
+    program_expect(place.folder, 2, (const char *const[]){"layout: megatron differs from the solver of", NULL},
+                   (const char *const[]){"resume", run, "--ranks", "2", "--layout", "megatron", "--steps", "7", NULL});
+    expect(0, "recipe: tensor is 4 from step 7 on, it was 2",
+           (const char *const[]){"resume", run, "--ranks", "4", "--tensor", "4", "--steps", "7",
+                                 "--allow-recipe-change", NULL});
+    expect(0, NULL, (const char *const[]){"resume", run, "--ranks", "4", "--steps", "8", NULL});
+}
+
+/* One lane, so that all four ranks are tensor ranks and stages. */
+#define TRAIN_OPEN(model, run, steps)                                                                                  \
+    "train", model, place.text, "-o", run, "--ranks", "4", "--steps", steps, "--save-every", "2", "--batch", "7",      \
+        "--grain", "1", "--seq", "16", "--threads", "1", "--lr", "1e-2", "--schedule-steps", "40", "--keep", "0",      \
+        "--valid-fraction", "0.05", "--valid-every", "5", "--valid-batches", "5", "--device-memory", "1G"
+
+/* What was chosen is kept: the bits of a run without a break by the plan that the first part wrote. Stages may be
+ * chosen again. */
+static void a_run_of_the_best_shape_goes_on_as_it_began(void **state) {
+    (void)state;
+    char model[700], run[700], whole[700], plan[720];
+    snprintf(model, sizeof model, "%s/shared", place.here);
+    snprintf(run, sizeof run, "%s/open", place.here);
+    snprintf(whole, sizeof whole, "%s/planned", place.here);
+    snprintf(plan, sizeof plan, "%s/plan.json", run);
+    make_shared_model(model);
+    const char *const open[] = {
+        TRAIN_OPEN(model, run, "4"), "--lanes", "1", "--tensor", "auto", "--stages", "auto", "--continue", NULL};
+    const char *const on[] = {
+        TRAIN_OPEN(model, run, "6"), "--lanes", "1", "--tensor", "auto", "--stages", "auto", "--continue", NULL};
+    expect(0, NULL, open);
+    expect(0, NULL, (const char *const[]){TRAIN_OPEN(model, whole, "6"), "--plan", plan, NULL});
+    expect(0, NULL, on);
+    expect_same_runs(run, whole);
+    expect_same_checkpoints(run, whole, 6, "model.safetensors");
+    expect(0, NULL,
+           (const char *const[]){"resume", run, "--ranks", "4", "--tensor", "auto", "--stages", "auto", "--steps", "7",
+                                 NULL});
+}
+
 static void other_ranks_are_refused_with_those_that_do(void **state) {
     (void)state;
     expect(0, NULL, (const char *const[]){TRAIN(place.run, "2", "3", "3"), NULL});
@@ -362,6 +415,8 @@ int main(void) {
         CASE(a_run_goes_on_in_any_shards),
         CASE(a_run_goes_on_in_any_stages),
         CASE(a_run_goes_on_with_the_ranks_that_share_its_tensors),
+        CASE(a_run_goes_on_with_the_strategies_that_were_solved),
+        CASE(a_run_of_the_best_shape_goes_on_as_it_began),
         CASE(other_ranks_are_refused_with_those_that_do),
         CASE(evaluation_does_not_depend_on_ranks),
         CASE(a_rank_that_fails_while_all_save_leaves_the_last_checkpoint),

@@ -62,6 +62,7 @@ static struct job draw(uint64_t seed) {
     job.spec.root = DRAW(ranks);
     bool reduces = job.spec.kind == COMM_ALL_REDUCE || job.spec.kind == COMM_REDUCE_SCATTER;
     job.spec.round_bf16 = reduces && DRAW(3) == 0;
+    job.spec.round_sum = job.spec.kind == COMM_ALL_REDUCE && job.spec.round_bf16 && seed % 2;
     for (int r = 1; r < ranks; r++)
         job.empty[r] = DRAW(4) == 0;
     return job;

@@ -114,6 +114,7 @@ template <typename T> T __shfl_xor_sync(unsigned, T value, int step) {
 inline int __ffs(int value) { return ffs(value); }
 [[noreturn]] inline void __trap(void) { emulator_fail("__trap"); }
 inline float __fmul_rn(float a, float b) { return a * b; }
+inline float __fadd_rn(float a, float b) { return a + b; }
 inline float __fsub_rn(float a, float b) { return a - b; }
 inline float __fmaf_rn(float a, float b, float c) { return fmaf(a, b, c); }
 inline float __fdiv_rn(float a, float b) { return a / b; }

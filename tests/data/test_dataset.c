@@ -257,7 +257,7 @@ static void documents_are_told_apart(void **state) {
     assert_int_equal(dataset_open(&options, &dataset), STATUS_OK);
     assert_int_equal(dataset_train_sequences(dataset), ROWS);
     int32_t tokens[ROWS * LENGTH], targets[ROWS * LENGTH], positions[ROWS * LENGTH], segments[ROWS * LENGTH];
-    struct dataset_batch batch = {tokens, targets, positions, segments};
+    struct dataset_batch batch = {tokens, targets, positions, segments, NULL};
     int64_t counted, expected = 0;
     assert_int_equal(dataset_fill(dataset, DATASET_TRAIN, 0, ROWS, &batch, &counted), STATUS_OK);
     for (int row = 0; row < ROWS; row++) {

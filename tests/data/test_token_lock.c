@@ -45,7 +45,7 @@ static enum status hash_steps(const struct dataset *dataset, int first, int end,
     int32_t rows[2][BATCH * LENGTH];
     for (int step = first; step < end; step++) {
         int64_t counted;
-        struct dataset_batch batch = {rows[0], rows[1], NULL, NULL};
+        struct dataset_batch batch = {rows[0], rows[1], NULL, NULL, NULL};
         TRY(dataset_fill(dataset, DATASET_TRAIN, step, BATCH, &batch, &counted));
         *hash = XXH3_64bits_withSeed(rows, sizeof rows, *hash);
     }

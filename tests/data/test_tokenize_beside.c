@@ -62,7 +62,7 @@ static struct dataset *open_how(const struct place *place, enum how how) {
 static enum status fill(const struct dataset *dataset, enum dataset_split split, int64_t step, uint64_t *hash) {
     int32_t rows[4][BATCH * LENGTH];
     int64_t counted;
-    struct dataset_batch batch = {rows[0], rows[1], rows[2], rows[3]};
+    struct dataset_batch batch = {rows[0], rows[1], rows[2], rows[3], NULL};
     TRY(dataset_fill(dataset, split, step, BATCH, &batch, &counted));
     *hash = XXH3_64bits_withSeed(rows, sizeof rows, (uint64_t)counted);
     return STATUS_OK;

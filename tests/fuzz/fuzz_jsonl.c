@@ -7,6 +7,7 @@
 #include "base/mem.h"
 #include "data/jsonl.h"
 #include "data/jsonl_form.h"
+#include "data/jsonl_preference.h"
 
 static void expect_text(const char *text, size_t bytes) {
     json_t *again = json_stringn(text, bytes); /* NULL unless UTF-8 */
@@ -56,6 +57,25 @@ static void read_form(const char *line, size_t bytes, int64_t number) {
     json_decref(value);
 }
 
+/* Two answers: texts, or messages of which those of an answer are there. */
+static void read_preference(const char *line, size_t bytes, int64_t number) {
+    json_t *value;
+    if (jsonl_parse_object("input", number, line, bytes, true, &value) != STATUS_OK || !value) return;
+    for (int field = JSONL_CHOSEN; field <= JSONL_REJECTED; field++) {
+        json_t *formed = NULL;
+        size_t first = 0;
+        status_clear();
+        enum status status =
+            jsonl_form_preference(NULL, "input", number, value, (enum jsonl_field)field, &formed, &first);
+        const json_t *messages = json_object_get(formed, "messages");
+        if (status != STATUS_OK && !strstr(status_message(), "input: line ")) abort();
+        if (status == STATUS_OK && messages && first >= json_array_size(messages)) abort();
+        if (status == STATUS_OK && !messages && !json_is_string(json_object_get(formed, "completion"))) abort();
+        json_decref(formed);
+    }
+    json_decref(value);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
     char *text = mem_array(bytes, 1);
     if (!text) return 0;
@@ -69,6 +89,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
         read_document(line, line_bytes, reader.line);
         read_example(line, line_bytes, reader.line);
         read_form(line, line_bytes, reader.line);
+        read_preference(line, line_bytes, reader.line);
     }
     if (reader.next != bytes || total > bytes) abort();
     mem_free(text);

@@ -6,7 +6,7 @@
 #include "base/json.h"
 #include "plan/activations.h"
 #include "plan/plan.h"
-#include "plan/products.h"
+#include "plan/recipe_lines.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 
@@ -47,6 +47,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
         json_decref(written);
     }
     json_decref(object);
-    products_forget();
+    recipe_lines_forget();
     return 0;
 }

@@ -247,7 +247,7 @@ static void make_model(const char *folder, const char *family) {
     expect_status(model_create(&config, &model), STATUS_OK, NULL);
     expect_status(folder_create(folder), STATUS_OK, NULL);
     struct model_targets targets = model_targets_make(model, DTYPE_F32);
-    model_initialise_weights(model, 3, targets.items, targets.count);
+    (void)model_initialise_weights(model, 3, targets.items, targets.count);
     expect_status(model_write(model, folder, targets.items, targets.count, NULL), STATUS_OK, NULL);
     model_targets_drop(&targets);
     model_free(model);

@@ -71,7 +71,7 @@ static struct tensor *two_products(struct graph *graph, bool first_trains, bool 
 
 static void frozen_parameters_cost_nothing(void **state) {
     (void)state;
-    struct optimizer_options optimizer = {.beta1 = 0.9, .beta2 = 0.99, .epsilon = 1e-8};
+    struct optimizer_options optimizer = {.moments = DTYPE_F32, .beta1 = 0.9, .beta2 = 0.99, .epsilon = 1e-8};
     for (int variant = 1; variant < 4; variant++) {
         struct graph *graph = graph_create(DTYPE_F32, 1, 4);
         struct tensor *loss = two_products(graph, variant & 1, variant & 2);
@@ -121,7 +121,7 @@ static enum status build_once(void *payload) {
     (void)payload;
     struct graph *graph = graph_create(DTYPE_F32, 1, 4);
     if (!graph) return STATUS_FAILED;
-    struct optimizer_options optimizer = {.beta1 = 0.9, .beta2 = 0.99, .epsilon = 1e-8};
+    struct optimizer_options optimizer = {.moments = DTYPE_F32, .beta1 = 0.9, .beta2 = 0.99, .epsilon = 1e-8};
     struct tensor *loss = two_products(graph, true, true);
     enum status status = loss ? graph_differentiate(graph, loss) : graph_status(graph);
     if (status == STATUS_OK) status = ops_add_optimizer(graph, &optimizer);

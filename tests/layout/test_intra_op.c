@@ -143,6 +143,58 @@ static void the_first_of_the_cheapest_is_found(void **state) {
     assert_true(limited > 100);
 }
 
+/* How many choices that fit cost the least. */
+static int count_cheapest(const struct intra_op_program *program, int64_t least) {
+    int choice[MOST_NODES] = {0}, at = 0, count = 0;
+    int64_t cost, peak;
+    while (at >= 0) {
+        intra_op_evaluate(program, choice, &cost, &peak);
+        count += cost == least && peak <= program->memory_limit;
+        for (at = program->node_count - 1; at >= 0 && ++choice[at] == program->nodes[at].choices; at--)
+            choice[at] = 0;
+    }
+    return count;
+}
+
+/* Costs of 0 to 2 and memory of 0 to 3, untied, under half of the fastest's memory: nearly all have ties. */
+static void draw_ties(struct made *made, uint64_t seed) {
+    int64_t cost, peak;
+    int first[MOST_NODES] = {0};
+    draw_program(made, seed, 3 + (int)(seed % 5), (int)(seed % 9), 4);
+    for (int i = 0; i < made->program.node_count; i++) {
+        made->nodes[i].same_as = i, made->nodes[i].choices = 2 + (int)draw(made, 3);
+        for (int k = 0; k < made->nodes[i].choices; k++)
+            made->cost[i][k] = draw(made, 3), made->memory[i][k] = draw(made, 4);
+    }
+    for (int i = 0; i < made->program.edge_count; i++) {
+        struct intra_op_edge *edge = &made->edges[i];
+        for (int k = 0; k < made->nodes[edge->from].choices * made->nodes[edge->to].choices; k++)
+            made->pair[i][k] = draw(made, 9) == 0 ? INTRA_OP_FORBIDDEN : draw(made, 2);
+    }
+    made->program.moment_count = 1 + (int)draw(made, MOST_MOMENTS);
+    draw_moments(made, made->program.moment_count);
+    intra_op_evaluate(&made->program, first, &cost, &peak);
+    made->program.memory_limit = draw(made, peak + 2);
+}
+
+static void of_equal_costs_under_a_limit_the_first_is_taken(void **state) {
+    (void)state;
+    static struct made made;
+    int best[MOST_NODES], several = 0, bound = 0;
+    for (uint64_t seed = 1; seed <= unit_sweep(400, 20000); seed++) {
+        draw_ties(&made, seed);
+        check_against_all(&made);
+        int64_t least = try_all(&made.program, best);
+        if (least == INTRA_OP_FORBIDDEN) continue;
+        several += count_cheapest(&made.program, least) > 1;
+        struct intra_op_program free = made.program;
+        free.memory_limit = INTRA_OP_NO_LIMIT;
+        bound += try_all(&free, best) < least;
+    }
+    print_message("seeds 1 on: %d with several cheapest choices, the limit binds in %d\n", several, bound);
+    assert_true(several > 100 && bound > 50);
+}
+
 /* CBC and the search by elimination agree on programs that are too large to try all. */
 static void elimination_agrees_with_cbc(void **state) {
     (void)state;
@@ -159,7 +211,7 @@ static void elimination_agrees_with_cbc(void **state) {
         assert_int_equal(tied_solve_cbc(&tied, 100000, choice, &cbc), STATUS_OK);
         enum status status = intra_op_solve(&made.program, 0, &solution);
         if (status == STATUS_OK) {
-            assert_true(cbc.found && cbc.proven && solution.exact);
+            assert_true(cbc.found && cbc.proven && solution.exact && solution.first);
             assert_true(solution.cost <= cbc.cost);
             assert_true((double)(cbc.cost - solution.cost) <= 1e-7 * (double)cbc.cost);
             compared += solution.first;
@@ -295,6 +347,7 @@ static void faults_are_reported(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_first_of_the_cheapest_is_found),
+        cmocka_unit_test(of_equal_costs_under_a_limit_the_first_is_taken),
         cmocka_unit_test(elimination_agrees_with_cbc),
         cmocka_unit_test(repeated_blocks_share_their_choices),
         cmocka_unit_test(wrong_programs_are_refused),

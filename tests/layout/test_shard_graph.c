@@ -115,8 +115,12 @@ static enum status draw_choices(struct drawing *drawing, struct shard_choices *o
 /* ---- graphs of ranks ---- */
 
 static enum status add_backward(struct graph *graph, struct tensor *loss, int parts, int position) {
-    struct optimizer_options options = {
-        .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .clip_norm = 0.5, .group = {parts, position}};
+    struct optimizer_options options = {.beta1 = 0.9,
+                                        .beta2 = 0.95,
+                                        .epsilon = 1e-8,
+                                        .clip_norm = 0.5,
+                                        .moments = DTYPE_F32,
+                                        .group = {parts, position}};
     TRY(graph_differentiate(graph, loss));
     return ops_add_optimizer(graph, &options);
 }
@@ -278,6 +282,50 @@ static void adapters_follow_their_products(void **state) {
         set_adapter(model, "4,8,all-linear");
         compare(model, 4, false, NULL);
         compare(model, 2, true, NULL);
+        compare(model, 8, false, NULL); /* more ranks than the adapters' features */
+        model_free(model);
+    }
+}
+
+/* One head, or two, for more ranks than that; two for three ranks, of which one reads both. */
+static void ranks_may_be_more_than_key_value_heads(void **state) {
+    (void)state;
+    static const char *const cases[] = {"llama", "phi3", "qwen3", "gemma2", "qwen2", "granite", "smollm3", "olmo2"};
+    static const struct {
+        int64_t heads, kv_heads;
+        int ranks;
+    } ways[] = {{8, 1, 2}, {8, 1, 4}, {8, 2, 4}, {8, 2, 8}, {6, 2, 3}, {12, 3, 4}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        for (size_t w = 0; w < sizeof ways / sizeof *ways; w++) {
+            struct shared_sizes sizes = shared_sizes_usual;
+            sizes.heads = ways[w].heads, sizes.kv_heads = ways[w].kv_heads;
+            struct model *model = shared_model_make(cases[i], &sizes);
+            print_message("%s, %d of %d heads on %d ranks\n", cases[i], (int)sizes.kv_heads, (int)sizes.heads,
+                          ways[w].ranks);
+            for (int sequence = 0; sequence < (LENGTH % ways[w].ranks == 0 ? 2 : 1); sequence++)
+                compare(model, ways[w].ranks, sequence, NULL);
+            if (i == 0) set_adapter(model, "4,8,all-linear"), compare(model, ways[w].ranks, false, NULL);
+            model_free(model);
+        }
+}
+
+/* Keys and values of one head, of two layers: their products are cut, and gathered. */
+static void products_of_few_heads_are_cut(void **state) {
+    (void)state;
+    static const char *const cases[] = {"llama", "phi3"};
+    for (size_t i = 0; i < 2; i++) {
+        struct shared_sizes sizes = shared_sizes_usual;
+        sizes.kv_heads = 1;
+        struct model *model = shared_model_make(cases[i], &sizes);
+        struct graph_ranks ranks;
+        assert_int_equal(make_ranks(model, 2, false, NULL, &ranks), STATUS_OK);
+        for (size_t t = 0; t < ranks.graphs[1]->tensors.count; t++) {
+            const struct tensor *tensor = ranks.graphs[1]->tensors.items[t];
+            if (tensor->kind != TENSOR_PARAMETER || !strstr(tensor->name, "_proj")) continue;
+            if (!tensor->part) fail_msg("%s: %s is whole", cases[i], tensor->name);
+        }
+        for (int r = 0; r < ranks.ranks; r++)
+            graph_free(ranks.graphs[r]);
         model_free(model);
     }
 }
@@ -352,8 +400,8 @@ static void what_does_not_divide_is_refused(void **state) {
     (void)state;
     expect_refused(&(struct shared_sizes){12, 12, 48, 211, 0}, 8, false,
                    "tensor: layer.0.rope.q: 12 heads have no 8 equal parts, one for each rank");
-    expect_refused(&(struct shared_sizes){8, 2, 48, 211, 0}, 4, false,
-                   "tensor: layer.0.rope.k: 2 heads have no 4 equal parts, one for each rank");
+    expect_refused(&(struct shared_sizes){12, 4, 48, 211, 0}, 8, false,
+                   "tensor: layer.0.rope.q: 12 heads have no 8 equal parts, one for each rank");
     expect_refused(&(struct shared_sizes){8, 8, 50, 211, 0}, 4, false,
                    "tensor: layer.0.mlp.gate_proj: 50 features have no 4 equal parts, one for each rank");
     expect_refused(&(struct shared_sizes){8, 8, 48, 211, 0}, 8, true,
@@ -366,6 +414,8 @@ int main(void) {
         cmocka_unit_test(strategies_at_random_have_one_ranks_gradients),
         cmocka_unit_test(experts_are_refused),
         cmocka_unit_test(adapters_follow_their_products),
+        cmocka_unit_test(ranks_may_be_more_than_key_value_heads),
+        cmocka_unit_test(products_of_few_heads_are_cut),
         cmocka_unit_test(an_embedding_of_another_width_is_cut_with_its_projection),
         cmocka_unit_test(a_layer_has_two_sums_each_way),
         cmocka_unit_test(ranks_without_rows_of_the_vocabulary_change_nothing),

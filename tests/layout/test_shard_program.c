@@ -1,10 +1,11 @@
 /* The program of a model's graph: its costs are those of strategies and conversions, blocks that repeat have one
  * choice, memory is kept, and the plan of a small GPT is Megatron-LM's. */
-#include "layout/shard_program.h"
+#include "layout/strategy_lines.h"
 
 #include <math.h>
 #include <string.h>
 
+#include "base/mem.h"
 #include "model/model.h"
 #include "support/fault_sweep.h"
 #include "support/unit.h"
@@ -64,6 +65,18 @@ static double count_seconds(const struct shard_program *program, const struct in
     return sum;
 }
 
+/* Lines of a solution say all of it. */
+static void check_lines(const struct shard_program *program, const struct intra_op_solution *solution) {
+    char *lines;
+    int *choice = mem_array((size_t)program->program.node_count, sizeof *choice);
+    assert_non_null(choice);
+    assert_int_equal(strategy_lines_print(program, solution->choice, &lines), STATUS_OK);
+    if (strategy_lines_find(program, lines, choice) != STATUS_OK) fail_msg("%s: %s", lines, status_message());
+    assert_memory_equal(choice, solution->choice, (size_t)program->program.node_count * sizeof *choice);
+    mem_free(lines);
+    mem_free(choice);
+}
+
 static void check_family(const char *family) {
     const struct sizes sizes = {4, 48, 12, 96, 4, 16};
     struct graph *graph = make_graph(family, &sizes);
@@ -72,6 +85,7 @@ static void check_family(const char *family) {
     struct intra_op_solution solution;
     assert_int_equal(shard_program_make(&question, &program), STATUS_OK);
     if (intra_op_solve(&program.program, 0, &solution) != STATUS_OK) fail_msg("%s: %s", family, status_message());
+    check_lines(&program, &solution);
     double seconds = count_seconds(&program, &solution), solved = (double)solution.cost * program.unit_s;
     bool tied_parameters = program.program.edge_count > 0 && seconds <= solved * (1 + 1e-9);
     if (!tied_parameters || solved > seconds * 1.5) fail_msg("%s: %g s, not %g s", family, solved, seconds);
@@ -192,6 +206,31 @@ static void odd_sizes_have_a_plan(void **state) {
     }
 }
 
+static void wrong_lines_are_refused(void **state) {
+    (void)state;
+    const struct sizes sizes = {2, 48, 12, 96, 4, 16};
+    struct graph *graph = make_graph("gpt2", &sizes);
+    struct shard_question question = question_of(graph, 1, 4);
+    struct shard_program program;
+    struct intra_op_solution solution;
+    char *lines, *cut;
+    assert_int_equal(shard_program_make(&question, &program), STATUS_OK);
+    assert_int_equal(intra_op_solve(&program.program, 0, &solution), STATUS_OK);
+    assert_int_equal(strategy_lines_print(&program, solution.choice, &lines), STATUS_OK);
+    assert_int_equal(strategy_lines_find(&program, "", solution.choice), STATUS_BAD_INPUT);
+    assert_non_null(strstr(status_message(), "recipe: strategies: "));
+    assert_non_null(strstr(status_message(), " has none"));
+    cut = strchr(lines, '\n');
+    assert_non_null(cut);
+    cut[-1] = '9';
+    assert_int_equal(strategy_lines_find(&program, lines, solution.choice), STATUS_BAD_INPUT);
+    assert_non_null(strstr(status_message(), "there is no '"));
+    mem_free(lines);
+    intra_op_solution_free(&solution);
+    shard_program_free(&program);
+    graph_free(graph);
+}
+
 static void wrong_questions_are_refused(void **state) {
     (void)state;
     const struct sizes sizes = {1, 32, 4, 64, 2, 8};
@@ -232,6 +271,7 @@ int main(void) {
         cmocka_unit_test(a_gpt_is_cut_as_megatron_cuts_it),
         cmocka_unit_test(memory_is_kept),
         cmocka_unit_test(odd_sizes_have_a_plan),
+        cmocka_unit_test(wrong_lines_are_refused),
         cmocka_unit_test(wrong_questions_are_refused),
         cmocka_unit_test(faults_are_reported),
     };

@@ -39,15 +39,18 @@ static void check_loops(const struct node *node, const struct op_loops *loops) {
 
 /* What ranks that share tensors have in their own graphs: it is not cut again. */
 static bool is_between_ranks(const struct op *op) {
-    return op == &op_convert || op == &op_to_parts || op == &op_from_parts || op == &op_cut || op == &op_copy_in;
+    return op == &op_convert || op == &op_to_parts || op == &op_from_parts || op == &op_cut || op == &op_copy_in ||
+           op == &op_select_heads;
 }
 
 /* Ranks that share tensors do not share these yet: layout/shard_choice.h refuses them. */
 static bool is_of_experts(const struct op *op) {
-    return op == &op_route || op == &op_dispatch || op == &op_combine || op == &op_token_gate || op == &op_expert_mlp;
+    return op == &op_route || op == &op_dispatch || op == &op_combine || op == &op_token_gate || op == &op_expert_mlp ||
+           op == &op_expert_load || op == &op_balanced_loss;
 }
 
-/* Every other operator with a gradient rule, the table of positions and logits tell their loops. */
+/* Every other operator with a gradient rule, the table of positions, logits and attention over caches tell their loops.
+ */
 static void all_forward_operators_tell_their_loops(void **state) {
     (void)state;
     int told = 0;
@@ -57,7 +60,8 @@ static void all_forward_operators_tell_their_loops(void **state) {
         const struct node *node = graph->nodes.items[graph->nodes.count - 1];
         const struct op *op = node->op;
         struct op_loops loops;
-        bool forward = op->differentiate || op->differentiate_loss || op == &op_rope_table || op == &op_head_logits;
+        bool forward = op->differentiate || op->differentiate_loss || op == &op_rope_table || op == &op_head_logits ||
+                       op == &op_attention_cache;
         assert_int_equal(op->loops != NULL, forward && !is_between_ranks(op) && !is_of_experts(op));
         for (int way = 0; op_loops_of(node, way, &loops); way++)
             check_loops(node, &loops), told++;

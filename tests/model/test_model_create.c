@@ -322,7 +322,7 @@ static void initial_values_are_the_authors(void **state) {
     struct model_config config = small("gpt2");
     struct model *model = create(&config);
     struct model_targets targets = model_targets_make(model, DTYPE_F32);
-    model_initialise_weights(model, 7, targets.items, targets.count);
+    (void)model_initialise_weights(model, 7, targets.items, targets.count);
     assert_normal(&targets, "wte.weight", 0.02);
     assert_normal(&targets, "wpe.weight", 0.02);
     assert_normal(&targets, "h.0.attn.c_attn.weight", 0.02);
@@ -339,7 +339,7 @@ static void initial_values_are_the_authors(void **state) {
     config.initial_range = 0.1;
     model = create(&config);
     targets = model_targets_make(model, DTYPE_F32);
-    model_initialise_weights(model, 7, targets.items, targets.count);
+    (void)model_initialise_weights(model, 7, targets.items, targets.count);
     assert_normal(&targets, "embed_tokens.weight", 0.1);
     assert_normal(&targets, "layers.2.mlp.down_proj.weight", 0.1);
     assert_normal(&targets, "lm_head.weight", 0.1);
@@ -354,7 +354,7 @@ static void initial_values_of_later_families(void **state) {
     struct model_config config = small("opt");
     struct model *model = create(&config);
     struct model_targets targets = model_targets_make(model, DTYPE_F32);
-    model_initialise_weights(model, 7, targets.items, targets.count);
+    (void)model_initialise_weights(model, 7, targets.items, targets.count);
     assert_normal(&targets, "decoder.embed_tokens.weight", 0.006);
     assert_normal(&targets, "decoder.embed_positions.weight", 0.006);
     assert_normal(&targets, "decoder.layers.1.self_attn.k_proj.weight", 0.006);
@@ -369,7 +369,7 @@ static void initial_values_of_later_families(void **state) {
     config = small("qwen3");
     model = create(&config);
     targets = model_targets_make(model, DTYPE_F32);
-    model_initialise_weights(model, 7, targets.items, targets.count);
+    (void)model_initialise_weights(model, 7, targets.items, targets.count);
     assert_normal(&targets, "layers.0.self_attn.o_proj.weight", 0.02);
     assert_all(&targets, "layers.0.self_attn.q_norm.weight", 1);
     assert_all(&targets, "layers.2.self_attn.k_norm.weight", 1);
@@ -387,10 +387,10 @@ static void initial_values_hang_on_seed_and_name_alone(void **state) {
     struct model *model = create(&config);
     struct model_targets all = model_targets_make(model, DTYPE_F32), other = model_targets_make(model, DTYPE_F32);
     struct model_targets rounded = model_targets_make(model, DTYPE_BF16);
-    model_initialise_weights(model, 7, all.items, all.count);
+    (void)model_initialise_weights(model, 7, all.items, all.count);
     for (int i = other.count - 1; i >= 0; i--)
-        model_initialise_weights(model, 7, &other.items[i], 1);
-    model_initialise_weights(model, 7, rounded.items, rounded.count);
+        (void)model_initialise_weights(model, 7, &other.items[i], 1);
+    (void)model_initialise_weights(model, 7, rounded.items, rounded.count);
     for (int i = 0; i < all.count; i++) {
         assert_true(same(&all.items[i], &other.items[i]));
         for (int64_t k = 0; k < shape_elements(&all.items[i].tensor->shape); k++)
@@ -398,7 +398,7 @@ static void initial_values_hang_on_seed_and_name_alone(void **state) {
     }
     assert_false(
         same(model_target(&all, "layers.0.mlp.up_proj.weight"), model_target(&all, "layers.1.mlp.up_proj.weight")));
-    model_initialise_weights(model, 8, other.items, other.count);
+    (void)model_initialise_weights(model, 8, other.items, other.count);
     assert_false(same(model_target(&all, "embed_tokens.weight"), model_target(&other, "embed_tokens.weight")));
     model_targets_drop(&all);
     model_targets_drop(&other);
@@ -412,7 +412,7 @@ static void a_new_model_can_be_opened(void **state) {
         struct model_config config = small(arch);
         struct model *model = create(&config), *again;
         struct model_targets targets = model_targets_make(model, DTYPE_F32);
-        model_initialise_weights(model, 1, targets.items, targets.count);
+        (void)model_initialise_weights(model, 1, targets.items, targets.count);
         const char *folder = temp_path(*state, arch);
         assert_int_equal(folder_create(folder), STATUS_OK);
         if (model_write(model, folder, targets.items, targets.count, NULL) != STATUS_OK)

@@ -54,7 +54,8 @@ static struct tensor *build_model(struct graph *graph, struct tensor **table) {
 }
 
 static struct graph *training_graph(void) {
-    static const struct optimizer_options optimizer = {.beta1 = BETA1, .beta2 = 0.95, .epsilon = 1e-8};
+    static const struct optimizer_options optimizer = {
+        .moments = DTYPE_F32, .beta1 = BETA1, .beta2 = 0.95, .epsilon = 1e-8};
     struct graph *graph = graph_create(DTYPE_F32, SEQUENCES, LENGTH);
     struct tensor *table, *x = build_model(graph, &table);
     struct tensor *loss =
@@ -276,7 +277,7 @@ static void its_costs_are_counted(void **state) {
     struct operands operands;
     struct scratch memory = {0};
     operands_find(trained, first_node(trained, &op_token_shift), &operands);
-    assert_string_equal(operator_key(&operands, &memory), "token_shift 0w:fp32[2,8,16] > 1w:fp32[2,8,16] - - - -");
+    assert_string_equal(operator_key(&operands, &memory), "token_shift 0w:fp32[2,8,16] > 1w:fp32[2,8,16] - - - - -");
     scratch_free(&memory);
     struct cluster_limits limits = {.memory_bytes_per_s = 1e12, .bf16_flops_per_s = 1e15, .fp32_flops_per_s = 1e14};
     struct roofline roofline = roofline_of(first_node(trained, &op_token_shift), &limits);

@@ -68,7 +68,7 @@ static void wrong_shapes_are_refused(void **state) {
 /* Of three ranks: [2, 5, 8] has no three equal parts along any dimension, and parameters are not exchanged. */
 static void parts_that_do_not_divide_are_refused(void **state) {
     (void)state;
-    const struct group_part part = {3, 1};
+    const struct group_part part = {.parts = 3, .position = 1};
     for (int dimension = 0; dimension < 3; dimension++) {
         struct graph *graph = graph_create(DTYPE_F32, 2, 5);
         expect_refusal(graph, ops_cut(graph, "cut", activation(graph, 8), part, dimension), "no 3 equal parts");

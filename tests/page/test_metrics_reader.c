@@ -1,6 +1,7 @@
 /* metrics.jsonl as it grows: only whole lines, from where the last reading ended. */
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/json.h"
@@ -40,6 +41,29 @@ static void it_reads_on(void **state) {
     metrics_reader_close(&reader);
 }
 
+/* They are no numbers, and no curve has them. */
+static void changes_of_the_plan_are_kept(void **state) {
+    const char *path = temp_path(*state, "metrics.jsonl");
+    struct metrics_reader reader;
+    temp_write_text(path, "{\"step\": 1, \"loss\": 4.5}\n{\"step\": 1, \"replan\": \"faster\", \"change_s\": 0.5}\n"
+                          "{\"step\": 2, \"loss\": 4}\n");
+    assert_int_equal(metrics_reader_open(path, &reader), STATUS_OK);
+    assert_int_equal(metrics_reader_advance(&reader), STATUS_OK);
+    assert_int_equal(reader.step, 2);
+    assert_int_equal(reader.curves[METRIC_LOSS].count, 2);
+    json_t *all = metrics_reader_to_json(&reader), *replans = json_object_get(all, "replans");
+    assert_int_equal(json_array_size(replans), 1);
+    assert_string_equal(json_string_value(json_object_get(json_array_get(replans, 0), "replan")), "faster");
+    json_decref(all);
+    FILE *file = fopen(path, "a");
+    for (int i = 0; i < 2 * METRIC_REPLANS; i++)
+        fprintf(file, "{\"step\": %d, \"replan\": \"faster\"}\n", i + 3);
+    fclose(file);
+    assert_int_equal(metrics_reader_advance(&reader), STATUS_OK);
+    assert_int_equal(json_array_size(reader.replans), METRIC_REPLANS);
+    metrics_reader_close(&reader);
+}
+
 static void what_is_wrong_is_named(void **state) {
     static const char *const cases[][2] = {
         {"{\"step\": 1}\n{\"loss\": 2}\n", "metrics.jsonl: line 2: step: missing"},
@@ -57,12 +81,47 @@ static void what_is_wrong_is_named(void **state) {
         expect_status(metrics_reader_advance(&reader), STATUS_BAD_INPUT, cases[i][1]);
         metrics_reader_close(&reader);
     }
-    static char line[1 << 19];
+    static char line[(1 << 23) + 2];
     memset(line, ' ', sizeof line - 1);
     temp_write_text(path, line);
     struct metrics_reader reader;
     assert_int_equal(metrics_reader_open(path, &reader), STATUS_OK);
     expect_status(metrics_reader_advance(&reader), STATUS_BAD_INPUT, "line 1: longer than");
+    metrics_reader_close(&reader);
+}
+
+static void margins_of_preferences_are_curves(void **state) {
+    struct metrics_reader reader;
+    const char *path = temp_path(*state, "metrics.jsonl");
+    temp_write_text(path, "{\"step\": 1, \"loss\": 0.7, \"margin\": 0, \"accuracy\": 0.5}\n"
+                          "{\"step\": 1, \"val_loss\": 0.6, \"val_margin\": 0.1, \"val_accuracy\": 0.75}\n"
+                          "{\"step\": 2, \"loss\": 0.6, \"margin\": 0.25, \"accuracy\": 1}\n");
+    assert_int_equal(metrics_reader_open(path, &reader), STATUS_OK);
+    assert_int_equal(metrics_reader_advance(&reader), STATUS_OK);
+    assert_true(reader.curves[METRIC_MARGIN].count == 2 && reader.last[METRIC_MARGIN] == 0.25);
+    assert_true(reader.curves[METRIC_ACCURACY].count == 2 && reader.last[METRIC_ACCURACY] == 1);
+    assert_true(reader.curves[METRIC_VAL_MARGIN].count == 1 && reader.last[METRIC_VAL_ACCURACY] == 0.75);
+    metrics_reader_close(&reader);
+}
+
+/* Slots of experts are those of the last line that has them; a file that becomes shorter has none. */
+static void the_last_slots_of_experts_stay(void **state) {
+    const char *path = temp_path(*state, "metrics.jsonl");
+    struct metrics_reader reader;
+    temp_write_text(path, "{\"step\": 1, \"expert_least\": 0, \"expert_most\": 2, \"expert_slots\": [[1,2],[3,4]]}\n"
+                          "{\"step\": 10, \"expert_least\": 0.5, \"expert_most\": 1.5, \"expert_slots\": [[5,6]]}\n"
+                          "{\"step\": 11, \"loss\": 2}\n");
+    assert_int_equal(metrics_reader_open(path, &reader), STATUS_OK);
+    assert_int_equal(metrics_reader_advance(&reader), STATUS_OK);
+    json_t *all = metrics_reader_to_json(&reader);
+    char *experts = json_dumps(json_object_get(all, "experts"), JSON_COMPACT);
+    assert_string_equal(experts, "{\"step\":10,\"slots\":[[5,6]]}");
+    assert_true(reader.last[METRIC_EXPERT_MOST] == 1.5 && reader.curves[METRIC_EXPERT_LEAST].count == 2);
+    free(experts);
+    json_decref(all);
+    temp_write_text(path, "{\"step\": 1, \"loss\": 2}\n");
+    assert_int_equal(metrics_reader_advance(&reader), STATUS_OK);
+    assert_null(reader.expert_slots);
     metrics_reader_close(&reader);
 }
 
@@ -108,7 +167,11 @@ static void scanned_lines_are_those_parsed(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(scanned_lines_are_those_parsed), CASE(it_reads_on),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(scanned_lines_are_those_parsed),
+                                       CASE(it_reads_on),
+                                       CASE(margins_of_preferences_are_curves),
+                                       CASE(the_last_slots_of_experts_stay),
+                                       CASE(changes_of_the_plan_are_kept),
                                        CASE(what_is_wrong_is_named)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

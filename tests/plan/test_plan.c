@@ -4,7 +4,7 @@
 
 #include "base/json.h"
 #include "plan/plan.h"
-#include "plan/products.h"
+#include "plan/recipe_lines.h"
 #include "support/temp_folder.h"
 #include "support/unit.h"
 
@@ -31,7 +31,7 @@ static void products_come_back_the_same(void **state) {
     static const char lines[] = "bf16>bf16:4x4x4 0a00\nfp32>fp32:8x8x8:bias ff01\n";
     struct plan plan = example(), back;
     const char *path = temp_path(*state, "plan.json");
-    assert_int_equal(products_keep(lines, &plan.recipe.products), STATUS_OK);
+    assert_int_equal(recipe_lines_keep(lines, &plan.recipe.products), STATUS_OK);
     json_t *json = plan_to_json(&plan);
     assert_int_equal(json_write(path, json), STATUS_OK);
     assert_int_equal(plan_read(path, &back), STATUS_OK);
@@ -49,6 +49,26 @@ static void products_come_back_the_same(void **state) {
     assert_int_equal(json_write(path, json), STATUS_OK);
     assert_int_equal(plan_read(path, &back), STATUS_BAD_INPUT);
     assert_non_null(strstr(status_message(), "products: must be an object"));
+    json_decref(json);
+}
+
+static void strategies_come_back_the_same(void **state) {
+    static const char lines[] = "embedding v\nlayers.0.attention h+\nlayers.0.q .\n";
+    struct plan plan = example(), back;
+    const char *path = temp_path(*state, "plan.json");
+    assert_int_equal(recipe_lines_keep(lines, &plan.recipe.strategies), STATUS_OK);
+    json_t *json = plan_to_json(&plan);
+    assert_int_equal(json_write(path, json), STATUS_OK);
+    assert_int_equal(plan_read(path, &back), STATUS_OK);
+    assert_ptr_equal(back.recipe.strategies, plan.recipe.strategies);
+    assert_int_equal(recipe_require_equal(&plan.recipe, &back.recipe), STATUS_OK);
+    back.recipe.strategies = NULL;
+    assert_int_equal(recipe_require_equal(&plan.recipe, &back.recipe), STATUS_BAD_INPUT);
+    assert_non_null(strstr(status_message(), "strategies is another"));
+    json_object_set_new(json_object_get(json_object_get(json, "recipe"), "strategies"), "q", json_string("Q"));
+    assert_int_equal(json_write(path, json), STATUS_OK);
+    assert_int_equal(plan_read(path, &back), STATUS_BAD_INPUT);
+    assert_non_null(strstr(status_message(), "strategies: 'q' has no strategy"));
     json_decref(json);
 }
 
@@ -261,10 +281,15 @@ static void bad_texts_are_refused(void **state) {
     refuse_recipe(path, "document_attention", json_string("witin"), "document_attention: 'witin'", "within");
     refuse(path, changed("recipe", "document_attention", json_string("")), "document_attention: ''",
            "the legal values are across and within");
+    refuse_recipe(path, "loss", json_string("dpx"), "loss: 'dpx'", "dpo");
+    refuse(path, changed("recipe", "loss", json_string("dpo")), "dpo_beta: missing", whole);
     refuse_recipe(path, "optimizer", json_string("linn"), "optimizer: 'linn'", "lion");
     refuse_recipe(path, "optimizer_dtype", json_string("bf61"), "optimizer_dtype: 'bf61'", "bf16");
-    refuse(path, changed("recipe", "optimizer_dtype", json_string("int4")), "optimizer_dtype: 'int4'",
-           "the legal values are fp32 and bf16");
+    refuse_recipe(path, "optimizer_dtype", json_string("int4"), "optimizer_dtype: 'int4'", "int8");
+    refuse(path, changed("recipe", "optimizer_dtype", json_string("posit")), "optimizer_dtype: 'posit'",
+           "the legal values are fp32, bf16 and int8");
+    refuse_recipe(path, "base_dtype", json_string("nf"), "base_dtype: 'nf'", "nf4");
+    refuse(path, changed("recipe", "base_dtype", json_integer(4)), "base_dtype: must be a string", whole);
     refuse_recipe(path, "master", json_string("nonne"), "master: 'nonne'", "none");
     refuse(path, changed("recipe", "master", json_integer(1)), "master: must be a string", whole);
     char *name = spaces(RECIPE_NAME_BYTES), *text = spaces(RECIPE_TEXT_BYTES);
@@ -273,6 +298,37 @@ static void bad_texts_are_refused(void **state) {
     refuse(path, changed("recipe", "freeze", json_string(text)), "freeze: is longer than", "length is 1023 bytes");
     free(name);
     free(text);
+}
+
+/* A pair's sequences are neighbours in one grain. */
+static void pairs_need_even_numbers(void **state) {
+    const char *path = temp_path(*state, "plan.json");
+    struct plan plan = example(), back;
+    plan.recipe.loss = TRAINING_DPO;
+    plan.recipe.dpo_beta = 0.25;
+    plan.recipe.document_attention = DOCUMENT_ATTENTION_ACROSS;
+    plan.recipe.batch = 12;
+    plan.recipe.grain_sequences = 4;
+    plan.policy.grains_per_pass = 1;
+    json_t *json = plan_to_json(&plan);
+    assert_int_equal(json_dump_file(json, path, JSON_REAL_PRECISION(17)), 0);
+    json_decref(json);
+    if (plan_read(path, &back) != STATUS_OK) fail_msg("%s", status_message());
+    assert_int_equal(recipe_require_equal(&plan.recipe, &back.recipe), STATUS_OK);
+    back.recipe.dpo_beta = 0.5;
+    assert_int_equal(recipe_require_equal(&plan.recipe, &back.recipe), STATUS_BAD_INPUT);
+    plan.recipe.grain_sequences = 3;
+    assert_int_equal(plan_check(&plan), STATUS_BAD_INPUT);
+    assert_non_null(strstr(status_message(), "recipe.grain_sequences: 3"));
+    assert_string_equal(status_hint_text(), "the nearest legal value is 2");
+    plan.recipe.grain_sequences = 4;
+    plan.recipe.document_attention = DOCUMENT_ATTENTION_WITHIN;
+    assert_int_equal(plan_check(&plan), STATUS_BAD_INPUT);
+    assert_non_null(strstr(status_message(), "recipe.document_attention"));
+    plan.recipe.document_attention = DOCUMENT_ATTENTION_ACROSS;
+    plan.recipe.dpo_beta = 0;
+    assert_int_equal(plan_check(&plan), STATUS_BAD_INPUT);
+    assert_non_null(strstr(status_message(), "recipe.dpo_beta"));
 }
 
 /* The nearest legal values are legal. */
@@ -383,6 +439,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(plans_come_back_the_same, temp_folder_make, temp_folder_drop),
         cmocka_unit_test_setup_teardown(products_come_back_the_same, temp_folder_make, temp_folder_drop),
+        cmocka_unit_test_setup_teardown(strategies_come_back_the_same, temp_folder_make, temp_folder_drop),
         cmocka_unit_test_setup_teardown(lanes_and_ranks_come_back_the_same, temp_folder_make, temp_folder_drop),
         cmocka_unit_test_setup_teardown(plans_without_lanes_have_one, temp_folder_make, temp_folder_drop),
         cmocka_unit_test_setup_teardown(bad_lanes_and_ranks_are_refused, temp_folder_make, temp_folder_drop),
@@ -391,6 +448,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(bad_integers_are_refused, temp_folder_make, temp_folder_drop),
         cmocka_unit_test_setup_teardown(bad_reals_are_refused, temp_folder_make, temp_folder_drop),
         cmocka_unit_test_setup_teardown(bad_texts_are_refused, temp_folder_make, temp_folder_drop),
+        cmocka_unit_test_setup_teardown(pairs_need_even_numbers, temp_folder_make, temp_folder_drop),
         cmocka_unit_test_setup_teardown(limits_are_legal, temp_folder_make, temp_folder_drop),
         cmocka_unit_test(policies_come_back_the_same),
         cmocka_unit_test_setup_teardown(bad_policies_are_refused, temp_folder_make, temp_folder_drop),

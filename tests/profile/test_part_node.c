@@ -14,7 +14,7 @@ static const double LARGE_FLOPS = 40e9;
 
 static struct graph *training_graph(struct model *model, enum dtype dtype, int64_t sequences, int64_t length) {
     static const struct optimizer_options optimizer = {
-        .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .weight_decay = 0.1, .clip_norm = 1};
+        .moments = DTYPE_F32, .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .weight_decay = 0.1, .clip_norm = 1};
     struct graph *graph;
     struct tensor *loss;
     enum status status = model_build_graph(model, MODEL_LOSS_SEGMENTED, dtype, sequences, length, &graph, &loss);

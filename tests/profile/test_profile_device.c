@@ -17,7 +17,7 @@
 
 static struct graph *build_graph(enum dtype dtype) {
     static const struct optimizer_options optimizer = {
-        .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .weight_decay = 0.1, .clip_norm = 1};
+        .moments = DTYPE_F32, .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .weight_decay = 0.1, .clip_norm = 1};
     struct model_config config;
     struct model *model;
     struct graph *graph;

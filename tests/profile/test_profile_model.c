@@ -43,7 +43,7 @@ static struct model *create_model(const struct variant *variant) {
 
 static struct graph *build_graph(const struct variant *variant) {
     static const struct optimizer_options optimizer = {
-        .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .weight_decay = 0.1, .clip_norm = 1};
+        .moments = DTYPE_F32, .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .weight_decay = 0.1, .clip_norm = 1};
     struct model *model = create_model(variant);
     struct graph *graph;
     struct tensor *output;
@@ -320,7 +320,7 @@ static void threads_that_do_not_start_are_told(void **state) {
 /* They have no kernel: what they take is known when links are (sim/costs.h). */
 static void operators_between_ranks_are_not_measured(void **state) {
     (void)state;
-    struct graph *graph = exchange_graph_build(DTYPE_F32, (struct group_part){2, 0});
+    struct graph *graph = exchange_graph_build(DTYPE_F32, (struct group_part){.parts = 2, .position = 0});
     const struct profile_options options = {.threads = 1, .budget_s = 0.01};
     struct cluster cluster = kept_profile_machine();
     struct profile_report report;

@@ -49,7 +49,7 @@ static void ranks_make_of(enum dtype dtype, const struct rank_place *of, const s
     for (int r = 0; r < out->count; r++) {
         struct rank_place place = *of;
         place.rank = r;
-        const struct group_part part = {of->tensor, rank_place_tensor_rank(&place)};
+        const struct group_part part = {.parts = of->tensor, .position = rank_place_tensor_rank(&place)};
         out->graphs[r] = exchange_graph_build(dtype, part);
         struct plan plan = exchange_plan(out->graphs[r], &place, GRAINS);
         if (policy) plan.policy = *policy;
@@ -101,7 +101,8 @@ static void stages_of_such_ranks_are_proved(void **state) {
         struct rank_place place = place_of(places[p].mesh, places[p].tensor, 0);
         place.stages = places[p].stages;
         const struct mesh data = rank_place_data_mesh(&place);
-        struct graph *graph = exchange_graph_build(DTYPE_F32, (struct group_part){place.tensor, 0});
+        struct graph *graph =
+            exchange_graph_build(DTYPE_F32, (struct group_part){.parts = place.tensor, .position = 0});
         struct policy policy = random_policy(graph, GRAINS / mesh_ranks(&data), &data, seed);
         if (seed & 1 && place.stages == 2) snprintf(policy.spans, sizeof policy.spans, "1 3 4");
         struct ranks ranks;
@@ -117,7 +118,7 @@ static void stages_of_such_ranks_are_proved(void **state) {
 
 static void random_policies_are_proved(void **state) {
     (void)state;
-    struct graph *graph = exchange_graph_build(DTYPE_F32, (struct group_part){2, 0});
+    struct graph *graph = exchange_graph_build(DTYPE_F32, (struct group_part){.parts = 2, .position = 0});
     for (uint64_t seed = 0; seed < unit_sweep(12, 200); seed++) {
         const struct policy policy = random_policy(graph, GRAINS / 2, NULL, seed);
         expect_proved((struct mesh){2, 2}, 2, &policy);
@@ -129,7 +130,7 @@ static void random_policies_are_proved(void **state) {
 
 static void a_group_of_one_exchanges_nothing(void **state) {
     (void)state;
-    struct graph *graph = exchange_graph_build(DTYPE_F32, (struct group_part){1, 0});
+    struct graph *graph = exchange_graph_build(DTYPE_F32, (struct group_part){.parts = 1, .position = 0});
     for (size_t n = 0; n < graph->nodes.count; n++) {
         const struct op *op = graph->nodes.items[n]->op;
         assert_false(op->exchange || op == &op_convert || op == &op_to_parts || op == &op_cut || op == &op_copy_in);
@@ -140,7 +141,7 @@ static void a_group_of_one_exchanges_nothing(void **state) {
 static void a_plan_for_another_group_is_refused(void **state) {
     (void)state;
     const struct rank_place alone = {.rank = 0}, other = place_of((struct mesh){1, 2}, 2, 1);
-    struct graph *graph = exchange_graph_build(DTYPE_F32, (struct group_part){2, 0});
+    struct graph *graph = exchange_graph_build(DTYPE_F32, (struct group_part){.parts = 2, .position = 0});
     struct plan plan = exchange_plan(graph, &alone, GRAINS);
     assert_null(compile(graph, &plan));
     assert_non_null(strstr(status_message(), "made for rank 0 of 2, in a plan for rank 0 of 1"));
@@ -152,20 +153,21 @@ static void a_plan_for_another_group_is_refused(void **state) {
 
 /* ---- bytes ---- */
 
-/* Of all ranks together (collective.h). What is rounded to bf16 is sent as it, but for what an all-reduce gathers. */
+/* Of all ranks together (collective.h). What is rounded to bf16 is sent as it, the sum that an all-reduce gathers too:
+ * two bytes up the tree and two down it for each value. */
 static int64_t bytes_moved(const struct program_collective *operation) {
     int64_t bytes = operation->bytes * (operation->group.count - 1);
     bool reduces = operation->kind == COMM_ALL_REDUCE || operation->kind == COMM_REDUCE_SCATTER;
     int64_t summed = operation->round_bf16 ? bytes / 2 : bytes;
     if (!reduces) return bytes;
-    return operation->kind == COMM_ALL_REDUCE ? summed + bytes : summed;
+    return operation->kind == COMM_ALL_REDUCE ? 2 * summed : summed;
 }
 
 static void bytes_are_those_of_the_definition(void **state) {
     (void)state;
     for (int d = 0; d < 2; d++) {
         struct ranks ranks;
-        int kinds[COMM_KINDS] = {0}, rounded = 0;
+        int kinds[COMM_KINDS] = {0}, rounded = 0, along_axes = 0;
         const struct rank_place place = place_of((struct mesh){1, 4}, 4, 0);
         ranks_make_of(d ? DTYPE_BF16 : DTYPE_F32, &place, NULL, &ranks);
         const struct program *first = ranks.programs[0];
@@ -173,12 +175,16 @@ static void bytes_are_those_of_the_definition(void **state) {
             int64_t sent = 0;
             for (int r = 0; r < ranks.count; r++)
                 sent += ranks.programs[r]->collectives.items[c].traffic.sent[MESH_IN_NODE];
-            assert_int_equal(sent, bytes_moved(&first->collectives.items[c]));
-            kinds[first->collectives.items[c].kind]++;
-            rounded += first->collectives.items[c].round_bf16;
+            const struct program_collective *operation = &first->collectives.items[c];
+            int groups = ranks.count / operation->group.count; /* along an axis several */
+            assert_int_equal(sent, groups * bytes_moved(operation));
+            kinds[operation->kind]++;
+            rounded += operation->round_bf16;
+            along_axes += groups > 1;
         }
         assert_true(kinds[COMM_ALL_REDUCE] > 3 && kinds[COMM_REDUCE_SCATTER] > 3 && kinds[COMM_ALL_GATHER] > 3);
-        assert_int_equal(kinds[COMM_ALL_TO_ALL], 4 * 3); /* two forward, two backward; in each of three sections */
+        assert_int_equal(kinds[COMM_ALL_TO_ALL], 6 * 3); /* three forward, three backward; in each of three sections */
+        assert_true(along_axes > 6);
         assert_true(d ? rounded > 3 : rounded == 0);
         ranks_free(&ranks);
     }
@@ -273,7 +279,7 @@ static void another_order_on_one_rank_is_found(void **state) {
         struct ranks ranks = {.count = 2};
         for (int r = 0; r < ranks.count; r++) {
             const struct rank_place place = place_of((struct mesh){1, 2}, 2, r);
-            ranks.graphs[r] = two_sums((struct group_part){2, r}, swapped && r == 1);
+            ranks.graphs[r] = two_sums((struct group_part){.parts = 2, .position = r}, swapped && r == 1);
             struct plan plan = exchange_plan(ranks.graphs[r], &place, GRAINS);
             ranks.recipe = plan.recipe;
             ranks.programs[r] = compile(ranks.graphs[r], &plan);
@@ -360,7 +366,7 @@ static enum status compile_once(void *payload) {
 
 static void allocations_may_fail(void **state) {
     (void)state;
-    struct graph *graph = two_sums((struct group_part){2, 0}, false);
+    struct graph *graph = two_sums((struct group_part){.parts = 2, .position = 0}, false);
     assert_true(fault_sweep(FAULT_ALLOCATE, false, compile_once, graph) > 10);
     graph_free(graph);
 }

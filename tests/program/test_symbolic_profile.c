@@ -29,7 +29,8 @@ static struct graph *forward_of(const struct policy_subject *subject, struct ten
 }
 
 static struct graph *training_of(const struct policy_subject *subject) {
-    struct optimizer_options optimizer = {.beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .clip_norm = 1};
+    struct optimizer_options optimizer = {
+        .moments = DTYPE_F32, .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .clip_norm = 1};
     struct tensor *loss;
     struct graph *graph = forward_of(subject, &loss);
     assert_int_equal(graph_differentiate(graph, loss), STATUS_OK);
@@ -97,18 +98,35 @@ static const char *schedule_of(unsigned again, int32_t blocks, char text[512]) {
     return text;
 }
 
+static bool reads(const struct node *node, const struct tensor *storage) {
+    for (int i = 0; i < OP_INPUTS_MAX; i++)
+        if (node->in[i] && tensor_storage(node->in[i]) == storage) return true;
+    return false;
+}
+
+/* Of a node of a block that comes again: whether something that backward reads rests on it within the block. */
+static bool comes_again(const struct graph *graph, const struct node *node) {
+    for (int o = 0; o < OP_OUTPUTS_MAX && node->out[o]; o++)
+        for (size_t n = 0; n < graph->nodes.count; n++) {
+            const struct node *reader = graph->nodes.items[n];
+            if (reader->block != node->block || !reads(reader, node->out[o])) continue;
+            if (reader->phase == PHASE_BACKWARD || (reader->phase == PHASE_FORWARD && comes_again(graph, reader)))
+                return true;
+        }
+    return false;
+}
+
 /* Whether a value made before the loss is read behind it: by the backward of another block or of a kept one, or by
  * another block's forward that comes again. */
 static bool waits(const struct graph *graph, const struct value_profile *value, unsigned again) {
     int block = value->tensor->block;
     for (size_t n = 0; n < graph->nodes.count; n++) {
         const struct node *node = graph->nodes.items[n];
-        bool reads = false, other = node->block != block;
-        for (int i = 0; i < OP_INPUTS_MAX; i++)
-            reads = reads || (node->in[i] && tensor_storage(node->in[i]) == value->tensor);
-        if (!reads || node->phase > PHASE_BACKWARD) continue;
+        bool other = node->block != block;
+        if (!reads(node, value->tensor) || node->phase > PHASE_BACKWARD) continue;
         if (node->phase == PHASE_BACKWARD && (other || !(again >> block & 1))) return true;
-        if (node->phase == PHASE_FORWARD && other && (again >> node->block & 1)) return true;
+        if (node->phase == PHASE_FORWARD && other && (again >> node->block & 1) && comes_again(graph, node))
+            return true;
     }
     return false;
 }

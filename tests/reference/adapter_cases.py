@@ -8,7 +8,8 @@ reference.safetensors, with the inputs and training data of model_cases:
     train.losses, .grad_norms, .lrs, .losses_bf16, final.<name>   as in model_cases
     merged.<name>                 F32  base weights that merge_and_unload changes
 reference.json: the settings; "base" is the folder of the base model under tests/fixtures/models, "freeze" the patterns
-of frozen weights; bf16_updates_off and bf16_updates_spread as in model_cases.
+of frozen weights, "base_dtype" the format of the linear layers' weights, which bitsandbytes quantised; bf16_updates_off
+and bf16_updates_spread as in model_cases.
 """
 
 import copy
@@ -18,10 +19,11 @@ import re
 import shutil
 
 import numpy
+import bitsandbytes
 import peft
 import safetensors.torch
 import torch
-from transformers import AutoModelForCausalLM
+from transformers import AutoModelForCausalLM, BitsAndBytesConfig
 
 from model_cases import (BATCH, STEPS, TRAINING, all_double, bf16_updates, gradients_in_halves, loss_of, lr_at,
                          make_batch, seed_of, spread)
@@ -32,8 +34,16 @@ CASES = {
     "gpt2_lora": ("gpt2_gelu", 0.85, dict(r=4, lora_alpha=6, target_modules=["c_attn", "mlp.c_proj"],
                                          fan_in_fan_out=True), []),
     "qwen2_lora": ("qwen2_tied", 3.0, dict(r=2, lora_alpha=8, target_modules="all-linear"), []),
+    "llama_nf4": ("llama_bias", 0.8, dict(r=3, lora_alpha=7, target_modules=["q_proj", "v_proj", "down_proj"]), []),
+    "qwen3_nf4": ("../quantised/qwen3_nf4", 1.5, dict(r=2, lora_alpha=8, target_modules="all-linear"), []),
     "llama_frozen": ("llama_bias", 1.2, None, ["model.layers.0.*", "*embed*", "*.1.mlp.*_proj.weight"]),
 }
+
+
+# Of the linear layers' weights, by case.
+FORMATS = {"llama_nf4": "nf4", "qwen3_nf4": "stored"}
+# Bases as bitsandbytes stores them, under tests/fixtures: of these models.
+STORED = {"quantised/qwen3_nf4": "qwen3"}
 
 
 def names():
@@ -49,11 +59,44 @@ def trained(model):
     return {name_in_files(name): p for name, p in model.named_parameters() if p.requires_grad}
 
 
-def make_model(root, base, settings, frozen, seed):
-    model = AutoModelForCausalLM.from_pretrained(root / "models" / base, dtype=torch.float32,
-                                                 attn_implementation="eager").eval()
+def quantised_layers(model):
+    return [module for module in model.modules() if isinstance(module, bitsandbytes.nn.Linear4bit)]
+
+
+def unpacked(model):
+    """The same model with the numbers that its quantised weights stand for."""
+    twin = copy.deepcopy(model)
+    for module in list(twin.modules()):
+        for name, child in list(module.named_children()):
+            if isinstance(child, bitsandbytes.nn.Linear4bit) and not hasattr(child, "base_layer"):
+                weight = bitsandbytes.functional.dequantize_4bit(child.weight.data, child.weight.quant_state)
+                plain = torch.nn.Linear(weight.shape[1], weight.shape[0], bias=child.bias is not None)
+                plain.weight.data, plain.weight.requires_grad = weight, False
+                if child.bias is not None:
+                    plain.bias.data, plain.bias.requires_grad = child.bias.data.clone(), False
+                setattr(module, name, plain)
+    return twin
+
+
+def load(folder, base_dtype):
+    """bitsandbytes on the CPU computes in fp32, and in bf16 where the inputs are."""
+    settings = {}
+    if base_dtype == "nf4":
+        settings = {"device_map": {"": "cpu"},
+                    "quantization_config": BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type="nf4",
+                                                              bnb_4bit_use_double_quant=True)}
+    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager",
+                                                 **settings).eval()
+    for layer in quantised_layers(model):
+        layer.support_avx512bf16_for_cpu = False
+        layer.compute_dtype, layer.compute_type_is_set = None, True
+    return model
+
+
+def make_model(root, base, settings, frozen, seed, base_dtype=None):
+    model = load(root / "models" / base, base_dtype)
     for name, parameter in model.named_parameters():
-        parameter.requires_grad = not any(fnmatch.fnmatchcase(name, pattern) for pattern in frozen)
+        parameter.requires_grad = parameter.is_floating_point() and not any(fnmatch.fnmatchcase(name, pattern) for pattern in frozen)
     if settings is None:
         return model
     model = peft.get_peft_model(model, peft.LoraConfig(task_type="CAUSAL_LM", **settings)).eval()
@@ -94,7 +137,8 @@ def train_bf16(model, batches, clip_norm, gradients_of=gradients):
     twin = copy.deepcopy(model).to(torch.bfloat16)
 
     def gradients_at(masters, ids, labels):
-        twin.load_state_dict(masters.state_dict())
+        twin.load_state_dict({name: p.detach() for name, p in masters.named_parameters() if p.requires_grad},
+                             strict=False)
         return gradients_of(twin, ids, labels)
 
     return train(model, batches, clip_norm, gradients_at)[0]
@@ -109,15 +153,16 @@ def merged(model):
 
 def reference_of(root, case):
     base, clip_norm, settings, frozen = CASES[case]
-    model = make_model(root, base, settings, frozen, seed_of(case))
+    model = make_model(root, base, settings, frozen, seed_of(case), FORMATS.get(case))
     rng = numpy.random.default_rng(seed_of(case) + 1)
     ids, labels = make_batch(rng, 2)
     batches = [make_batch(rng, step % BATCH) for step in range(STEPS)]
     tensors = {"input_ids": ids, "labels": labels, "logits": gradients(model, ids, labels)[1]}
-    if settings is not None:
+    if settings is not None and case not in FORMATS:
         tensors |= merged(model)
+    exact = unpacked(model)
     with all_double():
-        exact = copy.deepcopy(model).double()
+        exact = exact.double()
         loss64, _, grads64 = gradients(exact, ids, labels)
         losses64, _ = train(exact, batches, clip_norm)
     tensors["loss64"] = torch.tensor([loss64], dtype=torch.float64)
@@ -137,13 +182,28 @@ def reference_of(root, case):
              "torch": torch.__version__.split("+")[0], "training": TRAINING | {"clip_norm": clip_norm},
              "steps_clipped": clipped, "fp32_losses_from_fp64": spread(losses, losses64),
              "bf16_losses_from_fp64": spread(losses_bf16, losses64)}
+    if case in FORMATS:
+        about |= {"bitsandbytes": bitsandbytes.__version__}
+    if FORMATS.get(case) == "nf4":
+        about |= {"base_dtype": "nf4"}
     about |= bf16_updates(trained(model), trained(plain), [trained(bf16), trained(halves)])
     print(f"{case}: loss {losses[0]:.3f} to {losses[-1]:.3f}, {clipped} steps clipped, losses from fp64: "
           f"{about['fp32_losses_from_fp64']:.1e}, bf16 {about['bf16_losses_from_fp64']:.1e}")
     return model, tensors, about
 
 
+def write_stored(root, folder, base):
+    shutil.rmtree(root / folder, ignore_errors=True)
+    load(root / "models" / base, "nf4").save_pretrained(root / folder)
+    (root / folder / "generation_config.json").unlink(missing_ok=True)
+    for path in (root / folder).iterdir():
+        path.chmod(0o644)
+
+
 def write(root, wanted):
+    for folder, base in STORED.items():
+        if not wanted or folder.split("/")[-1] in wanted:
+            write_stored(root, folder, base)
     for case in CASES:
         if wanted and case not in wanted:
             continue

@@ -27,6 +27,7 @@ import shutil
 import unittest.mock
 import zlib
 
+import bitsandbytes
 import lion_pytorch
 import numpy
 import safetensors.torch
@@ -41,6 +42,7 @@ from transformers.models.gemma2.modeling_gemma2 import Gemma2RMSNorm
 from transformers.models.gemma3.modeling_gemma3 import Gemma3RMSNorm
 
 BATCH, TOKENS, VOCAB, STEPS = 4, 29, 211, 20
+BALANCED_GRAIN = 2  # sequences over which the experts' load is balanced
 BF16_LEAST = 0.01
 TRAINING = {
     "optimizer": "adamw", "steps": STEPS, "lr": 3e-3, "warmup_steps": 5, "min_lr_fraction": 0.1, "betas": [0.9, 0.95], "eps": 1e-6,
@@ -149,6 +151,8 @@ FULL = {
     "mixtral": (1.35, lambda: decoder(MixtralConfig, sliding_window=7, num_local_experts=5, num_experts_per_tok=2)),
     "mixtral_all": (1.35, lambda: decoder(MixtralConfig, tie_word_embeddings=True, rms_norm_eps=1e-3,
                                          num_local_experts=3, num_experts_per_tok=3)),
+    "mixtral_balanced": (1.35, lambda: decoder(MixtralConfig, num_local_experts=5, num_experts_per_tok=2,
+                                               output_router_logits=True, router_aux_loss_coef=0.2)),
     "olmoe": (1.5, lambda: decoder(OlmoeConfig, hidden_size=30, heads=3, kv_heads=1, pad_token_id=None, eos_token_id=VOCAB - 1, num_experts=8,
                                    num_experts_per_tok=3)),
     "olmoe_bias": (1.25, lambda: decoder(OlmoeConfig, hidden_size=30, heads=3, kv_heads=3, pad_token_id=None, eos_token_id=VOCAB - 1, attention_bias=True,
@@ -174,6 +178,9 @@ FULL = {
                                             norm_topk_prob=True, tie_word_embeddings=True)),
     "qwen3_moe": (1.5, lambda: decoder(Qwen3MoeConfig, num_experts=7, num_experts_per_tok=2, moe_intermediate_size=23,
                                        norm_topk_prob=True, rope={"rope_theta": 1e6})),
+    "qwen3_moe_balanced": (1.5, lambda: decoder(Qwen3MoeConfig, num_experts=7, num_experts_per_tok=2,
+                                                moe_intermediate_size=23, norm_topk_prob=True,
+                                                output_router_logits=True, router_aux_loss_coef=0.5)),
     "qwen3_moe_bias": (1.5, lambda: decoder(Qwen3MoeConfig, num_experts=3, num_experts_per_tok=2, attention_bias=True,
                                             moe_intermediate_size=31, tie_word_embeddings=True)),
     "qwen3": (1.9, lambda: decoder(Qwen3Config, tie_word_embeddings=True, rope={"rope_theta": 1e6})),
@@ -416,10 +423,23 @@ def make_batch(rng, masked_sequence):
     return ids, labels
 
 
+def balance_of(model, ids, labels):
+    """The loss that balances experts, of each grain by itself, by the labels that it has of all."""
+    counts = [(part != -100).sum() for part in labels.split(BALANCED_GRAIN)]
+    losses = [model(input_ids=part.long(), use_cache=False, output_router_logits=True).aux_loss
+              for part in ids.split(BALANCED_GRAIN)]
+    return model.config.router_aux_loss_coef * sum(count * loss for count, loss in zip(counts, losses)) / sum(counts)
+
+
+def is_balanced(config):
+    return getattr(config, "output_router_logits", False)
+
+
 def loss_of(model, ids, labels):
     logits = model(input_ids=ids.long(), use_cache=False).logits
     wide = logits if logits.dtype == torch.float64 else logits.float()
-    return cross_entropy(wide.flatten(0, 1), labels.flatten().long(), ignore_index=-100), logits
+    loss = cross_entropy(wide.flatten(0, 1), labels.flatten().long(), ignore_index=-100)
+    return loss + balance_of(model, ids, labels) if is_balanced(model.config) else loss, logits
 
 
 def gradients(model, ids, labels):
@@ -442,6 +462,8 @@ def make_optimizer(model):
     groups = [{"params": [p for p in model.parameters() if p.dim() >= 2], "weight_decay": TRAINING["weight_decay"]},
               {"params": [p for p in model.parameters() if p.dim() < 2], "weight_decay": 0.0}]
     betas = TRAINING["betas"]
+    if TRAINING.get("optimizer_dtype") == "int8":  # of all tensors, however small
+        return bitsandbytes.optim.AdamW8bit(groups, betas=betas, eps=TRAINING["eps"], min_8bit_size=0)
     return {"adamw": lambda: torch.optim.AdamW(groups, betas=betas, eps=TRAINING["eps"], foreach=False),
             "lion": lambda: lion_pytorch.Lion(groups, betas=betas),
             "sgd": lambda: torch.optim.SGD(groups, momentum=betas[0], foreach=False)}[TRAINING["optimizer"]]()
@@ -516,7 +538,9 @@ def double_check(model, ids, labels, batches, clip_norm, tensors, grads):
     return losses64, {
         "gradient": max((grads[n] - g).norm().item() / (g.norm().item() + 1e-3 * scale) for n, g in grads64.items()),
         "losses": spread(tensors["train.losses"].tolist(), losses64),
-        "final": max(((tensors[f"final.{n}"] - p).norm() / p.norm()).item() for n, p in in_files_of(exact).items()),
+        # bitsandbytes updates in fp32, whatever the model's dtype, so that there is nothing to compare with.
+        "final": None if "optimizer_dtype" in TRAINING else max(
+            ((tensors[f"final.{n}"] - p).norm() / p.norm()).item() for n, p in in_files_of(exact).items()),
     }
 
 
@@ -528,6 +552,8 @@ def reference_of(model, case):
                "loss": torch.tensor([loss], dtype=torch.float64)}
     about = {"case": case, "seed": seed_of(case), "torch": torch.__version__.split("+")[0],
              "transformers": transformers.__version__}
+    if is_balanced(model.config):
+        about["grain_sequences"] = BALANCED_GRAIN
     if case in LIGHT:
         with all_double():
             tensors["loss64"] = loss_of(copy_of(model, torch.float64), ids, labels)[0].detach()[None]

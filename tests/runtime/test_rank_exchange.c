@@ -310,7 +310,7 @@ static enum status run_all(struct comm *comm, int tensor, enum dtype dtype, bool
                                      .in_place = !device && comm->mesh.per_node > 1 && comm->shares_memory,
                                      .message_bytes = comm->message_bytes,
                                      .tier = device ? TIER_HOST : TIER_DEVICE};
-    const struct group_part part = {tensor, rank_place_tensor_rank(&place)};
+    const struct group_part part = {.parts = tensor, .position = rank_place_tensor_rank(&place)};
     struct graph *graph = exchange_graph_build(dtype, part);
     const struct plan plan = exchange_plan(graph, &place, GRAINS);
     graph_free(graph);

@@ -27,6 +27,13 @@ static const struct subject subjects[] = {
     {{.name = "tied llama", .family = "llama", .dtype = DTYPE_F32}, true, 3},
     {{.name = "llama with frozen layers", .family = "llama", .dtype = DTYPE_BF16, .freeze = "*.0.*"}, false, 3},
     {{.name = "llama with adapters", .family = "llama", .dtype = DTYPE_F32, .lora = "2,4,all-linear"}, false, 3},
+    {{.name = "llama with adapters on nf4",
+      .family = "llama",
+      .dtype = DTYPE_BF16,
+      .lora = "2,4,all-linear",
+      .base_dtype = WEIGHT_NF4},
+     false,
+     3},
 };
 enum { SUBJECTS = sizeof subjects / sizeof *subjects };
 

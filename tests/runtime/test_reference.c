@@ -26,9 +26,10 @@ static const double BF16_MOST = 4, BF16_MEAN = 1, BF16_LEAST = 0.01;
 static const double BF16_MEAN_ROUTED = 1.5;
 
 static const char *const full_cases[] = {
-    FULL_MODEL_CASES, "adapters/llama_lora", "adapters/gpt2_lora", "adapters/qwen2_lora", "adapters/llama_frozen",
+    FULL_MODEL_CASES,        "adapters/llama_lora", "adapters/gpt2_lora", "adapters/qwen2_lora",
+    "adapters/llama_frozen", "adapters/llama_nf4",  "adapters/qwen3_nf4",
 };
-static const char *const optimizer_cases[] = {"optimizers/llama_lion", "optimizers/llama_sgd"};
+static const char *const optimizer_cases[] = {"optimizers/llama_lion", "optimizers/llama_sgd", "optimizers/llama_int8"};
 static const char *const light_cases[] = {LIGHT_MODEL_CASES};
 
 /* Not those of experts on a GPU, which has no kernels for them. */
@@ -43,9 +44,12 @@ struct reference {
     char base[512];   /* "": the folder is the model's */
     char freeze[256]; /* patterns */
     bool adapter;     /* the folder is an adapter's */
+    int64_t grain;    /* sequences of a grain, on which the loss depends; 0: on any number it is the same */
     struct safetensors *tensors;
     json_t *bf16_updates_off; /* by name: |bf16 - fp32| / |fp32 - initial| of the final weights, in PyTorch */
     enum update_rule optimizer;
+    enum state_format optimizer_dtype;
+    enum weight_format base_dtype;
     double lr[STEPS], clip_norm, weight_decay, epsilon, beta1, beta2;
 };
 
@@ -111,8 +115,13 @@ static void reference_open(const char *name, bool full, struct reference *out) {
     read_base(json, out);
     out->bf16_updates_off = json_incref(json_object_get(json, "bf16_updates_off"));
     const json_t *training = json_object_get(json, "training"), *betas = json_object_get(training, "betas");
+    out->grain = json_integer_value(json_object_get(json, "grain_sequences"));
     const char *optimizer = json_string_value(json_object_get(training, "optimizer"));
+    const char *base_dtype = json_string_value(json_object_get(json, "base_dtype"));
+    out->base_dtype = base_dtype ? weight_format_find(base_dtype) : WEIGHT_PLAIN;
     out->optimizer = optimizer ? update_rule_find(optimizer) : UPDATE_ADAMW;
+    const char *format = json_string_value(json_object_get(training, "optimizer_dtype"));
+    out->optimizer_dtype = format ? state_format_find(format) : STATE_FP32;
     out->clip_norm = json_number_value(json_object_get(training, "clip_norm"));
     out->weight_decay = json_number_value(json_object_get(training, "weight_decay"));
     out->epsilon = json_number_value(json_object_get(training, "eps"));
@@ -140,6 +149,8 @@ static struct harness_options options_of(const struct reference *reference, enum
                                     .grain_sequences = 2,
                                     .grains_per_pass = 1,
                                     .optimizer = reference->optimizer,
+                                    .optimizer_dtype = reference->optimizer_dtype,
+                                    .base_dtype = reference->base_dtype,
                                     .clip_norm = reference->clip_norm,
                                     .weight_decay = reference->weight_decay,
                                     .epsilon = reference->epsilon,
@@ -169,7 +180,7 @@ static void check_logits_and_loss(const char *name, bool full) {
     harness_close(&harness);
     options.purpose = MODEL_LOSS;
     options.forward_only = true;
-    options.grain_sequences = 1;
+    options.grain_sequences = reference.grain > 0 ? reference.grain : 1;
     harness_open(&options, &harness);
     harness_set_inputs(&harness, tokens, labels);
     double loss = harness_step(&harness, 0, false),
@@ -252,8 +263,8 @@ static void check_gradients(const char *name, int64_t grain, int64_t grains_per_
     struct reference reference;
     reference_open(name, true, &reference);
     struct harness_options options = options_of(&reference, DTYPE_F32);
-    options.grain_sequences = grain;
-    options.grains_per_pass = grains_per_pass;
+    options.grain_sequences = reference.grain > 0 ? reference.grain : grain;
+    options.grains_per_pass = reference.grain > 0 && grains_per_pass > 1 ? BATCH / reference.grain : grains_per_pass;
     struct harness harness;
     harness_open(&options, &harness);
     struct observed observed = {.check = {.reference = &reference}, .program = harness.executable->program};

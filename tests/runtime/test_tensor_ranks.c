@@ -20,16 +20,29 @@ struct kind {
     const char *lora; /* NULL: no adapters */
     int stages;
     const struct layout_rates *rates; /* of the solver; NULL: as Megatron-LM's */
+    bool uneven_heads;                /* which ranks do not divide, so that positions are */
 };
 
 struct numbers {
     double loss[STEPS], norm[STEPS];
 };
 
+enum { UNEVEN_HEADS = 3 };
+
+/* Two ranks divide positions into pairs of runs, four do not. */
+static void expect_positions(const struct harness *harness) {
+    const struct recipe *recipe = &harness->plan.chosen.recipe;
+    if (recipe->layout != TENSOR_LAYOUT_SOLVER || harness->options.config->heads != UNEVEN_HEADS) return;
+    const char *attention = recipe->strategies ? strstr(recipe->strategies, ".attention ") : NULL;
+    assert_non_null(attention);
+    assert_int_equal(attention[strlen(".attention ")], recipe_tensor(recipe) == 2 ? 'z' : 't');
+}
+
 static void train(const struct harness_options *options, struct numbers *out) {
     struct harness harness;
     int32_t tokens[BATCH * LENGTH], targets[BATCH * LENGTH];
     harness_open(options, &harness);
+    expect_positions(&harness);
     for (int step = 0; step < STEPS; step++) {
         for (int i = 0; i < BATCH * LENGTH; i++) {
             tokens[i] = (int32_t)(random_u64(SEED, RANDOM_TEST, (uint32_t)step, (uint64_t)i) % 211);
@@ -72,7 +85,7 @@ enum { SOLVER_RATES = sizeof solver_rates / sizeof *solver_rates };
 static enum status compare_bits(const struct comm *comm, const char *name, const struct numbers *found,
                                 const struct numbers *expected) {
     if (memcmp(found, expected, sizeof *found) == 0) return STATUS_OK;
-    return status_set(STATUS_FAILED, "rank %d: %s: stages have other bits than ranks without", comm->rank, name);
+    return status_set(STATUS_FAILED, "rank %d: %s: a policy has other bits than the plain one", comm->rank, name);
 }
 
 /* Before, the same ranks have no stages: lanes are as many in both, and so are the sums of data ranks. */
@@ -96,7 +109,9 @@ static enum status train_staged(struct comm *comm, const char *name, int stages,
 
 static enum status train_case(struct comm *comm, const char *name, int tensor, const struct kind *kind,
                               size_t variant_count) {
-    struct model_config config = shared_model_config(name, &shared_sizes_usual);
+    struct shared_sizes sizes = shared_sizes_usual;
+    if (kind->uneven_heads) sizes.heads = UNEVEN_HEADS, sizes.kv_heads = 1;
+    struct model_config config = shared_model_config(name, &sizes);
     struct harness_options options = {.config = &config,
                                       .dtype = DTYPE_F32,
                                       .batch = BATCH,
@@ -109,7 +124,7 @@ static enum status train_case(struct comm *comm, const char *name, int tensor, c
                                       .clip_norm = 1,
                                       .weight_decay = 0.1,
                                       .seed = SEED};
-    struct numbers expected, found;
+    struct numbers expected, found, first;
     train(&options, &expected);
     options.comm = comm;
     options.tensor = tensor;
@@ -123,8 +138,19 @@ static enum status train_case(struct comm *comm, const char *name, int tensor, c
         options.policy_seed = variants[v].policy_seed;
         options.partition = variants[v].partition;
         train(&options, &found);
+        if (v == 0) first = found;
         TRY(compare(comm, name, &found, &expected));
+        TRY(compare_bits(comm, name, &found, &first));
     }
+    return STATUS_OK;
+}
+
+/* Attention by positions, in zigzag and in runs. */
+static enum status train_uneven(struct comm *comm, int tensor, size_t variant_count) {
+    static const char *const cases[] = {"llama", "gpt2", "gemma2"};
+    const struct kind kind = {.stages = 1, .rates = &solver_rates[0], .uneven_heads = true};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        TRY(train_case(comm, cases[i], tensor, &kind, variant_count));
     return STATUS_OK;
 }
 
@@ -145,7 +171,7 @@ static enum status solve_cases(struct comm *comm, int tensor) {
 }
 
 /* words: how many ranks share a tensor; "all" families, or "some" under every variant; "whole", "sequence" to cut
- * positions, "adapters", "stages" of a pipeline, or "solver", where "some" is one family. */
+ * positions, "adapters", "stages" of a pipeline, "uneven" heads, or "solver", where "some" is one family. */
 static enum status body(struct comm *comm, const char *const words[RANK_JOB_WORDS]) {
     static const char *const cases[] = {DENSE_MODEL_CASES}, *const some[] = {"llama", "gpt2", "qwen3", "gemma2"};
     bool adapters = strcmp(words[2], "adapters") == 0;
@@ -157,6 +183,7 @@ static enum status body(struct comm *comm, const char *const words[RANK_JOB_WORD
     size_t count = all ? sizeof cases / sizeof *cases : sizeof some / sizeof *some;
     if (strcmp(words[2], "solver") == 0)
         return all ? solve_cases(comm, tensor) : train_solved(comm, "llama", tensor, 5, &solver_rates[0]);
+    if (strcmp(words[2], "uneven") == 0) return train_uneven(comm, tensor, partitions ? 5 : 3);
     size_t each = all ? unit_sweep(tensor > 2 ? 7 : 2, 1) : kind.stages > 1 ? unit_sweep(3, 1) : 1;
     for (size_t i = 0; i < count; i += each)
         TRY(train_case(comm, all ? cases[i] : some[i], tensor, &kind, all ? 1 : partitions ? 5 : 3));
@@ -218,6 +245,13 @@ static void what_the_solver_chose_trains_as_one_rank_does(void **state) {
     expect_job(4, "2", "some", "solver", true);
 }
 
+static void attention_by_positions_trains_as_one_rank_does(void **state) {
+    (void)state;
+    expect_job(2, "2", "some", "uneven", true);
+    expect_job(4, "4", "some", "uneven", false);
+    expect_job(4, "2", "some", "uneven", false);
+}
+
 int main(int count, char **argument) {
     rank_job_enter(count, argument, body);
     const struct CMUnitTest tests[] = {
@@ -230,6 +264,7 @@ int main(int count, char **argument) {
         cmocka_unit_test(adapters_are_cut_as_their_weights_are),
         cmocka_unit_test(stages_change_no_bit),
         cmocka_unit_test(what_the_solver_chose_trains_as_one_rank_does),
+        cmocka_unit_test(attention_by_positions_trains_as_one_rank_does),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

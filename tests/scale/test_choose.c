@@ -54,9 +54,17 @@ static void no_layout_by_hand_beats_the_front(void **state) {
                 int64_t data = 64 / tensor / pipeline;
                 struct training job = {.model = request.model, .cluster = request.cluster, .system = request.system};
                 struct forecast forecast;
-                job.layout =
-                    (struct layout){tensor, pipeline,           1,    data, 1, tensor > 1, {1, 1, data}, RECOMPUTE_FULL,
-                                    micro,  256 / data / micro, 2048, 1};
+                job.layout = (struct layout){.tensor = tensor,
+                                             .pipeline = pipeline,
+                                             .context = 1,
+                                             .data = data,
+                                             .virtual_stages = 1,
+                                             .sequence = tensor > 1,
+                                             .partition = {1, 1, data},
+                                             .recomputation = RECOMPUTE_FULL,
+                                             .micro_batch = micro,
+                                             .micro_batches = 256 / data / micro,
+                                             .sequence_length = 2048};
                 assert_int_equal(forecast_step(&job, &calibration, &forecast), STATUS_OK);
                 bool beaten = forecast.peak_bytes > request.cluster.device.tiers[0].capacity_bytes;
                 for (size_t i = 0; i < choices.list.count; i++)

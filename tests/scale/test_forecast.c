@@ -45,6 +45,20 @@ static void parameters_are_those_of_the_published_model(void **state) {
     assert_int_equal(transformer_parameters(&job.model), 6738415616 - 32000 * 4096);
 }
 
+/* Heads twice as wide: twice the products and attention of a layer that has no MLP to speak of. */
+static void wider_heads_take_more(void **state) {
+    (void)state;
+    struct training job = job_of(8);
+    job.model.ffn = 1;
+    struct forecast narrow = forecast_of(&job);
+    int64_t parameters = transformer_parameters(&job.model);
+    job.model.head_size = 2 * job.model.hidden / job.model.heads;
+    struct forecast wide = forecast_of(&job);
+    assert_int_equal(transformer_parameters(&job.model) - parameters, (int64_t)128 * 4096 * 4096);
+    assert_true(wide.step_s > 1.4 * narrow.step_s && wide.step_s < 2 * narrow.step_s);
+    assert_true(wide.peak_bytes > narrow.peak_bytes);
+}
+
 static void a_step_takes_at_least_its_flops_and_at_most_what_is_exposed_more(void **state) {
     (void)state;
     struct training job = job_of(64);
@@ -151,6 +165,95 @@ static void rounds_that_are_counted_take_as_long_as_simulated_ones(void **state)
             }
 }
 
+/* Three stages: eight layers are 3 + 3 + 2; seven, with the tables' two places, 2 + 3 + 2. */
+static void tables_take_a_layer_s_place_where_that_makes_stages_even(void **state) {
+    (void)state;
+    static const int64_t expected[][4] = {{8, 3, 3, 2}, {7, 2, 3, 2}, {6, 2, 2, 2}};
+    for (size_t i = 0; i < sizeof expected / sizeof *expected; i++) {
+        struct training job = job_of(24);
+        struct calibration calibration = calibration_default();
+        struct job_costs costs;
+        job.model.layers = expected[i][0];
+        job.layout.pipeline = 3, job.layout.data = 8;
+        job.layout.partition = (struct partition_triple){1, 1, 8};
+        job_costs_find(&job, &calibration, &costs);
+        for (int32_t stage = 0; stage < 3; stage++)
+            assert_int_equal(stage_layers(&costs, stage, 0), expected[i][stage + 1]);
+    }
+}
+
+/* Eight stages: 10 layers are two each until the rest must have one; 50 leave one to the last; 24 are even. */
+static void stages_are_filled_one_after_the_other(void **state) {
+    (void)state;
+    static const int64_t expected[][9] = {
+        {10, 2, 2, 1, 1, 1, 1, 1, 1}, {50, 7, 7, 7, 7, 7, 7, 7, 1}, {24, 3, 3, 3, 3, 3, 3, 3, 3}};
+    for (size_t i = 0; i < sizeof expected / sizeof *expected; i++) {
+        struct training job = job_of(64);
+        struct calibration calibration = calibration_default();
+        struct job_costs costs;
+        job.system.fills_stages = true;
+        job.model.layers = expected[i][0];
+        job.layout.pipeline = 8, job.layout.data = 8;
+        job.layout.partition = (struct partition_triple){1, 1, 8};
+        job_costs_find(&job, &calibration, &costs);
+        for (int32_t stage = 0; stage < 8; stage++)
+            assert_int_equal(stage_layers(&costs, stage, 0), expected[i][stage + 1]);
+    }
+}
+
+static void sums_made_by_products_save_a_kernel(void **state) {
+    (void)state;
+    struct training job = job_of(8);
+    job.layout.partition = (struct partition_triple){1, 1, 8};
+    double apart = forecast_of(&job).step_s;
+    job.system.sum = SUM_BY_PRODUCT_OF_STAGES;
+    assert_true(forecast_of(&job).step_s == apart);
+    job.system.sum = SUM_BY_PRODUCT;
+    assert_true(forecast_of(&job).step_s < apart);
+}
+
+static void calls_for_pieces_are_as_many_as_ranks_and_collectives(void **state) {
+    (void)state;
+    struct training job = job_of(64);
+    struct calibration calibration = calibration_default();
+    struct job_costs costs;
+    job_costs_find(&job, &calibration, &costs);
+    job.system.gathers = 5;
+    double gather = exchange_gather(&job, &costs.fabric, 2e8, 1e-3).seconds;
+    double scatter = exchange_scatter(&job, &costs.fabric, 2e8, 1e-3).seconds;
+    job.system.gather_calls = 3, job.system.scatter_calls = 2;
+    assert_true(fabs(exchange_gather(&job, &costs.fabric, 2e8, 1e-3).seconds - gather - 3 * 64 * 5e-3) < 1e-9);
+    assert_true(fabs(exchange_scatter(&job, &costs.fabric, 2e8, 1e-3).seconds - scatter - 2 * 64 * 5e-3) < 1e-9);
+    job.layout.partition = (struct partition_triple){1, 1, 64};
+    assert_true(exchange_gather(&job, &costs.fabric, 2e8, 1e-3).seconds == 0);
+}
+
+/* In a node: the backward's gathers stay there, and an eighth of the parameters is there twice. */
+static void a_second_copy_keeps_the_backward_in_the_node(void **state) {
+    (void)state;
+    struct training job = job_of(64);
+    struct forecast one = forecast_of(&job);
+    job.layout.second_parameters = 8;
+    struct forecast two = forecast_of(&job);
+    assert_true(two.step_s < one.step_s);
+    assert_true(llabs(two.peak_bytes - one.peak_bytes - 2 * transformer_parameters(&job.model) / 8) < 4096);
+    job.layout.second_parameters = 5;
+    assert_int_equal(training_check(&job), STATUS_BAD_INPUT);
+    assert_non_null(strstr(status_message(), "second copy"));
+}
+
+/* A layer of the 7B has 202 million. */
+static void layers_that_are_not_kept_are_gathered_again(void **state) {
+    (void)state;
+    struct training job = job_of(64);
+    job.system.overlaps_parameters = false;
+    double kept = forecast_of(&job).step_s;
+    job.system.kept_parameters = 300000000;
+    assert_true(forecast_of(&job).step_s == kept);
+    job.system.kept_parameters = 200000000;
+    assert_true(forecast_of(&job).step_s > kept);
+}
+
 /* What a launch that blocks takes does not depend on the tokens: small micro-batches lose more by it. */
 static void launches_that_block_cost_small_micro_batches_more(void **state) {
     (void)state;
@@ -249,7 +352,9 @@ static void a_fit_finds_what_the_steps_were_made_with(void **state) {
         assert_int_equal(forecast_step(&jobs[i], &truth, &forecast), STATUS_OK);
         steps[i] = (struct known_step){&jobs[i], forecast.step_s, (double)forecast.peak_bytes, 1};
     }
-    assert_int_equal(calibration_fit(steps, 4, 12, &found), STATUS_OK);
+    double error;
+    assert_int_equal(calibration_fit(steps, 4, 12, &found, &error), STATUS_OK);
+    assert_true(error < 0.02);
     for (int i = 0; i < 4; i++) {
         struct forecast forecast;
         assert_int_equal(forecast_step(&jobs[i], &found, &forecast), STATUS_OK);
@@ -273,6 +378,7 @@ static void every_allocation_fails_in_turn(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(parameters_are_those_of_the_published_model),
+        cmocka_unit_test(wider_heads_take_more),
         cmocka_unit_test(a_step_takes_at_least_its_flops_and_at_most_what_is_exposed_more),
         cmocka_unit_test(more_of_anything_takes_longer),
         cmocka_unit_test(a_smaller_partition_is_faster_on_many_nodes_and_takes_more),
@@ -280,6 +386,12 @@ int main(void) {
         cmocka_unit_test(states_of_a_rank_are_what_the_triple_leaves),
         cmocka_unit_test(a_thousand_devices_are_one_rank_a_stage),
         cmocka_unit_test(rounds_that_are_counted_take_as_long_as_simulated_ones),
+        cmocka_unit_test(tables_take_a_layer_s_place_where_that_makes_stages_even),
+        cmocka_unit_test(stages_are_filled_one_after_the_other),
+        cmocka_unit_test(sums_made_by_products_save_a_kernel),
+        cmocka_unit_test(calls_for_pieces_are_as_many_as_ranks_and_collectives),
+        cmocka_unit_test(a_second_copy_keeps_the_backward_in_the_node),
+        cmocka_unit_test(layers_that_are_not_kept_are_gathered_again),
         cmocka_unit_test(launches_that_block_cost_small_micro_batches_more),
         cmocka_unit_test(experts_that_are_spread_take_less_memory_and_an_exchange),
         cmocka_unit_test(overlapping_the_backward_of_tensor_parallelism_is_faster),

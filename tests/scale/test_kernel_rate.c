@@ -26,7 +26,8 @@ static void tiles_are_counted_in_waves(void **state) {
     struct card card = card_of("a100-80x8");
     calibration.wave_part = 1;
     double one = product_s(&card, 1, 3072, 1152, 8192), more = product_s(&card, 1, 3072, 1160, 8192);
-    require_near(one, 2.0 * 256 * 128 * (8192 + calibration.product_depth) / (card.product_per_s / 108), 0.01);
+    double multiplied = 2.0 * 256 * 128 * 8192 / (card.product_per_s / 108), written = 2.0 * 256 * 128 / (2039e9 / 108);
+    require_near(one, multiplied + written, 0.001);
     assert_true(more > 1.2 * one);
     calibration.wave_part = 0;
     require_near(product_s(&card, 1, 25600, 11648, 8192) / product_s(&card, 1, 25600, 11520, 8192), 91.0 / 90, 0.001);
@@ -39,6 +40,17 @@ static void a_large_product_is_at_the_card_s_rate_and_a_thin_one_at_the_memory_s
     double large = product_s(&card, 1, 16384, 16384, 16384);
     assert_true(large > flops / card.product_per_s && large < 1.1 * flops / card.product_per_s);
     require_near(product_s(&card, 1, 16, 16384, 16384), 2 * (n * n + 2 * 16 * n) / card.bytes_per_s, 0.01);
+}
+
+/* Of a sum beside many terms only writing counts, twice as long in fp32 as in 16 bits; beside few all its bytes. */
+static void a_sum_is_read_beside_a_long_product_and_written_after_it(void **state) {
+    (void)state;
+    struct card card = card_of("a100-80x8");
+    double n = 8192;
+    calibration.wave_part = 0;
+    double sum = product_sum_s(&card, 1, 8192, 8192, 8192, 4), plain = product_s(&card, 1, 8192, 8192, 8192);
+    require_near(sum - plain, 2 * n * n / 2039e9, 0.001);
+    require_near(product_sum_s(&card, 1, 8192, 8192, 8, 4), (2 * 2 * 8 * n + 2 * 4 * n * n) / card.bytes_per_s, 0.01);
 }
 
 static void rows_that_are_not_aligned_cost_four_times(void **state) {
@@ -62,6 +74,22 @@ static void attention_grows_with_the_square_and_its_kinds_differ(void **state) {
     assert_true(attention_s(&card, &older, false) > attention_s(&card, &small, false));
     assert_true(attention_s(&card, &scores, false) > attention_s(&card, &older, false));
     assert_true(attention_s(&card, &small, true) > 2 * attention_s(&card, &small, false));
+}
+
+static void cudnn_is_faster_than_flash_attention_from_hopper_on(void **state) {
+    (void)state;
+    static const struct {
+        const char *name;
+        double times;
+    } cards[] = {{"a100-80x8", 1}, {"h100x8", 1.6}, {"b200x8", 1.6}};
+    for (size_t i = 0; i < sizeof cards / sizeof *cards; i++) {
+        struct card card = card_of(cards[i].name);
+        struct attention_shape flash = shape_of(8192, 128, ATTENTION_FLASH2), cudnn = flash;
+        cudnn.kind = ATTENTION_CUDNN;
+        for (int gradient = 0; gradient < 2; gradient++)
+            require_near(attention_s(&card, &flash, gradient) / attention_s(&card, &cudnn, gradient), cards[i].times,
+                         0.001);
+    }
 }
 
 static void newer_cards_are_faster(void **state) {
@@ -91,8 +119,10 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(tiles_are_counted_in_waves),
         cmocka_unit_test(a_large_product_is_at_the_card_s_rate_and_a_thin_one_at_the_memory_s),
+        cmocka_unit_test(a_sum_is_read_beside_a_long_product_and_written_after_it),
         cmocka_unit_test(rows_that_are_not_aligned_cost_four_times),
         cmocka_unit_test(attention_grows_with_the_square_and_its_kinds_differ),
+        cmocka_unit_test(cudnn_is_faster_than_flash_attention_from_hopper_on),
         cmocka_unit_test(newer_cards_are_faster),
         cmocka_unit_test(every_calibrated_number_lies_within_its_range),
     };

@@ -49,6 +49,24 @@ static void a_collective_slows_kernels_while_it_lasts(void **state) {
     replay_free(&replay);
 }
 
+/* Of some months, a double's last digit is more than any slack of a fixed length. */
+static void long_times_end(void **state) {
+    (void)state;
+    struct replay replay = {0};
+    double kernels = 0;
+    for (int i = 0; i < 100; i++) {
+        double seconds = 1e7 / (3 + i);
+        int32_t collective = add(&replay, 0, REPLAY_COLLECTIVES, seconds / 7, REPLAY_NONE, 0);
+        replay.instructions.items[collective].slows = 0.37;
+        add(&replay, 0, REPLAY_KERNELS, seconds, REPLAY_NONE, 0);
+        kernels += seconds;
+    }
+    run(&replay);
+    require_s(replay.busy_s, kernels);
+    require_s(replay.end_s, kernels + kernels / 7 * (1 - 1 / 1.37));
+    replay_free(&replay);
+}
+
 static void another_stage_waits_for_an_end_and_the_way(void **state) {
     (void)state;
     struct replay replay = {0};
@@ -150,6 +168,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(queues_keep_their_order_and_run_beside_each_other),
         cmocka_unit_test(a_collective_slows_kernels_while_it_lasts),
+        cmocka_unit_test(long_times_end),
         cmocka_unit_test(another_stage_waits_for_an_end_and_the_way),
         cmocka_unit_test(a_pipeline_takes_what_its_paper_says),
         cmocka_unit_test(every_pass_comes_once_and_forward_first),

@@ -50,6 +50,25 @@ static void a_measured_network_is_kept(void **state) {
     scale_rows_free(&out);
 }
 
+static void a_second_copy_of_parameters_is_read(void **state) {
+    (void)state;
+    static const struct {
+        const char *sharding;
+        int64_t second;
+    } cases[] = {{"P=G=OS over 64", 0},
+                 {"P=G=OS=RxN + hpZ secondary P 4x1 (no quantisation)", 4},
+                 {"P=G=OS over 64; hpZ secondary P in node", 8}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        json_t *rows = document();
+        json_object_set_new(json_array_get(rows, 0), "sharding", json_string(cases[i].sharding));
+        struct scale_rows out = parse(rows);
+        assert_true(out.list.items[0].described);
+        assert_int_equal(out.list.items[0].job.layout.partition.parameters, 64);
+        assert_int_equal(out.list.items[0].job.layout.second_parameters, cases[i].second);
+        scale_rows_free(&out);
+    }
+}
+
 static void answers_are_not_needed(void **state) {
     (void)state;
     json_t *rows = document();
@@ -83,10 +102,50 @@ static void what_is_not_described_is_left_out_with_a_reason(void **state) {
     expect_why("hw", json_string("TPU v4"), "no machine that is known");
     expect_why("framework", json_string("another"), "no training system that is known");
     expect_why("sharding", json_string("by magic"), "a partition of states that is not described");
+    expect_why("sharding", json_string("P=4x1,G=9223372036854775807x8,OS=8x4"),
+               "layout: partition: optimizer states must be cut as finely as gradients, and those as parameters");
     expect_why("tp", json_integer(3), "the layout does not give the number of devices");
     expect_why("micro_batch", json_integer(5000), "the micro-batch is larger than a rank's batch");
     expect_why("micro_batch", NULL, "");
     expect_why("vocab", json_integer(50000), "");
+}
+
+/* What a row leaves to a default is the least that fits: 175B over 32 devices does not with all but its attention
+ * kept, over 512 it does. */
+static json_t *document_of_default(int id, int data) {
+    json_t *rows = document();
+    json_t *changes = json_pack("{s:i, s:s, s:i, s:i, s:i, s:s, s:s, s:i, s:i, s:i, s:i, s:s, s:s}", "id", id, "model",
+                                "GPT", "hidden", 12288, "layers", 96, "heads", 96, "hw", "A100-80GB", "framework",
+                                "NeMo Megatron", "tp", 4, "pp", 8, "dp", data, "gpus", 32 * data, "sharding",
+                                "distributed", "act_ckpt", "none/selective default");
+    assert_int_equal(json_object_update(json_array_get(rows, 0), changes), 0);
+    json_decref(changes);
+    return rows;
+}
+
+static void a_default_of_recomputation_is_the_least_that_fits(void **state) {
+    (void)state;
+    for (int large = 0; large < 2; large++) {
+        struct scale_rows out = parse(document_of_default(7, large ? 16 : 1));
+        assert_int_equal(out.list.items[0].job.layout.recomputation, large ? RECOMPUTE_ATTENTION : RECOMPUTE_FULL);
+        scale_rows_free(&out);
+    }
+}
+
+/* Rows of a table over numbers of devices: what the fewest need, all have. */
+static void a_default_is_the_same_for_a_table_over_devices(void **state) {
+    (void)state;
+    static const char *const tables[] = {"a table", "another table"};
+    for (int same = 0; same < 2; same++) {
+        json_t *rows = document_of_default(7, 16), *few = document_of_default(8, 1);
+        json_object_set_new(json_array_get(few, 0), "src", json_string(tables[!same]));
+        json_array_extend(rows, few);
+        json_decref(few);
+        struct scale_rows out = parse(rows);
+        assert_int_equal(out.list.items[0].job.layout.recomputation, same ? RECOMPUTE_FULL : RECOMPUTE_ATTENTION);
+        assert_int_equal(out.list.items[1].job.layout.recomputation, RECOMPUTE_FULL);
+        scale_rows_free(&out);
+    }
 }
 
 static void wrong_fields_are_named_with_their_row(void **state) {
@@ -139,8 +198,11 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_row_becomes_a_job),
         cmocka_unit_test(a_measured_network_is_kept),
+        cmocka_unit_test(a_second_copy_of_parameters_is_read),
         cmocka_unit_test(answers_are_not_needed),
         cmocka_unit_test(what_is_not_described_is_left_out_with_a_reason),
+        cmocka_unit_test(a_default_of_recomputation_is_the_least_that_fits),
+        cmocka_unit_test(a_default_is_the_same_for_a_table_over_devices),
         cmocka_unit_test(wrong_fields_are_named_with_their_row),
         cmocka_unit_test(an_id_may_be_there_once),
         cmocka_unit_test(networks_are_read_from_their_words),

@@ -31,3 +31,8 @@ status=0
 "$program" --json "$folder/wrong.json" > "$folder/out" 2> "$folder/message" || status=$?
 [ "$status" = 2 ] && [ ! -s "$folder/out" ] || fail "a wrong file ends with $status"
 grep -q 'wrong.json: row 1 (id 2): tp' "$folder/message" || fail "$(cat "$folder/message")"
+
+status=0
+"$program" --fit "another table" "$folder/rows.json" > "$folder/out" 2> "$folder/message" || status=$?
+[ "$status" = 2 ] && grep -q 'fit: another table: no source' "$folder/message" ||
+    fail "a calibration on nothing ends with $status: $(cat "$folder/message")"

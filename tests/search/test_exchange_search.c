@@ -66,7 +66,7 @@ static int64_t search(const struct graph *graph, const struct costs *costs, cons
  * or nothing. */
 static void recomputing_is_chosen_by_what_messages_take(void **state) {
     (void)state;
-    struct graph *graph = exchange_graph_build(DTYPE_F32, (struct group_part){2, 0});
+    struct graph *graph = exchange_graph_build(DTYPE_F32, (struct group_part){.parts = 2, .position = 0});
     struct program *plain = compile(graph, NULL);
     int64_t operations[2];
     for (int slow = 0; slow < 2; slow++) {

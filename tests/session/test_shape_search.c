@@ -84,9 +84,17 @@ static void describe(struct subject *subject, double flops_per_s, double link_by
     SETTINGS_GIVE(&subject->options, threads, 1);
 }
 
+/* How ranks cut the tensors that they share. */
+enum cut { CUT_MEGATRON, CUT_SEQUENCE, CUT_SOLVER, CUTS, CUT_OPEN };
+
 /* 0: open. */
-static enum status plan_shape(const struct subject *subject, int64_t tensor, int64_t stages, struct planned *out) {
+static enum status plan_shape(const struct subject *subject, int64_t tensor, int64_t stages, enum cut cut,
+                              struct planned *out) {
     struct plan_options options = subject->options;
+    if (cut != CUT_OPEN) {
+        SETTINGS_GIVE(&options, sequence, cut == CUT_SEQUENCE);
+        SETTINGS_GIVE(&options, layout, cut == CUT_SOLVER ? TENSOR_LAYOUT_SOLVER : TENSOR_LAYOUT_MEGATRON);
+    }
     SETTINGS_GIVE(&options, tensor, tensor);
     SETTINGS_GIVE(&options, stages, stages);
     return session_begin(subject->model, PROGRAMS_TO_TRAIN, &options, &subject->training, &out->session, &out->plan);
@@ -100,9 +108,7 @@ static void drop(struct planned *planned) {
 static const struct rank_shape *chosen_shape(const struct session_plan *plan) {
     for (size_t i = 0; i < plan->shapes.list.count; i++) {
         const struct rank_shape *shape = &plan->shapes.list.items[i];
-        if (recipe_tensor(&shape->plan->recipe) == recipe_tensor(&plan->chosen.recipe) &&
-            rank_place_stages(&shape->plan->place) == rank_place_stages(&plan->chosen.place))
-            return shape;
+        if (rank_shape_is_of(shape, &plan->chosen)) return shape;
     }
     fail_msg("the plan has none of its shapes");
     return NULL;
@@ -119,7 +125,7 @@ static double best_of_families(const struct search_input *input, struct space *s
         for (size_t m = 0; m < members.list.count; m++) {
             struct candidate candidate = {.bound_s = 0};
             space_policy(space, family, &members.list.items[m], &candidate.policy);
-            expect_status(policy_measure(input, &candidate), STATUS_OK, NULL);
+            expect_status(policy_measure(input, 0, &candidate), STATUS_OK, NULL);
             if (candidate.step_s > 0) best_s = fmin(best_s, candidate.step_s);
         }
     }
@@ -174,26 +180,30 @@ static double best_of_shape(struct session_plan *plan) {
 /* What every shape takes by itself, the best that its own search finds and the best that there is. */
 struct alone {
     double searched_s, best_s;
-    int planned;
+    int planned[CUTS];
 };
 
+static void try_one(const struct subject *subject, int tensor, int stages, enum cut cut, bool brute,
+                    struct alone *alone) {
+    struct planned planned;
+    struct candidate measured;
+    enum status status = plan_shape(subject, tensor, stages, cut, &planned);
+    if (status == STATUS_BAD_INPUT) return;
+    expect_status(status, STATUS_OK, NULL);
+    expect_status(session_plan_measure(&planned.plan), STATUS_OK, NULL);
+    expect_status(plan_policy_measure(&planned.plan, &measured), STATUS_OK, NULL);
+    if (measured.step_s > 0) alone->searched_s = fmin(alone->searched_s, measured.step_s);
+    if (brute) alone->best_s = fmin(alone->best_s, best_of_shape(&planned.plan));
+    alone->planned[cut]++;
+    drop(&planned);
+}
+
 static struct alone try_each(const struct subject *subject, int ranks, bool brute) {
-    struct alone alone = {INFINITY, INFINITY, 0};
+    struct alone alone = {INFINITY, INFINITY, {0}};
     for (int tensor = 1; tensor <= ranks; tensor++)
-        for (int stages = 1; stages <= ranks; stages++) {
-            struct planned planned;
-            struct candidate measured;
-            if (ranks % (tensor * stages) != 0) continue;
-            enum status status = plan_shape(subject, tensor, stages, &planned);
-            if (status == STATUS_BAD_INPUT) continue;
-            expect_status(status, STATUS_OK, NULL);
-            expect_status(session_plan_measure(&planned.plan), STATUS_OK, NULL);
-            expect_status(plan_policy_measure(&planned.plan, &measured), STATUS_OK, NULL);
-            if (measured.step_s > 0) alone.searched_s = fmin(alone.searched_s, measured.step_s);
-            if (brute) alone.best_s = fmin(alone.best_s, best_of_shape(&planned.plan));
-            alone.planned++;
-            drop(&planned);
-        }
+        for (int stages = 1; stages <= ranks; stages++)
+            for (enum cut cut = 0; cut < (tensor > 1 ? CUTS : CUT_SEQUENCE); cut++)
+                if (ranks % (tensor * stages) == 0) try_one(subject, tensor, stages, cut, brute, &alone);
     return alone;
 }
 
@@ -201,7 +211,7 @@ static struct alone try_each(const struct subject *subject, int ranks, bool brut
 static void limit_memory(struct subject *subject, double device, double host) {
     struct planned whole;
     SETTINGS_GIVE(&subject->options, partition, "ddp");
-    expect_status(plan_shape(subject, 1, 1, &whole), STATUS_OK, NULL);
+    expect_status(plan_shape(subject, 1, 1, CUT_OPEN, &whole), STATUS_OK, NULL);
     double bytes = (double)whole.plan.programs.tier_bytes[TIER_DEVICE];
     drop(&whole);
     SETTINGS_DROP(&subject->options, partition);
@@ -226,26 +236,39 @@ static void subject_draw(const char *folder, uint64_t seed, bool small, struct s
     if (small) SETTINGS_GIVE(&out->options, grains_per_pass, 1);
 }
 
-static void check_seed(const char *folder, uint64_t seed, bool brute) {
+static struct alone check_seed(const char *folder, uint64_t seed, bool brute) {
     struct subject subject;
     struct planned joint;
     subject_draw(folder, seed, brute, &subject);
     struct mesh mesh = subject.options.planned;
     struct alone alone = try_each(&subject, mesh_ranks(&mesh), brute);
-    expect_status(plan_shape(&subject, 0, 0, &joint), STATUS_OK, NULL);
+    expect_status(plan_shape(&subject, 0, 0, CUT_OPEN, &joint), STATUS_OK, NULL);
     const struct rank_shape *chosen = chosen_shape(&joint.plan);
     double step_s = chosen->outcome == SHAPE_PLANNED ? chosen->step_s : INFINITY;
-    print_message("seed %llu, %dx%d ranks: tensor %d, stages %d, %g s; alone %g s, all %g s\n",
+    print_message("seed %llu, %dx%d ranks: tensor %d%s%s, stages %d, %g s; alone %g s, all %g s\n",
                   (unsigned long long)seed, mesh.nodes, mesh.per_node, recipe_tensor(&joint.plan.chosen.recipe),
+                  joint.plan.chosen.recipe.sequence ? " by positions" : "",
+                  joint.plan.chosen.recipe.layout == TENSOR_LAYOUT_SOLVER ? " by the solver" : "",
                   rank_place_stages(&joint.plan.chosen.place), step_s, alone.searched_s, alone.best_s);
     assert_true(step_s <= alone.searched_s);
-    if (brute) assert_true(isinf(alone.best_s) ? isinf(step_s) : fabs(step_s - alone.best_s) <= 1e-9 * step_s);
+    /* A step that fits as it is is not searched for a better policy, and a search that ran out of tries proves nothing.
+     */
+    double tolerance = joint.plan.search.proved ? 1e-9 : 1e-2;
+    if (brute) assert_true(isinf(alone.best_s) ? isinf(step_s) : fabs(step_s - alone.best_s) <= tolerance * step_s);
     drop(&joint);
+    return alone;
 }
 
+/* Shapes of every cut are among those. */
 static void no_shape_alone_is_better(void **state) {
-    for (uint64_t seed = 1; seed <= unit_sweep(4, 60); seed++)
-        check_seed(*state, seed, false);
+    int planned[CUTS] = {0};
+    for (uint64_t seed = 1; seed <= unit_sweep(4, 60); seed++) {
+        struct alone alone = check_seed(*state, seed, false);
+        for (enum cut cut = 0; cut < CUTS; cut++)
+            planned[cut] += alone.planned[cut];
+    }
+    for (enum cut cut = 0; cut < CUTS; cut++)
+        assert_true(planned[cut] > 0);
 }
 
 static void trying_all_policies_of_all_shapes_finds_none_better(void **state) {
@@ -274,7 +297,7 @@ static void check_odd(const char *folder, struct mesh mesh, int heads, int hidde
     subject.options.planned = mesh;
     snprintf(what, sizeof what, "%dx%d ranks, %d heads, hidden %d, vocabulary %d, batch %d", mesh.nodes, mesh.per_node,
              heads, hidden, vocabulary, (int)batch);
-    enum status status = plan_shape(&subject, 0, 0, &planned);
+    enum status status = plan_shape(&subject, 0, 0, CUT_OPEN, &planned);
     says(status, what);
     if (status != STATUS_OK) return;
     says(session_plan_check_memory(&planned.plan), what);
@@ -304,8 +327,9 @@ static void twelve_heads_are_not_cut_in_eight(void **state) {
     describe(&subject, 1e10, 1e9, 1e-6);
     SETTINGS_GIVE(&subject.options, sequence_length, 8);
     subject.options.planned = (struct mesh){1, 8};
-    expect_status(plan_shape(&subject, 0, 0, &planned), STATUS_OK, NULL);
-    const struct rank_shape *last = &planned.plan.shapes.list.items[planned.plan.shapes.list.count - 1];
+    expect_status(plan_shape(&subject, 0, 0, CUT_OPEN, &planned), STATUS_OK, NULL);
+    /* The solver need not cut heads. */
+    const struct rank_shape *last = &planned.plan.shapes.list.items[planned.plan.shapes.list.count - CUTS];
     assert_int_equal(recipe_tensor(&last->plan->recipe), 8);
     assert_int_equal(last->outcome, SHAPE_REFUSED);
     assert_non_null(strstr(last->reason, "12 heads"));

@@ -82,7 +82,10 @@ static enum status wrong(const struct check *check, const char *what, int64_t at
                       (unsigned long long)check->recipe.seed, check->recipe.time, check->comm->rank,
                       names[check->spec.kind], (long long)check->spec.bytes, check->spec.group.count,
                       check->spec.group.first, check->spec.group.stride, check->recipe.nodes, check->recipe.per_node,
-                      check->spec.in_place ? ", in place" : "", check->spec.round_bf16 ? ", bf16" : "",
+                      check->spec.in_place ? ", in place" : "",
+                      check->spec.round_sum    ? ", bf16 and the sum"
+                      : check->spec.round_bf16 ? ", bf16"
+                                               : "",
                       check->spec.flat ? ", flat" : "", check->spec.owner ? ", owners" : "",
                       check->spec.mine ? ", mine" : "", (long long)check->spec.block_bytes, what, (long long)at);
 }
@@ -169,6 +172,7 @@ static void draw_spec(struct check *check, uint64_t seed) {
     spec->root = (int)draw(seed, 12, (uint64_t)spec->group.count);
     spec->in_place = draw(seed, 13, 2);
     spec->round_bf16 = reduces(spec) && draw(seed, 14, 2);
+    spec->round_sum = spec->kind == COMM_ALL_REDUCE && spec->round_bf16 && draw(seed, 23, 2);
     check->recipe = (struct recipe){.nodes = 1,
                                     .per_node = spec->group.count,
                                     .round_bf16 = spec->round_bf16,
@@ -305,7 +309,7 @@ static enum status compare_sum(struct check *check) {
         float value;
         if (!plain_sum(&check->recipe, 0, check->recipe.nodes, check->recipe.per_node, e, &value))
             return wrong(check, "no lane has anything", e);
-        TRY(expect(check, spec->data, value, e));
+        TRY(expect(check, spec->data, spec->round_sum ? edge(&check->recipe, value) : value, e));
     }
     return STATUS_OK;
 }

@@ -12,7 +12,7 @@
 #include "base/random.h"
 #include "collective/lane_sum.h"
 #include "ops/ops.h"
-#include "plan/products.h"
+#include "plan/recipe_lines.h"
 
 enum { STREAMS_MOST = 64, BLOCKS_MOST = 64, PAGE_BYTES = 4096 };
 
@@ -621,7 +621,7 @@ static enum status pin_products(const char *lines) {
 /* What it chooses by itself depends on which device it is. */
 static enum status list_products(const char **lines) {
     if (!device.products[0]) snprintf(device.products, sizeof device.products, "product %02x\n", device.number);
-    return products_keep(device.products, lines);
+    return recipe_lines_keep(device.products, lines);
 }
 
 static const struct kernel_entry deferred_all = {.op = NULL, .create = create_deferred};

@@ -98,12 +98,26 @@ static struct tensor *add_columns_block(const struct maker *maker, struct tensor
     return ops_add(graph, "columns.sum", x, ops_gather(graph, "columns.out", sum, maker->part, 2, false));
 }
 
+/* Along the axes of a mesh, 2 x 2 where there are four ranks: cut along both, the second passed from features to
+ * positions, and gathered again. */
+static struct tensor *add_axes(const struct maker *maker, struct tensor *x) {
+    struct graph *graph = maker->graph;
+    int64_t columns = maker->part.parts > 2 ? 2 : 1, rows = maker->part.parts / columns;
+    const struct group_part row = {.parts = rows, .position = maker->part.position / columns, .stride = columns};
+    const struct group_part column = {.parts = columns, .position = maker->part.position % columns, .stride = 1};
+    struct tensor *part = ops_cut(graph, "axes.rows", x, row, 1);
+    part = active(maker, "axes.active", ops_cut(graph, "axes.columns", part, column, 2));
+    part = active(maker, "axes.again", ops_exchange(graph, "axes.exchanged", part, column, 2, 1));
+    part = ops_gather(graph, "axes.row", part, column, 1, false);
+    return ops_add(graph, "axes.sum", x, ops_gather(graph, "axes.whole", part, row, 1, false));
+}
+
 static struct tensor *add_batch_block(const struct maker *maker, struct tensor *x) {
     struct graph *graph = maker->graph;
     graph_begin_block(graph, "batch");
     x = ops_cut(graph, "batch.cut", x, maker->part, 0);
     x = linear(maker, "batch.linear", x, weight(maker, "cut.batch", HIDDEN, HIDDEN), x);
-    return ops_gather(graph, "batch.all", x, maker->part, 0, false);
+    return add_axes(maker, ops_gather(graph, "batch.all", x, maker->part, 0, false));
 }
 
 static struct tensor *integers(struct graph *graph, const char *name) {
@@ -113,7 +127,7 @@ static struct tensor *integers(struct graph *graph, const char *name) {
 
 struct graph *exchange_graph_build(enum dtype dtype, struct group_part part) {
     const struct optimizer_options optimizer = {
-        .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .clip_norm = EXCHANGE_CLIP, .group = part};
+        .moments = DTYPE_F32, .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .clip_norm = EXCHANGE_CLIP, .group = part};
     struct graph *graph = graph_create(dtype, EXCHANGE_SEQUENCES, EXCHANGE_LENGTH);
     const struct maker maker = {graph, part};
     graph_begin_block(graph, "embedding");

@@ -11,8 +11,8 @@ enum { EXCHANGE_SEQUENCES = 4, EXCHANGE_LENGTH = 8, EXCHANGE_BLOCKS = 6, EXCHANG
 
 /* For a rank of a group of 1, 2 or 4. Blocks: an embedding; products cut by columns and by rows; the same between
  * activations cut by positions, with an exchange of positions for features; results gathered, and scattered, by
- * columns; a cut by sequences; a head. Parameters are cut, whole, or whole with a part of the gradient on each rank.
- * Ends the test when it cannot be built. */
+ * columns; a cut by sequences, then cuts along the axes of a mesh; a head. Parameters are cut, whole, or whole with a
+ * part of the gradient on each rank. Ends the test when it cannot be built. */
 struct graph *exchange_graph_build(enum dtype dtype, struct group_part part);
 
 /* A plan of so many grains on the data ranks of the place, each of which has a lane. */

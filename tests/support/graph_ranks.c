@@ -2,6 +2,7 @@
 
 #include "backend/backend.h"
 #include "ops/ops.h"
+#include "plan/rank_place.h"
 #include "support/unit.h"
 
 static void *data_of(const struct graph_ranks *ranks, int rank, const struct tensor *tensor) {
@@ -82,36 +83,59 @@ void graph_ranks_fill(struct graph_ranks *ranks, uint64_t seed, int limit) {
         }
 }
 
-/* The sum over all ranks of element `at` of input 0, by halves of the group. */
-static float sum_over(const struct graph_ranks *ranks, size_t node, int first, int count, int64_t at) {
-    if (count == 1) return ((const float *)data_of(ranks, first, ranks->graphs[first]->nodes.items[node]->in[0]))[at];
+/* Input 0 of the node on a rank of a group, by its position. */
+struct exchanged {
+    const struct graph_ranks *ranks;
+    size_t node;
+    struct comm_group group;
+};
+
+static const void *input_of(const struct exchanged *of, int position) {
+    int rank = mesh_group_rank(&of->group, position);
+    return data_of(of->ranks, rank, of->ranks->graphs[rank]->nodes.items[of->node]->in[0]);
+}
+
+/* The sum over ranks of element `at`, by halves of the group. */
+static float sum_over(const struct exchanged *of, int first, int count, int64_t at) {
+    if (count == 1) return ((const float *)input_of(of, first))[at];
     int left = (count + 1) / 2;
-    return sum_over(ranks, node, first, left, at) + sum_over(ranks, node, first + left, count - left, at);
+    return sum_over(of, first, left, at) + sum_over(of, first + left, count - left, at);
+}
+
+/* What the rank at the position gets. */
+static void receive(const struct exchanged *of, int position, const struct node *node, char *to) {
+    int64_t in_bytes = shape_bytes(&node->in[0]->shape), out_bytes = shape_bytes(&node->out[0]->shape);
+    int parts = of->group.count;
+    for (int64_t e = 0; node->op->exchange == OP_EXCHANGE_ALL_REDUCE && e < out_bytes / 4; e++)
+        ((float *)(void *)to)[e] = sum_over(of, 0, parts, e);
+    for (int64_t e = 0; node->op->exchange == OP_EXCHANGE_REDUCE_SCATTER && e < out_bytes / 4; e++)
+        ((float *)(void *)to)[e] = sum_over(of, 0, parts, position * (out_bytes / 4) + e);
+    for (int p = 0; p < parts; p++) {
+        const char *from = input_of(of, p);
+        int64_t part = in_bytes / parts;
+        if (node->op->exchange == OP_EXCHANGE_ALL_GATHER) memcpy(to + p * in_bytes, from, (size_t)in_bytes);
+        if (node->op->exchange == OP_EXCHANGE_ALL_TO_ALL) memcpy(to + p * part, from + position * part, (size_t)part);
+    }
 }
 
 /* What is in and out of an exchange is apart: all ranks' inputs are there until all have their outputs. */
 static void exchange(struct graph_ranks *ranks, size_t n) {
-    int parts = ranks->ranks;
-    const struct node *any = ranks->graphs[0]->nodes.items[n];
-    int64_t in_bytes = shape_bytes(&any->in[0]->shape), out_bytes = shape_bytes(&any->out[0]->shape);
-    char *made = mem_array((size_t)parts, (size_t)out_bytes);
-    assert_non_null(made);
-    for (int r = 0; r < parts; r++) {
-        char *to = made + r * out_bytes;
-        for (int64_t e = 0; any->op->exchange == OP_EXCHANGE_ALL_REDUCE && e < out_bytes / 4; e++)
-            ((float *)(void *)to)[e] = sum_over(ranks, n, 0, parts, e);
-        for (int64_t e = 0; any->op->exchange == OP_EXCHANGE_REDUCE_SCATTER && e < out_bytes / 4; e++)
-            ((float *)(void *)to)[e] = sum_over(ranks, n, 0, parts, r * (out_bytes / 4) + e);
-        for (int p = 0; p < parts; p++) {
-            const char *from = data_of(ranks, p, ranks->graphs[p]->nodes.items[n]->in[0]);
-            int64_t part = in_bytes / parts;
-            if (any->op->exchange == OP_EXCHANGE_ALL_GATHER) memcpy(to + p * in_bytes, from, (size_t)in_bytes);
-            if (any->op->exchange == OP_EXCHANGE_ALL_TO_ALL) memcpy(to + p * part, from + r * part, (size_t)part);
-        }
+    char *made[GRAPH_RANKS_MOST];
+    for (int r = 0; r < ranks->ranks; r++) {
+        const struct node *node = ranks->graphs[r]->nodes.items[n];
+        const struct group_part *part = &NODE_ATTRIBUTES(node, exchange_attributes)->part;
+        const struct rank_place place = {.mesh = {1, ranks->ranks}, .rank = r, .tensor = ranks->ranks};
+        int stride = part->stride > 0 ? (int)part->stride : 1;
+        struct exchanged of = {ranks, n, rank_place_tensor_axis(&place, (int)part->parts, stride)};
+        made[r] = mem_array((size_t)shape_bytes(&node->out[0]->shape), 1);
+        assert_non_null(made[r]);
+        receive(&of, (int)part->position, node, made[r]);
     }
-    for (int r = 0; r < parts; r++)
-        memcpy(data_of(ranks, r, ranks->graphs[r]->nodes.items[n]->out[0]), made + r * out_bytes, (size_t)out_bytes);
-    mem_free(made);
+    for (int r = 0; r < ranks->ranks; r++) {
+        const struct tensor *out = ranks->graphs[r]->nodes.items[n]->out[0];
+        memcpy(data_of(ranks, r, out), made[r], (size_t)shape_bytes(&out->shape));
+        mem_free(made[r]);
+    }
 }
 
 static void compute(const struct graph_ranks *ranks, int rank, const struct node *node, const double *scalars) {

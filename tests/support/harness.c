@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "program/passes.h"
+#include "session/tensor_layout.h"
 #include "support/small_graph.h"
 #include "support/unit.h"
 
@@ -47,9 +48,12 @@ static struct plan_request request_of(const struct harness_options *options) {
     };
     struct recipe *recipe = &request.plan.recipe;
     if (options->purpose == MODEL_LOSS_SEGMENTED) recipe->document_attention = DOCUMENT_ATTENTION_WITHIN;
+    recipe->loss = options->loss;
+    recipe->dpo_beta = options->dpo_beta;
     recipe->optimizer = options->optimizer;
     recipe->optimizer_dtype = options->optimizer_dtype;
     recipe->master = options->master;
+    recipe->base_dtype = options->base_dtype;
     snprintf(recipe->lora, sizeof recipe->lora, "%s", options->lora ? options->lora : "");
     snprintf(recipe->freeze, sizeof recipe->freeze, "%s", options->freeze ? options->freeze : "");
     request.plan.policy.grains_per_pass = options->grains_per_pass;
@@ -127,11 +131,13 @@ static void compile(struct harness *harness) {
     struct harness_options *options = &harness->options;
     struct plan_request request = request_of(options);
     require(session_set_trained(&harness->session, &request.plan.recipe), "what is trained");
-    bool chosen = options->policy_seed != 0 || partition_cuts(&options->partition);
-    if (chosen) choose_policy(harness, &request);
+    bool leads = harness->session.comm->rank == 0,
+         chosen = options->policy_seed != 0 || partition_cuts(&options->partition);
+    if (leads) require(tensor_layout_find_strategies(&harness->session, &request.plan), "strategies");
+    if (leads && chosen) choose_policy(harness, &request);
     if (options->spans) snprintf(request.plan.policy.spans, sizeof request.plan.policy.spans, "%s", options->spans);
-    options->policy = request.plan.policy;
     enum status compiled = session_plan_make(&harness->session, &request, &harness->plan);
+    if (compiled == STATUS_OK) options->policy = harness->plan.chosen.policy;
     if (compiled != STATUS_OK) print_policy(&request.plan.policy, options->policy_seed);
     require(compiled, "compile");
     struct programs *programs = &harness->plan.programs;
@@ -203,6 +209,15 @@ void harness_set_inputs(struct harness *harness, const int32_t *tokens, const in
     set_inputs(harness, harness->executable, harness->runner, tokens, targets);
 }
 
+void harness_set_references(struct harness *harness, const double *references) {
+    const struct harness_options *options = &harness->options;
+    struct grain_range grains = grains_of(harness, harness->runner);
+    int64_t first = grains.first * options->grain_sequences, count = grains.count * options->grain_sequences;
+    double *to = harness_data(harness, "reference");
+    for (int64_t i = 0; i < count; i++)
+        to[i] = first + i < options->batch ? references[first + i] : 0;
+}
+
 static int64_t count_unmasked(const int32_t *targets, int64_t count) {
     int64_t unmasked = 0;
     for (int64_t i = 0; targets && i < count; i++)
@@ -210,7 +225,18 @@ static int64_t count_unmasked(const int32_t *targets, int64_t count) {
     return unmasked;
 }
 
+/* Those of this rank's rows that are there. */
+static int64_t count_pairs(const struct harness *harness) {
+    struct grain_range grains = grains_of(harness, harness->runner);
+    int64_t first = grains.first * harness->options.grain_sequences,
+            end = first + grains.count * harness->options.grain_sequences;
+    return first >= harness->options.batch
+               ? 0
+               : ((end < harness->options.batch ? end : harness->options.batch) - first) / 2;
+}
+
 int64_t harness_count_targets(const struct harness *harness) {
+    if (harness->options.loss == TRAINING_DPO) return count_pairs(harness);
     int64_t grains = grains_of(harness, harness->runner).count, length = harness->options.sequence_length;
     return count_unmasked(harness_data(harness, "targets"), grains * harness->options.grain_sequences * length);
 }
@@ -246,10 +272,10 @@ double harness_step(struct harness *harness, double learning_rate, bool interlea
         require(runner_step(harness->runner, scalars), "step");
     const double *losses = harness_data(harness, "loss");
     if (!losses) return 0;
-    double loss = *losses;
+    harness->figures[0] = *losses;
     if (harness->engine.runners[PROGRAM_STEP])
-        require(step_exchange_loss(&harness->engine.exchange, losses, &loss), "loss");
-    return loss * scalars[SCALAR_LOSS_SCALE];
+        require(step_exchange_loss(&harness->engine.exchange, losses, harness->figures), "loss");
+    return harness->figures[0] * scalars[SCALAR_LOSS_SCALE];
 }
 
 /* Itself or its master. */

@@ -20,9 +20,12 @@ struct harness_options {
     enum model_purpose purpose;
     bool forward_only; /* MODEL_LOSS without gradients */
     enum dtype dtype;
+    enum training_loss loss; /* TRAINING_DPO: rows are pairs */
+    double dpo_beta;
     enum update_rule optimizer;
     enum state_format optimizer_dtype;
     enum master master;
+    enum weight_format base_dtype;
     int64_t batch, sequence_length, grain_sequences, grains_per_pass;
     struct policy policy; /* but for the grains */
     uint64_t policy_seed; /* not 0: a random policy, grains and all, but for */
@@ -56,6 +59,7 @@ struct harness {
     const struct executable *executable; /* the main program's, of the plan */
     struct runner *runner;               /* its, of the engine */
     int64_t step;
+    double figures[LOSS_FIGURES_MOST]; /* sums of the last step's loss's, of all ranks */
 };
 
 /* Ends the test on any failure. `out` must not be moved. */
@@ -72,6 +76,8 @@ const float *harness_logits(const struct harness *harness);
 void harness_set_inputs(struct harness *harness, const int32_t *tokens, const int32_t *targets);
 /* How many of the targets that were set count: of a step, this rank's. */
 int64_t harness_count_targets(const struct harness *harness);
+/* Of TRAINING_DPO, behind harness_set_inputs: a number of each of the batch's sequences. */
+void harness_set_references(struct harness *harness, const double *references);
 /* One step over what harness_set_inputs set; returns the mean loss. `interleaved`: by runner_step_interleaved. */
 double harness_step(struct harness *harness, double learning_rate, bool interleaved);
 /* The mean loss by the program that only runs forward, with the weights after the last step. */

@@ -217,6 +217,27 @@ static void build_attention(struct graph *graph, const struct op_case *op_case, 
     add(graph, &op_attention, "attention", &attributes, in, out);
 }
 
+/* For the second half of the queries. */
+static struct select_heads_attributes selection_of(const struct op_sizes *sizes) {
+    const struct group_part part = {.parts = 2, .position = 1};
+    return select_heads_of_queries(sizes->kv_heads, sizes->head_dim, sizes->heads, &part);
+}
+
+static void build_select_heads(struct graph *graph, const struct op_case *op_case, const struct op_sizes *sizes) {
+    struct select_heads_attributes attributes = selection_of(sizes);
+    struct tensor *in[OP_INPUTS_MAX] = {activation(graph, op_case, "x", attributes.heads * attributes.head_dim)};
+    struct tensor *out[OP_OUTPUTS_MAX] = {activation(graph, op_case, "y", attributes.selected * attributes.head_dim)};
+    add(graph, &op_select_heads, "select_heads", &attributes, in, out);
+}
+
+static void build_select_heads_grad(struct graph *graph, const struct op_case *op_case, const struct op_sizes *sizes) {
+    build_select_heads(graph, op_case, sizes);
+    struct select_heads_attributes attributes = selection_of(sizes);
+    struct tensor *in[OP_INPUTS_MAX] = {activation(graph, op_case, "dy", attributes.selected * attributes.head_dim)};
+    struct tensor *out[OP_OUTPUTS_MAX] = {activation(graph, op_case, "d.x", attributes.heads * attributes.head_dim)};
+    add(graph, &op_select_heads_grad, "select_heads.grad", &attributes, in, out);
+}
+
 static void build_attention_cache(struct graph *graph, const struct op_case *op_case, const struct op_sizes *sizes) {
     struct attention_cache_attributes attributes = {.attention = attention_of(op_case, sizes),
                                                     .texts = sizes->sequences + 1,
@@ -332,15 +353,29 @@ static void build_parts(struct graph *graph, const struct op_case *op_case, cons
     struct tensor *parts = stacked_parts(graph, op_case, joins ? "x" : "y", sizes->columns);
     struct tensor *in[OP_INPUTS_MAX] = {joins ? parts : whole}, *out[OP_OUTPUTS_MAX] = {joins ? whole : parts};
     if (!whole || !parts) return;
-    const struct parts_attributes attributes = {has(op_case, CASE_LENGTH) ? 1 : 2, CASE_PARTS, out[0]->shape.dtype};
+    const struct parts_order order = {has(op_case, CASE_LENGTH) ? 1 : 2, CASE_PARTS, has(op_case, CASE_ZIGZAG)};
+    const struct parts_attributes attributes = {order, out[0]->shape.dtype};
     add(graph, op_case->op, op_case->op->name, &attributes, in, out);
 }
 
 static void build_cut(struct graph *graph, const struct op_case *op_case, const struct op_sizes *sizes) {
     const struct cut_attributes attributes = {.dimension = has(op_case, CASE_LENGTH) ? 1 : 2,
-                                              .part = {CASE_PARTS, CASE_OWN_PART}};
+                                              .part = {CASE_PARTS, CASE_OWN_PART, 0, has(op_case, CASE_ZIGZAG)}};
     struct tensor *in[OP_INPUTS_MAX] = {whole_of_parts(graph, op_case, "x", sizes->columns)};
     struct tensor *out[OP_OUTPUTS_MAX] = {activation(graph, op_case, "y", sizes->columns)};
+    add(graph, &op_cut, "cut", &attributes, in, out);
+}
+
+/* Of [S, T], whose positions are its columns. */
+static void build_cut_tokens(struct graph *graph, const struct op_case *op_case, const struct op_sizes *sizes) {
+    (void)sizes;
+    int64_t sequences = graph->grain_sequences, length = graph->sequence_length;
+    const struct cut_attributes attributes = {.dimension = 1,
+                                              .part = {CASE_PARTS, CASE_OWN_PART, 0, has(op_case, CASE_ZIGZAG)}};
+    struct tensor *in[OP_INPUTS_MAX] = {
+        graph_tensor(graph, TENSOR_INPUT, "x", shape_make(DTYPE_I32, 2, sequences, length * CASE_PARTS, 1))};
+    struct tensor *out[OP_OUTPUTS_MAX] = {
+        graph_tensor(graph, TENSOR_ACTIVATION, "y", shape_make(DTYPE_I32, 2, sequences, length, 1))};
     add(graph, &op_cut, "cut", &attributes, in, out);
 }
 
@@ -424,6 +459,44 @@ static void build_head_loss(struct graph *graph, const struct op_case *op_case, 
     add(graph, &op_head_loss_grad, "head.grad", &attributes, in, made);
 }
 
+static void build_head_log_probability(struct graph *graph, const struct op_case *op_case,
+                                       const struct op_sizes *sizes) {
+    struct tensor *in[OP_INPUTS_MAX] = {0};
+    head_inputs(graph, op_case, sizes, in, true);
+    struct head_attributes head = head_attributes_of(op_case, sizes);
+    if (has(op_case, CASE_PART)) in[4] = statistics_of(graph, in, &head);
+    add(graph, &op_head_log_probability, "y", &head, in, NULL);
+    if (op_case->op == &op_head_log_probability) return;
+    bool frozen = has(op_case, CASE_FROZEN);
+    struct head_loss_grad_attributes attributes = {.dx = !has(op_case, CASE_NO_DX),
+                                                   .dweight = !frozen,
+                                                   .dbias = has(op_case, CASE_BIAS) && !frozen,
+                                                   .softcap = head.softcap,
+                                                   .part = head.part};
+    in[5] = row_values(graph, "dy", 1);
+    struct tensor *made[OP_OUTPUTS_MAX] = {
+        IF_WANTED(attributes.dx, activation(graph, op_case, "d.x", sizes->columns)),
+        IF_WANTED(attributes.dweight, accumulator(graph, "d.weight", 2, sizes->vocab, sizes->columns)),
+        IF_WANTED(attributes.dbias, accumulator(graph, "d.bias", 1, sizes->vocab, 1))};
+    add(graph, &op_head_log_probability_grad, "head.grad", &attributes, in, made);
+}
+
+static struct tensor *figures(struct graph *graph, const char *name) {
+    return graph_tensor(graph, TENSOR_RESULT, name, shape_make(DTYPE_F64, 1, PREFERENCE_FIGURES, 1, 1));
+}
+
+static void build_preference(struct graph *graph, const struct op_case *op_case, const struct op_sizes *sizes) {
+    const struct preference_attributes attributes = {.beta = 0.3};
+    struct tensor *in[OP_INPUTS_MAX] = {
+        row_values(graph, "y", 1), integers(graph, "targets"),
+        graph_tensor(graph, TENSOR_INPUT, "reference", shape_make(DTYPE_F64, 2, sizes->sequences, 1, 1))};
+    add(graph, &op_preference_loss, "preference", &attributes, in,
+        (struct tensor *[OP_OUTPUTS_MAX]){figures(graph, "loss")});
+    if (op_case->op == &op_preference_loss) return;
+    struct tensor *made[OP_OUTPUTS_MAX] = {figures(graph, "loss.again"), row_values(graph, "d.y", 1)};
+    add(graph, &op_preference_loss_grad, "preference.grad", &attributes, in, made);
+}
+
 static void build_head_logits(struct graph *graph, const struct op_case *op_case, const struct op_sizes *sizes) {
     struct tensor *in[OP_INPUTS_MAX] = {0};
     head_inputs(graph, op_case, sizes, in, false);
@@ -460,6 +533,19 @@ static void build_clip_factor(struct graph *graph, const struct op_case *op_case
     add(graph, &op_clip_factor, "clip_factor", &attributes, in, NULL);
 }
 
+static enum dtype moments_of(const struct op_case *op_case) {
+    if (op_case->flags & CASE_INT8_STATE) return DTYPE_U8;
+    return op_case->flags & CASE_BF16_STATE ? DTYPE_BF16 : DTYPE_F32;
+}
+
+static struct tensor *add_scales(struct graph *graph, const char *moment, int64_t elements) {
+    int64_t blocks = (elements + UPDATE_SCALE_BLOCK - 1) / UPDATE_SCALE_BLOCK;
+    struct tensor *scales = graph_tensor(graph, TENSOR_STATE, graph_format(graph, "%s_absmax", moment),
+                                         shape_make(DTYPE_F32, 1, blocks, 1, 1));
+    if (scales) scales->block_elements = UPDATE_SCALE_BLOCK;
+    return scales;
+}
+
 static void build_update(struct graph *graph, const struct op_case *op_case, const struct op_sizes *sizes) {
     enum update_rule rule = update_rule_of(op_case->op);
     int moments = update_rule_moments(rule);
@@ -469,7 +555,7 @@ static void build_update(struct graph *graph, const struct op_case *op_case, con
                                            .epsilon = 1e-8,
                                            .weight_decay = 0.1,
                                            .parameter = graph->dtype,
-                                           .moments = op_case->flags & CASE_BF16_STATE ? DTYPE_BF16 : DTYPE_F32,
+                                           .moments = moments_of(op_case),
                                            .has_master = master,
                                            .seed = UINT64_C(0x123456789abcdef),
                                            .number = 5};
@@ -481,6 +567,8 @@ static void build_update(struct graph *graph, const struct op_case *op_case, con
     for (int i = 0; i < moments; i++)
         out[1 + i] = graph_tensor(graph, TENSOR_STATE, update_rule_moment(rule, i), moment);
     if (master) out[1 + moments] = graph_tensor(graph, TENSOR_STATE, "master", state);
+    for (int i = 0; i < moments && attributes.moments == DTYPE_U8; i++)
+        out[2 + moments + i] = add_scales(graph, update_rule_moment(rule, i), shape_elements(&moment));
     add(graph, op_case->op, update_rule_name(rule), &attributes, in, out);
 }
 
@@ -560,6 +648,48 @@ static void build_token_gate(struct graph *graph, const struct op_case *op_case,
     add(graph, &op_token_gate_grad, "token_gate.grad", NULL, back, into);
 }
 
+static struct tensor *load_of(struct graph *graph, const char *name, const struct op_sizes *sizes) {
+    return graph_tensor(graph, TENSOR_ACTIVATION, name, shape_make(DTYPE_F32, 2, LOAD_ROWS, experts_of(sizes), 1));
+}
+
+/* Tokens go where other logits send them, so that differences of these change no slot. */
+static void build_expert_load(struct graph *graph, const struct op_case *op_case, const struct op_sizes *sizes) {
+    const struct node *route = add_route(graph, op_case, sizes);
+    if (!route) return;
+    bool previous = has(op_case, CASE_ADDEND);
+    struct tensor *in[OP_INPUTS_MAX] = {activation(graph, op_case, "x", experts_of(sizes)), route->out[2],
+                                        IF_WANTED(previous, load_of(graph, "previous", sizes))};
+    add(graph, &op_expert_load, "load", NULL, in, NULL);
+    if (op_case->op != &op_expert_load_grad) return;
+    struct tensor *back[OP_INPUTS_MAX] = {load_of(graph, "dy", sizes), in[0]};
+    struct tensor *out[OP_OUTPUTS_MAX] = {activation(graph, op_case, "d.x", experts_of(sizes))};
+    add(graph, &op_expert_load_grad, "load.grad", NULL, back, out);
+}
+
+static void build_balanced_loss(struct graph *graph, const struct op_case *op_case, const struct op_sizes *sizes) {
+    const struct balance_grad_attributes attributes = {
+        .balance = {.coefficient = 0.3, .rows = sizes->sequences * sizes->length}, .dload = !has(op_case, CASE_FROZEN)};
+    struct tensor *in[OP_INPUTS_MAX] = {row_values(graph, "y", 1), integers(graph, "targets"),
+                                        load_of(graph, "load", sizes)};
+    struct tensor *loss[OP_OUTPUTS_MAX] = {
+        graph_tensor(graph, TENSOR_RESULT, "loss", shape_make(DTYPE_F64, 1, 1, 1, 1))};
+    add(graph, &op_balanced_loss, "loss", &attributes.balance, in, loss);
+    if (op_case->op == &op_balanced_loss) return;
+    struct tensor *made[OP_OUTPUTS_MAX] = {
+        graph_tensor(graph, TENSOR_RESULT, "loss.again", shape_make(DTYPE_F64, 1, 1, 1, 1)),
+        row_values(graph, "d.y", 1), IF_WANTED(attributes.dload, load_of(graph, "d.load", sizes))};
+    add(graph, &op_balanced_loss_grad, "loss.grad", &attributes, in, made);
+}
+
+static void build_count_slots(struct graph *graph, const struct op_case *op_case, const struct op_sizes *sizes) {
+    const struct node *route = add_route(graph, op_case, sizes);
+    if (!route) return;
+    struct tensor *in[OP_INPUTS_MAX] = {route->out[2]};
+    struct tensor *slots[OP_OUTPUTS_MAX] = {
+        graph_tensor(graph, TENSOR_RESULT, "slots", shape_make(DTYPE_F64, 1, experts_of(sizes), 1, 1))};
+    add(graph, &op_count_slots, "slots", NULL, in, slots);
+}
+
 /* The second expert. With CASE_ADDEND others' rows are there before. */
 static void build_expert(struct graph *graph, const struct op_case *op_case, const struct op_sizes *sizes) {
     const struct node *route = add_route(graph, op_case, sizes);
@@ -610,9 +740,15 @@ const struct op_sizes op_sizes_gpt2 = {.sequences = 1,
 #define ODD_BUT(...)                                                                                                   \
     { .sequences = 3, .columns = 45, .inner = 77, .heads = 6, .kv_heads = 2, .head_dim = 10, .vocab = 131, __VA_ARGS__ }
 #define ODD ODD_BUT(.length = 29)
+#define EVEN ODD_BUT(.length = 28)
 /* Several tiles of positions; a head that is no whole number of vectors. */
 #define LONG(window_)                                                                                                  \
     { .sequences = 2, .length = 131, .heads = 6, .kv_heads = 2, .head_dim = 10, .window = window_ }
+/* Half of the queries read 2 of 4 heads; or 2 of 3, of which one serves twice as many queries. */
+#define TRIPLES                                                                                                        \
+    { .sequences = 2, .length = 29, .heads = 12, .kv_heads = 4, .head_dim = 10 }
+#define QUADRUPLES                                                                                                     \
+    { .sequences = 2, .length = 29, .heads = 12, .kv_heads = 3, .head_dim = 6 }
 /* Heads of several vectors, and of no whole number of them. */
 #define WIDE                                                                                                           \
     { .sequences = 1, .length = 71, .heads = 3, .kv_heads = 1, .head_dim = 85 }
@@ -622,6 +758,8 @@ const struct op_sizes op_sizes_gpt2 = {.sequences = 1,
 /* Few tokens of an expert, and several tiles of them. */
 #define MANY_TOKENS                                                                                                    \
     { .sequences = 2, .length = 331, .columns = 45, .inner = 77, .heads = 4 }
+#define PAIRS                                                                                                          \
+    { .sequences = 4, .length = 37, .columns = 1 }
 #define CASE(name_, kind, build_, sizes_, ...)                                                                         \
     { .name = name_, .op = &op_##kind, .build = build_, .sizes = sizes_, __VA_ARGS__ }
 
@@ -689,6 +827,12 @@ const struct op_case op_cases[] = {
     CASE("attention_grad.capped.window", attention_grad, build_attention_grad, LONG(50),
          .flags = CASE_CAPPED | CASE_SEGMENTS | CASE_VIEWS),
     CASE("attention_grad.short", attention_grad, build_attention_grad, ODD_BUT(.length = 1), .flags = 0),
+    CASE("select_heads", select_heads, build_select_heads, ODD, .flags = CASE_TIMED),
+    CASE("select_heads.many", select_heads, build_select_heads, TRIPLES, .flags = CASE_VIEWS),
+    CASE("select_heads.uneven", select_heads, build_select_heads, QUADRUPLES, .flags = 0),
+    CASE("select_heads_grad", select_heads_grad, build_select_heads_grad, ODD, .flags = CASE_TIMED),
+    CASE("select_heads_grad.many", select_heads_grad, build_select_heads_grad, TRIPLES, .flags = CASE_VIEWS),
+    CASE("select_heads_grad.uneven", select_heads_grad, build_select_heads_grad, QUADRUPLES, .flags = 0),
     CASE("attention_cache", attention_cache, build_attention_cache, LONG(0), .flags = CASE_TIMED),
     CASE("attention_cache.window", attention_cache, build_attention_cache, LONG(50), .flags = CASE_VIEWS),
     CASE("attention_cache.wide", attention_cache, build_attention_cache, WIDE, .flags = CASE_VIEWS),
@@ -723,10 +867,14 @@ const struct op_case op_cases[] = {
     CASE("to_parts", to_parts, build_parts, ODD, .flags = CASE_TIMED),
     CASE("to_parts.views", to_parts, build_parts, LARGE, .flags = CASE_VIEWS | CASE_CONVERTS),
     CASE("to_parts.length", to_parts, build_parts, LARGE, .flags = CASE_LENGTH),
+    CASE("to_parts.zigzag", to_parts, build_parts, EVEN, .flags = CASE_LENGTH | CASE_ZIGZAG),
     CASE("from_parts", from_parts, build_parts, ODD, .flags = CASE_VIEWS),
     CASE("from_parts.length", from_parts, build_parts, ODD, .flags = CASE_LENGTH | CASE_CONVERTS),
+    CASE("from_parts.zigzag", from_parts, build_parts, EVEN, .flags = CASE_LENGTH | CASE_ZIGZAG | CASE_CONVERTS),
     CASE("cut", cut, build_cut, LARGE, .flags = CASE_VIEWS),
     CASE("cut.length", cut, build_cut, ODD, .flags = CASE_LENGTH),
+    CASE("cut.zigzag", cut, build_cut, EVEN, .flags = CASE_LENGTH | CASE_ZIGZAG),
+    CASE("cut.zigzag_tokens", cut, build_cut_tokens, EVEN, .flags = CASE_LENGTH | CASE_ZIGZAG),
     CASE("bias_grad", bias_grad, build_bias_grad, ODD, .flags = CASE_BIAS | CASE_TIMED),
     CASE("bias_grad.views", bias_grad, build_bias_grad, LARGE, .flags = CASE_BIAS | CASE_VIEWS),
     CASE("head_loss", head_loss, build_head_loss, ODD, .flags = CASE_TIMED),
@@ -743,6 +891,21 @@ const struct op_case op_cases[] = {
     CASE("head_loss_grad.part", head_loss_grad, build_head_loss, ODD, .flags = CASE_PART),
     CASE("head_loss_grad.part.capped", head_loss_grad, build_head_loss, ODD,
          .flags = CASE_PART | CASE_BIAS | CASE_CAPPED | CASE_VIEWS),
+    CASE("head_log_probability", head_log_probability, build_head_log_probability, ODD, .flags = CASE_TIMED),
+    CASE("head_log_probability.capped", head_log_probability, build_head_log_probability, LARGE,
+         .flags = CASE_BIAS | CASE_CAPPED | CASE_VIEWS),
+    CASE("head_log_probability.part", head_log_probability, build_head_log_probability, ODD, .flags = CASE_PART),
+    CASE("head_log_probability_grad", head_log_probability_grad, build_head_log_probability, ODD, .flags = CASE_TIMED),
+    CASE("head_log_probability_grad.bias", head_log_probability_grad, build_head_log_probability, LARGE,
+         .flags = CASE_BIAS | CASE_VIEWS),
+    CASE("head_log_probability_grad.frozen", head_log_probability_grad, build_head_log_probability, ODD,
+         .flags = CASE_FROZEN | CASE_CAPPED),
+    CASE("head_log_probability_grad.no_dx", head_log_probability_grad, build_head_log_probability, ODD,
+         .flags = CASE_NO_DX),
+    CASE("head_log_probability_grad.part", head_log_probability_grad, build_head_log_probability, ODD,
+         .flags = CASE_PART | CASE_CAPPED),
+    CASE("preference_loss", preference_loss, build_preference, LARGE, .flags = CASE_TIMED),
+    CASE("preference_loss_grad", preference_loss_grad, build_preference, PAIRS, .flags = CASE_TIMED),
     CASE("head_statistics", head_statistics, build_head_statistics, ODD, .flags = CASE_PART | CASE_TIMED),
     CASE("head_statistics.capped", head_statistics, build_head_statistics, LARGE,
          .flags = CASE_PART | CASE_BIAS | CASE_CAPPED | CASE_VIEWS),
@@ -775,6 +938,14 @@ const struct op_case op_cases[] = {
     CASE("expert_mlp_grad.frozen", expert_mlp_grad, build_expert, ODD, .function = ACTIVATION_SILU,
          .flags = CASE_FROZEN),
     CASE("expert_mlp_grad.no_dx", expert_mlp_grad, build_expert, ODD, .function = ACTIVATION_SILU, .flags = CASE_NO_DX),
+    CASE("expert_load", expert_load, build_expert_load, MANY_TOKENS, .flags = CASE_ADDEND | CASE_TIMED),
+    CASE("expert_load.views", expert_load, build_expert_load, ODD, .flags = CASE_VIEWS),
+    CASE("expert_load_grad", expert_load_grad, build_expert_load, ODD, .flags = CASE_TIMED),
+    CASE("expert_load_grad.views", expert_load_grad, build_expert_load, MANY_TOKENS, .flags = CASE_VIEWS),
+    CASE("balanced_loss", balanced_loss, build_balanced_loss, ODD, .flags = CASE_TIMED),
+    CASE("balanced_loss_grad", balanced_loss_grad, build_balanced_loss, ODD, .flags = CASE_TIMED),
+    CASE("balanced_loss_grad.frozen", balanced_loss_grad, build_balanced_loss, ODD, .flags = CASE_FROZEN),
+    CASE("count_slots", count_slots, build_count_slots, ODD, .flags = 0),
     CASE("gradient_sum", gradient_sum, build_gradient_sum, LARGE, .flags = CASE_TIMED),
     CASE("squared_sums", squared_sums, build_squared_sums, LARGE, .flags = CASE_TIMED),
     CASE("squared_norm", squared_norm, build_squared_norm, LARGE, .flags = CASE_TIMED),
@@ -783,10 +954,14 @@ const struct op_case op_cases[] = {
     CASE("adamw.bf16_state", adamw, build_update, LARGE, .flags = CASE_BF16_STATE | CASE_TIMED),
     CASE("adamw.no_master", adamw, build_update, LARGE, .flags = CASE_NO_MASTER | CASE_BF16_STATE | CASE_TIMED),
     CASE("adamw.no_master.fp32_state", adamw, build_update, ODD, .flags = CASE_NO_MASTER),
+    CASE("adamw.int8_state", adamw, build_update, LARGE, .flags = CASE_INT8_STATE | CASE_TIMED),
+    CASE("adamw.int8_state.no_master", adamw, build_update, ODD, .flags = CASE_INT8_STATE | CASE_NO_MASTER),
     CASE("lion", lion, build_update, LARGE, .flags = CASE_TIMED),
     CASE("lion.no_master", lion, build_update, ODD, .flags = CASE_NO_MASTER | CASE_BF16_STATE),
+    CASE("lion.int8_state", lion, build_update, ODD, .flags = CASE_INT8_STATE),
     CASE("sgd", sgd, build_update, LARGE, .flags = CASE_TIMED),
     CASE("sgd.no_master", sgd, build_update, ODD, .flags = CASE_NO_MASTER | CASE_BF16_STATE),
+    CASE("sgd.int8_state", sgd, build_update, ODD, .flags = CASE_INT8_STATE),
 };
 const int op_case_count = sizeof op_cases / sizeof *op_cases;
 

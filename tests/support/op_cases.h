@@ -37,10 +37,12 @@ enum op_case_flags {
     CASE_ONE_PLUS = 1 << 12,   /* rms_norm: by 1 + the weight; route: weights add up to 1 */
     CASE_PARTIAL = 1 << 13,    /* rope: of a part of each head, times a factor */
     CASE_BF16_STATE = 1 << 14, /* updates: moments in bf16 */
+    CASE_INT8_STATE = 1 << 19, /* in 8 bits */
     CASE_NO_MASTER = 1 << 15,  /* updates: of a bf16 weight without a master */
     CASE_LENGTH = 1 << 16,     /* parts: of the positions; else of the columns */
     CASE_PART = 1 << 18,       /* embeddings and heads: of some rows of the vocabulary, and rows behind them */
     CASE_CONVERTS = 1 << 17,   /* parts: in another dtype than the whole */
+    CASE_ZIGZAG = 1 << 19,     /* parts of the positions: two runs each */
 };
 
 struct op_case {

@@ -167,6 +167,7 @@ static double element_read(const void *at, enum dtype dtype) {
     case DTYPE_F32: return (double)*(const float *)at;
     case DTYPE_BF16: return (double)bf16_to_float(*(const uint16_t *)at);
     case DTYPE_I32: return (double)*(const int32_t *)at;
+    case DTYPE_U8: return (double)*(const uint8_t *)at;
     default: BUG("no dtype");
     }
 }
@@ -177,6 +178,7 @@ static void element_write(void *at, enum dtype dtype, double value) {
     case DTYPE_F32: *(float *)at = (float)value; break;
     case DTYPE_BF16: *(uint16_t *)at = bf16_from_float((float)value); break;
     case DTYPE_I32: *(int32_t *)at = (int32_t)value; break;
+    case DTYPE_U8: *(uint8_t *)at = (uint8_t)value; break;
     default: BUG("no dtype");
     }
 }
@@ -213,12 +215,14 @@ static double value_of(const struct op_instance *instance, const struct tensor *
                        uint32_t random) {
     double uniform = ((double)random * 0x1p-31 - 1) * 1.7320508;
     if (tensor->shape.dtype == DTYPE_I32) return integer_value(instance, tensor->name, index, random);
+    if (tensor->shape.dtype == DTYPE_U8) return (double)(random >> 24);
     if (strcmp(tensor->name, "logits") == 0) { /* whose order small steps do not change */
         int64_t experts = shape_columns(&tensor->shape), expert = index % experts, token = index / experts;
         return 0.4 * (double)((expert * 5 + token * token) % experts) + 0.1 * uniform;
     }
     if (strcmp(tensor->name, "clip") == 0) return index == 0 ? 3 : 0.7;
-    if (strcmp(tensor->name, "exp_avg_sq") == 0 || strncmp(tensor->name, "squared_norms", 6) == 0)
+    if (strcmp(tensor->name, "exp_avg_sq") == 0 || strstr(tensor->name, "_absmax") ||
+        strncmp(tensor->name, "squared_norms", 6) == 0)
         return uniform * uniform; /* and sums of squares */
     if (strcmp(tensor->name, "norm") == 0) return 1 + 0.3 * uniform;
     if (tensor->kind == TENSOR_PARAMETER) return 0.2 * uniform;
@@ -329,9 +333,10 @@ void op_instance_run(struct op_instance *instance, int index) {
 }
 
 static void *advance(void *at, const struct tensor *tensor, int64_t whole, int64_t elements) {
-    bool blocks = tensor && shape_elements(&tensor->shape) != whole;
-    return at ? (char *)at + (blocks ? elements / GRADIENT_NORM_BLOCK : elements) * dtype_bytes(tensor->shape.dtype)
-              : NULL;
+    if (!at) return NULL;
+    bool sums = tensor->block_elements == 0 && shape_elements(&tensor->shape) != whole;
+    int64_t per = sums ? GRADIENT_NORM_BLOCK : tensor_elements_per(tensor);
+    return (char *)at + elements / per * dtype_bytes(tensor->shape.dtype);
 }
 
 static struct kernel_call call_of_run(const struct op_instance *instance, int index, int64_t begin, int64_t end) {

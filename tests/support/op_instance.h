@@ -10,7 +10,7 @@
 #include "backend/backend.h"
 #include "support/op_cases.h"
 
-enum { OP_INSTANCE_NODES = 24 };
+enum { OP_INSTANCE_NODES = 48 };
 /* The exit status by which a program tells ctest that it was skipped. */
 enum { TEST_SKIPPED = 77 };
 

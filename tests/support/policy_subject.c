@@ -8,7 +8,8 @@ enum { GRAIN = 2, BATCH = GRAIN * POLICY_SUBJECT_GRAINS - 1, TOKENS = 13 };
 /* Adapters are "rank,alpha,layers" (adapter_parse). They start with B = 0, so that the norms of their gradients are
  * small: where one is below POLICY_SUBJECT_CLIP_NORM, name more layers. Of the two dtypes, each family has one of each;
  * which, is free. */
-#define USUAL STATE_FP32, MASTER_FP32, UPDATE_ADAMW
+#define ON(format) STATE_FP32, MASTER_FP32, UPDATE_ADAMW, WEIGHT_##format
+#define USUAL ON(PLAIN)
 #define SUBJECTS_OF(family, adapters, adapter_dtype, frozen_dtype)                                                     \
     {#family " in fp32", #family, DTYPE_F32, false, NULL, NULL, USUAL},                                                \
         {"another " #family " in bf16", #family, DTYPE_BF16, true, NULL, NULL, USUAL},                                 \
@@ -33,18 +34,33 @@ const struct policy_subject policy_subjects[] = {
     SUBJECTS_OF(qwen3, "2,4,k_proj,gate_proj", DTYPE_BF16, DTYPE_F32),
     SUBJECTS_OF(qwen3_moe, "2,4,all-linear", DTYPE_F32, DTYPE_BF16),
     SUBJECTS_OF(smollm3, "2,4,all-linear", DTYPE_F32, DTYPE_BF16),
-    {"llama in bf16 with bf16 moments", "llama", DTYPE_BF16, false, NULL, NULL, STATE_BF16, MASTER_FP32, UPDATE_ADAMW},
+    {"llama in bf16 with bf16 moments", "llama", DTYPE_BF16, false, NULL, NULL, STATE_BF16, MASTER_FP32, UPDATE_ADAMW,
+     WEIGHT_PLAIN},
     {"another gpt2 in bf16 with bf16 moments and no masters", "gpt2", DTYPE_BF16, true, NULL, NULL, STATE_BF16,
-     MASTER_NONE, UPDATE_ADAMW},
-    {"qwen3 in fp32 with bf16 moments", "qwen3", DTYPE_F32, false, NULL, NULL, STATE_BF16, MASTER_FP32, UPDATE_ADAMW},
+     MASTER_NONE, UPDATE_ADAMW, WEIGHT_PLAIN},
+    {"qwen3 in fp32 with bf16 moments", "qwen3", DTYPE_F32, false, NULL, NULL, STATE_BF16, MASTER_FP32, UPDATE_ADAMW,
+     WEIGHT_PLAIN},
     {"opt in bf16 with adapters and no masters", "opt", DTYPE_BF16, false, "2,4,all-linear", NULL, STATE_FP32,
-     MASTER_NONE, UPDATE_ADAMW},
-    {"qwen2 in bf16 by Lion", "qwen2", DTYPE_BF16, false, NULL, NULL, STATE_FP32, MASTER_FP32, UPDATE_LION},
+     MASTER_NONE, UPDATE_ADAMW, WEIGHT_PLAIN},
+    {"qwen2 in bf16 by Lion", "qwen2", DTYPE_BF16, false, NULL, NULL, STATE_FP32, MASTER_FP32, UPDATE_LION,
+     WEIGHT_PLAIN},
     {"gpt2 in bf16 by Lion with a bf16 moment and no masters", "gpt2", DTYPE_BF16, false, NULL, NULL, STATE_BF16,
-     MASTER_NONE, UPDATE_LION},
-    {"llama in fp32 by SGD", "llama", DTYPE_F32, false, NULL, NULL, STATE_FP32, MASTER_FP32, UPDATE_SGD},
+     MASTER_NONE, UPDATE_LION, WEIGHT_PLAIN},
+    {"llama in fp32 by SGD", "llama", DTYPE_F32, false, NULL, NULL, STATE_FP32, MASTER_FP32, UPDATE_SGD, WEIGHT_PLAIN},
     {"another phi3 in bf16 by SGD with a bf16 moment", "phi3", DTYPE_BF16, true, NULL, NULL, STATE_BF16, MASTER_FP32,
-     UPDATE_SGD},
+     UPDATE_SGD, WEIGHT_PLAIN},
+    {"qwen3 in bf16 with int8 moments and no masters", "qwen3", DTYPE_BF16, false, NULL, NULL, STATE_INT8, MASTER_NONE,
+     UPDATE_ADAMW, WEIGHT_PLAIN},
+    {"another llama in fp32 with int8 moments", "llama", DTYPE_F32, true, NULL, NULL, STATE_INT8, MASTER_FP32,
+     UPDATE_ADAMW, WEIGHT_PLAIN},
+    {"gpt2 in bf16 by Lion with an int8 moment", "gpt2", DTYPE_BF16, false, NULL, NULL, STATE_INT8, MASTER_FP32,
+     UPDATE_LION, WEIGHT_PLAIN},
+    {"phi3 in bf16 with adapters and int8 moments", "phi3", DTYPE_BF16, false, "2,4,qkv_proj,down_proj", NULL,
+     STATE_INT8, MASTER_FP32, UPDATE_ADAMW, WEIGHT_PLAIN},
+    {"llama in bf16 with adapters on nf4", "llama", DTYPE_BF16, false, "2,4,all-linear", NULL, ON(NF4)},
+    {"another qwen3 in fp32 with adapters on int8", "qwen3", DTYPE_F32, true, "2,4,all-linear", NULL, ON(INT8)},
+    {"gpt2 in bf16 with adapters on int8", "gpt2", DTYPE_BF16, false, "2,4,c_attn,c_fc", NULL, ON(INT8)},
+    {"mixtral in bf16 with adapters on nf4", "mixtral", DTYPE_BF16, false, "2,4,all-linear", NULL, ON(NF4)},
 };
 const size_t policy_subject_count = sizeof policy_subjects / sizeof *policy_subjects;
 
@@ -61,6 +77,7 @@ static void take_other_form(struct model_config *config) {
     if (HAS(config, attention_bias)) config->attention_bias = config->mlp_bias = !config->attention_bias;
     if (HAS(config, window)) model_config_set_window(config, 7);
     if (HAS(config, normalise_experts)) config->normalise_experts = !config->normalise_experts;
+    if (HAS(config, balances_experts)) config->balances_experts = true, config->balance_coefficient = 0.5;
     if (HAS(config, scale_by_inverse_layer)) config->scale_by_inverse_layer = true;
     if (HAS(config, embedding_width)) config->embedding_width = 17, config->norm_after = true;
 }
@@ -94,6 +111,7 @@ struct harness_options policy_options(const struct policy_subject *subject, cons
                                     .optimizer = subject->optimizer,
                                     .optimizer_dtype = subject->optimizer_dtype,
                                     .master = subject->master,
+                                    .base_dtype = subject->base_dtype,
                                     .purpose = MODEL_LOSS,
                                     .dtype = subject->dtype,
                                     .batch = way->batch > 0 ? way->batch : BATCH,

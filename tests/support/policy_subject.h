@@ -16,6 +16,7 @@ struct policy_subject {
     enum state_format optimizer_dtype;
     enum master master;
     enum update_rule optimizer;
+    enum weight_format base_dtype;
 };
 /* Family by family, each of six layers, then smaller optimizer states; policy_subject_count is a multiple of
  * POLICY_SUBJECTS_EACH. */

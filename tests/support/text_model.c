@@ -28,7 +28,7 @@ void text_model_make(const char *folder, const char *text, int64_t tokens, int64
         for (int i = 0; i < targets.count; i++)
             memset(targets.items[i].data, 0, (size_t)shape_bytes(&targets.items[i].tensor->shape));
     else
-        model_initialise_weights(model, 5, targets.items, targets.count);
+        (void)model_initialise_weights(model, 5, targets.items, targets.count);
     require(model_write(model, folder, targets.items, targets.count, NULL));
     require(tokenizer_train(text, strlen(text), tokens, NULL, 0, temp_path(folder, "tokenizer.json")));
     model_targets_drop(&targets);

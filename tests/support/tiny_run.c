@@ -67,6 +67,10 @@ char *tiny_run_metrics(const char *run_folder) {
     for (char *line = strtok(text, "\n"); line; line = strtok(NULL, "\n")) {
         json_t *object = json_loads(line, 0, NULL);
         if (!object) fail_msg("not JSON: %s", line);
+        if (json_object_get(object, "replan")) {
+            json_decref(object);
+            continue;
+        }
         for (size_t i = 0; i < sizeof unlike / sizeof *unlike; i++)
             json_object_del(object, unlike[i]);
         char *kept = json_dumps(object, JSON_SORT_KEYS), *longer = mem_format("%s%s\n", all, kept);

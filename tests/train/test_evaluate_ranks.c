@@ -115,7 +115,7 @@ static enum status add_numbers(struct comm *comm, void *payload) {
     struct loss_sum *sums = payload, sum = {0};
     for (int turn = 0; turn < 3; turn++) {
         double value = number(turn * RANKS_MOST + comm->rank);
-        struct loss_sum mine = {.loss = value, .targets = 1, .stopped = turn == 2 && comm->rank == 1};
+        struct loss_sum mine = {.figures = {value}, .targets = 1, .stopped = turn == 2 && comm->rank == 1};
         TRY(loss_sum_add(comm, STATUS_OK, &mine, &sum));
         if (sum.stopped != (turn == 2)) return status_set(STATUS_FAILED, "a stop that nobody was asked for");
     }
@@ -139,7 +139,7 @@ static void sums_are_in_the_order_of_batches(void **state) {
                                    .may_fail = true};
     expect_status(thread_ranks_run(&threads), STATUS_FAILED, "no batch");
     for (int rank = 0; rank < RANKS_MOST; rank++) {
-        assert_memory_equal(&sums[rank].loss, &expected, sizeof expected);
+        assert_memory_equal(&sums[rank].figures[0], &expected, sizeof expected);
         assert_int_equal(sums[rank].targets, 3 * RANKS_MOST);
     }
 }

@@ -185,22 +185,55 @@ static void mixtures_go_on(void **state) {
 }
 
 /* Rounded by chance: the numbers drawn depend on the step, not on where the run began. */
-static void smaller_states_go_on(void **state) {
+static void expect_states_go_on(void **state, enum update_rule rule, enum state_format format) {
     struct tiny_run run;
     char whole[512], cut[512];
     tiny_run_make(*state, "llama", &run);
     SETTINGS_GIVE(&run.plan, dtype, DTYPE_BF16);
-    SETTINGS_GIVE(&run.plan, optimizer, UPDATE_LION);
-    SETTINGS_GIVE(&run.plan, optimizer_dtype, STATE_BF16);
+    SETTINGS_GIVE(&run.plan, optimizer, rule);
+    SETTINGS_GIVE(&run.plan, optimizer_dtype, format);
     SETTINGS_GIVE(&run.plan, master, MASTER_NONE);
-    snprintf(whole, sizeof whole, "%s/whole-states", (const char *)*state);
-    snprintf(cut, sizeof cut, "%s/cut-states", (const char *)*state);
+    snprintf(whole, sizeof whole, "%s/whole-%s", (const char *)*state, state_format_name(format));
+    snprintf(cut, sizeof cut, "%s/cut-%s", (const char *)*state, state_format_name(format));
     expect_status(tiny_run_begin(&run, whole, NULL), STATUS_OK, NULL);
     run.options.steps = 3;
     SETTINGS_GIVE(&run.options, schedule_steps, 6);
     expect_status(tiny_run_begin(&run, cut, NULL), STATUS_OK, NULL);
     expect_status(tiny_run_resume(cut, 6, NULL), STATUS_OK, NULL);
     expect_same_runs(whole, cut, 6);
+}
+
+static void smaller_states_go_on(void **state) {
+    expect_states_go_on(state, UPDATE_LION, STATE_BF16);
+    expect_states_go_on(state, UPDATE_ADAMW, STATE_INT8);
+}
+
+/* The base is quantised again when a run goes on. */
+static void adapters_on_a_quantised_base_go_on(void **state) {
+    struct tiny_run run;
+    char whole[512], cut[512];
+    tiny_run_make(*state, "llama", &run);
+    SETTINGS_GIVE(&run.plan, dtype, DTYPE_BF16);
+    SETTINGS_GIVE(&run.plan, lora, "2,4,all-linear");
+    SETTINGS_GIVE(&run.plan, base_dtype, WEIGHT_NF4);
+    snprintf(whole, sizeof whole, "%s/whole-quantised", (const char *)*state);
+    snprintf(cut, sizeof cut, "%s/cut-quantised", (const char *)*state);
+    expect_status(tiny_run_begin(&run, whole, NULL), STATUS_OK, NULL);
+    run.options.steps = 3;
+    SETTINGS_GIVE(&run.options, schedule_steps, 6);
+    expect_status(tiny_run_begin(&run, cut, NULL), STATUS_OK, NULL);
+    expect_status(tiny_run_resume(cut, 6, NULL), STATUS_OK, NULL);
+    char *x = tiny_run_metrics(whole), *y = tiny_run_metrics(cut);
+    assert_string_equal(x, y);
+    mem_free(x);
+    mem_free(y);
+    assert_true(files_equal(temp_path(whole, "model/adapter_model.safetensors"),
+                            temp_path(cut, "model/adapter_model.safetensors")));
+    struct plan_options plan;
+    struct resume_options none = {0};
+    plan_options_init(&plan);
+    SETTINGS_GIVE(&plan, base_dtype, WEIGHT_PLAIN);
+    expect_status(train_resume(cut, &plan, &none, NULL), STATUS_BAD_INPUT, "base-dtype: none differs from the nf4");
 }
 
 static void what_may_not_change_is_refused(void **state) {
@@ -223,6 +256,7 @@ static void what_may_not_change_is_refused(void **state) {
     REFUSED(optimizer, UPDATE_SGD, "optimizer: sgd differs from the adamw")
     REFUSED(optimizer_dtype, STATE_BF16, "optimizer-dtype: bf16 differs from the fp32")
     REFUSED(master, MASTER_NONE, "master: none differs from the fp32")
+    REFUSED(base_dtype, WEIGHT_INT8, "base-dtype: int8 differs from the none")
     REFUSED(document_attention, DOCUMENT_ATTENTION_WITHIN, "document-attention: within differs from the across")
     plan_options_init(&plan);
     SETTINGS_GIVE(&plan.memory, device_bytes, 1 << 12);
@@ -274,6 +308,7 @@ int main(void) {
         cmocka_unit_test(a_run_without_a_checkpoint_begins_again),
         cmocka_unit_test(mixtures_go_on),
         cmocka_unit_test(smaller_states_go_on),
+        cmocka_unit_test(adapters_on_a_quantised_base_go_on),
         cmocka_unit_test(what_may_not_change_is_refused),
         cmocka_unit_test(it_goes_on_without_metrics),
     };

@@ -7,11 +7,10 @@
  *     parallel: loops over threads;
  *     kernel_elementwise, kernel_group_exchange, kernel_activation, kernel_norm, kernel_rope, kernel_embedding,
  *         kernel_linear, kernel_head, kernel_attention, kernel_attention_grad, kernel_attention_part,
- *         kernel_attention_cache, kernel_optimizer, kernel_routing, kernel_expert: the kernels of the operators that
- *         src/ops defines in files of these names;
- *     matmul, matmul_parts: products of matrices, by one of
- *     matmul_thin: the vector kernels for words, where one side is short;
- *     matmul_blocks, matmul_onednn, onednn_memory: oneDNN, block by block;
+ *         kernel_attention_cache, kernel_select_heads, kernel_preference, kernel_optimizer, kernel_routing,
+ * kernel_balance, kernel_expert: the kernels of the operators that src/ops defines in files of these names; matmul,
+ * matmul_parts, matmul_unpack: products of matrices, of weights in fewer bits too, by one of matmul_thin: the vector
+ * kernels for words, where one side is short; matmul_blocks, matmul_onednn, onednn_memory: oneDNN, block by block;
  *     matmul_packed: the vector kernels. */
 #ifndef BALLAST_BACKEND_CPU_CPU_KERNEL_H
 #define BALLAST_BACKEND_CPU_CPU_KERNEL_H
@@ -35,10 +34,19 @@
     X(attention_grad)                                                                                                  \
     X(attention_cache)                                                                                                 \
     X(last_token)                                                                                                      \
+    /* select_heads */                                                                                                 \
+    X(select_heads)                                                                                                    \
+    X(select_heads_grad)                                                                                               \
     /* elementwise */                                                                                                  \
     X(add)                                                                                                             \
     X(add_bias)                                                                                                        \
     X(scale)                                                                                                           \
+    /* balance */                                                                                                      \
+    X(expert_load)                                                                                                     \
+    X(expert_load_grad)                                                                                                \
+    X(balanced_loss)                                                                                                   \
+    X(balanced_loss_grad)                                                                                              \
+    X(count_slots)                                                                                                     \
     /* embedding */                                                                                                    \
     X(embedding)                                                                                                       \
     X(embedding_grad)                                                                                                  \
@@ -54,6 +62,8 @@
     /* head */                                                                                                         \
     X(head_loss)                                                                                                       \
     X(head_loss_grad)                                                                                                  \
+    X(head_log_probability)                                                                                            \
+    X(head_log_probability_grad)                                                                                       \
     X(head_statistics)                                                                                                 \
     X(join_statistics)                                                                                                 \
     X(head_logits)                                                                                                     \
@@ -75,6 +85,9 @@
     X(adamw)                                                                                                           \
     X(lion)                                                                                                            \
     X(sgd)                                                                                                             \
+    /* preference */                                                                                                   \
+    X(preference_loss)                                                                                                 \
+    X(preference_loss_grad)                                                                                            \
     /* rope */                                                                                                         \
     X(rope_table)                                                                                                      \
     X(rope)                                                                                                            \

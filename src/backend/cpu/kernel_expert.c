@@ -1,12 +1,15 @@
 /* An expert's MLP and its gradients, on the rows that the routing gave it. Their number is known only when the kernel
  * is called: products are made ready for a few numbers of rows, and an expert's rows are cut into pieces of these, the
- * largest first. So the pieces depend on the number of rows alone. */
+ * largest first. So the pieces depend on the number of rows alone. The last piece may end with rows of the tile that
+ * hold no slot; they are zeros, which products add nothing for, and most of them are left out. */
 #include <string.h>
 
 #include "backend/cpu/cpu_kernel.h"
 #include "backend/cpu/matmul.h"
 
-enum { PIECE_SIZES = 3, PIECE_STEP = 4 };
+/* Whole pieces: a tile, and STEP times as many rows each. Of the last tile of a piece, ROWS_STEP rows are left out at a
+ * time. */
+enum { WHOLE_SIZES = 3, WHOLE_STEP = 4, ROWS_STEP = 16, TILE_STEPS = 4, PIECE_SIZES = WHOLE_SIZES * TILE_STEPS };
 /* Those of forward come first. By their results: gate and up, y; the gradients of the activation, of x in two parts, of
  * gate and up, of down. */
 enum expert_product {
@@ -22,8 +25,8 @@ enum { FORWARD_PRODUCTS = PRODUCT_OUT + 1, EXPERT_PRODUCTS = PRODUCT_DOUT + 1 };
 
 struct expert_kernel {
     struct kernel kernel;
-    int64_t piece[PIECE_SIZES]; /* rows, the largest last */
-    int sizes;
+    int64_t tile, whole[WHOLE_SIZES], piece[PIECE_SIZES]; /* rows, the largest last */
+    int wholes, sizes;
     struct matmul *products[EXPERT_PRODUCTS][PIECE_SIZES];
     int64_t hidden_bytes, matmul_bytes; /* of a workspace: of one activation of the largest piece, of products */
 };
@@ -31,8 +34,8 @@ struct expert_kernel {
 /* What both operators have, wherever their operands are. */
 struct expert_view {
     const struct expert_attributes *attributes;
-    const struct tensor *x, *gate, *result;
-    int starts; /* the input; gate, up and down follow */
+    const struct tensor *x, *gate, *result; /* gate, up and down are in one format */
+    int ranges;                             /* the input; gate, up and down follow */
 };
 
 static struct expert_view view_of(const struct node *node) {
@@ -45,8 +48,9 @@ static struct expert_view view_of(const struct node *node) {
 
 /* Rows of C features by a weight [F,C] and so on; `rows` is the piece's. */
 static struct matmul_spec spec_of(enum expert_product product, const struct tensor *gate, int64_t rows) {
-    int64_t f = gate->shape.dims[0], c = gate->shape.dims[1];
-    struct matmul_spec spec = {.m = rows, .dtype = gate->shape.dtype, .out_dtype = gate->shape.dtype, .a_k = 1};
+    const struct shape *numbers = tensor_values(gate);
+    int64_t f = numbers->dims[0], c = numbers->dims[1];
+    struct matmul_spec spec = {.m = rows, .dtype = numbers->dtype, .out_dtype = numbers->dtype, .a_k = 1};
     switch (product) {
     case PRODUCT_IN: spec.n = f, spec.k = c, spec.b_k = 1, spec.b_column = c; break;
     case PRODUCT_OUT: spec.n = c, spec.k = f, spec.b_k = 1, spec.b_column = f; break;
@@ -59,6 +63,7 @@ static struct matmul_spec spec_of(enum expert_product product, const struct tens
     spec.a_row = spec.k;
     spec.c_row = spec.n;
     if (product == PRODUCT_DX_MORE) spec.addend_row = c;
+    if (product < PRODUCT_DIN) spec.b_format = gate->code.format;
     if (product < PRODUCT_DIN) return spec;
     spec.k = rows, spec.a_row = 1, spec.a_k = spec.m, spec.b_k = spec.n, spec.b_column = 1;
     spec.addend_row = spec.n;
@@ -85,6 +90,30 @@ static enum status create_products(struct expert_kernel *expert, const struct te
     return STATUS_OK;
 }
 
+static void choose_pieces(struct expert_kernel *expert, int64_t tile, int64_t most) {
+    expert->tile = tile;
+    for (int64_t rows = tile; expert->wholes < WHOLE_SIZES && (expert->wholes == 0 || rows <= most); rows *= WHOLE_STEP)
+        expert->whole[expert->wholes++] = rows;
+    for (int i = 0; i < expert->wholes; i++) {
+        int64_t rows = expert->whole[i] - tile + ROWS_STEP;
+        for (; rows < expert->whole[i]; rows += ROWS_STEP)
+            expert->piece[expert->sizes++] = rows;
+        expert->piece[expert->sizes++] = expert->whole[i];
+    }
+}
+
+/* The piece that such a number of rows begins with. */
+static int first_piece(const struct expert_kernel *expert, int64_t rows) {
+    int64_t tiles = (rows + expert->tile - 1) / expert->tile * expert->tile;
+    int whole = expert->wholes - 1, size = 0;
+    while (expert->whole[whole] > tiles)
+        whole--;
+    int64_t wanted = rows < expert->whole[whole] ? rows : expert->whole[whole];
+    while (expert->piece[size] < wanted)
+        size++;
+    return size;
+}
+
 /* `hidden` is how many activations of a piece the workspace holds. */
 static enum status expert_create(const struct node *node, int products, int hidden, kernel_run *run,
                                  struct kernel **out) {
@@ -92,16 +121,14 @@ static enum status expert_create(const struct node *node, int products, int hidd
     struct expert_kernel *expert = kernel_new(node, sizeof *expert, run);
     if (!expert) return STATUS_FAILED;
     expert->kernel.release = expert_release;
-    int64_t rows = routing_tile(view.attributes->slots, view.attributes->experts), most = shape_rows(&view.x->shape);
-    for (; expert->sizes < PIECE_SIZES && (expert->sizes == 0 || rows <= most); rows *= PIECE_STEP)
-        expert->piece[expert->sizes++] = rows;
+    choose_pieces(expert, routing_tile(view.attributes->slots, view.attributes->experts), shape_rows(&view.x->shape));
     enum status status = create_products(expert, view.gate, products);
     if (status != STATUS_OK) {
         expert_release(&expert->kernel);
         return status;
     }
-    expert->hidden_bytes = workspace_align(expert->piece[expert->sizes - 1] * view.gate->shape.dims[0] *
-                                           dtype_bytes(view.gate->shape.dtype));
+    expert->hidden_bytes = workspace_align(expert->piece[expert->sizes - 1] * tensor_values(view.gate)->dims[0] *
+                                           dtype_bytes(tensor_values(view.gate)->dtype));
     expert->kernel.workspace_bytes = hidden * expert->hidden_bytes + workspace_align(expert->matmul_bytes);
     *out = &expert->kernel;
     return STATUS_OK;
@@ -129,18 +156,18 @@ static void *rows_of(const struct expert_piece *piece, const struct tensor *tens
 }
 
 static void *weight_of(const struct expert_piece *piece, int number) {
-    return piece->call->in[piece->view->starts + 1 + number];
+    return piece->call->in[piece->view->ranges + 1 + number];
 }
 
 /* Where a row of an activation of the piece begins. */
 static void *hidden_row(const struct expert_piece *piece, void *data, int64_t row) {
-    const struct shape *gate = &piece->view->gate->shape;
+    const struct shape *gate = tensor_values(piece->view->gate);
     return (char *)data + row * gate->dims[0] * dtype_bytes(gate->dtype);
 }
 
 static void activate_rows(const void *context, int64_t begin, int64_t end) {
     const struct expert_piece *piece = context;
-    const struct shape *gate = &piece->view->gate->shape;
+    const struct shape *gate = tensor_values(piece->view->gate);
     for (int64_t row = begin; row < end; row++)
         cpu_simd()->gated(gate->dtype, piece->view->attributes->function, gate->dims[0],
                           hidden_row(piece, piece->gate, row), hidden_row(piece, piece->up, row),
@@ -151,25 +178,24 @@ static void activate_rows(const void *context, int64_t begin, int64_t end) {
 static void make_active(const struct expert_piece *piece, void *x) {
     multiply(piece, PRODUCT_IN, rows_of(piece, piece->view->x, x), weight_of(piece, 0), piece->gate);
     multiply(piece, PRODUCT_IN, rows_of(piece, piece->view->x, x), weight_of(piece, 1), piece->up);
-    parallel_for(piece->rows, parallel_rows(piece->view->gate->shape.dims[0]), activate_rows, piece);
+    parallel_for(piece->rows, parallel_rows(tensor_values(piece->view->gate)->dims[0]), activate_rows, piece);
 }
 
 typedef void piece_run(const struct expert_piece *piece);
 
 static void each_piece(const struct expert_kernel *kernel, const struct kernel_call *call,
                        const struct expert_view *view, piece_run *run) {
-    const int32_t *starts = (const int32_t *)call->in[view->starts] + view->attributes->expert;
+    const int32_t *range = (const int32_t *)call->in[view->ranges] + 2 * view->attributes->expert;
     char *own = call->workspace;
     int64_t step = kernel->hidden_bytes;
-    struct expert_piece piece = {.kernel = kernel, .call = call, .view = view, .size = kernel->sizes - 1};
+    struct expert_piece piece = {.kernel = kernel, .call = call, .view = view};
     bool gradient = kernel->kernel.node->op == &op_expert_mlp_grad;
     piece.gate = own, piece.up = own + step;
     piece.active = gradient ? own + 2 * step : own;
     piece.dactive = own + 3 * step;
     piece.workspace = own + (gradient ? 4 : 2) * step;
-    for (piece.row = starts[0]; piece.row < starts[1]; piece.row += piece.rows) {
-        while (kernel->piece[piece.size] > starts[1] - piece.row)
-            piece.size--;
+    for (piece.row = range[0]; piece.row < range[1]; piece.row += piece.rows) {
+        piece.size = first_piece(kernel, range[1] - piece.row);
         piece.rows = kernel->piece[piece.size];
         run(&piece);
     }
@@ -204,7 +230,7 @@ enum status cpu_expert_mlp_create(const struct node *node, struct kernel **out) 
 /* The gradients of gate and up, in the places of these. */
 static void differentiate_rows(const void *context, int64_t begin, int64_t end) {
     const struct expert_piece *piece = context;
-    const struct shape *gate = &piece->view->gate->shape;
+    const struct shape *gate = tensor_values(piece->view->gate);
     for (int64_t row = begin; row < end; row++)
         cpu_simd()->gated_grad(gate->dtype, piece->view->attributes->function, gate->dims[0],
                                hidden_row(piece, piece->dactive, row), hidden_row(piece, piece->gate, row),
@@ -219,7 +245,7 @@ static void grad_piece(const struct expert_piece *piece) {
     make_active(piece, call->in[1]);
     multiply(piece, PRODUCT_DACTIVE, dy, weight_of(piece, 2), piece->dactive);
     if (call->out[3]) multiply(piece, PRODUCT_DOUT, dy, piece->active, call->out[3]);
-    parallel_for(piece->rows, parallel_rows(piece->view->gate->shape.dims[0]), differentiate_rows, piece);
+    parallel_for(piece->rows, parallel_rows(tensor_values(piece->view->gate)->dims[0]), differentiate_rows, piece);
     if (call->out[1]) multiply(piece, PRODUCT_DIN, piece->gate, rows_of(piece, x, call->in[1]), call->out[1]);
     if (call->out[2]) multiply(piece, PRODUCT_DIN, piece->up, rows_of(piece, x, call->in[1]), call->out[2]);
     if (!call->out[0]) return;

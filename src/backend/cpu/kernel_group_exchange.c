@@ -56,28 +56,32 @@ enum status cpu_copy_in_create(const struct node *node, struct kernel **out) {
 
 /* ---- parts ---- */
 
-/* Rows of parts, part by part from `first` on, and where they are in the whole. */
+/* Rows of parts, part by part from `first` on, and where their pieces are in the whole. */
 struct parts_copy {
     const struct tensor *whole, *part;
     void *whole_data, *part_data;
-    int dimension;
-    int64_t parts, first, rows_of_each;
+    struct parts_order order;
+    int64_t first, rows_of_each;
     bool joins; /* from the parts to the whole */
 };
 
 static void copy_part_rows(const void *context, int64_t begin, int64_t end) {
     const struct parts_copy *copy = context;
     enum dtype whole = copy->whole->shape.dtype, part = copy->part->shape.dtype;
-    for (int64_t row = begin; row < end; row++) {
-        struct parts_place place = parts_find(&copy->whole->shape, copy->dimension, copy->parts,
-                                              copy->first + row / copy->rows_of_each, row % copy->rows_of_each);
+    int64_t pieces = parts_pieces_of_row(&copy->whole->shape, &copy->order);
+    int64_t columns = shape_columns(&copy->part->shape) / pieces;
+    for (int64_t i = begin * pieces; i < end * pieces; i++) {
+        int64_t of_each = copy->rows_of_each * pieces;
+        struct parts_place place =
+            parts_find(&copy->whole->shape, &copy->order, copy->first + i / of_each, i % of_each);
         char *in_whole = operand_row(copy->whole, copy->whole_data, place.row);
-        void *in_part = operand_row(copy->part, copy->part_data, row);
+        char *in_part = operand_row(copy->part, copy->part_data, i / pieces);
         in_whole += place.column * dtype_bytes(whole);
+        in_part += i % pieces * columns * dtype_bytes(part);
         if (copy->joins)
-            copy_elements(part, in_part, whole, in_whole, shape_columns(&copy->part->shape));
+            copy_elements(part, in_part, whole, in_whole, columns);
         else
-            copy_elements(whole, in_whole, part, in_part, shape_columns(&copy->part->shape));
+            copy_elements(whole, in_whole, part, in_part, columns);
     }
 }
 
@@ -89,26 +93,24 @@ static enum status copy_parts(const struct parts_copy *copy) {
 
 static enum status to_parts_run(const struct kernel *kernel, const struct kernel_call *call) {
     const struct node *node = kernel->node;
-    const struct parts_attributes *attributes = NODE_ATTRIBUTES(node, parts_attributes);
+    const struct parts_order order = NODE_ATTRIBUTES(node, parts_attributes)->order;
     return copy_parts(&(struct parts_copy){.whole = node->in[0],
                                            .part = node->out[0],
                                            .whole_data = call->in[0],
                                            .part_data = call->out[0],
-                                           .dimension = attributes->dimension,
-                                           .parts = attributes->parts,
-                                           .rows_of_each = shape_rows(&node->out[0]->shape) / attributes->parts});
+                                           .order = order,
+                                           .rows_of_each = shape_rows(&node->out[0]->shape) / order.parts});
 }
 
 static enum status from_parts_run(const struct kernel *kernel, const struct kernel_call *call) {
     const struct node *node = kernel->node;
-    const struct parts_attributes *attributes = NODE_ATTRIBUTES(node, parts_attributes);
+    const struct parts_order order = NODE_ATTRIBUTES(node, parts_attributes)->order;
     return copy_parts(&(struct parts_copy){.whole = node->out[0],
                                            .part = node->in[0],
                                            .whole_data = call->out[0],
                                            .part_data = call->in[0],
-                                           .dimension = attributes->dimension,
-                                           .parts = attributes->parts,
-                                           .rows_of_each = shape_rows(&node->in[0]->shape) / attributes->parts,
+                                           .order = order,
+                                           .rows_of_each = shape_rows(&node->in[0]->shape) / order.parts,
                                            .joins = true});
 }
 
@@ -119,8 +121,7 @@ static enum status cut_run(const struct kernel *kernel, const struct kernel_call
                                            .part = node->out[0],
                                            .whole_data = call->in[0],
                                            .part_data = call->out[0],
-                                           .dimension = attributes->dimension,
-                                           .parts = attributes->part.parts,
+                                           .order = parts_order_of(&attributes->part, attributes->dimension),
                                            .first = attributes->part.position,
                                            .rows_of_each = shape_rows(&node->out[0]->shape)});
 }

@@ -34,6 +34,7 @@ struct head_tile {
     double *losses;
     float *own; /* statistics that are made of the logits; NULL: the losses are */
     float scale;
+    const float *dy; /* of log-probabilities; NULL: the loss's gradients are wanted, times the scale */
 };
 
 static void products_free(struct head_products *products) {
@@ -55,14 +56,18 @@ static enum status create_logits(const struct head_kernel *head, bool bias, int6
     return matmul_create(&spec, out);
 }
 
+static bool has_gradient(const struct node *node, enum head_gradient gradient) {
+    return node->out[head_output(node, gradient)] != NULL;
+}
+
 static enum status create_dx(const struct head_kernel *head, int64_t tokens, struct matmul **out) {
-    if (!head->kernel.node->out[1]) return STATUS_OK;
+    if (!has_gradient(head->kernel.node, HEAD_DX)) return STATUS_OK;
     struct matmul_spec spec = head_dx_spec(head->kernel.node, &head->tiles, tokens);
     return matmul_create(&spec, out);
 }
 
 static enum status create_dweight(const struct head_kernel *head, int64_t tokens, struct matmul **out) {
-    if (!head->kernel.node->out[2]) return STATUS_OK;
+    if (!has_gradient(head->kernel.node, HEAD_DWEIGHT)) return STATUS_OK;
     struct matmul_spec spec = head_dweight_spec(head->kernel.node, &head->tiles, tokens);
     return matmul_create(&spec, out);
 }
@@ -130,11 +135,13 @@ static int64_t column_of(const struct head_tile *tile, int32_t target) {
     return target >= part->first && target < part->first + part->rows ? target - part->first : -1;
 }
 
+/* The gradient of a token's loss, which is less its log-probability. */
+static float scale_of(const struct head_tile *tile, int64_t row) { return tile->dy ? -tile->dy[row] : tile->scale; }
+
 /* What is between d(loss)/d(logits) and the softmax: the target's. */
-static void write_target(const struct head_tile *tile, double logit, double lse, enum dtype dtype, void *out) {
-    float softcap = tile->head->softcap;
+static void write_target(float softcap, float scale, double logit, double lse, enum dtype dtype, void *out) {
     double bent = softcap > 0 ? logit / (double)softcap : 0;
-    float at_target = (float)((exp(logit - lse) - 1) * (double)tile->scale * (1 - bent * bent));
+    float at_target = (float)((exp(logit - lse) - 1) * (double)scale * (1 - bent * bent));
     if (dtype == DTYPE_BF16)
         *(uint16_t *)out = bf16_from_float(at_target);
     else
@@ -143,14 +150,14 @@ static void write_target(const struct head_tile *tile, double logit, double lse,
 
 /* d(loss)/d(logits) = scale * (softmax - one at the target), times the slope of a soft cap; `out` may be the logits.
  * Columns behind the part's end have none. */
-static void write_gradient(const struct head_tile *tile, const float *logits, int64_t target, double lse, char *out) {
-    const struct head_kernel *head = tile->head;
+static void write_gradient(const struct head_kernel *head, float scale, const float *logits, int64_t target, double lse,
+                           char *out) {
     enum dtype dtype = head->kernel.node->in[0]->shape.dtype;
     int64_t rows = head->part.rows, element = dtype_bytes(dtype);
     double logit = target >= 0 ? (double)logits[target] : 0;
-    cpu_simd()->softmax(dtype, rows, logits, (float)lse, tile->scale, head->softcap, out);
+    cpu_simd()->softmax(dtype, rows, logits, (float)lse, scale, head->softcap, out);
     memset(out + rows * element, 0, (size_t)((head->tiles.vocab - rows) * element));
-    if (target >= 0) write_target(tile, logit, lse, dtype, out + target * element);
+    if (target >= 0) write_target(head->softcap, scale, logit, lse, dtype, out + target * element);
 }
 
 /* The log of the sum of exponentials of a row, and less the target's logit, its loss. */
@@ -204,22 +211,25 @@ static void head_rows(const void *context, int64_t begin, int64_t end) {
             write_statistics(tile, row, logits, column);
         else
             tile->losses[row] = row_loss(tile, row, column, &lse);
-        if (gradient) write_gradient(tile, logits, column, lse, gradient);
+        if (gradient) write_gradient(head, scale_of(tile, row), logits, column, lse, gradient);
     }
 }
 
 static void tile_products_run(const struct head_tile *tile, const struct head_products *products,
                               const struct kernel_call *call, int64_t first, void *workspace) {
     const struct node *node = tile->head->kernel.node;
+    void *const *out = call->out + head_output(node, HEAD_DX);
+    const struct tensor *dx_tensor = node->out[head_output(node, HEAD_DX)];
     const void *x = operand_row(node->in[0], call->in[0], first);
     struct matmul_operands dx = {
-        .a = tile->gradients, .b = call->in[1], .c = operand_row(node->out[1], call->out[1], first)};
-    struct matmul_operands dweight = {.a = tile->gradients, .b = x, .addend = call->out[2], .c = call->out[2]};
+        .a = tile->gradients, .b = call->in[1], .c = operand_row(dx_tensor, out[HEAD_DX], first)};
+    struct matmul_operands dweight = {
+        .a = tile->gradients, .b = x, .addend = out[HEAD_DWEIGHT], .c = out[HEAD_DWEIGHT]};
     if (products->dx) matmul_run(products->dx, &dx, workspace);
     if (products->dweight) matmul_run(products->dweight, &dweight, workspace);
-    if (call->out[3])
+    if (out[HEAD_DBIAS])
         sum_columns(node->in[0]->shape.dtype, tile->rows, tile->head->tiles.vocab, tile->gradients,
-                    tile->head->tiles.vocab, call->out[3]);
+                    tile->head->tiles.vocab, out[HEAD_DBIAS]);
 }
 
 static void tile_logits_run(const struct head_tile *tile, const struct head_products *products,
@@ -236,8 +246,9 @@ static void head_tiles(const struct head_kernel *head, const struct kernel_call 
                        float *statistics) {
     const struct head_tiles *tiles = &head->tiles;
     struct head_tile tile = {.head = head, .logits = call->workspace};
+    const float *dy = call->in[5];
     if (gradient) tile.gradients = workspace_at(call, head->workspace.gradients);
-    tile.scale = gradient ? (float)call->scalars[SCALAR_LOSS_SCALE] : 0;
+    tile.scale = gradient && !dy ? (float)call->scalars[SCALAR_LOSS_SCALE] : 0;
     double *losses = workspace_at(call, head->workspace.losses);
     void *workspace = workspace_at(call, head->workspace.end);
     for (int64_t first = 0; first < tiles->rows; first += tiles->tile) {
@@ -246,6 +257,7 @@ static void head_tiles(const struct head_kernel *head, const struct kernel_call 
         tile.targets = (const int32_t *)call->in[2] + first;
         tile.losses = losses + first;
         tile.own = statistics ? statistics + first * HEAD_STATISTICS : NULL;
+        tile.dy = dy ? dy + first : NULL;
         if (call->in[4]) tile.statistics = (const float *)call->in[4] + first * HEAD_STATISTICS;
         tile_logits_run(&tile, products, call, first, workspace);
         parallel_for(tile.rows, parallel_rows(tiles->vocab), head_rows, &tile);
@@ -279,6 +291,28 @@ static enum status head_loss_grad_run(const struct kernel *kernel, const struct 
 
 enum status cpu_head_loss_grad_create(const struct node *node, struct kernel **out) {
     return head_create(node, true, head_loss_grad_run, out);
+}
+
+static enum status head_log_probability_run(const struct kernel *kernel, const struct kernel_call *call) {
+    const struct head_kernel *head = (const struct head_kernel *)kernel;
+    head_tiles(head, call, false, NULL);
+    const double *losses = workspace_at(call, head->workspace.losses);
+    for (int64_t i = 0; i < head->tiles.rows; i++)
+        ((float *)call->out[0])[i] = (float)(0 - losses[i]);
+    return STATUS_OK;
+}
+
+enum status cpu_head_log_probability_create(const struct node *node, struct kernel **out) {
+    return head_create(node, false, head_log_probability_run, out);
+}
+
+static enum status head_log_probability_grad_run(const struct kernel *kernel, const struct kernel_call *call) {
+    head_tiles((const struct head_kernel *)kernel, call, true, NULL);
+    return STATUS_OK;
+}
+
+enum status cpu_head_log_probability_grad_create(const struct node *node, struct kernel **out) {
+    return head_create(node, true, head_log_probability_grad_run, out);
 }
 
 static enum status head_statistics_run(const struct kernel *kernel, const struct kernel_call *call) {

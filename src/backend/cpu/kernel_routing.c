@@ -61,18 +61,18 @@ static void route_tokens(const void *context, int64_t begin, int64_t end) {
     }
 }
 
-/* Where each expert's rows begin, and with these the place of each slot, which has its expert's number before. */
-static void place_slots(int32_t *places, int64_t slots, int64_t experts, int32_t *starts) {
+/* Each expert's rows, and with these the place of each slot, which has its expert's number before. */
+static void place_slots(int32_t *places, int64_t slots, int64_t experts, int32_t *ranges) {
     int32_t next[ROUTING_EXPERTS_MOST] = {0};
     int32_t tile = (int32_t)routing_tile(slots, experts), start = 0;
     for (int64_t i = 0; i < slots; i++)
         next[places[i]]++;
     for (int64_t e = 0; e < experts; e++) {
-        int32_t rows = (next[e] + tile - 1) / tile * tile;
-        starts[e] = next[e] = start;
-        start += rows;
+        int32_t count = next[e];
+        ranges[2 * e] = next[e] = start;
+        ranges[2 * e + 1] = start + count;
+        start += (count + tile - 1) / tile * tile;
     }
-    starts[experts] = start;
     for (int64_t i = 0; i < slots; i++)
         places[i] = next[places[i]]++;
 }
@@ -91,11 +91,11 @@ enum status cpu_route_create(const struct node *node, struct kernel **out) {
 }
 
 /* The expert whose rows hold a place: the last that begins at it or before, of those that have rows. */
-static int64_t expert_at(const int32_t *starts, int64_t experts, int32_t place) {
+static int64_t expert_at(const int32_t *ranges, int64_t experts, int32_t place) {
     int64_t first = 0, last = experts - 1;
     while (first < last) {
         int64_t middle = (first + last + 1) / 2;
-        if (starts[middle] <= place)
+        if (ranges[2 * middle] <= place)
             first = middle;
         else
             last = middle - 1;

@@ -4,6 +4,7 @@
 
 #include "backend/cpu/cpu_kernel.h"
 #include "backend/cpu/matmul_parts.h"
+#include "backend/cpu/matmul_unpack.h"
 
 /* A block's sums stay in the first cache. With them oneDNN is as fast as with any larger block, unless there are so few
  * steps that calling it takes as long as the product. */
@@ -27,7 +28,8 @@ static bool reads_a(const struct matmul_spec *spec) {
 
 /* With one block of rows, each part of b is read by one task only: oneDNN takes it from where it is. */
 static bool reads_b(const struct matmul_spec *spec) {
-    return reads_a(spec) && spec->m <= BLOCK_ROWS && spec->b_k == 1 && spec->b_column == spec->k;
+    return spec->b_format == WEIGHT_PLAIN && reads_a(spec) && spec->m <= BLOCK_ROWS && spec->b_k == 1 &&
+           spec->b_column == spec->k;
 }
 
 /* The widest panels among those that leave the fewest columns empty; where there are many columns, few are. */
@@ -190,20 +192,43 @@ static int64_t chunk_panels(const struct blocks_chunk *chunk) {
 }
 
 /* PACK_STEPS steps from k on of the panel that begins with a column of the chunk. */
-static void pack_piece(const struct blocks_chunk *chunk, int64_t column, int64_t k, float *panel) {
+static struct word_source piece_of(const struct blocks_chunk *chunk, int64_t column, int64_t k) {
     const struct matmul_spec *spec = &chunk->matmul->spec;
-    int64_t width = chunk->matmul->panel, words_left = chunk_words(chunk) - k / word_steps(spec);
-    int64_t first = (chunk->k + k) * spec->b_k + (chunk->column + column) * spec->b_column;
     struct word_source source = {
         .dtype = spec->dtype,
-        .data = element_at(chunk->operands->b, spec->dtype, first),
-        .lines = at_most(chunk->columns - column, width),
+        .lines = at_most(chunk->columns - column, chunk->matmul->panel),
         .steps = at_most(chunk->depth - k, PACK_STEPS),
         .line_stride = spec->b_column,
         .step_stride = spec->b_k,
     };
-    cpu_simd()->pack_steps(&source, at_most(words_left, PACK_STEPS / word_steps(spec)), width,
-                           panel + k / word_steps(spec) * width);
+    return source;
+}
+
+static void pack_words(const struct blocks_chunk *chunk, const struct word_source *source, int64_t k, float *panel) {
+    int64_t width = chunk->matmul->panel, steps = word_steps(&chunk->matmul->spec);
+    cpu_simd()->pack_steps(source, at_most(chunk_words(chunk) - k / steps, PACK_STEPS / steps), width,
+                           panel + k / steps * width);
+}
+
+static void pack_coded(const struct blocks_chunk *chunk, int64_t column, int64_t k, float *panel) {
+    const struct matmul_spec *spec = &chunk->matmul->spec;
+    _Alignas(64) char room[PANEL_COLUMNS * PACK_STEPS * sizeof(float)];
+    struct word_source source = piece_of(chunk, column, k);
+    const struct matmul_tile tile = {chunk->k + k, source.steps, chunk->column + column, source.lines};
+    matmul_unpack(spec, chunk->operands->b, &tile, spec->dtype, room);
+    source.data = room;
+    source.line_stride = spec->b_k == 1 ? source.steps : 1;
+    source.step_stride = spec->b_k == 1 ? 1 : source.lines;
+    pack_words(chunk, &source, k, panel);
+}
+
+static void pack_piece(const struct blocks_chunk *chunk, int64_t column, int64_t k, float *panel) {
+    const struct matmul_spec *spec = &chunk->matmul->spec;
+    if (spec->b_format != WEIGHT_PLAIN) return pack_coded(chunk, column, k, panel);
+    struct word_source source = piece_of(chunk, column, k);
+    int64_t first = (chunk->k + k) * spec->b_k + (chunk->column + column) * spec->b_column;
+    source.data = element_at(chunk->operands->b, spec->dtype, first);
+    pack_words(chunk, &source, k, panel);
 }
 
 /* Pieces of panels, numbered along the rows of b, so that a thread reads rows in long pieces. */

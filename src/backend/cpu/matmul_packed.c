@@ -2,6 +2,7 @@
 
 #include "backend/cpu/cpu_kernel.h"
 #include "backend/cpu/matmul_parts.h"
+#include "backend/cpu/matmul_unpack.h"
 
 /* A chunk's packed operands and sums take some 4 MiB each, which the last cache holds; packing then costs 5 to 12
  * percent of the chunk's product. A task's panels of a (block rows by step) stay in the second cache while it goes
@@ -52,12 +53,27 @@ struct packed_chunk {
 /* An operand of a chunk that is packed into panels: its element at the chunk's corner, and how many rows or columns. */
 struct packing {
     const struct packed_chunk *chunk;
-    const void *from;
+    const void *from; /* NULL: b in its format, to be unpacked */
     int64_t count, panel, k_stride, stride;
     float *to;
 };
 
 static int64_t packing_panels(const struct packing *packing) { return divided_up(packing->count, packing->panel); }
+
+enum { PANEL_MOST = 64 };
+
+/* Numbers of b, unpacked as fp32 to where they are packed from. */
+static void pack_coded(const struct packing *packing, int64_t k, int64_t steps, int64_t first, float *to) {
+    const struct packed_chunk *chunk = packing->chunk;
+    const struct matmul_spec *spec = &chunk->matmul->spec;
+    _Alignas(64) float room[PANEL_MOST * STEP];
+    int64_t left = packing->count - first, columns = at_most(left, packing->panel);
+    BUG_IF(columns > PANEL_MOST || steps > STEP, "a panel of %lld columns", (long long)columns);
+    const struct matmul_tile tile = {chunk->k + k, steps, chunk->column + first, columns};
+    matmul_unpack(spec, chunk->operands->b, &tile, DTYPE_F32, room);
+    bool along = spec->b_k == 1; /* steps are neighbours */
+    cpu_simd()->gemm_pack(DTYPE_F32, packing->panel, steps, columns, room, along ? 1 : columns, along ? steps : 1, to);
+}
 
 /* Panels lie [step][panel], so that neighbours in memory are packed one after the other. */
 static void pack_panels(const void *context, int64_t begin, int64_t end) {
@@ -67,10 +83,14 @@ static void pack_panels(const void *context, int64_t begin, int64_t end) {
     int64_t panels = packing_panels(packing);
     for (int64_t i = begin; i < end; i++) {
         int64_t k = i / panels * matmul->step, first = i % panels * packing->panel;
-        cpu_simd()->gemm_pack(dtype, packing->panel, at_most(packing->chunk->depth - k, matmul->step),
-                              packing->count - first,
-                              element_at(packing->from, dtype, k * packing->k_stride + first * packing->stride),
-                              packing->k_stride, packing->stride, packing->to + i * matmul->step * packing->panel);
+        int64_t steps = at_most(packing->chunk->depth - k, matmul->step);
+        float *to = packing->to + i * matmul->step * packing->panel;
+        if (packing->from)
+            cpu_simd()->gemm_pack(dtype, packing->panel, steps, packing->count - first,
+                                  element_at(packing->from, dtype, k * packing->k_stride + first * packing->stride),
+                                  packing->k_stride, packing->stride, to);
+        else
+            pack_coded(packing, k, steps, first, to);
     }
 }
 
@@ -94,9 +114,12 @@ static void pack_left(const struct packed_chunk *chunk) {
 
 static void pack_right(const struct packed_chunk *chunk) {
     const struct matmul_spec *spec = &chunk->matmul->spec;
+    bool coded = spec->b_format != WEIGHT_PLAIN;
     pack(&(struct packing){
         .chunk = chunk,
-        .from = element_at(chunk->operands->b, spec->dtype, chunk->k * spec->b_k + chunk->column * spec->b_column),
+        .from =
+            coded ? NULL
+                  : element_at(chunk->operands->b, spec->dtype, chunk->k * spec->b_k + chunk->column * spec->b_column),
         .count = chunk->columns,
         .panel = cpu_simd()->gemm_columns,
         .k_stride = spec->b_k,

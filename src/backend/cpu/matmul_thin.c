@@ -37,6 +37,7 @@ static bool has_few_columns(const struct matmul_spec *spec) {
 }
 
 bool thin_matmul_fits(const struct matmul_spec *spec) {
+    if (spec->b_format != WEIGHT_PLAIN) return false;
     if (spec->dtype == DTYPE_BF16 && !cpu_has_bf16_dots()) return false;
     return has_few_rows(spec) || has_few_columns(spec);
 }

@@ -183,79 +183,9 @@ static enum status attention_run(const struct kernel *kernel, const struct kerne
     return cuda_outcome();
 }
 
-struct library_kernel {
-    struct kernel kernel;
-    struct attention_cudnn *plan;
-};
-
-static void library_release(struct kernel *kernel) {
-    attention_cudnn_free(((struct library_kernel *)kernel)->plan);
-    mem_free(kernel);
-}
-
-static enum status library_run(const struct kernel *kernel, const struct kernel_call *call) {
-    struct attention_cudnn_operands operands = {
-        .q = call->in[0],
-        .k = call->in[1],
-        .v = call->in[2],
-        .y = call->out[0],
-        .lse = (float *)call->out[1],
-        .scale = (float)NODE_ATTRIBUTES(kernel->node, attention_attributes)->scale,
-    };
-    attention_cudnn_run(((const struct library_kernel *)kernel)->plan, &operands, call->workspace, stream_of(call));
-    return cuda_outcome();
-}
-
-static bool has_vectors(const struct tensor *tensor) {
-    return cuda_alignment(tensor) >= 16 && tensor_row_stride(tensor) * dtype_bytes(tensor->shape.dtype) % 16 == 0;
-}
-
-/* Whether cuDNN is asked for an engine: for whole causal sequences in bf16. */
-static bool suits_library(const struct node *node) {
-    const struct attention_attributes *attributes = NODE_ATTRIBUTES(node, attention_attributes);
-    bool whole = !node->in[3] && (attributes->window <= 0 || attributes->window >= node->in[0]->shape.dims[1]);
-    bool head = attributes->head_dim % 8 == 0 && attributes->head_dim <= 128 && attributes->softcap == 0;
-    if (attributes->queries.parts > 1) return false;
-    return node->in[0]->shape.dtype == DTYPE_BF16 && whole && head && has_vectors(node->in[0]) &&
-           has_vectors(node->in[1]) && has_vectors(node->in[2]) && has_vectors(node->out[0]);
-}
-
-/* *out stays NULL where the library has no plan: the backend's own kernel is then used. */
-static enum status library_create(const struct node *node, struct kernel **out) {
-    const struct attention_attributes *attributes = NODE_ATTRIBUTES(node, attention_attributes);
-    const struct attention_cudnn_shape shape = {
-        .sequences = node->in[0]->shape.dims[0],
-        .length = node->in[0]->shape.dims[1],
-        .heads = attributes->heads,
-        .kv_heads = attributes->kv_heads,
-        .head_dim = attributes->head_dim,
-        .q_row = tensor_row_stride(node->in[0]),
-        .k_row = tensor_row_stride(node->in[1]),
-        .v_row = tensor_row_stride(node->in[2]),
-        .y_row = tensor_row_stride(node->out[0]),
-    };
-    struct attention_cudnn *plan;
-    TRY(attention_cudnn_create(&shape, NULL, &plan));
-    if (!plan) {
-        status_clear();
-        return STATUS_OK;
-    }
-    struct library_kernel *kernel = (struct library_kernel *)kernel_new(node, sizeof *kernel, library_run);
-    if (!kernel) {
-        attention_cudnn_free(plan);
-        return STATUS_FAILED;
-    }
-    kernel->plan = plan;
-    kernel->kernel.release = library_release;
-    kernel->kernel.workspace_bytes = attention_cudnn_workspace_bytes(plan);
-    *out = &kernel->kernel;
-    return STATUS_OK;
-}
-
 enum status cuda_attention_create(const struct node *node, struct kernel **out) {
     const struct attention_attributes *attributes = NODE_ATTRIBUTES(node, attention_attributes);
-    *out = NULL;
-    if (attention_cudnn_wanted() && suits_library(node)) TRY(library_create(node, out));
+    TRY(attention_library_create(node, out));
     if (*out) return STATUS_OK;
     TRY(attention_check(attributes));
     struct attention_pass pass =

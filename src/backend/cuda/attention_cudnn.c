@@ -1,309 +1,183 @@
 #include "backend/cuda/attention_cudnn.h"
 
-#include <cudnn.h>
 #include <float.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { RANK = 4, DESCRIPTORS_MOST = 64, OPERATIONS_MOST = 16, NOTES_MOST = CUDNN_NUMERICAL_NOTE_TYPE_COUNT };
-enum { MESSAGE_BYTES = 512, VERSION_BYTES = 32, OWN_ALIGN = 256 };
+#include "backend/cuda/cudnn_graph.h"
 
-/* Identifiers of a plan's tensors; intermediate tensors are numbered from INSIDE on. */
-enum { OPERAND_Q = 1, OPERAND_K, OPERAND_V, OPERAND_Y, OPERAND_LSE, OPERAND_SCALE, OPERAND_MASKED, INSIDE };
-enum { OPERAND_COUNT = INSIDE - 1 };
+enum { VERSION_BYTES = 48, OWN_ALIGN = 256 };
+static const cudnnDataType_t REAL = CUDNN_DATA_FLOAT, BF16 = CUDNN_DATA_BFLOAT16;
 
-typedef cudnnBackendDescriptor_t descriptor;
+/* A call's operands. SUMS: of dy y for each query, in the workspace. */
+enum operand { INSIDE, Q, K, V, Y, LSE, SCALE, MASKED, ONE, DY, DQ, DK, DV, SUMS };
 
 /* Plans of the current device; kernels of one shape share one, since the library takes seconds to compile it. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct attention_cudnn *plans;
 
-/* Descriptors, all of which live as long as the plan. An error sticks: what follows it does nothing. */
 struct attention_cudnn {
+    struct cudnn_graph graph;
     struct attention_cudnn_shape shape;
     struct attention_cudnn *next; /* of those that kernels share */
     int users;
-    descriptor all[DESCRIPTORS_MOST];
-    int count;
-    descriptor operations[OPERATIONS_MOST];
-    int operation_count;
-    int64_t inside; /* tensors so far that stay inside */
-    cudnnStatus_t status;
-    const char *failed; /* what did */
-    cudnnHandle_t library;
-    descriptor plan;
-    int64_t workspace_bytes;
 };
 
-static void check(struct attention_cudnn *at, cudnnStatus_t status, const char *what) {
-    if (at->status != CUDNN_STATUS_SUCCESS || status == CUDNN_STATUS_SUCCESS) return;
-    at->status = status;
-    at->failed = what;
-}
+static bool is_gradient(const struct attention_cudnn_shape *shape) { return shape->dy_row > 0; }
 
-static descriptor begin(struct attention_cudnn *at, cudnnBackendDescriptorType_t type) {
-    if (at->status != CUDNN_STATUS_SUCCESS) return NULL;
-    BUG_IF(at->count == DESCRIPTORS_MOST, "too many descriptors");
-    descriptor made = NULL;
-    check(at, cudnnBackendCreateDescriptor(type, &made), "a descriptor");
-    if (made) at->all[at->count++] = made;
-    return made;
-}
-
-static void set(struct attention_cudnn *at, descriptor to, cudnnBackendAttributeName_t name,
-                cudnnBackendAttributeType_t type, int64_t count, const void *values) {
-    if (at->status == CUDNN_STATUS_SUCCESS)
-        check(at, cudnnBackendSetAttribute(to, name, type, count, values), "an attribute");
-}
-
-static void link_to(struct attention_cudnn *at, descriptor to, cudnnBackendAttributeName_t name, descriptor value) {
-    set(at, to, name, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &value);
-}
-
-static void finish(struct attention_cudnn *at, descriptor made, const char *what) {
-    if (at->status == CUDNN_STATUS_SUCCESS) check(at, cudnnBackendFinalize(made), what);
-}
-
-/* operand 0: an intermediate tensor. */
-static descriptor tensor(struct attention_cudnn *at, int64_t operand, cudnnDataType_t type, const int64_t dims[RANK],
-                         const int64_t strides[RANK]) {
-    descriptor made = begin(at, CUDNN_BACKEND_TENSOR_DESCRIPTOR);
-    int64_t alignment = 16, uid = operand > 0 ? operand : INSIDE + at->inside++;
-    bool inside = operand == 0, by_value = operand == OPERAND_SCALE || operand == OPERAND_MASKED;
-    set(at, made, CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &type);
-    set(at, made, CUDNN_ATTR_TENSOR_DIMENSIONS, CUDNN_TYPE_INT64, RANK, dims);
-    set(at, made, CUDNN_ATTR_TENSOR_STRIDES, CUDNN_TYPE_INT64, RANK, strides);
-    set(at, made, CUDNN_ATTR_TENSOR_UNIQUE_ID, CUDNN_TYPE_INT64, 1, &uid);
-    set(at, made, CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, CUDNN_TYPE_INT64, 1, &alignment);
-    set(at, made, CUDNN_ATTR_TENSOR_IS_VIRTUAL, CUDNN_TYPE_BOOLEAN, 1, &inside);
-    set(at, made, CUDNN_ATTR_TENSOR_IS_BY_VALUE, CUDNN_TYPE_BOOLEAN, 1, &by_value);
-    finish(at, made, "a tensor");
-    return made;
-}
-
-/* Heads of positions, `row` elements apart. */
-static descriptor heads(struct attention_cudnn *at, int64_t operand, const struct attention_cudnn_shape *shape,
-                        int64_t count, int64_t row, bool turned) {
-    const int64_t length = shape->length, dim = shape->head_dim;
-    const int64_t dims[RANK] = {shape->sequences, count, turned ? dim : length, turned ? length : dim};
-    const int64_t strides[RANK] = {length * row, dim, turned ? 1 : row, turned ? row : 1};
-    return tensor(at, operand, CUDNN_DATA_BFLOAT16, dims, strides);
+/* Heads of positions, `row` elements apart; turned: [sequences][heads][head_dim][length]. */
+static cudnn_descriptor heads(struct attention_cudnn *at, enum operand operand, int64_t count, int64_t row,
+                              bool turned) {
+    const int64_t length = at->shape.length, dim = at->shape.head_dim;
+    return cudnn_graph_tensor(&at->graph,
+                              &(struct cudnn_tensor){
+                                  .operand = operand,
+                                  .type = BF16,
+                                  .dims = {at->shape.sequences, count, turned ? dim : length, turned ? length : dim},
+                                  .strides = {length * row, dim, turned ? 1 : row, turned ? row : 1},
+                              });
 }
 
 /* [sequences][heads][length][columns], packed. */
-static descriptor packed(struct attention_cudnn *at, int64_t operand, const struct attention_cudnn_shape *shape,
-                         int64_t columns, cudnnDataType_t type) {
-    const int64_t rows = shape->length * columns;
-    const int64_t dims[RANK] = {shape->sequences, shape->heads, shape->length, columns};
-    const int64_t strides[RANK] = {shape->heads * rows, rows, columns, 1};
-    return tensor(at, operand, type, dims, strides);
+static cudnn_descriptor packed(struct attention_cudnn *at, enum operand operand, int64_t columns,
+                               cudnnDataType_t type) {
+    const int64_t rows = at->shape.length * columns;
+    return cudnn_graph_tensor(&at->graph, &(struct cudnn_tensor){
+                                              .operand = operand,
+                                              .type = type,
+                                              .dims = {at->shape.sequences, at->shape.heads, at->shape.length, columns},
+                                              .strides = {at->shape.heads * rows, rows, columns, 1},
+                                          });
 }
 
-static descriptor number(struct attention_cudnn *at, int64_t operand) {
-    const int64_t ones[RANK] = {1, 1, 1, 1};
-    return tensor(at, operand, CUDNN_DATA_FLOAT, ones, ones);
+static cudnn_descriptor inside(struct attention_cudnn *at, int64_t columns) {
+    return packed(at, INSIDE, columns, REAL);
 }
 
-static void add_operation(struct attention_cudnn *at, descriptor operation, const char *what) {
-    finish(at, operation, what);
-    BUG_IF(at->operation_count == OPERATIONS_MOST, "too many operations");
-    at->operations[at->operation_count++] = operation;
+static cudnn_descriptor number(struct attention_cudnn *at, enum operand operand) {
+    return cudnn_graph_tensor(
+        &at->graph,
+        &(struct cudnn_tensor){
+            .operand = operand, .by_value = true, .type = REAL, .dims = {1, 1, 1, 1}, .strides = {1, 1, 1, 1}});
 }
 
-static descriptor product(struct attention_cudnn *at, descriptor a, descriptor b, descriptor c) {
-    const cudnnDataType_t sums = CUDNN_DATA_FLOAT;
-    descriptor kind = begin(at, CUDNN_BACKEND_MATMUL_DESCRIPTOR);
-    set(at, kind, CUDNN_ATTR_MATMUL_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &sums);
-    finish(at, kind, "a product");
-    descriptor operation = begin(at, CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR);
-    link_to(at, operation, CUDNN_ATTR_OPERATION_MATMUL_DESC, kind);
-    link_to(at, operation, CUDNN_ATTR_OPERATION_MATMUL_ADESC, a);
-    link_to(at, operation, CUDNN_ATTR_OPERATION_MATMUL_BDESC, b);
-    link_to(at, operation, CUDNN_ATTR_OPERATION_MATMUL_CDESC, c);
-    add_operation(at, operation, "a product");
-    return c;
+/* In fp32, on all scores, or one number for each query. */
+static cudnn_descriptor compute(struct attention_cudnn *at, cudnnPointwiseMode_t mode, cudnn_descriptor x,
+                                cudnn_descriptor b, int64_t columns) {
+    return cudnn_graph_elementwise(&at->graph,
+                                   (struct cudnn_elementwise){mode, REAL, .x = x, .b = b, .y = inside(at, columns)});
 }
 
-/* An operation on each element; b and mask may be missing, axis is that of an index. */
-struct elementwise {
-    cudnnPointwiseMode_t mode;
-    cudnnDataType_t type; /* that it computes in */
-    descriptor x, b, mask, y;
-    int64_t axis;
-};
-
-static descriptor elementwise(struct attention_cudnn *at, struct elementwise is) {
-    descriptor kind = begin(at, CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
-    set(at, kind, CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, 1, &is.mode);
-    set(at, kind, CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_TYPE_DATA_TYPE, 1, &is.type);
-    if (is.axis > 0) set(at, kind, CUDNN_ATTR_POINTWISE_AXIS, CUDNN_TYPE_INT64, 1, &is.axis);
-    finish(at, kind, "an elementwise operation");
-    descriptor operation = begin(at, CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
-    link_to(at, operation, CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, kind);
-    link_to(at, operation, CUDNN_ATTR_OPERATION_POINTWISE_XDESC, is.x);
-    if (is.b) link_to(at, operation, CUDNN_ATTR_OPERATION_POINTWISE_BDESC, is.b);
-    if (is.mask) link_to(at, operation, CUDNN_ATTR_OPERATION_POINTWISE_TDESC, is.mask);
-    link_to(at, operation, CUDNN_ATTR_OPERATION_POINTWISE_YDESC, is.y);
-    add_operation(at, operation, "an elementwise operation");
-    return is.y;
+static cudnn_descriptor index_of(struct attention_cudnn *at, cudnn_descriptor scores, int64_t axis) {
+    cudnn_descriptor y = packed(at, INSIDE, at->shape.length, CUDNN_DATA_INT32);
+    return cudnn_graph_elementwise(&at->graph, (struct cudnn_elementwise){CUDNN_POINTWISE_GEN_INDEX, CUDNN_DATA_INT32,
+                                                                          .x = scores, .y = y, .axis = axis});
 }
 
-static descriptor reduction(struct attention_cudnn *at, cudnnReduceTensorOp_t how, descriptor x, descriptor y) {
-    const cudnnDataType_t type = CUDNN_DATA_FLOAT;
-    descriptor kind = begin(at, CUDNN_BACKEND_REDUCTION_DESCRIPTOR);
-    set(at, kind, CUDNN_ATTR_REDUCTION_OPERATOR, CUDNN_TYPE_REDUCTION_OPERATOR_TYPE, 1, &how);
-    set(at, kind, CUDNN_ATTR_REDUCTION_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &type);
-    finish(at, kind, "a reduction");
-    descriptor operation = begin(at, CUDNN_BACKEND_OPERATION_REDUCTION_DESCRIPTOR);
-    link_to(at, operation, CUDNN_ATTR_OPERATION_REDUCTION_DESC, kind);
-    link_to(at, operation, CUDNN_ATTR_OPERATION_REDUCTION_XDESC, x);
-    link_to(at, operation, CUDNN_ATTR_OPERATION_REDUCTION_YDESC, y);
-    add_operation(at, operation, "a reduction");
-    return y;
+/* Scores of later keys are replaced by the least number. */
+static cudnn_descriptor add_mask(struct attention_cudnn *at, cudnn_descriptor scores) {
+    const int64_t keys = at->shape.length;
+    cudnn_descriptor query = index_of(at, scores, 2), key = index_of(at, scores, 3);
+    cudnn_descriptor sees = cudnn_graph_elementwise(
+        &at->graph, (struct cudnn_elementwise){CUDNN_POINTWISE_CMP_GE, CUDNN_DATA_BOOLEAN, .x = query, .b = key,
+                                               .y = packed(at, INSIDE, keys, CUDNN_DATA_BOOLEAN)});
+    return cudnn_graph_elementwise(&at->graph, (struct cudnn_elementwise){CUDNN_POINTWISE_BINARY_SELECT, REAL,
+                                                                          .x = scores, .b = number(at, MASKED),
+                                                                          .mask = sees, .y = inside(at, keys)});
 }
 
-static descriptor inside(struct attention_cudnn *at, const struct attention_cudnn_shape *shape, int64_t columns) {
-    return packed(at, 0, shape, columns, CUDNN_DATA_FLOAT);
-}
-
-/* Scores, those of later keys replaced by the least number. */
-static descriptor add_scores(struct attention_cudnn *at, const struct attention_cudnn_shape *shape) {
-    const int64_t keys = shape->length;
-    descriptor q = heads(at, OPERAND_Q, shape, shape->heads, shape->q_row, false);
-    descriptor k = heads(at, OPERAND_K, shape, shape->kv_heads, shape->k_row, true);
-    descriptor plain = product(at, q, k, inside(at, shape, keys));
-    descriptor scores =
-        elementwise(at, (struct elementwise){CUDNN_POINTWISE_MUL, CUDNN_DATA_FLOAT, .x = plain,
-                                             .b = number(at, OPERAND_SCALE), .y = inside(at, shape, keys)});
-    descriptor query =
-        elementwise(at, (struct elementwise){CUDNN_POINTWISE_GEN_INDEX, CUDNN_DATA_INT32, .x = scores,
-                                             .y = packed(at, 0, shape, keys, CUDNN_DATA_INT32), .axis = 2});
-    descriptor key =
-        elementwise(at, (struct elementwise){CUDNN_POINTWISE_GEN_INDEX, CUDNN_DATA_INT32, .x = scores,
-                                             .y = packed(at, 0, shape, keys, CUDNN_DATA_INT32), .axis = 3});
-    descriptor sees =
-        elementwise(at, (struct elementwise){CUDNN_POINTWISE_CMP_GE, CUDNN_DATA_BOOLEAN, .x = query, .b = key,
-                                             .y = packed(at, 0, shape, keys, CUDNN_DATA_BOOLEAN)});
-    return elementwise(at, (struct elementwise){CUDNN_POINTWISE_BINARY_SELECT, CUDNN_DATA_FLOAT, .x = scores,
-                                                .b = number(at, OPERAND_MASKED), .mask = sees,
-                                                .y = inside(at, shape, keys)});
+/* Of all keys. `k`: turned. */
+static cudnn_descriptor add_scores(struct attention_cudnn *at, cudnn_descriptor q, cudnn_descriptor k) {
+    const int64_t keys = at->shape.length;
+    cudnn_descriptor plain = cudnn_graph_product(&at->graph, q, k, inside(at, keys));
+    return compute(at, CUDNN_POINTWISE_MUL, plain, number(at, SCALE), keys);
 }
 
 /* y = softmax(scores) v, with the probabilities in bf16; lse = largest + log(sum of exp(score - largest)). */
-static void add_softmax(struct attention_cudnn *at, const struct attention_cudnn_shape *shape, descriptor scores) {
+static void build_forward(struct attention_cudnn *at) {
+    const struct attention_cudnn_shape *shape = &at->shape;
+    struct cudnn_graph *graph = &at->graph;
     const int64_t keys = shape->length;
-    const cudnnDataType_t real = CUDNN_DATA_FLOAT;
-    descriptor largest = reduction(at, CUDNN_REDUCE_TENSOR_MAX, scores, inside(at, shape, 1));
-    descriptor below = elementwise(
-        at, (struct elementwise){CUDNN_POINTWISE_SUB, real, .x = scores, .b = largest, .y = inside(at, shape, keys)});
-    descriptor weights =
-        elementwise(at, (struct elementwise){CUDNN_POINTWISE_EXP, real, .x = below, .y = inside(at, shape, keys)});
-    descriptor sum = reduction(at, CUDNN_REDUCE_TENSOR_ADD, weights, inside(at, shape, 1));
-    descriptor log =
-        elementwise(at, (struct elementwise){CUDNN_POINTWISE_LOG, real, .x = sum, .y = inside(at, shape, 1)});
-    elementwise(at, (struct elementwise){CUDNN_POINTWISE_ADD, real, .x = largest, .b = log,
-                                         .y = packed(at, OPERAND_LSE, shape, 1, real)});
-    descriptor parts = elementwise(at, (struct elementwise){CUDNN_POINTWISE_DIV, real, .x = weights, .b = sum,
-                                                            .y = packed(at, 0, shape, keys, CUDNN_DATA_BFLOAT16)});
-    product(at, parts, heads(at, OPERAND_V, shape, shape->kv_heads, shape->v_row, false),
-            heads(at, OPERAND_Y, shape, shape->heads, shape->y_row, false));
+    cudnn_descriptor scores = add_mask(at, add_scores(at, heads(at, Q, shape->heads, shape->q_row, false),
+                                                      heads(at, K, shape->kv_heads, shape->k_row, true)));
+    cudnn_descriptor largest = cudnn_graph_reduction(graph, CUDNN_REDUCE_TENSOR_MAX, scores, inside(at, 1));
+    cudnn_descriptor below = compute(at, CUDNN_POINTWISE_SUB, scores, largest, keys);
+    cudnn_descriptor weights = compute(at, CUDNN_POINTWISE_EXP, below, NULL, keys);
+    cudnn_descriptor sum = cudnn_graph_reduction(graph, CUDNN_REDUCE_TENSOR_ADD, weights, inside(at, 1));
+    cudnn_descriptor log = compute(at, CUDNN_POINTWISE_LOG, sum, NULL, 1);
+    cudnn_graph_elementwise(graph, (struct cudnn_elementwise){CUDNN_POINTWISE_ADD, REAL, .x = largest, .b = log,
+                                                              .y = packed(at, LSE, 1, REAL)});
+    cudnn_descriptor parts =
+        cudnn_graph_elementwise(graph, (struct cudnn_elementwise){CUDNN_POINTWISE_DIV, REAL, .x = weights, .b = sum,
+                                                                  .y = packed(at, INSIDE, keys, BF16)});
+    cudnn_graph_product(graph, parts, heads(at, V, shape->kv_heads, shape->v_row, false),
+                        heads(at, Y, shape->heads, shape->y_row, false));
 }
 
-/* The device of the library's handle, or the one that a text describes. */
-static descriptor describe_device(struct attention_cudnn *at, const char *device) {
-    if (!device) {
-        check(at, cudnnCreate(&at->library), "the library");
-        return NULL;
+/* [length of keys][length of queries] of each head, in bf16. */
+static cudnn_descriptor add_turned(struct attention_cudnn *at, cudnn_descriptor x) {
+    const int64_t length = at->shape.length, square = length * length;
+    cudnn_descriptor y =
+        cudnn_graph_tensor(&at->graph, &(struct cudnn_tensor){
+                                           .type = BF16,
+                                           .dims = {at->shape.sequences, at->shape.heads, length, length},
+                                           .strides = {at->shape.heads * square, square, 1, length},
+                                       });
+    return cudnn_graph_reshape(&at->graph, x, y);
+}
+
+/* The product of `turned` and b; summed over the query heads that a key-value head has. */
+static void add_key_gradient(struct attention_cudnn *at, cudnn_descriptor turned, cudnn_descriptor b,
+                             enum operand operand, int64_t row) {
+    const struct attention_cudnn_shape *shape = &at->shape;
+    cudnn_descriptor out = heads(at, operand, shape->kv_heads, row, false);
+    if (shape->heads == shape->kv_heads) {
+        cudnn_graph_product(&at->graph, turned, b, out);
+        return;
     }
-    descriptor made = begin(at, CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR);
-    set(at, made, CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION, CUDNN_TYPE_CHAR, (int64_t)strlen(device), device);
-    finish(at, made, "the device's properties");
-    return made;
+    cudnn_descriptor all = packed(at, INSIDE, shape->head_dim, BF16);
+    cudnn_graph_product(&at->graph, turned, b, all);
+    cudnn_graph_reduction(&at->graph, CUDNN_REDUCE_TENSOR_ADD, all, out);
 }
 
-static descriptor join_operations(struct attention_cudnn *at) {
-    descriptor graph = begin(at, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
-    set(at, graph, CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR, at->operation_count, at->operations);
-    if (at->library) set(at, graph, CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, 1, &at->library);
-    finish(at, graph, "the graph");
-    return graph;
+/* The sums over each query's dy y, outside of the graph's inside: the engine writes and reads them. */
+static cudnn_descriptor add_sums(struct attention_cudnn *at, cudnn_descriptor dy) {
+    cudnn_descriptor y = heads(at, Y, at->shape.heads, at->shape.y_row, false);
+    cudnn_descriptor products = compute(at, CUDNN_POINTWISE_MUL, dy, y, at->shape.head_dim);
+    cudnn_descriptor sums = cudnn_graph_reduction(&at->graph, CUDNN_REDUCE_TENSOR_ADD, products, inside(at, 1));
+    return cudnn_graph_elementwise(&at->graph,
+                                   (struct cudnn_elementwise){CUDNN_POINTWISE_MUL, REAL, .x = sums,
+                                                              .b = number(at, ONE), .y = packed(at, SUMS, 1, REAL)});
 }
 
-/* The first configuration that the library's rules put forward: they measure nothing. */
-static descriptor choose_engine(struct attention_cudnn *at, descriptor graph, descriptor device) {
-    const cudnnBackendHeurMode_t mode = CUDNN_HEUR_MODE_A;
-    descriptor rules = begin(at, CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
-    link_to(at, rules, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph);
-    set(at, rules, CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, 1, &mode);
-    if (device) link_to(at, rules, CUDNN_ATTR_ENGINEHEUR_DEVICEPROP, device);
-    finish(at, rules, "the choice of an engine");
-    descriptor config = begin(at, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR);
-    int64_t found = 0;
-    if (at->status == CUDNN_STATUS_SUCCESS)
-        check(at,
-              cudnnBackendGetAttribute(rules, CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &found,
-                                       &config),
-              "the choice of an engine");
-    if (found < 1) check(at, CUDNN_STATUS_NOT_SUPPORTED, "the choice of an engine");
-    return config;
-}
-
-static void refuse_unordered(struct attention_cudnn *at, descriptor config) {
-    cudnnBackendNumericalNote_t notes[NOTES_MOST];
-    descriptor engine = begin(at, CUDNN_BACKEND_ENGINE_DESCRIPTOR);
-    int64_t count = 0;
-    if (at->status != CUDNN_STATUS_SUCCESS) return;
-    check(at,
-          cudnnBackendGetAttribute(config, CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &count,
-                                   &engine),
-          "the engine");
-    if (at->status != CUDNN_STATUS_SUCCESS) return;
-    check(at,
-          cudnnBackendGetAttribute(engine, CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_TYPE_NUMERICAL_NOTE, NOTES_MOST,
-                                   &count, notes),
-          "the engine");
-    for (int64_t i = 0; i < count && at->status == CUDNN_STATUS_SUCCESS; i++)
-        if (notes[i] == CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC)
-            check(at, CUDNN_STATUS_NOT_SUPPORTED, "an engine whose results are the same each time");
-}
-
-static void make_plan(struct attention_cudnn *at, descriptor config, descriptor device) {
-    int64_t count = 0;
-    at->plan = begin(at, CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
-    if (at->library) set(at, at->plan, CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1, &at->library);
-    if (device) link_to(at, at->plan, CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, device);
-    link_to(at, at->plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, config);
-    finish(at, at->plan, "the plan");
-    if (at->status == CUDNN_STATUS_SUCCESS)
-        check(at,
-              cudnnBackendGetAttribute(at->plan, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1, &count,
-                                       &at->workspace_bytes),
-              "the plan's workspace");
-}
-
-static void build(struct attention_cudnn *at, const struct attention_cudnn_shape *shape, const char *device) {
-    descriptor properties = describe_device(at, device);
-    add_softmax(at, shape, add_scores(at, shape));
-    descriptor config = choose_engine(at, join_operations(at), properties);
-    refuse_unordered(at, config);
-    make_plan(at, config, properties);
-}
-
-/* A shape that cuDNN has no engine for is no failure. */
-static enum status judge(const struct attention_cudnn *at) {
-    char words[MESSAGE_BYTES] = "";
-    if (at->status == CUDNN_STATUS_SUCCESS) return STATUS_OK;
-    cudnnGetLastErrorString(words, sizeof words);
-    (void)status_set(STATUS_FAILED, "cuDNN: %s: %s: %s", at->failed, cudnnGetErrorString(at->status), words);
-    return CUDNN_STATUS_CATEGORY(at->status) == CUDNN_STATUS_NOT_SUPPORTED ? STATUS_OK : STATUS_FAILED;
+/* With p = exp(scores - lse) and ds = scale p (dy v^t - sums): dv = p^t dy, dk = ds^t q, dq = ds k. dq is a product of
+ * whole rows of ds, which the engine keeps, and no sum of parts as they come: that is what makes it deterministic. */
+static void build_gradient(struct attention_cudnn *at) {
+    const struct attention_cudnn_shape *shape = &at->shape;
+    struct cudnn_graph *graph = &at->graph;
+    const int64_t keys = shape->length;
+    cudnn_descriptor q = heads(at, Q, shape->heads, shape->q_row, false);
+    cudnn_descriptor k = heads(at, K, shape->kv_heads, shape->k_row, true);
+    cudnn_descriptor dy = heads(at, DY, shape->heads, shape->dy_row, false);
+    cudnn_descriptor sums = add_sums(at, dy);
+    cudnn_descriptor scores = add_scores(at, q, k);
+    cudnn_descriptor below = compute(at, CUDNN_POINTWISE_SUB, scores, packed(at, LSE, 1, REAL), keys);
+    cudnn_descriptor p = compute(at, CUDNN_POINTWISE_EXP, add_mask(at, below), NULL, keys);
+    add_key_gradient(at, add_turned(at, p), dy, DV, shape->dv_row);
+    cudnn_descriptor dp =
+        cudnn_graph_product(graph, dy, heads(at, V, shape->kv_heads, shape->v_row, true), inside(at, keys));
+    cudnn_descriptor left = compute(at, CUDNN_POINTWISE_SUB, dp, sums, keys);
+    cudnn_descriptor plain = compute(at, CUDNN_POINTWISE_MUL, left, p, keys);
+    cudnn_descriptor ds = compute(at, CUDNN_POINTWISE_MUL, plain, number(at, SCALE), keys);
+    add_key_gradient(at, add_turned(at, ds), q, DK, shape->dk_row);
+    cudnn_descriptor rows = cudnn_graph_reshape(graph, k, heads(at, INSIDE, shape->kv_heads, shape->k_row, false));
+    cudnn_graph_product(graph, ds, rows, heads(at, DQ, shape->heads, shape->dq_row, false));
 }
 
 static void destroy(struct attention_cudnn *at) {
-    while (at->count > 0)
-        cudnnBackendDestroyDescriptor(at->all[--at->count]);
-    if (at->library) cudnnDestroy(at->library);
+    cudnn_graph_close(&at->graph);
     mem_free(at);
 }
 
@@ -313,9 +187,13 @@ static enum status create(const struct attention_cudnn_shape *shape, const char 
     if (!at) return STATUS_FAILED;
     at->shape = *shape;
     at->users = 1;
-    build(at, shape, device);
-    enum status status = judge(at);
-    if (at->status == CUDNN_STATUS_SUCCESS)
+    if (is_gradient(shape))
+        build_gradient(at);
+    else
+        build_forward(at);
+    cudnn_graph_plan(&at->graph, device);
+    enum status status = cudnn_graph_judge(&at->graph);
+    if (at->graph.status == CUDNN_STATUS_SUCCESS)
         *out = at;
     else
         destroy(at);
@@ -358,54 +236,51 @@ void attention_cudnn_free(struct attention_cudnn *at) {
     pthread_mutex_unlock(&lock);
 }
 
-int64_t attention_cudnn_workspace_bytes(const struct attention_cudnn *at) {
-    return at->workspace_bytes > 0 ? workspace_align(at->workspace_bytes) + OWN_ALIGN - WORKSPACE_ALIGN : 0;
+/* Of the sums, which stand before the library's own. */
+static int64_t sums_bytes(const struct attention_cudnn *at) {
+    const struct attention_cudnn_shape *shape = &at->shape;
+    int64_t bytes = shape->sequences * shape->heads * shape->length * (int64_t)sizeof(float);
+    return is_gradient(shape) ? (bytes + OWN_ALIGN - 1) / OWN_ALIGN * OWN_ALIGN : 0;
 }
 
-/* Creates a list of addresses for each call and frees it: the library has none whose addresses may be changed. */
-static cudnnStatus_t execute(const struct attention_cudnn *at, void *const addresses[OPERAND_COUNT], void *workspace) {
-    static const int64_t names[OPERAND_COUNT] = {OPERAND_Q,   OPERAND_K,     OPERAND_V,     OPERAND_Y,
-                                                 OPERAND_LSE, OPERAND_SCALE, OPERAND_MASKED};
-    descriptor list = NULL;
-    cudnnStatus_t status = cudnnBackendCreateDescriptor(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR, &list);
-    if (status != CUDNN_STATUS_SUCCESS) return status;
-    status = cudnnBackendSetAttribute(list, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, OPERAND_COUNT, names);
-    if (status == CUDNN_STATUS_SUCCESS)
-        status = cudnnBackendSetAttribute(list, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR,
-                                          OPERAND_COUNT, addresses);
-    if (status == CUDNN_STATUS_SUCCESS)
-        status = cudnnBackendSetAttribute(list, CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, 1, &workspace);
-    if (status == CUDNN_STATUS_SUCCESS) status = cudnnBackendFinalize(list);
-    if (status == CUDNN_STATUS_SUCCESS) status = cudnnBackendExecute(at->library, at->plan, list);
-    cudnnBackendDestroyDescriptor(list);
-    return status;
+int64_t attention_cudnn_workspace_bytes(const struct attention_cudnn *at) {
+    int64_t bytes = sums_bytes(at) + at->graph.workspace_bytes;
+    return bytes > 0 ? workspace_align(bytes) + OWN_ALIGN - WORKSPACE_ALIGN : 0;
 }
 
 /* Several threads may call kernels that share a plan. */
 void attention_cudnn_run(const struct attention_cudnn *at, const struct attention_cudnn_operands *operands,
                          void *workspace, cudaStream_t stream) {
-    float scale = operands->scale, masked = -FLT_MAX;
-    uintptr_t aligned = ((uintptr_t)workspace + OWN_ALIGN - 1) / OWN_ALIGN * OWN_ALIGN;
-    void *const addresses[OPERAND_COUNT] = {operands->q,   operands->k, operands->v, operands->y,
-                                            operands->lse, &scale,      &masked};
+    float scale = operands->scale, masked = -FLT_MAX, one = 1;
+    char *sums = (char *)(((uintptr_t)workspace + OWN_ALIGN - 1) / OWN_ALIGN * OWN_ALIGN);
+    void *const addresses[CUDNN_OPERANDS_MOST] = {
+        [Q - 1] = operands->q,     [K - 1] = operands->k,   [V - 1] = operands->v,   [Y - 1] = operands->y,
+        [LSE - 1] = operands->lse, [SCALE - 1] = &scale,    [MASKED - 1] = &masked,  [ONE - 1] = &one,
+        [DY - 1] = operands->dy,   [DQ - 1] = operands->dq, [DK - 1] = operands->dk, [DV - 1] = operands->dv,
+        [SUMS - 1] = sums,
+    };
+    void *own = at->graph.workspace_bytes > 0 ? sums + sums_bytes(at) : NULL;
     pthread_mutex_lock(&lock);
-    cudnnStatus_t status = cudnnSetStream(at->library, stream);
-    if (status == CUDNN_STATUS_SUCCESS)
-        status = execute(at, addresses, at->workspace_bytes > 0 ? (void *)aligned : NULL);
+    cudnnStatus_t status = cudnn_graph_execute(&at->graph, addresses, own, stream);
     pthread_mutex_unlock(&lock);
     /* On a device that has failed before, this fails too; cuda_refused then reports the device's failure. */
     if (status != CUDNN_STATUS_SUCCESS) cuda_refused(stream, "cuDNN: attention", cudnnGetErrorString(status));
 }
 
-bool attention_cudnn_wanted(void) {
+static bool choice_is(const char *name) {
     const char *choice = getenv("BALLAST_ATTENTION");
-    return choice && strcmp(choice, "cudnn") == 0;
+    return choice && strcmp(choice, name) == 0;
 }
+
+bool attention_cudnn_grad_wanted(void) { return choice_is("cudnn-both"); }
+
+bool attention_cudnn_wanted(void) { return choice_is("cudnn") || attention_cudnn_grad_wanted(); }
 
 const char *attention_cudnn_version(void) {
     static char version[VERSION_BYTES];
-    size_t number = cudnnGetVersion();
     if (!attention_cudnn_wanted()) return "";
-    snprintf(version, sizeof version, "+cudnn%zu.%zu.%zu", number / 10000, number / 100 % 100, number % 100);
+    size_t number = cudnnGetVersion();
+    snprintf(version, sizeof version, "+cudnn%s%zu.%zu.%zu", attention_cudnn_grad_wanted() ? "-both" : "",
+             number / 10000, number / 100 % 100, number % 100);
     return version;
 }

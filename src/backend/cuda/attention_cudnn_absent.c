@@ -2,6 +2,7 @@
 #include "backend/cuda/attention_cudnn.h"
 
 bool attention_cudnn_wanted(void) { return false; }
+bool attention_cudnn_grad_wanted(void) { return false; }
 
 const char *attention_cudnn_version(void) { return ""; }
 

@@ -2,6 +2,7 @@
  * from the scores and the saved log of their sum. Two passes, so that each sum is one block's and has one order: one
  * whose rows are queries, for dq, and one whose rows are keys, for dk and dv. */
 #include "backend/cuda/attention.cuh"
+#include "backend/cuda/attention_cudnn.h"
 
 /* delta = dy . y of each query and head: a warp each. */
 template <typename T> __global__ void __launch_bounds__(THREADS) delta_kernel(struct attention at) {
@@ -273,6 +274,8 @@ static enum status attention_grad_run(const struct kernel *kernel, const struct 
 enum status cuda_attention_grad_create(const struct node *node, struct kernel **out) {
     const struct attention_attributes *attributes = NODE_ATTRIBUTES(node, attention_attributes);
     const struct shape *q = &node->in[1]->shape;
+    TRY(attention_library_grad_create(node, out));
+    if (*out) return STATUS_OK;
     TRY(attention_check(attributes));
     struct grad_passes passes = attributes->softcap > 0 ? grad_passes_of<true>(q->dtype, attributes->head_dim)
                                                         : grad_passes_of<false>(q->dtype, attributes->head_dim);

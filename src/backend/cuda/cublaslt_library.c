@@ -1,38 +1,14 @@
-/* The functions of cuBLASLt that this backend uses, under their own names; the first call opens the library. Linking it
- * would cost every start 0.2 s and 94 MiB for relocations, even without a GPU, which is more than a process in a small
- * cgroup may have. */
+/* The functions of cuBLASLt that this backend uses. */
 #include <cublasLt.h>
-#include <dlfcn.h>
-#include <pthread.h>
 
-#define TEXT_OF(number) #number
-#define TEXT(number) TEXT_OF(number)
-#define SONAME "libcublasLt.so." TEXT(CUBLAS_VER_MAJOR)
+#include "backend/cuda/opened_library.h"
 
-static pthread_once_t once = PTHREAD_ONCE_INIT;
-static void *library;
+#define SONAME "libcublasLt.so." OPENED_TEXT(CUBLAS_VER_MAJOR)
 
-/* Looks where the system's loader looks, then where the build found it. */
-static void open_library(void) {
-    library = dlopen(SONAME, RTLD_NOW | RTLD_LOCAL);
-    if (!library) library = dlopen(CUBLASLT_FOLDER "/" SONAME, RTLD_NOW | RTLD_LOCAL);
-}
+static struct opened_library library = OPENED_LIBRARY(SONAME, CUBLASLT_FOLDER);
 
-static void *find(const char *name) {
-    (void)pthread_once(&once, open_library);
-    return library ? dlsym(library, name) : NULL;
-}
-
-/* POSIX has functions' addresses in objects' pointers. */
 #define FORWARD(type, name, parameters, arguments, otherwise)                                                          \
-    type name parameters {                                                                                             \
-        static _Atomic(void *) found;                                                                                  \
-        void *address = found;                                                                                         \
-        if (!address) found = address = find(#name);                                                                   \
-        type(*function) parameters;                                                                                    \
-        *(void **)&function = address;                                                                                 \
-        return function ? function arguments : (otherwise);                                                            \
-    }
+    OPENED_FUNCTION(&library, type, name, parameters, arguments, otherwise)
 #define FORWARD_CALL(name, parameters, arguments)                                                                      \
     FORWARD(cublasStatus_t, name, parameters, arguments, CUBLAS_STATUS_NOT_INITIALIZED)
 

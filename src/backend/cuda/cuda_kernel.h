@@ -8,15 +8,18 @@
  * cuda_kernel: this; backend_cuda: the table that struct backend is; cuda_device: the GPU in use, its memory, how
  * failures are told; cuda_memory: blocks of its memory, and of the host's that it copies from and to; cuda_streams:
  * streams and events; cuda_graphs: graphs captured from streams; cuda_operators: the list of operators, kernels loaded,
- * failures within a call; cuda_matmul: products by cuBLASLt, which cublaslt_library opens when a device is first used;
+ * failures within a call; opened_library, cublaslt_library, cudnn_library: NVIDIA's libraries, opened when a device is
+ * first used; cuda_matmul: products by cuBLASLt;
  * cuda_products: their algorithms as text, as a recipe has them;
+ * cuda_slabs: products of weights in fewer bits; unpack: the numbers of these;
  * cuda_linear: linear layers and their gradients;
  * device: elements, vectors, sums over threads, launches;
  * mma: instructions that are written out;
- * sums, elementwise, group_exchange, norm, rope, embedding, head, optimizer: a family of operators each;
+ * sums, elementwise, group_exchange, norm, rope, select_heads, embedding, head, optimizer: a family of operators each;
  * attention, attention_grad, attention_cache: attention in tiles, its gradient, and by keys and values in a cache;
  * peers: sums that travel between devices as bf16;
- * attention_cudnn, attention_cudnn_absent: cuDNN's forward in its place, or none. */
+ * cudnn_graph: graphs of cuDNN's operations; attention_cudnn, attention_cudnn_absent: attention and its gradient as
+ * such graphs, or none; attention_library: kernels by them, in place of the own. */
 #ifndef BALLAST_BACKEND_CUDA_CUDA_KERNEL_H
 #define BALLAST_BACKEND_CUDA_CUDA_KERNEL_H
 
@@ -27,64 +30,12 @@
 extern "C" {
 #endif
 
+#include "backend/cuda_facts.h"
 #include "backend/kernel_parts.h"
 #include "base/mem.h"
 #include "ops/ops.h"
 
-/* The operators that CUDA has kernels for, by the files of src/ops. Each has a function cuda_NAME_create that makes its
- * kernel. */
-#define CUDA_KERNEL_LIST(X)                                                                                            \
-    /* activation */                                                                                                   \
-    X(activation)                                                                                                      \
-    X(activation_grad)                                                                                                 \
-    X(gated_activation)                                                                                                \
-    X(gated_activation_grad)                                                                                           \
-    /* attention, attention_cache */                                                                                   \
-    X(attention)                                                                                                       \
-    X(attention_grad)                                                                                                  \
-    X(attention_cache)                                                                                                 \
-    X(last_token)                                                                                                      \
-    /* elementwise */                                                                                                  \
-    X(add)                                                                                                             \
-    X(add_bias)                                                                                                        \
-    X(scale)                                                                                                           \
-    /* embedding */                                                                                                    \
-    X(embedding)                                                                                                       \
-    X(embedding_grad)                                                                                                  \
-    /* group_exchange */                                                                                               \
-    X(convert)                                                                                                         \
-    X(to_parts)                                                                                                        \
-    X(from_parts)                                                                                                      \
-    X(cut)                                                                                                             \
-    X(copy_in)                                                                                                         \
-    /* head */                                                                                                         \
-    X(head_loss)                                                                                                       \
-    X(head_loss_grad)                                                                                                  \
-    X(head_statistics)                                                                                                 \
-    X(join_statistics)                                                                                                 \
-    X(head_logits)                                                                                                     \
-    /* linear */                                                                                                       \
-    X(linear)                                                                                                          \
-    X(linear_dx)                                                                                                       \
-    X(linear_dw)                                                                                                       \
-    X(bias_grad)                                                                                                       \
-    /* norm */                                                                                                         \
-    X(rms_norm)                                                                                                        \
-    X(rms_norm_grad)                                                                                                   \
-    X(layer_norm)                                                                                                      \
-    X(layer_norm_grad)                                                                                                 \
-    /* optimizer */                                                                                                    \
-    X(gradient_sum)                                                                                                    \
-    X(squared_sums)                                                                                                    \
-    X(squared_norm)                                                                                                    \
-    X(clip_factor)                                                                                                     \
-    X(adamw)                                                                                                           \
-    X(lion)                                                                                                            \
-    X(sgd)                                                                                                             \
-    /* rope */                                                                                                         \
-    X(rope_table)                                                                                                      \
-    X(rope)
-
+/* A function for each operator of the list makes its kernel. */
 #define CUDA_DECLARE(name) enum status cuda_##name##_create(const struct node *node, struct kernel **out);
 CUDA_KERNEL_LIST(CUDA_DECLARE)
 #undef CUDA_DECLARE

@@ -1,15 +1,15 @@
 /* Linear layers and their gradients: one matrix product each. */
-#include "backend/cuda/cuda_matmul.h"
+#include "backend/cuda/cuda_slabs.h"
 #include "backend/linear_products.h"
 
 struct linear_kernel {
     struct kernel kernel;
-    struct cuda_matmul *matmul;
+    struct cuda_slabs *product;
     int64_t sums_at; /* in the workspace, after the product's */
 };
 
 static void linear_release(struct kernel *kernel) {
-    cuda_matmul_free(((struct linear_kernel *)kernel)->matmul);
+    cuda_slabs_free(((struct linear_kernel *)kernel)->product);
     mem_free(kernel);
 }
 
@@ -26,19 +26,19 @@ static enum status linear_create(const struct node *node, struct linear_product 
     struct linear_kernel *kernel = kernel_new(node, sizeof *kernel, run);
     if (!kernel) return STATUS_FAILED;
     kernel->kernel.release = linear_release;
-    enum status status = cuda_matmul_create(&spec, &kernel->matmul);
+    enum status status = cuda_slabs_create(&spec, &kernel->product);
     if (status != STATUS_OK) {
         linear_release(&kernel->kernel);
         return status;
     }
-    kernel->sums_at = workspace_align(cuda_matmul_workspace_bytes(kernel->matmul));
+    kernel->sums_at = workspace_align(cuda_slabs_workspace_bytes(kernel->product));
     kernel->kernel.workspace_bytes = kernel->sums_at + sums;
     *out = &kernel->kernel;
     return STATUS_OK;
 }
 
 static void product_run(const struct kernel *kernel, const struct kernel_call *call, struct matmul_operands operands) {
-    cuda_matmul_run(((const struct linear_kernel *)kernel)->matmul, &operands, call->workspace, stream_of(call));
+    cuda_slabs_run(((const struct linear_kernel *)kernel)->product, &operands, call->workspace, stream_of(call));
 }
 
 static enum status linear_run(const struct kernel *kernel, const struct kernel_call *call) {

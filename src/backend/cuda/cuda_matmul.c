@@ -6,7 +6,7 @@
 
 #include "backend/cuda/cuda_products.h"
 #include "backend/cuda_facts.h"
-#include "plan/products.h"
+#include "plan/recipe_lines.h"
 
 /* The algorithm for a spec; products of equal specs share it. */
 struct choice {
@@ -194,7 +194,7 @@ enum status cuda_matmul_list(const char **lines) {
     char *printed = print_choices();
     pthread_mutex_unlock(&lock);
     if (!printed) return STATUS_FAILED;
-    enum status status = products_keep(printed, lines);
+    enum status status = recipe_lines_keep(printed, lines);
     mem_free(printed);
     return status;
 }

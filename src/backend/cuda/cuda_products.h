@@ -1,4 +1,4 @@
-/* Products and their algorithms as text, as a recipe has them (plan/products.h). */
+/* Products and their algorithms as text, as a recipe has them (plan/recipe_lines.h). */
 #ifndef BALLAST_BACKEND_CUDA_CUDA_PRODUCTS_H
 #define BALLAST_BACKEND_CUDA_CUDA_PRODUCTS_H
 

@@ -110,6 +110,20 @@ template <int TEAM, typename V> __device__ inline V team_sum(V value) {
     return total;
 }
 
+/* The largest of a team's values, which are not negative. */
+template <int TEAM> __device__ inline float team_largest(float value) {
+    __shared__ float values[TEAM];
+    __syncthreads(); /* those of the call before have been read */
+    values[threadIdx.x] = value;
+#pragma unroll 1
+    for (int half = TEAM / 2; half > 0; half /= 2) {
+        __syncthreads();
+        if ((int)threadIdx.x < half) values[threadIdx.x] = fmaxf(values[threadIdx.x], values[threadIdx.x + half]);
+    }
+    __syncthreads();
+    return values[0];
+}
+
 /* Of a block [THREADS / WARP lanes][WARP], whose threads have W columns from block column W * threadIdx.x on: the sums
  * over its lanes, in their order, to the first `columns` columns of `out`, or added to what is there. */
 template <int W> __device__ inline void lanes_sum(const float own[W], float *out, int64_t columns, bool adds) {

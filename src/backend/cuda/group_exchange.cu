@@ -10,9 +10,26 @@ struct parts_copy {
     int64_t count, columns; /* elements, and those of a row of a part */
     int64_t part_stride, whole_stride;
     int64_t parts, first, rows_of_each;
-    int64_t run;    /* rows of a part that lie together in the whole; 0: each row has its place in one of the whole */
-    int64_t length; /* columns of a part, of those of the whole */
+    int64_t runs;   /* of a part: 2 in zigzag, else 1 */
+    int64_t run;    /* rows of a run, which lie together in the whole; 0: each row has its place in one of the whole */
+    int64_t length; /* columns of a run, of those of the whole */
 };
+
+/* Of the whole's runs, number `which` of the part. */
+__device__ inline int64_t find_run(const struct parts_copy &copy, int64_t part, int64_t which) {
+    return which == 0 ? part : 2 * copy.parts - 1 - part;
+}
+
+/* Where an element of a part is in the whole. */
+__device__ inline int64_t find_element(const struct parts_copy &copy, int64_t part, int64_t row, int64_t column) {
+    if (copy.run == 0) {
+        int64_t which = copy.runs == 1 ? 0 : column / copy.length;
+        return row * copy.whole_stride + find_run(copy, part, which) * copy.length + column - which * copy.length;
+    }
+    int64_t outer = row / (copy.run * copy.runs), which = row / copy.run % copy.runs;
+    int64_t run = outer * copy.parts * copy.runs + find_run(copy, part, which);
+    return (run * copy.run + row % copy.run) * copy.whole_stride + column;
+}
 
 template <typename X, typename Y> __device__ inline Y as(X value) {
     if constexpr (std::is_same_v<X, Y>)
@@ -27,9 +44,7 @@ __global__ void __launch_bounds__(THREADS) parts_kernel(struct parts_copy copy) 
     if (index >= copy.count) return;
     int64_t row = index / copy.columns, column = index % copy.columns;
     int64_t part = copy.first + row / copy.rows_of_each, own = row % copy.rows_of_each;
-    int64_t in_whole =
-        copy.run == 0 ? own * copy.whole_stride + part * copy.length + column
-                      : ((own / copy.run * copy.parts + part) * copy.run + own % copy.run) * copy.whole_stride + column;
+    int64_t in_whole = find_element(copy, part, own, column);
     int64_t in_part = row * copy.part_stride + column;
     int64_t from = JOINS ? in_part : in_whole, to = JOINS ? in_whole : in_part;
     ((Y *)copy.to)[to] = as<X, Y>(((const X *)copy.from)[from]);
@@ -63,45 +78,44 @@ static enum status parts_run(const struct node *node, const struct kernel_call *
 }
 
 /* Between a tensor of which the dimension is whole, and parts of it from `first` on, each of so many rows. */
-static struct parts_copy parts_between(const struct tensor *whole, const struct tensor *part, int dimension,
-                                       int64_t parts, int64_t first, int64_t rows_of_each) {
+static struct parts_copy parts_between(const struct tensor *whole, const struct tensor *part, struct parts_order order,
+                                       int64_t first, int64_t rows_of_each) {
     struct parts_copy copy = {};
     int last = whole->shape.rank - 1;
     copy.count = shape_elements(&part->shape);
     copy.columns = shape_columns(&part->shape);
     copy.part_stride = tensor_row_stride(part);
     copy.whole_stride = tensor_row_stride(whole);
-    copy.parts = parts;
+    copy.parts = order.parts;
     copy.first = first;
     copy.rows_of_each = rows_of_each;
-    copy.length = whole->shape.dims[dimension] / parts;
-    copy.run = dimension == last ? 0 : copy.length;
-    for (int i = dimension + 1; i < last; i++)
+    copy.runs = order.zigzag ? 2 : 1;
+    copy.length = whole->shape.dims[order.dimension] / (order.parts * copy.runs);
+    copy.run = order.dimension == last ? 0 : copy.length;
+    for (int i = order.dimension + 1; i < last; i++)
         copy.run *= whole->shape.dims[i];
     return copy;
 }
 
 static enum status to_parts_run(const struct kernel *kernel, const struct kernel_call *call) {
     const struct node *node = kernel->node;
-    const struct parts_attributes *attributes = NODE_ATTRIBUTES(node, parts_attributes);
-    int64_t rows = shape_rows(&node->out[0]->shape) / attributes->parts;
-    return parts_run(
-        node, call, parts_between(node->in[0], node->out[0], attributes->dimension, attributes->parts, 0, rows), false);
+    const struct parts_order order = NODE_ATTRIBUTES(node, parts_attributes)->order;
+    int64_t rows = shape_rows(&node->out[0]->shape) / order.parts;
+    return parts_run(node, call, parts_between(node->in[0], node->out[0], order, 0, rows), false);
 }
 
 static enum status from_parts_run(const struct kernel *kernel, const struct kernel_call *call) {
     const struct node *node = kernel->node;
-    const struct parts_attributes *attributes = NODE_ATTRIBUTES(node, parts_attributes);
-    int64_t rows = shape_rows(&node->in[0]->shape) / attributes->parts;
-    return parts_run(node, call,
-                     parts_between(node->out[0], node->in[0], attributes->dimension, attributes->parts, 0, rows), true);
+    const struct parts_order order = NODE_ATTRIBUTES(node, parts_attributes)->order;
+    int64_t rows = shape_rows(&node->in[0]->shape) / order.parts;
+    return parts_run(node, call, parts_between(node->out[0], node->in[0], order, 0, rows), true);
 }
 
 static enum status cut_run(const struct kernel *kernel, const struct kernel_call *call) {
     const struct node *node = kernel->node;
     const struct cut_attributes *attributes = NODE_ATTRIBUTES(node, cut_attributes);
     return parts_run(node, call,
-                     parts_between(node->in[0], node->out[0], attributes->dimension, attributes->part.parts,
+                     parts_between(node->in[0], node->out[0], parts_order_of(&attributes->part, attributes->dimension),
                                    attributes->part.position, shape_rows(&node->out[0]->shape)),
                      false);
 }
@@ -113,7 +127,7 @@ static enum status convert_run(const struct kernel *kernel, const struct kernel_
     struct parts_copy copy = {};
     if (call->in[0] == call->out[0]) return STATUS_OK;
     copy.count = copy.columns = copy.rows_of_each = shape_elements(&y->shape);
-    copy.parts = 1;
+    copy.parts = copy.runs = 1;
     if (x->base || y->base) {
         copy.columns = shape_columns(&y->shape);
         copy.whole_stride = tensor_row_stride(x);

@@ -1,6 +1,6 @@
 /* RMSNorm and layer norm with their gradients. Features that are normalised together are a group; a row of
  * activations holds one or several. A group is a warp's work, or a block's where it is long: its threads hold it in
- * registers from its only reading on. */
+ * registers from its only reading on. Which kernels make a gradient changes no bit of it. */
 #include "backend/cuda/device.cuh"
 
 /* Strides in elements; what is not wanted is NULL. */
@@ -105,11 +105,9 @@ __global__ void __launch_bounds__(THREADS) norm_kernel(struct norm norm, bool ce
 }
 
 /* With h = (x - mean) rstd and g = dy weight: dx = rstd (g - mean of g - h mean of g h) + addend, the mean of g only in
- * layer norm. */
-template <typename T, int W, int TEAM, int PIECES>
-__global__ void __launch_bounds__(THREADS) norm_dx_kernel(struct norm_gradient norm) {
-    unsigned index = team_group<TEAM>();
-    if (index >= norm.count) return;
+ * layer norm; of one group, by its team. also(piece, w, dy, h) for each of the thread's features. */
+template <typename T, int W, int TEAM, int PIECES, typename ALSO>
+__device__ inline void norm_dx(const struct norm_gradient &norm, unsigned index, ALSO also) {
     int64_t group = norm.group, row = index / norm.groups, first = index % norm.groups * group;
     int64_t addend_at = row * norm.addend_stride + first, dx_at = row * norm.dx_stride + first;
     team_part<T, W, TEAM, PIECES> dy(norm.dy, row * norm.dy_stride + first, group);
@@ -117,10 +115,13 @@ __global__ void __launch_bounds__(THREADS) norm_dx_kernel(struct norm_gradient n
     float rstd = norm.rstd[index], mean = norm.mean ? norm.mean[index] : 0.0f, products = 0, sum = 0;
     x.each([&](int piece, int i) {
         vector<T, W> slopes = dy.at(piece), values = x.at(piece), weight = load<T, W>(norm.weight, i);
+#pragma unroll
         for (int w = 0; w < W; w++) {
-            float g = widen(slopes.at[w]) * weight_of(weight.at[w], norm.one_plus);
-            products = fmaf(g, (widen(values.at[w]) - mean) * rstd, products);
+            float slope = widen(slopes.at[w]), normal = (widen(values.at[w]) - mean) * rstd;
+            float g = slope * weight_of(weight.at[w], norm.one_plus);
+            products = fmaf(g, normal, products);
             sum += g;
+            also(piece, w, slope, normal);
         }
     });
     float along = team_sum<TEAM>(products) * norm.share, across = norm.mean ? team_sum<TEAM>(sum) * norm.share : 0.0f;
@@ -137,7 +138,56 @@ __global__ void __launch_bounds__(THREADS) norm_dx_kernel(struct norm_gradient n
     });
 }
 
+template <typename T, int W, int TEAM, int PIECES>
+__global__ void __launch_bounds__(THREADS) norm_dx_kernel(struct norm_gradient norm) {
+    unsigned index = team_group<TEAM>();
+    if (index < norm.count) norm_dx<T, W, TEAM, PIECES>(norm, index, [](int, int, float, float) {});
+}
+
 constexpr int WEIGHT_LANES = THREADS / WARP;
+
+/* A warp's sums over its groups of dy h and dy, of the features that its threads hold. */
+template <typename T, int W, int PIECES> struct weight_sums {
+    using part = team_part<T, W, WARP, PIECES>;
+    float at[PIECES * W];
+
+    /* Over the block's warps, in their order, to `out` [group]. All threads call it. */
+    __device__ void write(float *out, int64_t group) const {
+        __shared__ float sums[WEIGHT_LANES][PIECES * WARP * W];
+        __syncthreads(); /* the sums of the call before have been read */
+#pragma unroll
+        for (int piece = 0; piece < PIECES; piece++)
+#pragma unroll
+            for (int w = 0; w < W; w++)
+                sums[threadIdx.x / WARP][part::feature(piece) + w] = at[piece * W + w];
+        __syncthreads();
+        for (int i = (int)threadIdx.x; i < group; i += THREADS) {
+            float sum = sums[0][i];
+#pragma unroll
+            for (int lane = 1; lane < WEIGHT_LANES; lane++)
+                sum += sums[lane][i];
+            out[i] = sum;
+        }
+    }
+};
+
+/* Both of the kernels around this one in one reading of dy and x, for groups that a warp holds: block b has groups
+ * [b * block_groups, …), each warp every WEIGHT_LANES-th, so that the sums have the order that norm_weight_kernel's
+ * have. Two blocks are on a multiprocessor where the sums leave registers for that. */
+template <typename T, int W, int PIECES>
+__global__ void __launch_bounds__(THREADS, PIECES *W <= 24 && sizeof(T) == 2 ? 2 : 1)
+    norm_grad_kernel(struct norm_gradient norm) {
+    unsigned begin = blockIdx.x * (unsigned)norm.block_groups, count = (unsigned)norm.count;
+    unsigned end = begin + norm.block_groups < count ? begin + (unsigned)norm.block_groups : count;
+    weight_sums<T, W, PIECES> dweight = {}, dbias = {};
+    for (unsigned index = begin + threadIdx.x / WARP; index < end; index += WEIGHT_LANES)
+        norm_dx<T, W, WARP, PIECES>(norm, index, [&](int piece, int w, float slope, float normal) {
+            dweight.at[piece * W + w] = fmaf(slope, normal, dweight.at[piece * W + w]);
+            dbias.at[piece * W + w] += slope;
+        });
+    if (norm.dweights) dweight.write(norm.dweights + blockIdx.x * norm.group, norm.group);
+    if (norm.dbiases) dbias.write(norm.dbiases + blockIdx.x * norm.group, norm.group);
+}
 
 /* Block (c, b) sums dy h and dy over groups [b * block_groups, …) for WARP * W features: each lane every
  * WEIGHT_LANES-th group, then the lanes in order. */
@@ -257,7 +307,19 @@ template <typename T> static void weight_launch(const struct norm_gradient &norm
            dim3(WARP, WEIGHT_LANES), 0, stream, norm);
 }
 
-/* dx comes last: it may take over the addend's place, and nothing else reads that. */
+/* Whether one kernel makes all that is asked for: where a warp holds a group, and holds enough of it that a few warps
+ * keep the memory busy. */
+static bool is_one_pass(const struct norm_gradient &norm, bool vectors) {
+    return vectors && norm.group > 8 * WARP && norm.group <= 32 * WARP && norm.dx && norm.dweights;
+}
+
+template <typename T> static void grad_launch(const struct norm_gradient &norm, cudaStream_t stream) {
+    constexpr int W = VECTOR<T>;
+    launch(norm.group <= 24 * WARP ? known<norm_grad_kernel<T, W, 24 / W>>() : known<norm_grad_kernel<T, W, 32 / W>>(),
+           grid_size(divide_up(norm.count, norm.block_groups)), THREADS, 0, stream, norm);
+}
+
+/* dx comes last, or row by row after the addend: it may take over the addend's place, and nothing else reads that. */
 static enum status norm_grad_run(const struct kernel *kernel, const struct kernel_call *call) {
     const struct node *node = kernel->node;
     bool centered = node->op == &op_layer_norm_grad;
@@ -290,10 +352,15 @@ static enum status norm_grad_run(const struct kernel *kernel, const struct kerne
     bool vectors = groups_are_vectors(x, group) && rows_are_vectors(node->in[0], norm.dy) &&
                    rows_are_vectors(node->in[1], norm.x) && rows_are_vectors(node->in[2], norm.weight) &&
                    rows_are_vectors(node->in[addend], norm.addend) && rows_are_vectors(node->out[0], norm.dx);
-    if (dweight || dbias) FOR_ELEMENT(x->dtype, weight_launch, norm, vectors, stream);
+    bool one_pass = is_one_pass(norm, vectors);
+    (void)grid_size(count); /* groups are counted in 32 bits */
+    if (one_pass)
+        FOR_ELEMENT(x->dtype, grad_launch, norm, stream);
+    else if (dweight || dbias)
+        FOR_ELEMENT(x->dtype, weight_launch, norm, vectors, stream);
     if (dweight) cuda_sum_combine(stream, cuda_sum_blocks(count), group, norm.dweights, dweight);
     if (dbias) cuda_sum_combine(stream, cuda_sum_blocks(count), group, norm.dbiases, dbias);
-    if (norm.dx) FOR_ELEMENT(x->dtype, dx_launch, norm, vectors, stream);
+    if (norm.dx && !one_pass) FOR_ELEMENT(x->dtype, dx_launch, norm, vectors, stream);
     return cuda_outcome();
 }
 

@@ -3,6 +3,8 @@
 #include "backend/cuda/device.cuh"
 
 extern "C" {
+#include "backend/moment_map.h"
+#include "backend/moment_numbers.h"
 #include "backend/update_step.h"
 #include "base/philox.h"
 #include "base/random.h"
@@ -11,13 +13,14 @@ extern "C" {
 static_assert(GRADIENT_NORM_BLOCK % (THREADS * VECTOR<float>) == 0, "blocks begin at multiples of 16 bytes");
 
 /* Parameters that one launch works on: given to the device by value. Blocks of the grid are dealt to them in order. */
-template <typename ENTRY> struct table {
+template <typename ENTRY, int MOST = KERNELS_TOGETHER> struct table {
     int count;
-    ENTRY at[KERNELS_TOGETHER]; /* each with `first`, its first block of the grid */
+    ENTRY at[MOST]; /* each with `first`, its first block of the grid */
 };
 
 /* The entry of the thread's block: the last that begins at it or before. */
-template <typename ENTRY> __device__ inline const ENTRY &entry_of_block(const struct table<ENTRY> &table) {
+template <typename ENTRY, int MOST>
+__device__ inline const ENTRY &entry_of_block(const struct table<ENTRY, MOST> &table) {
     int low = 0, high = table.count;
     while (high - low > 1) {
         int middle = (low + high) / 2;
@@ -331,8 +334,103 @@ static enum status updates_run(const struct kernel *const *kernels, const struct
     return cuda_outcome();
 }
 
+/* ---- moments in 8 bits (backend/moment_map.h) ---- */
+
+__device__ const float unsigned_numbers[] = {MOMENT_UNSIGNED_NUMBERS};
+__device__ const float signed_magnitudes[] = {MOMENT_SIGNED_MAGNITUDES};
+__device__ const struct moment_level unsigned_levels[] = MOMENT_LEVELS_OF(2);
+__device__ const struct moment_level signed_levels[] = MOMENT_LEVELS_OF(1);
+constexpr int SIGNED_ZERO = MOMENT_CODES / 2 - 1;
+
+template <bool SIGNED> __device__ inline float moment_number(uint8_t code) {
+    if (!SIGNED) return unsigned_numbers[code];
+    return code < SIGNED_ZERO ? -signed_magnitudes[SIGNED_ZERO - code] : signed_magnitudes[code - SIGNED_ZERO];
+}
+
+/* The code of the nearest, as codes_of of backend/cpu/simd/simd_optimizer.c finds it. */
+template <bool SIGNED> __device__ inline uint8_t moment_code(float x) {
+    bool negative = x < 0;
+    float magnitude = negative ? -x : x;
+    const struct moment_level *level = SIGNED ? signed_levels : unsigned_levels;
+#pragma unroll 1
+    for (int i = 1; i < MOMENT_LEVELS && magnitude > level[1].above; i++)
+        level++;
+    float place = __fmaf_rn(magnitude, level->slope, level->offset);
+    int code = level->code + (place > 0 ? (int)place : 0);
+    code = code < level->last ? code : level->last;
+    if (!SIGNED) return (uint8_t)(negative ? 0 : code);
+    return (uint8_t)(negative ? SIGNED_ZERO - (code < SIGNED_ZERO ? code : SIGNED_ZERO) : SIGNED_ZERO + code);
+}
+
+/* A moment of the thread's element becomes a code, and the block's scale is written. */
+template <bool SIGNED> __device__ inline void pack_moment(float moment, bool inside, uint8_t *code, float *scale) {
+    float largest = team_largest<THREADS>(inside ? fabsf(moment) : 0);
+    if (inside) *code = moment_code<SIGNED>(__fdiv_rn(moment, largest));
+    if (threadIdx.x == 0) *scale = largest;
+}
+
+struct coded_update {
+    struct update update; /* whose moments are codes */
+    float *scales[UPDATE_MOMENTS_MAX];
+    unsigned first;
+};
+constexpr int CODED_TOGETHER = 16;
+static_assert(sizeof(struct table<coded_update, CODED_TOGETHER>) <= 4096, "as above");
+static_assert((int)THREADS == (int)UPDATE_SCALE_BLOCK, "a block of the grid has a block of moments");
+
+template <enum update_rule RULE, typename P>
+__global__ void __launch_bounds__(THREADS)
+    coded_update_kernel(const __grid_constant__ struct table<coded_update, CODED_TOGETHER> table) {
+    constexpr bool chance = sizeof(P) == 2, two = RULE == UPDATE_ADAMW;
+    const struct coded_update &coded = entry_of_block(table);
+    const struct update &own = coded.update;
+    double clip = own.clip[1];
+    if (isnan(clip)) return;
+    struct update_step step = step_of<RULE>(own.constants, own.scalars, clip);
+    int64_t block = blockIdx.x - coded.first, i = block * UPDATE_SCALE_BLOCK + threadIdx.x;
+    bool inside = i < own.count;
+    uint8_t *codes[] = {(uint8_t *)own.moments[0] + i, (uint8_t *)own.moments[1] + i};
+    float m = 0, v = 0;
+    if (inside) {
+        uint32_t words[4] = {};
+        float weight = widen(((const P *)own.weight)[i]);
+        m = __fmul_rn(moment_number<true>(*codes[0]), coded.scales[0][block]);
+        if (two) v = __fmul_rn(moment_number<false>(*codes[1]), coded.scales[1][block]);
+        update_element<RULE>(step, own.gradient[i], &weight, &m, &v);
+        if (chance) draw_block(step, RANDOM_ROUND_WEIGHT, own.draws + (uint32_t)(i / 4), words);
+        ((P *)own.weight)[i] = narrow_by_chance<P>(weight, words[i % 4] & 0xffffu);
+        if (!chance && own.rounded) own.rounded[i] = narrow<__nv_bfloat16>(weight);
+    }
+    pack_moment<true>(m, inside, codes[0], &coded.scales[0][block]);
+    if (two) pack_moment<false>(v, inside, codes[1], &coded.scales[1][block]);
+}
+
+template <enum update_rule RULE, typename P>
+static enum status launch_coded(const struct kernel *const *kernels, const struct kernel_call *calls, int count) {
+    struct table<coded_update, CODED_TOGETHER> table = {
+        .count = count
+    };
+    unsigned blocks = 0;
+    for (int i = 0; i < count; i++) {
+        const struct update_run run = update_run_of(kernels[i]->node, &calls[i]);
+        table.at[i] = {update_of(kernels[i], &calls[i], 0), {run.scales[0], run.scales[1]}, blocks};
+        blocks += grid_size(divide_up(table.at[i].update.count, UPDATE_SCALE_BLOCK));
+    }
+    launch(known<coded_update_kernel<RULE, P>>(), grid_size(blocks), THREADS, 0, stream_of(calls), table);
+    return cuda_outcome();
+}
+
+template <enum update_rule RULE, typename P>
+static enum status coded_updates_run(const struct kernel *const *kernels, const struct kernel_call *calls, int count) {
+    for (int i = 0; i < count; i += CODED_TOGETHER)
+        TRY((launch_coded<RULE, P>(kernels + i, calls + i, count - i < CODED_TOGETHER ? count - i : CODED_TOGETHER)));
+    return STATUS_OK;
+}
+
 template <enum update_rule RULE, typename P>
 static enum status update_create_of(const struct node *node, struct kernel **out) {
+    if (NODE_ATTRIBUTES(node, update_attributes)->moments == DTYPE_U8)
+        return together_create<coded_updates_run<RULE, P>>(node, out);
     return NODE_ATTRIBUTES(node, update_attributes)->moments == DTYPE_BF16
                ? together_create<updates_run<RULE, P, __nv_bfloat16>>(node, out)
                : together_create<updates_run<RULE, P, float>>(node, out);

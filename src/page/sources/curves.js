@@ -1,9 +1,12 @@
 // The curves of training. Where a point stands for many steps, a band goes from their least to their most.
 const CURVES = [
   {title: 'Loss', series: [{name: 'loss', label: 'training'}, {name: 'val_loss', label: 'validation', marks: true}], format: v => digits(v, 4), tick: v => '' + +v.toPrecision(4)},
+  {title: 'Margin of rewards', series: [{name: 'margin', label: 'training'}, {name: 'val_margin', label: 'validation', marks: true}], format: v => digits(v, 3), small: true},
+  {title: 'Pairs in the right order', series: [{name: 'accuracy', label: 'training'}, {name: 'val_accuracy', label: 'validation', marks: true}], format: v => (100 * v).toFixed(1) + '%', fromZero: true, small: true},
   {title: 'Throughput', unit: 'tokens/s', series: [{name: 'tokens_per_s', label: 'tokens/s'}], format: v => amount(v), fromZero: true},
   {title: 'Step time', series: [{name: 'step_s', label: 'step'}], format: seconds, fromZero: true, small: true, predicted: true},
   {title: 'Learning rate', series: [{name: 'lr', label: 'learning rate'}], format: v => v === 0 ? '0' : digits(v, 2), fromZero: true, small: true},
+  {title: 'Load of experts', series: [{name: 'expert_most', label: 'most, of an equal share'}, {name: 'expert_least', label: 'least', marks: true}], format: v => digits(v, 3), fromZero: true, small: true},
   {title: 'Gradient norm', series: [{name: 'grad_norm', label: 'norm before clipping'}], format: v => digits(v, 3), small: true, spread: true, tick: v => '' + +v.toPrecision(3)},
 ];
 const curveFigures = new Map();
@@ -127,7 +130,16 @@ function chartsOf(data) {
   return {runs, shown};
 }
 
+// The last line of metrics.jsonl that tells of experts.
+function showExperts(data) {
+  const found = data.metrics && data.metrics.experts, place = byId('experts'), lists = found && Array.isArray(found.slots) ? found.slots.filter(Array.isArray) : [];
+  const rows = lists.map((slots, layer) => ['' + layer, whole(Math.min(...slots)), whole(Math.max(...slots)), slots.map(whole).join('  ')]);
+  const open = !!place.querySelector('details[open]');
+  replace(place, rows.length ? html('details', {open}, html('summary', {}, `Tokens by expert, step ${whole(found.step)}`), table(['#layer', '#least', '#most', 'by expert'], rows)) : null);
+}
+
 function showCurves(data) {
+  showExperts(data);
   const {runs, shown} = chartsOf(data), place = byId('curves').firstChild;
   byId('training').hidden = data.kind !== 'run';
   showCurves.data = data;

@@ -58,6 +58,16 @@ function memoryKeys(data) {
   return tiers.map(tier => key(tierTitle(tier.name), bytes(tier.program_bytes), tierUse(tier), tier.by_kind || tier.capacity_bytes ? kindsBar(tier, 8) : null));
 }
 
+// The last change of the plan while the run went on, and how many there were.
+const REPLAN_WORDS = {faster: 'since another was faster', 'less memory': 'since there was less memory', 'more memory': 'with more memory'};
+function replanKey(data) {
+  const replans = data.metrics && data.metrics.replans || [], last = replans[replans.length - 1];
+  if (!last) return null;
+  const times = known(last.predicted_before_s) && known(last.predicted_after_s) ? `; predicted ${seconds(last.predicted_after_s)} a step, not ${seconds(last.predicted_before_s)}` : '';
+  return key('Plan changed', [whole(replans.length), html('small', {}, replans.length === 1 ? ' time' : ' times')],
+    `after step ${whole(last.step)}, ${REPLAN_WORDS[last.replan] || last.replan}${times}; ${bytes(last.device_bytes_after)} of memory, not ${bytes(last.device_bytes_before)}`);
+}
+
 // How a run stands: whether it goes on, or how it ended, and the command that takes it further.
 function endOfRun(data) {
   const end = data.end, steps = data.options && data.options.steps, step = data.metrics ? data.metrics.step : 0, saves = !data.options || data.options.save_every !== 0;
@@ -81,7 +91,7 @@ function showSummary(data) {
   byId('name').textContent = data.name;
   byId('subtitle').textContent = modelLine(data) || (run ? 'A training run' : 'A plan that has not run');
   const keys = [run ? progressKey(data) : null, run ? lossKeys(data) : null, timeKeys(data), memoryKeys(data),
-    run && lastOf(data, 'tokens') ? key('Tokens', amount(lastOf(data, 'tokens')), 'trained on so far') : null].flat().filter(k => k);
+    run ? replanKey(data) : null, run && lastOf(data, 'tokens') ? key('Tokens', amount(lastOf(data, 'tokens')), 'trained on so far') : null].flat().filter(k => k);
   replace(byId('summary'), html('dl', {class: 'keys'}, keys));
   showEnd(data);
   byId('made').textContent = `Made by Ballast ${data.ballast}. This page needs no network and sends nothing.`;

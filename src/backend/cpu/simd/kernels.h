@@ -9,6 +9,7 @@
  *     chance: rounding by chance;
  *     tile, turn: the inner product of all tiles, and rows that become columns;
  *     gemm_tile, simd_gemm: products of matrices;
+ *     simd_unpack: weights in fewer bits;
  *     simd_words: matrices packed in words, for oneDNN and for simd_thin;
  *     simd_thin: products of which one side is short;
  *     attention_tile, simd_attention, simd_attention_grad, simd_attention_cache: attention.
@@ -107,6 +108,15 @@ struct word_product {
     int64_t c_row;
 };
 
+/* A weight's sections (graph/weight_format.h). */
+struct coded_weight {
+    enum weight_format format;
+    int64_t block; /* numbers that share a scale */
+    const uint8_t *codes;
+    const void *scales;
+    const float *groups, *offset;
+};
+
 /* Every vector kernel: result, name, arguments. Each is a function SIMD_NAME(simd_NAME) in a file of the operator's
  * name, compiled once for each instruction set; a new one is that function and a line here. */
 #define SIMD_LIST(X)                                                                                                   \
@@ -168,6 +178,10 @@ struct word_product {
      * By steps: [words][width], width a multiple of 16 and not less than the lines. By lines: [lines][words]. */      \
     X(void, pack_steps, (const struct word_source *source, int64_t words, int64_t width, float *to))                   \
     X(void, pack_lines, (const struct word_source *source, int64_t words, float *to))                                  \
+    /* Numbers of a weight (simd_unpack.c): `count` from the first on, each rounded to `dtype` and written in `to`,    \
+     * which is that or fp32. */                                                                                       \
+    X(void, unpack,                                                                                                    \
+      (const struct coded_weight *weight, int64_t first, int64_t count, enum dtype dtype, enum dtype to, void *out))   \
     /* Attention (simd_attention.c): queries [tile * attention_queries, …) of one head. Workspaces are in            \
      * floats. */                                                                                                      \
     X(int64_t, attention_workspace, (int64_t head_dim))                                                                \

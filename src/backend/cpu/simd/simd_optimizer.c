@@ -1,5 +1,6 @@
 /* Updates of parameters, and sums of squares. */
 #include "backend/cpu/simd/chance.h"
+#include "backend/moment_map.h"
 
 /* Constants of a loop. */
 struct update_form {
@@ -88,11 +89,80 @@ INLINE void update_by(enum update_rule rule, int64_t n, const struct update_step
         update_loop((struct update_form){.rule = rule}, n, step, run);
 }
 
-void SIMD_NAME(simd_update)(enum update_rule rule, int64_t n, const struct update_step *step,
-                            const struct update_run *run) {
+INLINE void update_run(enum update_rule rule, int64_t n, const struct update_step *step, const struct update_run *run) {
     if (rule == UPDATE_ADAMW) update_by(UPDATE_ADAMW, n, step, run);
     if (rule == UPDATE_LION) update_by(UPDATE_LION, n, step, run);
     if (rule == UPDATE_SGD) update_by(UPDATE_SGD, n, step, run);
+}
+
+/* ---- moments in 8 bits ---- */
+
+enum { BLOCK = UPDATE_SCALE_BLOCK };
+typedef uint8_t vb __attribute__((vector_size(LANES)));
+
+/* The codes of the nearest numbers; a comparison with NaN is false. */
+INLINE vi codes_of(const struct moment_map *map, vf x) {
+    vi negative = x < vf_set(0);
+    vf magnitude = vf_select(negative, -x, x), slope = vf_set(0), offset = vf_set(0);
+    vi code = {0}, last = {0};
+    for (int i = 1; i < MOMENT_LEVELS; i++) {
+        const struct moment_level *level = &map->levels[i];
+        vi above = magnitude > vf_set(level->above);
+        slope = vf_select(above, vf_set(level->slope), slope);
+        offset = vf_select(above, vf_set(level->offset), offset);
+        code = (vi)vf_select(above, (vf)vi_set(level->code), (vf)code);
+        last = (vi)vf_select(above, (vf)vi_set(level->last), (vf)last);
+    }
+    vf place = vf_fma(magnitude, slope, offset);
+    place = vf_select(place > vf_set(0), place, vf_set(0));
+    code += __builtin_convertvector(place, vi);
+    code = (vi)vf_select(code > last, (vf)last, (vf)code);
+    vi least = vi_set(map->zero), mirrored = (vi)vf_select(code > least, (vf)least, (vf)code);
+    return map->zero + (vi)vf_select(negative, (vf)-mirrored, (vf)code);
+}
+
+INLINE void unpack_block(const struct moment_map *map, int64_t n, const uint8_t *codes, float scale, float *numbers) {
+    for (int64_t i = 0; i < n; i++)
+        numbers[i] = map->numbers[codes[i]] * scale;
+}
+
+/* `numbers` has zeros from n on. */
+INLINE void pack_block(const struct moment_map *map, int64_t n, const float *numbers, uint8_t *codes, float *scale) {
+    vf largest = {0};
+    for (int64_t i = 0; i < BLOCK; i += LANES) {
+        vf x = vf_load(numbers + i);
+        largest = vf_max(largest, vf_select(x < vf_set(0), -x, x));
+    }
+    *scale = vf_largest(largest);
+    for (int64_t i = 0; i < n; i += LANES) {
+        vb found = __builtin_convertvector(codes_of(map, vf_load(numbers + i) / *scale), vb);
+        memcpy(codes + i, &found, n - i < LANES ? (size_t)(n - i) : sizeof found);
+    }
+}
+
+INLINE void update_block(enum update_rule rule, int64_t n, const struct update_step *step,
+                         const struct update_run *run) {
+    float numbers[UPDATE_MOMENTS_MAX][BLOCK] = {{0}};
+    struct update_run block = *run;
+    for (int i = 0; i < UPDATE_MOMENTS_MAX && run->scales[i]; i++) {
+        unpack_block(moment_map_of(rule, i), n, run->moments[i], *run->scales[i], numbers[i]);
+        block.moments[i] = numbers[i];
+    }
+    update_run(rule, n, step, &block);
+    for (int i = 0; i < UPDATE_MOMENTS_MAX && run->scales[i]; i++)
+        pack_block(moment_map_of(rule, i), n, numbers[i], run->moments[i], run->scales[i]);
+}
+
+void SIMD_NAME(simd_update)(enum update_rule rule, int64_t n, const struct update_step *step,
+                            const struct update_run *run) {
+    if (!run->scales[0]) {
+        update_run(rule, n, step, run);
+        return;
+    }
+    for (int64_t i = 0; i < n; i += BLOCK) {
+        const struct update_run block = update_run_from(run, i);
+        update_block(rule, n - i < BLOCK ? n - i : BLOCK, step, &block);
+    }
 }
 
 /* Sixteen sums side by side, in as many vectors as they take. */

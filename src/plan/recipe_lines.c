@@ -1,4 +1,4 @@
-#include "plan/products.h"
+#include "plan/recipe_lines.h"
 
 #include <pthread.h>
 #include <stdbool.h>
@@ -7,6 +7,9 @@
 #include <string.h>
 
 #include "base/mem.h"
+
+const struct recipe_lines recipe_products = {"products", "0123456789abcdef", "algorithm in hexadecimal"};
+const struct recipe_lines recipe_strategies = {"strategies", "abcdefghijklmnopqrstuvwxyz.+*/0123456789", "strategy"};
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static VEC(char *) kept;
@@ -21,7 +24,7 @@ static const char *find_or_add(const char *lines) {
     return NULL;
 }
 
-enum status products_keep(const char *lines, const char **out) {
+enum status recipe_lines_keep(const char *lines, const char **out) {
     *out = NULL;
     if (!lines || !lines[0]) return STATUS_OK;
     pthread_mutex_lock(&lock);
@@ -30,7 +33,7 @@ enum status products_keep(const char *lines, const char **out) {
     return *out ? STATUS_OK : STATUS_FAILED;
 }
 
-void products_forget(void) {
+void recipe_lines_forget(void) {
     for (size_t i = 0; i < kept.count; i++)
         mem_free(kept.items[i]);
     vec_free(&kept);
@@ -39,13 +42,13 @@ void products_forget(void) {
 /* Adds the line that begins there; returns where the next one does, NULL when out of memory. */
 static const char *add_line(json_t *object, const char *line) {
     size_t name = strcspn(line, " \n"), value = line[name] == ' ' ? strcspn(line + name + 1, "\n") : 0;
-    const char *algorithm = line + name + (line[name] == ' ');
-    json_t *text = json_stringn(algorithm, value);
+    const char *from = line + name + (line[name] == ' ');
+    json_t *text = json_stringn(from, value);
     if (!text || json_object_setn_new(object, line, name, text) != 0) return NULL;
-    return algorithm + value + (algorithm[value] == '\n');
+    return from + value + (from[value] == '\n');
 }
 
-json_t *products_to_json(const char *lines) {
+json_t *recipe_lines_to_json(const char *lines) {
     json_t *object = json_object();
     for (const char *line = lines; object && *line;) {
         line = add_line(object, line);
@@ -58,29 +61,30 @@ json_t *products_to_json(const char *lines) {
 
 static bool is_name(const char *text) { return *text && !text[strcspn(text, " \n")]; }
 
-static bool is_hexadecimal(const char *text) { return *text && !text[strspn(text, "0123456789abcdef")]; }
-
-static enum status check_product(const char *file, const char *product, const json_t *value) {
-    if (is_name(product) && json_is_string(value) && is_hexadecimal(json_string_value(value))) return STATUS_OK;
-    return status_set(STATUS_BAD_INPUT, "%s: products: '%.80s' has no algorithm in hexadecimal", file, product);
+static enum status check_line(const char *file, const struct recipe_lines *kind, const char *name,
+                              const json_t *value) {
+    const char *text = json_string_value(value);
+    if (is_name(name) && text && *text && !text[strspn(text, kind->characters)]) return STATUS_OK;
+    return status_set(STATUS_BAD_INPUT, "%s: %s: '%.80s' has no %s", file, kind->field, name, kind->trouble);
 }
 
-enum status products_from_json(const char *file, const json_t *object, const char **out) {
-    const char *product;
-    json_t *value, *products = (json_t *)(uintptr_t)object;
+enum status recipe_lines_from_json(const char *file, const struct recipe_lines *kind, const json_t *object,
+                                   const char **out) {
+    const char *name;
+    json_t *value, *values = (json_t *)(uintptr_t)object;
     size_t bytes = 1, used = 0;
     *out = NULL;
     if (!object) return STATUS_OK;
-    if (!json_is_object(object)) return status_set(STATUS_BAD_INPUT, "%s: products: must be an object", file);
-    json_object_foreach(products, product, value) {
-        TRY(check_product(file, product, value));
-        bytes += strlen(product) + json_string_length(value) + 2;
+    if (!json_is_object(object)) return status_set(STATUS_BAD_INPUT, "%s: %s: must be an object", file, kind->field);
+    json_object_foreach(values, name, value) {
+        TRY(check_line(file, kind, name, value));
+        bytes += strlen(name) + json_string_length(value) + 2;
     }
     char *lines = mem_array(bytes, 1);
     if (!lines) return STATUS_FAILED;
-    json_object_foreach(products, product, value) used +=
-        (size_t)snprintf(lines + used, bytes - used, "%s %s\n", product, json_string_value(value));
-    enum status status = products_keep(lines, out);
+    json_object_foreach(values, name, value) used +=
+        (size_t)snprintf(lines + used, bytes - used, "%s %s\n", name, json_string_value(value));
+    enum status status = recipe_lines_keep(lines, out);
     mem_free(lines);
     return status;
 }

@@ -1,0 +1,49 @@
+#include "support/prediction_errors.h"
+
+#include <math.h>
+
+#include "base/mem.h"
+#include "support/median.h"
+
+static double rest_of(const struct prediction *prediction, double factor) {
+    return fabs(prediction->predicted_s * factor / prediction->measured_s - 1);
+}
+
+/* The median of those that compute blocks again, or do not. */
+static double median_of(const struct prediction *predictions, int count, bool recomputes, double factor, double *room) {
+    int found = 0;
+    for (int i = 0; i < count; i++)
+        if (predictions[i].recomputes == recomputes) room[found++] = rest_of(&predictions[i], factor);
+    return found > 0 ? median(room, found) : 0;
+}
+
+bool prediction_judge(const struct prediction *predictions, int count, struct prediction_errors *out) {
+    double *room = mem_array((size_t)count, sizeof *room);
+    if (!room) return false;
+    for (int i = 0; i < count; i++)
+        room[i] = predictions[i].measured_s / predictions[i].predicted_s;
+    double factor = median(room, count);
+    *out = (struct prediction_errors){.factor = factor,
+                                      .recomputing = median_of(predictions, count, true, factor, room),
+                                      .straight = median_of(predictions, count, false, factor, room)};
+    for (int i = 0; i < count; i++)
+        room[i] = rest_of(&predictions[i], factor);
+    out->median = median(room, count); /* which puts them into order */
+    out->p90 = room[(9 * count + 9) / 10 - 1];
+    mem_free(room);
+    return true;
+}
+
+double bar_lift(struct bar_limit limit, double floor) { return fmax(limit.bar, limit.floors * floor); }
+
+enum bar bar_judge(double error, struct bar_limit limit, double floor) {
+    double lifted = bar_lift(limit, floor);
+    if (error > lifted) return BAR_MISSED;
+    return lifted > BAR_MOST ? BAR_UNTOLD : BAR_MET;
+}
+
+const char *bar_words(enum bar bar) {
+    static const char *const words[] = {
+        [BAR_MET] = "met", [BAR_MISSED] = "NOT met", [BAR_UNTOLD] = "cannot be told: the noise floor is too high"};
+    return words[bar];
+}

@@ -1,0 +1,105 @@
+/* An order in which variables are chosen, so that what is chosen is soon of no more concern: at each place few choices
+ * are open of the front, the chosen variables that have pairs with others. Greedy, from each of some variables; the
+ * best of these orders. */
+#include <math.h>
+#include <string.h>
+
+#include "layout/tied_program.h"
+
+enum { STARTS_MOST = 16 };
+
+struct ordering {
+    const struct tied_program *tied;
+    int *neighbours, *first; /* [first[variables]] by variable */
+    int *open;               /* by variable: neighbours that are not chosen yet */
+    bool *chosen;
+    int *order, count;
+    double front; /* logarithm of how many ways there are to choose the front */
+    struct scratch scratch;
+};
+
+static enum status find_neighbours(struct ordering *ordering) {
+    const struct tied_program *tied = ordering->tied;
+    size_t count = (size_t)tied->count;
+    ordering->first = scratch_alloc(&ordering->scratch, count + 1, sizeof(int));
+    ordering->neighbours = scratch_alloc(&ordering->scratch, 2 * tied->pairs.count, sizeof(int));
+    ordering->open = scratch_alloc(&ordering->scratch, count, sizeof(int));
+    ordering->chosen = scratch_alloc(&ordering->scratch, count, sizeof(bool));
+    ordering->order = scratch_alloc(&ordering->scratch, count, sizeof(int));
+    if (!ordering->first || !ordering->neighbours || !ordering->open || !ordering->chosen || !ordering->order)
+        return STATUS_FAILED;
+    for (size_t i = 0; i < tied->pairs.count; i++)
+        ordering->open[tied->pairs.items[i].low]++, ordering->open[tied->pairs.items[i].high]++;
+    for (size_t v = 0; v < count; v++)
+        ordering->first[v + 1] = ordering->first[v] + ordering->open[v];
+    memset(ordering->open, 0, count * sizeof(int));
+    for (size_t i = 0; i < tied->pairs.count; i++) {
+        int low = tied->pairs.items[i].low, high = tied->pairs.items[i].high;
+        ordering->neighbours[ordering->first[low] + ordering->open[low]++] = high;
+        ordering->neighbours[ordering->first[high] + ordering->open[high]++] = low;
+    }
+    return STATUS_OK;
+}
+
+static double ways(const struct ordering *ordering, int variable) { return log(ordering->tied->choices[variable]); }
+
+/* The front after the variable is chosen too. */
+static double front_with(const struct ordering *ordering, int variable) {
+    double front = ordering->front + (ordering->open[variable] > 0 ? ways(ordering, variable) : 0);
+    for (int i = ordering->first[variable]; i < ordering->first[variable + 1]; i++) {
+        int other = ordering->neighbours[i];
+        if (ordering->chosen[other] && ordering->open[other] == 1) front -= ways(ordering, other);
+    }
+    return front;
+}
+
+static void choose(struct ordering *ordering, int variable) {
+    ordering->front = front_with(ordering, variable);
+    ordering->chosen[variable] = true;
+    ordering->order[ordering->count++] = variable;
+    for (int i = ordering->first[variable]; i < ordering->first[variable + 1]; i++)
+        ordering->open[ordering->neighbours[i]]--;
+}
+
+/* Next to a chosen one where there is such; the first of those after which the front is smallest. */
+static int next_variable(const struct ordering *ordering) {
+    int best = -1;
+    bool near = false;
+    double least = 0;
+    for (int v = 0; v < ordering->tied->count; v++) {
+        if (ordering->chosen[v]) continue;
+        bool own = ordering->open[v] < ordering->first[v + 1] - ordering->first[v];
+        double front = front_with(ordering, v);
+        if (best >= 0 && (near != own ? near : front >= least - 1e-9)) continue;
+        best = v, near = own, least = front;
+    }
+    return best;
+}
+
+/* The sum of all fronts' ways. */
+static double order_from(struct ordering *ordering, int start) {
+    double sum = 0;
+    ordering->count = 0, ordering->front = 0;
+    memset(ordering->chosen, 0, (size_t)ordering->tied->count * sizeof(bool));
+    for (int v = 0; v < ordering->tied->count; v++)
+        ordering->open[v] = ordering->first[v + 1] - ordering->first[v];
+    for (int next = start; next >= 0; next = next_variable(ordering)) {
+        choose(ordering, next);
+        sum += exp(ordering->front);
+    }
+    return sum;
+}
+
+enum status tied_order_find(const struct tied_program *tied, int *order) {
+    struct ordering ordering = {.tied = tied};
+    enum status status = find_neighbours(&ordering);
+    double least = INFINITY;
+    for (int start = 0; start < tied->count && start < STARTS_MOST && status == STATUS_OK; start++) {
+        double sum = order_from(&ordering, start);
+        if (start > 0 && sum >= least * (1 - 1e-9)) continue;
+        least = sum;
+        memcpy(order, ordering.order, (size_t)tied->count * sizeof *order);
+    }
+    scratch_free(&ordering.scratch);
+    return status;
+}

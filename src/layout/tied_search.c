@@ -1,0 +1,301 @@
+/* The first of the cheapest choices that fit, exactly: one variable after the other, all partial choices side by side.
+ *
+ * A partial choice (a label) is left out where the least cost of its continuations, by elimination with prices for
+ * memory, is too high; where its memory and the least of the others' exceed the limit; and where another is no worse,
+ * whatever follows: one that chose the same for all variables that have pairs with later ones, takes no more memory at
+ * any moment, and costs less, or the same and comes first in lexicographic order. Where more are left than may be kept,
+ * those go whose continuations cost most, and the result is the best found. (Label setting under resources: Desrochers
+ * and Soumis, INFOR 26, 1988.) */
+#include <stdlib.h>
+#include <string.h>
+
+#include "layout/tied_program.h"
+
+/* How many of the cheapest a label is compared with: the others rarely leave it out. */
+enum { COMPARED_MOST = 64 };
+
+/* What is known of the variable in one place of the order, before anything is chosen. */
+struct place {
+    int variable;
+    int link_count, front_count;
+    const struct tied_pair **links; /* to variables before it */
+    int *front;                     /* variables up to here that have pairs with later ones */
+    int64_t *least, *most;          /* [moments] memory of all later variables */
+};
+
+struct label {
+    int64_t cost;    /* of what is chosen */
+    int64_t reach;   /* no continuation that fits costs less */
+    int *choice;     /* [variables] -1: open */
+    int64_t *memory; /* [moments] what is chosen takes, or so much that no continuation exceeds the limit */
+    const struct place *place;
+    int count; /* variables; for comparing */
+};
+
+/* All labels of one place. */
+struct layer {
+    VEC(struct label) labels;
+    struct scratch scratch;
+};
+
+struct state {
+    struct tied_search *search;
+    struct place *places;
+    int64_t *values; /* of one variable's choices */
+    bool cut;        /* labels were left out that might have been the best */
+    struct scratch scratch;
+};
+
+/* ---- what is known before ---- */
+
+static void add_extremes(const struct tied_program *tied, int variable, const int64_t *later, int64_t *sums,
+                         bool most) {
+    for (int m = 0; m < tied->moment_count; m++) {
+        const int64_t *own = tied->memory + (size_t)m * (size_t)tied->first[tied->count] + tied->first[variable];
+        int64_t extreme = own[0];
+        for (int k = 1; k < tied->choices[variable]; k++)
+            if (most ? own[k] > extreme : own[k] < extreme) extreme = own[k];
+        sums[m] = later[m] + extreme;
+    }
+}
+
+static enum status link(const struct tied_program *tied, const int *place_of, int at, struct scratch *scratch,
+                        struct place *place) {
+    place->links = scratch_alloc(scratch, tied->pairs.count + 1, sizeof *place->links);
+    place->front = scratch_alloc(scratch, (size_t)tied->count, sizeof *place->front);
+    if (!place->links || !place->front) return STATUS_FAILED;
+    for (size_t i = 0; i < tied->pairs.count; i++) {
+        const struct tied_pair *pair = &tied->pairs.items[i];
+        int low = place_of[pair->low], high = place_of[pair->high];
+        if ((low == at && high < at) || (high == at && low < at)) place->links[place->link_count++] = pair;
+        if ((low > at) == (high > at)) continue;
+        int known = low > at ? pair->high : pair->low, n = 0;
+        while (n < place->front_count && place->front[n] != known)
+            n++;
+        if (n == place->front_count) place->front[place->front_count++] = known;
+    }
+    return STATUS_OK;
+}
+
+static enum status find_places(struct state *state) {
+    const struct tied_program *tied = state->search->tied;
+    const struct tied_buckets *buckets = state->search->buckets;
+    size_t count = (size_t)tied->count, moments = (size_t)tied->moment_count;
+    int *place_of = scratch_alloc(&state->scratch, count, sizeof *place_of);
+    state->places = scratch_alloc(&state->scratch, count, sizeof *state->places);
+    state->values = scratch_alloc(&state->scratch, tied_most_choices(tied), sizeof *state->values);
+    int64_t *sums = scratch_alloc(&state->scratch, 2 * moments * (count + 1), sizeof *sums);
+    if (!place_of || !state->places || !state->values || !sums) return STATUS_FAILED;
+    for (int at = 0; at < tied->count; at++)
+        place_of[tied_buckets_variable(buckets, at)] = at;
+    for (int at = tied->count - 1; at >= 0; at--) {
+        struct place *place = &state->places[at];
+        place->variable = tied_buckets_variable(buckets, at);
+        place->least = sums + 2 * moments * (size_t)at, place->most = place->least + moments;
+        if (at + 1 < tied->count) {
+            const struct place *next = &state->places[at + 1];
+            add_extremes(tied, next->variable, next->least, place->least, false);
+            add_extremes(tied, next->variable, next->most, place->most, true);
+        }
+        TRY(link(tied, place_of, at, &state->scratch, place));
+    }
+    return STATUS_OK;
+}
+
+/* ---- labels ---- */
+
+static enum status add_label(struct layer *layer, const struct tied_program *tied, struct label label) {
+    const int *choice = label.choice;
+    const int64_t *memory = label.memory;
+    label.choice = scratch_alloc(&layer->scratch, (size_t)tied->count, sizeof *label.choice);
+    label.memory = scratch_alloc(&layer->scratch, (size_t)tied->moment_count, sizeof *label.memory);
+    if (!label.choice || !label.memory) return STATUS_FAILED;
+    memcpy(label.choice, choice, (size_t)tied->count * sizeof *choice);
+    memcpy(label.memory, memory, (size_t)tied->moment_count * sizeof *memory);
+    return vec_push(&layer->labels, label);
+}
+
+static void layer_free(struct layer *layer) {
+    vec_free(&layer->labels);
+    scratch_free(&layer->scratch);
+}
+
+/* With the variable's choice put in; TIED_FORBIDDEN where two may not meet. */
+static int64_t added_cost(const struct tied_program *tied, const struct place *place, const int *choice) {
+    int64_t sum = tied->cost[tied->first[place->variable] + choice[place->variable]];
+    for (int i = 0; i < place->link_count; i++) {
+        const struct tied_pair *pair = place->links[i];
+        sum = tied_sum(sum, pair->cost[choice[pair->low] * tied->choices[pair->high] + choice[pair->high]]);
+    }
+    return sum;
+}
+
+/* Adds the memory of the label's choice; false where no continuation fits. */
+static bool add_memory(const struct tied_program *tied, const struct place *place, const int64_t *before,
+                       struct label *label) {
+    size_t width = (size_t)tied->first[tied->count];
+    size_t at = (size_t)(tied->first[place->variable] + label->choice[place->variable]);
+    for (int m = 0; m < tied->moment_count; m++) {
+        int64_t sum = before[m] + tied->memory[(size_t)m * width + at];
+        if (sum + place->least[m] > tied->limit) return false;
+        label->memory[m] = sum > tied->limit - place->most[m] ? sum : tied->limit - place->most[m];
+    }
+    return true;
+}
+
+static int64_t least_of(const int64_t *values, int count) {
+    int64_t least = values[0];
+    for (int k = 1; k < count; k++)
+        least = values[k] < least ? values[k] : least;
+    return least;
+}
+
+/* All labels that one is continued by. `made` is room for one. */
+static enum status extend(struct state *state, int at, const struct label *from, struct label *made, struct layer *to) {
+    struct tied_search *search = state->search;
+    const struct place *place = &state->places[at];
+    int choices = search->tied->choices[place->variable];
+    memcpy(made->choice, from->choice, (size_t)search->tied->count * sizeof *made->choice);
+    tied_buckets_values(search->buckets, at, made->choice, state->values);
+    int64_t least = least_of(state->values, choices);
+    for (int k = 0; k < choices; k++) {
+        made->reach = from->reach + state->values[k] - least;
+        if (made->reach >= search->below) continue;
+        made->choice[place->variable] = k;
+        made->cost = tied_sum(from->cost, added_cost(search->tied, place, made->choice));
+        if (made->cost >= TIED_FORBIDDEN || !add_memory(search->tied, place, from->memory, made)) continue;
+        if (search->nodes_left <= 0) {
+            state->cut = true;
+            if (made->reach < search->bound) search->bound = made->reach;
+            continue;
+        }
+        search->nodes_left--;
+        made->place = place, made->count = search->tied->count;
+        TRY(add_label(to, search->tied, *made));
+    }
+    return STATUS_OK;
+}
+
+/* ---- which are kept ---- */
+
+static int compare_choices(const struct label *a, const struct label *b) {
+    for (int v = 0; v < a->count; v++)
+        if (a->choice[v] != b->choice[v]) return a->choice[v] < b->choice[v] ? -1 : 1;
+    return 0;
+}
+
+static int compare_costs(const struct label *a, const struct label *b) {
+    if (a->cost != b->cost) return a->cost < b->cost ? -1 : 1;
+    return compare_choices(a, b);
+}
+
+static int compare_fronts(const struct label *a, const struct label *b) {
+    for (int i = 0; i < a->place->front_count; i++) {
+        int v = a->place->front[i];
+        if (a->choice[v] != b->choice[v]) return a->choice[v] < b->choice[v] ? -1 : 1;
+    }
+    return 0;
+}
+
+static int by_front(const void *a, const void *b) {
+    int order = compare_fronts(a, b);
+    return order != 0 ? order : compare_costs(a, b);
+}
+
+static int by_reach(const void *a, const void *b) {
+    const struct label *x = a, *y = b;
+    if (x->reach != y->reach) return x->reach < y->reach ? -1 : 1;
+    return compare_costs(x, y);
+}
+
+static bool takes_no_more(const struct label *a, const struct label *b, int moments) {
+    for (int m = 0; m < moments; m++)
+        if (a->memory[m] > b->memory[m]) return false;
+    return true;
+}
+
+/* Leaves out labels for which another is no worse. Those of the same front come one after the other, the cheapest
+ * first. */
+static void leave_out_worse(struct layer *layer, int moments) {
+    struct label *labels = layer->labels.items;
+    size_t kept = 0, first = 0;
+    for (size_t i = 0; i < layer->labels.count; i++) {
+        if (kept > first && compare_fronts(&labels[first], &labels[i]) != 0) first = kept;
+        bool worse = false;
+        for (size_t other = first; other < kept && other < first + COMPARED_MOST && !worse; other++)
+            worse = takes_no_more(&labels[other], &labels[i], moments);
+        if (!worse) labels[kept++] = labels[i];
+    }
+    layer->labels.count = kept;
+}
+
+static void keep_best(struct state *state, struct layer *layer) {
+    struct tied_search *search = state->search;
+    size_t count = layer->labels.count;
+    if (count < 2) return;
+    qsort(layer->labels.items, count, sizeof *layer->labels.items, by_front);
+    leave_out_worse(layer, search->tied->moment_count);
+    if (layer->labels.count <= search->width) return;
+    qsort(layer->labels.items, layer->labels.count, sizeof *layer->labels.items, by_reach);
+    layer->labels.count = search->width;
+    state->cut = true;
+    int64_t reach = layer->labels.items[search->width].reach;
+    if (reach < search->bound) search->bound = reach;
+}
+
+/* ---- the search ---- */
+
+static enum status begin(const struct state *state, struct layer *layer, struct label *made) {
+    const struct tied_search *search = state->search;
+    const struct tied_program *tied = search->tied;
+    made->choice = mem_array((size_t)tied->count, sizeof *made->choice);
+    made->memory = mem_array((size_t)tied->moment_count, sizeof *made->memory);
+    if (!made->choice || !made->memory) return STATUS_FAILED;
+    for (int v = 0; v < tied->count; v++)
+        made->choice[v] = -1;
+    made->reach = search->buckets->least - search->paid;
+    return add_label(layer, tied, *made);
+}
+
+static enum status walk(struct state *state, struct layer *layer, struct label *made) {
+    TRY(begin(state, layer, made));
+    for (int at = 0; at < state->search->tied->count && layer->labels.count > 0; at++) {
+        struct layer next = {.labels = {0}};
+        enum status status = STATUS_OK;
+        for (size_t i = 0; i < layer->labels.count && status == STATUS_OK; i++)
+            status = extend(state, at, &layer->labels.items[i], made, &next);
+        layer_free(layer);
+        *layer = next;
+        TRY(status);
+        keep_best(state, layer);
+    }
+    return STATUS_OK;
+}
+
+/* Of the last place one label is left: the memory of all is as if they met the limit. */
+static void take(struct state *state, const struct layer *layer) {
+    struct tied_search *search = state->search;
+    search->found = layer->labels.count > 0;
+    search->complete = !state->cut;
+    if (!search->found) return;
+    const struct label *best = &layer->labels.items[0];
+    search->cost = best->cost;
+    memcpy(search->choice, best->choice, (size_t)search->tied->count * sizeof *search->choice);
+    if (best->cost < search->bound) search->bound = best->cost;
+}
+
+enum status tied_search(struct tied_search *search) {
+    struct state state = {.search = search};
+    struct layer layer = {.labels = {0}};
+    struct label made = {.cost = 0};
+    search->found = search->complete = false;
+    search->bound = search->below;
+    enum status status = find_places(&state);
+    if (status == STATUS_OK) status = walk(&state, &layer, &made);
+    if (status == STATUS_OK) take(&state, &layer);
+    layer_free(&layer);
+    mem_free(made.choice);
+    mem_free(made.memory);
+    scratch_free(&state.scratch);
+    return status;
+}

@@ -1,0 +1,54 @@
+/* Weights in fewer bits (graph/weight_format.h) as files have them: the tensors that a weight NAME.weight lies in, and
+ * what config.json says of all.
+ *     nf4, nf4-fp32   bitsandbytes: NAME.weight (codes), .weight.absmax, .weight.nested_absmax, the constants
+ *                     .weight.quant_map and .weight.nested_quant_map, and .weight.quant_state.bitsandbytes__nf4 (JSON);
+ *                     without the nested ones where scales are fp32
+ *     int8            bitsandbytes: NAME.weight, NAME.SCB, NAME.weight_format
+ *     mxfp4           compressed-tensors, mxfp4-pack-quantized: NAME.weight_packed, NAME.weight_scale
+ * Their bytes are those of the sections, so that they are read and written as they are. */
+#ifndef BALLAST_MODEL_STORED_FORMAT_H
+#define BALLAST_MODEL_STORED_FORMAT_H
+
+#include <jansson.h>
+
+#include "base/byte_store.h"
+#include "graph/graph.h"
+#include "model/safetensors.h"
+
+/* The format that quantization_config of config.json, an object, names. BAD_INPUT naming what is not read of it. */
+enum status stored_format_read_config(const char *file, const json_t *object, enum weight_format *out);
+/* An object that says so; NULL without memory. */
+json_t *stored_format_write_config(enum weight_format format);
+
+/* Checks the tensors that a parameter lies in, and marks them in `used`, by their place in the set. BAD_INPUT names the
+ * tensor and what is wrong. */
+enum status stored_weight_check(const struct safetensors *set, const struct tensor *parameter, bool *used);
+/* Reads all sections to `out`, shape_bytes of the parameter, which was checked. */
+enum status stored_weight_read(const struct safetensors *set, const struct tensor *parameter, unsigned char *out);
+
+/* What bitsandbytes says of a weight beside its tensors: JSON, `name` stands for the path in messages. BAD_INPUT where
+ * it is another format or shape than the parameter's; *offset is nf4's. */
+enum status stored_state_parse(const char *name, const char *text, size_t bytes, const struct weight_code *code,
+                               float *offset);
+
+/* Writing: the tensors that parameters in fewer bits become, each a tensor of the graph, made for this alone, whose
+ * bytes come from `store` under it as key. `make` fills a parameter's sections; those of the latest are kept. */
+struct stored_part {
+    const struct tensor *tensor, *parameter;
+    int number;        /* of the format's */
+    const char *group; /* of struct safetensors_item, so that a weight is made once; NULL: none */
+};
+struct stored_writer {
+    enum status (*make)(const void *payload, const struct tensor *parameter, unsigned char *out);
+    const void *payload;
+    int first; /* id of the first of these tensors */
+    VEC(struct stored_part) parts;
+    const struct tensor *made; /* whose sections are in `sections` */
+    unsigned char *sections;
+};
+/* Adds the tensors of a parameter; after the first, the graph gets no others before the last. */
+enum status stored_writer_add(struct stored_writer *writer, struct graph *graph, const struct tensor *parameter);
+struct byte_store stored_writer_store(struct stored_writer *writer);
+void stored_writer_close(struct stored_writer *writer);
+
+#endif

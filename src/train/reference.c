@@ -1,0 +1,158 @@
+#include "train/reference.h"
+
+#include <math.h>
+#include <string.h>
+#include <xxhash.h>
+
+#include "base/folder.h"
+#include "base/mem.h"
+#include "base/progress.h"
+#include "model/safetensors.h"
+
+const char reference_file_name[] = "reference.safetensors";
+
+void reference_free(struct reference *reference) {
+    mem_free(reference->values);
+    *reference = (struct reference){0};
+}
+
+/* ---- computing ---- */
+
+/* The sums of one grain of each rank, in the order of ranks. */
+struct turn {
+    double *mine, *all;
+    int64_t sequences; /* of a grain */
+};
+
+static void take_turn(const struct turn *turn, int64_t first, struct reference *out) {
+    int64_t there = out->count - first * turn->sequences;
+    for (int64_t i = 0; i < there && turn->all + i < turn->mine; i++)
+        out->values[first * turn->sequences + i] = turn->all[i];
+}
+
+static enum status check_finite(const struct reference *reference) {
+    for (int64_t i = 0; i < reference->count; i++)
+        if (!isfinite(reference->values[i]))
+            return status_set(STATUS_FAILED, "the log-probability of %s answer %lld is not finite before any training",
+                              i % 2 == 0 ? "chosen" : "rejected", (long long)(i / 2 + 1));
+    return STATUS_OK;
+}
+
+static enum status one_turn(struct engine *engine, const struct dataset *dataset, int64_t first,
+                            const struct turn *turn) {
+    struct comm *comm = engine->plan->session->comm;
+    struct comm_group all = comm_group_all(comm);
+    enum status status = engine_log_probabilities(engine, dataset, first + comm->rank, turn->mine);
+    TRY(comm_agree(comm, status));
+    return comm_exchange(comm, &all, turn->mine, (size_t)turn->sequences * sizeof *turn->mine, turn->all);
+}
+
+static enum status all_turns(struct engine *engine, const struct dataset *dataset,
+                             enum status (*asked)(const void *payload), const void *payload, const struct turn *turn,
+                             struct reference *out) {
+    int64_t grains = (out->count + turn->sequences - 1) / turn->sequences;
+    int64_t ranks = mesh_ranks(&engine->plan->session->comm->mesh);
+    enum status status = STATUS_OK;
+    progress_begin(PROGRESS_COUNT, grains, "grains of preferences before training");
+    for (int64_t first = 0; first < grains && status == STATUS_OK; first += ranks) {
+        status = engine_agree(engine, asked ? asked(payload) : STATUS_OK);
+        if (status_is_stop(status)) status = status_set(status, "stopped before the first step");
+        if (status == STATUS_OK) status = one_turn(engine, dataset, first, turn);
+        if (status == STATUS_OK) take_turn(turn, first, out);
+        progress_add(grains - first < ranks ? grains - first : ranks);
+    }
+    progress_end();
+    return status;
+}
+
+enum status reference_compute(struct engine *engine, const struct dataset *dataset,
+                              enum status (*asked)(const void *payload), const void *payload, struct reference *out) {
+    struct comm *comm = engine->plan->session->comm;
+    int64_t sequences = engine->plan->chosen.recipe.grain_sequences, ranks = mesh_ranks(&comm->mesh);
+    struct reference made = {.count = dataset_sequences(dataset)};
+    double *room = mem_array((size_t)((ranks + 1) * sequences), sizeof *room);
+    made.values = mem_array((size_t)made.count, sizeof *made.values);
+    enum status status;
+    TRY_GOTO(status, comm_agree(comm, room && made.values ? STATUS_OK : STATUS_FAILED), done);
+    const struct turn turn = {.mine = room + ranks * sequences, .all = room, .sequences = sequences};
+    TRY_GOTO(status, all_turns(engine, dataset, asked, payload, &turn, &made), done);
+    status = check_finite(&made);
+done:
+    mem_free(room);
+    if (status == STATUS_OK)
+        *out = made;
+    else
+        reference_free(&made);
+    return status;
+}
+
+/* ---- its file ---- */
+
+/* Hashes of the data and of the values, in 32-bit words. */
+enum { HASH_WORDS = 4 };
+
+static void make_hashes(const struct dataset *dataset, const struct reference *reference, int32_t words[HASH_WORDS]) {
+    uint64_t hashes[2] = {dataset_fingerprint(dataset),
+                          XXH3_64bits(reference->values, (size_t)reference->count * sizeof *reference->values)};
+    memcpy(words, hashes, sizeof hashes);
+}
+
+enum status reference_write(const char *run_folder, const struct dataset *dataset, const struct reference *reference) {
+    int32_t words[HASH_WORDS];
+    char *path = path_join(run_folder, reference_file_name);
+    if (!path) return STATUS_FAILED;
+    make_hashes(dataset, reference, words);
+    const struct safetensors_item items[] = {
+        {.name = "hashes", .shape = shape_make(DTYPE_I32, 1, HASH_WORDS, 1, 1), .data = words},
+        {.name = "log_probabilities",
+         .shape = shape_make(DTYPE_F64, 1, reference->count, 1, 1),
+         .data = reference->values}};
+    enum status status = safetensors_write(path, items, sizeof items / sizeof *items, NULL);
+    mem_free(path);
+    return status;
+}
+
+static enum status read_values(const char *path, const struct safetensors *set, struct reference *out,
+                               int32_t words[HASH_WORDS]) {
+    const struct safetensors_tensor *hashes = safetensors_find(set, "hashes"),
+                                    *values = safetensors_find(set, "log_probabilities");
+    const struct shape expected = shape_make(DTYPE_I32, 1, HASH_WORDS, 1, 1),
+                       shape = shape_make(DTYPE_F64, 1, out->count, 1, 1);
+    if (!hashes || !values || hashes->dtype != SAFETENSORS_I32 || values->dtype != SAFETENSORS_F64 ||
+        !safetensors_has_shape(hashes, &expected) || !safetensors_has_shape(values, &shape))
+        return status_set(STATUS_BAD_INPUT, "%s: does not hold the log-probabilities of %lld answers", path,
+                          (long long)out->count);
+    TRY(safetensors_convert(set, hashes, 0, HASH_WORDS, DTYPE_I32, words));
+    return safetensors_convert(set, values, 0, (size_t)out->count, DTYPE_F64, out->values);
+}
+
+static enum status check_hashes(const char *path, const struct dataset *dataset, const struct reference *reference,
+                                const int32_t words[HASH_WORDS]) {
+    int32_t expected[HASH_WORDS];
+    make_hashes(dataset, reference, expected);
+    if (memcmp(words + 2, expected + 2, sizeof expected / 2) != 0)
+        return status_set(STATUS_BAD_INPUT, "%s: damaged: its log-probabilities are not those that were written", path);
+    if (memcmp(words, expected, sizeof expected / 2) != 0)
+        return status_set(STATUS_BAD_INPUT, "%s: is of other data", path);
+    return STATUS_OK;
+}
+
+enum status reference_read(const char *run_folder, const struct dataset *dataset, struct reference *out) {
+    struct reference read = {.count = dataset_sequences(dataset)};
+    struct safetensors *set = NULL;
+    int32_t words[HASH_WORDS];
+    char *path = path_join(run_folder, reference_file_name);
+    read.values = mem_array((size_t)read.count, sizeof *read.values);
+    enum status status;
+    TRY_GOTO(status, path && read.values ? STATUS_OK : STATUS_FAILED, done);
+    TRY_GOTO(status, safetensors_open(path, &set), done);
+    TRY_GOTO(status, read_values(path, set, &read, words), done);
+    TRY_GOTO(status, check_hashes(path, dataset, &read, words), done);
+    *out = read;
+    read = (struct reference){0};
+done:
+    safetensors_close(set);
+    reference_free(&read);
+    mem_free(path);
+    return status;
+}

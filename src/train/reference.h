@@ -1,0 +1,29 @@
+/* The log-probabilities that a model gives to the answers of preferences before it is trained, against which training
+ * compares: computed once, and kept as RUN_DIR/reference.safetensors, so that a run that goes on needs no second model.
+ */
+#ifndef BALLAST_TRAIN_REFERENCE_H
+#define BALLAST_TRAIN_REFERENCE_H
+
+#include "data/dataset.h"
+#include "session/engine.h"
+
+/* By sequence of a dataset (dataset_sequences). Zero-initialise; reference_free. */
+struct reference {
+    double *values; /* sums over targets; NULL: there are none */
+    int64_t count;
+};
+void reference_free(struct reference *reference);
+
+/* With the weights that the engine has now; collective. `asked` says before each grain of all ranks whether to go on:
+ * OK, or a status that stands for a stop, which is returned; NULL: nothing stops it. The same bits on any number of
+ * ranks. */
+enum status reference_compute(struct engine *engine, const struct dataset *dataset,
+                              enum status (*asked)(const void *payload), const void *payload, struct reference *out);
+
+extern const char reference_file_name[];
+/* Writes it into a run's folder, with hashes of the data and of itself. */
+enum status reference_write(const char *run_folder, const struct dataset *dataset, const struct reference *reference);
+/* BAD_INPUT, naming the file, where it is missing or damaged, or of other data. */
+enum status reference_read(const char *run_folder, const struct dataset *dataset, struct reference *out);
+
+#endif

@@ -1,0 +1,45 @@
+#!/bin/sh
+# ctest: PROCESSORS 2 LABELS long
+# What two ranks write, by MPI, is what one writes, byte for byte: with optimizer moments in 8 bits under partitions, and
+# of pairs, whose log-probabilities by the first model ranks compute in turn.
+set -eu
+has_mpi() { command -v mpirun >/dev/null && ls "$(dirname "$BALLAST_PROGRAM")"/ballast-mpi-*.so >/dev/null 2>&1; }
+has_mpi || { echo "skipped: jobs of several ranks need an MPI and its plugin" && exit 77; }
+place=$(mktemp -d)
+trap 'rm -rf "$place"' EXIT
+export XDG_CACHE_HOME="$place/cache"
+cd "$place"
+ballast() { "$BALLAST_PROGRAM" "$@" 2>>errors || { echo "ballast $* failed: $(tail -n 3 errors)" >&2; exit 1; }; }
+
+# A text of a small language, pairs of it, and a model that reads both.
+awk 'BEGIN { srand(7); for (i = 0; i < 400; i++) { for (j = 0; j < 12; j++)
+    printf "%c%c%c ", 97 + rand() * 9, 97 + rand() * 5, 97 + rand() * 3; print "" } }' >text.txt
+awk 'NR <= 24 { printf "{\"prompt\": \"%s %s \", \"chosen\": \"%s %s\", \"rejected\": \"%s\"}\n", $1, $2, $3, $4, $5 }' \
+    text.txt >pairs.jsonl
+ballast init model --arch llama --hidden 64 --layers 2 --heads 2 --ffn 160 --vocab 300 --context 32 \
+    --tokenizer-data text.txt --quiet
+
+# RUN DATA OPTIONS...
+train() {
+    run=$1 data=$2
+    shift 2
+    ballast train model "$data" -o "$run" --lanes 2 --grain 2 --batch 8 --seq 32 --steps 3 --lr 1e-2 --warmup-steps 1 \
+        --save-every 3 --threads 1 --quiet "$@" >/dev/null
+}
+# FILE RUN RUN
+expect_same() { cmp -s "$2/$1" "$3/$1" || { echo "$1 of $3 is not that of $2" && exit 1; }; }
+at=checkpoints/step-00000003
+
+int8="--optimizer-dtype int8 --dtype bf16"
+train one text.txt $int8
+for partition in zero1 zero3; do
+    train $partition text.txt $int8 --ranks 2 --partition $partition
+    expect_same $at/model.safetensors one $partition
+    expect_same $at/optimizer.safetensors one $partition
+done
+
+train pairs pairs.jsonl --loss dpo
+train two pairs.jsonl --loss dpo --ranks 2 --partition zero1
+expect_same reference.safetensors pairs two
+expect_same $at/model.safetensors pairs two
+expect_same $at/optimizer.safetensors pairs two

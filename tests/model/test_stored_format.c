@@ -1,0 +1,271 @@
+/* Weights in fewer bits as bitsandbytes and compressed-tensors store them: read as they lie in the files, written so by
+ * `init`, and refused where they are not what config.json says. */
+#include <stdio.h>
+
+#include "base/file.h"
+#include "base/json.h"
+#include "cli/new_model.h"
+#include "model/stored_format.h"
+#include "support/coded_numbers.h"
+#include "support/fault_sweep.h"
+#include "support/temp_folder.h"
+#include "support/unit.h"
+#include "support/weight_files.h"
+
+#define STORED BALLAST_FIXTURES "/quantised/qwen3_nf4"
+#define COMPRESSED BALLAST_FIXTURES "/quantised/compressed_mxfp4"
+
+static struct graph *graph_of(const struct model *model) {
+    struct graph *graph;
+    struct tensor *logits;
+    assert_int_equal(model_build_graph(model, MODEL_LOGITS, DTYPE_F32, 1, 1, &graph, &logits), STATUS_OK);
+    return graph;
+}
+
+static unsigned char *load(const struct model *model, const struct tensor *tensor) {
+    unsigned char *bytes = mem_array((size_t)shape_bytes(&tensor->shape), 1);
+    assert_non_null(bytes);
+    struct weight_target target = weight_whole(tensor, DTYPE_U8, bytes);
+    if (model_load_weights(model, &target, 1) != STATUS_OK) fail_msg("%s", status_message());
+    return bytes;
+}
+
+static void check_part(const struct model *model, const struct tensor *tensor, const char *suffix,
+                       const unsigned char *found) {
+    char name[256];
+    snprintf(name, sizeof name, "%s%s", tensor->name, suffix);
+    const struct safetensors_tensor *part = safetensors_find(model->weights, name);
+    if (!part) fail_msg("no %s", name);
+    unsigned char *expected = mem_array(part->bytes, 1);
+    assert_non_null(expected);
+    assert_int_equal(safetensors_read(model->weights, part, 0, part->bytes, expected), STATUS_OK);
+    assert_memory_equal(expected, found, part->bytes);
+    mem_free(expected);
+}
+
+static void files_of_bitsandbytes_are_read_to_the_bit(void **state) {
+    (void)state;
+    struct model *model;
+    int seen = 0;
+    if (model_open(STORED, &model) != STATUS_OK) fail_msg("%s", status_message());
+    assert_int_equal(model->config.base_format, WEIGHT_NF4);
+    struct graph *graph = graph_of(model);
+    for (size_t i = 0; i < graph->tensors.count; i++) {
+        const struct tensor *tensor = graph->tensors.items[i];
+        if (tensor->code.format == WEIGHT_PLAIN) continue;
+        const struct shape *values = &tensor->code.values;
+        struct weight_layout layout = weight_layout_of(WEIGHT_NF4, values->dims[0], values->dims[1]);
+        unsigned char *bytes = load(model, tensor);
+        check_part(model, tensor, "", bytes);
+        check_part(model, tensor, ".absmax", bytes + layout.scales_at);
+        check_part(model, tensor, ".nested_absmax", bytes + layout.groups_at);
+        float offset;
+        memcpy(&offset, bytes + layout.offset_at, sizeof offset);
+        assert_true(offset > 0);
+        mem_free(bytes);
+        seen++;
+    }
+    assert_int_equal(seen, 14);
+    graph_free(graph);
+    model_free(model);
+}
+
+/* The numbers of what compressed-tensors packed are those that it reads itself. */
+static void weights_of_compressed_tensors_are_read_to_the_bit(void **state) {
+    (void)state;
+    struct safetensors *set;
+    bool used[3] = {false, false, false};
+    struct graph *graph = graph_create(DTYPE_F32, 1, 1);
+    assert_non_null(graph);
+    const struct tensor *weight = graph_coded_parameter(graph, "linear.weight", WEIGHT_MXFP4, 24, 96);
+    if (safetensors_open_folder(COMPRESSED, &set) != STATUS_OK) fail_msg("%s", status_message());
+    if (stored_weight_check(set, weight, used) != STATUS_OK) fail_msg("%s", status_message());
+    const struct safetensors_tensor *numbers = safetensors_find(set, "linear.numbers");
+    const struct weight_layout layout = weight_layout_of(WEIGHT_MXFP4, 24, 96);
+    unsigned char *bytes = mem_array((size_t)layout.bytes, 1);
+    float *expected = mem_array(24 * 96, sizeof *expected);
+    assert_non_null(bytes);
+    assert_non_null(expected);
+    assert_int_equal(stored_weight_read(set, weight, bytes), STATUS_OK);
+    assert_int_equal(safetensors_read(set, numbers, 0, numbers->bytes, expected), STATUS_OK);
+    for (int64_t i = 0; i < 24L * 96; i++) {
+        float found = coded_number(&layout, bytes, i);
+        if (memcmp(&found, &expected[i], sizeof found) != 0)
+            fail_msg("number %lld: %.9g, not %.9g", (long long)i, (double)found, (double)expected[i]);
+    }
+    assert_int_equal(used[0] + used[1] + used[2], 2);
+    mem_free(bytes);
+    mem_free(expected);
+    graph_free(graph);
+    safetensors_close(set);
+}
+
+static const char *make_model(const char *folder, enum weight_format format) {
+    struct new_model wanted = {.seed = 3, .dtype = DTYPE_F32, .base_format = format};
+    int64_t parameters;
+    static char path[600];
+    assert_int_equal(model_config_init("mixtral", &wanted.config), STATUS_OK);
+    wanted.config.layers = 1, wanted.config.hidden = 64, wanted.config.heads = 4, wanted.config.head_dim = 16;
+    wanted.config.kv_heads = 2, wanted.config.ffn = 96, wanted.config.vocab_size = 50, wanted.config.context = 16;
+    wanted.config.experts = 3;
+    snprintf(path, sizeof path, "%s/%s", folder, weight_format_name(format));
+    if (new_model_write(&wanted, path, &parameters) != STATUS_OK) fail_msg("%s", status_message());
+    return path;
+}
+
+static void a_new_model_is_read_again_as_it_was_drawn(void **state) {
+    for (enum weight_format format = WEIGHT_NF4; format < WEIGHT_FORMAT_COUNT; format++) {
+        struct model *model;
+        int seen = 0;
+        if (model_open(make_model(*state, format), &model) != STATUS_OK) fail_msg("%s", status_message());
+        assert_int_equal(model->config.base_format, format);
+        struct graph *graph = graph_of(model);
+        const struct initial_weights initial = {model, 3};
+        for (size_t i = 0; i < graph->tensors.count; i++) {
+            const struct tensor *tensor = graph->tensors.items[i];
+            if (tensor->code.format == WEIGHT_PLAIN) continue;
+            unsigned char *bytes = load(model, tensor), *drawn = mem_array((size_t)shape_bytes(&tensor->shape), 1);
+            assert_non_null(drawn);
+            assert_int_equal(model_draw_coded(&initial, tensor, drawn), STATUS_OK);
+            assert_memory_equal(bytes, drawn, (size_t)shape_bytes(&tensor->shape));
+            mem_free(bytes);
+            mem_free(drawn);
+            seen++;
+        }
+        assert_int_equal(seen, 4 + 3 * 3);
+        graph_free(graph);
+        model_free(model);
+    }
+}
+
+/* A tensor of the file is renamed, gets another dtype, or other first bytes. */
+struct change {
+    const char *tensor, *renamed, *dtype, *bytes;
+    const char *message;
+};
+#define WEIGHT "model.layers.0.mlp.up_proj.weight"
+static const struct change changes[] = {
+    {WEIGHT ".absmax", WEIGHT ".absmin", NULL, NULL, "up_proj.weight.absmax: missing"},
+    {WEIGHT ".nested_absmax", NULL, "I32", NULL, "nested_absmax: is I32"},
+    {WEIGHT ".quant_map", NULL, NULL, "\0\0\0\0", "quant_map: is not what"},
+    {WEIGHT ".nested_quant_map", NULL, NULL, "\0\0\0\0", "nested_quant_map: is not what"},
+    {WEIGHT ".quant_state.bitsandbytes__nf4", NULL, NULL, "[]  ", "bitsandbytes__nf4"},
+    {"model.norm.weight", NULL, "I32", NULL, "model.norm.weight: dtype I32 is not supported"},
+};
+
+static void apply(const struct change *change, const char *folder) {
+    struct weight_file file = weight_file_load(temp_path(folder, "model.safetensors"));
+    json_t *entry = json_incref(json_object_get(file.header, change->tensor));
+    assert_non_null(entry);
+    if (change->dtype) json_object_set_new(entry, "dtype", json_string(change->dtype));
+    if (change->renamed) json_object_del(file.header, change->tensor);
+    if (change->renamed) json_object_set(file.header, change->renamed, entry);
+    json_int_t begin = json_integer_value(json_array_get(json_object_get(entry, "data_offsets"), 0));
+    if (change->bytes) memcpy(file.data + begin, change->bytes, 4);
+    json_decref(entry);
+    weight_file_save(&file, temp_path(folder, "model.safetensors"));
+    weight_file_drop(&file);
+}
+
+static void expect_refused(const char *folder, const char *message) {
+    struct model *model;
+    assert_int_equal(model_open(folder, &model), STATUS_BAD_INPUT);
+    if (!strstr(status_message(), message)) fail_msg("'%s' says nothing of '%s'", status_message(), message);
+}
+
+static void copy_stored(const char *folder) {
+    copy_file(STORED "/config.json", temp_path(folder, "config.json"));
+    copy_file(STORED "/model.safetensors", temp_path(folder, "model.safetensors"));
+}
+
+static void what_files_lack_is_named(void **state) {
+    for (size_t i = 0; i < sizeof changes / sizeof *changes; i++) {
+        copy_stored(*state);
+        apply(&changes[i], *state);
+        expect_refused(*state, changes[i].message);
+    }
+}
+
+static void formats_that_are_not_read_are_named(void **state) {
+    static const struct {
+        const char *config, *message;
+    } configs[] = {
+        {"{\"quant_method\": \"bitsandbytes\", \"load_in_4bit\": true, \"bnb_4bit_quant_type\": \"fp4\"}",
+         "nf4 and int8"},
+        {"{\"quant_method\": \"compressed-tensors\", \"format\": \"pack-quantized\"}", "mxfp4-pack-quantized"},
+        {"{\"quant_method\": \"compressed-tensors\", \"format\": \"mxfp4-pack-quantized\", \"config_groups\": "
+         "{\"group_0\": {\"input_activations\": {\"num_bits\": 4}}}}",
+         "group_0: activations are rounded too"},
+        {"{\"quant_method\": \"awq\"}", "quantised (awq)"},
+        {"null", "the weights are quantised"},
+    };
+    for (size_t i = 0; i < sizeof configs / sizeof *configs; i++) {
+        copy_stored(*state);
+        json_t *config;
+        assert_int_equal(json_read_object(STORED "/config.json", 1 << 20, &config), STATUS_OK);
+        json_object_set_new(config, "quantization_config", json_loads(configs[i].config, JSON_DECODE_ANY, NULL));
+        write_json(temp_path(*state, "config.json"), config);
+        json_decref(config);
+        expect_refused(*state, configs[i].message);
+    }
+}
+
+static void another_state_of_a_weight_is_refused(void **state) {
+    (void)state;
+    static const char *const texts[] = {
+        "{}",
+        "{\"quant_type\": \"fp4\", \"blocksize\": 64, \"shape\": [2, 3], \"nested_blocksize\": 256}",
+        "{\"quant_type\": \"nf4\", \"blocksize\": 128, \"shape\": [2, 3], \"nested_blocksize\": 256}",
+        "{\"quant_type\": \"nf4\", \"blocksize\": 64, \"shape\": [3, 2], \"nested_blocksize\": 256}",
+        "{\"quant_type\": \"nf4\", \"blocksize\": 64, \"shape\": [2, 3]}",
+        "{\"quant_type\": \"nf4\", \"blocksize\": 64, \"shape\": [2, 3], \"nested_blocksize\": 256, "
+        "\"nested_offset\": 1e300}",
+        "[]",
+    };
+    const struct weight_code code = {WEIGHT_NF4, shape_make(DTYPE_F32, 2, 2, 3, 1)};
+    const char good[] = "{\"quant_type\": \"nf4\", \"blocksize\": 64, \"shape\": [2, 3], \"nested_blocksize\": 256, "
+                        "\"nested_offset\": 0.25}";
+    float offset = 0;
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
+        assert_int_equal(stored_state_parse("state", texts[i], strlen(texts[i]), &code, &offset), STATUS_BAD_INPUT);
+    assert_int_equal(stored_state_parse("state", good, strlen(good), &code, &offset), STATUS_OK);
+    assert_true(offset == 0.25f);
+}
+
+static enum status open_and_load(void *payload) {
+    struct model *model;
+    (void)payload;
+    TRY(model_open(STORED, &model));
+    struct graph *graph;
+    struct tensor *logits;
+    enum status status = model_build_graph(model, MODEL_LOGITS, DTYPE_F32, 1, 1, &graph, &logits);
+    const struct tensor *tensor = status == STATUS_OK ? graph_find(graph, WEIGHT) : NULL;
+    unsigned char *bytes = tensor ? mem_array((size_t)shape_bytes(&tensor->shape), 1) : NULL;
+    if (status == STATUS_OK && !bytes) status = STATUS_FAILED;
+    struct weight_target target = {.data = NULL};
+    if (status == STATUS_OK) target = weight_whole(tensor, DTYPE_U8, bytes);
+    if (status == STATUS_OK) status = model_load_weights(model, &target, 1);
+    mem_free(bytes);
+    if (tensor) graph_free(graph);
+    model_free(model);
+    return status;
+}
+
+static void failures_of_memory_and_files_are_reported(void **state) {
+    (void)state;
+    assert_true(fault_sweep(FAULT_ALLOCATE, false, open_and_load, NULL) > 50);
+    assert_true(fault_sweep(FAULT_READ, false, open_and_load, NULL) > 10);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(files_of_bitsandbytes_are_read_to_the_bit),
+        cmocka_unit_test(weights_of_compressed_tensors_are_read_to_the_bit),
+        cmocka_unit_test_setup_teardown(a_new_model_is_read_again_as_it_was_drawn, temp_folder_make, temp_folder_drop),
+        cmocka_unit_test_setup_teardown(what_files_lack_is_named, temp_folder_make, temp_folder_drop),
+        cmocka_unit_test_setup_teardown(formats_that_are_not_read_are_named, temp_folder_make, temp_folder_drop),
+        cmocka_unit_test(another_state_of_a_weight_is_refused),
+        cmocka_unit_test(failures_of_memory_and_files_are_reported),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,120 @@
+/* Ten steps of direct preference optimisation reach the losses, rewards and norms of TRL's, from texts and from
+ * conversations. */
+/* ctest: PROCESSORS 2 */
+#include <jansson.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/folder.h"
+#include "base/json.h"
+#include "support/temp_folder.h"
+#include "support/tiny_run.h"
+#include "support/unit.h"
+#include "support/weight_files.h"
+
+enum { STEPS_MOST = 16, PAIRS = 4 };
+static const double TOLERANCE = 1e-4;
+
+struct course {
+    struct train_step steps[STEPS_MOST];
+    int64_t count;
+};
+
+static void keep_step(void *payload, const struct train_step *step) {
+    struct course *course = payload;
+    assert_true(course->count < STEPS_MOST);
+    course->steps[course->count++] = *step;
+}
+
+static json_t *read_expected(void) {
+    json_t *object;
+    if (json_read_object(BALLAST_FIXTURES "/preferences/losses.json", 1 << 20, &object) != STATUS_OK)
+        fail_msg("%s", status_message());
+    return object;
+}
+
+static void copy_to(const char *folder, const char *from, const char *name) {
+    char path[512], to[64];
+    snprintf(path, sizeof path, "%s/chat/%s", BALLAST_FIXTURES, from);
+    snprintf(to, sizeof to, "model/%s", name);
+    copy_file(path, temp_path(folder, to));
+}
+
+static int set_up(void **state) {
+    if (temp_folder_make(state) != 0 || setenv("XDG_CACHE_HOME", *state, 1) != 0) return -1;
+    if (folder_create(temp_path(*state, "model")) != STATUS_OK) return -1;
+    copy_to(*state, "model/config.json", "config.json");
+    copy_to(*state, "model/model.safetensors", "model.safetensors");
+    copy_to(*state, "tokenizer.json", "tokenizer.json");
+    json_t *expected = read_expected(),
+           *config = json_pack("{s:O}", "chat_template", json_object_get(expected, "template"));
+    write_json(temp_path(*state, "model/tokenizer_config.json"), config);
+    json_decref(config);
+    json_decref(expected);
+    return 0;
+}
+
+static double number(const json_t *object, const char *field) {
+    return json_number_value(json_object_get(object, field));
+}
+
+static void compare(const char *what, double found, const json_t *expected, const char *field, size_t step) {
+    double wanted = json_number_value(json_array_get(json_object_get(expected, field), step));
+    if (!(fabs(found - wanted) <= TOLERANCE * fmax(1, fabs(wanted))))
+        fail_msg("%s, step %zu: %s is %.8f, not %.8f", what, step + 1, field, found, wanted);
+}
+
+static void check(const char *folder, const char *name, int64_t grain) {
+    json_t *all = read_expected(), *settings = json_object_get(all, "settings"), *expected = json_object_get(all, name);
+    struct plan_options plan;
+    struct train_options options;
+    struct course course = {.count = 0};
+    char data[512], run[512], model[512];
+    const char *path = data;
+    snprintf(data, sizeof data, "%s/preferences/%s.jsonl", BALLAST_FIXTURES, name);
+    snprintf(run, sizeof run, "%s/run-%s", folder, name);
+    snprintf(model, sizeof model, "%s/model", folder);
+    plan_options_init(&plan);
+    train_options_init(&options);
+    options.data_paths = &path;
+    options.data_path_count = 1;
+    options.steps = (int64_t)number(settings, "steps");
+    options.learning_rate = number(settings, "lr");
+    options.schedule = LR_SCHEDULE_CONSTANT;
+    options.save_every = 100;
+    SETTINGS_GIVE(&options, warmup_steps, 0);
+    SETTINGS_GIVE(&options, epsilon, number(settings, "epsilon"));
+    SETTINGS_GIVE(&options, weight_decay, number(settings, "weight_decay"));
+    SETTINGS_GIVE(&options, clip_norm, number(settings, "clip_norm"));
+    SETTINGS_GIVE(&plan, loss, TRAINING_DPO);
+    SETTINGS_GIVE(&plan, dpo_beta, number(settings, "beta"));
+    SETTINGS_GIVE(&plan, batch, 2 * PAIRS);
+    SETTINGS_GIVE(&plan, grain_sequences, grain);
+    SETTINGS_GIVE(&plan, threads, 2);
+    SETTINGS_GIVE(&plan, sequence_length, (int64_t)number(settings, "length"));
+    SETTINGS_GIVE(&plan.memory, device_bytes, 256 << 20);
+    struct train_events events = {.step = keep_step, .payload = &course};
+    expect_status(train_begin(model, run, &plan, &options, &events), STATUS_OK, NULL);
+    assert_int_equal(course.count, options.steps);
+    for (int64_t i = 0; i < course.count; i++) {
+        const struct train_step *step = &course.steps[i];
+        compare(name, step->loss, expected, "loss", (size_t)i);
+        compare(name, step->preference[PREFERENCE_CHOSEN], expected, "chosen", (size_t)i);
+        compare(name, step->preference[PREFERENCE_REJECTED], expected, "rejected", (size_t)i);
+        compare(name, step->preference[PREFERENCE_RIGHT], expected, "accuracy", (size_t)i);
+        compare(name, step->grad_norm, expected, "grad_norm", (size_t)i);
+    }
+    print_message("%s: loss %.6f to %.6f\n", name, course.steps[0].loss, course.steps[course.count - 1].loss);
+    json_decref(all);
+}
+
+static void losses_are_those_of_trl(void **state) {
+    check(*state, "chats", 2);
+    check(*state, "texts", 4);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(losses_are_those_of_trl)};
+    return cmocka_run_group_tests(tests, set_up, temp_folder_drop);
+}
