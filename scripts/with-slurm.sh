@@ -19,7 +19,16 @@ done
 
 place=$(mktemp -d)
 daemons=
+# Jobs that a failed command left would outlive their daemons.
+cancel_jobs() {
+    scancel --user=root 2>/dev/null || true
+    for _ in $(seq 50); do
+        squeue --noheader 2>/dev/null | grep -q . || break
+        sleep 0.2
+    done
+}
 stop() {
+    [ "${SLURM_CONF-}" != "$place/slurm.conf" ] || cancel_jobs
     # Those that were started last end first.
     for process in $daemons; do
         kill "$process" 2>/dev/null || true

@@ -11,6 +11,7 @@ settings='--steps 400 --lanes 4 --batch 8 --grain 1 --seq 16 --dtype fp32 --thre
 
 fail() {
     echo "slurm: $*" >&2
+    { squeue; ps -eo pid,ppid,etime,time,stat,wchan,args | grep -E '[s]lurmstepd|[b]allast train'; } >&2 || true
     for log in "$place"/*.log; do echo "--- $log" && cat "$log"; done >&2
     exit 1
 }
@@ -20,7 +21,12 @@ queue() { # <name of the log> <options of sbatch> <script> <run>: its number
     sbatch --parsable --output="$place/$1.log" $2 "$scripts/$3" "$place/model" "$place/data.txt" "$place/$4" $settings
 }
 await() { # <job>
-    while squeue --noheader --jobs="$1" 2>/dev/null | grep -q .; do sleep 0.2; done
+    tries=0
+    while squeue --noheader --jobs="$1" 2>/dev/null | grep -q .; do
+        tries=$((tries + 1))
+        [ $tries -lt 900 ] || fail "job $1 does not end"
+        sleep 0.2
+    done
 }
 await_steps() { # <run> <how many>
     tries=0
