@@ -28,11 +28,17 @@ await() { # <job>
         sleep 0.2
     done
 }
-await_steps() { # <run> <how many>
+made_steps() { # <run> <how many>
+    [ -e "$place/$1/metrics.jsonl" ] && [ "$(wc -l <"$place/$1/metrics.jsonl")" -ge "$2" ]
+}
+saved() { # <run>: a checkpoint, which is there as a whole once it has its name
+    [ -e "$place/$1/checkpoints/step-00000050" ]
+}
+until_run() { # <made_steps or saved> <run> [how many]
     tries=0
-    until [ -e "$place/$1/metrics.jsonl" ] && [ "$(wc -l <"$place/$1/metrics.jsonl")" -ge "$2" ]; do
+    until "$@"; do
         tries=$((tries + 1))
-        [ $tries -lt 600 ] || fail "$1 makes no steps"
+        [ $tries -lt 1200 ] || fail "$2 does not get to: $1 ${3-}"
         sleep 0.1
     done
 }
@@ -46,7 +52,7 @@ same() { # <run>
 # Queued three times: stopped, finished, nothing left to do.
 chain() { # <name> <options> <script> <scancel's options for the stop>
     job=$(queue "$1-1" "$2" "$3" "$1")
-    await_steps "$1" 20
+    until_run made_steps "$1" 20
     # shellcheck disable=SC2086
     scancel $4 "$job"
     await "$job"
@@ -62,7 +68,7 @@ chain() { # <name> <options> <script> <scancel's options for the stop>
 lose() { # <name> <options> <script>
     settings=$(echo "$settings --rank-timeout 5" | sed 's/--steps 400/--steps 1000000/')
     job=$(queue "$1" "$2" "$3" "$1")
-    await_steps "$1" 60
+    until_run saved "$1"
     for process in $(pgrep -f "train .*$place/$1 "); do
         if tr '\0' '\n' <"/proc/$process/environ" 2>/dev/null | grep -q '^PMI_RANK=1$'; then kill -KILL "$process"; fi
     done
