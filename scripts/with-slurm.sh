@@ -68,12 +68,14 @@ SlurmctldPidFile=$place/controller.pid
 SlurmdPidFile=$place/%n.pid
 SlurmdSpoolDir=$place/spool-%n
 StateSaveLocation=$place/state
+# PMIx's folder of a step is named by job and step alone, so two Slurms would share it.
+TmpFS=$place/tmp
 ReturnToService=2
 MpiDefault=none
 NodeName=n[1-$nodes] NodeHostname=$(hostname -s) NodeAddr=127.0.0.1 Port=[$((first + 1))-$((first + nodes))] CPUs=$((cores > 0 ? cores : 1))
 PartitionName=all Nodes=ALL Default=YES MaxTime=60 OverSubscribe=FORCE:8
 CONF
-mkdir "$place/state"
+mkdir "$place/state" "$place/tmp"
 export SLURM_CONF="$place/slurm.conf"
 start controller.log slurmctld -D -f "$SLURM_CONF"
 for node in $(seq "$nodes"); do
