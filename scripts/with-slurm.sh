@@ -68,7 +68,8 @@ SlurmctldPidFile=$place/controller.pid
 SlurmdPidFile=$place/%n.pid
 SlurmdSpoolDir=$place/spool-%n
 StateSaveLocation=$place/state
-# PMIx's folder of a step is named by job and step alone, so two Slurms would share it.
+# Folders of PMIx and shared memory of Open MPI are named by job and step alone, so two Slurms would share them.
+FirstJobId=$(($$ % 60000 * 1000 + 1))
 TmpFS=$place/tmp
 ReturnToService=2
 MpiDefault=none
