@@ -45,7 +45,7 @@ static enum status parse_dtype(const struct bench_option *option, const char *te
 }
 
 static enum status parse(const struct bench_option *option, const char *text) {
-    if (option->given) *option->given |= option->bit;
+    if (option->given) *option->given = true;
     if (option->flag) return *option->flag = true, STATUS_OK;
     if (option->text) return *option->text = text, STATUS_OK;
     return option->dtype ? parse_dtype(option, text) : parse_number(option, text);

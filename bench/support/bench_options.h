@@ -13,11 +13,10 @@ struct bench_option {
     const char **text; /* borrowed from the command line */
     enum dtype *dtype; /* fp32 or bf16 */
     bool *flag;        /* takes no value: set to true */
-    uint64_t *given;   /* where the value is a setting's (plan/settings.h): which gets this bit. NULL: it is none */
-    uint64_t bit;
+    bool *given;       /* where the value is a setting's (plan/settings.h), that it was given. NULL: it is none */
 };
-/* The last two fields. */
-#define BENCH_SETTING(options, field) .given = &(options)->given, .bit = SETTING_BIT(field)
+/* The last field. */
+#define BENCH_SETTING(options, field) .given = &(options)->given.of[SETTING_##field]
 enum { BENCH_OPTIONS_MOST = 32 };
 
 /* Appends, to a table that has room for BENCH_OPTIONS_MOST entries and its end, those for a model whose sizes are given

@@ -104,12 +104,12 @@ failed:
 }
 
 /* What was not given is null; older versions wrote 0. */
-static enum status read_size(const char *file, const json_t *object, enum setting_id id, uint64_t *given,
+static enum status read_size(const char *file, const json_t *object, enum setting_id id, struct settings_given *given,
                              int64_t *out) {
     const char *field = setting_table[id].field;
     if (json_is_null(json_object_get(object, field))) return STATUS_OK;
     TRY(json_read_int(file, object, field, 0, INT64_MAX, out));
-    if (*out > 0) *given |= UINT64_C(1) << id;
+    if (*out > 0) given->of[id] = true;
     return STATUS_OK;
 }
 

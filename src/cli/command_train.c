@@ -38,7 +38,7 @@ static enum status read_data(const struct options *options, struct train_options
     out->valid_path_count = options->values[OPT_VALID].texts.count;
     out->data_paths = options->arguments.items + 1;
     out->data_path_count = options->arguments.count - 1;
-    if (options_given(options, OPT_CHAT_DATE)) out->given |= SETTING_BIT(chat_time_s);
+    if (options_given(options, OPT_CHAT_DATE)) SETTINGS_MARK(out, chat_time_s);
     return step_options_read_chat_date(options, &out->chat_time_s);
 }
 

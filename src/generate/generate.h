@@ -19,7 +19,7 @@
 /* Names, legal values and defaults stand in plan/settings.h. generation_config_apply fills what was not given: with
  * what the model's generation_config.json says, else the default. */
 struct generate_options {
-    uint64_t given; /* of the numbers from temperature to repetition_penalty */
+    struct settings_given given; /* of the numbers from temperature to repetition_penalty */
     /* At most so many new ones; fewer when an end-of-text token or a stop comes. 0: as many as the caches hold beside
      * the prompt, at least 1 */
     int64_t tokens;

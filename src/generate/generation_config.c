@@ -158,13 +158,14 @@ static bool is_said(const json_t *object, const struct setting *setting) {
     return value && !json_is_null(value);
 }
 
-static enum status read_real(const char *path, const json_t *object, enum setting_id id, uint64_t *given, double *out) {
+static enum status read_real(const char *path, const json_t *object, enum setting_id id, struct settings_given *given,
+                             double *out) {
     const struct setting *setting = &setting_table[id];
     if (!is_said(object, setting)) return STATUS_OK;
     TRY(json_read_double(path, object, setting->field, setting->real_least, setting->real_most, out));
     if (setting->above && *out <= setting->real_least)
         return status_set(STATUS_BAD_INPUT, "%s: %s: must be above %g", path, setting->field, setting->real_least);
-    *given |= UINT64_C(1) << id;
+    given->of[id] = true;
     return STATUS_OK;
 }
 
@@ -174,7 +175,7 @@ static enum status read_draws(const char *path, const json_t *object, struct gen
     TRY(read_real(path, object, SETTING_top_p, &out->given, &out->top_p));
     TRY(read_real(path, object, SETTING_repetition_penalty, &out->given, &out->repetition_penalty));
     if (!is_said(object, top_k)) return STATUS_OK;
-    out->given |= SETTING_BIT(top_k);
+    SETTINGS_MARK(out, top_k);
     return json_read_int(path, object, top_k->field, top_k->least, top_k->most, &out->top_k);
 }
 

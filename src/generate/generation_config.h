@@ -11,11 +11,11 @@
 #include "tokenizer/tokenizer.h"
 
 struct generation_config {
-    struct token_ids ends; /* tokens that end a text: those of the file, else of config.json; may be none */
-    size_t ends_said;      /* how many of them, from the first on, are the file's */
-    bool has_ends;         /* whether the file says it, be it none */
-    bool greedy;           /* do_sample is false */
-    uint64_t given;        /* which of these four the file says (plan/settings.h) */
+    struct token_ids ends;       /* tokens that end a text: those of the file, else of config.json; may be none */
+    size_t ends_said;            /* how many of them, from the first on, are the file's */
+    bool has_ends;               /* whether the file says it, be it none */
+    bool greedy;                 /* do_sample is false */
+    struct settings_given given; /* which of these four the file says (plan/settings.h) */
     double temperature, top_p, repetition_penalty;
     int64_t top_k;
 };

@@ -178,7 +178,7 @@ static enum status read_data(const struct ballast_train_options *given, struct t
     TAKE_REAL("options", valid_fraction)
     TAKE_TEXT("options", columns)
     TAKE_WHOLE("options", chat_time_s)
-    if (given->loss_on) out->given |= SETTING_BIT(loss_on_all);
+    if (given->loss_on) SETTINGS_MARK(out, loss_on_all);
     return read_loss_on(given->loss_on, &out->loss_on_all);
 }
 

@@ -23,6 +23,11 @@ enum status setting_check_real(const struct setting *setting, const char *where,
                       setting->above ? "above" : "at least", setting->real_least, setting->real_most);
 }
 
+void settings_given_join(struct settings_given *given, const struct settings_given *there) {
+    for (int i = 0; i < SETTING_COUNT; i++)
+        given->of[i] |= there->of[i];
+}
+
 static bool list_holds(const char *list, const char *word) {
     size_t length = strlen(word);
     for (const char *at = list; length > 0; at++) {

@@ -128,16 +128,21 @@ enum setting_id {
 };
 extern const struct setting setting_table[SETTING_COUNT];
 
-/* Which settings of a struct were given: its member `given` has a bit for each. A number, path or enumeration that was
- * not given is 0 (a default that depends on nothing else may stand in its place). */
-_Static_assert(SETTING_COUNT <= 64, "the bits of settings fit into 64");
-#define SETTING_BIT(field) (UINT64_C(1) << SETTING_##field)
-#define SETTINGS_HAVE(options, field) (((options)->given & SETTING_BIT(field)) != 0)
-/* Sets a field and then its bit: the value may be computed from the options as they were. */
-#define SETTINGS_GIVE(options, field, ...)                                                                             \
-    ((void)((options)->field = (__VA_ARGS__)), (void)((options)->given |= SETTING_BIT(field)))
+/* Which settings of a struct were given: the type of its member `given`. A number, path or enumeration that was not
+ * given is 0 (a default that depends on nothing else may stand in its place). */
+struct settings_given {
+    bool of[SETTING_COUNT];
+};
+#define SETTINGS_HAVE(options, field) ((options)->given.of[SETTING_##field])
+/* Says so of a field that is set elsewhere. */
+#define SETTINGS_MARK(options, field) ((void)((options)->given.of[SETTING_##field] = true))
+/* Sets a field and then says so: the value may be computed from the options as they were. */
+#define SETTINGS_GIVE(options, field, ...) ((void)((options)->field = (__VA_ARGS__)), SETTINGS_MARK(options, field))
 /* Takes it back. */
-#define SETTINGS_DROP(options, field) ((void)((options)->given &= ~SETTING_BIT(field)), (void)((options)->field = 0))
+#define SETTINGS_DROP(options, field)                                                                                  \
+    ((void)((options)->given.of[SETTING_##field] = false), (void)((options)->field = 0))
+/* Adds to `given` what was given there. */
+void settings_given_join(struct settings_given *given, const struct settings_given *there);
 
 /* BAD_INPUT "WHERE: VALUE is not legal: must be …" for a number that the setting may not have. */
 enum status setting_check_whole(const struct setting *setting, const char *where, int64_t value);

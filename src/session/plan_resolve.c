@@ -12,14 +12,14 @@ void plan_options_init(struct plan_options *out) { *out = (struct plan_options){
 
 void memory_options_set_disk(struct memory_options *options, const char *folder) {
     if (!folder[0]) return;
-    options->given |= SETTING_BIT(disk_folder);
+    SETTINGS_MARK(options, disk_folder);
     snprintf(options->disk_folder, sizeof options->disk_folder, "%s", folder);
 }
 
 enum status plan_options_choose_device(const char *device, bool decided, struct plan_options *options) {
     decided |= SETTINGS_HAVE(options, plan_path);
     if (!decided || device) {
-        options->given |= SETTING_BIT(backend);
+        SETTINGS_MARK(options, backend);
         TRY(rank_devices_find(options->comm, device, &options->backend));
     }
     if (!decided && !SETTINGS_HAVE(options, dtype)) SETTINGS_GIVE(options, dtype, options->backend->fastest_dtype());
@@ -66,13 +66,11 @@ static void check_given(const struct plan_options *options) {
 /* Chooses each field: the base's value, else the option's, else the default. A given option must equal the base's. */
 struct resolver {
     const char *base_name; /* NULL: there is no base */
-    uint64_t given;
+    struct settings_given given;
     enum status status; /* first error */
 };
 
-static bool is_given(const struct resolver *resolver, enum setting_id id) {
-    return (resolver->given & (UINT64_C(1) << id)) != 0;
-}
+static bool is_given(const struct resolver *resolver, enum setting_id id) { return resolver->given.of[id]; }
 
 static int64_t choose_whole(struct resolver *resolver, enum setting_id id, int64_t wanted, int64_t base,
                             int64_t fallback) {
@@ -371,9 +369,8 @@ enum status plan_options_resolve(const struct plan_options *options, const struc
     check_given(options);
     TRY(backend->check());
     struct plan_defaults defaults = defaults_of(backend, model, options->memory.device_bytes);
-    struct resolver resolver = {.base_name = base ? base_name : NULL,
-                                .given = options->given | (training ? training->given : 0),
-                                .status = STATUS_OK};
+    struct resolver resolver = {.base_name = base ? base_name : NULL, .given = options->given, .status = STATUS_OK};
+    if (training) settings_given_join(&resolver.given, &training->given);
     struct plan plan = {.recipe.kernels_version = backend->kernels_version}, none = {0};
     snprintf(plan.recipe.isa, sizeof plan.recipe.isa, "%s", backend->isa());
     if (base && !options->allow_recipe_change) TRY(check_backend(&base->recipe, base_name, backend, &plan.recipe));

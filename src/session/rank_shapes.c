@@ -3,7 +3,7 @@
 #include <stdio.h>
 
 static bool is_auto(const struct plan_options *options, enum setting_id id, int64_t value) {
-    return (options->given & (UINT64_C(1) << id)) != 0 && value == 0;
+    return options->given.of[id] && value == 0;
 }
 
 static bool tensor_is_open(const struct plan_options *options) {

@@ -128,22 +128,23 @@ static enum status find_number(const char *file, const json_t *object, const str
     return STATUS_OK;
 }
 
-static enum status read_whole(const char *file, const json_t *object, enum setting_id id, uint64_t *given,
+static enum status read_whole(const char *file, const json_t *object, enum setting_id id, struct settings_given *given,
                               int64_t *out) {
     const struct setting *setting = &setting_table[id];
     bool there;
     TRY(find_number(file, object, setting, &there));
     if (!there) return STATUS_OK;
-    *given |= UINT64_C(1) << id;
+    given->of[id] = true;
     return json_read_int(file, object, setting->field, setting->least, setting->most, out);
 }
 
-static enum status read_real(const char *file, const json_t *object, enum setting_id id, uint64_t *given, double *out) {
+static enum status read_real(const char *file, const json_t *object, enum setting_id id, struct settings_given *given,
+                             double *out) {
     const struct setting *setting = &setting_table[id];
     bool there;
     TRY(find_number(file, object, setting, &there));
     if (!there) return STATUS_OK;
-    *given |= UINT64_C(1) << id;
+    given->of[id] = true;
     TRY(json_read_double(file, object, setting->field, setting->real_least, setting->real_most, out));
     if (setting->above && *out <= setting->real_least)
         return status_set(STATUS_BAD_INPUT, "%s: %s: must be above %g", file, setting->field, setting->real_least);

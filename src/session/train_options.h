@@ -1,9 +1,9 @@
 /* What a run is asked to do: the plan options that all subcommands share, and the training options. Both are plain
  * data, written to RUN_DIR/run.json, so that `resume` needs nothing but the folder.
  *
- * Names, legal values and defaults stand in plan/settings.h. Each struct's `given` has a bit for each setting that was
- * given (SETTINGS_GIVE sets field and bit, SETTINGS_HAVE asks); what was not given is 0, or has its default where that
- * depends on nothing else. */
+ * Names, legal values and defaults stand in plan/settings.h. Each struct's `given` tells which settings were given
+ * (SETTINGS_GIVE sets the field and says so, SETTINGS_HAVE asks); what was not given is 0, or has its default where
+ * that depends on nothing else. */
 #ifndef BALLAST_SESSION_TRAIN_OPTIONS_H
 #define BALLAST_SESSION_TRAIN_OPTIONS_H
 
@@ -23,7 +23,7 @@ enum { MEMORY_FOLDER_BYTES = 4096 };
 
 /* What the tiers may take. Changes no result. */
 struct memory_options {
-    uint64_t given;                        /* of these four */
+    struct settings_given given;           /* of these four */
     int64_t device_bytes;                  /* not given: the machine's */
     int64_t host_bytes;                    /* not given: on a processor there is no host tier, else the machine's */
     int64_t disk_bytes;                    /* not given: what is free in the folder */
@@ -40,7 +40,7 @@ enum gpu_collectives { GPU_COLLECTIVES_AUTO, GPU_COLLECTIVES_NCCL, GPU_COLLECTIV
  * A value that is given and differs from that is refused by name. Whoever fills this has checked each value against its
  * setting. */
 struct plan_options {
-    uint64_t given;                /* of the settings below; those of the memory stand in `memory` */
+    struct settings_given given;   /* of the settings below; those of the memory stand in `memory` */
     const struct backend *backend; /* not given: that of the plan file's or the run's instruction set, else the CPU */
     int64_t batch;                 /* sequences a step */
     int64_t sequence_length;       /* default: at most the model's context */
@@ -106,7 +106,7 @@ enum lr_schedule lr_schedule_find(const char *name);
 
 /* train_options_init sets the defaults; those below are not given by it. */
 struct train_options {
-    uint64_t given;
+    struct settings_given given;
     int64_t steps;        /* of the whole run */
     double epochs;        /* passes over the training data, from which steps follow; not given: `steps` decides */
     double learning_rate; /* the peak */

@@ -96,7 +96,7 @@ static enum status compare_options(const char *run_folder, const struct train_op
     json_t *value;
     json_object_foreach((json_t *)(uintptr_t)now, field, value) {
         const struct setting *setting = find_setting(field);
-        bool given = !setting || (options->given & UINT64_C(1) << (setting - setting_table));
+        bool given = !setting || options->given.of[setting - setting_table];
         const json_t *kept = json_object_get(there, field);
         if (!given || is_length(field) || json_equal(value, kept)) continue;
         char name[64];
@@ -109,8 +109,9 @@ static enum status compare_options(const char *run_folder, const struct train_op
 static enum status compare_lengths(const char *run_folder, const struct train_options *options,
                                    const struct train_options *there, struct resume_options *out) {
     bool by_epochs = SETTINGS_HAVE(there, epochs);
-    *out = (struct resume_options){.given = 0};
-    if (SETTINGS_HAVE(options, epochs) != by_epochs && (options->given & (SETTING_BIT(steps) | SETTING_BIT(epochs))))
+    *out = (struct resume_options){0};
+    bool is_given = SETTINGS_HAVE(options, steps) || SETTINGS_HAVE(options, epochs);
+    if (is_given && SETTINGS_HAVE(options, epochs) != by_epochs)
         return status_hint(status_set(STATUS_BAD_INPUT, "--%s: is given, and the length of the run in %s is one of %s",
                                       by_epochs ? "steps" : "epochs", run_folder, by_epochs ? "epochs" : "steps"),
                            "`ballast resume %s --%s N` changes it", run_folder, by_epochs ? "steps" : "epochs");

@@ -110,9 +110,9 @@ enum status train_begin(const char *model_folder, const char *run_folder, const 
                         const struct train_options *options, const struct train_events *events);
 
 struct resume_options {
-    uint64_t given; /* of these two, not both; what is not given is as the run has it */
-    int64_t steps;  /* the run's new length, at least what is done. A schedule whose length was not given follows it. */
-    double epochs;  /* its new length in epochs */
+    struct settings_given given; /* of these two, not both; what is not given is as the run has it */
+    int64_t steps; /* the run's new length, at least what is done. A schedule whose length was not given follows it. */
+    double epochs; /* its new length in epochs */
 };
 /* Goes on from the newest checkpoint (from the start where there is none yet), bit for bit as if it had not stopped.
  * Plan options that are given must be those of the run, memory limit and grains per pass apart. Other results as

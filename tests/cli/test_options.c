@@ -312,7 +312,8 @@ static void parser_and_training_have_the_same_defaults(void **state) {
     SAME_REAL(WSD_DECAY_FRACTION, wsd_decay_fraction)
     SAME_REAL(VALID_FRACTION, valid_fraction)
     assert_int_equal(lr_schedule_find(options_text(&options, OPT_SCHEDULE)), training.schedule);
-    assert_true(training.given == 0);
+    const struct settings_given nothing = {0};
+    assert_memory_equal(&training.given, &nothing, sizeof nothing);
     options_free(&options);
 }
 

@@ -50,7 +50,7 @@ static void limits_are_legal(void **state) {
 static void given_settings_are_known(void **state) {
     (void)state;
     struct {
-        uint64_t given;
+        struct settings_given given;
         int64_t steps;
         double epochs;
     } options = {0}, *there = &options;

@@ -158,7 +158,7 @@ static void make_run(const char *place, const char *model, struct tiny_run *out)
     SETTINGS_GIVE(&out->plan, dtype, DTYPE_BF16);
     SETTINGS_GIVE(&out->plan, threads, 1);
     out->plan.lanes = (struct lane_shape){1, 4};
-    out->plan.given |= SETTING_BIT(lanes);
+    SETTINGS_MARK(&out->plan, lanes);
 }
 
 static void expect_same_checkpoints(const char *a, const char *b, const char *name) {
