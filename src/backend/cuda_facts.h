@@ -34,6 +34,8 @@
     /* head */                                                                                                         \
     X(head_loss)                                                                                                       \
     X(head_loss_grad)                                                                                                  \
+    X(head_log_probability)                                                                                            \
+    X(head_log_probability_grad)                                                                                       \
     X(head_statistics)                                                                                                 \
     X(join_statistics)                                                                                                 \
     X(head_logits)                                                                                                     \
@@ -55,6 +57,9 @@
     X(adamw)                                                                                                           \
     X(lion)                                                                                                            \
     X(sgd)                                                                                                             \
+    /* preference */                                                                                                   \
+    X(preference_loss)                                                                                                 \
+    X(preference_loss_grad)                                                                                            \
     /* rope */                                                                                                         \
     X(rope_table)                                                                                                      \
     X(rope)                                                                                                            \
@@ -83,6 +88,11 @@ static inline int64_t cuda_slab_columns(const struct matmul_spec *spec) {
 }
 static inline int64_t cuda_slab_bytes(const struct matmul_spec *spec) {
     return cuda_slab_columns(spec) * spec->k * dtype_bytes(spec->dtype);
+}
+
+/* The workspace of a loss of pairs: each pair's figures. */
+static inline int64_t cuda_preference_bytes(const struct node *node) {
+    return node->in[0]->shape.dims[0] / 2 * PREFERENCE_FIGURES * (int64_t)sizeof(double);
 }
 
 /* Of a card's memory, what CUDA still takes after the free part was measured: graphs (some 64 KiB for each of

@@ -198,10 +198,6 @@ static enum status check_pairs(const struct plan *plan) {
         return status_hint(status_set(STATUS_BAD_INPUT, "plan: recipe.document_attention: within is for several "
                                                         "examples in a sequence, and those of pairs have one each"),
                            "leave out --document-attention");
-    if (recipe_tensor(recipe) > 1)
-        return status_set(STATUS_BAD_INPUT, "plan: recipe.loss: ranks that share tensors train on no pairs yet");
-    if (rank_place_stages(&plan->place) > 1)
-        return status_set(STATUS_BAD_INPUT, "plan: recipe.loss: pipelines train on no pairs yet");
     return plan_check_real("recipe.dpo_beta", recipe->dpo_beta, setting_table[SETTING_dpo_beta].real_least,
                            setting_table[SETTING_dpo_beta].real_most, "what a log-probability counts");
 }

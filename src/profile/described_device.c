@@ -56,9 +56,10 @@ static int64_t slab_bytes(const struct node *node) {
     return product.spec.b_format == WEIGHT_PLAIN ? 0 : cuda_slab_bytes(&product.spec);
 }
 
-/* The workspace of the CUDA backend's kernels (cuda_matmul.c, cuda_slabs.c, head.cu); the most possible where only a
- * device knows. */
+/* The workspace of the CUDA backend's kernels (cuda_matmul.c, cuda_slabs.c, head.cu, preference.cu); the most possible
+ * where only a device knows. */
 static int64_t workspace_bytes(const struct node *node) {
+    if (node->op == &op_preference_loss || node->op == &op_preference_loss_grad) return cuda_preference_bytes(node);
     switch (node->op->work) {
     case OP_WORK_PRODUCT: return CUDA_PRODUCT_WORKSPACE_BYTES + slab_bytes(node);
     case OP_WORK_LOGITS: return CUDA_PRODUCT_WORKSPACE_BYTES;

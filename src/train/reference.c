@@ -18,16 +18,20 @@ void reference_free(struct reference *reference) {
 
 /* ---- computing ---- */
 
-/* The sums of one grain of each rank, in the order of ranks. */
+/* The sums of one grain of each data rank. */
 struct turn {
-    double *mine, *all;
-    int64_t sequences; /* of a grain */
+    double *mine, *all;      /* by rank: ranks of one model have those of the same grain */
+    int64_t sequences;       /* of a grain */
+    struct engine_turn data; /* which of them is this rank's */
 };
 
-static void take_turn(const struct turn *turn, int64_t first, struct reference *out) {
-    int64_t there = out->count - first * turn->sequences;
-    for (int64_t i = 0; i < there && turn->all + i < turn->mine; i++)
-        out->values[first * turn->sequences + i] = turn->all[i];
+static void take_turn(const struct turn *turn, const struct rank_place *place, int64_t first, struct reference *out) {
+    struct rank_place of = *place;
+    for (of.rank = 0; of.rank < rank_place_ranks(place); of.rank++) {
+        int64_t begin = (first + rank_place_data_rank(&of)) * turn->sequences;
+        for (int64_t i = 0; i < turn->sequences && begin + i < out->count; i++)
+            out->values[begin + i] = turn->all[of.rank * turn->sequences + i];
+    }
 }
 
 static enum status check_finite(const struct reference *reference) {
@@ -42,7 +46,7 @@ static enum status one_turn(struct engine *engine, const struct dataset *dataset
                             const struct turn *turn) {
     struct comm *comm = engine->plan->session->comm;
     struct comm_group all = comm_group_all(comm);
-    enum status status = engine_log_probabilities(engine, dataset, first + comm->rank, turn->mine);
+    enum status status = engine_log_probabilities(engine, dataset, first + turn->data.place, turn->mine);
     TRY(comm_agree(comm, status));
     return comm_exchange(comm, &all, turn->mine, (size_t)turn->sequences * sizeof *turn->mine, turn->all);
 }
@@ -51,15 +55,15 @@ static enum status all_turns(struct engine *engine, const struct dataset *datase
                              enum status (*asked)(const void *payload), const void *payload, const struct turn *turn,
                              struct reference *out) {
     int64_t grains = (out->count + turn->sequences - 1) / turn->sequences;
-    int64_t ranks = mesh_ranks(&engine->plan->session->comm->mesh);
+    int64_t places = turn->data.places;
     enum status status = STATUS_OK;
     progress_begin(PROGRESS_COUNT, grains, "grains of preferences before training");
-    for (int64_t first = 0; first < grains && status == STATUS_OK; first += ranks) {
+    for (int64_t first = 0; first < grains && status == STATUS_OK; first += places) {
         status = engine_agree(engine, asked ? asked(payload) : STATUS_OK);
         if (status_is_stop(status)) status = status_set(status, "stopped before the first step");
         if (status == STATUS_OK) status = one_turn(engine, dataset, first, turn);
-        if (status == STATUS_OK) take_turn(turn, first, out);
-        progress_add(grains - first < ranks ? grains - first : ranks);
+        if (status == STATUS_OK) take_turn(turn, &engine->plan->chosen.place, first, out);
+        progress_add(grains - first < places ? grains - first : places);
     }
     progress_end();
     return status;
@@ -74,7 +78,8 @@ enum status reference_compute(struct engine *engine, const struct dataset *datas
     made.values = mem_array((size_t)made.count, sizeof *made.values);
     enum status status;
     TRY_GOTO(status, comm_agree(comm, room && made.values ? STATUS_OK : STATUS_FAILED), done);
-    const struct turn turn = {.mine = room + ranks * sequences, .all = room, .sequences = sequences};
+    const struct turn turn = {
+        .mine = room + ranks * sequences, .all = room, .sequences = sequences, .data = engine_turn_of(engine)};
     TRY_GOTO(status, all_turns(engine, dataset, asked, payload, &turn, &made), done);
     status = check_finite(&made);
 done:

@@ -110,12 +110,22 @@ static bool is_long(const struct op_case *op_case) {
     return op_case->op == &op_attention_cache && op_case->sizes.length > 100;
 }
 
+/* Sequences of pairs are an even number. */
+static struct op_sizes sizes_of(const struct op_case *op_case, const struct op_sizes *wanted) {
+    struct op_sizes sizes = *wanted;
+    bool pairs = op_case->op == &op_preference_loss || op_case->op == &op_preference_loss_grad;
+    if (pairs) sizes.sequences += sizes.sequences % 2;
+    return sizes;
+}
+
 static void check_case(const struct op_case *op_case) {
     for (int d = 0; d < 2; d++) {
         enum dtype dtype = d ? DTYPE_BF16 : DTYPE_F32;
         if (!is_long(op_case) || unit_sweep(0, 1)) check_sizes(op_case, &op_case->sizes, dtype);
-        for (int i = 0; i < MORE_SIZES; i++)
-            check_sizes(op_case, &more_sizes[i], dtype);
+        for (int i = 0; i < MORE_SIZES; i++) {
+            struct op_sizes sizes = sizes_of(op_case, &more_sizes[i]);
+            check_sizes(op_case, &sizes, dtype);
+        }
         for (int i = 0; i < NORM_COLUMNS && strstr(op_case->op->name, "_norm"); i++) {
             struct op_sizes sizes = op_case->sizes;
             if (op_case->flags & CASE_HEADS) continue;

@@ -1,5 +1,5 @@
-/* Steps on pairs of sequences: no policy changes their bits, and the first one's figures are those of plain arithmetic.
- */
+/* Steps on pairs of sequences: no policy and no pipeline changes their bits, ranks that share tensors make the same
+ * within rounding, and the first one's figures are those of plain arithmetic. */
 /* ctest: PROCESSORS 2 TIMEOUT 900 */
 #include <math.h>
 #include <stdio.h>
@@ -7,6 +7,8 @@
 
 #include "base/random.h"
 #include "support/harness.h"
+#include "support/shared_model.h"
+#include "support/thread_ranks.h"
 #include "support/unit.h"
 
 enum { TOKENS = 13, GRAIN = 4, BATCH = 10, STEPS = 3, VOCAB = 211, POLICIES = 5 };
@@ -40,7 +42,7 @@ static struct result train(const struct harness_options *options) {
         memcpy(result.figures[step], harness.figures, sizeof harness.figures);
         result.norms[step] = *(const double *)harness_data(&harness, "clip");
     }
-    result.weights = harness_fingerprint(&harness);
+    if (!options->comm) result.weights = harness_fingerprint(&harness);
     harness_close(&harness);
     return result;
 }
@@ -96,10 +98,80 @@ static void figures_fit_each_other(void **state) {
     assert_true(one.losses[0] == figures[PREFERENCE_LOSS]);
 }
 
+/* ---- ranks ---- */
+
+struct job {
+    struct harness_options options;
+    const struct result *expected;
+    bool exact;
+};
+
+static bool near(double a, double b) { return fabs(a - b) <= 1e-5 * fmax(1, fabs(b)); }
+
+static bool agree(const struct result *found, const struct result *expected, bool exact) {
+    bool same = true;
+    for (int step = 0; step < STEPS; step++) {
+        same &= near(found->losses[step], expected->losses[step]) && near(found->norms[step], expected->norms[step]);
+        for (int i = 0; i < PREFERENCE_FIGURES; i++)
+            same &= near(found->figures[step][i], expected->figures[step][i]);
+    }
+    if (!exact) return same;
+    return memcmp(found->losses, expected->losses, sizeof found->losses) == 0 &&
+           memcmp(found->norms, expected->norms, sizeof found->norms) == 0 &&
+           memcmp(found->figures, expected->figures, sizeof found->figures) == 0;
+}
+
+static enum status train_rank(struct comm *comm, void *payload) {
+    const struct job *job = payload;
+    struct harness_options options = job->options;
+    options.comm = comm;
+    struct result found = train(&options);
+    if (agree(&found, job->expected, job->exact)) return STATUS_OK;
+    return status_set(STATUS_FAILED, "rank %d: policy %llu: loss %.17g, norm %.17g; one rank has %.17g, %.17g",
+                      comm->rank, (unsigned long long)options.policy_seed, found.losses[STEPS - 1],
+                      found.norms[STEPS - 1], job->expected->losses[STEPS - 1], job->expected->norms[STEPS - 1]);
+}
+
+static void check_ranks(const char *family, enum dtype dtype, int tensor, int stages) {
+    const struct model_config config = shared_model_config(family, &shared_sizes_usual);
+    struct harness_options options = options_of(family, dtype, NULL);
+    options.folder = NULL;
+    options.config = &config;
+    options.lanes = (struct lane_shape){1, 2};
+    options.threads = 1;
+    struct result expected = train(&options);
+    options.tensor = tensor;
+    options.stages = stages;
+    for (uint64_t seed = 0; seed < 3; seed++) {
+        struct job job = {options, &expected, tensor == 1};
+        job.options.policy_seed = seed > 0 ? 900 + seed : 0;
+        const struct thread_ranks threads = {.ranks = 2,
+                                             .seed = 5,
+                                             .settings = {.rank_timeout_s = 60, .message_bytes = 4096},
+                                             .body = train_rank,
+                                             .payload = &job};
+        if (thread_ranks_run(&threads) != STATUS_OK) fail_msg("%s: %s", family, status_message());
+    }
+}
+
+static void stages_have_the_bits_of_one_rank(void **state) {
+    (void)state;
+    check_ranks("gemma2", DTYPE_BF16, 1, 2);
+    check_ranks("gpt2", DTYPE_F32, 1, 2);
+}
+
+static void ranks_that_share_tensors_are_near_one_rank(void **state) {
+    (void)state;
+    check_ranks("gemma2", DTYPE_F32, 2, 1);
+    check_ranks("qwen3", DTYPE_F32, 2, 1);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(policies_give_the_same_bits),
         cmocka_unit_test(figures_fit_each_other),
+        cmocka_unit_test(stages_have_the_bits_of_one_rank),
+        cmocka_unit_test(ranks_that_share_tensors_are_near_one_rank),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

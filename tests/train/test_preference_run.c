@@ -1,5 +1,6 @@
 /* Direct preference optimisation from lines of two answers: the margin rises, a run goes on to the bit without
- * computing its reference again, evaluation gives what validation gave, and two ranks give one rank's bits. */
+ * computing its reference again, evaluation gives what validation gave, and ranks give one rank's bits, or, where they
+ * share tensors, its numbers. */
 /* ctest: PROCESSORS 2 */
 #include <jansson.h>
 #include <math.h>
@@ -266,31 +267,112 @@ static enum status train_rank(struct comm *comm, void *payload) {
     return train_begin(job->run->model, job->folder, &plan, &job->run->options, NULL);
 }
 
-static void two_ranks_have_the_bits_of_one(void **state) {
+static char *train_ranks(const struct preference_run *run, const char *folder, int ranks) {
+    struct job job = {run, folder};
+    struct thread_ranks threads = {.ranks = ranks,
+                                   .seed = 7,
+                                   .settings = {.rank_timeout_s = 60, .message_bytes = 4096},
+                                   .body = train_rank,
+                                   .payload = &job,
+                                   .may_fail = true};
+    expect_status(thread_ranks_run(&threads), STATUS_OK, NULL);
+    return tiny_run_metrics(folder);
+}
+
+/* Of data ranks, with a partition or without, and of stages, alone and beside data ranks. */
+static void ranks_have_the_bits_of_one(void **state) {
+    static const struct {
+        int ranks, stages;
+        const char *partition;
+    } shapes[] = {{1, 1, NULL}, {2, 1, "ddp"}, {2, 1, "zero3"}, {2, 2, NULL}, {4, 2, "zero3"}};
+    enum { SHAPES = sizeof shapes / sizeof *shapes };
     struct preference_run run;
-    char *metrics[3];
-    static const char *const partitions[] = {"ddp", "ddp", "zero3"};
+    char *metrics[SHAPES];
     make_run(*state, &run);
+    SETTINGS_GIVE(&run.options, replan, false);
     SETTINGS_GIVE(&run.plan, lanes, (struct lane_shape){1, 2});
     SETTINGS_GIVE(&run.plan, threads, 1);
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < SHAPES; i++) {
         char folder[512];
         snprintf(folder, sizeof folder, "%s/ranks-%d", (const char *)*state, i);
-        if (i > 0) SETTINGS_GIVE(&run.plan, partition, partitions[i]);
-        struct job job = {&run, folder};
-        struct thread_ranks threads = {.ranks = i > 0 ? 2 : 1,
-                                       .seed = 7,
-                                       .settings = {.rank_timeout_s = 60, .message_bytes = 4096},
-                                       .body = train_rank,
-                                       .payload = &job,
-                                       .may_fail = true};
-        expect_status(thread_ranks_run(&threads), STATUS_OK, NULL);
-        metrics[i] = tiny_run_metrics(folder);
+        if (shapes[i].partition)
+            SETTINGS_GIVE(&run.plan, partition, shapes[i].partition);
+        else
+            SETTINGS_DROP(&run.plan, partition);
+        SETTINGS_GIVE(&run.plan, stages, shapes[i].stages);
+        metrics[i] = train_ranks(&run, folder, shapes[i].ranks);
+        assert_string_equal(metrics[0], metrics[i]);
     }
-    assert_string_equal(metrics[0], metrics[1]);
-    assert_string_equal(metrics[0], metrics[2]);
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i < SHAPES; i++)
         mem_free(metrics[i]);
+}
+
+static json_t *line_of(char **lines) {
+    char *line = strtok_r(NULL, "\n", lines);
+    return line ? json_loads(line, 0, NULL) : NULL;
+}
+
+/* All that a line of metrics says of a step or a validation, but for the time. */
+static void expect_near(const char *what, const json_t *found, const json_t *expected) {
+    static const char *const fields[] = {
+        "loss",     "grad_norm", "reward_chosen",     "reward_rejected",     "margin",
+        "accuracy", "val_loss",  "val_reward_chosen", "val_reward_rejected", "val_accuracy"};
+    int compared = 0;
+    for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {
+        const json_t *wanted = json_object_get(expected, fields[i]);
+        if (!wanted) continue;
+        double a = number(found, fields[i]), b = json_number_value(wanted);
+        if (!(fabs(a - b) <= 1e-5 * fmax(1, fabs(b)))) fail_msg("%s: %s is %.9g, not %.9g", what, fields[i], a, b);
+        compared++;
+    }
+    assert_true(compared >= 4);
+}
+
+static void expect_near_metrics(const char *what, const char *found, const char *expected) {
+    char *a = mem_string(found), *b = mem_string(expected), *next_a = a, *next_b = b;
+    int lines = 0;
+    assert_true(a && b);
+    for (char *line = strtok_r(a, "\n", &next_a); line; line = strtok_r(NULL, "\n", &next_a)) {
+        json_t *own = json_loads(line, 0, NULL);
+        json_t *wanted = lines++ == 0 ? json_loads(strtok_r(b, "\n", &next_b), 0, NULL) : line_of(&next_b);
+        expect_near(what, own, wanted);
+        json_decref(own);
+        json_decref(wanted);
+    }
+    assert_int_equal(lines, 2 + 10);
+    mem_free(a);
+    mem_free(b);
+}
+
+/* The head's rows are cut, beside data ranks; positions too, beside stages; or what a solver says. */
+static void ranks_that_share_tensors_learn_the_same(void **state) {
+    static const struct {
+        const char *name;
+        int ranks, stages;
+        bool sequence, solves;
+    } shapes[] = {{"sequence in stages", 4, 2, true, false},
+                  {"solver", 2, 1, false, true},
+                  {"tensor beside data", 4, 1, false, false}};
+    struct preference_run run;
+    make_run(*state, &run);
+    run.options.steps = 10;
+    run.options.valid_every = 5;
+    SETTINGS_GIVE(&run.options, replan, false);
+    SETTINGS_GIVE(&run.plan, lanes, (struct lane_shape){1, 2});
+    SETTINGS_GIVE(&run.plan, threads, 1);
+    char *expected = train_ranks(&run, temp_path(*state, "alone"), 1);
+    SETTINGS_GIVE(&run.plan, tensor, 2);
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+        char folder[512];
+        snprintf(folder, sizeof folder, "%s/shared-%zu", (const char *)*state, i);
+        SETTINGS_GIVE(&run.plan, stages, shapes[i].stages);
+        SETTINGS_GIVE(&run.plan, sequence, shapes[i].sequence);
+        SETTINGS_GIVE(&run.plan, layout, shapes[i].solves ? TENSOR_LAYOUT_SOLVER : TENSOR_LAYOUT_MEGATRON);
+        char *found = train_ranks(&run, folder, shapes[i].ranks);
+        expect_near_metrics(shapes[i].name, found, expected);
+        mem_free(found);
+    }
+    mem_free(expected);
 }
 
 /* ---- what is wrong ---- */
@@ -319,7 +401,8 @@ int main(void) {
         cmocka_unit_test(a_reference_that_is_damaged_or_gone_is_refused),
         cmocka_unit_test(a_stop_before_the_first_step_leaves_nothing),
         cmocka_unit_test(evaluation_gives_what_validation_gave),
-        cmocka_unit_test(two_ranks_have_the_bits_of_one),
+        cmocka_unit_test(ranks_have_the_bits_of_one),
+        cmocka_unit_test(ranks_that_share_tensors_learn_the_same),
         cmocka_unit_test(data_of_the_other_kind_are_refused),
     };
     return cmocka_run_group_tests(tests, set_up, temp_folder_drop);

@@ -15,7 +15,8 @@
  * cuda_linear: linear layers and their gradients;
  * device: elements, vectors, sums over threads, launches;
  * mma: instructions that are written out;
- * sums, elementwise, group_exchange, norm, rope, select_heads, embedding, head, optimizer: a family of operators each;
+ * sums, elementwise, group_exchange, norm, rope, select_heads, embedding, head, preference, optimizer: a family of
+ * operators each;
  * attention, attention_grad, attention_cache: attention in tiles, its gradient, and by keys and values in a cache;
  * peers: sums that travel between devices as bf16;
  * cudnn_graph: graphs of cuDNN's operations; attention_cudnn, attention_cudnn_absent: attention and its gradient as

@@ -39,6 +39,7 @@ struct loss_rows {
     const double *scalars;   /* the step's, in the device's memory */
     const float *statistics; /* of the whole vocabulary; NULL: the logits are of all of it */
     float *own;              /* statistics that are made of the logits; NULL: the losses are */
+    const float *dy;         /* of log-probabilities; NULL: gradients are the loss's, times its scale */
     int64_t vocab, row;      /* logits of a row, and elements from one to the next */
     int64_t columns;         /* of a row's gradients: behind its logits they are 0 */
     int64_t first, tokens;   /* of the vocabulary: that of the first logit, and all */
@@ -123,11 +124,15 @@ __device__ inline void store_gradients(T *out, int64_t start, const float values
     }
 }
 
-/* d(loss)/d(logits) = loss scale * (softmax - one at the target), times the slope of a soft cap. */
+/* Of a token's loss, which is less its log-probability. */
+__device__ inline float scale_of(const struct loss_rows &rows, int64_t row) {
+    return rows.dy ? -rows.dy[row] : __double2float_rn(rows.scalars[SCALAR_LOSS_SCALE]);
+}
+
+/* d(loss)/d(logits) = scale * (softmax - one at the target), times the slope of a soft cap. */
 template <typename T>
 __device__ void write_gradient(const struct loss_rows &rows, const float *logits, const float4 *held, int64_t target,
-                               double lse, T *out) {
-    const float scale = __double2float_rn(rows.scalars[SCALAR_LOSS_SCALE]);
+                               double lse, float scale, T *out) {
     for (int64_t start = threadIdx.x * LOGITS_AT_ONCE; start < rows.columns; start += LOSS_THREADS * LOGITS_AT_ONCE) {
         float values[LOGITS_AT_ONCE];
         if (start < rows.held)
@@ -204,7 +209,7 @@ template <typename T> __global__ void __launch_bounds__(LOSS_THREADS) loss_kerne
     }
     int64_t column = target - rows.first;
     double lse = rows.statistics ? joined_loss(rows, row) : own_loss<T>(rows, row, column, logits, held);
-    if (gradients) write_gradient<T>(rows, logits, held, column, lse, gradients);
+    if (gradients) write_gradient<T>(rows, logits, held, column, lse, scale_of(rows, row), gradients);
 }
 
 /* A thread for each token: its statistics from those of all parts. */
@@ -233,6 +238,11 @@ __global__ void __launch_bounds__(THREADS) total_loss_kernel(const double *losse
         sum += losses[i];
     sum = team_sum<THREADS>(sum);
     if (threadIdx.x == 0) *out += sum;
+}
+
+__global__ void __launch_bounds__(THREADS) log_probability_kernel(const double *losses, int64_t rows, float *out) {
+    int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x;
+    if (i < rows) out[i] = (float)(0 - losses[i]);
 }
 
 template <typename T>
@@ -275,15 +285,16 @@ static enum status create_logits(const struct head_kernel *head, int64_t tokens,
 
 static enum status create_dx(const struct head_kernel *head, int64_t tokens, struct cuda_matmul **out) {
     const struct node *node = head->kernel.node;
-    if (!node->out[1]) return STATUS_OK;
+    const struct tensor *dx = node->out[head_output(node, HEAD_DX)];
+    if (!dx) return STATUS_OK;
     struct cuda_matmul_spec spec = cuda_matmul_aligned(head_dx_spec(node, &head->tiles, tokens));
-    spec.c_alignment = tile_alignment(head, node->out[1]);
+    spec.c_alignment = tile_alignment(head, dx);
     return cuda_matmul_create(&spec, out);
 }
 
 static enum status create_dweight(const struct head_kernel *head, int64_t tokens, struct cuda_matmul **out) {
     const struct node *node = head->kernel.node;
-    if (!node->out[2]) return STATUS_OK;
+    if (!node->out[head_output(node, HEAD_DWEIGHT)]) return STATUS_OK;
     struct cuda_matmul_spec spec = cuda_matmul_aligned(head_dweight_spec(node, &head->tiles, tokens));
     spec.b_alignment = tile_alignment(head, node->in[0]);
     return cuda_matmul_create(&spec, out);
@@ -312,7 +323,8 @@ static void head_layout(struct head_kernel *head, bool gradient) {
     int64_t products = workspace_most(&head->products), final = workspace_most(&head->final);
     head->workspace = head_workspace_of(node, &head->tiles, gradient);
     head->matmul_at = head->workspace.end;
-    if (gradient && node->out[3]) head->matmul_at += cuda_sum_workspace(head->tiles.tile, head->tiles.vocab);
+    if (gradient && node->out[head_output(node, HEAD_DBIAS)])
+        head->matmul_at += cuda_sum_workspace(head->tiles.tile, head->tiles.vocab);
     head->kernel.workspace_bytes = head->matmul_at + (products > final ? products : final);
 }
 
@@ -387,18 +399,19 @@ struct head_tile {
 static void tile_gradients(const struct head_kernel *head, const struct kernel_call *call,
                            const struct head_tile *tile) {
     const struct node *node = head->kernel.node;
-    void *workspace = workspace_at(call, head->matmul_at);
+    const int first = head_output(node, HEAD_DX);
+    void *const *out = call->out + first, *workspace = workspace_at(call, head->matmul_at);
     struct matmul_operands dx = {
-        .a = tile->gradients, .b = call->in[1], .c = operand_row(node->out[1], call->out[1], tile->first)};
+        .a = tile->gradients, .b = call->in[1], .c = operand_row(node->out[first], out[HEAD_DX], tile->first)};
     struct matmul_operands dweight = {.a = tile->gradients,
                                       .b = operand_row(node->in[0], call->in[0], tile->first),
-                                      .addend = call->out[2],
-                                      .c = call->out[2]};
+                                      .addend = out[HEAD_DWEIGHT],
+                                      .c = out[HEAD_DWEIGHT]};
     if (tile->products->dx) cuda_matmul_run(tile->products->dx, &dx, workspace, stream_of(call));
     if (tile->products->dweight) cuda_matmul_run(tile->products->dweight, &dweight, workspace, stream_of(call));
-    if (call->out[3])
+    if (out[HEAD_DBIAS])
         cuda_sum_columns(stream_of(call), node->in[0]->shape.dtype, tile->count, head->tiles.vocab, tile->gradients,
-                         head->tiles.logits_row, workspace_at(call, head->workspace.end), (float *)call->out[3]);
+                         head->tiles.logits_row, workspace_at(call, head->workspace.end), (float *)out[HEAD_DBIAS]);
 }
 
 static void tile_run(const struct head_kernel *head, const struct kernel_call *call, const struct head_tile *tile) {
@@ -416,6 +429,7 @@ static void tile_run(const struct head_kernel *head, const struct kernel_call *c
         .scalars = call->scalars,
         .statistics = call->in[4] ? (const float *)call->in[4] + tile->first * HEAD_STATISTICS : NULL,
         .own = tile->statistics ? tile->statistics + tile->first * HEAD_STATISTICS : NULL,
+        .dy = call->in[5] ? (const float *)call->in[5] + tile->first : NULL,
         .vocab = head->part.rows,
         .row = head->tiles.logits_row,
         .columns = head->tiles.vocab,
@@ -463,6 +477,28 @@ static enum status head_loss_grad_run(const struct kernel *kernel, const struct 
 
 enum status cuda_head_loss_grad_create(const struct node *node, struct kernel **out) {
     return head_create(node, true, head_loss_grad_run, out);
+}
+
+static enum status head_log_probability_run(const struct kernel *kernel, const struct kernel_call *call) {
+    const struct head_kernel *head = (const struct head_kernel *)kernel;
+    head_tiles(head, call, false, NULL);
+    launch(known<log_probability_kernel>(), grid_size(divide_up(head->tiles.rows, THREADS)), THREADS, 0,
+           stream_of(call), (const double *)workspace_at(call, head->workspace.losses), head->tiles.rows,
+           (float *)call->out[0]);
+    return cuda_outcome();
+}
+
+enum status cuda_head_log_probability_create(const struct node *node, struct kernel **out) {
+    return head_create(node, false, head_log_probability_run, out);
+}
+
+static enum status head_log_probability_grad_run(const struct kernel *kernel, const struct kernel_call *call) {
+    head_tiles((const struct head_kernel *)kernel, call, true, NULL);
+    return cuda_outcome();
+}
+
+enum status cuda_head_log_probability_grad_create(const struct node *node, struct kernel **out) {
+    return head_create(node, true, head_log_probability_grad_run, out);
 }
 
 static enum status head_statistics_run(const struct kernel *kernel, const struct kernel_call *call) {
