@@ -18,6 +18,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "backend/cpu/cpu_isa.h"
 #include "backend/cpu/matmul.h"
@@ -27,7 +28,7 @@
 #include "cli/limit_spinning.h"
 #include "support/median.h"
 
-enum { ROUNDS_MOST = 99, ALIGNMENT = 64 };
+enum { ROUNDS_MOST = 99, ALIGNMENT = 2 << 20 };
 
 /* a by rows, or by columns (a weight's gradient); b by rows, or by columns; how often in the step of a sequence. */
 static const struct product {
@@ -155,9 +156,11 @@ static void print_rates(const char *name, double flops, int rounds, double secon
     fflush(stdout);
 }
 
-/* Numbers around 0 whose products' sums stay small. */
+/* Numbers around 0, in large pages where there are some, as a step's are. */
 static float *operand(int64_t count, uint32_t seed) {
-    float *numbers = mem_aligned(ALIGNMENT, (size_t)(count * 4 + ALIGNMENT) / ALIGNMENT * ALIGNMENT);
+    size_t bytes = (size_t)(count * 4 + ALIGNMENT) / ALIGNMENT * ALIGNMENT;
+    float *numbers = mem_aligned(ALIGNMENT, bytes);
+    if (numbers) (void)madvise(numbers, bytes, MADV_HUGEPAGE);
     for (int64_t i = 0; numbers && i < count; i++) {
         seed = seed * 1664525u + 1013904223u;
         numbers[i] = (float)(seed >> 8) / (float)(1 << 23) - 1.0f;
