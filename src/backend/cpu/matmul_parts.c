@@ -20,9 +20,9 @@ static const void *element_or_null(const void *data, enum dtype dtype, int64_t i
     return data ? element_at(data, dtype, index) : NULL;
 }
 
-void matmul_finish(const struct matmul_spec *spec, const struct matmul_operands *operands,
-                   const struct matmul_part *part, const float *sums, int64_t sums_row) {
-    struct gemm_result result = {
+struct gemm_result matmul_result(const struct matmul_spec *spec, const struct matmul_operands *operands,
+                                 const struct matmul_part *part) {
+    return (struct gemm_result){
         .rows = part->rows,
         .columns = part->columns,
         .bias_dtype = spec->dtype,
@@ -33,5 +33,10 @@ void matmul_finish(const struct matmul_spec *spec, const struct matmul_operands 
         .c = (void *)element_at(operands->c, spec->out_dtype, part->row * spec->c_row + part->column),
         .c_row = spec->c_row,
     };
+}
+
+void matmul_finish(const struct matmul_spec *spec, const struct matmul_operands *operands,
+                   const struct matmul_part *part, const float *sums, int64_t sums_row) {
+    struct gemm_result result = matmul_result(spec, operands, part);
     cpu_simd()->gemm_finish(&result, sums, sums_row);
 }

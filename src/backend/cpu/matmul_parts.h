@@ -2,6 +2,7 @@
 #ifndef BALLAST_BACKEND_CPU_MATMUL_PARTS_H
 #define BALLAST_BACKEND_CPU_MATMUL_PARTS_H
 
+#include "backend/cpu/simd/kernels.h"
 #include "backend/matmul_spec.h"
 
 static inline int64_t at_most(int64_t value, int64_t most) { return value < most ? value : most; }
@@ -23,6 +24,9 @@ struct matmul_part {
 /* Asks for that part of c to be brought near, for matmul_finish not to wait. */
 void matmul_fetch(const struct matmul_spec *spec, const struct matmul_operands *operands,
                   const struct matmul_part *part);
+/* That part of c, and its bias and addend. */
+struct gemm_result matmul_result(const struct matmul_spec *spec, const struct matmul_operands *operands,
+                                 const struct matmul_part *part);
 /* c = sums (+ bias) (+ addend) in that part. The sums are fp32 with sums_row between rows. */
 void matmul_finish(const struct matmul_spec *spec, const struct matmul_operands *operands,
                    const struct matmul_part *part, const float *sums, int64_t sums_row);

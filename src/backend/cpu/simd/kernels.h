@@ -93,6 +93,29 @@ struct gemm_result {
     int64_t c_row;
 };
 
+/* Steps of an operand of a product, to be packed in panels [panel][step][width], width being gemm_rows of a or
+ * gemm_columns of b: `left` rows or columns from the first panel's on, zeros after them. Strides are in elements of
+ * `dtype`: from one step to the next, and across a panel; one of them is 1. */
+struct gemm_packing {
+    enum dtype dtype;
+    int64_t width, panels, steps, left;
+    const void *from;
+    int64_t step_stride, stride;
+    float *to;
+    int64_t panel_stride; /* of `to` */
+};
+
+/* sums[rows][columns] (+)= a b over packed steps, in the order of steps. The sums, fp32, lie
+ * [panel of columns][rows rounded up to gemm_rows][gemm_columns]; with a result they are not stored but become c. */
+struct gemm_block {
+    int64_t rows, columns, steps;
+    const float *a, *b;
+    int64_t a_stride, b_stride; /* from one panel to the next */
+    float *sums;
+    bool accumulate;
+    const struct gemm_result *result; /* NULL: more steps follow */
+};
+
 /* c[rows][columns] (+)= a b in fp32. a lies in words, [rows][words] of 32 bits, as pack_lines makes them and as rows of
  * a matrix are whose length is whole words. b is for multiply_words [words][columns], as pack_steps makes it, or, not
  * packed, rows of a matrix, [steps][columns], all of them of whole vectors; for multiply_lines [columns][words], like
@@ -157,18 +180,9 @@ struct coded_weight {
     X(void, soft_cap, (int64_t n, float softcap, float *logits))                                                       \
     /* An update (simd_optimizer.c) of the run's first n elements. */                                                  \
     X(void, update, (enum update_rule rule, int64_t n, const struct update_step *step, const struct update_run *run))  \
-    /* Products (simd_gemm.c): c[m][n] (+)= sum over k of a[m][k] b[k][n], in the order of k. a is packed in           \
-     * panels of gemm_rows rows, [panel][k][gemm_rows], b in panels of gemm_columns columns,                           \
-     * [panel][k][gemm_columns], both with room for `depth` steps of k in a panel; c is fp32 with c_row between        \
-     * rows, writable to whole panels. */                                                                              \
-    X(void, gemm,                                                                                                      \
-      (int64_t m, int64_t n, int64_t k, int64_t depth, const float *a, const float *b, float *c, int64_t c_row,        \
-       bool accumulate))                                                                                               \
-    /* Packs k steps of one panel of `panel` rows or columns, of which the matrix has `left` more (zeros after).       \
-     * Strides are in elements of `dtype`: from one step to the next, and across the panel; one of them is 1. */       \
-    X(void, gemm_pack,                                                                                                 \
-      (enum dtype dtype, int64_t panel, int64_t k, int64_t left, const void *from, int64_t k_stride, int64_t stride,   \
-       float *to))                                                                                                     \
+    /* Products (simd_gemm.c). */                                                                                      \
+    X(void, gemm, (const struct gemm_block *block))                                                                    \
+    X(void, gemm_pack, (const struct gemm_packing *packing))                                                           \
     X(void, gemm_finish, (const struct gemm_result *result, const float *sums, int64_t sums_row))                      \
     /* Products of words (simd_thin.c). */                                                                             \
     /* b by steps, by lines. */                                                                                        \

@@ -2,13 +2,97 @@
 #include "backend/cpu/simd/gemm_tile.h"
 #include "backend/cpu/simd/simd.h"
 
-/* Keeps a tile of c in registers for all of k. */
-INLINE void tile_multiply(int64_t k, const float *a, const float *b, float *c, int64_t c_row, bool accumulate) {
+enum { LINE = 64 / (int)sizeof(float) };
+
+/* What a tile asks for ahead: its c, the sums of the tile after it, its share of the next panel of b. */
+INLINE void fetch(const float *from, int64_t count) {
+    for (int64_t i = 0; i < count; i += LINE)
+        __builtin_prefetch(from + i, 0, 2);
+}
+
+/* A vector of sums of which `left` columns are there. */
+INLINE void finish_vector(vf value, int64_t index, int64_t left, bool bias_bf16, const void *bias, bool bf16,
+                          const void *addend, void *c) {
+    if (bias) value += load(bias, index, left, bias_bf16);
+    if (addend) value += load(addend, index, left, bf16);
+    store(c, index, left, bf16, value);
+}
+
+/* A row of a result, and where its bias and addend are; NULL: none. */
+struct result_row {
+    const void *bias, *addend;
+    void *c;
+    bool bias_bf16;
+};
+
+INLINE struct result_row row_of(const struct gemm_result *result, int64_t row, bool bf16) {
+    int64_t bytes = bf16 ? 2 : 4;
+    return (struct result_row){
+        .bias = result->bias,
+        .addend = result->addend ? (const char *)result->addend + row * result->addend_row * bytes : NULL,
+        .c = (char *)result->c + row * result->c_row * bytes,
+        .bias_bf16 = result->bias_dtype == DTYPE_BF16,
+    };
+}
+
+typedef vf tile_sums[GEMM_TILE_ROWS][GEMM_VECTORS];
+
+INLINE void finish_whole(tile_sums sum, const struct gemm_result *result, int64_t row, int64_t column, bool bf16) {
+    for (int i = 0; i < GEMM_TILE_ROWS; i++) {
+        struct result_row to = row_of(result, row + i, bf16);
+        for (int j = 0; j < GEMM_VECTORS; j++)
+            finish_vector(sum[i][j], column + j * LANES, LANES, to.bias_bf16, to.bias, bf16, to.addend, to.c);
+    }
+}
+
+/* A tile at the edge of c. */
+static void finish_part(const float *sums, const struct gemm_result *result, int64_t row, int64_t column) {
+    bool bf16 = result->dtype == DTYPE_BF16;
+    for (int64_t i = 0; i < GEMM_TILE_ROWS && row + i < result->rows; i++) {
+        struct result_row to = row_of(result, row + i, bf16);
+        for (int64_t j = 0; j < GEMM_COLUMNS && column + j < result->columns; j += LANES)
+            finish_vector(vf_load(sums + i * GEMM_COLUMNS + j), column + j, result->columns - column - j, to.bias_bf16,
+                          to.bias, bf16, to.addend, to.c);
+    }
+}
+
+INLINE void tile_store(tile_sums sum, float *to) {
+    for (int i = 0; i < GEMM_TILE_ROWS; i++)
+        for (int j = 0; j < GEMM_VECTORS; j++)
+            vf_store(to + i * GEMM_COLUMNS + j * LANES, sum[i][j]);
+}
+
+INLINE void tile_finish(tile_sums sum, const struct gemm_result *result, int64_t row, int64_t column) {
+    if (result->rows - row < GEMM_TILE_ROWS || result->columns - column < GEMM_COLUMNS) {
+        float part[GEMM_TILE_ROWS * GEMM_COLUMNS];
+        tile_store(sum, part);
+        finish_part(part, result, row, column);
+    } else if (result->dtype == DTYPE_BF16)
+        finish_whole(sum, result, row, column, true);
+    else
+        finish_whole(sum, result, row, column, false);
+}
+
+INLINE void fetch_result(const struct gemm_result *result, int64_t row, int64_t column) {
+    int64_t bytes = result->dtype == DTYPE_BF16 ? 2 : 4;
+    for (int64_t i = row; i < row + GEMM_TILE_ROWS && i < result->rows; i++) {
+        const char *c = (const char *)result->c + (i * result->c_row + column) * bytes;
+        __builtin_prefetch(c, 1, 2);
+        __builtin_prefetch(c + GEMM_COLUMNS * bytes - 1, 1, 2);
+        if ((int)GEMM_COLUMNS > (int)LINE) __builtin_prefetch(c + GEMM_COLUMNS * bytes / 2, 1, 2);
+    }
+}
+
+/* Keeps a tile of sums in registers for all steps. */
+INLINE void tile_multiply(const struct gemm_block *block, const float *a, const float *b, float *sums, int64_t row,
+                          int64_t column) {
     vf sum[GEMM_TILE_ROWS][GEMM_VECTORS];
     for (int i = 0; i < GEMM_TILE_ROWS; i++)
         for (int j = 0; j < GEMM_VECTORS; j++)
-            sum[i][j] = accumulate ? vf_load(c + i * c_row + j * LANES) : (vf){0};
-    for (int64_t p = 0; p < k; p++, a += GEMM_ROWS, b += GEMM_COLUMNS) {
+            sum[i][j] = block->accumulate ? vf_load(sums + i * GEMM_COLUMNS + j * LANES) : (vf){0};
+    if (block->result) fetch_result(block->result, row, column);
+#pragma GCC unroll 2
+    for (int64_t p = 0; p < block->steps; p++, a += GEMM_ROWS, b += GEMM_COLUMNS) {
         vf right[GEMM_VECTORS];
         for (int j = 0; j < GEMM_VECTORS; j++)
             right[j] = vf_load(b + j * LANES);
@@ -18,25 +102,50 @@ INLINE void tile_multiply(int64_t k, const float *a, const float *b, float *c, i
                 sum[i][j] = vf_fma(left, right[j], sum[i][j]);
         }
     }
-    for (int i = 0; i < GEMM_TILE_ROWS; i++)
-        for (int j = 0; j < GEMM_VECTORS; j++)
-            vf_store(c + i * c_row + j * LANES, sum[i][j]);
+    if (block->result)
+        tile_finish(sum, block->result, row, column);
+    else
+        tile_store(sum, sums);
 }
 
-/* A panel of b stays in or near the first cache while all rows of a pass. */
-void SIMD_NAME(simd_gemm)(int64_t m, int64_t n, int64_t k, int64_t depth, const float *a, const float *b, float *c,
-                          int64_t c_row, bool accumulate) {
-    for (int64_t j = 0; j < n; j += GEMM_COLUMNS)
-        for (int64_t i = 0; i < m; i += GEMM_ROWS)
-            for (int64_t row = 0; row < GEMM_ROWS; row += GEMM_TILE_ROWS)
-                tile_multiply(k, a + i * depth + row, b + j * depth, c + (i + row) * c_row + j, c_row, accumulate);
+/* A panel of b stays in the first cache while all rows pass; the next one is fetched meanwhile, a share by each tile.
+ */
+void SIMD_NAME(simd_gemm)(const struct gemm_block *block) {
+    int64_t rows = (block->rows + GEMM_ROWS - 1) / GEMM_ROWS * GEMM_ROWS;
+    int64_t share = (block->steps * GEMM_COLUMNS * GEMM_TILE_ROWS / rows + LINE - 1) / LINE * LINE;
+    const float *b = block->b;
+    float *sums = block->sums;
+    for (int64_t j = 0; j < block->columns; j += GEMM_COLUMNS, b += block->b_stride) {
+        const float *next = b + block->b_stride, *a = block->a;
+        bool last = j + GEMM_COLUMNS >= block->columns;
+        for (int64_t i = 0; i < rows; i += GEMM_TILE_ROWS, sums += GEMM_TILE_ROWS * GEMM_COLUMNS) {
+            int64_t within = i % GEMM_ROWS;
+            if (!last) fetch(next, share), next += share;
+            if (block->accumulate) fetch(sums + GEMM_TILE_ROWS * GEMM_COLUMNS, GEMM_TILE_ROWS * GEMM_COLUMNS);
+            tile_multiply(block, a + within, b, sums, i, j);
+            if (within + GEMM_TILE_ROWS == GEMM_ROWS) a += block->a_stride;
+        }
+    }
 }
 
-/* Steps of a panel lie together in the matrix. */
-INLINE void pack_along(bool bf16, int64_t panel, int64_t k, int64_t left, const void *from, int64_t step, float *to) {
-    for (int64_t p = 0; p < k; p++)
-        for (int64_t j = 0; j < panel; j += LANES)
-            vf_store(to + p * panel + j, j < left ? load(from, p * step + j, left - j, bf16) : (vf){0});
+/* Steps that are asked for ahead where each is a row of its own. */
+enum { STEPS_AHEAD = 8 };
+
+/* Steps of a panel lie together in the matrix: rows of it are read from end to end of the panels. */
+INLINE void pack_along(bool bf16, const struct gemm_packing *packing) {
+    int64_t width = packing->width, bytes = bf16 ? 2 : 4, all = packing->panels * width * bytes;
+    for (int64_t p = 0; p < packing->steps; p++) {
+        const char *ahead = (const char *)packing->from + (p + STEPS_AHEAD) * packing->step_stride * bytes;
+        for (int64_t i = 0; i < all; i += 64)
+            __builtin_prefetch(ahead + i, 0, 2);
+        for (int64_t panel = 0; panel < packing->panels; panel++) {
+            float *to = packing->to + panel * packing->panel_stride + p * width;
+            for (int64_t j = 0, at = panel * width; j < width; j += LANES, at += LANES)
+                vf_store(to + j, at < packing->left
+                                     ? load(packing->from, p * packing->step_stride + at, packing->left - at, bf16)
+                                     : (vf){0});
+        }
+    }
 }
 
 #if SIMD_LANES == 16
@@ -71,46 +180,54 @@ INLINE void transpose(vf rows[LANES]) {
         memcpy(rows, other, sizeof other);
 }
 
-/* The rows or columns of a step lie apart in the matrix, and neighbours are steps: transposes squares of LANES. */
-INLINE void pack_across(bool bf16, int64_t panel, int64_t k, int64_t left, const void *from, int64_t stride,
-                        float *to) {
-    for (int64_t p = 0; p < k; p += LANES)
-        for (int64_t j = 0; j < panel; j += LANES) {
-            vf square[LANES];
+/* A square of LANES lines and steps; `left` lines and steps are there. */
+INLINE void pack_square(bool bf16, const void *from, int64_t at, int64_t stride, int64_t lines, int64_t steps,
+                        int64_t width, float *to) {
+    vf square[LANES];
 #pragma GCC unroll 16
-            for (int i = 0; i < LANES; i++)
-                square[i] = j + i < left ? load(from, (j + i) * stride + p, k - p, bf16) : (vf){0};
-            transpose(square);
-            if (k - p >= LANES) {
+    for (int i = 0; i < LANES; i++)
+        square[i] = i < lines ? load(from, at + i * stride, steps, bf16) : (vf){0};
+    transpose(square);
+    if (steps >= LANES) {
 #pragma GCC unroll 16
+        for (int i = 0; i < LANES; i++)
+            vf_store(to + i * width, square[i]);
+    } else {
+        for (int i = 0; i < steps; i++)
+            vf_store(to + i * width, square[i]);
+    }
+}
+
+/* Lines lie apart in the matrix, and neighbours are steps. Of a group of lines, whole lines of the cache are read
+ * before the next group, and those of the group after it are asked for. */
+INLINE void pack_across(bool bf16, const struct gemm_packing *packing) {
+    int64_t width = packing->width, steps = packing->steps, stride = packing->stride, bytes = bf16 ? 2 : 4;
+    int64_t span = 64 / bytes > LANES ? 64 / bytes : LANES;
+    for (int64_t panel = 0; panel < packing->panels; panel++) {
+        float *to = packing->to + panel * packing->panel_stride;
+        int64_t first = panel * width;
+        for (int64_t j = 0; j < width; j += LANES)
+            for (int64_t p = 0; p < steps; p += span) {
+                const char *ahead = (const char *)packing->from + ((first + j + LANES) * stride + p) * bytes;
                 for (int i = 0; i < LANES; i++)
-                    vf_store(to + (p + i) * panel + j, square[i]);
-            } else {
-                for (int i = 0; i < k - p; i++)
-                    vf_store(to + (p + i) * panel + j, square[i]);
+                    __builtin_prefetch(ahead + i * stride * bytes, 0, 2);
+                for (int64_t q = p; q < p + span && q < steps; q += LANES)
+                    pack_square(bf16, packing->from, (first + j) * stride + q, stride, packing->left - first - j,
+                                steps - q, width, to + q * width + j);
             }
-        }
+    }
 }
 
-void SIMD_NAME(simd_gemm_pack)(enum dtype dtype, int64_t panel, int64_t k, int64_t left, const void *from,
-                               int64_t k_stride, int64_t stride, float *to) {
-    bool bf16 = dtype == DTYPE_BF16;
-    if (stride == 1 && bf16)
-        pack_along(true, panel, k, left, from, k_stride, to);
-    else if (stride == 1)
-        pack_along(false, panel, k, left, from, k_stride, to);
+void SIMD_NAME(simd_gemm_pack)(const struct gemm_packing *packing) {
+    bool bf16 = packing->dtype == DTYPE_BF16;
+    if (packing->stride == 1 && bf16)
+        pack_along(true, packing);
+    else if (packing->stride == 1)
+        pack_along(false, packing);
     else if (bf16)
-        pack_across(true, panel, k, left, from, stride, to);
+        pack_across(true, packing);
     else
-        pack_across(false, panel, k, left, from, stride, to);
-}
-
-/* A vector of sums of which `left` columns are there. */
-INLINE void finish_vector(vf value, int64_t index, int64_t left, bool bias_bf16, const void *bias, bool bf16,
-                          const void *addend, void *c) {
-    if (bias) value += load(bias, index, left, bias_bf16);
-    if (addend) value += load(addend, index, left, bf16);
-    store(c, index, left, bf16, value);
+        pack_across(false, packing);
 }
 
 INLINE void finish_row(int64_t n, const float *sums, bool bias_bf16, const void *bias, bool bf16, const void *addend,
