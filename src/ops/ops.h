@@ -171,7 +171,7 @@
     X(squared_norm)                                                                                                    \
     /* any number of fp64 [1], as columns of one fp64 [count] -> fp64 [2]: norm over all, clip factor (see there) */   \
     X(clip_factor)                                                                                                     \
-    /* gradient fp32, clip fp64 [2] -> parameter +=, moments +=, [master +=]; moments in fp32 or bf16: exp_avg,        \
+    /* gradient fp32, [clip fp64 [2]] -> parameter +=, moments +=, [master +=]; moments in fp32 or bf16: exp_avg,      \
      * exp_avg_sq */                                                                                                   \
     X(adamw)                                                                                                           \
     /* the same with exp_avg */                                                                                        \
@@ -448,7 +448,8 @@ struct parts_place parts_find(const struct shape *whole, const struct parts_orde
 enum { GRADIENT_NORM_BLOCK = 4096 };
 int64_t gradient_norm_blocks(int64_t elements);
 /* norm = sqrt(sum); factor = min(1, limit / (norm + 1e-6)) as torch.nn.utils.clip_grad_norm_; limit 0: factor 1. When
- * the norm is not finite the factor is NaN, and updates then change nothing, so that the step can be examined. */
+ * the norm is not finite the factor is NaN, and updates that read it then change nothing, so that the step can be
+ * examined. */
 struct clip_attributes {
     double limit;
 };
@@ -592,7 +593,8 @@ struct tensor *ops_head_logits(struct graph *graph, const char *name, struct ten
 /* Adds finish and update to a differentiated graph: sums of accumulators, sums of squares, squared norms in parameter
  * order, the clip factor (result "clip"), the rule's operator for every trainable parameter, with its state tensors:
  * its moments, with scales ("exp_avg_absmax") where they are in 8 bits, and, when the graph's dtype is bf16, "master"
- * (roles; names are the parameter's). Where ranks have parts
+ * (roles; names are the parameter's). Where nothing is clipped, updates do not read the factor, and so wait for no
+ * gradient but their own. Where ranks have parts
  * of parameters (graph/tensor.h), partial gradients are summed first, and the norm is that of all parts. */
 struct optimizer_options {
     enum update_rule rule;

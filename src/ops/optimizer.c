@@ -108,7 +108,7 @@ static enum status infer_update(const struct node *node, struct shape out[OP_OUT
     const struct update_attributes *attributes = NODE_ATTRIBUTES(node, update_attributes);
     int moments = update_rule_moments(update_rule_of(node->op));
     struct shape clip = vector_of(DTYPE_F64, 2);
-    TRY(check_shape(node, 1, &clip));
+    if (node->in[1]) TRY(check_shape(node, 1, &clip));
     for (int i = 0; i < 1 + moments + attributes->has_master; i++) {
         out[i] = *gradient;
         if (i <= moments) out[i].dtype = i == 0 ? attributes->parameter : attributes->moments;
@@ -122,7 +122,7 @@ static enum status infer_update(const struct node *node, struct shape out[OP_OUT
     const struct op op_##rule = {                                                                                      \
         .name = #rule,                                                                                                 \
         .attribute_bytes = sizeof(struct update_attributes),                                                           \
-        .inputs_least = 2,                                                                                             \
+        .inputs_least = 1,                                                                                             \
         .inputs = 2,                                                                                                   \
         .outputs = 2 + 2 * (moments),                                                                                  \
         .infer = infer_update,                                                                                         \
@@ -246,7 +246,7 @@ static void add_update(struct graph *graph, const struct trained *trained, uint3
         .seed = options->seed,
         .number = number,
     };
-    struct tensor *in[OP_INPUTS_MAX] = {trained->gradient, clip};
+    struct tensor *in[OP_INPUTS_MAX] = {trained->gradient, options->clip_norm > 0 ? clip : NULL};
     struct tensor *into[OP_OUTPUTS_MAX] = {parameter};
     add_states(graph, parameter, options->rule, &attributes, into);
     const char *name = graph_format(graph, "%s.%s", update_rule_name(options->rule), parameter->name);

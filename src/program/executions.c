@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "plan/movement.h"
+#include "program/execution_updates.h"
 
 bool execution_adds_uses(const struct node *node) {
     return node->phase == PHASE_FINISH && !node->op->exchange && node->out[0] && node->out[0]->kind == TENSOR_GRADIENT;
@@ -132,6 +133,7 @@ static enum status group_all(struct execution_source *source, int32_t *number) {
     drop_other_parameters(source);
     if (source->sums) TRY(complete_parts(source));
     if (source->sums) finish_behind_sums(source, number);
+    TRY(execution_updates_find(source));
     drop_other_stages(source, number);
     TRY(group_finish(source, number, true, &source->tied));
     TRY(group_finish(source, number, false, &source->finish));
@@ -200,12 +202,13 @@ void execution_source_free(struct execution_source *source) {
     mem_free(source->summed_in);
     mem_free(source->completed_by);
     mem_free(source->opening);
+    mem_free(source->ready);
     stage_spans_free(&source->spans);
     pipeline_free(&source->pipeline);
 }
 
-static enum status add_execution(struct execution_source *source, const struct node *node, int64_t slot,
-                                 struct execution_list *out) {
+enum status executions_add(const struct execution_source *source, const struct node *node, int64_t slot,
+                           struct execution_list *out) {
     return vec_push(&out->list, (struct execution){.node = node, .slot = slot, .group = source->group});
 }
 
@@ -213,7 +216,7 @@ static enum status add_nodes(struct execution_source *source, enum phase phase, 
                              struct execution_list *out) {
     int32_t index = (int32_t)phase * source->blocks + block;
     for (int32_t n = source->passes.first[index]; n < source->passes.first[index + 1]; n++)
-        TRY(add_execution(source, source->passes.nodes[n], slot, out));
+        TRY(executions_add(source, source->passes.nodes[n], slot, out));
     return STATUS_OK;
 }
 
@@ -237,7 +240,7 @@ static enum status add_block(struct execution_source *source, const struct stage
 static enum status add_group(struct execution_source *source, const struct node_groups *groups, int32_t block,
                              struct execution_list *out) {
     for (int32_t n = groups->first[block]; n < groups->first[block + 1]; n++)
-        TRY(add_execution(source, groups->nodes[n], 0, out));
+        TRY(executions_add(source, groups->nodes[n], 0, out));
     return STATUS_OK;
 }
 
@@ -260,6 +263,7 @@ static enum status add_late(struct execution_source *source, bool closes_step, s
         if (source->sums) TRY(vec_push(&out->list, totals));
         if (closes_step) TRY(add_group(source, &source->finish, block, out));
         if (closes_step && source->cuts_gradients) TRY(vec_push(&out->list, norms));
+        if (closes_step) TRY(execution_updates_add_early(source, block, out));
     }
     return STATUS_OK;
 }
@@ -271,58 +275,10 @@ static enum status add_latest(struct execution_source *source, bool closes_step,
     return STATUS_OK;
 }
 
-static enum status add_update(struct execution_source *source, int32_t chunk, bool deferred,
-                              struct execution_list *out) {
-    for (int32_t n = source->updates.first[chunk + 1]; n < source->updates.first[chunk + 2]; n++) {
-        TRY(add_execution(source, source->updates.nodes[n], 0, out));
-        out->list.items[out->list.count - 1].deferred = deferred;
-    }
-    const struct execution updated = {
-        .kind = EXECUTION_UPDATED, .chunk = chunk, .group = source->group, .deferred = deferred};
-    bool exchanged = source->cuts && source->updates.first[chunk + 1] < source->updates.first[chunk + 2];
-    return exchanged && chunk >= 0 ? vec_push(&out->list, updated) : STATUS_OK;
-}
-
-static struct execution transfer_of(const struct execution_source *source, const struct pipeline_value *value,
-                                    int64_t slot) {
+struct execution executions_transfer(const struct execution_source *source, const struct pipeline_value *value,
+                                     int64_t slot) {
     enum execution_kind kind = value->to == source->stage ? EXECUTION_RECEIVE : EXECUTION_SEND;
     return (struct execution){.kind = kind, .value = value, .slot = slot, .group = source->group};
-}
-
-/* Of a parameter. */
-static enum status add_transfer(struct execution_source *source, const struct pipeline_value *value, bool deferred,
-                                struct execution_list *out) {
-    struct execution transfer = transfer_of(source, value, 0);
-    transfer.deferred = deferred;
-    return vec_push(&out->list, transfer);
-}
-
-/* A trained parameter of the chunk that other stages use. */
-static bool is_shared(const struct execution_source *source, const struct pipeline_value *value, int32_t chunk) {
-    const struct tensor *tensor = value->tensor;
-    bool updated = source->pipeline.trains && tensor->kind == TENSOR_PARAMETER && tensor->trainable;
-    return updated && source->chunks->chunk_of[tensor->id] == chunk;
-}
-
-static enum status add_deferred_update(struct execution_source *source, int32_t chunk, struct execution_list *out) {
-    TRY(add_update(source, chunk, true, out));
-    for (size_t v = 0; v < source->pipeline.values.count; v++) {
-        const struct pipeline_value *value = &source->pipeline.values.items[v];
-        if (is_shared(source, value, chunk) && value->span % source->spans.stages == source->stage)
-            TRY(add_transfer(source, value, true, out));
-    }
-    return STATUS_OK;
-}
-
-/* Deferred updates that stand before the forward of `block`. */
-static enum status add_deferred(struct execution_source *source, int32_t block, struct execution_list *out) {
-    const struct chunk_list *chunks = source->chunks;
-    int64_t lookahead = source->policy->lookahead;
-    for (int32_t *next = &source->next_deferred; *next < (int32_t)chunks->chunks.count; ++*next) {
-        if (movement_update_block(chunks->chunks.items[*next].block, lookahead) > block) break;
-        if (policy_defers_update(source->policy, *next)) TRY(add_deferred_update(source, *next, out));
-    }
-    return STATUS_OK;
 }
 
 /* What later executions read, collected from the end of a pass to its beginning. */
@@ -413,7 +369,7 @@ static enum status add_stage(struct execution_source *source, const struct pass_
                              struct execution_list *out) {
     const struct stage *stage = &source->stages.list.items[s];
     bool forward = stage->action == STAGE_FORWARD, backward = pair || !forward;
-    if (pass->opens_step && forward) TRY(add_deferred(source, stage->block, out));
+    if (pass->opens_step && forward) TRY(execution_updates_add_deferred(source, stage->block, out));
     TRY(add_block(source, stage, pair, pass, out));
     if (pass->closes_share && backward) TRY(add_sums(source, stage->block, pass->slots > 0, out));
     if (pass->closes_share) TRY(add_late(source, pass->closes_step, out));
@@ -438,7 +394,7 @@ static enum status add_stages(struct execution_source *source, const struct pass
 static enum status add_empty(struct execution_source *source, const struct pass_part *pass,
                              struct execution_list *out) {
     for (int32_t block = 0; pass->opens_step && block < source->blocks; block++, source->group++)
-        TRY(add_deferred(source, block, out));
+        TRY(execution_updates_add_deferred(source, block, out));
     for (int32_t block = source->blocks; block-- > 0; source->group++) {
         TRY(add_sums(source, block, false, out));
         TRY(add_late(source, pass->closes_step, out));
@@ -536,13 +492,13 @@ static enum status add_message(struct execution_source *source, const struct pip
     const struct tensor *tensor = value->tensor;
     if (tensor->kind == TENSOR_PARAMETER) {
         int32_t chunk = source->chunks->chunk_of[tensor->id];
-        bool left = pass->opens_step && policy_defers_update(source->policy, chunk);
-        if (left && is_shared(source, value, chunk) && value->to == source->stage)
-            TRY(add_transfer(source, value, true, out));
+        bool left = pass->opens_step && execution_defers_update(source, chunk);
+        if (left && execution_updates_share(source, value, chunk) && value->to == source->stage)
+            TRY(execution_updates_add_transfer(source, value, true, out));
     } else {
         int64_t times = tensor->kind == TENSOR_ACTIVATION && pass->slots > 0 ? pass->slots : 1;
         for (int64_t slot = pass->first_slot; slot < pass->first_slot + times; slot++) {
-            struct execution transfer = transfer_of(source, value, slot);
+            struct execution transfer = executions_transfer(source, value, slot);
             transfer.elsewhere = pass->slots == 0;
             TRY(vec_push(&out->list, transfer));
         }
@@ -599,43 +555,4 @@ enum status executions_of_pipeline(struct execution_source *source, const struct
     }
     TRY(add_latest(source, share->closes_step, out));
     return sweep_pass(source->graph, share->slots + passes, begin, out);
-}
-
-/* ---- the update ---- */
-
-/* What makes the clip factor reads the norms of all stages. */
-static enum status add_clipping(struct execution_source *source, struct execution_list *out) {
-    size_t begin = out->list.count;
-    const struct execution results = {.kind = EXECUTION_RESULTS, .group = source->group};
-    TRY(add_update(source, -1, false, out));
-    if (source->spans.stages == 1) return STATUS_OK;
-    size_t at = out->list.count;
-    while (at > begin && stage_of_node(&source->spans, out->list.items[at - 1].node) == STAGE_SPANS_ALL)
-        at--;
-    TRY(vec_push(&out->list, results));
-    for (size_t i = out->list.count - 1; i > at; i--)
-        out->list.items[i] = out->list.items[i - 1];
-    out->list.items[at] = results;
-    return STATUS_OK;
-}
-
-/* A chunk's update, whose parameters other stages may use too. */
-static enum status add_updated(struct execution_source *source, int32_t chunk, struct execution_list *out) {
-    TRY(add_update(source, chunk, false, out));
-    for (size_t v = 0; v < source->pipeline.values.count; v++) {
-        const struct pipeline_value *value = &source->pipeline.values.items[v];
-        int from = (int)(value->span % source->spans.stages);
-        if (is_shared(source, value, chunk) && (from == source->stage || value->to == source->stage))
-            TRY(add_transfer(source, value, false, out));
-    }
-    return STATUS_OK;
-}
-
-enum status executions_of_update(struct execution_source *source, struct execution_list *out) {
-    for (int32_t chunk = -1; chunk < (int32_t)source->chunks->chunks.count; chunk++) {
-        if (chunk >= 0 && policy_defers_update(source->policy, chunk)) continue;
-        TRY(chunk < 0 ? add_clipping(source, out) : add_updated(source, chunk, out));
-        source->group++;
-    }
-    return STATUS_OK;
 }

@@ -38,6 +38,7 @@ struct execution {
     bool takes_over; /* output 0 takes over the buffer of the in-place input, which nobody reads later */
     bool repeated;   /* recomputation: the block's forward was executed before in this pass */
     bool deferred;   /* updates a chunk with the previous step's gradients */
+    bool aside;      /* updates a chunk that moves beside other blocks: on the updates' stream, on the policy's tier */
     bool elsewhere;  /* other ranks do it; here parameters that it reads are gathered for them (gather.c) */
 };
 
@@ -73,6 +74,8 @@ struct execution_source {
     int32_t *completed_by;
     bool sums;                 /* shares are added: the step has several, or several ranks */
     bool cuts, cuts_gradients; /* the policy's partition */
+    bool early;                /* updates follow their gradients (executions_update_early) */
+    int32_t *ready;            /* by chunk: the block whose backward completes the last of its gradients; -1: none */
     int32_t delay;      /* groups between a reduction and what reads its result, set by the caller; 0: there is none */
     int32_t *summed_in; /* by block: the group of its latest EXECUTION_SUMS */
     int32_t next_late;  /* the block whose totals and finish come next, -1: none */
@@ -85,6 +88,14 @@ struct pass_part {
     bool opens_step, closes_share, closes_step;
 };
 
+/* Whether each chunk is updated within backward, as soon as its gradients are complete: where no update reads what is
+ * made of all gradients (a clip factor), and the update's parameters go to no other rank. Gradients are then gone when
+ * backward is, and no update is left to the next step. */
+bool executions_update_early(const struct graph *graph, const struct partition *partition, int stages);
+/* Whether a chunk's update is left to the next step. */
+static inline bool execution_defers_update(const struct execution_source *source, int64_t chunk) {
+    return !source->early && policy_defers_update(source->policy, chunk);
+}
 /* Whether a node adds up the uses of a tied parameter. */
 bool execution_adds_uses(const struct node *node);
 
@@ -99,8 +110,8 @@ void execution_source_free(struct execution_source *source);
 
 /* Appends the executions of one pass. A step's first pass contains the previous step's deferred updates, each a few
  * groups before its chunk is used; a share's last pass contains its sums; the step's last pass contains PHASE_FINISH,
- * each gradient after its last use and its sums. Executions whose results nobody reads are left out: recomputing a
- * block makes only what its backward reads. */
+ * each gradient after its last use and its sums, and early updates. Executions whose results nobody reads are left out:
+ * recomputing a block makes only what its backward reads. */
 enum status executions_of_pass(struct execution_source *source, const struct pass_part *pass,
                                struct execution_list *out);
 /* The same of all passes of a share in the order of the pipeline: `passes` of them, of which other ranks have the first
@@ -108,7 +119,7 @@ enum status executions_of_pass(struct execution_source *source, const struct pas
  * pass of other ranks, and a pass `pass_grains` of them, the last one maybe fewer. */
 enum status executions_of_pipeline(struct execution_source *source, const struct pass_part *share, int64_t pass_grains,
                                    int32_t passes, struct execution_list *out);
-/* Appends the update that is not deferred: the clip factor, then a group for each chunk. */
+/* Appends the update that is neither deferred nor early: the clip factor, then a group for each chunk. */
 enum status executions_of_update(struct execution_source *source, struct execution_list *out);
 
 #endif

@@ -9,12 +9,12 @@ static bool is_elsewhere(const struct visits *visits, const struct buffer *buffe
     return buffer->tier != user->tier;
 }
 
-/* Places are on the device. Parameters that are cut wait for one when they are gathered (gather.c), not when their
- * shards are moved. */
+/* Places are on the device, and what updates parameters aside has none. Parameters that are cut wait for one when they
+ * are gathered (gather.c), not when their shards are moved. */
 static bool is_parameter_visit(const struct visits *visits, const struct visit *visit) {
     bool parameters = visits->program->buffers.items[visit->buffer].kind == BUFFER_PARAMETERS;
     bool cut = partition_width(visits->policy->partition.parameters) > 1;
-    return parameters && !cut && visit->tier == TIER_DEVICE && !visit->deferred;
+    return parameters && !cut && visit->tier == TIER_DEVICE && !visit->aside;
 }
 
 /* ---- transfers ---- */
@@ -142,15 +142,6 @@ static void choose_alignment(struct program *program) {
         if (program->buffers.items[i].tier == TIER_DISK) program->alignment = DISK_ALIGNMENT;
 }
 
-/* What ranks exchange has its stream already. */
-static void choose_streams(struct program *program) {
-    for (size_t i = 0; i < program->instructions.count; i++) {
-        struct instruction *instruction = &program->instructions.items[i];
-        if (instruction->stream != STREAM_COMM)
-            instruction->stream = instruction->deferred ? STREAM_UPDATE : STREAM_COMPUTE;
-    }
-}
-
 enum status program_move(struct program *program, const struct policy *policy) {
     struct visits visits = {
         .program = program, .policy = policy, .is_away = is_elsewhere, .is_held = is_parameter_visit};
@@ -158,7 +149,6 @@ enum status program_move(struct program *program, const struct policy *policy) {
     TRY_GOTO(status, visits_find(&visits), done);
     TRY_GOTO(status, place_transfers(&visits), done);
     TRY_GOTO(status, make_copies(&visits), done);
-    choose_streams(program);
     TRY_GOTO(status, visits_weave(&visits, make_transfer), done);
     number_streams(program);
     choose_alignment(program);

@@ -16,7 +16,7 @@
  * happens before every use of the other; program_verify proves it.
  *
  * Files, in the order to read them: program (this; compiling), passes (the compiler's passes), executions (which node
- * for which grain, in which order), pipeline (what goes from stage to stage, who
+ * for which grain, in which order), execution_updates (where updates stand), pipeline (what goes from stage to stage, who
  * does what when), instances (activations of each grain and recomputation), step_buffers (all other
  * buffers), packs (tensors side by side), collectives (operations between ranks), scheduler and schedule (sections),
  * schedule_nodes (kernels), schedule_sums (sums, and exchanges of shards), schedule_messages (of pipelines), visits and

@@ -229,7 +229,7 @@ static enum status pack_chunks(struct scheduler *scheduler) {
 static bool has_deferred(const struct scheduler *scheduler) {
     const int32_t *first = scheduler->source.updates.first + 1;
     for (int32_t chunk = 0; chunk < (int32_t)scheduler->chunks.chunks.count; chunk++)
-        if (first[chunk] < first[chunk + 1] && policy_defers_update(&scheduler->plan->policy, chunk)) return true;
+        if (first[chunk] < first[chunk + 1] && execution_defers_update(&scheduler->source, chunk)) return true;
     return false;
 }
 
@@ -296,6 +296,7 @@ static enum status make_buffers(struct scheduler *scheduler) {
                                                .chunks = &scheduler->chunks,
                                                .completed_by = scheduler->source.completed_by,
                                                .sums = scheduler->source.sums,
+                                               .early = scheduler->source.early,
                                                .pipeline = staged ? &scheduler->source.pipeline : NULL,
                                                .stage = scheduler->source.stage,
                                                .levels = count_levels(scheduler),

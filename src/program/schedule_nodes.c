@@ -8,8 +8,9 @@ struct instruction scheduler_instruction(const struct scheduler *scheduler, enum
         .opcode = opcode,
         .section = (int)scheduler->program->sections.count - 1,
         .group = execution->group,
+        .stream = execution->aside ? STREAM_UPDATE : STREAM_COMPUTE,
         .deferred = execution->deferred,
-        .tier = execution->deferred ? scheduler->plan->policy.update : TIER_DEVICE,
+        .tier = execution->aside ? scheduler->plan->policy.update : TIER_DEVICE,
         .grain = execution->slot,
     };
     for (int i = 0; i < OPERANDS_MAX; i++)

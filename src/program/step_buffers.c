@@ -208,7 +208,7 @@ static enum status add_levels(struct step_buffers *buffers, const struct packed 
 
 /* Gradients of a deferred update outlast the step that made them. */
 static bool outlasts(const struct step_buffers *buffers, int32_t chunk) {
-    return policy_defers_update(&buffers->plan->policy, chunk);
+    return !buffers->early && policy_defers_update(&buffers->plan->policy, chunk);
 }
 
 static enum status add_shard(struct step_buffers *buffers, const struct packed *list, size_t count) {

@@ -42,6 +42,7 @@ struct step_buffers {
     const struct chunk_list *chunks;
     const int32_t *completed_by;     /* by tensor id (executions.h) */
     bool sums;                       /* shares are added: of one share's gradients nothing stands apart */
+    bool early;                      /* updates follow their gradients */
     const struct pipeline *pipeline; /* buffers are of what this rank's stage has; NULL: of all */
     int stage;
     int levels;

@@ -28,11 +28,13 @@ static int compare_timed(const void *a, const void *b) {
     return (x->visit > y->visit) - (x->visit < y->visit);
 }
 
-/* The next use of the buffer of `visit` after `instruction` in the same section; INT32_MAX when there is none. */
+/* The next use of the buffer of `visit` in a place after `instruction` in the same section; INT32_MAX when there is
+ * none.
+ */
 static int32_t next_use(const struct visits *visits, size_t visit, int32_t instruction) {
     const struct visit *items = visits->list.items;
     for (size_t v = visit; v < visits->list.count && items[v].buffer == items[visit].buffer; v++)
-        if (items[v].first > instruction &&
+        if (items[v].first > instruction && visits->is_held(visits, &items[v]) &&
             visits_instruction(visits, items[v].first)->section == visits_instruction(visits, instruction)->section)
             return items[v].first;
     return INT32_MAX;

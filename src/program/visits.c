@@ -49,11 +49,18 @@ static bool is_near(const struct visits *visits, const struct visit *visit, int3
     return visits->is_held(visits, visit) ? last == next : movement_stays(last, next, visits->policy->lookahead);
 }
 
+static bool is_aside(const struct instruction *instruction) {
+    return instruction->deferred || instruction->stream == STREAM_UPDATE;
+}
+
+/* An update finds gradients where backward left them; parameters are in other places for it. */
 static bool joins(const struct visits *visits, const struct visit *visit, const struct use *use) {
     const struct instruction *last = visits_instruction(visits, visit->last),
                              *next = visits_instruction(visits, use->instruction);
-    return visit->buffer == use->buffer && visit->tier == next->tier && visit->deferred == next->deferred &&
-           last->section == next->section && is_near(visits, visit, use->instruction);
+    bool parameters = visits->program->buffers.items[use->buffer].kind == BUFFER_PARAMETERS;
+    bool apart = visit->deferred != next->deferred || (parameters && visit->aside != is_aside(next));
+    return visit->buffer == use->buffer && visit->tier == next->tier && !apart && last->section == next->section &&
+           is_near(visits, visit, use->instruction);
 }
 
 static enum status begin_visit(struct visits *visits, const struct use *use) {
@@ -64,6 +71,7 @@ static enum status begin_visit(struct visits *visits, const struct use *use) {
                           .store = -1,
                           .tier = visits_instruction(visits, use->instruction)->tier,
                           .deferred = visits_instruction(visits, use->instruction)->deferred,
+                          .aside = is_aside(visits_instruction(visits, use->instruction)),
                           .overwritten = use->access == ACCESS_WRITE && use->all,
                           .changed = use->access != ACCESS_READ};
     return vec_push(&visits->list, visit);

@@ -15,6 +15,7 @@ struct visit {
     int32_t fetch, store; /* instructions before which the copies stand; -1: none */
     enum tier tier;
     bool deferred;
+    bool aside;       /* its uses are those of an update beside other work */
     bool overwritten; /* the first use writes all of it */
     bool changed;
     bool merged; /* an earlier visit to the same buffer was extended over this one */

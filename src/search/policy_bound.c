@@ -28,6 +28,11 @@ static void add_copies(struct loads *loads, enum tier from, enum tier to, double
         copies * (rate->latency_s + rates->issue_s) + bytes / rate->bytes_per_s;
 }
 
+/* Whether updates of chunks that move are left to the next step. */
+static bool defers(const struct policy_bound_input *input, const struct policy *policy) {
+    return policy->optimizer != TIER_DEVICE && !input->early;
+}
+
 static bool gathers(const struct policy *policy) { return partition_width(policy->partition.parameters) > 1; }
 static bool cuts_gradients(const struct policy *policy) { return partition_width(policy->partition.gradients) > 1; }
 
@@ -169,7 +174,7 @@ static void add_cut_gradients(const struct policy_bound_input *input, const stru
  * the next step. Where lanes or ranks are added, none is needed after its share. */
 static bool other_uses_wait(const struct policy_bound_input *input, const struct policy *policy) {
     const struct step_cut *cut = input->cut;
-    bool later = step_cut_passes(cut, policy->grains_per_pass) > 1 || policy->optimizer != TIER_DEVICE;
+    bool later = step_cut_passes(cut, policy->grains_per_pass) > 1 || defers(input, policy);
     return cut->adds == 0 && rank_place_data(&cut->place) == 1 && later;
 }
 
@@ -186,9 +191,11 @@ static void add_gradients(const struct policy_bound_input *input, const struct p
     double packs = whole ? away->gradient_packs : away->summed_packs;
     double bytes = (double)(whole ? away->gradients : away->summed);
     double fetches = passes - (double)cut->computed + (double)cut->adds;
-    add_copies(loads, TIER_DEVICE, policy->gradients, passes * packs, passes * bytes);
+    bool taken = input->early && policy->update == TIER_DEVICE; /* by the update, where the last pass left them */
+    double stores = taken ? passes - (double)cut->computed : passes;
+    add_copies(loads, TIER_DEVICE, policy->gradients, stores * packs, stores * bytes);
     add_copies(loads, policy->gradients, TIER_DEVICE, fetches * packs, fetches * bytes);
-    add_copies(loads, policy->gradients, policy->update, away->summed_packs, (double)away->summed);
+    if (!taken) add_copies(loads, policy->gradients, policy->update, away->summed_packs, (double)away->summed);
 }
 
 /* Sums of gradients that are on the device go where ranks exchange them, and what is all-reduced comes back. */
@@ -212,12 +219,12 @@ static void add_updates(const struct policy_bound_input *input, const struct pol
     const struct states *states = input->states;
     const struct chunk_sum *away = elsewhere->moves;
     const double *away_s = policy->update == TIER_HOST ? away->host_update_s : away->update_s;
-    bool defers = policy->optimizer != TIER_DEVICE;
+    bool aside = policy->optimizer != TIER_DEVICE || (input->early && policy->parameters != TIER_DEVICE);
     for (int activity = 0; activity < ACTIVITY_COUNT; activity++) {
-        double later_s = defers ? elsewhere->updates->update_s[activity] : 0;
-        loads->streams[STREAM_UPDATE].seconds[activity] += defers ? away_s[activity] : 0;
+        double aside_s = aside ? elsewhere->updates->update_s[activity] : 0;
+        loads->streams[STREAM_UPDATE].seconds[activity] += aside ? away_s[activity] : 0;
         loads->streams[stream_of(activity)].seconds[activity] +=
-            input->from[0].update_s[activity] - later_s + states->once_s[activity] + input->from[0].finish_s[activity];
+            input->from[0].update_s[activity] - aside_s + states->once_s[activity] + input->from[0].finish_s[activity];
     }
     add_copies(loads, policy->optimizer, policy->update, away->optimizer_packs, (double)away->optimizer);
     add_copies(loads, policy->update, policy->optimizer, away->optimizer_packs, (double)away->optimizer);
@@ -299,8 +306,6 @@ static void add_window(const struct walk *walk, int64_t first, int64_t last, int
     walk->changes[smaller(last, walk->groups) + 1] -= bytes;
 }
 
-static bool defers(const struct policy *policy) { return policy->optimizer != TIER_DEVICE; }
-
 /* The last group, of those before the update, in which a buffer is away that is last used in `group`. */
 static int64_t last_group_away(const struct walk *walk, int64_t group) {
     return smaller(movement_store_group(group, walk->policy->lookahead), walk->groups) - 1;
@@ -333,8 +338,9 @@ static void add_gradient_windows(const struct walk *walk) {
     const struct states *states = walk->input->states;
     for (size_t i = 0; i < states->gradients.count; i++) {
         const struct gradient_pack *pack = &states->gradients.items[i];
-        bool stays = pack->chunk < policy->persistent_chunks, kept = !stays && defers(policy);
+        bool stays = pack->chunk < policy->persistent_chunks, kept = !stays && defers(walk->input, policy);
         int64_t group = pack->block < states->blocks ? walk->input->cost->backward[pack->block] : -1;
+        bool leaves = walk->input->early && !walk->pass.continues; /* with its update; this may be the last pass */
         if (group < 0) continue;
         if (cuts_gradients(policy)) {
             add_cut_windows(walk, pack, group);
@@ -343,8 +349,9 @@ static void add_gradient_windows(const struct walk *walk) {
         if (stays || policy->gradients == TIER_DEVICE) {
             bool own = walk->pass.waiting == 0;
             add_window(walk, 0, walk->groups, walk->pass.waiting * pack->summed);
-            if (own) add_window(walk, kept || !walk->pass.opens ? 0 : group + 1, walk->groups, pack->bytes);
-        } else if (walk->pass.waiting == 0)
+            if (own && !leaves) add_window(walk, kept || !walk->pass.opens ? 0 : group + 1, walk->groups, pack->bytes);
+            if (own && leaves && !walk->pass.opens) add_window(walk, 0, group, pack->bytes);
+        } else if (walk->pass.waiting == 0 && !leaves)
             add_window(walk, walk->pass.opens ? group + 1 : movement_fetch_group(group, policy->lookahead),
                        sums_leave(walk) ? group : last_group_away(walk, group), pack->bytes);
     }
@@ -362,7 +369,7 @@ static bool updated_leave(const struct walk *walk) {
 static void add_update_windows(const struct walk *walk) {
     const struct policy *policy = walk->policy;
     const struct states *states = walk->input->states;
-    if (!defers(policy) || policy->update != TIER_DEVICE || !walk->pass.first) return;
+    if (!defers(walk->input, policy) || policy->update != TIER_DEVICE || !walk->pass.first) return;
     for (int64_t c = policy->persistent_chunks; c < states_count(states); c++) {
         struct chunk_sum chunk = chunk_sum_of(walk->input->from, c);
         int64_t user = states->chunks.chunks.items[c].block, block = movement_update_block(user, policy->lookahead);
@@ -420,8 +427,9 @@ static int64_t pass_bytes(const struct policy_bound_input *input, const struct p
 
 /* Gradients' shards that a deferred update leaves in a tier; those of chunks that stay are updated at the step's end.
  */
-static int64_t kept_shards(const struct policy *policy, const struct chunk_sum *away, enum tier tier) {
-    return defers(policy) && policy->gradients == tier ? away->shards : 0;
+static int64_t kept_shards(const struct policy_bound_input *input, const struct policy *policy,
+                           const struct chunk_sum *away, enum tier tier) {
+    return defers(input, policy) && policy->gradients == tier ? away->shards : 0;
 }
 
 /* Parameters and optimizer state that are on the device all the time. */
@@ -429,7 +437,8 @@ static int64_t constant_bytes(const struct policy_bound_input *input, const stru
     const struct chunk_sum *all = input->from, *away = &all[policy->persistent_chunks];
     int64_t elsewhere = (policy->parameters != TIER_DEVICE ? away->parameters : 0) +
                         (policy->optimizer != TIER_DEVICE ? away->optimizer : 0);
-    return input->fixed_bytes + all->parameters + all->optimizer - elsewhere + kept_shards(policy, away, TIER_DEVICE);
+    return input->fixed_bytes + all->parameters + all->optimizer - elsewhere +
+           kept_shards(input, policy, away, TIER_DEVICE);
 }
 
 int64_t policy_bound_device_bytes(const struct policy_bound_input *input, const struct policy *policy) {
@@ -472,8 +481,10 @@ int64_t policy_bound_quick_device_bytes(const struct policy_bound_input *input, 
     }
     int64_t gradients = all->gradients - (elsewhere ? away->gradients : 0);
     int64_t waiting = step_cut_waiting(input->cut) * (all->summed - (elsewhere ? away->summed : 0));
+    if (input->early && activations->later < 0) gradients = 0; /* each is gone before the next is there */
     int64_t most = larger(activations->first, input->cut->computed > 0 ? gradients : 0);
-    if (activations->later >= 0) most = larger(most, gradients + activations->later);
+    if (activations->later >= 0)
+        most = larger(most, input->early ? larger(gradients, activations->later) : gradients + activations->later);
     if (activations->deepest >= 0) most = larger(most, waiting + activations->deepest);
     return constant_bytes(input, policy) + most;
 }
@@ -481,7 +492,7 @@ int64_t policy_bound_quick_device_bytes(const struct policy_bound_input *input, 
 /* Copies in the host tier for the update of one chunk. Of a tied parameter's gradients only their sum is copied. */
 static int64_t host_update_bytes(const struct policy_bound_input *input, const struct policy *policy) {
     int64_t most = 0;
-    if (!defers(policy) || policy->update != TIER_HOST) return 0;
+    if (policy->optimizer == TIER_DEVICE || policy->update != TIER_HOST) return 0;
     for (size_t g = 0; g < input->states->gradients.count; g++) {
         const struct gradient_pack *gradients = &input->states->gradients.items[g];
         struct chunk_sum chunk = chunk_sum_of(input->from, gradients->chunk);
@@ -497,14 +508,15 @@ static int64_t lower_bytes(const struct policy_bound_input *input, const struct 
     const struct chunk_sum *away = &input->from[policy->persistent_chunks];
     int64_t sums = other_uses_wait(input, policy) ? away->gradients : away->summed;
     bool cut = cuts_gradients(policy);
-    int64_t kept = kept_shards(policy, away, tier), gradients = policy->gradients == tier && !cut ? sums : 0;
+    int64_t kept = kept_shards(input, policy, away, tier), gradients = policy->gradients == tier && !cut ? sums : 0;
     if (policy->parameters == tier) kept += away->parameters;
     if (policy->optimizer == tier) kept += away->optimizer;
     struct cut_passes passes = step_cut_largest(input->cut, policy->grains_per_pass);
     int64_t passing = passes.first * input->cost->away_bytes[tier];
     if (cut && policy->gradients == tier && passes.later > 0) passing = larger(passing, away->summed);
     if (tier == TIER_HOST) passing = larger(passing, host_update_bytes(input, policy));
-    return kept + larger(gradients, passing + (defers(policy) ? gradients : 0));
+    if (input->early && passes.later <= 0) gradients = 0;
+    return kept + larger(gradients, passing + (defers(input, policy) ? gradients : 0));
 }
 
 /* What the first stage of a pipeline holds beside its part of the whole model's, as if all stages did: as many passes

@@ -20,6 +20,7 @@ struct policy_bound_input {
     const struct step_cut *cut;
     int64_t fixed_bytes; /* policy_bound_fixed_bytes */
     int64_t *scratch;    /* policy_bound_scratch(cost) entries of the caller's */
+    bool early;          /* executions_update_early of graph, partition and stages */
 };
 
 struct policy_seconds {

@@ -145,6 +145,7 @@ static enum status add_division(struct space *space, const struct partition *par
     const struct search_input *input = space->input;
     struct packings *packings = packings_for(space, partition);
     struct division division = {.partition = *partition};
+    division.early = executions_update_early(input->graph, partition, rank_place_stages(&space->cut.place));
     TRY(pack(space, partition, packings));
     double issue_s = input->costs ? input->costs->rates.issue_s : 0;
     enum status status = STATUS_OK;
@@ -220,7 +221,8 @@ static struct policy_bound_input bound_input(const struct space *space, const st
                                        &division->exchange[family->packing][family->flat],
                                        &space->cut,
                                        space->fixed_bytes,
-                                       space->scratch};
+                                       space->scratch,
+                                       division->early};
 }
 
 static int64_t least_buffers(const struct space *space, const struct family *family, int64_t persistent) {

@@ -32,6 +32,7 @@ struct fit {
 /* A partition to choose from, by chunk size: its model states, and what its operations between ranks take. */
 struct division {
     struct partition partition;
+    bool early; /* updates follow their gradients */
     struct chunk_sum *from[PACKINGS_MAX];
     struct exchange exchange[PACKINGS_MAX][2]; /* stratified, flat */
 };

@@ -27,7 +27,8 @@ static enum status refuse_nonfinite(struct train_run *run, int64_t step, const s
         status_set(STATUS_FAILED, "step %" PRId64 ": the %s is not finite; the first value that is not: %s", step,
                    isfinite(numbers->loss) ? "gradient norm" : "loss", place ? place : "unknown");
     mem_free(place);
-    if (weight && step == 1) return status_hint(status, "it is so in the model's files");
+    bool unchanged = run->plan.chosen.recipe.clip_norm > 0; /* else updates did not wait for the norm */
+    if (weight && step == 1 && unchanged) return status_hint(status, "it is so in the model's files");
     return status_hint(status, "a lower --lr or a longer warm-up may help");
 }
 

@@ -76,8 +76,12 @@ struct graph *small_graph_build(const struct small_graph_options *options) {
     struct tensor *loss = ops_head_loss(graph, "loss", x, head, targets, NULL, (struct head_attributes){0});
     assert_int_equal(graph_status(graph), STATUS_OK);
     if (options->forward_only) return graph;
-    struct optimizer_options optimizer = {
-        .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .weight_decay = 0.1, .clip_norm = 1, .moments = DTYPE_F32};
+    struct optimizer_options optimizer = {.beta1 = 0.9,
+                                          .beta2 = 0.95,
+                                          .epsilon = 1e-8,
+                                          .weight_decay = 0.1,
+                                          .clip_norm = !options->unclipped,
+                                          .moments = DTYPE_F32};
     assert_int_equal(graph_differentiate(graph, loss), STATUS_OK);
     assert_int_equal(ops_add_optimizer(graph, &optimizer), STATUS_OK);
     return graph;

@@ -15,6 +15,7 @@ struct small_graph_options {
     int64_t grain_sequences, sequence_length;
     int64_t vocabulary; /* 0: 37 */
     bool forward_only;
+    bool unclipped; /* updates wait for no norm */
 };
 
 /* A decoder-only transformer with hidden size 20, 2 heads and a vocabulary of 37, with loss, gradients and optimizer.

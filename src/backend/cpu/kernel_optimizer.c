@@ -87,7 +87,7 @@ static void update_body(const void *context, int64_t begin, int64_t end) {
 }
 
 static enum status update_run(const struct kernel *kernel, const struct kernel_call *call) {
-    double clip = ((const double *)call->in[1])[1];
+    double clip = call->in[1] ? ((const double *)call->in[1])[1] : 1;
     if (isnan(clip)) return STATUS_OK;
     struct update_work work = {
         .node = kernel->node, .step = update_step_of(kernel->node, call), .all = update_run_of(kernel->node, call)};

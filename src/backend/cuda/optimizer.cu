@@ -221,7 +221,7 @@ template <> __device__ inline __nv_bfloat16 narrow_by_chance<__nv_bfloat16>(floa
 
 struct update {
     const float *gradient;
-    const double *clip; /* [2]: the factor is the second */
+    const double *clip; /* [2]: the factor is the second; NULL: it is 1 */
     void *weight, *moments[UPDATE_MOMENTS_MAX];
     __nv_bfloat16 *rounded; /* NULL, or a copy of the weight */
     int64_t count;
@@ -287,7 +287,7 @@ constexpr int UPDATE_BLOCK = 4 * THREADS; /* elements */
 template <enum update_rule RULE, typename P, typename M>
 __global__ void __launch_bounds__(THREADS) update_kernel(const __grid_constant__ struct table<update> table) {
     const struct update &own = entry_of_block(table);
-    double clip = own.clip[1];
+    double clip = own.clip ? own.clip[1] : 1;
     int64_t begin = (int64_t)(blockIdx.x - own.first) * UPDATE_BLOCK;
     if (isnan(clip)) return;
     struct update_step step = step_of<RULE>(own.constants, own.scalars, clip);
@@ -384,7 +384,7 @@ __global__ void __launch_bounds__(THREADS)
     constexpr bool chance = sizeof(P) == 2, two = RULE == UPDATE_ADAMW;
     const struct coded_update &coded = entry_of_block(table);
     const struct update &own = coded.update;
-    double clip = own.clip[1];
+    double clip = own.clip ? own.clip[1] : 1;
     if (isnan(clip)) return;
     struct update_step step = step_of<RULE>(own.constants, own.scalars, clip);
     int64_t block = blockIdx.x - coded.first, i = block * UPDATE_SCALE_BLOCK + threadIdx.x;
