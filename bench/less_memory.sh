@@ -1,7 +1,7 @@
 #!/bin/bash
 # Whether a run follows a memory limit that is lowered by a third while it trains: it must not be killed, must go on by
 # another plan, and must have the losses of a run without a limit, to the last digit.
-#   usage: bench/less_memory.sh [--limit SIZE] [--build DIR] [--folder DIR] [-o FILE]
+#   usage: bench/less_memory.sh [--limit SIZE] [--ranks N] [--build DIR] [--folder DIR] [-o FILE]
 # Needs root and the memory controller of cgroup v1 or v2. Cgroup v1 refuses a limit below what is in use, and v2 would
 # kill: so the limit goes down to just above what is in use, once a second, until it is where it shall be.
 set -eu
@@ -11,11 +11,11 @@ usage() {
     sed -n '4s/^# *//p' "$0" >&2
     exit 2
 }
-limit=640M build=$source/build folder='' output=/dev/null
+limit=640M ranks=1 build=$source/build folder='' output=/dev/null
 while [ $# -gt 0 ]; do
     [ $# -ge 2 ] || usage
     case $1 in
-    --limit) limit=$2 ;; --build) build=$2 ;; --folder) folder=$2 ;; -o) output=$(realpath "$2") ;;
+    --limit) limit=$2 ;; --ranks) ranks=$2 ;; --build) build=$2 ;; --folder) folder=$2 ;; -o) output=$(realpath "$2") ;;
     *) usage ;;
     esac
     shift 2
@@ -59,8 +59,8 @@ trap finish EXIT
 train() { # FOLDER OPTION...
     local run=$1
     shift
-    "$ballast" train model tokens.bin -o "$run" --batch 1 --seq 128 --grain 1 --steps 150 --dtype fp32 --save-every 20 \
-        --disk disk "$@"
+    "$ballast" train model tokens.bin -o "$run" --ranks "$ranks" --batch "$ranks" --seq 128 --grain 1 --steps 150 \
+        --dtype fp32 --save-every 20 --disk disk "$@"
 }
 echo "$bytes" >"$group/$limit_file"
 # shellcheck disable=SC2016 # expanded by the inner shell

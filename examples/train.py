@@ -40,7 +40,8 @@ train_options = struct(
     (c_int64, "chat_time_s steps"), (c_double, "epochs learning_rate"), (TEXT, "schedule"),
     (c_int64, "schedule_steps warmup_steps"),
     (c_double, "min_lr_fraction wsd_decay_fraction beta1 beta2 epsilon weight_decay clip_norm"),
-    (c_int64, "save_every keep valid_every valid_batches sample_every sample_tokens"), (TEXT, "sample_prompt"))
+    (c_int64, "save_every keep valid_every valid_batches sample_every sample_tokens"),
+    (TEXT, "sample_prompt replan"))
 generate_options = struct(
     "generate_options", (c_int64, "tokens"), (c_double, "temperature"), (c_int64, "top_k"),
     (c_double, "top_p repetition_penalty"), (c_int64, "ignore_end"), (TEXTS, "stops"), (c_size_t, "stop_count"),

@@ -200,7 +200,7 @@ void ballast_plan_options_init(struct ballast_plan_options *options);
 
 /* ---- Training options ---- */
 
-#define BALLAST_TRAIN_OPTIONS_VERSION 1
+#define BALLAST_TRAIN_OPTIONS_VERSION 2
 struct ballast_train_options {
     int version;
 
@@ -242,11 +242,14 @@ struct ballast_train_options {
     int64_t sample_every;      /* steps between samples of what the model writes, 0: never; not given: 0 */
     int64_t sample_tokens;     /* the most of a sample; not given: 64 */
     const char *sample_prompt; /* what samples go on from; not given: the end-of-text token */
+    const char *replan;        /* "auto": the run may change its policy between steps, with the same bits, where another
+                                  one is more than 5% faster by what its steps took, or memory has become less or more;
+                                  "off": it keeps its plan; not given: auto, where no plan file gives the policy */
 };
 #define BALLAST_TRAIN_OPTIONS_INIT                                                                                     \
     {                                                                                                                  \
         BALLAST_TRAIN_OPTIONS_VERSION, NULL, 0, NULL, 0, -1, NULL, NULL, -1, -1, -1, -1, NULL, -1, -1, -1, -1, -1, -1, \
-            -1, -1, -1, -1, -1, -1, -1, -1, -1, NULL                                                                   \
+            -1, -1, -1, -1, -1, -1, -1, -1, -1, NULL, NULL                                                             \
     }
 void ballast_train_options_init(struct ballast_train_options *options);
 

@@ -249,9 +249,9 @@
           "run leaves its model alone and cannot be resumed")                                                          \
     X(KEEP, OPTION_OF(keep), OPTION_FOR(COMMAND_TRAIN), .help = "newest checkpoints that are kept; 0: all")            \
     X(REPLAN, OPTION_OF(replan), .argument = "auto|off", OPTION_FOR(COMMAND_TRAIN),                                    \
-      .help = "auto: a run of one rank times its own instructions and changes to another policy where that is more "   \
-              "than 5% faster or memory has become less or more, with the same bits; off, also where --plan gives a "  \
-              "policy: never")                                                                                         \
+      .help = "auto: a run times its own instructions and changes to another policy where that is more than 5% "       \
+              "faster or memory has become less or more, with the same bits, all ranks together; off, also where "     \
+              "--plan gives a policy, and for several ranks with GPUs: never")                                         \
     X(LOSS_ON, OPTION_OF(loss_on_all), .argument = "completions|all", OPTION_FOR(COMMAND_TRAIN | COMMAND_EVAL),        \
       .help = "which tokens of supervised examples (.jsonl with prompt and completion, or messages) count")            \
     X(CHAT_DATE, OPTION_OF(chat_time_s), .argument = "YYYY-MM-DD",                                                     \

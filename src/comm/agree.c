@@ -77,6 +77,10 @@ static enum status broadcast(struct comm *comm, char *data, int64_t bytes) {
     return status;
 }
 
+enum status comm_share(struct comm *comm, void *data, size_t bytes) {
+    return is_alone(comm) || bytes == 0 ? STATUS_OK : broadcast(comm, data, (int64_t)bytes);
+}
+
 enum status comm_share_text(struct comm *comm, char **text) {
     if (is_alone(comm)) return STATUS_OK;
     struct comm_group all = comm_group_all(comm);

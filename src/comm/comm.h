@@ -193,6 +193,8 @@ enum status comm_exchange(struct comm *comm, const struct comm_group *group, con
 /* The first status that is not OK, by rank, with that rank's message and hint: on all ranks, of which one then speaks.
  * The message names the rank unless all have the same. OK if all are. */
 enum status comm_agree(struct comm *comm, enum status mine);
+/* `data` becomes rank 0's, on all of as many bytes. */
+enum status comm_share(struct comm *comm, void *data, size_t bytes);
 /* *text is rank 0's, of any length; on the others a copy of it in fresh memory, for mem_free. */
 enum status comm_share_text(struct comm *comm, char **text);
 /* BAD_INPUT on all ranks, with the same message, unless all have the same bytes of `what` ("the data's checksum"). */

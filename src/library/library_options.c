@@ -213,6 +213,9 @@ static enum status read_intervals(const struct ballast_train_options *given, str
     TAKE_WHOLE("options", sample_every)
     TAKE_WHOLE("options", sample_tokens)
     TAKE_TEXT("options", sample_prompt)
+    if (!given->replan) return STATUS_OK;
+    TRY(setting_check_choice(SETTING(replan), "options.replan", given->replan));
+    SETTINGS_GIVE(out, replan, strcmp(given->replan, "auto") == 0);
     return STATUS_OK;
 }
 

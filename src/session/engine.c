@@ -198,6 +198,10 @@ enum status engine_agree(struct engine *engine, enum status mine) {
     return step_exchange_agree(&engine->exchange, mine);
 }
 
+enum status engine_agree_least(struct engine *engine, enum status mine, int64_t value, int64_t *least) {
+    return step_exchange_least(&engine->exchange, mine, value, least);
+}
+
 enum status engine_settle(struct engine *engine) {
     bool torn = engine->torn;
     engine->torn = true;

@@ -95,6 +95,8 @@ enum status engine_count_experts(struct engine *engine);
 /* The first status by rank that is not OK: of a step's end, or that asks for a stop. Allocates nothing unless one
  * failed. */
 enum status engine_agree(struct engine *engine, enum status mine);
+/* The same, and the least of all ranks' values. */
+enum status engine_agree_least(struct engine *engine, enum status mine, int64_t value, int64_t *least);
 /* The last step once more, inputs and all: updates change nothing where the gradient norm is not finite. */
 enum status engine_repeat_step(struct engine *engine);
 /* What a program of a loss sums up: the loss, and of pairs what enum preference_figure has behind it. */

@@ -1,5 +1,8 @@
 #include "session/kept_states.h"
 
+#include "base/mem.h"
+#include "session/states_file.h"
+
 /* A tensor's piece, its place here, and where it goes through. */
 struct passage {
     const struct engine *engine;
@@ -14,11 +17,22 @@ static bool is_kept(const struct tensor *tensor) {
     return tensor->kind == TENSOR_PARAMETER || tensor->kind == TENSOR_STATE;
 }
 
-int64_t kept_states_bytes(const struct session_plan *plan) {
-    const struct graph *graph = programs_main(&plan->programs)->graph;
+/* Bytes of it that this rank has. */
+struct range {
+    int64_t offset, bytes;
+};
+
+static struct range home_of(const struct engine *engine, const struct tensor *tensor) {
+    int64_t first, elements, element = dtype_bytes(tensor->shape.dtype);
+    (void)runner_home(engine->main, tensor, &first, &elements);
+    return (struct range){first * element, elements * element};
+}
+
+int64_t kept_states_bytes(const struct engine *engine) {
+    const struct graph *graph = engine_graph(engine);
     int64_t bytes = 0;
     for (size_t t = 0; t < graph->tensors.count; t++)
-        if (is_kept(graph->tensors.items[t])) bytes += whole_blocks(shape_bytes(&graph->tensors.items[t]->shape));
+        if (is_kept(graph->tensors.items[t])) bytes += whole_blocks(home_of(engine, graph->tensors.items[t]).bytes);
     return bytes;
 }
 
@@ -33,25 +47,19 @@ static enum status pass_piece(const struct passage *passage, const struct tensor
     return runner_write(runner, tensor, offset, bytes, passage->room);
 }
 
-static bool has_home(const struct engine *engine, const struct tensor *tensor) {
-    int64_t first, elements;
-    (void)runner_home(engine->main, tensor, &first, &elements);
-    return elements > 0;
-}
-
 /* The same tensors in the same order, whatever the policy. */
 static enum status pass_all(const struct passage *passage) {
     const struct graph *graph = engine_graph(passage->engine);
     int64_t at = 0;
     for (size_t t = 0; t < graph->tensors.count; t++) {
         const struct tensor *tensor = graph->tensors.items[t];
-        int64_t bytes = shape_bytes(&tensor->shape);
-        if (!is_kept(tensor) || !has_home(passage->engine, tensor)) continue;
-        for (int64_t offset = 0; offset < bytes; offset += BYTE_STORE_PIECE) {
-            int64_t piece = bytes - offset < BYTE_STORE_PIECE ? bytes - offset : BYTE_STORE_PIECE;
-            TRY(pass_piece(passage, tensor, offset, piece, at + offset));
+        if (!is_kept(tensor)) continue;
+        struct range home = home_of(passage->engine, tensor);
+        for (int64_t done = 0; done < home.bytes; done += BYTE_STORE_PIECE) {
+            int64_t piece = home.bytes - done < BYTE_STORE_PIECE ? home.bytes - done : BYTE_STORE_PIECE;
+            TRY(pass_piece(passage, tensor, home.offset + done, piece, at + done));
         }
-        at += whole_blocks(bytes);
+        at += whole_blocks(home.bytes);
     }
     return STATUS_OK;
 }
@@ -68,15 +76,24 @@ enum status kept_states_take(const struct engine *engine, enum tier tier, const 
     const struct arena_settings settings = {
         .folder = folder, .channels = 1, .engine = machine->disk_engine, .buffered = machine->disk_buffered};
     *out = (struct kept_states){0};
-    TRY(arena_open(tier, kept_states_bytes(engine->plan), &settings, &out->arena));
-    return pass(engine, &out->arena, true);
+    enum status status = arena_open(tier, kept_states_bytes(engine), &settings, &out->arena);
+    if (status == STATUS_OK) status = pass(engine, &out->arena, true);
+    return comm_agree(engine->plan->session->comm, status);
+}
+
+enum status kept_states_take_together(const struct engine *engine, const char *folder, struct kept_states *out) {
+    *out = (struct kept_states){.comm = engine->plan->session->comm};
+    return states_file_write(engine, folder, &out->path);
 }
 
 enum status kept_states_give(const struct kept_states *kept, const struct engine *engine) {
-    return pass(engine, &kept->arena, false);
+    if (kept->path) return states_file_read(engine, kept->path);
+    return comm_agree(engine->plan->session->comm, pass(engine, &kept->arena, false));
 }
 
 void kept_states_free(struct kept_states *kept) {
+    if (kept->path) states_file_remove(kept->comm, kept->path);
+    mem_free(kept->path);
     arena_close(&kept->arena);
     *kept = (struct kept_states){0};
 }

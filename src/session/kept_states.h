@@ -1,5 +1,7 @@
 /* Weights and optimizer state out of an engine's reach: one engine leaves them here, and another one of the same model
- * takes them up, wherever its policy has them. The bytes are the same. */
+ * takes them up, wherever its policy has them. The bytes are the same. Of
+ * several ranks each keeps what it has or, where the partition of the other engine may cut otherwise, all of them keep
+ * all together. */
 #ifndef BALLAST_SESSION_KEPT_STATES_H
 #define BALLAST_SESSION_KEPT_STATES_H
 
@@ -7,15 +9,20 @@
 
 struct kept_states {
     struct arena arena;
+    const struct comm *comm;
+    char *path; /* of all ranks' states (states_file.h); NULL: they are in the arena */
 };
 
-/* Bytes that the states of a plan's main program take here. */
-int64_t kept_states_bytes(const struct session_plan *plan);
+/* Bytes that the engine's states take here. */
+int64_t kept_states_bytes(const struct engine *engine);
 /* Copies them in between two steps, after engine_settle: into memory (TIER_HOST), or into a file without a name in
- * `folder` (TIER_DISK). FAILED where there is no room; BAD_INPUT where the folder is none. The caller frees, then too.
- */
+ * `folder` (TIER_DISK). FAILED where there is no room; BAD_INPUT where the folder is none. Collective; all ranks fail
+ * alike. The caller frees, then too. */
 enum status kept_states_take(const struct engine *engine, enum tier tier, const char *folder, struct kept_states *out);
-/* Copies them to an engine of the same recipe. */
+/* The same of all ranks, which have `folder` in common, in a file there. Collective; all ranks fail alike. */
+enum status kept_states_take_together(const struct engine *engine, const char *folder, struct kept_states *out);
+/* Copies them to an engine of the same recipe and, unless they were taken together, of a partition by which each rank
+ * has the same of them. Collective; all ranks fail alike. */
 enum status kept_states_give(const struct kept_states *kept, const struct engine *engine);
 void kept_states_free(struct kept_states *kept);
 

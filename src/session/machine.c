@@ -60,7 +60,8 @@ enum status machine_follow_memory(const struct machine *machine, int64_t open_by
     if (SETTINGS_HAVE(limits, device_bytes)) *device_bytes = limits->device_bytes;
     if (SETTINGS_HAVE(limits, device_bytes)) return STATUS_OK;
     TRY(cluster_measure_memory(&memory));
-    int64_t room = cluster_memory_room(&memory) + open_bytes + memory.process_bytes;
+    int64_t sharers = machine->sharers > 0 ? machine->sharers : 1;
+    int64_t room = cluster_memory_room(&memory) / sharers + open_bytes + memory.process_bytes;
     *device_bytes =
         (int64_t)((1 - CLUSTER_RESERVE_FRACTION) * (double)room) - memory.process_bytes - limits->host_bytes;
     if (*device_bytes < 0) *device_bytes = 0;

@@ -17,6 +17,7 @@ struct machine {
     enum disk_engine_choice disk_engine; /* how the disk tier is read and written: 0: the best there is */
     struct mesh mesh;                    /* of the ranks that are here; 1x1: one */
     struct company company;              /* those of them on this host */
+    int sharers;                         /* how many of them have a share of this host's memory; 0: one */
     struct cluster_rates between;        /* ranks that are here: links, and slowdowns of and by messages; else 0 */
     bool plans_devices;                  /* ranks that are planned for exchange the memory of their devices */
     bool disk_buffered;                  /* false; through the page cache (store/arena.h) */
@@ -29,7 +30,8 @@ enum status machine_open(const struct plan_options *options, const struct recipe
 enum status machine_measure_memory(struct machine *machine);
 
 /* What the device tier's arena may take now, where the arenas that are open take `open_bytes` of the process's memory,
- * as if they did not: the limit that was given, else what there is. A device with memory of its own keeps what it had.
+ * as if they did not: the limit that was given, else what there is, of which each sharer has the same part (and arenas
+ * of the same size). A device with memory of its own keeps what it had.
  * Allocates nothing. */
 enum status machine_follow_memory(const struct machine *machine, int64_t open_bytes, int64_t *device_bytes);
 

@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include "base/mem.h"
+
 static void divide(struct machine *machine, enum tier tier, bool given, int sharers) {
     if (!given) machine->capacity_bytes[tier] /= sharers;
 }
@@ -24,13 +26,25 @@ static int count_sharers(const struct comm *comm) {
 enum status rank_budget_share(struct comm *comm, struct machine *machine) {
     struct comm_group all = comm_group_all(comm);
     if (all.count == 1) return STATUS_OK;
-    divide_all(machine, !comm->devices, count_sharers(comm));
+    machine->sharers = count_sharers(comm);
+    divide_all(machine, !comm->devices, machine->sharers);
     int64_t(*each)[TIER_COUNT] = mem_array((size_t)all.count, sizeof *each);
     if (!each) return STATUS_FAILED;
     enum status status = comm_exchange(comm, &all, machine->capacity_bytes, sizeof machine->capacity_bytes, each);
     for (int rank = 0; rank < all.count && status == STATUS_OK; rank++)
         for (int tier = 0; tier < TIER_COUNT; tier++)
             if (each[rank][tier] < machine->capacity_bytes[tier]) machine->capacity_bytes[tier] = each[rank][tier];
+    mem_free(each);
+    return status;
+}
+
+enum status rank_budget_least(struct comm *comm, int64_t *bytes) {
+    struct comm_group all = comm_group_all(comm);
+    int64_t *each = mem_array((size_t)all.count, sizeof *each);
+    enum status status = comm_agree(comm, each ? STATUS_OK : STATUS_FAILED);
+    if (status == STATUS_OK) status = comm_exchange(comm, &all, bytes, sizeof *bytes, each);
+    for (int rank = 0; rank < all.count && status == STATUS_OK; rank++)
+        if (each[rank] < *bytes) *bytes = each[rank];
     mem_free(each);
     return status;
 }

@@ -9,8 +9,10 @@
  * those of devices which are connected (rank_devices.h), are a rank's already. Then all ranks get the least that one
  * has, since all make the same plan. Does nothing on one rank. */
 enum status rank_budget_share(struct comm *comm, struct machine *machine);
-/* The same for ranks that are only planned for, `per_node` on a machine like this one. A device with memory of its own
- * is one rank's. */
+/* Collective: the least that one of them has. */
+enum status rank_budget_least(struct comm *comm, int64_t *bytes);
+/* As rank_budget_share, for ranks that are only planned for, `per_node` on a machine like this one. A device with
+ * memory of its own is one rank's. */
 void rank_budget_plan(int per_node, struct machine *machine);
 
 #endif

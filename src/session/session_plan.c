@@ -193,7 +193,18 @@ failed:
     return status;
 }
 
-/* The plain policy is where a choice begins. */
+/* Where a choice begins: the plain policy, but for what options gave and where a pipeline is cut. */
+static struct policy policy_to_begin_with(const struct session_plan *now) {
+    const struct policy *policy = &now->chosen.policy;
+    const struct plan_request *request = &now->request;
+    struct policy plain = {.grains_per_pass = request->grains_fixed ? policy->grains_per_pass
+                                                                    : setting_table[SETTING_grains_per_pass].whole,
+                           .flat = request->collectives_fixed && policy->flat};
+    if (request->partition_fixed) plain.partition = policy->partition;
+    memcpy(plain.spans, policy->spans, sizeof plain.spans);
+    return plain;
+}
+
 enum status session_plan_renew(const struct session_plan *now, const struct policy *policy, const struct costs *costs,
                                struct session_plan *out) {
     struct plan_request request = now->request;
@@ -202,13 +213,12 @@ enum status session_plan_renew(const struct session_plan *now, const struct poli
     request.policy_fixed = policy != NULL;
     request.origin = NULL;
     request.costs = costs;
-    const int64_t grains =
-        request.grains_fixed ? now->chosen.policy.grains_per_pass : setting_table[SETTING_grains_per_pass].whole;
-    request.plan.policy = policy ? *policy : (struct policy){.grains_per_pass = grains};
-    TRY(session_plan_make(now->session, &request, out));
-    enum status status = costs ? session_plan_measure(out) : STATUS_OK;
-    out->request = now->request;
-    if (status != STATUS_OK) session_plan_free(out);
+    request.plan.policy = policy ? *policy : policy_to_begin_with(now);
+    enum status made = session_plan_make(now->session, &request, out), status = made;
+    if (made == STATUS_OK && costs) status = session_plan_measure(out);
+    status = comm_agree(now->session->comm, status);
+    if (made == STATUS_OK) out->request = now->request;
+    if (made == STATUS_OK && status != STATUS_OK) session_plan_free(out);
     return status;
 }
 

@@ -43,8 +43,9 @@ enum status session_plan_make(const struct session *session, const struct plan_r
 void session_plan_free(struct session_plan *plan);
 
 /* A plan of the same recipe with another policy: this one, or (NULL) what is chosen for the machine as it is now
- * described, whatever policy there was. `costs`: what is known of the main program's graph, and the new plan's costs
- * then; NULL: nothing. `now` stays as it is, open engines too. Of one rank. As session_plan_make. */
+ * described, whatever policy there was, but for a partition that was asked for and where a pipeline is cut. `costs`:
+ * what is known of the main program's graph, and the new plan's costs then; NULL: nothing. `now` stays as it is, open
+ * engines too. Collective. As session_plan_make. */
 enum status session_plan_renew(const struct session_plan *now, const struct policy *policy, const struct costs *costs,
                                struct session_plan *out);
 

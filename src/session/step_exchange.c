@@ -3,7 +3,7 @@
 #include <string.h>
 
 struct step_word {
-    int64_t status, targets;
+    int64_t status, value; /* targets, or what the least is wanted of */
     double losses[];
 };
 
@@ -94,6 +94,13 @@ static enum status meet(struct step_exchange *exchange) {
     return comm_wait(exchange->gather);
 }
 
+static enum status tell(struct step_exchange *exchange, enum status mine, int64_t value) {
+    struct step_word *word = word_of(exchange, exchange->comm->rank);
+    word->status = mine;
+    word->value = value;
+    return meet(exchange);
+}
+
 /* An error's message is more than a word holds, and needs no speed. */
 static enum status first_status(struct step_exchange *exchange, enum status mine) {
     enum status first = STATUS_OK;
@@ -114,19 +121,24 @@ static bool counts_targets(const struct step_exchange *exchange, int rank) {
 }
 
 enum status step_exchange_targets(struct step_exchange *exchange, enum status mine, int64_t targets, int64_t *all) {
-    struct step_word *word = word_of(exchange, exchange->comm->rank);
-    word->status = mine;
-    word->targets = targets;
-    TRY(meet(exchange));
+    TRY(tell(exchange, mine, targets));
     *all = 0;
     for (int rank = 0; rank < ranks_of(exchange); rank++)
-        *all += counts_targets(exchange, rank) ? word_of(exchange, rank)->targets : 0;
+        *all += counts_targets(exchange, rank) ? word_of(exchange, rank)->value : 0;
     return first_status(exchange, mine);
 }
 
 enum status step_exchange_agree(struct step_exchange *exchange, enum status mine) {
-    int64_t none;
-    return step_exchange_targets(exchange, mine, 0, &none);
+    TRY(tell(exchange, mine, 0));
+    return first_status(exchange, mine);
+}
+
+enum status step_exchange_least(struct step_exchange *exchange, enum status mine, int64_t value, int64_t *least) {
+    TRY(tell(exchange, mine, value));
+    *least = value;
+    for (int rank = 0; rank < ranks_of(exchange); rank++)
+        if (word_of(exchange, rank)->value < *least) *least = word_of(exchange, rank)->value;
+    return first_status(exchange, mine);
 }
 
 /* Ranks of a tensor group follow each other. */

@@ -31,6 +31,8 @@ void step_exchange_close(struct step_exchange *exchange);
 /* The first status by rank that is not OK. A stop (status_is_stop) has no message yet; an error has that of its rank.
  */
 enum status step_exchange_agree(struct step_exchange *exchange, enum status mine);
+/* The same, and the least of all ranks' values. */
+enum status step_exchange_least(struct step_exchange *exchange, enum status mine, int64_t value, int64_t *least);
 /* The same, and the sum over all data ranks of the targets that count. */
 enum status step_exchange_targets(struct step_exchange *exchange, enum status mine, int64_t targets, int64_t *all);
 /* The figures of the step's loss, each added as gradients are: lanes by the tree, rounds in order. `mine`: by share of

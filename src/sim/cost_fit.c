@@ -7,6 +7,7 @@
 enum { FIT_ROUNDS_MOST = 8 };
 static const double FIT_CLOSE = 0.005;
 
+/* Two numbers, which a company adds up. */
 struct kind {
     double recorded_s, simulated_s;
 };
@@ -82,6 +83,22 @@ static void add_up(struct fit *fit, const struct timeline *recorded, const struc
     }
 }
 
+static enum status add_step(struct fit *fit, const struct timeline *recorded) {
+    struct timeline simulated;
+    if (!recorded) return STATUS_OK;
+    TRY(simulate(recorded->program, fit->costs, &simulated));
+    add_up(fit, recorded, &simulated);
+    timeline_free(&simulated);
+    return STATUS_OK;
+}
+
+/* A kind is two numbers to the company. */
+static enum status add_company(const struct fit_company *company, enum status mine, struct fit *fit) {
+    if (!company) return mine;
+    return company->add(company->payload, mine, (double *)fit->kinds,
+                        (size_t)fit->count * (sizeof(struct kind) / sizeof(double)));
+}
+
 /* Returns the kind's factor, 1 where nothing of it was recorded. */
 static double factor_of(const struct kind *kind) {
     bool known = kind->recorded_s > 0 && kind->simulated_s > 0;
@@ -117,16 +134,15 @@ static double take_kinds(struct fit *fit) {
     return furthest;
 }
 
-enum status costs_fit(const struct timeline *recorded, struct costs *costs) {
+enum status costs_fit(const struct program *program, const struct timeline *recorded, const struct fit_company *company,
+                      struct costs *costs) {
     struct fit fit;
     double furthest = 1;
-    enum status status = fit_begin(recorded->program->graph, costs, &fit);
-    for (int round = 0; round < FIT_ROUNDS_MOST && furthest > FIT_CLOSE && status == STATUS_OK; round++) {
-        struct timeline simulated;
-        status = simulate(recorded->program, costs, &simulated);
+    enum status status = fit_begin(program->graph, costs, &fit);
+    for (int round = 0; round < FIT_ROUNDS_MOST && furthest > FIT_CLOSE; round++) {
+        if (status == STATUS_OK) status = add_step(&fit, recorded);
+        status = add_company(company, status, &fit);
         if (status != STATUS_OK) break;
-        add_up(&fit, recorded, &simulated);
-        timeline_free(&simulated);
         furthest = take_kinds(&fit);
     }
     fit_end(&fit);

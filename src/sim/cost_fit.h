@@ -4,12 +4,24 @@
 
 #include "sim/simulate.h"
 
-/* Multiplies the costs of what the recorded program does, kind by kind, by the quotient of its recorded seconds and
- * those that a simulation of the program gives. A kind is the kernels of one operator that had the same cost, copies
- * from one tier to another, or zeros and sums. Recorded and simulated instructions are both slowed down by what is
- * beside them; since other costs put other things beside each other, the program is simulated again until they agree.
- * Costs of what the program does not do, of operations between ranks, and slowdowns stay. FAILED without memory, or
- * where a transfer of the program has no rate. */
-enum status costs_fit(const struct timeline *recorded, struct costs *costs);
+/* Those who have the same costs and fit them together, each to a step of a program of its own: ranks. `add` makes each
+ * of `count` numbers the sum of all of theirs, the same on all; `mine` is how the caller fared so far, and what it
+ * returns the first status that is not OK. */
+struct fit_company {
+    enum status (*add)(void *payload, enum status mine, double *numbers, size_t count);
+    void *payload;
+};
+
+/* Multiplies the costs of what recorded programs do, kind by kind, by the quotient of its recorded seconds and those
+ * that a simulation of the program gives. A kind is the kernels of one operator that had the same cost, copies from one
+ * tier to another, or zeros and sums. Recorded and simulated instructions are both slowed down by what is beside them;
+ * since other costs put other things beside each other, the program is simulated again until they agree. Costs of what
+ * the programs do not do, of operations between ranks, and slowdowns stay.
+ *
+ * `recorded`: a step of `program`; NULL: none. `company` (NULL: none): all of it call together, with the same costs of
+ * graphs of the same nodes, and have the same costs after it. FAILED without memory, or where a transfer of the program
+ * has no rate. */
+enum status costs_fit(const struct program *program, const struct timeline *recorded, const struct fit_company *company,
+                      struct costs *costs);
 
 #endif

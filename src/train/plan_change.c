@@ -2,6 +2,7 @@
 
 #include "base/log.h"
 #include "session/kept_states.h"
+#include "session/rank_budget.h"
 
 /* Whether states can wait in memory: beside the larger of the two engines' arenas, one of which is open. */
 static bool wait_in_memory(const struct train_run *run, const struct session_plan *next) {
@@ -12,11 +13,31 @@ static bool wait_in_memory(const struct train_run *run, const struct session_pla
     for (enum tier tier = TIER_DEVICE; tier <= TIER_HOST; tier++)
         larger += now->tier_bytes[tier] > then->tier_bytes[tier] ? now->tier_bytes[tier] : then->tier_bytes[tier];
     if (machine_follow_memory(machine, open, &capacity) != STATUS_OK) return false;
-    return larger + kept_states_bytes(&run->plan) <= capacity + machine->limits.host_bytes;
+    return larger + kept_states_bytes(&run->engine) <= capacity + machine->limits.host_bytes;
 }
 
-static enum status leave_engine(struct train_run *run, enum tier tier, struct kept_states *kept) {
-    enum status status = kept_states_take(&run->engine, tier, run->folder, kept);
+/* Whether each rank goes on with what it has: where something is cut, chunks of another size cut otherwise. `next`
+ * NULL: not known yet. */
+static bool each_keeps(const struct train_run *run, const struct session_plan *next) {
+    if (session_ranks(&run->session) == 1) return true;
+    return next && !partition_cuts(&run->plan.chosen.policy.partition) &&
+           !partition_cuts(&next->chosen.policy.partition);
+}
+
+static enum status keep_states(struct train_run *run, const struct session_plan *next, struct kept_states *kept) {
+    if (!each_keeps(run, next)) return kept_states_take_together(&run->engine, run->folder, kept);
+    enum tier tier = next && wait_in_memory(run, next) ? TIER_HOST : TIER_DISK;
+    return kept_states_take(&run->engine, tier, run->folder, kept);
+}
+
+void plan_change_tell_stay(const struct train_run *run) {
+    if (run_leads(run)) log_note("the plan stays as it is: %s", status_message());
+    status_clear();
+    run->session.comm->agreed_failure = false;
+}
+
+static enum status leave_engine(struct train_run *run, const struct session_plan *next, struct kept_states *kept) {
+    enum status status = keep_states(run, next, kept);
     if (status == STATUS_OK)
         train_loop_detach(run);
     else
@@ -27,26 +48,22 @@ static enum status leave_engine(struct train_run *run, enum tier tier, struct ke
 static enum status enter_engine(struct train_run *run, const struct kept_states *kept) {
     enum status status = engine_open(&run->plan, &run->engine);
     if (status == STATUS_OK) status = kept_states_give(kept, &run->engine);
-    if (status == STATUS_OK) status = train_loop_attach(run);
+    if (status == STATUS_OK) status = run_agree(run, train_loop_attach(run));
     if (status != STATUS_OK) train_loop_detach(run);
     return status;
 }
 
-/* Whether memory is still there for it. No engine is open. */
-static bool is_there(const struct train_run *run, const struct session_plan *plan) {
-    int64_t capacity;
-    if (machine_follow_memory(&run->session.machine, 0, &capacity) == STATUS_OK)
-        return plan->programs.tier_bytes[TIER_DEVICE] <= capacity;
-    status_clear();
-    return true;
+/* What memory each rank may take, with no engine open. */
+static enum status find_capacity(const struct train_run *run, int64_t *bytes) {
+    TRY(run_agree(run, machine_follow_memory(&run->session.machine, 0, bytes)));
+    return rank_budget_least(run->session.comm, bytes);
 }
 
 static enum status choose_once(struct train_run *run, struct session_plan *out) {
     const struct costs *known = run->watch.costs.kernels ? &run->watch.costs : NULL;
-    struct machine *machine = &run->session.machine;
-    TRY(machine_follow_memory(machine, 0, &machine->capacity_bytes[TIER_DEVICE]));
+    TRY(find_capacity(run, &run->session.machine.capacity_bytes[TIER_DEVICE]));
     TRY(session_plan_renew(&run->plan, NULL, known, out));
-    enum status status = session_plan_check_memory(out);
+    enum status status = run_agree(run, session_plan_check_memory(out));
     if (status != STATUS_OK) session_plan_free(out);
     return status;
 }
@@ -54,12 +71,16 @@ static enum status choose_once(struct train_run *run, struct session_plan *out) 
 /* A limit may be lowered bit by bit, as the run gives memory back. */
 static enum status choose_now(struct train_run *run, struct session_plan *out) {
     enum { TRIES = 5 };
-    TRY(choose_once(run, out));
-    for (int i = 1; i < TRIES && !is_there(run, out); i++) {
-        session_plan_free(out);
+    for (int i = 0;; i++) {
+        int64_t capacity;
         TRY(choose_once(run, out));
+        enum status status = find_capacity(run, &capacity);
+        int64_t room = capacity - out->programs.tier_bytes[TIER_DEVICE];
+        if (status == STATUS_OK) status = rank_budget_least(run->session.comm, &room);
+        if (status == STATUS_OK && (room >= 0 || i == TRIES - 1)) return STATUS_OK;
+        session_plan_free(out);
+        TRY(status);
     }
-    return STATUS_OK;
 }
 
 /* No engine is open. */
@@ -76,8 +97,7 @@ static enum status go_on_by(struct train_run *run, const struct session_plan *ne
 
 /* The first error is a note where the run can go on, and the second one its end. */
 static enum status go_back(struct train_run *run, const struct kept_states *kept) {
-    log_note("the plan stays as it is: %s", status_message());
-    status_clear();
+    plan_change_tell_stay(run);
     run->session.machine.backend->set_threads(run->plan.chosen.threads);
     enum status status = enter_engine(run, kept);
     run->engine.torn = status != STATUS_OK;
@@ -85,14 +105,12 @@ static enum status go_back(struct train_run *run, const struct kept_states *kept
 }
 
 enum status plan_change_make(struct train_run *run, struct session_plan *next, bool *changed) {
-    enum tier tier = next && wait_in_memory(run, next) ? TIER_HOST : TIER_DISK;
     struct session_plan chosen = {.session = NULL};
     struct kept_states kept;
     *changed = false;
-    enum status status = leave_engine(run, tier, &kept);
+    enum status status = leave_engine(run, next, &kept);
     if (status != STATUS_OK) {
-        log_note("the plan stays as it is: %s", status_message());
-        status_clear();
+        plan_change_tell_stay(run);
         return STATUS_OK;
     }
     if (!next) status = choose_now(run, &chosen);

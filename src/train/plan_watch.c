@@ -7,6 +7,8 @@
 #include "base/size.h"
 #include "session/kept_states.h"
 #include "session/plan_document.h"
+#include "session/rank_budget.h"
+#include "session/rank_costs.h"
 #include "train/plan_change.h"
 
 enum { FIRST_PAUSE = 5, RECORDED_STEPS = 3, LOOK_EVERY_NS = 1000 * 1000 * 1000 };
@@ -21,16 +23,38 @@ static enum status open_fastest(struct train_run *run) {
     return timeline_create(run->record.timeline.program, &watch->fastest);
 }
 
+bool plan_watch_wanted(const struct train_run *run) {
+    return run->options->replan && (session_ranks(&run->session) == 1 || !run->session.machine.backend->memory);
+}
+
+/* Rank 0's, for all. */
+static enum status know_costs(struct train_run *run) {
+    size_t nodes = programs_main(&run->plan.programs)->graph->nodes.count;
+    costs_free(&run->watch.costs);
+    return run_agree(run, rank_costs_share(run->session.comm, &run->plan.costs, nodes, &run->watch.costs));
+}
+
+static enum status know_needed(struct train_run *run) {
+    int64_t negative = -run->plan.programs.tier_bytes[TIER_DEVICE];
+    TRY(rank_budget_least(run->session.comm, &negative));
+    run->watch.needed_bytes = -negative;
+    return STATUS_OK;
+}
+
 enum status plan_watch_open(struct train_run *run) {
-    run->watch = (struct plan_watch){.on = run->options->replan && session_ranks(&run->session) == 1,
+    run->watch = (struct plan_watch){.on = plan_watch_wanted(run),
                                      .next = run->state.step + FIRST_PAUSE,
                                      .pause = FIRST_PAUSE,
                                      .forced_step = -1,
+                                     .room_bytes = -1,
                                      .capacity_bytes = run->session.machine.capacity_bytes[TIER_DEVICE],
                                      .looked_ns = clock_now_ns()};
+    if (!run->watch.on && run->options->replan && SETTINGS_HAVE(run->options, replan) && run_leads(run))
+        log_note("--replan auto: several ranks with GPUs keep their plan");
     if (!run->watch.on) return STATUS_OK;
-    if (run->plan.costs.kernels) TRY(costs_copy(&run->plan.costs, &run->watch.costs));
-    return open_fastest(run);
+    TRY(know_costs(run));
+    TRY(know_needed(run));
+    return run_agree(run, open_fastest(run));
 }
 
 void plan_watch_close(struct plan_watch *watch) {
@@ -60,6 +84,7 @@ static int64_t arena_bytes(const struct programs *programs) {
 /* What the run's folder says of its plan, and who is told. */
 static enum status tell_change(struct train_run *run, const struct train_replan *replan) {
     run->settings.plan = run->plan.chosen;
+    if (!run_leads(run)) return STATUS_OK;
     TRY(run_folder_write(run->folder, &run->settings));
     TRY(plan_document_write(run->folder, &run->plan, &run->prediction, run->settings.model_folder));
     TRY(metrics_write_replan(&run->metrics, replan));
@@ -67,20 +92,26 @@ static enum status tell_change(struct train_run *run, const struct train_replan 
     return STATUS_OK;
 }
 
+static enum status predict_step(struct train_run *run) {
+    run->prediction = (struct step_summary){.step_s = 0};
+    if (!run_leads(run)) return STATUS_OK;
+    TRY(session_plan_find_costs(&run->plan));
+    return run->plan.costs.kernels ? session_plan_predict(&run->plan, &run->prediction) : STATUS_OK;
+}
+
 static enum status settle_change(struct train_run *run, struct train_replan *replan, int64_t began_ns) {
     run->state.plan = run->plan.chosen;
     run->off_steps = 0;
     run->smooth_step_s = 0;
-    run->prediction = (struct step_summary){.step_s = 0};
-    TRY(session_plan_find_costs(&run->plan));
-    if (run->plan.costs.kernels) TRY(session_plan_predict(&run->plan, &run->prediction));
-    if (run->plan.costs.kernels && !run->watch.costs.kernels) TRY(costs_copy(&run->plan.costs, &run->watch.costs));
-    TRY(open_fastest(run));
+    TRY(run_agree(run, predict_step(run)));
+    if (!run->watch.costs.kernels) TRY(know_costs(run));
+    TRY(know_needed(run));
     replan->step = run->state.step;
     replan->after_s = run->prediction.step_s;
     replan->device_bytes = run->plan.programs.tier_bytes[TIER_DEVICE];
     replan->seconds = (double)(clock_now_ns() - began_ns) * 1e-9;
-    return tell_change(run, replan);
+    enum status status = open_fastest(run);
+    return run_agree(run, status == STATUS_OK ? tell_change(run, replan) : status);
 }
 
 /* `next` as in plan_change.h. */
@@ -112,7 +143,7 @@ static enum status follow_less(struct train_run *run, int64_t capacity_bytes) {
     run->session.machine.capacity_bytes[TIER_DEVICE] = capacity_bytes;
     TRY(change(run, NULL, REPLAN_LESS_MEMORY, 0, began_ns, &changed));
     watch->no_fit_bytes = changed ? 0 : capacity_bytes;
-    if (!changed) tell_no_fit(run, capacity_bytes);
+    if (!changed && run_leads(run)) tell_no_fit(run, capacity_bytes);
     watch->capacity_bytes = run->session.machine.capacity_bytes[TIER_DEVICE];
     watch->forced_step = run->state.step;
     watch->next = run->state.step + watch->pause;
@@ -131,7 +162,7 @@ static enum status choose(struct train_run *run, struct replan_choice *choice) {
     const struct replan_facts facts = {
         .now = now,
         .recorded = watch->recorded ? &watch->fastest : NULL,
-        .change_s = replan_change_s(kept_states_bytes(now)),
+        .change_s = replan_change_s(kept_states_bytes(&run->engine)),
         .steps = replan_horizon(run->state.step, run->options->steps, watch->forced_step),
     };
     *choice = (struct replan_choice){.pays = false};
@@ -145,10 +176,7 @@ static enum status decide(struct train_run *run, int64_t capacity_bytes) {
     struct replan_choice choice;
     run->session.machine.capacity_bytes[TIER_DEVICE] = capacity_bytes;
     enum status status = choose(run, &choice);
-    if (status != STATUS_OK) {
-        log_note("the plan stays as it is: %s", status_message());
-        status_clear();
-    }
+    if (status != STATUS_OK) plan_change_tell_stay(run);
     if (status == STATUS_OK && choice.pays) {
         status =
             change(run, &choice.plan, more ? REPLAN_MORE_MEMORY : REPLAN_FASTER, choice.gain.now_s, began_ns, &changed);
@@ -163,25 +191,54 @@ static enum status decide(struct train_run *run, int64_t capacity_bytes) {
     return STATUS_OK;
 }
 
-/* Whether to look, and what is there; where the system does not say, what there was. */
-static bool look(struct train_run *run, int64_t *capacity_bytes) {
-    struct plan_watch *watch = &run->watch;
-    int64_t now_ns = clock_now_ns();
-    if (now_ns - watch->looked_ns < LOOK_EVERY_NS && run->state.step < watch->next) return false;
-    watch->looked_ns = now_ns;
-    if (machine_follow_memory(&run->session.machine, arena_bytes(&run->plan.programs), capacity_bytes) == STATUS_OK)
-        return true;
+/* ---- looking ---- */
+
+enum { NOTHING_SEEN = INT64_MAX, ASKS_ALL_TO_LOOK = 0 };
+
+/* What this rank may take; where the system does not say, what there was. */
+static int64_t look_now(struct train_run *run) {
+    int64_t bytes;
+    run->watch.looked_ns = clock_now_ns();
+    if (machine_follow_memory(&run->session.machine, arena_bytes(&run->plan.programs), &bytes) == STATUS_OK)
+        return bytes;
     status_clear();
-    *capacity_bytes = watch->capacity_bytes;
-    return true;
+    return run->watch.capacity_bytes;
+}
+
+static bool is_less(const struct train_run *run, int64_t bytes) { return bytes < run->watch.needed_bytes; }
+static bool is_more(const struct train_run *run, int64_t bytes) {
+    return (double)bytes > MORE_MEMORY * (double)run->watch.capacity_bytes;
+}
+
+/* Whether all ranks look now: then all know that they do. */
+static bool all_look(const struct train_run *run) { return run->watch.looks || run->state.step >= run->watch.next; }
+
+int64_t plan_watch_look(struct train_run *run) {
+    struct plan_watch *watch = &run->watch;
+    if (!watch->on) return NOTHING_SEEN;
+    if (all_look(run)) return look_now(run);
+    if (clock_now_ns() - watch->looked_ns < LOOK_EVERY_NS) return NOTHING_SEEN;
+    int64_t bytes = look_now(run);
+    if (session_ranks(&run->session) == 1) return bytes;
+    bool wants = is_less(run, bytes) ? !was_tried(watch, bytes) : is_more(run, bytes);
+    return wants ? ASKS_ALL_TO_LOOK : NOTHING_SEEN;
+}
+
+void plan_watch_hear(struct train_run *run, int64_t least) {
+    struct plan_watch *watch = &run->watch;
+    if (!watch->on || least == NOTHING_SEEN) return;
+    if (all_look(run) || session_ranks(&run->session) == 1)
+        watch->room_bytes = least, watch->looks = false;
+    else
+        watch->looks = true;
 }
 
 enum status plan_watch_turn(struct train_run *run) {
     struct plan_watch *watch = &run->watch;
-    int64_t capacity_bytes;
-    if (!watch->on || !look(run, &capacity_bytes)) return STATUS_OK;
-    bool less = capacity_bytes < run->plan.programs.tier_bytes[TIER_DEVICE];
-    bool more = (double)capacity_bytes > MORE_MEMORY * (double)watch->capacity_bytes;
-    if (less) return was_tried(watch, capacity_bytes) ? STATUS_OK : follow_less(run, capacity_bytes);
-    return more || run->state.step >= watch->next ? decide(run, capacity_bytes) : STATUS_OK;
+    int64_t capacity_bytes = watch->room_bytes;
+    watch->room_bytes = -1;
+    if (!watch->on || capacity_bytes < 0) return STATUS_OK;
+    if (is_less(run, capacity_bytes))
+        return was_tried(watch, capacity_bytes) ? STATUS_OK : follow_less(run, capacity_bytes);
+    return is_more(run, capacity_bytes) || run->state.step >= watch->next ? decide(run, capacity_bytes) : STATUS_OK;
 }

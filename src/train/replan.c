@@ -1,8 +1,7 @@
 #include "train/replan.h"
 
-#include <string.h>
-
-#include "sim/cost_fit.h"
+#include "session/rank_budget.h"
+#include "session/rank_costs.h"
 
 /* Predictions are wrong by some percent: less is no reason. */
 static const double GAIN_LEAST = 0.05;
@@ -32,31 +31,49 @@ int64_t replan_horizon(int64_t step, int64_t steps, int64_t forced_step) {
 double replan_change_s(int64_t state_bytes) { return CHANGE_LEAST_S + (double)state_bytes / CHANGE_BYTES_PER_S; }
 
 static enum status predict(const struct session_plan *plan, const struct costs *costs, double *step_s) {
-    struct timeline timeline;
-    TRY(simulate(programs_main(&plan->programs)->program, costs, &timeline));
-    *step_s = timeline.step_s;
-    timeline_free(&timeline);
-    return STATUS_OK;
+    struct stage_steps steps;
+    enum status status = stage_steps_make(programs_main(&plan->programs), &plan->chosen, costs, &steps);
+    if (status == STATUS_OK) *step_s = steps.step_s;
+    stage_steps_free(&steps);
+    return status;
+}
+
+static struct comm *comm_of(const struct replan_facts *facts) { return facts->now->session->comm; }
+
+/* What rank 0 came to, for all. */
+static enum status share_gain(const struct replan_facts *facts, enum status mine, struct replan_gain *gain) {
+    TRY(comm_agree(comm_of(facts), mine));
+    return comm_share(comm_of(facts), gain, sizeof *gain);
+}
+
+static enum status fit(const struct replan_facts *facts, struct costs *costs) {
+    struct fit_company ranks = rank_costs_company(comm_of(facts));
+    const struct program *program = programs_main(&facts->now->programs)->program;
+    return costs_fit(program, facts->recorded, session_ranks(facts->now->session) > 1 ? &ranks : NULL, costs);
 }
 
 static enum status look_for_other(const struct replan_facts *facts, const struct costs *costs,
                                   struct replan_choice *choice) {
     TRY(session_plan_renew(facts->now, NULL, costs, &choice->plan));
     const struct machine *machine = &facts->now->session->machine;
-    bool fits = true;
+    int64_t misfit = 0;
     for (enum tier tier = 0; tier < TIER_COUNT; tier++)
-        fits &= choice->plan.programs.tier_bytes[tier] <= machine->capacity_bytes[tier];
-    enum status status = predict(&choice->plan, costs, &choice->gain.other_s);
-    choice->pays = status == STATUS_OK && fits && replan_pays(&choice->gain);
+        if (choice->plan.programs.tier_bytes[tier] > machine->capacity_bytes[tier]) misfit = -1;
+    enum status status = rank_budget_least(comm_of(facts), &misfit);
+    if (status == STATUS_OK && comm_of(facts)->rank == 0) status = predict(&choice->plan, costs, &choice->gain.other_s);
+    status = share_gain(facts, status, &choice->gain);
+    choice->pays = status == STATUS_OK && misfit == 0 && replan_pays(&choice->gain);
     if (!choice->pays) session_plan_free(&choice->plan);
     return status;
 }
 
 enum status replan_choose(const struct replan_facts *facts, struct costs *costs, struct replan_choice *out) {
+    enum status status = STATUS_OK;
     *out = (struct replan_choice){.gain = {.change_s = facts->change_s, .steps = facts->steps}};
     if (policy_is_plain(&facts->now->chosen.policy)) return STATUS_OK; /* nothing is moved or computed again */
-    if (facts->recorded) TRY(costs_fit(facts->recorded, costs));
-    TRY(predict(facts->now, costs, &out->gain.now_s));
-    double most_s = out->gain.now_s * (double)facts->steps; /* that any plan can save */
+    TRY(fit(facts, costs));
+    if (comm_of(facts)->rank == 0) status = predict(facts->now, costs, &out->gain.now_s);
+    TRY(share_gain(facts, status, &out->gain));
+    double most_s = out->gain.now_s * (double)out->gain.steps; /* that any plan can save */
     return GAIN_LEAST * most_s > SEARCH_S ? look_for_other(facts, costs, out) : STATUS_OK;
 }

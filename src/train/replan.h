@@ -30,8 +30,8 @@ int64_t replan_horizon(int64_t step, int64_t steps, int64_t forced_step);
 double replan_change_s(int64_t state_bytes);
 
 struct replan_facts {
-    const struct session_plan *now;  /* of one rank, on the machine as it is now described */
-    const struct timeline *recorded; /* a step of its main program; NULL: none */
+    const struct session_plan *now;  /* on the machine as it is now described */
+    const struct timeline *recorded; /* a step of its main program, of this rank; NULL: none */
     double change_s;
     int64_t steps; /* replan_horizon */
 };
@@ -40,8 +40,9 @@ struct replan_choice {
     struct replan_gain gain;  /* empty where no other plan was looked for */
     struct session_plan plan; /* where it pays, for the caller to free; else empty */
 };
-/* Fits `costs`, those of the plan's graph, to the recorded step, and looks for a faster plan by them where that may
- * save more than looking takes. Deterministic but for that. FAILED without memory; what a plan can fail with. */
+/* Fits `costs`, those of the plan's graph, to the recorded steps of all ranks, and looks for a faster plan by them
+ * where that may save more than looking takes: rank 0 does, for all. Collective, with the same costs on all ranks.
+ * FAILED without memory; what a plan can fail with: on all ranks alike, with *out empty. */
 enum status replan_choose(const struct replan_facts *facts, struct costs *costs, struct replan_choice *out);
 
 #endif

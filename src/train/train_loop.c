@@ -259,7 +259,11 @@ enum status train_loop_stop(struct train_run *run, enum status how) {
 static enum status agree_to_go_on(struct train_run *run) {
     bool looks = run_leads(run) && run->state.step % LOOKS_AFTER_STEPS == 0;
     enum status mine = looks ? require_place(run) : STATUS_OK;
-    return engine_agree(&run->engine, mine == STATUS_OK ? train_loop_asked(run) : mine);
+    int64_t least;
+    if (mine == STATUS_OK) mine = train_loop_asked(run);
+    TRY(engine_agree_least(&run->engine, mine, plan_watch_look(run), &least));
+    plan_watch_hear(run, least);
+    return STATUS_OK;
 }
 
 /* What comes between two steps and may take long; a stop that was asked for before leaves it out. */
@@ -332,9 +336,11 @@ static enum status end_loop(struct train_run *run, enum status status) {
 enum status train_loop_attach(struct train_run *run) {
     checkpoint_writer_open(run->folder, &run->engine, run->data.dataset, run->options, &run->metrics, &run->writer);
     run->record.step = run->record.settled = -1;
-    if (!run_leads(run)) return STATUS_OK;
-    return step_record_open(programs_main(&run->plan.programs)->program, run->state.step, run->options->steps,
-                            &run->record);
+    if (!run_leads(run) && !plan_watch_wanted(run)) return STATUS_OK;
+    TRY(step_record_open(programs_main(&run->plan.programs)->program, run->state.step, run->options->steps,
+                         &run->record));
+    if (!run_leads(run)) run->record.step = run->record.settled = -1; /* no file */
+    return STATUS_OK;
 }
 
 void train_loop_detach(struct train_run *run) {

@@ -300,6 +300,27 @@ static void a_trainer_steps_as_train_does(void **state) {
     EXPECT_OK(ballast_trainer_close(NULL));
 }
 
+/* run.json says whether the plan may change. */
+static void a_run_keeps_its_plan_where_told(void **state) {
+    static const struct {
+        const char *given;
+        bool may_change;
+    } cases[] = {{NULL, true}, {"auto", true}, {"off", false}};
+    struct place place;
+    char run[700], path[700];
+    make_place(*state, &place);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        json_error_t error;
+        snprintf(run, sizeof run, "%s/replan-%zu", (const char *)*state, i);
+        place.train.replan = cases[i].given;
+        EXPECT_OK(train(&place, run));
+        json_t *settings = json_load_file(name_in(run, "run.json", path), 0, &error);
+        assert_int_equal(json_is_true(json_object_get(json_object_get(settings, "options"), "replan")),
+                         cases[i].may_change);
+        json_decref(settings);
+    }
+}
+
 static void a_trainer_is_stopped(void **state) {
     struct place place;
     struct ballast_trainer *trainer;
@@ -716,6 +737,7 @@ static void refuse_train_options(const struct place *place) {
     REFUSED_TRAIN("options.valid_batches", options->valid_batches = INT64_MAX);
     REFUSED_TRAIN("options.sample_every", options->sample_every = INT64_MAX);
     REFUSED_TRAIN("options.sample_tokens", options->sample_tokens = 0);
+    REFUSED_TRAIN("options.replan", options->replan = "on");
 }
 
 static void refuse_texts(const struct place *place) {
@@ -842,6 +864,7 @@ int main(void) {
         CASE(train_has_the_bits_of_train_begin),
         CASE(a_stopped_run_is_resumed),
         CASE(a_trainer_steps_as_train_does),
+        CASE(a_run_keeps_its_plan_where_told),
         CASE(a_trainer_is_stopped),
         CASE(a_writer_writes_as_generate_does),
         CASE(a_chat_leaves_no_trace_in_the_writer),

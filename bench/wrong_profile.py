@@ -1,0 +1,214 @@
+#!/usr/bin/env python3
+"""Whether a run mends a profile that is wrong: costs of the disk or of products are made 3 times higher or lower in the
+file that keeps them, and a run that began by them must have the best plan's speed after 20 steps.
+
+    bench/wrong_profile.py [--build DIR] [--folder DIR] [--threads 1] [--rounds 4] [--mistake NAME...] [-o FILE]
+
+The right profile is measured here, by `ballast plan` until nothing of it is noisy; the best plan is the one that is
+chosen by it. Of some batches and sizes of memory that one is taken in which the plan that follows from the mistake is
+predicted, by the right profile, to be furthest behind the best one. A run with the wrong profile is stopped after 20
+steps; its plan then, the plan with which it began and the best one run in turns, without --replan, 6 steps each, of which
+the median from the third on counts. A row has by how much slower than the best plan they were: as the right profile
+predicts it, and the median of the rounds, each beside the best plan of the same round; and how far the best plan's own
+rounds are apart. Where these are further apart than the bar, a run that misses it is said to be one that cannot be
+told. Losses of the run that changed must be those of one that did not, to the last digit.
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import shutil
+import signal
+import statistics
+import subprocess
+import sys
+import time
+
+BAR = 0.03
+PRODUCTS = ("linear", "head", "attention")  # operators whose names begin so
+MISTAKES = {  # factors of the disk's times and of products' times
+    "disk 3 times too slow": (3, 1),
+    "disk 3 times too fast": (1 / 3, 1),
+    "products 3 times too slow": (1, 3),
+    "products 3 times too fast": (1, 1 / 3),
+}
+BATCHES, MEMORIES = (1, 4, 8), ("230M", "260M", "300M")
+LEARNT_STEPS, TURN_STEPS, PROFILES, SEQUENCE = 20, 6, 6, 128
+
+
+class Bench:
+    def __init__(self, options):
+        self.options = options
+        self.ballast = str((pathlib.Path(options.build) / "ballast").resolve())
+        self.folder = pathlib.Path(options.folder).resolve()
+        shutil.rmtree(self.folder, ignore_errors=True)
+        (self.folder / "disk").mkdir(parents=True)
+        self.run(["init", "model", "--arch", "llama", "--hidden", "512", "--layers", "8", "--heads", "8", "--ffn", "1376",
+                  "--vocab", "512", "--context", str(SEQUENCE)])
+        tokens, value = [], 1
+        for _ in range(65536):
+            value = (value * 75 + 74) % 65537
+            tokens.append(value % 256)
+        head = [20240520, 1, len(tokens)] + [0] * 253  # of llm.c's token files
+        (self.folder / "tokens.bin").write_bytes(b"".join(n.to_bytes(4, "little") for n in head) +
+                                                 b"".join(n.to_bytes(2, "little") for n in tokens))
+
+    def environment(self, cache):
+        return dict(os.environ, XDG_CACHE_HOME=str(self.folder / cache))
+
+    def run(self, arguments, cache="right", output=False):
+        done = subprocess.run([self.ballast, *arguments], cwd=self.folder, env=self.environment(cache), text=True,
+                              capture_output=True)
+        if done.returncode:
+            sys.exit(f"wrong_profile: ballast {' '.join(arguments)}: {done.stderr}")
+        return done.stdout if output else done.stderr
+
+    def scene(self, batch, memory):
+        return ["--batch", str(batch), "--seq", str(SEQUENCE), "--dtype", "fp32", "--threads", str(self.options.threads),
+                "--device-memory", memory, "--disk", "disk"]
+
+    def plan(self, scene, cache, output):
+        for _ in range(PROFILES):  # until nothing is noisy
+            if "measuring" not in self.run(["plan", "model", *scene, "-o", output], cache):
+                return
+            if cache != "right":
+                sys.exit("wrong_profile: the edited profile is measured again")
+        print("wrong_profile: the machine is busy: operators stay noisy", file=sys.stderr)
+
+    def predict(self, plan):
+        """Seconds of a step by the right profile."""
+        return json.loads(self.run(["simulate", plan, "--disk", "disk", "--json"], output=True))["step_s"]
+
+    def worst_scene(self, cache):
+        """That in which the wrong profile's plan is predicted to be furthest behind."""
+        found = []
+        for batch in BATCHES:
+            for memory in MEMORIES:
+                scene = self.scene(batch, memory)
+                self.plan(scene, "right", "best.json")
+                self.plan(scene, cache, "wrong.json")
+                found.append((self.predict("wrong.json") / self.predict("best.json"), batch, memory))
+        return max(found)[1:]
+
+    def make_wrong(self, mistake, cache):
+        disk, products = MISTAKES[mistake]
+        into = self.folder / cache / "ballast"
+        into.mkdir(parents=True)
+        for path in (self.folder / "right/ballast").glob("profile-*.json"):
+            profile = json.loads(path.read_text())
+            for rates in profile["rates"].values():
+                rates["noise"] = 0
+                for copy in rates["copies"]:
+                    if "disk" in (copy["from"], copy["to"]):
+                        copy["latency_s"] *= disk
+                        copy["bytes_per_s"] /= disk
+            for key, (seconds, _) in profile["operators"].items():
+                profile["operators"][key] = [seconds * (products if key.startswith(PRODUCTS) else 1), 0]
+            for dtype, (seconds, _) in profile["products"].items():
+                profile["products"][dtype] = [seconds * products, 0]
+            (into / path.name).write_text(json.dumps(profile))
+
+    def train(self, scene, name, *more):
+        return ["train", "model", "tokens.bin", "-o", name, *scene, "--schedule", "constant", "--warmup-steps", "0",
+                "--save-every", "0", "--valid-every", "0", *more]
+
+    def metrics(self, name):
+        try:
+            text = (self.folder / name / "metrics.jsonl").read_text()
+        except FileNotFoundError:
+            return []
+        return [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("\n")]
+
+    def learn(self, scene, name, cache):
+        """Trains until so many steps are done, and returns the changes of plan up to there."""
+        with open(self.folder / f"{name}.txt", "w") as log:
+            child = subprocess.Popen([self.ballast, *self.train(scene, name, "--steps", "1000")], cwd=self.folder,
+                                     env=self.environment(cache), stdout=log, stderr=log)
+            while child.poll() is None and len(losses(self.metrics(name))) < LEARNT_STEPS:
+                time.sleep(0.02)
+            child.send_signal(signal.SIGINT)
+            child.wait()
+        return [line for line in self.metrics(name) if "replan" in line and line["step"] <= LEARNT_STEPS]
+
+    def turn(self, scene, plan, name):
+        shutil.rmtree(self.folder / name, ignore_errors=True)
+        self.run(self.train(scene, name, "--plan", plan, "--replan", "off", "--steps", str(TURN_STEPS)))
+        return statistics.median([line["step_s"] for line in self.metrics(name) if "loss" in line][2:])
+
+
+def losses(lines):
+    return [line["loss"] for line in lines if "loss" in line]
+
+
+def mend(bench, mistake):
+    cache = mistake.replace(" ", "-")
+    for batch in BATCHES:
+        bench.plan(bench.scene(batch, MEMORIES[0]), "right", "best.json")
+    bench.make_wrong(mistake, cache)
+    batch, memory = bench.worst_scene(cache)
+    scene = bench.scene(batch, memory)
+    bench.plan(scene, "right", "best.json")
+    bench.plan(scene, cache, "wrong.json")
+    changes = bench.learn(scene, f"run-{cache}", cache)
+    plans = {"best": "best.json", "wrong": "wrong.json", "mended": f"run-{cache}/plan.json"}
+    predicted = {name: bench.predict(plan) for name, plan in plans.items()}
+    rounds = [{name: bench.turn(scene, plan, f"turn-{name}") for name, plan in plans.items()}
+              for _ in range(bench.options.rounds)]
+    mine, best = losses(bench.metrics(f"run-{cache}")), losses(bench.metrics("turn-best"))
+    quickest = [r["best"] for r in rounds]
+    return {
+        "scene": f"{batch} x {SEQUENCE} tokens in {memory}",
+        "best_s": statistics.median(quickest),
+        "apart": max(quickest) / min(quickest) - 1,
+        "behind": {name: (predicted[name] / predicted["best"] - 1, statistics.median(r[name] / r["best"] for r in rounds) - 1)
+                   for name in ("wrong", "mended")},
+        "predicted_s": predicted["best"],
+        "changes": changes,
+        "equal": len(best) == TURN_STEPS and mine[:TURN_STEPS] == best,
+    }
+
+
+def verdict(row):
+    if not row["equal"]:
+        return "LOSSES DIFFER"
+    if row["behind"]["mended"][1] <= BAR:
+        return "met"
+    return "cannot be told" if row["apart"] > BAR else "NOT met"
+
+
+def words(mistake, row):
+    changes = ", ".join(f"after step {c['step']}, {c['predicted_before_s']:.3f} to {c['predicted_after_s']:.3f} s"
+                        for c in row["changes"]) or "none"
+    behind = {name: f"{100 * predicted:+.1f}% predicted, {100 * measured:+.1f}% measured"
+              for name, (predicted, measured) in row["behind"].items()}
+    return (f"{mistake}: {row['scene']}\n"
+            f"    best plan              {row['predicted_s']:.3f} s a step predicted, {row['best_s']:.3f} s measured, "
+            f"its rounds {100 * row['apart']:.1f}% apart\n"
+            f"    begun with             {behind['wrong']}\n"
+            f"    after {LEARNT_STEPS} steps         {behind['mended']}, at most {100 * BAR:.0f}%: {verdict(row)}\n"
+            f"    changes                {changes}\n")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--build", default="build")
+    parser.add_argument("--folder", default="build/bench-wrong-profile")
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--rounds", type=int, default=4)
+    parser.add_argument("--mistake", nargs="+", choices=MISTAKES, default=list(MISTAKES), metavar="NAME")
+    parser.add_argument("-o", dest="output")
+    options = parser.parse_args()
+    bench, text, failed = Bench(options), [], False
+    for mistake in options.mistake:
+        row = mend(bench, mistake)
+        failed |= verdict(row) not in ("met", "cannot be told")
+        text.append(words(mistake, row))
+        print(text[-1], end="", flush=True)
+    if options.output:
+        pathlib.Path(options.output).write_text("".join(text))
+    sys.exit(failed)
+
+
+if __name__ == "__main__":
+    main()

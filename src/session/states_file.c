@@ -1,0 +1,133 @@
+#include "session/states_file.h"
+
+#include <unistd.h>
+
+#include "base/file.h"
+#include "session/rank_budget.h"
+
+static struct comm *comm_of(const struct engine *engine) { return engine->plan->session->comm; }
+
+static bool is_kept(const struct tensor *tensor) {
+    return tensor->kind == TENSOR_PARAMETER || tensor->kind == TENSOR_STATE;
+}
+
+/* Ranks that share tensors, and stages, have other tensors, each set of which has a part of the file: `bytes` long, as
+ * the longest is. Data ranks of one set have elements of the same tensors. */
+static enum status find_part(const struct engine *engine, int64_t *begin) {
+    const struct rank_place *place = &engine->plan->chosen.place;
+    const struct graph *graph = engine_graph(engine);
+    int64_t bytes = 0;
+    for (size_t t = 0; t < graph->tensors.count; t++)
+        if (is_kept(graph->tensors.items[t])) bytes -= shape_bytes(&graph->tensors.items[t]->shape);
+    TRY(rank_budget_least(comm_of(engine), &bytes));
+    *begin = -bytes * (rank_place_stage(place) * rank_place_tensor(place) + rank_place_tensor_rank(place));
+    return STATUS_OK;
+}
+
+/* Bytes of a tensor. */
+struct range {
+    int64_t first, bytes;
+};
+
+static struct range home_of(const struct engine *engine, const struct tensor *tensor) {
+    int64_t first, elements, element = dtype_bytes(tensor->shape.dtype);
+    (void)runner_home(engine->main, tensor, &first, &elements);
+    return (struct range){first * element, elements * element};
+}
+
+/* Of those that have the same elements each has a part to write. */
+static struct range written_of(const struct engine *engine, const struct tensor *tensor) {
+    const struct rank_place *place = &engine->plan->chosen.place;
+    int64_t element = dtype_bytes(tensor->shape.dtype), width = engine_width(engine, tensor->kind);
+    int64_t own = rank_place_data_rank(place) / width, groups = rank_place_data(place) / width;
+    struct range home = home_of(engine, tensor);
+    int64_t elements = home.bytes / element, begin = elements * own / groups, end = elements * (own + 1) / groups;
+    return (struct range){home.first + begin * element, (end - begin) * element};
+}
+
+/* The file, written or read, and what pieces go through. */
+struct passage {
+    const struct engine *engine;
+    struct file_writer *writer; /* NULL: it is read */
+    struct file_input *input;
+    void *room;
+};
+
+static enum status pass_range(const struct passage *passage, const struct tensor *tensor, int64_t at) {
+    struct runner *runner = passage->engine->main;
+    struct range range = passage->writer ? written_of(passage->engine, tensor) : home_of(passage->engine, tensor);
+    if (passage->writer && range.bytes > 0) file_writer_seek(passage->writer, (uint64_t)(at + range.first));
+    for (int64_t done = 0; done < range.bytes; done += BYTE_STORE_PIECE) {
+        int64_t piece = range.bytes - done < BYTE_STORE_PIECE ? range.bytes - done : BYTE_STORE_PIECE;
+        int64_t from = range.first + done;
+        if (passage->writer) {
+            TRY(runner_read(runner, tensor, from, piece, passage->room));
+            file_writer_write(passage->writer, passage->room, (size_t)piece);
+        } else {
+            TRY(file_input_read(passage->input, (size_t)(at + from), (size_t)piece, passage->room));
+            TRY(runner_write(runner, tensor, from, piece, passage->room));
+        }
+    }
+    return STATUS_OK;
+}
+
+static enum status pass_all(struct passage *passage, int64_t at) {
+    const struct graph *graph = engine_graph(passage->engine);
+    enum status status = STATUS_OK;
+    passage->room = mem_aligned(DISK_ALIGNMENT, BYTE_STORE_PIECE);
+    if (!passage->room) return STATUS_FAILED;
+    for (size_t t = 0; t < graph->tensors.count && status == STATUS_OK; t++) {
+        const struct tensor *tensor = graph->tensors.items[t];
+        if (!is_kept(tensor)) continue;
+        status = pass_range(passage, tensor, at);
+        at += shape_bytes(&tensor->shape);
+    }
+    mem_free(passage->room);
+    return status;
+}
+
+static enum status write_part(const struct engine *engine, const char *path, int64_t begin) {
+    struct file_writer writer;
+    struct passage passage = {.engine = engine, .writer = &writer};
+    TRY(file_writer_open_part(path, 0, &writer));
+    enum status status = pass_all(&passage, begin), closed = file_writer_close(&writer);
+    return status == STATUS_OK ? closed : status;
+}
+
+/* A name that a later start removes, should this process not come to it. */
+static enum status find_name(struct comm *comm, const char *folder, char **path) {
+    char *near = comm->rank == 0 ? path_join(folder, "states") : NULL;
+    *path = near ? path_beside(near, file_temporary_prefix) : NULL;
+    mem_free(near);
+    TRY(comm_agree(comm, *path || comm->rank > 0 ? STATUS_OK : STATUS_FAILED));
+    return comm_share_text(comm, path);
+}
+
+enum status states_file_write(const struct engine *engine, const char *folder, char **path) {
+    struct comm *comm = comm_of(engine);
+    int64_t begin;
+    *path = NULL;
+    TRY(find_part(engine, &begin));
+    enum status status = find_name(comm, folder, path);
+    if (status == STATUS_OK) status = comm_agree(comm, write_part(engine, *path, begin));
+    if (status == STATUS_OK) return STATUS_OK;
+    states_file_remove(comm, *path);
+    mem_free(*path);
+    *path = NULL;
+    return status;
+}
+
+enum status states_file_read(const struct engine *engine, const char *path) {
+    struct file_input input;
+    struct passage passage = {.engine = engine, .input = &input};
+    int64_t begin;
+    TRY(find_part(engine, &begin));
+    TRY(comm_agree(comm_of(engine), file_input_open(path, &input)));
+    enum status status = pass_all(&passage, begin);
+    file_input_close(&input);
+    return comm_agree(comm_of(engine), status);
+}
+
+void states_file_remove(const struct comm *comm, const char *path) {
+    if (comm->rank == 0 && path) (void)unlink(path);
+}
