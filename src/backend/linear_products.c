@@ -9,6 +9,7 @@ static struct linear_product complete(struct linear_product product) {
     spec->addend_row = product.addend ? tensor_row_stride(product.addend) : 0;
     spec->dtype = product.a->shape.dtype;
     spec->b_format = product.b->code.format;
+    spec->b_block = product.b->code.block;
     spec->out_dtype = product.c->shape.dtype;
     return product;
 }

@@ -18,6 +18,7 @@ struct matmul_spec {
     /* Of b, which then is a weight's sections (graph/weight_format.h): the b_k or the b_column that is not 1 is the
      * length of its rows. Its numbers are rounded to `dtype`. */
     enum weight_format b_format;
+    int64_t b_block;      /* of weight_layout_of */
     enum dtype out_dtype; /* of c and the addend */
     bool bias;            /* [n] is added to each row */
 };

@@ -100,18 +100,19 @@ struct tensor *graph_parameter(struct graph *graph, const char *name, int rank, 
     return tensor;
 }
 
-struct tensor *graph_coded_parameter(struct graph *graph, const char *name, enum weight_format format, int64_t rows,
-                                     int64_t columns) {
+struct tensor *graph_coded_parameter(struct graph *graph, const char *name, const struct weight_code *code) {
     if (failed(graph) || !name) return NULL;
     BUG_IF(block_has_parameter(graph, name), "two parameters are called %s", name);
-    if (!weight_format_fits(format, columns)) {
-        status_set(STATUS_BAD_INPUT, "%s: rows of %lld numbers are no whole blocks of %s", name, (long long)columns,
-                   weight_format_name(format));
+    if (!weight_format_fits(code->format, code->block, code->values.dims[1])) {
+        status_set(STATUS_BAD_INPUT, "%s: rows of %lld numbers are no whole blocks of %s", name,
+                   (long long)code->values.dims[1], weight_format_name(code->format));
         return fail(graph, STATUS_BAD_INPUT);
     }
-    struct shape bytes = shape_make(DTYPE_U8, 1, weight_layout_of(format, rows, columns).bytes, 1, 1);
+    struct shape bytes = shape_make(DTYPE_U8, 1, weight_code_layout(code).bytes, 1, 1);
     struct tensor *tensor = graph_tensor(graph, TENSOR_PARAMETER, name, bytes);
-    if (tensor) tensor->code = (struct weight_code){format, shape_make(graph->dtype, 2, rows, columns, 1)};
+    if (!tensor) return NULL;
+    tensor->code = *code;
+    tensor->code.values.dtype = graph->dtype;
     return tensor;
 }
 

@@ -72,10 +72,9 @@ struct tensor *graph_tensor(struct graph *graph, enum tensor_kind kind, const ch
 /* A trainable parameter in the graph's dtype; rank 1 or 2. Decays when its rank is 2, as the training recipes of GPT-2
  * and Llama have it: matrices and embeddings decay, biases and norm weights do not. */
 struct tensor *graph_parameter(struct graph *graph, const char *name, int rank, int64_t d0, int64_t d1);
-/* A frozen matrix of numbers in the graph's dtype, kept in that format: bytes. BAD_INPUT, naming it, where the format
- * cannot have it. */
-struct tensor *graph_coded_parameter(struct graph *graph, const char *name, enum weight_format format, int64_t rows,
-                                     int64_t columns);
+/* A frozen matrix of numbers kept in fewer bits: bytes. Of the code's values the graph's dtype takes the place of
+ * theirs. BAD_INPUT, naming it, where the format cannot have such a matrix. */
+struct tensor *graph_coded_parameter(struct graph *graph, const char *name, const struct weight_code *code);
 /* Columns [column, column + columns) of an activation, sharing its bytes. */
 struct tensor *graph_view(struct graph *graph, struct tensor *base, int64_t column, int64_t columns);
 

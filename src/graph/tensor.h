@@ -75,7 +75,11 @@ struct tensor_part {
 struct weight_code {
     enum weight_format format; /* WEIGHT_PLAIN: they are the numbers themselves */
     struct shape values;       /* else a matrix, in the dtype that its numbers are rounded to */
+    int64_t block;             /* of weight_layout_of */
 };
+static inline struct weight_layout weight_code_layout(const struct weight_code *code) {
+    return weight_layout_of(code->format, code->block, code->values.dims[0], code->values.dims[1]);
+}
 
 struct node;
 

@@ -23,29 +23,47 @@ enum weight_format weight_format_find(const char *name) {
     return format;
 }
 
-bool weight_format_fits(enum weight_format format, int64_t columns) {
-    return format != WEIGHT_MXFP4 || columns % formats[format].block == 0;
+bool weight_format_has_groups(enum weight_format format) { return format >= WEIGHT_W4A16; }
+
+/* -1: of the whole matrix. */
+static int64_t block_of(enum weight_format format, int64_t block, int64_t columns) {
+    if (!weight_format_has_groups(format)) block = formats[format].block;
+    return block ? block : columns;
+}
+
+bool weight_format_fits(enum weight_format format, int64_t block, int64_t columns) {
+    bool in_rows = format == WEIGHT_MXFP4 || weight_format_has_groups(format);
+    int64_t length = block_of(format, block, columns);
+    return !in_rows || length == WEIGHT_BLOCK_WHOLE || columns % length == 0;
 }
 
 static int64_t divided_up(int64_t value, int64_t by) { return (value + by - 1) / by; }
 static int64_t section(int64_t at) { return divided_up(at, WEIGHT_SECTION_BYTES) * WEIGHT_SECTION_BYTES; }
 
-struct weight_layout weight_layout_of(enum weight_format format, int64_t rows, int64_t columns) {
-    int64_t numbers = rows * columns, block = formats[format].block ? formats[format].block : columns;
-    bool pairs = format != WEIGHT_INT8;
-    BUG_IF(format == WEIGHT_PLAIN || !weight_format_fits(format, columns), "%lld columns as %s", (long long)columns,
-           weight_format_name(format));
+static bool has_pairs(enum weight_format format) {
+    return format != WEIGHT_INT8 && format != WEIGHT_W8A16 && format != WEIGHT_W8A16_ASYM;
+}
+
+struct weight_layout weight_layout_of(enum weight_format format, int64_t block, int64_t rows, int64_t columns) {
+    int64_t numbers = rows * columns, length = block_of(format, block, columns);
+    BUG_IF(format == WEIGHT_PLAIN || !weight_format_fits(format, block, columns), "%lld columns as %s",
+           (long long)columns, weight_format_name(format));
+    if (length == WEIGHT_BLOCK_WHOLE) length = numbers;
     struct weight_layout layout = {
         .format = format,
         .rows = rows,
         .columns = columns,
-        .block = block,
-        .codes_bytes = pairs ? divided_up(numbers, 2) : numbers,
-        .scales = divided_up(numbers, block),
-        .scale_bytes = format == WEIGHT_INT8 || format == WEIGHT_NF4_WIDE ? (int64_t)sizeof(float) : 1,
+        .block = length,
+        .codes_bytes = has_pairs(format) ? divided_up(numbers, 2) : numbers,
+        .scales = divided_up(numbers, length),
+        .scale_bytes = format == WEIGHT_NF4 || format == WEIGHT_MXFP4 ? 1 : (int64_t)sizeof(float),
     };
     layout.scales_at = section(layout.codes_bytes);
     layout.bytes = layout.scales_at + layout.scales * layout.scale_bytes;
+    if (format == WEIGHT_W4A16_ASYM || format == WEIGHT_W8A16_ASYM) {
+        layout.zeros_at = section(layout.bytes);
+        layout.bytes = layout.zeros_at + layout.scales;
+    }
     if (format != WEIGHT_NF4) return layout;
     layout.groups = divided_up(layout.scales, WEIGHT_GROUP_BLOCKS);
     layout.groups_at = section(layout.bytes);

@@ -12,8 +12,8 @@
  *     model_llama, model_gemma2, model_gemma3, model_granite, model_mistral, model_mixtral,
  * model_olmo2, model_olmoe, model_phi3, model_qwen2, model_qwen2_moe, model_qwen3, model_qwen3_moe, model_smollm3: one
  * layer each; safetensors, safetensors_header, safetensors_load, safetensors_convert, safetensors_layout,
- * safetensors_write, safetensors_runs: weight files; quantise, stored_format: weights in fewer bits, as files have
- * them; foreign_weights: recognises formats that are not read, by their first bytes; model_weights: the weights of a
+ * safetensors_write, safetensors_runs: weight files; quantise, stored_format, stored_compressed: weights in fewer
+ * bits, as files have them; foreign_weights: recognises formats that are not read, by their first bytes; model_weights: the weights of a
  * model, read and checked; model_write: the directory that is written; adapter, adapter_config, adapter_write: LoRA
  * adapters and their folder; model_adapter, model_merge: adapters in a model, and merged into its weights;
  * model_preset: published models by name; model_summary, model_document: a model's description for the user, and
@@ -106,6 +106,7 @@ struct model_config {
     /* Of the matrices of linear layers and experts, which are frozen then: quantization_config, or set by
      * model_set_base_format. */
     enum weight_format base_format;
+    int64_t base_block; /* of their blocks, for weight_layout_of */
     double dropout; /* the largest that the file asks for; not applied, model_open says so */
 };
 

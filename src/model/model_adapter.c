@@ -219,6 +219,9 @@ enum status model_set_base_format(struct model *model, enum weight_format format
     if (model->base_is_stored)
         return status_set(STATUS_BAD_INPUT, "base-dtype: %s, but the model's files have weights in %s",
                           weight_format_name(format), weight_format_name(model->config.base_format));
+    if (weight_format_has_groups(format))
+        return status_set(STATUS_BAD_INPUT, "base-dtype: %s is read from models that have it, and not made",
+                          weight_format_name(format));
     if (model->config.adapter.rank == 0)
         return status_hint(status_set(STATUS_BAD_INPUT,
                                       "base-dtype: weights in %s are frozen, and nothing else is trained",

@@ -31,9 +31,11 @@ struct tensor *build_layer_parameter(struct builder *builder, const char *name, 
 }
 
 static struct tensor *matrix(struct builder *builder, const char *name, int64_t rows, int64_t columns) {
-    enum weight_format format = builder->config->base_format;
-    if (format == WEIGHT_PLAIN) return parameter(builder, name, rows, columns);
-    return graph_coded_parameter(builder->graph, name, format, rows, columns);
+    const struct model_config *config = builder->config;
+    if (config->base_format == WEIGHT_PLAIN) return parameter(builder, name, rows, columns);
+    const struct weight_code code = {config->base_format, shape_make(DTYPE_F32, 2, rows, columns, 1),
+                                     config->base_block};
+    return graph_coded_parameter(builder->graph, name, &code);
 }
 
 struct tensor *build_matrix(struct builder *builder, const char *name, int64_t rows, int64_t columns) {

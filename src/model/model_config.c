@@ -193,24 +193,28 @@ static enum status read_key(const char *file, const json_t *object, const struct
 }
 
 /* {"quant_method": "bitsandbytes", "load_in_4bit": true, ...}, as quantisers of many kinds write it. */
-static enum status read_quantisation(const char *file, const json_t *object, enum weight_format *out) {
+static enum status read_quantisation(const char *file, const json_t *object, struct model_config *out) {
+    struct stored_format stored = {WEIGHT_PLAIN, 0};
     const json_t *earlier = json_object_get(object, "compression_config");
     const json_t *found = json_object_get(object, "quantization_config");
     if (earlier && !json_is_null(earlier))
         return config_hint_quantised(
             status_set(STATUS_BAD_INPUT, "%s: compression_config: the weights are quantised", file));
-    return found && !json_is_null(found) ? stored_format_read_config(file, found, out) : STATUS_OK;
+    if (found && !json_is_null(found)) TRY(stored_format_read_config(file, found, &stored));
+    out->base_format = stored.format;
+    out->base_block = stored.block;
+    return STATUS_OK;
 }
 
 enum status config_hint_quantised(enum status status) {
     return status_hint(status, "get the model that they were made from, in F32, BF16 or F16; of quantised ones, "
-                               "bitsandbytes' nf4 and int8 and compressed-tensors' mxfp4 are read, as what adapters "
-                               "stand beside");
+                               "bitsandbytes' nf4 and int8 and compressed-tensors' mxfp4 and integers are read, as "
+                               "what adapters stand beside");
 }
 
 enum status config_read_keys(const char *file, const json_t *object, const struct config_key *keys,
                              struct model_config *config) {
-    TRY(read_quantisation(file, object, &config->base_format));
+    TRY(read_quantisation(file, object, config));
     for (const struct config_key *key = keys; key->name; key++)
         if (key->required) TRY(json_require(file, object, key->name));
     const char *name;

@@ -123,12 +123,15 @@ static void print_common(FILE *out) {
     print_names("activations", config_activation_name, out);
     print_names("`rope_type` in `rope_parameters` (transformers 5) or `rope_scaling` (before)", config_rope_type_name,
                 out);
-    fputs("- weights: `model.safetensors`, or shards with an index; F32, BF16 or F16; with or without the prefix that\n"
-          "  models have inside their class with a head; as the frozen base of adapters also bitsandbytes' nf4 (scales "
-          "in\n"
-          "  8 bits or fp32) and int8, and compressed-tensors' mxfp4-pack-quantized, of any family, experts included;\n"
-          "  another `quantization_config` is refused by name. `ballast init --base-dtype` writes these formats\n",
-          out);
+    fputs(
+        "- weights: `model.safetensors`, or shards with an index; F32, BF16 or F16; with or without the prefix that\n"
+        "  models have inside their class with a head; as the frozen base of adapters also bitsandbytes' nf4 (scales "
+        "in\n"
+        "  8 bits or fp32) and int8, and compressed-tensors' mxfp4-pack-quantized, pack-quantized (4 and 8 bits) and\n"
+        "  int-quantized (weights alone), of any family, experts included; another `quantization_config` is refused "
+        "by\n"
+        "  name. `ballast init --base-dtype` writes all of them but integers of compressed-tensors\n",
+        out);
     print_keys("only with this value", config_common_keys, CONFIG_FIXED, out);
     print_keys("change nothing", config_common_keys, CONFIG_IGNORED, out);
     fputs("\nThe row of the padding token (`pad_token_id`) in the embedding is trained like any other where the token\n"

@@ -191,7 +191,7 @@ static enum status quantise_pieces(struct quantising *work) {
 }
 
 enum status quantise_weight(const struct weight_code *code, const struct number_source *source, void *out) {
-    struct weight_layout layout = weight_layout_of(code->format, code->values.dims[0], code->values.dims[1]);
+    struct weight_layout layout = weight_code_layout(code);
     struct quantising work = {.layout = &layout, .source = source, .out = out};
     memset(out, 0, (size_t)layout.bytes);
     bool nf4 = code->format == WEIGHT_NF4 || code->format == WEIGHT_NF4_WIDE;

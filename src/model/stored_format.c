@@ -7,6 +7,7 @@
 
 #include "base/json.h"
 #include "model/model_config.h"
+#include "model/stored_compressed.h"
 
 enum part_kind {
     PART_CODES,
@@ -47,10 +48,6 @@ static const struct part *part_at(enum weight_format format, int number) {
     return number < PARTS_MOST && parts[format][number].suffix ? &parts[format][number] : NULL;
 }
 
-static struct weight_layout layout_of(const struct weight_code *code) {
-    return weight_layout_of(code->format, code->values.dims[0], code->values.dims[1]);
-}
-
 /* ---- config.json ---- */
 
 static bool is_true(const json_t *object, const char *key) { return json_is_true(json_object_get(object, key)); }
@@ -60,9 +57,9 @@ static bool says(const json_t *object, const char *key, const char *value) {
     return text && strcmp(text, value) == 0;
 }
 
-static enum status read_bitsandbytes(const char *file, const json_t *object, enum weight_format *out) {
+static enum status read_bitsandbytes(const char *file, const json_t *object, struct stored_format *out) {
     if (is_true(object, "load_in_8bit")) {
-        *out = WEIGHT_INT8;
+        out->format = WEIGHT_INT8;
         return STATUS_OK;
     }
     if (!is_true(object, "load_in_4bit") || !says(object, "bnb_4bit_quant_type", "nf4"))
@@ -70,34 +67,18 @@ static enum status read_bitsandbytes(const char *file, const json_t *object, enu
                           "%s: quantization_config: of bitsandbytes' formats nf4 and int8 are read (load_in_4bit with "
                           "bnb_4bit_quant_type nf4, or load_in_8bit)",
                           file);
-    *out = is_true(object, "bnb_4bit_use_double_quant") ? WEIGHT_NF4 : WEIGHT_NF4_WIDE;
+    out->format = is_true(object, "bnb_4bit_use_double_quant") ? WEIGHT_NF4 : WEIGHT_NF4_WIDE;
     return STATUS_OK;
 }
 
-/* Activations would be rounded too where a group says how. */
-static enum status read_compressed(const char *file, const json_t *object, enum weight_format *out) {
-    const char *name;
-    json_t *group;
-    if (!says(object, "format", "mxfp4-pack-quantized"))
-        return status_set(STATUS_BAD_INPUT,
-                          "%s: quantization_config: of compressed-tensors' formats mxfp4-pack-quantized is read", file);
-    json_object_foreach(json_object_get(object, "config_groups"), name, group) {
-        const json_t *activations = json_object_get(group, "input_activations");
-        if (activations && !json_is_null(activations))
-            return status_set(STATUS_BAD_INPUT, "%s: quantization_config: %.60s: activations are rounded too", file,
-                              name);
-    }
-    *out = WEIGHT_MXFP4;
-    return STATUS_OK;
-}
-
-enum status stored_format_read_config(const char *file, const json_t *object, enum weight_format *out) {
+enum status stored_format_read_config(const char *file, const json_t *object, struct stored_format *out) {
     const char *method = json_string_value(json_object_get(object, "quant_method"));
     enum status status = STATUS_BAD_INPUT;
+    *out = (struct stored_format){WEIGHT_PLAIN, 0};
     if (method && strcmp(method, "bitsandbytes") == 0)
         status = read_bitsandbytes(file, object, out);
     else if (method && strcmp(method, "compressed-tensors") == 0)
-        status = read_compressed(file, object, out);
+        status = compressed_read_config(file, object, out);
     else
         status_set(STATUS_BAD_INPUT, "%s: quantization_config: the weights are quantised%s%.40s%s", file,
                    method ? " (" : "", method ? method : "", method ? ")" : "");
@@ -206,7 +187,7 @@ static enum status read_state(const struct safetensors *set, const struct safete
 static enum status check_part(const struct safetensors *set, const struct tensor *parameter, const struct part *part,
                               bool *used) {
     char name[NAME_BYTES];
-    struct weight_layout layout = layout_of(&parameter->code);
+    struct weight_layout layout = weight_code_layout(&parameter->code);
     const struct safetensors_tensor *found = safetensors_find(set, part_name(parameter, part, name));
     float offset;
     if (!found)
@@ -221,16 +202,18 @@ static enum status check_part(const struct safetensors *set, const struct tensor
 
 enum status stored_weight_check(const struct safetensors *set, const struct tensor *parameter, bool *used) {
     const struct part *part;
+    if (weight_format_has_groups(parameter->code.format)) return compressed_check(set, parameter, used);
     for (int i = 0; (part = part_at(parameter->code.format, i)); i++)
         TRY(check_part(set, parameter, part, used));
     return STATUS_OK;
 }
 
 enum status stored_weight_read(const struct safetensors *set, const struct tensor *parameter, unsigned char *out) {
-    struct weight_layout layout = layout_of(&parameter->code);
+    struct weight_layout layout = weight_code_layout(&parameter->code);
     char name[NAME_BYTES];
     const struct part *part;
     memset(out, 0, (size_t)layout.bytes);
+    if (weight_format_has_groups(layout.format)) return compressed_read(set, parameter, out);
     for (int i = 0; (part = part_at(layout.format, i)); i++) {
         const struct safetensors_tensor *found = safetensors_find(set, part_name(parameter, part, name));
         BUG_IF(!found, "%s was not checked", name);
@@ -256,7 +239,7 @@ static int64_t multiple_above(int64_t value, int64_t of) { return (value + of - 
 /* As many characters for every number, since a file's header comes before the numbers are known; spaces make the bytes
  * of the weight's tensors those of a group. */
 static int64_t state_text(const struct weight_code *code, float offset, char text[STATE_TEXT]) {
-    const struct weight_layout layout = layout_of(code);
+    const struct weight_layout layout = weight_code_layout(code);
     int64_t others = layout.codes_bytes + layout.scales * layout.scale_bytes + layout.groups * (int64_t)sizeof(float);
     char nested[STATE_TEXT / 2] = "";
     if (code->format == WEIGHT_NF4)
@@ -274,7 +257,7 @@ static int64_t state_text(const struct weight_code *code, float offset, char tex
 }
 
 static struct shape part_shape(const struct weight_code *code, const struct part *part) {
-    struct weight_layout layout = layout_of(code);
+    struct weight_layout layout = weight_code_layout(code);
     int64_t bytes = part_bytes(&layout, part->kind);
     char text[STATE_TEXT];
     bool mx = code->format == WEIGHT_MXFP4;
@@ -320,7 +303,7 @@ static enum status read_part(void *payload, const void *key, int64_t offset, int
     struct stored_writer *writer = payload;
     const struct stored_part *stored = &writer->parts.items[((const struct tensor *)key)->id - writer->first];
     const struct weight_code *code = &stored->parameter->code;
-    const struct weight_layout layout = layout_of(code);
+    const struct weight_layout layout = weight_code_layout(code);
     char text[STATE_TEXT] = "";
     const void *from = text;
     float mean = 0;

@@ -5,7 +5,8 @@
  *                     without the nested ones where scales are fp32
  *     int8            bitsandbytes: NAME.weight, NAME.SCB, NAME.weight_format
  *     mxfp4           compressed-tensors, mxfp4-pack-quantized: NAME.weight_packed, NAME.weight_scale
- * Their bytes are those of the sections, so that they are read and written as they are. */
+ *     w4a16, w8a16    compressed-tensors' integers (stored_compressed.h), which are read and not written
+ * The bytes of the first four are those of the sections, so that they are read and written as they are. */
 #ifndef BALLAST_MODEL_STORED_FORMAT_H
 #define BALLAST_MODEL_STORED_FORMAT_H
 
@@ -15,9 +16,14 @@
 #include "graph/graph.h"
 #include "model/safetensors.h"
 
-/* The format that quantization_config of config.json, an object, names. BAD_INPUT naming what is not read of it. */
-enum status stored_format_read_config(const char *file, const json_t *object, enum weight_format *out);
-/* An object that says so; NULL without memory. */
+/* What all weights are in. */
+struct stored_format {
+    enum weight_format format;
+    int64_t block; /* of weight_layout_of */
+};
+/* What quantization_config of config.json, an object, names. BAD_INPUT naming what is not read of it. */
+enum status stored_format_read_config(const char *file, const json_t *object, struct stored_format *out);
+/* An object that says so, of a format without groups; NULL without memory. */
 json_t *stored_format_write_config(enum weight_format format);
 
 /* Checks the tensors that a parameter lies in, and marks them in `used`, by their place in the set. BAD_INPUT names the

@@ -59,6 +59,7 @@ static void add_operand(const struct operands *operands, int operand, struct op_
     const struct tensor *tensor = operand_tensor(operands->node, operand);
     op_key_add(key, " %d%c:%s", operands->storage[operand], storage->cold ? 'c' : 'w', dtype_name(tensor->shape.dtype));
     if (tensor->code.format != WEIGHT_PLAIN) op_key_add(key, "=%s", weight_format_name(tensor->code.format));
+    if (tensor->code.block != 0) op_key_add(key, "/%" PRId64, tensor->code.block);
     for (int i = 0; i < tensor->shape.rank; i++)
         op_key_add(key, "%c%" PRId64, i ? ',' : '[', tensor->shape.dims[i]);
     if (tensor->shape.rank > 0) op_key_add(key, "]");

@@ -21,14 +21,14 @@ static void write_value(void *to, enum dtype dtype, int64_t index, double value)
 /* Any codes will do; scales are to be of the size that a weight's are. */
 static void fill_coded(const struct tensor *tensor, unsigned char *to) {
     enum { EXPONENT = 124, MIDDLE = WEIGHT_SCALES / 2 };
-    const struct shape *values = &tensor->code.values;
-    struct weight_layout layout = weight_layout_of(tensor->code.format, values->dims[0], values->dims[1]);
+    struct weight_layout layout = weight_code_layout(&tensor->code);
     const float scale = 0.125f;
     for (int64_t i = 0; i < layout.scales_at; i++)
         to[i] = (unsigned char)(i % PATTERN * 151 % 256);
     memset(to + layout.scales_at, layout.groups > 0 ? MIDDLE : EXPONENT, (size_t)(layout.bytes - layout.scales_at));
     int64_t floats = layout.groups > 0 ? layout.groups_at : layout.scales_at;
-    for (int64_t at = floats; layout.format != WEIGHT_MXFP4 && at < layout.bytes; at += (int64_t)sizeof scale)
+    int64_t end = layout.zeros_at > 0 ? layout.scales_at + layout.scales * layout.scale_bytes : layout.bytes;
+    for (int64_t at = floats; layout.format != WEIGHT_MXFP4 && at < end; at += (int64_t)sizeof scale)
         memcpy(to + at, &scale, sizeof scale);
 }
 

@@ -28,6 +28,7 @@ struct subject {
     bool backward, kn;
     enum weight_format format;
     enum dtype dtype;
+    int64_t block; /* of integers */
 };
 
 static struct tensor *activation(struct graph *graph, const char *name, int64_t rows, int64_t columns) {
@@ -38,8 +39,9 @@ static struct tensor *activation(struct graph *graph, const char *name, int64_t 
 static struct node *build(const struct subject *of, bool coded, struct graph *graph) {
     const struct size *size = of->size;
     int64_t d0 = of->kn ? size->in : size->out, d1 = of->kn ? size->out : size->in;
-    struct tensor *weight = coded ? graph_coded_parameter(graph, "w.weight", of->format, d0, d1)
-                                  : graph_parameter(graph, "w.weight", 2, d0, d1);
+    const struct weight_code code = {of->format, shape_make(of->dtype, 2, d0, d1, 1), of->block};
+    struct tensor *weight =
+        coded ? graph_coded_parameter(graph, "w.weight", &code) : graph_parameter(graph, "w.weight", 2, d0, d1);
     struct tensor *from = activation(graph, "from", size->rows, of->backward ? size->out : size->in);
     struct tensor *add = activation(graph, "add", size->rows, of->backward ? size->in : size->out);
     struct linear_attributes attributes = {.weight_is_kn = of->kn};
@@ -59,8 +61,8 @@ static void *filled(const struct node *node, const struct tensor *tensor) {
 
 /* Each block has another scale than its neighbours. */
 static void vary_scales(const struct tensor *weight, unsigned char *sections) {
-    const struct shape *values = &weight->code.values;
-    const struct weight_layout layout = weight_layout_of(weight->code.format, values->dims[0], values->dims[1]);
+    const struct weight_layout layout = weight_code_layout(&weight->code);
+    if (weight_format_has_groups(layout.format)) return coded_fill_integers(&layout, sections);
     for (int64_t i = 0; i < layout.scales; i++) {
         unsigned char *scale = sections + layout.scales_at + i * layout.scale_bytes;
         float wide = 0.0625f * (float)(i % 13 + 1);
@@ -78,7 +80,7 @@ static void vary_scales(const struct tensor *weight, unsigned char *sections) {
 /* The weight's numbers in the product's dtype. */
 static void *numbers_of(const struct subject *of, const struct node *node, const void *weight) {
     const struct shape *values = &node->in[1]->code.values;
-    const struct weight_layout layout = weight_layout_of(of->format, values->dims[0], values->dims[1]);
+    const struct weight_layout layout = weight_code_layout(&node->in[1]->code);
     int64_t count = shape_elements(values);
     void *numbers = mem_aligned(64, (size_t)(count * 4 + 63) / 64 * 64);
     assert_non_null(numbers);
@@ -132,14 +134,14 @@ static void compare(const struct subject *of) {
 
 static void products_have_the_bits_of_the_numbers(void **state) {
     (void)state;
-    static const enum weight_format formats[] = {WEIGHT_NF4, WEIGHT_NF4_WIDE, WEIGHT_INT8, WEIGHT_MXFP4};
-    for (int i = 0; i < 4; i++)
+    for (enum weight_format format = WEIGHT_NF4; format < WEIGHT_FORMAT_COUNT; format++)
         for (int kind = 0; kind < 8; kind++)
             for (int s = 0; s < LARGEST; s++) {
-                struct subject of = {&sizes[s], kind & 1, (kind & 2) != 0, formats[i],
-                                     kind & 4 ? DTYPE_F32 : DTYPE_BF16};
+                struct subject of = {&sizes[s], kind & 1, (kind & 2) != 0, format, kind & 4 ? DTYPE_F32 : DTYPE_BF16,
+                                     0};
                 int64_t row = of.kn ? of.size->out : of.size->in;
-                if (weight_format_fits(of.format, row)) compare(&of);
+                if (weight_format_has_groups(format)) of.block = row % 4 == 0 ? row / 4 : s ? WEIGHT_BLOCK_WHOLE : 0;
+                if (weight_format_fits(of.format, of.block, row)) compare(&of);
             }
 }
 
@@ -147,7 +149,7 @@ static void products_have_the_bits_of_the_numbers(void **state) {
 static void several_slabs_have_them_too(void **state) {
     (void)state;
     for (int kind = 0; kind < 4; kind++)
-        compare(&(struct subject){&sizes[LARGEST], kind & 1, (kind & 2) != 0, WEIGHT_NF4, DTYPE_BF16});
+        compare(&(struct subject){&sizes[LARGEST], kind & 1, (kind & 2) != 0, WEIGHT_NF4, DTYPE_BF16, 0});
 }
 
 int main(void) {

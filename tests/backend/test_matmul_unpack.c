@@ -70,6 +70,7 @@ struct subject {
     bool along; /* steps are neighbours: b [n][k], else [k][n] */
     enum weight_format format;
     enum dtype dtype;
+    int64_t block; /* of integers */
 };
 
 static struct matmul_spec spec_of(const struct subject *of) {
@@ -105,6 +106,7 @@ static void check_product(const struct subject *of, const void *a, const void *s
     size_t bytes = (size_t)(spec.m * spec.n) * sizeof(float);
     bool same_order, packed;
     coded.b_format = of->format;
+    coded.b_block = of->block;
     float *expected = multiply(&spec, a, numbers, 2, &same_order), *first = multiply(&coded, a, sections, 2, &packed);
     if (same_order && memcmp(expected, first, bytes) != 0)
         fail_msg("%s in %s, %lld x %lld x %lld, %d: other bits than of the numbers", weight_format_name(of->format),
@@ -121,18 +123,30 @@ static void check_product(const struct subject *of, const void *a, const void *s
     mem_free(first);
 }
 
+static void make_sections(const struct weight_code *code, const struct weight_layout *layout, unsigned char *sections) {
+    if (weight_format_has_groups(code->format)) return coded_fill_integers(layout, sections);
+    assert_int_equal(quantise_weight(code, &(struct number_source){.read = read_values}, sections), STATUS_OK);
+}
+
+/* Of integers: halves of a row's even length, or a row, or all. */
+static int64_t block_of(enum weight_format format, int64_t columns, int way) {
+    if (!weight_format_has_groups(format)) return 0;
+    if (way == 3) return WEIGHT_BLOCK_WHOLE;
+    return way == 2 || columns % 2 == 1 ? 0 : columns / 2;
+}
+
 static void check_subject(const struct subject *of) {
     int64_t rows = of->along ? of->size.n : of->size.k, columns = of->along ? of->size.k : of->size.n;
-    if (!weight_format_fits(of->format, columns)) return;
-    struct weight_code code = {of->format, shape_make(of->dtype, 2, rows, columns, 1)};
-    struct weight_layout layout = weight_layout_of(of->format, rows, columns);
+    if (!weight_format_fits(of->format, of->block, columns)) return;
+    struct weight_code code = {of->format, shape_make(of->dtype, 2, rows, columns, 1), of->block};
+    struct weight_layout layout = weight_code_layout(&code);
     unsigned char *sections = mem_array((size_t)layout.bytes, 1);
     void *a = mem_array((size_t)(of->size.m * of->size.k), sizeof(float));
     void *numbers = mem_array((size_t)(rows * columns), sizeof(float));
     assert_non_null(sections);
     assert_non_null(a);
     assert_non_null(numbers);
-    assert_int_equal(quantise_weight(&code, &(struct number_source){.read = read_values}, sections), STATUS_OK);
+    make_sections(&code, &layout, sections);
     for (int64_t i = 0; i < of->size.m * of->size.k; i++)
         put(of->dtype, a, i, value_at(i));
     for (int64_t i = 0; i < rows * columns; i++)
@@ -149,7 +163,8 @@ static void products_of_codes_are_those_of_their_numbers(void **state) {
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
         for (enum weight_format format = WEIGHT_NF4; format < WEIGHT_FORMAT_COUNT; format++)
             for (int way = 0; way < 4; way++)
-                check_subject(&(struct subject){sizes[i], way & 1, format, way & 2 ? DTYPE_BF16 : DTYPE_F32});
+                check_subject(&(struct subject){sizes[i], way & 1, format, way & 2 ? DTYPE_BF16 : DTYPE_F32,
+                                                block_of(format, way & 1 ? sizes[i].k : sizes[i].n, way)});
 }
 
 /* Runs of any beginning and length, in all three ways that numbers are written. */
@@ -159,16 +174,18 @@ static void runs_are_the_numbers_one_by_one(void **state) {
     assert_int_equal(cpu_isa_check(), STATUS_OK);
     for (enum weight_format format = WEIGHT_NF4; format < WEIGHT_FORMAT_COUNT; format++) {
         unsigned char sections[2048];
-        struct weight_code code = {format, shape_make(DTYPE_F32, 2, ROWS, COLUMNS, 1)};
-        struct weight_layout layout = weight_layout_of(format, ROWS, COLUMNS);
+        bool groups = weight_format_has_groups(format);
+        struct weight_code code = {format, shape_make(DTYPE_F32, 2, ROWS, COLUMNS, 1), groups ? COLUMNS / 4 : 0};
+        struct weight_layout layout = weight_code_layout(&code);
         assert_true((size_t)layout.bytes <= sizeof sections);
-        assert_int_equal(quantise_weight(&code, &(struct number_source){.read = read_values}, sections), STATUS_OK);
+        make_sections(&code, &layout, sections);
         struct coded_weight weight = {format,
                                       layout.block,
                                       sections,
                                       sections + layout.scales_at,
                                       (const float *)(const void *)(sections + layout.groups_at),
-                                      (const float *)(const void *)(sections + layout.offset_at)};
+                                      (const float *)(const void *)(sections + layout.offset_at),
+                                      layout.zeros_at > 0 ? (const int8_t *)sections + layout.zeros_at : NULL};
         for (int64_t first = 0; first < ALL; first += 7)
             for (int64_t count = 1; first + count <= ALL; count += 11)
                 for (int way = 0; way < 3; way++) {

@@ -13,18 +13,20 @@ static void require_message(enum status status) {
 }
 
 static void read_config(const json_t *object) {
-    enum weight_format format = WEIGHT_PLAIN, again = WEIGHT_PLAIN;
-    enum status status = stored_format_read_config("config.json", object, &format);
+    struct stored_format found, again;
+    enum status status = stored_format_read_config("config.json", object, &found);
     if (status != STATUS_OK) return require_message(status);
-    BUG_IF(format == WEIGHT_PLAIN || format >= WEIGHT_FORMAT_COUNT, "no format");
-    json_t *written = stored_format_write_config(format);
+    BUG_IF(found.format == WEIGHT_PLAIN || found.format >= WEIGHT_FORMAT_COUNT, "no format");
+    BUG_IF(found.block < WEIGHT_BLOCK_WHOLE, "a block of %lld", (long long)found.block);
+    if (weight_format_has_groups(found.format)) return;
+    json_t *written = stored_format_write_config(found.format);
     BUG_IF(!written || stored_format_read_config("written", written, &again) != STATUS_OK, "%s", status_message());
-    BUG_IF(again != format, "the format is another");
+    BUG_IF(again.format != found.format, "the format is another");
     json_decref(written);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
-    const struct weight_code code = {WEIGHT_NF4, shape_make(DTYPE_F32, 2, 64, 48, 1)};
+    const struct weight_code code = {WEIGHT_NF4, shape_make(DTYPE_F32, 2, 64, 48, 1), 0};
     float offset = 0;
     json_t *object;
     status_clear();

@@ -1,8 +1,10 @@
 /* Weights in fewer bits as bitsandbytes and compressed-tensors store them: read as they lie in the files, written so by
  * `init`, and refused where they are not what config.json says. */
+#include <math.h>
 #include <stdio.h>
 
 #include "base/file.h"
+#include "base/half.h"
 #include "base/json.h"
 #include "cli/new_model.h"
 #include "model/stored_format.h"
@@ -13,6 +15,7 @@
 #include "support/weight_files.h"
 
 #define STORED BALLAST_FIXTURES "/quantised/qwen3_nf4"
+#define INTEGERS BALLAST_FIXTURES "/quantised/compressed_integers"
 #define COMPRESSED BALLAST_FIXTURES "/quantised/compressed_mxfp4"
 
 static struct graph *graph_of(const struct model *model) {
@@ -53,8 +56,7 @@ static void files_of_bitsandbytes_are_read_to_the_bit(void **state) {
     for (size_t i = 0; i < graph->tensors.count; i++) {
         const struct tensor *tensor = graph->tensors.items[i];
         if (tensor->code.format == WEIGHT_PLAIN) continue;
-        const struct shape *values = &tensor->code.values;
-        struct weight_layout layout = weight_layout_of(WEIGHT_NF4, values->dims[0], values->dims[1]);
+        struct weight_layout layout = weight_code_layout(&tensor->code);
         unsigned char *bytes = load(model, tensor);
         check_part(model, tensor, "", bytes);
         check_part(model, tensor, ".absmax", bytes + layout.scales_at);
@@ -77,11 +79,12 @@ static void weights_of_compressed_tensors_are_read_to_the_bit(void **state) {
     bool used[3] = {false, false, false};
     struct graph *graph = graph_create(DTYPE_F32, 1, 1);
     assert_non_null(graph);
-    const struct tensor *weight = graph_coded_parameter(graph, "linear.weight", WEIGHT_MXFP4, 24, 96);
+    const struct weight_code code = {WEIGHT_MXFP4, shape_make(DTYPE_F32, 2, 24, 96, 1), 0};
+    const struct tensor *weight = graph_coded_parameter(graph, "linear.weight", &code);
     if (safetensors_open_folder(COMPRESSED, &set) != STATUS_OK) fail_msg("%s", status_message());
     if (stored_weight_check(set, weight, used) != STATUS_OK) fail_msg("%s", status_message());
     const struct safetensors_tensor *numbers = safetensors_find(set, "linear.numbers");
-    const struct weight_layout layout = weight_layout_of(WEIGHT_MXFP4, 24, 96);
+    const struct weight_layout layout = weight_code_layout(&code);
     unsigned char *bytes = mem_array((size_t)layout.bytes, 1);
     float *expected = mem_array(24 * 96, sizeof *expected);
     assert_non_null(bytes);
@@ -100,6 +103,82 @@ static void weights_of_compressed_tensors_are_read_to_the_bit(void **state) {
     safetensors_close(set);
 }
 
+static float rounded(float number, enum safetensors_dtype dtype) {
+    if (dtype == SAFETENSORS_BF16) return bf16_to_float(bf16_from_float(number));
+    if (dtype != SAFETENSORS_F16 || number == 0) return number;
+    int exponent;
+    (void)frexpf(number, &exponent);
+    return ldexpf(rintf(ldexpf(number, 11 - exponent)), exponent - 11); /* of 11 bits, as numbers above 2^-14 have */
+}
+
+static json_t *integer_configs(void) {
+    json_t *configs;
+    assert_int_equal(json_read_object(INTEGERS "/configs.json", 1 << 20, &configs), STATUS_OK);
+    return configs;
+}
+
+static struct weight_code integer_code(const char *name, const json_t *config, const struct safetensors *set) {
+    char key[64];
+    struct stored_format stored;
+    if (stored_format_read_config("config.json", config, &stored) != STATUS_OK)
+        fail_msg("%s: %s", name, status_message());
+    snprintf(key, sizeof key, "%s.numbers", name);
+    const struct safetensors_tensor *numbers = safetensors_find(set, key);
+    return (struct weight_code){stored.format, shape_make(DTYPE_F32, 2, numbers->dims[0], numbers->dims[1], 1),
+                                stored.block};
+}
+
+static void check_integers(const struct safetensors *set, const char *name, const json_t *config) {
+    const struct weight_code code = integer_code(name, config, set);
+    const struct weight_layout layout = weight_code_layout(&code);
+    char key[64];
+    struct graph *graph = graph_create(DTYPE_F32, 1, 1);
+    assert_non_null(graph);
+    snprintf(key, sizeof key, "%s.weight", name);
+    const struct tensor *weight = graph_coded_parameter(graph, key, &code);
+    snprintf(key, sizeof key, "%s.numbers", name);
+    const struct safetensors_tensor *numbers = safetensors_find(set, key);
+    bool *used = mem_array(set->tensors.count, sizeof *used);
+    unsigned char *bytes = mem_array((size_t)layout.bytes, 1);
+    float *expected = mem_array(numbers->elements, sizeof *expected);
+    assert_true(weight && used && bytes && expected);
+    memset(used, 0, set->tensors.count * sizeof *used);
+    if (stored_weight_check(set, weight, used) != STATUS_OK) fail_msg("%s", status_message());
+    for (size_t i = 0; i < set->tensors.count; i++) {
+        const char *found = set->tensors.items[i].name;
+        bool own = strncmp(found, name, strlen(name)) == 0 && found[strlen(name)] == '.';
+        assert_int_equal(used[i], own && strcmp(found, key) != 0);
+    }
+    assert_int_equal(stored_weight_read(set, weight, bytes), STATUS_OK);
+    assert_int_equal(safetensors_convert(set, numbers, 0, numbers->elements, DTYPE_F32, expected), STATUS_OK);
+    for (size_t i = 0; i < numbers->elements; i++) {
+        float found = rounded(coded_number(&layout, bytes, (int64_t)i), numbers->dtype);
+        if (memcmp(&found, &expected[i], sizeof found) != 0)
+            fail_msg("%s, number %zu: %.9g, not %.9g", name, i, (double)found, (double)expected[i]);
+    }
+    mem_free(used);
+    mem_free(bytes);
+    mem_free(expected);
+    graph_free(graph);
+}
+
+/* The numbers are those of compressed-tensors' own reading, and every tensor that it wrote is used. */
+static void integers_of_compressed_tensors_are_read_to_the_bit(void **state) {
+    (void)state;
+    struct safetensors *set;
+    const char *name;
+    json_t *configs = integer_configs(), *config;
+    int seen = 0;
+    if (safetensors_open_folder(INTEGERS, &set) != STATUS_OK) fail_msg("%s", status_message());
+    json_object_foreach(configs, name, config) {
+        check_integers(set, name, config);
+        seen++;
+    }
+    assert_int_equal(seen, 11);
+    safetensors_close(set);
+    json_decref(configs);
+}
+
 static const char *make_model(const char *folder, enum weight_format format) {
     struct new_model wanted = {.seed = 3, .dtype = DTYPE_F32, .base_format = format};
     int64_t parameters;
@@ -114,7 +193,7 @@ static const char *make_model(const char *folder, enum weight_format format) {
 }
 
 static void a_new_model_is_read_again_as_it_was_drawn(void **state) {
-    for (enum weight_format format = WEIGHT_NF4; format < WEIGHT_FORMAT_COUNT; format++) {
+    for (enum weight_format format = WEIGHT_NF4; !weight_format_has_groups(format); format++) {
         struct model *model;
         int seen = 0;
         if (model_open(make_model(*state, format), &model) != STATUS_OK) fail_msg("%s", status_message());
@@ -192,10 +271,10 @@ static void formats_that_are_not_read_are_named(void **state) {
     } configs[] = {
         {"{\"quant_method\": \"bitsandbytes\", \"load_in_4bit\": true, \"bnb_4bit_quant_type\": \"fp4\"}",
          "nf4 and int8"},
-        {"{\"quant_method\": \"compressed-tensors\", \"format\": \"pack-quantized\"}", "mxfp4-pack-quantized"},
+        {"{\"quant_method\": \"compressed-tensors\", \"format\": \"float-quantized\"}", "mxfp4-pack-quantized"},
         {"{\"quant_method\": \"compressed-tensors\", \"format\": \"mxfp4-pack-quantized\", \"config_groups\": "
          "{\"group_0\": {\"input_activations\": {\"num_bits\": 4}}}}",
-         "group_0: activations are rounded too"},
+         "group_0.input_activations: activations are rounded too"},
         {"{\"quant_method\": \"awq\"}", "quantised (awq)"},
         {"null", "the weights are quantised"},
     };
@@ -207,6 +286,91 @@ static void formats_that_are_not_read_are_named(void **state) {
         write_json(temp_path(*state, "config.json"), config);
         json_decref(config);
         expect_refused(*state, configs[i].message);
+    }
+}
+
+/* Keys of a config, by path, set to what is not read. */
+static void integers_that_are_not_read_are_named(void **state) {
+    (void)state;
+    static const struct {
+        const char *path[3]; /* NULL: the group's, or the weights' */
+        const char *value, *message;
+    } changes_of[] = {
+        {{"kv_cache_scheme"}, "{\"num_bits\": 8}", "kv_cache_scheme: keys and values are rounded too"},
+        {{"sparsity_config"}, "{\"format\": \"sparse-bitmask\"}", "sparsity_config: sparse"},
+        {{"transform_config"}, "{\"config_groups\": {\"u\": {}}}", "transform_config: is not known"},
+        {{"config_groups"}, "{}", "config_groups: must be an object"},
+        {{"config_groups", "group_0"}, "[]", "group_0: must be an object"},
+        {{"config_groups", "group_0", "output_activations"}, "{}", NULL},
+        {{"config_groups", "group_0", "output_activations"}, "{\"num_bits\": 8}", "group_0.output_activations: act"},
+        {{"config_groups", "group_0", "format"}, "\"int-quantized\"", "group_0.format: differs"},
+        {{"config_groups", "group_0", "format"}, "\"pack-quantized\"", NULL},
+        {{"config_groups", "group_1"},
+         "{\"weights\": {\"num_bits\": 8, \"type\": \"int\", \"strategy\": \"channel\"}}",
+         "group_1.weights: differ"},
+        {{"num_bits"}, "3", "weights.num_bits: is neither 4 nor 8"},
+        {{"type"}, "\"float\"", "weights.type: is not int"},
+        {{"strategy"}, "\"block\"", "weights.strategy: is none of"},
+        {{"group_size"}, "0", "weights.group_size: must be"},
+        {{"dynamic"}, "true", "weights.dynamic: the scales"},
+        {{"actorder"}, "\"group\"", "weights.actorder: columns in another order"},
+        {{"actorder"}, "true", "weights.actorder: columns in another order"},
+        {{"actorder"}, "\"static\"", NULL},
+    };
+    for (size_t i = 0; i < sizeof changes_of / sizeof *changes_of; i++) {
+        json_t *configs = integer_configs(), *config = json_object_get(configs, "w4a16"), *at = config;
+        struct stored_format found;
+        static const char *const top[] = {"kv_cache_scheme", "sparsity_config", "transform_config", "config_groups"};
+        const char *const *path = changes_of[i].path;
+        bool deep = true;
+        for (size_t k = 0; k < sizeof top / sizeof *top; k++)
+            deep = deep && strcmp(path[0], top[k]) != 0;
+        if (deep) at = json_object_get(json_object_get(json_object_get(config, "config_groups"), "group_0"), "weights");
+        int last = path[2] ? 2 : path[1] ? 1 : 0;
+        for (int k = 0; k < last; k++)
+            at = json_object_get(at, path[k]);
+        json_object_set_new(at, path[last], json_loads(changes_of[i].value, JSON_DECODE_ANY, NULL));
+        enum status status = stored_format_read_config("config.json", config, &found);
+        if (!changes_of[i].message)
+            assert_int_equal(status, STATUS_OK);
+        else if (status != STATUS_BAD_INPUT || !strstr(status_message(), changes_of[i].message))
+            fail_msg("%zu: '%s', not of '%s'", i, status_message(), changes_of[i].message);
+        json_decref(configs);
+    }
+}
+
+/* Tensors of other sizes or dtypes than config.json asks for, and such as are missing. */
+static void tensors_of_integers_are_checked(void **state) {
+    static const struct change wrong[] = {
+        {"w4a16.weight_scale", NULL, "I16", NULL, "weight_scale: is I16, not F32, BF16 or F16"},
+        {"w4a16.weight_packed", NULL, "U32", NULL, "weight_packed: is U32, not I32"},
+        {"w4a16.weight_packed", "w4a16.weight", NULL, NULL, "w4a16.weight_packed: missing"},
+        {"w4a16.weight_shape", NULL, NULL, "\7\0\0\0", "weight_shape: says [7, 256]"},
+        {"w4a16_asym.weight_zero_point", "w4a16_asym.zeros", NULL, NULL, "w4a16_asym.weight_zero_point: missing"},
+        {"w4a16_asym.weight_zero_point", NULL, "F32", NULL, "weight_zero_point: is F32, not I32"},
+        {"int8_asym.weight", NULL, "U8", NULL, "int8_asym.weight: is U8, not I8"},
+        {"w8a16.weight_shape", "w8a16.shape", NULL, NULL, "w8a16.weight_shape: missing"},
+    };
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        struct safetensors *set;
+        bool used[64];
+        char name[64];
+        size_t length = strcspn(wrong[i].tensor, ".");
+        copy_file(INTEGERS "/model.safetensors", temp_path(*state, "model.safetensors"));
+        apply(&wrong[i], *state);
+        snprintf(name, sizeof name, "%.*s", (int)length, wrong[i].tensor);
+        json_t *configs = integer_configs();
+        assert_int_equal(safetensors_open_folder(*state, &set), STATUS_OK);
+        assert_true(set->tensors.count <= sizeof used);
+        const struct weight_code code = integer_code(name, json_object_get(configs, name), set);
+        struct graph *graph = graph_create(DTYPE_F32, 1, 1);
+        strcat(name, ".weight");
+        enum status status = stored_weight_check(set, graph_coded_parameter(graph, name, &code), used);
+        if (status != STATUS_BAD_INPUT || !strstr(status_message(), wrong[i].message))
+            fail_msg("'%s' says nothing of '%s'", status_message(), wrong[i].message);
+        graph_free(graph);
+        safetensors_close(set);
+        json_decref(configs);
     }
 }
 
@@ -222,7 +386,7 @@ static void another_state_of_a_weight_is_refused(void **state) {
         "\"nested_offset\": 1e300}",
         "[]",
     };
-    const struct weight_code code = {WEIGHT_NF4, shape_make(DTYPE_F32, 2, 2, 3, 1)};
+    const struct weight_code code = {WEIGHT_NF4, shape_make(DTYPE_F32, 2, 2, 3, 1), 0};
     const char good[] = "{\"quant_type\": \"nf4\", \"blocksize\": 64, \"shape\": [2, 3], \"nested_blocksize\": 256, "
                         "\"nested_offset\": 0.25}";
     float offset = 0;
@@ -261,6 +425,9 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(files_of_bitsandbytes_are_read_to_the_bit),
         cmocka_unit_test(weights_of_compressed_tensors_are_read_to_the_bit),
+        cmocka_unit_test(integers_of_compressed_tensors_are_read_to_the_bit),
+        cmocka_unit_test(integers_that_are_not_read_are_named),
+        cmocka_unit_test_setup_teardown(tensors_of_integers_are_checked, temp_folder_make, temp_folder_drop),
         cmocka_unit_test_setup_teardown(a_new_model_is_read_again_as_it_was_drawn, temp_folder_make, temp_folder_drop),
         cmocka_unit_test_setup_teardown(what_files_lack_is_named, temp_folder_make, temp_folder_drop),
         cmocka_unit_test_setup_teardown(formats_that_are_not_read_are_named, temp_folder_make, temp_folder_drop),

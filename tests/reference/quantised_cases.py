@@ -13,13 +13,22 @@ tests/fixtures/quantised/compressed_mxfp4/model.safetensors, as compressed-tenso
 again:
     linear.weight_packed, .weight_scale U8
     linear.numbers                      F32
+
+tests/fixtures/quantised/compressed_integers: the same of integers in groups, for each of INTEGERS:
+    <case>.weight_packed or .weight, .weight_scale, .weight_shape, .weight_zero_point
+    <case>.numbers                      in the dtype of the scales
+and configs.json, each case's quantization_config as compressed-tensors writes it.
 """
+
+import json
 
 import bitsandbytes.functional as functional
 import safetensors.torch
 import torch
 from compressed_tensors.compressors.mxfp4.base import MXFP4PackedCompressor
-from compressed_tensors.quantization import QuantizationArgs, QuantizationScheme
+from compressed_tensors.compressors.naive_quantized.base import IntQuantizationCompressor
+from compressed_tensors.compressors.pack_quantized.base import PackedQuantizationCompressor
+from compressed_tensors.quantization import QuantizationArgs, QuantizationConfig, QuantizationScheme
 
 # rows, columns, dtype
 CASES = {
@@ -27,6 +36,22 @@ CASES = {
     "whole": (96, 192, torch.bfloat16),
     "groups": (270, 64, torch.float32),
 }
+# format, rows, columns, bits, strategy, group size, symmetric, dtype of the scales
+INTEGERS = {
+    "w4a16": ("pack-quantized", 24, 256, 4, "group", 128, True, torch.bfloat16),
+    "w4a16_asym": ("pack-quantized", 37, 96, 4, "group", 32, False, torch.float16),
+    "w4a16_short": ("pack-quantized", 13, 60, 4, "group", 12, False, torch.float32),
+    "w4a16_channel": ("pack-quantized", 11, 53, 4, "channel", None, True, torch.float32),
+    "w4a16_channel_asym": ("pack-quantized", 19, 53, 4, "channel", None, False, torch.bfloat16),
+    "w4a16_tensor": ("pack-quantized", 9, 40, 4, "tensor", None, True, torch.bfloat16),
+    "w8a16": ("pack-quantized", 10, 256, 8, "group", 128, True, torch.bfloat16),
+    "w8a16_asym": ("pack-quantized", 15, 70, 8, "group", 35, False, torch.float32),
+    "int8": ("int-quantized", 21, 53, 8, "channel", None, True, torch.bfloat16),
+    "int8_asym": ("int-quantized", 21, 64, 8, "group", 16, False, torch.float32),
+    "int8_tensor_asym": ("naive-quantized", 7, 33, 8, "tensor", None, False, torch.bfloat16),
+}
+COMPRESSORS = {"pack-quantized": PackedQuantizationCompressor, "int-quantized": IntQuantizationCompressor,
+               "naive-quantized": IntQuantizationCompressor}
 MXFP4 = torch.tensor([0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0])
 
 
@@ -68,6 +93,56 @@ def mxfp4(matrix):
             ".numbers": numbers.float().reshape(matrix.shape)}
 
 
+def scale_and_zero(matrix, bits, block, symmetric, dtype):
+    """Of each block, from its smallest and largest number and 0."""
+    blocks = matrix.reshape(-1, block)
+    low, high = blocks.amin(1).clamp(max=0), blocks.amax(1).clamp(min=0)
+    levels, least = 2**bits - 1, -(2 ** (bits - 1))
+    if symmetric:
+        return (torch.maximum(-low, high) / (levels / 2)).to(dtype), None
+    scale = ((high - low) / levels).to(dtype)
+    zero = (least - low / scale.float()).round().clamp(least, -least - 1)
+    return scale, zero.to(torch.int8)
+
+
+def integers_of(matrix, case):
+    """The tensors of a weight, and its scheme."""
+    format_, rows, columns, bits, strategy, group, symmetric, dtype = case
+    block = {"group": group, "channel": columns, "tensor": rows * columns}[strategy]
+    scale, zero = scale_and_zero(matrix, bits, block, symmetric, dtype)
+    shape = (1,) if strategy == "tensor" else (rows, columns // block)
+    state = {"weight": matrix, "weight_scale": scale.reshape(shape)}
+    if not symmetric:
+        state["weight_zero_point"] = zero.reshape(shape)
+    arguments = QuantizationArgs(num_bits=bits, type="int", strategy=strategy, group_size=group, symmetric=symmetric)
+    scheme = QuantizationScheme(targets=["Linear"], weights=arguments)
+    return COMPRESSORS[format_].compress(state, scheme), scheme
+
+
+def config_of(format_, scheme):
+    config = QuantizationConfig(config_groups={"group_0": scheme}, format=format_, ignore=["lm_head"],
+                                quantization_status="compressed")
+    return json.loads(config.model_dump_json())
+
+
+def write_integers(folder):
+    generator = torch.Generator().manual_seed(22)
+    tensors, configs = {}, {}
+    for name, case in INTEGERS.items():
+        matrix = torch.randn(case[1], case[2], generator=generator) * (0.02 + torch.arange(case[1])[:, None] / 200)
+        stored, scheme = integers_of(matrix + 0.01, case)
+        numbers = COMPRESSORS[case[0]].decompress(stored, scheme)["weight"]
+        tensors |= {f"{name}.{part}": tensor.detach().contiguous().clone() for part, tensor in stored.items()}
+        tensors[f"{name}.numbers"] = numbers.contiguous()
+        configs[name] = config_of(case[0], scheme)
+    folder = folder / "compressed_integers"
+    folder.mkdir(exist_ok=True)
+    safetensors.torch.save_file(tensors, folder / "model.safetensors")
+    (folder / "configs.json").write_text(json.dumps(configs, indent=1) + "\n")
+    for path in folder.iterdir():
+        path.chmod(0o644)
+
+
 def write_compressed(folder):
     generator = torch.Generator().manual_seed(21)
     matrix = torch.randn(24, 96, generator=generator) * torch.exp2(torch.arange(24)[:, None] - 12.0)
@@ -98,3 +173,4 @@ def write(folder):
     safetensors.torch.save_file(tensors, folder / "cases.safetensors")
     (folder / "cases.safetensors").chmod(0o644)
     write_compressed(folder)
+    write_integers(folder)

@@ -9,6 +9,30 @@ static float float_at(const unsigned char *bytes, int64_t at) {
     return value;
 }
 
+static bool has_pairs(const struct weight_layout *layout) {
+    return layout->format == WEIGHT_W4A16 || layout->format == WEIGHT_W4A16_ASYM;
+}
+
+static float integer_number(const struct weight_layout *layout, const unsigned char *bytes, int64_t index) {
+    int64_t block = index / layout->block;
+    int code = has_pairs(layout) ? (bytes[index / 2] >> (index % 2 ? 4 : 0) & 15) - 8 : (signed char)bytes[index];
+    if (layout->zeros_at > 0) code -= (signed char)bytes[layout->zeros_at + block];
+    return (float)code * float_at(bytes, layout->scales_at + 4 * block);
+}
+
+void coded_fill_integers(const struct weight_layout *layout, void *to) {
+    unsigned char *bytes = to;
+    memset(bytes, 0, (size_t)layout->bytes);
+    for (int64_t i = 0; i < layout->codes_bytes; i++)
+        bytes[i] = (unsigned char)((uint64_t)(i + 5) * 2654435761u >> 13);
+    for (int64_t i = 0; i < layout->scales; i++) {
+        float scale = 0.0371f * (float)(i % 13 + 1);
+        memcpy(bytes + layout->scales_at + 4 * i, &scale, sizeof scale);
+        if (layout->zeros_at > 0)
+            bytes[layout->zeros_at + i] = (unsigned char)((has_pairs(layout) ? i % 16 : i % 256) - 8);
+    }
+}
+
 float coded_number(const struct weight_layout *layout, const void *from, int64_t index) {
     const unsigned char *bytes = from;
     int64_t block = index / layout->block;
@@ -17,6 +41,7 @@ float coded_number(const struct weight_layout *layout, const void *from, int64_t
         code *= float_at(bytes, layout->scales_at + 4 * block);
         return code * WEIGHT_INT8_STEP;
     }
+    if (weight_format_has_groups(layout->format)) return integer_number(layout, bytes, index);
     int pair = bytes[index / 2], scale = bytes[layout->scales_at + block * layout->scale_bytes];
     if (layout->format == WEIGHT_MXFP4)
         return ldexpf(weight_mxfp4_values[index % 2 ? pair >> 4 : pair & 15], scale - 127);

@@ -6,5 +6,8 @@
 
 /* Number `index` of the weight whose sections begin at `bytes`. */
 float coded_number(const struct weight_layout *layout, const void *bytes, int64_t index);
+/* Fills the sections of a weight of integers in groups: any codes, and each block with a scale and a zero of its own.
+ */
+void coded_fill_integers(const struct weight_layout *layout, void *bytes);
 
 #endif

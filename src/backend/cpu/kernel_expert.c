@@ -63,7 +63,7 @@ static struct matmul_spec spec_of(enum expert_product product, const struct tens
     spec.a_row = spec.k;
     spec.c_row = spec.n;
     if (product == PRODUCT_DX_MORE) spec.addend_row = c;
-    if (product < PRODUCT_DIN) spec.b_format = gate->code.format;
+    if (product < PRODUCT_DIN) spec.b_format = gate->code.format, spec.b_block = gate->code.block;
     if (product < PRODUCT_DIN) return spec;
     spec.k = rows, spec.a_row = 1, spec.a_k = spec.m, spec.b_k = spec.n, spec.b_column = 1;
     spec.addend_row = spec.n;

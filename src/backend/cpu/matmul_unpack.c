@@ -4,7 +4,7 @@
 
 static struct coded_weight weight_of(const struct matmul_spec *spec, const void *b) {
     int64_t columns = spec->b_k == 1 ? spec->b_column : spec->b_k, rows = spec->n * spec->k / columns;
-    struct weight_layout layout = weight_layout_of(spec->b_format, rows, columns);
+    struct weight_layout layout = weight_layout_of(spec->b_format, spec->b_block, rows, columns);
     const unsigned char *bytes = b;
     return (struct coded_weight){
         .format = spec->b_format,
@@ -13,6 +13,7 @@ static struct coded_weight weight_of(const struct matmul_spec *spec, const void 
         .scales = bytes + layout.scales_at,
         .groups = (const float *)(const void *)(bytes + layout.groups_at),
         .offset = (const float *)(const void *)(bytes + layout.offset_at),
+        .zeros = layout.zeros_at > 0 ? (const int8_t *)(bytes + layout.zeros_at) : NULL,
     };
 }
 

@@ -58,8 +58,8 @@ int64_t cuda_slabs_workspace_bytes(const struct cuda_slabs *slabs) {
 static void unpack(const struct cuda_slabs *slabs, const void *b, int64_t column, int64_t columns, void *to,
                    cudaStream_t stream) {
     const struct matmul_spec *spec = &slabs->spec;
-    struct weight_layout layout = is_along(spec) ? weight_layout_of(spec->b_format, spec->n, spec->k)
-                                                 : weight_layout_of(spec->b_format, spec->k, spec->n);
+    struct weight_layout layout = is_along(spec) ? weight_layout_of(spec->b_format, spec->b_block, spec->n, spec->k)
+                                                 : weight_layout_of(spec->b_format, spec->b_block, spec->k, spec->n);
     struct cuda_weight_tile tile = is_along(spec) ? (struct cuda_weight_tile){column, columns, 0, spec->k}
                                                   : (struct cuda_weight_tile){0, spec->k, column, columns};
     cuda_unpack_weight(stream, &layout, b, &tile, spec->dtype, to);

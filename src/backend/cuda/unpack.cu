@@ -5,8 +5,10 @@
 struct unpacking {
     const uint8_t *codes, *scales;
     const float *groups, *offset;
+    const int8_t *zeros; /* NULL: all 0 */
     struct cuda_weight_tile tile;
     int64_t row_length; /* of the weight */
+    int64_t block;      /* numbers that share a scale, where the format does not say */
     void *to;
 };
 /* What codes and scales stand for. */
@@ -14,7 +16,19 @@ struct code_tables {
     float values[WEIGHT_CODES], scales[WEIGHT_SCALES];
 };
 
-template <int FORMAT> constexpr int BLOCK = FORMAT == WEIGHT_MXFP4 ? 32 : 64;
+/* Integers, with zeros and without. */
+enum { CODED_INTEGERS_4 = WEIGHT_W4A16, CODED_INTEGERS_8 = WEIGHT_W8A16 };
+
+template <int FORMAT>
+constexpr int BLOCK = FORMAT == WEIGHT_MXFP4                              ? 32
+                      : FORMAT == WEIGHT_NF4 || FORMAT == WEIGHT_NF4_WIDE ? 64
+                                                                          : 0;
+
+/* What the numbers of a block have in common. */
+struct block_scale {
+    float scale, zero;
+    int64_t left; /* numbers, from the one that it was read for */
+};
 
 template <int FORMAT>
 __device__ inline float scale_of(const struct unpacking &own, const struct code_tables &tables, int64_t block) {
@@ -29,15 +43,29 @@ __device__ inline float scale_of(const struct unpacking &own, const struct code_
     return ((const float *)own.scales)[block];
 }
 
-/* The number at `index` of a weight, whose scale is that of its block or row. */
+template <int FORMAT>
+__device__ inline struct block_scale block_of(const struct unpacking &own, const struct code_tables &tables,
+                                              int64_t index) {
+    int64_t length = BLOCK<FORMAT> > 0 ? BLOCK<FORMAT> : own.block, block = index / length;
+    struct block_scale scale = {scale_of<FORMAT>(own, tables, block), 0, length - (index - block * length)};
+    if constexpr (FORMAT == CODED_INTEGERS_4 || FORMAT == CODED_INTEGERS_8)
+        scale.zero = own.zeros ? (float)own.zeros[block] : 0;
+    return scale;
+}
+
+/* The number at `index` of a weight. */
 template <int FORMAT>
 __device__ inline float number_at(const struct unpacking &own, const struct code_tables &tables, int64_t index,
-                                  float scale) {
+                                  const struct block_scale &block) {
     if constexpr (FORMAT == WEIGHT_INT8)
-        return __fmul_rn(__fmul_rn((float)((const int8_t *)own.codes)[index], scale), WEIGHT_INT8_STEP);
+        return __fmul_rn(__fmul_rn((float)((const int8_t *)own.codes)[index], block.scale), WEIGHT_INT8_STEP);
+    if constexpr (FORMAT == CODED_INTEGERS_8)
+        return __fmul_rn((float)((const int8_t *)own.codes)[index] - block.zero, block.scale);
     uint8_t pair = own.codes[index / 2];
-    bool high = (index % 2 == 0) == (FORMAT != WEIGHT_MXFP4);
-    return __fmul_rn(tables.values[high ? pair >> 4 : pair & 15], scale);
+    bool high = (index % 2 == 0) == (FORMAT == WEIGHT_NF4 || FORMAT == WEIGHT_NF4_WIDE);
+    int code = high ? pair >> 4 : pair & 15;
+    if constexpr (FORMAT == CODED_INTEGERS_4) return __fmul_rn((float)(code - 8) - block.zero, block.scale);
+    return __fmul_rn(tables.values[code], block.scale);
 }
 
 __device__ inline void share_tables(const struct code_tables &from, struct code_tables *to) {
@@ -55,12 +83,15 @@ __global__ void __launch_bounds__(THREADS) unpack_weight_kernel(struct unpacking
     if (piece >= own.tile.rows * pieces) return;
     int64_t row = own.tile.row + piece / pieces, index = row * own.row_length + own.tile.column + piece % pieces * W;
     vector<T, W> out;
-    float scale = 0;
+    struct block_scale block = block_of<FORMAT>(own, tables, index);
 #pragma unroll
     for (int w = 0; w < W; w++) {
-        if (w == 0 || (FORMAT != WEIGHT_INT8 && (index + w) % BLOCK<FORMAT> == 0))
-            scale = scale_of<FORMAT>(own, tables, FORMAT == WEIGHT_INT8 ? row : (index + w) / BLOCK<FORMAT>);
-        out.at[w] = narrow<T>(number_at<FORMAT>(own, tables, index + w, scale));
+        if (w > 0 && w == block.left) {
+            int64_t before = block.left;
+            block = block_of<FORMAT>(own, tables, index + w);
+            block.left += before;
+        }
+        out.at[w] = narrow<T>(number_at<FORMAT>(own, tables, index + w, block));
     }
     store<T, W>(own.to, piece * W, out);
 }
@@ -83,6 +114,10 @@ static void unpack_weight(enum weight_format format, cudaStream_t stream, const 
     case WEIGHT_NF4_WIDE: unpack_format<T, WEIGHT_NF4_WIDE>(stream, own); return;
     case WEIGHT_INT8: unpack_format<T, WEIGHT_INT8>(stream, own); return;
     case WEIGHT_MXFP4: unpack_format<T, WEIGHT_MXFP4>(stream, own); return;
+    case WEIGHT_W4A16:
+    case WEIGHT_W4A16_ASYM: unpack_format<T, CODED_INTEGERS_4>(stream, own); return;
+    case WEIGHT_W8A16:
+    case WEIGHT_W8A16_ASYM: unpack_format<T, CODED_INTEGERS_8>(stream, own); return;
     default: BUG("unpacking %s", weight_format_name(format));
     }
 }
@@ -94,8 +129,10 @@ void cuda_unpack_weight(cudaStream_t stream, const struct weight_layout *layout,
     own.scales = own.codes + layout->scales_at;
     own.groups = (const float *)(own.codes + layout->groups_at);
     own.offset = (const float *)(own.codes + layout->offset_at);
+    own.zeros = layout->zeros_at > 0 ? (const int8_t *)own.codes + layout->zeros_at : NULL;
     own.tile = *tile;
     own.row_length = layout->columns;
+    own.block = layout->block;
     own.to = out;
     FOR_ELEMENT(dtype, unpack_weight, layout->format, stream, own);
 }

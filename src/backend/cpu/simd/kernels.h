@@ -138,6 +138,7 @@ struct coded_weight {
     const uint8_t *codes;
     const void *scales;
     const float *groups, *offset;
+    const int8_t *zeros; /* of blocks; NULL: all 0 */
 };
 
 /* Every vector kernel: result, name, arguments. Each is a function SIMD_NAME(simd_NAME) in a file of the operator's

@@ -10,6 +10,18 @@ struct table {
     uint16_t rounded[CODES]; /* the same, in bf16 */
 };
 
+/* Codes of two a byte: whether the first one is in the high bits. */
+INLINE bool high_first(const struct coded_weight *weight) {
+    return weight->format == WEIGHT_NF4 || weight->format == WEIGHT_NF4_WIDE;
+}
+INLINE bool has_pairs(const struct coded_weight *weight) {
+    return weight->format != WEIGHT_INT8 && weight->format != WEIGHT_W8A16 && weight->format != WEIGHT_W8A16_ASYM;
+}
+/* What is taken from the codes of integers. */
+INLINE float zero_of(const struct coded_weight *weight, int64_t block) {
+    return weight->zeros ? (float)weight->zeros[block] : 0;
+}
+
 INLINE float scale_of(const struct coded_weight *weight, int64_t block) {
     const uint8_t *bytes = weight->scales;
     if (weight->format == WEIGHT_MXFP4) {
@@ -19,16 +31,19 @@ INLINE float scale_of(const struct coded_weight *weight, int64_t block) {
         memcpy(&scale, &bits, sizeof scale);
         return scale;
     }
-    if (weight->format == WEIGHT_NF4_WIDE) return ((const float *)weight->scales)[block];
+    if (weight->format != WEIGHT_NF4) return ((const float *)weight->scales)[block];
     float scale = weight_scale_map[bytes[block]] * weight->groups[block / WEIGHT_GROUP_BLOCKS];
     return scale + *weight->offset;
 }
 
 INLINE void fill_table(const struct coded_weight *weight, int64_t block, bool bf16, struct table *table) {
-    const float *values = weight->format == WEIGHT_MXFP4 ? weight_mxfp4_values : weight_nf4_values;
-    float scale = scale_of(weight, block);
+    static const float integers[CODES] = {-8, -7, -6, -5, -4, -3, -2, -1, 0, 1, 2, 3, 4, 5, 6, 7};
+    const float *values = weight->format == WEIGHT_MXFP4 ? weight_mxfp4_values
+                          : high_first(weight)           ? weight_nf4_values
+                                                         : integers;
+    float scale = scale_of(weight, block), zero = zero_of(weight, block);
     for (int i = 0; i < CODES; i += LANES) {
-        vf number = vf_load(values + i) * scale;
+        vf number = (vf_load(values + i) - zero) * scale;
         if (bf16) {
             vh rounded = bf16_round(number);
             *(vh_unaligned *)(table->rounded + i) = (vh_unaligned)rounded;
@@ -40,7 +55,7 @@ INLINE void fill_table(const struct coded_weight *weight, int64_t block, bool bf
 
 INLINE int code_at(const struct coded_weight *weight, int64_t index) {
     uint8_t pair = weight->codes[index / 2];
-    bool high = (index % 2 == 0) == (weight->format != WEIGHT_MXFP4);
+    bool high = (index % 2 == 0) == high_first(weight);
     return high ? pair >> 4 : pair & 15;
 }
 
@@ -55,10 +70,10 @@ INLINE void look_up_one(const struct coded_weight *weight, const struct table *t
 
 /* Sixteen codes at a time; how many of the `count` were written. */
 #if SIMD_LANES > 4
-INLINE __m128i sixteen_codes(const uint8_t *pairs, bool high_first) {
+INLINE __m128i sixteen_codes(const uint8_t *pairs, bool first_is_high) {
     __m128i bytes = _mm_loadl_epi64((const void *)pairs), low_bits = _mm_set1_epi8(15);
     __m128i high = _mm_and_si128(_mm_srli_epi16(bytes, 4), low_bits), low = _mm_and_si128(bytes, low_bits);
-    return high_first ? _mm_unpacklo_epi8(high, low) : _mm_unpacklo_epi8(low, high);
+    return first_is_high ? _mm_unpacklo_epi8(high, low) : _mm_unpacklo_epi8(low, high);
 }
 #endif
 
@@ -99,7 +114,7 @@ INLINE void look_up(const struct coded_weight *weight, const struct table *table
 #if SIMD_LANES > 4
     if (first % 2 == 1) look_up_one(weight, table, first, bf16, out, i++);
     for (; count - i >= 16; i += 16) {
-        __m128i codes = sixteen_codes(weight->codes + (first + i) / 2, weight->format != WEIGHT_MXFP4);
+        __m128i codes = sixteen_codes(weight->codes + (first + i) / 2, high_first(weight));
         look_up_sixteen(table, codes, bf16, bf16 ? (void *)((uint16_t *)out + i) : (void *)((float *)out + i));
     }
 #endif
@@ -107,7 +122,7 @@ INLINE void look_up(const struct coded_weight *weight, const struct table *table
         look_up_one(weight, table, first + i, bf16, out, i);
 }
 
-/* LANES codes of int8 as numbers. */
+/* LANES codes of a byte each, as numbers. */
 #if SIMD_LANES == 16
 INLINE vf bytes_as_numbers(const int8_t *from) {
     return (vf)_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128((const void *)from)));
@@ -125,16 +140,18 @@ INLINE vf bytes_as_numbers(const int8_t *from) {
 }
 #endif
 
-/* Numbers of one row. */
-INLINE void unpack_bytes(const struct coded_weight *weight, int64_t row, int64_t first, int64_t count, bool bf16,
+/* Numbers of one block. */
+INLINE void unpack_bytes(const struct coded_weight *weight, int64_t block, int64_t first, int64_t count, bool bf16,
                          bool to_bf16, void *out) {
     const int8_t *codes = (const int8_t *)weight->codes + first;
-    float scale = ((const float *)weight->scales)[row];
+    bool in_steps = weight->format == WEIGHT_INT8;
+    float scale = ((const float *)weight->scales)[block], zero = zero_of(weight, block);
     for (int64_t i = 0; i < count; i += LANES) {
         int64_t left = count - i < LANES ? count - i : LANES;
         int8_t last[LANES] = {0};
         if (left < LANES) memcpy(last, codes + i, (size_t)left);
-        vf number = bytes_as_numbers(left < LANES ? last : codes + i) * scale * WEIGHT_INT8_STEP;
+        vf number = (bytes_as_numbers(left < LANES ? last : codes + i) - zero) * scale;
+        if (in_steps) number *= WEIGHT_INT8_STEP;
         if (bf16 && !to_bf16) number = bf16_widen(bf16_round(number));
         store(out, i, left, to_bf16, number);
     }
@@ -148,7 +165,7 @@ void SIMD_NAME(simd_unpack)(const struct coded_weight *weight, int64_t first, in
         here = count - done < left ? count - done : left;
         char *place = (char *)out + done * (to_bf16 ? 2 : 4);
         struct table table;
-        if (weight->format == WEIGHT_INT8) {
+        if (!has_pairs(weight)) {
             unpack_bytes(weight, block, at, here, bf16, to_bf16, place);
             continue;
         }
