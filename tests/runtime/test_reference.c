@@ -29,8 +29,9 @@ static const char *const full_cases[] = {
     FULL_MODEL_CASES,        "adapters/llama_lora", "adapters/gpt2_lora", "adapters/qwen2_lora",
     "adapters/llama_frozen", "adapters/llama_nf4",  "adapters/qwen3_nf4",
 };
-static const char *const optimizer_cases[] = {"optimizers/llama_lion", "optimizers/llama_sgd", "optimizers/llama_int8",
-                                              "optimizers/llama_muon"};
+static const char *const optimizer_cases[] = {"optimizers/llama_lion",     "optimizers/llama_sgd",
+                                              "optimizers/llama_int8",     "optimizers/llama_lion_int8",
+                                              "optimizers/llama_sgd_int8", "optimizers/llama_muon"};
 static const char *const light_cases[] = {LIGHT_MODEL_CASES};
 
 /* Not those of experts on a GPU, which has no kernels for them. */
