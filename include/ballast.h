@@ -136,7 +136,7 @@ void ballast_stop(void);
 /* ---- Plan options: what every call shares ---- */
 
 /* The recipe, which fixes the bits, and what the tiers may take, which never changes them. */
-#define BALLAST_PLAN_OPTIONS_VERSION 4
+#define BALLAST_PLAN_OPTIONS_VERSION 5
 struct ballast_plan_options {
     int version;
 
@@ -177,7 +177,7 @@ struct ballast_plan_options {
 
     const char *layout; /* of what ranks share: "megatron" or "solver"; not given: megatron */
 
-    const char *optimizer;       /* "adamw", "lion" or "sgd" with momentum; not given: adamw */
+    const char *optimizer;       /* "adamw", "lion", "sgd" with momentum, or "muon"; not given: adamw */
     const char *optimizer_dtype; /* of its moments: "fp32", "bf16", rounded by chance, or "int8", with a scale for each
                                     256 of them; not given: fp32 */
     const char *master; /* of bf16 weights: "fp32", or "none", where they are rounded by chance; not given: fp32 */
@@ -189,11 +189,12 @@ struct ballast_plan_options {
                                  given: "none", they are of `dtype` */
     const char *sequence;     /* "on": ranks that share tensors have parts of the positions where they would have all,
                                  between products; not given: "off" */
+    double muon_momentum;     /* of the optimizer "muon"; not given: 0.95 */
 };
 #define BALLAST_PLAN_OPTIONS_INIT                                                                                      \
     {                                                                                                                  \
         BALLAST_PLAN_OPTIONS_VERSION, -1, -1, -1, -1, -1, NULL, NULL, NULL, -1, NULL, NULL, 0, -1, NULL, -1, -1, NULL, \
-            -1, NULL, NULL, NULL, -1, -1, -1, -1, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL                 \
+            -1, NULL, NULL, NULL, -1, -1, -1, -1, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, -1             \
     }
 /* The same at run time. */
 void ballast_plan_options_init(struct ballast_plan_options *options);

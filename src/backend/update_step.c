@@ -1,13 +1,24 @@
 #include "backend/update_step.h"
 
+#include <math.h>
+
 #include "backend/backend.h"
 #include "ops/ops.h"
+
+/* So that an update has the root of mean squares that AdamW's have: singular values of 1 make it 1 / sqrt(columns) of a
+ * matrix that has no fewer rows. */
+static double muon_factor(const struct shape *matrix) {
+    int64_t longer = matrix->dims[0] > matrix->dims[1] ? matrix->dims[0] : matrix->dims[1];
+    return 0.2 * sqrt((double)longer);
+}
 
 struct update_step update_step_of(const struct node *node, const struct kernel_call *call) {
     const struct update_attributes *attributes = NODE_ATTRIBUTES(node, update_attributes);
     enum update_rule rule = update_rule_of(node->op);
     double rate = call->scalars[SCALAR_LEARNING_RATE];
-    double correction = rule == UPDATE_ADAMW ? call->scalars[SCALAR_BIAS_CORRECTION] : 1;
+    double correction = rule == UPDATE_ADAMW  ? call->scalars[SCALAR_BIAS_CORRECTION]
+                        : rule == UPDATE_MUON ? muon_factor(&node->in[0]->shape)
+                                              : 1;
     return (struct update_step){
         .decay = (float)(rule == UPDATE_SGD ? attributes->weight_decay : 1 - rate * attributes->weight_decay),
         .beta1 = (float)attributes->beta1,
@@ -51,6 +62,7 @@ struct update_run update_run_from(const struct update_run *run, int64_t begin) {
         if (run->moments[i]) from.moments[i] = advance(run->moments[i], moments, begin);
         if (run->scales[i]) from.scales[i] += begin / UPDATE_SCALE_BLOCK;
     }
+    if (run->direction) from.direction += begin;
     if (run->rounded) from.rounded += begin;
     from.first += begin;
     return from;

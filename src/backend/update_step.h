@@ -7,6 +7,9 @@
  * RANDOM_ROUND_WEIGHT the lower half for a weight without a master. `number` is that of the parameter among those that
  * are trained, `step` counts from 1; a tensor has less than 2^34 elements.
  *
+ * MUON. An update of runs changes the moment and writes the direction; the weight is changed when the direction is
+ * orthogonal, which takes all of it.
+ *
  * MOMENTS IN 8 BITS. A block of UPDATE_SCALE_BLOCK elements is unpacked to fp32, updated as moments in fp32 are, and
  * packed again (backend/moment_map.h). The weight is changed by the moments before they are packed. */
 #ifndef BALLAST_BACKEND_UPDATE_STEP_H
@@ -24,7 +27,7 @@ struct update_step {
     float clip;  /* the gradient is multiplied by it */
     float beta1, beta2;
     float blend1, blend2; /* 1 - beta1, 1 - beta2, rounded from double */
-    float step;           /* lr, AdamW: times the first moment's correction */
+    float step;           /* lr, AdamW: times the first moment's correction; Muon: times the matrix's factor */
     float root;           /* AdamW: correction of the root */
     float epsilon;
     uint64_t seed; /* of rounding by chance */
@@ -38,6 +41,8 @@ struct update_run {
     void *moments[UPDATE_MOMENTS_MAX]; /* fp32; bf16, rounded by chance, where `bf16_moments`; codes where there are
                                           scales; NULL: no such moment */
     float *scales[UPDATE_MOMENTS_MAX]; /* NULL, or those of the moments' blocks, which begin with the run */
+    float *direction;                  /* Muon: what the matrix is made orthogonal from, which an update of this run
+                                          writes in place of the weight; NULL: of other rules */
     uint16_t *rounded;                 /* NULL, or a copy of the weight, rounded to nearest */
     int64_t first;                     /* number of its first element within the tensor: a multiple of 64 */
     bool bf16_weight, bf16_moments;

@@ -50,7 +50,7 @@ const struct option_alias option_aliases[] = {
     ROW(OPT_CLIP_NORM, "max-grad-norm max-norm grad-clip clip-grad clip-grad-norm gradient-clip-val gradient-clipping",
         NULL),
     ROW(OPT_OPTIMIZER, "optim optimizer-type optimizer-name", NULL),
-    ROW(OPT_BETA1, "momentum", "with --optimizer sgd"),
+    ROW(OPT_BETA1, "momentum", "with --optimizer sgd; --muon-momentum with muon"),
     /* preferences */
     ROW(OPT_LOSS, "dpo preference rl stage trainer loss-type pref-loss", "dpo"),
     ROW(OPT_DPO_BETA, "beta pref-beta kl-beta", "with --loss dpo"),

@@ -72,6 +72,11 @@ RULE(learns_no_preferences) {
     return !options_given(options, OPT_PLAN) && !is_text(options, OPT_LOSS, "dpo");
 }
 
+RULE(updates_without_muon) {
+    UNUSED(facts);
+    return !options_given(options, OPT_PLAN) && !is_text(options, OPT_OPTIMIZER, "muon");
+}
+
 RULE(updates_by_sgd) {
     UNUSED(facts);
     return is_text(options, OPT_OPTIMIZER, "sgd");
@@ -152,6 +157,7 @@ const struct option_effect option_effects[] = {
     {OPT_EPSILON, EFFECT_OF_OPTIONS, updates_without_roots, NO_EFFECT "--optimizer takes no root of a moment"},
     {OPT_LOSS, EFFECT_OF_OPTIONS, plans_generation, IS_GENERATION},
     {OPT_DPO_BETA, EFFECT_OF_OPTIONS, learns_no_preferences, NO_EFFECT "without --loss dpo there are no pairs"},
+    {OPT_MUON_MOMENTUM, EFFECT_OF_OPTIONS, updates_without_muon, NO_EFFECT "--optimizer is not muon"},
     {OPT_OPTIMIZER, EFFECT_OF_OPTIONS, plans_generation, IS_GENERATION},
     {OPT_OPTIMIZER_DTYPE, EFFECT_OF_OPTIONS, plans_generation, IS_GENERATION},
     {OPT_MASTER, EFFECT_OF_OPTIONS, plans_generation, IS_GENERATION},

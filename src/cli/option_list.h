@@ -219,7 +219,10 @@
     X(OPTIMIZER, OPTION_OF(optimizer), .argument = "NAME", OPTION_FOR(COMMAND_TRAIN | COMMAND_PLAN | COMMAND_PROFILE), \
       .computed = ", or what the plan file says",                                                                      \
       .help = "how weights are changed: adamw (two moments a weight), lion (one, and the sign of its blend: a tenth "  \
-              "of AdamW's --lr), sgd (one: momentum). Part of the recipe")                                             \
+              "of AdamW's --lr), sgd (one: momentum), muon (one: matrices of layers are made orthogonal, the others "  \
+              "change as by adamw, with the same --lr). Part of the recipe")                                           \
+    X(MUON_MOMENTUM, OPTION_OF(muon_momentum), OPTION_FOR(COMMAND_TRAIN | COMMAND_PLAN | COMMAND_PROFILE),             \
+      .computed = ", or what the plan file says", .help = "muon: decay of the matrices' moment. Part of the recipe")   \
     X(OPTIMIZER_DTYPE, OPTION_OF(optimizer_dtype), .argument = "fp32|bf16|int8",                                       \
       OPTION_FOR(COMMAND_TRAIN | COMMAND_PLAN | COMMAND_PROFILE), .computed = ", or what the plan file says",          \
       .help = "numbers of the optimizer's moments; bf16, with half of the bytes, is rounded up or down by chance, so " \

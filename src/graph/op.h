@@ -40,7 +40,8 @@ enum op_work {
     OP_WORK_LOSS_GRAD,   /* and their gradient */
     OP_WORK_SQUARED_NORM,
     OP_WORK_OPTIMIZER,
-    OP_WORK_EXPERT, /* several products, of an expert's part of the rows */
+    OP_WORK_MATRIX_UPDATE, /* products of a matrix and the squares that are made of it */
+    OP_WORK_EXPERT,        /* several products, of an expert's part of the rows */
     OP_WORK_COUNT
 };
 
@@ -155,8 +156,14 @@ struct op {
     /* What is made of an element of input 0, or of a block of them, depends on no other, so that a kernel may be called
      * on a run of elements (kernel_call.elements). */
     bool by_elements;
+    /* The same of a parameter: where ranks have shards of states, the one that has all of it calls the kernel, on all
+     * of it, and the others do not (tensor.updated_whole). */
+    bool by_parameter;
     int in_place_input; /* 1 + index of the input whose buffer output 0 may take over, bytes being equal; 0: none */
 };
+
+/* Whether ranks that have shards of parameters do its work each on what they have. */
+static inline bool op_is_divided(const struct op *op) { return op->by_elements || op->by_parameter; }
 
 void op_cost(const struct node *node, struct op_cost *out);
 /* The loops of a node by one of the ways of its operator; false where there is none. */

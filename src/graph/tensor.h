@@ -99,6 +99,7 @@ struct tensor {
     bool partial_result;      /* results: the ranks of the group have parts of its sum, which the caller adds */
     bool trainable;           /* parameters: has a gradient and optimizer state */
     bool decays;              /* parameters: weight decay applies */
+    bool updated_whole;       /* parameters: an update needs all elements at once, so that one rank makes it */
     struct tensor *parameter; /* gradients, sums of their squares, and state: the parameter they belong to */
     struct tensor *value;     /* activations of backward: the activation whose gradient they are; else NULL */
     const char *role;         /* state: "master", "exp_avg", "exp_avg_sq"; else NULL */

@@ -112,6 +112,7 @@ static struct tensor *make_parameter(struct sharder *sharder, const struct tenso
     if (!made) return NULL;
     made->trainable = from->trainable;
     made->decays = from->decays;
+    made->updated_whole = from->updated_whole;
     if (dimension == WHOLE) return made;
     struct tensor_part *part = scratch_alloc(&sharder->graph->memory, 1, sizeof *part);
     if (part)

@@ -10,7 +10,7 @@
  *     tensor_parts, group_exchange: parts of tensors, and what the ranks of a group exchange of them;
  *     preference: the loss of pairs of sequences;
  *     attention_cache: attention of new tokens over caches, for generating texts;
- *     optimizer: the update, and the nodes that make it;
+ *     optimizer: the update, and the nodes that make it; muon: that of whole matrices;
  *     check: what these definitions share.
  *
  * Weights of linear and linear_dx, and of experts, may be in a format of fewer bits (graph/weight_format.h): frozen.
@@ -177,7 +177,9 @@
     /* the same with exp_avg */                                                                                        \
     X(lion)                                                                                                            \
     /* the same with momentum_buffer */                                                                                \
-    X(sgd)
+    X(sgd)                                                                                                             \
+    /* muon.c: the same, of a matrix */                                                                                \
+    X(muon)
 
 /* Those that the ranks of a group make together (enum op_exchange), of group_exchange.c: no backend has kernels of
  * them. */
@@ -459,17 +461,25 @@ struct clip_attributes {
  * UPDATE_LION: Lion (Chen et al., arXiv 2302.06675, algorithm 2): w -= lr*decay*w; w -= lr * sign(m + (1-beta1)*(g-m));
  *     m += (1-beta2)*(g-m).
  * UPDATE_SGD: with momentum, as torch.optim.SGD: g += decay*w; m = beta1*m + g; w -= lr*m.
- * With a master, it is updated and the parameter is its rounding to nearest. Moments in bf16, and a bf16 parameter
- * without a master, are computed in fp32 and rounded by chance: to the bf16 number above with the probability that the
- * distance to the one below says, so that small changes add up on average (Gupta et al., arXiv 1502.02551). The numbers
- * drawn are a function of seed, step, parameter and element (backend/update_step.h). Moments in 8 bits are codes, with
- * a scale for each block of elements: they are unpacked to fp32 and packed again (backend/moment_map.h). */
-#define UPDATE_RULE_LIST(X) X(ADAMW, adamw) X(LION, lion) X(SGD, sgd)
+ * UPDATE_MUON: Muon (Jordan et al., kellerjordan.github.io/posts/muon), of matrices [rows, columns], as
+ * torch.optim.Muon with "match_rms_adamw" (Liu et al., arXiv 2502.16982): m += (1-momentum)*(g-m); u = m +
+ * (1-momentum)*(g-m); w -= lr*decay*w; w -= lr * 0.2*sqrt(max(rows, columns)) * o. o is u / max(|u|, 1e-7) with its
+ * singular values near 1, after five steps of Newton and Schulz in the parameter's dtype: x = a x + (b g + c g g) x
+ * with g = x xt, where x has more rows than columns x (b g + c g g) with g = xt x, and a, b, c = 3.4445,
+ * -4.775, 2.0315. So an update of an element needs all of them. What is no such matrix is updated by AdamW
+ * (ops_mark_whole_updates). With a master, it is updated and the parameter is its rounding to nearest. Moments in bf16,
+ * and a bf16 parameter without a master, are computed in fp32 and rounded by chance: to the bf16 number above with the
+ * probability that the distance to the one below says, so that small changes add up on average (Gupta et al., arXiv
+ * 1502.02551). The numbers drawn are a function of seed, step, parameter and element (backend/update_step.h). Moments
+ * in 8 bits are codes, with a scale for each block of elements: they are unpacked to fp32 and packed again
+ * (backend/moment_map.h). */
+#define UPDATE_RULE_LIST(X) X(ADAMW, adamw) X(LION, lion) X(SGD, sgd) X(MUON, muon)
 enum update_rule {
 #define UPDATE_RULE_ENUM(name, op) UPDATE_##name,
     UPDATE_RULE_LIST(UPDATE_RULE_ENUM) UPDATE_RULE_COUNT
 #undef UPDATE_RULE_ENUM
 };
+enum { MUON_STEPS = 5 };
 /* The operator's name. */
 const char *update_rule_name(enum update_rule rule);
 /* UPDATE_RULE_COUNT when there is none of that name. */
@@ -484,7 +494,7 @@ const char *update_rule_moment(enum update_rule rule, int moment);
 int update_rule_moments(enum update_rule rule);
 
 struct update_attributes {
-    double beta1, beta2, epsilon;
+    double beta1, beta2, epsilon;  /* beta1: Muon's momentum */
     double weight_decay;           /* 0 for parameters that do not decay */
     enum dtype parameter, moments; /* moments: fp32, bf16, or uint8, which are codes */
     bool has_master;               /* the parameter is bf16, and the output after the moments exists */
@@ -599,11 +609,16 @@ struct tensor *ops_head_logits(struct graph *graph, const char *name, struct ten
 struct optimizer_options {
     enum update_rule rule;
     double beta1, beta2, epsilon, weight_decay, clip_norm;
+    double muon_momentum;    /* of UPDATE_MUON, whose other numbers are AdamW's, for what is no matrix */
     enum dtype moments;      /* fp32, bf16 or uint8 */
     bool no_masters;         /* of bf16 parameters */
     uint64_t seed;           /* of rounding by chance */
     struct group_part group; /* of ranks that have parts of parameters; {0, 0}: none has */
 };
+/* Says of a graph's parameters, before its optimizer is added, which ones the rule updates whole: of UPDATE_MUON
+ * trained matrices that are neither looked up (embeddings) nor make logits (heads), of all others none. Programs that
+ * do not update say it too, so that parameters lie alike in all (plan/chunks.h). */
+void ops_mark_whole_updates(struct graph *graph, enum update_rule rule);
 enum status ops_add_optimizer(struct graph *graph, const struct optimizer_options *options);
 
 /* Attributes of a node, typed. */

@@ -9,7 +9,8 @@ static const struct {
     const char *moments[UPDATE_MOMENTS_MAX];
 } rules[] = {[UPDATE_ADAMW] = {&op_adamw, {"exp_avg", "exp_avg_sq"}},
              [UPDATE_LION] = {&op_lion, {"exp_avg"}},
-             [UPDATE_SGD] = {&op_sgd, {"momentum_buffer"}}};
+             [UPDATE_SGD] = {&op_sgd, {"momentum_buffer"}},
+             [UPDATE_MUON] = {&op_muon, {"momentum_buffer"}}};
 
 const char *update_rule_name(enum update_rule rule) { return rules[rule].op->name; }
 
@@ -103,7 +104,7 @@ static struct shape scales_of(const struct shape *moment) {
 }
 
 /* Output 0 has the parameter's shape; the state's tensors are existing ones, given as outputs. */
-static enum status infer_update(const struct node *node, struct shape out[OP_OUTPUTS_MAX]) {
+enum status infer_update(const struct node *node, struct shape out[OP_OUTPUTS_MAX]) {
     const struct shape *gradient = &node->in[0]->shape;
     const struct update_attributes *attributes = NODE_ATTRIBUTES(node, update_attributes);
     int moments = update_rule_moments(update_rule_of(node->op));
@@ -232,11 +233,17 @@ static void add_states(struct graph *graph, struct tensor *parameter, enum updat
         into[2 + moments + i] = scales_tensor(graph, parameter, update_rule_moment(rule, i));
 }
 
+/* Muon is for what is updated whole. */
+static enum update_rule rule_of(const struct tensor *parameter, enum update_rule rule) {
+    return rule == UPDATE_MUON && !parameter->updated_whole ? UPDATE_ADAMW : rule;
+}
+
 static void add_update(struct graph *graph, const struct trained *trained, uint32_t number, struct tensor *clip,
                        const struct optimizer_options *options) {
     struct tensor *parameter = trained->parameter;
+    enum update_rule rule = rule_of(parameter, options->rule);
     struct update_attributes attributes = {
-        .beta1 = options->beta1,
+        .beta1 = rule == UPDATE_MUON ? options->muon_momentum : options->beta1,
         .beta2 = options->beta2,
         .epsilon = options->epsilon,
         .weight_decay = parameter->decays ? options->weight_decay : 0,
@@ -248,9 +255,9 @@ static void add_update(struct graph *graph, const struct trained *trained, uint3
     };
     struct tensor *in[OP_INPUTS_MAX] = {trained->gradient, options->clip_norm > 0 ? clip : NULL};
     struct tensor *into[OP_OUTPUTS_MAX] = {parameter};
-    add_states(graph, parameter, options->rule, &attributes, into);
-    const char *name = graph_format(graph, "%s.%s", update_rule_name(options->rule), parameter->name);
-    graph_add(graph, rules[options->rule].op, name, in, &attributes, into);
+    add_states(graph, parameter, rule, &attributes, into);
+    const char *name = graph_format(graph, "%s.%s", update_rule_name(rule), parameter->name);
+    graph_add(graph, rules[rule].op, name, in, &attributes, into);
 }
 
 /* Sums of a gradient's squares, as soon as it is complete. */

@@ -48,10 +48,10 @@ static enum status list_uses(const struct graph *graph, struct use **out, int32_
     return STATUS_OK;
 }
 
-/* What may share a chunk: trained, frozen, frozen and in fewer bits, whose elements are bytes. */
-enum { KINDS = 3 };
+/* What may share a chunk: trained, by elements or whole, frozen, frozen and in fewer bits, whose elements are bytes. */
+enum { KINDS = 4 };
 static int kind_of(const struct tensor *parameter) {
-    return parameter->trainable ? 1 : parameter->code.format == WEIGHT_PLAIN ? 0 : 2;
+    return parameter->trainable ? parameter->updated_whole ? 3 : 1 : parameter->code.format == WEIGHT_PLAIN ? 0 : 2;
 }
 
 /* Bytes of the consecutive parameters of one block and kind that begin at `first`. */
@@ -66,8 +66,8 @@ static int64_t block_bytes(const struct use *uses, int32_t first, int32_t count)
 /* Gives each parameter, by its place in `uses`, the number of its chunk. One chunk of each kind is open at a time. */
 static enum status assign(const struct use *uses, int32_t count, int64_t most, int32_t *chunk_of,
                           struct chunk_list *list) {
-    int32_t open[KINDS] = {-1, -1, -1};
-    int last_block[KINDS] = {-1, -1, -1};
+    int32_t open[KINDS] = {-1, -1, -1, -1};
+    int last_block[KINDS] = {-1, -1, -1, -1};
     for (int32_t i = 0; i < count; i++) {
         const struct use *use = &uses[i];
         int kind = kind_of(use->parameter);
@@ -79,7 +79,9 @@ static enum status assign(const struct use *uses, int32_t count, int64_t most, i
         bool apart = new_block && list->within_blocks;
         if (open[kind] < 0 || apart || list->chunks.items[open[kind]].bytes + wanted > most) {
             open[kind] = (int32_t)list->chunks.count;
-            TRY(vec_push(&list->chunks, (struct chunk){.block = use->block, .trained = use->parameter->trainable}));
+            TRY(vec_push(&list->chunks, (struct chunk){.block = use->block,
+                                                       .trained = use->parameter->trainable,
+                                                       .whole = use->parameter->updated_whole}));
         }
         struct chunk *chunk = &list->chunks.items[open[kind]];
         chunk->bytes += bytes;
@@ -91,6 +93,7 @@ static enum status assign(const struct use *uses, int32_t count, int64_t most, i
 
 static enum status fill(const struct graph *graph, const struct use *uses, int32_t count, const int32_t *chunk_of_use,
                         struct chunk_list *list) {
+    list->tensors = graph->tensors.count + 1;
     list->chunk_of = mem_array(graph->tensors.count + 1, sizeof *list->chunk_of);
     list->first_element = mem_array(graph->tensors.count + 1, sizeof *list->first_element);
     if (!list->chunk_of || !list->first_element) return STATUS_FAILED;
@@ -139,6 +142,91 @@ enum status chunks_of_policy(const struct graph *graph, const struct policy *pol
     *out = (struct chunk_list){.within_blocks = false};
     if (bytes == 0) TRY(chunks_choose_bytes(graph, &bytes));
     return pack(graph, bytes, partition_cuts(&policy->partition), out);
+}
+
+/* ---- whole updates ---- */
+
+static int64_t room_of(const struct tensor *parameter) { return shard_aligned(shape_elements(&parameter->shape)); }
+
+/* Of a chunk's parameters that have no place yet the largest, of equal ones the first; NULL: none is left. */
+static const struct tensor *largest_left(const struct chunk_list *list, const struct chunk *chunk) {
+    const struct tensor *largest = NULL;
+    for (int32_t i = chunk->first; i < chunk->first + chunk->count; i++) {
+        const struct tensor *parameter = list->parameters.items[i];
+        if (list->first_element[parameter->id] < 0 && (!largest || room_of(parameter) > room_of(largest)))
+            largest = parameter;
+    }
+    return largest;
+}
+
+/* Shards of one chunk as they fill up. */
+struct deal {
+    int shards;
+    int64_t *filled; /* elements, by shard */
+    int *shard_of;   /* by id of a parameter */
+};
+
+static int find_least(const struct deal *deal) {
+    int least = 0;
+    for (int shard = 1; shard < deal->shards; shard++)
+        if (deal->filled[shard] < deal->filled[least]) least = shard;
+    return least;
+}
+
+static int64_t find_most(const struct deal *deal) {
+    int64_t most = 0;
+    for (int shard = 0; shard < deal->shards; shard++)
+        if (deal->filled[shard] > most) most = deal->filled[shard];
+    return most;
+}
+
+/* A shard has `pieces` pieces (plan/shards.h), all of as many blocks. */
+static void deal_chunk(struct chunk_list *list, struct chunk *chunk, int64_t pieces, struct deal *deal) {
+    const struct tensor *parameter;
+    memset(deal->filled, 0, (size_t)deal->shards * sizeof *deal->filled);
+    for (int32_t i = chunk->first; i < chunk->first + chunk->count; i++)
+        list->first_element[list->parameters.items[i]->id] = -1;
+    while ((parameter = largest_left(list, chunk))) {
+        int shard = deal->shard_of[parameter->id] = find_least(deal);
+        list->first_element[parameter->id] = deal->filled[shard];
+        deal->filled[shard] += room_of(parameter);
+    }
+    int64_t unit = pieces * SHARD_BLOCK, shard_elements = (find_most(deal) + unit - 1) / unit * unit;
+    for (int32_t i = chunk->first; i < chunk->first + chunk->count; i++) {
+        int id = list->parameters.items[i]->id;
+        list->first_element[id] += deal->shard_of[id] * shard_elements;
+    }
+    chunk->elements = shard_elements * deal->shards;
+}
+
+enum status chunks_deal(struct chunk_list *chunks, const struct partition *partition, int ranks) {
+    struct deal deal = {.shards = partition_width(partition->optimizer)};
+    if (deal.shards == 1) return STATUS_OK;
+    deal.filled = mem_array((size_t)deal.shards, sizeof *deal.filled);
+    deal.shard_of = mem_array(chunks->tensors, sizeof *deal.shard_of);
+    bool made = deal.filled && deal.shard_of;
+    for (size_t c = 0; c < chunks->chunks.count && made; c++)
+        if (chunks->chunks.items[c].whole) deal_chunk(chunks, &chunks->chunks.items[c], ranks / deal.shards, &deal);
+    mem_free(deal.filled);
+    mem_free(deal.shard_of);
+    return made ? STATUS_OK : STATUS_FAILED;
+}
+
+enum status chunks_copy_places(const struct chunk_list *chunks, struct chunk_list *out) {
+    *out = *chunks;
+    out->chunks.items = mem_array(chunks->chunks.count, sizeof *out->chunks.items);
+    out->first_element = mem_array(chunks->tensors, sizeof *out->first_element);
+    if (!out->chunks.items || !out->first_element) return STATUS_FAILED;
+    if (chunks->chunks.count > 0)
+        memcpy(out->chunks.items, chunks->chunks.items, chunks->chunks.count * sizeof *out->chunks.items);
+    memcpy(out->first_element, chunks->first_element, chunks->tensors * sizeof *out->first_element);
+    return STATUS_OK;
+}
+
+void chunks_free_places(struct chunk_list *copy) {
+    mem_free(copy->chunks.items);
+    mem_free(copy->first_element);
+    *copy = (struct chunk_list){0};
 }
 
 void chunks_free(struct chunk_list *chunks) {

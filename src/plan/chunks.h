@@ -3,7 +3,10 @@
  * Parameters are packed in the order in which forward first uses them (ProTrain, arXiv 2406.08334, section 3.1), so
  * that the chunks of a pass are visited in ascending order. Those of one block stay together where they fit. A chunk
  * holds only parameters that are trained, only frozen ones, or only frozen ones in fewer bits. A shared parameter stays
- * at its first use. */
+ * at its first use.
+ *
+ * WHOLE UPDATES. Parameters whose update needs all of their elements at once (tensor.updated_whole) have chunks of
+ * their own. Where a partition cuts the optimizer's states, chunks_deal gives each of their shards whole parameters. */
 #ifndef BALLAST_PLAN_CHUNKS_H
 #define BALLAST_PLAN_CHUNKS_H
 
@@ -16,11 +19,13 @@ struct chunk {
     int64_t elements;     /* each parameter's rounded up to SHARD_BLOCK (plan/shards.h) */
     int block;            /* the first block that uses it */
     bool trained;
+    bool whole; /* its parameters are updated whole */
 };
 
 struct chunk_list {
     VEC(const struct tensor *) parameters; /* chunk by chunk */
     VEC(struct chunk) chunks;              /* in the order of their first use */
+    size_t tensors;                        /* of the graph, and one: entries of the two arrays below */
     int32_t *chunk_of;                     /* by tensor id; -1 for what is no parameter */
     int64_t *first_element;                /* by id of a parameter: where it lies among its chunk's elements */
     bool within_blocks;                    /* no chunk has parameters of two blocks */
@@ -32,6 +37,13 @@ enum status chunks_pack(const struct graph *graph, int64_t chunk_bytes, struct c
 /* The chunks of a policy: of its size, or where that is 0 of the one that chunks_choose_bytes takes. Where its
  * partition cuts chunks into shards, each is within a block, so that its gradients are complete at one time. */
 enum status chunks_of_policy(const struct graph *graph, const struct policy *policy, struct chunk_list *out);
+/* Deals the parameters of chunks that are updated whole to the shards of optimizer states, the largest first, each to
+ * the shard that has least: shards are as long as the fullest, and none cuts a parameter. Once for a list; nothing
+ * where no state is cut. `ranks` as in struct shard_cut. */
+enum status chunks_deal(struct chunk_list *chunks, const struct partition *partition, int ranks);
+/* The list with places of its own, for chunks_deal; all else is shared. The caller frees with chunks_free_places. */
+enum status chunks_copy_places(const struct chunk_list *chunks, struct chunk_list *out);
+void chunks_free_places(struct chunk_list *copy);
 void chunks_free(struct chunk_list *chunks);
 
 /* The chunk whose parameter an update's node writes; -1: none. */

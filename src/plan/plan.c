@@ -160,6 +160,10 @@ static enum status check_axes(const struct plan *plan) {
                                       "plan: recipe.optimizer_dtype: blocks of int8 moments lie across the parts of "
                                       "weights that ranks would share"),
                            "--optimizer-dtype bf16; or leave --tensor out: --partition cuts such moments too");
+    if (tensor > 1 && plan->recipe.optimizer == UPDATE_MUON)
+        return status_hint(status_set(STATUS_BAD_INPUT, "plan: recipe.optimizer: muon needs whole matrices, of which "
+                                                        "ranks that share tensors have parts"),
+                           "leave --tensor out: --partition deals whole matrices to ranks");
     while (ranks % (nearest * tensor) != 0)
         nearest--;
     if (nearest == stages) return STATUS_OK;
@@ -220,6 +224,7 @@ enum status recipe_check_optimizer(const struct recipe *recipe) {
     TRY(plan_check_real("recipe." #field, recipe->field, setting_table[SETTING_##field].real_least,                    \
                         setting_table[SETTING_##field].real_most, rule));
     RECIPE_DOUBLES(CHECK_DOUBLE)
+    if (recipe->optimizer == UPDATE_MUON) CHECK_DOUBLE(muon_momentum, "a decaying average's share is below 1")
     return STATUS_OK;
 }
 
@@ -252,6 +257,8 @@ json_t *recipe_to_json(const struct recipe *recipe) {
     failed |= json_object_set_new(object, "loss", json_string(training_loss_name(recipe->loss)));
     if (recipe->loss == TRAINING_DPO) failed |= json_object_set_new(object, "dpo_beta", json_real(recipe->dpo_beta));
     failed |= json_object_set_new(object, "optimizer", json_string(update_rule_name(recipe->optimizer)));
+    if (recipe->optimizer == UPDATE_MUON)
+        failed |= json_object_set_new(object, "muon_momentum", json_real(recipe->muon_momentum));
     failed |= json_object_set_new(object, "optimizer_dtype", json_string(state_format_name(recipe->optimizer_dtype)));
     failed |= json_object_set_new(object, "base_dtype", json_string(weight_format_name(recipe->base_dtype)));
     failed |= json_object_set_new(object, "master", json_string(master_name(recipe->master)));
@@ -338,9 +345,12 @@ static enum status read_optimizer(const char *file, const json_t *object, struct
         names[i] = update_rule_name((enum update_rule)i);
     TRY(json_read_string(file, object, "optimizer", &name));
     out->optimizer = update_rule_find(name);
-    if (out->optimizer != UPDATE_RULE_COUNT) return STATUS_OK;
-    return nearest_hint(status_set(STATUS_BAD_INPUT, "%s: optimizer: '%s' is not known", file, name), "value", name,
-                        names, UPDATE_RULE_COUNT);
+    if (out->optimizer == UPDATE_RULE_COUNT)
+        return nearest_hint(status_set(STATUS_BAD_INPUT, "%s: optimizer: '%s' is not known", file, name), "value", name,
+                            names, sizeof names / sizeof *names);
+    if (out->optimizer != UPDATE_MUON) return STATUS_OK;
+    TRY(json_require(file, object, "muon_momentum"));
+    return json_read_double(file, object, "muon_momentum", -HUGE_VAL, HUGE_VAL, &out->muon_momentum);
 }
 
 /* Megatron's in files of versions that had no other. */
@@ -424,7 +434,7 @@ static enum status read_sequence(const char *file, const json_t *object, bool *o
 }
 
 enum status recipe_from_json(const char *file, const json_t *object, struct recipe *out) {
-    enum { OPTIONAL_FIELDS = 18 };
+    enum { OPTIONAL_FIELDS = 19 };
     static const char *const known[] = {"threads",
                                         "base_dtype",
                                         "lora",
@@ -434,6 +444,7 @@ enum status recipe_from_json(const char *file, const json_t *object, struct reci
                                         "loss",
                                         "dpo_beta",
                                         "optimizer",
+                                        "muon_momentum",
                                         "optimizer_dtype",
                                         "master",
                                         "reduce_dtype",
@@ -590,6 +601,8 @@ enum status recipe_require_equal(const struct recipe *expected, const struct rec
     if (expected->loss != actual->loss) DIFFERENT(loss)
     if (expected->dpo_beta < actual->dpo_beta || expected->dpo_beta > actual->dpo_beta) DIFFERENT(dpo_beta)
     if (expected->optimizer != actual->optimizer) DIFFERENT(optimizer)
+    if (expected->muon_momentum < actual->muon_momentum || expected->muon_momentum > actual->muon_momentum)
+        DIFFERENT(muon_momentum)
     if (expected->optimizer_dtype != actual->optimizer_dtype) DIFFERENT(optimizer_dtype)
     if (expected->master != actual->master) DIFFERENT(master)
     if (expected->base_dtype != actual->base_dtype) DIFFERENT(base_dtype)

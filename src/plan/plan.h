@@ -111,6 +111,7 @@ struct recipe {
     uint64_t seed;
     enum update_rule optimizer;
     double beta1, beta2, epsilon, weight_decay; /* of the optimizer (ops/ops.h) */
+    double muon_momentum;                       /* of UPDATE_MUON; 0 of others */
     double clip_norm;                           /* limit of the gradients' global norm; 0: none */
     enum document_attention document_attention;
     enum training_loss loss;
@@ -174,7 +175,8 @@ static inline int recipe_tensor(const struct recipe *recipe) { return recipe->te
 static inline int64_t recipe_together(const struct recipe *recipe) { return recipe->loss == TRAINING_DPO ? 2 : 1; }
 /* The fewest sequences that hold at least `least_tokens` (the backend says how many), at most `batch`. */
 int64_t recipe_default_grain(int64_t batch, int64_t sequence_length, int64_t least_tokens);
-/* Of a trained parameter: itself, its fp32 gradient, moments and master, for each of its own bytes. */
+/* Of a trained parameter: itself, its fp32 gradient, moments and master, for each of its own bytes. With Muon, of a
+ * matrix. */
 double recipe_state_bytes_per_byte(const struct recipe *recipe);
 /* Grains of a step: a short last grain is filled up with sequences of weight zero. */
 int64_t recipe_grains(const struct recipe *recipe);

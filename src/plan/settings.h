@@ -64,9 +64,10 @@ struct setting {
     X(flat, .name = "collectives", .type = SETTING_CHOICE, .choices = "stratified|flat")                               \
     X(threads, .name = "threads", SETTING_WHOLE_IN(1, 4096))                                                           \
     X(seed, .name = "seed", SETTING_WHOLE_IN(0, INT64_MAX), SETTING_WHOLE_DEFAULT(1))                                  \
-    X(optimizer, .name = "optimizer", .type = SETTING_CHOICE, .choices = "adamw|lion|sgd", .fallback = "adamw")        \
+    X(optimizer, .name = "optimizer", .type = SETTING_CHOICE, .choices = "adamw|lion|sgd|muon", .fallback = "adamw")   \
     X(beta1, .name = "beta1", SETTING_REAL_IN(0, 0.999999), SETTING_REAL_DEFAULT(0.9))                                 \
     X(beta2, .name = "beta2", SETTING_REAL_IN(0, 0.999999), SETTING_REAL_DEFAULT(0.95))                                \
+    X(muon_momentum, .name = "muon-momentum", SETTING_REAL_IN(0, 0.999999), SETTING_REAL_DEFAULT(0.95))                \
     X(epsilon, .name = "epsilon", SETTING_REAL_IN(1e-30, 1), SETTING_REAL_DEFAULT(1e-8))                               \
     X(weight_decay, .name = "weight-decay", SETTING_REAL_IN(0, 1000), SETTING_REAL_DEFAULT(0.1))                       \
     X(clip_norm, .name = "clip-norm", SETTING_REAL_IN(0, 1e9), SETTING_REAL_DEFAULT(1))                                \

@@ -39,6 +39,8 @@ static const struct {
     [OP_WORK_SQUARED_NORM] = {"squared norms", 0, 0.50},
     /* 28 bytes a parameter in streams, many parameters a launch: 1114 us of 1200. */
     [OP_WORK_OPTIMIZER] = {"optimizer", 0, 0.92},
+    /* Products as above, of one matrix, in turn. */
+    [OP_WORK_MATRIX_UPDATE] = {"optimizer's products", 0.50, 0.85},
 };
 
 /* At head sizes below 128 exponentials are as many for half of the products: 256 of 989 TFLOP/s forward, 321 backward.

@@ -12,8 +12,8 @@ static int compare(const void *a, const void *b) {
     return (x->order > y->order) - (x->order < y->order);
 }
 
-/* Shards have parameters, gradients and states in the order of the parameters, each at the same elements. A parameter's
- * states have their roles in the same order as those of all others: `roles` counts them, by parameter. */
+/* Shards have parameters, gradients and states in the order of their parameters' places, each at the same elements. A
+ * parameter's states have their roles in the same order as those of all others: `roles` counts them, by parameter. */
 static enum status list_packed(const struct step_buffers *buffers, enum tensor_kind kind, int *roles,
                                struct packed_list *out) {
     const struct graph *graph = buffers->graph;
@@ -24,7 +24,7 @@ static enum status list_packed(const struct step_buffers *buffers, enum tensor_k
         if (buffers->pipeline && !pipeline_holds(buffers->pipeline, tensor, buffers->stage)) continue;
         struct packed packed = {.part = chunks_part_of(buffers->chunks, tensor), .id = tensor->id, .order = tensor->id};
         packed.apart = buffers->sums && kind == TENSOR_GRADIENT && buffers->completed_by[i] < 0;
-        if (cut && tensor->parameter) packed.order = tensor->parameter->id;
+        if (cut) packed.order = buffers->chunks->first_element[tensor->parameter ? tensor->parameter->id : tensor->id];
         if (cut && kind == TENSOR_STATE) packed.role = roles[tensor->parameter->id]++;
         TRY(vec_push(&out->list, packed));
     }

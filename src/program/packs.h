@@ -10,7 +10,8 @@ struct packed {
     struct chunk_part part;
     bool apart;
     int role;
-    int id, order; /* of the tensor; its place in the pack */
+    int id;        /* of the tensor */
+    int64_t order; /* its place in the pack */
 };
 
 struct packed_list {

@@ -220,6 +220,7 @@ static enum status schedule_sections(struct scheduler *scheduler, struct executi
 
 static enum status pack_chunks(struct scheduler *scheduler) {
     TRY(chunks_of_policy(scheduler->graph, &scheduler->plan->policy, &scheduler->chunks));
+    TRY(chunks_deal(&scheduler->chunks, &scheduler->plan->policy.partition, rank_place_data(&scheduler->plan->place)));
     /* A plan made for training serves graphs with fewer parameters too: those of the model without its adapters. */
     if (!graph_has_backward(scheduler->graph)) return STATUS_OK;
     return plan_check_range("policy.persistent_chunks", scheduler->plan->policy.persistent_chunks, 0,

@@ -45,7 +45,7 @@ static struct tensor_home place_of(struct scheduler *scheduler, const struct exe
 /* The elements of input 0 that the node is executed on: all, or those of this rank's shard. */
 static struct shard_range run_of(const struct scheduler *scheduler, const struct node *node) {
     struct shard_range all = {0, node->in[0] ? shape_elements(&node->in[0]->shape) : 0};
-    bool cut = step_buffers_cut(&scheduler->buffers) && node->op->by_elements && works_at_homes(node);
+    bool cut = step_buffers_cut(&scheduler->buffers) && op_is_divided(node->op) && works_at_homes(node);
     if (!cut) return all;
     const struct tensor *parameter = node->in[0]->parameter;
     const struct partition *partition = &scheduler->plan->policy.partition;
@@ -55,7 +55,9 @@ static struct shard_range run_of(const struct scheduler *scheduler, const struct
     int64_t at = scheduler->chunks.first_element[parameter->id];
     struct shard_range run = {range.begin > at ? range.begin - at : 0, range.end - at};
     if (run.end > all.end) run.end = all.end;
-    return run.begin < run.end ? run : (struct shard_range){0, 0};
+    if (run.begin >= run.end) return (struct shard_range){0, 0};
+    BUG_IF(node->op->by_parameter && run.end - run.begin < all.end, "%s: a shard cuts its parameter", node->name);
+    return run;
 }
 
 static void cut_operand(const struct tensor *tensor, const struct tensor_run *place, const struct shard_range *run,
@@ -266,7 +268,7 @@ static enum status schedule_exchange(struct scheduler *scheduler, const struct s
 enum status schedule_node(struct scheduler *scheduler, const struct section *section,
                           const struct execution *execution) {
     struct shard_range run = run_of(scheduler, execution->node);
-    bool here = !execution->elsewhere && (run.begin < run.end || !execution->node->op->by_elements);
+    bool here = !execution->elsewhere && (run.begin < run.end || !op_is_divided(execution->node->op));
     if (!here) return schedule_elsewhere(scheduler, execution);
     return execution->node->op->exchange ? schedule_exchange(scheduler, section, execution, &run)
                                          : schedule_kernel(scheduler, section, execution, &run);

@@ -82,7 +82,8 @@ static enum status add_chunk(struct measurer *measurer, const struct states *sta
                                   states->chunks.chunks.items[chunk].elements};
     int p = cut.partition.parameters, g = cut.partition.gradients, o = cut.partition.optimizer;
     if (cut.elements == 0) return STATUS_OK;
-    int64_t parameter_bytes = whole.parameters / cut.elements;
+    const struct chunk *packed = &states->chunks.chunks.items[chunk];
+    int64_t parameter_bytes = dtype_bytes(states->chunks.parameters.items[packed->first]->shape.dtype);
     double gather_s = 0;
     TRY(add_gather(measurer, &cut, 1, p, parameter_bytes, &gather_s));
     out->gather_s += gather_s;

@@ -150,13 +150,15 @@ static enum status add_division(struct space *space, const struct partition *par
     double issue_s = input->costs ? input->costs->rates.issue_s : 0;
     enum status status = STATUS_OK;
     for (int32_t k = 0; k < packings->count && status == STATUS_OK; k++) {
-        const struct states *states = &packings->states[k];
-        division.from[k] = states_divide(states, partition, &input->place, issue_s);
+        struct states states;
+        status = states_deal(&packings->states[k], partition, &input->place, &states);
+        if (status == STATUS_OK) division.from[k] = states_divide(&states, partition, &input->place, issue_s);
         if (!division.from[k]) status = STATUS_FAILED;
         for (int flat = 0; flat < 2 && input->costs && status == STATUS_OK; flat++)
             if (is_tried(input, flat))
-                status = exchange_measure(&space->cut, states, partition, flat, &input->costs->rates,
+                status = exchange_measure(&space->cut, &states, partition, flat, &input->costs->rates,
                                           &division.exchange[k][flat]);
+        states_free_dealt(&states);
     }
     if (status == STATUS_OK) status = vec_push(&space->divisions, division);
     for (int32_t k = 0; k < PACKINGS_MAX && status != STATUS_OK; k++)

@@ -304,6 +304,15 @@ struct chunk_sum *states_divide(const struct states *states, const struct partit
     return from;
 }
 
+enum status states_deal(const struct states *states, const struct partition *partition, const struct rank_place *place,
+                        struct states *out) {
+    *out = *states;
+    TRY(chunks_copy_places(&states->chunks, &out->chunks));
+    return chunks_deal(&out->chunks, partition, rank_place_data(place));
+}
+
+void states_free_dealt(struct states *dealt) { chunks_free_places(&dealt->chunks); }
+
 enum status states_create(const struct graph *graph, const struct costs *costs, const struct policy *policy,
                           struct states *out) {
     *out = (struct states){.chunk_bytes = policy->chunk_bytes, .blocks = graph_count_blocks(graph)};

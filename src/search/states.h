@@ -54,6 +54,12 @@ enum status states_create(const struct graph *graph, const struct costs *costs, 
                           struct states *out);
 void states_free(struct states *states);
 
+/* The same states with chunks as the partition deals them (chunks_deal), for states_divide and exchange_measure; the
+ * rest is shared. The caller frees with states_free_dealt, also after a failure. */
+enum status states_deal(const struct states *states, const struct partition *partition, const struct rank_place *place,
+                        struct states *out);
+void states_free_dealt(struct states *dealt);
+
 /* states->from as the rank has it under a partition; it has a part of every chunk, as the first one. `issue_s`: of a
  * kernel. The caller frees with mem_free. NULL without memory. */
 struct chunk_sum *states_divide(const struct states *states, const struct partition *partition,

@@ -56,6 +56,7 @@ static void check_given(const struct plan_options *options) {
     CHECK_GIVEN(dtype)
     CHECK_GIVEN(document_attention)
     CHECK_GIVEN(loss)
+    BUG_IF(options->muon_momentum > 0 && !SETTINGS_HAVE(options, muon_momentum), "muon_momentum is set but not given");
     BUG_IF(options->dpo_beta > 0 && !SETTINGS_HAVE(options, dpo_beta), "dpo_beta is set but not given");
     CHECK_GIVEN(optimizer)
     CHECK_GIVEN(optimizer_dtype)
@@ -163,6 +164,9 @@ static void choose_numbers(struct resolver *resolver, const struct plan_options 
     recipe->optimizer = (enum update_rule)choose_name(
         resolver, SETTING_optimizer, (int)options->optimizer, (int)base->optimizer, (int)UPDATE_ADAMW,
         update_rule_name(options->optimizer), update_rule_name(base->optimizer));
+    if (recipe->optimizer == UPDATE_MUON)
+        recipe->muon_momentum =
+            choose_real(resolver, SETTING_muon_momentum, options->muon_momentum, base->muon_momentum);
     recipe->optimizer_dtype = (enum state_format)choose_name(
         resolver, SETTING_optimizer_dtype, (int)options->optimizer_dtype, (int)base->optimizer_dtype, (int)STATE_FP32,
         state_format_name(options->optimizer_dtype), state_format_name(base->optimizer_dtype));

@@ -17,6 +17,7 @@ static enum status add_backward(struct graph *graph, struct tensor *loss, const 
                                           .epsilon = recipe->epsilon,
                                           .weight_decay = recipe->weight_decay,
                                           .clip_norm = recipe->clip_norm,
+                                          .muon_momentum = recipe->muon_momentum,
                                           .moments = state_format_dtype(recipe->optimizer_dtype),
                                           .no_masters = recipe->master == MASTER_NONE,
                                           .seed = recipe->seed,
@@ -94,6 +95,7 @@ static enum status build_batch(const struct session *session, enum program_use u
     struct graph *graph;
     struct tensor *output;
     TRY(build_whole_batch(session, use, plan, &graph, &output));
+    ops_mark_whole_updates(graph, plan->recipe.optimizer);
     enum status status = shard_batch(plan, use == PROGRAM_STEP, &graph, &output);
     if (status == STATUS_OK && use == PROGRAM_STEP) status = add_backward(graph, output, plan);
     if (status == STATUS_OK)
@@ -151,6 +153,7 @@ static enum status build_texts(const struct session *session, enum program_use u
     struct graph *graph;
     struct tensor *logits;
     TRY(model_build_decode_graph(session->model, own.recipe.dtype, &shape, &graph, &logits));
+    ops_mark_whole_updates(graph, plan->recipe.optimizer);
     enum status status = shard_texts(session, plan, &graph, &logits);
     if (status == STATUS_OK)
         *out = graph;

@@ -64,6 +64,7 @@ struct plan_options {
     enum document_attention document_attention;
     enum training_loss loss; /* default TRAINING_NEXT_TOKEN */
     double dpo_beta;         /* of TRAINING_DPO alone */
+    double muon_momentum;    /* of UPDATE_MUON alone */
     enum update_rule optimizer;
     enum state_format optimizer_dtype;
     enum master master;

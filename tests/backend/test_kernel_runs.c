@@ -80,7 +80,7 @@ static void sums_of_squares_in_runs_are_those_of_the_whole(void **state) {
 static void updates_in_runs_are_those_of_the_whole(void **state) {
     (void)state;
     static const struct op *const updates[] = {&op_adamw, &op_lion, &op_sgd};
-    for (int i = 0; i < UPDATE_RULE_COUNT; i++)
+    for (size_t i = 0; i < sizeof updates / sizeof *updates; i++)
         assert_true(check_runs(updates[i], DTYPE_F32) > 0 && check_runs(updates[i], DTYPE_BF16) > 1);
 }
 
@@ -89,7 +89,8 @@ static void cuda_calls_runs_together(void **state) {
     (void)state;
     for (int i = 0; i < op_case_count; i++) {
         const struct op *op = op_cases[i].op;
-        if (op != &op_squared_sums && op != &op_squared_norm && update_rule_of(op) == UPDATE_RULE_COUNT) continue;
+        bool updates = update_rule_of(op) != UPDATE_RULE_COUNT && op->by_elements;
+        if (op != &op_squared_sums && op != &op_squared_norm && !updates) continue;
         struct op_instance instance = create(&op_cases[i], DTYPE_F32);
         assert_int_equal(op_instance_runs_together(&instance, 0), op_instance_on_cuda());
         op_instance_free(&instance);
@@ -97,10 +98,10 @@ static void cuda_calls_runs_together(void **state) {
 }
 
 /* Every operator whose nodes may be cut among ranks is here. */
-static void only_these_operators_work_by_elements(void **state) {
+static void only_these_operators_are_divided(void **state) {
     (void)state;
     for (int i = 0; i < op_table_count; i++)
-        assert_int_equal(op_table[i]->by_elements,
+        assert_int_equal(op_is_divided(op_table[i]),
                          update_rule_of(op_table[i]) != UPDATE_RULE_COUNT || op_table[i] == &op_squared_sums);
 }
 
@@ -114,7 +115,7 @@ int main(void) {
         cmocka_unit_test(sums_of_squares_in_runs_are_those_of_the_whole),
         cmocka_unit_test(updates_in_runs_are_those_of_the_whole),
         cmocka_unit_test(cuda_calls_runs_together),
-        cmocka_unit_test(only_these_operators_work_by_elements),
+        cmocka_unit_test(only_these_operators_are_divided),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -62,6 +62,7 @@ static const struct {
     {OPT_EPSILON, &command_plan, "--epsilon 0.5 --optimizer lion", "--epsilon 0.5 --optimizer adamw", {0}, {0}},
     {OPT_LOSS, &command_plan, "--loss dpo --for generate", "--loss dpo", {0}, {0}},
     {OPT_DPO_BETA, &command_train, "--dpo-beta 0.2", "--dpo-beta 0.2 --loss dpo", {0}, {0}},
+    {OPT_MUON_MOMENTUM, &command_plan, "--muon-momentum 0.9", "--muon-momentum 0.9 --optimizer muon", {0}, {0}},
     {OPT_OPTIMIZER, &command_plan, "--optimizer lion --for generate", "--optimizer lion", {0}, {0}},
     {OPT_OPTIMIZER_DTYPE, &command_plan, "--optimizer-dtype bf16 --for generate", "--optimizer-dtype bf16", {0}, {0}},
     {OPT_MASTER, &command_plan, "--master none --for generate", "--master none", {0}, {0}},

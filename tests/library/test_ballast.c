@@ -118,7 +118,7 @@ static void initialisers_leave_everything_not_given(void **state) {
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
         assert_int_equal(numbers[i], -1);
     assert_true(!plan.optimizer && !plan.optimizer_dtype && !plan.master && !plan.base_dtype);
-    assert_true(!plan.loss && plan.dpo_beta < 0);
+    assert_true(!plan.loss && plan.dpo_beta < 0 && plan.muon_momentum < 0);
     assert_true(!plan.dtype && !plan.document_attention && !plan.lora && !plan.freeze && !plan.freeze_count &&
                 !plan.device && !plan.disk_folder && !plan.plan_path && !plan.cluster_path && !plan.lanes &&
                 !plan.partition && !plan.collectives && plan.round_grains == -1 && plan.tensor == -1 &&

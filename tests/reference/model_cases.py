@@ -21,9 +21,11 @@ reference.json: what the numbers were made with, and of full cases
 """
 
 import contextlib
+import inspect
 import json
 import math
 import shutil
+import sys
 import unittest.mock
 import zlib
 
@@ -458,13 +460,52 @@ def lr_at(step):
     return TRAINING["lr"] * (least + (1 - least) * 0.5 * (1 + math.cos(math.pi * done)))
 
 
+class Together:
+    """Optimizers of different parameters as one."""
+
+    def __init__(self, *optimizers):
+        self.optimizers = optimizers
+        self.param_groups = [group for optimizer in optimizers for group in optimizer.param_groups]
+
+    def step(self):
+        for optimizer in self.optimizers:
+            optimizer.step()
+
+
+def make_muon(model):
+    """Muon for the matrices of layers, AdamW for embeddings, head, norms and biases."""
+    tables = {id(part.weight) for part in (model.get_input_embeddings(), model.get_output_embeddings())}
+    matrices = [p for p in model.parameters() if p.dim() == 2 and id(p) not in tables]
+    decay = TRAINING["weight_decay"]
+    groups = [{"params": [p for p in model.parameters() if id(p) in tables], "weight_decay": decay},
+              {"params": [p for p in model.parameters() if p.dim() < 2], "weight_decay": 0.0}]
+    return Together(torch.optim.Muon(matrices, weight_decay=decay, momentum=TRAINING["muon_momentum"],
+                                     adjust_lr_fn="match_rms_adamw"),
+                    torch.optim.AdamW(groups, betas=TRAINING["betas"], eps=TRAINING["eps"], foreach=False))
+
+
+def muon_in_fp32():
+    """torch.optim.Muon's own products, but in the gradient's dtype instead of bfloat16."""
+    module = sys.modules["torch.optim._muon"]
+    source = inspect.getsource(module._zeropower_via_newtonschulz)
+    assert "dtype=torch.bfloat16" in source
+    scope = dict(vars(module))
+    exec(source.replace("dtype=torch.bfloat16", "dtype=grad.dtype"), scope)
+    return unittest.mock.patch.object(module, "_zeropower_via_newtonschulz", scope["_zeropower_via_newtonschulz"])
+
+
 def make_optimizer(model):
     groups = [{"params": [p for p in model.parameters() if p.dim() >= 2], "weight_decay": TRAINING["weight_decay"]},
               {"params": [p for p in model.parameters() if p.dim() < 2], "weight_decay": 0.0}]
     betas = TRAINING["betas"]
     if TRAINING.get("optimizer_dtype") == "int8":  # of all tensors, however small
-        return bitsandbytes.optim.AdamW8bit(groups, betas=betas, eps=TRAINING["eps"], min_8bit_size=0)
-    return {"adamw": lambda: torch.optim.AdamW(groups, betas=betas, eps=TRAINING["eps"], foreach=False),
+        of_all = {"min_8bit_size": 0}
+        return {"adamw": lambda: bitsandbytes.optim.AdamW8bit(groups, betas=betas, eps=TRAINING["eps"], **of_all),
+                "lion": lambda: bitsandbytes.optim.Lion8bit(groups, betas=betas, **of_all),
+                "sgd": lambda: bitsandbytes.optim.SGD8bit(groups, lr=1, momentum=betas[0], **of_all),
+                }[TRAINING["optimizer"]]()
+    return {"muon": lambda: make_muon(model),
+            "adamw": lambda: torch.optim.AdamW(groups, betas=betas, eps=TRAINING["eps"], foreach=False),
             "lion": lambda: lion_pytorch.Lion(groups, betas=betas),
             "sgd": lambda: torch.optim.SGD(groups, momentum=betas[0], foreach=False)}[TRAINING["optimizer"]]()
 
@@ -528,7 +569,7 @@ def spread(found, exact):
 
 def double_check(model, ids, labels, batches, clip_norm, tensors, grads):
     """Adds the fp64 references; returns how far fp32 is from them: what a correct fp32 implementation may differ by."""
-    with all_double():
+    with all_double(), muon_in_fp32():
         exact = copy_of(model, torch.float64)
         loss64, _, grads64 = gradients(exact, ids, labels)
         losses64, _ = train(exact, batches, clip_norm)
@@ -562,7 +603,8 @@ def reference_of(model, case):
     clip_norm = FULL[case][0]
     batches = [make_batch(rng, step % BATCH) for step in range(STEPS)]
     trained = copy_of(model, torch.float32)
-    losses, norms = train(trained, batches, clip_norm)
+    with muon_in_fp32():
+        losses, norms = train(trained, batches, clip_norm)
     bf16, halves = copy_of(model, torch.float32), copy_of(model, torch.float32)
     losses_bf16 = train_bf16(bf16, batches, clip_norm)
     train_bf16(halves, batches, clip_norm, gradients_in_halves)
@@ -578,7 +620,7 @@ def reference_of(model, case):
               "bf16_losses_from_fp64": spread(losses_bf16, losses64)}
     about |= bf16_updates(*(in_files_of(m) for m in (model, trained)), [in_files_of(m) for m in (bf16, halves)])
     print(f"{case}: loss {losses[0]:.3f} to {losses[-1]:.3f}, {clipped} steps clipped, fp32 from fp64: "
-          + ", ".join(f"{what} {error:.1e}" for what, error in fp32_error.items())
+          + ", ".join(f"{what} {error:.1e}" for what, error in fp32_error.items() if error is not None)
           + f", bf16 losses {about['bf16_losses_from_fp64']:.1e}, updates {max(about['bf16_updates_off'].values()):.2f}"
           f", in halves times {about['bf16_updates_spread']['most']:.2f}")
     return tensors, about

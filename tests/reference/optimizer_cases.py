@@ -1,6 +1,6 @@
 """The references under tests/fixtures/optimizers: 20 steps of a committed model by another optimizer than AdamW in fp32,
-as model_cases.py writes AdamW's: Lion by lion-pytorch, momentum by torch.optim.SGD, AdamW with moments in 8 bits by
-bitsandbytes."""
+as model_cases.py writes AdamW's: Lion by lion-pytorch, momentum by torch.optim.SGD, moments in 8 bits by bitsandbytes,
+Muon by torch.optim.Muon."""
 
 import json
 import shutil
@@ -18,6 +18,9 @@ CASES = {  # learning rates at which the loss falls
     "llama_lion": {"optimizer": "lion", "lr": 3e-4, "betas": [0.9, 0.99]},
     "llama_sgd": {"optimizer": "sgd", "lr": 3e-2, "betas": [0.9, 0], "weight_decay": 0.01},
     "llama_int8": {"optimizer_dtype": "int8"},
+    "llama_lion_int8": {"optimizer": "lion", "optimizer_dtype": "int8", "lr": 3e-4, "betas": [0.9, 0.99]},
+    "llama_sgd_int8": {"optimizer": "sgd", "optimizer_dtype": "int8", "lr": 3e-2, "betas": [0.9, 0], "weight_decay": 0.01},
+    "llama_muon": {"optimizer": "muon", "muon_momentum": 0.95},
 }
 
 

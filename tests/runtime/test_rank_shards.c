@@ -34,6 +34,13 @@ static const struct subject subjects[] = {
       .base_dtype = WEIGHT_NF4},
      false,
      3},
+    {{.name = "tied llama by Muon",
+      .family = "llama",
+      .dtype = DTYPE_BF16,
+      .optimizer = UPDATE_MUON,
+      .optimizer_dtype = STATE_INT8},
+     true,
+     3},
 };
 enum { SUBJECTS = sizeof subjects / sizeof *subjects };
 

@@ -29,7 +29,9 @@ static const char *const full_cases[] = {
     FULL_MODEL_CASES,        "adapters/llama_lora", "adapters/gpt2_lora", "adapters/qwen2_lora",
     "adapters/llama_frozen", "adapters/llama_nf4",  "adapters/qwen3_nf4",
 };
-static const char *const optimizer_cases[] = {"optimizers/llama_lion", "optimizers/llama_sgd", "optimizers/llama_int8"};
+static const char *const optimizer_cases[] = {"optimizers/llama_lion",     "optimizers/llama_sgd",
+                                              "optimizers/llama_int8",     "optimizers/llama_lion_int8",
+                                              "optimizers/llama_sgd_int8", "optimizers/llama_muon"};
 static const char *const light_cases[] = {LIGHT_MODEL_CASES};
 
 /* Not those of experts on a GPU, which has no kernels for them. */
@@ -50,7 +52,7 @@ struct reference {
     enum update_rule optimizer;
     enum state_format optimizer_dtype;
     enum weight_format base_dtype;
-    double lr[STEPS], clip_norm, weight_decay, epsilon, beta1, beta2;
+    double lr[STEPS], clip_norm, weight_decay, epsilon, beta1, beta2, muon_momentum;
 };
 
 static const struct safetensors_tensor *tensor_of(const struct reference *reference, const char *format,
@@ -127,6 +129,7 @@ static void reference_open(const char *name, bool full, struct reference *out) {
     out->epsilon = json_number_value(json_object_get(training, "eps"));
     out->beta1 = json_number_value(json_array_get(betas, 0));
     out->beta2 = json_number_value(json_array_get(betas, 1));
+    out->muon_momentum = json_number_value(json_object_get(training, "muon_momentum"));
     double *rates = doubles(out, tensor_of(out, "%s", "train.lrs"));
     memcpy(out->lr, rates, sizeof out->lr);
     mem_free(rates);
@@ -155,7 +158,8 @@ static struct harness_options options_of(const struct reference *reference, enum
                                     .weight_decay = reference->weight_decay,
                                     .epsilon = reference->epsilon,
                                     .beta1 = reference->beta1,
-                                    .beta2 = reference->beta2};
+                                    .beta2 = reference->beta2,
+                                    .muon_momentum = reference->muon_momentum};
 }
 
 static void check_logits_and_loss(const char *name, bool full) {

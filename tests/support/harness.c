@@ -51,6 +51,8 @@ static struct plan_request request_of(const struct harness_options *options) {
     recipe->loss = options->loss;
     recipe->dpo_beta = options->dpo_beta;
     recipe->optimizer = options->optimizer;
+    if (options->optimizer == UPDATE_MUON)
+        recipe->muon_momentum = options->muon_momentum > 0 ? options->muon_momentum : 0.95;
     recipe->optimizer_dtype = options->optimizer_dtype;
     recipe->master = options->master;
     recipe->base_dtype = options->base_dtype;

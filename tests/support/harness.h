@@ -46,6 +46,7 @@ struct harness_options {
     struct layout_rates layout_rates; /* by which a solver says which parts; all 0: Megatron-LM's */
     enum dtype reduce_dtype;
     double clip_norm, weight_decay, epsilon, beta1, beta2;
+    double muon_momentum;       /* 0: 0.95 where the optimizer is muon */
     struct comm *comm;          /* ranks that open and step together, each with its rows; NULL: one */
     int streams;                /* more than 1: instructions are dealt to streams at random, by the sum of the seeds */
     uint64_t seed, stream_seed; /* `seed` is also that of weights and adapters which no file has */

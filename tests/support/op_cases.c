@@ -758,6 +758,8 @@ const struct op_sizes op_sizes_gpt2 = {.sequences = 1,
 /* Few tokens of an expert, and several tiles of them. */
 #define MANY_TOKENS                                                                                                    \
     { .sequences = 2, .length = 331, .columns = 45, .inner = 77, .heads = 4 }
+#define WIDE_MATRIX                                                                                                    \
+    { .sequences = 1, .length = 1, .columns = 201, .vocab = 131 }
 #define PAIRS                                                                                                          \
     { .sequences = 4, .length = 37, .columns = 1 }
 #define CASE(name_, kind, build_, sizes_, ...)                                                                         \
@@ -962,6 +964,10 @@ const struct op_case op_cases[] = {
     CASE("sgd", sgd, build_update, LARGE, .flags = CASE_TIMED),
     CASE("sgd.no_master", sgd, build_update, ODD, .flags = CASE_NO_MASTER | CASE_BF16_STATE),
     CASE("sgd.int8_state", sgd, build_update, ODD, .flags = CASE_INT8_STATE),
+    CASE("muon", muon, build_update, LARGE, .flags = CASE_TIMED),
+    CASE("muon.wide", muon, build_update, WIDE_MATRIX, .flags = 0),
+    CASE("muon.no_master", muon, build_update, ODD, .flags = CASE_NO_MASTER | CASE_BF16_STATE),
+    CASE("muon.int8_state", muon, build_update, ODD, .flags = CASE_INT8_STATE),
 };
 const int op_case_count = sizeof op_cases / sizeof *op_cases;
 

@@ -10,13 +10,13 @@ function modelLine(data) {
     vocabulary ? 'vocabulary ' + whole(vocabulary) : ''].filter(t => t).join(', ');
 }
 
-const optimizerNames = { lion: 'Lion', sgd: 'SGD' };
+const optimizerNames = { lion: 'Lion', sgd: 'SGD', muon: 'Muon' };
 
 function recipeWords(data) {
   const r = data.plan.recipe, threads = data.plan.threads ?? r.threads, grains = Math.ceil(r.batch / r.grain_sequences), adapters = r.lora ? `, with adapters (LoRA ${r.lora})` : '';
   return `Each step trains on ${plural(r.batch, 'sequence')} of ${whole(r.sequence_length)} tokens, ${whole(tokensOfStep(data))} in all, in ${r.dtype}${adapters}. ` +
     `They are computed in ${plural(grains, 'grain')} of ${plural(r.grain_sequences, 'sequence')}, ${r.lanes && r.lanes !== '1' ? `in lanes ${r.lanes}, ` : ''}on ${plural(threads, 'thread')} (${r.isa}). ` +
-    `${optimizerNames[r.optimizer] || 'AdamW'}${r.optimizer_dtype && r.optimizer_dtype !== 'fp32' ? ` with moments in ${r.optimizer_dtype}` : ''}${r.master === 'none' && r.dtype === 'bf16' ? ' and no fp32 weights' : ''}: ${r.optimizer === 'sgd' ? `momentum ${r.beta1}` : `β ${r.beta1} and ${r.beta2}`}, weight decay ${r.weight_decay}${r.clip_norm > 0 ? `, gradients clipped at norm ${r.clip_norm}` : ', no clipping'}; seed ${r.seed}.`;
+    `${optimizerNames[r.optimizer] || 'AdamW'}${r.optimizer_dtype && r.optimizer_dtype !== 'fp32' ? ` with moments in ${r.optimizer_dtype}` : ''}${r.master === 'none' && r.dtype === 'bf16' ? ' and no fp32 weights' : ''}: ${r.optimizer === 'sgd' ? `momentum ${r.beta1}` : r.optimizer === 'muon' ? `momentum ${r.muon_momentum}, AdamW for all but matrices of layers, β ${r.beta1} and ${r.beta2}` : `β ${r.beta1} and ${r.beta2}`}, weight decay ${r.weight_decay}${r.clip_norm > 0 ? `, gradients clipped at norm ${r.clip_norm}` : ', no clipping'}; seed ${r.seed}.`;
 }
 
 const roleName = role => String(role).replace(/_/g, ' ');

@@ -181,6 +181,12 @@ struct coded_weight {
     X(void, soft_cap, (int64_t n, float softcap, float *logits))                                                       \
     /* An update (simd_optimizer.c) of the run's first n elements. */                                                  \
     X(void, update, (enum update_rule rule, int64_t n, const struct update_step *step, const struct update_run *run))  \
+    /* Muon's: the weight follows a direction of the dtype, rounded and kept as in an update. */                       \
+    X(void, follow,                                                                                                    \
+      (enum dtype dtype, int64_t n, const struct update_step *step, const struct update_run *run,                      \
+       const void *direction))                                                                                         \
+    /* x = a x + b y */                                                                                                \
+    X(void, mix, (enum dtype dtype, int64_t n, float a, float b, const float *y, void *x))                             \
     /* Products (simd_gemm.c). */                                                                                      \
     X(void, gemm, (const struct gemm_block *block))                                                                    \
     X(void, gemm_pack, (const struct gemm_packing *packing))                                                           \

@@ -45,18 +45,31 @@ INLINE void sgd_update(const struct update_step *step, vf g, struct update_value
     values->weight = vf_fma(values->moments[0], vf_set(-step->step), values->weight);
 }
 
+/* The direction stands in the weight's place. */
+INLINE void muon_update(const struct update_step *step, vf g, struct update_values *values) {
+    vf m = vf_fma(vf_set(step->blend1), g - values->moments[0], values->moments[0]);
+    values->weight = vf_fma(vf_set(step->blend1), g - m, m);
+    values->moments[0] = m;
+}
+
 INLINE void update_vector(struct update_form form, int64_t i, int64_t left, const struct update_step *step,
                           const struct update_run *run, struct update_bits bits) {
     bool second = form.rule == UPDATE_ADAMW;
     vf g = load(run->gradient, i, left, false) * step->clip;
-    struct update_values values = {.weight = load(run->weight, i, left, form.weight)};
+    bool muon = form.rule == UPDATE_MUON;
+    struct update_values values = {.weight = muon ? (vf){0} : load(run->weight, i, left, form.weight)};
     values.moments[0] = load(run->moments[0], i, left, form.moments);
     if (second) values.moments[1] = load(run->moments[1], i, left, form.moments);
     if (form.rule == UPDATE_ADAMW) adamw_update(step, g, &values);
     if (form.rule == UPDATE_LION) lion_update(step, g, &values);
     if (form.rule == UPDATE_SGD) sgd_update(step, g, &values);
+    if (muon) muon_update(step, g, &values);
     store_by_chance(run->moments[0], i, left, form.moments, values.moments[0], bits.state & 0xffffu);
     if (second) store_by_chance(run->moments[1], i, left, form.moments, values.moments[1], bits.state >> 16);
+    if (muon) {
+        store(run->direction, i, left, false, values.weight);
+        return;
+    }
     store_by_chance(run->weight, i, left, form.weight, values.weight, bits.weight & 0xffffu);
     if (form.rounds) store(run->rounded, i, left, true, values.weight);
 }
@@ -93,6 +106,10 @@ INLINE void update_run(enum update_rule rule, int64_t n, const struct update_ste
     if (rule == UPDATE_ADAMW) update_by(UPDATE_ADAMW, n, step, run);
     if (rule == UPDATE_LION) update_by(UPDATE_LION, n, step, run);
     if (rule == UPDATE_SGD) update_by(UPDATE_SGD, n, step, run);
+    if (rule == UPDATE_MUON && run->bf16_moments)
+        update_loop((struct update_form){.rule = UPDATE_MUON, .moments = true}, n, step, run);
+    else if (rule == UPDATE_MUON)
+        update_loop((struct update_form){.rule = UPDATE_MUON}, n, step, run);
 }
 
 /* ---- moments in 8 bits ---- */
@@ -163,6 +180,45 @@ void SIMD_NAME(simd_update)(enum update_rule rule, int64_t n, const struct updat
         const struct update_run block = update_run_from(run, i);
         update_block(rule, n - i < BLOCK ? n - i : BLOCK, step, &block);
     }
+}
+
+/* ---- Muon: the weight, and sums of a matrix and products ---- */
+
+INLINE void follow_loop(struct update_form form, bool bf16, int64_t n, const struct update_step *step,
+                        const struct update_run *run, const void *direction) {
+    for (int64_t i = 0; i < n; i += 4 * LANES) {
+        vu bits[4] = {{0}};
+        if (form.weight) chance_draw(step->seed, RANDOM_ROUND_WEIGHT, step->count, step->number, run->first + i, bits);
+        for (int v = 0; v < 4 && i + v * LANES < n; v++) {
+            int64_t at = i + v * LANES, left = n - at;
+            vf weight = load(run->weight, at, left, form.weight);
+            weight = vf_fma(load(direction, at, left, bf16), vf_set(-step->step), weight * step->decay);
+            store_by_chance(run->weight, at, left, form.weight, weight, bits[v] & 0xffffu);
+            if (form.rounds) store(run->rounded, at, left, true, weight);
+        }
+    }
+}
+
+void SIMD_NAME(simd_follow)(enum dtype dtype, int64_t n, const struct update_step *step, const struct update_run *run,
+                            const void *direction) {
+    if (dtype == DTYPE_BF16 && run->bf16_weight)
+        follow_loop((struct update_form){.weight = true}, true, n, step, run, direction);
+    else if (dtype == DTYPE_BF16)
+        follow_loop((struct update_form){.rounds = true}, true, n, step, run, direction);
+    else
+        follow_loop((struct update_form){.rounds = false}, false, n, step, run, direction);
+}
+
+INLINE void mix_loop(bool bf16, int64_t n, float a, float b, const float *y, void *x) {
+    for (int64_t i = 0; i < n; i += LANES)
+        store(x, i, n - i, bf16, vf_fma(load(x, i, n - i, bf16), vf_set(a), load(y, i, n - i, false) * b));
+}
+
+void SIMD_NAME(simd_mix)(enum dtype dtype, int64_t n, float a, float b, const float *y, void *x) {
+    if (dtype == DTYPE_BF16)
+        mix_loop(true, n, a, b, y, x);
+    else
+        mix_loop(false, n, a, b, y, x);
 }
 
 /* Sixteen sums side by side, in as many vectors as they take. */
