@@ -66,7 +66,8 @@ struct tensor *build_layer_norm(struct builder *builder, const char *name, struc
 
 struct tensor *build_attention(struct builder *builder, struct tensor *q, struct tensor *k, struct tensor *v,
                                struct attention_attributes attributes) {
-    return ops_attention(builder->graph, build_node_name(builder, "attention"), q, k, v, builder->segments, attributes);
+    return ops_attention(builder->graph, build_node_name(builder, "attention"), q, k, v, builder->segments, NULL,
+                         attributes);
 }
 
 const char *build_node_name(struct builder *builder, const char *name) {

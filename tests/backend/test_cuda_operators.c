@@ -20,6 +20,8 @@ static bool runs_on_the_cpu_alone(const struct op *op) {
                                            &op_token_gate_grad,
                                            &op_expert_mlp,
                                            &op_expert_mlp_grad,
+                                           &op_expert_glu,
+                                           &op_expert_glu_grad,
                                            &op_expert_load,
                                            &op_expert_load_grad,
                                            &op_balanced_loss,
