@@ -76,6 +76,8 @@ struct tensor *graph_parameter(struct graph *graph, const char *name, int rank, 
  * cannot have it. */
 struct tensor *graph_coded_parameter(struct graph *graph, const char *name, enum weight_format format, int64_t rows,
                                      int64_t columns);
+/* Says that files have the parameter in a stack (graph/tensor.h), whose name is copied. */
+void graph_stack(struct graph *graph, struct tensor *parameter, const char *name, int64_t index, int64_t count);
 /* Columns [column, column + columns) of an activation, sharing its bytes. */
 struct tensor *graph_view(struct graph *graph, struct tensor *base, int64_t column, int64_t columns);
 

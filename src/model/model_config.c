@@ -193,13 +193,16 @@ static enum status read_key(const char *file, const json_t *object, const struct
 }
 
 /* {"quant_method": "bitsandbytes", "load_in_4bit": true, ...}, as quantisers of many kinds write it. */
-static enum status read_quantisation(const char *file, const json_t *object, enum weight_format *out) {
+static enum status read_quantisation(const char *file, const json_t *object, const struct model_family *family,
+                                     enum weight_format *out) {
     const json_t *earlier = json_object_get(object, "compression_config");
     const json_t *found = json_object_get(object, "quantization_config");
     if (earlier && !json_is_null(earlier))
         return config_hint_quantised(
             status_set(STATUS_BAD_INPUT, "%s: compression_config: the weights are quantised", file));
-    return found && !json_is_null(found) ? stored_format_read_config(file, found, out) : STATUS_OK;
+    if (!found || json_is_null(found)) return STATUS_OK;
+    return family->expert_format != WEIGHT_PLAIN ? stored_format_read_experts(file, found, out)
+                                                 : stored_format_read_config(file, found, out);
 }
 
 enum status config_hint_quantised(enum status status) {
@@ -210,7 +213,7 @@ enum status config_hint_quantised(enum status status) {
 
 enum status config_read_keys(const char *file, const json_t *object, const struct config_key *keys,
                              struct model_config *config) {
-    TRY(read_quantisation(file, object, &config->base_format));
+    TRY(read_quantisation(file, object, config->family, &config->base_format));
     for (const struct config_key *key = keys; key->name; key++)
         if (key->required) TRY(json_require(file, object, key->name));
     const char *name;

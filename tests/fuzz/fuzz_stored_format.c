@@ -17,7 +17,7 @@ static void read_config(const json_t *object) {
     enum status status = stored_format_read_config("config.json", object, &format);
     if (status != STATUS_OK) return require_message(status);
     BUG_IF(format == WEIGHT_PLAIN || format >= WEIGHT_FORMAT_COUNT, "no format");
-    json_t *written = stored_format_write_config(format);
+    json_t *written = stored_format_write_config(format, false);
     BUG_IF(!written || stored_format_read_config("written", written, &again) != STATUS_OK, "%s", status_message());
     BUG_IF(again != format, "the format is another");
     json_decref(written);
