@@ -16,6 +16,7 @@
     /* attention, attention_cache */                                                                                   \
     X(attention)                                                                                                       \
     X(attention_grad)                                                                                                  \
+    X(attention_sinks_grad)                                                                                            \
     X(attention_cache)                                                                                                 \
     X(last_token)                                                                                                      \
     /* elementwise */                                                                                                  \

@@ -116,6 +116,11 @@ struct tensor *graph_coded_parameter(struct graph *graph, const char *name, cons
     return tensor;
 }
 
+void graph_stack(struct graph *graph, struct tensor *parameter, const char *name, int64_t index, int64_t count) {
+    if (failed(graph) || !parameter || !name) return;
+    parameter->stack = (struct tensor_stack){graph_format(graph, "%s", name), index, count};
+}
+
 struct tensor *graph_view(struct graph *graph, struct tensor *base, int64_t column, int64_t columns) {
     if (failed(graph) || !base) return NULL;
     BUG_IF(base->base != NULL, "a view of a view of %s", base->name);

@@ -75,6 +75,8 @@ struct tensor *graph_parameter(struct graph *graph, const char *name, int rank, 
 /* A frozen matrix of numbers kept in fewer bits: bytes. Of the code's values the graph's dtype takes the place of
  * theirs. BAD_INPUT, naming it, where the format cannot have such a matrix. */
 struct tensor *graph_coded_parameter(struct graph *graph, const char *name, const struct weight_code *code);
+/* Says that files have the parameter in a stack (graph/tensor.h), whose name is copied. */
+void graph_stack(struct graph *graph, struct tensor *parameter, const char *name, int64_t index, int64_t count);
 /* Columns [column, column + columns) of an activation, sharing its bytes. */
 struct tensor *graph_view(struct graph *graph, struct tensor *base, int64_t column, int64_t columns);
 

@@ -14,7 +14,8 @@ static enum status copy_tensors(const struct graph *graph, struct graph *copy) {
         if (!tensor) return graph_status(copy);
         *tensor = *from;
         tensor->name = scratch_format(&copy->memory, "%s", from->name);
-        if (!tensor->name) return STATUS_FAILED;
+        if (from->stack.name) tensor->stack.name = scratch_format(&copy->memory, "%s", from->stack.name);
+        if (!tensor->name || (from->stack.name && !tensor->stack.name)) return STATUS_FAILED;
         tensor->base = tensor_like(copy, from->base);
         tensor->parameter = tensor_like(copy, from->parameter);
         tensor->producer = NULL;

@@ -81,11 +81,18 @@ static inline struct weight_layout weight_code_layout(const struct weight_code *
     return weight_layout_of(code->format, code->block, code->values.dims[0], code->values.dims[1]);
 }
 
+/* Of several parameters that files have as one tensor, along a dimension that comes before theirs: the name of that
+ * tensor, NULL where there is none, and which of them this one is. */
+struct tensor_stack {
+    const char *name;
+    int64_t index, count;
+};
+
 struct node;
 
 struct tensor {
     int id;             /* index in its graph */
-    const char *name;   /* unique for parameters: the name in the weight files */
+    const char *name;   /* unique for parameters: the name in the weight files, but for those in a stack */
     struct shape shape; /* activations and inputs: of one grain */
     enum tensor_kind kind;
     int block; /* index of the block that makes it (parameters: that first uses it; gradients: that adds to it) */
@@ -94,6 +101,7 @@ struct tensor {
     int64_t base_column;            /* first of those columns */
     bool kept;                      /* read by the caller after a step: lives to its end (results always do) */
     const struct tensor_part *part; /* parameters and their gradients and state; NULL: this is the whole tensor */
+    struct tensor_stack stack;      /* parameters */
     struct weight_code code;        /* parameters in a format of graph/weight_format.h, which are uint8 [bytes] */
     bool partial_gradient;    /* parameters: the ranks that have parts of others have parts of this one's gradient */
     bool partial_result;      /* results: the ranks of the group have parts of its sum, which the caller adds */

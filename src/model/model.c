@@ -93,6 +93,7 @@ static enum status read_config_file(struct model *model, const char *file) {
 static enum status open_weights(struct model *model, const char *folder) {
     TRY(safetensors_open_folder(folder, &model->weights));
     weights_find_prefix(model);
+    TRY(weights_unstack(model));
     return weights_check(model);
 }
 
@@ -318,9 +319,11 @@ static int64_t count_experts(const struct graph *graph, bool trained) {
     int64_t count = 0, tokens = graph->grain_sequences * graph->sequence_length;
     for (size_t i = 0; i < graph->nodes.count; i++) {
         const struct node *node = graph->nodes.items[i];
-        if (node->op != &op_expert_mlp) continue;
+        if (node->op->work != OP_WORK_EXPERT) continue;
+        /* both operators' attributes begin with these */
         const struct expert_attributes *attributes = NODE_ATTRIBUTES(node, expert_attributes);
-        for (int k = 2; k < 5 && attributes->expert < attributes->slots / tokens; k++)
+        int matrices = node->op == &op_expert_glu ? 2 : 3;
+        for (int k = 2; k < 2 + matrices && attributes->expert < attributes->slots / tokens; k++)
             if (node->in[k]->trainable || !trained) count += shape_elements(tensor_values(node->in[k]));
     }
     return count;

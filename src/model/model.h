@@ -9,15 +9,15 @@
  *     model_decoder: Llama's form, put together by
  *     model_gemma: what Gemma 2 and 3 share on top of that;
  *     model_experts: mixtures of experts, on top of that too;
- *     model_llama, model_gemma2, model_gemma3, model_granite, model_mistral, model_mixtral,
+ *     model_llama, model_gemma2, model_gemma3, model_gpt_oss, model_granite, model_mistral, model_mixtral,
  * model_olmo2, model_olmoe, model_phi3, model_qwen2, model_qwen2_moe, model_qwen3, model_qwen3_moe, model_smollm3: one
  * layer each; safetensors, safetensors_header, safetensors_load, safetensors_convert, safetensors_layout,
  * safetensors_write, safetensors_runs: weight files; quantise, stored_format, stored_compressed: weights in fewer
- * bits, as files have them; foreign_weights: recognises formats that are not read, by their first bytes; model_weights: the weights of a
- * model, read and checked; model_write: the directory that is written; adapter, adapter_config, adapter_write: LoRA
- * adapters and their folder; model_adapter, model_merge: adapters in a model, and merged into its weights;
- * model_preset: published models by name; model_summary, model_document: a model's description for the user, and
- * docs/models.md.
+ * bits, as files have them; foreign_weights: recognises formats that are not read, by their first bytes; model_weights:
+ * the weights of a model, read and checked; model_write: the directory that is written; adapter, adapter_config,
+ * adapter_write: LoRA adapters and their folder; model_adapter, model_merge: adapters in a model, and merged into its
+ * weights; model_preset: published models by name; model_summary, model_document: a model's description for the user,
+ * and docs/models.md.
  *
  * A family is one file (model_gpt2.c, model_llama.c, …): it reads its config.json and builds the graph from operators;
  * no model has a forward or backward of its own. Each tensor in the weight files is one parameter of the graph, of the
@@ -42,6 +42,7 @@
     X(gemma2)                                                                                                          \
     X(gemma3_text)                                                                                                     \
     X(gpt2)                                                                                                            \
+    X(gpt_oss)                                                                                                         \
     X(granite)                                                                                                         \
     X(llama)                                                                                                           \
     X(mistral)                                                                                                         \
@@ -96,9 +97,10 @@ struct model_config {
     double initial_range; /* standard deviation with which matrices start */
     /* Mixtures of experts; 0: the MLP is one. */
     int64_t experts, experts_per_token;
-    int64_t expert_ffn;     /* width of an expert; 0: ffn */
-    int64_t shared_ffn;     /* Qwen2-MoE: width of the expert that all tokens take */
-    bool normalise_experts; /* the weights of a token's experts add up to 1 */
+    int64_t expert_ffn;          /* width of an expert; 0: ffn */
+    int64_t shared_ffn;          /* Qwen2-MoE: width of the expert that all tokens take */
+    bool normalise_experts;      /* the weights of a token's experts add up to 1 */
+    double glu_alpha, glu_limit; /* gpt-oss: of its experts' gates (op expert_glu) */
     /* The loss that balances experts, and what it is multiplied by. */
     bool balances_experts;
     double balance_coefficient;
@@ -107,7 +109,7 @@ struct model_config {
      * model_set_base_format. */
     enum weight_format base_format;
     int64_t base_block; /* of their blocks, for weight_layout_of */
-    double dropout; /* the largest that the file asks for; not applied, model_open says so */
+    double dropout;     /* the largest that the file asks for; not applied, model_open says so */
 };
 
 struct model_preset;
@@ -157,9 +159,11 @@ struct model_family {
     const char *stored_prefix;     /* what files may have in its place; NULL: nothing */
     const char *const *carried;    /* of a wrapper: beginnings of the names of the tensors beside the text model, as
                                       files have them; ends with NULL */
-    const char *embedding;         /* name of the token embedding, without prefix */
-    const char *const *buffers;    /* tensors in older files that are no parameters, without prefix; '#' stands for a
-                                      number; ends with NULL */
+    enum weight_format expert_format; /* of fewer bits, the one that its files have, of experts alone; PLAIN: any, of
+                                         all matrices */
+    const char *embedding;            /* name of the token embedding, without prefix */
+    const char *const *buffers;       /* tensors in older files that are no parameters, without prefix; '#' stands for a
+                                         number; ends with NULL */
     /* For a new model (model_config_init): what the authors of the family start from. The number of layers is not known
      * yet, so a list by layer is filled to its end. Where a config lacks a key, transformers may assume something else:
      * that is read_config's. */

@@ -227,6 +227,11 @@ enum status model_set_base_format(struct model *model, enum weight_format format
                                       "base-dtype: weights in %s are frozen, and nothing else is trained",
                                       weight_format_name(format)),
                            "--lora trains adapters beside them");
+    if (model->config.family->expert_format != WEIGHT_PLAIN)
+        return status_hint(status_set(STATUS_BAD_INPUT, "base-dtype: %s: its experts are not quantised here",
+                                      model->config.family->name),
+                           "files that have them in %s are read so",
+                           weight_format_name(model->config.family->expert_format));
     model->config.base_format = format;
     enum status status = try_graph(model);
     return status == STATUS_OK ? STATUS_OK : status_prefix(status, "base-dtype");

@@ -20,22 +20,26 @@ struct tensor *build_parameter(struct builder *builder, const char *name, int64_
     return parameter(builder, graph_format(builder->graph, "%s%s", builder->prefix, name), d0, d1);
 }
 
-/* PREFIX LAYERS.LAYER.NAME */
-static const char *layer_name(struct builder *builder, const char *name) {
+const char *build_layer_name(struct builder *builder, const char *name) {
     return graph_format(builder->graph, "%s%s.%lld.%s", builder->prefix, builder->layers, (long long)builder->layer,
                         name);
 }
 
 struct tensor *build_layer_parameter(struct builder *builder, const char *name, int64_t d0, int64_t d1, bool wanted) {
-    return wanted ? parameter(builder, layer_name(builder, name), d0, d1) : NULL;
+    return wanted ? parameter(builder, build_layer_name(builder, name), d0, d1) : NULL;
+}
+
+static struct tensor *coded(struct builder *builder, const char *name, int64_t rows, int64_t columns) {
+    const struct weight_code code = {builder->config->base_format, shape_make(DTYPE_F32, 2, rows, columns, 1),
+                                     builder->config->base_block};
+    return graph_coded_parameter(builder->graph, name, &code);
 }
 
 static struct tensor *matrix(struct builder *builder, const char *name, int64_t rows, int64_t columns) {
     const struct model_config *config = builder->config;
-    if (config->base_format == WEIGHT_PLAIN) return parameter(builder, name, rows, columns);
-    const struct weight_code code = {config->base_format, shape_make(DTYPE_F32, 2, rows, columns, 1),
-                                     config->base_block};
-    return graph_coded_parameter(builder->graph, name, &code);
+    if (config->base_format == WEIGHT_PLAIN || config->family->expert_format != WEIGHT_PLAIN)
+        return parameter(builder, name, rows, columns);
+    return coded(builder, name, rows, columns);
 }
 
 struct tensor *build_matrix(struct builder *builder, const char *name, int64_t rows, int64_t columns) {
@@ -43,7 +47,11 @@ struct tensor *build_matrix(struct builder *builder, const char *name, int64_t r
 }
 
 struct tensor *build_layer_matrix(struct builder *builder, const char *name, int64_t rows, int64_t columns) {
-    return matrix(builder, layer_name(builder, name), rows, columns);
+    return matrix(builder, build_layer_name(builder, name), rows, columns);
+}
+
+struct tensor *build_layer_coded(struct builder *builder, const char *name, int64_t rows, int64_t columns) {
+    return coded(builder, build_layer_name(builder, name), rows, columns);
 }
 
 struct tensor *build_layer_linear(struct builder *builder, const char *name, struct tensor *x, int64_t in, int64_t out,
@@ -67,8 +75,9 @@ struct tensor *build_layer_norm(struct builder *builder, const char *name, struc
 }
 
 struct tensor *build_attention(struct builder *builder, struct tensor *q, struct tensor *k, struct tensor *v,
-                               struct attention_attributes attributes) {
-    return ops_attention(builder->graph, build_node_name(builder, "attention"), q, k, v, builder->segments, attributes);
+                               struct tensor *sinks, struct attention_attributes attributes) {
+    return ops_attention(builder->graph, build_node_name(builder, "attention"), q, k, v, builder->segments, sinks,
+                         attributes);
 }
 
 const char *build_node_name(struct builder *builder, const char *name) {

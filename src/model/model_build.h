@@ -29,6 +29,10 @@ struct tensor *build_layer_parameter(struct builder *builder, const char *name, 
 struct tensor *build_matrix(struct builder *builder, const char *name, int64_t rows, int64_t columns);
 /* The same of the present layer. */
 struct tensor *build_layer_matrix(struct builder *builder, const char *name, int64_t rows, int64_t columns);
+/* A frozen matrix of the present layer in the config's base_format, which is not plain. */
+struct tensor *build_layer_coded(struct builder *builder, const char *name, int64_t rows, int64_t columns);
+/* PREFIX LAYERS.LAYER.NAME */
+const char *build_layer_name(struct builder *builder, const char *name);
 struct linear_sizes {
     int64_t in, out;
     bool has_bias;
@@ -46,9 +50,10 @@ struct tensor *build_layer_linear(struct builder *builder, const char *name, str
                                   bool has_bias, struct tensor *residual);
 /* Layer norm by the present layer's NAME.weight and NAME.bias. */
 struct tensor *build_layer_norm(struct builder *builder, const char *name, struct tensor *x);
-/* Attention of the present layer: over the sequence, over segments where the purpose has them, or over caches. */
+/* Attention of the present layer (`sinks` may be NULL): over the sequence, over segments where the purpose has them, or
+ * over caches. */
 struct tensor *build_attention(struct builder *builder, struct tensor *q, struct tensor *k, struct tensor *v,
-                               struct attention_attributes attributes);
+                               struct tensor *sinks, struct attention_attributes attributes);
 /* "layer.LAYER.NAME" for a node. */
 const char *build_node_name(struct builder *builder, const char *name);
 /* Starts the block "layer LAYER". */

@@ -200,7 +200,9 @@ static enum status read_quantisation(const char *file, const json_t *object, str
     if (earlier && !json_is_null(earlier))
         return config_hint_quantised(
             status_set(STATUS_BAD_INPUT, "%s: compression_config: the weights are quantised", file));
-    if (found && !json_is_null(found)) TRY(stored_format_read_config(file, found, &stored));
+    if (!found || json_is_null(found)) return STATUS_OK;
+    TRY(out->family->expert_format != WEIGHT_PLAIN ? stored_format_read_experts(file, found, &stored)
+                                                   : stored_format_read_config(file, found, &stored));
     out->base_format = stored.format;
     out->base_block = stored.block;
     return STATUS_OK;

@@ -88,7 +88,7 @@ struct tensor *decoder_attention(struct builder *builder, struct decoder_heads h
         heads.k =
             ops_rope(graph, build_node_name(builder, "rope.k"), heads.k, table, config->kv_heads, config->head_dim);
     }
-    struct tensor *mixed = build_attention(builder, heads.q, heads.k, heads.v, attributes);
+    struct tensor *mixed = build_attention(builder, heads.q, heads.k, heads.v, heads.sinks, attributes);
     return build_layer_linear(builder, "self_attn.o_proj", mixed, config->heads * config->head_dim, config->hidden,
                               has_bias, x);
 }

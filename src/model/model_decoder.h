@@ -41,9 +41,9 @@ extern const char decoder_initial[];
 /* RMSNorm of x by the present layer's NAME.weight [size]: over all features, or by head when size is head_dim. */
 struct tensor *decoder_norm(struct builder *builder, const char *name, struct tensor *x, int64_t size);
 
-/* Queries [S,T,heads*head_dim], keys and values [S,T,kv_heads*head_dim], before rotation. */
+/* Queries [S,T,heads*head_dim], keys and values [S,T,kv_heads*head_dim], before rotation; sinks [heads], or NULL. */
 struct decoder_heads {
-    struct tensor *q, *k, *v;
+    struct tensor *q, *k, *v, *sinks;
 };
 /* By q_proj, k_proj and v_proj. */
 struct decoder_heads decoder_project(struct builder *builder, struct tensor *normed, bool has_bias);

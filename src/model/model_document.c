@@ -22,6 +22,10 @@ static bool norms_heads(const struct graph *graph, int64_t hidden) {
 static void print_mlp(const struct graph *graph, FILE *out) {
     const struct node *expert = first_node(graph, &op_expert_mlp);
     const struct node *plain = first_node(graph, &op_activation), *gated = first_node(graph, &op_gated_activation);
+    if (first_node(graph, &op_expert_glu)) {
+        fprintf(out, "experts, gated and clamped");
+        return;
+    }
     if (expert) {
         fprintf(out, "experts, gated %s", activation_name(NODE_ATTRIBUTES(expert, expert_attributes)->function));
         return;

@@ -8,11 +8,15 @@ void experts_set_defaults(struct model_config *config) {
     config->balance_coefficient = EXPERTS_BALANCE_COEFFICIENT;
 }
 
+enum status experts_check_config(const char *file, const struct model_config *config) {
+    if (config->experts_per_token <= config->experts) return STATUS_OK;
+    return status_set(STATUS_BAD_INPUT, "%s: num_experts_per_tok: %lld, but there are %lld experts", file,
+                      (long long)config->experts_per_token, (long long)config->experts);
+}
+
 enum status experts_read_config(const char *file, const json_t *object, struct model_config *config) {
     TRY(decoder_read_config(file, object, config));
-    if (config->experts_per_token > config->experts)
-        return status_set(STATUS_BAD_INPUT, "%s: num_experts_per_tok: %lld, but there are %lld experts", file,
-                          (long long)config->experts_per_token, (long long)config->experts);
+    TRY(experts_check_config(file, config));
     bool listed;
     TRY(config_read_layer_types(file, object, config, &listed));
     for (int64_t layer = 0; layer < config->layers; layer++)
@@ -41,12 +45,14 @@ static struct tensor *weight_of(struct builder *builder, const struct expert_nam
     return build_layer_matrix(builder, name, out, in);
 }
 
-static struct routing route(struct builder *builder, const struct expert_names *names, struct tensor *normed) {
+struct routing experts_route(struct builder *builder, const struct expert_names *names, struct tensor *normed) {
     const struct model_config *config = builder->config;
     struct graph *graph = builder->graph;
     struct tensor *weight = build_layer_parameter(builder, graph_format(graph, "%s.weight", names->router),
                                                   config->experts, config->hidden, true);
-    struct tensor *logits = ops_linear(graph, build_node_name(builder, names->router), normed, weight, NULL, NULL,
+    struct tensor *bias = build_layer_parameter(builder, graph_format(graph, "%s.bias", names->router), config->experts,
+                                                0, names->router_bias);
+    struct tensor *logits = ops_linear(graph, build_node_name(builder, names->router), normed, weight, bias, NULL,
                                        (struct linear_attributes){.weight_is_kn = false});
     struct routing routing = ops_route(graph, build_node_name(builder, "mlp.route"), logits,
                                        (struct route_attributes){config->experts_per_token, config->normalise_experts});
@@ -61,7 +67,7 @@ struct tensor *experts_mlp(struct builder *builder, const struct expert_names *n
     const struct model_config *config = builder->config;
     struct graph *graph = builder->graph;
     int64_t hidden = config->hidden, ffn = config->expert_ffn > 0 ? config->expert_ffn : config->ffn;
-    struct routing routing = route(builder, names, normed);
+    struct routing routing = experts_route(builder, names, normed);
     struct dispatch_attributes all = {.experts = config->experts};
     struct tensor *rows = ops_dispatch(graph, build_node_name(builder, "mlp.dispatch"), normed, routing, all);
     struct tensor *result = NULL;

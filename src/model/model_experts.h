@@ -31,11 +31,17 @@ enum status experts_read_config(const char *file, const json_t *object, struct m
 /* decoder_write_config, experts as wide as an MLP would be where nothing is said. */
 json_t *experts_write_config(const struct model_config *config);
 
-/* Names within a layer: of the router's weight, and of an expert's number and parts. */
+/* BAD_INPUT where a token takes more experts than there are. */
+enum status experts_check_config(const char *file, const struct model_config *config);
+
+/* Names within a layer: of the router's weight, which may have a bias, and of an expert's number and parts. */
 struct expert_names {
     const char *router, *experts, *gate, *up, *down;
+    bool router_bias;
 };
 extern const struct expert_names expert_names_mlp; /* "mlp.gate", "mlp.experts.0.gate_proj" */
+/* Where tokens go; adds the layer to the load where its balance is a part of the loss. */
+struct routing experts_route(struct builder *builder, const struct expert_names *names, struct tensor *normed);
 /* residual + the sum over a token's experts of weight * expert(normed) */
 struct tensor *experts_mlp(struct builder *builder, const struct expert_names *names, struct tensor *normed,
                            struct tensor *residual);

@@ -88,7 +88,7 @@ static struct tensor *attention(struct builder *builder, struct tensor *x) {
         .heads = config->heads, .kv_heads = config->kv_heads, .head_dim = config->head_dim, .scale = scale};
     struct tensor *mixed =
         build_attention(builder, graph_view(graph, qkv, 0, width), graph_view(graph, qkv, width, width),
-                        graph_view(graph, qkv, 2 * width, width), attributes);
+                        graph_view(graph, qkv, 2 * width, width), NULL, attributes);
     return conv1d(builder, "attn.c_proj", mixed, width, config->hidden, x);
 }
 

@@ -90,7 +90,7 @@ static struct tensor *attention(struct builder *builder, struct tensor *x) {
     struct tensor *q = build_layer_linear(builder, "self_attn.q_proj", normed, hidden, hidden, bias, NULL);
     struct tensor *k = build_layer_linear(builder, "self_attn.k_proj", normed, hidden, hidden, bias, NULL);
     struct tensor *v = build_layer_linear(builder, "self_attn.v_proj", normed, hidden, hidden, bias, NULL);
-    struct tensor *mixed = build_attention(builder, q, k, v, attributes);
+    struct tensor *mixed = build_attention(builder, q, k, v, NULL, attributes);
     struct tensor *sum = build_layer_linear(builder, "self_attn.out_proj", mixed, hidden, hidden, bias, x);
     return norm_after(builder, "self_attn_layer_norm", sum);
 }

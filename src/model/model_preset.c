@@ -61,6 +61,17 @@
 #define EXPERTS(experts, each, width)                                                                                  \
     ", \"num_experts\": " #experts ", \"num_experts_per_tok\": " #each ", \"moe_intermediate_size\": " #width          \
     ", \"norm_topk_prob\": true"
+/* Experts in MXFP4, as published. */
+#define GPT_OSS(name, hub, layers, experts)                                                                            \
+    {                                                                                                                  \
+        name, hub,                                                                                                     \
+            "{\"model_type\": \"gpt_oss\", \"vocab_size\": 201088, \"max_position_embeddings\": 131072, "              \
+            "\"hidden_size\": 2880, \"intermediate_size\": 2880, \"num_hidden_layers\": " #layers                      \
+            ", \"num_attention_heads\": 64, \"num_key_value_heads\": 8, \"head_dim\": 64, "                            \
+            "\"num_local_experts\": " #experts                                                                         \
+            ", \"num_experts_per_tok\": 4, \"sliding_window\": 128, \"quantization_config\": {\"quant_method\": "      \
+            "\"mxfp4\"}}"                                                                                              \
+    }
 #define WINDOW(tokens) ", \"sliding_window\": " #tokens
 #define LLAMA3_ROPE(factor)                                                                                            \
     ", \"rope_scaling\": {\"rope_type\": \"llama3\", \"factor\": " #factor                                             \
@@ -147,6 +158,9 @@ const struct model_preset model_presets[] = {
             HEAD_DIM(128) UNTIED EXPERTS(128, 8, 768)),
     DECODER("qwen3_moe", "qwen3-235b-a22b", "Qwen/Qwen3-235B-A22B", 4096, 12288, 94, 64, 4, 151936, 40960, 1e-6, 1e6,
             HEAD_DIM(128) UNTIED EXPERTS(128, 8, 1536)),
+
+    GPT_OSS("gpt-oss-20b", "openai/gpt-oss-20b", 24, 32),
+    GPT_OSS("gpt-oss-120b", "openai/gpt-oss-120b", 36, 128),
 
     OPT("opt-125m", "facebook/opt-125m", 768, 12, 12, ", \"ffn_dim\": 3072"),
     OPT("opt-350m", "facebook/opt-350m", 1024, 24, 16,

@@ -138,13 +138,32 @@ static enum status check_names(const struct model *model, const struct graph *gr
             continue;
         }
         const struct safetensors_tensor *found = safetensors_find(model->weights, tensor->name);
-        if (!found) return missing(model, tensor->name);
+        if (!found) return missing(model, tensor->stack.name ? tensor->stack.name : tensor->name);
         TRY(check_parameter(found, &tensor->shape));
         used[found - model->weights->tensors.items] = true;
     }
     for (size_t i = 0; i < model->weights->tensors.count; i++)
         if (!used[i]) TRY(check_extra(model, &model->weights->tensors.items[i]));
     return STATUS_OK;
+}
+
+/* The parts of all stacks. */
+static enum status list_stacks(struct graph *graph, struct safetensors_parts *out) {
+    for (size_t i = 0; i < graph->tensors.count; i++)
+        if (graph->tensors.items[i]->stack.name) TRY(stored_weight_list_stacks(graph, graph->tensors.items[i], out));
+    return STATUS_OK;
+}
+
+enum status weights_unstack(struct model *model) {
+    struct graph *graph;
+    struct tensor *logits;
+    struct safetensors_parts parts = {0};
+    TRY(model_build_graph(model, MODEL_LOGITS, DTYPE_F32, 1, 1, &graph, &logits));
+    enum status status = list_stacks(graph, &parts);
+    if (status == STATUS_OK && parts.count > 0) status = safetensors_unstack(model->weights, parts.items, parts.count);
+    vec_free(&parts);
+    graph_free(graph);
+    return status;
 }
 
 enum status weights_check(const struct model *model) {

@@ -115,6 +115,7 @@ enum status model_list_items(const struct model *model, const struct weight_targ
         if (adapter && !adapter_owns(source->tensor->name)) continue;
         list[used] = (struct safetensors_item){.name = source->tensor->name,
                                                .shape = tensor_whole_shape(source->tensor),
+                                               .stack = source->tensor->stack,
                                                .part = source->tensor->part ? source->tensor : NULL,
                                                .data = source->data,
                                                .store = source->store,

@@ -194,6 +194,48 @@ enum status safetensors_folder_is_whole(const char *folder, bool *out) {
     return status;
 }
 
+static enum status check_stack(const struct safetensors_tensor *whole, int64_t count) {
+    char dims[SHAPE_TEXT];
+    if (whole->rank > 1 && whole->dims[0] == count) return STATUS_OK;
+    return status_set(STATUS_BAD_INPUT, "%s: %s: shape is %s, but config.json asks for %lld parts", whole->file,
+                      whole->name, safetensors_print_dims(whole, dims), (long long)count);
+}
+
+/* The part, to be sorted in later. */
+static enum status add_part(struct safetensors *set, const struct safetensors_tensor *whole,
+                            const struct safetensors_part *part, struct safetensors_tensor *out) {
+    TRY(check_stack(whole, part->stack.count));
+    size_t count = (size_t)part->stack.count, index = (size_t)part->stack.index;
+    *out = *whole;
+    out->name = scratch_format(&set->memory, "%s", part->name);
+    out->rank--, out->dims++;
+    out->elements /= count, out->bytes /= count;
+    out->offset += index * out->bytes;
+    return out->name ? STATUS_OK : STATUS_FAILED;
+}
+
+enum status safetensors_unstack(struct safetensors *set, const struct safetensors_part *parts, size_t count) {
+    size_t before = set->tensors.count, kept = 0;
+    VEC(struct safetensors_tensor) made = {0};
+    enum status status = vec_reserve(&made, count);
+    for (size_t i = 0; i < count && status == STATUS_OK; i++) {
+        const struct safetensors_tensor *whole = safetensors_find(set, parts[i].stack.name);
+        if (whole) status = add_part(set, whole, &parts[i], &made.items[made.count++]);
+    }
+    for (size_t i = 0; i < count && status == STATUS_OK; i++) {
+        const struct safetensors_tensor *whole =
+            parts[i].stack.index == 0 ? safetensors_find(set, parts[i].stack.name) : NULL;
+        if (whole) set->tensors.items[whole - set->tensors.items].file = NULL; /* it goes */
+    }
+    for (size_t i = 0; i < before && status == STATUS_OK; i++)
+        if (set->tensors.items[i].file) set->tensors.items[kept++] = set->tensors.items[i];
+    if (status == STATUS_OK) set->tensors.count = kept;
+    for (size_t i = 0; i < made.count && status == STATUS_OK; i++)
+        status = vec_push(&set->tensors, made.items[i]);
+    vec_free(&made);
+    return status == STATUS_OK ? sort_tensors(set) : status;
+}
+
 const struct safetensors_tensor *safetensors_find(const struct safetensors *set, const char *name) {
     struct safetensors_tensor key = {.name = name};
     if (set->tensors.count == 0) return NULL;

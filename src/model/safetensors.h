@@ -80,6 +80,15 @@ enum status safetensors_folder_is_whole(const char *folder, bool *out);
 enum status safetensors_open_memory(const char *name, const void *data, size_t bytes, struct safetensors **out);
 void safetensors_close(struct safetensors *set);
 
+/* Replaces each tensor that is called as a stack by its `count` parts along the first dimension, called by their own
+ * names: all parts of a stack are listed, one after the other in their order. Stacks that are missing are left out.
+ * BAD_INPUT where one has no such first dimension. Before anything refers to the set's tensors. */
+struct safetensors_part {
+    const char *name; /* copied */
+    struct tensor_stack stack;
+};
+enum status safetensors_unstack(struct safetensors *set, const struct safetensors_part *parts, size_t count);
+
 /* NULL when there is none of that name. */
 const struct safetensors_tensor *safetensors_find(const struct safetensors *set, const char *name);
 /* Whether the tensor has exactly these dimensions. */
@@ -135,7 +144,9 @@ struct safetensors_item {
     const char *name; /* unique */
     const struct safetensors_tensor *carried;
     const struct safetensors *carried_from;
-    struct shape shape;        /* F32, BF16, F64 or I32 */
+    struct shape shape; /* F32, BF16, F64 or I32 */
+    /* Where stack.name is not NULL, the item is this part of a tensor of that name, whose other parts are items too. */
+    struct tensor_stack stack;
     const void *data;          /* shape_bytes(&shape) bytes, contiguous; NULL: in `store`, under `key` */
     const struct tensor *part; /* of runs: data and store hold this part of it (tensor_part_find); NULL: all of it */
     const struct byte_store *store;

@@ -32,6 +32,11 @@ static int64_t item_bits(const struct safetensors_item *item) {
     return item->carried ? (int64_t)safetensors_dtype_bits(item->carried->dtype) : 8 * dtype_bytes(item->shape.dtype);
 }
 
+/* Of the tensor in the file. */
+static const char *written_name(const struct safetensors_item *item) {
+    return item->stack.name ? item->stack.name : item->name;
+}
+
 static int compare_groups(const char *x, const char *y) {
     if (x && y) return strcmp(x, y);
     return x ? -1 : y ? 1 : 0;
@@ -44,7 +49,21 @@ static int compare_items(const void *a, const void *b) {
     if (groups != 0) return groups;
     int64_t x_bits = item_bits(x), y_bits = item_bits(y);
     if (x_bits != y_bits) return x_bits > y_bits ? -1 : 1;
-    return strcmp(x->name, y->name);
+    int names = strcmp(written_name(x), written_name(y));
+    return names != 0 || !x->stack.name ? names : (x->stack.index > y->stack.index) - (x->stack.index < y->stack.index);
+}
+
+/* Parts of a stack are all there, in their order. */
+static void check_stacks(const struct layout *layout) {
+    for (size_t i = 0; i < layout->count; i++) {
+        const struct tensor_stack *stack = &layout->sorted[i]->stack;
+        int64_t last = stack->count - 1 - stack->index;
+        BUG_IF(stack->name && (last < 0 || (int64_t)(layout->count - 1 - i) < last), "%s: a part of %s",
+               layout->sorted[i]->name, stack->name);
+        const struct tensor_stack *next = stack->name && last > 0 ? &layout->sorted[i + 1]->stack : NULL;
+        BUG_IF(next && (!next->name || strcmp(next->name, stack->name) != 0 || next->index != stack->index + 1),
+               "%s: parts are missing", stack->name);
+    }
 }
 
 static void check_groups(const struct layout *layout) {
@@ -61,7 +80,12 @@ static void check_groups(const struct layout *layout) {
 static json_t *item_info(const struct safetensors_item *item, int64_t begin) {
     const struct safetensors_tensor *carried = item->carried;
     const char *dtype = carried ? carried->dtype_name : file_dtype(item->shape.dtype);
+    int64_t parts = item->stack.name ? item->stack.count : 1;
     json_t *dims = json_array();
+    if (dims && item->stack.name && json_array_append_new(dims, json_integer(parts)) != 0) {
+        json_decref(dims);
+        return NULL;
+    }
     for (int i = 0; dims && i < (carried ? carried->rank : item->shape.rank); i++) {
         if (json_array_append_new(dims, json_integer(carried ? carried->dims[i] : item->shape.dims[i])) == 0) continue;
         json_decref(dims);
@@ -69,14 +93,15 @@ static json_t *item_info(const struct safetensors_item *item, int64_t begin) {
     }
     /* "o" takes over `dims`, also on failure */
     return json_pack("{s:s, s:o, s:[I, I]}", "dtype", dtype, "shape", dims, "data_offsets", (json_int_t)begin,
-                     (json_int_t)(begin + item_bytes(item)));
+                     (json_int_t)(begin + parts * item_bytes(item)));
 }
 
 static json_t *make_header(const struct safetensors_item *const *sorted, size_t count) {
     json_t *header = json_pack("{s:{s:s}}", "__metadata__", "format", "pt");
     int64_t begin = 0;
     for (size_t i = 0; header && i < count; i++) {
-        if (json_object_set_new(header, sorted[i]->name, item_info(sorted[i], begin)) != 0) {
+        bool first = !sorted[i]->stack.name || sorted[i]->stack.index == 0; /* it stands for its stack */
+        if (first && json_object_set_new(header, written_name(sorted[i]), item_info(sorted[i], begin)) != 0) {
             json_decref(header);
             return NULL;
         }
@@ -112,6 +137,7 @@ enum status layout_make(const struct safetensors_item *items, size_t count, stru
         layout.sorted[i] = &items[i];
     if (count > 0) qsort(layout.sorted, count, sizeof *layout.sorted, compare_items);
     check_groups(&layout);
+    check_stacks(&layout);
     json_t *header = make_header(layout.sorted, count);
     char *text = header ? json_text(header, JSON_COMPACT) : NULL;
     json_decref(header);

@@ -20,11 +20,12 @@ enum part_kind {
 };
 enum { PARTS_MOST = 6, MX_BLOCK = 32, STATE_MOST_BYTES = 1 << 16, STATE_TEXT = 320 };
 
-/* In place of "weight" at the end of a parameter's name. */
+/* In place of "weight" at the end of a parameter's name, or `added` to other names. */
 struct part {
     const char *suffix;
     enum part_kind kind;
     enum safetensors_dtype dtype; /* UNKNOWN: any, by its bytes */
+    const char *added;
 };
 static const struct part parts[WEIGHT_FORMAT_COUNT][PARTS_MOST] = {
     [WEIGHT_NF4] = {{"weight", PART_CODES, SAFETENSORS_UNKNOWN},
@@ -40,8 +41,8 @@ static const struct part parts[WEIGHT_FORMAT_COUNT][PARTS_MOST] = {
     [WEIGHT_INT8] = {{"weight", PART_CODES, SAFETENSORS_I8},
                      {"SCB", PART_SCALES, SAFETENSORS_F32},
                      {"weight_format", PART_TAG, SAFETENSORS_U8}},
-    [WEIGHT_MXFP4] = {{"weight_packed", PART_CODES, SAFETENSORS_U8},
-                      {"weight_scale", PART_SCALES, SAFETENSORS_UNKNOWN}},
+    [WEIGHT_MXFP4] = {{"weight_packed", PART_CODES, SAFETENSORS_U8, "_blocks"},
+                      {"weight_scale", PART_SCALES, SAFETENSORS_UNKNOWN, "_scales"}},
 };
 
 static const struct part *part_at(enum weight_format format, int number) {
@@ -85,7 +86,21 @@ enum status stored_format_read_config(const char *file, const json_t *object, st
     return status == STATUS_OK ? STATUS_OK : config_hint_quantised(status);
 }
 
-json_t *stored_format_write_config(enum weight_format format) {
+enum status stored_format_read_experts(const char *file, const json_t *object, struct stored_format *out) {
+    *out = (struct stored_format){WEIGHT_PLAIN, 0};
+    if (says(object, "quant_method", "mxfp4")) {
+        out->format = WEIGHT_MXFP4;
+        return STATUS_OK;
+    }
+    return status_hint(
+        status_set(STATUS_BAD_INPUT, "%s: quantization_config: only quant_method mxfp4 is supported", file),
+        "get the published model, whose experts are in mxfp4, or one in F32, BF16 or F16");
+}
+
+json_t *stored_format_write_config(enum weight_format format, bool experts) {
+    if (experts)
+        return json_pack("{s:s, s:[s, s, s, s]}", "quant_method", "mxfp4", "modules_to_not_convert",
+                         "model.layers.*.self_attn", "model.layers.*.mlp.router", "model.embed_tokens", "lm_head");
     bool four = format == WEIGHT_NF4 || format == WEIGHT_NF4_WIDE;
     if (format == WEIGHT_MXFP4)
         return json_pack("{s:s, s:s, s:s, s:[s], s:{s:{s:[s], s:n, s:n, s:{s:i, s:s, s:i, s:s, s:b, s:b, s:s}}}}",
@@ -103,11 +118,33 @@ json_t *stored_format_write_config(enum weight_format format) {
 
 enum { NAME_BYTES = 512 };
 
-static const char *part_name(const struct tensor *parameter, const struct part *part, char name[NAME_BYTES]) {
-    size_t length = strlen(parameter->name);
-    BUG_IF(length < strlen("weight"), "%s is no weight", parameter->name);
-    snprintf(name, NAME_BYTES, "%.*s%s", (int)(length - strlen("weight")), parameter->name, part->suffix);
+/* Of a parameter or a stack of them. */
+static const char *named(const char *weight, const struct part *part, char name[NAME_BYTES]) {
+    size_t length = strlen(weight), end = strlen("weight");
+    bool ends = length >= end && strcmp(weight + length - end, "weight") == 0;
+    BUG_IF(!ends && !part->added, "%s is no weight", weight);
+    snprintf(name, NAME_BYTES, "%.*s%s", (int)(ends ? length - end : length), weight,
+             ends ? part->suffix : part->added);
     return name;
+}
+
+static const char *part_name(const struct tensor *parameter, const struct part *part, char name[NAME_BYTES]) {
+    return named(parameter->name, part, name);
+}
+
+enum status stored_weight_list_stacks(struct graph *graph, const struct tensor *parameter,
+                                      struct safetensors_parts *out) {
+    const struct part *part;
+    if (parameter->code.format == WEIGHT_PLAIN)
+        return vec_push(out, (struct safetensors_part){parameter->name, parameter->stack});
+    for (int i = 0; (part = part_at(parameter->code.format, i)); i++) {
+        char name[NAME_BYTES], stack[NAME_BYTES];
+        struct safetensors_part added = {graph_format(graph, "%s", part_name(parameter, part, name)), parameter->stack};
+        added.stack.name = graph_format(graph, "%s", named(parameter->stack.name, part, stack));
+        if (!added.name || !added.stack.name) return graph_status(graph);
+        TRY(vec_push(out, added));
+    }
+    return STATUS_OK;
 }
 
 /* Of a part's tensor; -1: not fixed. */
@@ -256,17 +293,20 @@ static int64_t state_text(const struct weight_code *code, float offset, char tex
     return padded;
 }
 
-static struct shape part_shape(const struct weight_code *code, const struct part *part) {
+/* `stacked`: as gpt-oss has it. */
+static struct shape part_shape(const struct weight_code *code, const struct part *part, bool stacked) {
     struct weight_layout layout = weight_code_layout(code);
     int64_t bytes = part_bytes(&layout, part->kind);
     char text[STATE_TEXT];
     bool mx = code->format == WEIGHT_MXFP4;
+    int64_t blocks = mx ? layout.columns / layout.block : 0;
     switch (part->kind) {
     case PART_CODES:
+        if (stacked) return shape_make(DTYPE_U8, 3, layout.rows, blocks, layout.block / 2);
         if (code->format == WEIGHT_INT8) return shape_make(DTYPE_I8, 2, layout.rows, layout.columns, 1);
         return mx ? shape_make(DTYPE_U8, 2, layout.rows, layout.columns / 2, 1) : shape_make(DTYPE_U8, 2, bytes, 1, 1);
     case PART_SCALES:
-        if (mx) return shape_make(DTYPE_U8, 2, layout.rows, layout.columns / layout.block, 1);
+        if (mx) return shape_make(DTYPE_U8, 2, layout.rows, blocks, 1);
         return shape_make(layout.scale_bytes == 1 ? DTYPE_U8 : DTYPE_F32, 1, layout.scales, 1, 1);
     case PART_STATE: return shape_make(DTYPE_U8, 1, state_text(code, 0, text), 1, 1);
     case PART_TAG: return shape_make(DTYPE_U8, 0, 1, 1, 1);
@@ -279,9 +319,13 @@ enum status stored_writer_add(struct stored_writer *writer, struct graph *graph,
     const struct part *part;
     bool has_state = parameter->code.format == WEIGHT_NF4 || parameter->code.format == WEIGHT_NF4_WIDE;
     for (int i = 0; (part = part_at(parameter->code.format, i)); i++) {
-        struct tensor *tensor =
-            graph_tensor(graph, TENSOR_RESULT, part_name(parameter, part, name), part_shape(&parameter->code, part));
+        bool stacked = parameter->stack.name != NULL;
+        struct tensor *tensor = graph_tensor(graph, TENSOR_RESULT, part_name(parameter, part, name),
+                                             part_shape(&parameter->code, part, stacked));
         if (!tensor) return graph_status(graph);
+        if (stacked)
+            graph_stack(graph, tensor, named(parameter->stack.name, part, name), parameter->stack.index,
+                        parameter->stack.count);
         if (writer->parts.count == 0) writer->first = tensor->id;
         TRY(vec_push(&writer->parts, (struct stored_part){tensor, parameter, i, has_state ? parameter->name : NULL}));
     }

@@ -4,7 +4,8 @@
  *                     .weight.quant_map and .weight.nested_quant_map, and .weight.quant_state.bitsandbytes__nf4 (JSON);
  *                     without the nested ones where scales are fp32
  *     int8            bitsandbytes: NAME.weight, NAME.SCB, NAME.weight_format
- *     mxfp4           compressed-tensors, mxfp4-pack-quantized: NAME.weight_packed, NAME.weight_scale
+ *     mxfp4           compressed-tensors, mxfp4-pack-quantized: NAME.weight_packed, NAME.weight_scale; of gpt-oss's
+ *                     experts: NAME_blocks, NAME_scales
  *     w4a16, w8a16    compressed-tensors' integers (stored_compressed.h), which are read and not written
  * The bytes of the first four are those of the sections, so that they are read and written as they are. */
 #ifndef BALLAST_MODEL_STORED_FORMAT_H
@@ -23,9 +24,18 @@ struct stored_format {
 };
 /* What quantization_config of config.json, an object, names. BAD_INPUT naming what is not read of it. */
 enum status stored_format_read_config(const char *file, const json_t *object, struct stored_format *out);
-/* An object that says so, of a format without groups; NULL without memory. */
-json_t *stored_format_write_config(enum weight_format format);
+/* The same of a family whose files have experts alone in fewer bits (struct model_family, expert_format). */
+enum status stored_format_read_experts(const char *file, const json_t *object, struct stored_format *out);
+/* An object that says so of all matrices, in a format without groups, or of experts alone; NULL without memory. */
+json_t *stored_format_write_config(enum weight_format format, bool experts);
 
+/* Adds the parts of stacks (graph/tensor.h) that a parameter lies in; names are the graph's. */
+struct safetensors_parts {
+    struct safetensors_part *items;
+    size_t count, capacity;
+};
+enum status stored_weight_list_stacks(struct graph *graph, const struct tensor *parameter,
+                                      struct safetensors_parts *out);
 /* Checks the tensors that a parameter lies in, and marks them in `used`, by their place in the set. BAD_INPUT names the
  * tensor and what is wrong. */
 enum status stored_weight_check(const struct safetensors *set, const struct tensor *parameter, bool *used);

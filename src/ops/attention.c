@@ -82,13 +82,26 @@ static enum status infer_attention(const struct node *node, struct shape out[OP_
     struct shape q, kv;
     TRY(check_heads(node, 0, &q, &kv));
     struct shape segments = shape_make(DTYPE_I32, 2, q.dims[0], kv.dims[1], 1);
+    struct shape sinks = vector_of(q.dtype, attention_of(node)->heads);
     out[0] = q;
     out[1] = lse_shape(node, &q);
-    return check_optional(node, 3, &segments);
+    TRY(check_optional(node, 3, &segments));
+    return check_optional(node, 4, &sinks);
+}
+
+/* What a query gives to its sink is the sink's alone: dS = P (dP - dy . y), where the sink's dP is 0. */
+static void differentiate_sinks(struct gradients *gradients, const struct node *node) {
+    struct tensor *sinks = node->in[4],
+                  *in[OP_INPUTS_MAX] = {gradient_of(gradients, node->out[0]), node->out[0], node->out[1], sinks};
+    if (!sinks || !gradient_wanted(gradients, sinks)) return;
+    struct tensor *into[OP_OUTPUTS_MAX] = {gradient_target(gradients, sinks)};
+    gradient_add_node(gradients, &op_attention_sinks_grad, node, in, node->attributes, into);
+    gradient_deliver(gradients, sinks, into[0]);
 }
 
 static void differentiate_attention(struct gradients *gradients, const struct node *node) {
     struct tensor *q = node->in[0], *k = node->in[1], *v = node->in[2];
+    differentiate_sinks(gradients, node);
     if (!gradient_wanted(gradients, q) && !gradient_wanted(gradients, k) && !gradient_wanted(gradients, v)) return;
     struct tensor *in[OP_INPUTS_MAX] = {
         gradient_of(gradients, node->out[0]), q, k, v, node->out[0], node->out[1], node->in[3]};
@@ -106,7 +119,7 @@ static struct node *decode_attention(struct graph *graph, const char *name, stru
     const struct attention_attributes *own = attributes;
     BUG_IF(in[3], "%s: segments in a cache", name ? name : "?");
     struct tensor *y =
-        ops_attention_cache(graph, name, in[0], in[1], in[2], graph_cache_rows(graph),
+        ops_attention_cache(graph, name, in[0], in[1], in[2], graph_cache_rows(graph), in[4],
                             (struct attention_cache_attributes){*own, graph->cache_texts, graph->cache_positions});
     return y ? y->producer : NULL;
 }
@@ -163,6 +176,7 @@ static bool loops_attention(const struct node *node, int number, struct op_loops
     op_loops_operand(out, 1, keys);
     op_loops_operand(out, 2, keys);
     op_loops_operand(out, 3, "s.");
+    op_loops_operand(out, 4, grouped ? "h" : "q");
     op_loops_operand(out, OP_INPUTS_MAX, queries);
     op_loops_operand(out, OP_INPUTS_MAX + 1, sums);
     out->whole = 1u << 1 | 1u << 2;
@@ -198,7 +212,7 @@ const struct op op_attention = {
     .name = "attention",
     .attribute_bytes = sizeof(struct attention_attributes),
     .inputs_least = 3,
-    .inputs = 4,
+    .inputs = 5,
     .outputs = 2,
     .infer = infer_attention,
     .work = OP_WORK_ATTENTION,
@@ -210,7 +224,7 @@ const struct op op_attention = {
     .loops = loops_attention,
     .take_part = take_part_attention,
     .tell_parts = tell_parts_attention,
-    .saved_inputs = 0xf,
+    .saved_inputs = 0x1f,
     .saved_outputs = 1u << 0 | 1u << 1,
 };
 
@@ -239,10 +253,40 @@ const struct op op_attention_grad = {
     .flops = flops_attention_grad,
 };
 
+static enum status infer_attention_sinks_grad(const struct node *node, struct shape out[OP_OUTPUTS_MAX]) {
+    const struct attention_attributes *attributes = attention_of(node);
+    TRY(check_activation(node, 0));
+    struct shape y = with_columns(node->in[0]->shape, attributes->heads * attributes->head_dim);
+    struct shape lse = lse_shape(node, &y), sinks = vector_of(y.dtype, attributes->heads);
+    TRY(check_shape(node, 0, &y));
+    TRY(check_shape(node, 1, &y));
+    TRY(check_shape(node, 2, &lse));
+    out[0] = as_accumulator(sinks);
+    return check_shape(node, 3, &sinks);
+}
+
+static double flops_attention_sinks_grad(const struct node *node) {
+    return 2 * (double)shape_elements(&node->in[0]->shape);
+}
+
+const struct op op_attention_sinks_grad = {
+    .name = "attention_sinks_grad",
+    .attribute_bytes = sizeof(struct attention_attributes),
+    .inputs_least = 4,
+    .inputs = 4,
+    .outputs = 1,
+    .infer = infer_attention_sinks_grad,
+    .cost_key = key_attention,
+    .positions_last = 1u << 2,
+    .flops = flops_attention_sinks_grad,
+    .updates = 1u << 0,
+};
+
 struct tensor *ops_attention(struct graph *graph, const char *name, struct tensor *q, struct tensor *k,
-                             struct tensor *v, struct tensor *segments, struct attention_attributes attributes) {
+                             struct tensor *v, struct tensor *segments, struct tensor *sinks,
+                             struct attention_attributes attributes) {
     if (!q || !k || !v) return NULL;
-    struct tensor *in[OP_INPUTS_MAX] = {q, k, v, segments};
+    struct tensor *in[OP_INPUTS_MAX] = {q, k, v, segments, sinks};
     struct node *node = graph_add(graph, &op_attention, name, in, &attributes, NULL);
     return node ? node->out[0] : NULL;
 }

@@ -29,9 +29,10 @@ static enum status infer_attention_cache(const struct node *node, struct shape o
     if (cache_of(node)->positions < q.dims[1])
         return status_set(STATUS_BAD_INPUT, "%lld tokens do not fit into a cache of %lld", (long long)q.dims[1],
                           (long long)cache_of(node)->positions);
+    struct shape sinks = vector_of(q.dtype, attention->heads);
     out[0] = q;
     out[1] = out[2] = cache_shape(&kv, cache_of(node));
-    return STATUS_OK;
+    return check_optional(node, 4, &sinks);
 }
 
 /* With full caches, the most that a step can cost. */
@@ -64,6 +65,7 @@ static bool loops_attention_cache(const struct node *node, int way, struct op_lo
     op_loops_operand(out, 0, queries);
     op_loops_operand(out, 1, keys);
     op_loops_operand(out, 2, keys);
+    op_loops_operand(out, 4, grouped ? "h" : "q");
     op_loops_operand(out, OP_INPUTS_MAX, queries);
     op_loops_operand(out, OP_INPUTS_MAX + 1, keys);
     op_loops_operand(out, OP_INPUTS_MAX + 2, keys);
@@ -85,7 +87,7 @@ const struct op op_attention_cache = {
     .name = "attention_cache",
     .attribute_bytes = sizeof(struct attention_cache_attributes),
     .inputs_least = 4,
-    .inputs = 4,
+    .inputs = 5,
     .outputs = 3,
     .infer = infer_attention_cache,
     .work = OP_WORK_ATTENTION_CACHED,
@@ -115,12 +117,12 @@ const struct op op_last_token = {
 };
 
 struct tensor *ops_attention_cache(struct graph *graph, const char *name, struct tensor *q, struct tensor *k,
-                                   struct tensor *v, struct tensor *rows,
+                                   struct tensor *v, struct tensor *rows, struct tensor *sinks,
                                    struct attention_cache_attributes attributes) {
     if (!q || !k || !v || !rows) return NULL;
     struct shape kv = with_columns(q->shape, attributes.attention.kv_heads * attributes.attention.head_dim);
     struct shape shape = cache_shape(&kv, &attributes);
-    struct tensor *in[OP_INPUTS_MAX] = {q, k, v, rows};
+    struct tensor *in[OP_INPUTS_MAX] = {q, k, v, rows, sinks};
     struct tensor *into[OP_OUTPUTS_MAX] = {
         NULL, graph_tensor(graph, TENSOR_CACHE, graph_format(graph, "%s.keys", name), shape),
         graph_tensor(graph, TENSOR_CACHE, graph_format(graph, "%s.values", name), shape)};

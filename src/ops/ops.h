@@ -5,8 +5,8 @@
  *     elementwise, activation, norm, linear, embedding, rope, attention, head: a family of operators each, defined by
  *         its shapes, costs and gradient;
  *     select_heads: key-value heads of a part of the query heads;
- *     routing, expert: layers of which a token takes a few experts; balance: counts of their slots, and the loss that
- *         evens them out;
+ *     routing, expert, expert_glu: layers of which a token takes a few experts; balance: counts of their slots, and
+ *         the loss that evens them out;
  *     tensor_parts, group_exchange: parts of tensors, and what the ranks of a group exchange of them;
  *     preference: the loss of pairs of sequences;
  *     attention_cache: attention of new tokens over caches, for generating texts;
@@ -55,17 +55,20 @@
     /* x [S,T,heads*head_dim], table -> y; halves of each head's first R features rotated as Llama's rotate_half, the  \
      *  others as they are; sign -1 turns back (the gradient) */                                                       \
     X(rope)                                                                                                            \
-    /* attention.c: q [S,T,Hq*D], k [S,T,Hk*D], v [S,T,Hk*D], [segments [S,T] int32]                                   \
-     *  -> y [S,T,Hq*D], lse [S,Hq,T] fp32 (log of the sum of exponentials of the scaled scores) */                    \
+    /* attention.c: q [S,T,Hq*D], k [S,T,Hk*D], v [S,T,Hk*D], [segments [S,T] int32], [sinks [Hq]]                     \
+     *  -> y [S,T,Hq*D], lse [S,Hq,T] fp32 (log of the sum of exponentials of the scaled scores, and of the head's     \
+     *  sink: one more score, whose value is 0) */                                                                     \
     X(attention)                                                                                                       \
     /* dy, q, k, v, y, lse, [segments] -> dq, dk, dv. Of a part of the queries (attributes) T of q, y and lse is its   \
      *  own; of k, v and segments that of all positions */                                                             \
     X(attention_grad)                                                                                                  \
+    /* dy, y, lse, sinks -> dsinks += [Hq] fp32 = -(sum over queries of exp(sink - lse) * dy . y) */                   \
+    X(attention_sinks_grad)                                                                                            \
     /* select_heads.c: x [S,T,H*D] -> y [S,T,N*D]: N of the heads, in order, one maybe several times */                \
     X(select_heads)                                                                                                    \
     /* dy [S,T,N*D] -> dx [S,T,H*D]: sums over the uses of each head, 0 where there is none */                         \
     X(select_heads_grad)                                                                                               \
-    /* attention_cache.c: q [S,T,Hq*D], k [S,T,Hk*D], v [S,T,Hk*D], rows [S,T] int32                                   \
+    /* attention_cache.c: q [S,T,Hq*D], k [S,T,Hk*D], v [S,T,Hk*D], rows [S,T] int32, [sinks [Hq]]                     \
      *  -> y [S,T,Hq*D], keys += [N,P,Hk*D], values += [N,P,Hk*D], caches of N texts: all k and v go to the caches'    \
      *  rows, text * P + position, then each token sees the rows of its text up to its own. A token with row -1 does   \
      *  not count: it leaves the caches alone and has y = 0. No two tokens have one row */                             \
@@ -150,6 +153,14 @@
     /* dy, rows, ranges, gate, up, down, [previous] -> [drows], likewise, [dgate +=], [dup +=], [ddown +=]. Gate and   \
      *  up are made again, so that no more is kept of a row than its features */                                       \
     X(expert_mlp_grad)                                                                                                 \
+    /* expert_glu.c: rows [S,R,C], ranges, gate_up [2F,C], down [C,F], or [C,2F] and [F,C], gate_up_bias [2F],         \
+     *  down_bias [C], [previous [S,R,C]] -> y [S,R,C], rows as expert_mlp has them: with g and u the even and the odd \
+     *  numbers of gate_up x + gate_up_bias, g at most `limit` and u within it, down ((u + 1) g sigmoid(alpha g)) +    \
+     *  down_bias */                                                                                                   \
+    X(expert_glu)                                                                                                      \
+    /* dy, rows, ranges, gate_up, down, gate_up_bias, [previous] -> [drows], [dgate_up +=], [ddown +=],                \
+     *  [dgate_up_bias +=], [ddown_bias +=] */                                                                         \
+    X(expert_glu_grad)                                                                                                 \
     /* balance.c: logits [S,T,E], ranges, [previous] -> load [2,E] fp32: the slots of each expert, the sum over tokens \
      *  of its probabilities, + previous */                                                                            \
     X(expert_load)                                                                                                     \
@@ -387,6 +398,16 @@ struct expert_grad_attributes {
     struct expert_attributes expert;
     bool dx, dweight[3];
 };
+struct expert_glu_attributes {
+    struct expert_attributes expert; /* without a function */
+    double alpha, limit;
+    bool weights_are_kn; /* gate_up [C,2F] and down [F,C] */
+};
+/* Which outputs exist; dweight: of gate_up, down, and their biases. */
+struct expert_glu_grad_attributes {
+    struct expert_glu_attributes glu;
+    bool dx, dweight[4];
+};
 
 /* Rows of a load. */
 enum { LOAD_SLOTS, LOAD_PROBABILITIES, LOAD_ROWS };
@@ -519,15 +540,17 @@ struct tensor *ops_rope_table(struct graph *graph, const char *name, struct tens
                               struct rope_table_attributes attributes);
 struct tensor *ops_rope(struct graph *graph, const char *name, struct tensor *x, struct tensor *table, int64_t heads,
                         int64_t head_dim);
-/* `segments` may be NULL. Causal. */
+/* `segments` and `sinks` may be NULL. Causal. */
 struct tensor *ops_attention(struct graph *graph, const char *name, struct tensor *q, struct tensor *k,
-                             struct tensor *v, struct tensor *segments, struct attention_attributes attributes);
+                             struct tensor *v, struct tensor *segments, struct tensor *sinks,
+                             struct attention_attributes attributes);
 struct tensor *ops_select_heads(struct graph *graph, const char *name, struct tensor *x,
                                 struct select_heads_attributes attributes);
 /* The same for tokens that follow others, whose keys and values are in two caches (TENSOR_CACHE), made here. No
  * gradient. */
 struct tensor *ops_attention_cache(struct graph *graph, const char *name, struct tensor *q, struct tensor *k,
-                                   struct tensor *v, struct tensor *rows, struct attention_cache_attributes attributes);
+                                   struct tensor *v, struct tensor *rows, struct tensor *sinks,
+                                   struct attention_cache_attributes attributes);
 /* The last token that counts. */
 struct tensor *ops_last_token(struct graph *graph, const char *name, struct tensor *x);
 struct tensor *ops_activation(struct graph *graph, const char *name, struct tensor *x, enum activation function);
@@ -555,6 +578,12 @@ struct expert_weights {
 struct tensor *ops_expert_mlp(struct graph *graph, const char *name, struct tensor *rows, struct routing routing,
                               const struct expert_weights *weights, struct tensor *previous,
                               struct expert_attributes attributes);
+struct expert_glu_weights {
+    struct tensor *gate_up, *down, *gate_up_bias, *down_bias;
+};
+struct tensor *ops_expert_glu(struct graph *graph, const char *name, struct tensor *rows, struct routing routing,
+                              const struct expert_glu_weights *weights, struct tensor *previous,
+                              struct expert_glu_attributes attributes);
 /* `previous` is that of the layer before, NULL in the first. */
 struct tensor *ops_expert_load(struct graph *graph, const char *name, struct tensor *logits, struct routing routing,
                                struct tensor *previous);

@@ -2,6 +2,7 @@
  * get no token or all of them, and of tokens that take all experts. */
 /* ctest-again: avx2 BALLAST_MAX_ISA=avx2 DNNL_MAX_CPU_ISA=AVX2 */
 #include <math.h>
+#include <string.h>
 
 #include "base/mem.h"
 #include "base/random.h"
@@ -269,6 +270,133 @@ static void rows_hold_any_spread_of_slots(void **state) {
         }
 }
 
+/* A row of gpt-oss's expert: what it gives, and with the gradient of that the gradients of its row and weights. */
+struct plain_glu {
+    const struct expert_glu_attributes *attributes;
+    int64_t columns, width;
+    double *gate_up, *down, *gate_up_bias, *down_bias;     /* weights */
+    double *dgate_up, *ddown, *dgate_up_bias, *ddown_bias; /* sums; NULL: forward alone */
+};
+
+/* Of weights [out, in], or [in, out]. */
+static int64_t weight_at(const struct plain_glu *glu, int64_t out, int64_t in, int64_t outs, int64_t ins) {
+    return glu->attributes->weights_are_kn ? in * outs + out : out * ins + in;
+}
+
+static double clamped(double x, double least, double most) { return x < least ? least : x > most ? most : x; }
+
+static void plain_glu_row(const struct plain_glu *glu, const double *x, const double *dy, double *y, double *dx) {
+    int64_t c = glu->columns, f = glu->width;
+    double limit = glu->attributes->limit, alpha = glu->attributes->alpha;
+    for (int64_t o = 0; o < c && y; o++)
+        y[o] = glu->down_bias[o];
+    for (int64_t i = 0; i < f; i++) {
+        double z[2] = {glu->gate_up_bias[2 * i], glu->gate_up_bias[2 * i + 1]}, dactive = 0;
+        for (int64_t k = 0; k < c; k++)
+            for (int h = 0; h < 2; h++)
+                z[h] += glu->gate_up[weight_at(glu, 2 * i + h, k, 2 * f, c)] * x[k];
+        double gate = clamped(z[0], -HUGE_VAL, limit), up = clamped(z[1], -limit, limit), s = sigmoid(alpha * gate);
+        for (int64_t o = 0; o < c; o++) {
+            int64_t at = weight_at(glu, o, i, c, f);
+            if (y) y[o] += glu->down[at] * (up + 1) * gate * s;
+            if (dy) dactive += glu->down[at] * dy[o], glu->ddown[at] += dy[o] * (up + 1) * gate * s;
+        }
+        if (!dy) continue;
+        double dz[2] = {z[0] > limit ? 0 : dactive * (up + 1) * (s + alpha * gate * s * (1 - s)),
+                        fabs(z[1]) > limit ? 0 : dactive * gate * s};
+        for (int h = 0; h < 2; h++) {
+            glu->dgate_up_bias[2 * i + h] += dz[h];
+            for (int64_t k = 0; k < c; k++) {
+                int64_t at = weight_at(glu, 2 * i + h, k, 2 * f, c);
+                glu->dgate_up[at] += dz[h] * x[k];
+                dx[k] += dz[h] * glu->gate_up[at];
+            }
+        }
+    }
+    for (int64_t o = 0; o < c && dy; o++)
+        glu->ddown_bias[o] += dy[o];
+}
+
+static double *read_named(const struct op_instance *instance, const char *name) {
+    const struct tensor *tensor = op_case_tensor(instance->graph, name);
+    return tensor ? read(instance, tensor) : NULL;
+}
+
+static void expect_rows(const char *what, const double *found, const double *expected, int64_t count, double most) {
+    double difference = 0, norm = 1e-12;
+    for (int64_t i = 0; i < count; i++) {
+        difference += (found[i] - expected[i]) * (found[i] - expected[i]);
+        norm += expected[i] * expected[i];
+    }
+    if (!(sqrt(difference) <= most * sqrt(norm)))
+        fail_msg("%s is off by %.2e, more than %.0e", what, sqrt(difference / norm), most);
+}
+
+static const struct op_case *find_case(const char *name) {
+    for (int i = 0; i < op_case_count; i++)
+        if (strcmp(op_cases[i].name, name) == 0) return &op_cases[i];
+    fail_msg("no case %s", name);
+    return NULL;
+}
+
+/* In the rows that the kernel went through: those of the expert's slots, and of its last piece. The case's limit is one
+ * that many numbers pass. */
+static void check_glu(const char *name, enum dtype dtype) {
+    struct op_case own = *find_case(name);
+    struct op_instance instance;
+    if (op_instance_create(op_case_build(&own, dtype, &own.sizes), &instance) != STATUS_OK)
+        fail_msg("%s: %s", name, status_message());
+    const struct node *node = instance.node;
+    bool gradient = node->op == &op_expert_glu_grad;
+    struct expert_glu_grad_attributes *attributes = (struct expert_glu_grad_attributes *)(uintptr_t)node->attributes;
+    /* Both operators' attributes begin with it. In bf16 the gradient jumps where rounding passes the limit. */
+    attributes->glu.limit = gradient && dtype == DTYPE_BF16 ? 6 : 0.4;
+    op_instance_fill(&instance, 7);
+    double *before[4] = {NULL}, *out[OP_OUTPUTS_MAX] = {NULL};
+    for (int i = 0; i < 4 && gradient; i++)
+        before[i] = read(&instance, node->out[1 + i]);
+    op_instance_run_all(&instance);
+    for (int i = 0; i < OP_OUTPUTS_MAX; i++)
+        if (node->out[i]) out[i] = read(&instance, node->out[i]);
+    struct plain_glu glu = {.attributes = &attributes->glu, .columns = own.sizes.columns, .width = own.sizes.inner};
+    glu.gate_up = read_named(&instance, "gate_up"), glu.down = read_named(&instance, "down");
+    glu.gate_up_bias = read_named(&instance, "gate_up_bias"), glu.down_bias = read_named(&instance, "down_bias");
+    glu.dgate_up = before[0], glu.ddown = before[1], glu.dgate_up_bias = before[2], glu.ddown_bias = before[3];
+    double *x = read_named(&instance, "x"), *dy = gradient ? read_named(&instance, "dy") : NULL;
+    double *ranges = read(&instance, node->in[gradient ? 2 : 1]), most = dtype == DTYPE_F32 ? 3e-6 : 2e-2;
+    int64_t c = glu.columns, begin = (int64_t)ranges[2], end = (int64_t)ranges[3];
+    int64_t tile = routing_tile(attributes->glu.expert.slots, attributes->glu.expert.experts);
+    int64_t step = tile < 16 ? tile : 16, covered = (end - begin + step - 1) / step * step;
+    double *expected = mem_array((size_t)(covered * c), sizeof *expected);
+    assert_non_null(expected);
+    for (int64_t r = 0; r < covered; r++) {
+        int64_t at = (begin + r) * c;
+        plain_glu_row(&glu, x + at, dy ? dy + at : NULL, dy ? NULL : expected + r * c, expected + r * c);
+    }
+    assert_true(covered > 0);
+    expect_rows(name, out[0] + begin * c, expected, covered * c, most);
+    for (int i = 0; i < 4 && gradient; i++)
+        expect_rows(node->out[1 + i]->name, out[1 + i], before[i], shape_elements(&node->out[1 + i]->shape), most);
+    double *all[] = {glu.gate_up, glu.down, glu.gate_up_bias, glu.down_bias, x, dy, ranges, expected};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        mem_free(all[i]);
+    for (int i = 0; i < 4; i++)
+        mem_free(before[i]);
+    for (int i = 0; i < OP_OUTPUTS_MAX; i++)
+        mem_free(out[i]);
+    op_instance_free(&instance);
+}
+
+static void a_clamped_expert_is_that_of_plain_c(void **state) {
+    (void)state;
+    static const char *const names[] = {"expert_glu", "expert_glu.previous", "expert_glu_grad",
+                                        "expert_glu_grad.tiles"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        check_glu(names[i], DTYPE_F32);
+        check_glu(names[i], DTYPE_BF16);
+    }
+}
+
 int main(void) {
     const char *why;
     if (!op_instance_can_run(&why)) unit_skip_all("%s", why);
@@ -276,6 +404,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_layer_of_experts_is_that_of_plain_c),
         cmocka_unit_test(rows_hold_any_spread_of_slots),
+        cmocka_unit_test(a_clamped_expert_is_that_of_plain_c),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

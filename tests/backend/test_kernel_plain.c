@@ -49,7 +49,7 @@ static void expect_close(const char *what, const double *found, const double *ex
 struct plain_attention {
     const struct attention_attributes *attributes;
     int64_t sequences, length;
-    double *q, *k, *v, *segments, *y, *lse;
+    double *q, *k, *v, *segments, *sinks, *y, *lse;
 };
 
 static bool sees(const struct plain_attention *plain, int64_t s, int64_t query, int64_t key) {
@@ -64,7 +64,8 @@ static void plain_row(struct plain_attention *plain, int64_t s, int64_t head, in
     const struct attention_attributes *at = plain->attributes;
     int64_t dim = at->head_dim, kv_head = head * at->kv_heads / at->heads;
     const double *q = plain->q + ((s * plain->length + query) * at->heads + head) * dim;
-    double *y = plain->y + ((s * plain->length + query) * at->heads + head) * dim, total = 0;
+    double *y = plain->y + ((s * plain->length + query) * at->heads + head) * dim;
+    double total = plain->sinks ? exp(plain->sinks[head]) : 0;
     for (int64_t key = 0; key < plain->length; key++) {
         if (!sees(plain, s, query, key)) continue;
         int64_t row = ((s * plain->length + key) * at->kv_heads + kv_head) * dim;
@@ -93,6 +94,7 @@ static void check_attention(const char *name, enum dtype dtype, double most) {
         .k = values_of(&instance, "k"),
         .v = values_of(&instance, "v"),
         .segments = values_of(&instance, "segments"),
+        .sinks = instance.node->in[4] ? values_of(&instance, "sinks") : NULL,
         .y = mem_array((size_t)shape_elements(shape), sizeof(double)),
         .lse = mem_array((size_t)shape_elements(lse_shape), sizeof(double)),
     };
@@ -103,7 +105,7 @@ static void check_attention(const char *name, enum dtype dtype, double most) {
     double *y = values_of(&instance, "y"), *lse = values_of(&instance, "lse");
     expect_close(name, y, plain.y, shape_elements(shape), most);
     expect_close("its lse", lse, plain.lse, shape_elements(lse_shape), 1e-5);
-    double *all[] = {plain.q, plain.k, plain.v, plain.segments, plain.y, plain.lse, y, lse};
+    double *all[] = {plain.q, plain.k, plain.v, plain.segments, plain.sinks, plain.y, plain.lse, y, lse};
     for (unsigned i = 0; i < sizeof all / sizeof *all; i++)
         mem_free(all[i]);
     op_instance_free(&instance);
@@ -111,8 +113,9 @@ static void check_attention(const char *name, enum dtype dtype, double most) {
 
 static void attention_is_that_of_plain_c(void **state) {
     (void)state;
-    const char *const names[] = {"attention",      "attention.window", "attention.window_1",     "attention.segments",
-                                 "attention.wide", "attention.capped", "attention.capped.window"};
+    const char *const names[] = {
+        "attention",        "attention.window",        "attention.window_1", "attention.segments",    "attention.wide",
+        "attention.capped", "attention.capped.window", "attention.sinks",    "attention.sinks.window"};
     for (unsigned i = 0; i < sizeof names / sizeof *names; i++) {
         check_attention(names[i], DTYPE_F32, 1e-6);
         check_attention(names[i], DTYPE_BF16, 5e-3);
@@ -121,10 +124,10 @@ static void attention_is_that_of_plain_c(void **state) {
 
 /* One query over the cache's rows up to its own. */
 static void plain_cached_row(const struct attention_cache_attributes *cache, int64_t end, const double *q,
-                             const double *k, const double *v, double *y) {
+                             const double *k, const double *v, const double *sink, double *y) {
     const struct attention_attributes *at = &cache->attention;
     int64_t dim = at->head_dim, stride = at->kv_heads * dim;
-    double total = 0;
+    double total = sink ? exp(*sink) : 0;
     for (int64_t key = at->window > 0 && end > at->window ? end - at->window : 0; key < end; key++) {
         double score = 0;
         for (int64_t i = 0; i < dim; i++)
@@ -139,7 +142,7 @@ static void plain_cached_row(const struct attention_cache_attributes *cache, int
 }
 
 struct plain_cache {
-    double *keys, *values, *q, *k, *v, *y; /* keys and values: as they were before */
+    double *keys, *values, *q, *k, *v, *sinks, *y; /* keys and values: as they were before */
 };
 
 /* New rows stand in the caches, all others are as they were, and what does not count is zero. */
@@ -148,8 +151,14 @@ static void check_cached(const char *name, enum dtype dtype, double most) {
     const struct attention_cache_attributes *cache = NODE_ATTRIBUTES(instance.node, attention_cache_attributes);
     const struct attention_attributes *at = &cache->attention;
     const struct shape *shape = &instance.node->in[0]->shape;
-    struct plain_cache plain = {values_of(&instance, "keys"), values_of(&instance, "values"), values_of(&instance, "q"),
-                                values_of(&instance, "k"),    values_of(&instance, "v"),      NULL};
+    struct plain_cache plain = {values_of(&instance, "keys"),
+                                values_of(&instance, "values"),
+                                values_of(&instance, "q"),
+                                values_of(&instance, "k"),
+                                values_of(&instance, "v"),
+                                NULL,
+                                NULL};
+    if (instance.node->in[4]) plain.sinks = values_of(&instance, "sinks");
     plain.y = mem_array((size_t)shape_elements(shape), sizeof(double));
     op_instance_run_all(&instance);
     int64_t kv = at->kv_heads * at->head_dim, tokens = shape->dims[0] * shape->dims[1];
@@ -162,7 +171,7 @@ static void check_cached(const char *name, enum dtype dtype, double most) {
         for (int64_t head = 0; head < at->heads; head++) {
             int64_t to = (i * at->heads + head) * at->head_dim, first = head * at->kv_heads / at->heads * at->head_dim;
             plain_cached_row(cache, end, plain.q + to, plain.keys + text + first, plain.values + text + first,
-                             plain.y + to);
+                             plain.sinks ? plain.sinks + head : NULL, plain.y + to);
         }
     }
     double *y = values_of(&instance, "y"), *keys = values_of(&instance, "keys"),
@@ -171,7 +180,7 @@ static void check_cached(const char *name, enum dtype dtype, double most) {
     size_t bytes = (size_t)shape_elements(&instance.node->out[1]->shape) * sizeof(double);
     assert_memory_equal(keys, plain.keys, bytes);
     assert_memory_equal(values, plain.values, bytes);
-    double *all[] = {plain.keys, plain.values, plain.q, plain.k, plain.v, plain.y, y, keys, values};
+    double *all[] = {plain.keys, plain.values, plain.q, plain.k, plain.v, plain.sinks, plain.y, y, keys, values};
     for (unsigned i = 0; i < sizeof all / sizeof *all; i++)
         mem_free(all[i]);
     op_instance_free(&instance);
@@ -179,8 +188,8 @@ static void check_cached(const char *name, enum dtype dtype, double most) {
 
 static void attention_over_a_cache_is_that_of_plain_c(void **state) {
     (void)state;
-    const char *const names[] = {"attention_cache", "attention_cache.window", "attention_cache.wide",
-                                 "attention_cache.one", "attention_cache.capped"};
+    const char *const names[] = {"attention_cache",     "attention_cache.window", "attention_cache.wide",
+                                 "attention_cache.one", "attention_cache.capped", "attention_cache.sinks"};
     for (unsigned i = 0; i < sizeof names / sizeof *names; i++) {
         check_cached(names[i], DTYPE_F32, 1e-6);
         check_cached(names[i], DTYPE_BF16, 5e-3);

@@ -145,7 +145,7 @@ static void build_attention(struct graph *graph, const struct fixture *fixture) 
     };
     struct tensor *q = input(graph, fixture, "q"), *k = input(graph, fixture, "k"), *v = input(graph, fixture, "v");
     struct tensor *segments = input(graph, fixture, "segments");
-    struct tensor *y = ops_attention(graph, "attention", q, k, v, segments, attributes);
+    struct tensor *y = ops_attention(graph, "attention", q, k, v, segments, NULL, attributes);
     struct tensor *in[OP_INPUTS_MAX] = {output_gradient(graph, y), q, k, v, y, y->producer->out[1], segments};
     struct tensor *out[OP_OUTPUTS_MAX] = {gradient(graph, q), gradient(graph, k), gradient(graph, v)};
     add(graph, &op_attention_grad, &attributes, in, out);

@@ -39,6 +39,7 @@ static void read_again(const struct model_config *config) {
                again.local_rope.head_dim != config->local_rope.head_dim || again.experts != config->experts ||
                again.experts_per_token != config->experts_per_token || again.expert_ffn != config->expert_ffn ||
                again.shared_ffn != config->shared_ffn || again.normalise_experts != config->normalise_experts ||
+               again.glu_alpha != config->glu_alpha || again.glu_limit != config->glu_limit ||
                again.balances_experts != config->balances_experts ||
                again.balance_coefficient != config->balance_coefficient ||
                memcmp(again.windowed, config->windowed, sizeof again.windowed) != 0 ||

@@ -19,7 +19,7 @@ static void read_config(const json_t *object) {
     BUG_IF(found.format == WEIGHT_PLAIN || found.format >= WEIGHT_FORMAT_COUNT, "no format");
     BUG_IF(found.block < WEIGHT_BLOCK_WHOLE, "a block of %lld", (long long)found.block);
     if (weight_format_has_groups(found.format)) return;
-    json_t *written = stored_format_write_config(found.format);
+    json_t *written = stored_format_write_config(found.format, false);
     BUG_IF(!written || stored_format_read_config("written", written, &again) != STATUS_OK, "%s", status_message());
     BUG_IF(again.format != found.format, "the format is another");
     json_decref(written);

@@ -46,7 +46,7 @@ static bool is_between_ranks(const struct op *op) {
 /* Ranks that share tensors do not share these yet: layout/shard_choice.h refuses them. */
 static bool is_of_experts(const struct op *op) {
     return op == &op_route || op == &op_dispatch || op == &op_combine || op == &op_token_gate || op == &op_expert_mlp ||
-           op == &op_expert_load || op == &op_balanced_loss;
+           op == &op_expert_glu || op == &op_expert_load || op == &op_balanced_loss;
 }
 
 /* Every other operator with a gradient rule, the table of positions, logits and attention over caches tell their loops.
@@ -199,7 +199,7 @@ static void what_does_not_divide_is_dropped_with_its_reason(void **state) {
     struct device_mesh mesh = {.axes = 1, .sizes = {8}, .latency_s = {1}};
     struct graph *graph = graph_create(DTYPE_BF16, 1, 7);
     struct tensor *q = graph_tensor(graph, TENSOR_ACTIVATION, "q", shape_make(DTYPE_BF16, 3, 1, 7, 12 * 8));
-    ops_attention(graph, "attention", q, q, q, NULL,
+    ops_attention(graph, "attention", q, q, q, NULL, NULL,
                   (struct attention_attributes){.heads = 12, .kv_heads = 12, .head_dim = 8, .scale = 1});
     assert_int_equal(graph_status(graph), STATUS_OK);
     struct strategies found;
@@ -221,7 +221,7 @@ static void grouped_heads_are_cut_with_all_keys(void **state) {
     struct graph *graph = graph_create(DTYPE_BF16, 1, 7);
     struct tensor *q = graph_tensor(graph, TENSOR_ACTIVATION, "q", shape_make(DTYPE_BF16, 3, 1, 7, 12 * 8));
     struct tensor *k = graph_tensor(graph, TENSOR_ACTIVATION, "k", shape_make(DTYPE_BF16, 3, 1, 7, 3 * 8));
-    ops_attention(graph, "attention", q, k, k, NULL,
+    ops_attention(graph, "attention", q, k, k, NULL, NULL,
                   (struct attention_attributes){.heads = 12, .kv_heads = 3, .head_dim = 8, .scale = 1});
     struct strategies found;
     assert_int_equal(make(graph, &mesh, &found), STATUS_OK);
@@ -252,7 +252,7 @@ static struct graph *make_attention(int64_t length, int64_t window) {
     struct tensor *k = graph_tensor(graph, TENSOR_ACTIVATION, "k", shape_make(DTYPE_BF16, 3, 1, length, 3 * 8));
     struct tensor *v = graph_tensor(graph, TENSOR_ACTIVATION, "v", shape_make(DTYPE_BF16, 3, 1, length, 3 * 8));
     ops_attention(
-        graph, "attention", q, k, v, NULL,
+        graph, "attention", q, k, v, NULL, NULL,
         (struct attention_attributes){.heads = 6, .kv_heads = 3, .head_dim = 8, .scale = 1, .window = window});
     assert_int_equal(graph_status(graph), STATUS_OK);
     return graph;

@@ -233,6 +233,7 @@ static void the_same_weights_come_from_other_files(void **state) {
         {"llama_rope_scaling_llama3", "llama_rope_llama3"},
         {"gemma2_older", "gemma2"},
         {"gemma3_text_older", "gemma3_text"},
+        {"gpt_oss_older", "gpt_oss"},
         {"granite_older", "granite"},
         {"mistral_older", "mistral"},
         {"mixtral_older", "mixtral"},

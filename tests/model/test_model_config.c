@@ -235,6 +235,14 @@ static void gemmas_miss_what_transformers_knows(void **state) {
     assert_int_equal(config.vocab_size, 262208);
     assert_int_equal(read_changed(&(struct change){"gemma3_text", "layer_types", "", NULL}, &config), STATUS_OK);
     assert_true(config.windowed[0] && config.windowed[1]); /* the sixth is the first without a window */
+    assert_int_equal(read_changed(&(struct change){"gpt_oss", "layer_types", "", NULL}, &config), STATUS_OK);
+    assert_true(config.window == 7 && config.windowed[0] && !config.windowed[1]);
+    assert_int_equal(read_changed(&(struct change){"gpt_oss", "sliding_window", "", NULL}, &config), STATUS_OK);
+    assert_int_equal(config.window, 128);
+    assert_int_equal(read_changed(&(struct change){"gpt_oss", "rope_parameters", "", NULL}, &config), STATUS_OK);
+    assert_true(config.rope.scaling == ROPE_SCALING_YARN && config.rope.factor == 32 && config.rope.theta == 150000);
+    assert_int_equal(read_changed(&(struct change){"gpt_oss", "swiglu_limit", "", NULL}, &config), STATUS_OK);
+    assert_true(config.glu_limit == 7 && config.glu_alpha == 1.702);
 }
 
 static const struct change accepted[] = {
@@ -271,6 +279,11 @@ static const struct change accepted[] = {
     {"mistral", "head_dim", "4", NULL},
     {"mixtral", "router_aux_loss_coef", "0.02", NULL},
     {"mixtral", "output_router_logits", "true", NULL},
+    {"gpt_oss", "swiglu_limit", "7.5", NULL},
+    {"gpt_oss", "swiglu_alpha", "", NULL},
+    {"gpt_oss", "attention_bias", "false", NULL},
+    {"gpt_oss", "rope_parameters", "", NULL},
+    {"gpt_oss", "layer_types", "", NULL},
     {"mixtral", "router_jitter_noise", "0.0", NULL},
     {"mixtral", "num_experts_per_tok", "", NULL},
     {"olmo2", "num_key_value_heads", "", NULL},
@@ -377,6 +390,15 @@ static const struct change refused[] = {
     {"gpt2", "rope_theta", "1e4", "rope_theta: unknown setting"},
     {"mistral", "attention_bias", "false", "attention_bias: unknown setting"},
     {"mistral", "layer_types", "[]", "layer_types: unknown setting"},
+    {"gpt_oss", "swiglu_limit", "0", "swiglu_limit: 0 is outside"},
+    {"gpt_oss", "swiglu_alpha", "-1", "swiglu_alpha: -1 is outside"},
+    {"gpt_oss", "hidden_act", "\"relu\"", "hidden_act: only \"silu\" is supported"},
+    {"gpt_oss", "num_experts_per_tok", "6", "num_experts_per_tok: 6, but there are 5 experts"},
+    {"gpt_oss", "sliding_window", "null", "layer_types: layer 0 is sliding_attention, but no sliding_window"},
+    {"gpt_oss", "layer_types", "[\"full_attention\"]", "layer_types: 1 entries for 2 layers"},
+    {"gpt_oss", "quantization_config", "{\"quant_method\": \"bitsandbytes\", \"load_in_8bit\": true}",
+     "quantization_config: only quant_method mxfp4 is supported"},
+    {"llama", "quantization_config", "{\"quant_method\": \"mxfp4\"}", "quantization_config: the weights are quantised"},
     {"mixtral", "router_jitter_noise", "0.1", "router_jitter_noise: only 0.0 is supported"},
     {"mixtral", "output_router_logits", "1", "output_router_logits: must be"},
     {"mixtral", "router_aux_loss_coef", "-0.1", "router_aux_loss_coef: -0.1 is outside"},

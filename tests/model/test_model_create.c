@@ -59,10 +59,11 @@ static void sizes_of_later_families(void **state) {
     static const struct {
         const char *arch;
         int64_t hidden, heads, ffn; /* of published models */
-    } wanted[] = {{"gemma2", 2304, 9, 9216},  {"gemma3_text", 2560, 10, 10240}, {"granite", 2048, 32, 8192},
-                  {"olmo2", 4096, 32, 11008}, {"mistral", 4096, 32, 14336},     {"mixtral", 4096, 32, 14336},
-                  {"olmoe", 2048, 16, 2048},  {"phi3", 3072, 32, 8192},         {"qwen2", 896, 14, 4864},
-                  {"qwen3", 1024, 16, 3072},  {"smollm3", 2048, 16, 11008},     {"opt", 768, 12, 3072}};
+    } wanted[] = {{"gemma2", 2304, 9, 9216},   {"gemma3_text", 2560, 10, 10240}, {"granite", 2048, 32, 8192},
+                  {"olmo2", 4096, 32, 11008},  {"mistral", 4096, 32, 14336},     {"mixtral", 4096, 32, 14336},
+                  {"gpt_oss", 2880, 45, 2880}, {"olmoe", 2048, 16, 2048},        {"phi3", 3072, 32, 8192},
+                  {"qwen2", 896, 14, 4864},    {"qwen3", 1024, 16, 3072},        {"smollm3", 2048, 16, 11008},
+                  {"opt", 768, 12, 3072}};
     for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) {
         struct model_config config = small(wanted[i].arch);
         config.hidden = wanted[i].hidden;

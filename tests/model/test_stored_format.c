@@ -16,6 +16,7 @@
 
 #define STORED BALLAST_FIXTURES "/quantised/qwen3_nf4"
 #define INTEGERS BALLAST_FIXTURES "/quantised/compressed_integers"
+#define GPT_OSS BALLAST_FIXTURES "/models/gpt_oss_mxfp4"
 #define COMPRESSED BALLAST_FIXTURES "/quantised/compressed_mxfp4"
 
 static struct graph *graph_of(const struct model *model) {
@@ -179,42 +180,84 @@ static void integers_of_compressed_tensors_are_read_to_the_bit(void **state) {
     json_decref(configs);
 }
 
-static const char *make_model(const char *folder, enum weight_format format) {
+/* The experts of a layer lie in one tensor each of codes and scales. */
+static void experts_of_gpt_oss_are_read_to_the_bit(void **state) {
+    (void)state;
+    struct model *model;
+    struct safetensors *set;
+    int seen = 0;
+    if (model_open(GPT_OSS, &model) != STATUS_OK) fail_msg("%s", status_message());
+    if (safetensors_open_folder(GPT_OSS, &set) != STATUS_OK) fail_msg("%s", status_message());
+    struct graph *graph = graph_of(model);
+    for (size_t i = 0; i < graph->tensors.count; i++) {
+        const struct tensor *tensor = graph->tensors.items[i];
+        if (tensor->code.format == WEIGHT_PLAIN) continue;
+        struct weight_layout layout = weight_code_layout(&tensor->code);
+        unsigned char *bytes = load(model, tensor);
+        for (int part = 0; part < 2; part++) {
+            char name[256];
+            size_t size = (size_t)(part ? layout.scales : layout.codes_bytes);
+            snprintf(name, sizeof name, "%s%s", tensor->stack.name, part ? "_scales" : "_blocks");
+            const struct safetensors_tensor *whole = safetensors_find(set, name);
+            if (!whole) fail_msg("no %s", name);
+            unsigned char *expected = mem_array(size, 1);
+            assert_non_null(expected);
+            assert_int_equal(whole->bytes, size * (size_t)tensor->stack.count);
+            assert_int_equal(safetensors_read(set, whole, size * (size_t)tensor->stack.index, size, expected),
+                             STATUS_OK);
+            assert_memory_equal(bytes + (part ? layout.scales_at : 0), expected, size);
+            mem_free(expected);
+        }
+        mem_free(bytes);
+        seen++;
+    }
+    assert_int_equal(seen, 2 * 4 * 2); /* layers, experts, weights */
+    graph_free(graph);
+    safetensors_close(set);
+    model_free(model);
+}
+
+static const char *make_model(const char *folder, const char *family, enum weight_format format) {
     struct new_model wanted = {.seed = 3, .dtype = DTYPE_F32, .base_format = format};
     int64_t parameters;
     static char path[600];
-    assert_int_equal(model_config_init("mixtral", &wanted.config), STATUS_OK);
+    assert_int_equal(model_config_init(family, &wanted.config), STATUS_OK);
     wanted.config.layers = 1, wanted.config.hidden = 64, wanted.config.heads = 4, wanted.config.head_dim = 16;
     wanted.config.kv_heads = 2, wanted.config.ffn = 96, wanted.config.vocab_size = 50, wanted.config.context = 16;
     wanted.config.experts = 3;
-    snprintf(path, sizeof path, "%s/%s", folder, weight_format_name(format));
+    snprintf(path, sizeof path, "%s/%s.%s", folder, family, weight_format_name(format));
     if (new_model_write(&wanted, path, &parameters) != STATUS_OK) fail_msg("%s", status_message());
     return path;
 }
 
-static void a_new_model_is_read_again_as_it_was_drawn(void **state) {
-    for (enum weight_format format = WEIGHT_NF4; !weight_format_has_groups(format); format++) {
-        struct model *model;
-        int seen = 0;
-        if (model_open(make_model(*state, format), &model) != STATUS_OK) fail_msg("%s", status_message());
-        assert_int_equal(model->config.base_format, format);
-        struct graph *graph = graph_of(model);
-        const struct initial_weights initial = {model, 3};
-        for (size_t i = 0; i < graph->tensors.count; i++) {
-            const struct tensor *tensor = graph->tensors.items[i];
-            if (tensor->code.format == WEIGHT_PLAIN) continue;
-            unsigned char *bytes = load(model, tensor), *drawn = mem_array((size_t)shape_bytes(&tensor->shape), 1);
-            assert_non_null(drawn);
-            assert_int_equal(model_draw_coded(&initial, tensor, drawn), STATUS_OK);
-            assert_memory_equal(bytes, drawn, (size_t)shape_bytes(&tensor->shape));
-            mem_free(bytes);
-            mem_free(drawn);
-            seen++;
-        }
-        assert_int_equal(seen, 4 + 3 * 3);
-        graph_free(graph);
-        model_free(model);
+/* `weights` of the model are in the format. */
+static void check_drawn(const char *folder, const char *family, enum weight_format format, int weights) {
+    struct model *model;
+    int seen = 0;
+    if (model_open(make_model(folder, family, format), &model) != STATUS_OK) fail_msg("%s", status_message());
+    assert_int_equal(model->config.base_format, format);
+    struct graph *graph = graph_of(model);
+    const struct initial_weights initial = {model, 3};
+    for (size_t i = 0; i < graph->tensors.count; i++) {
+        const struct tensor *tensor = graph->tensors.items[i];
+        if (tensor->code.format == WEIGHT_PLAIN) continue;
+        unsigned char *bytes = load(model, tensor), *drawn = mem_array((size_t)shape_bytes(&tensor->shape), 1);
+        assert_non_null(drawn);
+        assert_int_equal(model_draw_coded(&initial, tensor, drawn), STATUS_OK);
+        assert_memory_equal(bytes, drawn, (size_t)shape_bytes(&tensor->shape));
+        mem_free(bytes);
+        mem_free(drawn);
+        seen++;
     }
+    assert_int_equal(seen, weights);
+    graph_free(graph);
+    model_free(model);
+}
+
+static void a_new_model_is_read_again_as_it_was_drawn(void **state) {
+    for (enum weight_format format = WEIGHT_NF4; !weight_format_has_groups(format); format++)
+        check_drawn(*state, "mixtral", format, 4 + 3 * 3);
+    check_drawn(*state, "gpt_oss", WEIGHT_MXFP4, 3 * 2);
 }
 
 /* A tensor of the file is renamed, gets another dtype, or other first bytes. */
@@ -428,6 +471,7 @@ int main(void) {
         cmocka_unit_test(integers_of_compressed_tensors_are_read_to_the_bit),
         cmocka_unit_test(integers_that_are_not_read_are_named),
         cmocka_unit_test_setup_teardown(tensors_of_integers_are_checked, temp_folder_make, temp_folder_drop),
+        cmocka_unit_test(experts_of_gpt_oss_are_read_to_the_bit),
         cmocka_unit_test_setup_teardown(a_new_model_is_read_again_as_it_was_drawn, temp_folder_make, temp_folder_drop),
         cmocka_unit_test_setup_teardown(what_files_lack_is_named, temp_folder_make, temp_folder_drop),
         cmocka_unit_test_setup_teardown(formats_that_are_not_read_are_named, temp_folder_make, temp_folder_drop),

@@ -45,7 +45,7 @@ static void wrong_shapes_are_refused(void **state) {
     graph = graph_create(DTYPE_F32, 2, 5);
     struct tensor *q = activation(graph, 18), *k = activation(graph, 8);
     struct attention_attributes odd = {.heads = 9, .kv_heads = 4, .head_dim = 2};
-    expect_refusal(graph, ops_attention(graph, "attention", q, k, k, NULL, odd), "no multiple");
+    expect_refusal(graph, ops_attention(graph, "attention", q, k, k, NULL, NULL, odd), "no multiple");
     graph = graph_create(DTYPE_F32, 2, 5);
     struct tensor *positions = graph_tensor(graph, TENSOR_INPUT, "positions", shape_make(DTYPE_I32, 2, 2, 5, 1));
     expect_refusal(graph, ops_rope_table(graph, "rope", positions, (struct rope_table_attributes){.head_dim = 5}),
@@ -54,13 +54,13 @@ static void wrong_shapes_are_refused(void **state) {
     struct attention_attributes even = {.heads = 4, .kv_heads = 4, .head_dim = 2};
     struct tensor *x = activation(graph, 8);
     expect_refusal(graph,
-                   ops_attention_cache(graph, "attention", x, x, x, cache_rows(graph),
+                   ops_attention_cache(graph, "attention", x, x, x, cache_rows(graph), NULL,
                                        (struct attention_cache_attributes){even, 3, 4}),
                    "5 tokens do not fit into a cache");
     graph = graph_create(DTYPE_F32, 2, 5);
     q = activation(graph, 18), k = activation(graph, 8);
     expect_refusal(graph,
-                   ops_attention_cache(graph, "attention", q, k, k, cache_rows(graph),
+                   ops_attention_cache(graph, "attention", q, k, k, cache_rows(graph), NULL,
                                        (struct attention_cache_attributes){odd, 3, 9}),
                    "no multiple");
 }
@@ -104,14 +104,14 @@ static void costs_are_those_of_the_definition(void **state) {
     op_cost(y->producer, &cost);
     assert_true(cost.flops == 2.0 * 10 * 7 * 8 && cost.bytes == 2.0 * (10 * 8 + 7 * 8 + 10 * 7));
     struct attention_attributes heads = {.heads = 4, .kv_heads = 4, .head_dim = 2};
-    struct tensor *o = ops_attention(graph, "attention", x, x, x, NULL, heads);
+    struct tensor *o = ops_attention(graph, "attention", x, x, x, NULL, NULL, heads);
     op_cost(o->producer, &cost);
     assert_true(cost.flops == 4.0 * 2 * 4 * 15 * 2); /* 15 pairs of 5 positions under the causal mask */
     heads.window = 2;
-    o = ops_attention(graph, "windowed", x, x, x, NULL, heads);
+    o = ops_attention(graph, "windowed", x, x, x, NULL, NULL, heads);
     op_cost(o->producer, &cost);
     assert_true(cost.flops == 4.0 * 2 * 4 * 9 * 2); /* 1 + 2 + 2 + 2 + 2 */
-    o = ops_attention_cache(graph, "cached", x, x, x, cache_rows(graph),
+    o = ops_attention_cache(graph, "cached", x, x, x, cache_rows(graph), NULL,
                             (struct attention_cache_attributes){heads, 3, 7});
     op_cost(o->producer, &cost);
     assert_true(cost.flops == 4.0 * 2 * 5 * 8 * 2); /* a window of full caches for each token */

@@ -37,11 +37,13 @@ import torch
 import transformers
 from torch.nn.functional import cross_entropy
 from transformers import (AutoModelForCausalLM, Gemma2Config, Gemma3Config, Gemma3ForConditionalGeneration,
-                          Gemma3TextConfig, GPT2Config, GraniteConfig, LlamaConfig, MistralConfig, MixtralConfig,
+                          Gemma3TextConfig, GPT2Config, GptOssConfig, GraniteConfig, LlamaConfig, MistralConfig, MixtralConfig,
                           Olmo2Config, OlmoeConfig, OPTConfig, Phi3Config, Qwen2Config, Qwen2MoeConfig, Qwen3Config,
                           Qwen3MoeConfig, SiglipVisionConfig, SmolLM3Config)
 from transformers.models.gemma2.modeling_gemma2 import Gemma2RMSNorm
 from transformers.models.gemma3.modeling_gemma3 import Gemma3RMSNorm
+
+import quantised_cases
 
 BATCH, TOKENS, VOCAB, STEPS = 4, 29, 211, 20
 BALANCED_GRAIN = 2  # sequences over which the experts' load is balanced
@@ -49,7 +51,7 @@ BF16_LEAST = 0.01
 TRAINING = {
     "optimizer": "adamw", "steps": STEPS, "lr": 3e-3, "warmup_steps": 5, "min_lr_fraction": 0.1, "betas": [0.9, 0.95], "eps": 1e-6,
     "weight_decay": 0.1,
-    "decayed": "tensors of two or more dimensions, embeddings included",
+    "decayed": "tensors of two or more dimensions, embeddings included, and no biases",
     "clipping": "gradients times min(1, clip_norm / (norm + 1e-6))",
     "schedule": "step s from 0: (s + 1) / warmup_steps while s < warmup_steps, then min_lr_fraction + "
                 "(1 - min_lr_fraction) / 2 * (1 + cos(pi * (s - warmup_steps) / (steps - warmup_steps))), times lr",
@@ -88,6 +90,16 @@ def smollm3(**settings):
 def gemma(family, rope=None, **settings):
     """Without a padding token, since PyTorch gives its row of the embedding no gradient."""
     return decoder(family, rope=rope, pad_token_id=None, bos_token_id=VOCAB - 1, eos_token_id=VOCAB - 1, **settings)
+
+
+# One frequency stays, three are blended, one is divided by the factor.
+ROPE_UNTRUNCATED = {"rope_type": "yarn", "rope_theta": 400.0, "factor": 8.0, "beta_fast": 16.0, "beta_slow": 0.5,
+                    "truncate": False, "original_max_position_embeddings": 64}
+
+
+def gpt_oss(**settings):
+    """Limits that many gates and many numbers beside them pass."""
+    return decoder(GptOssConfig, pad_token_id=None, eos_token_id=VOCAB - 1, **settings)
 
 
 # Windows below are shorter than the sequences.
@@ -139,6 +151,15 @@ FULL = {
                                             layer_types=["sliding_attention"] * 2, tie_word_embeddings=False,
                                             rms_norm_eps=1e-3, final_logit_softcapping=3.0,
                                             query_pre_attn_scalar=10, rope=BY_TYPE)),
+    "gpt_oss": (0.97, lambda: gpt_oss(num_local_experts=5, num_experts_per_tok=2, sliding_window=7, swiglu_limit=0.7,
+                                     rope=ROPE_UNTRUNCATED)),
+    "gpt_oss_even": (1.2, lambda: gpt_oss(hidden_size=32, intermediate_size=64, num_local_experts=4,
+                                          num_experts_per_tok=3, sliding_window=11, swiglu_alpha=1.3, swiglu_limit=1.1,
+                                          layer_types=["full_attention", "sliding_attention"], attention_bias=False,
+                                          tie_word_embeddings=True, rms_norm_eps=1e-3, rope={"rope_theta": 5e4})),
+    "gpt_oss_balanced": (1.22, lambda: gpt_oss(num_local_experts=3, num_experts_per_tok=1, sliding_window=9,
+                                              layer_types=["sliding_attention"] * 2, output_router_logits=True,
+                                              router_aux_loss_coef=0.3, rope=ROPE_YARN)),
     "granite": (0.88, lambda: decoder(GraniteConfig, **GRANITE)),
     "granite_bias": (0.68, lambda: decoder(GraniteConfig, attention_bias=True, mlp_bias=True, tie_word_embeddings=True,
                                          logits_scaling=2.0)),
@@ -312,6 +333,34 @@ def store_older_experts(folder, model):
     (folder / "config.json").write_text(json.dumps(config, indent=2, sort_keys=True) + "\n")
 
 
+def mxfp4_of(weights):
+    """[E, in, out] as blocks [E, out, in / 32, 16] and the exponents of their scales [E, out, in / 32]."""
+    turned = weights.detach().transpose(1, 2).contiguous()
+    made = quantised_cases.mxfp4(turned.reshape(-1, turned.shape[2]))
+    shape = (*turned.shape[:2], turned.shape[2] // 32)
+    return made[""].reshape(*shape, 16), made[".scales"].reshape(shape)
+
+
+def store_mxfp4(folder, model):
+    """As OpenAI publishes the models: experts in MXFP4, all else in bf16."""
+    model.config.save_pretrained(folder)
+    tensors = {}
+    for name, tensor in model.state_dict().items():
+        if name.endswith(("experts.gate_up_proj", "experts.down_proj")):
+            tensors[f"{name}_blocks"], tensors[f"{name}_scales"] = mxfp4_of(tensor)
+        elif name != "lm_head.weight" or not model.config.tie_word_embeddings:
+            tensors[name] = tensor.to(torch.bfloat16)
+    safetensors.torch.save_file(tensors, folder / "model.safetensors", {"format": "pt"})
+    config = json.loads((folder / "config.json").read_text())
+    config |= {"dtype": "bfloat16", "architectures": ["GptOssForCausalLM"], "initial_context_length": 64,
+               "experts_per_token": 3,
+               "quantization_config": {"quant_method": "mxfp4",
+                                       "modules_to_not_convert": ["model.layers.*.self_attn",
+                                                                  "model.layers.*.mlp.router", "model.embed_tokens",
+                                                                  "lm_head"]}}
+    (folder / "config.json").write_text(json.dumps(config, indent=2, sort_keys=True) + "\n")
+
+
 def store_interval(folder, model):
     """As store_older_config, and without the list of layers that have no rotary positions."""
     store_older_config(folder, model)
@@ -325,6 +374,8 @@ LIGHT = {
     "gemma3_text_older": ("gemma3_text", store_older_bases),
     "gemma3_wrapped": ("gemma3_text", store_wrapped),
     "gemma3_wrapped_modules": ("gemma3_text", store_wrapped_modules),
+    "gpt_oss_mxfp4": ("gpt_oss_even", store_mxfp4),
+    "gpt_oss_older": ("gpt_oss", store_older_config),
     "granite_older": ("granite", store_older_config),
     "olmo2_older": ("olmo2", store_older_config),
     "gpt2_bare": ("gpt2_relu", store_masks),
@@ -383,6 +434,9 @@ def in_files(model, tensors):
             found[name] = tensor
             continue
         layer, packed = name.split(".experts.")
+        if model.config.model_type == "gpt_oss":  # an expert's part of a tensor has no name there
+            found |= {f"{layer}.experts.{expert}.{packed}": part for expert, part in enumerate(tensor)}
+            continue
         for expert, weight in enumerate(tensor):
             split = zip(parts[:2], weight.chunk(2)) if packed == "gate_up_proj" else [(parts[2], weight)]
             found |= {f"{layer}.experts.{expert}.{part}.weight": value for part, value in split}
@@ -495,8 +549,10 @@ def muon_in_fp32():
 
 
 def make_optimizer(model):
-    groups = [{"params": [p for p in model.parameters() if p.dim() >= 2], "weight_decay": TRAINING["weight_decay"]},
-              {"params": [p for p in model.parameters() if p.dim() < 2], "weight_decay": 0.0}]
+    decayed = {n: p.dim() >= 2 and not n.endswith("_bias") for n, p in model.named_parameters()}  # those of experts
+    groups = [{"params": [p for n, p in model.named_parameters() if decayed[n]],
+               "weight_decay": TRAINING["weight_decay"]},
+              {"params": [p for n, p in model.named_parameters() if not decayed[n]], "weight_decay": 0.0}]
     betas = TRAINING["betas"]
     if TRAINING.get("optimizer_dtype") == "int8":  # of all tensors, however small
         of_all = {"min_8bit_size": 0}

@@ -32,12 +32,12 @@ static const char *const full_cases[] = {
 static const char *const optimizer_cases[] = {"optimizers/llama_lion",     "optimizers/llama_sgd",
                                               "optimizers/llama_int8",     "optimizers/llama_lion_int8",
                                               "optimizers/llama_sgd_int8", "optimizers/llama_muon"};
-static const char *const light_cases[] = {LIGHT_MODEL_CASES};
+static const char *const light_cases[] = {LIGHT_MODEL_CASES, CODED_MODEL_CASES};
 
 /* Not those of experts on a GPU, which has no kernels for them. */
 static bool can_run(const char *name) {
     const char *device = getenv("BALLAST_TEST_BACKEND");
-    bool experts = strstr(name, "moe") || strstr(name, "mixtral");
+    bool experts = strstr(name, "moe") || strstr(name, "mixtral") || strstr(name, "gpt_oss");
     return !experts || !device || strcmp(device, "cpu") == 0;
 }
 

@@ -21,7 +21,7 @@ static const struct family {
                 {"granite", true, false},  {"llama_tied", true, false}, {"mistral", true, false},
                 {"olmo2", true, false},    {"opt", false, false},       {"qwen2_tied", true, false},
                 {"smollm3", true, false},  {"mixtral", true, true},     {"olmoe", true, true},
-                {"qwen2_moe", true, true}, {"qwen3_moe", true, true}};
+                {"qwen2_moe", true, true}, {"qwen3_moe", true, true},   {"gpt_oss", true, true}};
 static const struct shape_of_ranks {
     int tensor, stages, data;
 } shapes[] = {{2, 1, 1}, {1, 2, 1}, {4, 1, 1}, {2, 2, 1}, {2, 1, 2}, {1, 4, 1}, {1, 2, 2},

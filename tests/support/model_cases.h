@@ -12,13 +12,15 @@
         "llama_rope_llama3", "llama_rope_yarn", "mistral", "olmo2", "olmo2_bias", "opt", "opt_post_norm", "phi3",      \
         "phi3_longrope", "phi3_longrope_long", "qwen2", "qwen2_tied", "qwen3", "qwen3_bias", "smollm3", "smollm3_bias"
 #define EXPERT_MODEL_CASES                                                                                             \
-    "mixtral", "mixtral_all", "mixtral_balanced", "olmoe", "olmoe_bias", "qwen2_moe", "qwen2_moe_tied", "qwen3_moe",   \
-        "qwen3_moe_balanced", "qwen3_moe_bias"
+    "gpt_oss", "gpt_oss_even", "gpt_oss_balanced", "mixtral", "mixtral_all", "mixtral_balanced", "olmoe",              \
+        "olmoe_bias", "qwen2_moe", "qwen2_moe_tied", "qwen3_moe", "qwen3_moe_balanced", "qwen3_moe_bias"
 /* With logits alone: other spellings of config.json, names, dtypes and files. */
 #define LIGHT_MODEL_CASES                                                                                              \
     "gemma2_older", "gemma3_text_older", "gemma3_wrapped", "gemma3_wrapped_modules", "gpt2_bare", "gpt2_f16",          \
-        "granite_older", "llama_bf16", "llama_sharded", "llama_rope_scaling_linear", "llama_rope_scaling_llama3",      \
-        "mistral_older", "mixtral_older", "olmo2_older", "opt_bare", "phi3_older", "phi3_longrope_older",              \
-        "qwen2_older", "qwen3_older", "qwen3_moe_older", "smollm3_interval"
+        "gpt_oss_older", "granite_older", "llama_bf16", "llama_sharded", "llama_rope_scaling_linear",                  \
+        "llama_rope_scaling_llama3", "mistral_older", "mixtral_older", "olmo2_older", "opt_bare", "phi3_older",        \
+        "phi3_longrope_older", "qwen2_older", "qwen3_older", "qwen3_moe_older", "smollm3_interval"
+/* The same with weights in fewer bits. */
+#define CODED_MODEL_CASES "gpt_oss_mxfp4"
 
 #endif

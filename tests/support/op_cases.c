@@ -205,12 +205,17 @@ static struct attention_attributes attention_of(const struct op_case *op_case, c
                                          .softcap = has(op_case, CASE_CAPPED) ? SCORES_CAP : 0};
 }
 
+static struct tensor *sinks(struct graph *graph, const struct op_sizes *sizes) {
+    return graph_parameter(graph, "sinks", 1, sizes->heads, 1);
+}
+
 static void build_attention(struct graph *graph, const struct op_case *op_case, const struct op_sizes *sizes) {
     struct attention_attributes attributes = attention_of(op_case, sizes);
     int64_t q = sizes->heads * sizes->head_dim, kv = sizes->kv_heads * sizes->head_dim;
     struct tensor *in[OP_INPUTS_MAX] = {activation(graph, op_case, "q", q), activation(graph, op_case, "k", kv),
                                         activation(graph, op_case, "v", kv),
-                                        IF_WANTED(has(op_case, CASE_SEGMENTS), integers(graph, "segments"))};
+                                        IF_WANTED(has(op_case, CASE_SEGMENTS), integers(graph, "segments")),
+                                        IF_WANTED(has(op_case, CASE_SINKS), sinks(graph, sizes))};
     struct shape lse = shape_make(DTYPE_F32, 3, graph->grain_sequences, sizes->heads, graph->sequence_length);
     struct tensor *out[OP_OUTPUTS_MAX] = {activation(graph, op_case, "y", q),
                                           graph_tensor(graph, TENSOR_ACTIVATION, "lse", lse)};
@@ -244,7 +249,8 @@ static void build_attention_cache(struct graph *graph, const struct op_case *op_
                                                     .positions = sizes->length + OP_CASE_CACHED + sizes->sequences};
     int64_t q = sizes->heads * sizes->head_dim, kv = sizes->kv_heads * sizes->head_dim;
     struct tensor *in[OP_INPUTS_MAX] = {activation(graph, op_case, "q", q), activation(graph, op_case, "k", kv),
-                                        activation(graph, op_case, "v", kv), integers(graph, "rows")};
+                                        activation(graph, op_case, "v", kv), integers(graph, "rows"),
+                                        IF_WANTED(has(op_case, CASE_SINKS), sinks(graph, sizes))};
     struct shape cache = shape_make(graph->dtype, 3, attributes.texts, attributes.positions, kv);
     struct tensor *out[OP_OUTPUTS_MAX] = {activation(graph, op_case, "y", q),
                                           graph_tensor(graph, TENSOR_CACHE, "keys", cache),
@@ -277,6 +283,17 @@ static void build_attention_grad(struct graph *graph, const struct op_case *op_c
     struct tensor *out[OP_OUTPUTS_MAX] = {activation(graph, op_case, "d.q", q), activation(graph, op_case, "d.k", kv),
                                           activation(graph, op_case, "d.v", kv)};
     add(graph, &op_attention_grad, "attention.grad", &attributes, in, out);
+}
+
+static void build_attention_sinks_grad(struct graph *graph, const struct op_case *op_case,
+                                       const struct op_sizes *sizes) {
+    build_attention(graph, op_case, sizes);
+    struct attention_attributes attributes = attention_of(op_case, sizes);
+    struct tensor *in[OP_INPUTS_MAX] = {activation(graph, op_case, "dy", sizes->heads * sizes->head_dim),
+                                        op_case_tensor(graph, "y"), op_case_tensor(graph, "lse"),
+                                        op_case_tensor(graph, "sinks")};
+    struct tensor *out[OP_OUTPUTS_MAX] = {accumulator(graph, "d.sinks", 1, sizes->heads, 1)};
+    add(graph, &op_attention_sinks_grad, "attention.sinks.grad", &attributes, in, out);
 }
 
 static void build_activation(struct graph *graph, const struct op_case *op_case, const struct op_sizes *sizes) {
@@ -727,6 +744,50 @@ static void build_expert(struct graph *graph, const struct op_case *op_case, con
     add(graph, &op_expert_mlp_grad, "expert.grad", &attributes, back, out);
 }
 
+/* Clamps hold for some numbers. */
+static struct expert_glu_attributes glu_of(const struct op_case *op_case, const struct op_sizes *sizes) {
+    return (struct expert_glu_attributes){.expert = {.expert = 1,
+                                                     .experts = experts_of(sizes),
+                                                     .slots = sizes->sequences * sizes->length * chosen_of(sizes)},
+                                          .alpha = 1.5,
+                                          .limit =
+                                              op_case->op == &op_expert_glu ? 0.4 : 6, /* differences meet no kink */
+                                          .weights_are_kn = has(op_case, CASE_KN)};
+}
+
+static void build_expert_glu(struct graph *graph, const struct op_case *op_case, const struct op_sizes *sizes) {
+    const struct node *route = add_route(graph, op_case, sizes);
+    if (!route) return;
+    bool previous = has(op_case, CASE_ADDEND), trains = !has(op_case, CASE_FROZEN), dx = !has(op_case, CASE_NO_DX);
+    bool kn = has(op_case, CASE_KN), forward = op_case->op == &op_expert_glu;
+    int64_t c = sizes->columns, f = sizes->inner;
+    struct expert_glu_grad_attributes attributes = {
+        .glu = glu_of(op_case, sizes), .dx = dx, .dweight = {trains, trains, trains, trains}};
+    struct tensor *in[OP_INPUTS_MAX] = {expert_rows(graph, "x", sizes),
+                                        route->out[2],
+                                        graph_parameter(graph, "gate_up", 2, kn ? c : 2 * f, kn ? 2 * f : c),
+                                        graph_parameter(graph, "down", 2, kn ? f : c, kn ? c : f),
+                                        graph_parameter(graph, "gate_up_bias", 1, 2 * f, 1),
+                                        graph_parameter(graph, "down_bias", 1, c, 1),
+                                        IF_WANTED(previous && forward, expert_rows(graph, "previous", sizes))};
+    add(graph, &op_expert_glu, "expert", &attributes.glu, in, NULL);
+    if (forward) return;
+    struct tensor *back[OP_INPUTS_MAX] = {expert_rows(graph, "dy", sizes),
+                                          in[0],
+                                          in[1],
+                                          in[2],
+                                          in[3],
+                                          in[4],
+                                          IF_WANTED(previous, expert_rows(graph, "previous", sizes))};
+    struct tensor *out[OP_OUTPUTS_MAX] = {
+        IF_WANTED(dx, expert_rows(graph, previous ? "dx" : "d.x", sizes)),
+        IF_WANTED(trains, accumulator(graph, "d.gate_up", 2, kn ? c : 2 * f, kn ? 2 * f : c)),
+        IF_WANTED(trains, accumulator(graph, "d.down", 2, kn ? f : c, kn ? c : f)),
+        IF_WANTED(trains, accumulator(graph, "d.gate_up_bias", 1, 2 * f, 1)),
+        IF_WANTED(trains, accumulator(graph, "d.down_bias", 1, c, 1))};
+    add(graph, &op_expert_glu_grad, "expert.grad", &attributes, back, out);
+}
+
 const struct op_sizes op_sizes_gpt2 = {.sequences = 1,
                                        .length = 1024,
                                        .columns = 768,
@@ -818,6 +879,8 @@ const struct op_case op_cases[] = {
     CASE("attention.capped", attention, build_attention, LONG(0), .flags = CASE_CAPPED),
     CASE("attention.capped.window", attention, build_attention, LONG(50),
          .flags = CASE_CAPPED | CASE_SEGMENTS | CASE_VIEWS),
+    CASE("attention.sinks", attention, build_attention, LONG(0), .flags = CASE_SINKS | CASE_VIEWS),
+    CASE("attention.sinks.window", attention, build_attention, LONG(50), .flags = CASE_SINKS | CASE_CAPPED),
     CASE("attention.wide", attention, build_attention, WIDE, .flags = CASE_VIEWS),
     CASE("attention_grad.wide", attention_grad, build_attention_grad, WIDE, .flags = 0),
     CASE("attention_grad", attention_grad, build_attention_grad, LONG(0), .flags = CASE_TIMED),
@@ -828,6 +891,11 @@ const struct op_case op_cases[] = {
     CASE("attention_grad.capped", attention_grad, build_attention_grad, LONG(0), .flags = CASE_CAPPED),
     CASE("attention_grad.capped.window", attention_grad, build_attention_grad, LONG(50),
          .flags = CASE_CAPPED | CASE_SEGMENTS | CASE_VIEWS),
+    CASE("attention_grad.sinks", attention_grad, build_attention_grad, LONG(50), .flags = CASE_SINKS),
+    CASE("attention_sinks_grad", attention_sinks_grad, build_attention_sinks_grad, LONG(50),
+         .flags = CASE_SINKS | CASE_TIMED),
+    CASE("attention_sinks_grad.views", attention_sinks_grad, build_attention_sinks_grad, WIDE,
+         .flags = CASE_SINKS | CASE_VIEWS),
     CASE("attention_grad.short", attention_grad, build_attention_grad, ODD_BUT(.length = 1), .flags = 0),
     CASE("select_heads", select_heads, build_select_heads, ODD, .flags = CASE_TIMED),
     CASE("select_heads.many", select_heads, build_select_heads, TRIPLES, .flags = CASE_VIEWS),
@@ -839,6 +907,7 @@ const struct op_case op_cases[] = {
     CASE("attention_cache.window", attention_cache, build_attention_cache, LONG(50), .flags = CASE_VIEWS),
     CASE("attention_cache.wide", attention_cache, build_attention_cache, WIDE, .flags = CASE_VIEWS),
     CASE("attention_cache.one", attention_cache, build_attention_cache, ODD_BUT(.length = 1, .window = 3), .flags = 0),
+    CASE("attention_cache.sinks", attention_cache, build_attention_cache, LONG(50), .flags = CASE_SINKS),
     CASE("attention_cache.capped", attention_cache, build_attention_cache, LONG(50), .flags = CASE_CAPPED),
     CASE("last_token", last_token, build_last_token, ODD, .flags = 0),
     CASE("last_token.views", last_token, build_last_token, LARGE, .flags = CASE_VIEWS),
@@ -940,6 +1009,13 @@ const struct op_case op_cases[] = {
     CASE("expert_mlp_grad.frozen", expert_mlp_grad, build_expert, ODD, .function = ACTIVATION_SILU,
          .flags = CASE_FROZEN),
     CASE("expert_mlp_grad.no_dx", expert_mlp_grad, build_expert, ODD, .function = ACTIVATION_SILU, .flags = CASE_NO_DX),
+    CASE("expert_glu", expert_glu, build_expert_glu, ODD, .flags = CASE_TIMED),
+    CASE("expert_glu.previous", expert_glu, build_expert_glu, MANY_TOKENS, .flags = CASE_ADDEND | CASE_KN),
+    CASE("expert_glu_grad", expert_glu_grad, build_expert_glu, ODD, .flags = CASE_KN | CASE_TIMED),
+    CASE("expert_glu_grad.tiles", expert_glu_grad, build_expert_glu, MANY_TOKENS, .flags = 0),
+    CASE("expert_glu_grad.previous", expert_glu_grad, build_expert_glu, MANY_TOKENS, .flags = CASE_ADDEND | CASE_KN),
+    CASE("expert_glu_grad.frozen", expert_glu_grad, build_expert_glu, ODD, .flags = CASE_FROZEN),
+    CASE("expert_glu_grad.no_dx", expert_glu_grad, build_expert_glu, ODD, .flags = CASE_NO_DX),
     CASE("expert_load", expert_load, build_expert_load, MANY_TOKENS, .flags = CASE_ADDEND | CASE_TIMED),
     CASE("expert_load.views", expert_load, build_expert_load, ODD, .flags = CASE_VIEWS),
     CASE("expert_load_grad", expert_load_grad, build_expert_load, ODD, .flags = CASE_TIMED),

@@ -43,6 +43,7 @@ enum op_case_flags {
     CASE_PART = 1 << 18,       /* embeddings and heads: of some rows of the vocabulary, and rows behind them */
     CASE_CONVERTS = 1 << 17,   /* parts: in another dtype than the whole */
     CASE_ZIGZAG = 1 << 19,     /* parts of the positions: two runs each */
+    CASE_SINKS = 1 << 20,      /* attention */
 };
 
 struct op_case {

@@ -21,6 +21,7 @@ const struct policy_subject policy_subjects[] = {
     SUBJECTS_OF(gemma2, "2,4,all-linear", DTYPE_BF16, DTYPE_F32),
     SUBJECTS_OF(gemma3_text, "2,4,all-linear", DTYPE_F32, DTYPE_BF16),
     SUBJECTS_OF(gpt2, "2,4,c_attn,c_fc", DTYPE_BF16, DTYPE_F32),
+    SUBJECTS_OF(gpt_oss, "2,4,all-linear", DTYPE_BF16, DTYPE_F32),
     SUBJECTS_OF(granite, "2,4,all-linear", DTYPE_F32, DTYPE_BF16),
     SUBJECTS_OF(llama, "2,4,all-linear", DTYPE_F32, DTYPE_BF16),
     SUBJECTS_OF(mistral, "3,4,q_proj,v_proj", DTYPE_BF16, DTYPE_F32),
@@ -102,6 +103,7 @@ static struct model_config config_of(const struct policy_subject *subject) {
     config.vocab_size = OUTCOME_VOCAB;
     config.context = 32;
     if (HAS(&config, experts)) config.experts = 4;
+    if (HAS(&config, glu_limit)) config.glu_limit = 0.05; /* some numbers pass it */
     /* Granite's own make gradients of 1e-4. */
     if (HAS(&config, embedding_multiplier)) config.embedding_multiplier = 1.5, config.logits_divisor = 0.4;
     if (subject->other) take_other_form(&config);

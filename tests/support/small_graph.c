@@ -39,7 +39,8 @@ static struct tensor *layer_build(struct graph *graph, int layer, struct tensor 
     struct tensor *qkv[3];
     attention_input(graph, layer, h, table, packed, qkv);
     struct attention_attributes attention = {.heads = HEADS, .kv_heads = HEADS, .head_dim = HEAD_DIM, .scale = 0.3};
-    h = ops_attention(graph, graph_format(graph, "layer.%d.attention", layer), qkv[0], qkv[1], qkv[2], NULL, attention);
+    h = ops_attention(graph, graph_format(graph, "layer.%d.attention", layer), qkv[0], qkv[1], qkv[2], NULL, NULL,
+                      attention);
     x = named(graph, layer, "o", h, weight(graph, layer, "o", HIDDEN, HIDDEN), x, false);
     struct tensor *scale = graph_parameter(graph, graph_format(graph, "layer.%d.norm2", layer), 1, HIDDEN, 1);
     h = ops_rms_norm(graph, graph_format(graph, "layer.%d.n2", layer), x, scale,

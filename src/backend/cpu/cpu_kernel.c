@@ -30,6 +30,24 @@ enum status cpu_rows_create(const struct node *node, kernel_rows *rows, struct k
     return STATUS_OK;
 }
 
+enum { DOT_LANES = 16, DOT_COLUMNS = 512 };
+
+float dot_rows(enum dtype dtype, int64_t columns, const void *a, const void *b) {
+    float sums[DOT_LANES] = {0}, result = 0;
+    for (int64_t first = 0; first < columns; first += DOT_COLUMNS) {
+        float left[DOT_COLUMNS], right[DOT_COLUMNS];
+        int64_t width = columns - first < DOT_COLUMNS ? columns - first : DOT_COLUMNS;
+        int64_t offset = first * dtype_bytes(dtype);
+        cpu_simd()->scale(width, dtype, (const char *)a + offset, 1, DTYPE_F32, left);
+        cpu_simd()->scale(width, dtype, (const char *)b + offset, 1, DTYPE_F32, right);
+        for (int64_t i = 0; i < width; i++)
+            sums[i % DOT_LANES] += left[i] * right[i];
+    }
+    for (int lane = 0; lane < DOT_LANES; lane++)
+        result += sums[lane];
+    return result;
+}
+
 int64_t sum_blocks(int64_t rows) { return (rows + SUM_ROWS - 1) / SUM_ROWS; }
 
 struct sum_run {

@@ -32,6 +32,7 @@
     /* attention, attention_cache */                                                                                   \
     X(attention)                                                                                                       \
     X(attention_grad)                                                                                                  \
+    X(attention_sinks_grad)                                                                                            \
     X(attention_cache)                                                                                                 \
     X(last_token)                                                                                                      \
     /* select_heads */                                                                                                 \
@@ -59,6 +60,9 @@
     /* expert */                                                                                                       \
     X(expert_mlp)                                                                                                      \
     X(expert_mlp_grad)                                                                                                 \
+    /* expert_glu */                                                                                                   \
+    X(expert_glu)                                                                                                      \
+    X(expert_glu_grad)                                                                                                 \
     /* head */                                                                                                         \
     X(head_loss)                                                                                                       \
     X(head_loss_grad)                                                                                                  \
@@ -127,5 +131,8 @@ int64_t sum_blocks(int64_t rows);
 void sum_combine(int64_t blocks, int64_t columns, const float *partials, float *out);
 /* out (fp32) += the sum of all rows, in order; row_stride in elements. */
 void sum_columns(enum dtype dtype, int64_t rows, int64_t columns, const void *data, int64_t row_stride, float *out);
+
+/* The sum of products of two rows: in fp32, over lanes that are added up in order. */
+float dot_rows(enum dtype dtype, int64_t columns, const void *a, const void *b);
 
 #endif

@@ -1,4 +1,6 @@
 /* Attention: tiles of queries are tasks that threads take in any order; none depends on another. */
+#include <math.h>
+
 #include "backend/cpu/kernel_attention.h"
 
 struct attention_run {
@@ -16,6 +18,13 @@ float *attention_row_values(const struct node *node, void *values, int64_t lengt
     return (float *)values + (place.sequence * attention_of(node)->heads + place.head) * length;
 }
 
+float attention_sink(const struct tensor *sinks, const void *data, int64_t head) {
+    float sink = -INFINITY;
+    int64_t bytes = sinks ? head * dtype_bytes(sinks->shape.dtype) : 0;
+    if (sinks) cpu_simd()->scale(1, sinks->shape.dtype, (const char *)data + bytes, 1, DTYPE_F32, &sink);
+    return sink;
+}
+
 struct attention_head attention_head_of(const struct node *node, const struct kernel_call *call, int q, int segments,
                                         struct head_place place) {
     const struct attention_attributes *attributes = attention_of(node);
@@ -29,6 +38,7 @@ struct attention_head attention_head_of(const struct node *node, const struct ke
         .window = attributes->window,
         .scale = (float)attributes->scale,
         .softcap = (float)attributes->softcap,
+        .sink = node->op == &op_attention ? attention_sink(node->in[4], call->in[4], place.head) : -INFINITY,
         .segments = call->in[segments]
                         ? (const int32_t *)call->in[segments] + place.sequence * node->in[q + 1]->shape.dims[1]
                         : NULL,

@@ -22,6 +22,8 @@ enum status attention_kernel_create(const struct node *node, kernel_run *run, in
  * `segments`, which may be left out, is the segments. */
 struct attention_head attention_head_of(const struct node *node, const struct kernel_call *call, int q, int segments,
                                         struct head_place place);
+/* A head's sink; -infinity where there are none (NULL). */
+float attention_sink(const struct tensor *sinks, const void *data, int64_t head);
 /* First element of a head's features in the first position of the place's sequence. */
 void *attention_head_data(const struct tensor *tensor, void *data, struct head_place place, int64_t head_dim);
 /* The values of the place's queries in an array [sequences][heads][length]. */

@@ -1,7 +1,7 @@
 /* Attention over caches, for generating text: new keys and values are appended, then each query is a task. */
 #include <string.h>
 
-#include "backend/cpu/cpu_kernel.h"
+#include "backend/cpu/kernel_attention.h"
 
 struct cache_kernel {
     struct kernel kernel;
@@ -61,6 +61,7 @@ static void query_task(const void *context, int64_t task, int thread) {
         .keys = seen,
         .scale = (float)attention->scale,
         .softcap = (float)attention->softcap,
+        .sink = attention_sink(node->in[4], call->in[4], head),
         .q = head_at(node->in[0], call->in[0], token, head, dim),
         .k = head_at(node->out[1], call->out[1], first, kv_head, dim),
         .v = head_at(node->out[2], call->out[2], first, kv_head, dim),

@@ -1,15 +1,11 @@
-/* An expert's MLP and its gradients, on the rows that the routing gave it. Their number is known only when the kernel
- * is called: products are made ready for a few numbers of rows, and an expert's rows are cut into pieces of these, the
- * largest first. So the pieces depend on the number of rows alone. The last piece may end with rows of the tile that
- * hold no slot; they are zeros, which products add nothing for, and most of them are left out. */
+/* An expert's MLP and its gradients, on the rows that the routing gave it (expert_pieces.h). Rows of the last tile that
+ * hold no slot are zeros, which products add nothing for. */
 #include <string.h>
 
 #include "backend/cpu/cpu_kernel.h"
+#include "backend/cpu/expert_pieces.h"
 #include "backend/cpu/matmul.h"
 
-/* Whole pieces: a tile, and STEP times as many rows each. Of the last tile of a piece, ROWS_STEP rows are left out at a
- * time. */
-enum { WHOLE_SIZES = 3, WHOLE_STEP = 4, ROWS_STEP = 16, TILE_STEPS = 4, PIECE_SIZES = WHOLE_SIZES * TILE_STEPS };
 /* Those of forward come first. By their results: gate and up, y; the gradients of the activation, of x in two parts, of
  * gate and up, of down. */
 enum expert_product {
@@ -25,8 +21,7 @@ enum { FORWARD_PRODUCTS = PRODUCT_OUT + 1, EXPERT_PRODUCTS = PRODUCT_DOUT + 1 };
 
 struct expert_kernel {
     struct kernel kernel;
-    int64_t tile, whole[WHOLE_SIZES], piece[PIECE_SIZES]; /* rows, the largest last */
-    int wholes, sizes;
+    struct expert_pieces pieces;
     struct matmul *products[EXPERT_PRODUCTS][PIECE_SIZES];
     int64_t hidden_bytes, matmul_bytes; /* of a workspace: of one activation of the largest piece, of products */
 };
@@ -81,37 +76,13 @@ static void expert_release(struct kernel *kernel) {
 
 static enum status create_products(struct expert_kernel *expert, const struct tensor *gate, int count) {
     for (int p = 0; p < count; p++)
-        for (int s = 0; s < expert->sizes; s++) {
-            struct matmul_spec spec = spec_of((enum expert_product)p, gate, expert->piece[s]);
+        for (int s = 0; s < expert->pieces.sizes; s++) {
+            struct matmul_spec spec = spec_of((enum expert_product)p, gate, expert->pieces.rows[s]);
             TRY(matmul_create(&spec, &expert->products[p][s]));
             int64_t bytes = matmul_workspace_bytes(expert->products[p][s]);
             if (bytes > expert->matmul_bytes) expert->matmul_bytes = bytes;
         }
     return STATUS_OK;
-}
-
-static void choose_pieces(struct expert_kernel *expert, int64_t tile, int64_t most) {
-    expert->tile = tile;
-    for (int64_t rows = tile; expert->wholes < WHOLE_SIZES && (expert->wholes == 0 || rows <= most); rows *= WHOLE_STEP)
-        expert->whole[expert->wholes++] = rows;
-    for (int i = 0; i < expert->wholes; i++) {
-        int64_t rows = expert->whole[i] - tile + ROWS_STEP;
-        for (; rows < expert->whole[i]; rows += ROWS_STEP)
-            expert->piece[expert->sizes++] = rows;
-        expert->piece[expert->sizes++] = expert->whole[i];
-    }
-}
-
-/* The piece that such a number of rows begins with. */
-static int first_piece(const struct expert_kernel *expert, int64_t rows) {
-    int64_t tiles = (rows + expert->tile - 1) / expert->tile * expert->tile;
-    int whole = expert->wholes - 1, size = 0;
-    while (expert->whole[whole] > tiles)
-        whole--;
-    int64_t wanted = rows < expert->whole[whole] ? rows : expert->whole[whole];
-    while (expert->piece[size] < wanted)
-        size++;
-    return size;
 }
 
 /* `hidden` is how many activations of a piece the workspace holds. */
@@ -121,14 +92,16 @@ static enum status expert_create(const struct node *node, int products, int hidd
     struct expert_kernel *expert = kernel_new(node, sizeof *expert, run);
     if (!expert) return STATUS_FAILED;
     expert->kernel.release = expert_release;
-    choose_pieces(expert, routing_tile(view.attributes->slots, view.attributes->experts), shape_rows(&view.x->shape));
+    expert->pieces =
+        expert_pieces_of(routing_tile(view.attributes->slots, view.attributes->experts), shape_rows(&view.x->shape));
     enum status status = create_products(expert, view.gate, products);
     if (status != STATUS_OK) {
         expert_release(&expert->kernel);
         return status;
     }
-    expert->hidden_bytes = workspace_align(expert->piece[expert->sizes - 1] * tensor_values(view.gate)->dims[0] *
-                                           dtype_bytes(tensor_values(view.gate)->dtype));
+    expert->hidden_bytes =
+        workspace_align(expert->pieces.rows[expert->pieces.sizes - 1] * tensor_values(view.gate)->dims[0] *
+                        dtype_bytes(tensor_values(view.gate)->dtype));
     expert->kernel.workspace_bytes = hidden * expert->hidden_bytes + workspace_align(expert->matmul_bytes);
     *out = &expert->kernel;
     return STATUS_OK;
@@ -195,8 +168,8 @@ static void each_piece(const struct expert_kernel *kernel, const struct kernel_c
     piece.dactive = own + 3 * step;
     piece.workspace = own + (gradient ? 4 : 2) * step;
     for (piece.row = range[0]; piece.row < range[1]; piece.row += piece.rows) {
-        piece.size = first_piece(kernel, range[1] - piece.row);
-        piece.rows = kernel->piece[piece.size];
+        piece.size = expert_pieces_first(&kernel->pieces, range[1] - piece.row);
+        piece.rows = kernel->pieces.rows[piece.size];
         run(&piece);
     }
 }

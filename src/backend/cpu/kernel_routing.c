@@ -215,25 +215,6 @@ enum status cpu_combine_create(const struct node *node, struct kernel **out) {
     return cpu_rows_create(node, combine_rows, out);
 }
 
-/* In fp32, over lanes that are added up in order. */
-enum { DOT_LANES = 16 };
-
-static float dot_rows(enum dtype dtype, int64_t columns, const char *a, const char *b) {
-    float sums[DOT_LANES] = {0}, result = 0;
-    for (int64_t first = 0; first < columns; first += SUM_COLUMNS) {
-        float left[SUM_COLUMNS], right[SUM_COLUMNS];
-        int64_t width = columns - first < SUM_COLUMNS ? columns - first : SUM_COLUMNS;
-        int64_t offset = first * dtype_bytes(dtype);
-        cpu_simd()->scale(width, dtype, a + offset, 1, DTYPE_F32, left);
-        cpu_simd()->scale(width, dtype, b + offset, 1, DTYPE_F32, right);
-        for (int64_t i = 0; i < width; i++)
-            sums[i % DOT_LANES] += left[i] * right[i];
-    }
-    for (int lane = 0; lane < DOT_LANES; lane++)
-        result += sums[lane];
-    return result;
-}
-
 static void combine_grad_tokens(const void *context, int64_t begin, int64_t end) {
     const struct routing_run *run = context;
     const struct node *node = run->node;

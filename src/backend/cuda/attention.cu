@@ -106,7 +106,9 @@ __global__ void __launch_bounds__(ATTENTION_THREADS) attention_kernel(struct att
     int kv_head = place.head * at.kv_heads / at.heads, q0 = place.row;
     int end = min(q0 + TILES::ROWS, at.length), first = max(q0 - at.window + 1, 0);
     /* The largest so far is finite from the start on: a query may see none of its first keys. */
-    float outputs[2][TILES::OUTPUTS] = {}, largest[2] = {-FLT_MAX, -FLT_MAX}, sum[2] = {};
+    float start = at.sinks ? widen(((const T *)at.sinks)[place.head]) * LOG2_E : -FLT_MAX;
+    float one = at.sinks && threadIdx.x % TILES::ROW_LANES == 0 ? 1.0f : 0.0f;
+    float outputs[2][TILES::OUTPUTS] = {}, largest[2] = {start, start}, sum[2] = {one, one};
     float factor = score_factor<CAPPED>(at), cap = at.softcap * LOG2_E;
     int segments[2];
     for (int r = 0; r < 2; r++)
@@ -179,6 +181,7 @@ static enum status attention_run(const struct kernel *kernel, const struct kerne
     struct attention at = attention_of(node, call, 0, 3);
     at.y = heads_of(node->out[0], call->out[0], at.head_dim);
     at.lse = (float *)call->out[1];
+    at.sinks = call->in[4];
     attention_pass_run(&((const struct attention_kernel *)kernel)->pass, at, at.heads, stream_of(call));
     return cuda_outcome();
 }

@@ -25,6 +25,7 @@ struct attention {
     struct heads dy, dq, dk, dv;
     float *lse, *delta;      /* [sequences][heads][length]; delta: dy . y */
     const int32_t *segments; /* [sequences][length] or NULL */
+    const void *sinks;       /* [heads] or NULL; of attention alone */
     int sequences, length, heads, kv_heads, head_dim;
     int window;           /* at most length */
     float scale, softcap; /* softcap 0: none */

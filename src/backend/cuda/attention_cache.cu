@@ -9,6 +9,7 @@ constexpr int CACHE_WARPS = 16, CACHE_THREADS = CACHE_WARPS * WARP, CACHE_HEAD_D
 struct cache_query {
     const void *q, *keys, *values;
     void *y;
+    const void *sinks;                              /* [heads] or NULL */
     const int32_t *rows;                            /* of the caches, by token */
     int64_t q_stride, k_stride, v_stride, y_stride; /* elements from one position to the next */
     int64_t positions, window;
@@ -76,9 +77,10 @@ __global__ void __launch_bounds__(CACHE_THREADS) cache_kernel(struct cache_query
         sums[warp] = seen.sum;
     }
     __syncthreads();
-    float most = largest[0], total = 0;
-    for (int w = 1; w < CACHE_WARPS; w++)
+    float sink = query.sinks ? widen(((const T *)query.sinks)[head]) : -FLT_MAX, most = sink;
+    for (int w = 0; w < CACHE_WARPS; w++)
         most = fmaxf(most, largest[w]);
+    float total = query.sinks ? expf(sink - most) : 0.0f;
     for (int w = 0; w < CACHE_WARPS; w++)
         total = fmaf(sums[w], expf(largest[w] - most), total);
     for (int i = (int)threadIdx.x; i < query.head_dim; i += CACHE_THREADS) {
@@ -137,6 +139,7 @@ static enum status attention_cache_run(const struct kernel *kernel, const struct
         .keys = call->out[1],
         .values = call->out[2],
         .y = call->out[0],
+        .sinks = call->in[4],
         .rows = (const int32_t *)call->in[3],
         .q_stride = tensor_row_stride(node->in[0]),
         .k_stride = tensor_row_stride(node->out[1]),

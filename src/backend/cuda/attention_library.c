@@ -104,7 +104,7 @@ static enum status create(const struct node *node, const struct attention_cudnn_
 
 enum status attention_library_create(const struct node *node, struct kernel **out) {
     *out = NULL;
-    if (!attention_cudnn_wanted() || !suits(node, node->in[0], node->in[3])) return STATUS_OK;
+    if (!attention_cudnn_wanted() || !suits(node, node->in[0], node->in[3]) || node->in[4]) return STATUS_OK;
     if (!are_vectors(node->in, 3) || !has_vectors(node->out[0])) return STATUS_OK;
     const struct attention_cudnn_shape shape = shape_of(node, node->in, node->out[0]);
     return create(node, &shape, run, out);

@@ -48,6 +48,7 @@ struct attention_head {
     enum dtype dtype;
     int64_t length, head_dim, window;
     float scale, softcap;    /* softcap 0: scores stay */
+    float sink;              /* a score more, whose value is 0; -infinity: none. Not for the gradient */
     const int32_t *segments; /* [length] or NULL */
     const void *q, *k, *v;
     int64_t q_stride, k_stride, v_stride;
@@ -67,7 +68,7 @@ struct attention_head {
 struct attention_query {
     enum dtype dtype;
     int64_t head_dim, keys;
-    float scale, softcap;
+    float scale, softcap, sink; /* as in struct attention_head */
     const void *q, *k, *v;
     int64_t k_stride, v_stride;
     void *y;
@@ -160,6 +161,10 @@ struct coded_weight {
     X(void, gated_grad,                                                                                                \
       (enum dtype dtype, enum activation function, int64_t n, const void *dy, const void *gate, const void *up,        \
        void *dgate, void *dup))                                                                                        \
+    /* Of n pairs in z (expert_glu of ops.h): n results; its gradient, which may take the place of z. */               \
+    X(void, glu, (enum dtype dtype, int64_t n, float alpha, float limit, const void *z, void *y))                      \
+    X(void, glu_grad,                                                                                                  \
+      (enum dtype dtype, int64_t n, float alpha, float limit, const void *dy, const void *z, void *dz))                \
     /* Norms (simd_norm.c). */                                                                                         \
     X(void, rms_norm,                                                                                                  \
       (enum dtype dtype, int64_t n, struct norm_attributes attributes, const void *x, const void *weight, void *y,     \

@@ -108,3 +108,68 @@ void SIMD_NAME(simd_gated_grad)(enum dtype dtype, enum activation function, int6
     FOR_FUNCTION
 #undef ROW
 }
+
+/* Pairs of a row lie side by side, LANES of them in two vectors. */
+struct pairs {
+    vf gate, up;
+};
+
+INLINE struct pairs load_pairs(bool bf16, int64_t n, const void *z, int64_t at) {
+    float both[2 * LANES] = {0}, gate[LANES], up[LANES];
+    vf_store(both, load(z, 2 * at, 2 * (n - at), bf16));
+    if (2 * (n - at) > LANES) vf_store(both + LANES, load(z, 2 * at + LANES, 2 * (n - at) - LANES, bf16));
+    for (int i = 0; i < LANES; i++)
+        gate[i] = both[2 * i], up[i] = both[2 * i + 1];
+    return (struct pairs){vf_load(gate), vf_load(up)};
+}
+
+INLINE void store_pairs(bool bf16, int64_t n, struct pairs pairs, void *z, int64_t at) {
+    float both[2 * LANES], gate[LANES], up[LANES];
+    vf_store(gate, pairs.gate);
+    vf_store(up, pairs.up);
+    for (int i = 0; i < LANES; i++)
+        both[2 * i] = gate[i], both[2 * i + 1] = up[i];
+    store(z, 2 * at, 2 * (n - at), bf16, vf_load(both));
+    if (2 * (n - at) > LANES) store(z, 2 * at + LANES, 2 * (n - at) - LANES, bf16, vf_load(both + LANES));
+}
+
+INLINE void glu_row(bool bf16, int64_t n, float alpha, float limit, const void *z, void *y) {
+    for (int64_t i = 0; i < n; i += LANES) {
+        struct pairs in = load_pairs(bf16, n, z, i);
+        vf gate = vf_select(in.gate > limit, vf_set(limit), in.gate);
+        vf up = vf_select(in.up > limit, vf_set(limit), in.up);
+        up = vf_select(up < -limit, vf_set(-limit), up);
+        store(y, i, n - i, bf16, (up + 1.0f) * (gate * vf_sigmoid(gate * alpha)));
+    }
+}
+
+/* Where a clamp holds, the gradient is 0; at the limit itself it is not, as PyTorch has it. */
+INLINE void glu_grad_row(bool bf16, int64_t n, float alpha, float limit, const void *dy, const void *z, void *dz) {
+    for (int64_t i = 0; i < n; i += LANES) {
+        struct pairs in = load_pairs(bf16, n, z, i), out;
+        vf gradient = load(dy, i, n - i, bf16), zero = {0};
+        vf gate = vf_select(in.gate > limit, vf_set(limit), in.gate);
+        vf up = vf_select(in.up > limit, vf_set(limit), in.up);
+        up = vf_select(up < -limit, vf_set(-limit), up);
+        vf sigmoid = vf_sigmoid(gate * alpha), active = gate * sigmoid;
+        vf slope = sigmoid + active * alpha * (1.0f - sigmoid);
+        out.gate = vf_select(in.gate > limit, zero, gradient * (up + 1.0f) * slope);
+        out.up = vf_select((in.up > limit) | (in.up < -limit), zero, gradient * active);
+        store_pairs(bf16, n, out, dz, i);
+    }
+}
+
+void SIMD_NAME(simd_glu)(enum dtype dtype, int64_t n, float alpha, float limit, const void *z, void *y) {
+    if (dtype == DTYPE_BF16)
+        glu_row(true, n, alpha, limit, z, y);
+    else
+        glu_row(false, n, alpha, limit, z, y);
+}
+
+void SIMD_NAME(simd_glu_grad)(enum dtype dtype, int64_t n, float alpha, float limit, const void *dy, const void *z,
+                              void *dz) {
+    if (dtype == DTYPE_BF16)
+        glu_grad_row(true, n, alpha, limit, dy, z, dz);
+    else
+        glu_grad_row(false, n, alpha, limit, dy, z, dz);
+}

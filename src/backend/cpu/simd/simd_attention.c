@@ -34,9 +34,11 @@ static struct running running_start(const struct attention_head *head, int64_t q
     tile_copy(head, head->q, head->q_stride, q0, ATTENTION_QUERIES, query_factor(head), running.rows);
     tile_turn(head->head_dim, running.rows, ATTENTION_QUERIES, running.queries);
     memset(running.output, 0, (size_t)(ATTENTION_QUERIES * columns) * sizeof(float));
+    bool sinks = head->sink > -__FLT_MAX__;
     for (int i = 0; i < ATTENTION_QUERIES; i++) {
-        running.largest[i] = -__FLT_MAX__; /* finite: a query may see none of its first keys */
-        running.sum[i] = 0;
+        /* finite: a query may see none of its first keys */
+        running.largest[i] = sinks ? head->sink * LOG2_E : -__FLT_MAX__;
+        running.sum[i] = sinks ? 1 : 0;
     }
     return running;
 }

@@ -1,5 +1,7 @@
 /* Attention of a single query: a dot product for each key, a softmax, a weighted sum. For generating text, where tiles
  * of queries would be nearly empty. */
+#include <math.h>
+
 #include "backend/cpu/simd/simd.h"
 
 /* Keys that are worked on side by side, so that their chains of additions overlap. */
@@ -26,10 +28,10 @@ static void query_cap(int64_t keys, float softcap, float *scores) {
         store(scores, key, keys - key, false, vf_tanh(load(scores, key, keys - key, false) / softcap) * softcap);
 }
 
-/* Scores become exponentials; returns their sum. */
-static float query_exponentials(int64_t keys, float *scores) {
-    float largest = scores[0];
-    for (int64_t key = 1; key < keys; key++)
+/* Scores become exponentials; returns their sum and the sink's. */
+static float query_exponentials(int64_t keys, float sink, float *scores) {
+    float largest = sink;
+    for (int64_t key = 0; key < keys; key++)
         largest = scores[key] > largest ? scores[key] : largest;
     vf total = {0};
     for (int64_t key = 0; key < keys; key += LANES) {
@@ -37,7 +39,7 @@ static float query_exponentials(int64_t keys, float *scores) {
         store(scores, key, keys - key, false, value);
         total += value;
     }
-    return vf_sum(total);
+    return vf_sum(total) + expf(sink - largest);
 }
 
 INLINE void query_mix(bool bf16, const struct attention_query *query, const float *weights, float factor) {
@@ -59,7 +61,7 @@ void SIMD_NAME(simd_attention_query)(const struct attention_query *query, float 
     else
         query_scores(false, query, scores);
     if (query->softcap > 0) query_cap(query->keys, query->softcap, scores);
-    float factor = 1.0f / query_exponentials(query->keys, scores);
+    float factor = 1.0f / query_exponentials(query->keys, query->sink, scores);
     if (bf16)
         query_mix(true, query, scores, factor);
     else
