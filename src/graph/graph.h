@@ -1,7 +1,7 @@
 /* The graph: tensors and nodes of one grain of a model, in an order in which they can be executed.
  *
  * Files, in the order to read them:
- *     tensor: shapes, and what a tensor is for; weight_format: frozen weights in fewer bits;
+ *     tensor: shapes, and what a tensor is for; weight_format: frozen weights in fewer bits; weight_part: parts of them;
  *     op: all properties of an operator;
  *     graph: nodes, and adding them; graph_copy: a second graph like a first one;
  *     differentiate: adding the nodes of the gradients, by the operators' rules;

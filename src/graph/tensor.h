@@ -69,6 +69,7 @@ struct tensor_part {
     int dimension;
     struct tensor_segments segments;
     int64_t part, parts;
+    enum weight_format whole_format; /* of a weight in fewer bits: `whole` is then of its numbers (graph/weight_part.h) */
 };
 
 /* What the bytes of a frozen weight stand for. */

@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "graph/weight_part.h"
 #include "layout/conversion_nodes.h"
 #include "ops/tensor_parts.h"
 
@@ -102,28 +103,60 @@ static struct tensor_segments segments_of(const struct sharder *sharder, const s
     return none;
 }
 
-static struct tensor *make_parameter(struct sharder *sharder, const struct tensor *from, int dimension,
-                                     struct tensor_segments segments) {
-    struct shape shape = from->shape;
-    if (dimension != WHOLE)
-        shape.dims[dimension] = index_part_size(&(struct index_part){shape.dims[dimension], sharder->group.parts, 0});
+static struct tensor *make_plain(struct sharder *sharder, const struct tensor *from, const struct shape *shape) {
     struct tensor *made =
-        graph_parameter(sharder->graph, from->name, shape.rank, shape.dims[0], shape.rank > 1 ? shape.dims[1] : 1);
+        graph_parameter(sharder->graph, from->name, shape->rank, shape->dims[0], shape->rank > 1 ? shape->dims[1] : 1);
     if (!made) return NULL;
     made->trainable = from->trainable;
     made->decays = from->decays;
     made->updated_whole = from->updated_whole;
-    if (dimension == WHOLE) return made;
+    return made;
+}
+
+/* In fewer bits. */
+static struct tensor *make_coded(struct sharder *sharder, const struct tensor *from, const struct shape *shape,
+                                 int dimension) {
+    struct weight_code code = from->code;
+    code.values = *shape;
+    if (dimension != WHOLE) code.format = weight_part_format(code.format);
+    return graph_coded_parameter(sharder->graph, from->name, &code);
+}
+
+static void refuse_blocks(struct sharder *sharder, const struct tensor *from) {
+    const struct weight_layout layout = weight_code_layout(&from->code);
+    sharder->graph->status = status_hint(
+        status_set(STATUS_BAD_INPUT,
+                   "tensor: %s: blocks of %lld numbers of %s would lie across the parts of %lld ranks", from->name,
+                   (long long)layout.block, weight_format_name(layout.format), (long long)sharder->group.parts),
+        "fewer ranks for --tensor; or --base-dtype int8, whose rows may be cut; or leave --tensor out: "
+        "--partition cuts such weights too");
+}
+
+static struct tensor *make_parameter(struct sharder *sharder, const struct tensor *from, int dimension,
+                                     struct tensor_segments segments) {
+    const struct shape *whole = tensor_values(from);
+    struct shape shape = *whole;
+    bool coded = from->code.format != WEIGHT_PLAIN;
+    if (dimension != WHOLE)
+        shape.dims[dimension] = index_part_size(&(struct index_part){shape.dims[dimension], sharder->group.parts, 0});
+    if (coded && !weight_format_fits(from->code.format, from->code.block, shape.dims[1])) {
+        refuse_blocks(sharder, from);
+        return NULL;
+    }
+    struct tensor *made = coded ? make_coded(sharder, from, &shape, dimension) : make_plain(sharder, from, &shape);
+    if (!made || dimension == WHOLE) return made;
     struct tensor_part *part = scratch_alloc(&sharder->graph->memory, 1, sizeof *part);
     if (part)
-        *part = (struct tensor_part){.whole = from->shape,
+        *part = (struct tensor_part){.whole = *whole,
                                      .dimension = dimension,
                                      .segments = segments,
                                      .part = sharder->group.position,
-                                     .parts = sharder->group.parts};
+                                     .parts = sharder->group.parts,
+                                     .whole_format = from->code.format};
     else
         sharder->graph->status = STATUS_FAILED;
     made->part = part;
+    if (part && coded && !weight_part_fits(made)) refuse_blocks(sharder, from);
     return made;
 }
 

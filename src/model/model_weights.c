@@ -7,6 +7,7 @@
 
 #include "base/half.h"
 #include "base/random.h"
+#include "graph/weight_part.h"
 #include "model/model_build.h"
 #include "model/model_config.h"
 #include "model/quantise.h"
@@ -314,12 +315,31 @@ static enum status put_bytes(const struct weight_target *target, const unsigned 
 /* Fills all of a weight's sections. */
 typedef enum status fill_weight(const void *payload, const struct tensor *tensor, unsigned char *out);
 
+/* A part of a weight that ranks share, from the whole. */
+static enum status fill_part(const struct tensor *tensor, fill_weight *fill, const void *payload, unsigned char *out) {
+    struct tensor whole = *tensor;
+    whole.part = NULL;
+    whole.code = weight_part_whole(tensor);
+    whole.code.values.dtype = tensor->code.values.dtype;
+    whole.shape = shape_make(DTYPE_U8, 1, weight_code_layout(&whole.code).bytes, 1, 1);
+    unsigned char *sections = mem_array((size_t)shape_bytes(&whole.shape), 1);
+    enum status status = sections ? fill(payload, &whole, sections) : STATUS_FAILED;
+    if (status == STATUS_OK) weight_part_take(tensor, sections, out);
+    mem_free(sections);
+    return status;
+}
+
+static enum status fill_own(const struct tensor *tensor, fill_weight *fill, const void *payload, unsigned char *out) {
+    return tensor->part ? fill_part(tensor, fill, payload, out) : fill(payload, tensor, out);
+}
+
 /* Blocks are those of the whole weight, of which a target may have a run. */
 static enum status make_coded(const struct weight_target *target, fill_weight *fill, const void *payload) {
     const struct tensor *tensor = target->tensor;
-    if (target->data && target->elements == shape_elements(&tensor->shape)) return fill(payload, tensor, target->data);
+    if (target->data && target->elements == shape_elements(&tensor->shape))
+        return fill_own(tensor, fill, payload, target->data);
     unsigned char *whole = mem_array((size_t)shape_bytes(&tensor->shape), 1);
-    enum status status = whole ? fill(payload, tensor, whole) : STATUS_FAILED;
+    enum status status = whole ? fill_own(tensor, fill, payload, whole) : STATUS_FAILED;
     if (status == STATUS_OK) status = put_bytes(target, whole);
     mem_free(whole);
     return status;

@@ -82,7 +82,7 @@ static enum status read_integers(const struct place *place, const json_t *group,
     if (packed && count != 4 && count != 8)
         return refuse(place, "weights.num_bits", "is neither 4 nor 8, which are read");
     if (count < 1 || count > 8) return refuse(place, "weights.num_bits", "must be from 1 to 8");
-    TRY(require_nothing(place, weights, "dynamic", "the scales of weights are not stored"));
+    if (!says_nothing(weights, "dynamic")) return refuse(place, "weights.dynamic", "the scales are not stored");
     if (!keeps_order(weights)) return refuse(place, "weights.actorder", "columns in another order are not read");
     if (packed && count == 4)
         out->format = asymmetric ? WEIGHT_W4A16_ASYM : WEIGHT_W4A16;

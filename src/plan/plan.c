@@ -148,13 +148,6 @@ static enum status check_axes(const struct plan *plan) {
                                       "plan: recipe.sequence: on, but the solver says where positions "
                                       "are cut"),
                            "off for --sequence, or --layout megatron");
-    if (tensor > 1 && plan->recipe.base_dtype != WEIGHT_PLAIN)
-        return status_hint(
-            status_set(STATUS_BAD_INPUT,
-                       "plan: recipe.base_dtype: blocks of %s lie across the parts of weights that ranks "
-                       "would share",
-                       weight_format_name(plan->recipe.base_dtype)),
-            "leave --tensor out: --partition cuts such weights too");
     if (tensor > 1 && plan->recipe.optimizer_dtype == STATE_INT8)
         return status_hint(status_set(STATUS_BAD_INPUT,
                                       "plan: recipe.optimizer_dtype: blocks of int8 moments lie across the parts of "

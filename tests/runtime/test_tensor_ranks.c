@@ -21,6 +21,7 @@ struct kind {
     int stages;
     const struct layout_rates *rates; /* of the solver; NULL: as Megatron-LM's */
     bool uneven_heads;                /* which ranks do not divide, so that positions are */
+    enum weight_format base;          /* of what adapters stand beside */
 };
 
 struct numbers {
@@ -107,11 +108,20 @@ static enum status train_staged(struct comm *comm, const char *name, int stages,
     return STATUS_OK;
 }
 
+/* So that two ranks' parts of each matrix are whole blocks. */
+enum { CODED_WIDTH = 128 };
+static void widen(struct model_config *config) {
+    config->head_dim = CODED_WIDTH / config->heads;
+    config->hidden = config->embedding_width = CODED_WIDTH;
+}
+
 static enum status train_case(struct comm *comm, const char *name, int tensor, const struct kind *kind,
                               size_t variant_count) {
     struct shared_sizes sizes = shared_sizes_usual;
     if (kind->uneven_heads) sizes.heads = UNEVEN_HEADS, sizes.kv_heads = 1;
+    if (kind->base != WEIGHT_PLAIN) sizes.ffn = CODED_WIDTH;
     struct model_config config = shared_model_config(name, &sizes);
+    if (kind->base != WEIGHT_PLAIN) widen(&config);
     struct harness_options options = {.config = &config,
                                       .dtype = DTYPE_F32,
                                       .batch = BATCH,
@@ -121,6 +131,7 @@ static enum status train_case(struct comm *comm, const char *name, int tensor, c
                                       .threads = 1,
                                       .lanes = {1, mesh_ranks(&comm->mesh) / tensor},
                                       .lora = kind->lora,
+                                      .base_dtype = kind->base,
                                       .clip_norm = 1,
                                       .weight_decay = 0.1,
                                       .seed = SEED};
@@ -160,6 +171,28 @@ static enum status train_solved(struct comm *comm, const char *name, int tensor,
     return train_case(comm, name, tensor, &kind, variant_count);
 }
 
+/* Adapters beside frozen weights in fewer bits, of which ranks have parts; phi3's are packed, gpt2's lie the other way.
+ */
+static enum status train_coded(struct comm *comm, int tensor, size_t variant_count) {
+    static const struct {
+        const char *name, *lora;
+        enum weight_format base;
+        bool solver;
+    } subjects[] = {{"llama", "4,8,all-linear", WEIGHT_NF4, false},
+                    {"phi3", "4,8,all-linear", WEIGHT_NF4, false},
+                    {"qwen3", "4,8,all-linear", WEIGHT_MXFP4, false},
+                    {"gpt2", "4,8,c_attn,c_fc", WEIGHT_INT8, false},
+                    {"llama", "4,8,all-linear", WEIGHT_NF4, true}};
+    for (size_t i = 0; i < sizeof subjects / sizeof *subjects; i++) {
+        const struct kind kind = {.stages = 1,
+                                  .lora = subjects[i].lora,
+                                  .base = subjects[i].base,
+                                  .rates = subjects[i].solver ? &solver_rates[0] : NULL};
+        TRY(train_case(comm, subjects[i].name, tensor, &kind, i == 0 ? variant_count : 1));
+    }
+    return STATUS_OK;
+}
+
 /* All families, the solver's rates by turns; in a sweep each under all of them. */
 static enum status solve_cases(struct comm *comm, int tensor) {
     static const char *const cases[] = {DENSE_MODEL_CASES};
@@ -171,7 +204,8 @@ static enum status solve_cases(struct comm *comm, int tensor) {
 }
 
 /* words: how many ranks share a tensor; "all" families, or "some" under every variant; "whole", "sequence" to cut
- * positions, "adapters", "stages" of a pipeline, "uneven" heads, or "solver", where "some" is one family. */
+ * positions, "adapters", "stages" of a pipeline, "uneven" heads, "coded" bases, or "solver", where "some" is one
+ * family. */
 static enum status body(struct comm *comm, const char *const words[RANK_JOB_WORDS]) {
     static const char *const cases[] = {DENSE_MODEL_CASES}, *const some[] = {"llama", "gpt2", "qwen3", "gemma2"};
     bool adapters = strcmp(words[2], "adapters") == 0;
@@ -183,6 +217,7 @@ static enum status body(struct comm *comm, const char *const words[RANK_JOB_WORD
     size_t count = all ? sizeof cases / sizeof *cases : sizeof some / sizeof *some;
     if (strcmp(words[2], "solver") == 0)
         return all ? solve_cases(comm, tensor) : train_solved(comm, "llama", tensor, 5, &solver_rates[0]);
+    if (strcmp(words[2], "coded") == 0) return train_coded(comm, tensor, partitions ? 5 : 3);
     if (strcmp(words[2], "uneven") == 0) return train_uneven(comm, tensor, partitions ? 5 : 3);
     size_t each = all ? unit_sweep(tensor > 2 ? 7 : 2, 1) : kind.stages > 1 ? unit_sweep(3, 1) : 1;
     for (size_t i = 0; i < count; i += each)
@@ -231,6 +266,12 @@ static void adapters_are_cut_as_their_weights_are(void **state) {
     expect_job(2, "2", "some", "adapters", false);
 }
 
+static void adapters_beside_fewer_bits_train_as_on_one_rank(void **state) {
+    (void)state;
+    expect_job(2, "2", "some", "coded", false);
+    expect_job(4, "2", "some", "coded", false);
+}
+
 /* Of 4 ranks, and in make check of 8 beside data ranks with partitions. */
 static void stages_change_no_bit(void **state) {
     (void)state;
@@ -262,6 +303,7 @@ int main(int count, char **argument) {
         cmocka_unit_test(families_train_with_positions_cut),
         cmocka_unit_test(policies_and_partitions_stand_beside_positions),
         cmocka_unit_test(adapters_are_cut_as_their_weights_are),
+        cmocka_unit_test(adapters_beside_fewer_bits_train_as_on_one_rank),
         cmocka_unit_test(stages_change_no_bit),
         cmocka_unit_test(what_the_solver_chose_trains_as_one_rank_does),
         cmocka_unit_test(attention_by_positions_trains_as_one_rank_does),

@@ -1,0 +1,21 @@
+/* A rank's part of a frozen weight in fewer bits, which ranks share: a weight of its own, with the codes and scales
+ * that the whole weight has for these numbers. Blocks are those of the whole weight; a part whose numbers would not be
+ * whole blocks of it is none. Rows of int8 and of integers, where a row is a block, and the one block of all may be
+ * cut: each part has the scale.
+ *
+ * nf4 becomes nf4-fp32, since the groups of its scales are not those of a part's: the scales are the same numbers. */
+#ifndef BALLAST_GRAPH_WEIGHT_PART_H
+#define BALLAST_GRAPH_WEIGHT_PART_H
+
+#include "graph/tensor.h"
+
+/* Of a part of a weight in that format. */
+enum weight_format weight_part_format(enum weight_format whole);
+/* What the whole is, of a tensor with `part` and `code`. */
+struct weight_code weight_part_whole(const struct tensor *tensor);
+/* Whether a tensor's numbers are whole blocks of the whole weight. */
+bool weight_part_fits(const struct tensor *tensor);
+/* The tensor's sections, shape_bytes of it, from the whole weight's. Numbers that are nowhere in the whole are 0. */
+void weight_part_take(const struct tensor *tensor, const unsigned char *whole, unsigned char *out);
+
+#endif

@@ -1,0 +1,123 @@
+/* Parts of weights in fewer bits: the numbers of the whole, with its codes and scales; no part cuts a block. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "graph/graph.h"
+#include "graph/weight_part.h"
+#include "model/quantise.h"
+#include "support/coded_numbers.h"
+#include "support/unit.h"
+
+struct subject {
+    enum weight_format format;
+    int64_t block, rows, columns;
+    int dimension;
+    int64_t parts;
+    struct tensor_segments segments;
+    bool fits;
+};
+
+/* Rows and columns; segments of rows; numbers that are nowhere; blocks across rows; blocks that would be cut. */
+static const struct subject subjects[] = {
+    {WEIGHT_NF4, 0, 96, 192, 0, 2, {0}, true},
+    {WEIGHT_NF4, 0, 96, 256, 1, 4, {0}, true},
+    {WEIGHT_NF4, 0, 96, 192, 1, 2, {0}, false},
+    {WEIGHT_NF4, 0, 64, 48, 0, 4, {0}, true},
+    {WEIGHT_NF4, 0, 64, 48, 0, 8, {0}, true},
+    {WEIGHT_NF4, 0, 36, 48, 0, 4, {0}, false},
+    {WEIGHT_NF4, 0, 1100, 64, 0, 3, {0}, true},
+    {WEIGHT_NF4, 0, 96, 64, 0, 2, {3, {64, 16, 16}}, true},
+    {WEIGHT_NF4, 0, 96, 40, 0, 2, {3, {64, 16, 16}}, true},
+    {WEIGHT_NF4, 0, 96, 32, 0, 2, {3, {64, 18, 14}}, false},
+    {WEIGHT_NF4_WIDE, 0, 80, 128, 1, 2, {0}, true},
+    {WEIGHT_INT8, 0, 37, 53, 0, 3, {0}, true},
+    {WEIGHT_INT8, 0, 37, 54, 1, 2, {0}, true},
+    {WEIGHT_MXFP4, 0, 24, 96, 1, 3, {0}, true},
+    {WEIGHT_MXFP4, 0, 24, 96, 1, 2, {0}, false},
+    {WEIGHT_W4A16, 32, 24, 96, 1, 3, {0}, true},
+    {WEIGHT_W4A16, 0, 25, 53, 0, 2, {0}, true},
+    {WEIGHT_W4A16_ASYM, 0, 25, 54, 1, 2, {0}, true},
+    {WEIGHT_W4A16_ASYM, 16, 30, 80, 0, 4, {0}, true},
+    {WEIGHT_W8A16, WEIGHT_BLOCK_WHOLE, 12, 53, 0, 3, {0}, true},
+    {WEIGHT_W8A16_ASYM, 35, 12, 70, 1, 2, {0}, true},
+    {WEIGHT_W8A16_ASYM, 14, 12, 70, 1, 2, {0}, false},
+};
+
+static enum status read_values(const void *payload, int64_t first, int64_t count, float *out) {
+    (void)payload;
+    for (int64_t i = 0; i < count; i++)
+        out[i] = (float)((first + i) * 7919 % 1009 - 504) * (float)((first + i) / 50 % 11 + 1);
+    return STATUS_OK;
+}
+
+static unsigned char *make_whole(const struct weight_code *code) {
+    struct weight_layout layout = weight_code_layout(code);
+    unsigned char *bytes = mem_array((size_t)layout.bytes, 1);
+    assert_non_null(bytes);
+    if (weight_format_has_groups(code->format))
+        coded_fill_integers(&layout, bytes);
+    else
+        assert_int_equal(quantise_weight(code, &(struct number_source){.read = read_values}, bytes), STATUS_OK);
+    return bytes;
+}
+
+static void check_numbers(const struct subject *of, const struct tensor *part, const unsigned char *whole, char *seen) {
+    const struct weight_code whole_code = weight_part_whole(part);
+    const struct weight_layout layout = weight_code_layout(&part->code), all = weight_code_layout(&whole_code);
+    unsigned char *bytes = mem_array((size_t)layout.bytes, 1);
+    assert_non_null(bytes);
+    assert_int_equal(layout.bytes, shape_bytes(&part->shape));
+    weight_part_take(part, whole, bytes);
+    struct tensor numbers = *part;
+    numbers.shape = part->code.values;
+    for (int64_t i = 0, run; i < layout.rows * layout.columns; i++) {
+        int64_t from = tensor_part_find(&numbers, i, &run);
+        float found = coded_number(&layout, bytes, i), wanted = 0;
+        if (from != TENSOR_NOWHERE) wanted = coded_number(&all, whole, from), seen[from]++;
+        if (from == TENSOR_NOWHERE ? found != 0 : memcmp(&found, &wanted, sizeof found) != 0)
+            fail_msg("%s, part %lld of %lld: number %lld is %g, not %g", weight_format_name(of->format),
+                     (long long)part->part->part, (long long)of->parts, (long long)i, (double)found, (double)wanted);
+    }
+    mem_free(bytes);
+}
+
+static void check(const struct subject *of) {
+    const struct weight_code whole = {of->format, shape_make(DTYPE_F32, 2, of->rows, of->columns, 1), of->block};
+    unsigned char *bytes = make_whole(&whole);
+    char *seen = mem_array((size_t)(of->rows * of->columns), 1);
+    assert_non_null(seen);
+    memset(seen, 0, (size_t)(of->rows * of->columns));
+    bool fits = true;
+    for (int64_t p = 0; p < of->parts; p++) {
+        struct weight_code code = {weight_part_format(of->format), whole.values, of->block};
+        int64_t *size = &code.values.dims[of->dimension];
+        *size = (*size + of->parts - 1) / of->parts;
+        struct tensor_part part = {whole.values, of->dimension, of->segments, p, of->parts, of->format};
+        struct tensor tensor = {.name = "w.weight", .part = &part, .code = code};
+        if (!weight_format_fits(code.format, code.block, code.values.dims[1]) || !weight_part_fits(&tensor)) {
+            fits = false;
+            continue;
+        }
+        tensor.shape = shape_make(DTYPE_U8, 1, weight_code_layout(&code).bytes, 1, 1);
+        check_numbers(of, &tensor, bytes, seen);
+    }
+    if (fits != of->fits)
+        fail_msg("%s, %lld x %lld, %lld parts: %s", weight_format_name(of->format), (long long)of->rows,
+                 (long long)of->columns, (long long)of->parts, fits ? "fits" : "does not fit");
+    for (int64_t i = 0; fits && i < of->rows * of->columns; i++)
+        assert_int_equal(seen[i], 1);
+    mem_free(seen);
+    mem_free(bytes);
+}
+
+static void parts_have_the_numbers_of_the_whole(void **state) {
+    (void)state;
+    for (size_t i = 0; i < sizeof subjects / sizeof *subjects; i++)
+        check(&subjects[i]);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(parts_have_the_numbers_of_the_whole)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
