@@ -63,7 +63,9 @@ struct plan_options {
     int64_t seed;
     enum document_attention document_attention;
     enum training_loss loss; /* default TRAINING_NEXT_TOKEN */
-    double dpo_beta;         /* of TRAINING_DPO alone */
+    double dpo_beta;         /* of TRAINING_DPO alone, as what follows */
+    enum pair_loss dpo_loss; /* default PAIR_LOSS_SIGMOID */
+    double dpo_label_smoothing;
     enum update_rule optimizer;
     enum state_format optimizer_dtype;
     enum master master;
