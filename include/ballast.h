@@ -190,11 +190,14 @@ struct ballast_plan_options {
     const char *sequence;     /* "on": ranks that share tensors have parts of the positions where they would have all,
                                  between products; not given: "off" */
     double muon_momentum;     /* of the optimizer "muon"; not given: 0.95 */
+    const char *dpo_loss;     /* of "dpo": "sigmoid", "hinge", "ipo" or "robust"; not given: sigmoid */
+    double dpo_label_smoothing; /* of these sigmoid and robust: the part of the pairs that is taken to be the other way
+                                   round; not given: 0 */
 };
 #define BALLAST_PLAN_OPTIONS_INIT                                                                                      \
     {                                                                                                                  \
         BALLAST_PLAN_OPTIONS_VERSION, -1, -1, -1, -1, -1, NULL, NULL, NULL, -1, NULL, NULL, 0, -1, NULL, -1, -1, NULL, \
-            -1, NULL, NULL, NULL, -1, -1, -1, -1, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, -1             \
+            -1, NULL, NULL, NULL, -1, -1, -1, -1, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, -1, NULL, -1   \
     }
 /* The same at run time. */
 void ballast_plan_options_init(struct ballast_plan_options *options);

@@ -52,8 +52,10 @@ const struct option_alias option_aliases[] = {
     ROW(OPT_OPTIMIZER, "optim optimizer-type optimizer-name", NULL),
     ROW(OPT_BETA1, "momentum", "with --optimizer sgd; --muon-momentum with muon"),
     /* preferences */
-    ROW(OPT_LOSS, "dpo preference rl stage trainer loss-type pref-loss", "dpo"),
+    ROW(OPT_LOSS, "dpo preference rl stage trainer", "dpo"),
     ROW(OPT_DPO_BETA, "beta pref-beta kl-beta", "with --loss dpo"),
+    ROW(OPT_DPO_LOSS, "loss-type pref-loss dpo-loss-type", "with --loss dpo"),
+    ROW(OPT_DPO_LABEL_SMOOTHING, "label-smoothing label-smoothing-factor", "with --loss dpo"),
     ROW(OPT_REFERENCE, "ref-model reference-model ref-model-name-or-path",
         "training itself compares with the model that it begins with"),
     /* what is trained */

@@ -52,6 +52,17 @@
       .computed = ", or what the plan file says",                                                                      \
       .help = "of --loss dpo: what the difference of log-probabilities from those before training counts; less "       \
               "lets the model go further from where it began. Part of the recipe")                                     \
+    X(DPO_LOSS, OPTION_OF(dpo_loss), .argument = "sigmoid|hinge|ipo|robust",                                           \
+      OPTION_FOR(COMMAND_PLAN | COMMAND_TRAIN | COMMAND_EVAL | COMMAND_PROFILE),                                       \
+      .computed = ", or what the plan file says",                                                                      \
+      .help = "of --loss dpo: what a pair's margin is made of, the difference of its two rewards: -log sigmoid; a "    \
+              "hinge at 1; the square of how far the answers' gains a token are from 1 / (2 beta) apart; or, where "   \
+              "labels are noisy, -log sigmoid without the noise's share. Part of the recipe")                          \
+    X(DPO_LABEL_SMOOTHING, OPTION_OF(dpo_label_smoothing),                                                             \
+      OPTION_FOR(COMMAND_PLAN | COMMAND_TRAIN | COMMAND_EVAL | COMMAND_PROFILE),                                       \
+      .computed = ", or what the plan file says",                                                                      \
+      .help = "of --dpo-loss sigmoid and robust: the part of the pairs in which the rejected answer is taken to be "   \
+              "the better one. Part of the recipe")                                                                    \
     X(GRAIN, OPTION_OF(grain_sequences), OPTION_FOR(COMMANDS_STEP),                                                    \
       .computed =                                                                                                      \
           "the fewest that hold 1024 tokens, on a GPU 4096 to 32768 by model and card, at most a lane's share",        \

@@ -35,6 +35,9 @@ static void read_names(const struct options *options, struct plan_options *out) 
     if (options_given(options, OPT_LOSS)) SETTINGS_GIVE(out, loss, training_loss_find(options_text(options, OPT_LOSS)));
     TAKE(REAL, DPO_BETA, dpo_beta);
     TAKE(REAL, MUON_MOMENTUM, muon_momentum);
+    if (options_given(options, OPT_DPO_LOSS))
+        SETTINGS_GIVE(out, dpo_loss, pair_loss_find(options_text(options, OPT_DPO_LOSS)));
+    TAKE(REAL, DPO_LABEL_SMOOTHING, dpo_label_smoothing);
     if (options_given(options, OPT_OPTIMIZER))
         SETTINGS_GIVE(out, optimizer, update_rule_find(options_text(options, OPT_OPTIMIZER)));
     if (options_given(options, OPT_OPTIMIZER_DTYPE))

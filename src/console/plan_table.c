@@ -26,13 +26,23 @@ static void print_tensor(FILE *out, const struct recipe *recipe) {
             recipe->layout == TENSOR_LAYOUT_SOLVER ? " by the solver" : "");
 }
 
+/* ", dpo", with what is not the default. */
+static void print_pairs(const struct recipe *recipe, char *text, size_t bytes) {
+    char smoothed[24] = "";
+    const char *kind = recipe->dpo_loss == PAIR_LOSS_SIGMOID ? "" : pair_loss_name(recipe->dpo_loss);
+    if (recipe->dpo_label_smoothing > 0)
+        snprintf(smoothed, sizeof smoothed, " smoothed %g", recipe->dpo_label_smoothing);
+    snprintf(text, bytes, ", dpo%s%s%s beta %g", *kind ? " " : "", kind, smoothed, recipe->dpo_beta);
+}
+
 static void print_recipe(FILE *out, const struct recipe *recipe) {
     char lanes[64] = "", shape[LANE_SHAPE_BYTES];
     if (lane_shape_lanes(&recipe->lanes) > 1)
         snprintf(lanes, sizeof lanes, " in %s lanes", lane_shape_print(&recipe->lanes, shape));
     static const char *const moments[] = {
         [STATE_FP32] = "", [STATE_BF16] = " with bf16 moments", [STATE_INT8] = " with int8 moments"};
-    const char *loss = recipe->loss == TRAINING_DPO ? ", dpo" : "";
+    char loss[48] = "";
+    if (recipe->loss == TRAINING_DPO) print_pairs(recipe, loss, sizeof loss);
     const char *optimizer = recipe->optimizer == UPDATE_ADAMW ? "" : update_rule_name(recipe->optimizer);
     fprintf(out,
             "recipe    %s%s%s%s%s%s, batch %" PRId64 " x %" PRId64 " tokens, %" PRId64 " grain%s of %" PRId64

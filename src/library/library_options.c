@@ -125,6 +125,8 @@ static enum status read_recipe(const struct ballast_plan_options *given, struct 
     TAKE_CHOICE("plan", loss, training_loss_find)
     TAKE_REAL("plan", dpo_beta)
     TAKE_REAL("plan", muon_momentum)
+    TAKE_CHOICE("plan", dpo_loss, pair_loss_find)
+    TAKE_REAL("plan", dpo_label_smoothing)
     TAKE_CHOICE("plan", optimizer, update_rule_find)
     TAKE_CHOICE("plan", optimizer_dtype, state_format_find)
     TAKE_CHOICE("plan", master, master_find)

@@ -121,8 +121,11 @@
     X(head_logits)                                                                                                     \
     /* preference.c: log-probabilities y [S,T,1] fp32, targets [S,T] int32, reference [S,1] fp64 -> loss += fp64 [4]   \
      *  (enum preference_figure), unscaled. Sequences 2i and 2i+1 are a pair: the chosen and the rejected. With a      \
-     *  sequence's reward = beta * (sum of its y - its reference) and m = the chosen one's reward - the rejected one's \
-     *  its loss is -log sigmoid(m). Sums are in fp64, in token order. A pair without targets does not count */        \
+     *  sequence's gain = sum of its y - its reference, its reward = beta * gain, and m = the chosen one's reward -    \
+     * the rejected one's, the loss of sigmoid and robust is -log sigmoid(m) and -log sigmoid(-m), weighted                      \
+     *  (pair_weights_of); of hinge (Zhao et al., arXiv 2305.10425) max(0, 1 - m); of ipo (Azar et al.,                \
+     *  arXiv 2310.12036) (the difference of both gains, each over its targets, - 1 / (2 beta))^2. Sums are in fp64,   \
+     *  in token order. A pair without targets does not count */                                                       \
     X(preference_loss)                                                                                                 \
     /* the same -> loss +=, dy times SCALAR_LOSS_SCALE, 0 where masked */                                              \
     X(preference_loss_grad)                                                                                            \
@@ -368,9 +371,27 @@ enum preference_figure {
     PREFERENCE_RIGHT,
     PREFERENCE_FIGURES
 };
+/* The loss of a pair by its margin m, or for ipo by what its sequences gained a token. */
+#define PAIR_LOSS_LIST(X) X(SIGMOID, "sigmoid") X(HINGE, "hinge") X(IPO, "ipo") X(ROBUST, "robust")
+enum pair_loss {
+#define PAIR_LOSS_ENUM(name, text) PAIR_LOSS_##name,
+    PAIR_LOSS_LIST(PAIR_LOSS_ENUM) PAIR_LOSS_COUNT
+#undef PAIR_LOSS_ENUM
+};
+const char *pair_loss_name(enum pair_loss loss);
+/* PAIR_LOSS_COUNT when there is none of that name. */
+enum pair_loss pair_loss_find(const char *name);
 struct preference_attributes {
     double beta;
+    enum pair_loss loss;
+    double label_smoothing; /* the part of the pairs that are taken to be the other way round; of sigmoid and robust */
 };
+/* What -log sigmoid(m) and -log sigmoid(-m) count in the loss: conservative DPO where smoothed, or, robust (Chowdhury
+ * et al., arXiv 2403.00409), so that the loss of smoothed pairs is expected to be that of right ones. */
+struct pair_weights {
+    double right, wrong;
+};
+struct pair_weights pair_weights_of(const struct preference_attributes *attributes);
 struct activation_attributes {
     enum activation function;
 };

@@ -1,6 +1,28 @@
 /* The loss of pairs of sequences of which one is preferred: direct preference optimisation (Rafailov et al., arXiv
- * 2305.18290). */
+ * 2305.18290) and its kin. */
+#include <string.h>
+
 #include "ops/check.h"
+
+const char *pair_loss_name(enum pair_loss loss) {
+#define PAIR_LOSS_NAME(name, text) text,
+    static const char *const names[] = {PAIR_LOSS_LIST(PAIR_LOSS_NAME)};
+#undef PAIR_LOSS_NAME
+    return names[loss];
+}
+
+enum pair_loss pair_loss_find(const char *name) {
+    enum pair_loss loss = 0;
+    while (loss < PAIR_LOSS_COUNT && strcmp(name, pair_loss_name(loss)) != 0)
+        loss++;
+    return loss;
+}
+
+struct pair_weights pair_weights_of(const struct preference_attributes *attributes) {
+    double wrong = attributes->label_smoothing, right = 1 - wrong;
+    if (attributes->loss != PAIR_LOSS_ROBUST) return (struct pair_weights){right, wrong};
+    return (struct pair_weights){right / (right - wrong), -wrong / (right - wrong)};
+}
 
 static enum status infer_preference_loss(const struct node *node, struct shape out[OP_OUTPUTS_MAX]) {
     const struct shape *y = &node->in[0]->shape;

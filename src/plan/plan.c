@@ -7,6 +7,7 @@
 #include "base/json.h"
 #include "base/nearest.h"
 #include "plan/recipe_lines.h"
+#include "plan/recipe_pairs.h"
 #include "plan/settings.h"
 
 enum { PLAN_FILE_LIMIT_BYTES = 1 << 24 };
@@ -178,34 +179,13 @@ static enum status check_ranks(const struct plan *plan) {
     return status == STATUS_OK ? status : status_prefix(status, "plan: policy.ranks");
 }
 
-static enum status refuse_odd(const char *field, int64_t value) {
-    enum status status = status_set(
-        STATUS_BAD_INPUT, "plan: recipe.%s: %lld is not legal: sequences are pairs, and a pair lies in one grain",
-        field, (long long)value);
-    return status_hint(status, "the nearest legal value is %lld", (long long)(value > 1 ? value - 1 : 2));
-}
-
-/* What pairs of sequences need. */
-static enum status check_pairs(const struct plan *plan) {
-    const struct recipe *recipe = &plan->recipe;
-    if (recipe_together(recipe) == 1) return STATUS_OK;
-    if (recipe->batch % 2 != 0) return refuse_odd("batch", recipe->batch);
-    if (recipe->grain_sequences % 2 != 0) return refuse_odd("grain_sequences", recipe->grain_sequences);
-    if (recipe->document_attention != DOCUMENT_ATTENTION_ACROSS)
-        return status_hint(status_set(STATUS_BAD_INPUT, "plan: recipe.document_attention: within is for several "
-                                                        "examples in a sequence, and those of pairs have one each"),
-                           "leave out --document-attention");
-    return plan_check_real("recipe.dpo_beta", recipe->dpo_beta, setting_table[SETTING_dpo_beta].real_least,
-                           setting_table[SETTING_dpo_beta].real_most, "what a log-probability counts");
-}
-
 enum status plan_check(const struct plan *plan) {
     const struct recipe *recipe = &plan->recipe;
 #define CHECK_INTEGER(field, type, least, most, rule)                                                                  \
     TRY(plan_check_range("recipe." #field, (int64_t)recipe->field, least, most, rule));
     RECIPE_INTEGERS(CHECK_INTEGER)
     TRY(check_axes(plan));
-    TRY(check_pairs(plan));
+    TRY(recipe_pairs_check(recipe));
     TRY(check_ranks(plan));
     const struct mesh data = rank_place_data_mesh(&plan->place);
     TRY(partition_check(&plan->policy.partition, &data));
@@ -248,7 +228,7 @@ json_t *recipe_to_json(const struct recipe *recipe) {
     failed |= json_object_set_new(object, "document_attention",
                                   json_string(document_attention_name(recipe->document_attention)));
     failed |= json_object_set_new(object, "loss", json_string(training_loss_name(recipe->loss)));
-    if (recipe->loss == TRAINING_DPO) failed |= json_object_set_new(object, "dpo_beta", json_real(recipe->dpo_beta));
+    if (recipe->loss == TRAINING_DPO) failed |= recipe_pairs_to_json(recipe, object);
     failed |= json_object_set_new(object, "optimizer", json_string(update_rule_name(recipe->optimizer)));
     if (recipe->optimizer == UPDATE_MUON)
         failed |= json_object_set_new(object, "muon_momentum", json_real(recipe->muon_momentum));
@@ -326,9 +306,7 @@ static enum status read_loss(const char *file, const json_t *object, struct reci
     if (out->loss == TRAINING_LOSS_COUNT)
         return nearest_hint(status_set(STATUS_BAD_INPUT, "%s: loss: '%s' is not known", file, name), "value", name,
                             names, sizeof names / sizeof *names);
-    if (out->loss != TRAINING_DPO) return STATUS_OK;
-    TRY(json_require(file, object, "dpo_beta"));
-    return json_read_double(file, object, "dpo_beta", -HUGE_VAL, HUGE_VAL, &out->dpo_beta);
+    return out->loss == TRAINING_DPO ? recipe_pairs_from_json(file, object, out) : STATUS_OK;
 }
 
 /* AdamW in files of versions that had no other. */
@@ -427,7 +405,7 @@ static enum status read_sequence(const char *file, const json_t *object, bool *o
 }
 
 enum status recipe_from_json(const char *file, const json_t *object, struct recipe *out) {
-    enum { OPTIONAL_FIELDS = 19 };
+    enum { OPTIONAL_FIELDS = 21 };
     static const char *const known[] = {"threads",
                                         "base_dtype",
                                         "lora",
@@ -436,6 +414,8 @@ enum status recipe_from_json(const char *file, const json_t *object, struct reci
                                         "lanes",
                                         "loss",
                                         "dpo_beta",
+                                        "dpo_loss",
+                                        "dpo_label_smoothing",
                                         "optimizer",
                                         "muon_momentum",
                                         "optimizer_dtype",
@@ -592,7 +572,8 @@ enum status recipe_require_equal(const struct recipe *expected, const struct rec
     RECIPE_TEXTS(COMPARE_TEXT)
     if (expected->document_attention != actual->document_attention) DIFFERENT(document_attention)
     if (expected->loss != actual->loss) DIFFERENT(loss)
-    if (expected->dpo_beta < actual->dpo_beta || expected->dpo_beta > actual->dpo_beta) DIFFERENT(dpo_beta)
+    const char *of_pairs = recipe_pairs_differ(expected, actual);
+    if (of_pairs) return status_set(STATUS_BAD_INPUT, "recipe: %s is another here", of_pairs);
     if (expected->optimizer != actual->optimizer) DIFFERENT(optimizer)
     if (expected->muon_momentum < actual->muon_momentum || expected->muon_momentum > actual->muon_momentum)
         DIFFERENT(muon_momentum)

@@ -4,10 +4,10 @@
  * Files, in the order to read them: plan (this; the recipe, checks, JSON), policy (the policy's checks and JSON),
  * settings (what the user sets), rank_place (one rank among all), partition (model states cut among ranks), shards
  * (who has which of a chunk's elements), partition_traffic (what their operations move), lane_shares (a step cut into
- * lanes and rounds), card_grain (the grain that a GPU needs), recipe_lines (what a recipe says by name), chunks
- * (parameters in chunks), pipeline_order (which stage works on what when), movement (when copies come and go),
- * activations (activation schedules as text), recompute (recomputation schedules and their cost), chain (a step as a
- * chain), rotor (the fastest recomputation in given memory). */
+ * lanes and rounds), card_grain (the grain that a GPU needs), recipe_lines (what a recipe says by name), recipe_pairs
+ * (and of pairs), chunks (parameters in chunks), pipeline_order (which stage works on what when), movement (when copies
+ * come and go), activations (activation schedules as text), recompute (recomputation schedules and their cost), chain
+ * (a step as a chain), rotor (the fastest recomputation in given memory). */
 #ifndef BALLAST_PLAN_PLAN_H
 #define BALLAST_PLAN_PLAN_H
 
@@ -115,7 +115,9 @@ struct recipe {
     double clip_norm;                           /* limit of the gradients' global norm; 0: none */
     enum document_attention document_attention;
     enum training_loss loss;
-    double dpo_beta; /* of TRAINING_DPO; 0 of others */
+    double dpo_beta; /* of TRAINING_DPO, as what follows (ops/ops.h); 0 of others */
+    enum pair_loss dpo_loss;
+    double dpo_label_smoothing;
     enum state_format optimizer_dtype;
     enum master master;             /* of bf16 parameters; those in fp32 need none */
     enum weight_format base_dtype;  /* of the matrices that adapters stand beside (model_set_base_format) */

@@ -50,6 +50,9 @@ struct setting {
       .fallback = "across")                                                                                            \
     X(loss, .name = "loss", .type = SETTING_CHOICE, .choices = "next-token|dpo", .fallback = "next-token")             \
     X(dpo_beta, .name = "dpo-beta", SETTING_REAL_IN(1e-6, 1000), SETTING_REAL_DEFAULT(0.1))                            \
+    X(dpo_loss, .name = "dpo-loss", .type = SETTING_CHOICE, .choices = "sigmoid|hinge|ipo|robust",                     \
+      .fallback = "sigmoid")                                                                                           \
+    X(dpo_label_smoothing, .name = "dpo-label-smoothing", SETTING_REAL_IN(0, 0.49), SETTING_REAL_DEFAULT(0))           \
     X(grain_sequences, .name = "grain", SETTING_WHOLE_IN(1, SETTING_MOST_SIZE))                                        \
     X(lanes, .name = "lanes", .type = SETTING_TEXT)                                                                    \
     X(round_grains, .name = "round", SETTING_WHOLE_IN(0, SETTING_MOST_SIZE), SETTING_WHOLE_DEFAULT(0))                 \

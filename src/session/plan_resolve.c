@@ -58,6 +58,9 @@ static void check_given(const struct plan_options *options) {
     CHECK_GIVEN(loss)
     BUG_IF(options->muon_momentum > 0 && !SETTINGS_HAVE(options, muon_momentum), "muon_momentum is set but not given");
     BUG_IF(options->dpo_beta > 0 && !SETTINGS_HAVE(options, dpo_beta), "dpo_beta is set but not given");
+    CHECK_GIVEN(dpo_loss)
+    BUG_IF(options->dpo_label_smoothing > 0 && !SETTINGS_HAVE(options, dpo_label_smoothing),
+           "dpo_label_smoothing is set but not given");
     CHECK_GIVEN(optimizer)
     CHECK_GIVEN(optimizer_dtype)
     CHECK_GIVEN(master)
@@ -147,6 +150,16 @@ static struct plan_defaults defaults_of(const struct backend *backend, const str
     return defaults;
 }
 
+static void choose_pairs(struct resolver *resolver, const struct plan_options *options, const struct recipe *base,
+                         struct recipe *recipe) {
+    recipe->dpo_beta = choose_real(resolver, SETTING_dpo_beta, options->dpo_beta, base->dpo_beta);
+    recipe->dpo_loss = (enum pair_loss)choose_name(resolver, SETTING_dpo_loss, (int)options->dpo_loss,
+                                                   (int)base->dpo_loss, (int)PAIR_LOSS_SIGMOID,
+                                                   pair_loss_name(options->dpo_loss), pair_loss_name(base->dpo_loss));
+    recipe->dpo_label_smoothing =
+        choose_real(resolver, SETTING_dpo_label_smoothing, options->dpo_label_smoothing, base->dpo_label_smoothing);
+}
+
 static void choose_numbers(struct resolver *resolver, const struct plan_options *options, const struct recipe *base,
                            struct recipe *recipe) {
     enum document_attention across = document_attention_find(setting_table[SETTING_document_attention].fallback);
@@ -159,8 +172,7 @@ static void choose_numbers(struct resolver *resolver, const struct plan_options 
     recipe->loss = (enum training_loss)choose_name(resolver, SETTING_loss, (int)options->loss, (int)base->loss,
                                                    (int)TRAINING_NEXT_TOKEN, training_loss_name(options->loss),
                                                    training_loss_name(base->loss));
-    if (recipe->loss == TRAINING_DPO)
-        recipe->dpo_beta = choose_real(resolver, SETTING_dpo_beta, options->dpo_beta, base->dpo_beta);
+    if (recipe->loss == TRAINING_DPO) choose_pairs(resolver, options, base, recipe);
     recipe->optimizer = (enum update_rule)choose_name(
         resolver, SETTING_optimizer, (int)options->optimizer, (int)base->optimizer, (int)UPDATE_ADAMW,
         update_rule_name(options->optimizer), update_rule_name(base->optimizer));

@@ -61,8 +61,9 @@ static enum status finish_log_probabilities(enum program_use use, const struct r
     }
     struct tensor *reference =
         graph_tensor(graph, TENSOR_INPUT, "reference", shape_make(DTYPE_F64, 2, graph->grain_sequences, 1, 1));
-    *output = ops_preference_loss(graph, "preference", *output, graph_find(graph, "targets"), reference,
-                                  (struct preference_attributes){.beta = recipe->dpo_beta});
+    const struct preference_attributes attributes = {
+        .beta = recipe->dpo_beta, .loss = recipe->dpo_loss, .label_smoothing = recipe->dpo_label_smoothing};
+    *output = ops_preference_loss(graph, "preference", *output, graph_find(graph, "targets"), reference, attributes);
     return graph_status(graph);
 }
 

@@ -63,8 +63,10 @@ struct plan_options {
     int64_t seed;
     enum document_attention document_attention;
     enum training_loss loss; /* default TRAINING_NEXT_TOKEN */
-    double dpo_beta;         /* of TRAINING_DPO alone */
-    double muon_momentum;    /* of UPDATE_MUON alone */
+    double dpo_beta;         /* of TRAINING_DPO alone, as what follows */
+    enum pair_loss dpo_loss; /* default PAIR_LOSS_SIGMOID */
+    double dpo_label_smoothing;
+    double muon_momentum; /* of UPDATE_MUON alone */
     enum update_rule optimizer;
     enum state_format optimizer_dtype;
     enum master master;

@@ -277,34 +277,58 @@ static void log_probabilities_are_those_of_plain_c(void **state) {
     op_instance_free(&own);
 }
 
-/* Pair 0 of two has no targets where `blank`. */
-static void check_preference(bool blank) {
-    struct op_instance own = create("preference_loss_grad", DTYPE_F32);
-    double beta = NODE_ATTRIBUTES(own.node, preference_attributes)->beta, figures[PREFERENCE_FIGURES];
+/* The loss of a pair, and what its slope is by each token of the chosen and of the rejected sequence. */
+struct plain_pair {
+    double loss, slope[2];
+};
+
+static struct plain_pair plain_pair_of(const struct preference_attributes *attributes, const double gain[2],
+                                       const int tokens[2]) {
+    double beta = attributes->beta, part = attributes->label_smoothing, m = beta * (gain[0] - gain[1]), slope;
+    double right = -log(1 / (1 + exp(-m))), wrong = -log(1 / (1 + exp(m)));
+    double away = gain[0] / tokens[0] - gain[1] / tokens[1] - 0.5 / beta;
+    switch (attributes->loss) {
+    case PAIR_LOSS_HINGE: return (struct plain_pair){fmax(0, 1 - m), {m < 1 ? -beta : 0, m < 1 ? beta : 0}};
+    case PAIR_LOSS_IPO: return (struct plain_pair){away * away, {2 * away / tokens[0], -2 * away / tokens[1]}};
+    case PAIR_LOSS_ROBUST:
+        slope = beta * ((1 - part) / (1 + exp(m)) + part / (1 + exp(-m))) / (1 - 2 * part);
+        return (struct plain_pair){((1 - part) * right - part * wrong) / (1 - 2 * part), {-slope, slope}};
+    default:
+        slope = beta * ((1 - part) / (1 + exp(m)) - part / (1 + exp(-m)));
+        return (struct plain_pair){(1 - part) * right + part * wrong, {-slope, slope}};
+    }
+}
+
+/* Pair 0 has no targets where `blank`. */
+static void check_preference(const char *name, bool blank) {
+    struct op_instance own = create(name, DTYPE_F32);
+    const struct preference_attributes *attributes = NODE_ATTRIBUTES(own.node, preference_attributes);
+    double figures[PREFERENCE_FIGURES];
     const struct tensor *labels = op_case_tensor(own.graph, "targets");
     int64_t length = own.node->in[0]->shape.dims[1], sequences = own.node->in[0]->shape.dims[0];
     double *targets = values_of(&own, "targets");
     for (int64_t i = 0; i < 2 * length && blank; i++)
         targets[i] = -100;
+    for (int64_t i = 0; i < length / 3; i++)
+        targets[(sequences - 1) * length + i] = -100; /* answers of unequal lengths */
     op_instance_write(&own, labels, targets);
     double *y = values_of(&own, "y"), *reference = values_of(&own, "reference");
     double *expected = mem_array((size_t)(sequences * length), sizeof *expected);
     memcpy(figures, own.data[own.node->out[0]->id], sizeof figures);
     op_instance_run_all(&own);
-    for (int64_t s = 0; s < sequences; s += 2) {
-        double reward[2] = {0};
+    for (int64_t s = blank ? 2 : 0; s < sequences; s += 2) {
+        double gain[2] = {-reference[s], -reference[s + 1]};
+        int tokens[2] = {0};
         for (int64_t i = 0; i < 2 * length; i++)
-            reward[i / length] += targets[s * length + i] >= 0 ? beta * y[s * length + i] : 0;
-        for (int k = 0; k < 2; k++)
-            reward[k] -= beta * reference[s + k];
-        double margin = reward[0] - reward[1], slope = own.scalars[SCALAR_LOSS_SCALE] * beta / (1 + exp(margin));
-        if (blank && s == 0) continue;
-        figures[PREFERENCE_LOSS] += log(1 + exp(-margin));
-        figures[PREFERENCE_CHOSEN] += reward[0];
-        figures[PREFERENCE_REJECTED] += reward[1];
-        figures[PREFERENCE_RIGHT] += margin > 0;
+            if (targets[s * length + i] >= 0) gain[i / length] += y[s * length + i], tokens[i / length]++;
+        struct plain_pair pair = plain_pair_of(attributes, gain, tokens);
+        figures[PREFERENCE_LOSS] += pair.loss;
+        figures[PREFERENCE_CHOSEN] += attributes->beta * gain[0];
+        figures[PREFERENCE_REJECTED] += attributes->beta * gain[1];
+        figures[PREFERENCE_RIGHT] += gain[0] > gain[1];
         for (int64_t i = 0; i < 2 * length; i++)
-            if (targets[s * length + i] >= 0) expected[s * length + i] = i < length ? -slope : slope;
+            if (targets[s * length + i] >= 0)
+                expected[s * length + i] = own.scalars[SCALAR_LOSS_SCALE] * pair.slope[i / length];
     }
     double *found = op_instance_read(&own, own.node->out[1]);
     expect_close("figures", own.data[own.node->out[0]->id], figures, PREFERENCE_FIGURES, 1e-12);
@@ -318,8 +342,12 @@ static void check_preference(bool blank) {
 static void the_loss_of_pairs_is_that_of_plain_c(void **state) {
     (void)state;
     if (!op_instance_has_kernel(&op_preference_loss)) skip();
-    check_preference(false);
-    check_preference(true);
+    check_preference("preference_loss_grad", false);
+    check_preference("preference_loss_grad", true);
+    check_preference("preference_loss_grad.smoothed", false);
+    check_preference("preference_loss_grad.robust", true);
+    check_preference("preference_loss_grad.hinge", false);
+    check_preference("preference_loss_grad.ipo", false);
 }
 
 /* Of a part of the vocabulary, and rows of the weight that stand for no token. */

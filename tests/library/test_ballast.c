@@ -119,6 +119,7 @@ static void initialisers_leave_everything_not_given(void **state) {
         assert_int_equal(numbers[i], -1);
     assert_true(!plan.optimizer && !plan.optimizer_dtype && !plan.master && !plan.base_dtype);
     assert_true(!plan.loss && plan.dpo_beta < 0 && plan.muon_momentum < 0);
+    assert_true(!plan.dpo_loss && plan.dpo_label_smoothing < 0);
     assert_true(!plan.dtype && !plan.document_attention && !plan.lora && !plan.freeze && !plan.freeze_count &&
                 !plan.device && !plan.disk_folder && !plan.plan_path && !plan.cluster_path && !plan.lanes &&
                 !plan.partition && !plan.collectives && plan.round_grains == -1 && plan.tensor == -1 &&
@@ -677,6 +678,8 @@ static void refuse_plan_options(const struct place *place) {
     REFUSED_PLAN("plan.dtype", plan->dtype = "");
     REFUSED_PLAN("plan.loss", plan->loss = "ppo");
     REFUSED_PLAN("plan.dpo_beta", plan->loss = "dpo"; plan->dpo_beta = 0);
+    REFUSED_PLAN("plan.dpo_loss", plan->loss = "dpo"; plan->dpo_loss = "sigmoidal");
+    REFUSED_PLAN("plan.dpo_label_smoothing", plan->loss = "dpo"; plan->dpo_label_smoothing = 0.6);
     REFUSED_PLAN("plan.optimizer", plan->optimizer = "adam");
     REFUSED_PLAN("plan.optimizer_dtype", plan->optimizer_dtype = "fp8");
     REFUSED_PLAN("plan.master", plan->master = "bf16");

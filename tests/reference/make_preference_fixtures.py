@@ -74,14 +74,16 @@ def check_lengths(lines):
             assert len(ids) < SETTINGS["length"], len(ids)
 
 
-def train(lines):
+def train(lines, loss="sigmoid", smoothing=0.0, together=True):
+    """Not together: pair by pair, added up before the update."""
     torch.manual_seed(1)
     model = LlamaForCausalLM.from_pretrained(FIXTURES / "chat" / "model", dtype=torch.float32)
     optimizer = make_optimizer(model)
     with tempfile.TemporaryDirectory() as folder:
         config = trl.DPOConfig(
             output_dir=folder, beta=SETTINGS["beta"], max_steps=SETTINGS["steps"], learning_rate=SETTINGS["lr"],
-            per_device_train_batch_size=len(lines), max_length=SETTINGS["length"], logging_steps=1, report_to="none",
+            loss_type=loss, label_smoothing=smoothing, per_device_train_batch_size=len(lines) if together else 1,
+            gradient_accumulation_steps=1 if together else len(lines), max_length=SETTINGS["length"], logging_steps=1, report_to="none",
             save_strategy="no", lr_scheduler_type="constant", max_grad_norm=SETTINGS["clip_norm"], use_cpu=True,
             bf16=False, gradient_checkpointing=False,
         )  # fmt: skip
@@ -104,6 +106,13 @@ def main():
         (FOLDER / f"{name}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
         check_lengths(lines)
         expected[name] = train(lines)
+    expected["losses"] = [
+        {"loss": "hinge", "smoothing": 0, "texts": train(cases["texts"], "hinge")},
+        {"loss": "ipo", "smoothing": 0, "texts": train(cases["texts"], "ipo")},
+        {"loss": "robust", "smoothing": 0.1, "texts": train(cases["texts"], "robust", 0.1)},
+        # TRL smooths no sigmoid; aot sorts the pairs of a batch and then is conservative DPO: that of one pair.
+        {"loss": "sigmoid", "smoothing": 0.2, "texts": train(cases["texts"], "aot", 0.2, together=False)},
+    ]
     (FOLDER / "losses.json").write_text(json.dumps(expected, separators=(",", ":")) + "\n")
 
 

@@ -503,7 +503,8 @@ static struct tensor *figures(struct graph *graph, const char *name) {
 }
 
 static void build_preference(struct graph *graph, const struct op_case *op_case, const struct op_sizes *sizes) {
-    const struct preference_attributes attributes = {.beta = 0.3};
+    struct preference_attributes attributes = op_case->pairs;
+    if (attributes.beta <= 0) attributes.beta = 0.3;
     struct tensor *in[OP_INPUTS_MAX] = {
         row_values(graph, "y", 1), integers(graph, "targets"),
         graph_tensor(graph, TENSOR_INPUT, "reference", shape_make(DTYPE_F64, 2, sizes->sequences, 1, 1))};
@@ -977,6 +978,14 @@ const struct op_case op_cases[] = {
          .flags = CASE_PART | CASE_CAPPED),
     CASE("preference_loss", preference_loss, build_preference, LARGE, .flags = CASE_TIMED),
     CASE("preference_loss_grad", preference_loss_grad, build_preference, PAIRS, .flags = CASE_TIMED),
+    CASE("preference_loss_grad.smoothed", preference_loss_grad, build_preference, MANY_TOKENS,
+         .pairs = {.label_smoothing = 0.2}),
+    CASE("preference_loss_grad.robust", preference_loss_grad, build_preference, PAIRS,
+         .pairs = {.loss = PAIR_LOSS_ROBUST, .label_smoothing = 0.1}),
+    CASE("preference_loss_grad.hinge", preference_loss_grad, build_preference, PAIRS,
+         .pairs = {.loss = PAIR_LOSS_HINGE}),
+    CASE("preference_loss_grad.ipo", preference_loss_grad, build_preference, MANY_TOKENS,
+         .pairs = {.loss = PAIR_LOSS_IPO}),
     CASE("head_statistics", head_statistics, build_head_statistics, ODD, .flags = CASE_PART | CASE_TIMED),
     CASE("head_statistics.capped", head_statistics, build_head_statistics, LARGE,
          .flags = CASE_PART | CASE_BIAS | CASE_CAPPED | CASE_VIEWS),

@@ -53,6 +53,7 @@ struct op_case {
     struct op_sizes sizes; /* of tests: odd on purpose */
     unsigned flags;
     enum activation function;
+    struct preference_attributes pairs; /* of preferences; beta 0 is 0.3 */
 };
 
 extern const struct op_case op_cases[];

@@ -1,5 +1,5 @@
 /* Ten steps of direct preference optimisation reach the losses, rewards and norms of TRL's, from texts and from
- * conversations. */
+ * conversations, and by each of the losses. */
 /* ctest: PROCESSORS 2 */
 #include <jansson.h>
 #include <math.h>
@@ -65,15 +65,18 @@ static void compare(const char *what, double found, const json_t *expected, cons
         fail_msg("%s, step %zu: %s is %.8f, not %.8f", what, step + 1, field, found, wanted);
 }
 
-static void check(const char *folder, const char *name, int64_t grain) {
-    json_t *all = read_expected(), *settings = json_object_get(all, "settings"), *expected = json_object_get(all, name);
+/* `kind`: {"loss", "smoothing"}; NULL: as it is by default. `expected` by the name of the data's file. */
+static void check(const char *folder, const char *name, int64_t grain, const json_t *settings, const json_t *by_name,
+                  const json_t *kind) {
+    const json_t *expected = json_object_get(by_name, name);
+    const char *loss = kind ? json_string_value(json_object_get(kind, "loss")) : "default";
     struct plan_options plan;
     struct train_options options;
     struct course course = {.count = 0};
     char data[512], run[512], model[512];
     const char *path = data;
     snprintf(data, sizeof data, "%s/preferences/%s.jsonl", BALLAST_FIXTURES, name);
-    snprintf(run, sizeof run, "%s/run-%s", folder, name);
+    snprintf(run, sizeof run, "%s/run-%s-%s", folder, name, loss);
     snprintf(model, sizeof model, "%s/model", folder);
     plan_options_init(&plan);
     train_options_init(&options);
@@ -89,6 +92,10 @@ static void check(const char *folder, const char *name, int64_t grain) {
     SETTINGS_GIVE(&options, clip_norm, number(settings, "clip_norm"));
     SETTINGS_GIVE(&plan, loss, TRAINING_DPO);
     SETTINGS_GIVE(&plan, dpo_beta, number(settings, "beta"));
+    if (kind) {
+        SETTINGS_GIVE(&plan, dpo_loss, pair_loss_find(loss));
+        SETTINGS_GIVE(&plan, dpo_label_smoothing, number(kind, "smoothing"));
+    }
     SETTINGS_GIVE(&plan, batch, 2 * PAIRS);
     SETTINGS_GIVE(&plan, grain_sequences, grain);
     SETTINGS_GIVE(&plan, threads, 2);
@@ -99,19 +106,26 @@ static void check(const char *folder, const char *name, int64_t grain) {
     assert_int_equal(course.count, options.steps);
     for (int64_t i = 0; i < course.count; i++) {
         const struct train_step *step = &course.steps[i];
-        compare(name, step->loss, expected, "loss", (size_t)i);
-        compare(name, step->preference[PREFERENCE_CHOSEN], expected, "chosen", (size_t)i);
-        compare(name, step->preference[PREFERENCE_REJECTED], expected, "rejected", (size_t)i);
-        compare(name, step->preference[PREFERENCE_RIGHT], expected, "accuracy", (size_t)i);
-        compare(name, step->grad_norm, expected, "grad_norm", (size_t)i);
+        compare(run, step->loss, expected, "loss", (size_t)i);
+        compare(run, step->preference[PREFERENCE_CHOSEN], expected, "chosen", (size_t)i);
+        compare(run, step->preference[PREFERENCE_REJECTED], expected, "rejected", (size_t)i);
+        compare(run, step->preference[PREFERENCE_RIGHT], expected, "accuracy", (size_t)i);
+        compare(run, step->grad_norm, expected, "grad_norm", (size_t)i);
     }
-    print_message("%s: loss %.6f to %.6f\n", name, course.steps[0].loss, course.steps[course.count - 1].loss);
-    json_decref(all);
+    print_message("%s, %s: loss %.6f to %.6f\n", name, loss, course.steps[0].loss, course.steps[course.count - 1].loss);
 }
 
 static void losses_are_those_of_trl(void **state) {
-    check(*state, "chats", 2);
-    check(*state, "texts", 4);
+    json_t *all = read_expected(), *settings = json_object_get(all, "settings"),
+           *kinds = json_object_get(all, "losses");
+    check(*state, "chats", 2, settings, all, NULL);
+    check(*state, "texts", 4, settings, all, NULL);
+    assert_int_equal(json_array_size(kinds), PAIR_LOSS_COUNT);
+    for (size_t i = 0; i < json_array_size(kinds); i++) {
+        const json_t *kind = json_array_get(kinds, i);
+        check(*state, "texts", 4, settings, kind, kind);
+    }
+    json_decref(all);
 }
 
 int main(void) {
