@@ -11,7 +11,7 @@
 static struct {
     pthread_once_t once;
     const struct simd_kernels *simd; /* NULL: none fits */
-    bool bad_name, bf16_dots;
+    bool bad_name, bf16_dots, bf16_tiles;
     char name[48];
 } chosen = {.once = PTHREAD_ONCE_INIT};
 
@@ -49,7 +49,8 @@ static void choose(void) {
         return;
     }
     const char *extra = onednn_isa_name();
-    chosen.bf16_dots = strcmp(extra, "bf16") == 0 || strcmp(extra, "amx") == 0;
+    chosen.bf16_tiles = strcmp(extra, "amx") == 0;
+    chosen.bf16_dots = strcmp(extra, "bf16") == 0 || chosen.bf16_tiles;
     if (strcmp(extra, chosen.simd->name) == 0) extra = "";
     snprintf(chosen.name, sizeof chosen.name, "%s%s%s", chosen.simd->name, extra[0] ? "+" : "", extra);
 }
@@ -69,6 +70,8 @@ enum status cpu_isa_check(void) {
 const struct simd_kernels *cpu_simd(void) { return chosen.simd; }
 
 bool cpu_has_bf16_dots(void) { return chosen.bf16_dots; }
+
+bool cpu_has_bf16_tiles(void) { return chosen.bf16_tiles; }
 
 const char *cpu_isa_name(void) {
     pthread_once(&chosen.once, choose);

@@ -21,8 +21,8 @@ static enum status create(const struct matmul_spec *spec, struct matmul *matmul)
         thin_matmul_init(spec, &matmul->thin);
         return STATUS_OK;
     }
-    bool usable;
-    TRY(blocks_matmul_create(spec, &matmul->blocks, &usable));
+    bool usable = false;
+    if (!packed_matmul_has_tiles(spec)) TRY(blocks_matmul_create(spec, &matmul->blocks, &usable));
     matmul->kind = usable ? MATMUL_BLOCKS : MATMUL_PACKED;
     if (!usable) packed_matmul_init(spec, &matmul->packed);
     return STATUS_OK;
@@ -69,5 +69,5 @@ const char *matmul_implementation(const struct matmul *matmul) {
     case MATMUL_BLOCKS: return blocks_matmul_implementation(&matmul->blocks);
     case MATMUL_PACKED: break;
     }
-    return packed_matmul_implementation();
+    return packed_matmul_implementation(&matmul->packed);
 }

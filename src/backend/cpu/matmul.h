@@ -1,6 +1,6 @@
-/* Matrix products: c = a b (+ bias) (+ addend). Those with a short side by the kernels for words of simd/; others in
- * blocks by oneDNN where it has a fast kernel that keeps its scratch in the workspace (brgemm, from AVX-512 up), else
- * by the packed kernels of simd/. Sums are in fp32; the order of a sum depends on the sizes, the layouts, the
+/* Matrix products: c = a b (+ bias) (+ addend). Those with a short side by the kernels for words of simd/; others of
+ * bf16 by the processor's tiles where it has them (AMX); others in blocks by oneDNN where it has a fast kernel that
+ * keeps its scratch in the workspace (brgemm, from AVX-512 up), else by the packed kernels of simd/. Sums are in fp32; the order of a sum depends on the sizes, the layouts, the
  * instruction set and, for oneDNN, on its release and the processor's caches, and on nothing else: not on the number of
  * threads. A b in a format of fewer bits is unpacked, piece by piece, where it is packed. */
 #ifndef BALLAST_BACKEND_CPU_MATMUL_H
@@ -18,7 +18,7 @@ int64_t matmul_workspace_bytes(const struct matmul *matmul);
 void matmul_run(const struct matmul *matmul, const struct matmul_operands *operands, void *workspace);
 /* NULL is fine. */
 void matmul_free(struct matmul *matmul);
-/* The implementation that computes it: "thin", "brg:avx512_core_amx_bf16", "packed". */
+/* The implementation that computes it: "thin", "tiles", "brg:avx512_core_bf16", "packed". */
 const char *matmul_implementation(const struct matmul *matmul);
 
 #endif

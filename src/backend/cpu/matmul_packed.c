@@ -4,15 +4,33 @@
 #include "backend/cpu/matmul_parts.h"
 #include "backend/cpu/matmul_unpack.h"
 
-/* A chunk's packed b takes some 5 MiB, which the last cache holds. Where b has more steps than a chunk, sums wait for
- * the next one, and a chunk has few rows. A task's panels of a (block rows by step) stay in the second cache while it
- * goes through those of b, and are packed by the thread that reads them. */
-enum { CHUNK_ROWS = 1024, CHUNK_DEPTH = 1024, CHUNK_ELEMENTS = 1200 << 10, STEP = 256 };
+/* A chunk's packed b takes some 5 MiB in fp32, which the last cache holds, and for tiles, which need it faster, the 1.6
+ * MiB that the second one holds. Where b has more steps than a chunk, sums wait for the next one, and a chunk has few
+ * rows. A task's panels of a (block rows by step) stay in the second cache while it goes through those of b, and are
+ * packed by the thread that reads them. */
+enum { CHUNK_ROWS = 1024, CHUNK_DEPTH = 1024, STEP = 256 };
 enum { BLOCK_ROWS = 128, BLOCK_ROWS_LEAST = 64, BLOCK_PANELS_LEAST = 4, TASKS_PER_THREAD = 3 };
-enum { PACK_PANELS = 4 }; /* of b at a time */
+enum { PACK_PANELS = 4, PANEL_MOST = 64 }; /* of b at a time; columns of a panel */
 
-static int64_t panel_rows(void) { return cpu_simd()->gemm_rows; }
-static int64_t panel_columns(void) { return cpu_simd()->gemm_columns; }
+bool packed_matmul_has_tiles(const struct matmul_spec *spec) {
+    return spec->dtype == DTYPE_BF16 && cpu_has_bf16_tiles();
+}
+
+static struct packed_kernel kernel_of(const struct matmul_spec *spec) {
+    if (packed_matmul_has_tiles(spec))
+        return (struct packed_kernel){.name = "tiles",
+                                      .rows = 32,
+                                      .columns = 32,
+                                      .word_steps = 2,
+                                      .words_multiple = 16,
+                                      .chunk_words = 400 << 10};
+    return (struct packed_kernel){.name = "packed",
+                                  .rows = cpu_simd()->gemm_rows,
+                                  .columns = cpu_simd()->gemm_columns,
+                                  .word_steps = 1,
+                                  .words_multiple = 1,
+                                  .chunk_words = 1200 << 10};
+}
 
 static int64_t chunk_tasks(const struct packed_matmul *matmul) {
     return divided_up(matmul->rows, matmul->block_rows) * divided_up(matmul->columns, matmul->block_columns);
@@ -21,34 +39,41 @@ static int64_t chunk_tasks(const struct packed_matmul *matmul) {
 /* Smaller blocks until there are tasks for all threads: less often is b read for many rows, then a packed for many
  * columns. */
 static void choose_blocks(struct packed_matmul *matmul) {
-    matmul->block_rows = equal_part(matmul->rows, BLOCK_ROWS, panel_rows());
+    const struct packed_kernel *kernel = &matmul->kernel;
+    matmul->block_rows = equal_part(matmul->rows, BLOCK_ROWS, kernel->rows);
     matmul->block_columns = matmul->columns;
     while (chunk_tasks(matmul) < TASKS_PER_THREAD * matmul->threads) {
         if (matmul->block_rows > BLOCK_ROWS_LEAST)
-            matmul->block_rows = rounded_up(matmul->block_rows / 2, panel_rows());
-        else if (matmul->block_columns > BLOCK_PANELS_LEAST * panel_columns())
-            matmul->block_columns = rounded_up(matmul->block_columns / 2, panel_columns());
+            matmul->block_rows = rounded_up(matmul->block_rows / 2, kernel->rows);
+        else if (matmul->block_columns > BLOCK_PANELS_LEAST * kernel->columns)
+            matmul->block_columns = rounded_up(matmul->block_columns / 2, kernel->columns);
         else
             return;
     }
 }
 
 void packed_matmul_init(const struct matmul_spec *spec, struct packed_matmul *out) {
-    *out = (struct packed_matmul){.spec = *spec, .threads = parallel_threads()};
-    int64_t depth = equal_part(spec->k, CHUNK_DEPTH, 1);
-    out->step = equal_part(depth, STEP, 1);
+    const struct packed_kernel kernel = kernel_of(spec);
+    int64_t multiple = kernel.word_steps * kernel.words_multiple, depth = equal_part(spec->k, CHUNK_DEPTH, 1);
+    *out = (struct packed_matmul){.spec = *spec, .kernel = kernel, .threads = parallel_threads()};
+    out->step = equal_part(depth, STEP, multiple);
     out->depth = rounded_up(depth, out->step);
-    out->rows = out->depth < spec->k ? equal_part(spec->m, CHUNK_ROWS, panel_rows()) : spec->m;
-    out->columns = equal_part(spec->n, CHUNK_ELEMENTS / out->depth, panel_columns());
+    out->rows = out->depth < spec->k ? equal_part(spec->m, CHUNK_ROWS, kernel.rows) : spec->m;
+    out->columns = equal_part(spec->n, kernel.chunk_words * kernel.word_steps / out->depth, kernel.columns);
     choose_blocks(out);
+}
+
+/* Words of so many steps. */
+static int64_t words_of(const struct packed_matmul *matmul, int64_t steps) {
+    return rounded_up(divided_up(steps, matmul->kernel.word_steps), matmul->kernel.words_multiple);
 }
 
 /* Parts of the workspace. Sums are kept for each task where they wait for the next chunk, else for each thread. */
 static int64_t left_bytes(const struct packed_matmul *matmul) {
-    return workspace_align(matmul->block_rows * matmul->step * 4);
+    return workspace_align(matmul->block_rows * words_of(matmul, matmul->step) * 4);
 }
 static int64_t right_bytes(const struct packed_matmul *matmul) {
-    return workspace_align(matmul->columns * matmul->depth * 4);
+    return workspace_align(matmul->columns * words_of(matmul, matmul->depth) * 4);
 }
 static int64_t sums_bytes(const struct packed_matmul *matmul) {
     return workspace_align(matmul->block_rows * matmul->block_columns * 4);
@@ -69,86 +94,137 @@ struct packed_chunk {
     char *left, *sums;
 };
 
-static int64_t chunk_panels(const struct packed_chunk *chunk) { return divided_up(chunk->columns, panel_columns()); }
-
-/* Numbers of b in fewer bits, unpacked as fp32 to where they are packed from. */
-enum { PANEL_MOST = 64 };
-
-static void pack_coded(const struct packed_chunk *chunk, int64_t k, int64_t column, struct gemm_packing packing) {
-    const struct matmul_spec *spec = &chunk->matmul->spec;
-    _Alignas(64) float room[PANEL_MOST * STEP];
-    int64_t columns = at_most(packing.left, packing.width);
-    BUG_IF(columns > PANEL_MOST || packing.steps > STEP, "a panel of %lld columns", (long long)columns);
-    const struct matmul_tile tile = {chunk->k + k, packing.steps, chunk->column + column, columns};
-    matmul_unpack(spec, chunk->operands->b, &tile, DTYPE_F32, room);
-    bool along = spec->b_k == 1; /* steps are neighbours */
-    packing.dtype = DTYPE_F32;
-    packing.panels = 1;
-    packing.left = columns;
-    packing.from = room;
-    packing.step_stride = along ? 1 : columns;
-    packing.stride = along ? packing.steps : 1;
-    cpu_simd()->gemm_pack(&packing);
+static int64_t chunk_panels(const struct packed_chunk *chunk) {
+    return divided_up(chunk->columns, chunk->matmul->kernel.columns);
 }
 
-static void pack_coded_panels(const struct packed_chunk *chunk, int64_t k, int64_t column,
-                              struct gemm_packing packing) {
-    for (int64_t i = 0; i < packing.panels; i++) {
-        pack_coded(chunk, k, column, packing);
-        column += packing.width;
-        packing.left -= packing.width;
-        packing.to += packing.panel_stride;
+/* Where a panel of a chunk's b lies: [step][panel]. */
+static float *right_panel(const struct packed_chunk *chunk, int64_t k, int64_t column) {
+    int64_t before = k / chunk->matmul->step * chunk_panels(chunk) * chunk->matmul->kernel.columns + column;
+    return chunk->right + before * words_of(chunk->matmul, chunk->matmul->step);
+}
+
+/* Rows of a, or columns of b, and steps of them. */
+struct packing {
+    enum dtype dtype;
+    const void *from;
+    int64_t lines, steps;
+    int64_t line_stride, step_stride;
+};
+
+static void pack_floats(const struct packing *packing, int64_t width, int64_t panel_stride, float *to) {
+    cpu_simd()->gemm_pack(&(struct gemm_packing){
+        .dtype = packing->dtype,
+        .width = width,
+        .panels = divided_up(packing->lines, width),
+        .steps = packing->steps,
+        .left = packing->lines,
+        .from = packing->from,
+        .step_stride = packing->step_stride,
+        .stride = packing->line_stride,
+        .to = to,
+        .panel_stride = panel_stride,
+    });
+}
+
+static struct word_source words_from(const struct packing *packing) {
+    return (struct word_source){packing->dtype, packing->from,        packing->lines,
+                                packing->steps, packing->line_stride, packing->step_stride};
+}
+
+static void pack_pairs_left(const struct packed_matmul *matmul, const struct packing *packing, float *to) {
+    struct word_source source = words_from(packing);
+    cpu_simd()->pack_lines(&source, words_of(matmul, packing->steps), to);
+}
+
+static void pack_pairs_right(const struct packed_matmul *matmul, const struct packing *packing, float *to) {
+    struct word_source source = words_from(packing);
+    int64_t width = matmul->kernel.columns;
+    for (; source.lines > 0; source.lines -= width) {
+        struct word_source panel = source;
+        panel.lines = at_most(source.lines, width);
+        cpu_simd()->pack_steps(&panel, words_of(matmul, packing->steps), width, to);
+        source.data = element_at(source.data, source.dtype, width * source.line_stride);
+        to += words_of(matmul, matmul->step) * width;
     }
 }
 
-/* A chunk's b lies [step][panel]; neighbours in memory are packed one after the other. */
+static void pack_b(const struct packed_matmul *matmul, const struct packing *packing, float *to) {
+    int64_t width = matmul->kernel.columns;
+    if (matmul->kernel.word_steps == 1)
+        pack_floats(packing, width, words_of(matmul, matmul->step) * width, to);
+    else
+        pack_pairs_right(matmul, packing, to);
+}
+
+/* A panel of numbers of b in fewer bits, unpacked to where they are packed from. */
+static void pack_coded(const struct packed_chunk *chunk, int64_t k, int64_t column, struct packing packing) {
+    const struct packed_matmul *matmul = chunk->matmul;
+    enum dtype dtype = matmul->kernel.word_steps == 1 ? DTYPE_F32 : matmul->spec.dtype;
+    _Alignas(64) float room[PANEL_MOST * STEP];
+    BUG_IF(packing.lines > PANEL_MOST || packing.steps > STEP, "a panel of %lld columns", (long long)packing.lines);
+    const struct matmul_tile tile = {chunk->k + k, packing.steps, chunk->column + column, packing.lines};
+    matmul_unpack(&matmul->spec, chunk->operands->b, &tile, dtype, room);
+    bool along = matmul->spec.b_k == 1; /* steps are neighbours */
+    packing.dtype = dtype;
+    packing.from = room;
+    packing.step_stride = along ? 1 : packing.lines;
+    packing.line_stride = along ? packing.steps : 1;
+    pack_b(matmul, &packing, right_panel(chunk, k, column));
+}
+
+/* Of a step of a chunk. */
+static int64_t pack_tasks(const struct packed_chunk *chunk) {
+    return divided_up(chunk_panels(chunk), chunk->matmul->spec.b_format == WEIGHT_PLAIN ? PACK_PANELS : 1);
+}
+
+/* Panels beside each other: neighbours in memory are packed one after the other. */
 static void pack_right(const void *context, int64_t task, int thread) {
     (void)thread;
     const struct packed_chunk *chunk = context;
     const struct packed_matmul *matmul = chunk->matmul;
     const struct matmul_spec *spec = &matmul->spec;
-    int64_t across = divided_up(chunk_panels(chunk), PACK_PANELS), panel = task % across * PACK_PANELS;
-    int64_t k = task / across * matmul->step, column = panel * panel_columns();
-    struct gemm_packing packing = {
+    bool coded = spec->b_format != WEIGHT_PLAIN;
+    int64_t width = (coded ? 1 : PACK_PANELS) * matmul->kernel.columns, across = pack_tasks(chunk);
+    int64_t k = task / across * matmul->step, column = task % across * width;
+    struct packing packing = {
         .dtype = spec->dtype,
-        .width = panel_columns(),
-        .panels = at_most(chunk_panels(chunk) - panel, PACK_PANELS),
+        .lines = at_most(chunk->columns - column, width),
         .steps = at_most(chunk->depth - k, matmul->step),
-        .left = chunk->columns - column,
+        .line_stride = spec->b_column,
         .step_stride = spec->b_k,
-        .stride = spec->b_column,
-        .to = chunk->right + k * chunk_panels(chunk) * panel_columns() + column * matmul->step,
-        .panel_stride = matmul->step * panel_columns(),
     };
-    if (spec->b_format != WEIGHT_PLAIN) return pack_coded_panels(chunk, k, column, packing);
+    if (coded) return pack_coded(chunk, k, column, packing);
     packing.from = element_at(chunk->operands->b, spec->dtype,
                               (chunk->k + k) * spec->b_k + (chunk->column + column) * spec->b_column);
-    cpu_simd()->gemm_pack(&packing);
+    pack_b(matmul, &packing, right_panel(chunk, k, column));
 }
 
 /* A task's block is a part of its chunk. */
 static void pack_left(const struct packed_chunk *chunk, const struct matmul_part *block, int64_t k, int64_t steps,
                       float *to) {
-    const struct matmul_spec *spec = &chunk->matmul->spec;
-    const struct gemm_packing packing = {
+    const struct packed_matmul *matmul = chunk->matmul;
+    const struct matmul_spec *spec = &matmul->spec;
+    const struct packing packing = {
         .dtype = spec->dtype,
-        .width = panel_rows(),
-        .panels = divided_up(block->rows, panel_rows()),
-        .steps = steps,
-        .left = block->rows,
         .from = element_at(chunk->operands->a, spec->dtype,
                            (chunk->row + block->row) * spec->a_row + (chunk->k + k) * spec->a_k),
+        .lines = block->rows,
+        .steps = steps,
+        .line_stride = spec->a_row,
         .step_stride = spec->a_k,
-        .stride = spec->a_row,
-        .to = to,
-        .panel_stride = steps * panel_rows(),
     };
-    cpu_simd()->gemm_pack(&packing);
+    int64_t width = matmul->kernel.rows;
+    if (matmul->kernel.word_steps == 1)
+        pack_floats(&packing, width, words_of(matmul, steps) * width, to);
+    else
+        pack_pairs_left(matmul, &packing, to);
 }
 
 static void multiply_block(const struct packed_chunk *chunk, const struct matmul_part *block, float *left,
                            float *sums) {
     const struct packed_matmul *matmul = chunk->matmul;
+    const struct packed_kernel *kernel = &matmul->kernel;
     struct matmul_part part = *block;
     part.row += chunk->row;
     part.column += chunk->column;
@@ -159,16 +235,19 @@ static void multiply_block(const struct packed_chunk *chunk, const struct matmul
         const struct gemm_block product = {
             .rows = block->rows,
             .columns = block->columns,
-            .steps = steps,
+            .steps = words_of(matmul, steps),
             .a = left,
-            .b = chunk->right + k * chunk_panels(chunk) * panel_columns() + block->column * matmul->step,
-            .a_stride = steps * panel_rows(),
-            .b_stride = matmul->step * panel_columns(),
+            .b = right_panel(chunk, k, block->column),
+            .a_stride = words_of(matmul, steps) * kernel->rows,
+            .b_stride = words_of(matmul, matmul->step) * kernel->columns,
             .sums = sums,
             .accumulate = chunk->k + k > 0,
             .result = chunk->k + k + steps == matmul->spec.k ? &result : NULL,
         };
-        cpu_simd()->gemm(&product);
+        if (kernel->word_steps == 1)
+            cpu_simd()->gemm(&product);
+        else
+            cpu_simd()->gemm_pairs(&product);
     }
 }
 
@@ -187,8 +266,7 @@ static void packed_task(const void *context, int64_t task, int thread) {
 
 static void run_chunk(const struct packed_chunk *chunk) {
     const struct packed_matmul *matmul = chunk->matmul;
-    parallel_tasks(divided_up(chunk->depth, matmul->step) * divided_up(chunk_panels(chunk), PACK_PANELS),
-                   matmul->threads, pack_right, chunk);
+    parallel_tasks(divided_up(chunk->depth, matmul->step) * pack_tasks(chunk), matmul->threads, pack_right, chunk);
     parallel_tasks(divided_up(chunk->rows, matmul->block_rows) * divided_up(chunk->columns, matmul->block_columns),
                    matmul->threads, packed_task, chunk);
 }
@@ -210,4 +288,4 @@ void packed_matmul_run(const struct packed_matmul *matmul, const struct matmul_o
     }
 }
 
-const char *packed_matmul_implementation(void) { return "packed"; }
+const char *packed_matmul_implementation(const struct packed_matmul *matmul) { return matmul->kernel.name; }

@@ -11,6 +11,7 @@
  *     gemm_tile, simd_gemm: products of matrices;
  *     simd_unpack: weights in fewer bits;
  *     simd_words: matrices packed in words, for oneDNN and for simd_thin;
+ *     simd_tiles: products of packed pairs of bf16 by the processor's tiles;
  *     simd_thin: products of which one side is short;
  *     attention_tile, simd_attention, simd_attention_grad, simd_attention_cache: attention.
  *
@@ -107,7 +108,7 @@ struct gemm_packing {
 };
 
 /* sums[rows][columns] (+)= a b over packed steps, in the order of steps. The sums, fp32, lie
- * [panel of columns][rows rounded up to gemm_rows][gemm_columns]; with a result they are not stored but become c. */
+ * [panel of columns][rows rounded up to panels][columns of a panel]; with a result they are not stored but become c. */
 struct gemm_block {
     int64_t rows, columns, steps;
     const float *a, *b;
@@ -194,6 +195,10 @@ struct coded_weight {
     X(void, mix, (enum dtype dtype, int64_t n, float a, float b, const float *y, void *x))                             \
     /* Products (simd_gemm.c). */                                                                                      \
     X(void, gemm, (const struct gemm_block *block))                                                                    \
+    /* The same of bf16 by the processor's tiles (simd_tiles.c): steps and strides are in words of two steps, a        \
+     * multiple of 16; panels are of 32 rows, [32][words] (pack_lines), and of 32 columns, [words][32] (pack_steps).                  \
+     */                                                                                                                \
+    X(void, gemm_pairs, (const struct gemm_block *block))                                                              \
     X(void, gemm_pack, (const struct gemm_packing *packing))                                                           \
     X(void, gemm_finish, (const struct gemm_result *result, const float *sums, int64_t sums_row))                      \
     /* Products of words (simd_thin.c). */                                                                             \
