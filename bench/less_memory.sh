@@ -2,6 +2,7 @@
 # Whether a run follows a memory limit that is lowered by a third while it trains: it must not be killed, must go on by
 # another plan, and must have the losses of a run without a limit, to the last digit.
 #   usage: bench/less_memory.sh [--limit SIZE] [--ranks N] [--build DIR] [--folder DIR] [-o FILE]
+# --ranks: by so many processes of one cgroup, each with a sequence of the batch.
 # Needs root and the memory controller of cgroup v1 or v2. Cgroup v1 refuses a limit below what is in use, and v2 would
 # kill: so the limit goes down to just above what is in use, once a second, until it is where it shall be.
 set -eu
@@ -75,7 +76,7 @@ while kill -0 "$child" 2>/dev/null && [ "$now" -gt "$target" ]; do
     used=$(cat "$group/$used_file")
     cached=$(awk '/^(total_)?(in)?active_file / { all[$1 ~ /^total_/] += $2 } END { print all[1] ? all[1] : all[0] + 0 }' \
         "$group/memory.stat")
-    next=$((used - cached + (16 << 20)))
+    next=$((used - cached + ranks * (16 << 20)))
     [ "$next" -gt "$target" ] || next=$target
     if [ "$next" -lt "$now" ] && echo "$next" 2>/dev/null >"$group/$limit_file"; then now=$next lowered=$((lowered + 1)); fi
     sleep 1

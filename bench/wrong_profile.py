@@ -11,7 +11,7 @@ steps; its plan then, the plan with which it began and the best one run in turns
 the median from the third on counts. A row has by how much slower than the best plan they were: as the right profile
 predicts it, and the median of the rounds, each beside the best plan of the same round; and how far the best plan's own
 rounds are apart. Where these are further apart than the bar, a run that misses it is said to be one that cannot be
-told. Losses of the run that changed must be those of one that did not, to the last digit.
+told; and where the plan that it began with was measured to be as fast as the best one, a run says nothing. Losses of the run that changed must be those of one that did not, to the last digit.
 """
 
 import argparse
@@ -172,9 +172,10 @@ def mend(bench, mistake):
 def verdict(row):
     if not row["equal"]:
         return "LOSSES DIFFER"
-    if row["behind"]["mended"][1] <= BAR:
-        return "met"
-    return "cannot be told" if row["apart"] > BAR else "NOT met"
+    begun, mended = (row["behind"][name][1] for name in ("wrong", "mended"))
+    if mended > BAR:
+        return "cannot be told" if row["apart"] > BAR else "NOT met"
+    return "met" if begun > BAR else "says nothing: the mistake cost nothing"
 
 
 def words(mistake, row):
@@ -202,7 +203,7 @@ def main():
     bench, text, failed = Bench(options), [], False
     for mistake in options.mistake:
         row = mend(bench, mistake)
-        failed |= verdict(row) not in ("met", "cannot be told")
+        failed |= verdict(row) in ("NOT met", "LOSSES DIFFER")
         text.append(words(mistake, row))
         print(text[-1], end="", flush=True)
     if options.output:

@@ -5,8 +5,8 @@
 
 #include "profile/operator_values.h"
 
-enum { CALLS_MOST = 9, ROW_MOST = 10, ALIGNMENT = 4096 };
-static const double LONG_CALL_S = 0.3; /* the extra work of a first call is little beside it */
+enum { CALLS_MOST = 6, ROW_MOST = 10, ALIGNMENT = 4096 };
+static const double LONG_CALL_S = 0.15; /* the extra work of a first call is little beside it */
 static const double CALLS_MOST_S = 0.06, ROW_S = 1e-3;
 /* Memory delivers fewer bytes within microseconds; emptying the caches for them would take milliseconds. */
 static const int64_t COLD_LEAST_BYTES = (int64_t)64 << 10;

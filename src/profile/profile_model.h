@@ -31,8 +31,8 @@ struct profile_report {
 void profile_report_free(struct profile_report *report);
 
 /* Measures what `cluster` lacks, or finds it in the cache: the rates of products in both dtypes, zeros, copies
- * between the tiers that options name, issue and slowdowns (machine_rates.h). Under a second, two and a half at most
- * with a disk. *measured (may be NULL): how many measurements were made. FAILED without memory or when the disk fails;
+ * between the tiers that options name, issue and slowdowns (machine_rates.h). Under a second, one and a half with a
+ * disk. *measured (may be NULL): how many measurements were made. FAILED without memory or when the disk fails;
  * BAD_INPUT when the folder is none. */
 enum status profile_machine(const struct backend *backend, const struct profile_options *options,
                             struct cluster *cluster, int32_t *measured);

@@ -12,7 +12,7 @@
 #include "base/fault.h"
 
 enum { RACERS = 2, MESSAGE_BYTES = 512 };
-static const double WINDOW_MOST_S = 0.024;
+static const double WINDOW_MOST_S = 0.010;
 
 /* Concurrent works. Each begins when all are ready and goes on until all have been timed, so that none is timed alone.
  * The first works without pause, as the compute stream does. The second pauses after each piece for as long as the
@@ -139,12 +139,18 @@ static void keep(struct slowdowns *slowdowns, int round, const struct racer *rac
         (struct beside){racer->seconds, other->busy};
 }
 
+/* A program has one stream that reads the disk, and one that writes it: no two of these are beside each other. */
+static bool is_pair(const bool present[ACTIVITY_COUNT], int a, int b) {
+    bool alone = a == b && (a == ACTIVITY_DISK_READ || a == ACTIVITY_DISK_WRITE);
+    return present[a] && present[b] && !alone;
+}
+
 static enum status race_pairs(struct slowdowns *slowdowns, int round) {
     for (int a = 0; a < ACTIVITY_COUNT; a++)
         for (int b = a; b < ACTIVITY_COUNT; b++) {
             struct rate_work *works[RACERS] = {&slowdowns->works[a][0], &slowdowns->works[b][1]};
             struct racer racers[RACERS];
-            if (!slowdowns->present[a] || !slowdowns->present[b]) continue;
+            if (!is_pair(slowdowns->present, a, b)) continue;
             TRY(race(works, RACERS, racers));
             keep(slowdowns, round, &racers[0], &racers[1]);
             if (a != b) keep(slowdowns, round, &racers[1], &racers[0]);
@@ -169,7 +175,7 @@ static void fill_rates(struct slowdowns *slowdowns, int rounds, struct cluster_r
             if (alone[r].spread > rates->noise) rates->noise = alone[r].spread;
         }
         for (int b = 0; b < ACTIVITY_COUNT; b++)
-            if (slowdowns->present[b])
+            if (is_pair(slowdowns->present, a, b))
                 rates->slowdown[a][b] = least_slowdown(slowdowns->beside[a][b], rounds, alone[racer_of(a, b)].seconds);
     }
 }
@@ -187,12 +193,13 @@ static enum status measure(const struct rate_machine *machine, struct slowdowns 
 }
 
 int slowdown_races(const bool present[ACTIVITY_COUNT]) {
-    int count = 0, alone = 0;
+    int count = 0;
     for (int a = 0; a < ACTIVITY_COUNT; a++) {
-        count += present[a];
-        alone += present[a] ? count_ways((enum activity)a) : 0;
+        count += present[a] ? count_ways((enum activity)a) : 0;
+        for (int b = a; b < ACTIVITY_COUNT; b++)
+            count += is_pair(present, a, b);
     }
-    return SLOWDOWN_ROUNDS * (alone + count * (count + 1) / 2);
+    return SLOWDOWN_ROUNDS * count;
 }
 
 void slowdown_none(struct cluster_rates *rates) {

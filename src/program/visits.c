@@ -212,6 +212,7 @@ enum status visits_weave(struct visits *visits, visits_make *make) {
     struct instruction_list woven = {.list = {0}};
     size_t next = 0, count = visits->transfers.count;
     if (count > 0) qsort(visits->transfers.items, count, sizeof *visits->transfers.items, compare_transfers);
+    TRY(vec_reserve(&woven.list, program->instructions.count + count)); /* growing would copy them several times */
     for (int s = 0; s < (int)program->sections.count; s++) {
         enum status status = weave_section(visits, make, s, &next, &woven);
         if (status == STATUS_OK) continue;

@@ -1,5 +1,6 @@
 #include "session/states_file.h"
 
+#include <fcntl.h>
 #include <unistd.h>
 
 #include "base/file.h"
@@ -86,11 +87,16 @@ static enum status pass_all(struct passage *passage, int64_t at) {
     return status;
 }
 
+/* So that gigabytes of it do not stay in memory, which may be what is short. */
+static void leave_cache(int descriptor) { (void)posix_fadvise(descriptor, 0, 0, POSIX_FADV_DONTNEED); }
+
 static enum status write_part(const struct engine *engine, const char *path, int64_t begin) {
     struct file_writer writer;
     struct passage passage = {.engine = engine, .writer = &writer};
     TRY(file_writer_open_part(path, 0, &writer));
     enum status status = pass_all(&passage, begin), closed = file_writer_close(&writer);
+    int written = open(path, O_RDONLY | O_CLOEXEC);
+    if (written >= 0) leave_cache(written), close(written);
     return status == STATUS_OK ? closed : status;
 }
 
@@ -124,6 +130,7 @@ enum status states_file_read(const struct engine *engine, const char *path) {
     TRY(find_part(engine, &begin));
     TRY(comm_agree(comm_of(engine), file_input_open(path, &input)));
     enum status status = pass_all(&passage, begin);
+    leave_cache(input.descriptor);
     file_input_close(&input);
     return comm_agree(comm_of(engine), status);
 }
