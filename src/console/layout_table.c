@@ -19,8 +19,7 @@ void layout_table_print(FILE *out, const struct layout_report *report) {
     for (size_t n = 0; n < report->graph->nodes.count; n++) {
         const struct node *node = report->graph->nodes.items[n];
         if (layout_report_differs(report, node))
-            fprintf(out, "  %-28s %s; Megatron-LM: %s\n", node->name,
-                    layout_report_print(node, &report->chosen.nodes[n], own),
-                    layout_report_print(node, &report->megatron.nodes[n], other));
+            fprintf(out, "  %-28s %s; Megatron-LM: %s\n", node->name, layout_report_print(node, &report->chosen, own),
+                    layout_report_print(node, &report->megatron, other));
     }
 }

@@ -75,6 +75,7 @@ struct op_index {
     /* Parts have as many elements as the largest; behind the end of the dimension is nothing but zeros. Else the number
      * of parts must divide it. */
     bool padded;
+    bool outside; /* of positions that are only cut outside the node: no axis takes it */
     /* Of the work, what the busiest of so many parts has. NULL: all have the same. */
     double (*largest_share)(const struct node *node, int64_t parts);
 };
@@ -83,12 +84,16 @@ struct op_loops {
     struct op_index indices[OP_INDICES_MAX];
     int8_t of[OP_OPERANDS_MAX][TENSOR_RANK_MAX]; /* inputs, then outputs: each dimension's index, or OP_INDEX_NONE */
     uint32_t added; /* bits: inputs that join an output after its sums, so that indices it lacks are not theirs */
+    /* Bits: operands of whose sum over indices that they lack, or whose gradient's, the ranks keep their parts, which
+     * the nodes that make or read them next take too. So nobody adds up; what is no part of a sum is the same on all.
+     */
+    uint32_t apart;
     uint32_t whole; /* bits: inputs that lie cut by positions, of which every part reads all positions */
     uint32_t own;   /* bits: indices that some axis must take, since otherwise an earlier way is the same; 0: none */
 };
-/* Of an index, part `position` of `parts`. */
+/* Of an index, part `position` of `parts`, which the ranks along an axis have (struct group_axis). */
 struct index_part {
-    int64_t size, parts, position;
+    int64_t size, parts, position, stride;
 };
 /* Elements of each part, and of them those of this one that are not behind the end. */
 static inline int64_t index_part_size(const struct index_part *part) {

@@ -72,29 +72,42 @@ int64_t tensor_storage_offset(const struct tensor *tensor) {
 }
 
 /* Of the `length` places that a part has in a segment of one dimension, those that the whole has. */
-static int64_t places_used(const struct tensor_part *part, int64_t segment, int64_t length) {
-    int64_t left = segment - part->part * length;
+static int64_t places_used(const struct tensor_cut *cut, int64_t segment, int64_t length) {
+    int64_t left = segment - cut->part * length;
     return left < 0 ? 0 : left < length ? left : length;
+}
+
+/* Of a tensor of shape `own`, which is one cut of another whose dimension has `all` places. */
+static int64_t find_in_cut(const struct shape *own, const struct tensor_cut *cut, int64_t all, int64_t at,
+                           int64_t *run) {
+    int64_t inner = 1, size = own->dims[cut->dimension];
+    for (int i = cut->dimension + 1; i < own->rank; i++)
+        inner *= own->dims[i];
+    int64_t outer = at / (size * inner), within = at / inner % size, before = 0;
+    struct tensor_segments segments = cut->segments;
+    if (segments.count == 0) segments = (struct tensor_segments){1, {all}};
+    int s = 0;
+    for (; s < segments.count - 1 && within >= segments.size[s] / cut->parts; s++) {
+        within -= segments.size[s] / cut->parts;
+        before += segments.size[s];
+    }
+    int64_t length = (segments.size[s] + cut->parts - 1) / cut->parts, offset = at % inner;
+    int64_t used = places_used(cut, segments.size[s], length);
+    *run = ((within < used ? used : length) - within) * inner - offset;
+    if (within >= used) return TENSOR_NOWHERE;
+    return (outer * all + before + cut->part * length + within) * inner + offset;
 }
 
 int64_t tensor_part_find(const struct tensor *tensor, int64_t at, int64_t *run) {
     const struct tensor_part *part = tensor->part;
-    *run = shape_elements(&tensor->shape) - at;
-    if (!part) return at;
-    int64_t inner = 1, size = tensor->shape.dims[part->dimension], all = part->whole.dims[part->dimension];
-    for (int i = part->dimension + 1; i < part->whole.rank; i++)
-        inner *= part->whole.dims[i];
-    int64_t outer = at / (size * inner), within = at / inner % size, before = 0;
-    struct tensor_segments segments = part->segments;
-    if (segments.count == 0) segments = (struct tensor_segments){1, {all}};
-    int s = 0;
-    for (; s < segments.count - 1 && within >= segments.size[s] / part->parts; s++) {
-        within -= segments.size[s] / part->parts;
-        before += segments.size[s];
+    struct shape shape = tensor->shape;
+    *run = shape_elements(&shape) - at;
+    for (int c = 0; part && c < part->count && at != TENSOR_NOWHERE; c++) {
+        const struct tensor_cut *cut = &part->cuts[c];
+        int64_t all = part->whole.dims[cut->dimension], length;
+        at = find_in_cut(&shape, cut, all, at, &length);
+        shape.dims[cut->dimension] = all;
+        *run = length < *run ? length : *run;
     }
-    int64_t length = (segments.size[s] + part->parts - 1) / part->parts, offset = at % inner;
-    int64_t used = places_used(part, segments.size[s], length);
-    *run = ((within < used ? used : length) - within) * inner - offset;
-    if (within >= used) return TENSOR_NOWHERE;
-    return (outer * all + before + part->part * length + within) * inner + offset;
+    return at;
 }

@@ -56,20 +56,39 @@ enum tensor_kind {
                       Those with a parameter (block sums of squares) are read by the step's own nodes alone */
 };
 
-/* What a rank has of a tensor whose parts lie on several: of each of the segments of one dimension, which lie side by
- * side (queries, keys and values of one product), the same one of `parts` equal parts. A dimension of one segment need
- * not have equal parts: those at the end are then filled up with zeros, which are nowhere in the whole. */
+/* What a rank has of a tensor whose parts lie on several: of each of the segments of a dimension that is cut, which lie
+ * side by side (queries, keys and values of one product), the same one of `parts` equal parts. A dimension of one
+ * segment need not have equal parts: those at the end are then filled up with zeros, which are nowhere in the whole. */
 enum { TENSOR_SEGMENTS_MAX = 4 };
 struct tensor_segments {
     int count; /* 0: the dimension is one segment */
     int64_t size[TENSOR_SEGMENTS_MAX];
 };
-struct tensor_part {
-    struct shape whole;
+struct tensor_cut {
     int dimension;
     struct tensor_segments segments;
     int64_t part, parts;
-    enum weight_format whole_format; /* of a weight in fewer bits: `whole` is then of its numbers (graph/weight_part.h) */
+};
+/* Ranks of the group whose ranks have parts, that stand apart along one axis of the mesh that they form, or all. */
+struct group_axis {
+    int64_t parts;  /* ranks along it; 0: none */
+    int64_t stride; /* ranks of the group between neighbours; 0: all ranks of the group */
+};
+/* Whether a rank of the group has something of a sum that no other has: a part, where it is the first of those that
+ * have that part; else all of it, which the first rank has. */
+static inline bool group_axis_counts(struct group_axis axis, int64_t rank) {
+    int64_t stride = axis.stride > 0 ? axis.stride : 1;
+    return axis.parts == 0 ? rank == 0 : rank == rank / stride % axis.parts * stride;
+}
+enum { TENSOR_CUTS_MAX = 2 };
+struct tensor_part {
+    struct shape whole;
+    enum weight_format
+        whole_format; /* of a weight in fewer bits: `whole` is then of its numbers (graph/weight_part.h) */
+    int count;        /* of cuts, each of another dimension */
+    struct tensor_cut cuts[TENSOR_CUTS_MAX];
+    struct group_axis axis; /* the ranks along it have the other parts */
+    int64_t copies, copy;   /* ranks of the group that have this part, and which of them this one is */
 };
 
 /* What the bytes of a frozen weight stand for. */
@@ -97,21 +116,21 @@ struct tensor {
     struct shape shape; /* activations and inputs: of one grain */
     enum tensor_kind kind;
     int block; /* index of the block that makes it (parameters: that first uses it; gradients: that adds to it) */
-    struct node *producer;          /* NULL for inputs, parameters and state */
-    struct tensor *base;            /* not NULL: these are columns of `base`, without bytes of their own */
-    int64_t base_column;            /* first of those columns */
-    bool kept;                      /* read by the caller after a step: lives to its end (results always do) */
-    const struct tensor_part *part; /* parameters and their gradients and state; NULL: this is the whole tensor */
-    struct tensor_stack stack;      /* parameters */
-    struct weight_code code;        /* parameters in a format of graph/weight_format.h, which are uint8 [bytes] */
-    bool partial_gradient;    /* parameters: the ranks that have parts of others have parts of this one's gradient */
-    bool partial_result;      /* results: the ranks of the group have parts of its sum, which the caller adds */
-    bool trainable;           /* parameters: has a gradient and optimizer state */
-    bool decays;              /* parameters: weight decay applies */
-    bool updated_whole;       /* parameters: an update needs all elements at once, so that one rank makes it */
-    struct tensor *parameter; /* gradients, sums of their squares, and state: the parameter they belong to */
-    struct tensor *value;     /* activations of backward: the activation whose gradient they are; else NULL */
-    const char *role;         /* state: "master", "exp_avg", "exp_avg_sq"; else NULL */
+    struct node *producer;            /* NULL for inputs, parameters and state */
+    struct tensor *base;              /* not NULL: these are columns of `base`, without bytes of their own */
+    int64_t base_column;              /* first of those columns */
+    bool kept;                        /* read by the caller after a step: lives to its end (results always do) */
+    const struct tensor_part *part;   /* parameters and their gradients and state; NULL: this is the whole tensor */
+    struct tensor_stack stack;        /* parameters */
+    struct weight_code code;          /* parameters in a format of graph/weight_format.h, which are uint8 [bytes] */
+    struct group_axis gradient_parts; /* parameters: the ranks along it have parts of this one's gradient */
+    struct group_axis result_parts;   /* results: the ranks along it have parts of its sum, which the caller adds */
+    bool trainable;                   /* parameters: has a gradient and optimizer state */
+    bool decays;                      /* parameters: weight decay applies */
+    bool updated_whole;               /* parameters: an update needs all elements at once, so that one rank makes it */
+    struct tensor *parameter;         /* gradients, sums of their squares, and state: the parameter they belong to */
+    struct tensor *value;             /* activations of backward: the activation whose gradient they are; else NULL */
+    const char *role;                 /* state: "master", "exp_avg", "exp_avg_sq"; else NULL */
     /* State and sums of squares that have one element for each block of so many of the parameter's, of which the last
      * may be shorter; 0: one for each. */
     int64_t block_elements;

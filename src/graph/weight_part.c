@@ -26,13 +26,19 @@ static bool has_rows(const struct weight_code *code) {
     return code->format == WEIGHT_INT8 || (weight_format_has_groups(code->format) && code->block <= 0);
 }
 
+static bool cuts_columns(const struct tensor_part *part) {
+    for (int c = 0; c < part->count; c++)
+        if (part->cuts[c].dimension == 1) return true;
+    return false;
+}
+
 bool weight_part_fits(const struct tensor *tensor) {
     const struct weight_code whole = weight_part_whole(tensor);
     if (has_rows(&whole)) return true;
     if (!weight_format_fits(tensor->code.format, tensor->code.block, tensor->code.values.dims[1])) return false;
     struct tensor numbers = numbers_of(tensor);
     int64_t block = weight_code_layout(&whole).block, columns = tensor->code.values.dims[1], run;
-    bool by_columns = tensor->part->dimension == 1;
+    bool by_columns = cuts_columns(tensor->part);
     if (by_columns && (columns % block != 0 || whole.values.dims[1] % block != 0)) return false;
     /* Each row is as the first one. */
     int64_t end = by_columns ? columns : shape_elements(&tensor->code.values);

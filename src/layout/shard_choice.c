@@ -210,9 +210,16 @@ static int vocabulary_index(const struct chooser *chooser, const struct op_loops
     return OP_INDEX_NONE;
 }
 
+static int index_of_letter(const struct op_loops *loops, char letter) {
+    for (int i = 0; i < loops->count; i++)
+        if (loops->indices[i].letter == letter) return i;
+    return OP_INDEX_NONE;
+}
+
 static int choose_index(const struct chooser *chooser, const struct node *node, const struct op_loops *loops) {
-    int rows = vocabulary_index(chooser, loops);
+    int rows = vocabulary_index(chooser, loops), features = index_of_letter(loops, 'f');
     if (rows != OP_INDEX_NONE) return rows;
+    if (features != OP_INDEX_NONE) return features;
     for (int k = 0; k < OP_INPUTS_MAX; k++) {
         if (!node->in[k] || !is_cut(chooser, node->in[k])) continue;
         int index = index_of_columns(chooser, node, loops, k);
@@ -243,9 +250,11 @@ static enum status check_parts(const struct chooser *chooser, const struct node 
     return status_hint(status, "let as many ranks share a tensor as divide them, or 1");
 }
 
-/* Ranks would each do all of the work. */
+/* Where experts have no inner features to cut by, ranks would each do all of the work. */
 static enum status refuse_experts(const struct chooser *chooser, const struct node *node) {
-    if (node->op->work != OP_WORK_EXPERT || chooser->choices->parts == 1) return STATUS_OK;
+    struct op_loops loops;
+    bool cut = op_loops_of(node, 0, &loops) && index_of_letter(&loops, 'f') != OP_INDEX_NONE;
+    if (node->op->work != OP_WORK_EXPERT || cut || chooser->choices->parts == 1) return STATUS_OK;
     return status_hint(status_set(STATUS_BAD_INPUT, "tensor: %s: ranks cannot share experts", node->name),
                        "leave --tensor out: --partition spreads experts' states over ranks");
 }
@@ -256,28 +265,22 @@ static enum status walk_forward(struct chooser *chooser) {
         TRY(refuse_experts(chooser, node));
         struct op_loops loops;
         struct shard_choice *choice = &chooser->choices->nodes[n];
-        *choice = (struct shard_choice){choice->way, OP_INDEX_NONE, false};
+        *choice = shard_choice_none(choice->way);
         if (!op_loops_of(node, choice->way, &loops)) continue;
-        choice->index = choose_index(chooser, node, &loops);
-        if (choice->index == OP_INDEX_NONE) continue;
-        TRY(check_parts(chooser, node, &loops, choice->index));
+        int index = choice->index[0] = choose_index(chooser, node, &loops);
+        if (index == OP_INDEX_NONE) continue;
+        TRY(check_parts(chooser, node, &loops, index));
         for (int i = 0; i < OP_OUTPUTS_MAX; i++)
-            if (node->out[i]) chooser->uses[node->out[i]->id].cut = has_index(&loops, OP_INPUTS_MAX + i, choice->index);
+            if (node->out[i]) chooser->uses[node->out[i]->id].cut = has_index(&loops, OP_INPUTS_MAX + i, index);
     }
     return STATUS_OK;
 }
 
 /* ---- what is whole, along positions ---- */
 
-static int index_of_letter(const struct op_loops *loops, char letter) {
-    for (int i = 0; i < loops->count; i++)
-        if (loops->indices[i].letter == letter) return i;
-    return OP_INDEX_NONE;
-}
-
 /* Between regions: what a gradient flows through, and what no other index cuts. */
 static bool lies_between(const struct node *node, const struct shard_choice *choice) {
-    return choice->index == OP_INDEX_NONE && node->op->differentiate && is_activation(node->out[0]);
+    return choice->index[0] == OP_INDEX_NONE && node->op->differentiate && is_activation(node->out[0]);
 }
 
 static enum status check_positions(const struct chooser *chooser) {
@@ -297,15 +300,16 @@ static enum status cut_positions(struct chooser *chooser) {
         struct op_loops loops;
         if (!op_loops_of(node, choice->way, &loops)) continue;
         if (lies_between(node, choice))
-            choice->index = index_of_letter(&loops, 't');
+            choice->index[0] = index_of_letter(&loops, 't');
         else
-            choice->positions = choice->index != OP_INDEX_NONE;
+            choice->positions[0] = choice->index[0] != OP_INDEX_NONE;
     }
     return STATUS_OK;
 }
 
 enum status shard_choices_make(const struct graph *graph, int64_t parts, bool sequence, struct shard_choices *out) {
-    *out = (struct shard_choices){.parts = parts,
+    *out = (struct shard_choices){.mesh = {.axes = 1, .sizes = {parts}},
+                                  .parts = parts,
                                   .nodes = mem_array(graph->nodes.count, sizeof *out->nodes),
                                   .segments = mem_array(graph->tensors.count, sizeof *out->segments)};
     struct chooser chooser = {

@@ -3,35 +3,77 @@
 #include <string.h>
 
 #include "graph/weight_part.h"
+#include "layout/conversion.h"
 #include "layout/conversion_nodes.h"
 #include "ops/tensor_parts.h"
 
 enum { WHOLE = LAYOUT_REPLICATED };
 
+/* How a node reads a tensor: its layout, and the axes (bits) along which what the ranks give back are parts of the sum
+ * that is its gradient. */
+struct reading {
+    struct layout layout;
+    unsigned partial;
+};
+struct converted {
+    struct reading reading;
+    struct tensor *tensor;
+    struct converted *next;
+};
 /* A tensor of the one rank's graph, as this rank has it. */
 struct value {
     struct tensor *own; /* NULL: not made yet */
-    int dimension;      /* that is in parts, or WHOLE */
-    /* The same in another layout, by 1 + dimension, and whole with a gradient that is a part of its sum. */
-    struct tensor *converted[TENSOR_RANK_MAX + 1], *shared;
+    struct layout layout;
+    unsigned partial;            /* parameters: as a reading's */
+    unsigned apart;              /* axes whose ranks keep their parts of the sum that it, or its gradient, is */
+    struct converted *converted; /* the same otherwise */
 };
 
 struct sharder {
     const struct graph *from;
     const struct shard_choices *choices;
-    struct group_part group;
+    int64_t position; /* this rank's, of choices->parts */
     struct graph *graph;
     struct value *values; /* by tensor id of `from` */
     bool *learns;         /* by the same: a gradient flows to it */
+    struct conversion_cache conversions;
 };
 
-/* The index that the ranks share of a node, and its operands'. */
+/* The indices that the axes take of a node, and its operands'. */
 struct share {
     struct op_loops loops;
-    int index;
-    bool positions; /* as struct shard_choice */
-    bool told;      /* ranks have told each other what makes the node's outputs whole */
+    int index[SHARD_AXES_MAX];
+    bool positions[SHARD_AXES_MAX]; /* as struct shard_choice */
+    unsigned told;                  /* axes whose ranks have told each other what makes the node's outputs whole */
 };
+
+/* ---- axes ---- */
+
+static int axis_count(const struct sharder *sharder) { return sharder->choices->mesh.axes; }
+static unsigned all_axes(const struct sharder *sharder) { return device_mesh_all_axes(&sharder->choices->mesh); }
+
+/* The ranks along some axes: all of the group, or those of one axis. */
+static struct group_part group_of(const struct sharder *sharder, unsigned axes) {
+    const struct shard_choices *choices = sharder->choices;
+    if (axes == all_axes(sharder)) return (struct group_part){choices->parts, sharder->position, 0, choices->zigzag};
+    struct layout_step along = {.axis = __builtin_ctz(axes)};
+    struct group_part part = conversion_step_part(&choices->mesh, &along, sharder->position);
+    part.zigzag = choices->zigzag;
+    return part;
+}
+
+static struct group_axis group_axis_of(const struct sharder *sharder, unsigned axes) {
+    struct group_part part = group_of(sharder, axes);
+    return (struct group_axis){part.parts, part.stride};
+}
+
+/* What is done along several axes is done at once along all of them, or along one after the other: the next of `left`,
+ * which are none at the end. */
+static unsigned next_axes(const struct sharder *sharder, unsigned left) {
+    return left == all_axes(sharder) ? left : left & -left;
+}
+
+/* ---- the layouts of operands ---- */
 
 static int dimension_of(const struct share *share, int operand, int index) {
     for (int d = 0; d < TENSOR_RANK_MAX && index != OP_INDEX_NONE; d++)
@@ -43,30 +85,70 @@ static bool has_positions(const struct share *share, int index) {
     return share->loops.indices[index].letter == 't' || share->loops.indices[index].letter == 'z';
 }
 
-/* The dimension of an operand that is in parts while the node works. */
-static int part_of_operand(const struct share *share, int operand) {
-    bool gathered = share->index != OP_INDEX_NONE && operand < OP_INPUTS_MAX && (share->loops.whole >> operand & 1) &&
-                    has_positions(share, share->index);
-    return gathered ? WHOLE : dimension_of(share, operand, share->index);
+/* The dimension of an operand that an axis has in parts while the node works. */
+static int part_of_operand(const struct share *share, int axis, int operand) {
+    int index = share->index[axis];
+    bool gathered = index != OP_INDEX_NONE && operand < OP_INPUTS_MAX && (share->loops.whole >> operand & 1) &&
+                    has_positions(share, index);
+    return gathered ? WHOLE : dimension_of(share, operand, index);
 }
 
-/* Whether what the node makes are parts of a sum. */
-static bool sums(const struct share *share) {
-    return share->index != OP_INDEX_NONE && !share->told && part_of_operand(share, OP_INPUTS_MAX) == WHOLE;
+/* The axes along which what the node makes are parts of a sum. */
+static unsigned summed_axes(const struct share *share) {
+    unsigned axes = 0;
+    for (int axis = 0; axis < SHARD_AXES_MAX && !(share->loops.apart >> OP_INPUTS_MAX & 1); axis++)
+        if (share->index[axis] != OP_INDEX_NONE && !(share->told >> axis & 1) &&
+            part_of_operand(share, axis, OP_INPUTS_MAX) == WHOLE)
+            axes |= 1u << axis;
+    return axes;
 }
 
-static struct index_part index_part_of(const struct sharder *sharder, const struct share *share) {
-    return (struct index_part){share->loops.indices[share->index].size, sharder->group.parts, sharder->group.position};
-}
-
-/* The dimension along which a sum is scattered, or WHOLE. */
-static int part_of_sum(const struct share *share) {
-    for (int i = 0; i < share->loops.count && share->positions; i++)
+/* The dimension along which an axis scatters a sum, or WHOLE. */
+static int part_of_sum(const struct share *share, int axis) {
+    for (int i = 0; i < share->loops.count && share->positions[axis]; i++)
         if (has_positions(share, i)) return dimension_of(share, OP_INPUTS_MAX, i);
     return WHOLE;
 }
 
-static bool is_added_later(const struct share *share, int k) { return sums(share) && share->loops.added >> k & 1; }
+static bool is_added_later(const struct share *share, int k) {
+    return summed_axes(share) != 0 && share->loops.added >> k & 1;
+}
+
+/* The axes along which an operand's ranks keep what they have apart (struct op_loops). */
+static unsigned apart_axes(const struct share *share, int operand) {
+    unsigned axes = 0;
+    for (int axis = 0; axis < SHARD_AXES_MAX && share->loops.apart >> operand & 1; axis++)
+        if (share->index[axis] != OP_INDEX_NONE && dimension_of(share, operand, share->index[axis]) == WHOLE)
+            axes |= 1u << axis;
+    return axes;
+}
+
+/* How the node reads input k: beside the sum where that is added later. A gradient is a part of a sum where the input
+ * lacks what an axis took of the work that the ranks do apart. */
+static struct reading reading_of(const struct share *share, int k) {
+    struct reading reading = {layout_replicated(), 0};
+    unsigned summed = is_added_later(share, k) ? summed_axes(share) : 0, apart = apart_axes(share, k);
+    for (int axis = 0; axis < SHARD_AXES_MAX; axis++) {
+        bool after = summed >> axis & 1;
+        int dimension = after ? part_of_sum(share, axis) : part_of_operand(share, axis, k);
+        reading.layout.dimension[axis] = (int8_t)dimension;
+        bool partial = share->index[axis] != OP_INDEX_NONE && !after && dimension == WHOLE && !(apart >> axis & 1);
+        if (partial) reading.partial |= 1u << axis;
+    }
+    return reading;
+}
+
+/* Parameters have no positions: of one that is added to a scattered sum each rank has a part of the gradient. */
+static struct reading reading_of_parameter(const struct share *share, int k) {
+    struct reading reading = reading_of(share, k);
+    unsigned summed = is_added_later(share, k) ? summed_axes(share) : 0;
+    for (int axis = 0; axis < SHARD_AXES_MAX; axis++)
+        if (summed >> axis & 1) {
+            reading.layout.dimension[axis] = WHOLE;
+            if (part_of_sum(share, axis) != WHOLE) reading.partial |= 1u << axis;
+        }
+    return reading;
+}
 
 /* As differentiation has it (graph/differentiate.c): activations that come from elsewhere want their gradients. */
 static void find_learning(struct sharder *sharder) {
@@ -91,16 +173,48 @@ static void find_learning(struct sharder *sharder) {
 
 /* ---- tensors ---- */
 
+/* Of the columns that an axis has parts of. */
 static struct tensor_segments segments_of(const struct sharder *sharder, const struct node *node,
-                                          const struct share *share) {
+                                          const struct share *share, int axis) {
     struct tensor_segments none = {0};
     for (int i = 0; i < OP_OPERANDS_MAX; i++) {
         const struct tensor *tensor = i < OP_INPUTS_MAX ? node->in[i] : node->out[i - OP_INPUTS_MAX];
         if (!tensor || tensor->kind != TENSOR_ACTIVATION) continue;
         const struct tensor_segments *segments = &sharder->choices->segments[tensor->id];
-        if (segments->count > 0 && part_of_operand(share, i) == tensor->shape.rank - 1) return *segments;
+        if (segments->count > 0 && part_of_operand(share, axis, i) == tensor->shape.rank - 1) return *segments;
     }
     return none;
+}
+
+/* The axes that cut a dimension, and all that cut any. */
+static unsigned cutting_axes(const struct layout *layout) {
+    unsigned axes = 0;
+    for (int axis = 0; axis < SHARD_AXES_MAX; axis++)
+        axes |= (unsigned)(layout->dimension[axis] != WHOLE) << axis;
+    return axes;
+}
+
+/* What this rank has of a parameter by its layout. */
+static struct tensor_part part_of_parameter(const struct sharder *sharder, const struct node *node,
+                                            const struct share *share, const struct tensor *from,
+                                            const struct layout *layout) {
+    unsigned cutting = cutting_axes(layout), left = cutting, others = all_axes(sharder) & ~cutting;
+    struct tensor_part part = {.whole = *tensor_values(from),
+                               .whole_format = from->code.format,
+                               .axis = group_axis_of(sharder, cutting),
+                               .copies = 1};
+    if (others) part.copies = group_of(sharder, others).parts, part.copy = group_of(sharder, others).position;
+    while (left) {
+        int axis = __builtin_ctz(left);
+        unsigned axes = layout_axes_of(layout, layout->dimension[axis]);
+        struct group_part group = group_of(sharder, axes);
+        part.cuts[part.count++] = (struct tensor_cut){.dimension = layout->dimension[axis],
+                                                      .segments = segments_of(sharder, node, share, axis),
+                                                      .part = group.position,
+                                                      .parts = group.parts};
+        left &= ~axes;
+    }
+    return part;
 }
 
 static struct tensor *make_plain(struct sharder *sharder, const struct tensor *from, const struct shape *shape) {
@@ -115,44 +229,39 @@ static struct tensor *make_plain(struct sharder *sharder, const struct tensor *f
 
 /* In fewer bits. */
 static struct tensor *make_coded(struct sharder *sharder, const struct tensor *from, const struct shape *shape,
-                                 int dimension) {
+                                 bool is_part) {
     struct weight_code code = from->code;
     code.values = *shape;
-    if (dimension != WHOLE) code.format = weight_part_format(code.format);
+    if (is_part) code.format = weight_part_format(code.format);
     return graph_coded_parameter(sharder->graph, from->name, &code);
 }
 
-static void refuse_blocks(struct sharder *sharder, const struct tensor *from) {
+static struct tensor *refuse_blocks(struct sharder *sharder, const struct tensor *from) {
     const struct weight_layout layout = weight_code_layout(&from->code);
     sharder->graph->status = status_hint(
-        status_set(STATUS_BAD_INPUT,
-                   "tensor: %s: blocks of %lld numbers of %s would lie across the parts of %lld ranks", from->name,
-                   (long long)layout.block, weight_format_name(layout.format), (long long)sharder->group.parts),
+        status_set(STATUS_BAD_INPUT, "tensor: %s: blocks of %lld numbers of %s would lie across the parts of ranks",
+                   from->name, (long long)layout.block, weight_format_name(layout.format)),
         "fewer ranks for --tensor; or --base-dtype int8, whose rows may be cut; or leave --tensor out: "
         "--partition cuts such weights too");
+    return NULL;
 }
 
-static struct tensor *make_parameter(struct sharder *sharder, const struct tensor *from, int dimension,
-                                     struct tensor_segments segments) {
-    const struct shape *whole = tensor_values(from);
-    struct shape shape = *whole;
+static struct tensor *make_parameter(struct sharder *sharder, const struct tensor *from, const struct tensor_part *is) {
+    struct shape shape = *tensor_values(from);
     bool coded = from->code.format != WEIGHT_PLAIN;
-    if (dimension != WHOLE)
-        shape.dims[dimension] = index_part_size(&(struct index_part){shape.dims[dimension], sharder->group.parts, 0});
-    if (coded && !weight_format_fits(from->code.format, from->code.block, shape.dims[1])) {
-        refuse_blocks(sharder, from);
-        return NULL;
+    for (int c = 0; is && c < is->count; c++) {
+        int64_t *size = &shape.dims[is->cuts[c].dimension];
+        *size = index_part_size(&(struct index_part){.size = *size, .parts = is->cuts[c].parts});
     }
-    struct tensor *made = coded ? make_coded(sharder, from, &shape, dimension) : make_plain(sharder, from, &shape);
-    if (!made || dimension == WHOLE) return made;
+    if (coded && !weight_format_fits(from->code.format, from->code.block, shape.dims[1]))
+        return refuse_blocks(sharder, from);
+    struct tensor *made = coded ? make_coded(sharder, from, &shape, is != NULL) : make_plain(sharder, from, &shape);
+    if (made && from->stack.name)
+        graph_stack(sharder->graph, made, from->stack.name, from->stack.index, from->stack.count);
+    if (!made || !is) return made;
     struct tensor_part *part = scratch_alloc(&sharder->graph->memory, 1, sizeof *part);
     if (part)
-        *part = (struct tensor_part){.whole = *whole,
-                                     .dimension = dimension,
-                                     .segments = segments,
-                                     .part = sharder->group.position,
-                                     .parts = sharder->group.parts,
-                                     .whole_format = from->code.format};
+        *part = *is;
     else
         sharder->graph->status = STATUS_FAILED;
     made->part = part;
@@ -160,9 +269,15 @@ static struct tensor *make_parameter(struct sharder *sharder, const struct tenso
     return made;
 }
 
-static bool same_part(const struct tensor_part *part, struct tensor_segments segments) {
-    return !part || (part->segments.count == segments.count &&
-                     memcmp(part->segments.size, segments.size, sizeof segments.size[0] * (size_t)segments.count) == 0);
+static bool same_segments(const struct tensor_segments *a, const struct tensor_segments *b) {
+    return a->count == b->count && memcmp(a->size, b->size, sizeof a->size[0] * (size_t)a->count) == 0;
+}
+
+/* Of parts by one layout. */
+static bool same_part(const struct tensor_part *a, const struct tensor_part *b) {
+    for (int c = 0; a && b && c < a->count; c++)
+        if (!same_segments(&a->cuts[c].segments, &b->cuts[c].segments)) return false;
+    return true;
 }
 
 /* Every use of a parameter cuts it alike. */
@@ -170,17 +285,16 @@ static enum status take_parameter(struct sharder *sharder, const struct node *no
                                   struct tensor **out) {
     const struct tensor *from = node->in[k];
     struct value *value = &sharder->values[from->id];
-    int dimension = part_of_operand(share, k);
-    bool whole_of_all = is_added_later(share, k) && part_of_sum(share) == WHOLE;
-    bool whole_of_part = share->index != OP_INDEX_NONE && dimension == WHOLE && !whole_of_all;
-    struct tensor_segments segments =
-        dimension == WHOLE ? (struct tensor_segments){0} : segments_of(sharder, node, share);
+    struct reading reading = reading_of_parameter(share, k);
+    struct tensor_part part = {.count = 0}, *is = NULL;
+    if (cutting_axes(&reading.layout))
+        part = part_of_parameter(sharder, node, share, from, &reading.layout), is = &part;
     bool first = !value->own;
-    if (first) *value = (struct value){make_parameter(sharder, from, dimension, segments), dimension, {0}, NULL};
+    if (first) *value = (struct value){make_parameter(sharder, from, is), reading.layout, reading.partial, 0, NULL};
     if (!value->own) return graph_status(sharder->graph);
-    if (first) value->own->partial_gradient = whole_of_part;
-    if (value->dimension != dimension || !same_part(value->own->part, segments) ||
-        value->own->partial_gradient != whole_of_part)
+    if (first && reading.partial) value->own->gradient_parts = group_axis_of(sharder, reading.partial);
+    if (!layout_equal(&value->layout, &reading.layout) || !same_part(value->own->part, is) ||
+        value->partial != reading.partial)
         return status_set(STATUS_BAD_INPUT, "tensor: %s: its uses would have other parts of it", from->name);
     *out = value->own;
     return STATUS_OK;
@@ -188,18 +302,17 @@ static enum status take_parameter(struct sharder *sharder, const struct node *no
 
 /* Columns of what is cut by columns are the same columns of each part. */
 static struct tensor *make_view(struct sharder *sharder, const struct tensor *from, const struct value *base) {
-    bool columns = base->dimension == from->shape.rank - 1;
-    int64_t parts = columns ? sharder->group.parts : 1;
+    int64_t parts = layout_parts(&base->layout, &sharder->choices->mesh, from->shape.rank - 1);
     return graph_view(sharder->graph, base->own, from->base_column / parts, shape_columns(&from->shape) / parts);
 }
 
 static struct value *value_of(struct sharder *sharder, const struct tensor *tensor) {
     struct value *value = &sharder->values[tensor->id];
     if (value->own) return value;
-    *value = (struct value){.dimension = WHOLE};
+    *value = (struct value){.layout = layout_replicated()};
     if (tensor->base) {
         const struct value *base = value_of(sharder, tensor->base);
-        *value = (struct value){make_view(sharder, tensor, base), base->dimension, {0}, NULL};
+        *value = (struct value){make_view(sharder, tensor, base), base->layout, 0, base->apart, NULL};
     } else if (tensor->kind == TENSOR_INPUT || tensor->kind == TENSOR_RESULT || !tensor->producer) {
         value->own = graph_tensor(sharder->graph, tensor->kind, tensor->name, tensor->shape);
     } else {
@@ -209,59 +322,162 @@ static struct value *value_of(struct sharder *sharder, const struct tensor *tens
 }
 
 /* Parts of several segments, side by side, are not the whole one after the other. */
-static bool is_cut_in_segments(const struct sharder *sharder, const struct tensor *tensor, int dimension) {
-    return dimension == tensor->shape.rank - 1 && sharder->choices->segments[tensor->id].count > 1;
+static enum status check_segments(const struct sharder *sharder, const struct tensor *tensor,
+                                  const struct layout_step *step) {
+    int columns = tensor->shape.rank - 1;
+    bool moves = step->from == columns || step->to == columns;
+    if (!moves || sharder->choices->segments[tensor->id].count <= 1) return STATUS_OK;
+    return status_set(STATUS_BAD_INPUT,
+                      "tensor: %s: its columns are cut in segments, which only its views have in order", tensor->name);
 }
 
-static struct tensor *convert(struct sharder *sharder, const struct tensor *tensor, struct value *value, int dimension,
-                              bool partial) {
-    struct graph *graph = sharder->graph;
-    const char *name = graph_format(graph, "%s.%s", tensor->name,
-                                    value->dimension == dimension ? "shared"
-                                    : dimension == WHOLE          ? "whole"
-                                                                  : "part");
-    if (value->dimension == dimension) return ops_copy_in(graph, name, value->own, sharder->group);
-    if (is_cut_in_segments(sharder, tensor, value->dimension) || is_cut_in_segments(sharder, tensor, dimension)) {
-        graph->status = status_set(STATUS_BAD_INPUT,
-                                   "tensor: %s: its columns are cut in segments, which only its views "
-                                   "have in order",
-                                   tensor->name);
+/* A tensor on its way from one layout to another. */
+struct conversion {
+    struct sharder *sharder;
+    const struct tensor *tensor;
+    struct reading to;
+    struct tensor *at;
+    int steps;
+};
+
+/* Of ranks along one axis "x.shared", "x.whole" and "x.part"; else "x.S0RR.0", and what is partial: ranks meet by
+ * names. */
+static const char *name_of_step(const struct conversion *conversion, const char *of_one_axis) {
+    struct graph *graph = conversion->sharder->graph;
+    char text[LAYOUT_TEXT];
+    if (axis_count(conversion->sharder) == 1)
+        return graph_format(graph, "%s.%s", conversion->tensor->name, of_one_axis);
+    layout_print(&conversion->to.layout, conversion->tensor->shape.rank, text);
+    return graph_format(graph, "%s.%s.%u.%d", conversion->tensor->name, text, conversion->to.partial,
+                        conversion->steps);
+}
+
+static enum status take_step(struct conversion *conversion, const struct layout_step *step, unsigned axes,
+                             bool partial) {
+    struct sharder *sharder = conversion->sharder;
+    static const char *const names[] = {[LAYOUT_GATHER] = "whole", [LAYOUT_ALL_TO_ALL] = "part", [LAYOUT_CUT] = "part"};
+    TRY(check_segments(sharder, conversion->tensor, step));
+    conversion->at = conversion_add_step(sharder->graph, name_of_step(conversion, names[step->action]), conversion->at,
+                                         group_of(sharder, axes), step, partial);
+    conversion->steps++;
+    return graph_status(sharder->graph);
+}
+
+/* Gradients that are parts of a sum are added on the way back, before what is cut is put together. */
+static void share_copies(struct conversion *conversion, unsigned axes) {
+    for (unsigned now; axes; axes &= ~now, conversion->steps++) {
+        now = next_axes(conversion->sharder, axes);
+        conversion->at = ops_copy_in(conversion->sharder->graph, name_of_step(conversion, "shared"), conversion->at,
+                                     group_of(conversion->sharder, now));
+    }
+}
+
+/* All axes have the same dimension, or none. */
+static bool is_flat(const struct sharder *sharder, const struct layout *layout) {
+    unsigned axes = cutting_axes(layout);
+    return axes == 0 || layout_axes_of(layout, layout->dimension[__builtin_ctz(axes)]) == all_axes(sharder);
+}
+
+static enum status go_at_once(struct conversion *conversion, const struct layout *from) {
+    int before = from->dimension[0], after = conversion->to.layout.dimension[0];
+    struct layout_step step = {.action = after == WHOLE    ? LAYOUT_GATHER
+                                         : before == WHOLE ? LAYOUT_CUT
+                                                           : LAYOUT_ALL_TO_ALL,
+                               .from = before,
+                               .to = after};
+    return take_step(conversion, &step, all_axes(conversion->sharder), conversion->to.partial != 0);
+}
+
+/* Whether a later step of the way gathers along the axis too. */
+static bool gathers_again(const struct conversion_step *steps, int count, int axis) {
+    for (int i = 0; i < count; i++)
+        if (steps[i].step.axis == axis && steps[i].step.action == LAYOUT_GATHER) return true;
+    return false;
+}
+
+/* Sizes of a tensor whose last parts are filled up. */
+static struct layout_shape filled_up(const struct sharder *sharder, const struct tensor *tensor,
+                                     const struct layout *layout) {
+    struct layout_shape shape = {.rank = tensor->shape.rank};
+    for (int d = 0; d < shape.rank; d++) {
+        int64_t parts = layout_parts(layout, &sharder->choices->mesh, d);
+        shape.dims[d] = (tensor->shape.dims[d] + parts - 1) / parts * parts;
+    }
+    return shape;
+}
+
+static enum status go_by_steps(struct conversion *conversion, const struct layout *from) {
+    struct sharder *sharder = conversion->sharder;
+    const struct conversions *ways;
+    struct conversion_step steps[CONVERSION_MOST_STEPS];
+    struct layout_shape shape = filled_up(sharder, conversion->tensor, from);
+    TRY(conversion_cache_find(&sharder->conversions, &shape, dtype_bytes(conversion->tensor->shape.dtype), &ways));
+    int count = conversions_path(ways, from, &conversion->to.layout, steps);
+    if (count == 0)
+        return status_set(STATUS_BAD_INPUT, "tensor: %s: has no parts of one size along two axes of ranks",
+                          conversion->tensor->name);
+    for (int i = 0; i < count; i++) {
+        const struct layout_step *step = &steps[i].step;
+        bool last = step->action == LAYOUT_GATHER && !gathers_again(steps + i + 1, count - i - 1, step->axis);
+        TRY(take_step(conversion, step, 1u << step->axis, last && (conversion->to.partial >> step->axis & 1)));
+    }
+    return STATUS_OK;
+}
+
+static struct tensor *convert(struct sharder *sharder, const struct tensor *tensor, const struct value *value,
+                              const struct reading *to) {
+    struct conversion conversion = {sharder, tensor, *to, value->own, 0};
+    unsigned copies = to->partial & ~cutting_axes(&value->layout), kept = to->partial & ~copies;
+    bool flat = is_flat(sharder, &value->layout) && is_flat(sharder, &to->layout);
+    enum status status = STATUS_OK;
+    share_copies(&conversion, copies);
+    conversion.to.partial = kept;
+    if (!layout_equal(&value->layout, &to->layout))
+        status = flat && (kept == 0 || kept == all_axes(sharder)) ? go_at_once(&conversion, &value->layout)
+                                                                  : go_by_steps(&conversion, &value->layout);
+    if (status != STATUS_OK) sharder->graph->status = status;
+    return conversion.at;
+}
+
+/* The tensor as a node reads it. */
+static struct tensor *in_layout(struct sharder *sharder, const struct tensor *tensor, struct reading reading) {
+    struct value *value = value_of(sharder, tensor);
+    if (!sharder->learns[tensor->base ? tensor->base->id : tensor->id]) reading.partial = 0;
+    if (layout_equal(&value->layout, &reading.layout) && !reading.partial) return value->own;
+    struct converted *made = value->converted;
+    while (made && (!layout_equal(&made->reading.layout, &reading.layout) || made->reading.partial != reading.partial))
+        made = made->next;
+    if (made) return made->tensor;
+    made = scratch_alloc(&sharder->graph->memory, 1, sizeof *made);
+    if (!made) {
+        sharder->graph->status = STATUS_FAILED;
         return NULL;
     }
-    struct layout_step step = {.action = dimension == WHOLE          ? LAYOUT_GATHER
-                                         : value->dimension == WHOLE ? LAYOUT_CUT
-                                                                     : LAYOUT_ALL_TO_ALL,
-                               .from = value->dimension,
-                               .to = dimension};
-    return conversion_add_step(graph, name, value->own, sharder->group, &step, partial);
-}
-
-/* The tensor in parts along the dimension, or whole; `shared`: whole, for nodes each of which gives it a part of its
- * gradient. */
-static struct tensor *in_layout(struct sharder *sharder, const struct tensor *tensor, int dimension, bool shared) {
-    struct value *value = value_of(sharder, tensor);
-    bool learns = sharder->learns[tensor->base ? tensor->base->id : tensor->id];
-    bool partial = shared && learns;
-    if (value->dimension == dimension && !partial) return value->own;
-    struct tensor **made = partial ? &value->shared : &value->converted[1 + dimension];
-    if (!*made) *made = convert(sharder, tensor, value, dimension, partial);
-    return *made;
+    *made = (struct converted){reading, convert(sharder, tensor, value, &reading), value->converted};
+    value->converted = made;
+    return made->tensor;
 }
 
 /* ---- nodes ---- */
+
+/* What ranks keep apart goes on only to what takes it so. */
+static enum status check_apart(struct sharder *sharder, const struct node *node, const struct share *share, int k) {
+    if (value_of(sharder, node->in[k])->apart == apart_axes(share, k)) return STATUS_OK;
+    return status_set(STATUS_BAD_INPUT, "tensor: %s: ranks have other parts of the work of %s", node->name,
+                      node->in[k]->name);
+}
 
 static enum status take_inputs(struct sharder *sharder, const struct node *node, const struct share *share,
                                struct tensor *in[OP_INPUTS_MAX]) {
     for (int k = 0; k < OP_INPUTS_MAX; k++) {
         const struct tensor *tensor = node->in[k];
-        int dimension = part_of_operand(share, k);
         if (!tensor) continue;
-        if (tensor->kind == TENSOR_PARAMETER)
+        if (tensor->kind == TENSOR_PARAMETER) {
             TRY(take_parameter(sharder, node, k, share, &in[k]));
-        else if (is_added_later(share, k))
-            in[k] = in_layout(sharder, tensor, part_of_sum(share), false);
-        else
-            in[k] = in_layout(sharder, tensor, dimension, share->index != OP_INDEX_NONE && dimension == WHOLE);
+            continue;
+        }
+        TRY(check_apart(sharder, node, share, k));
+        in[k] = in_layout(sharder, tensor, reading_of(share, k));
     }
     return STATUS_OK;
 }
@@ -279,19 +495,35 @@ static struct tensor *add_later(struct sharder *sharder, const struct node *node
     return residual ? ops_add(sharder->graph, name, sum, residual) : sum;
 }
 
+/* The sum along some axes: scattered by those that leave positions cut, then whole on the others. */
+static struct tensor *add_up(struct sharder *sharder, const struct node *node, const struct share *share,
+                             struct tensor *sum) {
+    struct graph *graph = sharder->graph;
+    unsigned summed = summed_axes(share), scattered = 0, now;
+    bool one = axis_count(sharder) == 1;
+    const char *name = graph_format(graph, "%s.reduced", node->name);
+    for (int axis = 0; axis < SHARD_AXES_MAX; axis++)
+        scattered |= (unsigned)(part_of_sum(share, axis) != WHOLE) << axis & summed;
+    for (unsigned left = scattered; left; left &= ~now) {
+        now = next_axes(sharder, left);
+        const char *own = one ? name : graph_format(graph, "%s.%u", name, now);
+        sum = ops_scatter(graph, own, sum, group_of(sharder, now), part_of_sum(share, __builtin_ctz(now)));
+    }
+    for (unsigned left = summed & ~scattered; left; left &= ~now) {
+        now = next_axes(sharder, left);
+        sum = ops_reduce_out(graph, one ? name : graph_format(graph, "%s.%u", name, now), sum, group_of(sharder, now));
+    }
+    return sum;
+}
+
 /* A result's parts are added where it is read, once a step. */
 static struct tensor *finish_sum(struct sharder *sharder, const struct node *node, const struct share *share,
                                  struct tensor *part, struct tensor *const later[OP_INPUTS_MAX]) {
-    struct graph *graph = sharder->graph;
-    const char *name = graph_format(graph, "%s.reduced", node->name);
-    int dimension = part_of_sum(share);
     if (part->kind == TENSOR_RESULT) {
-        part->partial_result = true;
+        part->result_parts = group_axis_of(sharder, summed_axes(share));
         return part;
     }
-    struct tensor *sum = dimension == WHOLE ? ops_reduce_out(graph, name, part, sharder->group)
-                                            : ops_scatter(graph, name, part, sharder->group, dimension);
-    return add_later(sharder, node, sum, later);
+    return add_later(sharder, node, add_up(sharder, node, share, part), later);
 }
 
 /* Blocks begin in the order in which nodes reach them. */
@@ -306,21 +538,41 @@ static void take_outputs(struct sharder *sharder, const struct node *node, const
                          const struct node *made, struct tensor *first) {
     for (int i = 0; i < OP_OUTPUTS_MAX; i++) {
         if (!node->out[i]) continue;
-        struct value *value = &sharder->values[node->out[i]->id];
-        int dimension = i == 0 && sums(share) ? part_of_sum(share) : part_of_operand(share, OP_INPUTS_MAX + i);
-        *value = (struct value){i == 0 ? first : made->out[i], dimension, {0}, NULL};
+        struct layout layout = layout_replicated();
+        for (int axis = 0; axis < SHARD_AXES_MAX; axis++) {
+            bool sum = i == 0 && (summed_axes(share) >> axis & 1);
+            layout.dimension[axis] =
+                (int8_t)(sum ? part_of_sum(share, axis) : part_of_operand(share, axis, OP_INPUTS_MAX + i));
+        }
+        sharder->values[node->out[i]->id] =
+            (struct value){i == 0 ? first : made->out[i], layout, 0, apart_axes(share, OP_INPUTS_MAX + i), NULL};
     }
 }
 
+static unsigned axes_with(const struct share *share, int index) {
+    unsigned axes = 0;
+    for (int axis = 0; axis < SHARD_AXES_MAX; axis++)
+        axes |= (unsigned)(share->index[axis] == index) << axis;
+    return axes;
+}
+
 /* The node's attributes become those of its part; what it needs of others' is made. */
-static void take_index(struct sharder *sharder, const struct node *node, struct share *share, void *attributes,
-                       struct tensor *in[OP_INPUTS_MAX]) {
-    if (share->index == OP_INDEX_NONE) return;
-    struct index_part part = index_part_of(sharder, share);
-    char letter = share->loops.indices[share->index].letter;
-    if (node->op->take_part) node->op->take_part(attributes, letter, &part);
-    if (node->op->tell_parts)
-        share->told = node->op->tell_parts(sharder->graph, node->name, letter, &part, attributes, in);
+static void take_indices(struct sharder *sharder, const struct node *node, struct share *share, void *attributes,
+                         struct tensor *in[OP_INPUTS_MAX]) {
+    struct index_part parts[OP_INDICES_MAX];
+    for (int i = 0; i < share->loops.count; i++) {
+        unsigned axes = axes_with(share, i);
+        if (!axes) continue;
+        struct group_part group = group_of(sharder, axes);
+        parts[i] = (struct index_part){share->loops.indices[i].size, group.parts, group.position, group.stride};
+        if (node->op->take_part) node->op->take_part(attributes, share->loops.indices[i].letter, &parts[i]);
+    }
+    for (int i = 0; i < share->loops.count && node->op->tell_parts; i++) {
+        unsigned axes = axes_with(share, i);
+        char letter = share->loops.indices[i].letter;
+        if (axes && node->op->tell_parts(sharder->graph, node->name, letter, &parts[i], attributes, in))
+            share->told |= axes;
+    }
 }
 
 /* Results, which nodes add to, and caches, of the shape that the node's part has. */
@@ -339,23 +591,26 @@ static enum status make_targets(struct sharder *sharder, const struct node *node
 
 static enum status shard_node(struct sharder *sharder, const struct node *node) {
     const struct shard_choice *choice = &sharder->choices->nodes[node->id];
-    struct share share = {.index = OP_INDEX_NONE};
+    struct share share = {.index = {OP_INDEX_NONE, OP_INDEX_NONE}};
     struct tensor *in[OP_INPUTS_MAX] = {0}, *later[OP_INPUTS_MAX] = {0}, *into[OP_OUTPUTS_MAX] = {0};
     char attributes[OP_ATTRIBUTES_MOST_BYTES];
     begin_blocks(sharder, node->block);
-    if (op_loops_of(node, choice->way, &share.loops)) share.index = choice->index, share.positions = choice->positions;
+    if (op_loops_of(node, choice->way, &share.loops)) {
+        memcpy(share.index, choice->index, sizeof share.index);
+        memcpy(share.positions, choice->positions, sizeof share.positions);
+    }
     TRY(take_inputs(sharder, node, &share, in));
     for (int k = 0; k < OP_INPUTS_MAX; k++)
         if (is_added_later(&share, k)) later[k] = in[k], in[k] = NULL;
     memcpy(attributes, node->attributes, node->op->attribute_bytes);
-    take_index(sharder, node, &share, attributes, in);
+    take_indices(sharder, node, &share, attributes, in);
     struct node part = {.op = node->op, .name = node->name, .attributes = attributes};
     memcpy(part.in, in, sizeof part.in);
     TRY(graph_status(sharder->graph));
     TRY(make_targets(sharder, node, &part, into));
     struct node *made = graph_add(sharder->graph, node->op, node->name, in, attributes, into);
     if (!made) return graph_status(sharder->graph);
-    struct tensor *first = sums(&share) ? finish_sum(sharder, node, &share, made->out[0], later) : made->out[0];
+    struct tensor *first = summed_axes(&share) ? finish_sum(sharder, node, &share, made->out[0], later) : made->out[0];
     take_outputs(sharder, node, &share, made, first);
     return graph_status(sharder->graph);
 }
@@ -368,7 +623,7 @@ static enum status shard_nodes(struct sharder *sharder) {
 
 /* The tensor whole, without what filled up its last parts. */
 static struct tensor *whole_of(struct sharder *sharder, const struct tensor *tensor) {
-    struct tensor *whole = in_layout(sharder, tensor, WHOLE, false);
+    struct tensor *whole = in_layout(sharder, tensor, (struct reading){layout_replicated(), 0});
     if (!whole || shape_equal(&whole->shape, &tensor->shape)) return whole;
     struct tensor *used = graph_view(sharder->graph, whole, 0, shape_columns(&tensor->shape));
     const char *name = graph_format(sharder->graph, "%s.used", tensor->name);
@@ -379,16 +634,18 @@ enum status layout_shard_graph(const struct graph *graph, const struct shard_cho
                                bool trains, const struct tensor *last, struct graph **out, struct tensor **out_last) {
     struct sharder sharder = {.from = graph,
                               .choices = choices,
-                              .group = {choices->parts, position, 0, choices->zigzag},
+                              .position = position,
                               .graph = graph_create(graph->dtype, graph->grain_sequences, graph->sequence_length),
                               .values = mem_array(graph->tensors.count, sizeof *sharder.values),
-                              .learns = mem_array(graph->tensors.count, sizeof *sharder.learns)};
+                              .learns = mem_array(graph->tensors.count, sizeof *sharder.learns),
+                              .conversions = {.mesh = choices->mesh, .pricer = conversion_price_s}};
     enum status status = sharder.graph && sharder.values && sharder.learns ? STATUS_OK : STATUS_FAILED;
     if (status == STATUS_OK && trains) find_learning(&sharder);
     if (status == STATUS_OK) status = shard_nodes(&sharder);
     if (status == STATUS_OK) *out_last = whole_of(&sharder, last), status = graph_status(sharder.graph);
     if (status == STATUS_OK)
         (*out_last)->kept = last->kept, (*out_last)->name = graph_format(sharder.graph, "%s", last->name);
+    conversion_cache_free(&sharder.conversions);
     mem_free(sharder.values);
     mem_free(sharder.learns);
     *out = sharder.graph;

@@ -159,8 +159,8 @@ static int earlier_reader(const struct making *making, const struct tensor *para
     return -1;
 }
 
-/* Of the parameters that no earlier node reads. */
-static double own_parameter_bytes(const struct making *making, int index, const struct strategy *strategy) {
+/* Of the parameters that no earlier node reads: frozen ones have no states. */
+static double own_state_bytes(const struct making *making, int index, const struct strategy *strategy) {
     const struct node *node = node_at(making, index);
     double bytes = 0;
     for (int i = 0; i < OP_INPUTS_MAX; i++) {
@@ -168,7 +168,8 @@ static double own_parameter_bytes(const struct making *making, int index, const 
         if (!node->in[i] || node->in[i]->kind != TENSOR_PARAMETER) continue;
         if (earlier_reader(making, node->in[i], index, &operand) >= 0) continue;
         struct layout_shape shape = strategy_shape(node->in[i]);
-        bytes += (double)layout_local_elements(&strategy->operand[i], &making->question->mesh, &shape) *
+        double states = node->in[i]->trainable ? making->question->state_bytes_per_byte : 1;
+        bytes += states * (double)layout_local_elements(&strategy->operand[i], &making->question->mesh, &shape) *
                  (double)dtype_bytes(node->in[i]->shape.dtype);
     }
     return bytes;
@@ -176,7 +177,6 @@ static double own_parameter_bytes(const struct making *making, int index, const 
 
 static enum status add_node_costs(struct making *making, int index) {
     size_t choices = (size_t)making->choices[index];
-    double states = making->question->state_bytes_per_byte;
     making->seconds[index] = take(making, choices, sizeof(double));
     making->states[index] = take(making, choices, sizeof(int64_t));
     making->gathered[index] = take(making, choices, sizeof(int64_t));
@@ -185,7 +185,7 @@ static enum status add_node_costs(struct making *making, int index) {
         const struct strategy *one = strategy_at(making, index, (int)k);
         making->gathered[index][k] = one->gathered_bytes;
         making->seconds[index][k] = one->compute_s + one->forward_s + one->backward_s;
-        making->states[index][k] = (int64_t)ceil(own_parameter_bytes(making, index, one) * states);
+        making->states[index][k] = (int64_t)ceil(own_state_bytes(making, index, one));
     }
     return STATUS_OK;
 }
@@ -218,7 +218,7 @@ static bool uses_fit(const struct making *making, const struct edge_table *table
     if (!making->question->executable || table->shape->kind != TENSOR_PARAMETER) return true;
     struct parameter_use a = strategy_parameter_use(node_at(making, table->from), left, from_operand);
     struct parameter_use b = strategy_parameter_use(node_at(making, table->to), taken, table->operand);
-    return a.dimension == b.dimension && a.partial == b.partial;
+    return parameter_use_equal(&a, &b);
 }
 
 /* Of the producer's choice, or an earlier reader's, and the consumer's. Padded parts of a parameter fit no conversion,
@@ -226,6 +226,10 @@ static bool uses_fit(const struct making *making, const struct edge_table *table
 static double meeting_s(const struct making *making, const struct edge_table *table, const struct strategy *left,
                         int from_operand, const struct strategy *taken) {
     const struct layout *from = &left->operand[from_operand], *to = &taken->operand[table->operand];
+    if (table->shape->kind == TENSOR_ACTIVATION &&
+        strategy_apart_axes(node_at(making, table->from), left, from_operand) !=
+            strategy_apart_axes(node_at(making, table->to), taken, table->operand))
+        return INFINITY;
     if (!uses_fit(making, table, left, from_operand, taken)) return INFINITY;
     if (layout_equal(from, to)) return 0;
     if (making->question->executable &&
@@ -554,24 +558,27 @@ enum status shard_program_choices(const struct shard_program *program, const int
     return status;
 }
 
+/* `of_one_axis`: the choice is of all ranks together. */
 static bool is_chosen(const struct shard_program *program, const struct strategy *strategy,
-                      const struct shard_choice *choice) {
-    int index = OP_INDEX_NONE;
-    bool positions = false;
-    for (int axis = 0; axis < program->conversions.mesh.axes; axis++)
-        if (strategy->index[axis] != OP_INDEX_NONE)
-            index = strategy->index[axis], positions = strategy->positions[axis];
-    return index == choice->index && (index == OP_INDEX_NONE || strategy->way == choice->way) &&
-           positions == choice->positions;
+                      const struct shard_choice *choice, bool of_one_axis) {
+    bool any = false, same = true;
+    for (int axis = 0; axis < program->conversions.mesh.axes; axis++) {
+        int index = strategy->index[axis], from = of_one_axis ? 0 : axis;
+        any |= index != OP_INDEX_NONE;
+        same &= index == choice->index[from] && strategy->positions[axis] == choice->positions[from];
+    }
+    return same && (!any || strategy->way == choice->way);
 }
 
 bool shard_program_find_choice(const struct shard_program *program, const struct shard_choices *choices, int *choice) {
+    bool of_one_axis = choices->mesh.axes == 1;
     for (int i = 0; i < program->program.node_count; i++) {
         const struct intra_op_node *node = &program->program.nodes[i];
         choice[i] = choice[node->same_as];
         if (node->same_as != i) continue;
         int k = 0;
-        while (k < node->choices && !is_chosen(program, shard_program_strategy(program, i, k), &choices->nodes[i]))
+        while (k < node->choices &&
+               !is_chosen(program, shard_program_strategy(program, i, k), &choices->nodes[i], of_one_axis))
             k++;
         if (k == node->choices) return false;
         choice[i] = k;

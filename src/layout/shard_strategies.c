@@ -4,26 +4,56 @@
 
 /* ---- what can be executed ---- */
 
-/* The axis of more than one device that took an index, or -1; -2 where several did. */
-static int axis_taken(const struct strategy *strategy, const struct device_mesh *mesh) {
-    int taken = -1;
+/* The axes of more than one device that took an index, as bits. */
+static unsigned axes_taken(const struct strategy *strategy, const struct device_mesh *mesh) {
+    unsigned taken = 0;
     for (int axis = 0; axis < mesh->axes; axis++)
-        if (mesh->sizes[axis] > 1 && strategy->index[axis] != OP_INDEX_NONE) taken = taken == -1 ? axis : -2;
+        if (mesh->sizes[axis] > 1 && strategy->index[axis] != OP_INDEX_NONE) taken |= 1u << axis;
     return taken;
+}
+
+static bool is_positions(const struct op_index *index) { return index->letter == 't' || index->letter == 'z'; }
+
+/* Parts of positions are two runs each where they are on any mesh of these devices, so that cuts along one axis are
+ * those of the others cut again. */
+static const char *why_not_order(const struct op_index *index, const struct device_mesh *mesh) {
+    int64_t devices = device_mesh_devices(mesh, device_mesh_all_axes(mesh));
+    int64_t positions = index->letter == 'z' ? 2 * index->size : index->size;
+    bool zigzag = positions % (2 * devices) == 0;
+    if (index->letter == 't' && index->largest_share && zigzag)
+        return "positions that divide so are cut in zigzag, which is balanced";
+    if (index->letter == 'z' && !zigzag) return "positions that do not divide by all ranks are cut in runs";
+    return NULL;
+}
+
+/* Two axes that take one index cut it together. Positions that an axis leaves cut are cut again after those of the
+ * axes before it. */
+static const char *why_not_together(const struct op_loops *loops, const struct strategy *strategy, unsigned taken) {
+    for (int a = 0; a < DEVICE_MESH_AXES_MAX; a++)
+        for (int b = a + 1; b < DEVICE_MESH_AXES_MAX; b++) {
+            if (!(taken >> a & 1) || !(taken >> b & 1)) continue;
+            bool same = strategy->index[a] == strategy->index[b];
+            if (same && strategy->positions[a] != strategy->positions[b])
+                return "axes that cut one index leave positions cut alike";
+            if (strategy->positions[a] && is_positions(&loops->indices[strategy->index[b]]))
+                return "what an axis leaves cut by positions is cut after the node's own";
+        }
+    return NULL;
 }
 
 const char *strategy_why_not(const struct node *node, const struct strategy *strategy, const struct device_mesh *mesh) {
     struct op_loops loops;
-    int axis = axis_taken(strategy, mesh);
-    if (axis == -1) return NULL;
-    if (axis == -2) return "ranks share a node along one axis";
-    if (strategy->passes[axis]) return "what parts read whole is gathered, not passed round";
+    unsigned taken = axes_taken(strategy, mesh);
+    const char *why_not = NULL;
+    if (taken == 0) return NULL;
+    if (taken >> SHARD_AXES_MAX) return "ranks share a node along two axes";
     if (!op_loops_of(node, strategy->way, &loops)) BUG("a way that there is not");
-    const struct op_index *index = &loops.indices[strategy->index[axis]];
-    bool runs = index->letter == 't' && index->largest_share;
-    if (runs && index->size % (2 * mesh->sizes[axis]) == 0)
-        return "positions that divide so are cut in zigzag, which is balanced";
-    return NULL;
+    for (int axis = 0; axis < SHARD_AXES_MAX && !why_not; axis++) {
+        if (!(taken >> axis & 1)) continue;
+        if (strategy->passes[axis]) why_not = "what parts read whole is gathered, not passed round";
+        if (!why_not) why_not = why_not_order(&loops.indices[strategy->index[axis]], mesh);
+    }
+    return why_not ? why_not : why_not_together(&loops, strategy, taken);
 }
 
 void strategies_keep_executable(const struct node *node, const struct device_mesh *mesh,
@@ -38,17 +68,22 @@ void strategies_keep_executable(const struct node *node, const struct device_mes
 /* ---- choices ---- */
 
 static struct shard_choice choice_of(const struct strategy *strategy, const struct device_mesh *mesh) {
-    struct shard_choice choice = {strategy->way, OP_INDEX_NONE, false};
-    int axis = axis_taken(strategy, mesh);
-    BUG_IF(axis == -2, "a strategy along two axes");
-    if (axis >= 0) choice.index = strategy->index[axis], choice.positions = strategy->positions[axis];
+    struct shard_choice choice = shard_choice_none(strategy->way);
+    unsigned taken = axes_taken(strategy, mesh);
+    BUG_IF(taken >> SHARD_AXES_MAX, "a strategy along more than %d axes", SHARD_AXES_MAX);
+    for (int axis = 0; axis < SHARD_AXES_MAX; axis++)
+        if (taken >> axis & 1)
+            choice.index[axis] = strategy->index[axis], choice.positions[axis] = strategy->positions[axis];
     return choice;
 }
 
 static bool takes_zigzag(const struct node *node, const struct shard_choice *choice) {
     struct op_loops loops;
-    return choice->index != OP_INDEX_NONE && op_loops_of(node, choice->way, &loops) &&
-           loops.indices[choice->index].letter == 'z';
+    bool takes = false;
+    if (!op_loops_of(node, choice->way, &loops)) return false;
+    for (int axis = 0; axis < SHARD_AXES_MAX; axis++)
+        takes |= choice->index[axis] != OP_INDEX_NONE && loops.indices[choice->index[axis]].letter == 'z';
+    return takes;
 }
 
 static bool has_index(const struct op_loops *loops, int operand, int index) {
@@ -58,18 +93,31 @@ static bool has_index(const struct op_loops *loops, int operand, int index) {
 }
 
 struct parameter_use strategy_parameter_use(const struct node *node, const struct strategy *strategy, int operand) {
-    struct parameter_use use = {LAYOUT_REPLICATED, false};
+    struct parameter_use use = {strategy->operand[operand], 0};
     struct op_loops loops;
     if (!op_loops_of(node, strategy->way, &loops)) return use;
     for (int axis = 0; axis < DEVICE_MESH_AXES_MAX; axis++) {
         int index = strategy->index[axis];
         if (index == OP_INDEX_NONE) continue;
-        if (strategy->operand[operand].dimension[axis] != LAYOUT_REPLICATED)
-            use.dimension = strategy->operand[operand].dimension[axis];
         bool after = (loops.added >> operand & 1) && !has_index(&loops, OP_INPUTS_MAX, index);
-        use.partial |= !has_index(&loops, operand, index) && !(after && !strategy->positions[axis]);
+        bool partial = !has_index(&loops, operand, index) && !(after && !strategy->positions[axis]);
+        use.partial |= (unsigned)partial << axis;
     }
     return use;
+}
+
+unsigned strategy_apart_axes(const struct node *node, const struct strategy *strategy, int operand) {
+    struct op_loops loops;
+    unsigned axes = 0;
+    if (!op_loops_of(node, strategy->way, &loops) || !(loops.apart >> operand & 1)) return 0;
+    for (int axis = 0; axis < DEVICE_MESH_AXES_MAX; axis++)
+        if (strategy->index[axis] != OP_INDEX_NONE && !has_index(&loops, operand, strategy->index[axis]))
+            axes |= 1u << axis;
+    return axes;
+}
+
+bool parameter_use_equal(const struct parameter_use *a, const struct parameter_use *b) {
+    return layout_equal(&a->layout, &b->layout) && a->partial == b->partial;
 }
 
 /* ---- segments ---- */
@@ -123,18 +171,23 @@ static enum status find_segments_of(const struct graph *graph, const struct node
     const struct shard_choice *choice = &out->nodes[node->id];
     const struct tensor *first = node->out[0];
     struct op_loops loops;
-    if (choice->index == OP_INDEX_NONE || !op_loops_of(node, choice->way, &loops)) return STATUS_OK;
-    if (!cuts_columns(&loops, OP_INPUTS_MAX, first, choice->index)) return STATUS_OK;
+    int index = OP_INDEX_NONE;
+    if (!op_loops_of(node, choice->way, &loops)) return STATUS_OK;
+    for (int axis = 0; axis < SHARD_AXES_MAX; axis++)
+        if (choice->index[axis] != OP_INDEX_NONE && cuts_columns(&loops, OP_INPUTS_MAX, first, choice->index[axis]))
+            index = choice->index[axis];
+    if (index == OP_INDEX_NONE) return STATUS_OK;
     if (has_views(graph, first)) TRY(find_tiles(graph, first, &out->segments[first->id]));
     for (int k = 0; k < OP_INPUTS_MAX && out->segments[first->id].count > 0; k++)
-        if (cuts_columns(&loops, k, node->in[k], choice->index) && !node->in[k]->base)
+        if (cuts_columns(&loops, k, node->in[k], index) && !node->in[k]->base)
             out->segments[node->in[k]->id] = out->segments[first->id];
     return STATUS_OK;
 }
 
 enum status shard_choices_of_strategies(const struct graph *graph, const struct device_mesh *mesh,
                                         const struct strategy *const *strategies, struct shard_choices *out) {
-    *out = (struct shard_choices){.parts = device_mesh_devices(mesh, device_mesh_all_axes(mesh)),
+    *out = (struct shard_choices){.mesh = *mesh,
+                                  .parts = device_mesh_devices(mesh, device_mesh_all_axes(mesh)),
                                   .nodes = mem_array(graph->nodes.count, sizeof *out->nodes),
                                   .segments = mem_array(graph->tensors.count, sizeof *out->segments)};
     if (!out->nodes || !out->segments) return STATUS_FAILED;

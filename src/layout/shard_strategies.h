@@ -6,8 +6,7 @@
 #include "layout/shard_choice.h"
 #include "layout/strategy.h"
 
-/* Why ranks do not execute a strategy of the node; NULL: they do. Ranks exchange within one group, so at most one axis
- * of more than one device may take an index. */
+/* Why ranks do not execute a strategy of the node; NULL: they do. */
 const char *strategy_why_not(const struct node *node, const struct strategy *strategy, const struct device_mesh *mesh);
 /* Removes those that ranks do not execute. The first stays: it takes no index. */
 void strategies_keep_executable(const struct node *node, const struct device_mesh *mesh, struct strategies *strategies);
@@ -15,9 +14,13 @@ void strategies_keep_executable(const struct node *node, const struct device_mes
 /* How a node's strategy takes a parameter, which all of its uses must do alike: each has its own sum of gradients, but
  * these are added up before ranks add theirs. */
 struct parameter_use {
-    int dimension; /* that is cut, or LAYOUT_REPLICATED */
-    bool partial;  /* each rank has a part of its gradient's sum */
+    struct layout layout;
+    unsigned partial; /* axes along which each rank has a part of its gradient's sum, as bits */
 };
+/* The axes along which ranks keep their parts of an operand's sum, or its gradient's, apart (struct op_loops), as bits:
+ * who makes an activation and who reads it must have the same. */
+unsigned strategy_apart_axes(const struct node *node, const struct strategy *strategy, int operand);
+bool parameter_use_equal(const struct parameter_use *a, const struct parameter_use *b);
 struct parameter_use strategy_parameter_use(const struct node *node, const struct strategy *strategy, int operand);
 
 /* Whether the strategy takes an operand's columns in segments: they go on as columns of the node's output, of which

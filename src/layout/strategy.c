@@ -55,8 +55,9 @@ static bool is_activation(const struct tensor *tensor) {
 /* Whether an operand is gathered or scattered along positions by an axis that took this index. */
 static bool moves_positions(const struct maker *maker, int operand, int index) {
     int positions = positions_index(&maker->loops);
-    return is_activation(operand_of(maker->node, operand)) && positions != OP_INDEX_NONE && index != positions &&
-           dimension_of(&maker->loops, operand, index) == LAYOUT_REPLICATED &&
+    bool apart = maker->loops.apart >> operand & 1;
+    return !apart && is_activation(operand_of(maker->node, operand)) && positions != OP_INDEX_NONE &&
+           index != positions && dimension_of(&maker->loops, operand, index) == LAYOUT_REPLICATED &&
            dimension_of(&maker->loops, operand, positions) != LAYOUT_REPLICATED;
 }
 
@@ -86,6 +87,7 @@ static enum status make_options(struct maker *maker, int axis, struct strategies
     options[count++] = (struct option){.index = OP_INDEX_NONE};
     for (int i = 0; i < maker->loops.count; i++) {
         int64_t size = maker->loops.indices[i].size;
+        if (maker->loops.indices[i].outside) continue;
         if (size % devices != 0 && !maker->loops.indices[i].padded) {
             TRY(add_dropped(maker, axis, i, out));
             continue;
@@ -145,6 +147,7 @@ static double local_bytes(const struct maker *maker, const struct strategy *stra
 /* Whether an operand that lacks the index is, or has as gradient, a sum over it. */
 static bool is_summed(const struct maker *maker, int operand, int index) {
     if (dimension_of(&maker->loops, operand, index) != LAYOUT_REPLICATED) return false;
+    if (maker->loops.apart >> operand & 1) return false;
     bool after = operand < OP_INPUTS_MAX && (maker->loops.added >> operand & 1);
     return !after || dimension_of(&maker->loops, OP_INPUTS_MAX, index) != LAYOUT_REPLICATED;
 }
@@ -379,7 +382,8 @@ const char *strategy_index_name(char letter) {
     case 'q': return "heads";
     case 'g': return "groups of features";
     case 'v': return "rows of the vocabulary";
-    case 'k': return "inner features";
+    case 'k':
+    case 'f': return "inner features";
     default: return "features";
     }
 }

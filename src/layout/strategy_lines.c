@@ -1,11 +1,14 @@
 #include "layout/strategy_lines.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/mem.h"
+#include "layout/shard_choice.h"
 
-enum { STRATEGY_BYTES = 32 };
+enum { STRATEGY_BYTES = 32, MESH_BYTES = 96 };
+static const char mesh_name[] = "mesh";
 
 static void print_strategy(const struct shard_program *program, const struct node *node,
                            const struct strategy *strategy, char text[STRATEGY_BYTES]) {
@@ -25,12 +28,24 @@ static bool chooses(const struct shard_program *program, int node) {
     return program->program.nodes[node].same_as == node;
 }
 
+/* "" for one axis. */
+static void print_mesh(const struct device_mesh *mesh, char text[MESH_BYTES]) {
+    int used = 0;
+    text[0] = '\0';
+    for (int axis = 0; axis < mesh->axes && mesh->axes > 1; axis++)
+        used += snprintf(text + used, (size_t)(MESH_BYTES - used), "%s%s%lld", axis > 0 ? "/" : mesh_name,
+                         axis > 0 ? "" : " ", (long long)mesh->sizes[axis]);
+    if (used > 0) snprintf(text + used, (size_t)(MESH_BYTES - used), "\n");
+}
+
 enum status strategy_lines_print(const struct shard_program *program, const int *choice, char **out) {
-    size_t bytes = 1, used = 0;
-    char text[STRATEGY_BYTES];
+    size_t bytes = 1 + MESH_BYTES, used = 0;
+    char text[STRATEGY_BYTES], mesh[MESH_BYTES];
     for (size_t n = 0; n < program->graph->nodes.count; n++)
         bytes += strlen(program->graph->nodes.items[n]->name) + STRATEGY_BYTES + 2;
     char *lines = *out = mem_array(bytes, 1);
+    print_mesh(&program->conversions.mesh, mesh);
+    if (lines) used = (size_t)snprintf(lines, bytes, "%s", mesh);
     for (size_t n = 0; lines && n < program->graph->nodes.count; n++) {
         const struct node *node = program->graph->nodes.items[n];
         if (!chooses(program, (int)n)) continue;
@@ -49,6 +64,22 @@ static const char *find_value(const char *lines, const char *name, size_t *lengt
             return line + bytes + 1;
         }
     return NULL;
+}
+
+void strategy_lines_mesh(const char *lines, int64_t ranks, struct device_mesh *mesh) {
+    size_t length;
+    const char *value = find_value(lines, mesh_name, &length);
+    int64_t devices = 1;
+    mesh->axes = 0;
+    while (value && mesh->axes < SHARD_AXES_MAX) {
+        char *end;
+        int64_t size = strtoll(value, &end, 10);
+        if (end == value || size < 2 || size > ranks) break;
+        devices *= size;
+        mesh->sizes[mesh->axes++] = size;
+        value = *end == '/' ? end + 1 : NULL;
+    }
+    if (value || devices != ranks || mesh->axes == 0) mesh->axes = 1, mesh->sizes[0] = ranks;
 }
 
 static enum status find_strategy(const struct shard_program *program, const char *lines, int n, int *out) {

@@ -68,7 +68,7 @@ struct tensor *experts_mlp(struct builder *builder, const struct expert_names *n
     struct graph *graph = builder->graph;
     int64_t hidden = config->hidden, ffn = config->expert_ffn > 0 ? config->expert_ffn : config->ffn;
     struct routing routing = experts_route(builder, names, normed);
-    struct dispatch_attributes all = {.experts = config->experts};
+    struct dispatch_attributes all = {.experts = config->experts, .features = ffn};
     struct tensor *rows = ops_dispatch(graph, build_node_name(builder, "mlp.dispatch"), normed, routing, all);
     struct tensor *result = NULL;
     struct expert_attributes attributes = {

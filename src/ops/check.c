@@ -40,6 +40,10 @@ void loops_add_tokens(struct op_loops *loops, const struct tensor *tensor) {
     op_loops_add(loops, 't', tensor->shape.dims[1]);
 }
 
+void loops_add_outside_positions(struct op_loops *loops, const struct tensor *tensor) {
+    op_loops_add(loops, 't', tensor->shape.dims[1])->outside = true;
+}
+
 bool loops_alike(const struct node *node, int way, struct op_loops *out) {
     loops_add_tokens(out, node->in[0]);
     op_loops_add(out, 'c', shape_columns(&node->in[0]->shape));

@@ -21,6 +21,8 @@ struct shape vector_of(enum dtype dtype, int64_t count);
 
 /* Indices 's' and 't' of an activation [S,T,…], or of tokens [S,T]. */
 void loops_add_tokens(struct op_loops *loops, const struct tensor *tensor);
+/* What is cut by positions outside a node whose work takes all tokens. */
+void loops_add_outside_positions(struct op_loops *loops, const struct tensor *tensor);
 /* Loops of operators that treat each element of activations of one shape apart; all operands are such. */
 bool loops_alike(const struct node *node, int way, struct op_loops *out);
 

@@ -74,6 +74,16 @@ static void differentiate_expert_mlp(struct gradients *gradients, const struct n
     if (attributes.dx) gradient_deliver(gradients, x, into[0]);
 }
 
+/* By inner features: rows are whole, and each part makes a part of the sum that is the result. */
+static bool loops_expert_mlp(const struct node *node, int way, struct op_loops *out) {
+    op_loops_add(out, 'f', tensor_values(node->in[2])->dims[0])->padded = true;
+    op_loops_operand(out, 2, "f.");
+    op_loops_operand(out, 3, "f.");
+    op_loops_operand(out, 4, ".f");
+    out->apart = 1u << 0 | 1u << 5 | 1u << OP_INPUTS_MAX;
+    return way == 0;
+}
+
 const struct op op_expert_mlp = {
     .name = "expert_mlp",
     .attribute_bytes = sizeof(struct expert_attributes),
@@ -86,6 +96,7 @@ const struct op op_expert_mlp = {
     .cost_key = key_expert,
     .example = example_expert,
     .differentiate = differentiate_expert_mlp,
+    .loops = loops_expert_mlp,
     .saved_inputs = 1u << 0 | 1u << 1 | 1u << 2 | 1u << 3 | 1u << 4,
     .in_place_input = 1 + 5,
 };

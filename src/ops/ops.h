@@ -403,6 +403,7 @@ struct route_attributes {
 };
 struct dispatch_attributes {
     int64_t experts;
+    int64_t features; /* inner ones of each expert, of which ranks may have parts; 0: they have not */
 };
 /* Each expert's rows are a multiple of this many, with rows of zeros after its slots: as many as fill the tiles of a
  * product where there are slots enough, fewer where an expert has few. */

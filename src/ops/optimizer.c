@@ -175,6 +175,12 @@ struct trained {
     struct tensor *parameter, *gradient, *squares;
 };
 
+/* This rank's place among those along an axis of the group's mesh. */
+static struct group_part along(struct group_part group, struct group_axis axis) {
+    if (axis.stride == 0) return group;
+    return (struct group_part){axis.parts, group.position / axis.stride % axis.parts, axis.stride, group.zigzag};
+}
+
 static void reduce_gradient(struct graph *graph, struct tensor *gradient, struct group_part group) {
     const struct exchange_attributes attributes = {.part = group, .edges = DTYPE_F32};
     struct tensor *in[OP_INPUTS_MAX] = {gradient}, *into[OP_OUTPUTS_MAX] = {gradient};
@@ -282,38 +288,66 @@ static void add_squared_norm(struct graph *graph, const char *of, struct tensor 
     if (squares && into[0]) graph_add(graph, &op_squared_norm, graph_format(graph, "norm.%s", of), in, NULL, into);
 }
 
-/* Squared norms of parameters that are whole, or of which ranks have parts, in parameter order. */
-static void add_squared_norms(struct graph *graph, const struct trained *trained, int count, bool parts,
+/* The axis whose ranks have the parts of a parameter; none of what is whole. */
+static struct group_axis axis_of(const struct trained *trained) {
+    return trained->parameter->part ? trained->parameter->part->axis : (struct group_axis){0, 0};
+}
+
+static bool same_axis(struct group_axis a, struct group_axis b) { return a.parts == b.parts && a.stride == b.stride; }
+
+/* How many of the first `count` lie so. */
+static int count_alike(const struct trained *trained, int count, struct group_axis axis) {
+    int alike = 0;
+    for (int i = 0; i < count; i++)
+        alike += same_axis(axis_of(&trained[i]), axis);
+    return alike;
+}
+
+/* Squared norms of parameters that are whole, or of which the ranks along an axis have parts, in parameter order. */
+static void add_squared_norms(struct graph *graph, const struct trained *trained, int count, struct group_axis axis,
                               struct tensor *norms) {
     int column = 0;
     for (int i = 0; i < count; i++)
-        if ((trained[i].parameter->part != NULL) == parts)
+        if (same_axis(axis_of(&trained[i]), axis))
             add_squared_norm(graph, trained[i].gradient->name, trained[i].squares, norms, column++);
 }
 
-/* The squares of all ranks' parts are one more column: a sum over ranks, each in parameter order. */
-static void add_part_norms(struct graph *graph, const struct trained *trained, int count, int parts,
-                           struct group_part group, struct tensor *norms) {
-    const struct exchange_attributes attributes = {.part = group};
-    struct tensor *own = add_results(graph, "squared_norms.own", parts);
-    struct tensor *all = add_results(graph, "squared_norms.parts", group.parts * parts);
-    struct tensor *in[OP_INPUTS_MAX] = {own}, *into[OP_OUTPUTS_MAX] = {all};
-    if (!own || !all) return;
-    add_squared_norms(graph, trained, count, true, own);
-    graph_add(graph, &op_gather_norms, "gather_norms", in, &attributes, into);
-    add_squared_norm(graph, "parts", all, norms, count - parts);
+/* "", or of an axis that is not the whole group ".2". */
+static const char *axis_suffix(struct graph *graph, struct group_axis axis) {
+    return axis.stride == 0 ? "" : graph_format(graph, ".%lld", (long long)axis.stride);
 }
 
-/* Squared norms are columns of one tensor, which the clip factor then sums. */
+/* The squares of the parts of all ranks along an axis are one more column: a sum over ranks, each in parameter order.
+ */
+static void add_part_norms(struct graph *graph, const struct trained *trained, int count, struct group_axis axis,
+                           struct group_part group, struct tensor *norms, int column) {
+    const struct exchange_attributes attributes = {.part = along(group, axis)};
+    const char *suffix = axis_suffix(graph, axis);
+    int parts = count_alike(trained, count, axis);
+    struct tensor *own = add_results(graph, graph_format(graph, "squared_norms.own%s", suffix), parts);
+    struct tensor *all =
+        add_results(graph, graph_format(graph, "squared_norms.parts%s", suffix), attributes.part.parts * parts);
+    struct tensor *in[OP_INPUTS_MAX] = {own}, *into[OP_OUTPUTS_MAX] = {all};
+    if (!own || !all) return;
+    add_squared_norms(graph, trained, count, axis, own);
+    graph_add(graph, &op_gather_norms, graph_format(graph, "gather_norms%s", suffix), in, &attributes, into);
+    add_squared_norm(graph, graph_format(graph, "parts%s", suffix), all, norms, column);
+}
+
+/* Squared norms are columns of one tensor, which the clip factor then sums: of whole parameters, then of each axis
+ * along which ranks have parts, in the order of their first parameters. */
 static struct tensor *add_clipping(struct graph *graph, const struct trained *trained, int count,
                                    const struct optimizer_options *options) {
-    int parts = 0;
+    static const struct group_axis whole = {0, 0};
+    int wholes = count_alike(trained, count, whole), columns = wholes;
     for (int i = 0; i < count; i++)
-        parts += trained[i].parameter->part != NULL;
-    struct tensor *norms = add_results(graph, "squared_norms", count - parts + (parts > 0));
+        columns += trained[i].parameter->part && count_alike(trained, i, axis_of(&trained[i])) == 0;
+    struct tensor *norms = add_results(graph, "squared_norms", columns);
     if (!norms) return NULL;
-    add_squared_norms(graph, trained, count, false, norms);
-    if (parts > 0) add_part_norms(graph, trained, count, parts, options->group, norms);
+    add_squared_norms(graph, trained, count, whole, norms);
+    for (int i = 0, column = wholes; i < count; i++)
+        if (trained[i].parameter->part && count_alike(trained, i, axis_of(&trained[i])) == 0)
+            add_part_norms(graph, trained, count, axis_of(&trained[i]), options->group, norms, column++);
     struct tensor *in[OP_INPUTS_MAX] = {norms};
     struct tensor *into[OP_OUTPUTS_MAX] = {add_results(graph, "clip", 2)};
     struct clip_attributes attributes = {.limit = options->clip_norm};
@@ -330,7 +364,8 @@ static int add_finish(struct graph *graph, size_t tensors, struct group_part gro
         if (parameter->kind != TENSOR_PARAMETER || !parameter->trainable) continue;
         struct tensor *gradient = complete_gradient(graph, parameter, tensors);
         if (!gradient) continue; /* the loss does not depend on it */
-        if (parameter->partial_gradient) reduce_gradient(graph, gradient, group);
+        if (parameter->gradient_parts.parts > 0)
+            reduce_gradient(graph, gradient, along(group, parameter->gradient_parts));
         out[count++] = (struct trained){parameter, gradient, add_squares(graph, gradient, parameter)};
     }
     return count;

@@ -112,6 +112,7 @@ static enum status check_places(const struct node *node, int input) {
 }
 
 static int64_t experts_of(const struct node *node) { return NODE_ATTRIBUTES(node, dispatch_attributes)->experts; }
+static int64_t features_of(const struct node *node) { return NODE_ATTRIBUTES(node, dispatch_attributes)->features; }
 
 /* The shape of the experts' rows for activations of this shape. */
 static struct shape rows_shape(const struct node *node, struct shape activation, const struct shape *places) {
@@ -139,6 +140,16 @@ static void differentiate_dispatch(struct gradients *gradients, const struct nod
     gradient_deliver(gradients, x, into[0]);
 }
 
+/* The experts' inner features, which ranks may have parts of: then each has a part of the rows' gradient. */
+static bool loops_dispatch(const struct node *node, int way, struct op_loops *out) {
+    op_loops_add(out, 'f', features_of(node))->padded = true;
+    loops_add_outside_positions(out, node->in[0]);
+    op_loops_operand(out, 0, ".t.");
+    op_loops_operand(out, 1, ".t.");
+    out->apart = 1u << OP_INPUTS_MAX;
+    return way == 0 && features_of(node) > 0;
+}
+
 const struct op op_dispatch = {
     .name = "dispatch",
     .attribute_bytes = sizeof(struct dispatch_attributes),
@@ -148,6 +159,7 @@ const struct op op_dispatch = {
     .infer = infer_dispatch,
     .example = example_slots,
     .differentiate = differentiate_dispatch,
+    .loops = loops_dispatch,
     .saved_inputs = 1u << 1,
 };
 
@@ -198,6 +210,20 @@ static void differentiate_combine(struct gradients *gradients, const struct node
     gradient_deliver(gradients, weights, into[1]);
 }
 
+/* Of the experts' inner features each part has a part of the rows' sum, and so of the tokens' and of the weights'
+ * gradients. */
+static bool loops_combine(const struct node *node, int way, struct op_loops *out) {
+    op_loops_add(out, 'f', features_of(node))->padded = true;
+    loops_add_outside_positions(out, node->in[1]);
+    op_loops_operand(out, 1, ".t.");
+    op_loops_operand(out, 2, ".t.");
+    op_loops_operand(out, 3, ".t.");
+    op_loops_operand(out, OP_INPUTS_MAX, ".t.");
+    out->added = 1u << 3;
+    out->apart = 1u << 0;
+    return way == 0 && features_of(node) > 0;
+}
+
 const struct op op_combine = {
     .name = "combine",
     .attribute_bytes = sizeof(struct dispatch_attributes),
@@ -207,6 +233,7 @@ const struct op op_combine = {
     .infer = infer_combine,
     .example = example_slots,
     .differentiate = differentiate_combine,
+    .loops = loops_combine,
     .saved_inputs = 1u << 0 | 1u << 1 | 1u << 2,
     .in_place_input = 1 + 3,
 };
@@ -250,6 +277,16 @@ static void differentiate_token_gate(struct gradients *gradients, const struct n
     gradient_deliver_sum(gradients, node, gate, into[1]);
 }
 
+static bool loops_token_gate(const struct node *node, int way, struct op_loops *out) {
+    loops_add_tokens(out, node->in[0]);
+    op_loops_add(out, 'c', shape_columns(&node->in[0]->shape));
+    op_loops_operand(out, 0, "stc");
+    op_loops_operand(out, 1, "st.");
+    op_loops_operand(out, 2, "stc");
+    op_loops_operand(out, OP_INPUTS_MAX, "stc");
+    return way == 0;
+}
+
 const struct op op_token_gate = {
     .name = "token_gate",
     .inputs_least = 2,
@@ -257,6 +294,7 @@ const struct op op_token_gate = {
     .outputs = 1,
     .infer = infer_token_gate,
     .differentiate = differentiate_token_gate,
+    .loops = loops_token_gate,
     .saved_inputs = 1u << 0 | 1u << 1,
     .in_place_input = 1 + 2,
 };

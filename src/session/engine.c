@@ -41,8 +41,8 @@ static enum status write_home(void *payload, const void *key, int64_t offset, in
 }
 
 /* Of ranks that share tensors, each may have summed the losses of its own tokens alone. */
-static bool has_part_of_loss(const struct engine *engine, enum program_use use) {
-    return graph_find(engine->plan->programs.of[use]->graph, "loss")->partial_result;
+static struct group_axis parts_of_loss(const struct engine *engine, enum program_use use) {
+    return graph_find(engine->plan->programs.of[use]->graph, "loss")->result_parts;
 }
 
 static int loss_figures(const struct graph *graph) { return (int)shape_elements(&graph_find(graph, "loss")->shape); }
@@ -59,7 +59,7 @@ enum status engine_open(const struct session_plan *plan, struct engine *out) {
     struct comm *comm = plan->session->comm;
     if (steps) TRY(comm_agree(comm, find_grains(out)));
     TRY(comm_agree(comm, step_exchange_open(comm, &plan->chosen, figures, &out->exchange)));
-    out->exchange.adds_tensor_ranks = steps && has_part_of_loss(out, PROGRAM_STEP);
+    if (steps) out->exchange.loss_parts = parts_of_loss(out, PROGRAM_STEP);
     TRY(comm_agree(comm, open_arenas(out)));
     for (int use = 0; use < PROGRAM_USES; use++)
         if (programs->of[use]) TRY(runner_create(programs->of[use], out->arenas, comm, &out->runners[use]));
@@ -223,6 +223,13 @@ static bool counts_once(const struct engine *engine) {
     return rank_place_tensor_rank(place) == 0 && rank_place_stage(place) == 0;
 }
 
+/* Each part of a loss is added once. */
+static bool adds_loss(const struct engine *engine) {
+    const struct rank_place *place = &engine->plan->chosen.place;
+    struct group_axis parts = parts_of_loss(engine, PROGRAM_LOSS);
+    return counts_once(engine) || (parts.parts > 0 && group_axis_counts(parts, rank_place_tensor_rank(place)));
+}
+
 enum status engine_count_experts(struct engine *engine) {
     return expert_counts_collect(&engine->expert_counts, engine->runners[PROGRAM_STEP], engine->plan->session->comm,
                                  engine->shares, counts_once(engine));
@@ -252,7 +259,7 @@ enum status engine_add_loss(struct engine *engine, const struct dataset *dataset
     *targets += counts ? counted : 0;
     TRY(runner_step(engine->runners[PROGRAM_LOSS], scalars));
     const double *made = engine_data(engine, PROGRAM_LOSS, "loss");
-    bool adds = counts || has_part_of_loss(engine, PROGRAM_LOSS);
+    bool adds = adds_loss(engine);
     for (int i = 0; i < engine_loss_figures(engine, PROGRAM_LOSS) && adds; i++)
         figures[i] += made[i];
     return STATUS_OK;

@@ -27,17 +27,18 @@ struct safetensors_run engine_share(const struct engine *engine, struct safetens
 }
 
 /* The same elements have those at its place in other groups of `width` data ranks and, of what is whole, all ranks that
- * share tensors. */
+ * share tensors, or those that have a copy of its part. */
 struct safetensors_run engine_written_run(const struct engine *engine, const struct tensor *tensor) {
     const struct rank_place *place = &engine->plan->chosen.place;
     int width = engine_width(engine, tensor->kind), own = rank_place_data_rank(place) / width;
-    int groups = rank_place_data(place) / width, tensors = tensor->part ? 1 : rank_place_tensor(place);
+    int groups = rank_place_data(place) / width;
+    int copies = tensor->part ? (int)tensor->part->copies : rank_place_tensor(place);
+    int copy = tensor->part ? (int)tensor->part->copy : rank_place_tensor_rank(place);
     struct safetensors_run mine;
     (void)runner_home(engine->main, tensor, &mine.first, &mine.elements);
     /* What stages share is written by the one that updates it. */
     if (stage_of_tensor(&engine->spans, tensor) != rank_place_stage(place)) mine.elements = 0;
-    if (tensor->part) return share_of(mine, own, groups);
-    return share_of(mine, own * tensors + rank_place_tensor_rank(place), groups * tensors);
+    return share_of(mine, own * copies + copy, groups * copies);
 }
 
 /* What this rank has of `parameter` as it is kept in `home`: itself or its master. */

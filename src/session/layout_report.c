@@ -51,19 +51,36 @@ void layout_report_free(struct layout_report *report) {
     *report = (struct layout_report){0};
 }
 
+/* What all ranks together take, each axis takes. */
+static int axis_of_choice(const struct shard_choices *choices, int axis) { return choices->mesh.axes == 1 ? 0 : axis; }
+
 bool layout_report_differs(const struct layout_report *report, const struct node *node) {
     if (!report->megatron.nodes || report->program.block_like[node->id] != node->id) return false;
     const struct shard_choice *a = &report->chosen.nodes[node->id], *b = &report->megatron.nodes[node->id];
-    return a->index != b->index || (a->index != OP_INDEX_NONE && (a->way != b->way || a->positions != b->positions));
+    bool any = false, differs = false;
+    for (int axis = 0; axis < report->chosen.mesh.axes; axis++) {
+        int other = axis_of_choice(&report->megatron, axis);
+        any |= a->index[axis] != OP_INDEX_NONE;
+        differs |= a->index[axis] != b->index[other] || a->positions[axis] != b->positions[other];
+    }
+    return differs || (any && a->way != b->way);
 }
 
-char *layout_report_print(const struct node *node, const struct shard_choice *choice, char text[LAYOUT_REPORT_TEXT]) {
+char *layout_report_print(const struct node *node, const struct shard_choices *choices, char text[LAYOUT_REPORT_TEXT]) {
+    const struct shard_choice *choice = &choices->nodes[node->id];
     struct op_loops loops;
-    if (choice->index == OP_INDEX_NONE || !op_loops_of(node, choice->way, &loops))
-        snprintf(text, LAYOUT_REPORT_TEXT, "all of it on each rank");
-    else
-        snprintf(text, LAYOUT_REPORT_TEXT, "by %s%s", strategy_index_name(loops.indices[choice->index].letter),
-                 choice->positions ? ", positions cut outside" : "");
+    int axes = choices->mesh.axes, used = 0;
+    bool told = op_loops_of(node, choice->way, &loops);
+    bool alike = axes == 1 || choice->index[0] == choice->index[1];
+    snprintf(text, LAYOUT_REPORT_TEXT, "all of it on each rank");
+    for (int axis = 0; axis < (alike ? 1 : axes) && told; axis++) {
+        char where[32] = "";
+        if (choice->index[axis] == OP_INDEX_NONE) continue;
+        if (!alike) snprintf(where, sizeof where, " along axis %d", axis);
+        used += snprintf(text + used, (size_t)(LAYOUT_REPORT_TEXT - used), "%sby %s%s%s", used > 0 ? ", " : "",
+                         strategy_index_name(loops.indices[choice->index[axis]].letter), where,
+                         choice->positions[axis] ? ", positions cut outside" : "");
+    }
     return text;
 }
 
@@ -73,8 +90,8 @@ static enum status add_differences(const struct layout_report *report, json_t *a
         const struct node *node = report->graph->nodes.items[n];
         if (!layout_report_differs(report, node)) continue;
         json_t *one = json_pack("{s:s, s:s, s:s, s:s}", "name", node->name, "operator", node->op->name, "layout",
-                                layout_report_print(node, &report->chosen.nodes[n], own), "megatron",
-                                layout_report_print(node, &report->megatron.nodes[n], other));
+                                layout_report_print(node, &report->chosen, own), "megatron",
+                                layout_report_print(node, &report->megatron, other));
         if (json_array_append_new(array, one) != 0) return STATUS_FAILED;
     }
     return STATUS_OK;

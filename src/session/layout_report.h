@@ -22,9 +22,10 @@ void layout_report_free(struct layout_report *report);
 
 /* Whether the node, of the first block of its kind, is cut otherwise than Megatron-LM would. */
 bool layout_report_differs(const struct layout_report *report, const struct node *node);
-/* "columns of n, positions cut outside"; "whole". */
-enum { LAYOUT_REPORT_TEXT = 96 };
-char *layout_report_print(const struct node *node, const struct shard_choice *choice, char text[LAYOUT_REPORT_TEXT]);
+/* "by features, positions cut outside"; "by sequences along axis 0, by heads along axis 1"; "all of it on each rank".
+ * Returns `text`. */
+enum { LAYOUT_REPORT_TEXT = 160 };
+char *layout_report_print(const struct node *node, const struct shard_choices *choices, char text[LAYOUT_REPORT_TEXT]);
 
 /* {"seconds", "megatron_seconds", "differs": [{"name", "operator", "layout", "megatron"}]}. NULL when out of memory. */
 json_t *layout_report_to_json(const struct layout_report *report);

@@ -141,11 +141,10 @@ enum status step_exchange_least(struct step_exchange *exchange, enum status mine
     return first_status(exchange, mine);
 }
 
-/* Ranks of a tensor group follow each other. */
-static bool adds_to_another(const struct step_exchange *exchange, int rank) {
+static int tensor_rank_of(const struct step_exchange *exchange, int rank) {
     struct rank_place place = exchange->place;
     place.rank = rank;
-    return exchange->adds_tensor_ranks && rank_place_tensor_rank(&place) > 0;
+    return rank_place_tensor_rank(&place);
 }
 
 /* One figure of all shares, in its places. */
@@ -154,8 +153,8 @@ static void place_figure(struct step_exchange *exchange, int figure) {
     for (int rank = 0; rank < ranks_of(exchange); rank++)
         for (int64_t i = 0; i < slots; i++) {
             int64_t place = exchange->places[rank * slots + i];
-            if (place < 0) continue;
-            double before = adds_to_another(exchange, rank) ? exchange->by[place] : 0;
+            if (place < 0 || !group_axis_counts(exchange->loss_parts, tensor_rank_of(exchange, rank))) continue;
+            double before = tensor_rank_of(exchange, rank) > 0 ? exchange->by[place] : 0;
             exchange->by[place] = before + word_of(exchange, rank)->losses[i * exchange->figures + figure];
         }
 }

@@ -17,10 +17,10 @@ struct step_exchange {
     char *words; /* one of each rank, `word_bytes` apart */
     void *staging;
     int64_t word_bytes, slots;
-    int64_t *places;        /* by rank and slot: round * lanes + lane, -1 where the slot holds no share */
-    int figures;            /* that a loss has: itself, then what else its program sums up */
-    double *by;             /* one figure of the losses, by round and lane */
-    bool adds_tensor_ranks; /* ranks that share tensors have parts of their losses; else each has all */
+    int64_t *places;              /* by rank and slot: round * lanes + lane, -1 where the slot holds no share */
+    int figures;                  /* that a loss has: itself, then what else its program sums up */
+    double *by;                   /* one figure of the losses, by round and lane */
+    struct group_axis loss_parts; /* of ranks that share tensors, those along it have parts of their losses */
 };
 
 /* For a plan whose ranks hold the lanes, and losses of so many figures; 0: for one without a training step, which may

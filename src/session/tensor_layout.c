@@ -81,16 +81,31 @@ enum status tensor_layout_find_rates(struct session_plan *plan) {
 
 /* ---- choices ---- */
 
+/* Axes of all ranks that share a tensor: those of the recipe's strategies. Before there are any, nodes and the ranks of
+ * each, else two as equal as they can be; one where the number of ranks is prime. Every layout along one axis is one
+ * along two as well. */
+static struct device_mesh mesh_of(const struct plan *plan) {
+    const struct layout_rates *rates = &plan->recipe.layout_rates;
+    int64_t ranks = recipe_tensor(&plan->recipe), rows = plan->place.mesh.per_node;
+    struct device_mesh mesh;
+    strategy_lines_mesh(plan->recipe.strategies, ranks, &mesh);
+    bool spans_nodes = rows > 1 && rows < ranks && ranks % rows == 0;
+    rows = spans_nodes ? ranks / rows : (int64_t)sqrt((double)ranks);
+    while (ranks % rows != 0)
+        rows--;
+    if (!plan->recipe.strategies && rows > 1) mesh.axes = 2, mesh.sizes[0] = rows, mesh.sizes[1] = ranks / rows;
+    for (int axis = 0; axis < DEVICE_MESH_AXES_MAX; axis++)
+        mesh.latency_s[axis] = rates->latency_s, mesh.s_per_byte[axis] = 1 / rates->link_bytes_per_s;
+    return mesh;
+}
+
 struct shard_question tensor_layout_question(const struct plan *plan, const struct graph *graph) {
     const struct recipe *recipe = &plan->recipe;
     const struct layout_rates *rates = &recipe->layout_rates;
     double grains = (double)recipe_grains(recipe) / rank_place_data(&plan->place);
     return (struct shard_question){
         .graph = graph,
-        .mesh = {.axes = 1,
-                 .sizes = {recipe_tensor(recipe)},
-                 .latency_s = {rates->latency_s},
-                 .s_per_byte = {1 / rates->link_bytes_per_s}},
+        .mesh = mesh_of(plan),
         .rates = {rates->flops_per_s, rates->bytes_per_s, fmax(1, grains)},
         .state_bytes_per_byte = recipe_state_bytes_per_byte(recipe),
         .memory_limit = INTRA_OP_NO_LIMIT,

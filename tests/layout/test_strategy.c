@@ -43,10 +43,9 @@ static bool is_between_ranks(const struct op *op) {
            op == &op_select_heads;
 }
 
-/* Ranks that share tensors do not share these yet: layout/shard_choice.h refuses them. */
-static bool is_of_experts(const struct op *op) {
-    return op == &op_route || op == &op_dispatch || op == &op_combine || op == &op_token_gate || op == &op_expert_mlp ||
-           op == &op_expert_glu || op == &op_expert_load || op == &op_balanced_loss;
+/* Each depends on all tokens of a grain, and all ranks do it alike. */
+static bool is_of_routing(const struct op *op) {
+    return op == &op_route || op == &op_expert_load || op == &op_balanced_loss;
 }
 
 /* Every other operator with a gradient rule, the table of positions, logits and attention over caches tell their loops.
@@ -62,7 +61,7 @@ static void all_forward_operators_tell_their_loops(void **state) {
         struct op_loops loops;
         bool forward = op->differentiate || op->differentiate_loss || op == &op_rope_table || op == &op_head_logits ||
                        op == &op_attention_cache;
-        assert_int_equal(op->loops != NULL, forward && !is_between_ranks(op) && !is_of_experts(op));
+        assert_int_equal(op->loops != NULL, forward && !is_between_ranks(op) && !is_of_routing(op));
         for (int way = 0; op_loops_of(node, way, &loops); way++)
             check_loops(node, &loops), told++;
         graph_free(graph);

@@ -165,6 +165,16 @@ static enum status train_uneven(struct comm *comm, int tensor, size_t variant_co
     return STATUS_OK;
 }
 
+/* Each rank has a part of each expert; positions are cut by turns. */
+static enum status train_experts(struct comm *comm, int tensor, size_t variant_count) {
+    static const char *const cases[] = {EXPERT_MODEL_CASES};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i += unit_sweep(3, 1)) {
+        const struct kind kind = {.stages = 1, .sequence = i % 2 != 0};
+        TRY(train_case(comm, cases[i], tensor, &kind, variant_count));
+    }
+    return STATUS_OK;
+}
+
 static enum status train_solved(struct comm *comm, const char *name, int tensor, size_t variant_count,
                                 const struct layout_rates *rates) {
     const struct kind kind = {.stages = 1, .rates = rates};
@@ -204,8 +214,8 @@ static enum status solve_cases(struct comm *comm, int tensor) {
 }
 
 /* words: how many ranks share a tensor; "all" families, or "some" under every variant; "whole", "sequence" to cut
- * positions, "adapters", "stages" of a pipeline, "uneven" heads, "coded" bases, or "solver", where "some" is one
- * family. */
+ * positions, "adapters", "stages" of a pipeline, "uneven" heads, "coded" bases, "experts", or "solver", where "some" is
+ * one family. */
 static enum status body(struct comm *comm, const char *const words[RANK_JOB_WORDS]) {
     static const char *const cases[] = {DENSE_MODEL_CASES}, *const some[] = {"llama", "gpt2", "qwen3", "gemma2"};
     bool adapters = strcmp(words[2], "adapters") == 0;
@@ -219,6 +229,7 @@ static enum status body(struct comm *comm, const char *const words[RANK_JOB_WORD
         return all ? solve_cases(comm, tensor) : train_solved(comm, "llama", tensor, 5, &solver_rates[0]);
     if (strcmp(words[2], "coded") == 0) return train_coded(comm, tensor, partitions ? 5 : 3);
     if (strcmp(words[2], "uneven") == 0) return train_uneven(comm, tensor, partitions ? 5 : 3);
+    if (strcmp(words[2], "experts") == 0) return train_experts(comm, tensor, partitions ? 5 : 3);
     size_t each = all ? unit_sweep(tensor > 2 ? 7 : 2, 1) : kind.stages > 1 ? unit_sweep(3, 1) : 1;
     for (size_t i = 0; i < count; i += each)
         TRY(train_case(comm, all ? cases[i] : some[i], tensor, &kind, all ? 1 : partitions ? 5 : 3));
@@ -293,6 +304,13 @@ static void attention_by_positions_trains_as_one_rank_does(void **state) {
     expect_job(4, "2", "some", "uneven", false);
 }
 
+static void experts_are_cut_by_their_features(void **state) {
+    (void)state;
+    expect_job(2, "2", "some", "experts", false);
+    expect_job(4, "4", "some", "experts", true);
+    if (unit_sweep(0, 1)) expect_job(4, "2", "some", "experts", false);
+}
+
 int main(int count, char **argument) {
     rank_job_enter(count, argument, body);
     const struct CMUnitTest tests[] = {
@@ -307,6 +325,7 @@ int main(int count, char **argument) {
         cmocka_unit_test(stages_change_no_bit),
         cmocka_unit_test(what_the_solver_chose_trains_as_one_rank_does),
         cmocka_unit_test(attention_by_positions_trains_as_one_rank_does),
+        cmocka_unit_test(experts_are_cut_by_their_features),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -21,7 +21,8 @@ static int cut_dimension(const char *parameter) {
 
 /* Used by what is cut along positions or sequences: each rank has a part of its gradient. */
 static struct tensor *note_partial(const struct maker *maker, struct tensor *parameter) {
-    if (parameter) parameter->partial_gradient = maker->part.parts > 1 && strncmp(parameter->name, "cut.", 4) == 0;
+    bool partial = parameter && maker->part.parts > 1 && strncmp(parameter->name, "cut.", 4) == 0;
+    if (partial) parameter->gradient_parts = (struct group_axis){maker->part.parts, 0};
     return parameter;
 }
 
@@ -31,10 +32,12 @@ static struct tensor *weight(const struct maker *maker, const char *name, int64_
                                                dimension == 1 ? columns / maker->part.parts : columns);
     struct tensor_part *part = scratch_alloc(&maker->graph->memory, 1, sizeof *part);
     if (!parameter || !part) fail_msg("out of memory");
-    *part = (struct tensor_part){.whole = shape_make(maker->graph->dtype, 2, rows, columns, 1),
-                                 .dimension = dimension,
-                                 .part = maker->part.position,
-                                 .parts = maker->part.parts};
+    *part = (struct tensor_part){
+        .whole = shape_make(maker->graph->dtype, 2, rows, columns, 1),
+        .count = 1,
+        .cuts = {{.dimension = dimension, .part = maker->part.position, .parts = maker->part.parts}},
+        .axis = {maker->part.parts, 0},
+        .copies = 1};
     if (dimension >= 0 && maker->part.parts > 1) parameter->part = part;
     return note_partial(maker, parameter);
 }

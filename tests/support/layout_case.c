@@ -41,12 +41,12 @@ enum { OWN_HEADS, FEW_HEADS, UNEVEN_HEADS, HEADS };
 static const struct family *family_of(const int *row) { return &families[row[LAYOUT_AXIS_family]]; }
 static const struct shape_of_ranks *shape_of(const int *row) { return &shapes[row[LAYOUT_AXIS_shape]]; }
 
-/* Each value does something. Experts are not shared, and two runs of blocks are those of four blocks. */
+/* Each value does something, and two runs of blocks are those of four blocks. */
 static bool is_legal(const int *row) {
     const struct shape_of_ranks *shape = shape_of(row);
     bool shares = shape->tensor > 1, experts = family_of(row)->experts;
     bool limited = row[LAYOUT_AXIS_layout] >= SOLVER + LIMITED;
-    if (experts && (shares || row[LAYOUT_AXIS_adapter] > 0)) return false;
+    if (experts && row[LAYOUT_AXIS_adapter] > 0) return false;
     if (row[LAYOUT_AXIS_layout] != MEGATRON && !shares) return false;
     if (limited && row[LAYOUT_AXIS_adapter] > 0) return false; /* the solver takes a minute or more */
     if (row[LAYOUT_AXIS_heads] == FEW_HEADS && (!shares || !family_of(row)->grouped)) return false;

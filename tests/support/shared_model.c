@@ -18,6 +18,7 @@ struct model_config shared_model_config(const char *fixture, const struct shared
     config.hidden = sizes->heads * config.head_dim;
     config.embedding_width = sizes->embedding_width > 0 ? sizes->embedding_width : config.hidden;
     config.ffn = sizes->ffn;
+    if (config.shared_ffn > 0) config.shared_ffn = sizes->ffn; /* the others' width stays: ranks need not divide it */
     config.vocab_size = sizes->vocab;
     model_free(read);
     return config;
