@@ -155,8 +155,14 @@ struct op {
     /* What is made of an element of input 0, or of a block of them, depends on no other, so that a kernel may be called
      * on a run of elements (kernel_call.elements). */
     bool by_elements;
+    /* Activations are worked on row by row, a row a token: what is made of some rows depends on no others, and what is
+     * updated is a sum over rows in their order, of which OP_ROWS_APART after the other may be added (graph/tile.h). */
+    bool by_rows;
     int in_place_input; /* 1 + index of the input whose buffer output 0 may take over, bytes being equal; 0: none */
 };
+
+/* Backends whose sums do not depend on how many rows a call has add up so many by themselves. */
+enum { OP_ROWS_APART = 1024 };
 
 void op_cost(const struct node *node, struct op_cost *out);
 /* The loops of a node by one of the ways of its operator; false where there is none. */

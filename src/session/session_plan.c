@@ -205,6 +205,7 @@ enum status session_plan_renew(const struct session_plan *now, const struct poli
     const int64_t grains =
         request.grains_fixed ? now->chosen.policy.grains_per_pass : setting_table[SETTING_grains_per_pass].whole;
     request.plan.policy = policy ? *policy : (struct policy){.grains_per_pass = grains};
+    if (costs) request.plan.policy.tile_tokens = now->chosen.policy.tile_tokens; /* they are of its graph */
     TRY(session_plan_make(now->session, &request, out));
     enum status status = costs ? session_plan_measure(out) : STATUS_OK;
     out->request = now->request;
