@@ -33,6 +33,7 @@ enum trait {
     TRAIT_SENT_HOST,
     TRAIT_SENT_DISK,
     TRAIT_AGAIN,
+    TRAIT_TILES,
     TRAIT_LOOKAHEAD,
     TRAIT_SHARDS,
     TRAIT_FLAT,
@@ -47,6 +48,7 @@ static const char *const plain_words[TRAIT_COUNT] = {
     [TRAIT_SENT_HOST] = "no activations on the host",
     [TRAIT_SENT_DISK] = "no activations on the disk",
     [TRAIT_AGAIN] = "nothing computed again",
+    [TRAIT_TILES] = "MLPs on all tokens at once",
     [TRAIT_LOOKAHEAD] = "copies not ahead",
     [TRAIT_SHARDS] = "each rank has all states",
     [TRAIT_FLAT] = "operations between ranks node by node",
@@ -124,6 +126,8 @@ static void find_traits(const struct policy *policy, int32_t blocks, struct trai
     *out = (struct traits){0};
     struct words grains = words_of(out, TRAIT_GRAINS);
     add(&grains, "%" PRId64 " grain%s a pass", policy->grains_per_pass, plural(policy->grains_per_pass));
+    struct words tiles = words_of(out, TRAIT_TILES);
+    if (policy->tile_tokens > 0) add(&tiles, "MLPs in tiles of %" PRId64 " tokens", policy->tile_tokens);
     say_states(policy, out);
     say_schedule(policy, blocks, out);
     say_partition(policy, out);

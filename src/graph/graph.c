@@ -139,6 +139,23 @@ struct tensor *graph_view(struct graph *graph, struct tensor *base, int64_t colu
     return view;
 }
 
+struct tensor *graph_view_rows(struct graph *graph, struct tensor *tensor, int64_t row, int64_t rows) {
+    struct tensor *base = tensor_storage(tensor);
+    if (failed(graph)) return NULL;
+    BUG_IF(row < 0 || rows < 1 || row + rows > shape_rows(&tensor->shape) || tensor->base_row > 0, "rows outside %s",
+           tensor->name);
+    struct shape shape = shape_make(tensor->shape.dtype, 3, 1, rows, shape_columns(&tensor->shape));
+    const char *name = graph_format(graph, "%s[%lld:%lld,]", tensor->name, (long long)row, (long long)(row + rows));
+    struct tensor *view = graph_tensor(graph, base->kind, name, shape);
+    if (!view) return NULL;
+    view->base = base;
+    view->base_column = tensor->base_column;
+    view->base_row = row;
+    view->producer = base->producer;
+    view->block = base->block;
+    return view;
+}
+
 static struct tensor *output_tensor(struct graph *graph, struct node *node, int index, const struct shape *shape) {
     const char *name = index == 0 ? node->name : graph_format(graph, "%s.%d", node->name, index);
     struct tensor *tensor = graph_tensor(graph, TENSOR_ACTIVATION, name, *shape);
@@ -238,7 +255,7 @@ bool graph_has_backward(const struct graph *graph) {
 
 static bool same_tensor(const struct tensor *a, const struct tensor *b) {
     if (!a || !b) return a == b;
-    return a->id == b->id && a->kind == b->kind && a->base_column == b->base_column &&
+    return a->id == b->id && a->kind == b->kind && a->base_column == b->base_column && a->base_row == b->base_row &&
            (a->base ? a->base->id : -1) == (b->base ? b->base->id : -1) && shape_equal(&a->shape, &b->shape);
 }
 

@@ -5,6 +5,7 @@
  *     op: all properties of an operator;
  *     graph: nodes, and adding them; graph_copy: a second graph like a first one;
  *     differentiate: adding the nodes of the gradients, by the operators' rules;
+ *     tile: parts of blocks that work on some of a grain's tokens at a time;
  *     symbolic_profile: what each node takes in a training step, without running it;
  *     finite: the first value that is not finite.
  *
@@ -79,6 +80,8 @@ struct tensor *graph_coded_parameter(struct graph *graph, const char *name, cons
 void graph_stack(struct graph *graph, struct tensor *parameter, const char *name, int64_t index, int64_t count);
 /* Columns [column, column + columns) of an activation, sharing its bytes. */
 struct tensor *graph_view(struct graph *graph, struct tensor *base, int64_t column, int64_t columns);
+/* Rows [row, row + rows) of an activation or of columns of one, as [1, rows, columns], sharing its bytes. */
+struct tensor *graph_view_rows(struct graph *graph, struct tensor *tensor, int64_t row, int64_t rows);
 
 /* Adds a node. `in` holds OP_INPUTS_MAX pointers, NULL for left-out optional ones; `attributes` is copied. `into` is
  * NULL, or holds OP_OUTPUTS_MAX pointers: a non-NULL one is an existing tensor that the node writes (a view, an

@@ -164,8 +164,14 @@ struct op {
     /* The same of a parameter: where ranks have shards of states, the one that has all of it calls the kernel, on all
      * of it, and the others do not (tensor.updated_whole). */
     bool by_parameter;
+    /* Activations are worked on row by row, a row a token: what is made of some rows depends on no others, and what is
+     * updated is a sum over rows in their order, of which OP_ROWS_APART after the other may be added (graph/tile.h). */
+    bool by_rows;
     int in_place_input; /* 1 + index of the input whose buffer output 0 may take over, bytes being equal; 0: none */
 };
+
+/* Backends whose sums do not depend on how many rows a call has add up so many by themselves. */
+enum { OP_ROWS_APART = 1024 };
 
 /* Whether ranks that have shards of parameters do its work each on what they have. */
 static inline bool op_is_divided(const struct op *op) { return op->by_elements || op->by_parameter; }

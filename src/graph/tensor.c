@@ -68,7 +68,8 @@ int64_t tensor_row_stride(const struct tensor *tensor) {
 }
 
 int64_t tensor_storage_offset(const struct tensor *tensor) {
-    return tensor->base_column * dtype_bytes(tensor->shape.dtype);
+    int64_t element = tensor->base_row * tensor_row_stride(tensor) + tensor->base_column;
+    return element * dtype_bytes(tensor->shape.dtype);
 }
 
 /* Of the `length` places that a part has in a segment of one dimension, those that the whole has. */

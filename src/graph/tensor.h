@@ -117,8 +117,8 @@ struct tensor {
     enum tensor_kind kind;
     int block; /* index of the block that makes it (parameters: that first uses it; gradients: that adds to it) */
     struct node *producer;            /* NULL for inputs, parameters and state */
-    struct tensor *base;              /* not NULL: these are columns of `base`, without bytes of their own */
-    int64_t base_column;              /* first of those columns */
+    struct tensor *base;              /* not NULL: these are columns or rows of `base`, without bytes of their own */
+    int64_t base_column, base_row;    /* the first of them */
     bool kept;                        /* read by the caller after a step: lives to its end (results always do) */
     const struct tensor_part *part;   /* parameters and their gradients and state; NULL: this is the whole tensor */
     struct tensor_stack stack;        /* parameters */
@@ -162,6 +162,10 @@ static inline struct shape tensor_whole_shape(const struct tensor *tensor) {
 }
 /* The tensor that owns the bytes. */
 static inline struct tensor *tensor_storage(struct tensor *tensor) { return tensor->base ? tensor->base : tensor; }
+/* Whether there is something between its rows: other columns of its base. */
+static inline bool tensor_has_gaps(const struct tensor *tensor) {
+    return tensor_row_stride(tensor) > shape_columns(&tensor->shape);
+}
 /* Bytes from the storage's first to this tensor's first element. */
 int64_t tensor_storage_offset(const struct tensor *tensor);
 

@@ -49,6 +49,7 @@ const struct op op_activation = {
     .differentiate = differentiate_activation,
     .loops = loops_alike,
     .saved_inputs = 1u << 0,
+    .by_rows = true,
 };
 
 const struct op op_activation_grad = {
@@ -60,6 +61,7 @@ const struct op op_activation_grad = {
     .infer = infer_alike,
     .cost_key = key_activation,
     .in_place_input = 1 + 0,
+    .by_rows = true,
 };
 
 static void differentiate_gated(struct gradients *gradients, const struct node *node) {
@@ -83,6 +85,7 @@ const struct op op_gated_activation = {
     .differentiate = differentiate_gated,
     .loops = loops_alike,
     .saved_inputs = 1u << 0 | 1u << 1,
+    .by_rows = true,
 };
 
 const struct op op_gated_activation_grad = {
@@ -94,6 +97,7 @@ const struct op op_gated_activation_grad = {
     .infer = infer_alike,
     .cost_key = key_activation,
     .in_place_input = 1 + 0,
+    .by_rows = true,
 };
 
 struct tensor *ops_activation(struct graph *graph, const char *name, struct tensor *x, enum activation function) {

@@ -84,6 +84,7 @@ const struct op op_linear = {
     .differentiate = differentiate_linear,
     .loops = loops_linear,
     .saved_inputs = 1u << 0 | 1u << 1,
+    .by_rows = true,
 };
 
 static enum status infer_linear_dx(const struct node *node, struct shape out[OP_OUTPUTS_MAX]) {
@@ -107,6 +108,7 @@ const struct op op_linear_dx = {
     .cost_key = key_linear,
     .flops = product_flops,
     .in_place_input = 1 + 2,
+    .by_rows = true,
 };
 
 static enum status infer_linear_dw(const struct node *node, struct shape out[OP_OUTPUTS_MAX]) {
@@ -133,6 +135,7 @@ const struct op op_linear_dw = {
     .cost_key = key_linear,
     .flops = product_flops,
     .updates = 1u << 0 | 1u << 1,
+    .by_rows = true,
 };
 
 static enum status infer_bias_grad(const struct node *node, struct shape out[OP_OUTPUTS_MAX]) {
@@ -149,6 +152,7 @@ const struct op op_bias_grad = {
     .infer = infer_bias_grad,
     .work = OP_WORK_NORM_GRAD,
     .updates = 1u << 0,
+    .by_rows = true,
 };
 
 struct tensor *ops_linear(struct graph *graph, const char *name, struct tensor *x, struct tensor *weight,

@@ -20,7 +20,7 @@ enum status plan_check_real(const char *field, double value, double least, doubl
 }
 
 /* One list of the policy's numbers and tiers serves reading and writing. */
-#define POLICY_INTEGERS(X) X(grains_per_pass) X(chunk_bytes) X(persistent_chunks) X(buffers) X(lookahead)
+#define POLICY_INTEGERS(X) X(grains_per_pass) X(chunk_bytes) X(persistent_chunks) X(buffers) X(lookahead) X(tile_tokens)
 #define POLICY_TIERS(X) X(parameters) X(gradients) X(optimizer) X(update)
 
 enum { BUFFERS_MAX = 1 << 20, LOOKAHEAD_MAX = 64 };
@@ -30,6 +30,15 @@ enum status policy_check(const struct policy *policy, int64_t grains) {
                          "a pass holds at least one grain and at most those that a lane adds up at once"));
     TRY(plan_check_range("policy.chunk_bytes", policy->chunk_bytes, 0, INT64_MAX, "a chunk has a size"));
     TRY(plan_check_range("policy.persistent_chunks", policy->persistent_chunks, 0, INT64_MAX, "a count of chunks"));
+    if (policy->tile_tokens % OP_ROWS_APART != 0) {
+        enum status status = status_set(STATUS_BAD_INPUT,
+                                        "plan: policy.tile_tokens: %" PRId64 " is not legal: a tile has "
+                                        "whole runs of %d tokens",
+                                        policy->tile_tokens, OP_ROWS_APART);
+        return status_hint(status, "the nearest legal value is %" PRId64,
+                           policy->tile_tokens > 0 ? (policy->tile_tokens / OP_ROWS_APART + 1) * OP_ROWS_APART : 0);
+    }
+    TRY(plan_check_range("policy.tile_tokens", policy->tile_tokens, 0, INT64_MAX / 2, "a count of tokens"));
     bool moves = policy->parameters != TIER_DEVICE;
     TRY(plan_check_range("policy.buffers", policy->buffers, moves, BUFFERS_MAX,
                          moves ? "parameters that are elsewhere pass through buffers" : "a count of buffers"));
@@ -46,7 +55,7 @@ enum status policy_check(const struct policy *policy, int64_t grains) {
 }
 
 bool policy_stays(const struct policy *policy) {
-    bool stays = !policy->schedule[0];
+    bool stays = !policy->schedule[0] && policy->tile_tokens == 0;
 #define STAYS(field) stays &= policy->field == TIER_DEVICE;
     POLICY_TIERS(STAYS)
     return stays;

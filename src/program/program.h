@@ -16,16 +16,15 @@
  * happens before every use of the other; program_verify proves it.
  *
  * Files, in the order to read them: program (this; compiling), passes (the compiler's passes), executions (which node
- * for which grain, in which order), execution_updates (where updates stand), pipeline (what goes from stage to stage, who
- * does what when), instances (activations of each grain and recomputation), step_buffers (all other
- * buffers), packs (tensors side by side), collectives (operations between ranks), scheduler and schedule (sections),
- * schedule_nodes (kernels), schedule_sums (sums, and exchanges of shards), schedule_messages (of pipelines), visits and
- * visit_places (stretches of uses elsewhere), gather (whole parameters out of shards), move (copies between tiers),
- * lifetimes (of buffers), place (offsets), sweep (placement in the order of time), happens (vector clocks), segments
- * (bytes cut at operands' borders), synchronise (waits), proof_order (the proof's own clocks), verify (the proof),
- * verify_form (its part about each instruction by itself); of all ranks' programs together verify_ranks,
- * verify_matching (operations meet), verify_definition, verify_cells and verify_sums (every element is what the recipe
- * says). */
+ * for which grain, in which order), execution_updates (where updates stand), pipeline (what goes from stage to stage,
+ * who does what when), instances (activations of each grain and recomputation), step_buffers (all other buffers), packs
+ * (tensors side by side), collectives (operations between ranks), scheduler and schedule (sections), schedule_nodes
+ * (kernels), schedule_sums (sums, and exchanges of shards), schedule_messages (of pipelines), visits and visit_places
+ * (stretches of uses elsewhere), gather (whole parameters out of shards), move (copies between tiers), lifetimes (of
+ * buffers), place (offsets), sweep (placement in the order of time), happens (vector clocks), segments (bytes cut at
+ * operands' borders), synchronise (waits), proof_order (the proof's own clocks), verify (the proof), verify_form (its
+ * part about each instruction by itself); of all ranks' programs together verify_ranks, verify_matching (operations
+ * meet), verify_definition, verify_cells and verify_sums (every element is what the recipe says). */
 #ifndef BALLAST_PROGRAM_PROGRAM_H
 #define BALLAST_PROGRAM_PROGRAM_H
 
@@ -105,7 +104,8 @@ static inline bool buffer_is_kept(const struct buffer *buffer) {
 
 enum access { ACCESS_READ, ACCESS_WRITE, ACCESS_UPDATE /* read and written */ };
 
-/* What an instruction does with a buffer: all of it, one grain's slice of it, or some columns of its rows. */
+/* What an instruction does with a buffer: all of it, one grain's slice of it, some of its rows, or some columns of
+ * them. */
 struct operand {
     int32_t buffer;
     enum access access;

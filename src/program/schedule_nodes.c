@@ -79,7 +79,7 @@ static struct operand make_operand(struct scheduler *scheduler, const struct sec
         .bytes = shape_bytes(&tensor->shape),
     };
     BUG_IF(operand.buffer < 0, "%s is used before it is made", tensor->name);
-    if (tensor->base) {
+    if (tensor_has_gaps(tensor)) {
         operand.row_bytes = columns * element;
         operand.row_stride = tensor_row_stride(tensor) * element;
         operand.bytes = (shape_rows(&tensor->shape) - 1) * operand.row_stride + operand.row_bytes;

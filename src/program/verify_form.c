@@ -118,7 +118,7 @@ static struct operand expected_operand(const struct program *program, const stru
     const struct section *section = &program->sections.items[instruction->section];
     int64_t element = dtype_bytes(tensor->shape.dtype), bytes = shape_bytes(&tensor->shape);
     struct operand operand = {.access = access, .offset = tensor_storage_offset(tensor), .bytes = bytes};
-    if (tensor->base) {
+    if (tensor_has_gaps(tensor)) {
         operand.row_bytes = shape_columns(&tensor->shape) * element;
         operand.row_stride = tensor_row_stride(tensor) * element;
         operand.bytes = (shape_rows(&tensor->shape) - 1) * operand.row_stride + operand.row_bytes;

@@ -20,9 +20,10 @@ static enum status collect_uses(struct visits *visits) {
         for (int k = 0; k < OPERANDS_MAX; k++) {
             const struct operand *operand = &visits_instruction(visits, i)->operands[k];
             if (operand->buffer < 0) continue;
-            bool away =
-                visits->is_away(visits, &program->buffers.items[operand->buffer], visits_instruction(visits, i));
-            bool all = operand->row_bytes > 0 || operand->bytes == program->buffers.items[operand->buffer].bytes;
+            const struct buffer *buffer = &program->buffers.items[operand->buffer];
+            bool away = visits->is_away(visits, buffer, visits_instruction(visits, i));
+            /* What is made of an activation is made before any of it is read. */
+            bool all = operand->row_bytes > 0 || operand->bytes == buffer->bytes || buffer->kind == BUFFER_ACTIVATIONS;
             TRY(vec_push(&visits->uses, (struct use){operand->buffer, i, operand->access, away, all}));
         }
     if (visits->uses.count > 0) qsort(visits->uses.items, visits->uses.count, sizeof *visits->uses.items, compare_uses);

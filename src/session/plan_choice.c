@@ -5,6 +5,7 @@
 #include "session/plan_policy.h"
 #include "session/stage_cuts.h"
 #include "session/tensor_layout.h"
+#include "session/tile_search.h"
 
 /* A policy can be wrong for this model alone: the file that holds it is named. */
 static enum status name_origin(enum status status, const char *origin) {
@@ -72,5 +73,7 @@ enum status plan_choice_make(struct session_plan *plan) {
     if (uncut) TRY(name_origin(cut_stages(plan), plan->request.origin));
     TRY(plan_choice_compile(plan));
     if (uncut && free && program_set_has(&plan->request.set, PROGRAM_STEP)) TRY(cut_again(plan));
-    return free ? plan_policy_choose(plan) : STATUS_OK;
+    if (!free) return STATUS_OK;
+    TRY(plan_policy_choose(plan));
+    return tile_search(plan);
 }

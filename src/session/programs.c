@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "graph/differentiate.h"
+#include "graph/tile.h"
 #include "layout/shard_graph.h"
 #include "layout/shard_texts.h"
 #include "ops/ops.h"
@@ -91,6 +92,20 @@ static enum status build_whole_batch(const struct session *session, enum program
     return status;
 }
 
+/* Where a library chooses how to sum by the size of a product, tiles have other bits. */
+static enum status tile_batch(const struct session *session, const struct plan *plan, struct graph *graph) {
+    const struct backend *backend = session->machine.backend;
+    if (plan->policy.tile_tokens == 0) return STATUS_OK;
+    if (backend->pin_products)
+        return status_hint(status_set(STATUS_BAD_INPUT,
+                                      "plan: policy.tile_tokens: on %s the bits of a product depend on "
+                                      "how many tokens it has",
+                                      backend->name),
+                           "the nearest legal value is 0");
+    enum status status = graph_tile(graph, plan->policy.tile_tokens);
+    return status == STATUS_BAD_INPUT ? status_prefix(status, "plan: policy.tile_tokens") : status;
+}
+
 static enum status build_batch(const struct session *session, enum program_use use, const struct plan *plan,
                                struct graph **out) {
     struct graph *graph;
@@ -99,6 +114,7 @@ static enum status build_batch(const struct session *session, enum program_use u
     ops_mark_whole_updates(graph, plan->recipe.optimizer);
     enum status status = shard_batch(plan, use == PROGRAM_STEP, &graph, &output);
     if (status == STATUS_OK && use == PROGRAM_STEP) status = add_backward(graph, output, plan);
+    if (status == STATUS_OK) status = tile_batch(session, plan, graph);
     if (status == STATUS_OK)
         *out = graph;
     else

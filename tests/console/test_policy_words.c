@@ -18,6 +18,8 @@ static void policies_have_words(void **state) {
     assert_string_equal(policy_words(&disk, 6, text),
                         "2 grains a pass; gradients and optimizer state on the disk; all of the first 3 chunks on the "
                         "device; activations of 2 of 6 blocks on the disk; 2 blocks computed again");
+    const struct policy tiles = {.grains_per_pass = 1, .tile_tokens = 2048};
+    assert_string_equal(policy_words(&tiles, 6, text), "1 grain a pass; MLPs in tiles of 2048 tokens");
     const struct policy cut = {.grains_per_pass = 1, .partition = {1, 4, 4}, .flat = true};
     assert_string_equal(policy_words(&cut, 6, text),
                         "1 grain a pass; 1|4|4 shards of parameters, gradients and optimizer state; operations between "

@@ -77,7 +77,7 @@ static void check_numbers(const struct subject *of, const struct tensor *part, c
         if (from != TENSOR_NOWHERE) wanted = coded_number(&all, whole, from), seen[from]++;
         if (from == TENSOR_NOWHERE ? found != 0 : memcmp(&found, &wanted, sizeof found) != 0)
             fail_msg("%s, part %lld of %lld: number %lld is %g, not %g", weight_format_name(of->format),
-                     (long long)part->part->part, (long long)of->parts, (long long)i, (double)found, (double)wanted);
+                     (long long)part->part->cuts[0].part, (long long)of->parts, (long long)i, (double)found, (double)wanted);
     }
     mem_free(bytes);
 }
@@ -93,7 +93,10 @@ static void check(const struct subject *of) {
         struct weight_code code = {weight_part_format(of->format), whole.values, of->block};
         int64_t *size = &code.values.dims[of->dimension];
         *size = (*size + of->parts - 1) / of->parts;
-        struct tensor_part part = {whole.values, of->dimension, of->segments, p, of->parts, of->format};
+        struct tensor_part part = {.whole = whole.values,
+                                   .whole_format = of->format,
+                                   .count = 1,
+                                   .cuts = {{of->dimension, of->segments, p, of->parts}}};
         struct tensor tensor = {.name = "w.weight", .part = &part, .code = code};
         if (!weight_format_fits(code.format, code.block, code.values.dims[1]) || !weight_part_fits(&tensor)) {
             fits = false;

@@ -86,13 +86,15 @@ static void draw_partition(struct dice *dice, const struct graph *graph, const s
 }
 
 struct policy random_policy(const struct graph *graph, int64_t grains, const struct mesh *mesh, uint64_t seed) {
-    return random_policy_with(graph, grains, mesh, seed, &(struct policy_traits){TIERS_DRAWN, ACTIVATIONS_DRAWN});
+    return random_policy_with(graph, grains, mesh, seed,
+                              &(struct policy_traits){.tiers = TIERS_DRAWN, .schedule = ACTIVATIONS_DRAWN});
 }
 
 struct policy random_policy_with(const struct graph *graph, int64_t grains, const struct mesh *mesh, uint64_t seed,
                                  const struct policy_traits *traits) {
     struct dice dice = {.seed = seed};
-    struct policy policy = {.grains_per_pass = 1 + roll(&dice, grains < 4 ? grains : 4)};
+    struct policy policy = {.grains_per_pass = 1 + roll(&dice, grains < 4 ? grains : 4),
+                            .tile_tokens = traits->tile_tokens};
     policy.chunk_bytes = 1 + total_bytes(graph) / (1 + roll(&dice, 12));
     struct chunk_list chunks;
     assert_int_equal(chunks_pack(graph, policy.chunk_bytes, &chunks), STATUS_OK);

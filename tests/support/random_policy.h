@@ -15,6 +15,7 @@ struct policy_traits {
         ACTIVATIONS_MOVED,
         ACTIVATIONS_TRAITS
     } schedule;
+    int64_t tile_tokens; /* never drawn */
 };
 
 /* The policy of `seed` for a graph whose step has `grains` grains, with any partition of the mesh's ranks (NULL: none).

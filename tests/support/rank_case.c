@@ -122,8 +122,8 @@ static struct harness_options options_of(const struct rank_case *spec, struct co
                                                      {.schedule = ACTIVATIONS_RECOMPUTED},
                                                      {.schedule = ACTIVATIONS_MOVED},
                                                      {.schedule = ACTIVATIONS_DRAWN}};
-    way.policy_traits = (struct policy_traits){tiers[spec->value[RANK_AXIS_tiers]].tiers,
-                                               schedules[spec->value[RANK_AXIS_schedule]].schedule};
+    way.policy_traits = (struct policy_traits){.tiers = tiers[spec->value[RANK_AXIS_tiers]].tiers,
+                                               .schedule = schedules[spec->value[RANK_AXIS_schedule]].schedule};
     way.policy_seed = spec->seed;
     if (comm) way.stages = stages_of[spec->value[RANK_AXIS_stages]];
     if (comm && spec->seed & 2) way.spans = interleaved_spans[spec->value[RANK_AXIS_stages]];

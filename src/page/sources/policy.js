@@ -22,6 +22,7 @@ function policyTraits(p) {
   words.chunks = !away.length ? '' : p.persistent_chunks ? `all of the first ${plural(p.persistent_chunks, 'chunk')} in device memory` : 'no chunk always in device memory';
   words.update = p.update && p.update !== 'device' ? 'updated on the ' + p.update : 'updated on the device';
   words.again = schedule.again ? plural(schedule.again, 'block') + ' computed again' : 'nothing computed again';
+  words.tiles = p.tile_tokens ? `MLPs in tiles of ${plural(p.tile_tokens, 'token')}` : 'MLPs on all tokens at once';
   words.host = schedule.host ? `activations of ${plural(schedule.host, 'block')} to host memory` : 'no activations to host memory';
   words.disk = schedule.disk ? `activations of ${plural(schedule.disk, 'block')} to the disk` : 'no activations to the disk';
   const cut = p.partition || {}, widths = STATES.map(([kind]) => cut[kind] || 1);
@@ -53,11 +54,12 @@ function policyWords(data) {
     (p.persistent_chunks ? where.join(', ') : capital(where.join(', '))).replace(/ (in|on) /, (match, at) => ` wait ${at} `) + ' and are copied to device memory when a block needs them. ' +
     (p.buffers && p.parameters !== 'device' ? `Device memory has room for the parameters of ${plural(p.buffers, 'such chunk')} at a time. ` : '') +
     (p.lookahead ? 'Copies begin one block before they are needed. ' : '') +
-    (p.optimizer && p.optimizer !== 'device' ? 'These chunks are updated while the next step runs forward, so that the copies of optimizer state cost little time.' : '');
+    (!p.optimizer || p.optimizer === 'device' ? '' : data.plan.recipe && data.plan.recipe.clip_norm === 0 ? 'Nothing is clipped, so these chunks are updated within backward, as soon as their gradients are complete.' : 'These chunks are updated while the next step runs forward, so that the copies of optimizer state cost little time.');
 }
 function scheduleWords(policy) {
   const {again, blocks, host, disk} = readSchedule(policy.schedule), parts = [];
   if (again) parts.push(`${again} of ${plural(blocks, 'block')} ${verb(again)} computed again in backward, so that their activations need not be kept`);
+  if (policy.tile_tokens) parts.push(`MLPs work on ${plural(policy.tile_tokens, 'token')} of a grain at a time, and again in backward, so that only these have wide activations`);
   if (host) parts.push(`the activations of ${plural(host, 'block')} wait in host memory for their backward`);
   if (disk) parts.push(`the activations of ${plural(disk, 'block')} wait on the disk for their backward`);
   return capital(parts.length ? parts.join('; ') : 'all activations are kept until their backward') + '.';
