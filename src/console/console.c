@@ -10,6 +10,7 @@
 #include "console/console_end.h"
 #include "console/console_line.h"
 #include "console/policy_words.h"
+#include "session/engine.h"
 #include "train/plan_watch.h"
 
 /* The least time between two lines, so that short steps do not flood a log; metrics.jsonl has them all. */
@@ -132,13 +133,17 @@ static void on_step(void *payload, const struct train_step *step) {
     fprintf(console->out, "%s\n", console->line);
 }
 
-static void on_validated(void *payload, int64_t step, double loss) {
+static void on_validated(void *payload, const struct train_validation *validation) {
     struct console *console = payload;
-    console_account_validation(&console->account, step, loss);
+    console_account_validation(&console->account, validation->step, validation->loss);
     if (console->quiet) return;
-    console->state.valid_loss = loss;
+    console->state.valid_loss = validation->loss;
     live_line_wipe();
-    fprintf(console->out, "step %" PRId64 "  val_loss %.4f\n", step, loss);
+    fprintf(console->out, "step %" PRId64 "  val_loss %.4f", validation->step, validation->loss);
+    if (validation->pairs)
+        fprintf(console->out, "  val_margin %.4f  val_accuracy %.0f%%", preference_margin(validation->preference),
+                100 * validation->preference[PREFERENCE_RIGHT]);
+    fputc('\n', console->out);
 }
 
 static void on_sampled(void *payload, int64_t step, const char *prompt, const char *text) {

@@ -6,6 +6,7 @@
 #include "base/file.h"
 #include "base/size.h"
 #include "console/console_line.h"
+#include "session/engine.h"
 
 void console_account_begin(struct console_account *account, const struct session_plan *plan, const char *run_folder,
                            int64_t first_step, int64_t steps) {
@@ -35,6 +36,14 @@ void console_account_validation(struct console_account *account, int64_t step, d
     account->valid_loss = loss;
 }
 
+static double margin_of(const struct train_step *step) { return preference_margin(step->preference); }
+
+static void print_margins(const struct console_account *account, FILE *out) {
+    fprintf(out, "margin: %.4f at step %" PRId64, margin_of(&account->first), account->first.step);
+    if (account->steps > 1) fprintf(out, ", %.4f at step %" PRId64, margin_of(&account->last), account->last.step);
+    fputc('\n', out);
+}
+
 static void print_losses(const struct console_account *account, FILE *out) {
     fprintf(out, "loss: %.4f at step %" PRId64, account->first.loss, account->first.step);
     if (account->steps > 1) fprintf(out, ", %.4f at step %" PRId64, account->last.loss, account->last.step);
@@ -55,6 +64,7 @@ void console_print_end(const struct console_account *account, FILE *out) {
                 account->steps == 1 ? "" : "s", console_print_time(seconds, time), count_print(account->tokens, tokens),
                 count_print((int64_t)per_s, speed));
         print_losses(account, out);
+        if (account->last.pairs) print_margins(account, out);
     }
     const char *run = account->run_folder, *lead = "next:";
     fprintf(out, "model: %s/model\n", run);

@@ -76,7 +76,7 @@ static enum status check_pairs(bool pairs, const struct sources *sources) {
                                "...}; --columns names other keys");
         return status_hint(
             status_set(STATUS_BAD_INPUT, "%s: holds preferences, chosen and rejected answers", source->path),
-            "--loss dpo learns from them");
+            "--loss dpo is for them");
     }
     return STATUS_OK;
 }

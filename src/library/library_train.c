@@ -38,9 +38,9 @@ static void on_step(void *payload, const struct train_step *step) {
     if (watch->events.step && watch->events.step(&watch->last, watch->events.payload) != 0) ballast_stop();
 }
 
-static void on_validated(void *payload, int64_t step, double loss) {
+static void on_validated(void *payload, const struct train_validation *validation) {
     const struct watch *watch = payload;
-    if (watch->events.validated) watch->events.validated(step, loss, watch->events.payload);
+    if (watch->events.validated) watch->events.validated(validation->step, validation->loss, watch->events.payload);
 }
 
 static void on_sampled(void *payload, int64_t step, const char *prompt, const char *text) {

@@ -52,6 +52,14 @@ struct train_step {
     double remaining_s; /* at the pace of recent steps */
 };
 
+/* A validation, as it goes there too. */
+struct train_validation {
+    int64_t step; /* after so many */
+    double loss;  /* mean over the validation data, as of a step */
+    bool pairs;   /* of preferences, with these means over pairs; else all 0 */
+    double preference[PREFERENCE_FIGURES];
+};
+
 /* The last so many steps all took much more or less time than predicted. Told once in a run. */
 struct misprediction {
     int64_t step;                            /* the last of them */
@@ -90,7 +98,7 @@ struct train_events {
     void (*mispredicted)(void *payload, const struct misprediction *misprediction);
     /* From the next step on `plan` is another one, of the same recipe. */
     void (*replanned)(void *payload, const struct train_replan *replan, const struct session_plan *plan);
-    void (*validated)(void *payload, int64_t step, double loss);
+    void (*validated)(void *payload, const struct train_validation *validation);
     /* What the model wrote after the prompt. */
     void (*sampled)(void *payload, int64_t step, const char *prompt, const char *text);
     /* A checkpoint is begun; steps go on beside it until it is saved. */

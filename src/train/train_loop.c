@@ -200,7 +200,10 @@ static enum status validate(struct train_run *run) {
         return status_set(STATUS_FAILED, "step %" PRId64 ": the validation loss is not finite", run->state.step);
     TRY(record_validation(run, means));
     run->validated = true;
-    if (run->events->validated) run->events->validated(run->events->payload, run->state.step, means[0]);
+    struct train_validation validation = {
+        .step = run->state.step, .loss = means[0], .pairs = run->plan.chosen.recipe.loss == TRAINING_DPO};
+    if (validation.pairs) memcpy(validation.preference, means, sizeof validation.preference);
+    if (run->events->validated) run->events->validated(run->events->payload, &validation);
     return STATUS_OK;
 }
 

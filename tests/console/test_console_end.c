@@ -56,6 +56,21 @@ static void the_end_of_a_part_is_told(void **state) {
     assert_null(strstr(text, "next:"));
 }
 
+static void margins_of_preferences_are_told(void **state) {
+    (void)state;
+    struct console_account account = {.run_folder = "run", .began_ns = clock_now_ns()};
+    for (int64_t s = 1; s <= 2; s++) {
+        const struct train_step step = {.step = s,
+                                        .steps = 2,
+                                        .loss = 0.5,
+                                        .pairs = true,
+                                        .preference = {[PREFERENCE_CHOSEN] = (double)s, [PREFERENCE_REJECTED] = -0.25},
+                                        .tokens = s};
+        console_account_step(&account, &step);
+    }
+    expect_line(&account, "loss: 0.5000 at step 1, 0.5000 at step 2\nmargin: 1.2500 at step 1, 2.2500 at step 2\n");
+}
+
 static void a_finished_run_is_told(void **state) {
     (void)state;
     const struct console_account account = {.run_folder = "run", .began_ns = clock_now_ns()};
@@ -63,8 +78,8 @@ static void a_finished_run_is_told(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(the_end_of_a_whole_run_is_told),
-                                       cmocka_unit_test(the_end_of_a_part_is_told),
-                                       cmocka_unit_test(a_finished_run_is_told)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_end_of_a_whole_run_is_told), cmocka_unit_test(the_end_of_a_part_is_told),
+        cmocka_unit_test(margins_of_preferences_are_told), cmocka_unit_test(a_finished_run_is_told)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -9,9 +9,8 @@
 #include "support/tiny_run.h"
 #include "support/unit.h"
 
-static void keep_loss(void *payload, int64_t step, double loss) {
-    (void)step;
-    *(double *)payload = loss;
+static void keep_loss(void *payload, const struct train_validation *validation) {
+    *(double *)payload = validation->loss;
 }
 
 static void it_is_the_same_as_validation(void **state) {
