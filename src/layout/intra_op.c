@@ -5,7 +5,7 @@
 #include "layout/tied_program.h"
 
 /* Nodes are partial choices in the search's own order, and of branch and bound for CBC, which takes longer for one. */
-enum { USUAL_NODES = 1 << 18, USUAL_CBC_NODES = 4000 };
+enum { USUAL_NODES = 1 << 18, USUAL_CBC_NODES = 4000, FEW_CBC_NODES = 64 };
 /* Partial choices that are kept of each variable: at first, and how much more after each walk that left some out. */
 enum { WIDTH_FIRST = 64, WIDTH_RATIO = 8 };
 #define MOST_MEMORY ((int64_t)1 << 61)
@@ -191,8 +191,8 @@ static enum status search_with_prices(struct solving *solving) {
 
 static enum status solve_with_cbc(struct solving *solving) {
     struct cbc_result cbc;
-    TRY(tied_solve_cbc(solving->tied, solving->node_limit > 0 ? solving->node_limit : USUAL_CBC_NODES, solving->tried,
-                       &cbc));
+    int64_t few = solving->node_limit < FEW_CBC_NODES ? solving->node_limit : FEW_CBC_NODES;
+    TRY(tied_solve_cbc(solving->tied, solving->node_limit > 0 ? few : USUAL_CBC_NODES, solving->tried, &cbc));
     if (cbc.found && cbc.cost < solving->cost) take(solving, cbc.cost);
     solving->exact = solving->found && cbc.proven && cbc.cost == solving->cost;
     solving->hopeless = cbc.proven && !cbc.found && !solving->found;
@@ -206,7 +206,8 @@ static enum status solve_by_elimination(struct solving *solving, const struct ti
     if (!limited) return search_within(solving, buckets, 0, buckets->least + 1, SIZE_MAX);
     TRY(search_within(solving, buckets, 0, TIED_FORBIDDEN, WIDTH_FIRST));
     if (!is_settled(solving)) TRY(search_with_prices(solving));
-    return is_settled(solving) ? STATUS_OK : solve_with_cbc(solving);
+    bool enough = is_settled(solving) || (solving->node_limit > 0 && solving->found);
+    return enough ? STATUS_OK : solve_with_cbc(solving);
 }
 
 /* Where elimination takes too much memory, CBC alone. */
@@ -247,11 +248,13 @@ enum status intra_op_solve(const struct intra_op_program *program, int64_t node_
     struct tied_program tied = {0};
     struct solving solving = {0};
     enum status status;
+    *out = (struct intra_op_solution){0};
     TRY(intra_op_check(program));
     TRY_GOTO(status, tied_program_make(program, &tied), done);
     TRY_GOTO(status, tied_program_reduce(&tied), done);
     TRY_GOTO(status, solving_create(&tied, node_limit, &solving), done);
     TRY_GOTO(status, solve_tied(&solving), done);
+    out->given_up = !solving.found && !solving.hopeless;
     status = solving.found ? write_solution(program, &solving, out) : refuse(program, &solving);
 done:
     scratch_free(&solving.scratch);

@@ -7,6 +7,8 @@
 
 #define LIMIT_RATIO 1.3
 enum { SLOTS = 500, MOST_CHECKPOINTED = 12 };
+/* Partial choices of each solution but the first two, which need not be proven: there are some twenty. */
+enum { SWEEP_NODES = 1 << 16 };
 
 /* --- the second stage --- */
 
@@ -82,13 +84,15 @@ static enum status try_solution(struct sweep *sweep, struct intra_op_solution *s
     return status == STATUS_NO_FIT ? STATUS_OK : status;
 }
 
-/* Under one limit. */
-static enum status solve_limit(struct sweep *sweep, int64_t limit, struct intra_op_program *program, double *seconds,
-                               int64_t *peak) {
+/* Under one limit. One that is `rough` is given up early. */
+static enum status solve_limit(struct sweep *sweep, int64_t limit, bool rough, struct intra_op_program *program,
+                               double *seconds, int64_t *peak) {
     struct intra_op_solution solution = {0};
     program->memory_limit = limit;
     *seconds = INFINITY;
-    enum status status = intra_op_solve(program, sweep->node_limit, &solution);
+    int64_t nodes = rough && sweep->node_limit == 0 ? SWEEP_NODES : sweep->node_limit;
+    enum status status = intra_op_solve(program, nodes, &solution);
+    if (status == STATUS_FAILED && rough && solution.given_up) status = STATUS_NO_FIT;
     if (status == STATUS_OK) {
         *peak = solution.peak;
         if (!is_tried(sweep, &solution)) status = try_solution(sweep, &solution, seconds);
@@ -103,11 +107,11 @@ static enum status solve_kept(struct sweep *sweep) {
     struct intra_op_program program = sweep->program->program;
     int64_t peak = 0;
     double seconds;
-    TRY(solve_limit(sweep, INTRA_OP_NO_LIMIT, &program, &sweep->best->checkpoints_s, &sweep->fastest_peak));
+    TRY(solve_limit(sweep, INTRA_OP_NO_LIMIT, false, &program, &sweep->best->checkpoints_s, &sweep->fastest_peak));
     if (sweep->best->limits == 0) return status_set(STATUS_NO_FIT, "all choices meet a pair that is forbidden");
     double limit = (double)sweep->device_bytes;
     for (int i = 0; limit < (double)sweep->fastest_peak; i++, limit *= LIMIT_RATIO) {
-        TRY(solve_limit(sweep, (int64_t)limit, &program, &seconds, &peak));
+        TRY(solve_limit(sweep, (int64_t)limit, i > 0, &program, &seconds, &peak));
         if (i == 0) sweep->best->kept_s = seconds;
     }
     if (sweep->fastest_peak <= sweep->device_bytes) sweep->best->kept_s = sweep->best->checkpoints_s;
@@ -123,7 +127,7 @@ static enum status solve_checkpointed(struct sweep *sweep) {
     for (int i = 0; i < MOST_CHECKPOINTED && limit > 0; i++) {
         int64_t peak = -1;
         double seconds;
-        TRY(solve_limit(sweep, limit, &program, &seconds, &peak));
+        TRY(solve_limit(sweep, limit, i > 0, &program, &seconds, &peak));
         limit = peak - 1;
     }
     return STATUS_OK;

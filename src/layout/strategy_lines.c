@@ -96,9 +96,22 @@ static enum status find_strategy(const struct shard_program *program, const char
                       (int)length, value);
 }
 
+/* Lines of another mesh have strategies of another. */
+static enum status check_mesh(const struct shard_program *program, const char *lines) {
+    char mesh[MESH_BYTES];
+    size_t length, name = sizeof mesh_name; /* with the blank behind it */
+    const char *value = find_value(lines, mesh_name, &length);
+    print_mesh(&program->conversions.mesh, mesh);
+    bool same = value && strlen(mesh) == name + length + 1 && strncmp(mesh + name, value, length) == 0;
+    if (!value || same) return STATUS_OK;
+    return status_set(STATUS_BAD_INPUT, "recipe: strategies: %s: there is no '%.*s' of so many ranks", mesh_name,
+                      (int)length, value);
+}
+
 enum status strategy_lines_find(const struct shard_program *program, const char *lines, int *choice) {
     const struct intra_op_program *all = &program->program;
     int64_t cost, peak;
+    TRY(check_mesh(program, lines));
     for (int i = 0; i < all->node_count; i++) {
         choice[i] = 0;
         if (i < (int)program->graph->nodes.count && chooses(program, i))

@@ -231,6 +231,23 @@ static void wrong_lines_are_refused(void **state) {
     graph_free(graph);
 }
 
+static void expect_mesh(const char *lines, int64_t ranks, int axes, int64_t first) {
+    struct device_mesh mesh;
+    strategy_lines_mesh(lines, ranks, &mesh);
+    assert_int_equal(mesh.axes, axes);
+    assert_int_equal(mesh.sizes[0], first);
+}
+
+static void lines_tell_their_mesh(void **state) {
+    (void)state;
+    expect_mesh("mesh 2/4\nhead v/v\n", 8, 2, 2);
+    expect_mesh("head v\n", 8, 1, 8);
+    expect_mesh(NULL, 8, 1, 8);
+    expect_mesh("mesh 2/4\nhead v/v\n", 6, 1, 6);   /* not so many ranks */
+    expect_mesh("mesh 2/2/2\nhead v/v\n", 8, 1, 8); /* more axes than ranks have */
+    expect_mesh("mesh 2/\nhead v/v\n", 2, 1, 2);
+}
+
 static void wrong_questions_are_refused(void **state) {
     (void)state;
     const struct sizes sizes = {1, 32, 4, 64, 2, 8};
@@ -272,6 +289,7 @@ int main(void) {
         cmocka_unit_test(memory_is_kept),
         cmocka_unit_test(odd_sizes_have_a_plan),
         cmocka_unit_test(wrong_lines_are_refused),
+        cmocka_unit_test(lines_tell_their_mesh),
         cmocka_unit_test(wrong_questions_are_refused),
         cmocka_unit_test(faults_are_reported),
     };

@@ -22,6 +22,7 @@ struct kind {
     const struct layout_rates *rates; /* of the solver; NULL: as Megatron-LM's */
     bool uneven_heads;                /* which ranks do not divide, so that positions are */
     enum weight_format base;          /* of what adapters stand beside */
+    const char *strategies;           /* with rates: in place of the solver's; grains are of 2 sequences then */
 };
 
 struct numbers {
@@ -126,7 +127,7 @@ static enum status train_case(struct comm *comm, const char *name, int tensor, c
                                       .dtype = DTYPE_F32,
                                       .batch = BATCH,
                                       .sequence_length = LENGTH,
-                                      .grain_sequences = 1,
+                                      .grain_sequences = kind->strategies ? 2 : 1,
                                       .grains_per_pass = 1,
                                       .threads = 1,
                                       .lanes = {1, mesh_ranks(&comm->mesh) / tensor},
@@ -145,6 +146,7 @@ static enum status train_case(struct comm *comm, const char *name, int tensor, c
         return compare(comm, name, &found, &expected);
     }
     if (kind->rates) options.layout_rates = *kind->rates;
+    options.strategies = kind->strategies;
     for (size_t v = 0; v < variant_count; v++) {
         options.policy_seed = variants[v].policy_seed;
         options.partition = variants[v].partition;
@@ -165,10 +167,33 @@ static enum status train_uneven(struct comm *comm, int tensor, size_t variant_co
     return STATUS_OK;
 }
 
+/* Sequences along one axis, what Megatron-LM cuts along the other: each part of a parameter is on two ranks. Features
+ * out and in along an axis each: parameters are cut along both dimensions. */
+static const char *const strategies_of_llama[] = {
+    "mesh 2/2\nrope s/.\nembedding s/v\nlayer.0.input_layernorm s/.\nlayer.0.self_attn.q_proj s/n\n"
+    "layer.0.self_attn.k_proj s/n\nlayer.0.self_attn.v_proj s/n\nlayer.0.rope.q s/h\nlayer.0.rope.k s/h\n"
+    "layer.0.attention s/h\nlayer.0.self_attn.o_proj s/k\nlayer.0.post_attention_layernorm s/.\n"
+    "layer.0.mlp.gate_proj s/n\nlayer.0.mlp.up_proj s/n\nlayer.0.mlp.act s/c\nlayer.0.mlp.down_proj s/k\n"
+    "norm s/.\nhead s/v\n",
+    "mesh 2/2\nrope ./.\nembedding v/c\nlayer.0.input_layernorm ./t\nlayer.0.self_attn.q_proj n/k\n"
+    "layer.0.self_attn.k_proj k/n\nlayer.0.self_attn.v_proj n/k\nlayer.0.rope.q h/.\nlayer.0.rope.k h/s\n"
+    "layer.0.attention h/s\nlayer.0.self_attn.o_proj n/k\nlayer.0.post_attention_layernorm s/t\n"
+    "layer.0.mlp.gate_proj n/k\nlayer.0.mlp.up_proj n/k\nlayer.0.mlp.act c/s\nlayer.0.mlp.down_proj k/n\n"
+    "norm t/.\nhead v/s\n",
+};
+
+static enum status train_two_axes(struct comm *comm, int tensor, size_t variant_count) {
+    for (size_t i = 0; i < sizeof strategies_of_llama / sizeof *strategies_of_llama; i++) {
+        const struct kind kind = {.stages = 1, .rates = &solver_rates[0], .strategies = strategies_of_llama[i]};
+        TRY(train_case(comm, "llama", tensor, &kind, variant_count));
+    }
+    return STATUS_OK;
+}
+
 /* Each rank has a part of each expert; positions are cut by turns. */
 static enum status train_experts(struct comm *comm, int tensor, size_t variant_count) {
     static const char *const cases[] = {EXPERT_MODEL_CASES};
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i += unit_sweep(3, 1)) {
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i += unit_sweep(tensor > 2 ? 6 : 3, 1)) {
         const struct kind kind = {.stages = 1, .sequence = i % 2 != 0};
         TRY(train_case(comm, cases[i], tensor, &kind, variant_count));
     }
@@ -214,8 +239,8 @@ static enum status solve_cases(struct comm *comm, int tensor) {
 }
 
 /* words: how many ranks share a tensor; "all" families, or "some" under every variant; "whole", "sequence" to cut
- * positions, "adapters", "stages" of a pipeline, "uneven" heads, "coded" bases, "experts", or "solver", where "some" is
- * one family. */
+ * positions, "adapters", "stages" of a pipeline, "uneven" heads, "coded" bases, "experts", two "axes", or "solver",
+ * where "some" is one family. */
 static enum status body(struct comm *comm, const char *const words[RANK_JOB_WORDS]) {
     static const char *const cases[] = {DENSE_MODEL_CASES}, *const some[] = {"llama", "gpt2", "qwen3", "gemma2"};
     bool adapters = strcmp(words[2], "adapters") == 0;
@@ -229,6 +254,7 @@ static enum status body(struct comm *comm, const char *const words[RANK_JOB_WORD
         return all ? solve_cases(comm, tensor) : train_solved(comm, "llama", tensor, 5, &solver_rates[0]);
     if (strcmp(words[2], "coded") == 0) return train_coded(comm, tensor, partitions ? 5 : 3);
     if (strcmp(words[2], "uneven") == 0) return train_uneven(comm, tensor, partitions ? 5 : 3);
+    if (strcmp(words[2], "axes") == 0) return train_two_axes(comm, tensor, partitions ? 5 : 3);
     if (strcmp(words[2], "experts") == 0) return train_experts(comm, tensor, partitions ? 5 : 3);
     size_t each = all ? unit_sweep(tensor > 2 ? 7 : 2, 1) : kind.stages > 1 ? unit_sweep(3, 1) : 1;
     for (size_t i = 0; i < count; i += each)
@@ -311,6 +337,13 @@ static void experts_are_cut_by_their_features(void **state) {
     if (unit_sweep(0, 1)) expect_job(4, "2", "some", "experts", false);
 }
 
+/* In make check of 8 beside data ranks with partitions. */
+static void ranks_of_two_axes_train_as_one_rank_does(void **state) {
+    (void)state;
+    expect_job(4, "4", "some", "axes", false);
+    if (unit_sweep(0, 1)) expect_job(8, "4", "some", "axes", true);
+}
+
 int main(int count, char **argument) {
     rank_job_enter(count, argument, body);
     const struct CMUnitTest tests[] = {
@@ -326,6 +359,7 @@ int main(int count, char **argument) {
         cmocka_unit_test(what_the_solver_chose_trains_as_one_rank_does),
         cmocka_unit_test(attention_by_positions_trains_as_one_rank_does),
         cmocka_unit_test(experts_are_cut_by_their_features),
+        cmocka_unit_test(ranks_of_two_axes_train_as_one_rank_does),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

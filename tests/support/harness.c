@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "plan/recipe_lines.h"
 #include "program/passes.h"
 #include "session/tensor_layout.h"
 #include "support/small_graph.h"
@@ -48,6 +49,7 @@ static struct plan_request request_of(const struct harness_options *options) {
     };
     struct recipe *recipe = &request.plan.recipe;
     if (options->purpose == MODEL_LOSS_SEGMENTED) recipe->document_attention = DOCUMENT_ATTENTION_WITHIN;
+    if (options->strategies) require(recipe_lines_keep(options->strategies, &recipe->strategies), "strategies");
     recipe->loss = options->loss;
     recipe->dpo_beta = options->dpo_beta;
     recipe->optimizer = options->optimizer;

@@ -46,11 +46,9 @@ static const struct shape_of_ranks *shape_of(const int *row) { return &shapes[ro
 static bool is_legal(const int *row) {
     const struct shape_of_ranks *shape = shape_of(row);
     bool shares = shape->tensor > 1, experts = family_of(row)->experts;
-    bool limited = row[LAYOUT_AXIS_layout] >= SOLVER + LIMITED;
     if (experts && row[LAYOUT_AXIS_adapter] > 0) return false;
     if (family_of(row)->whole && shares) return false;
     if (row[LAYOUT_AXIS_layout] != MEGATRON && !shares) return false;
-    if (limited && row[LAYOUT_AXIS_adapter] > 0) return false; /* the solver takes a minute or more */
     if (row[LAYOUT_AXIS_heads] == FEW_HEADS && (!shares || !family_of(row)->grouped)) return false;
     if (row[LAYOUT_AXIS_heads] == UNEVEN_HEADS && row[LAYOUT_AXIS_layout] < SOLVER) return false;
     if (row[LAYOUT_AXIS_spans] > 0 && shape->stages != 2) return false;
