@@ -171,6 +171,8 @@ static void products_of_codes_are_those_of_their_numbers(void **state) {
 static void runs_are_the_numbers_one_by_one(void **state) {
     (void)state;
     enum { ROWS = 5, COLUMNS = 96, ALL = ROWS * COLUMNS };
+    /* Of mxfp4: numbers that are subnormal, usual, and infinite. */
+    static const unsigned char exponents[] = {0, 1, 2, 3, 4, 60, 126, 127, 128, 190, 249, 250, 251, 252, 254};
     assert_int_equal(cpu_isa_check(), STATUS_OK);
     for (enum weight_format format = WEIGHT_NF4; format < WEIGHT_FORMAT_COUNT; format++) {
         unsigned char sections[2048];
@@ -179,6 +181,7 @@ static void runs_are_the_numbers_one_by_one(void **state) {
         struct weight_layout layout = weight_code_layout(&code);
         assert_true((size_t)layout.bytes <= sizeof sections);
         make_sections(&code, &layout, sections);
+        if (format == WEIGHT_MXFP4) memcpy(sections + layout.scales_at, exponents, sizeof exponents);
         struct coded_weight weight = {format,
                                       layout.block,
                                       sections,

@@ -70,6 +70,10 @@ const struct policy_subject policy_subjects[] = {
     {"another qwen3 in fp32 with adapters on int8", "qwen3", DTYPE_F32, true, "2,4,all-linear", NULL, ON(INT8)},
     {"gpt2 in bf16 with adapters on int8", "gpt2", DTYPE_BF16, false, "2,4,c_attn,c_fc", NULL, ON(INT8)},
     {"mixtral in bf16 with adapters on nf4", "mixtral", DTYPE_BF16, false, "2,4,all-linear", NULL, ON(NF4)},
+    {"another mixtral in fp32 with adapters on mxfp4", "mixtral", DTYPE_F32, true, "2,4,all-linear", NULL, ON(MXFP4)},
+    {"olmoe in fp32 with adapters on int8", "olmoe", DTYPE_F32, false, "2,4,all-linear", NULL, ON(INT8)},
+    {"another qwen2_moe in bf16 with adapters on nf4", "qwen2_moe", DTYPE_BF16, true, "2,4,all-linear", NULL, ON(NF4)},
+    {"qwen3_moe in bf16 with adapters on mxfp4", "qwen3_moe", DTYPE_BF16, false, "2,4,all-linear", NULL, ON(MXFP4)},
 };
 const size_t policy_subject_count = sizeof policy_subjects / sizeof *policy_subjects;
 
@@ -91,6 +95,14 @@ static void take_other_form(struct model_config *config) {
     if (HAS(config, embedding_width)) config->embedding_width = 17, config->norm_after = true;
 }
 
+/* Rows of mxfp4 are whole blocks. */
+static void take_whole_blocks(struct model_config *config) {
+    config->hidden = 32;
+    config->heads = 2;
+    config->head_dim = 16;
+    config->ffn = config->expert_ffn = 64;
+}
+
 static struct model_config config_of(const struct policy_subject *subject) {
     struct model_config config;
     assert_int_equal(model_config_init(subject->family, &config), STATUS_OK);
@@ -106,6 +118,7 @@ static struct model_config config_of(const struct policy_subject *subject) {
     if (HAS(&config, glu_limit)) config.glu_limit = 0.05; /* some numbers pass it */
     /* Granite's own make gradients of 1e-4. */
     if (HAS(&config, embedding_multiplier)) config.embedding_multiplier = 1.5, config.logits_divisor = 0.4;
+    if (subject->base_dtype == WEIGHT_MXFP4) take_whole_blocks(&config);
     if (subject->other) take_other_form(&config);
     return config;
 }

@@ -36,7 +36,27 @@ INLINE float scale_of(const struct coded_weight *weight, int64_t block) {
     return scale + *weight->offset;
 }
 
+/* mxfp4 in bf16, where no number of the block is subnormal or infinite: the scale is added to the exponents of all but
+ * the zeros. False elsewhere. */
+INLINE bool shift_table(const struct coded_weight *weight, int64_t block, struct table *table) {
+    enum { LEAST = 3, MOST = 250, BIAS = 127, EXPONENT = 7 };
+    static const uint16_t values[CODES] = {0x0000, 0x3f00, 0x3f80, 0x3fc0, 0x4000, 0x4040, 0x4080, 0x40c0,
+                                           0x8000, 0xbf00, 0xbf80, 0xbfc0, 0xc000, 0xc040, 0xc080, 0xc0c0};
+    static const uint16_t moved[CODES] = {0, 0xffff, 0xffff, 0xffff, 0xffff, 0xffff, 0xffff, 0xffff,
+                                          0, 0xffff, 0xffff, 0xffff, 0xffff, 0xffff, 0xffff, 0xffff};
+    int exponent = ((const uint8_t *)weight->scales)[block];
+    if (exponent < LEAST || exponent > MOST) return false;
+    uint16_t shift = (uint16_t)((exponent - BIAS) * (1 << EXPONENT));
+    for (int i = 0; i < CODES; i += LANES) {
+        vh numbers = (vh)(*(const vh_unaligned *)(values + i) + (*(const vh_unaligned *)(moved + i) & shift));
+        *(vh_unaligned *)(table->rounded + i) = (vh_unaligned)numbers;
+        vf_store(table->numbers + i, bf16_widen(numbers));
+    }
+    return true;
+}
+
 INLINE void fill_table(const struct coded_weight *weight, int64_t block, bool bf16, struct table *table) {
+    if (bf16 && weight->format == WEIGHT_MXFP4 && shift_table(weight, block, table)) return;
     static const float integers[CODES] = {-8, -7, -6, -5, -4, -3, -2, -1, 0, 1, 2, 3, 4, 5, 6, 7};
     const float *values = weight->format == WEIGHT_MXFP4 ? weight_mxfp4_values
                           : high_first(weight)           ? weight_nf4_values
@@ -160,8 +180,9 @@ INLINE void unpack_bytes(const struct coded_weight *weight, int64_t block, int64
 void SIMD_NAME(simd_unpack)(const struct coded_weight *weight, int64_t first, int64_t count, enum dtype dtype,
                             enum dtype to, void *out) {
     bool bf16 = dtype == DTYPE_BF16, to_bf16 = to == DTYPE_BF16;
-    for (int64_t done = 0, here; done < count; done += here) {
-        int64_t at = first + done, block = at / weight->block, left = weight->block - at % weight->block;
+    int64_t block = first / weight->block, left = (block + 1) * weight->block - first;
+    for (int64_t done = 0, here; done < count; done += here, block++, left = weight->block) {
+        int64_t at = first + done;
         here = count - done < left ? count - done : left;
         char *place = (char *)out + done * (to_bf16 ? 2 : 4);
         struct table table;
