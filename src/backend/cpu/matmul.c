@@ -22,7 +22,8 @@ static enum status create(const struct matmul_spec *spec, struct matmul *matmul)
         return STATUS_OK;
     }
     bool usable = false;
-    if (!packed_matmul_has_tiles(spec)) TRY(blocks_matmul_create(spec, &matmul->blocks, &usable));
+    if (spec->dtype == DTYPE_BF16 && !packed_matmul_has_tiles(spec))
+        TRY(blocks_matmul_create(spec, &matmul->blocks, &usable));
     matmul->kind = usable ? MATMUL_BLOCKS : MATMUL_PACKED;
     if (!usable) packed_matmul_init(spec, &matmul->packed);
     return STATUS_OK;

@@ -1,8 +1,9 @@
 /* Matrix products: c = a b (+ bias) (+ addend). Those with a short side by the kernels for words of simd/; others of
- * bf16 by the processor's tiles where it has them (AMX); others in blocks by oneDNN where it has a fast kernel that
- * keeps its scratch in the workspace (brgemm, from AVX-512 up), else by the packed kernels of simd/. Sums are in fp32; the order of a sum depends on the sizes, the layouts, the
- * instruction set and, for oneDNN, on its release and the processor's caches, and on nothing else: not on the number of
- * threads. A b in a format of fewer bits is unpacked, piece by piece, where it is packed. */
+ * bf16 by the processor's tiles where it has them (AMX), or in blocks by oneDNN where it has a fast kernel that keeps
+ * its scratch in the workspace (brgemm, with instructions for bf16); all others by the packed kernels of simd/. Sums
+ * are in fp32; the order of a sum depends on the sizes, the layouts, the instruction set and, for oneDNN, on its
+ * release and the processor's caches, and on nothing else: not on the number of threads. A b in a format of fewer bits
+ * is unpacked, piece by piece, where it is packed. */
 #ifndef BALLAST_BACKEND_CPU_MATMUL_H
 #define BALLAST_BACKEND_CPU_MATMUL_H
 

@@ -7,8 +7,8 @@
 /* A chunk's packed b takes some 5 MiB in fp32, which the last cache holds, and for tiles, which need it faster, the 1.6
  * MiB that the second one holds. Where b has more steps than a chunk, sums wait for the next one, and a chunk has few
  * rows. A task's panels of a (block rows by step) stay in the second cache while it goes through those of b, and are
- * packed by the thread that reads them. */
-enum { CHUNK_ROWS = 1024, CHUNK_DEPTH = 1024, STEP = 256 };
+ * packed by the thread that reads them; a panel of b fills half of the first cache. */
+enum { CHUNK_ROWS = 1024, CHUNK_DEPTH = 1024, STEP_MOST = 256, PANEL_ELEMENTS = 6144 };
 enum { BLOCK_ROWS = 128, BLOCK_ROWS_LEAST = 64, BLOCK_PANELS_LEAST = 4, TASKS_PER_THREAD = 3 };
 enum { PACK_PANELS = 4, PANEL_MOST = 64 }; /* of b at a time; columns of a panel */
 
@@ -23,12 +23,14 @@ static struct packed_kernel kernel_of(const struct matmul_spec *spec) {
                                       .columns = 32,
                                       .word_steps = 2,
                                       .words_multiple = 16,
+                                      .step = STEP_MOST,
                                       .chunk_words = 400 << 10};
     return (struct packed_kernel){.name = "packed",
                                   .rows = cpu_simd()->gemm_rows,
                                   .columns = cpu_simd()->gemm_columns,
                                   .word_steps = 1,
                                   .words_multiple = 1,
+                                  .step = at_most(PANEL_ELEMENTS / cpu_simd()->gemm_columns, STEP_MOST),
                                   .chunk_words = 1200 << 10};
 }
 
@@ -56,7 +58,7 @@ void packed_matmul_init(const struct matmul_spec *spec, struct packed_matmul *ou
     const struct packed_kernel kernel = kernel_of(spec);
     int64_t multiple = kernel.word_steps * kernel.words_multiple, depth = equal_part(spec->k, CHUNK_DEPTH, 1);
     *out = (struct packed_matmul){.spec = *spec, .kernel = kernel, .threads = parallel_threads()};
-    out->step = equal_part(depth, STEP, multiple);
+    out->step = equal_part(depth, kernel.step, multiple);
     out->depth = rounded_up(depth, out->step);
     out->rows = out->depth < spec->k ? equal_part(spec->m, CHUNK_ROWS, kernel.rows) : spec->m;
     out->columns = equal_part(spec->n, kernel.chunk_words * kernel.word_steps / out->depth, kernel.columns);
@@ -161,8 +163,9 @@ static void pack_b(const struct packed_matmul *matmul, const struct packing *pac
 static void pack_coded(const struct packed_chunk *chunk, int64_t k, int64_t column, struct packing packing) {
     const struct packed_matmul *matmul = chunk->matmul;
     enum dtype dtype = matmul->kernel.word_steps == 1 ? DTYPE_F32 : matmul->spec.dtype;
-    _Alignas(64) float room[PANEL_MOST * STEP];
-    BUG_IF(packing.lines > PANEL_MOST || packing.steps > STEP, "a panel of %lld columns", (long long)packing.lines);
+    _Alignas(64) float room[PANEL_MOST * STEP_MOST];
+    BUG_IF(packing.lines > PANEL_MOST || packing.steps > STEP_MOST, "a panel of %lld columns",
+           (long long)packing.lines);
     const struct matmul_tile tile = {chunk->k + k, packing.steps, chunk->column + column, packing.lines};
     matmul_unpack(&matmul->spec, chunk->operands->b, &tile, dtype, room);
     bool along = matmul->spec.b_k == 1; /* steps are neighbours */

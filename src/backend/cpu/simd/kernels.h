@@ -107,7 +107,7 @@ struct gemm_packing {
     int64_t panel_stride; /* of `to` */
 };
 
-/* sums[rows][columns] (+)= a b over packed steps, in the order of steps. The sums, fp32, lie
+/* sums[rows][columns] (+)= a b over packed steps: summed in the order of steps, then added. The sums, fp32, lie
  * [panel of columns][rows rounded up to panels][columns of a panel]; with a result they are not stored but become c. */
 struct gemm_block {
     int64_t rows, columns, steps;
@@ -196,7 +196,7 @@ struct coded_weight {
     /* Products (simd_gemm.c). */                                                                                      \
     X(void, gemm, (const struct gemm_block *block))                                                                    \
     /* The same of bf16 by the processor's tiles (simd_tiles.c): steps and strides are in words of two steps, a        \
-     * multiple of 16; panels are of 32 rows, [32][words] (pack_lines), and of 32 columns, [words][32] (pack_steps).                  \
+     * multiple of 16; panels are of 32 rows, [32][words] (pack_lines), and of 32 columns, [words][32] (pack_steps).   \
      */                                                                                                                \
     X(void, gemm_pairs, (const struct gemm_block *block))                                                              \
     X(void, gemm_pack, (const struct gemm_packing *packing))                                                           \

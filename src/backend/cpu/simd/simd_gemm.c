@@ -4,7 +4,7 @@
 
 enum { LINE = 64 / (int)sizeof(float) };
 
-/* What a tile asks for ahead: its c, the sums of the tile after it, its share of the next panel of b. */
+/* What a tile asks for ahead: its sums, its c, its share of the next panel of b. */
 INLINE void fetch(const float *from, int64_t count) {
     for (int64_t i = 0; i < count; i += LINE)
         __builtin_prefetch(from + i, 0, 2);
@@ -83,13 +83,13 @@ INLINE void fetch_result(const struct gemm_result *result, int64_t row, int64_t 
     }
 }
 
-/* Keeps a tile of sums in registers for all steps. */
+/* Keeps a tile of sums in registers for all steps, then adds those of the steps before, which have come near by now. */
 INLINE void tile_multiply(const struct gemm_block *block, const float *a, const float *b, float *sums, int64_t row,
                           int64_t column) {
     vf sum[GEMM_TILE_ROWS][GEMM_VECTORS];
     for (int i = 0; i < GEMM_TILE_ROWS; i++)
         for (int j = 0; j < GEMM_VECTORS; j++)
-            sum[i][j] = block->accumulate ? vf_load(sums + i * GEMM_COLUMNS + j * LANES) : (vf){0};
+            sum[i][j] = (vf){0};
     if (block->result) fetch_result(block->result, row, column);
 #pragma GCC unroll 2
     for (int64_t p = 0; p < block->steps; p++, a += GEMM_ROWS, b += GEMM_COLUMNS) {
@@ -102,6 +102,10 @@ INLINE void tile_multiply(const struct gemm_block *block, const float *a, const 
                 sum[i][j] = vf_fma(left, right[j], sum[i][j]);
         }
     }
+    if (block->accumulate)
+        for (int i = 0; i < GEMM_TILE_ROWS; i++)
+            for (int j = 0; j < GEMM_VECTORS; j++)
+                sum[i][j] = vf_load(sums + i * GEMM_COLUMNS + j * LANES) + sum[i][j];
     if (block->result)
         tile_finish(sum, block->result, row, column);
     else
@@ -121,7 +125,7 @@ void SIMD_NAME(simd_gemm)(const struct gemm_block *block) {
         for (int64_t i = 0; i < rows; i += GEMM_TILE_ROWS, sums += GEMM_TILE_ROWS * GEMM_COLUMNS) {
             int64_t within = i % GEMM_ROWS;
             if (!last) fetch(next, share), next += share;
-            if (block->accumulate) fetch(sums + GEMM_TILE_ROWS * GEMM_COLUMNS, GEMM_TILE_ROWS * GEMM_COLUMNS);
+            if (block->accumulate) fetch(sums, GEMM_TILE_ROWS * GEMM_COLUMNS);
             tile_multiply(block, a + within, b, sums, i, j);
             if (within + GEMM_TILE_ROWS == GEMM_ROWS) a += block->a_stride;
         }
