@@ -85,6 +85,8 @@ static void compare(const struct op_case *op_case, int output, const struct op_i
     bool bf16 = cpu->graph->dtype == DTYPE_BF16, exact = update_rule_of(op_case->op) != UPDATE_RULE_COUNT;
     /* fp32: sums of some thousand steps, in blocks of other lengths; the head's largest are off by 2.1e-6. */
     double error = relative_error(found, expected, count), most = exact ? 0 : bf16 ? 5e-3 : 4e-6;
+    /* It adds products of both signs with y, which each backend has rounded before. */
+    if (bf16 && op_case->op == &op_attention_sinks_grad) most = 3e-2;
     if (!(error <= most))
         fail_msg("%s in %s: %s is off by %.2e, more than %.0e", op_case->name, bf16 ? "bf16" : "fp32", tensor->name,
                  error, most);

@@ -8,28 +8,9 @@
 
 #include "backend/backend.h"
 
-/* Those of experts and of preferences, which run on the CPU alone: a plan that needs them says so. */
+/* Those of preferences, which run on the CPU alone: a plan that needs them says so. */
 static bool runs_on_the_cpu_alone(const struct op *op) {
-    static const struct op *const ops[] = {&op_route,
-                                           &op_route_grad,
-                                           &op_dispatch,
-                                           &op_dispatch_grad,
-                                           &op_combine,
-                                           &op_combine_grad,
-                                           &op_token_gate,
-                                           &op_token_gate_grad,
-                                           &op_expert_mlp,
-                                           &op_expert_mlp_grad,
-                                           &op_expert_glu,
-                                           &op_expert_glu_grad,
-                                           &op_expert_load,
-                                           &op_expert_load_grad,
-                                           &op_balanced_loss,
-                                           &op_balanced_loss_grad,
-                                           &op_count_slots,
-                                           &op_head_log_probability,
-                                           &op_head_log_probability_grad,
-                                           &op_preference_loss,
+    static const struct op *const ops[] = {&op_head_log_probability, &op_head_log_probability_grad, &op_preference_loss,
                                            &op_preference_loss_grad};
     for (size_t i = 0; i < sizeof ops / sizeof *ops; i++)
         if (ops[i] == op) return true;
