@@ -6,7 +6,7 @@
 #include "backend/head_tiles.h"
 #include "backend/matmul_spec.h"
 
-/* The operators that CUDA has kernels for, by the files of src/ops. Those of experts are not among them. */
+/* The operators that CUDA has kernels for, by the files of src/ops. */
 #define CUDA_KERNEL_LIST(X)                                                                                            \
     /* activation */                                                                                                   \
     X(activation)                                                                                                      \
@@ -19,6 +19,12 @@
     X(attention_sinks_grad)                                                                                            \
     X(attention_cache)                                                                                                 \
     X(last_token)                                                                                                      \
+    /* balance */                                                                                                      \
+    X(expert_load)                                                                                                     \
+    X(expert_load_grad)                                                                                                \
+    X(balanced_loss)                                                                                                   \
+    X(balanced_loss_grad)                                                                                              \
+    X(count_slots)                                                                                                     \
     /* elementwise */                                                                                                  \
     X(add)                                                                                                             \
     X(add_bias)                                                                                                        \
@@ -26,6 +32,11 @@
     /* embedding */                                                                                                    \
     X(embedding)                                                                                                       \
     X(embedding_grad)                                                                                                  \
+    /* expert, expert_glu */                                                                                           \
+    X(expert_mlp)                                                                                                      \
+    X(expert_mlp_grad)                                                                                                 \
+    X(expert_glu)                                                                                                      \
+    X(expert_glu_grad)                                                                                                 \
     /* group_exchange */                                                                                               \
     X(convert)                                                                                                         \
     X(to_parts)                                                                                                        \
@@ -64,6 +75,15 @@
     /* rope */                                                                                                         \
     X(rope_table)                                                                                                      \
     X(rope)                                                                                                            \
+    /* routing */                                                                                                      \
+    X(route)                                                                                                           \
+    X(route_grad)                                                                                                      \
+    X(dispatch)                                                                                                        \
+    X(dispatch_grad)                                                                                                   \
+    X(combine)                                                                                                         \
+    X(combine_grad)                                                                                                    \
+    X(token_gate)                                                                                                      \
+    X(token_gate_grad)                                                                                                 \
     /* select_heads */                                                                                                 \
     X(select_heads)                                                                                                    \
     X(select_heads_grad)
@@ -95,6 +115,10 @@ static inline int64_t cuda_slab_bytes(const struct matmul_spec *spec) {
 static inline int64_t cuda_preference_bytes(const struct node *node) {
     return node->in[0]->shape.dims[0] / 2 * PREFERENCE_FIGURES * (int64_t)sizeof(double);
 }
+/* Routing sorts so many slots, and the experts' load sums so many tokens, in a block. */
+enum { CUDA_SLOTS_BLOCK = 256, CUDA_LOAD_TOKENS = 64 };
+/* An expert's activations in its workspace, each of all rows: gate, up and what they make; its gradient too. */
+enum { CUDA_EXPERT_ACTIVATIONS = 3, CUDA_EXPERT_GRAD_ACTIVATIONS = 4 };
 
 /* Of a card's memory, what CUDA still takes after the free part was measured: graphs (some 64 KiB for each of
  * CUDA_GRAPH_NODES calls: 128 MiB), and the code of cuBLASLt's and cuDNN's kernels, which are loaded one by one when

@@ -131,6 +131,17 @@ const struct op op_expert_glu_grad = {
     .in_place_input = 1 + 6,
 };
 
+const struct tensor *expert_down(const struct node *node) {
+    if (node->op == &op_expert_glu) return node->in[3];
+    return node->in[node->op == &op_expert_mlp_grad ? 5 : 4]; /* of expert_glu_grad, and of expert_mlp */
+}
+
+int64_t expert_width(const struct node *node) {
+    bool pairs = node->op == &op_expert_glu || node->op == &op_expert_glu_grad;
+    bool kn = pairs && NODE_ATTRIBUTES(node, expert_glu_attributes)->weights_are_kn;
+    return tensor_values(expert_down(node))->dims[kn ? 0 : 1];
+}
+
 struct tensor *ops_expert_glu(struct graph *graph, const char *name, struct tensor *rows, struct routing routing,
                               const struct expert_glu_weights *weights, struct tensor *previous,
                               struct expert_glu_attributes attributes) {

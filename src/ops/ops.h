@@ -606,6 +606,9 @@ struct expert_glu_weights {
 struct tensor *ops_expert_glu(struct graph *graph, const char *name, struct tensor *rows, struct routing routing,
                               const struct expert_glu_weights *weights, struct tensor *previous,
                               struct expert_glu_attributes attributes);
+/* Of a node of an expert or of its gradient: the weight after the activation, and how many features it takes. */
+const struct tensor *expert_down(const struct node *node);
+int64_t expert_width(const struct node *node);
 /* `previous` is that of the layer before, NULL in the first. */
 struct tensor *ops_expert_load(struct graph *graph, const char *name, struct tensor *logits, struct routing routing,
                                struct tensor *previous);

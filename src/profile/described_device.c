@@ -56,8 +56,26 @@ static int64_t slab_bytes(const struct node *node) {
     return product.spec.b_format == WEIGHT_PLAIN ? 0 : cuda_slab_bytes(&product.spec);
 }
 
-/* The workspace of the CUDA backend's kernels (cuda_matmul.c, cuda_slabs.c, head.cu, preference.cu); the most possible
- * where only a device knows. */
+static int64_t expert_bytes(const struct node *node) {
+    bool gradient = node->op == &op_expert_mlp_grad || node->op == &op_expert_glu_grad;
+    const struct shape *rows = &node->in[0]->shape;
+    int64_t each = workspace_align(shape_rows(rows) * expert_width(node) * dtype_bytes(rows->dtype));
+    return each * (gradient ? CUDA_EXPERT_GRAD_ACTIVATIONS : CUDA_EXPERT_ACTIVATIONS);
+}
+
+/* Counts of slots by block and expert, and sums of probabilities. */
+static int64_t routing_bytes(const struct node *node) {
+    int64_t experts = shape_columns(&node->in[0]->shape);
+    if (node->op == &op_route)
+        return (shape_elements(&node->out[1]->shape) + CUDA_SLOTS_BLOCK - 1) / CUDA_SLOTS_BLOCK * experts *
+               (int64_t)sizeof(int32_t);
+    if (node->op != &op_expert_load) return 0;
+    return (shape_rows(&node->in[0]->shape) + CUDA_LOAD_TOKENS - 1) / CUDA_LOAD_TOKENS * experts *
+           (int64_t)sizeof(double);
+}
+
+/* The workspace of the CUDA backend's kernels (cuda_matmul.c, cuda_slabs.c, head.cu, preference.cu, routing.cu,
+ * balance.cu, expert.cu); the most possible where only a device knows. */
 static int64_t workspace_bytes(const struct node *node) {
     if (node->op == &op_preference_loss || node->op == &op_preference_loss_grad) return cuda_preference_bytes(node);
     switch (node->op->work) {
@@ -68,12 +86,16 @@ static int64_t workspace_bytes(const struct node *node) {
     case OP_WORK_ATTENTION_GRAD:
         return shape_rows(&node->in[1]->shape) * NODE_ATTRIBUTES(node, attention_attributes)->heads *
                (int64_t)sizeof(float);
-    default: return 0;
+    case OP_WORK_EXPERT: return expert_bytes(node);
+    default: return routing_bytes(node);
     }
 }
 
 /* The kernel has no function, since a described device cannot execute it. */
 static enum status create(const struct node *node, struct kernel **out) {
+    if (node->op->work == OP_WORK_EXPERT && expert_down(node)->code.format != WEIGHT_PLAIN)
+        return status_set(STATUS_BAD_INPUT, "CUDA has no experts whose weights are in %s",
+                          weight_format_name(expert_down(node)->code.format));
     return kernel_plain(node, NULL, workspace_align(workspace_bytes(node)), out);
 }
 /* What a card has kernels for. */

@@ -76,10 +76,6 @@ static double relative_error(const double *found, const double *expected, int64_
     return norm > 0 ? sqrt(difference / norm) : sqrt(difference);
 }
 
-/* In bf16 each backend has rounded what it made of y. The gradient of sinks is a sum of products with y over all queries
- * that is small beside its terms, while their roundings do not cancel: two heads of 256 features are off by 1.9e-2. */
-static double bound_in_bf16(const struct op *op) { return op == &op_attention_sinks_grad ? 4e-2 : 5e-3; }
-
 static void compare(const struct op_case *op_case, int output, const struct op_instance *cpu,
                     const struct op_instance *cuda, const struct op_instance *again) {
     const struct tensor *tensor = cpu->node->out[output];
@@ -88,7 +84,9 @@ static void compare(const struct op_case *op_case, int output, const struct op_i
     double *second = op_instance_read(again, again->node->out[output]);
     bool bf16 = cpu->graph->dtype == DTYPE_BF16, exact = update_rule_of(op_case->op) != UPDATE_RULE_COUNT;
     /* fp32: sums of some thousand steps, in blocks of other lengths; the head's largest are off by 2.1e-6. */
-    double error = relative_error(found, expected, count), most = exact ? 0 : bf16 ? bound_in_bf16(op_case->op) : 4e-6;
+    double error = relative_error(found, expected, count), most = exact ? 0 : bf16 ? 5e-3 : 4e-6;
+    /* It adds products of both signs with y, which each backend has rounded before. */
+    if (bf16 && op_case->op == &op_attention_sinks_grad) most = 3e-2;
     if (!(error <= most))
         fail_msg("%s in %s: %s is off by %.2e, more than %.0e", op_case->name, bf16 ? "bf16" : "fp32", tensor->name,
                  error, most);

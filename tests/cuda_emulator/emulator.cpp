@@ -232,5 +232,6 @@ cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, enum cudaMemcpy
 cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaMemcpyKind, cudaStream_t) {
     CALL(memcpy(to, from, bytes));
 }
+cudaError_t cudaMemsetAsync(void *to, int value, size_t bytes, cudaStream_t) { CALL(memset(to, value, bytes)); }
 cudaError_t cudaDeviceSynchronize(void) { CALL(); }
 }

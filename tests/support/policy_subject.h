@@ -22,7 +22,7 @@ struct policy_subject {
  * POLICY_SUBJECTS_EACH. */
 extern const struct policy_subject policy_subjects[];
 extern const size_t policy_subject_count;
-/* Whether it is a mixture of experts, which runs on the CPU alone. */
+/* Whether it is a mixture of experts. */
 bool policy_subject_has_experts(const struct policy_subject *subject);
 
 struct policy_way {

@@ -15,12 +15,13 @@
  * cuda_linear: linear layers and their gradients;
  * device: elements, vectors, sums over threads, launches;
  * mma: instructions that are written out;
+ * routing, balance, expert: layers of experts;
  * sums, elementwise, group_exchange, norm, rope, select_heads, embedding, head, preference, optimizer: a family of
  * operators each;
- * attention, attention_grad, attention_cache: attention in tiles, its gradient, and by keys and values in a cache;
- * peers: sums that travel between devices as bf16;
- * cudnn_graph: graphs of cuDNN's operations; attention_cudnn, attention_cudnn_absent: attention and its gradient as
- * such graphs, or none; attention_library: kernels by them, in place of the own. */
+ * attention, attention_grad, attention_sinks, attention_cache: attention in tiles, its gradients, and by keys and
+ * values in a cache; peers: sums that travel between devices as bf16; cudnn_graph: graphs of cuDNN's operations;
+ * attention_cudnn, attention_cudnn_absent: attention and its gradient as such graphs, or none; attention_library:
+ * kernels by them, in place of the own. */
 #ifndef BALLAST_BACKEND_CUDA_CUDA_KERNEL_H
 #define BALLAST_BACKEND_CUDA_CUDA_KERNEL_H
 
