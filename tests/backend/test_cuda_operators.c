@@ -28,7 +28,8 @@ static bool runs_on_the_cpu_alone(const struct op *op) {
                                            &op_head_log_probability,
                                            &op_head_log_probability_grad,
                                            &op_preference_loss,
-                                           &op_preference_loss_grad};
+                                           &op_preference_loss_grad,
+                                           &op_muon};
     for (size_t i = 0; i < sizeof ops / sizeof *ops; i++)
         if (ops[i] == op) return true;
     return false;

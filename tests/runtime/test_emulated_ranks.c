@@ -38,9 +38,10 @@ static enum status rank_body(struct comm *comm, const char *const words[RANK_JOB
     return status;
 }
 
-/* CUDA has no kernels for experts, and brief cases lack a layer that others freeze: of these a subject before. */
+/* CUDA has no kernels for experts and Muon, and brief cases lack a layer that others freeze: of these a subject before. */
 static int subject_with_kernels(int subject) {
-    while (policy_subject_has_experts(&policy_subjects[subject]) || policy_subjects[subject].freeze)
+    while (policy_subject_has_experts(&policy_subjects[subject]) || policy_subjects[subject].freeze ||
+           policy_subjects[subject].optimizer == UPDATE_MUON)
         subject--;
     return subject;
 }
