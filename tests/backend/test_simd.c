@@ -133,7 +133,9 @@ static void instruction_sets_give_the_same_bits(void **state) {
             values[t][i] = (float)random_normal(9, RANDOM_TEST, 0, (uint64_t)i);
         for (int i = 3 * ODD_COUNT; i < 4 * ODD_COUNT; i++)
             values[t][i] = fabsf(values[t][i]);
+        float direction[ODD_COUNT] = {0};
         const struct update_run run = {.gradient = values[t],
+                                       .direction = direction,
                                        .weight = values[t] + ODD_COUNT,
                                        .moments = {values[t] + 2 * ODD_COUNT, values[t] + 3 * ODD_COUNT},
                                        .direction = values[t] + 4 * ODD_COUNT};
@@ -151,6 +153,8 @@ static void instruction_sets_give_the_same_bits(void **state) {
                 packed.scales[i] = NULL;
             tables[t]->update((enum update_rule)rule, ODD_COUNT, &step, &packed);
         }
+        tables[t]->follow(DTYPE_F32, ODD_COUNT, &step, &run, direction);
+        tables[t]->mix(DTYPE_F32, ODD_COUNT, 0.3f, -1.7f, direction, values[t] + 2 * ODD_COUNT);
         /* The weights depend on all of them; so do these. */
         for (int i = 0; i < ODD_COUNT; i++)
             values[t][i] += (float)codes[0][i] + 256 * (float)codes[1][i];

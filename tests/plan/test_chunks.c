@@ -46,6 +46,7 @@ static void check_partition(const struct graph *graph, const struct chunk_list *
             assert_int_equal(parameter->kind, TENSOR_PARAMETER);
             assert_int_equal(list->chunk_of[parameter->id], c);
             assert_int_equal(parameter->trainable, chunk->trained);
+            assert_int_equal(parameter->updated_whole, chunk->whole);
             bytes += bytes_of(parameter);
         }
         assert_int_equal(chunk->bytes, bytes);
@@ -207,6 +208,60 @@ static void partitions_have_chunks_within_blocks(void **state) {
     graph_free(graph);
 }
 
+/* Matrices of many sizes, most of which are updated whole. */
+static struct graph *build_matrices(uint64_t seed) {
+    struct graph *graph = build(3, false);
+    for (size_t i = 0; i < graph->tensors.count; i++) {
+        struct tensor *tensor = graph->tensors.items[i];
+        if (tensor->kind != TENSOR_PARAMETER || tensor->shape.rank != 2) continue;
+        tensor->shape.dims[0] *= 1 + (int64_t)(random_u64(seed, RANDOM_TEST, 2, i) % 5000);
+        tensor->updated_whole = random_u64(seed, RANDOM_TEST, 3, i) % 4 != 0;
+    }
+    return graph;
+}
+
+/* No two parameters of a chunk share elements; one that is updated whole lies in one shard of the optimizer's states.
+ */
+static void check_dealt(const struct chunk_list *list, const struct chunk *chunk, const struct shard_cut *cut) {
+    int64_t shard = shard_elements(cut, partition_width(cut->partition.optimizer)), total = 0;
+    for (int32_t i = chunk->first; i < chunk->first + chunk->count; i++) {
+        const struct tensor *parameter = list->parameters.items[i];
+        int64_t first = list->first_element[parameter->id], end = first + shape_elements(&parameter->shape);
+        total += shard_aligned(end - first);
+        assert_true(first >= 0 && first % SHARD_BLOCK == 0 && end <= chunk->elements);
+        if (chunk->whole) assert_int_equal(first / shard, (end - 1) / shard);
+        for (int32_t k = chunk->first; k < i; k++) {
+            int64_t other = list->first_element[list->parameters.items[k]->id];
+            assert_true(other >= end || other + shape_elements(&list->parameters.items[k]->shape) <= first);
+        }
+    }
+    assert_true(chunk->whole ? total <= chunk->elements : total == chunk->elements);
+    if (chunk->whole) assert_int_equal(shard * partition_width(cut->partition.optimizer), chunk->elements);
+}
+
+static void shards_have_whole_parameters_of_whole_updates(void **state) {
+    (void)state;
+    static const struct partition partitions[] = {{1, 1, 2}, {2, 2, 2}, {1, 1, 4}, {2, 4, 4}, {4, 4, 4}, {1, 8, 8}};
+    for (uint64_t seed = 1; seed <= 20; seed++) {
+        struct graph *graph = build_matrices(seed);
+        for (size_t p = 0; p < sizeof partitions / sizeof *partitions; p++) {
+            const struct policy policy = {.chunk_bytes = 1 << 30, .partition = partitions[p]};
+            struct chunk_list list, copy;
+            assert_int_equal(chunks_of_policy(graph, &policy, &list), STATUS_OK);
+            assert_int_equal(chunks_copy_places(&list, &copy), STATUS_OK);
+            assert_int_equal(chunks_deal(&copy, &policy.partition, 8), STATUS_OK);
+            check_partition(graph, &list);
+            for (size_t c = 0; c < copy.chunks.count; c++) {
+                const struct chunk *chunk = &copy.chunks.items[c];
+                check_dealt(&copy, chunk, &(struct shard_cut){policy.partition, 8, chunk->elements});
+            }
+            chunks_free_places(&copy);
+            chunks_free(&list);
+        }
+        graph_free(graph);
+    }
+}
+
 static void no_parameters_make_no_chunk(void **state) {
     (void)state;
     struct graph *graph = graph_create(DTYPE_F32, 1, 1);
@@ -225,6 +280,7 @@ static enum status pack_and_free(void *payload) {
     int64_t bytes;
     TRY(chunks_choose_bytes(payload, &bytes));
     enum status status = chunks_pack(payload, bytes / 2, &list);
+    if (status == STATUS_OK) status = chunks_deal(&list, &(struct partition){1, 1, 2}, 2);
     chunks_free(&list);
     return status;
 }
@@ -243,6 +299,7 @@ int main(void) {
         cmocka_unit_test(larger_tensors_are_chunks_alone),
         cmocka_unit_test(the_chosen_size_holds_a_layer),
         cmocka_unit_test(partitions_have_chunks_within_blocks),
+        cmocka_unit_test(shards_have_whole_parameters_of_whole_updates),
         cmocka_unit_test(no_parameters_make_no_chunk),
         cmocka_unit_test(faults_are_reported),
     };
