@@ -23,8 +23,9 @@ import bitsandbytes
 import peft
 import safetensors.torch
 import torch
-from transformers import AutoModelForCausalLM, BitsAndBytesConfig
+from transformers import AutoModelForCausalLM, BitsAndBytesConfig, CompressedTensorsConfig
 
+import quantised_cases
 from model_cases import (BATCH, STEPS, TRAINING, all_double, bf16_updates, gradients_in_halves, loss_of, lr_at,
                          make_batch, seed_of, spread)
 
@@ -36,14 +37,15 @@ CASES = {
     "qwen2_lora": ("qwen2_tied", 3.0, dict(r=2, lora_alpha=8, target_modules="all-linear"), []),
     "llama_nf4": ("llama_bias", 0.8, dict(r=3, lora_alpha=7, target_modules=["q_proj", "v_proj", "down_proj"]), []),
     "qwen3_nf4": ("../quantised/qwen3_nf4", 1.5, dict(r=2, lora_alpha=8, target_modules="all-linear"), []),
+    "qwen3_w4a16": ("../quantised/qwen3_w4a16", 1.5, dict(r=2, lora_alpha=8, target_modules="all-linear"), []),
     "llama_frozen": ("llama_bias", 1.2, None, ["model.layers.0.*", "*embed*", "*.1.mlp.*_proj.weight"]),
 }
 
 
 # Of the linear layers' weights, by case.
-FORMATS = {"llama_nf4": "nf4", "qwen3_nf4": "stored"}
-# Bases as bitsandbytes stores them, under tests/fixtures: of these models.
-STORED = {"quantised/qwen3_nf4": "qwen3"}
+FORMATS = {"llama_nf4": "nf4", "qwen3_nf4": "stored", "qwen3_w4a16": "integers"}
+# Bases as bitsandbytes and compressed-tensors store them, under tests/fixtures: of these models.
+STORED = {"quantised/qwen3_nf4": "qwen3", "quantised/qwen3_w4a16": "qwen3"}
 
 
 def names():
@@ -85,6 +87,8 @@ def load(folder, base_dtype):
         settings = {"device_map": {"": "cpu"},
                     "quantization_config": BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type="nf4",
                                                               bnb_4bit_use_double_quant=True)}
+    if base_dtype == "integers":
+        settings = {"quantization_config": CompressedTensorsConfig(dequantize=True)}
     model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager",
                                                  **settings).eval()
     for layer in quantised_layers(model):
@@ -182,7 +186,7 @@ def reference_of(root, case):
              "torch": torch.__version__.split("+")[0], "training": TRAINING | {"clip_norm": clip_norm},
              "steps_clipped": clipped, "fp32_losses_from_fp64": spread(losses, losses64),
              "bf16_losses_from_fp64": spread(losses_bf16, losses64)}
-    if case in FORMATS:
+    if FORMATS.get(case) in ("nf4", "stored"):
         about |= {"bitsandbytes": bitsandbytes.__version__}
     if FORMATS.get(case) == "nf4":
         about |= {"base_dtype": "nf4"}
@@ -192,9 +196,29 @@ def reference_of(root, case):
     return model, tensors, about
 
 
+def save_integers(model, folder):
+    """Its linear layers as compressed-tensors packs them: 4 bits, asymmetric, a scale a row."""
+    model.save_pretrained(folder)
+    tensors, scheme = model.state_dict(), None
+    tensors.pop("lm_head.weight")
+    for name, module in model.named_modules():
+        if isinstance(module, torch.nn.Linear) and name != "lm_head":
+            case = ("pack-quantized", *module.weight.shape, 4, "channel", None, False, torch.float32)
+            stored, scheme = quantised_cases.integers_of(tensors.pop(f"{name}.weight").detach(), case)
+            tensors |= {f"{name}.{part}": tensor for part, tensor in stored.items()}
+    safetensors.torch.save_file({name: tensor.contiguous().clone() for name, tensor in tensors.items()},
+                                folder / "model.safetensors", metadata={"format": "pt"})
+    config = json.loads((folder / "config.json").read_text())
+    config["quantization_config"] = quantised_cases.config_of("pack-quantized", scheme)
+    (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n")
+
+
 def write_stored(root, folder, base):
     shutil.rmtree(root / folder, ignore_errors=True)
-    load(root / "models" / base, "nf4").save_pretrained(root / folder)
+    if "w4a16" in folder:
+        save_integers(load(root / "models" / base, None), root / folder)
+    else:
+        load(root / "models" / base, "nf4").save_pretrained(root / folder)
     (root / folder / "generation_config.json").unlink(missing_ok=True)
     for path in (root / folder).iterdir():
         path.chmod(0o644)
