@@ -122,7 +122,7 @@
     /* preference.c: log-probabilities y [S,T,1] fp32, targets [S,T] int32, reference [S,1] fp64 -> loss += fp64 [4]   \
      *  (enum preference_figure), unscaled. Sequences 2i and 2i+1 are a pair: the chosen and the rejected. With a      \
      *  sequence's gain = sum of its y - its reference, its reward = beta * gain, and m = the chosen one's reward -    \
-     * the rejected one's, the loss of sigmoid and robust is -log sigmoid(m) and -log sigmoid(-m), weighted                      \
+     *  the rejected one's, the loss of sigmoid and robust is -log sigmoid(m) and -log sigmoid(-m), weighted           \
      *  (pair_weights_of); of hinge (Zhao et al., arXiv 2305.10425) max(0, 1 - m); of ipo (Azar et al.,                \
      *  arXiv 2310.12036) (the difference of both gains, each over its targets, - 1 / (2 beta))^2. Sums are in fp64,   \
      *  in token order. A pair without targets does not count */                                                       \
