@@ -2,9 +2,7 @@
 #ifndef BALLAST_TESTS_MODEL_CASES_H
 #define BALLAST_TESTS_MODEL_CASES_H
 
-/* With logits, gradients and twenty steps of training. Experts run on the CPU alone, and ranks cannot share their
- * tensors.
- */
+/* With logits, gradients and twenty steps of training. Experts run on the CPU alone. */
 #define FULL_MODEL_CASES DENSE_MODEL_CASES, EXPERT_MODEL_CASES
 #define DENSE_MODEL_CASES                                                                                              \
     "gemma2", "gemma2_bias", "gemma3_text", "gemma3_text_bias", "gpt2", "gpt2_gelu", "gpt2_relu",                      \
