@@ -1,5 +1,7 @@
 #include "console/shapes_table.h"
 
+#include <math.h>
+
 #include "base/size.h"
 #include "session/shape_gains.h"
 
@@ -7,10 +9,17 @@ static bool is_chosen(const struct session_plan *plan, const struct rank_shape *
     return shape->outcome == SHAPE_PLANNED && rank_shape_is_of(shape, &plan->chosen);
 }
 
+enum { CUT_BYTES = 32 };
 /* How tensors are cut, where it is not Megatron-LM's way. */
-static const char *cut_of(const struct recipe *recipe) {
+static const char *cut_of(const struct rank_shape *shape, char text[CUT_BYTES]) {
+    const struct recipe *recipe = &shape->plan->recipe;
     if (recipe_tensor(recipe) == 1) return "";
-    return recipe->layout == TENSOR_LAYOUT_SOLVER ? "solver" : recipe->sequence ? "sequence" : "";
+    if (recipe->layout != TENSOR_LAYOUT_SOLVER) return recipe->sequence ? "sequence" : "";
+    snprintf(text, CUT_BYTES, "solver");
+    if (isinf(shape->solver_memory)) snprintf(text, CUT_BYTES, "solver, any memory");
+    if (isfinite(shape->solver_memory) && shape->solver_memory != 1)
+        snprintf(text, CUT_BYTES, "solver, %.3g memories", shape->solver_memory);
+    return text;
 }
 
 static void print_planned(FILE *out, const struct rank_shape *shape, bool chosen) {
@@ -22,10 +31,10 @@ static void print_planned(FILE *out, const struct rank_shape *shape, bool chosen
 
 static void print_shape(FILE *out, const struct session_plan *plan, const struct rank_shape *shape) {
     const struct rank_place *place = &shape->plan->place;
-    char size[SIZE_TEXT];
+    char size[SIZE_TEXT], cut[CUT_BYTES];
     int tensor = recipe_tensor(&shape->plan->recipe), stages = rank_place_stages(place);
     fprintf(out, "  %4d x %4d x %4d  %-8s  ", tensor, stages, rank_place_ranks(&plan->chosen.place) / (tensor * stages),
-            cut_of(&shape->plan->recipe));
+            cut_of(shape, cut));
     switch (shape->outcome) {
     case SHAPE_PLANNED: print_planned(out, shape, is_chosen(plan, shape)); break;
     case SHAPE_BOUNDED: fprintf(out, "%11s  %10s  takes at least %.4f s", "", "", shape->bound_s); break;

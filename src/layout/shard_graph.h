@@ -2,11 +2,12 @@
  * and has its part of the parameters, and exchanges (ops/exchange.c) what others need of it. It is differentiated,
  * planned and compiled as any other.
  *
- * LAYOUTS. Each tensor is whole on all ranks of the group, or each rank has its part along one dimension; its gradient
- * always has the tensor's own layout. A node that takes an index of its loops reads inputs that have the index in parts
- * along it, and the others whole; their gradients are then parts of a sum (copy_in, or a gather that is partial). What
- * it makes has the index in parts, or is a part of a sum, which ranks add (reduce_out), before what the operator adds
- * to its sums. A node that takes none is done by all ranks alike.
+ * LAYOUTS. Along each axis of the mesh that the ranks of the group form (one axis or two), a tensor is whole, or each
+ * rank has its part along a dimension; its gradient always has the tensor's own layout, or is a part of a sum where the
+ * nodes that make and read it take it so (op_loops.apart). A node that takes an index of its loops reads inputs that
+ * have the index in parts along it, and the others whole; their gradients are then parts of a sum (copy_in, or a gather
+ * that is partial). What it makes has the index in parts, or is a part of a sum, which ranks add (reduce_out), before
+ * what the operator adds to its sums. A node that takes none is done by all ranks alike.
  *
  * PARAMETERS that are cut have `part` (graph/tensor.h), by which weights are read, written and initialised. Those that
  * are whole, and that a node with a part of the work uses, have partial gradients. */

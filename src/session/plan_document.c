@@ -1,5 +1,7 @@
 #include "session/plan_document.h"
 
+#include <math.h>
+
 #include "base/folder.h"
 #include "base/json.h"
 #include "base/mem.h"
@@ -85,9 +87,10 @@ static json_t *shapes_to_json(const struct rank_shapes *shapes) {
         bool planned = shape->outcome == SHAPE_PLANNED;
         failed |= json_array_append_new(
             list,
-            json_pack("{s:i, s:s, s:s, s:i, s:s, s:o, s:o, s:I, s:I, s:I, s:s}", "tensor",
+            json_pack("{s:i, s:s, s:s, s:o, s:i, s:s, s:o, s:o, s:I, s:I, s:I, s:s}", "tensor",
                       recipe_tensor(&shape->plan->recipe), "sequence", shape->plan->recipe.sequence ? "on" : "off",
-                      "layout", tensor_layout_name(shape->plan->recipe.layout), "stages",
+                      "layout", tensor_layout_name(shape->plan->recipe.layout), "solver_memory",
+                      isfinite(shape->solver_memory) ? json_real(shape->solver_memory) : json_null(), "stages",
                       rank_place_stages(&shape->plan->place), "outcome", outcomes[shape->outcome], "bound_s",
                       shape->bound_s > 0 ? json_real(shape->bound_s) : json_null(), "step_s",
                       planned ? json_real(shape->step_s) : json_null(), "device_bytes",

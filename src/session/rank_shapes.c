@@ -1,6 +1,7 @@
 #include "session/rank_shapes.h"
 
 #include <stdio.h>
+#include <string.h>
 
 static bool is_auto(const struct plan_options *options, enum setting_id id, int64_t value) {
     return options->given.of[id] && value == 0;
@@ -45,7 +46,7 @@ static struct plan_options options_of(const struct plan_options *options, const 
 static enum status add_shape(const struct plan_options *options, const struct axes *axes,
                              const struct shape_resolver *resolver, struct rank_shapes *out) {
     struct plan_options own = options_of(options, axes);
-    struct rank_shape shape = {.plan = mem_array(1, sizeof *shape.plan)};
+    struct rank_shape shape = {.plan = mem_array(1, sizeof *shape.plan), .solver_memory = 1};
     if (!shape.plan) return STATUS_FAILED;
     enum status status = resolver->resolve(resolver->context, &own, shape.plan);
     if (status == STATUS_BAD_INPUT) {
@@ -115,7 +116,25 @@ bool rank_shape_is_of(const struct rank_shape *shape, const struct plan *plan) {
     const struct recipe *recipe = &shape->plan->recipe;
     return recipe_tensor(recipe) == recipe_tensor(&plan->recipe) &&
            rank_place_stages(&shape->plan->place) == rank_place_stages(&plan->place) &&
-           recipe->sequence == plan->recipe.sequence && recipe->layout == plan->recipe.layout;
+           recipe->sequence == plan->recipe.sequence && recipe->layout == plan->recipe.layout &&
+           recipe->strategies == plan->recipe.strategies; /* equal lines are one text */
+}
+
+enum status rank_shapes_repeat(struct rank_shapes *shapes, size_t at) {
+    struct plan *plan = mem_array(1, sizeof *plan);
+    if (!plan) return STATUS_FAILED;
+    struct rank_shape shape = shapes->list.items[at];
+    *plan = *shape.plan;
+    shape.plan = plan;
+    enum status status = vec_push(&shapes->list, shape);
+    if (status != STATUS_OK) {
+        mem_free(plan);
+        return status;
+    }
+    struct rank_shape *behind = &shapes->list.items[at + 1];
+    memmove(behind + 1, behind, (shapes->list.count - at - 2) * sizeof *behind);
+    *behind = shape;
+    return STATUS_OK;
 }
 
 void rank_shapes_free(struct rank_shapes *shapes) {

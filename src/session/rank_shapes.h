@@ -20,13 +20,14 @@ enum { SHAPE_REASON_BYTES = 240 };
 struct rank_shape {
     struct plan *plan; /* what is asked for of it, with its recipe and its axes; owned */
     enum shape_outcome outcome;
+    double solver_memory; /* of a solver's cut: its limit, in memories of the devices that it is for; INFINITY: none */
     double bound_s, expected_s, step_s; /* 0: unknown */
     int64_t tier_bytes[TIER_COUNT];     /* SHAPE_PLANNED */
     int64_t least_bytes;                /* SHAPE_NO_FIT: of the device, of what was compiled; 0: nothing had to be */
     char reason[SHAPE_REASON_BYTES];    /* SHAPE_REFUSED */
 };
-/* By tensor, then by stages, then by cut: Megatron-LM's, that with positions cut too, the solver's. None: the shape is
- * settled. */
+/* By tensor, then by stages, then by cut: Megatron-LM's, that with positions cut too, the solver's, which the search
+ * may add to under other limits of memory. None: the shape is settled. */
 struct rank_shapes {
     VEC(struct rank_shape) list;
 };
@@ -48,6 +49,8 @@ void rank_shapes_free(struct rank_shapes *shapes);
 
 /* Whether a plan has that shape. */
 bool rank_shape_is_of(const struct rank_shape *shape, const struct plan *plan);
+/* Adds a copy of shape `at` behind it, with a plan of its own. */
+enum status rank_shapes_repeat(struct rank_shapes *shapes, size_t at);
 
 /* Keeps the last message as the reason why a shape is refused. */
 void rank_shape_refuse(struct rank_shape *shape);

@@ -60,6 +60,41 @@ static enum status solve_shape(struct shape_choice *choice, struct rank_shape *s
     return STATUS_OK;
 }
 
+static bool is_solved(const struct rank_shape *shape) { return shape->plan->recipe.layout == TENSOR_LAYOUT_SOLVER; }
+
+/* The solver's answer under another limit, in `plan`; the memory of the devices is `device_bytes`. */
+static enum status solve_under(const struct shape_choice *choice, double device_bytes, double limit,
+                               struct plan *plan) {
+    plan->recipe.strategies = NULL;
+    plan->recipe.layout_rates.device_bytes = isfinite(limit) ? limit * device_bytes : 0;
+    return tensor_layout_find_strategies(choice->plan->session, plan);
+}
+
+/* Behind a shape that the solver cuts, the same under looser limits, where it answers otherwise: what shards of states,
+ * other tiers and repeated work make fit may be faster (Colossal-Auto, section 5.3, whose limits these are some of). */
+static enum status add_limits(struct shape_choice *choice, size_t at) {
+    static const double limits[] = {1.3, 1.3 * 1.3, 1.3 * 1.3 * 1.3 * 1.3, INFINITY};
+    struct rank_shapes *shapes = &choice->plan->shapes;
+    struct plan loosest = *shapes->list.items[at].plan;
+    double device_bytes = loosest.recipe.layout_rates.device_bytes;
+    const char *before = loosest.recipe.strategies;
+    if (!before || device_bytes <= 0) return STATUS_OK;
+    TRY(solve_under(choice, device_bytes, INFINITY, &loosest));
+    for (size_t i = 0; i < sizeof limits / sizeof *limits && before != loosest.recipe.strategies; i++) {
+        struct plan plan = loosest;
+        if (isfinite(limits[i])) TRY(solve_under(choice, device_bytes, limits[i], &plan));
+        if (plan.recipe.strategies == before) continue;
+        TRY(rank_shapes_repeat(shapes, at));
+        struct rank_shape *added = &shapes->list.items[++at];
+        *added->plan = plan;
+        added->outcome = SHAPE_OPEN;
+        added->solver_memory = limits[i];
+        added->bound_s = added->expected_s = 0;
+        before = plan.recipe.strategies;
+    }
+    return STATUS_OK;
+}
+
 static void forget_cuts(struct shape_choice *choice) {
     for (size_t i = 0; i < choice->cuts.count; i++)
         graph_free(choice->cuts.items[i]);
@@ -145,8 +180,6 @@ static bool have_same_ranks(const struct rank_shape *a, const struct rank_shape 
            rank_place_stages(&a->plan->place) == rank_place_stages(&b->plan->place);
 }
 
-static bool is_solved(const struct rank_shape *shape) { return shape->plan->recipe.layout == TENSOR_LAYOUT_SOLVER; }
-
 /* The solver's cut of tensors is tried after Megatron-LM's among the same ranks, which tells what to expect of it. */
 static void put_solved_later(const struct rank_shapes *shapes) {
     for (size_t i = 0; i < shapes->list.count; i++)
@@ -199,9 +232,12 @@ static struct rank_shape *next_shape(const struct rank_shapes *shapes) {
 static enum status search(struct shape_choice *choice) {
     struct rank_shapes *shapes = &choice->plan->shapes;
     struct rank_shape *shape;
-    for (size_t i = 0; i < shapes->list.count; i++)
-        if (shapes->list.items[i].outcome == SHAPE_OPEN)
-            TRY(forgive(bound_shape(choice, &shapes->list.items[i]), &shapes->list.items[i]));
+    for (size_t i = 0; i < shapes->list.count; i++) {
+        if (shapes->list.items[i].outcome != SHAPE_OPEN) continue;
+        TRY(forgive(bound_shape(choice, &shapes->list.items[i]), &shapes->list.items[i]));
+        bool first = is_solved(&shapes->list.items[i]) && shapes->list.items[i].solver_memory == 1;
+        if (first && shapes->list.items[i].outcome != SHAPE_REFUSED) TRY(add_limits(choice, i));
+    }
     put_solved_later(shapes);
     while ((shape = next_shape(shapes))) {
         if (shape->bound_s >= choice->best_s)

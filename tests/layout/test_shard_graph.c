@@ -267,7 +267,7 @@ static void strategies_at_random_have_one_ranks_gradients(void **state) {
 /* Each rank has parts of all experts. */
 static void experts_have_one_ranks_gradients(void **state) {
     (void)state;
-    static const char *const cases[] = {EXPERT_MODEL_CASES};
+    static const char *const cases[] = {SHARED_EXPERT_MODEL_CASES};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         if (!unit_part(cases[i])) continue;
         struct model *model = shared_model_make(cases[i], &shared_sizes_usual);
