@@ -165,7 +165,7 @@ struct op {
      * of it, and the others do not (tensor.updated_whole). */
     bool by_parameter;
     /* Activations are worked on row by row, a row a token: what is made of some rows depends on no others, and what is
-     * updated is a sum over rows in their order, of which OP_ROWS_APART after the other may be added (graph/tile.h). */
+     * updated is a sum over rows in their order, so that OP_ROWS_APART after the other may be added (token_tiles.h). */
     bool by_rows;
     int in_place_input; /* 1 + index of the input whose buffer output 0 may take over, bytes being equal; 0: none */
 };

@@ -142,7 +142,7 @@ struct policy {
     enum tier parameters, gradients, optimizer; /* home of the other chunks' states between uses */
     enum tier update;                           /* where the other chunks are updated: device or host */
     struct partition partition;                 /* of model states among ranks; all 0: each rank has all of them */
-    int64_t tile_tokens; /* of a grain, on which a block's MLP works at a time (graph/tile.h); 0: on all */
+    int64_t tile_tokens; /* of a grain, on which a block's MLP works at a time (graph/token_tiles.h); 0: on all */
     bool flat;           /* operations between ranks send each block straight to where it belongs, not node by node */
     /* Blocks at which spans after the first begin, "4 8" (layout/stage_spans.h); "": chosen. Of one stage: "". */
     char spans[POLICY_SPANS_BYTES];

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "graph/differentiate.h"
-#include "graph/tile.h"
+#include "graph/token_tiles.h"
 #include "layout/shard_graph.h"
 #include "layout/shard_texts.h"
 #include "ops/ops.h"

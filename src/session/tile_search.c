@@ -2,7 +2,7 @@
 
 #include <math.h>
 
-#include "graph/tile.h"
+#include "graph/token_tiles.h"
 #include "session/plan_choice.h"
 #include "session/plan_policy.h"
 

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "graph/tile.h"
+#include "graph/token_tiles.h"
 #include "support/policy_subject.h"
 #include "support/unit.h"
 

@@ -1,4 +1,4 @@
-#include "graph/tile.h"
+#include "graph/token_tiles.h"
 
 #include <string.h>
 

@@ -11,8 +11,8 @@
  * The rule, for any block: of a run of neighbouring forward nodes whose operators work by rows (op.by_rows), what they
  * make and only they and their gradients read is a tile's own. A run without such tensors stays as it is, and so does
  * one with a gradient that does not work by rows. */
-#ifndef BALLAST_GRAPH_TILE_H
-#define BALLAST_GRAPH_TILE_H
+#ifndef BALLAST_GRAPH_TOKEN_TILES_H
+#define BALLAST_GRAPH_TOKEN_TILES_H
 
 #include "graph/graph.h"
 
