@@ -9,8 +9,8 @@
  *     intra_op: the program that chooses a strategy for each node;
  *     tied_program, tied_reduce, tied_eliminate, tied_price, tied_order, tied_search, tied_cbc: how it is
  *     solved;
- *     shard_choice, shard_graph: the part of each rank of a group, and its own graph; shard_texts: where they write
- *     texts;
+ *     shard_choice, shard_share, shard_graph: the part of each rank of a group, how a node's operands lie then, and its
+ *     own graph; shard_texts: where they write texts;
  *     shard_strategies: the same from strategies, and which of these ranks execute;
  *     shard_program: the program of a model's forward graph; strategy_lines: its solution as text;
  *     shard_chain: the sharded step as a chain of blocks; joint_solution: strategies and recomputation together;

@@ -5,16 +5,9 @@
 #include "graph/weight_part.h"
 #include "layout/conversion.h"
 #include "layout/conversion_nodes.h"
+#include "layout/shard_share.h"
 #include "ops/tensor_parts.h"
 
-enum { WHOLE = LAYOUT_REPLICATED };
-
-/* How a node reads a tensor: its layout, and the axes (bits) along which what the ranks give back are parts of the sum
- * that is its gradient. */
-struct reading {
-    struct layout layout;
-    unsigned partial;
-};
 struct converted {
     struct reading reading;
     struct tensor *tensor;
@@ -37,14 +30,6 @@ struct sharder {
     struct value *values; /* by tensor id of `from` */
     bool *learns;         /* by the same: a gradient flows to it */
     struct conversion_cache conversions;
-};
-
-/* The indices that the axes take of a node, and its operands'. */
-struct share {
-    struct op_loops loops;
-    int index[SHARD_AXES_MAX];
-    bool positions[SHARD_AXES_MAX]; /* as struct shard_choice */
-    unsigned told;                  /* axes whose ranks have told each other what makes the node's outputs whole */
 };
 
 /* ---- axes ---- */
@@ -71,83 +56,6 @@ static struct group_axis group_axis_of(const struct sharder *sharder, unsigned a
  * which are none at the end. */
 static unsigned next_axes(const struct sharder *sharder, unsigned left) {
     return left == all_axes(sharder) ? left : left & -left;
-}
-
-/* ---- the layouts of operands ---- */
-
-static int dimension_of(const struct share *share, int operand, int index) {
-    for (int d = 0; d < TENSOR_RANK_MAX && index != OP_INDEX_NONE; d++)
-        if (share->loops.of[operand][d] == index) return d;
-    return WHOLE;
-}
-
-static bool has_positions(const struct share *share, int index) {
-    return share->loops.indices[index].letter == 't' || share->loops.indices[index].letter == 'z';
-}
-
-/* The dimension of an operand that an axis has in parts while the node works. */
-static int part_of_operand(const struct share *share, int axis, int operand) {
-    int index = share->index[axis];
-    bool gathered = index != OP_INDEX_NONE && operand < OP_INPUTS_MAX && (share->loops.whole >> operand & 1) &&
-                    has_positions(share, index);
-    return gathered ? WHOLE : dimension_of(share, operand, index);
-}
-
-/* The axes along which what the node makes are parts of a sum. */
-static unsigned summed_axes(const struct share *share) {
-    unsigned axes = 0;
-    for (int axis = 0; axis < SHARD_AXES_MAX && !(share->loops.apart >> OP_INPUTS_MAX & 1); axis++)
-        if (share->index[axis] != OP_INDEX_NONE && !(share->told >> axis & 1) &&
-            part_of_operand(share, axis, OP_INPUTS_MAX) == WHOLE)
-            axes |= 1u << axis;
-    return axes;
-}
-
-/* The dimension along which an axis scatters a sum, or WHOLE. */
-static int part_of_sum(const struct share *share, int axis) {
-    for (int i = 0; i < share->loops.count && share->positions[axis]; i++)
-        if (has_positions(share, i)) return dimension_of(share, OP_INPUTS_MAX, i);
-    return WHOLE;
-}
-
-static bool is_added_later(const struct share *share, int k) {
-    return summed_axes(share) != 0 && share->loops.added >> k & 1;
-}
-
-/* The axes along which an operand's ranks keep what they have apart (struct op_loops). */
-static unsigned apart_axes(const struct share *share, int operand) {
-    unsigned axes = 0;
-    for (int axis = 0; axis < SHARD_AXES_MAX && share->loops.apart >> operand & 1; axis++)
-        if (share->index[axis] != OP_INDEX_NONE && dimension_of(share, operand, share->index[axis]) == WHOLE)
-            axes |= 1u << axis;
-    return axes;
-}
-
-/* How the node reads input k: beside the sum where that is added later. A gradient is a part of a sum where the input
- * lacks what an axis took of the work that the ranks do apart. */
-static struct reading reading_of(const struct share *share, int k) {
-    struct reading reading = {layout_replicated(), 0};
-    unsigned summed = is_added_later(share, k) ? summed_axes(share) : 0, apart = apart_axes(share, k);
-    for (int axis = 0; axis < SHARD_AXES_MAX; axis++) {
-        bool after = summed >> axis & 1;
-        int dimension = after ? part_of_sum(share, axis) : part_of_operand(share, axis, k);
-        reading.layout.dimension[axis] = (int8_t)dimension;
-        bool partial = share->index[axis] != OP_INDEX_NONE && !after && dimension == WHOLE && !(apart >> axis & 1);
-        if (partial) reading.partial |= 1u << axis;
-    }
-    return reading;
-}
-
-/* Parameters have no positions: of one that is added to a scattered sum each rank has a part of the gradient. */
-static struct reading reading_of_parameter(const struct share *share, int k) {
-    struct reading reading = reading_of(share, k);
-    unsigned summed = is_added_later(share, k) ? summed_axes(share) : 0;
-    for (int axis = 0; axis < SHARD_AXES_MAX; axis++)
-        if (summed >> axis & 1) {
-            reading.layout.dimension[axis] = WHOLE;
-            if (part_of_sum(share, axis) != WHOLE) reading.partial |= 1u << axis;
-        }
-    return reading;
 }
 
 /* As differentiation has it (graph/differentiate.c): activations that come from elsewhere want their gradients. */
@@ -181,7 +89,7 @@ static struct tensor_segments segments_of(const struct sharder *sharder, const s
         const struct tensor *tensor = i < OP_INPUTS_MAX ? node->in[i] : node->out[i - OP_INPUTS_MAX];
         if (!tensor || tensor->kind != TENSOR_ACTIVATION) continue;
         const struct tensor_segments *segments = &sharder->choices->segments[tensor->id];
-        if (segments->count > 0 && part_of_operand(share, axis, i) == tensor->shape.rank - 1) return *segments;
+        if (segments->count > 0 && share_part_of_operand(share, axis, i) == tensor->shape.rank - 1) return *segments;
     }
     return none;
 }
@@ -285,7 +193,7 @@ static enum status take_parameter(struct sharder *sharder, const struct node *no
                                   struct tensor **out) {
     const struct tensor *from = node->in[k];
     struct value *value = &sharder->values[from->id];
-    struct reading reading = reading_of_parameter(share, k);
+    struct reading reading = share_reading_of_parameter(share, k);
     struct tensor_part part = {.count = 0}, *is = NULL;
     if (cutting_axes(&reading.layout))
         part = part_of_parameter(sharder, node, share, from, &reading.layout), is = &part;
@@ -462,7 +370,7 @@ static struct tensor *in_layout(struct sharder *sharder, const struct tensor *te
 
 /* What ranks keep apart goes on only to what takes it so. */
 static enum status check_apart(struct sharder *sharder, const struct node *node, const struct share *share, int k) {
-    if (value_of(sharder, node->in[k])->apart == apart_axes(share, k)) return STATUS_OK;
+    if (value_of(sharder, node->in[k])->apart == share_apart_axes(share, k)) return STATUS_OK;
     return status_set(STATUS_BAD_INPUT, "tensor: %s: ranks have other parts of the work of %s", node->name,
                       node->in[k]->name);
 }
@@ -477,7 +385,7 @@ static enum status take_inputs(struct sharder *sharder, const struct node *node,
             continue;
         }
         TRY(check_apart(sharder, node, share, k));
-        in[k] = in_layout(sharder, tensor, reading_of(share, k));
+        in[k] = in_layout(sharder, tensor, share_reading_of(share, k));
     }
     return STATUS_OK;
 }
@@ -499,15 +407,15 @@ static struct tensor *add_later(struct sharder *sharder, const struct node *node
 static struct tensor *add_up(struct sharder *sharder, const struct node *node, const struct share *share,
                              struct tensor *sum) {
     struct graph *graph = sharder->graph;
-    unsigned summed = summed_axes(share), scattered = 0, now;
+    unsigned summed = share_summed_axes(share), scattered = 0, now;
     bool one = axis_count(sharder) == 1;
     const char *name = graph_format(graph, "%s.reduced", node->name);
     for (int axis = 0; axis < SHARD_AXES_MAX; axis++)
-        scattered |= (unsigned)(part_of_sum(share, axis) != WHOLE) << axis & summed;
+        scattered |= (unsigned)(share_part_of_sum(share, axis) != WHOLE) << axis & summed;
     for (unsigned left = scattered; left; left &= ~now) {
         now = next_axes(sharder, left);
         const char *own = one ? name : graph_format(graph, "%s.%u", name, now);
-        sum = ops_scatter(graph, own, sum, group_of(sharder, now), part_of_sum(share, __builtin_ctz(now)));
+        sum = ops_scatter(graph, own, sum, group_of(sharder, now), share_part_of_sum(share, __builtin_ctz(now)));
     }
     for (unsigned left = summed & ~scattered; left; left &= ~now) {
         now = next_axes(sharder, left);
@@ -520,7 +428,7 @@ static struct tensor *add_up(struct sharder *sharder, const struct node *node, c
 static struct tensor *finish_sum(struct sharder *sharder, const struct node *node, const struct share *share,
                                  struct tensor *part, struct tensor *const later[OP_INPUTS_MAX]) {
     if (part->kind == TENSOR_RESULT) {
-        part->result_parts = group_axis_of(sharder, summed_axes(share));
+        part->result_parts = group_axis_of(sharder, share_summed_axes(share));
         return part;
     }
     return add_later(sharder, node, add_up(sharder, node, share, part), later);
@@ -540,20 +448,13 @@ static void take_outputs(struct sharder *sharder, const struct node *node, const
         if (!node->out[i]) continue;
         struct layout layout = layout_replicated();
         for (int axis = 0; axis < SHARD_AXES_MAX; axis++) {
-            bool sum = i == 0 && (summed_axes(share) >> axis & 1);
+            bool sum = i == 0 && (share_summed_axes(share) >> axis & 1);
             layout.dimension[axis] =
-                (int8_t)(sum ? part_of_sum(share, axis) : part_of_operand(share, axis, OP_INPUTS_MAX + i));
+                (int8_t)(sum ? share_part_of_sum(share, axis) : share_part_of_operand(share, axis, OP_INPUTS_MAX + i));
         }
         sharder->values[node->out[i]->id] =
-            (struct value){i == 0 ? first : made->out[i], layout, 0, apart_axes(share, OP_INPUTS_MAX + i), NULL};
+            (struct value){i == 0 ? first : made->out[i], layout, 0, share_apart_axes(share, OP_INPUTS_MAX + i), NULL};
     }
-}
-
-static unsigned axes_with(const struct share *share, int index) {
-    unsigned axes = 0;
-    for (int axis = 0; axis < SHARD_AXES_MAX; axis++)
-        axes |= (unsigned)(share->index[axis] == index) << axis;
-    return axes;
 }
 
 /* The node's attributes become those of its part; what it needs of others' is made. */
@@ -561,14 +462,14 @@ static void take_indices(struct sharder *sharder, const struct node *node, struc
                          struct tensor *in[OP_INPUTS_MAX]) {
     struct index_part parts[OP_INDICES_MAX];
     for (int i = 0; i < share->loops.count; i++) {
-        unsigned axes = axes_with(share, i);
+        unsigned axes = share_axes_with(share, i);
         if (!axes) continue;
         struct group_part group = group_of(sharder, axes);
         parts[i] = (struct index_part){share->loops.indices[i].size, group.parts, group.position, group.stride};
         if (node->op->take_part) node->op->take_part(attributes, share->loops.indices[i].letter, &parts[i]);
     }
     for (int i = 0; i < share->loops.count && node->op->tell_parts; i++) {
-        unsigned axes = axes_with(share, i);
+        unsigned axes = share_axes_with(share, i);
         char letter = share->loops.indices[i].letter;
         if (axes && node->op->tell_parts(sharder->graph, node->name, letter, &parts[i], attributes, in))
             share->told |= axes;
@@ -601,7 +502,7 @@ static enum status shard_node(struct sharder *sharder, const struct node *node) 
     }
     TRY(take_inputs(sharder, node, &share, in));
     for (int k = 0; k < OP_INPUTS_MAX; k++)
-        if (is_added_later(&share, k)) later[k] = in[k], in[k] = NULL;
+        if (share_is_added_later(&share, k)) later[k] = in[k], in[k] = NULL;
     memcpy(attributes, node->attributes, node->op->attribute_bytes);
     take_indices(sharder, node, &share, attributes, in);
     struct node part = {.op = node->op, .name = node->name, .attributes = attributes};
@@ -610,7 +511,8 @@ static enum status shard_node(struct sharder *sharder, const struct node *node) 
     TRY(make_targets(sharder, node, &part, into));
     struct node *made = graph_add(sharder->graph, node->op, node->name, in, attributes, into);
     if (!made) return graph_status(sharder->graph);
-    struct tensor *first = summed_axes(&share) ? finish_sum(sharder, node, &share, made->out[0], later) : made->out[0];
+    struct tensor *first =
+        share_summed_axes(&share) ? finish_sum(sharder, node, &share, made->out[0], later) : made->out[0];
     take_outputs(sharder, node, &share, made, first);
     return graph_status(sharder->graph);
 }
