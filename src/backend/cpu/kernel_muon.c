@@ -147,7 +147,7 @@ static void make_orthogonal(const struct muon_kernel *kernel, const struct kerne
 static enum status muon_run(const struct kernel *of, const struct kernel_call *call) {
     const struct muon_kernel *kernel = (const struct muon_kernel *)of;
     int64_t count = elements_of(kernel);
-    double clip = ((const double *)call->in[1])[1];
+    double clip = call->in[1] ? ((const double *)call->in[1])[1] : 1;
     if (isnan(clip)) return STATUS_OK;
     struct muon_work work = {.kernel = kernel,
                              .step = update_step_of(of->node, call),
