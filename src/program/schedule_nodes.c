@@ -127,7 +127,9 @@ enum status schedule_zero_once(struct scheduler *scheduler, const struct executi
 static bool is_made_in_part(const struct scheduler *scheduler, const struct tensor *tensor) {
     if (tensor->kind != TENSOR_RESULT) return false;
     if (!tensor->parameter) return scheduler->source.spans.stages > 1 && tensor->base;
-    return scheduler->program->place.tier != TIER_DEVICE && step_buffers_cut_gradients(&scheduler->buffers);
+    /* Between parameters that are dealt whole there are blocks of none. */
+    bool gaps = scheduler->chunks.chunks.items[scheduler->chunks.chunk_of[tensor->parameter->id]].whole;
+    return (gaps || scheduler->program->place.tier != TIER_DEVICE) && step_buffers_cut_gradients(&scheduler->buffers);
 }
 
 /* Sums are zeroed before their first use in a share, results' before that in a step, whole buffers at a time. */

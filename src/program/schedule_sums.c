@@ -158,6 +158,20 @@ static enum status schedule_block_sums(struct scheduler *scheduler, const struct
 
 /* ---- norms and updated parameters ---- */
 
+/* Of a chunk of few blocks, or one whose parameters are dealt whole, a rank may have no sums of squares. */
+static bool has_no_gradient(const struct scheduler *scheduler, int32_t chunk) {
+    const struct chunk *dealt = &scheduler->chunks.chunks.items[chunk];
+    const struct shard_range range =
+        shard_range_of(&scheduler->buffers.of[chunk].cut, partition_of(scheduler)->gradients,
+                       rank_place_data_rank(&scheduler->plan->place));
+    for (int32_t i = dealt->first; i < dealt->first + dealt->count; i++) {
+        const struct tensor *parameter = scheduler->chunks.parameters.items[i];
+        int64_t begin = scheduler->chunks.first_element[parameter->id];
+        if (begin < range.end && begin + shape_elements(&parameter->shape) > range.begin) return false;
+    }
+    return true;
+}
+
 /* Every rank gets the sums of squares of all, and adds them in the order of one rank. */
 static enum status schedule_block_norms(struct scheduler *scheduler, const struct execution *execution) {
     for (int32_t pack = 0; pack < (int32_t)scheduler->buffers.gradients.count; pack++) {
@@ -169,6 +183,8 @@ static enum status schedule_block_norms(struct scheduler *scheduler, const struc
                                           .fine = partition_of(scheduler)->gradients,
                                           .buffer = chunk->norms,
                                           .block_bytes = sizeof(double)};
+        if (has_no_gradient(scheduler, place->chunk))
+            TRY(schedule_zero(scheduler, execution, chunk->norms, TIER_DEVICE));
         TRY(schedule_all_gather(scheduler, execution, &exchange));
     }
     return STATUS_OK;

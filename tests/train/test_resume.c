@@ -206,6 +206,7 @@ static void expect_states_go_on(void **state, enum update_rule rule, enum state_
 static void smaller_states_go_on(void **state) {
     expect_states_go_on(state, UPDATE_LION, STATE_BF16);
     expect_states_go_on(state, UPDATE_ADAMW, STATE_INT8);
+    expect_states_go_on(state, UPDATE_MUON, STATE_FP32);
 }
 
 /* The base is quantised again when a run goes on. */
