@@ -40,11 +40,24 @@ static void expect_positions(const struct harness *harness) {
     assert_int_equal(attention[strlen(".attention ")], recipe_tensor(recipe) == 2 ? 'z' : 't');
 }
 
+/* Of bases in fewer bits ranks have parts. */
+static void expect_parts(const struct harness *harness) {
+    const struct graph *graph = programs_main(&harness->plan.programs)->graph;
+    bool coded = false, cut = false;
+    for (size_t i = 0; i < graph->tensors.count; i++) {
+        const struct tensor *tensor = graph->tensors.items[i];
+        coded |= tensor->code.format != WEIGHT_PLAIN;
+        cut |= tensor->code.format != WEIGHT_PLAIN && tensor->part;
+    }
+    assert_true(cut == (coded && harness->options.tensor > 1));
+}
+
 static void train(const struct harness_options *options, struct numbers *out) {
     struct harness harness;
     int32_t tokens[BATCH * LENGTH], targets[BATCH * LENGTH];
     harness_open(options, &harness);
     expect_positions(&harness);
+    expect_parts(&harness);
     for (int step = 0; step < STEPS; step++) {
         for (int i = 0; i < BATCH * LENGTH; i++) {
             tokens[i] = (int32_t)(random_u64(SEED, RANDOM_TEST, (uint32_t)step, (uint64_t)i) % 211);
@@ -206,23 +219,17 @@ static enum status train_solved(struct comm *comm, const char *name, int tensor,
     return train_case(comm, name, tensor, &kind, variant_count);
 }
 
-/* Adapters beside frozen weights in fewer bits, of which ranks have parts; phi3's are packed, gpt2's lie the other way.
+/* Adapters beside frozen weights in fewer bits, of which ranks have parts; phi3's are packed.
  */
 static enum status train_coded(struct comm *comm, int tensor, size_t variant_count) {
     static const struct {
         const char *name, *lora;
         enum weight_format base;
-        bool solver;
-    } subjects[] = {{"llama", "4,8,all-linear", WEIGHT_NF4, false},
-                    {"phi3", "4,8,all-linear", WEIGHT_NF4, false},
-                    {"qwen3", "4,8,all-linear", WEIGHT_MXFP4, false},
-                    {"gpt2", "4,8,c_attn,c_fc", WEIGHT_INT8, false},
-                    {"llama", "4,8,all-linear", WEIGHT_NF4, true}};
+    } subjects[] = {{"llama", "3,6,q_proj,v_proj", WEIGHT_NF4},
+                    {"phi3", "3,6,down_proj", WEIGHT_NF4},
+                    {"qwen3", "3,6,q_proj,v_proj", WEIGHT_MXFP4}};
     for (size_t i = 0; i < sizeof subjects / sizeof *subjects; i++) {
-        const struct kind kind = {.stages = 1,
-                                  .lora = subjects[i].lora,
-                                  .base = subjects[i].base,
-                                  .rates = subjects[i].solver ? &solver_rates[0] : NULL};
+        const struct kind kind = {.stages = 1, .lora = subjects[i].lora, .base = subjects[i].base};
         TRY(train_case(comm, subjects[i].name, tensor, &kind, i == 0 ? variant_count : 1));
     }
     return STATUS_OK;
