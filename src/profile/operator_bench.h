@@ -41,8 +41,8 @@ void operator_bench_close(struct operator_bench *bench);
 enum status operator_bench_run(struct operator_bench *bench);
 
 /* Calls until `budget_s` or 60 ms are spent, at most 10 of them and at least two: the first, which may take twice the
- * time of those after it, counts only where it is the only one, since it takes more than 0.15 s. On a device a call of a
- * millisecond or less is repeated, so that up to 10 in a row are one sample. FAILED when the device does. */
+ * time of those after it, counts only where it is the only one, since it takes more than 0.15 s. On a device a call of
+ * a millisecond or less is repeated, so that up to 10 in a row are one sample. FAILED when the device does. */
 enum status operator_bench_measure(struct operator_bench *bench, double budget_s, struct measurement *out);
 
 #endif

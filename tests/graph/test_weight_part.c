@@ -77,7 +77,8 @@ static void check_numbers(const struct subject *of, const struct tensor *part, c
         if (from != TENSOR_NOWHERE) wanted = coded_number(&all, whole, from), seen[from]++;
         if (from == TENSOR_NOWHERE ? found != 0 : memcmp(&found, &wanted, sizeof found) != 0)
             fail_msg("%s, part %lld of %lld: number %lld is %g, not %g", weight_format_name(of->format),
-                     (long long)part->part->cuts[0].part, (long long)of->parts, (long long)i, (double)found, (double)wanted);
+                     (long long)part->part->cuts[0].part, (long long)of->parts, (long long)i, (double)found,
+                     (double)wanted);
     }
     mem_free(bytes);
 }
