@@ -317,37 +317,58 @@ static const char *axis_suffix(struct graph *graph, struct group_axis axis) {
     return axis.stride == 0 ? "" : graph_format(graph, ".%lld", (long long)axis.stride);
 }
 
+/* Of each parameter's part on this rank, [parameters of the axis]. */
+static struct tensor *add_own_norms(struct graph *graph, const struct trained *trained, int count,
+                                    struct group_axis axis) {
+    const char *name = graph_format(graph, "squared_norms.own%s", axis_suffix(graph, axis));
+    struct tensor *own = add_results(graph, name, count_alike(trained, count, axis));
+    if (own) add_squared_norms(graph, trained, count, axis, own);
+    return own;
+}
+
 /* The squares of the parts of all ranks along an axis are one more column: a sum over ranks, each in parameter order.
  */
-static void add_part_norms(struct graph *graph, const struct trained *trained, int count, struct group_axis axis,
-                           struct group_part group, struct tensor *norms, int column) {
+static void add_part_norms(struct graph *graph, struct tensor *own, struct group_axis axis, struct group_part group,
+                           struct tensor *norms, int column) {
     const struct exchange_attributes attributes = {.part = along(group, axis)};
     const char *suffix = axis_suffix(graph, axis);
-    int parts = count_alike(trained, count, axis);
-    struct tensor *own = add_results(graph, graph_format(graph, "squared_norms.own%s", suffix), parts);
-    struct tensor *all =
-        add_results(graph, graph_format(graph, "squared_norms.parts%s", suffix), attributes.part.parts * parts);
+    if (!own) return;
+    struct tensor *all = add_results(graph, graph_format(graph, "squared_norms.parts%s", suffix),
+                                     attributes.part.parts * shape_elements(&own->shape));
     struct tensor *in[OP_INPUTS_MAX] = {own}, *into[OP_OUTPUTS_MAX] = {all};
-    if (!own || !all) return;
-    add_squared_norms(graph, trained, count, axis, own);
+    if (!all) return;
     graph_add(graph, &op_gather_norms, graph_format(graph, "gather_norms%s", suffix), in, &attributes, into);
     add_squared_norm(graph, graph_format(graph, "parts%s", suffix), all, norms, column);
 }
 
+/* The axes along which ranks have parts of parameters, in the order of their first: all of the group, or one of two. */
+enum { PART_AXES_MAX = 1 + TENSOR_CUTS_MAX };
+static int find_part_axes(const struct trained *trained, int count, struct group_axis out[PART_AXES_MAX]) {
+    int axes = 0;
+    for (int i = 0; i < count; i++)
+        if (trained[i].parameter->part && count_alike(trained, i, axis_of(&trained[i])) == 0) {
+            BUG_IF(axes == PART_AXES_MAX, "parts along more than %d axes", PART_AXES_MAX);
+            out[axes++] = axis_of(&trained[i]);
+        }
+    return axes;
+}
+
 /* Squared norms are columns of one tensor, which the clip factor then sums: of whole parameters, then of each axis
- * along which ranks have parts, in the order of their first parameters. */
+ * along which ranks have parts. What a stage of a pipeline makes of them comes first, since stages tell each other
+ * between that and what is done on all of them. */
 static struct tensor *add_clipping(struct graph *graph, const struct trained *trained, int count,
                                    const struct optimizer_options *options) {
     static const struct group_axis whole = {0, 0};
-    int wholes = count_alike(trained, count, whole), columns = wholes;
-    for (int i = 0; i < count; i++)
-        columns += trained[i].parameter->part && count_alike(trained, i, axis_of(&trained[i])) == 0;
-    struct tensor *norms = add_results(graph, "squared_norms", columns);
+    struct group_axis axes[PART_AXES_MAX];
+    struct tensor *own[PART_AXES_MAX];
+    int wholes = count_alike(trained, count, whole), parts = find_part_axes(trained, count, axes);
+    struct tensor *norms = add_results(graph, "squared_norms", wholes + parts);
     if (!norms) return NULL;
     add_squared_norms(graph, trained, count, whole, norms);
-    for (int i = 0, column = wholes; i < count; i++)
-        if (trained[i].parameter->part && count_alike(trained, i, axis_of(&trained[i])) == 0)
-            add_part_norms(graph, trained, count, axis_of(&trained[i]), options->group, norms, column++);
+    for (int a = 0; a < parts; a++)
+        own[a] = add_own_norms(graph, trained, count, axes[a]);
+    for (int a = 0; a < parts; a++)
+        add_part_norms(graph, own[a], axes[a], options->group, norms, wholes + a);
     struct tensor *in[OP_INPUTS_MAX] = {norms};
     struct tensor *into[OP_OUTPUTS_MAX] = {add_results(graph, "clip", 2)};
     struct clip_attributes attributes = {.limit = options->clip_norm};

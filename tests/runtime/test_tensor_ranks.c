@@ -154,12 +154,12 @@ static enum status train_case(struct comm *comm, const char *name, int tensor, c
     options.comm = comm;
     options.tensor = tensor;
     options.sequence = kind->sequence;
+    if (kind->rates) options.layout_rates = *kind->rates;
+    options.strategies = kind->strategies;
     if (kind->stages > 1) {
         TRY(train_staged(comm, name, kind->stages, &options, &found));
         return compare(comm, name, &found, &expected);
     }
-    if (kind->rates) options.layout_rates = *kind->rates;
-    options.strategies = kind->strategies;
     for (size_t v = 0; v < variant_count; v++) {
         options.policy_seed = variants[v].policy_seed;
         options.partition = variants[v].partition;
@@ -197,8 +197,10 @@ static const char *const strategies_of_llama[] = {
 
 static enum status train_two_axes(struct comm *comm, int tensor, size_t variant_count) {
     for (size_t i = 0; i < sizeof strategies_of_llama / sizeof *strategies_of_llama; i++) {
-        const struct kind kind = {.stages = 1, .rates = &solver_rates[0], .strategies = strategies_of_llama[i]};
+        struct kind kind = {.stages = 1, .rates = &solver_rates[0], .strategies = strategies_of_llama[i]};
         TRY(train_case(comm, "llama", tensor, &kind, variant_count));
+        kind.stages = mesh_ranks(&comm->mesh) / tensor;
+        if (kind.stages > 1) TRY(train_case(comm, "llama", tensor, &kind, variant_count));
     }
     return STATUS_OK;
 }
@@ -344,7 +346,7 @@ static void experts_are_cut_by_their_features(void **state) {
     if (unit_sweep(0, 1)) expect_job(4, "2", "some", "experts", false);
 }
 
-/* In make check of 8 beside data ranks with partitions. */
+/* In make check of 8 beside data ranks with partitions, and as two stages, to the bit as without. */
 static void ranks_of_two_axes_train_as_one_rank_does(void **state) {
     (void)state;
     expect_job(4, "4", "some", "axes", false);
