@@ -73,7 +73,7 @@ static enum status solve_under(const struct shape_choice *choice, double device_
 /* Behind a shape that the solver cuts, the same under looser limits, where it answers otherwise: what shards of states,
  * other tiers and repeated work make fit may be faster (Colossal-Auto, section 5.3, whose limits these are some of). */
 static enum status add_limits(struct shape_choice *choice, size_t at) {
-    static const double limits[] = {1.3, 1.3 * 1.3, 1.3 * 1.3 * 1.3 * 1.3, INFINITY};
+    static const double limits[] = {1.3 * 1.3, INFINITY};
     struct rank_shapes *shapes = &choice->plan->shapes;
     struct plan loosest = *shapes->list.items[at].plan;
     double device_bytes = loosest.recipe.layout_rates.device_bytes;
