@@ -106,7 +106,7 @@ static enum status measure_size(const struct step_graph_size *size, int runs) {
     /* About what the kernels of attention ask for; what it is changes no time. */
     for (size_t n = 0; n < graph->nodes.count && bytes; n++)
         bytes[n] = n % 4 == 0 ? size->hidden * size->sequence : 0;
-    struct workspace_table workspace = {bytes, (int)graph->nodes.count};
+    struct workspace_table workspace = {.bytes = bytes, .count = (int)graph->nodes.count};
     for (size_t i = 0; i < sizeof ways / sizeof *ways && status == STATUS_OK; i++)
         status = measure(size, graph, &workspace, &ways[i], runs);
     mem_free(bytes);

@@ -108,7 +108,7 @@ static enum status count_way(const struct graph *graph, const struct way *way) {
     TRY(choose_policy(graph, way, &plan.policy));
     int64_t *bytes = mem_array(graph->nodes.count, sizeof *bytes);
     if (!bytes) return STATUS_FAILED;
-    struct workspace_table workspace = {bytes, (int)graph->nodes.count};
+    struct workspace_table workspace = {.bytes = bytes, .count = (int)graph->nodes.count};
     enum status status = program_compile(graph, &plan, &workspace, &program);
     mem_free(bytes);
     TRY(status);

@@ -99,19 +99,15 @@ static enum status profile_beside(const struct bench *bench, int64_t busy, struc
 
 static enum status search(const struct bench *bench, const struct costs *costs, struct search_result *out) {
     const struct executable *plain = model_step_executable(&bench->plain);
-    int64_t *bytes = executable_workspace(plain);
-    if (!bytes) return STATUS_FAILED;
-    const struct workspace_table workspace = {bytes, (int)plain->graph->nodes.count};
     const struct search_input input = {
         .graph = plain->graph,
-        .workspace = &workspace,
+        .workspace = &plain->workspace,
         .costs = costs,
         .recipe = &bench->plain.plan.chosen.recipe,
         .capacity_bytes = {[TIER_DEVICE] = plain->program->tier_bytes[TIER_DEVICE] * bench->settings.percent / 100,
                            [TIER_DISK] = INT64_MAX / 4},
         .most_compiled = search_most_compiled(plain->graph)};
     enum status status = search_policies(&input, out);
-    mem_free(bytes);
     if (status == STATUS_OK && out->front.count == 0) {
         search_result_free(out);
         return status_set(STATUS_NO_FIT, "no policy fits %" PRId64 "%% of the plain plan", bench->settings.percent);

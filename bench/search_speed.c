@@ -60,7 +60,7 @@ static enum status measure_size(const struct step_graph_size *size, int most) {
     TRY(made_up_costs(graph, &machine, &costs));
     int64_t *bytes = mem_array(graph->nodes.count, sizeof *bytes);
     if (!bytes) return STATUS_FAILED;
-    struct workspace_table workspace = {bytes, (int)graph->nodes.count};
+    struct workspace_table workspace = {.bytes = bytes, .count = (int)graph->nodes.count};
     struct recipe recipe = {
         .dtype = graph->dtype, .batch = size->grains, .sequence_length = size->sequence, .grain_sequences = 1};
     struct search_input input = {.graph = graph, .workspace = &workspace, .costs = &costs, .recipe = &recipe};

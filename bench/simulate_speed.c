@@ -68,7 +68,7 @@ static enum status make_costs(const struct graph *graph, struct costs *out) {
 
 static enum status simulate_policy(const struct graph *graph, const struct costs *costs, const struct plan *plan) {
     int64_t *none = mem_array(graph->nodes.count, sizeof *none), start = clock_now_ns(), best = INT64_MAX;
-    const struct workspace_table workspace = {none, (int)graph->nodes.count};
+    const struct workspace_table workspace = {.bytes = none, .count = (int)graph->nodes.count};
     struct program *program;
     if (!none) return STATUS_FAILED;
     enum status status = program_compile(graph, plan, &workspace, &program);

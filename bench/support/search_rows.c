@@ -43,7 +43,7 @@ enum status search_rows_find(const struct step_graph_size *size, int most_compil
     struct graph *graph;
     TRY(step_graph_build(size, &graph));
     int64_t *bytes = mem_array(graph->nodes.count, sizeof *bytes);
-    struct workspace_table workspace = {bytes, (int)graph->nodes.count};
+    struct workspace_table workspace = {.bytes = bytes, .count = (int)graph->nodes.count};
     struct recipe recipe = {
         .dtype = graph->dtype, .batch = size->grains, .sequence_length = size->sequence, .grain_sequences = 1};
     struct search_input input = {.graph = graph,

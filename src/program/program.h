@@ -229,6 +229,7 @@ struct program {
 struct workspace_table {
     const int64_t *bytes;
     int count;
+    const int64_t *host_bytes; /* of kernels in the host tier; NULL: `bytes` */
 };
 
 /* The shares of a program of the graph. What has no gradients is one share of one rank. The caller frees with

@@ -181,7 +181,9 @@ static enum status schedule_elsewhere(struct scheduler *scheduler, const struct 
 }
 
 static enum status add_workspace(struct scheduler *scheduler, struct instruction *instruction) {
-    int64_t bytes = scheduler->workspace->bytes[instruction->node->id];
+    const struct workspace_table *table = scheduler->workspace;
+    bool on_host = instruction->tier == TIER_HOST && table->host_bytes;
+    int64_t bytes = (on_host ? table->host_bytes : table->bytes)[instruction->node->id];
     if (bytes == 0) return STATUS_OK;
     struct operand *operand = &instruction->operands[OPERAND_WORKSPACE];
     *operand = (struct operand){.access = ACCESS_WRITE, .bytes = bytes};

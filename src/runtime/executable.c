@@ -10,17 +10,11 @@ void executable_free(struct executable *executable) {
     if (!executable) return;
     free_kernels(executable->kernels, executable->graph->nodes.count);
     free_kernels(executable->host_kernels, executable->graph->nodes.count);
+    mem_free((void *)executable->workspace.bytes);
+    mem_free((void *)executable->workspace.host_bytes);
     program_free(executable->program);
     graph_free(executable->graph);
     mem_free(executable);
-}
-
-int64_t *executable_workspace(const struct executable *executable) {
-    size_t nodes = executable->graph->nodes.count;
-    int64_t *bytes = mem_array(nodes, sizeof *bytes);
-    for (size_t i = 0; bytes && i < nodes; i++)
-        bytes[i] = executable->kernels[i] ? executable->kernels[i]->workspace_bytes : 0;
-    return bytes;
 }
 
 static enum status create_kernels(struct executable *executable) {
@@ -31,29 +25,35 @@ static enum status create_kernels(struct executable *executable) {
     return STATUS_OK;
 }
 
-static enum status compile(struct executable *executable, const struct plan *plan, const struct program *beside) {
-    int64_t *bytes = executable_workspace(executable);
-    if (!bytes) return STATUS_FAILED;
-    const struct workspace_table table = {bytes, (int)executable->graph->nodes.count};
-    enum status status = program_compile_beside(executable->graph, plan, &table, beside, &executable->program);
-    mem_free(bytes);
-    return status;
-}
-
+/* The program is not there yet, so every update gets one. */
 static enum status create_host_kernels(struct executable *executable) {
-    const struct program *program = executable->program;
+    const struct graph *graph = executable->graph;
     const struct backend *host = executable->backend->host;
     if (!host) return STATUS_OK;
-    executable->host_kernels = mem_array(executable->graph->nodes.count, sizeof(struct kernel *));
+    executable->host_kernels = mem_array(graph->nodes.count, sizeof(struct kernel *));
     if (!executable->host_kernels) return STATUS_FAILED;
-    for (size_t i = 0; i < program->instructions.count; i++) {
-        const struct instruction *instruction = &program->instructions.items[i];
-        if (instruction->opcode != OPCODE_KERNEL || instruction->tier != TIER_HOST) continue;
-        struct kernel **kernel = &executable->host_kernels[instruction->node->id];
-        if (!*kernel) TRY(backend_kernel_create(host, instruction->node, kernel));
-        BUG_IF((*kernel)->workspace_bytes > 0, "%s needs room in the host tier", instruction->node->name);
+    for (size_t i = 0; i < graph->nodes.count; i++) {
+        const struct node *node = graph->nodes.items[i];
+        if (node->phase == PHASE_UPDATE && !node->op->exchange)
+            TRY(backend_kernel_create(host, node, &executable->host_kernels[i]));
     }
     return STATUS_OK;
+}
+
+static enum status list_workspace(struct kernel *const *kernels, size_t count, const int64_t **out) {
+    int64_t *bytes = mem_array(count, sizeof *bytes);
+    for (size_t i = 0; bytes && i < count; i++)
+        bytes[i] = kernels[i] ? kernels[i]->workspace_bytes : 0;
+    *out = bytes;
+    return bytes ? STATUS_OK : STATUS_FAILED;
+}
+
+static enum status list_workspaces(struct executable *executable) {
+    size_t count = executable->graph->nodes.count;
+    struct workspace_table *table = &executable->workspace;
+    table->count = (int)count;
+    TRY(list_workspace(executable->kernels, count, &table->bytes));
+    return executable->host_kernels ? list_workspace(executable->host_kernels, count, &table->host_bytes) : STATUS_OK;
 }
 
 enum status executable_create_beside(const struct backend *backend, struct graph *graph, const struct plan *plan,
@@ -69,8 +69,12 @@ enum status executable_create_beside(const struct backend *backend, struct graph
     TRY_GOTO(status, executable->kernels ? STATUS_OK : STATUS_FAILED, failed);
     if (backend->pin_products) TRY_GOTO(status, backend->pin_products(plan->recipe.products), failed);
     TRY_GOTO(status, create_kernels(executable), failed);
-    TRY_GOTO(status, compile(executable, plan, resident ? resident->program : NULL), failed);
     TRY_GOTO(status, create_host_kernels(executable), failed);
+    TRY_GOTO(status, list_workspaces(executable), failed);
+    TRY_GOTO(status,
+             program_compile_beside(graph, plan, &executable->workspace, resident ? resident->program : NULL,
+                                    &executable->program),
+             failed);
     *out = executable;
     return STATUS_OK;
 failed:

@@ -10,9 +10,10 @@ struct executable {
     const struct backend *backend;
     struct graph *graph;
     struct kernel **kernels; /* by node id; NULL for operators that are operations between ranks */
-    /* By node id: kernels of another backend for the nodes that the program places in the host tier; NULL for all
-     * others. They have no workspace. */
+    /* By node id: the host backend's kernels for updates, which a program may place in the host tier; NULL for all
+     * others, and where the backend has no host. */
     struct kernel **host_kernels;
+    struct workspace_table workspace; /* of both; for other programs of the graph */
     struct program *program;
     int threads; /* the recipe's: every thread that calls kernels sets it first */
 };
@@ -24,8 +25,5 @@ enum status executable_create(const struct backend *backend, struct graph *graph
 enum status executable_create_beside(const struct backend *backend, struct graph *graph, const struct plan *plan,
                                      const struct executable *resident, struct executable **out);
 void executable_free(struct executable *executable);
-/* Bytes of workspace of each kernel, by node id, as struct workspace_table has them. NULL when out of memory. The
- * caller frees with mem_free. */
-int64_t *executable_workspace(const struct executable *executable);
 
 #endif

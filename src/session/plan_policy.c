@@ -250,15 +250,11 @@ static enum status choose(struct session_plan *plan, const int64_t capacity_byte
     choosing.fits_as_is = fitted;
     if (fitted && !(fastest && chooses_partition(plan))) return STATUS_OK;
     const struct executable *main = programs_main(&plan->programs);
-    int64_t *bytes = executable_workspace(main);
-    if (!bytes) return STATUS_FAILED;
-    const struct workspace_table workspace = {bytes, (int)main->graph->nodes.count};
-    fill_input(&choosing, main->graph, &workspace, &plan->costs);
+    fill_input(&choosing, main->graph, &main->workspace, &plan->costs);
     enum status status = list_partitions(&choosing);
     if (status == STATUS_OK) status = try_all(&choosing, fastest);
     if (status == STATUS_OK && fitted) status = check_asked(plan);
     mem_free(choosing.partitions);
-    mem_free(bytes);
     return status;
 }
 
@@ -270,7 +266,7 @@ enum status plan_policy_bound(struct session_plan *plan, const struct graph *gra
                               struct search_bound *out) {
     struct choosing choosing = {.plan = plan, .capacity_bytes = plan->session->machine.capacity_bytes};
     int64_t *none = mem_array(graph->nodes.count, sizeof *none);
-    const struct workspace_table workspace = {none, (int)graph->nodes.count};
+    const struct workspace_table workspace = {.bytes = none, .count = (int)graph->nodes.count};
     fill_input(&choosing, graph, &workspace, costs);
     enum status status = none ? list_partitions(&choosing) : STATUS_FAILED;
     if (status == STATUS_OK) status = search_bound(&choosing.input, out);
@@ -282,14 +278,9 @@ enum status plan_policy_bound(struct session_plan *plan, const struct graph *gra
 enum status plan_policy_measure(struct session_plan *plan, struct candidate *out) {
     struct choosing choosing = {.plan = plan, .capacity_bytes = plan->session->machine.capacity_bytes};
     const struct executable *main = programs_main(&plan->programs);
-    int64_t *bytes = executable_workspace(main);
-    if (!bytes) return STATUS_FAILED;
-    const struct workspace_table workspace = {bytes, (int)main->graph->nodes.count};
-    fill_input(&choosing, main->graph, &workspace, &plan->costs);
+    fill_input(&choosing, main->graph, &main->workspace, &plan->costs);
     *out = (struct candidate){.policy = plan->chosen.policy};
-    enum status status = policy_measure(&choosing.input, 0, out);
-    mem_free(bytes);
-    return status;
+    return policy_measure(&choosing.input, 0, out);
 }
 
 enum status plan_policy_find_least(const struct session *session, const struct plan_request *request,

@@ -22,18 +22,15 @@ static enum status find_graph(struct proof *proof, const struct plan *own, const
 }
 
 static enum status compile_others(struct proof *proof, const struct plan *plan, int ranks) {
-    int64_t *bytes = executable_workspace(proof->step);
-    if (!bytes) return STATUS_FAILED;
-    const struct workspace_table table = {bytes, (int)proof->graphs[0]->nodes.count};
     enum status status = STATUS_OK;
     for (int rank = 1; rank < ranks && status == STATUS_OK; rank++) {
         const struct graph *graph;
         struct plan own = *plan;
         own.place.rank = rank;
         status = find_graph(proof, &own, &graph);
-        if (status == STATUS_OK) status = program_compile_unproved(graph, &own, &table, &proof->programs[rank]);
+        if (status == STATUS_OK)
+            status = program_compile_unproved(graph, &own, &proof->step->workspace, &proof->programs[rank]);
     }
-    mem_free(bytes);
     return status;
 }
 

@@ -4,15 +4,12 @@
 
 static enum status compile_stages(const struct executable *main, const struct plan *plan, struct stage_steps *steps) {
     const struct comm_group stages = rank_place_stage_group(&plan->place);
-    int64_t *bytes = executable_workspace(main);
-    const struct workspace_table table = {bytes, (int)main->graph->nodes.count};
-    enum status status = bytes ? STATUS_OK : STATUS_FAILED;
+    enum status status = STATUS_OK;
     for (int stage = 0; stage < steps->count && status == STATUS_OK; stage++) {
         struct plan own = *plan;
         own.place.rank = mesh_group_rank(&stages, stage);
-        status = program_compile_unproved(main->graph, &own, &table, &steps->list[stage].program);
+        status = program_compile_unproved(main->graph, &own, &main->workspace, &steps->list[stage].program);
     }
-    mem_free(bytes);
     return status;
 }
 

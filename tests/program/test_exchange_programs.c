@@ -36,7 +36,7 @@ static void ranks_free(struct ranks *ranks) {
 static struct program *compile(const struct graph *graph, const struct plan *plan) {
     struct program *program = NULL;
     int64_t *bytes = small_graph_workspace(graph);
-    const struct workspace_table table = {bytes, (int)graph->nodes.count};
+    const struct workspace_table table = {.bytes = bytes, .count = (int)graph->nodes.count};
     enum status status = program_compile(graph, plan, &table, &program);
     mem_free(bytes);
     return status == STATUS_OK ? program : NULL;
@@ -358,7 +358,7 @@ static enum status compile_once(void *payload) {
     const struct rank_place place = place_of((struct mesh){1, 2}, 2, 0);
     const struct plan plan = exchange_plan(graph, &place, 1);
     int64_t bytes[1024] = {0};
-    const struct workspace_table table = {bytes, (int)graph->nodes.count};
+    const struct workspace_table table = {.bytes = bytes, .count = (int)graph->nodes.count};
     enum status status = program_compile(graph, &plan, &table, &program);
     program_free(program);
     return status;

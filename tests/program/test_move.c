@@ -504,7 +504,8 @@ static void allocations_may_fail(void **state) {
         struct graph *graph = small_graph_build(&(struct small_graph_options){
             .layers = 1, .dtype = DTYPE_BF16, .grain_sequences = 1, .sequence_length = 3});
         int64_t *bytes = small_graph_workspace(graph);
-        struct compilation compilation = {graph, small_plan(graph, 3, 2), {bytes, (int)graph->nodes.count}};
+        struct compilation compilation = {
+            graph, small_plan(graph, 3, 2), {.bytes = bytes, .count = (int)graph->nodes.count}};
         compilation.plan.policy = random_policy(graph, 3, NULL, seed);
         compilation.plan.policy.parameters = TIER_DISK;
         assert_true(fault_sweep(FAULT_ALLOCATE, false, compile_once, &compilation) > 30);

@@ -24,7 +24,7 @@ static struct program *compile(const struct graph *graph, const struct policy *p
     struct plan plan = exchange_plan(graph, &place, GRAINS);
     struct program *program = NULL;
     int64_t *bytes = small_graph_workspace(graph);
-    const struct workspace_table table = {bytes, (int)graph->nodes.count};
+    const struct workspace_table table = {.bytes = bytes, .count = (int)graph->nodes.count};
     if (policy) plan.policy = *policy;
     if (program_compile(graph, &plan, &table, &program) != STATUS_OK) fail_msg("%s", status_message());
     mem_free(bytes);
@@ -36,7 +36,7 @@ static struct program *compile(const struct graph *graph, const struct policy *p
 static int64_t search(const struct graph *graph, const struct costs *costs, const struct program *plain) {
     const struct plan plan = exchange_plan(graph, &place, GRAINS);
     int64_t *bytes = small_graph_workspace(graph);
-    const struct workspace_table table = {bytes, (int)graph->nodes.count};
+    const struct workspace_table table = {.bytes = bytes, .count = (int)graph->nodes.count};
     const struct search_input input = {
         .graph = graph,
         .workspace = &table,

@@ -100,7 +100,7 @@ static void check_model(int layers, enum dtype dtype, uint64_t seed) {
         .layers = layers, .tied = seed % 2, .dtype = dtype, .grain_sequences = 1, .sequence_length = 128};
     struct graph *graph = small_graph_build(&options);
     int64_t *bytes = small_graph_workspace(graph);
-    struct workspace_table workspace = {bytes, (int)graph->nodes.count};
+    struct workspace_table workspace = {.bytes = bytes, .count = (int)graph->nodes.count};
     struct bench bench = {.graph = graph, .plan = small_plan(graph, GRAINS, 1)};
     bench.input = (struct search_input){
         .graph = graph, .workspace = &workspace, .recipe = &bench.plan.recipe, .most_compiled = COMPILED};

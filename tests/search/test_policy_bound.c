@@ -159,7 +159,7 @@ static void check(const struct graph *graph, const struct workspace_table *works
 static void check_graph(const struct small_graph_options *options, enum subject subject, uint64_t first_seed) {
     struct graph *graph = small_graph_build(options);
     int64_t *bytes = small_graph_workspace(graph);
-    struct workspace_table workspace = {bytes, (int)graph->nodes.count};
+    struct workspace_table workspace = {.bytes = bytes, .count = (int)graph->nodes.count};
     struct closeness closeness = {0};
     uint64_t seeds = unit_sweep(400, 5000);
     for (uint64_t seed = first_seed; seed < first_seed + seeds; seed++)

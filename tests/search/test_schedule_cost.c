@@ -38,7 +38,7 @@ static void close_subject(struct subject *subject) {
 }
 
 static struct schedule_cost measure(struct subject *subject, const char *schedule, int64_t lookahead) {
-    struct workspace_table workspace = {subject->bytes, (int)subject->graph->nodes.count};
+    struct workspace_table workspace = {.bytes = subject->bytes, .count = (int)subject->graph->nodes.count};
     struct schedule_cost cost;
     assert_int_equal(schedule_list_executions(&subject->source, schedule, &subject->executions), STATUS_OK);
     assert_int_equal(schedule_cost_measure(&subject->source, &subject->executions, &workspace, &subject->costs,

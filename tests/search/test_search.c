@@ -133,7 +133,7 @@ static void forward_programs_are_searched(void **state) {
     struct search_input input = bench.input;
     struct graph *graph = small_graph_build(&options);
     int64_t *bytes = small_graph_workspace(graph);
-    struct workspace_table workspace = {bytes, (int)graph->nodes.count};
+    struct workspace_table workspace = {.bytes = bytes, .count = (int)graph->nodes.count};
     struct costs costs = synthetic_costs(graph, 0, 3);
     input.graph = graph;
     input.workspace = &workspace;

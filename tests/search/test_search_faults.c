@@ -37,7 +37,7 @@ static void every_allocation_fails_in_turn(void **state) {
         .layers = 2, .dtype = DTYPE_BF16, .grain_sequences = 1, .sequence_length = 16};
     struct graph *graph = small_graph_build(&options);
     int64_t *bytes = small_graph_workspace(graph);
-    struct workspace_table workspace = {bytes, (int)graph->nodes.count};
+    struct workspace_table workspace = {.bytes = bytes, .count = (int)graph->nodes.count};
     struct plan plan = small_plan(graph, GRAINS, 1);
     struct program *plain = small_program_under(graph, GRAINS, &plan.policy);
     struct costs costs = synthetic_costs(graph, 0, 1);

@@ -147,10 +147,8 @@ static double best_of_input(const struct search_input *input) {
 static double best_of_shape(struct session_plan *plan) {
     const struct executable *step = plan->programs.of[PROGRAM_STEP];
     expect_status(session_plan_measure(plan), STATUS_OK, NULL);
-    int64_t *bytes = executable_workspace(step);
-    const struct workspace_table workspace = {bytes, (int)step->graph->nodes.count};
     struct search_input input = {.graph = step->graph,
-                                 .workspace = &workspace,
+                                 .workspace = &step->workspace,
                                  .costs = &plan->costs,
                                  .recipe = &plan->chosen.recipe,
                                  .place = plan->chosen.place,
@@ -171,7 +169,6 @@ static double best_of_shape(struct session_plan *plan) {
         best_s = fmin(best_s, best_of_input(&one));
     }
     mem_free(list);
-    mem_free(bytes);
     return best_s;
 }
 

@@ -73,13 +73,9 @@ static struct plan_request request_of(const struct harness_options *options) {
 
 static void use_streams(struct executable *executable, const struct plan *plan, int streams, uint64_t seed) {
     struct graph *graph = executable->graph;
-    int64_t *bytes = executable_workspace(executable);
-    assert_non_null(bytes);
-    struct workspace_table table = {.bytes = bytes, .count = (int)graph->nodes.count};
     program_free(executable->program);
     executable->program = NULL;
-    require(program_schedule(graph, plan, &table, &executable->program), "schedule");
-    mem_free(bytes);
+    require(program_schedule(graph, plan, &executable->workspace, &executable->program), "schedule");
     require(program_gather(executable->program, &plan->policy), "gather");
     require(program_move(executable->program, &plan->policy), "move");
     small_scatter(executable->program, streams, seed);

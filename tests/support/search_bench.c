@@ -18,7 +18,7 @@ void search_bench_open(int layers, enum dtype dtype, int machine, uint64_t seed,
                                           .sequence_length = 16};
     *out = (struct search_bench){.graph = small_graph_build(&options)};
     out->bytes = small_graph_workspace(out->graph);
-    out->workspace = (struct workspace_table){out->bytes, (int)out->graph->nodes.count};
+    out->workspace = (struct workspace_table){.bytes = out->bytes, .count = (int)out->graph->nodes.count};
     out->plan = small_plan(out->graph, SEARCH_BENCH_GRAINS, 1);
     out->costs = synthetic_costs(out->graph, machine, seed);
     out->input = (struct search_input){
