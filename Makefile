@@ -8,7 +8,7 @@ JOBS ?= $(shell nproc)
 # than one place says so in its source.
 TEST_JOBS ?= 4
 # For each fuzz target: in make test and make fuzz, and in make check.
-FUZZ_SECONDS ?= 10
+FUZZ_SECONDS ?= 5
 CHECK_FUZZ_SECONDS ?= 3600
 # $(call run_tests,FOLDER,CLASSES): quick tests are under five seconds (scripts/run-tests.sh)
 run_tests = scripts/run-tests.sh $(1) "$(2)" -j$(TEST_JOBS)
@@ -94,7 +94,7 @@ help:
 	@echo 'make test-quick the quick tests alone: those under five seconds'
 	@echo 'make test-slow  the slow tests, and the page in a browser'
 	@echo 'make test-asan  all tests under the address and undefined-behaviour sanitizers'
-	@echo 'make fuzz       the fuzz targets alone; FUZZ_SECONDS=10 each'
+	@echo 'make fuzz       the fuzz targets alone; $(FUZZ_SECONDS) s each (FUZZ_SECONDS)'
 	@echo 'make check      all tests with their long sweeps, and an hour of each fuzz target'
 	@echo 'make bench      the benchmarks, one after the other'
 	@echo 'make install    program, libballast.so, ballast.h and ballast.pc into PREFIX ($(PREFIX)); DESTDIR is honoured'
