@@ -5,7 +5,9 @@
 
 /* Counted passes take so long for each node, at most. */
 static const double NODE_S = 0.016;
-enum { FLUSH_PARTS = 4 /* of the memory one is read to empty the caches, at most */ };
+/* Parts of the memory for measuring: walks take one of the first, and of the others one is read to empty the caches, at
+ * most. Half of the memory holds a layer, and taking memory is most of what a walk takes beside its passes. */
+enum { WALK_PARTS = 2, FLUSH_PARTS = 8 };
 
 bool walk_points_has(const struct points *points, const struct point *point) {
     return points->graph && point->elements == 0 && point->part.tokens == 0 && point->part.vocab == 0;
@@ -150,12 +152,19 @@ static enum status walk(const struct walking *walking, int first, int end) {
 
 /* As many calls as the memory has room for; a call that needs more has a walk of its own. */
 static enum status walk_all(const struct walking *walking) {
-    int64_t most = walking->options->cache->memory_bytes - walking->flush_bytes;
+    if (walking->calls.count == 0) return STATUS_OK;
+    const struct graph *graph = walking->points->graph;
+    const struct walk_options *options = walking->options;
+    int64_t most = options->cache->memory_bytes / WALK_PARTS - walking->flush_bytes;
     int count = (int)walking->calls.count;
+    int64_t all = node_walk_lay_out(graph, walking->calls.items, count, walking->places);
+    for (int i = 0; i < company_members(&options->cache->company); i++)
+        TRY(bench_memory_grow(options->backend, &options->memory[i],
+                              (all < most ? all : most) + walking->flush_bytes)); /* once, not walk by walk */
     for (int first = 0, end; first < count; first = end) {
         struct walk_call *calls = &walking->calls.items[first];
         for (end = first + 1; end < count; end++)
-            if (node_walk_lay_out(walking->points->graph, calls, end + 1 - first, walking->places) > most) break;
+            if (node_walk_lay_out(graph, calls, end + 1 - first, walking->places) > most) break;
         TRY(walk(walking, first, end));
     }
     return STATUS_OK;
