@@ -1,6 +1,7 @@
 /* How near a training step comes to what this machine can do, and where the rest goes.
  *
- *     build/bench/step [--model gpt2|llama] [--dtype fp32|bf16] [--batch N] [--seq N] [--layers N] [--threads N]
+ *     build/bench/step [--model gpt2|llama] [--dtype fp32|bf16] [--batch N] [--seq N] [--layers N] [--hidden N]
+ *                      [--heads N] [--vocab N] [--threads N]
  *                      [--steps N] [--table | --no-limits] [--lora RANK,ALPHA,TARGETS] [--freeze PATTERNS]
  *
  * By default GPT-2 124M in fp32, 4 x 1024 tokens, all cores, 3 steps. The Llama has the same sizes, GPT-2's vocabulary,
@@ -11,9 +12,9 @@
  * bandwidth; a step. One line a round, the limits once more at the end, then
  * medians: tokens/s, model FLOP/s (support/model_step.h says how they are counted) and their ratio to oneDNN's rate.
  * With --table each round has a second step, watched between instructions, and a table of operators follows, with the
- * limit of each (by the faster of oneDNN's rates). With --no-limits only steps are measured. With --lora or --freeze
- * the same step with everything trained takes turns with it, and the ratio of times is set beside the ratio of the
- * programs' FLOPs. */
+ * limit of each (by the faster of oneDNN's rates) and what a profile made after the steps says of it. With --no-limits
+ * only steps are measured. With --lora or --freeze the same step with everything trained takes turns with it, and the
+ * ratio of times is set beside the ratio of the programs' FLOPs. */
 #include <inttypes.h>
 #include <oneapi/dnnl/dnnl.h>
 #include <stdio.h>
@@ -21,13 +22,14 @@
 
 #include "base/process.h"
 #include "cli/limit_spinning.h"
+#include "session/machine_costs.h"
 #include "support/bench_options.h"
 #include "support/median.h"
 #include "support/memory_rate.h"
 #include "support/product_rate.h"
 #include "support/step_table.h"
 
-enum { STEPS_MOST = 100, RATES = 2 };
+enum { STEPS_MOST = STEP_TABLE_STEPS, RATES = 2 };
 static const char *const rate_names[RATES] = {"oneDNN", "oneDNN in fp32"};
 
 struct options {
@@ -76,7 +78,6 @@ static enum status bench_open(const struct options *options, struct bench *bench
     bench->options = options;
     TRY(model_step_open(&options->step, &bench->step));
     TRY(open_plain(bench));
-    TRY(step_table_open(&bench->step, &bench->table));
     if (!options->no_limits) TRY(open_rates(bench));
     if (bench->plain.engine.main) TRY(model_step_run(&bench->plain, &ns));
     return model_step_run(&bench->step, &ns);
@@ -179,6 +180,16 @@ static void print_step(struct bench *bench, double seconds) {
            predicted, plain / seconds / predicted);
 }
 
+/* Profiled now, so that the profile is of the same machine as the steps are. */
+static enum status print_table(const struct bench *bench, struct step_limits limits) {
+    const struct measuring measuring = {.cache_folder = ""};
+    struct machine_costs found;
+    TRY(machine_costs_measure(&bench->step.session.machine, &bench->step.plan.programs, &measuring, &found));
+    enum status status = step_table_print(&bench->table, &bench->step, limits, &found.costs, stdout);
+    machine_costs_free(&found);
+    return status;
+}
+
 static enum status report(struct bench *bench) {
     struct measured *measured = &bench->measured;
     int rounds = bench->options->steps;
@@ -193,7 +204,7 @@ static enum status report(struct bench *bench) {
     double watched = step_table_seconds(&bench->table, &bench->step);
     printf("watched: %.3f s by the sum of operators, %.3f of the steps between; limits at %.1f GFLOP/s and %.1f GB/s\n",
            watched, watched / seconds, fastest * 1e-9, memory * 1e-9);
-    return step_table_print(&bench->table, &bench->step, fastest, memory, stdout);
+    return print_table(bench, (struct step_limits){fastest, memory});
 }
 
 static enum status read_options(int count, char **words, struct options *out) {
@@ -204,6 +215,9 @@ static enum status read_options(int count, char **words, struct options *out) {
         {"batch", .number = &plan->batch, .most = 1 << 20, BENCH_SETTING(plan, batch)},
         {"seq", .number = &plan->sequence_length, .most = 1 << 20, BENCH_SETTING(plan, sequence_length)},
         {"layers", .number = &out->step.layers, .most = 1 << 20},
+        {"hidden", .number = &out->step.hidden, .most = 1 << 20},
+        {"heads", .number = &out->step.heads, .most = 1 << 20},
+        {"vocab", .number = &out->step.vocab, .most = 1 << 24},
         {"threads", .count = &plan->threads, .most = 1 << 20, BENCH_SETTING(plan, threads)},
         {"steps", .count = &out->steps, .most = STEPS_MOST},
         {"table", .flag = &out->table},

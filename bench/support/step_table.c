@@ -5,37 +5,41 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "support/median.h"
 
 /* Times are of one step. */
 struct line {
     const char *phase, *op;
     char weight[SHAPE_TEXT]; /* the matrix that it works with, "" for none */
     int64_t count;
-    double seconds, limit, flops, bytes;
+    double seconds, limit, profiled, flops, bytes;
 };
 
 struct lines {
     VEC(struct line) all;
 };
 
-enum status step_table_open(const struct model_step *step, struct step_table *out) {
-    *out =
-        (struct step_table){.ns = mem_array(model_step_executable(step)->program->instructions.count, sizeof *out->ns)};
-    return out->ns ? STATUS_OK : STATUS_FAILED;
-}
-
-void step_table_close(struct step_table *table) { mem_free(table->ns); }
+void step_table_close(struct step_table *table) { vec_free(&table->ns); }
 
 static void watch(void *payload, const struct runner *runner, int32_t instruction, int64_t run) {
     (void)runner, (void)run;
     struct step_table *table = payload;
     int64_t now = clock_now_ns();
-    table->ns[instruction] += now - table->last;
+    table->now[instruction] += now - table->last;
     table->last = now;
+}
+
+static size_t count_instructions(const struct model_step *step) {
+    return model_step_executable(step)->program->instructions.count;
 }
 
 enum status step_table_run(struct step_table *table, struct model_step *step) {
     int64_t ns;
+    size_t count = count_instructions(step);
+    TRY(vec_reserve(&table->ns, table->ns.count + count));
+    table->now = &table->ns.items[table->ns.count];
+    memset(table->now, 0, count * sizeof *table->now);
+    table->ns.count += count;
     runner_set_observer(step->engine.main, watch, table);
     table->last = clock_now_ns();
     enum status status = model_step_run(step, &ns);
@@ -44,14 +48,17 @@ enum status step_table_run(struct step_table *table, struct model_step *step) {
     return status;
 }
 
-static double seconds_of(const struct step_table *table, size_t instruction) {
-    return (double)table->ns[instruction] * 1e-9 / (double)table->steps;
+static double seconds_of(const struct step_table *table, size_t instruction, size_t instructions) {
+    double seconds[STEP_TABLE_STEPS];
+    for (int64_t i = 0; i < table->steps; i++)
+        seconds[i] = (double)table->ns.items[(size_t)i * instructions + instruction] * 1e-9;
+    return median(seconds, (int)table->steps);
 }
 
 double step_table_seconds(const struct step_table *table, const struct model_step *step) {
     double seconds = 0;
-    for (size_t i = 0; i < model_step_executable(step)->program->instructions.count; i++)
-        seconds += seconds_of(table, i);
+    for (size_t i = 0; i < count_instructions(step); i++)
+        seconds += seconds_of(table, i, count_instructions(step));
     return seconds;
 }
 
@@ -98,6 +105,7 @@ static enum status add_line(struct lines *lines, const struct line *line) {
         other->count += line->count;
         other->seconds += line->seconds;
         other->limit += line->limit;
+        other->profiled += line->profiled;
         other->flops += line->flops;
         other->bytes += line->bytes;
         return STATUS_OK;
@@ -105,16 +113,18 @@ static enum status add_line(struct lines *lines, const struct line *line) {
     return vec_push(&lines->all, *line);
 }
 
-static enum status collect(const struct step_table *table, const struct program *program, double flops_per_s,
-                           double bytes_per_s, struct lines *lines) {
+static enum status collect(const struct step_table *table, const struct program *program, struct step_limits limits,
+                           const struct costs *costs, struct lines *lines) {
     for (size_t i = 0; i < program->instructions.count; i++) {
         struct line line = {.count = program->sections.items[program->instructions.items[i].section].repeat};
         describe(&program->instructions.items[i], &line);
-        double repeat = (double)line.count, arithmetic = line.flops / flops_per_s, memory = line.bytes / bytes_per_s;
+        double repeat = (double)line.count, arithmetic = line.flops / limits.flops_per_s,
+               memory = line.bytes / limits.bytes_per_s;
         line.limit = repeat * (arithmetic > memory ? arithmetic : memory);
+        line.profiled = repeat * costs_of(costs, program, &program->instructions.items[i]).seconds;
         line.flops *= repeat;
         line.bytes *= repeat;
-        line.seconds = seconds_of(table, i);
+        line.seconds = seconds_of(table, i, program->instructions.count);
         TRY(add_line(lines, &line));
     }
     return STATUS_OK;
@@ -126,28 +136,30 @@ static int slower_first(const void *left, const void *right) {
 }
 
 static void print_line(const struct line *line, double whole, FILE *out) {
-    fprintf(out, "%-9s %-22s %-13s %6" PRId64 " %9.1f %6.1f%% %9.1f %7.1f %9.1f %5.0f%% %9.1f\n", line->phase, line->op,
-            line->weight, line->count, line->seconds * 1e3, 100 * line->seconds / whole,
+    fprintf(out, "%-9s %-22s %-13s %6" PRId64 " %9.1f %6.1f%% %9.1f %7.1f %9.1f %5.0f%% %9.1f %9.1f %6.2f\n",
+            line->phase, line->op, line->weight, line->count, line->seconds * 1e3, 100 * line->seconds / whole,
             line->flops / line->seconds * 1e-9, line->bytes / line->seconds * 1e-9, line->limit * 1e3,
-            100 * line->limit / line->seconds, (line->seconds - line->limit) * 1e3);
+            100 * line->limit / line->seconds, (line->seconds - line->limit) * 1e3, line->profiled * 1e3,
+            line->seconds / line->profiled);
 }
 
-enum status step_table_print(const struct step_table *table, const struct model_step *step, double flops_per_s,
-                             double bytes_per_s, FILE *out) {
+enum status step_table_print(const struct step_table *table, const struct model_step *step, struct step_limits limits,
+                             const struct costs *costs, FILE *out) {
     struct lines lines = {0};
     double whole = step_table_seconds(table, step);
-    enum status status = collect(table, model_step_executable(step)->program, flops_per_s, bytes_per_s, &lines);
+    enum status status = collect(table, model_step_executable(step)->program, limits, costs, &lines);
     if (status == STATUS_OK) {
         struct line sum = {.phase = "all", .op = "", .seconds = 0};
         qsort(lines.all.items, lines.all.count, sizeof *lines.all.items, slower_first);
-        fprintf(out, "%-9s %-22s %-13s %6s %9s %7s %9s %7s %9s %6s %9s\n", "phase", "operator", "matrix", "count", "ms",
-                "share", "GFLOP/s", "GB/s", "limit ms", "of it", "over ms");
+        fprintf(out, "%-9s %-22s %-13s %6s %9s %7s %9s %7s %9s %6s %9s %9s %6s\n", "phase", "operator", "matrix",
+                "count", "ms", "share", "GFLOP/s", "GB/s", "limit ms", "of it", "over ms", "profiled", "of it");
         for (size_t i = 0; i < lines.all.count; i++) {
             const struct line *line = &lines.all.items[i];
             print_line(line, whole, out);
             sum.count += line->count;
             sum.seconds += line->seconds;
             sum.limit += line->limit;
+            sum.profiled += line->profiled;
             sum.flops += line->flops;
             sum.bytes += line->bytes;
         }

@@ -5,7 +5,7 @@
 #include "profile/slowdown.h"
 #include "profile/transfer_rates.h"
 
-static const int64_t RATES_BUDGET_NS = 1500000000;
+static const int64_t RATES_BUDGET_NS = 1200000000;
 
 static enum status measure(struct rate_machine *machine, const struct rates_options *options,
                            struct cluster_rates *rates) {

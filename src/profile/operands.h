@@ -29,7 +29,7 @@ void operands_find(const struct graph *graph, const struct node *node, struct op
 const struct tensor *operand_tensor(const struct node *node, int operand);
 
 /* Changes when the same text would stand for another measurement. */
-enum { OPERATOR_KEY_VERSION = 1 };
+enum { OPERATOR_KEY_VERSION = 2 };
 /* Two nodes have the same text when they cost the same: the same operator, attributes, shapes, dtypes and row strides,
  * with the same operands sharing bytes and the same operands cold. For example
  * "linear kn=1 0w:fp32[1,1024,768] 1c:fp32[768,2304] … > 4w:fp32[1,1024,2304]": the number of the storage, w for warm

@@ -10,13 +10,14 @@ static const double LONG_CALL_S = 0.15; /* the extra work of a first call is lit
 static const double CALLS_MOST_S = 0.06, ROW_S = 1e-3;
 /* Memory delivers fewer bytes within microseconds; emptying the caches for them would take milliseconds. */
 static const int64_t COLD_LEAST_BYTES = (int64_t)64 << 10;
-static const int64_t COPIES_MOST_BYTES = (int64_t)256 << 20, CACHE_DEFAULT_BYTES = (int64_t)32 << 20;
+static const int64_t COPIES_MOST_BYTES = (int64_t)256 << 20, CACHE_DEFAULT_BYTES = (int64_t)32 << 20,
+                     FLUSH_MOST_BYTES = (int64_t)64 << 20;
 
 static int64_t align(int64_t bytes) { return (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT; }
 
 void bench_memory_free(struct bench_memory *memory) { arena_close(&memory->arena); }
 
-static enum status grow(const struct backend *backend, struct bench_memory *memory, int64_t bytes) {
+enum status bench_memory_grow(const struct backend *backend, struct bench_memory *memory, int64_t bytes) {
     const struct arena_settings settings = {.memory = backend->memory};
     if (memory->arena.bytes >= bytes) return STATUS_OK;
     arena_close(&memory->arena);
@@ -63,18 +64,27 @@ static char *storage_data(const struct operator_bench *bench, int storage, int c
     return bench->base + (cold ? bench->cold_offset + copy * bench->cold_bytes : 0) + bench->offset[storage];
 }
 
-/* Empties the caches of the operands' values by reading as many bytes as they hold (written ones would have to be
- * written back); memory that the CPU cannot read is cleared instead. */
-static void flush(const struct operator_bench *bench, char *from) {
+/* A device's caches are emptied whole or not at all; of a processor's the first ones matter most. */
+static int64_t room_to_flush(const struct backend *backend, int64_t left_bytes) {
+    int64_t bytes = flush_bytes(backend);
+    if (backend->memory) return bytes <= left_bytes ? bytes : 0;
+    if (bytes > FLUSH_MOST_BYTES) bytes = FLUSH_MOST_BYTES;
+    return bytes <= left_bytes ? bytes : left_bytes > 0 ? left_bytes : 0;
+}
+
+/* Empties the caches of the operands' values by reading other bytes (written ones would have to be written back);
+ * memory that the CPU cannot read is cleared instead. */
+static void flush(const struct operator_bench *bench) {
     enum { LINE_BYTES = 64 };
     const struct backend *backend = bench->clock.backend;
-    int64_t bytes = flush_bytes(backend);
+    char *from = bench->base + bench->flush_offset;
     volatile const char *at = from;
+    if (bench->flush_bytes == 0) return;
     if (backend->memory) {
-        backend->zero(from, bytes, bench->clock.stream);
+        backend->zero(from, bench->flush_bytes, bench->clock.stream);
         return;
     }
-    for (int64_t i = 0; i < bytes; i += LINE_BYTES)
+    for (int64_t i = 0; i < bench->flush_bytes; i += LINE_BYTES)
         (void)at[i];
 }
 
@@ -126,13 +136,13 @@ static enum status open_bench(const struct backend *backend, struct bench_memory
     TRY(work_clock_open(backend, &bench->clock));
     TRY(backend_kernel_create(backend, bench->operands.node, &bench->kernel));
     int64_t most = memory->most_bytes > 0 ? memory->most_bytes : INT64_MAX, bytes = lay_out(bench, most);
-    int64_t flushed = flush_bytes(backend);
-    bool flushes =
-        bench->cold_bytes >= COLD_LEAST_BYTES && bench->copies * bench->cold_bytes < flushed && bytes + flushed <= most;
-    TRY(grow(backend, memory, bytes + (flushes ? flushed : 0)));
+    bool flushes = bench->cold_bytes >= COLD_LEAST_BYTES && bench->copies * bench->cold_bytes < flush_bytes(backend);
+    bench->flush_offset = bytes;
+    bench->flush_bytes = flushes ? room_to_flush(backend, most - bytes) : 0;
+    TRY(bench_memory_grow(backend, memory, bytes + bench->flush_bytes));
     bench->base = memory->arena.base;
     TRY(fill(bench));
-    if (flushes) flush(bench, bench->base + bytes);
+    flush(bench);
     return work_clock_finish(&bench->clock);
 }
 

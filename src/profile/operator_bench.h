@@ -17,6 +17,8 @@ struct bench_memory {
         most_bytes; /* that copies and what empties the caches may make it; an operator takes what it takes. 0: any */
 };
 void bench_memory_free(struct bench_memory *memory);
+/* To at least so many bytes of the backend's device tier; what was there is lost. */
+enum status bench_memory_grow(const struct backend *backend, struct bench_memory *memory, int64_t bytes);
 
 struct operator_bench {
     struct work_clock clock;
@@ -27,7 +29,8 @@ struct operator_bench {
     int64_t scalars_offset, workspace_offset;
     int64_t cold_offset, cold_bytes; /* of the first copy; of each */
     int copies;
-    int next; /* copy that the next call works on */
+    int next;                          /* copy that the next call works on */
+    int64_t flush_offset, flush_bytes; /* what is read, or on a device cleared, before the first call */
 };
 
 /* Makes the kernel ready and fills its operands, in the backend's device tier; those that are cold have several copies,

@@ -5,7 +5,7 @@
 
 #include "ops/ops.h"
 
-enum { TOKENS_STEP = 64, PART_TOKENS = 256, VOCAB_LEAST = 1024 };
+enum { TOKENS_STEP = 64, PART_TOKENS = 256, VOCAB_LEAST = 1024, HEAD_PARTS = 3 };
 /* The most of a lookup's table that is measured: a table of this size is already out of the caches. */
 static const int64_t TABLE_MOST_BYTES = (int64_t)256 << 20;
 
@@ -43,10 +43,11 @@ static struct parts attention_parts(const struct node *node, double large_flops)
     return tokens <= length ? two_parts(tokens) : (struct parts){0};
 }
 
+/* Its time is in proportion, so that a smaller part tells it as well; its memory follows the part's rows. */
 static struct parts head_parts(const struct node *node, double large_flops) {
     int64_t vocab = node->in[1]->shape.dims[0], tokens = tokens_of(node) < PART_TOKENS ? 0 : PART_TOKENS;
     double flops = flops_of(node) * (tokens > 0 ? (double)tokens / (double)tokens_of(node) : 1);
-    int64_t part = round_down((int64_t)((double)vocab * fmin(large_flops / flops, 1)), VOCAB_LEAST);
+    int64_t part = round_down((int64_t)((double)vocab * fmin(large_flops / HEAD_PARTS / flops, 1)), VOCAB_LEAST);
     return (struct parts){.count = 1, .part = {{.tokens = tokens, .vocab = part < vocab ? part : 0}}};
 }
 

@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "base/progress.h"
 #include "profile/operands.h"
+#include "profile/walk_points.h"
 
 enum {
     ELEMENT_BYTES = 4 * 4,
@@ -90,6 +91,7 @@ struct measurement points_cost(const struct points *points, const struct operand
 
 /* The measurements under way, and their order. */
 struct measuring {
+    struct points *points;
     const struct backend *backend;
     struct profile_cache *cache;
     struct bench_memory *memory; /* of each member of the company */
@@ -177,8 +179,13 @@ static enum status measure_once(struct measuring *measuring, struct point *point
     return STATUS_OK;
 }
 
-static bool lacks(const struct point *point) {
+bool point_lacks(const struct point *point) {
     return point->measurement.seconds == 0 || measurement_noisy(&point->measurement);
+}
+
+/* Lacks a time, and is measured by itself. */
+static bool is_alone(const struct measuring *measuring, const struct point *point) {
+    return point_lacks(point) && !walk_points_has(measuring->points, point);
 }
 
 /* Logs, before the first measurement, how many the cache lacks. */
@@ -197,14 +204,30 @@ static void note_begin(const struct measuring *measuring, const struct points *p
                  points->on_host ? " in host memory" : "", measuring->count, points->list.count, of_parts);
 }
 
+static double left_s(const struct measuring *measuring) { return (double)(measuring->end_ns - clock_now_ns()) * 1e-9; }
+
+/* In walks; `must`: all of them. */
+static enum status walk(struct measuring *measuring, bool must) {
+    double left = left_s(measuring), least = 1e-9;
+    const struct walk_options options = {.backend = measuring->backend,
+                                         .cache = measuring->cache,
+                                         .memory = measuring->memory,
+                                         .budget_s = left,
+                                         .left_s = must           ? 0
+                                                   : left > least ? left
+                                                                  : least};
+    return walk_points_measure(measuring->points, &options, &measuring->measured);
+}
+
 static enum status measure_pass(struct measuring *measuring, bool must) {
     struct allowance allowance = {.end_ns = measuring->end_ns};
+    TRY(walk(measuring, must));
     for (size_t i = 0; i < measuring->count; i++)
-        allowance.left += lacks(measuring->order[i]);
+        allowance.left += is_alone(measuring, measuring->order[i]);
     for (size_t i = 0; i < measuring->count; i++) {
-        if (!lacks(measuring->order[i])) continue;
-        double budget_s = allowance_next(&allowance), left_s = (double)(measuring->end_ns - clock_now_ns()) * 1e-9;
-        if (!must && measuring->order[i]->measurement.seconds > left_s / CALLS_LEAST) continue;
+        if (!is_alone(measuring, measuring->order[i])) continue;
+        double budget_s = allowance_next(&allowance);
+        if (!must && measuring->order[i]->measurement.seconds > left_s(measuring) / CALLS_LEAST) continue;
         TRY(measure_once(measuring, measuring->order[i], budget_s));
         if (must) progress_add(1);
     }
@@ -217,7 +240,7 @@ static enum status measure_passes(struct points *points, struct measuring *measu
     for (size_t i = 0; i < points->list.count; i++) {
         struct point *point = &points->list.items[i];
         (void)profile_cache_find(measuring->cache, point->key, &point->measurement);
-        if (lacks(point)) measuring->order[measuring->count++] = point;
+        if (point_lacks(point)) measuring->order[measuring->count++] = point;
     }
     if (measuring->count == 0) return STATUS_OK;
     qsort(measuring->order, measuring->count, sizeof(struct point *), by_work);
@@ -233,7 +256,7 @@ static enum status measure_passes(struct points *points, struct measuring *measu
 enum status points_measure(struct points *points, const struct backend *backend, struct profile_cache *cache,
                            int64_t end_ns, int32_t *measured) {
     int members = company_members(&cache->company);
-    struct measuring measuring = {.backend = backend, .cache = cache, .end_ns = end_ns};
+    struct measuring measuring = {.points = points, .backend = backend, .cache = cache, .end_ns = end_ns};
     measuring.memory = mem_array((size_t)members, sizeof *measuring.memory);
     if (!measuring.memory) return STATUS_FAILED;
     for (int i = 0; i < members; i++)

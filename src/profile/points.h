@@ -19,8 +19,9 @@ struct point {
 
 /* Zero-initialise; points_free. */
 struct points {
-    bool on_host;       /* of kernels for the host tier of a device with memory of its own */
-    double large_flops; /* parts_of */
+    const struct graph *graph; /* operators are measured in its order (walk_points.h); NULL: each by itself */
+    bool on_host;              /* of kernels for the host tier of a device with memory of its own */
+    double large_flops;        /* parts_of */
     VEC(struct point) list;
     struct scratch keys;
 };
@@ -37,9 +38,13 @@ enum status points_add(struct points *points, const struct operands *operands, s
 struct measurement points_cost(const struct points *points, const struct operands *operands,
                                const struct point_set *set);
 
-/* Measures the points that the cache lacks, or has noisy values of, and puts them there: small ones first, each with an
- * equal share of the time until `end_ns` (clock.h), but at least one call; then noisy ones again while time is left.
- * Counts them in *measured. The backend's threads must be set before. */
+/* Whether a point has no time, or a noisy one. */
+bool point_lacks(const struct point *point);
+
+/* Measures the points that the cache lacks, or has noisy values of, and puts them there: first those that are measured
+ * in the order of the graph, then others, small ones first, each with an equal share of the time until `end_ns`
+ * (clock.h), but at least one call; then noisy ones again while time is left. Counts them in *measured. The backend's
+ * threads must be set before. */
 enum status points_measure(struct points *points, const struct backend *backend, struct profile_cache *cache,
                            int64_t end_ns, int32_t *measured);
 

@@ -74,6 +74,7 @@ static double large_flops(const struct profile *profile, const struct cluster *c
 static enum status find_entries(struct profile *profile, const struct cluster *cluster) {
     size_t nodes = profile->graph->nodes.count;
     profile->points.large_flops = large_flops(profile, cluster);
+    if (!profile->backend->streams) profile->points.graph = profile->graph;
     profile->entry_of = mem_array(nodes, sizeof *profile->entry_of);
     if (!profile->entry_of) return STATUS_FAILED;
     for (size_t i = 0; i < nodes; i++)

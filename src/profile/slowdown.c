@@ -12,7 +12,7 @@
 #include "base/fault.h"
 
 enum { RACERS = 2, MESSAGE_BYTES = 512 };
-static const double WINDOW_MOST_S = 0.010;
+static const double WINDOW_MOST_S = 0.007;
 
 /* Concurrent works. Each begins when all are ready and goes on until all have been timed, so that none is timed alone.
  * The first works without pause, as the compute stream does. The second pauses after each piece for as long as the

@@ -12,7 +12,7 @@ void slowdown_none(struct cluster_rates *rates);
 int slowdown_races(const bool present[ACTIVITY_COUNT]);
 
 /* Fills rates->slowdown and raises rates->noise, for the activities that are `present`; with others it is 1. Each pair
- * works for up to 10 ms in two threads, as the runner's workers do: each with compute threads of its own, and the
+ * works for up to 7 ms in two threads, as the runner's workers do: each with compute threads of its own, and the
  * second at work half of the time. With t the time of a piece and f the part of the time that the other was at work,
  *     slowdown = 1 + (t_beside / t_alone - 1) / f.
  * Of two copies in memory one goes to the device and the other from it, as programs have them; that two reads or two

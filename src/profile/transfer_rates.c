@@ -4,8 +4,8 @@
 
 #include "base/clock.h"
 
-enum { REPEATS_MOST = 15, ROW = 8, SIZES = 2 };
-static const double BUDGET_MOST_S = 0.06; /* of one size of one transfer */
+enum { REPEATS_MOST = 15, ROW = 8, SIZES = 2, ZERO_BLOCKS = 4 };
+static const double BUDGET_MOST_S = 0.04; /* of one size of one transfer */
 static const int64_t MEMORY_SMALL = (int64_t)256 << 10;
 static const int64_t DISK_SMALL = (int64_t)1 << 20;
 static const double DISK_LONG_S = 0.1, DISK_SLOW_S = 0.02;
@@ -96,7 +96,7 @@ static enum status measure_memory(const struct rate_machine *machine, const stru
 
 enum status transfer_measure_zero(const struct rate_machine *machine, struct cluster_rates *rates) {
     struct arena device;
-    TRY(rate_arena_open(machine, TIER_DEVICE, 2 * machine->block_bytes, &device));
+    TRY(rate_arena_open(machine, TIER_DEVICE, ZERO_BLOCKS * machine->block_bytes, &device));
     enum status status = measure_memory(machine, NULL, &device, rates, &rates->zero);
     arena_close(&device);
     return status;

@@ -1,0 +1,50 @@
+/* Times nodes as a step meets them: one after the other in the graph's order, each on the memory that those before it
+ * wrote. An operator that is called again and again on the same operands finds them in the first caches, and was
+ * measured up to four times faster than it is in a step. For backends whose calls return when the work is done. */
+#ifndef BALLAST_PROFILE_NODE_WALK_H
+#define BALLAST_PROFILE_NODE_WALK_H
+
+#include "profile/operator_bench.h"
+
+enum { WALK_PASSES = 6 /* that count, at most */ };
+
+/* A node and its operands; the rest is the walk's. */
+struct walk_call {
+    struct operands operands;
+    struct kernel *kernel;
+    int64_t offset[OPERAND_COUNT]; /* by storage, in the walk's memory */
+    uint32_t fills;                /* bits: storages that no call before it has filled */
+    int64_t scalars_offset;
+    bool once; /* it takes so long that its first call counts, and is the only one */
+    int count; /* of the samples */
+    struct sample samples[WALK_PASSES];
+};
+
+/* A pass calls all nodes. Before it, and where forward ends and backward begins, as many bytes are read as a step goes
+ * through meanwhile. */
+struct node_walk {
+    const struct backend *backend;
+    struct walk_call *calls;
+    int count;
+    char *base;
+    int64_t workspace_offset;
+    int64_t flush_offset, flush_bytes;
+};
+
+/* Bytes of the calls' operands, and their places: calls share tensors, but for integers, of which each has its own with
+ * values that are legal for it. `places` is room for a number for each tensor of the graph. */
+int64_t node_walk_lay_out(const struct graph *graph, struct walk_call *calls, int count, int64_t *places);
+
+/* `calls` are of nodes of one graph, in its order, and have been laid out in `bytes`. Takes the memory for workspaces
+ * and for reading `flush_bytes` too, and uses it until something else does. The backend's threads must be set. Close in
+ * any case. FAILED without memory; what backend_kernel_create says. */
+enum status node_walk_open(const struct backend *backend, struct walk_call *calls, int count, int64_t bytes,
+                           int64_t flush_bytes, struct bench_memory *memory, struct node_walk *out);
+void node_walk_close(struct node_walk *walk);
+/* One pass that nobody times. FAILED when a kernel does. */
+enum status node_walk_run(struct node_walk *walk);
+/* A pass that does not count, and others until `budget_s` are spent, one at least and WALK_PASSES at most; but of a
+ * call that takes over 0.15 s the first counts alone. Then each call has samples. */
+enum status node_walk_measure(struct node_walk *walk, double budget_s);
+
+#endif

@@ -1,0 +1,197 @@
+#include "profile/walk_points.h"
+
+#include "base/progress.h"
+#include "profile/node_walk.h"
+
+/* Counted passes take so long for each node, at most. */
+static const double NODE_S = 0.016;
+/* Parts of the memory for measuring: walks take one of the first, and of the others one is read to empty the caches, at
+ * most. Half of the memory holds a layer, and taking memory is most of what a walk takes beside its passes. */
+enum { WALK_PARTS = 2, FLUSH_PARTS = 8 };
+
+bool walk_points_has(const struct points *points, const struct point *point) {
+    return points->graph && point->elements == 0 && point->part.tokens == 0 && point->part.vocab == 0;
+}
+
+struct walking {
+    struct points *points;
+    const struct walk_options *options;
+    struct point **timed; /* by call; NULL: it only goes before one that is */
+    VEC(struct walk_call) calls;
+    int64_t *places;
+    int64_t flush_bytes;
+    int32_t *measured;
+};
+
+static bool goes_before(const struct points *points, const struct node *node) {
+    return !node->op->exchange && !curve_fits(node) && parts_of(node, points->large_flops).count == 0;
+}
+
+static enum status add_call(struct walking *walking, const struct node *node, struct point *point) {
+    struct walk_call call = {.count = 0};
+    if (point)
+        call.operands = point->operands;
+    else
+        operands_find(walking->points->graph, node, &call.operands);
+    walking->timed[walking->calls.count] = point;
+    return vec_push(&walking->calls, call);
+}
+
+/* Calls in the order of the graph. `lacking` has the points by node. */
+static enum status list_calls(struct walking *walking, struct point *const *lacking) {
+    const struct graph *graph = walking->points->graph;
+    for (size_t i = 0; i < graph->nodes.count; i++) {
+        const struct node *node = graph->nodes.items[i];
+        bool before = i + 1 < graph->nodes.count && lacking[i + 1] && goes_before(walking->points, node);
+        if (lacking[i] || before) TRY(add_call(walking, node, lacking[i]));
+    }
+    return STATUS_OK;
+}
+
+static enum status find_calls(struct walking *walking) {
+    const struct points *points = walking->points;
+    size_t nodes = points->graph->nodes.count;
+    struct point **lacking = mem_array(nodes, sizeof(struct point *));
+    if (!lacking) return STATUS_FAILED;
+    for (size_t i = 0; i < points->list.count; i++) {
+        struct point *point = &points->list.items[i];
+        if (walk_points_has(points, point) && point_lacks(point)) lacking[point->operands.node->id] = point;
+    }
+    enum status status = list_calls(walking, lacking);
+    mem_free(lacking);
+    return status;
+}
+
+/* One walk with the operands of each member. */
+struct walks {
+    struct node_walk *walk; /* by member */
+    int count;
+    int threads;
+    double budget_s;
+};
+
+static enum status lead(void *payload) {
+    const struct walks *walks = payload;
+    return node_walk_measure(&walks->walk[0], walks->budget_s);
+}
+
+static enum status accompany(void *payload, int member, const atomic_bool *ended) {
+    const struct walks *walks = payload;
+    walks->walk[0].backend->set_threads(walks->threads);
+    while (!atomic_load(ended))
+        TRY(node_walk_run(&walks->walk[member]));
+    return STATUS_OK;
+}
+
+/* A member's own calls, since kernels have state. The first member's are those that are listed. */
+static enum status open_member(const struct walking *walking, struct walk_call *calls, int count, int64_t bytes,
+                               int member, struct walks *walks) {
+    const struct walk_options *options = walking->options;
+    struct walk_call *own = calls;
+    if (member > 0) own = mem_array((size_t)count, sizeof *own);
+    if (!own) return STATUS_FAILED;
+    for (int i = 0; i < count && member > 0; i++)
+        own[i] = calls[i], own[i].kernel = NULL;
+    walks->count++;
+    return node_walk_open(options->backend, own, count, bytes, walking->flush_bytes, &options->memory[member],
+                          &walks->walk[member]);
+}
+
+static void close_walks(struct walks *walks) {
+    for (int i = 0; i < walks->count; i++) {
+        node_walk_close(&walks->walk[i]);
+        if (i > 0) mem_free(walks->walk[i].calls);
+    }
+    mem_free(walks->walk);
+}
+
+static enum status walk_together(const struct walking *walking, struct walk_call *calls, int count) {
+    static const struct company_work work = {lead, accompany};
+    const struct walk_options *options = walking->options;
+    const struct company *company = &options->cache->company;
+    int members = company_members(company);
+    int64_t bytes = node_walk_lay_out(walking->points->graph, calls, count, walking->places);
+    struct walks walks = {.threads = options->cache->threads, .budget_s = NODE_S * count};
+    if (walks.budget_s > options->budget_s) walks.budget_s = options->budget_s;
+    walks.walk = mem_array((size_t)members, sizeof *walks.walk);
+    if (!walks.walk) return STATUS_FAILED;
+    enum status status = STATUS_OK;
+    for (int i = 0; i < members && status == STATUS_OK; i++)
+        status = open_member(walking, calls, count, bytes, i, &walks);
+    if (status == STATUS_OK) status = company_measure(company, &work, &walks);
+    close_walks(&walks);
+    return status;
+}
+
+static enum status keep(const struct walking *walking, struct walk_call *call, struct point *point) {
+    point->measurement = measurement_of(call->samples, call->count);
+    TRY(profile_cache_put(walking->options->cache, point->key, &point->measurement));
+    (void)profile_cache_find(walking->options->cache, point->key, &point->measurement); /* now the lower value */
+    ++*walking->measured;
+    if (walking->options->left_s <= 0) progress_add(1);
+    return STATUS_OK;
+}
+
+static double expected_s(const struct walking *walking, int first, int end) {
+    double seconds = 0;
+    for (int i = first; i < end; i++)
+        if (walking->timed[i]) seconds += walking->timed[i]->measurement.seconds;
+    return 2 * seconds;
+}
+
+static enum status walk(const struct walking *walking, int first, int end) {
+    const struct walk_options *options = walking->options;
+    if (options->left_s > 0 && expected_s(walking, first, end) > options->left_s) return STATUS_OK;
+    struct walk_call *calls = &walking->calls.items[first];
+    enum status status = walk_together(walking, calls, end - first);
+    if (status != STATUS_OK) return status_prefix(status, "measuring operators");
+    for (int i = first; i < end; i++)
+        if (walking->timed[i]) TRY(keep(walking, &walking->calls.items[i], walking->timed[i]));
+    return STATUS_OK;
+}
+
+/* As many calls as the memory has room for; a call that needs more has a walk of its own. */
+static enum status walk_all(const struct walking *walking) {
+    if (walking->calls.count == 0) return STATUS_OK;
+    const struct graph *graph = walking->points->graph;
+    const struct walk_options *options = walking->options;
+    int64_t most = options->cache->memory_bytes / WALK_PARTS - walking->flush_bytes;
+    int count = (int)walking->calls.count;
+    int64_t all = node_walk_lay_out(graph, walking->calls.items, count, walking->places);
+    for (int i = 0; i < company_members(&options->cache->company); i++)
+        TRY(bench_memory_grow(options->backend, &options->memory[i],
+                              (all < most ? all : most) + walking->flush_bytes)); /* once, not walk by walk */
+    for (int first = 0, end; first < count; first = end) {
+        struct walk_call *calls = &walking->calls.items[first];
+        for (end = first + 1; end < count; end++)
+            if (node_walk_lay_out(graph, calls, end + 1 - first, walking->places) > most) break;
+        TRY(walk(walking, first, end));
+    }
+    return STATUS_OK;
+}
+
+/* Reading 1.5 times the bytes of the last cache replaces all that it holds. */
+static int64_t flush_bytes(const struct walking *walking) {
+    const struct backend *backend = walking->options->backend;
+    int64_t step = 0, most = walking->options->cache->memory_bytes / FLUSH_PARTS, cache = backend->cache_bytes();
+    const struct graph *graph = walking->points->graph;
+    for (size_t i = 0; i < graph->tensors.count; i++)
+        if (!graph->tensors.items[i]->base) step += shape_bytes(&graph->tensors.items[i]->shape);
+    if (cache > 0 && most > cache / 2 * 3) most = cache / 2 * 3;
+    return step < most ? step : most;
+}
+
+enum status walk_points_measure(struct points *points, const struct walk_options *options, int32_t *measured) {
+    struct walking walking = {.points = points, .options = options, .measured = measured};
+    if (!points->graph) return STATUS_OK;
+    enum status status = STATUS_FAILED;
+    walking.flush_bytes = flush_bytes(&walking);
+    walking.timed = mem_array(points->graph->nodes.count, sizeof(struct point *));
+    walking.places = mem_array(points->graph->tensors.count, sizeof *walking.places);
+    if (walking.timed && walking.places) status = find_calls(&walking);
+    if (status == STATUS_OK) status = walk_all(&walking);
+    vec_free(&walking.calls);
+    mem_free(walking.timed);
+    mem_free(walking.places);
+    return status;
+}
