@@ -13,6 +13,7 @@ struct entry {
 struct table {
     const struct stage_problem *problem;
     int most_stages;
+    int fewest, most; /* devices of a submesh: s stages have from s * fewest to s * most */
     struct entry *entries;
 };
 
@@ -47,20 +48,18 @@ static void fill_entry(const struct table *table, int stages, int layer, int dev
     }
 }
 
-/* With no stage longer than `longest`: the number of stages with the least sum, or 0. */
+/* With no stage longer than `longest`: the number of stages with the least sum, or 0. What s stages cannot have stays
+ * as it was made: infinite. */
 static int fill(const struct table *table, double longest) {
     const struct stage_problem *problem = table->problem;
-    for (int layer = 0; layer <= problem->layers; layer++)
-        for (int d = 0; d <= problem->devices; d++)
-            entry_at(table, 0, layer, d)->seconds = layer == problem->layers && d == 0 ? 0 : INFINITY;
     int best = 0;
     double least = INFINITY;
     for (int s = 1; s <= table->most_stages; s++) {
-        for (int d = 0; d <= problem->devices; d++)
-            entry_at(table, s, problem->layers, d)->seconds = INFINITY;
+        int64_t end = (int64_t)s * table->most;
+        if (end > problem->devices) end = problem->devices;
         for (int layer = 0; layer < problem->layers; layer++)
-            for (int d = 0; d <= problem->devices; d++)
-                fill_entry(table, s, layer, d, longest);
+            for (int64_t d = (int64_t)s * table->fewest; d <= end; d++)
+                fill_entry(table, s, layer, (int)d, longest);
         double seconds = entry_at(table, s, 0, problem->devices)->seconds;
         if (seconds < least) least = seconds, best = s;
     }
@@ -185,8 +184,17 @@ static enum status table_create(const struct stage_problem *problem, struct tabl
     if (entries > STAGE_MOST_ENTRIES)
         return status_set(STATUS_BAD_INPUT, "%d layers on %d devices: a table of %zu entries, more than %zu",
                           problem->layers, problem->devices, entries, STAGE_MOST_ENTRIES);
-    *out = (struct table){problem, most, mem_array(entries, sizeof *out->entries)};
-    return out->entries ? STATUS_OK : STATUS_FAILED;
+    *out = (struct table){problem, most, problem->submesh_devices[0], problem->submesh_devices[0],
+                          mem_array(entries, sizeof *out->entries)};
+    if (!out->entries) return STATUS_FAILED;
+    for (int m = 1; m < problem->submesh_count; m++) {
+        if (problem->submesh_devices[m] < out->fewest) out->fewest = problem->submesh_devices[m];
+        if (problem->submesh_devices[m] > out->most) out->most = problem->submesh_devices[m];
+    }
+    for (size_t i = 0; i < entries; i++)
+        out->entries[i].seconds = INFINITY;
+    entry_at(out, 0, problem->layers, 0)->seconds = 0;
+    return STATUS_OK;
 }
 
 enum status stage_cut_find(const struct stage_problem *problem, struct stage_cut *out) {

@@ -26,6 +26,16 @@ static void settle_unused(struct buffer *buffer) {
     if (!buffer->persistent && buffer->pack && buffer->bytes > BUFFER_ALIGNMENT) buffer->bytes = BUFFER_ALIGNMENT;
 }
 
+/* What comes into a repeated section from outside lives to its end. */
+static void extend_entering(struct program *program, const struct section *section) {
+    int32_t last = section->first + section->count - 1;
+    for (size_t i = 0; i < program->buffers.count; i++) {
+        struct buffer *buffer = &program->buffers.items[i];
+        bool enters = buffer->first < section->first && buffer->last >= section->first;
+        if (enters && buffer->last < last) buffer->last = last;
+    }
+}
+
 void program_set_lifetimes(struct program *program) {
     int32_t end = (int32_t)program->instructions.count - 1;
     for (size_t i = 0; i < program->buffers.count; i++)
@@ -42,11 +52,7 @@ void program_set_lifetimes(struct program *program) {
         if (buffer->first < 0) settle_unused(buffer);
         if (buffer->persistent) buffer->first = 0;
         if (buffer->persistent || buffer_is_kept(buffer)) buffer->last = end;
-        for (size_t s = 0; s < program->sections.count; s++) {
-            const struct section *section = &program->sections.items[s];
-            int32_t last = section->first + section->count - 1;
-            bool enters = buffer->first < section->first && buffer->last >= section->first;
-            if (section->repeat > 1 && enters && buffer->last < last) buffer->last = last;
-        }
     }
+    for (size_t s = 0; s < program->sections.count; s++)
+        if (program->sections.items[s].repeat > 1) extend_entering(program, &program->sections.items[s]);
 }

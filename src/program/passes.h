@@ -4,8 +4,8 @@
 
 #include "program/program.h"
 
-/* Makes sections, instructions and buffers, without offsets or waits, all on stream 0 but for what ranks exchange. Each
- * buffer is in the tier where the policy keeps it between uses, and instructions use it there.
+/* Makes sections, instructions and buffers, without live ranges, offsets or waits, all on stream 0 but for what ranks
+ * exchange. Each buffer is in the tier where the policy keeps it between uses, and instructions use it there.
  *
  * A step is a list of shares (plan/lane_shares.h; one, where there is one lane, round and rank). A share's grains are
  * cut into passes of `grains_per_pass`: a first pass (which zeroes the accumulators), repeated middle passes, and a
@@ -20,7 +20,7 @@ enum status program_schedule(const struct graph *graph, const struct plan *plan,
 enum status program_gather(struct program *program, const struct policy *policy);
 
 /* Adds the copies between tiers: an instruction that uses a buffer of another tier gets a copy of it, which is fetched
- * before and, if changed, stored after. Assigns instructions to streams. */
+ * before and, if changed, stored after. Assigns instructions to streams, and sets the live ranges of buffers. */
 enum status program_move(struct program *program, const struct policy *policy);
 
 /* Sets each buffer's live range: first to last use in issue order; a buffer that enters a repeated section from outside

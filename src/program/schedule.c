@@ -351,7 +351,6 @@ enum status program_schedule(const struct graph *graph, const struct plan *plan,
         program_free(scheduler.program);
         return status;
     }
-    program_set_lifetimes(scheduler.program);
     *out = scheduler.program;
     return STATUS_OK;
 }

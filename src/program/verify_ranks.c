@@ -45,19 +45,15 @@ static enum status check_places(const struct program *const *programs, int ranks
 }
 
 /* The instruction's staging is what the schedule takes, and the traffic what it moves. */
-static enum status check_schedule(const struct program *program, int32_t collective,
-                                  const struct comm_schedule *schedule) {
-    const struct program_collective *operation = &program->collectives.items[collective];
-    for (size_t i = 0; i < program->instructions.count; i++) {
-        const struct instruction *instruction = &program->instructions.items[i];
-        if (!opcode_is_collective(instruction->opcode) || instruction->collective != collective) continue;
-        const struct operand *staging = &instruction->operands[OPERAND_WORKSPACE];
-        if ((staging->buffer < 0 ? 0 : staging->bytes) < schedule->staging_bytes)
-            return FAULT(program->place.rank, "instruction %zu: staging of %lld bytes, its operation takes %lld", i,
-                         (long long)(staging->buffer < 0 ? 0 : staging->bytes), (long long)schedule->staging_bytes);
-    }
+static enum status check_schedule(const struct program *program, size_t i, const struct comm_schedule *schedule) {
+    const struct instruction *instruction = &program->instructions.items[i];
+    const struct program_collective *operation = &program->collectives.items[instruction->collective];
+    const struct operand *staging = &instruction->operands[OPERAND_WORKSPACE];
+    if ((staging->buffer < 0 ? 0 : staging->bytes) < schedule->staging_bytes)
+        return FAULT(program->place.rank, "instruction %zu: staging of %lld bytes, its operation takes %lld", i,
+                     (long long)(staging->buffer < 0 ? 0 : staging->bytes), (long long)schedule->staging_bytes);
     if (memcmp(&operation->traffic, &schedule->traffic, sizeof operation->traffic) != 0)
-        return FAULT(program->place.rank, "operation %d moves other bytes than it says", collective);
+        return FAULT(program->place.rank, "operation %d moves other bytes than it says", instruction->collective);
     return STATUS_OK;
 }
 
@@ -136,20 +132,24 @@ static enum status verify_turn(void *payload, const int32_t *operations) {
     return status;
 }
 
+static enum status verify_operation(const struct program *program, size_t instruction) {
+    struct lane_tree tree;
+    struct comm_spec spec;
+    struct comm_schedule schedule = {.staging_bytes = 0};
+    enum status status = collectives_spec(program, program->instructions.items[instruction].collective, &tree, &spec);
+    if (status == STATUS_OK)
+        status = comm_schedule_create(&program->place.mesh, program->place.rank,
+                                      rank_place_message_bytes(&program->place), &spec, &schedule);
+    if (status == STATUS_OK) status = check_schedule(program, instruction, &schedule);
+    comm_schedule_free(&schedule);
+    lane_tree_free(&tree);
+    return status;
+}
+
+/* Each operation by the one instruction that it has (check_order). */
 static enum status verify_traffic(const struct program *program) {
-    for (int32_t c = 0; c < (int32_t)program->collectives.count; c++) {
-        struct lane_tree tree;
-        struct comm_spec spec;
-        struct comm_schedule schedule = {.staging_bytes = 0};
-        enum status status = collectives_spec(program, c, &tree, &spec);
-        if (status == STATUS_OK)
-            status = comm_schedule_create(&program->place.mesh, program->place.rank,
-                                          rank_place_message_bytes(&program->place), &spec, &schedule);
-        if (status == STATUS_OK) status = check_schedule(program, c, &schedule);
-        comm_schedule_free(&schedule);
-        lane_tree_free(&tree);
-        TRY(status);
-    }
+    for (size_t i = 0; i < program->instructions.count; i++)
+        if (opcode_is_collective(program->instructions.items[i].opcode)) TRY(verify_operation(program, i));
     return STATUS_OK;
 }
 

@@ -14,6 +14,18 @@ static int compare_uses(const void *a, const void *b) {
     return (x->access > y->access) - (x->access < y->access); /* a read comes before a write of one instruction */
 }
 
+/* Where there is none, there are no visits: most programs move nothing. */
+static bool any_away(const struct visits *visits) {
+    const struct program *program = visits->program;
+    for (int32_t i = 0; i < (int32_t)program->instructions.count; i++)
+        for (int k = 0; k < OPERANDS_MAX; k++) {
+            int32_t buffer = visits_instruction(visits, i)->operands[k].buffer;
+            if (buffer < 0) continue;
+            if (visits->is_away(visits, &program->buffers.items[buffer], visits_instruction(visits, i))) return true;
+        }
+    return false;
+}
+
 static enum status collect_uses(struct visits *visits) {
     const struct program *program = visits->program;
     for (int32_t i = 0; i < (int32_t)program->instructions.count; i++)
@@ -95,6 +107,7 @@ static enum status find_visits(struct visits *visits) {
 }
 
 enum status visits_find(struct visits *visits) {
+    if (!any_away(visits)) return STATUS_OK;
     TRY(collect_uses(visits));
     TRY(find_groups(visits));
     TRY(find_visits(visits));
@@ -174,14 +187,13 @@ static const struct visit *find_visit(const struct visits *visits, int32_t buffe
     return visit && visit->buffer == buffer && visit->first <= instruction ? visit : NULL;
 }
 
-static struct instruction redirect(const struct visits *visits, int32_t index) {
-    struct instruction instruction = *visits_instruction(visits, index);
-    for (int k = 0; k < OPERANDS_MAX; k++) {
-        struct operand *operand = &instruction.operands[k];
+/* The instruction that was at `index`. */
+static void redirect(const struct visits *visits, int32_t index, struct instruction *instruction) {
+    for (int k = 0; k < OPERANDS_MAX && visits->list.count > 0; k++) {
+        struct operand *operand = &instruction->operands[k];
         const struct visit *visit = operand->buffer >= 0 ? find_visit(visits, operand->buffer, index) : NULL;
         if (visit) operand->buffer = visit->copy;
     }
-    return instruction;
 }
 
 struct instruction_list {
@@ -202,17 +214,42 @@ static enum status weave_section(struct visits *visits, visits_make *make, int s
             TRY(vec_push(&out->list, made));
         }
         bool stays = i < end && visits_instruction(visits, i)->opcode != OPCODE_ELSEWHERE;
-        if (stays) TRY(vec_push(&out->list, redirect(visits, i)));
+        if (!stays) continue;
+        TRY(vec_push(&out->list, *visits_instruction(visits, i)));
+        redirect(visits, i, &out->list.items[out->list.count - 1]);
     }
     section->count = (int32_t)out->list.count - section->first;
     return STATUS_OK;
+}
+
+/* Without transfers the list becomes no longer. */
+static void weave_in_place(const struct visits *visits) {
+    struct program *program = visits->program;
+    struct instruction *items = program->instructions.items;
+    int32_t kept = 0;
+    for (size_t s = 0; s < program->sections.count; s++) {
+        struct section *section = &program->sections.items[s];
+        int32_t begin = section->first, end = begin + section->count;
+        section->first = kept;
+        for (int32_t i = begin; i < end; i++) {
+            if (items[i].opcode == OPCODE_ELSEWHERE) continue;
+            if (kept != i) items[kept] = items[i];
+            redirect(visits, i, &items[kept++]);
+        }
+        section->count = kept - section->first;
+    }
+    program->instructions.count = (size_t)kept;
 }
 
 enum status visits_weave(struct visits *visits, visits_make *make) {
     struct program *program = visits->program;
     struct instruction_list woven = {.list = {0}};
     size_t next = 0, count = visits->transfers.count;
-    if (count > 0) qsort(visits->transfers.items, count, sizeof *visits->transfers.items, compare_transfers);
+    if (count == 0) {
+        weave_in_place(visits);
+        return STATUS_OK;
+    }
+    qsort(visits->transfers.items, count, sizeof *visits->transfers.items, compare_transfers);
     TRY(vec_reserve(&woven.list, program->instructions.count + count)); /* growing would copy them several times */
     for (int s = 0; s < (int)program->sections.count; s++) {
         enum status status = weave_section(visits, make, s, &next, &woven);

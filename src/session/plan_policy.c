@@ -88,6 +88,7 @@ static enum status try_front(struct choosing *choosing, bool *fitted) {
     for (size_t i = 0; i < plan->search.front.count && !*fitted; i++) {
         if (enough_s > 0 && objective_of(plan, &plan->search.front.items[i]) >= enough_s) break;
         TRY(try_policy(choosing, &plan->search.front.items[i].policy, fitted));
+        if (*fitted) plan->fastest = plan->search.front.items[i];
     }
     return STATUS_OK;
 }
@@ -246,6 +247,7 @@ static void fill_input(struct choosing *choosing, const struct graph *graph, con
 static enum status choose(struct session_plan *plan, const int64_t capacity_bytes[TIER_COUNT], bool fastest) {
     struct choosing choosing = {.plan = plan, .capacity_bytes = capacity_bytes};
     bool fitted = fits(&choosing, &plan->programs);
+    plan->fastest = (struct candidate){.compiled = false};
     TRY(fit_stages(&choosing, &plan->chosen, &fitted));
     choosing.fits_as_is = fitted;
     if (fitted && !(fastest && chooses_partition(plan))) return STATUS_OK;
@@ -278,6 +280,10 @@ enum status plan_policy_bound(struct session_plan *plan, const struct graph *gra
 enum status plan_policy_measure(struct session_plan *plan, struct candidate *out) {
     struct choosing choosing = {.plan = plan, .capacity_bytes = plan->session->machine.capacity_bytes};
     const struct executable *main = programs_main(&plan->programs);
+    if (plan->fastest.compiled && plan->fastest.step_s > 0) {
+        *out = plan->fastest;
+        return STATUS_OK;
+    }
     fill_input(&choosing, main->graph, &main->workspace, &plan->costs);
     *out = (struct candidate){.policy = plan->chosen.policy};
     return policy_measure(&choosing.input, 0, out);
