@@ -59,7 +59,7 @@ static double expected(const struct matmul_spec *spec, int64_t row, int64_t colu
 static float *multiply(const struct matmul_spec *spec, int threads) {
     omp_set_num_threads(threads);
     struct packed_matmul matmul;
-    packed_matmul_init(spec, &matmul);
+    packed_matmul_init(spec, threads, &matmul);
     void *a = values(spec->dtype, M * spec->k), *b = values(spec->dtype, spec->k * spec->n);
     void *bias = values(spec->dtype, spec->n);
     float *c = values(DTYPE_F32, M * spec->n);

@@ -1,26 +1,42 @@
 #include "backend/cpu/expert_pieces.h"
 
-struct expert_pieces expert_pieces_of(int64_t tile, int64_t most) {
-    struct expert_pieces pieces = {.tile = tile};
-    for (int64_t rows = tile; pieces.wholes < PIECE_WHOLE_SIZES && (pieces.wholes == 0 || rows <= most);
+#include "backend/cpu/matmul_parts.h"
+
+static void add_fixed_sizes(struct expert_pieces *pieces, int64_t most) {
+    for (int64_t rows = pieces->tile; pieces->wholes < PIECE_WHOLE_SIZES && (pieces->wholes == 0 || rows <= most);
          rows *= PIECE_WHOLE_STEP)
-        pieces.whole[pieces.wholes++] = rows;
-    for (int i = 0; i < pieces.wholes; i++) {
-        int64_t rows = pieces.whole[i] - tile + PIECE_ROWS_STEP;
-        for (; rows < pieces.whole[i]; rows += PIECE_ROWS_STEP)
-            pieces.rows[pieces.sizes++] = rows;
-        pieces.rows[pieces.sizes++] = pieces.whole[i];
+        pieces->whole[pieces->wholes++] = rows;
+    for (int i = 0; i < pieces->wholes; i++) {
+        int64_t rows = pieces->whole[i] - pieces->tile + PIECE_ROWS_STEP;
+        for (; rows < pieces->whole[i]; rows += PIECE_ROWS_STEP)
+            pieces->rows[pieces->sizes++] = rows;
+        pieces->rows[pieces->sizes++] = pieces->whole[i];
     }
+    pieces->most = pieces->rows[pieces->sizes - 1];
+}
+
+struct expert_pieces expert_pieces_of(int64_t tile, int64_t most, bool any) {
+    struct expert_pieces pieces = {.any = any, .tile = tile, .step = at_most(tile, PIECE_ROWS_STEP)};
+    if (any)
+        pieces.most = at_most(PIECE_ROWS_MOST, rounded_up(most, pieces.step));
+    else
+        add_fixed_sizes(&pieces, most);
     return pieces;
 }
 
-int expert_pieces_first(const struct expert_pieces *pieces, int64_t rows) {
-    int64_t tiles = (rows + pieces->tile - 1) / pieces->tile * pieces->tile;
+static int fixed_size(const struct expert_pieces *pieces, int64_t rows) {
+    int64_t tiles = rounded_up(rows, pieces->tile);
     int whole = pieces->wholes - 1, size = 0;
     while (pieces->whole[whole] > tiles)
         whole--;
-    int64_t wanted = rows < pieces->whole[whole] ? rows : pieces->whole[whole];
+    int64_t wanted = at_most(rows, pieces->whole[whole]);
     while (pieces->rows[size] < wanted)
         size++;
     return size;
+}
+
+int64_t expert_pieces_first(const struct expert_pieces *pieces, int64_t rows, int *size) {
+    if (pieces->any) return equal_part(rows, pieces->most, pieces->step);
+    *size = fixed_size(pieces, rows);
+    return pieces->rows[*size];
 }

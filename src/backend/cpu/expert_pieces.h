@@ -1,14 +1,20 @@
-/* How an expert's rows, whose number is known only when its kernel is called, are cut into pieces of a few sizes, for
- * which products are made ready: the largest first. So the pieces depend on the number of rows alone. The last one may
- * end with rows of the tile that hold no slot; most of these are left out. */
+/* How an expert's rows, whose number is known only when its kernel is called, are cut into pieces. So the pieces depend
+ * on the number of rows alone. The last one may end with rows of the tile that hold no slot; most of these are left
+ * out.
+ *
+ * Products that need nothing made ready (matmul.h) take pieces of any size: equal ones, as few as can be, since each
+ * piece reads an expert's weights and adds to its gradients once more. Other products are made ready for a few sizes,
+ * of which pieces take the largest first. */
 #ifndef BALLAST_BACKEND_CPU_EXPERT_PIECES_H
 #define BALLAST_BACKEND_CPU_EXPERT_PIECES_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
-/* Whole pieces: a tile, and STEP times as many rows each. Of the last tile of a piece, ROWS_STEP rows are left out at a
- * time. */
+/* Rows of a piece at most, where it may have any number. Whole pieces of fixed sizes: a tile, and STEP times as many
+ * rows each. Of the last tile of a piece, ROWS_STEP rows are left out at a time. */
 enum {
+    PIECE_ROWS_MOST = 1024,
     PIECE_WHOLE_SIZES = 3,
     PIECE_WHOLE_STEP = 4,
     PIECE_ROWS_STEP = 16,
@@ -17,12 +23,14 @@ enum {
 };
 
 struct expert_pieces {
-    int64_t tile, whole[PIECE_WHOLE_SIZES], rows[PIECE_SIZES]; /* the largest last */
-    int wholes, sizes;
+    bool any; /* number of rows that is a multiple of `step`, up to `most` */
+    int64_t step, most;
+    int64_t tile, whole[PIECE_WHOLE_SIZES], rows[PIECE_SIZES]; /* of fixed sizes: the largest last */
+    int wholes, sizes;                                         /* 0: any */
 };
 /* Of tiles of so many rows, where an expert has `most` rows at most. */
-struct expert_pieces expert_pieces_of(int64_t tile, int64_t most);
-/* The piece that such a number of rows begins with. */
-int expert_pieces_first(const struct expert_pieces *pieces, int64_t rows);
+struct expert_pieces expert_pieces_of(int64_t tile, int64_t most, bool any);
+/* The rows of the piece that so many rows (over 0) begin with; *size: which of the fixed sizes it is. */
+int64_t expert_pieces_first(const struct expert_pieces *pieces, int64_t rows, int *size);
 
 #endif

@@ -3,8 +3,7 @@
 #include <string.h>
 
 #include "backend/cpu/cpu_kernel.h"
-#include "backend/cpu/expert_pieces.h"
-#include "backend/cpu/matmul.h"
+#include "backend/cpu/expert_products.h"
 
 /* Those of forward come first. By their results: gate and up, y; the gradients of the activation, of x in two parts, of
  * gate and up, of down. */
@@ -21,9 +20,8 @@ enum { FORWARD_PRODUCTS = PRODUCT_OUT + 1, EXPERT_PRODUCTS = PRODUCT_DOUT + 1 };
 
 struct expert_kernel {
     struct kernel kernel;
-    struct expert_pieces pieces;
-    struct matmul *products[EXPERT_PRODUCTS][PIECE_SIZES];
-    int64_t hidden_bytes, matmul_bytes; /* of a workspace: of one activation of the largest piece, of products */
+    struct expert_products products;
+    int64_t hidden_bytes; /* of a workspace: of one activation of the largest piece */
 };
 
 /* What both operators have, wherever their operands are. */
@@ -42,11 +40,12 @@ static struct expert_view view_of(const struct node *node) {
 }
 
 /* Rows of C features by a weight [F,C] and so on; `rows` is the piece's. */
-static struct matmul_spec spec_of(enum expert_product product, const struct tensor *gate, int64_t rows) {
+static struct matmul_spec spec_of(int product, const void *node, int64_t rows) {
+    const struct tensor *gate = view_of(node).gate;
     const struct shape *numbers = tensor_values(gate);
     int64_t f = numbers->dims[0], c = numbers->dims[1];
     struct matmul_spec spec = {.m = rows, .dtype = numbers->dtype, .out_dtype = numbers->dtype, .a_k = 1};
-    switch (product) {
+    switch ((enum expert_product)product) {
     case PRODUCT_IN: spec.n = f, spec.k = c, spec.b_k = 1, spec.b_column = c; break;
     case PRODUCT_OUT: spec.n = c, spec.k = f, spec.b_k = 1, spec.b_column = f; break;
     case PRODUCT_DACTIVE: spec.n = f, spec.k = c, spec.b_k = f, spec.b_column = 1; break;
@@ -67,22 +66,8 @@ static struct matmul_spec spec_of(enum expert_product product, const struct tens
 }
 
 static void expert_release(struct kernel *kernel) {
-    struct expert_kernel *expert = (struct expert_kernel *)kernel;
-    for (int p = 0; p < EXPERT_PRODUCTS; p++)
-        for (int s = 0; s < PIECE_SIZES; s++)
-            matmul_free(expert->products[p][s]);
+    expert_products_release(&((struct expert_kernel *)kernel)->products);
     mem_free(kernel);
-}
-
-static enum status create_products(struct expert_kernel *expert, const struct tensor *gate, int count) {
-    for (int p = 0; p < count; p++)
-        for (int s = 0; s < expert->pieces.sizes; s++) {
-            struct matmul_spec spec = spec_of((enum expert_product)p, gate, expert->pieces.rows[s]);
-            TRY(matmul_create(&spec, &expert->products[p][s]));
-            int64_t bytes = matmul_workspace_bytes(expert->products[p][s]);
-            if (bytes > expert->matmul_bytes) expert->matmul_bytes = bytes;
-        }
-    return STATUS_OK;
 }
 
 /* `hidden` is how many activations of a piece the workspace holds. */
@@ -92,17 +77,16 @@ static enum status expert_create(const struct node *node, int products, int hidd
     struct expert_kernel *expert = kernel_new(node, sizeof *expert, run);
     if (!expert) return STATUS_FAILED;
     expert->kernel.release = expert_release;
-    expert->pieces =
-        expert_pieces_of(routing_tile(view.attributes->slots, view.attributes->experts), shape_rows(&view.x->shape));
-    enum status status = create_products(expert, view.gate, products);
+    expert->products = (struct expert_products){.spec = spec_of, .context = node, .count = products};
+    int64_t tile = routing_tile(view.attributes->slots, view.attributes->experts);
+    enum status status = expert_products_create(&expert->products, tile, shape_rows(&view.x->shape));
     if (status != STATUS_OK) {
         expert_release(&expert->kernel);
         return status;
     }
-    expert->hidden_bytes =
-        workspace_align(expert->pieces.rows[expert->pieces.sizes - 1] * tensor_values(view.gate)->dims[0] *
-                        dtype_bytes(tensor_values(view.gate)->dtype));
-    expert->kernel.workspace_bytes = hidden * expert->hidden_bytes + workspace_align(expert->matmul_bytes);
+    expert->hidden_bytes = workspace_align(expert->products.pieces.most * tensor_values(view.gate)->dims[0] *
+                                           dtype_bytes(tensor_values(view.gate)->dtype));
+    expert->kernel.workspace_bytes = hidden * expert->hidden_bytes + workspace_align(expert->products.workspace_bytes);
     *out = &expert->kernel;
     return STATUS_OK;
 }
@@ -121,7 +105,7 @@ static void multiply(const struct expert_piece *piece, enum expert_product produ
                      void *c) {
     struct matmul_operands operands = {.a = a, .b = b, .c = c};
     if (product >= PRODUCT_DX_MORE) operands.addend = c;
-    matmul_run(piece->kernel->products[product][piece->size], &operands, piece->workspace);
+    expert_products_run(&piece->kernel->products, product, piece->rows, piece->size, &operands, piece->workspace);
 }
 
 static void *rows_of(const struct expert_piece *piece, const struct tensor *tensor, void *data) {
@@ -168,8 +152,7 @@ static void each_piece(const struct expert_kernel *kernel, const struct kernel_c
     piece.dactive = own + 3 * step;
     piece.workspace = own + (gradient ? 4 : 2) * step;
     for (piece.row = range[0]; piece.row < range[1]; piece.row += piece.rows) {
-        piece.size = expert_pieces_first(&kernel->pieces, range[1] - piece.row);
-        piece.rows = kernel->pieces.rows[piece.size];
+        piece.rows = expert_pieces_first(&kernel->products.pieces, range[1] - piece.row, &piece.size);
         run(&piece);
     }
 }

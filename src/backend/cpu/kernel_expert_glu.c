@@ -4,8 +4,7 @@
 #include <string.h>
 
 #include "backend/cpu/cpu_kernel.h"
-#include "backend/cpu/expert_pieces.h"
-#include "backend/cpu/matmul.h"
+#include "backend/cpu/expert_products.h"
 
 /* Those of forward come first. By their results: gate and up, y; the gradients of the activation, of x, of gate_up, of
  * down. */
@@ -14,9 +13,8 @@ enum { FORWARD_PRODUCTS = PRODUCT_OUT + 1, GLU_PRODUCTS = PRODUCT_DOUT + 1 };
 
 struct glu_kernel {
     struct kernel kernel;
-    struct expert_pieces pieces;
-    struct matmul *products[GLU_PRODUCTS][PIECE_SIZES];
-    int64_t pairs_bytes, active_bytes, matmul_bytes; /* of a workspace, by the largest piece; of products */
+    struct expert_products products;
+    int64_t pairs_bytes, active_bytes; /* of a workspace, by the largest piece */
 };
 
 /* What both operators have, wherever their operands are. */
@@ -63,12 +61,14 @@ static void set_gradient(struct matmul_spec *spec, int64_t rows, int64_t first, 
     spec->out_dtype = DTYPE_F32;
 }
 
-static struct matmul_spec spec_of(enum glu_product product, const struct glu_view *view, int64_t rows) {
+static struct matmul_spec spec_of(int product, const void *node, int64_t rows) {
+    struct glu_view own = view_of(node);
+    const struct glu_view *view = &own;
     enum dtype dtype = view->x->shape.dtype;
     int64_t c = view->columns, f = view->width;
     bool kn = view->attributes->weights_are_kn;
     struct matmul_spec spec = {.m = rows, .dtype = dtype, .out_dtype = dtype, .a_k = 1};
-    switch (product) {
+    switch ((enum glu_product)product) {
     case PRODUCT_IN: set_weight(&spec, view, 2 * f, c, false), spec.bias = true; break;
     case PRODUCT_OUT: set_weight(&spec, view, c, f, false), spec.bias = true; break;
     case PRODUCT_DACTIVE: set_weight(&spec, view, c, f, true); break;
@@ -81,22 +81,8 @@ static struct matmul_spec spec_of(enum glu_product product, const struct glu_vie
 }
 
 static void glu_release(struct kernel *kernel) {
-    struct glu_kernel *glu = (struct glu_kernel *)kernel;
-    for (int p = 0; p < GLU_PRODUCTS; p++)
-        for (int s = 0; s < PIECE_SIZES; s++)
-            matmul_free(glu->products[p][s]);
+    expert_products_release(&((struct glu_kernel *)kernel)->products);
     mem_free(kernel);
-}
-
-static enum status create_products(struct glu_kernel *glu, const struct glu_view *view, int count) {
-    for (int p = 0; p < count; p++)
-        for (int s = 0; s < glu->pieces.sizes; s++) {
-            struct matmul_spec spec = spec_of((enum glu_product)p, view, glu->pieces.rows[s]);
-            TRY(matmul_create(&spec, &glu->products[p][s]));
-            int64_t bytes = matmul_workspace_bytes(glu->products[p][s]);
-            if (bytes > glu->matmul_bytes) glu->matmul_bytes = bytes;
-        }
-    return STATUS_OK;
 }
 
 /* The workspace holds gate and up, and `actives` as wide as the activation. */
@@ -107,16 +93,18 @@ static enum status glu_create(const struct node *node, int products, int actives
     struct glu_kernel *glu = kernel_new(node, sizeof *glu, run);
     if (!glu) return STATUS_FAILED;
     glu->kernel.release = glu_release;
-    glu->pieces = expert_pieces_of(routing_tile(expert->slots, expert->experts), shape_rows(&view.x->shape));
-    enum status status = create_products(glu, &view, products);
+    glu->products = (struct expert_products){.spec = spec_of, .context = node, .count = products};
+    enum status status = expert_products_create(&glu->products, routing_tile(expert->slots, expert->experts),
+                                                shape_rows(&view.x->shape));
     if (status != STATUS_OK) {
         glu_release(&glu->kernel);
         return status;
     }
-    int64_t bytes = glu->pieces.rows[glu->pieces.sizes - 1] * view.width * dtype_bytes(view.x->shape.dtype);
+    int64_t bytes = glu->products.pieces.most * view.width * dtype_bytes(view.x->shape.dtype);
     glu->active_bytes = workspace_align(bytes);
     glu->pairs_bytes = workspace_align(2 * bytes);
-    glu->kernel.workspace_bytes = glu->pairs_bytes + actives * glu->active_bytes + workspace_align(glu->matmul_bytes);
+    glu->kernel.workspace_bytes =
+        glu->pairs_bytes + actives * glu->active_bytes + workspace_align(glu->products.workspace_bytes);
     *out = &glu->kernel;
     return STATUS_OK;
 }
@@ -135,7 +123,7 @@ static void multiply(const struct glu_piece *piece, enum glu_product product, co
                      const void *bias, void *c) {
     struct matmul_operands operands = {.a = a, .b = b, .bias = bias, .c = c};
     if (product >= PRODUCT_DIN) operands.addend = c;
-    matmul_run(piece->kernel->products[product][piece->size], &operands, piece->workspace);
+    expert_products_run(&piece->kernel->products, product, piece->rows, piece->size, &operands, piece->workspace);
 }
 
 static void *rows_of(const struct glu_piece *piece, const struct tensor *tensor, void *data) {
@@ -178,8 +166,7 @@ static void each_piece(const struct glu_kernel *kernel, const struct kernel_call
     piece.dactive = (char *)piece.active + kernel->active_bytes;
     piece.workspace = (char *)piece.active + (gradient ? 2 : 1) * kernel->active_bytes;
     for (piece.row = range[0]; piece.row < range[1]; piece.row += piece.rows) {
-        piece.size = expert_pieces_first(&kernel->pieces, range[1] - piece.row);
-        piece.rows = kernel->pieces.rows[piece.size];
+        piece.rows = expert_pieces_first(&kernel->products.pieces, range[1] - piece.row, &piece.size);
         run(&piece);
     }
 }

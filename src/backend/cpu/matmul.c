@@ -1,8 +1,10 @@
 #include "backend/cpu/matmul.h"
 
+#include "backend/cpu/cpu_isa.h"
 #include "backend/cpu/matmul_blocks.h"
 #include "backend/cpu/matmul_packed.h"
 #include "backend/cpu/matmul_thin.h"
+#include "backend/cpu/parallel.h"
 #include "base/mem.h"
 
 enum matmul_kind { MATMUL_THIN, MATMUL_BLOCKS, MATMUL_PACKED };
@@ -16,16 +18,24 @@ struct matmul {
     };
 };
 
+bool matmul_is_ready(const struct matmul_spec *spec) {
+    return spec->dtype == DTYPE_F32 || packed_matmul_has_tiles(spec) || !cpu_has_bf16_dots();
+}
+
+/* One that is not oneDNN's. */
+static void make(const struct matmul_spec *spec, int threads, struct matmul *matmul) {
+    matmul->kind = thin_matmul_fits(spec) ? MATMUL_THIN : MATMUL_PACKED;
+    if (matmul->kind == MATMUL_THIN)
+        thin_matmul_init(spec, threads, &matmul->thin);
+    else
+        packed_matmul_init(spec, threads, &matmul->packed);
+}
+
 static enum status create(const struct matmul_spec *spec, struct matmul *matmul) {
-    if (thin_matmul_fits(spec)) {
-        thin_matmul_init(spec, &matmul->thin);
-        return STATUS_OK;
-    }
     bool usable = false;
-    if (spec->dtype == DTYPE_BF16 && !packed_matmul_has_tiles(spec))
-        TRY(blocks_matmul_create(spec, &matmul->blocks, &usable));
-    matmul->kind = usable ? MATMUL_BLOCKS : MATMUL_PACKED;
-    if (!usable) packed_matmul_init(spec, &matmul->packed);
+    if (!matmul_is_ready(spec) && !thin_matmul_fits(spec)) TRY(blocks_matmul_create(spec, &matmul->blocks, &usable));
+    matmul->kind = MATMUL_BLOCKS;
+    if (!usable) make(spec, parallel_threads(), matmul);
     return STATUS_OK;
 }
 
@@ -56,6 +66,19 @@ void matmul_run(const struct matmul *matmul, const struct matmul_operands *opera
     case MATMUL_BLOCKS: blocks_matmul_run(&matmul->blocks, operands, workspace); return;
     case MATMUL_PACKED: packed_matmul_run(&matmul->packed, operands, workspace); return;
     }
+}
+
+int64_t matmul_spec_workspace_bytes(const struct matmul_spec *spec, int threads) {
+    struct matmul matmul;
+    make(spec, threads, &matmul);
+    return matmul_workspace_bytes(&matmul);
+}
+
+void matmul_run_spec(const struct matmul_spec *spec, int threads, const struct matmul_operands *operands,
+                     void *workspace) {
+    struct matmul matmul;
+    make(spec, threads, &matmul);
+    matmul_run(&matmul, operands, workspace);
 }
 
 void matmul_free(struct matmul *matmul) {

@@ -7,6 +7,8 @@
 #ifndef BALLAST_BACKEND_CPU_MATMUL_H
 #define BALLAST_BACKEND_CPU_MATMUL_H
 
+#include <stdbool.h>
+
 #include "backend/matmul_spec.h"
 #include "base/status.h"
 
@@ -17,6 +19,12 @@ enum status matmul_create(const struct matmul_spec *spec, struct matmul **out);
 int64_t matmul_workspace_bytes(const struct matmul *matmul);
 /* Allocates nothing. Calls by two threads at once, each with its workspace, take turns where oneDNN computes them. */
 void matmul_run(const struct matmul *matmul, const struct matmul_operands *operands, void *workspace);
+/* Whether a product of the spec's types, and of any sizes, needs nothing made ready (oneDNN's do). Then a spec that is
+ * known only when it runs is computed as matmul_create's would be, to the same bits; `threads`: at most so many. */
+bool matmul_is_ready(const struct matmul_spec *spec);
+int64_t matmul_spec_workspace_bytes(const struct matmul_spec *spec, int threads);
+void matmul_run_spec(const struct matmul_spec *spec, int threads, const struct matmul_operands *operands,
+                     void *workspace);
 /* NULL is fine. */
 void matmul_free(struct matmul *matmul);
 /* The implementation that computes it: "thin", "tiles", "brg:avx512_core_bf16", "packed". */

@@ -54,10 +54,10 @@ static void choose_blocks(struct packed_matmul *matmul) {
     }
 }
 
-void packed_matmul_init(const struct matmul_spec *spec, struct packed_matmul *out) {
+void packed_matmul_init(const struct matmul_spec *spec, int threads, struct packed_matmul *out) {
     const struct packed_kernel kernel = kernel_of(spec);
     int64_t multiple = kernel.word_steps * kernel.words_multiple, depth = equal_part(spec->k, CHUNK_DEPTH, 1);
-    *out = (struct packed_matmul){.spec = *spec, .kernel = kernel, .threads = parallel_threads()};
+    *out = (struct packed_matmul){.spec = *spec, .kernel = kernel, .threads = threads};
     out->step = equal_part(depth, kernel.step, multiple);
     out->depth = rounded_up(depth, out->step);
     out->rows = out->depth < spec->k ? equal_part(spec->m, CHUNK_ROWS, kernel.rows) : spec->m;

@@ -27,7 +27,7 @@ struct packed_matmul {
 
 /* Whether the processor has tiles for it. */
 bool packed_matmul_has_tiles(const struct matmul_spec *spec);
-void packed_matmul_init(const struct matmul_spec *spec, struct packed_matmul *out);
+void packed_matmul_init(const struct matmul_spec *spec, int threads, struct packed_matmul *out);
 int64_t packed_matmul_workspace_bytes(const struct packed_matmul *matmul);
 void packed_matmul_run(const struct packed_matmul *matmul, const struct matmul_operands *operands, void *workspace);
 /* "packed", or "tiles". */

@@ -51,13 +51,13 @@ static enum thin_b b_of_few_rows(const struct matmul_spec *spec) {
 /* An odd number of vectors, so that rows below each other do not share a set of the first cache. */
 static int64_t pitch_of(int64_t columns) { return (divided_up(columns, WIDTH) | 1) * WIDTH; }
 
-void thin_matmul_init(const struct matmul_spec *spec, struct thin_matmul *out) {
+void thin_matmul_init(const struct matmul_spec *spec, int threads, struct thin_matmul *out) {
     static const int64_t chunk_words[] = {PACKED_WORDS, ROW_WORDS, COLUMN_WORDS};
     bool turn = !has_few_rows(spec);
     *out = (struct thin_matmul){
         .spec = turn ? transposed(spec) : *spec,
         .transposed = turn,
-        .threads = parallel_threads(),
+        .threads = threads,
         .words = rounded_up(divided_up(spec->k, word_steps(spec->dtype)), WIDTH),
     };
     out->b = b_of_few_rows(&out->spec);
