@@ -5,13 +5,8 @@
 #include "base/mem.h"
 #include "comm/comm.h"
 
-struct end {
-    enum status status;
-    char message[600], hint[300];
-};
-
 /* Whether all ranks say the same as this one: it is then no matter of one rank or host. */
-static bool all_say(const struct end *ends, int count, int rank) {
+static bool all_say(const struct comm_end *ends, int count, int rank) {
     for (int other = 0; other < count; other++)
         if (ends[other].status != ends[rank].status || strcmp(ends[other].message, ends[rank].message) != 0)
             return false;
@@ -23,13 +18,12 @@ static bool is_alone(const struct comm *comm) { return !comm || mesh_ranks(&comm
 enum status comm_agree(struct comm *comm, enum status mine) {
     if (is_alone(comm)) return mine;
     struct comm_group all = comm_group_all(comm);
-    struct end end = {.status = mine};
+    struct comm_end end = {.status = mine};
     if (mine != STATUS_OK) {
         snprintf(end.message, sizeof end.message, "%s", status_message());
         snprintf(end.hint, sizeof end.hint, "%s", status_hint_text());
     }
-    struct end *ends = mem_array((size_t)all.count, sizeof *ends);
-    if (!ends) return STATUS_FAILED;
+    struct comm_end *ends = comm->ends;
     enum status status = comm_exchange(comm, &all, &end, sizeof end, ends);
     for (int rank = 0; rank < all.count && status == STATUS_OK; rank++) {
         status = ends[rank].status;
@@ -39,7 +33,6 @@ enum status comm_agree(struct comm *comm, enum status mine) {
         comm->agreed_failure = true;
         if (ends[rank].hint[0]) status_hint(status, "%s", ends[rank].hint);
     }
-    mem_free(ends);
     return status;
 }
 
@@ -47,8 +40,8 @@ enum status comm_check_same(struct comm *comm, const char *what, const void *byt
     if (is_alone(comm)) return STATUS_OK;
     struct comm_group all = comm_group_all(comm);
     char *theirs = mem_array((size_t)all.count, count);
-    if (!theirs) return STATUS_FAILED;
-    enum status status = comm_exchange(comm, &all, bytes, count, theirs);
+    enum status status = comm_agree(comm, theirs ? STATUS_OK : STATUS_FAILED);
+    if (status == STATUS_OK) status = comm_exchange(comm, &all, bytes, count, theirs);
     for (int rank = 1; rank < all.count && status == STATUS_OK; rank++) {
         if (memcmp(theirs, theirs + (size_t)rank * count, count) == 0) continue;
         comm->agreed_failure = true;
@@ -64,9 +57,9 @@ static enum status broadcast(struct comm *comm, char *data, int64_t bytes) {
         .kind = COMM_BROADCAST, .group = comm_group_all(comm), .data = data, .bytes = bytes, .root = 0};
     struct comm_operation *operation;
     int64_t staging;
-    TRY(comm_staging_bytes(comm, &spec, &staging));
-    spec.staging = mem_aligned(64, (size_t)(staging + 64) / 64 * 64);
-    enum status status = comm_agree(comm, spec.staging ? STATUS_OK : STATUS_FAILED);
+    enum status status = comm_staging_bytes(comm, &spec, &staging);
+    if (status == STATUS_OK) spec.staging = mem_aligned(64, (size_t)(staging + 64) / 64 * 64);
+    status = comm_agree(comm, spec.staging ? STATUS_OK : STATUS_FAILED);
     if (status == STATUS_OK) status = comm_create(comm, &spec, &operation);
     if (status == STATUS_OK) {
         comm_start(operation);
@@ -85,10 +78,10 @@ enum status comm_share_text(struct comm *comm, char **text) {
     if (is_alone(comm)) return STATUS_OK;
     struct comm_group all = comm_group_all(comm);
     int64_t mine = comm->rank == 0 ? (int64_t)strlen(*text) + 1 : 0;
-    int64_t *lengths = mem_array((size_t)all.count, sizeof *lengths);
-    if (!lengths) return STATUS_FAILED;
-    enum status status = comm_exchange(comm, &all, &mine, sizeof mine, lengths);
-    int64_t bytes = lengths[0];
+    int64_t *lengths = mem_array((size_t)all.count, sizeof *lengths), bytes = 0;
+    enum status status = comm_agree(comm, lengths ? STATUS_OK : STATUS_FAILED);
+    if (status == STATUS_OK) status = comm_exchange(comm, &all, &mine, sizeof mine, lengths);
+    if (status == STATUS_OK) bytes = lengths[0];
     mem_free(lengths);
     TRY(status);
     char *copy = comm->rank == 0 ? *text : mem_array((size_t)bytes, 1);

@@ -84,6 +84,12 @@ struct comm_operation;
 struct backend;
 struct nccl_comm;
 
+/* What a rank says in comm_agree. */
+struct comm_end {
+    enum status status;
+    char message[600], hint[300];
+};
+
 /* The table behind struct comm. Arguments were checked by comm.c. */
 struct comm_engine {
     const char *name;
@@ -118,6 +124,7 @@ struct comm {
     char (*host)[MESH_HOST_BYTES]; /* by rank */
     int64_t message_bytes;         /* the longest message */
     bool agreed_failure;           /* all ranks know of it, so one says it */
+    struct comm_end *ends;         /* by rank, of comm_agree: a rank without memory says so too; NULL: of one rank */
     struct nccl_comm *devices;     /* NULL: operations work on memory of the process alone */
     struct comm_traffic device_traffic;
     struct step_watch watch; /* of this rank's steps: the runtime tells it */
@@ -191,7 +198,8 @@ void comm_read_traffic(const struct comm *comm, struct comm_traffic *out);
 /* `all` gets `bytes` from each rank of the group, in its order. */
 enum status comm_exchange(struct comm *comm, const struct comm_group *group, const void *mine, size_t bytes, void *all);
 /* The first status that is not OK, by rank, with that rank's message and hint: on all ranks, of which one then speaks.
- * The message names the rank unless all have the same. OK if all are. */
+ * The message names the rank unless all have the same. OK if all are. Alone of these it needs no memory, so that a
+ * rank which has none can say it. */
 enum status comm_agree(struct comm *comm, enum status mine);
 /* `data` becomes rank 0's, on all of as many bytes. */
 enum status comm_share(struct comm *comm, void *data, size_t bytes);

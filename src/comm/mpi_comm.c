@@ -92,6 +92,8 @@ static void free_mpi(struct mpi_comm *mpi) {
     mem_free(mpi->pulse.sent);
     mem_free(mpi->pulse.got);
     mem_free(mpi->comm.host);
+    mem_free(mpi->comm.ends);
+    mem_free(mpi->exchange_requests);
     mem_free(mpi);
 }
 
@@ -145,7 +147,9 @@ static enum status begin(struct mpi_comm *mpi, void *argument) {
     mpi->comm.library = world->library;
     mpi->comm.rank = world->rank;
     mpi->comm.host = mem_array((size_t)world->ranks, sizeof *mpi->comm.host);
-    if (!mpi->comm.host) return STATUS_FAILED;
+    mpi->comm.ends = mem_array((size_t)world->ranks, sizeof *mpi->comm.ends);
+    mpi->exchange_requests = mem_array((size_t)world->ranks, 2 * sizeof *mpi->exchange_requests);
+    if (!mpi->comm.host || !mpi->comm.ends || !mpi->exchange_requests) return STATUS_FAILED;
     TRY(renumber(mpi, world));
     struct comm_group all = comm_group_all(&mpi->comm);
     TRY(mpi_exchange(mpi, &all, world->host, sizeof *mpi->comm.host, mpi->comm.host));

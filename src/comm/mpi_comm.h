@@ -65,6 +65,7 @@ struct mpi_comm {
     atomic_uint started;        /* operations and exchanges */
     _Atomic int64_t outside_ns; /* when an operation of another library was begun, which is waited for; 0: none */
     bool moved;                 /* the thread's: an operation was moved on since the last beat */
+    int *exchange_requests;     /* the thread's, two a rank: so that an exchange needs no memory */
     int64_t exchange_ns;        /* the thread's: when the exchange that it is at was begun; 0: none */
     struct operation *active;   /* the thread's */
     struct mpi_pulse pulse;     /* the thread's */

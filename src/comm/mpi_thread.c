@@ -188,8 +188,7 @@ static enum status post_exchange(struct mpi_comm *mpi, const struct exchange *ex
 static enum status run_exchange(struct mpi_comm *mpi, void *argument) {
     const struct exchange *exchange = argument;
     int me = mesh_group_position(&exchange->group, mpi->comm.rank), count = 2 * exchange->group.count;
-    int *requests = mem_array((size_t)count, sizeof *requests);
-    if (!requests) return STATUS_FAILED;
+    int *requests = mpi->exchange_requests;
     for (int i = 0; i < count; i++)
         requests[i] = -1;
     memmove(exchange->all + (size_t)me * exchange->bytes, exchange->mine, exchange->bytes);
@@ -202,7 +201,6 @@ static enum status run_exchange(struct mpi_comm *mpi, void *argument) {
     /* After a failure they stay: their other ends may never come. */
     for (int i = 0; i < count && status == STATUS_OK; i++)
         if (requests[i] >= 0) mpi->wire->forget(mpi->wire_context, requests[i]);
-    mem_free(requests);
     return status;
 }
 

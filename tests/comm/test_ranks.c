@@ -172,6 +172,21 @@ static enum status keep_waiting(struct comm *comm, const struct rank_words *word
     return comm_agree(comm, STATUS_OK);
 }
 
+/* The victim has no memory left: it agrees all the same, and says so where it needs some. */
+static enum status be_without_memory(struct comm *comm, const struct rank_words *words) {
+    int value = 7;
+    if (comm->rank == words->victim) fault_arm(FAULT_ALLOCATE, 1, true);
+    enum status status = comm_agree(comm, STATUS_OK);
+    if (status == STATUS_OK && strcmp(words->mode, "memory for one") == 0)
+        status = comm_check_same(comm, "the value", &value, sizeof value);
+    if (status == STATUS_OK && strcmp(words->mode, "memory for a text") == 0) {
+        char mine[] = "a text of rank 0", *text = comm->rank == 0 ? mine : NULL;
+        status = comm_share_text(comm, &text);
+    }
+    fault_arm(FAULT_ALLOCATE, 0, false);
+    return status;
+}
+
 static enum status rank_body(struct comm *comm, const struct rank_words *words) {
     if (strcmp(words->mode, "check") == 0) return check_all(comm);
     if (strcmp(words->mode, "grow") == 0) return check_growth(comm, !words->messages_only);
@@ -184,6 +199,7 @@ static enum status rank_body(struct comm *comm, const struct rank_words *words) 
         if (comm->rank >= words->victim) mine = status_set(STATUS_BAD_INPUT, "no file here");
         return comm_agree(comm, mine);
     }
+    if (strncmp(words->mode, "memory", 6) == 0) return be_without_memory(comm, words);
     if (strcmp(words->mode, "slow") == 0) return be_slow(comm, words);
     if (strcmp(words->mode, "keep waiting") == 0) return keep_waiting(comm, words);
     return suffer(comm, words);
@@ -302,6 +318,13 @@ static void disagreement_is_one_message(void **state) {
     expect_failure((struct job){"check", 4, 0, 3, false, ""}, STATUS_BAD_INPUT, "4 ranks are not the same number");
 }
 
+static void a_rank_without_memory_says_so(void **state) {
+    (void)state;
+    expect_ok((struct job){"memory", 3, 1, 0, false, ""});
+    expect_failure((struct job){"memory for one", 3, 1, 0, false, ""}, STATUS_FAILED, "rank 1 on ");
+    expect_failure((struct job){"memory for a text", 2, 0, 0, false, ""}, STATUS_FAILED, "rank 0 on ");
+}
+
 /* A parent that is stopped by a signal, or killed: its ranks end with it. */
 static void ranks_end_with_their_parent(void **state) {
     (void)state;
@@ -377,6 +400,7 @@ int main(int count, char **argument) {
         cmocka_unit_test(any_rank_may_die),
         cmocka_unit_test(slow_ranks_are_waited_for_and_idle_ones_are_named),
         cmocka_unit_test(disagreement_is_one_message),
+        cmocka_unit_test(a_rank_without_memory_says_so),
         cmocka_unit_test(ranks_end_with_their_parent),
         cmocka_unit_test(a_users_own_mpirun_ends_too),
     };

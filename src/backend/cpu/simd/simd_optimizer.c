@@ -1,6 +1,6 @@
 /* Updates of parameters, and sums of squares. */
 #include "backend/cpu/simd/chance.h"
-#include "backend/moment_map.h"
+#include "backend/cpu/simd/moment_codes.h"
 
 /* Constants of a loop. */
 struct update_form {
@@ -114,159 +114,9 @@ INLINE void update_run(enum update_rule rule, int64_t n, const struct update_ste
 
 /* ---- moments in 8 bits ---- */
 
-enum { BLOCK = UPDATE_SCALE_BLOCK };
-typedef uint8_t vb __attribute__((vector_size(LANES)));
-
-/* A map's levels, each number of theirs in a table of its own, by level; level 0 has zeros alone. The powers of two
- * from 2^-31 to 1 begin in the levels `begins`: none has the beginnings of two levels. */
-enum { LEVEL_ENTRIES = 16, POWER_ENTRIES = 32 };
-struct level_tables {
-    const struct moment_map *map;
-    float above[LEVEL_ENTRIES], slope[LEVEL_ENTRIES], offset[LEVEL_ENTRIES];
-    float next[LEVEL_ENTRIES];  /* `above` of the level after it */
-    float codes[LEVEL_ENTRIES]; /* bits: the first, and the last << 16 */
-    int32_t begins[POWER_ENTRIES];
-};
-
-INLINE void fill_tables(const struct moment_map *map, struct level_tables *out) {
-    *out = (struct level_tables){.map = map};
-    for (int i = 0; i < LEVEL_ENTRIES; i++)
-        out->next[i] = i + 1 < MOMENT_LEVELS ? map->levels[i + 1].above : __builtin_inff();
-    for (int i = 1; i < MOMENT_LEVELS; i++) {
-        int32_t codes = map->levels[i].code | map->levels[i].last << 16;
-        memcpy(&out->codes[i], &codes, sizeof codes);
-        out->above[i] = map->levels[i].above;
-        out->slope[i] = map->levels[i].slope;
-        out->offset[i] = map->levels[i].offset;
-    }
-    float power = 0x1p-31f;
-    for (int i = 0; i < POWER_ENTRIES; i++, power *= 2)
-        for (int level = 1; level < MOMENT_LEVELS; level++)
-            out->begins[i] += power > map->levels[level].above;
-}
-
-/* table[index] of numbers by code, and of a table by level. */
-#if SIMD_LANES == 16
-INLINE vf vf_gather(const float *table, vi index) { return (vf)_mm512_i32gather_ps((__m512i)index, table, 4); }
-INLINE vi vi_of_bytes(const uint8_t *from) { return (vi)_mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)from)); }
-INLINE vf vf_by_level(const float table[LEVEL_ENTRIES], vi level) {
-    return (vf)_mm512_permutexvar_ps((__m512i)level, (__m512)vf_load(table));
-}
-#elif SIMD_LANES == 8
-INLINE vf vf_gather(const float *table, vi index) { return (vf)_mm256_i32gather_ps(table, (__m256i)index, 4); }
-INLINE vi vi_of_bytes(const uint8_t *from) { return (vi)_mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)from)); }
-/* Levels 1 to 8 fill a vector. */
-INLINE vf vf_by_level(const float table[LEVEL_ENTRIES], vi level) {
-    vf found = (vf)_mm256_permutevar8x32_ps((__m256)vf_load(table + 1), (__m256i)(level - 1));
-    return (vf)((vi)found & (level > 0));
-}
-#else
-INLINE vf vf_gather(const float *table, vi index) {
-    vf found;
-    for (int i = 0; i < LANES; i++)
-        found[i] = table[index[i]];
-    return found;
-}
-INLINE vi vi_of_bytes(const uint8_t *from) {
-    vi codes;
-    for (int i = 0; i < LANES; i++)
-        codes[i] = from[i];
-    return codes;
-}
-INLINE vf vf_by_level(const float table[LEVEL_ENTRIES], vi level) { return vf_gather(table, level); }
-#endif
-
-/* The level of a magnitude up to 1, which is no NaN. */
-#if SIMD_LANES == 16
-INLINE vi level_of(const struct level_tables *tables, vf magnitude) {
-    const __m512i *begins = (const __m512i *)tables->begins;
-    __m512i power = _mm512_max_epi32(_mm512_sub_epi32(_mm512_srli_epi32((__m512i)magnitude, 23), _mm512_set1_epi32(96)),
-                                     _mm512_setzero_si512());
-    vi level = (vi)_mm512_permutex2var_epi32(_mm512_loadu_si512(begins), power, _mm512_loadu_si512(begins + 1));
-    return level - (magnitude > vf_by_level(tables->next, level));
-}
-#else
-INLINE vi level_of(const struct level_tables *tables, vf magnitude) {
-    vi level = {0};
-    for (int i = 1; i < MOMENT_LEVELS; i++)
-        level -= magnitude > vf_set(tables->above[i]);
-    return level;
-}
-#endif
-
-#if SIMD_LANES == 16
-INLINE vi vi_min(vi a, vi b) { return (vi)_mm512_min_epi32((__m512i)a, (__m512i)b); }
-#else
-INLINE vi vi_min(vi a, vi b) { return (vi)vf_select(a < b, (vf)a, (vf)b); }
-#endif
-
-/* The codes of the nearest numbers; 0's of NaN. `both`: the map has numbers of both signs, of which the negative ones
- * are one fewer. */
-INLINE vi codes_of(const struct level_tables *tables, bool both, vf x) {
-    vi zero = vi_set(tables->map->zero), sign = (vi)x >> 31;
-    vf magnitude = vf_max((vf)((vi)x & 0x7fffffff), vf_set(0));
-    vi level = level_of(tables, magnitude), codes = (vi)vf_by_level(tables->codes, level);
-    vf place = vf_fma(magnitude, vf_by_level(tables->slope, level), vf_by_level(tables->offset, level));
-    vi code = (codes & 0xffff) + __builtin_convertvector(vf_max(place, vf_set(0)), vi);
-    code = vi_min(code, codes >> 16);
-    if (!both) return code & ~sign;
-    return zero + ((vi_min(code, zero + 1 + sign) ^ sign) - sign);
-}
-
-/* x / y where y is a normal number and 1 / y is `inverse`, rounded once: a quotient that is wrong by 2 in its last
- * place is corrected by what it leaves of x, twice (Markstein, IBM J. Res. Dev. 34, 1990). Quotients below 2^-40, which
- * have the code of 0, may be less exact. */
-INLINE vf quotient_of(vf x, vf y, vf inverse) {
-    vf quotient = x * inverse;
-    quotient = vf_fma(vf_fma(-quotient, y, x), inverse, quotient);
-    return vf_fma(vf_fma(-quotient, y, x), inverse, quotient);
-}
-
-/* `numbers` gets zeros from n to the block's end. */
-INLINE void unpack_block(const struct moment_map *map, int64_t n, const uint8_t *codes, float scale, float *numbers) {
-    const float *of_code = map->numbers;
-    int64_t i = 0;
-    for (; i + LANES <= n; i += LANES)
-        vf_store(numbers + i, vf_gather(of_code, vi_of_bytes(codes + i)) * scale);
-    for (; i < BLOCK; i++)
-        numbers[i] = i < n ? of_code[codes[i]] * scale : 0;
-}
-
-/* `plain`: the scale is far from the least and the largest numbers. */
-INLINE void pack_codes(const struct level_tables *tables, bool both, bool plain, int64_t n, const float *numbers,
-                       float scale, uint8_t *codes) {
-    vf divisor = vf_set(scale), inverse = 1.0f / divisor;
-    for (int64_t i = 0; i < n; i += LANES) {
-        vf x = vf_load(numbers + i), quotient = plain ? quotient_of(x, divisor, inverse) : x / divisor;
-        vb found = __builtin_convertvector(codes_of(tables, both, quotient), vb);
-        if (n - i >= LANES)
-            memcpy(codes + i, &found, sizeof found);
-        else
-            memcpy(codes + i, &found, (size_t)(n - i));
-    }
-}
-
-/* `numbers` has zeros from n on. */
-INLINE void pack_block(const struct level_tables *tables, int64_t n, const float *numbers, uint8_t *codes,
-                       float *scale) {
-    vf largest = {0};
-    for (int64_t i = 0; i < BLOCK; i += LANES) {
-        vf x = vf_load(numbers + i);
-        largest = vf_max(largest, vf_select(x < vf_set(0), -x, x));
-    }
-    *scale = vf_largest(largest);
-    bool plain = *scale >= 0x1p-60f && *scale <= 0x1p60f, both = tables->map->zero > 0;
-    if (plain && both)
-        pack_codes(tables, true, true, n, numbers, *scale, codes);
-    else if (plain)
-        pack_codes(tables, false, true, n, numbers, *scale, codes);
-    else
-        pack_codes(tables, both, false, n, numbers, *scale, codes);
-}
-
 INLINE void update_block(enum update_rule rule, int64_t n, const struct level_tables *tables,
                          const struct update_step *step, const struct update_run *run) {
-    float numbers[UPDATE_MOMENTS_MAX][BLOCK];
+    float numbers[UPDATE_MOMENTS_MAX][MOMENT_BLOCK];
     struct update_run block = *run;
     for (int i = 0; i < UPDATE_MOMENTS_MAX && run->scales[i]; i++) {
         unpack_block(tables[i].map, n, run->moments[i], *run->scales[i], numbers[i]);
@@ -286,9 +136,9 @@ void SIMD_NAME(simd_update)(enum update_rule rule, int64_t n, const struct updat
     }
     for (int i = 0; i < UPDATE_MOMENTS_MAX && run->scales[i]; i++)
         fill_tables(moment_map_of(rule, i), &tables[i]);
-    for (int64_t i = 0; i < n; i += BLOCK) {
+    for (int64_t i = 0; i < n; i += MOMENT_BLOCK) {
         const struct update_run block = update_run_from(run, i);
-        update_block(rule, n - i < BLOCK ? n - i : BLOCK, tables, step, &block);
+        update_block(rule, n - i < MOMENT_BLOCK ? n - i : MOMENT_BLOCK, tables, step, &block);
     }
 }
 
