@@ -103,6 +103,7 @@ static enum status set_end_of_text(struct model *model) {
 static enum status set_base_format(struct model *model, enum weight_format format) {
     model->config.base_format = format;
     model->config.base_block = 0;
+    model->config.plain_layers = NULL;
     if (format == WEIGHT_PLAIN) {
         json_object_del(model->config_json, "quantization_config");
         return STATUS_OK;

@@ -64,8 +64,8 @@
       .help = "of --dpo-loss sigmoid and robust: the part of the pairs in which the rejected answer is taken to be "   \
               "the better one. Part of the recipe")                                                                    \
     X(GRAIN, OPTION_OF(grain_sequences), OPTION_FOR(COMMANDS_STEP),                                                    \
-      .computed =                                                                                                      \
-          "the fewest that hold 1024 tokens, on a GPU 4096 to 32768 by model and card, at most a lane's share",        \
+      .computed = "the fewest that hold 1024 tokens, on a GPU 4096 to 32768 by model and card, of training at most a " \
+                  "lane's share",                                                                                      \
       .help = "sequences on which each kernel is called; part of the recipe")                                          \
     X(LANES, OPTION_OF(lanes), .argument = "N|NODESxN", OPTION_FOR(COMMANDS_STEP),                                     \
       .computed = "1, on several ranks as many as they are; or what the plan file or the run says",                    \

@@ -9,6 +9,7 @@
 #include "model/model_config.h"
 #include "model/model_preset.h"
 #include "model/model_weights.h"
+#include "model/plain_layers.h"
 
 enum { CONFIG_LIMIT_BYTES = 16 << 20 };
 
@@ -82,6 +83,10 @@ static enum status read_config(struct model *model, const char *file) {
     TRY(model_family_of(file, model->config_json, &family));
     TRY(family->read_config(file, model->config_json, &model->config));
     model->base_is_stored = model->config.base_format != WEIGHT_PLAIN;
+    if (!model->base_is_stored || family->expert_format != WEIGHT_PLAIN) return STATUS_OK;
+    const json_t *quantised = json_object_get(model->config_json, "quantization_config");
+    TRY(plain_layers_read(file, quantised, &model->plain_layers));
+    model->config.plain_layers = model->plain_layers;
     return STATUS_OK;
 }
 
@@ -220,6 +225,7 @@ void model_free(struct model *model) {
     if (!model) return;
     safetensors_close(model->adapter_weights);
     safetensors_close(model->weights);
+    plain_layers_free(model->plain_layers);
     mem_free(model->frozen);
     json_decref(model->config_json);
     mem_free(model->folder);

@@ -12,12 +12,12 @@
  *     model_llama, model_gemma2, model_gemma3, model_gpt_oss, model_granite, model_mistral, model_mixtral,
  * model_olmo2, model_olmoe, model_phi3, model_qwen2, model_qwen2_moe, model_qwen3, model_qwen3_moe, model_smollm3: one
  * layer each; safetensors, safetensors_header, safetensors_load, safetensors_convert, safetensors_layout,
- * safetensors_write, safetensors_runs: weight files; quantise, stored_format, stored_compressed: weights in fewer
- * bits, as files have them; foreign_weights: recognises formats that are not read, by their first bytes; model_weights:
- * the weights of a model, read and checked; model_write: the directory that is written; adapter, adapter_config,
- * adapter_write: LoRA adapters and their folder; model_adapter, model_merge: adapters in a model, and merged into its
- * weights; model_preset: published models by name; model_summary, model_document: a model's description for the user,
- * and docs/models.md.
+ * safetensors_write, safetensors_runs: weight files; quantise, stored_format, stored_compressed, plain_layers: weights
+ * in fewer bits, as files have them; foreign_weights: recognises formats that are not read, by their first bytes;
+ * model_weights: the weights of a model, read and checked; model_write: the directory that is written; adapter,
+ * adapter_config, adapter_write: LoRA adapters and their folder; model_adapter, model_merge: adapters in a model, and
+ * merged into its weights; model_preset: published models by name; model_summary, model_document: a model's description
+ * for the user, and docs/models.md.
  *
  * A family is one file (model_gpt2.c, model_llama.c, …): it reads its config.json and builds the graph from operators;
  * no model has a forward or backward of its own. Each tensor in the weight files is one parameter of the graph, of the
@@ -108,8 +108,9 @@ struct model_config {
     /* Of the matrices of linear layers and experts, which are frozen then: quantization_config, or set by
      * model_set_base_format. */
     enum weight_format base_format;
-    int64_t base_block; /* of their blocks, for weight_layout_of */
-    double dropout;     /* the largest that the file asks for; not applied, model_open says so */
+    int64_t base_block;                      /* of their blocks, for weight_layout_of */
+    const struct plain_layers *plain_layers; /* which of them stay plain (plain_layers.h); the model's, or NULL */
+    double dropout;                          /* the largest that the file asks for; not applied, model_open says so */
 };
 
 struct model_preset;
@@ -125,6 +126,7 @@ struct model {
     struct safetensors *adapter_weights; /* the same of an adapter's folder; NULL: adapters begin anew */
     uint64_t adapter_seed;               /* with this seed */
     bool base_is_stored;                 /* config.base_format is that of the files */
+    struct plain_layers *plain_layers;   /* which they leave plain, or NULL */
     char *frozen;                        /* patterns of model_set_frozen, or NULL */
 };
 

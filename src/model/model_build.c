@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include "model/plain_layers.h"
+
 struct tensor *build_input(struct builder *builder, const char *name) {
     struct graph *graph = builder->graph;
     return graph_tensor(graph, TENSOR_INPUT, name,
@@ -37,7 +39,8 @@ static struct tensor *coded(struct builder *builder, const char *name, int64_t r
 
 static struct tensor *matrix(struct builder *builder, const char *name, int64_t rows, int64_t columns) {
     const struct model_config *config = builder->config;
-    if (config->base_format == WEIGHT_PLAIN || config->family->expert_format != WEIGHT_PLAIN)
+    if (config->base_format == WEIGHT_PLAIN || config->family->expert_format != WEIGHT_PLAIN ||
+        (name && plain_layers_have(config->plain_layers, name)))
         return parameter(builder, name, rows, columns);
     return coded(builder, name, rows, columns);
 }

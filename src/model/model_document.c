@@ -132,9 +132,9 @@ static void print_common(FILE *out) {
         "  models have inside their class with a head; as the frozen base of adapters also bitsandbytes' nf4 (scales "
         "in\n"
         "  8 bits or fp32) and int8, and compressed-tensors' mxfp4-pack-quantized, pack-quantized (4 and 8 bits) and\n"
-        "  int-quantized (weights alone), of any family, experts included; another `quantization_config` is refused "
-        "by\n"
-        "  name. `ballast init --base-dtype` writes all of them but integers of compressed-tensors\n",
+        "  int-quantized (weights alone), of any family, experts included, with layers that `ignore` or\n"
+        "  `llm_int8_skip_modules` leaves plain; another `quantization_config` is refused by name. `ballast init\n"
+        "  --base-dtype` writes all of them but integers of compressed-tensors\n",
         out);
     print_keys("only with this value", config_common_keys, CONFIG_FIXED, out);
     print_keys("change nothing", config_common_keys, CONFIG_IGNORED, out);

@@ -10,6 +10,7 @@
 #include "graph/weight_part.h"
 #include "model/model_build.h"
 #include "model/model_config.h"
+#include "model/plain_layers.h"
 #include "model/quantise.h"
 #include "model/stored_format.h"
 
@@ -139,6 +140,8 @@ static enum status check_names(const struct model *model, const struct graph *gr
             continue;
         }
         const struct safetensors_tensor *found = safetensors_find(model->weights, tensor->name);
+        if (!found && plain_layers_have(model->plain_layers, tensor->name))
+            return status_hint(missing(model, tensor->name), "quantization_config leaves this layer plain");
         if (!found) return missing(model, tensor->stack.name ? tensor->stack.name : tensor->name);
         TRY(check_parameter(found, &tensor->shape));
         used[found - model->weights->tensors.items] = true;

@@ -91,8 +91,7 @@ static enum status read_integers(const struct place *place, const json_t *group,
     return read_strategy(place, weights, &out->block);
 }
 
-/* What is beside the groups. Names and versions change nothing; layers that `ignore` names are plain, which is found
- * out where they are read. */
+/* What is beside the groups. Names and versions change nothing; plain_layers reads `ignore`. */
 static enum status check_compressed(const char *file, const json_t *object) {
     static const char *const harmless[] = {
         "config_groups",       "format",  "global_compression_ratio", "ignore",     "quant_method",
@@ -191,7 +190,8 @@ static enum status find(const struct safetensors *set, const struct tensor *para
     status_set(STATUS_BAD_INPUT, "%s: missing, where config.json says that weights are in %s", name,
                weight_format_name(parameter->code.format));
     if (safetensors_find(set, parameter->name))
-        return status_hint(STATUS_BAD_INPUT, "%s is plain: models that leave some layers so (\"ignore\") are not read",
+        return status_hint(STATUS_BAD_INPUT,
+                           "%s is plain, but quantization_config's \"ignore\" does not name its layer",
                            parameter->name);
     return STATUS_BAD_INPUT;
 }

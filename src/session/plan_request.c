@@ -53,10 +53,12 @@ static enum status make_settled(const struct session *session, unsigned uses, co
                                    .recipe_fixed = base != NULL,
                                    .policy_fixed = base != NULL && !SETTINGS_HAVE(options, partition)};
     bool trains = program_set_has(&request.set, PROGRAM_STEP);
+    struct plan_options own = *options;
+    own.adds_losses_alone = !trains;
     if (program_set_only_writes(&request.set))
         TRY(resolve_texts(session, options, training, base, &request.plan));
     else
-        TRY(plan_options_resolve(options, training, session->machine.backend, &session->model->config, base,
+        TRY(plan_options_resolve(&own, training, session->machine.backend, &session->model->config, base,
                                  options->plan_path, &request.plan));
     /* Not of a plan whose partition is of other ranks, or which an option changes. */
     if (base && partition_cuts(&base->policy.partition) &&

@@ -216,7 +216,8 @@ static struct mesh data_mesh_of(const struct rank_place *place) {
     return divides ? rank_place_data_mesh(place) : place->mesh;
 }
 
-/* Sequences of the longest lane: with larger grains some lanes, and the ranks that hold them, would have none. */
+/* Sequences of the longest lane: with larger grains some lanes, and the ranks that hold them, would have none. Of
+ * losses alone ranks take whole batches. */
 static int64_t share_of_lane(const struct plan_options *options, const struct rank_place *place, int64_t batch) {
     const struct mesh mesh = data_mesh_of(place);
     const struct lane_shape ranks = {mesh.nodes, mesh.per_node};
@@ -257,7 +258,8 @@ static void choose_shape(struct resolver *resolver, const struct plan_options *o
                                            base->sequence_length, defaults->sequence_length);
     int64_t grain = recipe_default_grain(recipe->batch, recipe->sequence_length, defaults->grain_tokens);
     int64_t each = share_of_lane(options, place, recipe->batch), together = recipe_together(recipe);
-    if (grain > each) grain = each;
+    bool spread = !options->adds_losses_alone || SETTINGS_HAVE(options, lanes);
+    if (spread && grain > each) grain = each;
     grain = (grain + together - 1) / together * together;
     recipe->grain_sequences =
         choose_whole(resolver, SETTING_grain_sequences, options->grain_sequences, base->grain_sequences, grain);

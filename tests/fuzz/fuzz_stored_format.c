@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/json.h"
+#include "model/plain_layers.h"
 #include "model/stored_format.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
@@ -14,7 +15,15 @@ static void require_message(enum status status) {
 
 static void read_config(const json_t *object) {
     struct stored_format found, again;
-    enum status status = stored_format_read_config("config.json", object, &found);
+    struct plain_layers *plain;
+    enum status status = plain_layers_read("config.json", object, &plain);
+    if (status == STATUS_OK) {
+        (void)plain_layers_have(plain, "model.layers.10.mlp.gate_proj.weight");
+        plain_layers_free(plain);
+    } else
+        require_message(status);
+    status_clear();
+    status = stored_format_read_config("config.json", object, &found);
     if (status != STATUS_OK) return require_message(status);
     BUG_IF(found.format == WEIGHT_PLAIN || found.format >= WEIGHT_FORMAT_COUNT, "no format");
     BUG_IF(found.block < WEIGHT_BLOCK_WHOLE, "a block of %lld", (long long)found.block);

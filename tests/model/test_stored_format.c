@@ -7,6 +7,7 @@
 #include "base/half.h"
 #include "base/json.h"
 #include "cli/new_model.h"
+#include "model/plain_layers.h"
 #include "model/stored_format.h"
 #include "support/coded_numbers.h"
 #include "support/fault_sweep.h"
@@ -178,6 +179,92 @@ static void integers_of_compressed_tensors_are_read_to_the_bit(void **state) {
     assert_int_equal(seen, 11);
     safetensors_close(set);
     json_decref(configs);
+}
+
+/* As compressed-tensors and transformers choose them. */
+static void layers_that_stay_plain_are_those_of_the_libraries(void **state) {
+    (void)state;
+    json_error_t error;
+    json_t *cases = json_load_file(BALLAST_FIXTURES "/quantised/plain_layers.json", 0, &error);
+    size_t plain_ones = 0, coded_ones = 0;
+    for (size_t i = 0; i < json_array_size(cases); i++) {
+        const json_t *one = json_array_get(cases, i), *names = json_object_get(one, "names");
+        const json_t *plain = json_object_get(one, "plain");
+        struct plain_layers *layers;
+        if (plain_layers_read("config.json", json_object_get(one, "config"), &layers) != STATUS_OK)
+            fail_msg("%s", status_message());
+        for (size_t k = 0, at = 0; k < json_array_size(names); k++) {
+            const char *name = json_string_value(json_array_get(names, k));
+            bool wanted = json_equal(json_array_get(names, k), json_array_get(plain, at));
+            char weight[128];
+            snprintf(weight, sizeof weight, "%s.weight", name);
+            if (plain_layers_have(layers, weight) != wanted)
+                fail_msg("case %zu: %s is %splain", i, name, wanted ? "" : "not ");
+            at += wanted;
+            plain_ones += wanted, coded_ones += !wanted;
+        }
+        plain_layers_free(layers);
+    }
+    assert_true(plain_ones > 50 && coded_ones > 100);
+    assert_false(plain_layers_have(NULL, "lm_head.weight"));
+    json_decref(cases);
+}
+
+#define MIXED BALLAST_FIXTURES "/quantised/qwen3_mixed"
+
+static void layers_left_plain_are_read_so(void **state) {
+    (void)state;
+    struct model *model;
+    int coded = 0;
+    if (model_open(MIXED, &model) != STATUS_OK) fail_msg("%s", status_message());
+    struct graph *graph = graph_of(model);
+    static const char *const plain[] = {"0.mlp.gate_proj", "0.mlp.up_proj", "1.self_attn.k_proj"};
+    for (size_t i = 0; i < sizeof plain / sizeof *plain; i++) {
+        char name[64];
+        snprintf(name, sizeof name, "model.layers.%s.weight", plain[i]);
+        assert_int_equal(graph_find(graph, name)->code.format, WEIGHT_PLAIN);
+    }
+    for (size_t i = 0; i < graph->tensors.count; i++)
+        coded += graph->tensors.items[i]->code.format == WEIGHT_W4A16_ASYM;
+    assert_int_equal(coded, 11);
+    graph_free(graph);
+    model_free(model);
+}
+
+static json_t *mixed_quantisation(json_t **config) {
+    assert_int_equal(json_read_object(MIXED "/config.json", 1 << 20, config), STATUS_OK);
+    return json_object_get(*config, "quantization_config");
+}
+
+/* Lists that are wrong, or that name other layers than those that are plain in the files. */
+static void layers_named_wrongly_are_refused(void **state) {
+    static const struct {
+        const char *key, *list, *message;
+    } wrong[] = {
+        {"ignore", "\"lm_head\"", "ignore: must be a list"},
+        {"ignore", "[3]", "ignore: must be a list of texts"},
+        {"ignore", "[\"re:(\"]", "ignore: (: not a regular expression"},
+        {"ignore", "[\"lm_head\"]", "layers.0.mlp.gate_proj.weight_packed: missing"},
+        {"ignore", "[\"re:.*proj\"]", "q_proj.weight: missing"},
+    };
+    copy_file(MIXED "/model.safetensors", temp_path(*state, "model.safetensors"));
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        json_t *config, *quantised = mixed_quantisation(&config);
+        struct model *model;
+        json_object_set_new(quantised, wrong[i].key, json_loads(wrong[i].list, JSON_DECODE_ANY, NULL));
+        assert_int_equal(json_dump_file(config, temp_path(*state, "config.json"), 0), 0);
+        json_decref(config);
+        if (model_open(*state, &model) != STATUS_BAD_INPUT || !strstr(status_message(), wrong[i].message))
+            fail_msg("'%s' says nothing of '%s'", status_message(), wrong[i].message);
+    }
+}
+
+static enum status open_mixed(void *payload) {
+    struct model *model;
+    (void)payload;
+    TRY(model_open(MIXED, &model));
+    model_free(model);
+    return STATUS_OK;
 }
 
 /* The experts of a layer lie in one tensor each of codes and scales. */
@@ -461,6 +548,7 @@ static enum status open_and_load(void *payload) {
 static void failures_of_memory_and_files_are_reported(void **state) {
     (void)state;
     assert_true(fault_sweep(FAULT_ALLOCATE, false, open_and_load, NULL) > 50);
+    assert_true(fault_sweep(FAULT_ALLOCATE, false, open_mixed, NULL) > 50);
     assert_true(fault_sweep(FAULT_READ, false, open_and_load, NULL) > 10);
 }
 
@@ -471,6 +559,9 @@ int main(void) {
         cmocka_unit_test(integers_of_compressed_tensors_are_read_to_the_bit),
         cmocka_unit_test(integers_that_are_not_read_are_named),
         cmocka_unit_test_setup_teardown(tensors_of_integers_are_checked, temp_folder_make, temp_folder_drop),
+        cmocka_unit_test(layers_that_stay_plain_are_those_of_the_libraries),
+        cmocka_unit_test(layers_left_plain_are_read_so),
+        cmocka_unit_test_setup_teardown(layers_named_wrongly_are_refused, temp_folder_make, temp_folder_drop),
         cmocka_unit_test(experts_of_gpt_oss_are_read_to_the_bit),
         cmocka_unit_test_setup_teardown(a_new_model_is_read_again_as_it_was_drawn, temp_folder_make, temp_folder_drop),
         cmocka_unit_test_setup_teardown(what_files_lack_is_named, temp_folder_make, temp_folder_drop),

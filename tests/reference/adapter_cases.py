@@ -23,6 +23,10 @@ import bitsandbytes
 import peft
 import safetensors.torch
 import torch
+from compressed_tensors.compressors import ModelCompressor
+from compressed_tensors.quantization import (QuantizationArgs, QuantizationConfig, QuantizationScheme,
+                                             apply_quantization_config)
+from compressed_tensors.quantization.utils import is_module_quantized
 from transformers import AutoModelForCausalLM, BitsAndBytesConfig, CompressedTensorsConfig
 
 import quantised_cases
@@ -38,14 +42,17 @@ CASES = {
     "llama_nf4": ("llama_bias", 0.8, dict(r=3, lora_alpha=7, target_modules=["q_proj", "v_proj", "down_proj"]), []),
     "qwen3_nf4": ("../quantised/qwen3_nf4", 1.5, dict(r=2, lora_alpha=8, target_modules="all-linear"), []),
     "qwen3_w4a16": ("../quantised/qwen3_w4a16", 1.5, dict(r=2, lora_alpha=8, target_modules="all-linear"), []),
+    "qwen3_mixed": ("../quantised/qwen3_mixed", 1.5, dict(r=2, lora_alpha=8, target_modules="all-linear"), []),
     "llama_frozen": ("llama_bias", 1.2, None, ["model.layers.0.*", "*embed*", "*.1.mlp.*_proj.weight"]),
 }
 
 
 # Of the linear layers' weights, by case.
-FORMATS = {"llama_nf4": "nf4", "qwen3_nf4": "stored", "qwen3_w4a16": "integers"}
+FORMATS = {"llama_nf4": "nf4", "qwen3_nf4": "stored", "qwen3_w4a16": "integers", "qwen3_mixed": "integers"}
 # Bases as bitsandbytes and compressed-tensors store them, under tests/fixtures: of these models.
-STORED = {"quantised/qwen3_nf4": "qwen3", "quantised/qwen3_w4a16": "qwen3"}
+STORED = {"quantised/qwen3_nf4": "qwen3", "quantised/qwen3_w4a16": "qwen3", "quantised/qwen3_mixed": "qwen3"}
+# Layers that compressed-tensors leaves plain in quantised/qwen3_mixed: a head, by expression, by name.
+IGNORED = ["lm_head", r"re:.*layers\.(?:\d*[02468])\.mlp\.(?!down)\w+_proj$", "model.layers.1.self_attn.k_proj"]
 
 
 def names():
@@ -213,9 +220,38 @@ def save_integers(model, folder):
     (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n")
 
 
+def save_mixed(model, folder):
+    """As compressed-tensors writes a model of which it leaves layers plain: it finds and packs them itself."""
+    arguments = QuantizationArgs(num_bits=4, type="int", strategy="channel", symmetric=False)
+    scheme = QuantizationScheme(targets=["re:.*self_attn", "re:.*mlp"], weights=arguments)
+    config = QuantizationConfig(config_groups={"group_0": scheme}, format="pack-quantized", ignore=IGNORED)
+    apply_quantization_config(model, config)
+    for module in model.modules():
+        if not is_module_quantized(module):
+            continue
+        rows, columns = module.weight.shape
+        scale, zero = quantised_cases.scale_and_zero(module.weight.detach(), 4, columns, False, torch.float32)
+        module.weight_scale.data.copy_(scale.reshape(rows, 1))
+        module.weight_zero_point.data.copy_(zero.reshape(rows, 1))
+    compressor = ModelCompressor.from_pretrained_model(model, "pack-quantized")
+    compressor.compress_model(model)
+    tensors = model.state_dict()
+    tensors.pop("lm_head.weight")
+    model.config.save_pretrained(folder)
+    safetensors.torch.save_file({name: tensor.contiguous().clone() for name, tensor in tensors.items()},
+                                folder / "model.safetensors", metadata={"format": "pt"})
+    compressor.update_config(folder)
+    # It writes the names that expressions match; as many models have them, the expressions stay here.
+    config = json.loads((folder / "config.json").read_text())
+    config["quantization_config"]["ignore"] = IGNORED
+    (folder / "config.json").write_text(json.dumps(config, indent=2, sort_keys=True))
+
+
 def write_stored(root, folder, base):
     shutil.rmtree(root / folder, ignore_errors=True)
-    if "w4a16" in folder:
+    if "mixed" in folder:
+        save_mixed(load(root / "models" / base, None), root / folder)
+    elif "w4a16" in folder:
         save_integers(load(root / "models" / base, None), root / folder)
     else:
         load(root / "models" / base, "nf4").save_pretrained(root / folder)

@@ -18,6 +18,9 @@ tests/fixtures/quantised/compressed_integers: the same of integers in groups, fo
     <case>.weight_packed or .weight, .weight_scale, .weight_shape, .weight_zero_point
     <case>.numbers                      in the dtype of the scales
 and configs.json, each case's quantization_config as compressed-tensors writes it.
+
+tests/fixtures/quantised/plain_layers.json: for each of PLAIN_LAYERS its quantization_config, and of LAYER_NAMES those
+that compressed-tensors or transformers leaves plain.
 """
 
 import json
@@ -29,6 +32,8 @@ from compressed_tensors.compressors.mxfp4.base import MXFP4PackedCompressor
 from compressed_tensors.compressors.naive_quantized.base import IntQuantizationCompressor
 from compressed_tensors.compressors.pack_quantized.base import PackedQuantizationCompressor
 from compressed_tensors.quantization import QuantizationArgs, QuantizationConfig, QuantizationScheme
+from compressed_tensors.utils import is_match
+from transformers.quantizers.quantizers_utils import should_convert_module
 
 # rows, columns, dtype
 CASES = {
@@ -50,6 +55,21 @@ INTEGERS = {
     "int8_asym": ("int-quantized", 21, 64, 8, "group", 16, False, torch.float32),
     "int8_tensor_asym": ("naive-quantized", 7, 33, 8, "tensor", None, False, torch.bfloat16),
 }
+LAYER_NAMES = ["lm_head", *(f"model.layers.{layer}.{name}" for layer in (0, 1, 2, 11, 20)
+                            for name in ("self_attn.q_proj", "self_attn.k_proj", "mlp.gate_proj", "mlp.gate",
+                                         "mlp.down_proj", "mlp.experts.3.down_proj", "mlp.experts.13.down_proj"))]
+# method, what is named: ignore and targets, or llm_int8_skip_modules
+PLAIN_LAYERS = [
+    ("compressed-tensors", ["lm_head"], ["Linear"]),
+    ("compressed-tensors", ["re:.*lm_head", "re:.*mlp.gate$", "model.layers.1.self_attn.q_proj"], ["Linear"]),
+    ("compressed-tensors", [r"re:.*\.layers\.(0|2\d)\.", "model.layers.1", "re:layers", "gate_proj"], ["Linear"]),
+    ("compressed-tensors", [r"re:model\.layers\.\d+\.mlp\.(?!experts)\w+$"], ["re:.*experts", "re:.*proj$"]),
+    ("compressed-tensors", [], [r"re:.*layers\.[01]\..*down_proj", "model.layers.11.mlp.gate_proj"]),
+    ("compressed-tensors", ["Linear"], ["Linear"]),
+    ("bitsandbytes", ["lm_head"], None),
+    ("bitsandbytes", ["lm_head", "model.layers.1.mlp", "layers.2.self_attn", "gate"], None),
+    ("bitsandbytes", [r"model.layers.\d*0", "k_proj", "3.down_proj"], None),
+]
 COMPRESSORS = {"pack-quantized": PackedQuantizationCompressor, "int-quantized": IntQuantizationCompressor,
                "naive-quantized": IntQuantizationCompressor}
 MXFP4 = torch.tensor([0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0])
@@ -143,6 +163,27 @@ def write_integers(folder):
         path.chmod(0o644)
 
 
+def plain_of(method, named, targets):
+    linear = torch.nn.Linear(1, 1)
+    if method == "bitsandbytes":
+        config = {"quant_method": method, "load_in_4bit": True, "bnb_4bit_quant_type": "nf4",
+                  "llm_int8_skip_modules": named}
+        return config, [name for name in LAYER_NAMES if not should_convert_module(name, named)]
+    arguments = QuantizationArgs(num_bits=4, type="int", strategy="channel", symmetric=True)
+    config = QuantizationConfig(config_groups={"group_0": QuantizationScheme(targets=targets, weights=arguments)},
+                                format="pack-quantized", ignore=named, quantization_status="compressed")
+    return json.loads(config.model_dump_json()), [name for name in LAYER_NAMES
+                                                  if not is_match(name, linear, targets, named)]
+
+
+def write_plain_layers(path):
+    cases = []
+    for case in PLAIN_LAYERS:
+        config, plain = plain_of(*case)
+        cases.append({"config": config, "names": LAYER_NAMES, "plain": plain})
+    path.write_text(json.dumps(cases, indent=1) + "\n")
+
+
 def write_compressed(folder):
     generator = torch.Generator().manual_seed(21)
     matrix = torch.randn(24, 96, generator=generator) * torch.exp2(torch.arange(24)[:, None] - 12.0)
@@ -174,3 +215,4 @@ def write(folder):
     (folder / "cases.safetensors").chmod(0o644)
     write_compressed(folder)
     write_integers(folder)
+    write_plain_layers(folder / "plain_layers.json")

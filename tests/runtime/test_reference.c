@@ -26,8 +26,9 @@ static const double BF16_MOST = 4, BF16_MEAN = 1, BF16_LEAST = 0.01;
 static const double BF16_MEAN_ROUTED = 1.5;
 
 static const char *const full_cases[] = {
-    FULL_MODEL_CASES,        "adapters/llama_lora", "adapters/gpt2_lora", "adapters/qwen2_lora",
-    "adapters/llama_frozen", "adapters/llama_nf4",  "adapters/qwen3_nf4", "adapters/qwen3_w4a16",
+    FULL_MODEL_CASES,      "adapters/llama_lora",   "adapters/gpt2_lora",
+    "adapters/qwen2_lora", "adapters/llama_frozen", "adapters/llama_nf4",
+    "adapters/qwen3_nf4",  "adapters/qwen3_w4a16",  "adapters/qwen3_mixed",
 };
 static const char *const optimizer_cases[] = {"optimizers/llama_lion",     "optimizers/llama_sgd",
                                               "optimizers/llama_int8",     "optimizers/llama_lion_int8",
