@@ -38,8 +38,12 @@ INLINE vf vf_exp2(vf x) {
     return (vf)((vi)power & ~(x < -126.0f));
 }
 
-/* Row stride of tiles: vectors of features, and rows and columns of a tile_multiply, fit into it. */
-INLINE int64_t tile_columns(int64_t head_dim) { return round_up(round_up(head_dim, TILE_ROWS), TILE_COLUMNS); }
+/* Row stride of tiles: vectors of features, and rows and columns of a tile_multiply, fit into it. As short as that
+ * allows: two tiles and a panel are to fit into the first cache. */
+INLINE int64_t tile_columns(int64_t head_dim) {
+    int64_t rows = round_up(round_up(head_dim, TILE_ROWS), LANES), columns = round_up(head_dim, TILE_COLUMNS);
+    return rows > columns ? rows : columns;
+}
 
 INLINE int64_t positions_from(const struct attention_head *head, int64_t start, int64_t most) {
     return head->length - start < most ? head->length - start : most;
@@ -100,8 +104,9 @@ INLINE int32_t segment_at(const struct attention_head *head, int64_t position) {
     return head->segments ? head->segments[position] : 0;
 }
 
-/* Prefetches rows [begin, end) of the next tile: rows lie in different pages, which hardware prefetchers do not cross.
- * Called for a few rows at a time, between products, since a core has no more than a dozen lines under way. */
+/* Prefetches rows [begin, end) of the next tile, or of a result that is stored soon: rows lie in different pages, which
+ * hardware prefetchers do not cross. Called for a few rows at a time, between products, since a core has no more than a
+ * dozen lines under way. */
 INLINE void rows_call(const struct attention_head *head, const void *from, int64_t stride, int64_t begin, int64_t end) {
     int64_t size = head->dtype == DTYPE_BF16 ? 2 : 4;
     for (int64_t row = begin; row < end; row++)

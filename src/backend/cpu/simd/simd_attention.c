@@ -76,6 +76,13 @@ INLINE vf softmax_column(int64_t keys, float *column, float *largest, float *sum
     return shrink;
 }
 
+/* Where no query has found a larger score, nothing shrinks. */
+INLINE bool all_ones(vf factors) {
+    vi differs = factors != 1.0f;
+    vf4 folded = vf_fold((vf)(differs & 0x3f800000));
+    return folded[0] + folded[1] + folded[2] + folded[3] == 0;
+}
+
 /* One panel of queries, from `at` on in its tile, and a tile's first `keys` keys. */
 static void panel_attend(const struct attention_head *head, struct running *running, int64_t at, int64_t keys) {
     int64_t columns = tile_columns(head->head_dim);
@@ -83,6 +90,7 @@ static void panel_attend(const struct attention_head *head, struct running *runn
     for (int lane = 0; lane < TILE_COLUMNS; lane += LANES) {
         vf shrink =
             softmax_column(keys, running->scores + lane, running->largest + at + lane, running->sum + at + lane);
+        if (all_ones(shrink)) continue;
         for (int64_t i = 0; i < head->head_dim; i++)
             vf_store(output + i * TILE_COLUMNS + lane, vf_load(output + i * TILE_COLUMNS + lane) * shrink);
     }
@@ -105,6 +113,9 @@ static void tile_attend(const struct attention_head *head, int64_t q0, int64_t k
             int64_t end = begin + TILE_ROWS * TILE_COLUMNS / ATTENTION_QUERIES;
             rows_call(head, head->k, head->k_stride, next + begin, next + end);
             rows_call(head, head->v, head->v_stride, next + begin, next + end);
+            if (seen <= ATTENTION_TILE) /* the last keys of these queries */
+                rows_call(head, head->y, head->y_stride, q0 + at + key * rows / keys,
+                          q0 + at + (key + TILE_ROWS) * rows / keys);
         }
         if (head->softcap > 0) panel_cap(head, keys, running->scores);
         if (sight == SEES_PART) panel_mask(head, q0 + at, k0, keys, running->scores);

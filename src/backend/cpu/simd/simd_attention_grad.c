@@ -88,17 +88,29 @@ void SIMD_NAME(simd_attention_grad_start)(const struct attention_head *head, int
     memset(work.dk, 0, (size_t)(2 * ATTENTION_TILE * tile_columns(dim)) * sizeof(float));
 }
 
-/* scores = queries (or gradients) times turned keys (or values), where queries are not before keys. The tile was copied
- * from `from`; the tile before it is next. */
+/* Rows that are needed next, a tile of them from `start` on. */
+struct ahead {
+    const void *rows;
+    int64_t stride, start;
+};
+
+/* The tile of queries before this one is next; after the last pair the gradient of the keys (or values) is stored. */
+static struct ahead ahead_of(const struct tile_pair *pair, const void *from, int64_t stride, const void *gradient,
+                             int64_t gradient_stride) {
+    if (pair->q0 == pair->k0) return (struct ahead){gradient, gradient_stride, pair->k0};
+    return (struct ahead){from, stride, pair->q0 - ATTENTION_TILE};
+}
+
+/* scores = queries (or gradients) times turned keys (or values), where queries are not before keys. */
 static void pair_scores(const struct attention_head *head, const struct tile_pair *pair, const float *tile,
-                        const void *from, int64_t stride, const float *turned, float *scores) {
+                        struct ahead ahead, const float *turned, float *scores) {
     int64_t columns = tile_columns(head->head_dim);
     for (int64_t key = 0; key < pair->keys; key += TILE_COLUMNS)
         for (int64_t query = first_query(pair, key); query < pair->queries; query += TILE_ROWS) {
             tile_multiply(head->head_dim, tile + query * columns, columns, 1, turned + key * columns, TILE_COLUMNS,
                           scores + query * ATTENTION_TILE + key, ATTENTION_TILE, false);
-            int64_t begin = pair->q0 - ATTENTION_TILE + key + query * TILE_COLUMNS / ATTENTION_TILE;
-            rows_call(head, from, stride, begin, begin + TILE_ROWS * TILE_COLUMNS / ATTENTION_TILE);
+            int64_t begin = ahead.start + key + query * TILE_COLUMNS / ATTENTION_TILE;
+            rows_call(head, ahead.rows, ahead.stride, begin, begin + TILE_ROWS * TILE_COLUMNS / ATTENTION_TILE);
         }
 }
 
@@ -156,8 +168,10 @@ void SIMD_NAME(simd_attention_grad_pair)(const struct attention_head *head, int6
     struct backward work = backward_of(head, workspace);
     tile_copy(head, head->q, head->q_stride, pair.q0, ATTENTION_TILE, query_factor(head), work.queries);
     tile_copy(head, head->dy, head->dy_stride, pair.q0, ATTENTION_TILE, 1, work.gradients);
-    pair_scores(head, &pair, work.queries, head->q, head->q_stride, work.turned_keys, work.probabilities);
-    pair_scores(head, &pair, work.gradients, head->dy, head->dy_stride, work.turned_values, work.dscores);
+    pair_scores(head, &pair, work.queries, ahead_of(&pair, head->q, head->q_stride, head->dk, head->dk_stride),
+                work.turned_keys, work.probabilities);
+    pair_scores(head, &pair, work.gradients, ahead_of(&pair, head->dy, head->dy_stride, head->dv, head->dv_stride),
+                work.turned_values, work.dscores);
     if (pair.sight == SEES_PART) pair_mask(head, &pair, work.probabilities);
     if (head->softcap > 0)
         pair_gradients(true, head, &pair, &work);
@@ -175,9 +189,12 @@ void SIMD_NAME(simd_attention_grad_queries)(const struct attention_head *head, i
     int64_t columns = tile_columns(head->head_dim);
     float *sums = head->dq_sums + pair.q0 * columns;
     for (int64_t i = 0; i < head->head_dim; i += TILE_COLUMNS)
-        for (int64_t query = 0; query < pair.queries; query += TILE_ROWS)
+        for (int64_t query = 0; query < pair.queries; query += TILE_ROWS) {
             tile_multiply(keys_end(&pair, query), work.dscores + query * ATTENTION_TILE, ATTENTION_TILE, 1,
                           work.keys + i, columns, sums + query * columns + i, columns, true);
+            if (key_tile == query_tile && i == 0)
+                rows_call(head, head->dq, head->dq_stride, pair.q0 + query, pair.q0 + query + TILE_ROWS);
+        }
     if (key_tile == query_tile) tile_store(head, sums, pair.q0, ATTENTION_TILE, head->scale, head->dq, head->dq_stride);
 }
 
