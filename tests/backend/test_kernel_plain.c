@@ -586,8 +586,8 @@ static void check_update(const char *name, enum dtype dtype) {
     int64_t count = shape_elements(&instance.node->in[0]->shape);
     double *g = values_of(&instance, "gradient"), *w = values_of(&instance, weight);
     double *m = values_of(&instance, moments[0]), *v = values_of(&instance, moments[1]);
-    double clip = ((double *)instance.data[instance.node->in[1]->id])[1];
-    assert_true(clip == 0.7);
+    double clip = instance.node->in[1] ? ((double *)instance.data[instance.node->in[1]->id])[1] : 1;
+    assert_true(clip == (instance.node->in[1] ? 0.7 : 1));
     for (int64_t i = 0; i < count; i++)
         plain_update(&instance, clip, g[i], &w[i], &m[i], &v[i]);
     op_instance_run_all(&instance);
@@ -622,13 +622,45 @@ static void expect_no_change(const char *name) {
     op_instance_free(&instance);
 }
 
+static void take_values(const struct op_instance *from, const struct tensor *tensor, struct op_instance *to,
+                        const struct tensor *taker) {
+    double *values = op_instance_read(from, tensor);
+    op_instance_write(to, taker, values);
+    mem_free(values);
+}
+
+/* Without a clip factor: the bits of one that is 1. */
+static void expect_factor_of_one(const char *name, const char *unclipped, enum dtype dtype) {
+    struct op_instance with = create(name, dtype), without = create(unclipped, dtype);
+    assert_null(without.node->in[1]);
+    ((double *)with.data[with.node->in[1]->id])[1] = 1;
+    take_values(&with, with.node->in[0], &without, without.node->in[0]);
+    for (int i = 0; i < OP_OUTPUTS_MAX && with.node->out[i]; i++)
+        take_values(&with, with.node->out[i], &without, without.node->out[i]);
+    op_instance_run_all(&with);
+    op_instance_run_all(&without);
+    for (int i = 0; i < OP_OUTPUTS_MAX && with.node->out[i]; i++)
+        assert_memory_equal(with.data[with.node->out[i]->id], without.data[without.node->out[i]->id],
+                            (size_t)shape_bytes(&with.node->out[i]->shape));
+    op_instance_free(&with);
+    op_instance_free(&without);
+}
+
 static void updates_are_those_of_plain_c(void **state) {
     (void)state;
     for (int rule = 0; rule < UPDATE_RULE_COUNT; rule++) {
+        const char *name = update_rule_name((enum update_rule)rule);
+        char unclipped[64];
+        snprintf(unclipped, sizeof unclipped, "%s.unclipped", name);
         if (rule == UPDATE_MUON && !op_instance_has_kernel(&op_muon)) continue;
-        if (rule != UPDATE_MUON) check_update(update_rule_name((enum update_rule)rule), DTYPE_F32);
-        if (rule != UPDATE_MUON) check_update(update_rule_name((enum update_rule)rule), DTYPE_BF16);
-        expect_no_change(update_rule_name((enum update_rule)rule));
+        for (int i = 0; i < 2; i++) {
+            enum dtype dtype = i ? DTYPE_BF16 : DTYPE_F32;
+            expect_factor_of_one(name, unclipped, dtype);
+            if (rule == UPDATE_MUON) continue;
+            check_update(name, dtype);
+            check_update(unclipped, dtype);
+        }
+        expect_no_change(name);
     }
 }
 

@@ -579,8 +579,10 @@ static void build_update(struct graph *graph, const struct op_case *op_case, con
                                            .number = 5};
     struct shape moment = shape_make(attributes.moments, 2, sizes->vocab, sizes->columns, 1), state = moment;
     state.dtype = DTYPE_F32;
-    struct tensor *in[OP_INPUTS_MAX] = {accumulator(graph, "gradient", 2, sizes->vocab, sizes->columns),
-                                        graph_tensor(graph, TENSOR_RESULT, "clip", shape_make(DTYPE_F64, 1, 2, 1, 1))};
+    struct tensor *in[OP_INPUTS_MAX] = {
+        accumulator(graph, "gradient", 2, sizes->vocab, sizes->columns),
+        IF_WANTED(!has(op_case, CASE_UNCLIPPED),
+                  graph_tensor(graph, TENSOR_RESULT, "clip", shape_make(DTYPE_F64, 1, 2, 1, 1)))};
     struct tensor *out[OP_OUTPUTS_MAX] = {graph_parameter(graph, "weight", 2, sizes->vocab, sizes->columns)};
     for (int i = 0; i < moments; i++)
         out[1 + i] = graph_tensor(graph, TENSOR_STATE, update_rule_moment(rule, i), moment);
@@ -1043,16 +1045,20 @@ const struct op_case op_cases[] = {
     CASE("adamw.no_master.fp32_state", adamw, build_update, ODD, .flags = CASE_NO_MASTER),
     CASE("adamw.int8_state", adamw, build_update, LARGE, .flags = CASE_INT8_STATE | CASE_TIMED),
     CASE("adamw.int8_state.no_master", adamw, build_update, ODD, .flags = CASE_INT8_STATE | CASE_NO_MASTER),
+    CASE("adamw.unclipped", adamw, build_update, LARGE, .flags = CASE_UNCLIPPED),
     CASE("lion", lion, build_update, LARGE, .flags = CASE_TIMED),
     CASE("lion.no_master", lion, build_update, ODD, .flags = CASE_NO_MASTER | CASE_BF16_STATE),
     CASE("lion.int8_state", lion, build_update, ODD, .flags = CASE_INT8_STATE),
+    CASE("lion.unclipped", lion, build_update, LARGE, .flags = CASE_UNCLIPPED),
     CASE("sgd", sgd, build_update, LARGE, .flags = CASE_TIMED),
     CASE("sgd.no_master", sgd, build_update, ODD, .flags = CASE_NO_MASTER | CASE_BF16_STATE),
     CASE("sgd.int8_state", sgd, build_update, ODD, .flags = CASE_INT8_STATE),
+    CASE("sgd.unclipped", sgd, build_update, LARGE, .flags = CASE_UNCLIPPED),
     CASE("muon", muon, build_update, LARGE, .flags = CASE_TIMED),
     CASE("muon.wide", muon, build_update, WIDE_MATRIX, .flags = 0),
     CASE("muon.no_master", muon, build_update, ODD, .flags = CASE_NO_MASTER | CASE_BF16_STATE),
     CASE("muon.int8_state", muon, build_update, ODD, .flags = CASE_INT8_STATE),
+    CASE("muon.unclipped", muon, build_update, LARGE, .flags = CASE_UNCLIPPED),
 };
 const int op_case_count = sizeof op_cases / sizeof *op_cases;
 

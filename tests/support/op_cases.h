@@ -44,6 +44,7 @@ enum op_case_flags {
     CASE_CONVERTS = 1 << 17,   /* parts: in another dtype than the whole */
     CASE_ZIGZAG = 1 << 19,     /* parts of the positions: two runs each */
     CASE_SINKS = 1 << 20,      /* attention */
+    CASE_UNCLIPPED = 1 << 21,  /* updates: without the clip factor */
 };
 
 struct op_case {
