@@ -5,8 +5,8 @@
  *     backend_cuda_absent: in place of cuda/ in a build without CUDA; cuda_facts: what plans for a described card and
  *         the CUDA backend must agree on;
  *     kernel_parts: what all kernels have in common;
- *     matmul_spec, linear_products, head_tiles, update_step: how operators are cut into products, tiles and steps, the
- *         same for every backend; moment_map, moment_numbers: what moments in 8 bits
+ *     matmul_spec, linear_products, head_tiles, update_step, muon_parts: how operators are cut into products, tiles and
+ *         steps, the same for every backend; moment_map, moment_numbers: what moments in 8 bits
  *         stand for.
  *
  * There are two kinds of backend. On a processor a call returns when its work is done, in memory of the process:

@@ -56,6 +56,8 @@
     X(linear_dx)                                                                                                       \
     X(linear_dw)                                                                                                       \
     X(bias_grad)                                                                                                       \
+    /* muon */                                                                                                         \
+    X(muon)                                                                                                            \
     /* norm */                                                                                                         \
     X(rms_norm)                                                                                                        \
     X(rms_norm_grad)                                                                                                   \

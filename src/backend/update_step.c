@@ -5,9 +5,7 @@
 #include "backend/backend.h"
 #include "ops/ops.h"
 
-/* So that an update has the root of mean squares that AdamW's have: singular values of 1 make it 1 / sqrt(columns) of a
- * matrix that has no fewer rows. */
-static double muon_factor(const struct shape *matrix) {
+double update_step_factor(const struct shape *matrix) {
     int64_t longer = matrix->dims[0] > matrix->dims[1] ? matrix->dims[0] : matrix->dims[1];
     return 0.2 * sqrt((double)longer);
 }
@@ -17,7 +15,7 @@ struct update_step update_step_of(const struct node *node, const struct kernel_c
     enum update_rule rule = update_rule_of(node->op);
     double rate = call->scalars[SCALAR_LEARNING_RATE];
     double correction = rule == UPDATE_ADAMW  ? call->scalars[SCALAR_BIAS_CORRECTION]
-                        : rule == UPDATE_MUON ? muon_factor(&node->in[0]->shape)
+                        : rule == UPDATE_MUON ? update_step_factor(&node->in[0]->shape)
                                               : 1;
     return (struct update_step){
         .decay = (float)(rule == UPDATE_SGD ? attributes->weight_decay : 1 - rate * attributes->weight_decay),

@@ -51,6 +51,9 @@ struct update_run {
 /* All but the clip factor, which the step computes. A device with the call's scalars in its own memory computes the
  * same there, operation by operation (optimizer.cu). */
 struct update_step update_step_of(const struct node *node, const struct kernel_call *call);
+/* Muon's factor of the learning rate: an update then has the root of mean squares that AdamW's have, since singular
+ * values of 1 make it 1 / sqrt(columns) of a matrix that has no fewer rows. */
+double update_step_factor(const struct shape *matrix);
 /* The run of a call, with the pointers of its operands. */
 struct update_run update_run_of(const struct node *node, const struct kernel_call *call);
 /* The same from its element `begin` on, where a block of moments begins. */

@@ -179,6 +179,16 @@ static enum status check_ranks(const struct plan *plan) {
     return status == STATUS_OK ? status : status_prefix(status, "plan: policy.ranks");
 }
 
+bool plan_updates_anywhere(const struct recipe *recipe) { return recipe->optimizer != UPDATE_MUON; }
+
+static enum status check_update(const struct plan *plan) {
+    if (plan->policy.update == TIER_DEVICE || plan_updates_anywhere(&plan->recipe)) return STATUS_OK;
+    return status_hint(status_set(STATUS_BAD_INPUT,
+                                  "plan: policy.update: %s, but the products of muon's update have other bits there",
+                                  tier_name(plan->policy.update)),
+                       "the nearest legal value is device");
+}
+
 enum status plan_check(const struct plan *plan) {
     const struct recipe *recipe = &plan->recipe;
 #define CHECK_INTEGER(field, type, least, most, rule)                                                                  \
@@ -189,7 +199,8 @@ enum status plan_check(const struct plan *plan) {
     TRY(check_ranks(plan));
     const struct mesh data = rank_place_data_mesh(&plan->place);
     TRY(partition_check(&plan->policy.partition, &data));
-    return policy_check(&plan->policy, recipe_share_grains(recipe));
+    TRY(policy_check(&plan->policy, recipe_share_grains(recipe)));
+    return check_update(plan);
 }
 
 enum status recipe_check_optimizer(const struct recipe *recipe) {

@@ -195,6 +195,9 @@ enum status plan_check_range(const char *field, int64_t value, int64_t least, in
 enum status plan_check_real(const char *field, double value, double least, double most, const char *rule);
 /* BAD_INPUT naming the field, the rule and the nearest legal value: recipe and policy, on which programs depend. */
 enum status plan_check(const struct plan *plan);
+/* Whether updates have the same bits on the host as on the device. Not Muon's, made of products: policy.update is the
+ * device then. */
+bool plan_updates_anywhere(const struct recipe *recipe);
 /* The same for the optimizer's and clipping's numbers, which a program knows from its graph. */
 enum status recipe_check_optimizer(const struct recipe *recipe);
 

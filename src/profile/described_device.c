@@ -6,6 +6,7 @@
 #include "backend/cuda_facts.h"
 #include "backend/kernel_parts.h"
 #include "backend/linear_products.h"
+#include "backend/muon_parts.h"
 #include "cluster/tier.h"
 #include "ops/ops.h"
 #include "plan/card_grain.h"
@@ -75,7 +76,7 @@ static int64_t routing_bytes(const struct node *node) {
 }
 
 /* The workspace of the CUDA backend's kernels (cuda_matmul.c, cuda_slabs.c, head.cu, preference.cu, routing.cu,
- * balance.cu, expert.cu); the most possible where only a device knows. */
+ * balance.cu, expert.cu, muon.cu); the most possible where only a device knows. */
 static int64_t workspace_bytes(const struct node *node) {
     if (node->op == &op_preference_loss || node->op == &op_preference_loss_grad) return cuda_preference_bytes(node);
     switch (node->op->work) {
@@ -87,6 +88,7 @@ static int64_t workspace_bytes(const struct node *node) {
         return shape_rows(&node->in[1]->shape) * NODE_ATTRIBUTES(node, attention_attributes)->heads *
                (int64_t)sizeof(float);
     case OP_WORK_EXPERT: return expert_bytes(node);
+    case OP_WORK_MATRIX_UPDATE: return muon_sizes_of(node).end + CUDA_PRODUCT_WORKSPACE_BYTES;
     default: return routing_bytes(node);
     }
 }

@@ -322,7 +322,7 @@ static enum status add_placement(const struct search_input *input, struct placem
         return STATUS_OK;
     TRY(vec_push(&placements->list, at));
     at.update = TIER_HOST;
-    bool choice = at.optimizer != TIER_DEVICE && is_there(input, TIER_HOST);
+    bool choice = at.optimizer != TIER_DEVICE && is_there(input, TIER_HOST) && plan_updates_anywhere(input->recipe);
     return choice ? vec_push(&placements->list, at) : STATUS_OK;
 }
 

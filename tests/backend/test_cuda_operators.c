@@ -8,14 +8,10 @@
 
 #include "backend/backend.h"
 
-/* Muon's, which runs on the CPU alone: a plan that needs it says so. */
-static bool runs_on_the_cpu_alone(const struct op *op) { return op == &op_muon; }
-
-static void every_operator_but_few_has_a_kernel(void **state) {
+static void every_operator_has_a_kernel(void **state) {
     (void)state;
     for (int i = 0; i < op_table_count; i++)
-        if (backend_has_kernel(&backend_cuda, op_table[i]) == runs_on_the_cpu_alone(op_table[i]))
-            fail_msg("%s: a kernel where none is expected, or none", op_table[i]->name);
+        if (!backend_has_kernel(&backend_cuda, op_table[i])) fail_msg("%s has no kernel", op_table[i]->name);
 }
 
 static void an_unknown_operator_has_none(void **state) {
@@ -26,7 +22,7 @@ static void an_unknown_operator_has_none(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_operator_but_few_has_a_kernel),
+        cmocka_unit_test(every_operator_has_a_kernel),
         cmocka_unit_test(an_unknown_operator_has_none),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

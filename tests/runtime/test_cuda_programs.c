@@ -12,14 +12,15 @@
 
 #ifdef BALLAST_CUDA_EMULATED
 
-/* Of the quick run, beside every 17th: experts, one that all tokens take beside them, and their balance. */
-static const char experts[] = "another qwen2_moe in bf16";
+/* Of the quick run, beside every 17th: experts, one that all tokens take beside them, and their balance; whole
+ * matrices. */
+static const char experts[] = "another qwen2_moe in bf16", matrices[] = "llama in bf16 by Muon";
 
 /* Experts in fewer bits have no kernels. */
 static bool is_run(size_t s) {
     const struct policy_subject *subject = &policy_subjects[s];
     if (policy_subject_has_experts(subject) && subject->base_dtype != WEIGHT_PLAIN) return false;
-    return s % unit_sweep(17, 1) == 0 || strcmp(subject->name, experts) == 0;
+    return s % unit_sweep(17, 1) == 0 || strcmp(subject->name, experts) == 0 || strcmp(subject->name, matrices) == 0;
 }
 
 /* Of the CUDA backend (backend/cuda/cuda_kernel.h, which takes CUDA's headers). */
@@ -38,7 +39,7 @@ static void programs_give_the_bits_of_the_processor(void **state) {
     uint64_t each = unit_sweep(1, 6);
     for (size_t s = 0; s < policy_subject_count; s++) {
         const struct policy_subject *subject = &policy_subjects[s];
-        if (!is_run(s) || subject->optimizer == UPDATE_MUON) continue; /* there is no kernel for Muon */
+        if (!is_run(s)) continue;
         struct outcome cpu = policy_train(subject, &(struct policy_way){.backend = &backend_cpu});
         struct outcome plain = train(subject, 0);
         double bound = subject->dtype == DTYPE_BF16 ? 5e-3 : 1e-5;

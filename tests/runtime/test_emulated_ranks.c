@@ -38,11 +38,9 @@ static enum status rank_body(struct comm *comm, const char *const words[RANK_JOB
     return status;
 }
 
-/* Experts take the emulator long, CUDA has no kernel for Muon, and brief cases lack a layer that others freeze: of
- * these a subject before. */
+/* Experts take the emulator long, and brief cases lack a layer that others freeze: of these a subject before. */
 static int subject_with_kernels(int subject) {
-    while (policy_subject_has_experts(&policy_subjects[subject]) || policy_subjects[subject].freeze ||
-           policy_subjects[subject].optimizer == UPDATE_MUON)
+    while (policy_subject_has_experts(&policy_subjects[subject]) || policy_subjects[subject].freeze)
         subject--;
     return subject;
 }

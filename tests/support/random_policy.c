@@ -65,6 +65,14 @@ static int64_t total_bytes(const struct graph *graph) {
     return bytes;
 }
 
+/* Of an update that is made of products (plan_updates_anywhere). */
+static bool updates_whole_matrices(const struct graph *graph) {
+    bool any = false;
+    for (size_t i = 0; i < graph->tensors.count; i++)
+        any |= graph->tensors.items[i]->updated_whole;
+    return any;
+}
+
 static void set_tiers(const struct policy_traits *traits, struct policy *policy) {
     static const enum tier tiers[TIERS_TRAITS] = {
         [TIERS_DEVICE] = TIER_DEVICE, [TIERS_HOST] = TIER_HOST, [TIERS_DISK] = TIER_DISK};
@@ -110,6 +118,7 @@ struct policy random_policy_with(const struct graph *graph, int64_t grains, cons
     policy.buffers = (least > 0 ? least : 1) + roll(&dice, 3);
     draw_schedule(&dice, graph_count_blocks(graph), traits, &policy);
     set_tiers(traits, &policy);
+    if (updates_whole_matrices(graph)) policy.update = TIER_DEVICE;
     if (mesh && mesh_ranks(mesh) > 1) draw_partition(&dice, graph, mesh, &policy);
     return policy;
 }

@@ -1,13 +1,12 @@
 /* The update: norms, clipping, parameters. Operands are whole parameters or runs of their elements, without
  * gaps; one launch works on several. */
-#include "backend/cuda/device.cuh"
+#include "backend/cuda/chance.cuh"
 
 extern "C" {
+#include "backend/cuda/cuda_update.h"
 #include "backend/moment_map.h"
 #include "backend/moment_numbers.h"
 #include "backend/update_step.h"
-#include "base/philox.h"
-#include "base/random.h"
 }
 
 static_assert(GRADIENT_NORM_BLOCK % (THREADS * VECTOR<float>) == 0, "blocks begin at multiples of 16 bytes");
@@ -190,35 +189,6 @@ __device__ inline struct update_step step_of(const struct update_constants &cons
             .count = (uint32_t)scalars[SCALAR_STEP]};
 }
 
-/* random_block (base/random.h) for elements 4 * block to 4 * block + 3 (backend/update_step.h). */
-__device__ inline void draw_block(const struct update_step &step, uint32_t stream, uint32_t block, uint32_t words[4]) {
-    uint32_t c0 = block, c1 = step.number, c2 = step.count, c3 = stream;
-    uint32_t k0 = (uint32_t)step.seed, k1 = (uint32_t)(step.seed >> 32);
-#pragma unroll
-    for (int round = 0; round < PHILOX_ROUNDS; round++) {
-        uint64_t p0 = (uint64_t)0xD2511F53u * c0, p1 = (uint64_t)0xCD9E8D57u * c2;
-        c0 = (uint32_t)(p1 >> 32) ^ c1 ^ k0;
-        c1 = (uint32_t)p1;
-        c2 = (uint32_t)(p0 >> 32) ^ c3 ^ k1;
-        c3 = (uint32_t)p0;
-        k0 += 0x9E3779B9u;
-        k1 += 0xBB67AE85u;
-    }
-    words[0] = c0;
-    words[1] = c1;
-    words[2] = c2;
-    words[3] = c3;
-}
-
-/* `bits`: 16 random ones. */
-template <typename T> __device__ inline T narrow_by_chance(float value, uint32_t bits);
-template <> __device__ inline float narrow_by_chance<float>(float value, uint32_t) { return value; }
-template <> __device__ inline __nv_bfloat16 narrow_by_chance<__nv_bfloat16>(float value, uint32_t bits) {
-    uint32_t raw = __float_as_uint(value);
-    raw = value != value ? raw | 0x400000u : raw + bits;
-    return narrow<__nv_bfloat16>(__uint_as_float(raw & 0xffff0000u));
-}
-
 struct update {
     const float *gradient;
     const double *clip; /* [2]: the factor is the second; NULL: it is 1 */
@@ -234,7 +204,7 @@ struct update {
 static_assert(sizeof(struct table<update>) <= 4096, "all that a kernel may be given by value before CUDA 12.1");
 
 /* Every operation is written out as exactly rounded, in the order of the CPU's (backend/cpu/simd/simd_optimizer.c), so
- * that both give the same bits. `second`: AdamW's second moment. */
+ * that both give the same bits. `second`: AdamW's second moment. Muon's direction stands in the weight's place. */
 template <enum update_rule RULE>
 __device__ inline void update_element(const struct update_step &step, float gradient, float *weight, float *moment,
                                       float *second) {
@@ -248,6 +218,9 @@ __device__ inline void update_element(const struct update_step &step, float grad
         float blend = __fmaf_rn(step.blend1, __fsub_rn(g, m), m), sign = blend > 0 ? 1 : blend < 0 ? -1 : 0;
         *weight = __fmaf_rn(sign, -step.step, __fmul_rn(*weight, step.decay));
         *moment = __fmaf_rn(step.blend2, __fsub_rn(g, m), m);
+    } else if (RULE == UPDATE_MUON) {
+        *moment = m = __fmaf_rn(step.blend1, __fsub_rn(g, m), m);
+        *weight = __fmaf_rn(step.blend1, __fsub_rn(g, m), m);
     } else {
         *moment = __fmaf_rn(m, step.beta1, __fmaf_rn(*weight, step.decay, g));
         *weight = __fmaf_rn(*moment, -step.step, *weight);
@@ -259,13 +232,14 @@ template <enum update_rule RULE, typename P, typename M, int W>
 __device__ inline void update_neighbours(const struct update &own, const struct update_step &step, int64_t i) {
     constexpr bool chance_m = sizeof(M) == 2, chance_p = sizeof(P) == 2, two = RULE == UPDATE_ADAMW;
     vector<float, W> gradient = load<float, W>(own.gradient, i);
-    vector<P, W> weight = load<P, W>(own.weight, i);
+    vector<P, W> weight = {};
+    if (RULE != UPDATE_MUON) weight = load<P, W>(own.weight, i);
     vector<M, W> m = load<M, W>(own.moments[0], i), v = {};
     vector<__nv_bfloat16, W> rounded;
     uint32_t state[4], chance[4], block = own.draws + (uint32_t)(i / 4);
     if (two) v = load<M, W>(own.moments[1], i);
-    if (chance_m) draw_block(step, RANDOM_ROUND_STATE, block, state);
-    if (chance_p) draw_block(step, RANDOM_ROUND_WEIGHT, block, chance);
+    if (chance_m) draw_block({step.seed, step.number, step.count}, RANDOM_ROUND_STATE, block, state);
+    if (chance_p) draw_block({step.seed, step.number, step.count}, RANDOM_ROUND_WEIGHT, block, chance);
 #pragma unroll
     for (int w = 0; w < W; w++) {
         int word = W == 1 ? (int)(i % 4) : w;
@@ -300,8 +274,11 @@ __global__ void __launch_bounds__(THREADS) update_kernel(const __grid_constant__
     }
 }
 
-static struct update update_of(const struct kernel *kernel, const struct kernel_call *call, unsigned first) {
-    const struct update_run run = update_run_of(kernel->node, call);
+/* `direction`: NULL, or what Muon writes in place of the weight. */
+static struct update update_of(const struct kernel *kernel, const struct kernel_call *call, float *direction,
+                               unsigned first) {
+    struct update_run run = update_run_of(kernel->node, call);
+    if (direction) run.weight = direction, run.rounded = NULL;
     struct update update = {
         .gradient = run.gradient,
         .clip = (const double *)call->in[1],
@@ -327,7 +304,7 @@ static enum status updates_run(const struct kernel *const *kernels, const struct
     };
     unsigned blocks = 0;
     for (int i = 0; i < count; i++) {
-        table.at[i] = update_of(kernels[i], &calls[i], blocks);
+        table.at[i] = update_of(kernels[i], &calls[i], NULL, blocks);
         blocks += grid_size(divide_up(table.at[i].count, UPDATE_BLOCK));
     }
     launch(known<update_kernel<RULE, P, M>>(), grid_size(blocks), THREADS, 0, stream_of(calls), table);
@@ -393,11 +370,12 @@ __global__ void __launch_bounds__(THREADS)
     float m = 0, v = 0;
     if (inside) {
         uint32_t words[4] = {};
-        float weight = widen(((const P *)own.weight)[i]);
+        float weight = RULE == UPDATE_MUON ? 0 : widen(((const P *)own.weight)[i]);
         m = __fmul_rn(moment_number<true>(*codes[0]), coded.scales[0][block]);
         if (two) v = __fmul_rn(moment_number<false>(*codes[1]), coded.scales[1][block]);
         update_element<RULE>(step, own.gradient[i], &weight, &m, &v);
-        if (chance) draw_block(step, RANDOM_ROUND_WEIGHT, own.draws + (uint32_t)(i / 4), words);
+        if (chance)
+            draw_block({step.seed, step.number, step.count}, RANDOM_ROUND_WEIGHT, own.draws + (uint32_t)(i / 4), words);
         ((P *)own.weight)[i] = narrow_by_chance<P>(weight, words[i % 4] & 0xffffu);
         if (!chance && own.rounded) own.rounded[i] = narrow<__nv_bfloat16>(weight);
     }
@@ -413,7 +391,7 @@ static enum status launch_coded(const struct kernel *const *kernels, const struc
     unsigned blocks = 0;
     for (int i = 0; i < count; i++) {
         const struct update_run run = update_run_of(kernels[i]->node, &calls[i]);
-        table.at[i] = {update_of(kernels[i], &calls[i], 0), {run.scales[0], run.scales[1]}, blocks};
+        table.at[i] = {update_of(kernels[i], &calls[i], NULL, 0), {run.scales[0], run.scales[1]}, blocks};
         blocks += grid_size(divide_up(table.at[i].update.count, UPDATE_SCALE_BLOCK));
     }
     launch(known<coded_update_kernel<RULE, P>>(), grid_size(blocks), THREADS, 0, stream_of(calls), table);
@@ -452,4 +430,51 @@ enum status cuda_lion_create(const struct node *node, struct kernel **out) {
 
 enum status cuda_sgd_create(const struct node *node, struct kernel **out) {
     return update_create<UPDATE_SGD>(node, out);
+}
+
+/* ---- Muon (muon.cu) ---- */
+
+template <typename M>
+static void move_matrix(const struct kernel *kernel, const struct kernel_call *call, float *direction) {
+    struct table<update> table = {
+        .count = 1
+    };
+    table.at[0] = update_of(kernel, call, direction, 0);
+    launch(known<update_kernel<UPDATE_MUON, float, M>>(), grid_size(divide_up(table.at[0].count, UPDATE_BLOCK)),
+           THREADS, 0, stream_of(call), table);
+}
+
+static void move_coded_matrix(const struct kernel *kernel, const struct kernel_call *call, float *direction) {
+    struct table<coded_update, CODED_TOGETHER> table = {
+        .count = 1
+    };
+    const struct update_run run = update_run_of(kernel->node, call);
+    table.at[0] = {update_of(kernel, call, direction, 0), {run.scales[0], run.scales[1]}, 0};
+    launch(known<coded_update_kernel<UPDATE_MUON, float>>(),
+           grid_size(divide_up(table.at[0].update.count, UPDATE_SCALE_BLOCK)), THREADS, 0, stream_of(call), table);
+}
+
+enum status cuda_muon_move(const struct kernel *kernel, const struct kernel_call *call, float *direction) {
+    enum dtype moments = NODE_ATTRIBUTES(kernel->node, update_attributes)->moments;
+    if (moments == DTYPE_U8)
+        move_coded_matrix(kernel, call, direction);
+    else if (moments == DTYPE_BF16)
+        move_matrix<__nv_bfloat16>(kernel, call, direction);
+    else
+        move_matrix<float>(kernel, call, direction);
+    return cuda_outcome();
+}
+
+void cuda_squared_norm_of(const float *data, int64_t count, double *sums, double *out, void *stream) {
+    int64_t blocks = gradient_norm_blocks(count);
+    struct table<squares> squares = {
+        .count = 1
+    };
+    struct table<total> total = {
+        .count = 1
+    };
+    squares.at[0] = {data, sums, count, 0};
+    total.at[0] = {sums, blocks, out, 0};
+    launch(known<square_kernel>(), grid_size(blocks), THREADS, 0, (cudaStream_t)stream, squares);
+    launch(known<total_kernel>(), 1, THREADS, 0, (cudaStream_t)stream, total);
 }
