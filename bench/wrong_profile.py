@@ -2,7 +2,8 @@
 """Whether a run mends a profile that is wrong: costs of the disk or of products are made 3 times higher or lower in the
 file that keeps them, and a run that began by them must have the best plan's speed after 20 steps.
 
-    bench/wrong_profile.py [--build DIR] [--folder DIR] [--threads 1] [--rounds 4] [--mistake NAME...] [-o FILE]
+    bench/wrong_profile.py [--build DIR] [--folder DIR] [--threads 1] [--rounds 4] [--mistake NAME...] [--hidden 512]
+                           [--seq 128] [--dtype fp32] [--batch N...] [--memory SIZE...] [-o FILE]
 
 The right profile is measured here, by `ballast plan` until nothing of it is noisy; the best plan is the one that is
 chosen by it. Of some batches and sizes of memory that one is taken in which the plan that follows from the mistake is
@@ -34,7 +35,7 @@ MISTAKES = {  # factors of the disk's times and of products' times
     "products 3 times too fast": (1, 1 / 3),
 }
 BATCHES, MEMORIES = (1, 4, 8), ("230M", "260M", "300M")
-LEARNT_STEPS, TURN_STEPS, PROFILES, SEQUENCE = 20, 6, 6, 128
+LEARNT_STEPS, TURN_STEPS, PROFILES = 20, 6, 6
 
 
 class Bench:
@@ -44,8 +45,9 @@ class Bench:
         self.folder = pathlib.Path(options.folder).resolve()
         shutil.rmtree(self.folder, ignore_errors=True)
         (self.folder / "disk").mkdir(parents=True)
-        self.run(["init", "model", "--arch", "llama", "--hidden", "512", "--layers", "8", "--heads", "8", "--ffn", "1376",
-                  "--vocab", "512", "--context", str(SEQUENCE)])
+        ffn = options.hidden * 43 // 16 // 16 * 16
+        self.run(["init", "model", "--arch", "llama", "--hidden", str(options.hidden), "--layers", "8", "--heads", "8",
+                  "--ffn", str(ffn), "--vocab", "512", "--context", str(options.seq)])
         tokens, value = [], 1
         for _ in range(65536):
             value = (value * 75 + 74) % 65537
@@ -65,8 +67,8 @@ class Bench:
         return done.stdout if output else done.stderr
 
     def scene(self, batch, memory):
-        return ["--batch", str(batch), "--seq", str(SEQUENCE), "--dtype", "fp32", "--threads", str(self.options.threads),
-                "--device-memory", memory, "--disk", "disk"]
+        return ["--batch", str(batch), "--seq", str(self.options.seq), "--dtype", self.options.dtype,
+                "--threads", str(self.options.threads), "--device-memory", memory, "--disk", "disk"]
 
     def plan(self, scene, cache, output):
         for _ in range(PROFILES):  # until nothing is noisy
@@ -83,8 +85,8 @@ class Bench:
     def worst_scene(self, cache):
         """That in which the wrong profile's plan is predicted to be furthest behind."""
         found = []
-        for batch in BATCHES:
-            for memory in MEMORIES:
+        for batch in self.options.batch:
+            for memory in self.options.memory:
                 scene = self.scene(batch, memory)
                 self.plan(scene, "right", "best.json")
                 self.plan(scene, cache, "wrong.json")
@@ -143,8 +145,8 @@ def losses(lines):
 
 def mend(bench, mistake):
     cache = mistake.replace(" ", "-")
-    for batch in BATCHES:
-        bench.plan(bench.scene(batch, MEMORIES[0]), "right", "best.json")
+    for batch in bench.options.batch:
+        bench.plan(bench.scene(batch, bench.options.memory[0]), "right", "best.json")
     bench.make_wrong(mistake, cache)
     batch, memory = bench.worst_scene(cache)
     scene = bench.scene(batch, memory)
@@ -158,10 +160,12 @@ def mend(bench, mistake):
     mine, best = losses(bench.metrics(f"run-{cache}")), losses(bench.metrics("turn-best"))
     quickest = [r["best"] for r in rounds]
     return {
-        "scene": f"{batch} x {SEQUENCE} tokens in {memory}",
+        "scene": f"{batch} x {bench.options.seq} tokens in {memory}, {bench.options.dtype}, "
+                 f"width {bench.options.hidden}",
         "best_s": statistics.median(quickest),
         "apart": max(quickest) / min(quickest) - 1,
-        "behind": {name: (predicted[name] / predicted["best"] - 1, statistics.median(r[name] / r["best"] for r in rounds) - 1)
+        "behind": {name: (predicted[name] / predicted["best"] - 1,
+                          statistics.median(r[name] / r["best"] for r in rounds) - 1)
                    for name in ("wrong", "mended")},
         "predicted_s": predicted["best"],
         "changes": changes,
@@ -198,6 +202,11 @@ def main():
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--rounds", type=int, default=4)
     parser.add_argument("--mistake", nargs="+", choices=MISTAKES, default=list(MISTAKES), metavar="NAME")
+    parser.add_argument("--hidden", type=int, default=512)
+    parser.add_argument("--seq", type=int, default=128)
+    parser.add_argument("--dtype", default="fp32")
+    parser.add_argument("--batch", type=int, nargs="+", default=BATCHES)
+    parser.add_argument("--memory", nargs="+", default=MEMORIES)
     parser.add_argument("-o", dest="output")
     options = parser.parse_args()
     bench, text, failed = Bench(options), [], False
