@@ -79,6 +79,20 @@ static void print_gains(FILE *out, const struct session_plan *plan) {
     }
 }
 
+/* How much could be left to gain, by what was not simulated. */
+static void print_gap(FILE *out, const struct session_plan *plan) {
+    const struct rank_shapes *shapes = &plan->shapes;
+    for (size_t i = 0; i < shapes->list.count; i++) {
+        const struct rank_shape *shape = &shapes->list.items[i];
+        if (!is_chosen(plan, shape)) continue;
+        if (shapes->least_s >= shape->step_s)
+            fprintf(out, "  none of them can be faster than the plan\n");
+        else
+            fprintf(out, "  by bounds none of them takes less than %.4f s, %.1f%% less than the plan\n",
+                    shapes->least_s, 100 * (1 - shapes->least_s / shape->step_s));
+    }
+}
+
 void shapes_table_print(FILE *out, const struct session_plan *plan, bool explain) {
     const struct rank_shapes *shapes = &plan->shapes;
     size_t hidden = 0;
@@ -91,5 +105,6 @@ void shapes_table_print(FILE *out, const struct session_plan *plan, bool explain
         if (shown) print_shape(out, plan, shape);
     }
     if (hidden > 0) fprintf(out, "  %zu more; --explain says why not\n", hidden);
+    if (explain) print_gap(out, plan);
     print_gains(out, plan);
 }

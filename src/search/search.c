@@ -345,6 +345,7 @@ static enum status work_off(struct search *search, struct queue *queue, struct q
         if (cannot_win(search, next.bound)) continue;
         if (next.stage == PROPOSAL_MEMBER && !may_compile(search, &next)) {
             search->result->proved = false;
+            search->result->left_s = fmin(search->result->left_s, next.bound);
             return STATUS_OK;
         }
         TRY(advance(search, &next, queue, doubtful));
@@ -372,16 +373,28 @@ done:
     return status;
 }
 
+/* What is still in a queue was not compiled. */
+static void note_left(struct search *search, const struct queue *queue) {
+    for (size_t i = 0; i < queue->heap.count; i++)
+        if (!cannot_win(search, queue->heap.items[i].bound))
+            search->result->left_s = fmin(search->result->left_s, queue->heap.items[i].bound);
+}
+
 /* First the families that move nothing: the fastest of them that fits takes one program or two, and what the others
  * must beat is known. Then the others. Last those that were expected not to fit; first those of them that are expected
  * to fit by now. */
 static enum status compile_best(struct search *search) {
     search->result->proved = true;
+    search->result->left_s = INFINITY;
     if (search->space.divisions.count > 1) TRY(scout(search));
     TRY(work_off(search, &search->resident, &search->doubtful));
     TRY(work_off(search, &search->moving, &search->doubtful));
     TRY(work_off(search, &search->doubtful, &search->moving));
-    return work_off(search, &search->moving, NULL);
+    TRY(work_off(search, &search->moving, NULL));
+    note_left(search, &search->resident);
+    note_left(search, &search->moving);
+    note_left(search, &search->doubtful);
+    return STATUS_OK;
 }
 
 /* More lookahead only needs more bytes, and so do more grains in a pass, unless it is the last of its share where whole

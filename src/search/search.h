@@ -75,6 +75,7 @@ struct search_result {
     int64_t enumerated, compiled;
     int64_t crowded; /* of the compiled: left out, since they have more operations than there can be between ranks */
     bool proved;     /* no member that was not compiled can be faster than the first of `front` */
+    double left_s;   /* no member that was not compiled takes less; INFINITY: none of them can be faster */
     int64_t least_bytes; /* the least of the device that a compiled program needs; for when nothing fits */
 };
 

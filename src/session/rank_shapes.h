@@ -22,6 +22,7 @@ struct rank_shape {
     enum shape_outcome outcome;
     double solver_memory; /* of a solver's cut: its limit, in memories of the devices that it is for; INFINITY: none */
     double bound_s, expected_s, step_s; /* 0: unknown */
+    double left_s;                      /* no plan of it that was not simulated takes less; INFINITY: none is faster */
     int64_t tier_bytes[TIER_COUNT];     /* SHAPE_PLANNED */
     int64_t least_bytes;                /* SHAPE_NO_FIT: of the device, of what was compiled; 0: nothing had to be */
     char reason[SHAPE_REASON_BYTES];    /* SHAPE_REFUSED */
@@ -30,6 +31,7 @@ struct rank_shape {
  * may add to under other limits of memory. None: the shape is settled. */
 struct rank_shapes {
     VEC(struct rank_shape) list;
+    double least_s; /* by bounds, no plan of any shape takes less, but for tiles; of those that were searched */
 };
 
 /* Whether options leave the tensor ranks or the stages open ("auto"). */

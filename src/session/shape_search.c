@@ -89,7 +89,7 @@ static enum status add_limits(struct shape_choice *choice, size_t at) {
         *added->plan = plan;
         added->outcome = SHAPE_OPEN;
         added->solver_memory = limits[i];
-        added->bound_s = added->expected_s = 0;
+        added->bound_s = added->expected_s = added->left_s = 0;
         before = plan.recipe.strategies;
     }
     return STATUS_OK;
@@ -138,7 +138,7 @@ static enum status bound_shape(struct shape_choice *choice, struct rank_shape *s
     }
     TRY(bound_graph(&plan, graph, &bound));
     if (!bound.may_fit) shape->outcome = SHAPE_NO_FIT;
-    shape->bound_s = bound.may_fit ? bound.seconds : 0;
+    shape->bound_s = shape->left_s = bound.may_fit ? bound.seconds : 0;
     shape->expected_s = bound.may_fit ? bound.expected_s : 0;
     return STATUS_OK;
 }
@@ -201,12 +201,21 @@ static void learn_expected(const struct rank_shapes *shapes, const struct rank_s
     }
 }
 
+/* What a search left. A pipeline was searched with one cut; a step that fits as it is may not have been searched, and
+ * where tiles were chosen the search is that of their graph. */
+static void note_left(const struct session_plan *plan, struct rank_shape *shape) {
+    bool whole = rank_place_stages(&plan->chosen.place) == 1 && plan->chosen.policy.tile_tokens == 0;
+    bool searched = plan->search.enumerated > 0 && whole;
+    if (searched) shape->left_s = fmax(shape->bound_s, plan->search.left_s);
+}
+
 static enum status try_shape(struct shape_choice *choice, struct rank_shape *shape) {
     struct session_plan plan = plan_of(choice, shape);
     plan.request.faster_than_s = choice->best_s;
     enum status status = plan_choice_make(&plan);
     plan.request.faster_than_s = 0;
     bool made = false;
+    if (status == STATUS_OK) note_left(&plan, shape);
     if (status == STATUS_OK) status = time_plan(&plan, choice->best_s, shape, &made);
     if (status == STATUS_OK && shape->outcome == SHAPE_PLANNED) learn_expected(&choice->plan->shapes, shape);
     if (status == STATUS_OK && made && shape->step_s < choice->best_s) {
@@ -250,6 +259,16 @@ static enum status search(struct shape_choice *choice) {
     return STATUS_OK;
 }
 
+/* The best plan's step, or less where a plan that was not simulated may take less. */
+static double least_seconds(const struct rank_shapes *shapes, double best_s) {
+    double least_s = best_s;
+    for (size_t i = 0; i < shapes->list.count; i++) {
+        const struct rank_shape *shape = &shapes->list.items[i];
+        if (shape->left_s > 0) least_s = fmin(least_s, shape->left_s);
+    }
+    return least_s;
+}
+
 /* What was not compiled needs more than what was. */
 static bool needs_less(const struct rank_shape *a, const struct rank_shape *b) {
     int64_t x = a->least_bytes > 0 ? a->least_bytes : INT64_MAX, y = b->least_bytes > 0 ? b->least_bytes : INT64_MAX;
@@ -277,6 +296,7 @@ enum status shape_search(struct session_plan *plan) {
     vec_free(&choice.cuts);
     vec_free(&choice.rates);
     if (status == STATUS_OK) {
+        plan->shapes.least_s = least_seconds(&plan->shapes, choice.best_s);
         choice.best.shapes = plan->shapes;
         *plan = choice.best;
     } else {

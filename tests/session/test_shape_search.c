@@ -251,6 +251,9 @@ static struct alone check_seed(const char *folder, uint64_t seed, bool brute) {
     /* A step that fits as it is is not searched for a better policy, and a search that ran out of tries proves nothing.
      */
     double tolerance = joint.plan.search.proved ? 1e-9 : 1e-2;
+    double least_s = joint.plan.shapes.least_s;
+    assert_true(least_s <= step_s && least_s <= alone.best_s * (1 + 1e-9));
+    print_message("  by bounds at least %g s\n", least_s);
     if (brute) assert_true(isinf(alone.best_s) ? isinf(step_s) : fabs(step_s - alone.best_s) <= tolerance * step_s);
     drop(&joint);
     return alone;
