@@ -141,8 +141,8 @@ if(cmocka_FOUND)
         add_subdirectory(tests/cuda_emulator)
         # The emulator's functions stand before those of the CUDA runtime, which the library brings all the same.
         set(emulated_options -Wl,--allow-multiple-definition)
-        foreach(program IN ITEMS test_cuda_emulated test_cuda_faults test_cuda_products test_cuda_programs
-                test_cuda_slabs test_emulated_ranks)
+        foreach(program IN ITEMS test_cuda_coded_experts test_cuda_emulated test_cuda_faults test_cuda_products
+                test_cuda_programs test_cuda_slabs test_emulated_ranks)
             target_sources(${program} PRIVATE $<TARGET_OBJECTS:cuda_emulated>)
             target_compile_definitions(${program} PRIVATE BALLAST_CUDA_EMULATED)
             target_link_options(${program} PRIVATE ${emulated_options})

@@ -121,6 +121,24 @@ static inline int64_t cuda_preference_bytes(const struct node *node) {
 enum { CUDA_SLOTS_BLOCK = 256, CUDA_LOAD_TOKENS = 64 };
 /* An expert's activations in its workspace, each of all rows: gate, up and what they make; its gradient too. */
 enum { CUDA_EXPERT_ACTIVATIONS = 3, CUDA_EXPERT_GRAD_ACTIVATIONS = 4 };
+/* The product of `k` steps and `n` columns with an expert's weight. */
+static inline struct matmul_spec cuda_expert_product(const struct node *node, int64_t n, int64_t k) {
+    struct matmul_spec spec = {0};
+    spec.n = n, spec.k = k, spec.dtype = node->in[0]->shape.dtype;
+    return spec;
+}
+/* Of a slab of the largest of an expert's weights in fewer bits, either way round; behind the activations. */
+static inline int64_t cuda_expert_slab_bytes(const struct node *node) {
+    if (expert_down(node)->code.format == WEIGHT_PLAIN) return 0;
+    bool pairs = node->op == &op_expert_glu || node->op == &op_expert_glu_grad;
+    int64_t columns = shape_columns(&node->in[0]->shape), width = expert_width(node), most = 0;
+    for (int i = 0; i < 4; i++) {
+        int64_t inner = pairs && i < 2 ? 2 * width : width;
+        struct matmul_spec spec = cuda_expert_product(node, i % 2 ? columns : inner, i % 2 ? inner : columns);
+        most = cuda_slab_bytes(&spec) > most ? cuda_slab_bytes(&spec) : most;
+    }
+    return most;
+}
 
 /* Of a card's memory, what CUDA still takes after the free part was measured: graphs (some 64 KiB for each of
  * CUDA_GRAPH_NODES calls: 128 MiB), and the code of cuBLASLt's and cuDNN's kernels, which are loaded one by one when

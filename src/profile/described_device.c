@@ -61,7 +61,7 @@ static int64_t expert_bytes(const struct node *node) {
     bool gradient = node->op == &op_expert_mlp_grad || node->op == &op_expert_glu_grad;
     const struct shape *rows = &node->in[0]->shape;
     int64_t each = workspace_align(shape_rows(rows) * expert_width(node) * dtype_bytes(rows->dtype));
-    return each * (gradient ? CUDA_EXPERT_GRAD_ACTIVATIONS : CUDA_EXPERT_ACTIVATIONS);
+    return each * (gradient ? CUDA_EXPERT_GRAD_ACTIVATIONS : CUDA_EXPERT_ACTIVATIONS) + cuda_expert_slab_bytes(node);
 }
 
 /* Counts of slots by block and expert, and sums of probabilities. */
@@ -95,9 +95,6 @@ static int64_t workspace_bytes(const struct node *node) {
 
 /* The kernel has no function, since a described device cannot execute it. */
 static enum status create(const struct node *node, struct kernel **out) {
-    if (node->op->work == OP_WORK_EXPERT && expert_down(node)->code.format != WEIGHT_PLAIN)
-        return status_set(STATUS_BAD_INPUT, "CUDA has no experts whose weights are in %s",
-                          weight_format_name(expert_down(node)->code.format));
     return kernel_plain(node, NULL, workspace_align(workspace_bytes(node)), out);
 }
 /* What a card has kernels for. */

@@ -59,24 +59,6 @@ static void *filled(const struct node *node, const struct tensor *tensor) {
     return values;
 }
 
-/* Each block has another scale than its neighbours. */
-static void vary_scales(const struct tensor *weight, unsigned char *sections) {
-    const struct weight_layout layout = weight_code_layout(&weight->code);
-    if (weight_format_has_groups(layout.format)) return coded_fill_integers(&layout, sections);
-    for (int64_t i = 0; i < layout.scales; i++) {
-        unsigned char *scale = sections + layout.scales_at + i * layout.scale_bytes;
-        float wide = 0.0625f * (float)(i % 13 + 1);
-        if (layout.scale_bytes == (int64_t)sizeof wide)
-            memcpy(scale, &wide, sizeof wide);
-        else
-            *scale = (unsigned char)(layout.format == WEIGHT_MXFP4 ? 122 + i % 5 : i * 7 % 256);
-    }
-    for (int64_t i = 0; i < layout.groups; i++) {
-        float group = 0.03125f * (float)(i % 5 + 1);
-        memcpy(sections + layout.groups_at + i * (int64_t)sizeof group, &group, sizeof group);
-    }
-}
-
 /* The weight's numbers in the product's dtype. */
 static void *numbers_of(const struct subject *of, const struct node *node, const void *weight) {
     const struct shape *values = &node->in[1]->code.values;
@@ -118,7 +100,8 @@ static void compare(const struct subject *of) {
     assert_non_null(plain);
     const struct node *node = build(of, true, coded), *other = build(of, false, plain);
     void *from = filled(node, node->in[0]), *weight = filled(node, node->in[1]);
-    vary_scales(node->in[1], weight);
+    const struct weight_layout layout = weight_code_layout(&node->in[1]->code);
+    coded_vary_scales(&layout, weight);
     void *add = filled(node, node->in[of->backward ? 2 : 3]), *numbers = numbers_of(of, node, weight);
     void *found = run(node, from, weight, add), *expected = run(other, from, numbers, add);
     if (memcmp(found, expected, (size_t)shape_bytes(&node->out[0]->shape)) != 0)

@@ -4,13 +4,15 @@
 #include <math.h>
 #include <string.h>
 
+#include "backend/cpu/expert_pieces.h"
 #include "base/mem.h"
 #include "base/random.h"
 #include "graph/differentiate.h"
 #include "support/op_instance.h"
 #include "support/unit.h"
 
-enum { SEQUENCES = 2, LENGTH = 37, TOKENS = SEQUENCES * LENGTH, COLUMNS = 22, INNER = 19, EXPERTS_MOST = 5 };
+enum { SEQUENCES = 2, LENGTH = 37, LENGTH_MOST = 550, COLUMNS = 22, INNER = 19, EXPERTS_MOST = 5 };
+enum { TOKENS_MOST = SEQUENCES * LENGTH_MOST };
 
 /* Logits of a token. */
 typedef double logit_of(int64_t token, int64_t expert);
@@ -29,14 +31,17 @@ struct routing_case {
     logit_of *logit;
     int64_t experts, chosen;
     bool normalised;
+    int64_t length; /* of a sequence */
 };
 
 static const struct routing_case cases[] = {
-    {"spread", spread_logit, 5, 2, false},          {"spread, normalised", spread_logit, 5, 3, true},
-    {"all equal", equal_logit, 4, 2, true},         {"all to one", third_logit, 4, 1, false},
-    {"pairs of equals", paired_logit, 4, 3, false}, {"all experts", spread_logit, 3, 3, true},
-    {"one expert", equal_logit, 1, 1, false},
+    {"spread", spread_logit, 5, 2, false, LENGTH},          {"spread, normalised", spread_logit, 5, 3, true, LENGTH},
+    {"all equal", equal_logit, 4, 2, true, LENGTH},         {"all to one", third_logit, 4, 1, false, LENGTH},
+    {"pairs of equals", paired_logit, 4, 3, false, LENGTH}, {"all experts", spread_logit, 3, 3, true, LENGTH},
+    {"one expert", equal_logit, 1, 1, false, LENGTH},       {"several pieces", third_logit, 3, 1, false, LENGTH_MOST},
 };
+
+static int64_t tokens_of(const struct routing_case *routing) { return SEQUENCES * routing->length; }
 
 struct layer {
     const struct routing_case *routing;
@@ -47,7 +52,8 @@ struct layer {
 };
 
 static struct tensor *activation(struct graph *graph, const char *name, int64_t columns) {
-    return graph_tensor(graph, TENSOR_ACTIVATION, name, shape_make(graph->dtype, 3, SEQUENCES, LENGTH, columns));
+    return graph_tensor(graph, TENSOR_ACTIVATION, name,
+                        shape_make(graph->dtype, 3, SEQUENCES, graph->sequence_length, columns));
 }
 
 static struct tensor *weight(struct graph *graph, const char *part, int64_t expert, int64_t out, int64_t in) {
@@ -59,7 +65,7 @@ static struct tensor *add_experts(struct layer *layer, struct tensor *rows) {
     for (int64_t e = 0; e < layer->routing->experts; e++) {
         struct expert_attributes attributes = {.expert = e,
                                                .experts = layer->routing->experts,
-                                               .slots = TOKENS * layer->routing->chosen,
+                                               .slots = tokens_of(layer->routing) * layer->routing->chosen,
                                                .function = ACTIVATION_SILU};
         layer->weights[e] = (struct expert_weights){weight(layer->graph, "gate", e, INNER, COLUMNS),
                                                     weight(layer->graph, "up", e, INNER, COLUMNS),
@@ -70,7 +76,7 @@ static struct tensor *add_experts(struct layer *layer, struct tensor *rows) {
 }
 
 static struct layer build(const struct routing_case *routing, enum dtype dtype) {
-    struct layer layer = {.routing = routing, .graph = graph_create(dtype, SEQUENCES, LENGTH)};
+    struct layer layer = {.routing = routing, .graph = graph_create(dtype, SEQUENCES, routing->length)};
     assert_non_null(layer.graph);
     graph_begin_block(layer.graph, "layer");
     layer.x = activation(layer.graph, "x", COLUMNS);
@@ -114,7 +120,7 @@ static void write_all(struct op_instance *instance, const struct tensor *tensor,
 
 /* What plain loops make. */
 struct plain {
-    double y[TOKENS * COLUMNS], dx[TOKENS * COLUMNS], dlogits[TOKENS * EXPERTS_MOST];
+    double y[TOKENS_MOST * COLUMNS], dx[TOKENS_MOST * COLUMNS], dlogits[TOKENS_MOST * EXPERTS_MOST];
     double dgate[EXPERTS_MOST][INNER * COLUMNS], dup[EXPERTS_MOST][INNER * COLUMNS],
         ddown[EXPERTS_MOST][COLUMNS * INNER];
 };
@@ -199,7 +205,7 @@ static struct plain *plain_of(const struct layer *layer, const struct op_instanc
         weights[e] =
             (struct plain_weights){read(instance, layer->weights[e].gate), read(instance, layer->weights[e].up),
                                    read(instance, layer->weights[e].down)};
-    for (int64_t t = 0; t < TOKENS; t++)
+    for (int64_t t = 0; t < tokens_of(layer->routing); t++)
         plain_token(layer->routing, weights, logits + t * layer->routing->experts, x + t * COLUMNS, dy + t * COLUMNS, t,
                     out);
     for (int64_t e = 0; e < layer->routing->experts; e++)
@@ -267,6 +273,30 @@ static void rows_hold_any_spread_of_slots(void **state) {
             int64_t worst = (parts - 1) * tile + (slots - parts + 1 + tile - 1) / tile * tile;
             assert_true(rows >= worst && rows >= slots && rows % tile == 0);
             assert_true(rows <= slots + parts * tile);
+        }
+}
+
+static void check_pieces(int64_t tile, int64_t most, bool any) {
+    struct expert_pieces pieces = expert_pieces_of(tile, most, any);
+    for (int64_t rows = 1; rows <= most; rows += rows < 200 ? 1 : 61) {
+        int64_t step = tile < PIECE_ROWS_STEP ? tile : PIECE_ROWS_STEP, covered = 0, count = 0;
+        for (int size = 0; covered < rows; count++) {
+            int64_t piece = expert_pieces_first(&pieces, rows - covered, &size);
+            assert_true(piece > 0 && piece <= pieces.most && piece % step == 0);
+            covered += piece;
+        }
+        assert_int_equal(covered, (rows + step - 1) / step * step);
+        if (any) assert_int_equal(count, (rows + PIECE_ROWS_MOST - 1) / PIECE_ROWS_MOST);
+    }
+}
+
+/* Pieces end with the step that the last slot is in. Those of any size are as few as can be. */
+static void pieces_hold_all_rows(void **state) {
+    (void)state;
+    for (int64_t tile = 1; tile <= 64; tile *= 4)
+        for (int64_t most = tile; most < 5000; most *= 7) {
+            check_pieces(tile, most / tile * tile, true);
+            check_pieces(tile, most / tile * tile, false);
         }
 }
 
@@ -404,6 +434,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_layer_of_experts_is_that_of_plain_c),
         cmocka_unit_test(rows_hold_any_spread_of_slots),
+        cmocka_unit_test(pieces_hold_all_rows),
         cmocka_unit_test(a_clamped_expert_is_that_of_plain_c),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

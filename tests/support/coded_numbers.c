@@ -52,3 +52,22 @@ float coded_number(const struct weight_layout *layout, const void *from, int64_t
     size += float_at(bytes, layout->offset_at);
     return weight_nf4_values[index % 2 ? pair & 15 : pair >> 4] * size;
 }
+
+static void vary_scale(const struct weight_layout *layout, unsigned char *scale, int64_t block) {
+    float wide = 0.0625f * (float)(block % 13 + 1);
+    if (layout->scale_bytes == (int64_t)sizeof wide)
+        memcpy(scale, &wide, sizeof wide);
+    else
+        *scale = (unsigned char)(layout->format == WEIGHT_MXFP4 ? 122 + block % 5 : block * 7 % 256);
+}
+
+void coded_vary_scales(const struct weight_layout *layout, void *to) {
+    unsigned char *bytes = to;
+    if (weight_format_has_groups(layout->format)) return coded_fill_integers(layout, to);
+    for (int64_t i = 0; i < layout->scales; i++)
+        vary_scale(layout, bytes + layout->scales_at + i * layout->scale_bytes, i);
+    for (int64_t i = 0; i < layout->groups; i++) {
+        float group = 0.03125f * (float)(i % 5 + 1);
+        memcpy(bytes + layout->groups_at + i * (int64_t)sizeof group, &group, sizeof group);
+    }
+}

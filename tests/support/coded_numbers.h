@@ -9,5 +9,7 @@ float coded_number(const struct weight_layout *layout, const void *bytes, int64_
 /* Fills the sections of a weight of integers in groups: any codes, and each block with a scale and a zero of its own.
  */
 void coded_fill_integers(const struct weight_layout *layout, void *bytes);
+/* Gives each block of a weight whose codes are there another scale than its neighbours; fills one of integers. */
+void coded_vary_scales(const struct weight_layout *layout, void *bytes);
 
 #endif

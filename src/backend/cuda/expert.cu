@@ -1,7 +1,9 @@
 /* An expert's MLP and its gradients, on the rows that the routing gave it. Their number is known on the device alone: a
  * product's blocks go through the tiles of its rows, and those beyond them have nothing to do. As on the CPU
- * (backend/cpu/expert_pieces.h), some rows behind the last slot are among them; they hold no slot. */
+ * (backend/cpu/expert_pieces.h), some rows behind the last slot are among them; they hold no slot. Weights in fewer
+ * bits are unpacked into the workspace, a slab at a time (cuda_slabs.h). */
 #include "backend/cuda/attention.cuh"
+#include "backend/cuda/cuda_slabs.h"
 
 /* A block's threads and tiles are those of attention: scores of queries and keys are products too. */
 constexpr int PRODUCT_THREADS = ATTENTION_THREADS, PRODUCT_STEP = 64;
@@ -208,6 +210,7 @@ static void add_bias(struct expert_range rows, const void *data, int64_t stride,
 
 /* Of expert_mlp and expert_glu, and of their gradients. */
 struct expert_call {
+    const struct node *node;
     const struct kernel_call *call;
     struct expert_range range;
     cudaStream_t stream;
@@ -217,6 +220,7 @@ struct expert_call {
     bool gradient, pairs, kn;
     int64_t x_row, y_row;
     char *work[4]; /* of the workspace: gate and up, or pairs in both; active, dactive */
+    void *slab;    /* behind them: of a weight in fewer bits */
 };
 
 static bool is_gradient(const struct node *node) {
@@ -234,13 +238,17 @@ static int64_t active_bytes(const struct node *node) {
     return workspace_align(shape_rows(rows) * expert_width(node) * dtype_bytes(rows->dtype));
 }
 
+static int activations_of(const struct node *node) {
+    return is_gradient(node) ? CUDA_EXPERT_GRAD_ACTIVATIONS : CUDA_EXPERT_ACTIVATIONS;
+}
+
 static struct expert_call open_call(const struct node *node, const struct kernel_call *call) {
     const struct expert_attributes *attributes = expert_of(node);
     const struct shape *rows = &node->in[0]->shape;
     struct expert_call own = {};
     own.gradient = is_gradient(node), own.pairs = has_pairs(node);
     own.kn = own.pairs && NODE_ATTRIBUTES(node, expert_glu_attributes)->weights_are_kn;
-    own.call = call, own.stream = stream_of(call), own.dtype = rows->dtype;
+    own.node = node, own.call = call, own.stream = stream_of(call), own.dtype = rows->dtype;
     own.first = own.gradient ? 2 : 1;
     own.rows = shape_rows(rows), own.columns = shape_columns(rows), own.width = expert_width(node);
     int64_t tile = routing_tile(attributes->slots, attributes->experts);
@@ -249,7 +257,28 @@ static struct expert_call open_call(const struct node *node, const struct kernel
     own.y_row = own.gradient ? tensor_row_stride(node->in[0]) : tensor_row_stride(node->out[0]);
     for (int i = 0; i < 4; i++)
         own.work[i] = (char *)call->workspace + i * active_bytes(node);
+    own.slab = (char *)call->workspace + activations_of(node) * active_bytes(node);
     return own;
+}
+
+/* A product whose b is a weight in fewer bits, and the bias one of its columns: some columns at a time. */
+static void multiply_coded(const struct expert_call &own, const struct weight_code *code,
+                           const struct ranged_product &whole, cudaStream_t stream) {
+    struct weight_layout layout = weight_code_layout(code);
+    const struct matmul_spec spec = cuda_expert_product(own.node, whole.n, whole.k);
+    int64_t width = cuda_slab_columns(&spec), bytes = dtype_bytes(own.dtype);
+    bool along = whole.b_k == 1; /* b's columns are the weight's rows */
+    for (int64_t column = 0; column < whole.n; column += width) {
+        struct ranged_product slab = whole;
+        slab.n = whole.n - column < width ? whole.n - column : width;
+        struct cuda_weight_tile rows = {column, slab.n, 0, whole.k}, columns = {0, whole.k, column, slab.n};
+        cuda_unpack_weight(stream, &layout, whole.b, along ? &rows : &columns, own.dtype, own.slab);
+        slab.b = own.slab;
+        slab.b_k = along ? 1 : slab.n, slab.b_column = along ? whole.k : 1;
+        if (whole.bias) slab.bias = (const char *)whole.bias + column * bytes;
+        slab.c = (char *)whole.c + column * bytes;
+        multiply(own.dtype, slab, stream);
+    }
 }
 
 /* rows [.., in] by a weight from `in` to `out` features, or `turned` by it from `out` to `in`. */
@@ -262,7 +291,11 @@ static void by_weight(const struct expert_call &own, const void *a, int64_t a_ro
     at.a_row = a_row, at.a_k = 1;
     at.b_k = turned ? along_out : along_in, at.b_column = turned ? along_in : along_out;
     at.c_row = c_row, at.adds = adds;
-    multiply(own.dtype, at, own.stream);
+    const struct weight_code *code = &own.node->in[own.first + 1 + weight]->code;
+    if (code->format == WEIGHT_PLAIN)
+        multiply(own.dtype, at, own.stream);
+    else
+        multiply_coded(own, code, at, own.stream);
 }
 
 /* c += the sum over rows of the gradients `dout` of a weight's results times what went in. */
@@ -348,23 +381,20 @@ static enum status expert_grad_run(const struct kernel *kernel, const struct ker
     return cuda_outcome();
 }
 
-static enum status create(const struct node *node, int activations, kernel_run *run, struct kernel **out) {
-    const struct tensor *down = expert_down(node);
-    if (down->code.format != WEIGHT_PLAIN)
-        return status_set(STATUS_BAD_INPUT, "CUDA has no experts whose weights are in %s",
-                          weight_format_name(down->code.format));
-    return kernel_plain(node, run, activations * active_bytes(node), out);
+static enum status create(const struct node *node, kernel_run *run, struct kernel **out) {
+    int64_t bytes = activations_of(node) * active_bytes(node) + cuda_expert_slab_bytes(node);
+    return kernel_plain(node, run, workspace_align(bytes), out);
 }
 
 enum status cuda_expert_mlp_create(const struct node *node, struct kernel **out) {
-    return create(node, CUDA_EXPERT_ACTIVATIONS, expert_run, out);
+    return create(node, expert_run, out);
 }
 enum status cuda_expert_mlp_grad_create(const struct node *node, struct kernel **out) {
-    return create(node, CUDA_EXPERT_GRAD_ACTIVATIONS, expert_grad_run, out);
+    return create(node, expert_grad_run, out);
 }
 enum status cuda_expert_glu_create(const struct node *node, struct kernel **out) {
-    return create(node, CUDA_EXPERT_ACTIVATIONS, expert_run, out);
+    return create(node, expert_run, out);
 }
 enum status cuda_expert_glu_grad_create(const struct node *node, struct kernel **out) {
-    return create(node, CUDA_EXPERT_GRAD_ACTIVATIONS, expert_grad_run, out);
+    return create(node, expert_grad_run, out);
 }
