@@ -9,6 +9,7 @@
 #include "base/progress.h"
 #include "checkpoint/checkpoint.h"
 #include "session/engine.h"
+#include "train/eval_origin.h"
 #include "train/loss_sum.h"
 #include "train/reference.h"
 #include "train/train_data.h"
@@ -268,10 +269,13 @@ done:
 enum status evaluate_files(const char *model_folder, const struct plan_options *plan,
                            const struct eval_options *options, struct eval_result *out) {
     if (options->data_path_count == 0) return status_set(STATUS_BAD_INPUT, "no data to evaluate on");
-    struct evaluation evaluation = {.options = options, .all_text = true};
-    enum status status = find_references(&evaluation, plan);
-    if (status == STATUS_OK) status = evaluate_session(&evaluation, model_folder, plan, out);
+    struct eval_origin origin = {0};
+    struct evaluation evaluation = {.options = &origin.eval, .all_text = true};
+    enum status status = eval_origin_find(model_folder, plan, options, &origin);
+    if (status == STATUS_OK) status = find_references(&evaluation, &origin.plan);
+    if (status == STATUS_OK) status = evaluate_session(&evaluation, model_folder, &origin.plan, out);
     free_references(&evaluation);
+    eval_origin_free(&origin);
     return status;
 }
 

@@ -28,12 +28,18 @@ struct variant {
     uint64_t policy_seed;
     struct lane_shape lanes;
     int64_t round_grains;
+    enum weight_format base; /* frozen, with adapters beside all its layers */
 };
 static const struct variant variants[] = {
-    {"llama", false, "", false, 0, {1, 1}, 0},          {"llama", false, "1 2 3", true, 0, {1, 2}, 0},
-    {"llama", false, "1 3 4", false, 11, {1, 4}, 1},    {"llama", true, "", true, 12, {1, 2}, 1},
-    {"qwen2", false, "2 3 5", false, 0, {1, 1}, 0},     {"gpt2", true, "", false, 13, {1, 4}, 0},
-    {"gemma3_text", true, "1 3 5", true, 0, {1, 2}, 1},
+    {"llama", false, "", false, 0, {1, 1}, 0, WEIGHT_PLAIN},
+    {"llama", false, "1 2 3", true, 0, {1, 2}, 0, WEIGHT_PLAIN},
+    {"llama", false, "1 3 4", false, 11, {1, 4}, 1, WEIGHT_PLAIN},
+    {"llama", true, "", true, 12, {1, 2}, 1, WEIGHT_PLAIN},
+    {"qwen2", false, "2 3 5", false, 0, {1, 1}, 0, WEIGHT_PLAIN},
+    {"gpt2", true, "", false, 13, {1, 4}, 0, WEIGHT_PLAIN},
+    {"gemma3_text", true, "1 3 5", true, 0, {1, 2}, 1, WEIGHT_PLAIN},
+    {"llama", false, "1 3 4", false, 14, {1, 4}, 1, WEIGHT_NF4},
+    {"qwen2", true, "", true, 15, {1, 2}, 0, WEIGHT_INT8},
 };
 enum { VARIANTS = sizeof variants / sizeof *variants };
 
@@ -50,7 +56,11 @@ static enum status train(const struct variant *variant, struct comm *comm, int s
                                    .stages = stages,
                                    .spans = stages > 1 ? variant->spans : NULL,
                                    .partition = partition};
-    const struct policy_subject subject = {.family = variant->family, .dtype = DTYPE_BF16, .name = variant->family};
+    const struct policy_subject subject = {.family = variant->family,
+                                           .dtype = DTYPE_BF16,
+                                           .lora = variant->base != WEIGHT_PLAIN ? "2,6,all-linear" : NULL,
+                                           .base_dtype = variant->base,
+                                           .name = variant->family};
     struct harness_options options = policy_options(&subject, &way, &config);
     config.hidden = 48, config.heads = 3, config.head_dim = 16, config.ffn = 200, config.layers = 4;
     config.tied = variant->tied;

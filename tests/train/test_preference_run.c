@@ -18,6 +18,7 @@
 #include "support/thread_ranks.h"
 #include "support/tiny_run.h"
 #include "support/unit.h"
+#include "train/plan_change.h"
 
 enum { PAIRS = 12, VALID_PAIRS = 5, LENGTH = 48, BATCH = 8 };
 static const char text[] =
@@ -156,6 +157,42 @@ static void resumed_runs_are_the_same(void **state) {
     assert_true(files_equal(model, temp_path(part, "model/model.safetensors")));
 }
 
+static void count_replan(void *payload, const struct train_replan *replan, const struct session_plan *plan) {
+    (void)replan, (void)plan;
+    ++*(int *)payload;
+}
+
+/* After two steps there is less memory: the policy changes, and no bit. */
+static void a_change_of_plan_leaves_the_bits(void **state) {
+    struct preference_run run;
+    struct train_run *other;
+    char plain[512], changed[512], model[512];
+    int changes = 0;
+    bool complete = false;
+    const struct train_events events = {.replanned = count_replan, .payload = &changes};
+    make_run(*state, &run);
+    memory_options_set_disk(&run.plan.memory, *state);
+    snprintf(plain, sizeof plain, "%s/plain", (const char *)*state);
+    snprintf(changed, sizeof changed, "%s/changed", (const char *)*state);
+    snprintf(model, sizeof model, "%s/plain/model/model.safetensors", (const char *)*state);
+    expect_status(begin(&run, plain, NULL), STATUS_OK, NULL);
+    expect_status(train_open(run.model, changed, &run.plan, &run.options, &events, &other), STATUS_OK, NULL);
+    for (int64_t step = 0; !complete; step++) {
+        if (step == 2) {
+            other->session.machine.limits.device_bytes = other->plan.programs.tier_bytes[TIER_DEVICE] * 4 / 5;
+            other->watch.looked_ns = 0;
+        }
+        expect_status(train_turn(other, &complete), STATUS_OK, NULL);
+    }
+    expect_status(train_close(other), STATUS_OK, NULL);
+    assert_true(changes >= 1);
+    char *a = tiny_run_metrics(plain), *b = tiny_run_metrics(changed);
+    assert_string_equal(a, b);
+    mem_free(a);
+    mem_free(b);
+    assert_true(files_equal(model, temp_path(changed, "model/model.safetensors")));
+}
+
 static void damage(const char *path) {
     char *bytes;
     size_t count;
@@ -250,6 +287,39 @@ static void evaluation_gives_what_validation_gave(void **state) {
     options.reference = run.model;
     SETTINGS_DROP(&run.plan, loss);
     expect_status(evaluate_files(run.model, &run.plan, &options, &result), STATUS_BAD_INPUT, "preferences alone");
+}
+
+/* The run's folder says what it was compared with, and by which loss; what is given comes first. */
+static void a_run_is_evaluated_as_it_was_trained(void **state) {
+    struct preference_run run;
+    char folder[512];
+    make_run(*state, &run);
+    SETTINGS_GIVE(&run.plan, dpo_loss, PAIR_LOSS_HINGE);
+    SETTINGS_GIVE(&run.plan, dpo_beta, 0.3);
+    snprintf(folder, sizeof folder, "%s/remembered", (const char *)*state);
+    expect_status(begin(&run, folder, NULL), STATUS_OK, NULL);
+    json_t *metrics = last_validation(folder);
+    struct eval_options options = {.data_paths = run.valid_paths, .data_path_count = 1};
+    struct eval_result result;
+    SETTINGS_DROP(&run.plan, loss);
+    SETTINGS_DROP(&run.plan, dpo_loss);
+    SETTINGS_DROP(&run.plan, dpo_beta);
+    expect_status(evaluate_files(folder, &run.plan, &options, &result), STATUS_OK, NULL);
+    assert_true(result.pairs);
+    expect_bits(result.total.loss, number(metrics, "val_loss"));
+    expect_bits(preference_margin(result.total.preference), number(metrics, "val_margin"));
+    eval_result_free(&result);
+    SETTINGS_GIVE(&run.plan, dpo_beta, 0.6);
+    expect_status(evaluate_files(folder, &run.plan, &options, &result), STATUS_OK, NULL);
+    assert_true(fabs(preference_margin(result.total.preference) / number(metrics, "val_margin") - 2) < 1e-6);
+    eval_result_free(&result);
+    SETTINGS_DROP(&run.plan, dpo_beta);
+    temp_write(temp_path(*state, "plain.txt"), text, strlen(text));
+    snprintf(run.valid, sizeof run.valid, "%s/plain.txt", (const char *)*state);
+    expect_status(evaluate_files(folder, &run.plan, &options, &result), STATUS_OK, NULL);
+    assert_false(result.pairs);
+    eval_result_free(&result);
+    json_decref(metrics);
 }
 
 /* ---- ranks ---- */
@@ -398,9 +468,11 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(training_raises_the_margin),
         cmocka_unit_test(resumed_runs_are_the_same),
+        cmocka_unit_test(a_change_of_plan_leaves_the_bits),
         cmocka_unit_test(a_reference_that_is_damaged_or_gone_is_refused),
         cmocka_unit_test(a_stop_before_the_first_step_leaves_nothing),
         cmocka_unit_test(evaluation_gives_what_validation_gave),
+        cmocka_unit_test(a_run_is_evaluated_as_it_was_trained),
         cmocka_unit_test(ranks_have_the_bits_of_one),
         cmocka_unit_test(ranks_that_share_tensors_learn_the_same),
         cmocka_unit_test(data_of_the_other_kind_are_refused),
