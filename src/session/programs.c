@@ -7,6 +7,7 @@
 #include "layout/shard_graph.h"
 #include "layout/shard_texts.h"
 #include "ops/ops.h"
+#include "profile/described_device.h"
 #include "program/collectives.h"
 #include "session/tensor_layout.h"
 
@@ -92,11 +93,14 @@ static enum status build_whole_batch(const struct session *session, enum program
     return status;
 }
 
-/* Where a library chooses how to sum by the size of a product, tiles have other bits. */
+bool programs_take_tiles(const struct machine *machine) {
+    return !machine->backend->pin_products && machine->backend != &backend_described;
+}
+
 static enum status tile_batch(const struct session *session, const struct plan *plan, struct graph *graph) {
     const struct backend *backend = session->machine.backend;
     if (plan->policy.tile_tokens == 0) return STATUS_OK;
-    if (backend->pin_products)
+    if (!programs_take_tiles(&session->machine))
         return status_hint(status_set(STATUS_BAD_INPUT,
                                       "plan: policy.tile_tokens: on %s the bits of a product depend on "
                                       "how many tokens it has",

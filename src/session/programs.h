@@ -38,6 +38,10 @@ static inline bool program_set_only_writes(const struct program_set *set) {
 /* The name of what PROGRAM_REFERENCE makes: [S,T,1] fp32. */
 extern const char programs_reference_output[];
 
+/* Whether tiles (policy.tile_tokens) leave the bits as they are: not on a GPU, also one that is only described, whose
+ * library chooses how to sum by the size of a product. */
+bool programs_take_tiles(const struct machine *machine);
+
 /* A plan as the programs for text take it: one grain of so many sequences, whatever its batch is. */
 struct plan plan_of_texts(const struct plan *plan, int64_t sequences);
 

@@ -24,7 +24,7 @@ static bool may_gain(const struct session_plan *plan) {
     int64_t tokens = grain_tokens(plan);
     bool alone = rank_place_ranks(&plan->chosen.place) == 1 && request->faster_than_s == 0 && !request->costs;
     bool possible =
-        tokens % OP_ROWS_APART == 0 && tokens > OP_ROWS_APART && !plan->session->machine.backend->pin_products;
+        tokens % OP_ROWS_APART == 0 && tokens > OP_ROWS_APART && programs_take_tiles(&plan->session->machine);
     bool open = program_set_has(&request->set, PROGRAM_STEP) && policy_is_plain(&request->plan.policy);
     return alone && possible && open && !(fits(plan) && policy_stays(&plan->chosen.policy)) &&
            graph_has_tiles(programs_main(&plan->programs)->graph);

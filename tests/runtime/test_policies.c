@@ -24,6 +24,19 @@ static void check_policy(const struct policy_subject *subject, uint64_t seed, co
     policy_count_features(&other.policy, BLOCKS, POLICY_SUBJECT_GRAINS, counts);
 }
 
+/* The same in tiles over the tokens of a long grain. */
+static void check_tiles(const struct policy_subject *subject, uint64_t seed, int64_t counts[POLICY_FEATURES]) {
+    struct policy_way way = {.long_grains = true};
+    struct outcome plain = policy_train(subject, &way);
+    way.policy_seed = seed;
+    way.policy_traits.tile_tokens = POLICY_LONG_TOKENS / 2;
+    struct outcome tiled = policy_train(subject, &way);
+    char what[128];
+    snprintf(what, sizeof what, "%s: policy of seed %llu, in tiles", subject->name, (unsigned long long)seed);
+    outcome_require_equal(what, &plain, &tiled);
+    policy_count_features(&tiled.policy, BLOCKS, 1, counts);
+}
+
 static void require_clipping(const struct policy_subject *subject, const struct outcome *plain) {
     for (int step = 0; step < OUTCOME_STEPS; step++)
         if (!(plain->norms[step] > POLICY_SUBJECT_CLIP_NORM))
@@ -36,7 +49,8 @@ static void require_features(const char *whose, const int64_t counts[POLICY_FEAT
         if (counts[f] == 0) fail_msg("%s: no policy was drawn with %s", whose, policy_feature_names[f]);
 }
 
-/* The families together see every kind of policy; in the long sweep, of 200 for each, every family does. */
+/* The families together see every kind of policy; in the long sweep, of 200 for each, every family does. Tiles, which
+ * need long grains, are for the first subject; in the long sweep for all. */
 static void random_policies_give_the_same_bits(void **state) {
     (void)state;
     uint64_t each = unit_sweep(2, 200 / POLICY_SUBJECTS_EACH);
@@ -48,6 +62,7 @@ static void random_policies_give_the_same_bits(void **state) {
         require_clipping(subject, &plain);
         for (uint64_t i = 1; i <= each; i++)
             check_policy(subject, 1000 * (s + 1) + i, &plain, counts);
+        if (all || s == 0) check_tiles(subject, 1000 * (s + 1), counts);
         bool last = s % POLICY_SUBJECTS_EACH == POLICY_SUBJECTS_EACH - 1;
         if (!all || !last) continue;
         require_features(subject->family, counts);

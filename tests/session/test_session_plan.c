@@ -70,6 +70,64 @@ static void the_least_that_is_named_is_enough(void **state) {
     drop(&planned);
 }
 
+/* ---- tiles ---- */
+
+/* A model whose MLPs are wide, with a grain of 4096 tokens. */
+static void plan_long_grain(int64_t device_bytes, const char *cluster, struct planned *out) {
+    struct plan_options options;
+    struct model_config config;
+    struct model *model;
+    plan_options_init(&options);
+    SETTINGS_GIVE(&options, dtype, DTYPE_F32);
+    SETTINGS_GIVE(&options, batch, 1);
+    SETTINGS_GIVE(&options, sequence_length, 4096);
+    SETTINGS_GIVE(&options, threads, 2);
+    SETTINGS_GIVE(&options.memory, device_bytes, device_bytes);
+    if (cluster) SETTINGS_GIVE(&options, cluster_path, cluster);
+    assert_int_equal(model_config_init("llama", &config), STATUS_OK);
+    config.layers = 2;
+    config.hidden = 8;
+    config.heads = config.kv_heads = 1;
+    config.head_dim = 8;
+    config.ffn = 256;
+    config.vocab_size = TINY_VOCAB;
+    config.context = 4096;
+    assert_int_equal(model_create(&config, &model), STATUS_OK);
+    struct plan_request request;
+    assert_int_equal(session_open_model(model, &options, NULL, &out->session), STATUS_OK);
+    assert_int_equal(plan_request_make(&out->session, 1u << PROGRAM_STEP, &options, NULL, NULL, &request), STATUS_OK);
+    expect_status(session_plan_make(&out->session, &request, &out->plan), STATUS_OK, NULL);
+}
+
+/* With memory enough there are none. What a step takes at least is less than without, and where there is no more, a
+ * plan has tiles and fits. */
+static void tiles_are_chosen_where_memory_is_short(void **state) {
+    (void)state;
+    struct planned planned;
+    const int64_t mlp = 4096 * 256 * (int64_t)sizeof(float);
+    plan_long_grain(PLENTY * 4, NULL, &planned);
+    assert_int_equal(planned.plan.chosen.policy.tile_tokens, 0);
+    assert_int_equal(planned.plan.search.enumerated, 0);
+    drop(&planned);
+    plan_long_grain(4096, NULL, &planned);
+    int64_t least = planned.plan.least_bytes;
+    drop(&planned);
+    assert_true(least < 2 * mlp); /* backward of an MLP has more than that of all tokens at a time */
+    plan_long_grain(least, NULL, &planned);
+    assert_true(planned.plan.chosen.policy.tile_tokens >= 1024 && planned.plan.chosen.policy.tile_tokens < 4096);
+    expect_status(session_plan_check_memory(&planned.plan), STATUS_OK, NULL);
+    drop(&planned);
+}
+
+/* It would refuse them. */
+static void a_card_that_is_described_gets_no_tiles(void **state) {
+    (void)state;
+    struct planned planned;
+    plan_long_grain(4096, "rtx4090x8", &planned);
+    assert_int_equal(planned.plan.chosen.policy.tile_tokens, 0);
+    drop(&planned);
+}
+
 /* Where NCCL exchanges, an option would be without effect; what a plan file says is not an option. */
 static void flat_operations_of_devices_are_refused(void **state) {
     (void)state;
@@ -141,6 +199,8 @@ int main(void) {
         cmocka_unit_test(nothing_moves_without_need),
         cmocka_unit_test(what_is_taken_is_the_fastest_found),
         cmocka_unit_test(the_least_that_is_named_is_enough),
+        cmocka_unit_test(tiles_are_chosen_where_memory_is_short),
+        cmocka_unit_test(a_card_that_is_described_gets_no_tiles),
         cmocka_unit_test(flat_operations_of_devices_are_refused),
         cmocka_unit_test(pipelines_are_cut_by_their_simulated_step),
     };

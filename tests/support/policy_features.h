@@ -22,7 +22,8 @@ enum { POLICY_NESTED_BLOCKS = 5 };
     X(nested)                                                                                                          \
     X(lookahead)                                                                                                       \
     X(four_grains)                                                                                                     \
-    X(middle_pass_of_grains) /* a middle pass over more than one */
+    X(middle_pass_of_grains) /* a middle pass over more than one */                                                    \
+    X(tiles)
 
 enum policy_feature {
 #define POLICY_FEATURE_ENUM(name) POLICY_FEATURE_##name,

@@ -4,6 +4,7 @@
 
 /* The last grain is not full. */
 enum { GRAIN = 2, BATCH = GRAIN * POLICY_SUBJECT_GRAINS - 1, TOKENS = 13 };
+enum { LONG_LENGTH = 32, LONG_GRAIN = POLICY_LONG_TOKENS / LONG_LENGTH };
 
 /* Adapters are "rank,alpha,layers" (adapter_parse). They start with B = 0, so that the norms of their gradients are
  * small: where one is below POLICY_SUBJECT_CLIP_NORM, name more layers. Of the two dtypes, each family has one of each;
@@ -126,6 +127,7 @@ static struct model_config config_of(const struct policy_subject *subject) {
 struct harness_options policy_options(const struct policy_subject *subject, const struct policy_way *way,
                                       struct model_config *config) {
     double clip_norm = way->clip_norm < 0 ? 0 : way->clip_norm > 0 ? way->clip_norm : POLICY_SUBJECT_CLIP_NORM;
+    int64_t batch = way->batch > 0 ? way->batch : way->long_grains ? LONG_GRAIN : BATCH;
     *config = config_of(subject);
     return (struct harness_options){.backend = way->backend,
                                     .config = config,
@@ -137,9 +139,9 @@ struct harness_options policy_options(const struct policy_subject *subject, cons
                                     .base_dtype = subject->base_dtype,
                                     .purpose = MODEL_LOSS,
                                     .dtype = subject->dtype,
-                                    .batch = way->batch > 0 ? way->batch : BATCH,
-                                    .sequence_length = TOKENS,
-                                    .grain_sequences = GRAIN,
+                                    .batch = batch,
+                                    .sequence_length = way->long_grains ? LONG_LENGTH : TOKENS,
+                                    .grain_sequences = way->long_grains ? LONG_GRAIN : GRAIN,
                                     .grains_per_pass = way->policy ? way->policy->grains_per_pass : 1,
                                     .policy = way->policy ? *way->policy : (struct policy){0},
                                     .policy_seed = way->policy_seed,

@@ -6,6 +6,7 @@
 
 /* Of each family: all weights in fp32, all in bf16 and the family's other form, adapters, some layers frozen. */
 enum { POLICY_SUBJECTS_EACH = 4, POLICY_SUBJECT_BLOCKS = 8, POLICY_SUBJECT_GRAINS = 5 };
+enum { POLICY_LONG_TOKENS = 2048 };
 #define POLICY_SUBJECT_CLIP_NORM 0.02 /* below every norm, so that clipping is at work in every step */
 
 struct policy_subject {
@@ -31,6 +32,7 @@ struct policy_way {
     uint64_t policy_seed;          /* not 0: a random one, but for */
     struct policy_traits policy_traits;
     bool interleaved;        /* by runner_step_interleaved */
+    bool long_grains;        /* the step is one grain of POLICY_LONG_TOKENS, which tiles cut */
     struct lane_shape lanes; /* of the recipe; all 0: one */
     int64_t round_grains;
     enum dtype reduce_dtype;
