@@ -10,6 +10,8 @@
  * steps that calling it takes as long as the product. */
 enum { BLOCK_ROWS = 64, ROWS_MULTIPLE = 16, STEPS_LEAST = 512, BLOCK_PANELS_MOST = 8 };
 enum { PANEL_COLUMNS = ONEDNN_PANEL_COLUMNS, COLUMNS_MULTIPLE = 16 };
+/* Of bf16: steps of a word of 32 bits, and of the words that oneDNN takes at a time. */
+enum { ELEMENT_BYTES = 2, WORD_STEPS = 2, PANEL_STEPS = ONEDNN_PANEL_WORDS * WORD_STEPS };
 /* A chunk's packed operands and sums take at most some 4 MiB each, which the last cache holds. An a that lies by rows
  * is packed when its rows are so long that a chunk of b would have few columns. */
 enum { CHUNK_ROWS = 1024, CHUNK_COLUMNS = 1024, CHUNK_DEPTH = 1024, CHUNK_BYTES = 4 << 20, DEPTH_IN_PLACE = 4096 };
@@ -18,9 +20,6 @@ enum { TASK_BLOCKS = 4, ROW_BLOCKS_LEAST = 4 };
 /* Of a thread's piece when it packs: words that are worth a parallel loop, and lines or steps enough for it to read
  * from few pages of memory. */
 enum { PACK_WORDS = 1 << 14, PACK_LINES = 64, PACK_STEPS = 256 };
-
-static int64_t word_steps(const struct matmul_spec *spec) { return spec->dtype == DTYPE_BF16 ? 2 : 1; }
-static int64_t panel_steps(const struct matmul_spec *spec) { return ONEDNN_PANEL_WORDS * word_steps(spec); }
 
 static bool reads_a(const struct matmul_spec *spec) {
     return spec->a_k == 1 && spec->a_row == spec->k && spec->k <= DEPTH_IN_PLACE;
@@ -48,7 +47,7 @@ static int64_t block_panels(const struct matmul_spec *spec, int64_t panel) {
 
 /* Columns of which a chunk of b holds all steps. */
 static int64_t chunk_columns(const struct blocks_matmul *matmul) {
-    int64_t fit = CHUNK_BYTES / (matmul->depth * dtype_bytes(matmul->spec.dtype));
+    int64_t fit = CHUNK_BYTES / (matmul->depth * ELEMENT_BYTES);
     int64_t most = at_most(fit, CHUNK_COLUMNS) / matmul->block_columns * matmul->block_columns;
     return equal_part(matmul->spec.n, most > 0 ? most : matmul->block_columns, matmul->block_columns);
 }
@@ -67,7 +66,7 @@ static void choose_blocks(const struct matmul_spec *spec, struct blocks_matmul *
     out->block_columns = out->panel * block_panels(spec, out->panel);
     if (out->pack_a) {
         out->rows = at_most(spec->m, equal_part(spec->m, CHUNK_ROWS, out->block_rows));
-        out->depth = equal_part(spec->k, CHUNK_DEPTH, panel_steps(spec));
+        out->depth = equal_part(spec->k, CHUNK_DEPTH, PANEL_STEPS);
     }
     /* With one block of rows, a part of b is for one task only. */
     out->pack_b_alone = out->pack_b && spec->m <= BLOCK_ROWS;
@@ -76,9 +75,7 @@ static void choose_blocks(const struct matmul_spec *spec, struct blocks_matmul *
 }
 
 /* Packed operands are filled up with zeros to so many steps. */
-static int64_t padded(const struct blocks_matmul *matmul, int64_t depth) {
-    return rounded_up(depth, panel_steps(&matmul->spec));
-}
+static int64_t padded(int64_t depth) { return rounded_up(depth, PANEL_STEPS); }
 
 /* Sizes of the last block where it is smaller, else of any. */
 static int64_t last_part(int64_t all, int64_t part) { return all % part ? all % part : part; }
@@ -96,8 +93,7 @@ static enum status take_block(struct blocks_matmul *matmul, int last_rows, int l
     struct onednn_shape shape = {
         .rows = last_rows ? rows : matmul->block_rows,
         .columns = last_columns ? columns : matmul->block_columns,
-        .k = matmul->pack_a ? padded(matmul, depth) : depth,
-        .dtype = spec->dtype,
+        .k = matmul->pack_a ? padded(depth) : depth,
         .panel = matmul->pack_b ? matmul->panel : 0,
         .threads = matmul->threads,
     };
@@ -132,11 +128,11 @@ const char *blocks_matmul_implementation(const struct blocks_matmul *matmul) {
 
 /* Parts of the workspace. The sums of a chunk are kept only where more steps follow. */
 static int64_t left_bytes(const struct blocks_matmul *matmul) {
-    int64_t bytes = matmul->rows * padded(matmul, matmul->depth) * dtype_bytes(matmul->spec.dtype);
+    int64_t bytes = matmul->rows * padded(matmul->depth) * ELEMENT_BYTES;
     return matmul->pack_a ? workspace_align(bytes) : 0;
 }
 static int64_t panels_bytes(const struct blocks_matmul *matmul, int64_t columns) {
-    return workspace_align(columns * padded(matmul, matmul->depth) * dtype_bytes(matmul->spec.dtype));
+    return workspace_align(columns * padded(matmul->depth) * ELEMENT_BYTES);
 }
 static int64_t right_bytes(const struct blocks_matmul *matmul) {
     return matmul->pack_b && !matmul->pack_b_alone ? panels_bytes(matmul, matmul->columns) : 0;
@@ -167,9 +163,7 @@ struct blocks_chunk {
     float *sums;
 };
 
-static int64_t chunk_words(const struct blocks_chunk *chunk) {
-    return padded(chunk->matmul, chunk->depth) / word_steps(&chunk->matmul->spec);
-}
+static int64_t chunk_words(const struct blocks_chunk *chunk) { return padded(chunk->depth) / WORD_STEPS; }
 
 /* Lines [line, line + count) of a chunk's a. */
 static void pack_left(const void *context, int64_t begin, int64_t end) {
@@ -205,14 +199,14 @@ static struct word_source piece_of(const struct blocks_chunk *chunk, int64_t col
 }
 
 static void pack_words(const struct blocks_chunk *chunk, const struct word_source *source, int64_t k, float *panel) {
-    int64_t width = chunk->matmul->panel, steps = word_steps(&chunk->matmul->spec);
-    cpu_simd()->pack_steps(source, at_most(chunk_words(chunk) - k / steps, PACK_STEPS / steps), width,
-                           panel + k / steps * width);
+    int64_t width = chunk->matmul->panel, word = k / WORD_STEPS;
+    cpu_simd()->pack_steps(source, at_most(chunk_words(chunk) - word, PACK_STEPS / WORD_STEPS), width,
+                           panel + word * width);
 }
 
 static void pack_coded(const struct blocks_chunk *chunk, int64_t column, int64_t k, float *panel) {
     const struct matmul_spec *spec = &chunk->matmul->spec;
-    _Alignas(64) char room[PANEL_COLUMNS * PACK_STEPS * sizeof(float)];
+    _Alignas(64) char room[PANEL_COLUMNS * PACK_STEPS * ELEMENT_BYTES];
     struct word_source source = piece_of(chunk, column, k);
     const struct matmul_tile tile = {chunk->k + k, source.steps, chunk->column + column, source.lines};
     matmul_unpack(spec, chunk->operands->b, &tile, spec->dtype, room);
@@ -253,7 +247,7 @@ static void pack(const struct blocks_chunk *chunk) {
     if (matmul->pack_a && (chunk->column == 0 || matmul->depth < matmul->spec.k))
         parallel_for(chunk->rows, rounded_up(divided_up(PACK_WORDS, chunk_words(chunk)), PACK_LINES), pack_left, chunk);
     if (matmul->pack_b && !matmul->pack_b_alone)
-        parallel_for(divided_up(padded(matmul, chunk->depth), PACK_STEPS) * chunk_panels(chunk),
+        parallel_for(divided_up(padded(chunk->depth), PACK_STEPS) * chunk_panels(chunk),
                      divided_up(PACK_WORDS, PACK_STEPS * matmul->panel), pack_right, chunk);
 }
 

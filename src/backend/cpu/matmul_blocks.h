@@ -1,7 +1,7 @@
-/* Matrix products by oneDNN's blocks (matmul_onednn.h), in chunks. All threads first pack a chunk's parts of a and b
- * where oneDNN needs that; then each task computes a few blocks of c. With few rows a task packs its part of b itself.
- * How c and the sums are cut into blocks depends on the product's spec alone, and a block is computed by one thread, so
- * the bits are the same on any number of threads.
+/* Matrix products of bf16 by oneDNN's blocks (matmul_onednn.h), in chunks. All threads first pack a chunk's parts of a
+ * and b where oneDNN needs that; then each task computes a few blocks of c. With few rows a task packs its part of b
+ * itself. How c and the sums are cut into blocks depends on the product's spec alone, and a block is computed by one
+ * thread, so the bits are the same on any number of threads.
  */
 #ifndef BALLAST_BACKEND_CPU_MATMUL_BLOCKS_H
 #define BALLAST_BACKEND_CPU_MATMUL_BLOCKS_H
@@ -20,7 +20,7 @@ struct blocks_matmul {
     struct onednn_block *blocks[2][2][2];     /* by whether rows, columns and steps are the last ones, and fewer */
 };
 
-/* *usable is false when oneDNN has no fast kernel for some block. */
+/* The spec's dtype is bf16. *usable is false when oneDNN has no fast kernel for some block. */
 enum status blocks_matmul_create(const struct matmul_spec *spec, struct blocks_matmul *out, bool *usable);
 int64_t blocks_matmul_workspace_bytes(const struct blocks_matmul *matmul);
 void blocks_matmul_run(const struct blocks_matmul *matmul, const struct matmul_operands *operands, void *workspace);

@@ -85,15 +85,13 @@ static enum status onednn_failed(const char *what, dnnl_status_t status) {
     return status_set(STATUS_FAILED, "oneDNN cannot %s (its status %d)", what, (int)status);
 }
 
-static dnnl_data_type_t data_type(enum dtype dtype) { return dtype == DTYPE_BF16 ? dnnl_bf16 : dnnl_f32; }
-
 /* Only these descriptions differ between the releases of oneDNN. */
 #if DNNL_VERSION_MAJOR >= 3
 typedef dnnl_memory_desc_t description_t;
 
-static dnnl_status_t describe_tagged(description_t *out, const dnnl_dims_t dims, enum dtype dtype,
+static dnnl_status_t describe_tagged(description_t *out, const dnnl_dims_t dims, dnnl_data_type_t type,
                                      dnnl_format_tag_t tag) {
-    return dnnl_memory_desc_create_with_tag(out, 2, dims, data_type(dtype), tag);
+    return dnnl_memory_desc_create_with_tag(out, 2, dims, type, tag);
 }
 
 static void forget(description_t *description) { dnnl_memory_desc_destroy(*description); }
@@ -120,9 +118,9 @@ static size_t description_bytes(const description_t *description) {
 #else
 typedef dnnl_memory_desc_t description_t;
 
-static dnnl_status_t describe_tagged(description_t *out, const dnnl_dims_t dims, enum dtype dtype,
+static dnnl_status_t describe_tagged(description_t *out, const dnnl_dims_t dims, dnnl_data_type_t type,
                                      dnnl_format_tag_t tag) {
-    return dnnl_memory_desc_init_by_tag(out, 2, dims, data_type(dtype), tag);
+    return dnnl_memory_desc_init_by_tag(out, 2, dims, type, tag);
 }
 
 static void forget(description_t *description) { (void)description; }
@@ -147,23 +145,22 @@ static size_t description_bytes(const description_t *description) { return dnnl_
 #endif
 
 static dnnl_format_tag_t panel_tag(const struct onednn_shape *shape) {
-    static const dnnl_format_tag_t words[] = {dnnl_BA16a16b, dnnl_BA16a32b, dnnl_BA16a48b, dnnl_BA16a64b};
     static const dnnl_format_tag_t pairs[] = {dnnl_BA16a16b2a, dnnl_BA16a32b2a, dnnl_BA16a48b2a, dnnl_BA16a64b2a};
-    return (shape->dtype == DTYPE_BF16 ? pairs : words)[shape->panel / 16 - 1];
+    return pairs[shape->panel / 16 - 1];
 }
 
 static enum status describe_operands(const struct onednn_shape *shape, description_t operands[OPERANDS]) {
     const struct {
         dnnl_dims_t dims;
-        enum dtype dtype;
+        dnnl_data_type_t type;
         dnnl_format_tag_t tag;
     } matrices[OPERANDS] = {
-        {{shape->rows, shape->k}, shape->dtype, dnnl_ab},
-        {{shape->k, shape->columns}, shape->dtype, shape->panel ? panel_tag(shape) : dnnl_ba},
-        {{shape->rows, shape->columns}, DTYPE_F32, dnnl_ab},
+        {{shape->rows, shape->k}, dnnl_bf16, dnnl_ab},
+        {{shape->k, shape->columns}, dnnl_bf16, shape->panel ? panel_tag(shape) : dnnl_ba},
+        {{shape->rows, shape->columns}, dnnl_f32, dnnl_ab},
     };
     for (int i = 0; i < OPERANDS; i++) {
-        dnnl_status_t status = describe_tagged(&operands[i], matrices[i].dims, matrices[i].dtype, matrices[i].tag);
+        dnnl_status_t status = describe_tagged(&operands[i], matrices[i].dims, matrices[i].type, matrices[i].tag);
         if (status == dnnl_success) continue;
         while (i > 0)
             forget(&operands[--i]);
@@ -256,8 +253,8 @@ static enum status create(const struct onednn_shape *shape, struct onednn_block 
 }
 
 static bool same_shape(const struct onednn_shape *a, const struct onednn_shape *b) {
-    return a->rows == b->rows && a->columns == b->columns && a->k == b->k && a->dtype == b->dtype &&
-           a->panel == b->panel && a->threads == b->threads;
+    return a->rows == b->rows && a->columns == b->columns && a->k == b->k && a->panel == b->panel &&
+           a->threads == b->threads;
 }
 
 static enum status find_or_create(const struct onednn_shape *shape, struct onednn_block **out) {

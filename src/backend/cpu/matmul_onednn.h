@@ -1,5 +1,5 @@
-/* Products of small blocks by oneDNN's C API, releases 2.6 and 3.x: c = a b on the calling thread alone. No other file
- * calls oneDNN.
+/* Products of small blocks by oneDNN's C API, releases 2.6 and 3.x: c = a b of bf16 on the calling thread alone. No
+ * other file calls oneDNN.
  *
  * oneDNN chooses the order of a product's sums by its sizes, the processor and the number of threads that it is made
  * for. A block is made for one thread, whatever the caller has set, so its sums depend on the first two only. */
@@ -10,14 +10,12 @@
 #include <stdint.h>
 
 #include "base/status.h"
-#include "graph/tensor.h"
 
-/* a is [rows][k] of dtype, c [rows][columns] in fp32, both without gaps. b is [columns][k] of dtype, or panels, each
+/* a is [rows][k] of bf16, c [rows][columns] in fp32, both without gaps. b is [columns][k] of bf16, or panels, each
  * [words][columns of a panel], as pack_steps of simd/kernels.h makes them: the words of k and then zeros, up to a
  * multiple of ONEDNN_PANEL_WORDS. The columns are then a multiple of the panel's. */
 struct onednn_shape {
     int64_t rows, columns, k;
-    enum dtype dtype;
     int64_t panel; /* columns of a panel: 16, 32, 48 or 64; 0: there are none */
     int threads;   /* that may call it */
 };
