@@ -397,13 +397,14 @@ static enum status compile_best(struct search *search) {
     return STATUS_OK;
 }
 
-/* More lookahead only needs more bytes, and so do more grains in a pass, unless it is the last of its share where whole
- * gradients would wait for the next. */
+/* More lookahead only needs more bytes, and so do more grains in a pass, unless the pass is the last of its share and
+ * does away with gradients that else wait whole for the next: those that are cut, and those that are updated early. */
 static bool may_be_least(const struct search *search, const struct family *family) {
     int64_t fixed = search->input->grains_per_pass;
-    const struct partition *partition = &search->space.divisions.items[family->division].partition;
-    bool waits = partition_width(partition->gradients) > 1 && family->grains_per_pass >= search->space.grains;
-    return family->lookahead == 0 && (waits || family->grains_per_pass == (fixed > 0 ? fixed : 1));
+    const struct division *division = &search->space.divisions.items[family->division];
+    bool waits = partition_width(division->partition.gradients) > 1 || division->early;
+    bool last = waits && family->grains_per_pass >= search->space.grains;
+    return family->lookahead == 0 && (last || family->grains_per_pass == (fixed > 0 ? fixed : 1));
 }
 
 /* Whether no program of it is enough. Then none but the first is compiled where another of several inputs may fit. */

@@ -450,6 +450,17 @@ static void stages_are_planned_together(void **state) {
     assert_int_equal(cache_bytes(folder, model, "1"), 2 * cache_bytes(folder, model, "2"));
 }
 
+/* Of all policies those that take all grains in one pass alone fit: no gradient waits for a next pass. */
+static void one_pass_fits_where_gradients_need_not_wait(void **state) {
+    struct program_run run =
+        PROGRAM(*state, "plan", "llama-2-7b", "--cluster", "rtx4090x8", "--host-memory", "56G", "--optimizer-dtype",
+                "bf16", "--master", "none", "--clip-norm", "0", "--seq", "2048", "--batch", "8");
+    assert_int_equal(run.status, 0);
+    assert_non_null(strstr(run.out, "4 grains of 2 sequences"));
+    assert_non_null(strstr(run.out, "4 grains a pass"));
+    program_run_free(&run);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         CASE(a_config_alone_can_be_planned),
@@ -460,6 +471,7 @@ int main(void) {
         CASE(many_devices_have_a_page_and_drawings),
         CASE(a_described_card_can_be_planned),
         CASE(a_described_card_plans_experts),
+        CASE(one_pass_fits_where_gradients_need_not_wait),
         CASE(one_step_has_one_number),
         CASE(suggestions_ask_for_less),
         CASE(without_proc_a_given_memory_is_enough),
