@@ -10,5 +10,6 @@ void limit_spinning(char **arguments) {
                                           "GOMP_CPU_AFFINITY"};
     for (size_t i = 0; i < sizeof settled / sizeof *settled; i++)
         if (getenv(settled[i])) return;
-    if (setenv("GOMP_SPINCOUNT", "10000", 1) == 0) execv("/proc/self/exe", arguments);
+    if (setenv("GOMP_SPINCOUNT", "10000", 1) == 0 && setenv("OMP_WAIT_POLICY", "active", 1) == 0)
+        execv("/proc/self/exe", arguments);
 }

@@ -3,12 +3,14 @@
 #define BALLAST_CLI_LIMIT_SPINNING_H
 
 /* The first thing that a program does whose kernels run beside other programs, benchmarks included: starts it again
- * with `arguments` (main's) and GOMP_SPINCOUNT=10000, unless the environment says how OpenMP waits or binds its
- * threads.
+ * with `arguments` (main's), GOMP_SPINCOUNT=10000 and OMP_WAIT_POLICY=active, unless the environment says how OpenMP
+ * waits or binds its threads.
  *
  * In turns of a loop: GNU's default of 300000 makes a step on a machine that others use too wait for threads that are
  * not running: a small model fell from 50000 to 600 tokens/s. 10000 turns lose nothing on an idle machine and kept 8000
- * there (bench/results/2026-11-21-openmp-spin.md). */
+ * there (bench/results/2026-11-21-openmp-spin.md). Where teams of several streams have more threads than there are
+ * cores, GNU's default are 100 turns, less than a wake takes; `active` makes them 1000
+ * (bench/results/2026-11-23-teams-of-streams.md). */
 void limit_spinning(char **arguments);
 
 #endif

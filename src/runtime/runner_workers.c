@@ -2,6 +2,7 @@
  * that sleeps says what it sleeps for, and is woken when that is there and not before: most instructions of small
  * models are shorter than a wake. */
 #include <errno.h>
+#include <omp.h>
 #include <string.h>
 
 #include "base/fault.h"
@@ -131,6 +132,9 @@ void runner_workers_step(struct runner *runner) {
 
 enum status runner_workers_start(struct runner *runner) {
     int streams = runner->executable->program->streams;
+    /* GNU's OpenMP counts the threads of all teams: with more than there are cores, none waits in a loop for the next
+     * loop. The caller's team has nothing to do while workers do the step. */
+    if (streams > 1) omp_pause_resource_all(omp_pause_soft);
     for (int s = 0; s < streams && streams > 1; s++) {
         struct worker *worker = &runner->workers[s];
         worker->runner = runner;
