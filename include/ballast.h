@@ -72,8 +72,8 @@
  *   - Ignore SIGXFSZ where `ulimit -f` may be set. A write beyond the limit then fails and is reported; else the signal
  *     ends the process. (Checkpoints stay whole in any case.)
  *   - OpenMP's threads spin at barriers before they sleep. Where other programs use the same cores, start the process
- *     with GOMP_SPINCOUNT=10000 and OMP_WAIT_POLICY=active in its environment; the program starts itself again with the
- *     former. Read when the process starts, so it cannot be set later. Changes no bit.
+ *     with GOMP_SPINCOUNT=10000 and OMP_WAIT_POLICY=active in its environment, as the program starts itself again.
+ *     Read when the process starts, so it cannot be set later. Changes no bit.
  *   - BALLAST_MAX_ISA and XDG_CACHE_HOME are read as by the program; the first use of the kernels fixes the former.
  *
  * Memory. A step's arena is what the plan says, and nothing of Ballast's own is allocated in a step. In the program
