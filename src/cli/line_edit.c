@@ -18,6 +18,8 @@ struct line_edit {
     const char *prompt;
 };
 
+enum { CTRL_D = 4 };
+
 static char *show_prompt(EditLine *editor) {
     struct line_edit *edit;
     el_get(editor, EL_CLIENTDATA, &edit);
@@ -33,6 +35,8 @@ static int take_character(EditLine *editor, wchar_t *character) {
     for (;;) {
         int taken = typed_lines_take_byte(edit->reader, &byte);
         if (taken != 1) return taken;
+        /* libedit shows its prompt before it takes the terminal over. What was typed as Ctrl-D in between is a zero. */
+        if (byte == '\0') byte = CTRL_D;
         size_t used = mbrtowc(character, &byte, 1, &state);
         if (used == (size_t)-1)
             state = (mbstate_t){0}; /* no character: passed over */
