@@ -128,8 +128,10 @@ def read_metrics(run):
 
 
 def steady_rate(result, work):
-    """Tokens a second: the median step without the first, which also compiles and touches memory."""
-    return work.batch * work.seq / median(result["step_s"][1:])
+    """Tokens a second: the median of the later half of the steps. The first compiles and touches memory, and PyTorch's
+    allocator settles over the next two."""
+    steps = result["step_s"]
+    return work.batch * work.seq / median(steps[len(steps) // 2 :])
 
 
 @dataclasses.dataclass(frozen=True)

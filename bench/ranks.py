@@ -6,7 +6,7 @@ tokens, steps, optimizer, number of ranks and threads of each rank, in one run.
                    [--partitions]
 
 --partitions adds Ballast with each partition of parameters, gradients and optimizer states beside the one that it chooses.
-The contenders take turns, --repeats times. Tokens a second are those of the median step, the first left out. Memory is
+The contenders take turns, --repeats times. Tokens a second are those of the median step of the later half. Memory is
 the greatest sum, over all processes of a contender, of their proportional shares (PSS: a page that several of them have
 counts once), looked at five times a second in a run of its own before: looking takes a tenth of the step's time. Losses of
 every step must agree, else the row says so.
@@ -203,14 +203,14 @@ def parse():
     parser.add_argument("--dtype", nargs="+", choices=peers.TOLERANCE, default=["fp32", "bf16"], help="[both]")
     parser.add_argument("--seq", nargs="+", type=int, default=[1024], help="[1024]")
     parser.add_argument("--batch", nargs="+", type=int, default=[4], help="over all ranks, a multiple of their number [4]")
-    parser.add_argument("--steps", type=int, default=4, help="of each process; the first is left out [4]")
+    parser.add_argument("--steps", type=int, default=4, help="of each process; the first half is left out [4]")
     parser.add_argument("--repeats", type=int, default=5, help="[5]")
     parser.add_argument("--partitions", action="store_true", help="Ballast with each of them too")
     parser.add_argument("--pytorch", nargs="+", choices=PYTORCH, default=list(PYTORCH), help="[all]")
     options = parser.parse_args()
     options.threads = max(1, options.threads // options.ranks)
     if options.steps < 2:
-        peers.fail("--steps: at least 2, since the first is left out")
+        peers.fail("--steps: at least 2, since the first half is left out")
     if any(batch % options.ranks for batch in options.batch):
         peers.fail(f"--batch: must be a multiple of {options.ranks}, the number of ranks")
     peers.prepare(options)

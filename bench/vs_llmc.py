@@ -90,7 +90,7 @@ def parse():
     parser.add_argument("--llmc", type=pathlib.Path, help="a checkout of llm.c")
     parser.add_argument("--batch", type=int, default=4, help="[4]")
     parser.add_argument("--seq", type=int, default=1024, help="[1024]")
-    parser.add_argument("--steps", type=int, default=3, help="of each process; the first is left out [3]")
+    parser.add_argument("--steps", type=int, default=3, help="of each process; the first half is left out [3]")
     parser.add_argument("--repeats", type=int, default=5, help="[5]")
     options = parser.parse_args()
     if not options.llmc:

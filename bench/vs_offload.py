@@ -4,7 +4,7 @@
     bench/vs_offload.py --python VENV/bin/python [--model gpt2 | gpt2-large] [--limit 1.2G | 3G] [--batch 1] [--seq 1024]
 
 Each contender is one process in a memory cgroup of --limit without swap (cgroup_run.sh: needs root). A row says whether
-it trains at all, tokens a second (median step, the first left out), the peak that the cgroup saw, page cache included,
+it trains at all, tokens a second (median step of the later half), the peak that the cgroup saw, page cache included,
 and the greatest resident memory of the process. Losses must agree with the first contender that ran; optimizers
 with states of 8 or 4 bits differ by design.
 
@@ -115,12 +115,12 @@ def parse():
     parser.add_argument("--device-memory", help="of Ballast's arena [the limit less 128 MiB]")
     parser.add_argument("--batch", type=int, default=1, help="[1]")
     parser.add_argument("--seq", type=int, default=1024, help="[1024]")
-    parser.add_argument("--steps", type=int, default=3, help="the first is left out [3]")
+    parser.add_argument("--steps", type=int, default=3, help="the first half is left out [3]")
     parser.add_argument("--minutes", type=float, default=15, help="a contender may take [15]")
     parser.add_argument("--contenders", nargs="+", choices=[*OURS, *PEERS], default=[*OURS, *PEERS], help="[all]")
     options = parser.parse_args()
     if options.steps < 2:
-        peers.fail("--steps: at least 2, since the first is left out")
+        peers.fail("--steps: at least 2, since the first half is left out")
     peers.prepare(options)
     peers.require_module(options.python, "torch, transformers")
     limit = re.fullmatch(r"([\d.]+)([KMGT]?)", options.limit)
