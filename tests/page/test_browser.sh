@@ -109,7 +109,8 @@ picture interact 360 800 light
 picture pairs 1280 900 light
 chromium_run "grep -q </html> $work/log" --dump-dom "file://$out/pairs.html"
 sed '/<script/,/<\/script>/d' "$work/log" >"$work/seen"
-for text in 'of pairs of answers' 'Margin of rewards' 'Pairs in the right order' 'Two of them are a pair'; do
+for text in 'of pairs of answers' 'Margin of rewards' 'Pairs in the right order' 'Every two of them are a pair' \
+    'The first 3 chunks stay' 'optimizer state waits on the disk and is copied' 'so that its activations'; do
     if ! grep -q "$text" "$work/seen"; then
         echo "test_browser: '$text' is not on the page of preferences" >&2
         exit 1
