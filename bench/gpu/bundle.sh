@@ -20,8 +20,8 @@ mkdir -p "$1"
 to=$(cd "$1" && pwd)
 shift
 build=$to.build
-tests='test_kernels test_kernel_reference test_kernel_gradients test_kernel_plain test_kernel_runs test_reference
-    test_policies test_same_bits test_lanes test_spans test_nccl_self'
+tests='test_kernels test_kernel_reference test_kernel_gradients test_kernel_plain test_kernel_updates test_kernel_runs
+    test_reference test_policies test_same_bits test_lanes test_spans test_nccl_self'
 benches='product_choice copy_ways sustained_rate attention_ways step_ways'
 
 # shellcheck disable=SC2016 # the loader's words

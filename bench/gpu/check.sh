@@ -84,8 +84,8 @@ part() {
 # A build leaves less for all that follows.
 [ -n "$place" ] || part build 240 'command:nvcc command:cmake command:ninja' 'builds the bundle here' build
 part libraries 5 nvidia 'that binaries have all libraries' libraries
-part kernels 45 'test:kernel_reference test:kernel_plain test:kernel_gradients test:kernels test:kernel_runs' \
-    'every operator against the CPU and fp64, each case a process' run_tests kernel_reference kernel_plain kernel_gradients kernels kernel_runs
+part kernels 45 'test:kernel_reference test:kernel_plain test:kernel_updates test:kernel_gradients test:kernels test:kernel_runs' \
+    'every operator against the CPU and fp64, each case a process' run_tests kernel_reference kernel_plain kernel_updates kernel_gradients kernels kernel_runs
 part rates 16 '' 'products, copies each way alone and together' rates
 part sustained 14 bench:sustained_rate 'products for 10 s beside a burst of 0.15 s' bench sustained_rate
 part operators 18 '' "time of GPT-2's operators, and part of the card's limit" operators

@@ -2,7 +2,7 @@
 #include "chat/chat.h"
 #include "template/jinja.h"
 
-static void print_text(FILE *out) {
+static void print_examples(FILE *out) {
     fputs(
         "# Supervised data and chat templates\n\n"
         "Made by `ballast help templates > docs/chat.md`; a test compares.\n\n"
@@ -51,7 +51,12 @@ static void print_text(FILE *out) {
         "message\n"
         "says how many. With `--document-attention within` several examples are packed into a sequence, each a segment "
         "of\n"
-        "its own with positions from 0; otherwise each has a sequence of its own. Neither changes the loss.\n\n"
+        "its own with positions from 0; otherwise each has a sequence of its own. Neither changes the loss.\n\n",
+        out);
+}
+
+static void print_preferences(FILE *out) {
+    fputs(
         "## Preferences\n\n"
         "`ballast train MODEL_DIR pairs.jsonl -o run --loss dpo --dpo-beta 0.1` learns from preferences by direct "
         "preference\n"
@@ -81,7 +86,12 @@ static void print_text(FILE *out) {
         "training, are from being 1 / (2 beta) apart; `robust` (arXiv 2403.00409) with `--dpo-label-smoothing`, the "
         "part of\n"
         "the labels that is wrong. Of `sigmoid` label smoothing makes conservative DPO, as TRL did until it left it "
-        "out.\n\n"
+        "out.\n\n",
+        out);
+}
+
+static void print_templates(FILE *out) {
+    fputs(
         "## Chat templates\n\n"
         "`chat_template.jinja`, else `chat_template` of `tokenizer_config.json`: a text, or a list of named ones, of "
         "which\n"
@@ -109,7 +119,9 @@ static void print_names(FILE *out, const char *title, enum jinja_names names) {
 }
 
 void chat_print_document(FILE *out) {
-    print_text(out);
+    print_examples(out);
+    print_preferences(out);
+    print_templates(out);
     print_names(out, "filters", JINJA_FILTERS);
     print_names(out, "tests", JINJA_TESTS);
     print_names(out, "functions", JINJA_FUNCTIONS);

@@ -51,6 +51,8 @@ static enum status form_messages(const struct jsonl_columns *columns, const char
         return jsonl_refuse(name, line, key, ": must be a list of messages");
     if (!answers(answer)) return jsonl_refuse(name, line, field, ": has no assistant's turn");
     *first = begun ? json_array_size(prompt) : count_common(answer, json_object_get(object, other));
+    if (*first == 0 && json_string_length(prompt) > 0)
+        return jsonl_refuse(name, line, key, ": is a text, and the answers' messages do not begin with it");
     messages = begun ? join_messages(prompt, answer) : json_incref(answer);
     *out = messages ? json_pack("{s:o}", "messages", messages) : NULL;
     if (!*out) return status_no_memory(0, "messages");

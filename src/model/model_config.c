@@ -140,12 +140,18 @@ static enum status parse_text(const struct config_key *key, json_t **out) {
     return *out ? STATUS_OK : status_no_memory(strlen(key->text), "a JSON value");
 }
 
+/* A number is the same as 1 and as 1.0. */
+static bool is_same(const json_t *found, const json_t *wanted) {
+    if (json_is_number(found) && json_is_number(wanted)) return json_number_value(found) == json_number_value(wanted);
+    return json_equal(found, wanted);
+}
+
 static enum status check_fixed(const char *file, const json_t *object, const struct config_key *key) {
     const json_t *found = json_object_get(object, key->name);
     json_t *wanted;
     if (json_is_null(found)) return STATUS_OK;
     TRY(parse_text(key, &wanted));
-    bool equal = json_equal(found, wanted);
+    bool equal = is_same(found, wanted);
     json_decref(wanted);
     if (equal) return STATUS_OK;
     return status_set(STATUS_BAD_INPUT, "%s: %s: only %s is supported", file, key->name, key->text);

@@ -57,8 +57,9 @@ struct place {
     const char *file, *list;
 };
 
-static enum status compile(const struct plain_layers *layers, const struct place *place, const char *expression,
-                           pcre2_code **out) {
+/* `entry`: what the expression was made from, for messages. */
+static enum status compile(const struct plain_layers *layers, const struct place *place, const char *entry,
+                           const char *expression, pcre2_code **out) {
     char message[128] = "";
     int error = 0;
     PCRE2_SIZE at;
@@ -70,15 +71,15 @@ static enum status compile(const struct plain_layers *layers, const struct place
     if (error == PCRE2_ERROR_HEAP_FAILED) return STATUS_FAILED;
     pcre2_get_error_message(error, (PCRE2_UCHAR *)message, sizeof message);
     return status_set(STATUS_BAD_INPUT, "%s: quantization_config: %s: %.100s: not a regular expression: %s",
-                      place->file, place->list, expression, message);
+                      place->file, place->list, entry, message);
 }
 
 /* compressed-tensors' match_name; its match by class has Linear alone here. */
 static enum status fill_compressed(const struct plain_layers *layers, const struct place *place, const char *text,
                                    struct pattern *out) {
     static const char mark[] = "re:";
-    if (strcmp(text, "Linear") == 0) return compile(layers, place, "", &out->code);
-    if (strncmp(text, mark, strlen(mark)) == 0) return compile(layers, place, text + strlen(mark), &out->code);
+    if (strcmp(text, "Linear") == 0) return compile(layers, place, text, "", &out->code);
+    if (strncmp(text, mark, strlen(mark)) == 0) return compile(layers, place, text, text + strlen(mark), &out->code);
     return STATUS_OK;
 }
 
@@ -88,7 +89,7 @@ static enum status fill_skipped(const struct plain_layers *layers, const struct 
     char *expression = mem_format("(?:%s)(?:(?<=\\.)|(?=\\.|$))", text);
     out->ends = true;
     if (!expression) return STATUS_FAILED;
-    enum status status = compile(layers, place, expression, &out->code);
+    enum status status = compile(layers, place, text, expression, &out->code);
     mem_free(expression);
     return status;
 }

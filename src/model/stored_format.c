@@ -59,6 +59,11 @@ static bool says(const json_t *object, const char *key, const char *value) {
 }
 
 static enum status read_bitsandbytes(const char *file, const json_t *object, struct stored_format *out) {
+    if (is_true(object, "load_in_8bit") && is_true(object, "load_in_4bit"))
+        return status_set(STATUS_BAD_INPUT,
+                          "%s: quantization_config: load_in_4bit and load_in_8bit: only one may be "
+                          "true",
+                          file);
     if (is_true(object, "load_in_8bit")) {
         out->format = WEIGHT_INT8;
         return STATUS_OK;

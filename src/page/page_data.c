@@ -80,9 +80,14 @@ static json_t *brief_fields(const json_t *config) {
     return NULL;
 }
 
-/* What config.json, or the preset, says of the model, short values only; NULL for a model that has moved away, which
- * leaves its name.
- */
+/* Where sizes stand: a model with vision has those of its text model by themselves. */
+static const json_t *sizes_of(const json_t *config) {
+    const json_t *text = json_object_get(config, "text_config");
+    return json_is_object(text) ? text : config;
+}
+
+/* What config.json, or the preset, says of the (text) model, short values only; NULL for a model that has moved away,
+ * which leaves its name. */
 static enum status read_model(const char *folder, json_t **out) {
     char *path = path_join(folder, "config.json");
     json_t *config = NULL;
@@ -91,7 +96,7 @@ static enum status read_model(const char *folder, json_t **out) {
     enum status status = file_exists(path) ? json_read_object(path, FILE_LIMIT_BYTES, &config) : STATUS_OK;
     if (preset) status = model_preset_config(preset, &config);
     mem_free(path);
-    *out = config ? brief_fields(config) : NULL;
+    *out = config ? brief_fields(sizes_of(config)) : NULL;
     if (config && !*out) status = status_no_memory(0, "what is shown of a model");
     json_decref(config);
     return status == STATUS_BAD_INPUT ? STATUS_OK : status;

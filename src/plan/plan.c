@@ -191,11 +191,11 @@ static enum status check_update(const struct plan *plan) {
 
 enum status plan_check(const struct plan *plan) {
     const struct recipe *recipe = &plan->recipe;
+    TRY(recipe_pairs_check(recipe)); /* first: the grain of an odd batch may be larger than it */
 #define CHECK_INTEGER(field, type, least, most, rule)                                                                  \
     TRY(plan_check_range("recipe." #field, (int64_t)recipe->field, least, most, rule));
     RECIPE_INTEGERS(CHECK_INTEGER)
     TRY(check_axes(plan));
-    TRY(recipe_pairs_check(recipe));
     TRY(check_ranks(plan));
     const struct mesh data = rank_place_data_mesh(&plan->place);
     TRY(partition_check(&plan->policy.partition, &data));

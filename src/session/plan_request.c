@@ -37,8 +37,13 @@ static enum status resolve_texts(const struct session *session, const struct pla
     return STATUS_OK;
 }
 
-/* What a model's files have in fewer bits is frozen. */
-static enum status check_stored_base(const struct model_config *config, const struct recipe *recipe) {
+/* What a model's files have in fewer bits is frozen, and stays in them. */
+static enum status check_stored_base(const struct model *model, const struct plan_options *options,
+                                     const struct recipe *recipe) {
+    const struct model_config *config = &model->config;
+    if (model->base_is_stored && SETTINGS_HAVE(options, base_dtype) && options->base_dtype == WEIGHT_PLAIN)
+        return status_set(STATUS_BAD_INPUT, "base-dtype: none, but the model's files have weights in %s",
+                          weight_format_name(config->base_format));
     if (config->base_format == WEIGHT_PLAIN || config->adapter.rank > 0 || recipe->lora[0]) return STATUS_OK;
     return status_hint(status_set(STATUS_BAD_INPUT, "the model's weights are stored in %s, which are not trained",
                                   weight_format_name(config->base_format)),
@@ -72,7 +77,7 @@ static enum status make_settled(const struct session *session, unsigned uses, co
     /* Where nothing is trained, a model is as it is. */
     if (!trains) request.plan.recipe.lora[0] = request.plan.recipe.freeze[0] = '\0';
     if (!trains) request.plan.recipe.base_dtype = WEIGHT_PLAIN;
-    if (trains) TRY(check_stored_base(&session->model->config, &request.plan.recipe));
+    if (trains) TRY(check_stored_base(session->model, options, &request.plan.recipe));
     add_reference(&request);
     *out = request;
     return STATUS_OK;

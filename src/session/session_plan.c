@@ -168,6 +168,8 @@ enum status session_begin(const char *model_folder, unsigned uses, const struct 
     const struct plan *base = SETTINGS_HAVE(options, plan_path) ? &read : NULL;
     if (base) TRY(comm_agree(options->comm, plan_read(options->plan_path, &read)));
     TRY(session_open(model_folder, options, base ? &base->recipe : NULL, session));
+    /* What is evaluated is what the model says of tokens, not how it shares them among experts. */
+    if (uses == PROGRAMS_TO_EVALUATE || uses == PROGRAMS_TO_REFER) session->model->config.balances_experts = false;
     enum status status = plan_request_make(session, uses, options, training, base, &request);
     return plan_agreed(session, &request, status, plan);
 }

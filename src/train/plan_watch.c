@@ -186,7 +186,7 @@ static enum status decide(struct train_run *run, int64_t capacity_bytes) {
     run->session.machine.backend->set_threads(run->plan.chosen.threads);
     watch->capacity_bytes = capacity_bytes;
     watch->recorded = false;
-    watch->pause *= 2;
+    watch->pause = replan_pause(watch->pause);
     watch->next = run->state.step + watch->pause;
     return STATUS_OK;
 }

@@ -28,6 +28,11 @@ int64_t replan_horizon(int64_t step, int64_t steps, int64_t forced_step) {
     return forced_step >= 0 && passed < left ? passed : left;
 }
 
+int64_t replan_pause(int64_t pause) {
+    const int64_t most = 1 << 22;
+    return pause < most ? 2 * pause : pause;
+}
+
 double replan_change_s(int64_t state_bytes) { return CHANGE_LEAST_S + (double)state_bytes / CHANGE_BYTES_PER_S; }
 
 static enum status predict(const struct session_plan *plan, const struct costs *costs, double *step_s) {

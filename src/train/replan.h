@@ -26,6 +26,9 @@ bool replan_pays(const struct replan_gain *gain);
  * passed since then. So memory that comes and goes moves a run only as often as that pays. `forced_step` -1: never. */
 int64_t replan_horizon(int64_t step, int64_t steps, int64_t forced_step);
 
+/* Steps from one decision to the next one, after `pause` before it: twice as many, up to some millions. */
+int64_t replan_pause(int64_t pause);
+
 /* Seconds that a change is taken to last: as if so many bytes of states waited on a slow disk. */
 double replan_change_s(int64_t state_bytes);
 

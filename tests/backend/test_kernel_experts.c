@@ -8,7 +8,7 @@
 #include "base/mem.h"
 #include "base/random.h"
 #include "graph/differentiate.h"
-#include "support/op_instance.h"
+#include "support/plain_case.h"
 #include "support/unit.h"
 
 enum { SEQUENCES = 2, LENGTH = 37, LENGTH_MOST = 550, COLUMNS = 22, INNER = 19, EXPERTS_MOST = 5 };
@@ -352,27 +352,10 @@ static double *read_named(const struct op_instance *instance, const char *name) 
     return tensor ? read(instance, tensor) : NULL;
 }
 
-static void expect_rows(const char *what, const double *found, const double *expected, int64_t count, double most) {
-    double difference = 0, norm = 1e-12;
-    for (int64_t i = 0; i < count; i++) {
-        difference += (found[i] - expected[i]) * (found[i] - expected[i]);
-        norm += expected[i] * expected[i];
-    }
-    if (!(sqrt(difference) <= most * sqrt(norm)))
-        fail_msg("%s is off by %.2e, more than %.0e", what, sqrt(difference / norm), most);
-}
-
-static const struct op_case *find_case(const char *name) {
-    for (int i = 0; i < op_case_count; i++)
-        if (strcmp(op_cases[i].name, name) == 0) return &op_cases[i];
-    fail_msg("no case %s", name);
-    return NULL;
-}
-
 /* In the rows that the kernel went through: those of the expert's slots, and of its last piece. The case's limit is one
  * that many numbers pass. */
 static void check_glu(const char *name, enum dtype dtype) {
-    struct op_case own = *find_case(name);
+    struct op_case own = *plain_case_find(name);
     struct op_instance instance;
     if (op_instance_create(op_case_build(&own, dtype, &own.sizes), &instance) != STATUS_OK)
         fail_msg("%s: %s", name, status_message());
@@ -404,9 +387,10 @@ static void check_glu(const char *name, enum dtype dtype) {
         plain_glu_row(&glu, x + at, dy ? dy + at : NULL, dy ? NULL : expected + r * c, expected + r * c);
     }
     assert_true(covered > 0);
-    expect_rows(name, out[0] + begin * c, expected, covered * c, most);
+    plain_case_expect(name, out[0] + begin * c, expected, covered * c, most);
     for (int i = 0; i < 4 && gradient; i++)
-        expect_rows(node->out[1 + i]->name, out[1 + i], before[i], shape_elements(&node->out[1 + i]->shape), most);
+        plain_case_expect(node->out[1 + i]->name, out[1 + i], before[i], shape_elements(&node->out[1 + i]->shape),
+                          most);
     double *all[] = {glu.gate_up, glu.down, glu.gate_up_bias, glu.down_bias, x, dy, ranges, expected};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         mem_free(all[i]);

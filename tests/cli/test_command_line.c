@@ -155,6 +155,8 @@ static void init_takes_the_shape_of_another_model(void **state) {
     assert_null(json_object_get(config, "quantization_config"));
     json_decref(config);
 
+    EXPECT(folder, 2, TEXTS("base-dtype: none, but the model's files have weights in nf4"), "plan", coded, "--lora",
+           "2,4,all-linear", "--base-dtype", "none");
     const char *other = temp_path(folder, "other");
     EXPECT(folder, 2, TEXTS("--layers and --like"), "init", other, "--like", model, "--layers", "2");
     EXPECT(folder, 2, TEXTS("no preset has this name", "qwen3-0.6b"), "init", other, "--like", "qwen3-0.6c");

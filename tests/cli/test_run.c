@@ -90,11 +90,23 @@ static void expect_stopped(const char *out, size_t steps, const char *checkpoint
     json_decref(document);
 }
 
+/* What `ps` shows, though the program has started itself again. */
+static void expect_name(pid_t process) {
+    char path[64], name[64] = "";
+    snprintf(path, sizeof path, "/proc/%d/comm", (int)process);
+    FILE *file = fopen(path, "r");
+    assert_non_null(file);
+    assert_non_null(fgets(name, sizeof name, file));
+    fclose(file);
+    assert_string_equal(name, "ballast\n");
+}
+
 static size_t stop_by(const char *folder, const char *run, int signal, int status) {
     const char *model = temp_path(folder, "model"), *text = temp_path(folder, "text.txt");
     const char *const words[] = {"train", model, text, "-o", run, "--steps", "1000000", SETTINGS, "--json", NULL};
     pid_t process = program_start(folder, words);
     wait_for_steps(run);
+    expect_name(process);
     assert_int_equal(kill(process, signal), 0);
     struct program_run done = program_finish(folder, process);
     if (done.status != status) fail_msg("exit status %d, expected %d: %s", done.status, status, done.err);

@@ -196,6 +196,23 @@ static void answers_are_put_behind_their_prompts(void **state) {
     expect_form(whole, JSONL_REJECTED, "{\"messages\": [" SAYS("user", "u") ", " SAYS("assistant", "r") "]}", 1);
 }
 
+/* A text beside messages that do not say it again would be lost. */
+static void a_prompt_that_is_left_out_is_refused(void **state) {
+    (void)state;
+    json_t *object = json_loads(
+        "{\"prompt\": \"u\", \"chosen\": [" SAYS("assistant", "c") "], \"rejected\": [" SAYS("assistant", "r") "]}", 0,
+        NULL);
+    json_t *out = NULL;
+    size_t first;
+    assert_int_equal(jsonl_form_preference(NULL, "lines", 4, object, JSONL_CHOSEN, &out, &first), STATUS_BAD_INPUT);
+    if (!strstr(status_message(), "lines: line 4: prompt: is a text, and the answers' messages do not begin with it"))
+        fail_msg("%s", status_message());
+    json_object_set_new(object, "prompt", json_string(""));
+    assert_int_equal(jsonl_form_preference(NULL, "lines", 4, object, JSONL_CHOSEN, &out, &first), STATUS_OK);
+    json_decref(out);
+    json_decref(object);
+}
+
 static enum status form_both(void *payload) {
     for (int field = JSONL_CHOSEN; field <= JSONL_REJECTED; field++) {
         json_t *out = NULL;
@@ -227,6 +244,7 @@ int main(void) {
         CASE(sequences_have_numbers),
         CASE(what_is_wrong_with_a_line_is_named),
         cmocka_unit_test(answers_are_put_behind_their_prompts),
+        cmocka_unit_test(a_prompt_that_is_left_out_is_refused),
         cmocka_unit_test(faults_are_reported),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

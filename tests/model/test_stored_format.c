@@ -243,7 +243,7 @@ static void layers_named_wrongly_are_refused(void **state) {
     } wrong[] = {
         {"ignore", "\"lm_head\"", "ignore: must be a list"},
         {"ignore", "[3]", "ignore: must be a list of texts"},
-        {"ignore", "[\"re:(\"]", "ignore: (: not a regular expression"},
+        {"ignore", "[\"re:(\"]", "ignore: re:(: not a regular expression"},
         {"ignore", "[\"lm_head\"]", "layers.0.mlp.gate_proj.weight_packed: missing"},
         {"ignore", "[\"re:.*proj\"]", "q_proj.weight: missing"},
     };
@@ -401,6 +401,10 @@ static void formats_that_are_not_read_are_named(void **state) {
     } configs[] = {
         {"{\"quant_method\": \"bitsandbytes\", \"load_in_4bit\": true, \"bnb_4bit_quant_type\": \"fp4\"}",
          "nf4 and int8"},
+        {"{\"quant_method\": \"bitsandbytes\", \"load_in_4bit\": true, \"load_in_8bit\": true}",
+         "load_in_4bit and load_in_8bit: only one may be true"},
+        {"{\"quant_method\": \"bitsandbytes\", \"load_in_8bit\": true, \"llm_int8_skip_modules\": [\"(\"]}",
+         "llm_int8_skip_modules: (: not a regular expression"},
         {"{\"quant_method\": \"compressed-tensors\", \"format\": \"float-quantized\"}", "mxfp4-pack-quantized"},
         {"{\"quant_method\": \"compressed-tensors\", \"format\": \"mxfp4-pack-quantized\", \"config_groups\": "
          "{\"group_0\": {\"input_activations\": {\"num_bits\": 4}}}}",

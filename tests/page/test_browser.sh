@@ -52,6 +52,14 @@ printf '{"step": 1, "prompt": "<b>", "text": "</script><script>console.error(2)<
 sed -i 's/"layer.0.input_layernorm"/"<img src=x onerror=console.error(4)>"/' "$evil/timeline.json"
 "$program" report "$evil" -o "$out/evil.html" --quiet
 
+# A run on preferences, whose loss is that of no token.
+mkdir "$work/pairs"
+sed 's/"document_attention":"across",/&"loss":"dpo","dpo_beta":0.1,"dpo_loss":"sigmoid","dpo_label_smoothing":0.0,/' "$run/run.json" >"$work/pairs/run.json"
+awk 'BEGIN { for (i = 1; i <= 60; i++)
+    printf "{\"step\": %d, \"loss\": %.4f, \"grad_norm\": 1.5, \"lr\": 1e-4, \"reward_chosen\": %.3f, \"reward_rejected\": %.3f, \"margin\": %.3f, \"accuracy\": %.4f, \"step_s\": 1.5, \"tokens_per_s\": 2700}\n", i, 0.6931 - i / 200, i / 90, -i / 60, i / 36, 1 - 0.5 / i }' \
+    >"$work/pairs/metrics.jsonl"
+"$program" report "$work/pairs" -o "$out/pairs.html" --quiet
+
 # chromium_run CHECK ARGUMENTS...: fails on whatever the page writes to the console, and where the check does not hold
 # after three runs: on a machine that is busy, Chromium may end before it has drawn anything.
 chromium_run() {
@@ -97,6 +105,21 @@ for page in recorded run large evil; do
 done
 sed -e '/^start();$/r '"$source/tests/page/interact.js" "$out/recorded.html" >"$out/interact.html"
 picture interact 360 800 light
+
+picture pairs 1280 900 light
+chromium_run "grep -q </html> $work/log" --dump-dom "file://$out/pairs.html"
+sed '/<script/,/<\/script>/d' "$work/log" >"$work/seen"
+for text in 'of pairs of answers' 'Margin of rewards' 'Pairs in the right order' 'Every two of them are a pair' \
+    'The first 3 chunks stay' 'optimizer state waits on the disk and is copied' 'so that its activations'; do
+    if ! grep -q "$text" "$work/seen"; then
+        echo "test_browser: '$text' is not on the page of preferences" >&2
+        exit 1
+    fi
+done
+if grep -q perplexity "$work/seen"; then
+    echo "test_browser: the loss of pairs has a perplexity" >&2
+    exit 1
+fi
 
 # What JavaScript made of the page: the parts that the run has, and no number that is none.
 chromium_run "grep -q </html> $work/log" --dump-dom "file://$out/recorded.html"

@@ -57,6 +57,21 @@ static void a_recorded_run_is_shown(void **state) {
     json_decref(document);
 }
 
+/* Of a model with vision, the text model's. */
+static void sizes_are_those_of_the_text_model(void **state) {
+    json_t *run, *document;
+    expect_status(json_read_object(temp_path(recorded, "run.json"), 1 << 20, &run), STATUS_OK, NULL);
+    json_object_set_new(run, "model", json_string(BALLAST_FIXTURES "/models/gemma3_wrapped"));
+    assert_int_equal(json_dump_file(run, temp_path(*state, "run.json"), 0), 0);
+    document = data_of(*state, NULL);
+    const json_t *model = json_object_get(document, "model");
+    expect_text(model, "model_type", "gemma3_text");
+    assert_int_equal(json_integer_value(json_object_get(model, "num_hidden_layers")), 2);
+    assert_null(json_object_get(model, "vision_config"));
+    json_decref(document);
+    json_decref(run);
+}
+
 static json_t *end_of(const char *folder) {
     json_t *document = data_of(folder, NULL);
     if (page_run_end(folder, document) != STATUS_OK) fail_msg("%s", status_message());
@@ -199,8 +214,10 @@ static void long_samples_are_cut(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        CASE(a_recorded_run_is_shown),     CASE(the_end_of_a_run_is_told), CASE(the_command_that_goes_on_is_told),
-        CASE(another_run_is_shown_beside), CASE(samples_are_bounded),      CASE(long_samples_are_cut),
+        CASE(a_recorded_run_is_shown),     CASE(sizes_are_those_of_the_text_model),
+        CASE(the_end_of_a_run_is_told),    CASE(the_command_that_goes_on_is_told),
+        CASE(another_run_is_shown_beside), CASE(samples_are_bounded),
+        CASE(long_samples_are_cut),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -333,6 +333,10 @@ static void pairs_need_even_numbers(void **state) {
     assert_non_null(strstr(status_message(), "recipe.grain_sequences: 3"));
     assert_string_equal(status_hint_text(), "the nearest legal value is 2");
     plan.recipe.grain_sequences = 4;
+    plan.recipe.batch = 3; /* smaller than the grain, which was rounded up */
+    assert_int_equal(plan_check(&plan), STATUS_BAD_INPUT);
+    assert_non_null(strstr(status_message(), "recipe.batch: 3 is not legal: sequences are pairs"));
+    plan.recipe.batch = 12;
     plan.recipe.document_attention = DOCUMENT_ATTENTION_WITHIN;
     assert_int_equal(plan_check(&plan), STATUS_BAD_INPUT);
     assert_non_null(strstr(status_message(), "recipe.document_attention"));

@@ -8,16 +8,9 @@
 #include "program/collectives.h"
 #include "support/fault_sweep.h"
 #include "support/random_policy.h"
+#include "support/rank_programs.h"
 #include "support/small_graph.h"
 #include "support/unit.h"
-
-enum { RANKS_MOST = 8 };
-
-struct ranks {
-    int count;
-    struct plan plan;
-    struct program *programs[RANKS_MOST];
-};
 
 static void describe(const struct plan *plan) {
     char lanes[LANE_SHAPE_BYTES];
@@ -28,33 +21,20 @@ static void describe(const struct plan *plan) {
                 lane_shape_print(&plan->recipe.lanes, lanes), (long long)plan->recipe.round_grains);
 }
 
-static void drop(struct ranks *ranks) {
-    for (int r = 0; r < ranks->count; r++)
-        program_free(ranks->programs[r]);
-}
-
+/* Compiled and proved. */
 static enum status compile_with(const struct graph *graph, const struct plan *plan, const int64_t *bytes,
-                                struct ranks *out) {
-    struct workspace_table table = {.bytes = bytes, .count = (int)graph->nodes.count};
-    enum status status = STATUS_OK;
-    *out = (struct ranks){.count = rank_place_ranks(&plan->place), .plan = *plan};
-    for (int r = 0; r < out->count && status == STATUS_OK; r++) {
-        struct plan own = *plan;
-        own.place.rank = r;
-        status = program_compile(graph, &own, &table, &out->programs[r]);
-    }
-    if (status != STATUS_OK) return status;
-    return program_verify_ranks((const struct program *const *)out->programs, out->count, &plan->recipe);
+                                struct rank_programs *out) {
+    TRY(rank_programs_compile(graph, plan, bytes, out));
+    return rank_programs_verify(out);
 }
 
-static enum status compile(const struct graph *graph, const struct plan *plan, struct ranks *out) {
-    int64_t *bytes = small_graph_workspace(graph);
-    enum status status = compile_with(graph, plan, bytes, out);
-    mem_free(bytes);
-    return status;
+static enum status compile(const struct graph *graph, const struct plan *plan, struct rank_programs *out) {
+    TRY(rank_programs_compile_small(graph, plan, out));
+    return rank_programs_verify(out);
 }
 
-static void require_compiled(const struct graph *graph, const struct plan *plan, uint64_t seed, struct ranks *out) {
+static void require_compiled(const struct graph *graph, const struct plan *plan, uint64_t seed,
+                             struct rank_programs *out) {
     if (compile(graph, plan, out) == STATUS_OK) return;
     describe(plan);
     fail_msg("seed %llu: %s", (unsigned long long)seed, status_message());
@@ -80,7 +60,7 @@ static struct plan plan_of(const struct graph *graph, int stages, int64_t grains
 }
 
 /* How often all ranks together execute a node in a step. */
-static int64_t count_executions(const struct ranks *ranks, const struct node *node) {
+static int64_t count_executions(const struct rank_programs *ranks, const struct node *node) {
     int64_t count = 0;
     for (int r = 0; r < ranks->count; r++)
         for (size_t i = 0; i < ranks->programs[r]->instructions.count; i++) {
@@ -91,7 +71,7 @@ static int64_t count_executions(const struct ranks *ranks, const struct node *no
 }
 
 /* Elements that ranks have between steps, all together. */
-static int64_t count_held(const struct ranks *ranks, const struct tensor *tensor) {
+static int64_t count_held(const struct rank_programs *ranks, const struct tensor *tensor) {
     int64_t held = 0;
     for (int r = 0; r < ranks->count; r++) {
         struct tensor_run run;
@@ -111,7 +91,7 @@ static bool uses(const struct program *program, const struct tensor *tensor) {
 }
 
 /* Stages that use a parameter, one that has its states. */
-static int64_t count_users(const struct ranks *ranks, const struct tensor *tensor) {
+static int64_t count_users(const struct rank_programs *ranks, const struct tensor *tensor) {
     int64_t users = 0;
     int data = rank_place_data(&ranks->plan.place);
     if (tensor->kind == TENSOR_STATE) return 1;
@@ -125,7 +105,7 @@ static int64_t count_users(const struct ranks *ranks, const struct tensor *tenso
 }
 
 /* Each stage that has a tensor has as many copies of it as the partition says. */
-static void require_homes(const struct ranks *ranks, const struct tensor *tensor) {
+static void require_homes(const struct rank_programs *ranks, const struct tensor *tensor) {
     const struct partition *partition = &ranks->plan.policy.partition;
     int width = partition_width(tensor->kind == TENSOR_STATE ? partition->optimizer : partition->parameters);
     int64_t copies = rank_place_data(&ranks->plan.place) / width * count_users(ranks, tensor);
@@ -137,7 +117,8 @@ static void require_homes(const struct ranks *ranks, const struct tensor *tensor
 
 /* The same nodes as often as on one rank; data ranks share what is updated, and each clips. What is recomputed depends
  * on what a stage has from another. */
-static void require_executions(const struct ranks *ranks, const struct ranks *one, const struct node *node) {
+static void require_executions(const struct rank_programs *ranks, const struct rank_programs *one,
+                               const struct node *node) {
     bool everybodys = strcmp(node->op->name, "clip_factor") == 0;
     int64_t times = count_executions(ranks, node), expected = count_executions(one, node);
     bool recomputed = node->phase == PHASE_FORWARD && ranks->plan.policy.schedule[0];
@@ -148,10 +129,10 @@ static void require_executions(const struct ranks *ranks, const struct ranks *on
     fail_msg("%s is executed %lld times, not %lld", node->name, (long long)times, (long long)expected);
 }
 
-static void require_shared_out(const struct ranks *ranks) {
+static void require_shared_out(const struct rank_programs *ranks) {
     const struct graph *graph = ranks->programs[0]->graph;
     struct plan plan = ranks->plan;
-    struct ranks one;
+    struct rank_programs one;
     plan.place = (struct rank_place){.rank = 0};
     plan.policy.spans[0] = 0;
     plan.policy.partition = (struct partition){0};
@@ -162,7 +143,7 @@ static void require_shared_out(const struct ranks *ranks) {
         const struct tensor *tensor = graph->tensors.items[t];
         if (tensor->kind == TENSOR_PARAMETER || tensor->kind == TENSOR_STATE) require_homes(ranks, tensor);
     }
-    drop(&one);
+    rank_programs_drop(&one);
 }
 
 static void stages_share_out_a_step(void **state) {
@@ -172,10 +153,10 @@ static void stages_share_out_a_step(void **state) {
             for (int64_t grains_per_pass = 1; grains_per_pass <= 2; grains_per_pass++) {
                 struct graph *graph = draw_graph(7, (uint64_t)passes, false);
                 struct plan plan = plan_of(graph, stages, passes * grains_per_pass, grains_per_pass);
-                struct ranks ranks;
+                struct rank_programs ranks;
                 require_compiled(graph, &plan, 0, &ranks);
                 require_shared_out(&ranks);
-                drop(&ranks);
+                rank_programs_drop(&ranks);
                 graph_free(graph);
             }
 }
@@ -185,7 +166,7 @@ static void memory_does_not_grow_with_passes(void **state) {
     (void)state;
     struct graph *graph = draw_graph(6, 0, false);
     struct plan few = plan_of(graph, 4, 6, 1), many = plan_of(graph, 4, 24, 1);
-    struct ranks a, b;
+    struct rank_programs a, b;
     require_compiled(graph, &few, 0, &a);
     require_compiled(graph, &many, 0, &b);
     for (int r = 0; r < 4; r++) {
@@ -194,8 +175,8 @@ static void memory_does_not_grow_with_passes(void **state) {
         assert_int_equal(program_report_memory(b.programs[r], TIER_DEVICE, &with_many), STATUS_OK);
         assert_int_equal(with_few.by_kind[BUFFER_ACTIVATIONS], with_many.by_kind[BUFFER_ACTIVATIONS]);
     }
-    drop(&a);
-    drop(&b);
+    rank_programs_drop(&a);
+    rank_programs_drop(&b);
     graph_free(graph);
 }
 
@@ -219,7 +200,8 @@ static void draw_spans(int32_t blocks, int spans, uint64_t seed, uint64_t *next,
 static int draw_data(const struct lane_shape *lanes, int stages, uint64_t seed, uint64_t *next) {
     struct lane_tree tree;
     assert_int_equal(lane_tree_of_shape(lanes, &tree), STATUS_OK);
-    int most = RANKS_MOST / stages < tree.lanes ? RANKS_MOST / stages : tree.lanes, data = 1 + roll(seed, next, most);
+    int most = RANK_PROGRAMS_MOST / stages < tree.lanes ? RANK_PROGRAMS_MOST / stages : tree.lanes,
+        data = 1 + roll(seed, next, most);
     while (!lane_tree_holds(&tree, data))
         data--;
     lane_tree_free(&tree);
@@ -260,11 +242,11 @@ static void random_plans_are_proved(void **state) {
     for (uint64_t seed = 1; seed <= unit_sweep(60, 2000); seed++) {
         struct graph *graph = draw_graph(2 + (int)(seed % 5), seed, false);
         struct plan plan = draw_plan(graph, seed);
-        struct ranks ranks;
+        struct rank_programs ranks;
         require_compiled(graph, &plan, seed, &ranks);
         require_shared_out(&ranks);
         cut += partition_cuts(&plan.policy.partition);
-        drop(&ranks);
+        rank_programs_drop(&ranks);
         graph_free(graph);
     }
     print_message("%lld of the plans have partitions\n", (long long)cut);
@@ -277,10 +259,10 @@ static void evaluation_goes_through_the_stages(void **state) {
         struct graph *graph = draw_graph(4, (uint64_t)stages, true); /* every other one is tied */
         struct plan plan = plan_of(graph, stages, 5, 1);
         if (stages > 3) plan.policy.optimizer = plan.policy.parameters = TIER_HOST, plan.policy.buffers = 4;
-        struct ranks ranks;
+        struct rank_programs ranks;
         require_compiled(graph, &plan, 0, &ranks);
         require_shared_out(&ranks);
-        drop(&ranks);
+        rank_programs_drop(&ranks);
         graph_free(graph);
     }
 }
@@ -304,14 +286,14 @@ static struct program_collective *operation_of(struct program *program, const st
 }
 
 /* Another grain arrives where one is read. */
-static void plant_other_grain(struct ranks *ranks) {
+static void plant_other_grain(struct rank_programs *ranks) {
     struct instruction *message = find_message(ranks->programs[1], TENSOR_ACTIVATION, false, 0);
     operation_of(ranks->programs[1], message)->grain++;
     message->grain++;
 }
 
 /* A stage receives in another order than the other sends. */
-static void plant_other_order(struct ranks *ranks) {
+static void plant_other_order(struct rank_programs *ranks) {
     struct program *program = ranks->programs[1];
     struct instruction *a = find_message(program, TENSOR_ACTIVATION, false, 0);
     struct instruction *b = find_message(program, TENSOR_ACTIVATION, false, 1);
@@ -321,14 +303,14 @@ static void plant_other_order(struct ranks *ranks) {
 }
 
 /* Both stages believe that they are the one that sends. */
-static void plant_other_root(struct ranks *ranks) {
+static void plant_other_root(struct rank_programs *ranks) {
     struct program *program = ranks->programs[1];
     struct instruction *message = find_message(program, TENSOR_ACTIVATION, false, 0);
     operation_of(program, message)->root = 1 - operation_of(program, message)->root;
 }
 
 /* A message is lost, and with it an operation that the other stage waits for. */
-static void plant_lost_message(struct ranks *ranks) {
+static void plant_lost_message(struct rank_programs *ranks) {
     struct program *program = ranks->programs[0];
     struct instruction *message = find_message(program, TENSOR_ACTIVATION, true, 0);
     message->opcode = OPCODE_ZERO;
@@ -338,7 +320,7 @@ static void plant_lost_message(struct ranks *ranks) {
 }
 
 /* Nothing waits for what is received. */
-static void plant_missing_waits(struct ranks *ranks) {
+static void plant_missing_waits(struct rank_programs *ranks) {
     struct program *program = ranks->programs[1];
     const struct instruction *message = find_message(program, TENSOR_ACTIVATION, false, 0);
     int32_t index = (int32_t)(message - program->instructions.items);
@@ -352,7 +334,7 @@ static void plant_missing_waits(struct ranks *ranks) {
 }
 
 /* The other stage's copy of a parameter is sent to another one's place. */
-static void plant_other_place(struct ranks *ranks) {
+static void plant_other_place(struct rank_programs *ranks) {
     struct instruction *message = find_message(ranks->programs[0], TENSOR_GRADIENT, false, 0);
     message->operands[OP_INPUTS_MAX].offset += 64;
 }
@@ -374,7 +356,7 @@ static void plant_lost(struct program *program, size_t at) {
 }
 
 /* The shared parameter keeps its old value at the stage that does not update it. */
-static void plant_stale_parameter(struct ranks *ranks) {
+static void plant_stale_parameter(struct rank_programs *ranks) {
     for (int r = 0; r < ranks->count; r++) {
         struct program *program = ranks->programs[r];
         struct instruction *message = find_message(program, TENSOR_PARAMETER, r == 0, 0);
@@ -390,7 +372,7 @@ static void plant_stale_parameter(struct ranks *ranks) {
     }
 }
 
-static enum status verify(const struct ranks *ranks, bool together) {
+static enum status verify(const struct rank_programs *ranks, bool together) {
     for (int r = 0; r < ranks->count && !together; r++)
         TRY(program_verify(ranks->programs[r]));
     return program_verify_ranks((const struct program *const *)ranks->programs, ranks->count, &ranks->plan.recipe);
@@ -400,7 +382,7 @@ static void planted_faults_are_found(void **state) {
     (void)state;
     static const struct {
         const char *name;
-        void (*plant)(struct ranks *ranks);
+        void (*plant)(struct rank_programs *ranks);
         bool together; /* it is for the proof of all ranks to find */
     } faults[] = {{"other grain", plant_other_grain, false},       {"other order", plant_other_order, true},
                   {"other root", plant_other_root, true},          {"lost message", plant_lost_message, true},
@@ -409,12 +391,12 @@ static void planted_faults_are_found(void **state) {
     for (size_t f = 0; f < sizeof faults / sizeof *faults; f++) {
         struct graph *graph = draw_graph(2, 1, false); /* tied */
         struct plan plan = plan_of(graph, 2, 4, 1);
-        struct ranks ranks;
+        struct rank_programs ranks;
         require_compiled(graph, &plan, 0, &ranks);
         faults[f].plant(&ranks);
         if (verify(&ranks, faults[f].together) != STATUS_FAILED) fail_msg("%s is not found", faults[f].name);
         print_message("%s: %s\n", faults[f].name, status_message());
-        drop(&ranks);
+        rank_programs_drop(&ranks);
         graph_free(graph);
     }
 }
@@ -423,18 +405,18 @@ static void illegal_cuts_are_refused(void **state) {
     (void)state;
     struct graph *graph = draw_graph(2, 0, false); /* 4 blocks */
     static const char *const texts[] = {"0", "9", "2 1", "1 1", "x", "1 2", "1,", "4"};
-    struct ranks ranks;
+    struct rank_programs ranks;
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         struct plan plan = plan_of(graph, 2, 4, 1);
         snprintf(plan.policy.spans, sizeof plan.policy.spans, "%s", texts[i]);
         assert_int_equal(compile(graph, &plan, &ranks), STATUS_BAD_INPUT);
         assert_non_null(strstr(status_message(), "policy.spans"));
-        drop(&ranks);
+        rank_programs_drop(&ranks);
     }
     struct plan deep = plan_of(graph, 8, 4, 1);
     assert_int_equal(compile(graph, &deep, &ranks), STATUS_BAD_INPUT);
     assert_non_null(strstr(status_message(), "policy.stages"));
-    drop(&ranks);
+    rank_programs_drop(&ranks);
     graph_free(graph);
 }
 
@@ -446,9 +428,9 @@ struct subject {
 
 static enum status compile_and_drop(void *payload) {
     const struct subject *subject = payload;
-    struct ranks ranks;
+    struct rank_programs ranks;
     enum status status = compile_with(subject->graph, &subject->plan, subject->bytes, &ranks);
-    drop(&ranks);
+    rank_programs_drop(&ranks);
     return status;
 }
 

@@ -10,18 +10,11 @@
 #include "program/collectives.h"
 #include "support/fault_sweep.h"
 #include "support/random_policy.h"
+#include "support/rank_programs.h"
 #include "support/small_graph.h"
 #include "support/unit.h"
 
-enum { RANKS_MOST = 8 };
-
-struct ranks {
-    int count;
-    struct plan plan;
-    struct program *programs[RANKS_MOST];
-};
-
-static void describe(const struct ranks *ranks) {
+static void describe(const struct rank_programs *ranks) {
     char triple[PARTITION_BYTES], lanes[LANE_SHAPE_BYTES];
     const struct plan *plan = &ranks->plan;
     print_policy(&plan->policy, 0);
@@ -31,30 +24,16 @@ static void describe(const struct ranks *ranks) {
                 (long long)plan->recipe.round_grains, (long long)recipe_grains(&plan->recipe));
 }
 
-static void drop(struct ranks *ranks) {
-    for (int r = 0; r < ranks->count; r++)
-        program_free(ranks->programs[r]);
-}
-
+/* Compiled and proved. */
 static enum status compile_with(const struct graph *graph, const struct plan *plan, const int64_t *bytes,
-                                struct ranks *out) {
-    struct workspace_table table = {.bytes = bytes, .count = (int)graph->nodes.count};
-    enum status status = STATUS_OK;
-    *out = (struct ranks){.count = rank_place_ranks(&plan->place), .plan = *plan};
-    for (int r = 0; r < out->count && status == STATUS_OK; r++) {
-        struct plan own = *plan;
-        own.place.rank = r;
-        status = program_compile(graph, &own, &table, &out->programs[r]);
-    }
-    if (status != STATUS_OK) return status;
-    return program_verify_ranks((const struct program *const *)out->programs, out->count, &plan->recipe);
+                                struct rank_programs *out) {
+    TRY(rank_programs_compile(graph, plan, bytes, out));
+    return rank_programs_verify(out);
 }
 
-static enum status compile(const struct graph *graph, const struct plan *plan, struct ranks *out) {
-    int64_t *bytes = small_graph_workspace(graph);
-    enum status status = compile_with(graph, plan, bytes, out);
-    mem_free(bytes);
-    return status;
+static enum status compile(const struct graph *graph, const struct plan *plan, struct rank_programs *out) {
+    TRY(rank_programs_compile_small(graph, plan, out));
+    return rank_programs_verify(out);
 }
 
 /* Embeddings of several blocks of elements, so that shards cut through them. */
@@ -82,7 +61,7 @@ static struct plan plan_of(const struct graph *graph, struct mesh mesh, const st
 /* ---- what a partition promises ---- */
 
 /* How often each element of a parameter is updated: by the ranks that share a shard of parameters, each once. */
-static void require_updates(const struct ranks *ranks, const struct tensor *parameter) {
+static void require_updates(const struct rank_programs *ranks, const struct tensor *parameter) {
     int64_t elements = shape_elements(&parameter->shape);
     int width = partition_width(ranks->plan.policy.partition.optimizer), replicas = ranks->count / width;
     int *times = mem_array((size_t)elements, sizeof *times);
@@ -104,7 +83,7 @@ static void require_updates(const struct ranks *ranks, const struct tensor *para
 
 /* Every element of a parameter and its states is on as many ranks as the widths say, and homes of one kind are equally
  * large on all ranks. */
-static void require_homes(const struct ranks *ranks, const struct tensor *tensor) {
+static void require_homes(const struct rank_programs *ranks, const struct tensor *tensor) {
     const struct partition *partition = &ranks->plan.policy.partition;
     bool parameter = tensor->kind == TENSOR_PARAMETER;
     int width = partition_width(parameter ? partition->parameters : partition->optimizer);
@@ -142,7 +121,7 @@ struct rounds {
 static struct rounds count_rounds(const struct plan *plan) {
     struct lane_shares shares;
     struct rounds rounds = {0};
-    bool empty[RANKS_MOST];
+    bool empty[RANK_PROGRAMS_MOST];
     assert_int_equal(lane_shares_create(&plan->recipe, &plan->place, &shares), STATUS_OK);
     rounds.all = shares.rounds;
     lane_shares_free(&shares);
@@ -156,7 +135,7 @@ static struct rounds count_rounds(const struct plan *plan) {
     return rounds;
 }
 
-static struct partition_use use_of(const struct ranks *ranks, const struct chunk_list *chunks, int32_t index,
+static struct partition_use use_of(const struct rank_programs *ranks, const struct chunk_list *chunks, int32_t index,
                                    const struct rounds *rounds) {
     const struct chunk *chunk = &chunks->chunks.items[index];
     struct partition_use use = {.rounds = chunk->trained ? rounds->all : 0,
@@ -171,12 +150,12 @@ static struct partition_use use_of(const struct ranks *ranks, const struct chunk
 }
 
 /* What is moved of a chunk in rounds to which some ranks have nothing to add. */
-static void add_partial_sums(const struct ranks *ranks, int64_t elements, struct partition_traffic *sum) {
+static void add_partial_sums(const struct rank_programs *ranks, int64_t elements, struct partition_traffic *sum) {
     const struct plan *plan = &ranks->plan;
     const struct shard_cut cut = {plan->policy.partition, ranks->count, elements};
     struct lane_tree lanes, tree;
-    int owner[RANKS_MOST];
-    bool empty[RANKS_MOST];
+    int owner[RANK_PROGRAMS_MOST];
+    bool empty[RANK_PROGRAMS_MOST];
     assert_int_equal(lane_tree_of_shape(&plan->recipe.lanes, &lanes), STATUS_OK);
     assert_int_equal(lane_tree_top(&lanes, ranks->count, &tree), STATUS_OK);
     shard_owners(&cut.partition, ranks->count, 0, 1, ranks->count, owner);
@@ -200,7 +179,7 @@ static void add_partial_sums(const struct ranks *ranks, int64_t elements, struct
 }
 
 /* Bytes on the wire, of all ranks by axis: the operations of the programs and the formula. */
-static void require_traffic(const struct ranks *ranks) {
+static void require_traffic(const struct rank_programs *ranks) {
     const struct plan *plan = &ranks->plan;
     const struct rounds rounds = count_rounds(plan);
     struct partition_traffic formula = {.bytes = {0}}, moved = {.bytes = {0}};
@@ -226,7 +205,7 @@ static void require_traffic(const struct ranks *ranks) {
     chunks_free(&chunks);
 }
 
-static void require_promises(const struct ranks *ranks) {
+static void require_promises(const struct rank_programs *ranks) {
     const struct graph *graph = ranks->programs[0]->graph;
     for (size_t i = 0; i < graph->tensors.count; i++) {
         const struct tensor *tensor = graph->tensors.items[i];
@@ -249,7 +228,7 @@ static void all_triples_are_proved(void **state) {
         for (int i = 0; i < count; i++) {
             struct graph *graph = draw_graph((uint64_t)(m + (size_t)i));
             struct plan plan = plan_of(graph, meshes[m], &list[i]);
-            struct ranks ranks;
+            struct rank_programs ranks;
             plan.policy.flat = i & 1;
             plan.recipe.batch = batches[i % 3];
             plan.recipe.round_grains = 1;
@@ -259,7 +238,7 @@ static void all_triples_are_proved(void **state) {
             }
             require_promises(&ranks);
             if (partition_cuts(&list[i])) require_traffic(&ranks);
-            drop(&ranks);
+            rank_programs_drop(&ranks);
             graph_free(graph);
             proved++;
         }
@@ -288,7 +267,7 @@ static int64_t most_bytes(const struct program *program, enum buffer_kind kind, 
 }
 
 static void require_unreduced(const struct graph *graph, enum tier tier, int64_t grains_per_pass) {
-    struct ranks ranks;
+    struct rank_programs ranks;
     struct plan plan = plan_of(graph, (struct mesh){1, 2}, &(struct partition){1, 2, 2});
     int64_t whole = 0;
     bool waits = grains_per_pass < 4;
@@ -305,7 +284,7 @@ static void require_unreduced(const struct graph *graph, enum tier tier, int64_t
         assert_in_range(home_bytes(ranks.programs[r], BUFFER_GRADIENTS, tier), whole / 2, whole / 2 + whole / 8);
         assert_true(most_bytes(ranks.programs[r], BUFFER_UNREDUCED, TIER_DEVICE) < whole);
     }
-    drop(&ranks);
+    rank_programs_drop(&ranks);
 }
 
 /* Where a lane's grains of a round take several passes, what it has added up waits between them, whole: on the host or
@@ -354,13 +333,13 @@ static void random_plans_are_proved(void **state) {
     for (uint64_t seed = 1; seed <= unit_sweep(60, 2000); seed++) {
         struct graph *graph = draw_graph(seed);
         struct plan plan = draw_plan(graph, seed);
-        struct ranks ranks;
+        struct rank_programs ranks;
         if (compile(graph, &plan, &ranks) != STATUS_OK) {
             describe(&ranks);
             fail_msg("seed %llu: %s", (unsigned long long)seed, status_message());
         }
         if (partition_cuts(&plan.policy.partition)) require_promises(&ranks), cut++;
-        drop(&ranks);
+        rank_programs_drop(&ranks);
         graph_free(graph);
     }
     print_message("%lld of the plans have partitions\n", (long long)cut);
@@ -375,9 +354,9 @@ struct subject {
 
 static enum status compile_and_drop(void *payload) {
     const struct subject *subject = payload;
-    struct ranks ranks;
+    struct rank_programs ranks;
     enum status status = compile_with(subject->graph, &subject->plan, subject->bytes, &ranks);
-    drop(&ranks);
+    rank_programs_drop(&ranks);
     return status;
 }
 

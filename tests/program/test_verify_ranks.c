@@ -7,49 +7,9 @@
 #include "support/fault_sweep.h"
 #include "support/policy_features.h"
 #include "support/random_policy.h"
+#include "support/rank_programs.h"
 #include "support/small_graph.h"
 #include "support/unit.h"
-
-enum { RANKS_MOST = 12 };
-
-struct ranks {
-    int count;
-    struct plan plan; /* of rank 0 */
-    struct program *programs[RANKS_MOST];
-};
-
-static const struct program *const *list_of(const struct ranks *ranks) {
-    return (const struct program *const *)ranks->programs;
-}
-
-static enum status verify(const struct ranks *ranks) {
-    return program_verify_ranks(list_of(ranks), ranks->count, &ranks->plan.recipe);
-}
-
-static enum status compile_with(const struct graph *graph, const struct plan *plan, const int64_t *bytes,
-                                struct ranks *out) {
-    struct workspace_table table = {.bytes = bytes, .count = (int)graph->nodes.count};
-    enum status status = STATUS_OK;
-    *out = (struct ranks){.count = rank_place_ranks(&plan->place), .plan = *plan};
-    for (int r = 0; r < out->count && status == STATUS_OK; r++) {
-        struct plan own = *plan;
-        own.place.rank = r;
-        status = program_compile(graph, &own, &table, &out->programs[r]);
-    }
-    return status;
-}
-
-static enum status compile(const struct graph *graph, const struct plan *plan, struct ranks *out) {
-    int64_t *bytes = small_graph_workspace(graph);
-    enum status status = compile_with(graph, plan, bytes, out);
-    mem_free(bytes);
-    return status;
-}
-
-static void drop(struct ranks *ranks) {
-    for (int r = 0; r < ranks->count; r++)
-        program_free(ranks->programs[r]);
-}
 
 static int roll(uint64_t seed, uint64_t *next, int sides) {
     return (int)(random_u64(seed, RANDOM_TEST, 15, (*next)++) % (uint64_t)sides);
@@ -95,9 +55,9 @@ static void random_programs_of_ranks_are_proved(void **state) {
     for (uint64_t seed = 1; seed <= count; seed++) {
         struct graph *graph = draw_graph(seed);
         struct plan plan = draw_plan(graph, seed);
-        struct ranks ranks;
-        enum status status = compile(graph, &plan, &ranks);
-        if (status == STATUS_OK) status = verify(&ranks);
+        struct rank_programs ranks;
+        enum status status = rank_programs_compile_small(graph, &plan, &ranks);
+        if (status == STATUS_OK) status = rank_programs_verify(&ranks);
         if (status != STATUS_OK) {
             char shape[LANE_SHAPE_BYTES];
             print_policy(&plan.policy, seed);
@@ -110,7 +70,7 @@ static void random_programs_of_ranks_are_proved(void **state) {
         operations += (int64_t)ranks.programs[0]->collectives.count;
         for (size_t c = 0; c < ranks.programs[0]->collectives.count; c++)
             empty += ranks.programs[0]->collectives.items[c].empty != NULL;
-        drop(&ranks);
+        rank_programs_drop(&ranks);
         graph_free(graph);
     }
     print_message("%lld plans of several ranks, %lld operations, %lld with ranks that have nothing\n",
@@ -138,30 +98,34 @@ static struct instruction *find(struct program *program, enum opcode opcode, int
     return NULL;
 }
 
-static void add_the_wrong_way_round(struct ranks *ranks) {
+static void add_the_wrong_way_round(struct rank_programs *ranks) {
     struct instruction *add = find(ranks->programs[1], OPCODE_ADD, 0);
     int32_t from = add->operands[0].buffer;
     add->operands[0].buffer = add->operands[OP_INPUTS_MAX].buffer;
     add->operands[OP_INPUTS_MAX].buffer = from;
 }
 
-static void hold_another_tree(struct ranks *ranks) { ranks->plan.recipe.lanes = (struct lane_shape){1, 9}; }
+static void hold_another_tree(struct rank_programs *ranks) { ranks->plan.recipe.lanes = (struct lane_shape){1, 9}; }
 
-static void add_a_lane_twice(struct ranks *ranks) {
+static void add_a_lane_twice(struct rank_programs *ranks) {
     struct instruction *add = find(ranks->programs[2], OPCODE_ADD, 1);
     add->opcode = OPCODE_COPY;
 }
 
-static void round_an_edge(struct ranks *ranks) { find(ranks->programs[2], OPCODE_ADD, 0)->opcode = OPCODE_ADD_BF16; }
+static void round_an_edge(struct rank_programs *ranks) {
+    find(ranks->programs[2], OPCODE_ADD, 0)->opcode = OPCODE_ADD_BF16;
+}
 
-static void send_rounded_sums(struct ranks *ranks) {
+static void send_rounded_sums(struct rank_programs *ranks) {
     for (int rank = 0; rank < ranks->count; rank++)
         ranks->programs[rank]->collectives.items[0].round_bf16 = true;
 }
 
-static void take_another_rank_s_rows(struct ranks *ranks) { ranks->programs[3]->sections.items[0].first_grain++; }
+static void take_another_rank_s_rows(struct rank_programs *ranks) {
+    ranks->programs[3]->sections.items[0].first_grain++;
+}
 
-static void exchange_two_operations(struct ranks *ranks) {
+static void exchange_two_operations(struct rank_programs *ranks) {
     struct instruction *one = find(ranks->programs[0], OPCODE_ALL_REDUCE, 0);
     struct instruction *two = find(ranks->programs[0], OPCODE_ALL_REDUCE, 1);
     one->collective = 1;
@@ -169,7 +133,7 @@ static void exchange_two_operations(struct ranks *ranks) {
 }
 
 /* Both list and instructions: the ranks then sum different gradients. */
-static void reduce_in_another_order(struct ranks *ranks) {
+static void reduce_in_another_order(struct rank_programs *ranks) {
     struct program *program = ranks->programs[0];
     struct instruction *one = find(program, OPCODE_ALL_REDUCE, 0), *two = find(program, OPCODE_ALL_REDUCE, 1);
     struct program_collective *list = program->collectives.items, first = list[0];
@@ -180,23 +144,23 @@ static void reduce_in_another_order(struct ranks *ranks) {
     two->operands[OP_INPUTS_MAX] = data;
 }
 
-static void leave_an_operation_out(struct ranks *ranks) { ranks->programs[2]->collectives.count--; }
-static void send_more_bytes(struct ranks *ranks) { ranks->programs[1]->collectives.items[3].bytes += 64; }
+static void leave_an_operation_out(struct rank_programs *ranks) { ranks->programs[2]->collectives.count--; }
+static void send_more_bytes(struct rank_programs *ranks) { ranks->programs[1]->collectives.items[3].bytes += 64; }
 
-static void have_less_staging(struct ranks *ranks) {
+static void have_less_staging(struct rank_programs *ranks) {
     struct instruction *reduce = find(ranks->programs[1], OPCODE_ALL_REDUCE, 2);
     assert_true(reduce->operands[OPERAND_WORKSPACE].buffer >= 0);
     reduce->operands[OPERAND_WORKSPACE].bytes -= 4;
 }
 
-static void say_other_traffic(struct ranks *ranks) {
+static void say_other_traffic(struct rank_programs *ranks) {
     ranks->programs[1]->collectives.items[1].traffic.sent[MESH_ACROSS]++;
 }
 
-static void be_the_wrong_rank(struct ranks *ranks) { ranks->programs[1]->place.rank = 2; }
-static void read_in_place_alone(struct ranks *ranks) { ranks->programs[3]->place.in_place = false; }
+static void be_the_wrong_rank(struct rank_programs *ranks) { ranks->programs[1]->place.rank = 2; }
+static void read_in_place_alone(struct rank_programs *ranks) { ranks->programs[3]->place.in_place = false; }
 
-static void add_to_another_share_s_loss(struct ranks *ranks) {
+static void add_to_another_share_s_loss(struct rank_programs *ranks) {
     struct program *program = ranks->programs[1];
     for (size_t i = 0; i < program->instructions.count; i++) {
         struct instruction *instruction = &program->instructions.items[i];
@@ -211,7 +175,7 @@ static void faults_are_found(void **state) {
     (void)state;
     static const struct {
         const char *what;
-        void (*plant)(struct ranks *ranks);
+        void (*plant)(struct rank_programs *ranks);
         const char *words;
     } faults[] = {{"a sum the wrong way round", add_the_wrong_way_round, "recipe's sum"},
                   {"another tree", hold_another_tree, "instruction"},
@@ -231,15 +195,15 @@ static void faults_are_found(void **state) {
     struct graph *graph = draw_graph(1);
     for (size_t f = 0; f < sizeof faults / sizeof *faults; f++) {
         struct plan plan = plan_of_four(graph);
-        struct ranks ranks;
-        assert_int_equal(compile(graph, &plan, &ranks), STATUS_OK);
-        assert_int_equal(verify(&ranks), STATUS_OK);
+        struct rank_programs ranks;
+        assert_int_equal(rank_programs_compile_small(graph, &plan, &ranks), STATUS_OK);
+        assert_int_equal(rank_programs_verify(&ranks), STATUS_OK);
         faults[f].plant(&ranks);
-        if (verify(&ranks) == STATUS_OK) fail_msg("%s: not found", faults[f].what);
+        if (rank_programs_verify(&ranks) == STATUS_OK) fail_msg("%s: not found", faults[f].what);
         print_message("%s: %s\n", faults[f].what, status_message());
         if (!strstr(status_message(), faults[f].words))
             fail_msg("%s: '%s' is not in '%s'", faults[f].what, faults[f].words, status_message());
-        drop(&ranks);
+        rank_programs_drop(&ranks);
     }
     graph_free(graph);
 }
@@ -249,9 +213,9 @@ static void a_sum_is_not_written_while_peers_read_it(void **state) {
     (void)state;
     struct graph *graph = draw_graph(1);
     struct plan plan = plan_of_four(graph);
-    struct ranks ranks;
+    struct rank_programs ranks;
     int found = 0;
-    assert_int_equal(compile(graph, &plan, &ranks), STATUS_OK);
+    assert_int_equal(rank_programs_compile_small(graph, &plan, &ranks), STATUS_OK);
     struct program *program = ranks.programs[0];
     for (size_t i = 0; i < program->instructions.count; i++) {
         struct instruction *instruction = &program->instructions.items[i];
@@ -270,7 +234,7 @@ static void a_sum_is_not_written_while_peers_read_it(void **state) {
     }
     assert_int_equal(program_verify(program), STATUS_OK);
     assert_true(found > 3);
-    drop(&ranks);
+    rank_programs_drop(&ranks);
     graph_free(graph);
 }
 
@@ -282,10 +246,10 @@ struct subject {
 
 static enum status compile_and_verify(void *payload) {
     const struct subject *subject = payload;
-    struct ranks ranks;
-    enum status status = compile_with(subject->graph, &subject->plan, subject->bytes, &ranks);
-    if (status == STATUS_OK) status = verify(&ranks);
-    drop(&ranks);
+    struct rank_programs ranks;
+    enum status status = rank_programs_compile(subject->graph, &subject->plan, subject->bytes, &ranks);
+    if (status == STATUS_OK) status = rank_programs_verify(&ranks);
+    rank_programs_drop(&ranks);
     return status;
 }
 
@@ -307,15 +271,15 @@ static void more_operations_than_there_can_be_are_refused(void **state) {
     (void)state;
     struct graph *graph = small_graph_build(
         &(struct small_graph_options){.layers = 1, .dtype = DTYPE_F32, .grain_sequences = 1, .sequence_length = 3});
-    struct ranks ranks;
+    struct rank_programs ranks;
     struct plan plan = small_plan(graph, 2 * (COMM_OPERATIONS_MOST + 1), 1);
     plan.recipe.lanes = (struct lane_shape){1, 2};
     plan.recipe.round_grains = 1;
     plan.place.mesh = (struct mesh){1, 2};
-    assert_int_equal(compile(graph, &plan, &ranks), STATUS_NO_FIT);
+    assert_int_equal(rank_programs_compile_small(graph, &plan, &ranks), STATUS_NO_FIT);
     assert_non_null(strstr(status_message(), "more than 16000 operations between ranks"));
     assert_non_null(strstr(status_hint_text(), "--round"));
-    drop(&ranks);
+    rank_programs_drop(&ranks);
     graph_free(graph);
 }
 

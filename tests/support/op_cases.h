@@ -42,7 +42,7 @@ enum op_case_flags {
     CASE_LENGTH = 1 << 16,     /* parts: of the positions; else of the columns */
     CASE_PART = 1 << 18,       /* embeddings and heads: of some rows of the vocabulary, and rows behind them */
     CASE_CONVERTS = 1 << 17,   /* parts: in another dtype than the whole */
-    CASE_ZIGZAG = 1 << 19,     /* parts of the positions: two runs each */
+    CASE_ZIGZAG = 1 << 22,     /* parts of the positions: two runs each */
     CASE_SINKS = 1 << 20,      /* attention */
     CASE_UNCLIPPED = 1 << 21,  /* updates: without the clip factor */
 };

@@ -31,7 +31,7 @@ struct op_instance {
 bool op_instance_can_run(const char **why);
 /* Whether it runs on CUDA. */
 bool op_instance_on_cuda(void);
-/* Whether that backend has kernels of a case's operator: CUDA lacks those of experts. */
+/* Whether that backend has kernels of an operator. */
 bool op_instance_has_kernel(const struct op *op);
 /* The kernel that the instances' backend makes of a node. */
 enum status op_instance_kernel(const struct node *node, struct kernel **out);

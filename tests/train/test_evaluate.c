@@ -4,10 +4,13 @@
 #include <stdio.h>
 
 #include "base/fault.h"
+#include "base/folder.h"
+#include "base/json.h"
 #include "support/temp_folder.h"
 #include "support/text_writer.h"
 #include "support/tiny_run.h"
 #include "support/unit.h"
+#include "support/weight_files.h"
 
 static void keep_loss(void *payload, const struct train_validation *validation) {
     *(double *)payload = validation->loss;
@@ -46,6 +49,30 @@ static void it_is_the_same_as_validation(void **state) {
                   "/nowhere.bin");
 }
 
+/* The loss that balances experts is one of training. */
+static void the_balance_of_experts_is_left_out(void **state) {
+    struct tiny_run run;
+    double losses[2];
+    tiny_run_make(*state, "mixtral_balanced", &run);
+    const char *paths[] = {run.valid}, *folder = temp_path(*state, "unbalanced");
+    struct eval_options options = {.data_paths = paths, .data_path_count = 1};
+    json_t *config;
+    expect_status(json_read_object(temp_path(run.model, "config.json"), 1 << 20, &config), STATUS_OK, NULL);
+    assert_true(json_is_true(json_object_get(config, "output_router_logits")));
+    json_object_set_new(config, "output_router_logits", json_false());
+    expect_status(folder_create(folder), STATUS_OK, NULL);
+    assert_int_equal(json_dump_file(config, temp_path(folder, "config.json"), 0), 0);
+    copy_file(temp_path(run.model, "model.safetensors"), temp_path(folder, "model.safetensors"));
+    for (int i = 0; i < 2; i++) {
+        struct eval_result result;
+        expect_status(evaluate_files(i == 0 ? run.model : folder, &run.plan, &options, &result), STATUS_OK, NULL);
+        losses[i] = result.total.loss;
+        eval_result_free(&result);
+    }
+    assert_true(!(losses[0] < losses[1] || losses[0] > losses[1]));
+    json_decref(config);
+}
+
 static void count_allocations(void *payload, const struct train_step *step) {
     int64_t *counts = payload;
     counts[step->step - 1] = fault_count(FAULT_ALLOCATE);
@@ -78,6 +105,7 @@ static void generation_needs_a_tokenizer(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(it_is_the_same_as_validation),
+        cmocka_unit_test(the_balance_of_experts_is_left_out),
         cmocka_unit_test(steps_allocate_nothing),
         cmocka_unit_test(generation_needs_a_tokenizer),
     };

@@ -36,6 +36,18 @@ static void gains_count_as_long_as_memory_stayed(void **state) {
     assert_int_equal(replan_horizon(900, 1000, 8), 100);
 }
 
+/* Memory that comes and goes for weeks makes a run decide often. */
+static void decisions_come_further_and_further_apart(void **state) {
+    (void)state;
+    int64_t pause = 5;
+    for (int i = 0; i < 200; i++) {
+        int64_t next = replan_pause(pause);
+        assert_true(next >= pause && next <= INT64_C(1) << 24);
+        if (i < 20) assert_int_equal(next, 2 * pause);
+        pause = next;
+    }
+}
+
 /* A session that needs the disk, and costs that are right. */
 struct scene {
     struct session session;
@@ -189,6 +201,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_change_must_pay),
         cmocka_unit_test(gains_count_as_long_as_memory_stayed),
+        cmocka_unit_test(decisions_come_further_and_further_apart),
         cmocka_unit_test_setup_teardown(right_costs_change_nothing, temp_folder_make, temp_folder_drop),
         cmocka_unit_test_setup_teardown(wrong_costs_are_mended, temp_folder_make, temp_folder_drop),
     };

@@ -1,9 +1,9 @@
 // The curves of training. Where a point stands for many steps, a band goes from their least to their most.
 const CURVES = [
   {title: 'Loss', series: [{name: 'loss', label: 'training'}, {name: 'val_loss', label: 'validation', marks: true}], format: v => digits(v, 4), tick: v => '' + +v.toPrecision(4)},
-  {title: 'Margin of rewards', series: [{name: 'margin', label: 'training'}, {name: 'val_margin', label: 'validation', marks: true}], format: v => digits(v, 3), small: true},
-  {title: 'Pairs in the right order', series: [{name: 'accuracy', label: 'training'}, {name: 'val_accuracy', label: 'validation', marks: true}], format: v => (100 * v).toFixed(1) + '%', fromZero: true, small: true},
   {title: 'Throughput', unit: 'tokens/s', series: [{name: 'tokens_per_s', label: 'tokens/s'}], format: v => amount(v), fromZero: true},
+  {title: 'Margin of rewards', series: [{name: 'margin', label: 'training'}, {name: 'val_margin', label: 'validation', marks: true}], format: v => digits(v, 3), tick: v => '' + +v.toPrecision(3), small: true},
+  {title: 'Pairs in the right order', series: [{name: 'accuracy', label: 'training'}, {name: 'val_accuracy', label: 'validation', marks: true}], format: v => (100 * v).toFixed(1) + '%', tick: v => (100 * v).toFixed(0) + '%', fromZero: true, small: true},
   {title: 'Step time', series: [{name: 'step_s', label: 'step'}], format: seconds, fromZero: true, small: true, predicted: true},
   {title: 'Learning rate', series: [{name: 'lr', label: 'learning rate'}], format: v => v === 0 ? '0' : digits(v, 2), fromZero: true, small: true},
   {title: 'Load of experts', series: [{name: 'expert_most', label: 'most, of an equal share'}, {name: 'expert_least', label: 'least', marks: true}], format: v => digits(v, 3), fromZero: true, small: true},

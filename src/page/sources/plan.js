@@ -5,16 +5,18 @@ function modelLine(data) {
   const model = data.model;
   if (!model || !model.model_type) return data.model_name || '';
   const layers = pick(model, 'num_hidden_layers', 'n_layer'), width = pick(model, 'hidden_size', 'n_embd'), heads = pick(model, 'num_attention_heads', 'n_head');
-  const vocabulary = model.vocab_size, name = data.model_name && data.model_name !== data.name ? data.model_name + ': ' : '';
+  const vocabulary = model.vocab_size, experts = pick(model, 'num_local_experts', 'num_experts'), name = data.model_name && data.model_name !== data.name ? data.model_name + ': ' : '';
   return name + [model.model_type, layers ? plural(layers, 'layer') : '', width ? 'width ' + whole(width) : '', heads ? plural(heads, 'head') : '',
-    vocabulary ? 'vocabulary ' + whole(vocabulary) : ''].filter(t => t).join(', ');
+    experts ? plural(experts, 'expert') + ' a layer' : '', vocabulary ? 'vocabulary ' + whole(vocabulary) : ''].filter(t => t).join(', ');
 }
 
 const optimizerNames = { lion: 'Lion', sgd: 'SGD', muon: 'Muon' };
 
 function recipeWords(data) {
-  const r = data.plan.recipe, threads = data.plan.threads ?? r.threads, grains = Math.ceil(r.batch / r.grain_sequences), adapters = r.lora ? `, with adapters (LoRA ${r.lora})` : '';
-  return `Each step trains on ${plural(r.batch, 'sequence')} of ${whole(r.sequence_length)} tokens, ${whole(tokensOfStep(data))} in all, in ${r.dtype}${adapters}. ` +
+  const r = data.plan.recipe, threads = data.plan.threads ?? r.threads, grains = Math.ceil(r.batch / r.grain_sequences);
+  const adapters = r.lora ? `, with adapters (LoRA ${r.lora})` + (r.base_dtype && r.base_dtype !== 'none' ? ` beside a base in ${r.base_dtype}` : '') : '';
+  const pairs = learnsPreferences(data) ? `Every two of them are a pair, a chosen and a rejected answer; the loss is DPO's (${r.dpo_loss}), its β ${r.dpo_beta}. ` : '';
+  return `Each step trains on ${plural(r.batch, 'sequence')} of ${whole(r.sequence_length)} tokens, ${whole(tokensOfStep(data))} in all, in ${r.dtype}${adapters}. ${pairs}` +
     `They are computed in ${plural(grains, 'grain')} of ${plural(r.grain_sequences, 'sequence')}, ${r.lanes && r.lanes !== '1' ? `in lanes ${r.lanes}, ` : ''}on ${plural(threads, 'thread')} (${r.isa}). ` +
     `${optimizerNames[r.optimizer] || 'AdamW'}${r.optimizer_dtype && r.optimizer_dtype !== 'fp32' ? ` with moments in ${r.optimizer_dtype}` : ''}${r.master === 'none' && r.dtype === 'bf16' ? ' and no fp32 weights' : ''}: ${r.optimizer === 'sgd' ? `momentum ${r.beta1}` : r.optimizer === 'muon' ? `momentum ${r.muon_momentum}, AdamW for all but matrices of layers, β ${r.beta1} and ${r.beta2}` : `β ${r.beta1} and ${r.beta2}`}, weight decay ${r.weight_decay}${r.clip_norm > 0 ? `, gradients clipped at norm ${r.clip_norm}` : ', no clipping'}; seed ${r.seed}.`;
 }

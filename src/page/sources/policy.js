@@ -14,12 +14,14 @@ function readSchedule(schedule) {
   return {again: Object.values(runs).filter(count => count > 1).length, blocks: Object.keys(runs).length, host: sent.h.size, disk: sent.d.size};
 }
 
+const firstChunks = count => count === 1 ? 'the first chunk' : `the first ${plural(count, 'chunk')}`;
+
 // A policy as traits, each with the words for it: those of two policies that have other words are what differs.
 function policyTraits(p) {
   const schedule = readSchedule(p.schedule), away = STATES.filter(([kind]) => (p[kind] || 'device') !== 'device');
   const words = {grains: plural(p.grains_per_pass || 1, 'grain') + ' a pass'};
   for (const [kind, name] of STATES) words[kind] = name + ' ' + placeOf(p[kind] || 'device');
-  words.chunks = !away.length ? '' : p.persistent_chunks ? `all of the first ${plural(p.persistent_chunks, 'chunk')} in device memory` : 'no chunk always in device memory';
+  words.chunks = !away.length ? '' : p.persistent_chunks ? `all of ${firstChunks(p.persistent_chunks)} in device memory` : 'no chunk always in device memory';
   words.update = p.update && p.update !== 'device' ? 'updated on the ' + p.update : 'updated on the device';
   words.again = schedule.again ? plural(schedule.again, 'block') + ' computed again' : 'nothing computed again';
   words.tiles = p.tile_tokens ? `MLPs in tiles of ${plural(p.tile_tokens, 'token')}` : 'MLPs on all tokens at once';
@@ -44,21 +46,24 @@ function tiersUsed(p) {
   return {host: homes.includes('host') || p.update === 'host' || schedule.host > 0, disk: homes.includes('disk') || schedule.disk > 0};
 }
 
+// The optimizer state alone is one thing, parameters and gradients are many.
+const isOne = states => states.length === 1 && states[0][0] === 'optimizer';
+const waiting = states => list(states.map(([, name]) => name)) + (isOne(states) ? ' waits ' : ' wait ');
 const verb = count => count === 1 ? 'is' : 'are';
 function policyWords(data) {
   const p = data.plan.policy, away = STATES.filter(([kind]) => (p[kind] || 'device') !== 'device'), grains = p.grains_per_pass || 1;
   const first = `A pass takes ${plural(grains, 'grain')} forward and back; only the activations of ${grains === 1 ? 'that grain' : 'those'} are in memory. `;
   if (!away.length) return first + 'Parameters, gradients and optimizer state stay in device memory.';
-  const where = [...new Set(away.map(([kind]) => p[kind]))].map(tier => list(away.filter(([kind]) => p[kind] === tier).map(([, name]) => name)) + ' ' + placeOf(tier));
-  return first + (p.persistent_chunks ? `Parameters move in chunks. The first ${plural(p.persistent_chunks, 'chunk')} ${p.persistent_chunks === 1 ? 'stays' : 'stay'} in device memory with all that belongs to ${p.persistent_chunks === 1 ? 'it' : 'them'}. Of the others, ` : '') +
-    (p.persistent_chunks ? where.join(', ') : capital(where.join(', '))).replace(/ (in|on) /, (match, at) => ` wait ${at} `) + ' and are copied to device memory when a block needs them. ' +
+  const where = [...new Set(away.map(([kind]) => p[kind]))].map(tier => waiting(away.filter(([kind]) => p[kind] === tier)) + placeOf(tier));
+  return first + (p.persistent_chunks ? `Parameters move in chunks. ${capital(firstChunks(p.persistent_chunks))} ${p.persistent_chunks === 1 ? 'stays' : 'stay'} in device memory with all that belongs to ${p.persistent_chunks === 1 ? 'it' : 'them'}. Of the others, ` : '') +
+    (p.persistent_chunks ? where.join(', ') : capital(where.join(', '))) + ` and ${isOne(away) ? 'is' : 'are'} copied to device memory when a block needs ${isOne(away) ? 'it' : 'them'}. ` +
     (p.buffers && p.parameters !== 'device' ? `Device memory has room for the parameters of ${plural(p.buffers, 'such chunk')} at a time. ` : '') +
     (p.lookahead ? 'Copies begin one block before they are needed. ' : '') +
     (!p.optimizer || p.optimizer === 'device' ? '' : data.plan.recipe && data.plan.recipe.clip_norm === 0 ? 'Nothing is clipped, so these chunks are updated within backward, as soon as their gradients are complete.' : 'These chunks are updated while the next step runs forward, so that the copies of optimizer state cost little time.');
 }
 function scheduleWords(policy) {
   const {again, blocks, host, disk} = readSchedule(policy.schedule), parts = [];
-  if (again) parts.push(`${again} of ${plural(blocks, 'block')} ${verb(again)} computed again in backward, so that their activations need not be kept`);
+  if (again) parts.push(`${again} of ${plural(blocks, 'block')} ${verb(again)} computed again in backward, so that ${again === 1 ? 'its' : 'their'} activations need not be kept`);
   if (policy.tile_tokens) parts.push(`MLPs work on ${plural(policy.tile_tokens, 'token')} of a grain at a time, and again in backward, so that only these have wide activations`);
   if (host) parts.push(`the activations of ${plural(host, 'block')} wait in host memory for their backward`);
   if (disk) parts.push(`the activations of ${plural(disk, 'block')} wait on the disk for their backward`);

@@ -25,10 +25,14 @@ function progressKey(data) {
   return key('Steps', [whole(step), html('small', {}, ' of ' + whole(steps))], step < steps ? (left > 0 ? 'about ' + seconds(left) + ' of steps left' : 'not begun') : 'complete', bar);
 }
 
+// The loss of pairs of answers is of no token: it has no perplexity.
+const learnsPreferences = data => data.plan.recipe.loss === 'dpo';
+
 function lossKeys(data) {
-  const loss = lastOf(data, 'loss'), valid = lastOf(data, 'val_loss');
+  const loss = lastOf(data, 'loss'), valid = lastOf(data, 'val_loss'), margin = lastOf(data, 'margin'), right = lastOf(data, 'accuracy');
   const best = data.metrics && data.metrics.least_val_loss;
-  return [known(loss) ? key('Training loss', digits(loss, 4), 'perplexity ' + digits(Math.exp(loss), 3)) : null,
+  return [known(loss) ? key('Training loss', digits(loss, 4), learnsPreferences(data) ? 'of pairs of answers' : 'perplexity ' + digits(Math.exp(loss), 3)) : null,
+    known(margin) ? key('Margin of rewards', digits(margin, 3), known(right) ? percent(right) + ' of the pairs in the right order' : null) : null,
     known(valid) ? key('Validation loss', digits(valid, 4),
       best < valid ? 'best ' + digits(best, 4) : 'the best so far, at step ' + whole(data.metrics.val_step)) : null];
 }

@@ -56,7 +56,7 @@ function paintTimeline(chart, plot, width) {
   const share = row => percent(row.stream.busy_s / row.timeline.step_s);
   let y = 4;
   for (const lane of chart.lanes) {
-    const busy = lane.rows.map(row => (several ? row.source + ' ' : '') + share(row)).join(', ') + ' busy';
+    const [last, ...others] = [...lane.rows].reverse(), busy = `${share(last)} busy` + others.map(row => `, ${row.source} ${share(row)}`).join(''); // short, for a phone
     parts.push(svg('text', {class: 'head', x: left, y: y + 11}, capital(roleName(lane.role)), svg('tspan', {class: 'beside-head', dx: 10}, busy)));
     y += 17;
     for (const row of lane.rows) {

@@ -1,0 +1,344 @@
+/* Updates against plain loops in double: the rules, the clip factor, and what moments and weights of fewer bits hold.
+ */
+/* ctest-again: avx2 BALLAST_MAX_ISA=avx2 DNNL_MAX_CPU_ISA=AVX2 */
+/* ctest-again: cuda BALLAST_TEST_BACKEND=cuda */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/half.h"
+#include "base/mem.h"
+#include "base/random.h"
+#include "support/plain_case.h"
+#include "support/unit.h"
+
+static void expect_clip(struct op_instance *instance, double square, double norm, double factor) {
+    double *squares = instance->data[instance->node->in[0]->id];
+    memset(squares, 0, (size_t)shape_bytes(&instance->node->in[0]->shape));
+    squares[1] = square;
+    op_instance_run_all(instance);
+    const double *found = instance->data[instance->node->out[0]->id];
+    if (isnan(factor)) {
+        assert_true(isnan(found[1]) && !isfinite(found[0]));
+        return;
+    }
+    if (found[0] != norm || fabs(found[1] - factor) > 1e-15)
+        fail_msg("norm^2 %g: norm %g, factor %.17g, expected %g and %.17g", square, found[0], found[1], norm, factor);
+}
+
+static void the_clip_factor_is_that_of_plain_c(void **state) {
+    (void)state;
+    struct op_instance instance = plain_case_make("clip_factor", DTYPE_F32);
+    expect_clip(&instance, 16, 4, 1 / (4 + 1e-6));
+    expect_clip(&instance, 0.25, 0.5, 1);
+    expect_clip(&instance, 0, 0, 1);
+    expect_clip(&instance, (double)INFINITY, 0, (double)NAN);
+    expect_clip(&instance, (double)NAN, 0, (double)NAN);
+    ((struct clip_attributes *)(uintptr_t)instance.node->attributes)->limit = 0;
+    expect_clip(&instance, 16, 4, 1);
+    op_instance_free(&instance);
+}
+
+/* One step in double (Muon's is in test_kernel_muon.c): AdamW in the order of torch.optim.AdamW, Lion as its paper has
+ * it, torch.optim.SGD. */
+static void plain_update(const struct op_instance *instance, double clip, double gradient, double *w, double *m,
+                         double *v) {
+    const struct update_attributes *at = NODE_ATTRIBUTES(instance->node, update_attributes);
+    double rate = instance->scalars[SCALAR_LEARNING_RATE], g = gradient * clip, blend;
+    switch (update_rule_of(instance->node->op)) {
+    case UPDATE_ADAMW:
+        *w -= rate * at->weight_decay * *w;
+        *m = at->beta1 * *m + (1 - at->beta1) * g;
+        *v = at->beta2 * *v + (1 - at->beta2) * g * g;
+        *w -= rate * instance->scalars[SCALAR_BIAS_CORRECTION] * *m /
+              (sqrt(*v) * instance->scalars[SCALAR_BIAS_CORRECTION_SQ] + at->epsilon);
+        break;
+    case UPDATE_LION:
+        blend = at->beta1 * *m + (1 - at->beta1) * g;
+        *w -= rate * ((blend > 0) - (blend < 0) + at->weight_decay * *w);
+        *m = at->beta2 * *m + (1 - at->beta2) * g;
+        break;
+    default:
+        g += at->weight_decay * *w;
+        *m = at->beta1 * *m + g;
+        *w -= rate * *m;
+    }
+}
+
+static void check_update(const char *name, enum dtype dtype) {
+    struct op_instance instance = plain_case_make(name, dtype);
+    enum update_rule rule = update_rule_of(instance.node->op);
+    bool master = dtype == DTYPE_BF16, second = update_rule_moments(rule) > 1;
+    const char *const moments[] = {update_rule_moment(rule, 0), second ? update_rule_moment(rule, 1) : moments[0]};
+    const char *weight = master ? "master" : "weight";
+    int64_t count = shape_elements(&instance.node->in[0]->shape);
+    double *g = plain_case_values(&instance, "gradient"), *w = plain_case_values(&instance, weight);
+    double *m = plain_case_values(&instance, moments[0]), *v = plain_case_values(&instance, moments[1]);
+    double clip = instance.node->in[1] ? ((double *)instance.data[instance.node->in[1]->id])[1] : 1;
+    assert_true(clip == (instance.node->in[1] ? 0.7 : 1));
+    for (int64_t i = 0; i < count; i++)
+        plain_update(&instance, clip, g[i], &w[i], &m[i], &v[i]);
+    op_instance_run_all(&instance);
+    double *found[] = {plain_case_values(&instance, moments[0]), plain_case_values(&instance, moments[1]),
+                       plain_case_values(&instance, weight), plain_case_values(&instance, "weight")};
+    plain_case_expect(moments[0], found[0], m, count, 1e-6);
+    if (second) plain_case_expect(moments[1], found[1], v, count, 1e-6);
+    plain_case_expect("weight", found[2], w, count, 1e-6);
+    for (int64_t i = 0; i < count && master; i++)
+        assert_true(found[3][i] == (double)bf16_to_float(bf16_from_float((float)found[2][i])));
+    double *all[] = {g, m, v, w, found[0], found[1], found[2], found[3]};
+    for (unsigned i = 0; i < sizeof all / sizeof *all; i++)
+        mem_free(all[i]);
+    op_instance_free(&instance);
+}
+
+/* A factor that is NaN changes nothing. */
+static void expect_no_change(const char *name) {
+    struct op_instance instance = plain_case_make(name, DTYPE_BF16);
+    int outputs = 2 + update_rule_moments(update_rule_of(instance.node->op));
+    double *before[OP_OUTPUTS_MAX];
+    for (int i = 0; i < outputs; i++)
+        before[i] = op_instance_read(&instance, instance.node->out[i]);
+    ((double *)instance.data[instance.node->in[1]->id])[1] = (double)NAN;
+    op_instance_run_all(&instance);
+    for (int i = 0; i < outputs; i++) {
+        double *after = op_instance_read(&instance, instance.node->out[i]);
+        assert_memory_equal(before[i], after, (size_t)shape_elements(&instance.node->out[i]->shape) * sizeof *after);
+        mem_free(before[i]);
+        mem_free(after);
+    }
+    op_instance_free(&instance);
+}
+
+static void take_values(const struct op_instance *from, const struct tensor *tensor, struct op_instance *to,
+                        const struct tensor *taker) {
+    double *values = op_instance_read(from, tensor);
+    op_instance_write(to, taker, values);
+    mem_free(values);
+}
+
+/* Without a clip factor: the bits of one that is 1. */
+static void expect_factor_of_one(const char *name, const char *unclipped, enum dtype dtype) {
+    struct op_instance with = plain_case_make(name, dtype), without = plain_case_make(unclipped, dtype);
+    assert_null(without.node->in[1]);
+    ((double *)with.data[with.node->in[1]->id])[1] = 1;
+    take_values(&with, with.node->in[0], &without, without.node->in[0]);
+    for (int i = 0; i < OP_OUTPUTS_MAX && with.node->out[i]; i++)
+        take_values(&with, with.node->out[i], &without, without.node->out[i]);
+    op_instance_run_all(&with);
+    op_instance_run_all(&without);
+    for (int i = 0; i < OP_OUTPUTS_MAX && with.node->out[i]; i++)
+        assert_memory_equal(with.data[with.node->out[i]->id], without.data[without.node->out[i]->id],
+                            (size_t)shape_bytes(&with.node->out[i]->shape));
+    op_instance_free(&with);
+    op_instance_free(&without);
+}
+
+static void updates_are_those_of_plain_c(void **state) {
+    (void)state;
+    for (int rule = 0; rule < UPDATE_RULE_COUNT; rule++) {
+        const char *name = update_rule_name((enum update_rule)rule);
+        char unclipped[64];
+        snprintf(unclipped, sizeof unclipped, "%s.unclipped", name);
+        if (rule == UPDATE_MUON && !op_instance_has_kernel(&op_muon)) continue;
+        for (int i = 0; i < 2; i++) {
+            enum dtype dtype = i ? DTYPE_BF16 : DTYPE_F32;
+            expect_factor_of_one(name, unclipped, dtype);
+            if (rule == UPDATE_MUON) continue;
+            check_update(name, dtype);
+            check_update(unclipped, dtype);
+        }
+        expect_no_change(name);
+    }
+}
+
+/* bf16 by chance, as backend/update_step.h says it. */
+static double rounded_by_chance(float value, uint32_t bits) {
+    uint32_t raw;
+    memcpy(&raw, &value, sizeof raw);
+    return (double)bf16_to_float((uint16_t)((raw + (bits & 0xffff)) >> 16));
+}
+
+static uint32_t drawn(const struct op_instance *instance, uint32_t stream, int64_t element) {
+    const struct update_attributes *at = NODE_ATTRIBUTES(instance->node, update_attributes);
+    uint32_t words[4];
+    random_block(at->seed, stream, (uint32_t)instance->scalars[SCALAR_STEP],
+                 (uint64_t)at->number << 32 | (uint64_t)(element / 4), words);
+    return words[element % 4];
+}
+
+/* Plain C for bitsandbytes' create_dynamic_map: ascending. */
+static int compare_doubles(const void *a, const void *b) {
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static void fill_map(bool is_signed, double map[256]) {
+    int count = 0;
+    for (int power = 0; power < 7; power++) {
+        int numbers = (is_signed ? 1 : 2) << power;
+        for (int k = 0; k < numbers; k++) {
+            double number = pow(10, power - 6) * (0.1 + 0.9 * (k + 0.5) / numbers);
+            map[count++] = number;
+            if (is_signed) map[count++] = -number;
+        }
+    }
+    map[count++] = 0;
+    map[count++] = 1;
+    assert_int_equal(count, 256);
+    qsort(map, 256, sizeof *map, compare_doubles);
+}
+
+/* The numbers of a tensor: of moments in 8 bits, what the codes stand for. */
+static double *numbers_of(const struct op_instance *instance, const char *name) {
+    double map[256], *values = plain_case_values(instance, name);
+    const struct tensor *tensor = op_case_tensor(instance->graph, name);
+    if (tensor->shape.dtype != DTYPE_U8) return values;
+    char scales_name[64];
+    snprintf(scales_name, sizeof scales_name, "%s_absmax", name);
+    double *scales = plain_case_values(instance, scales_name);
+    fill_map(strcmp(name, "exp_avg_sq") != 0, map);
+    for (int64_t i = 0; i < shape_elements(&tensor->shape); i++)
+        values[i] = (double)((float)map[(int)values[i]] * (float)scales[i / 256]);
+    mem_free(scales);
+    return values;
+}
+
+/* The same step with all in fp32, from the values that the instance has: what is rounded. */
+static void run_in_fp32(const struct op_instance *instance, struct op_instance *out) {
+    static const char *const names[] = {"gradient", "exp_avg", "exp_avg_sq"};
+    *out = plain_case_make("adamw", DTYPE_F32);
+    for (int i = 0; i < 3; i++) {
+        double *values = numbers_of(instance, names[i]);
+        op_instance_write(out, op_case_tensor(out->graph, names[i]), values);
+        mem_free(values);
+    }
+    bool master = op_case_tensor(instance->graph, "master") != NULL;
+    double *weight = plain_case_values(instance, master ? "master" : "weight");
+    op_instance_write(out, op_case_tensor(out->graph, "weight"), weight);
+    mem_free(weight);
+    memcpy(out->scalars, instance->scalars, SCALAR_COUNT * sizeof *out->scalars);
+    op_instance_run_all(out);
+}
+
+/* Both ways are taken, and the mean of all errors is near 0: each has a standard deviation of at most half of `step`,
+ * the distance of neighbours. */
+static void check_chances(const char *name, const double *exact, const double *found, int64_t count) {
+    int64_t up = 0, down = 0;
+    double sum = 0, square = 0;
+    for (int64_t i = 0; i < count; i++) {
+        double error = found[i] - exact[i];
+        up += error > 0;
+        down += error < 0;
+        sum += error;
+        square += error * error;
+    }
+    if (up < count / 3 || down < count / 3) fail_msg("%s: %lld up, %lld down", name, (long long)up, (long long)down);
+    if (fabs(sum) > 4 * sqrt(square)) fail_msg("%s: errors add up to %g of %g", name, sum, sqrt(square));
+}
+
+static void check_by_chance(const char *name, enum dtype dtype, bool weight) {
+    struct op_instance instance = plain_case_make(name, dtype), exact;
+    run_in_fp32(&instance, &exact);
+    op_instance_run_all(&instance);
+    int64_t count = shape_elements(&instance.node->in[0]->shape);
+    const struct {
+        const char *name;
+        bool by_chance;
+        uint32_t stream;
+        int shift;
+    } parts[] = {{"exp_avg", true, RANDOM_ROUND_STATE, 0},
+                 {"exp_avg_sq", true, RANDOM_ROUND_STATE, 16},
+                 {"weight", weight, RANDOM_ROUND_WEIGHT, 0}};
+    for (int p = 0; p < 3; p++) {
+        if (!parts[p].by_chance) continue;
+        double *found = plain_case_values(&instance, parts[p].name), *full = plain_case_values(&exact, parts[p].name);
+        for (int64_t i = 0; i < count; i++) {
+            double expected = rounded_by_chance((float)full[i], drawn(&instance, parts[p].stream, i) >> parts[p].shift);
+            if (found[i] != expected)
+                fail_msg("%s: %s[%lld] is %g, not %g, of %g", name, parts[p].name, (long long)i, found[i], expected,
+                         full[i]);
+        }
+        check_chances(parts[p].name, full, found, count);
+        mem_free(found);
+        mem_free(full);
+    }
+    op_instance_free(&instance);
+    op_instance_free(&exact);
+}
+
+static void bf16_state_is_rounded_by_chance(void **state) {
+    (void)state;
+    check_by_chance("adamw.bf16_state", DTYPE_F32, false);
+    check_by_chance("adamw.bf16_state", DTYPE_BF16, false);
+    check_by_chance("adamw.no_master", DTYPE_BF16, true);
+}
+
+/* Each found number is the nearest that its block can have, whose scale is its largest magnitude. */
+static void expect_nearest(const char *name, const double *exact, const double *found, int64_t count) {
+    double map[256];
+    fill_map(strcmp(name, "exp_avg_sq") != 0, map);
+    for (int64_t block = 0; block < count; block += 256) {
+        double scale = 0;
+        int64_t end = block + 256 < count ? block + 256 : count;
+        for (int64_t i = block; i < end; i++)
+            scale = fmax(scale, fabs(exact[i]));
+        for (int64_t i = block; i < end; i++) {
+            double least = HUGE_VAL;
+            for (int code = 0; code < 256; code++)
+                least = fmin(least, fabs(map[code] * scale - exact[i]));
+            if (!(fabs(found[i] - exact[i]) <= least + 1e-6 * (scale * 1e-6 + fabs(exact[i]))))
+                fail_msg("%s[%lld] is %.9g for %.9g, off by more than %g", name, (long long)i, found[i], exact[i],
+                         least);
+        }
+    }
+}
+
+static void check_int8(const char *name, enum dtype dtype) {
+    struct op_instance instance = plain_case_make(name, dtype), exact;
+    for (int step = 0; step < 3; step++) {
+        run_in_fp32(&instance, &exact);
+        op_instance_run_all(&instance);
+        int64_t count = shape_elements(&instance.node->in[0]->shape);
+        for (int i = 0; i < 2; i++) {
+            const char *moment = update_rule_moment(UPDATE_ADAMW, i);
+            double *full = plain_case_values(&exact, moment), *found = numbers_of(&instance, moment);
+            expect_nearest(moment, full, found, count);
+            mem_free(full);
+            mem_free(found);
+        }
+        bool master = op_case_tensor(instance.graph, "master") != NULL;
+        double *full = plain_case_values(&exact, "weight"),
+               *found = plain_case_values(&instance, master ? "master" : "weight");
+        for (int64_t i = 0; i < count && (master || dtype == DTYPE_F32); i++)
+            if (!(fabs(found[i] - full[i]) <= 1e-4 * (fabs(full[i]) + 0.1)))
+                fail_msg("%s: weight[%lld] is %.9g, not %.9g", name, (long long)i, found[i], full[i]);
+        mem_free(full);
+        mem_free(found);
+        op_instance_free(&exact);
+    }
+    op_instance_free(&instance);
+}
+
+/* Steps after the first begin from codes that a step wrote. */
+static void moments_in_8_bits_are_the_nearest(void **state) {
+    (void)state;
+    check_int8("adamw.int8_state", DTYPE_F32);
+    check_int8("adamw.int8_state", DTYPE_BF16);
+    check_int8("adamw.int8_state.no_master", DTYPE_BF16);
+}
+
+int main(void) {
+    const char *why;
+    if (!op_instance_can_run(&why)) {
+        printf("skipped: %s\n", why);
+        return TEST_SKIPPED;
+    }
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_clip_factor_is_that_of_plain_c),
+        cmocka_unit_test(updates_are_those_of_plain_c),
+        cmocka_unit_test(bf16_state_is_rounded_by_chance),
+        cmocka_unit_test(moments_in_8_bits_are_the_nearest),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,25 @@
+/* The programs of all ranks of a plan. */
+#ifndef BALLAST_TESTS_RANK_PROGRAMS_H
+#define BALLAST_TESTS_RANK_PROGRAMS_H
+
+#include "program/program.h"
+
+enum { RANK_PROGRAMS_MOST = 12 };
+
+struct rank_programs {
+    int count;
+    struct plan plan; /* of rank 0 */
+    struct program *programs[RANK_PROGRAMS_MOST];
+};
+
+/* Compiles each rank's program, with kernels' workspaces of `bytes` by node; not proved. The caller calls
+ * rank_programs_drop also after an error. */
+enum status rank_programs_compile(const struct graph *graph, const struct plan *plan, const int64_t *bytes,
+                                  struct rank_programs *out);
+/* The same with workspaces as small graphs have them. */
+enum status rank_programs_compile_small(const struct graph *graph, const struct plan *plan, struct rank_programs *out);
+void rank_programs_drop(struct rank_programs *ranks);
+/* program_verify_ranks. */
+enum status rank_programs_verify(const struct rank_programs *ranks);
+
+#endif
