@@ -1,9 +1,10 @@
 /* Matrix products of GPT-2 124M's step (1024 tokens), of adapters and of decoding: processor time of each, which other
  * programs on the machine change less than time.
  *
- *     build/bench/product_speed [fp32|bf16] [THREADS [NAME]]
+ *     build/bench/product_speed [fp32|bf16] [THREADS [NAME [FORMAT]]]
  *
- * Of all products, or of those whose names contain NAME. Two builds are compared by running them in turns and taking
+ * Of all products, or of those whose names contain NAME ("" too); with FORMAT (nf4, int8, mxfp4) of those whose b may
+ * be a frozen weight, which is in it then. Two builds are compared by running them in turns and taking
  * the least of each. A product is run until it has taken 0.1 s of processor time, three times at least, but no run
  * begins after 2 s: beside other programs fewer runs are made. */
 #include <omp.h>
@@ -58,11 +59,12 @@ static struct matmul_spec spec_of(const struct product *product, enum dtype dtyp
                                 .out_dtype = product->a_columns ? DTYPE_F32 : dtype};
 }
 
-/* Zeroed: pages are there, and numbers do not change the time. */
+/* Pages are there, and numbers do not change the time; they are small, and so are scales, and none is subnormal. */
 static void *buffer(int64_t bytes) {
+    enum { SMALL = 0x3c };
     size_t rounded = ((size_t)bytes + ALIGNMENT) / ALIGNMENT * ALIGNMENT;
     void *block = mem_aligned(ALIGNMENT, rounded);
-    if (block) memset(block, 0, rounded);
+    if (block) memset(block, SMALL, rounded);
     return block;
 }
 
@@ -79,8 +81,15 @@ static double best_s(const struct matmul *matmul, const struct matmul_operands *
     return best;
 }
 
-static enum status measure(const struct product *product, enum dtype dtype) {
+/* Weights' gradients have no weight; a row is whole blocks of some formats. */
+static bool has_format(const struct product *product, enum weight_format format) {
+    return !product->a_columns && weight_format_fits(format, 0, product->b_columns ? product->k : product->n);
+}
+
+static enum status measure(const struct product *product, enum dtype dtype, enum weight_format format) {
     struct matmul_spec spec = spec_of(product, dtype);
+    if (format != WEIGHT_PLAIN && !has_format(product, format)) return STATUS_OK;
+    spec.b_format = format;
     struct matmul *matmul;
     TRY(matmul_create(&spec, &matmul));
     int64_t bytes = matmul_workspace_bytes(matmul);
@@ -109,10 +118,15 @@ int main(int count, char **words) {
     limit_spinning(words);
     if (cpu_isa_check() != STATUS_OK) return STATUS_FAILED;
     omp_set_num_threads(count > 2 ? atoi(words[2]) : 1);
-    printf("%s, %s\n", dtype_name(dtype), cpu_isa_name());
+    printf("%s, %s%s%s\n", dtype_name(dtype), cpu_isa_name(), count > 4 ? ", b in " : "", count > 4 ? words[4] : "");
     const char *named = count > 3 ? words[3] : "";
+    enum weight_format format = count > 4 ? weight_format_find(words[4]) : WEIGHT_PLAIN;
+    if (format == WEIGHT_FORMAT_COUNT || weight_format_has_groups(format)) {
+        fprintf(stderr, "%s: no format of frozen weights that is made here\n", words[4]);
+        return STATUS_BAD_INPUT;
+    }
     for (size_t i = 0; i < sizeof products / sizeof *products; i++)
-        if (strstr(products[i].name, named) && measure(&products[i], dtype) != STATUS_OK) {
+        if (strstr(products[i].name, named) && measure(&products[i], dtype, format) != STATUS_OK) {
             fprintf(stderr, "%s: %s\n", products[i].name, status_message());
             return STATUS_FAILED;
         }

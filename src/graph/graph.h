@@ -1,8 +1,8 @@
 /* The graph: tensors and nodes of one grain of a model, in an order in which they can be executed.
  *
  * Files, in the order to read them:
- *     tensor: shapes, and what a tensor is for; weight_format: frozen weights in fewer bits; weight_part: parts of
- * them; op: all properties of an operator; graph: nodes, and adding them; graph_copy: a second graph like a first one;
+ *     tensor: shapes, and what a tensor is for; weight_format: frozen weights in fewer bits; weight_sections: a piece
+ * of one at a time; weight_part: parts of them; op: all properties of an operator; graph: nodes, and adding them; graph_copy: a second graph like a first one;
  *     differentiate: adding the nodes of the gradients, by the operators' rules;
  *     token_tiles: parts of blocks that work on some of a grain's tokens at a time;
  *     symbolic_profile: what each node takes in a training step, without running it;

@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#include "base/status.h"
+#include "base/mem.h"
 
 enum { NF4_ZERO = 0x77, INTEGERS_ZERO = 0x88 };
 
@@ -57,6 +57,42 @@ static bool first_is_high(const struct weight_layout *layout) {
     return layout->format == WEIGHT_NF4 || layout->format == WEIGHT_NF4_WIDE;
 }
 
+/* Bytes of one section of the whole weight, the latest that were asked for. */
+struct window {
+    int64_t begin, end; /* the section, in bytes of the weight */
+    int64_t at, bytes;  /* what `data` has of it */
+    int64_t room;
+    unsigned char *data;
+};
+
+enum { CODES_ROOM = 1 << 20, SCALES_ROOM = 1 << 16 };
+_Static_assert(CODES_ROOM + 3 * SCALES_ROOM == WEIGHT_PART_ROOM, "what windows hold");
+
+struct weight_part_reader {
+    struct weight_source whole;
+    struct tensor numbers; /* the part as if it held its numbers */
+    struct weight_layout from, to;
+    struct window codes, scales, groups, zeros;
+    bool has_offset; /* nf4: `offset` was read; after the codes, since a source makes it from all of them */
+    float offset;
+};
+
+/* Byte `at` of the whole weight, in the window's section; *left: how many are there from it on. */
+static enum status look(const struct weight_part_reader *reader, struct window *window, int64_t at,
+                        const unsigned char **out, int64_t *left) {
+    if (at < window->at || at >= window->at + window->bytes) {
+        int64_t bytes = window->end - at < window->room ? window->end - at : window->room;
+        BUG_IF(at < window->begin || bytes <= 0, "%s: byte %lld of a section", reader->numbers.name, (long long)at);
+        window->bytes = 0;
+        TRY(reader->whole.read(reader->whole.payload, &(struct weight_piece){at, bytes, window->data}));
+        window->at = at;
+        window->bytes = bytes;
+    }
+    *out = window->data + (at - window->at);
+    *left = window->at + window->bytes - at;
+    return STATUS_OK;
+}
+
 static void put_code(const struct weight_layout *layout, unsigned char *out, int64_t index, int code) {
     int shift = (index % 2 == 0) == first_is_high(layout) ? 4 : 0;
     out[index / 2] = (unsigned char)((out[index / 2] & ~(15 << shift)) | code << shift);
@@ -66,69 +102,159 @@ static int code_at(const struct weight_layout *layout, const unsigned char *code
     return codes[index / 2] >> ((index % 2 == 0) == first_is_high(layout) ? 4 : 0) & 15;
 }
 
-static void take_codes(const struct weight_layout *layout, const unsigned char *whole, int64_t from, int64_t at,
+/* `count` codes from number `from` of `codes` on to number `at` of `out`. */
+static void take_codes(const struct weight_layout *layout, const unsigned char *codes, int64_t from, int64_t at,
                        int64_t count, unsigned char *out) {
     if (has_bytes(layout)) {
-        memcpy(out + at, whole + from, (size_t)count);
+        memcpy(out + at, codes + from, (size_t)count);
         return;
     }
     int64_t done = 0;
     if (from % 2 == 0 && at % 2 == 0) {
-        memcpy(out + at / 2, whole + from / 2, (size_t)(count / 2));
+        memcpy(out + at / 2, codes + from / 2, (size_t)(count / 2));
         done = count / 2 * 2;
     }
     for (; done < count; done++)
-        put_code(layout, out, at + done, code_at(layout, whole, from + done));
+        put_code(layout, out, at + done, code_at(layout, codes, from + done));
 }
 
-static float nf4_scale(const struct weight_layout *layout, const unsigned char *whole, int64_t block) {
-    float group, offset;
-    memcpy(&group, whole + layout->groups_at + block / WEIGHT_GROUP_BLOCKS * (int64_t)sizeof group, sizeof group);
-    memcpy(&offset, whole + layout->offset_at, sizeof offset);
-    float scale = weight_scale_map[whole[layout->scales_at + block]] * group;
-    return scale + offset;
-}
+static int64_t codes_per_byte(const struct weight_layout *layout) { return has_bytes(layout) ? 1 : 2; }
 
-static void take_scale(const struct weight_layout *from, const unsigned char *whole, int64_t from_block,
-                       const struct weight_layout *to, int64_t block, unsigned char *out) {
-    unsigned char *scale = out + to->scales_at + block * to->scale_bytes;
-    if (from->format == WEIGHT_NF4) {
-        float value = nf4_scale(from, whole, from_block);
-        memcpy(scale, &value, sizeof value);
-    } else {
-        memcpy(scale, whole + from->scales_at + from_block * from->scale_bytes, (size_t)from->scale_bytes);
+/* The codes of `count` numbers from `from` of the whole on to number `at` of `out`. */
+static enum status take_run(struct weight_part_reader *reader, int64_t from, int64_t at, int64_t count,
+                            unsigned char *out) {
+    int64_t per = codes_per_byte(&reader->from), left, here;
+    for (int64_t done = 0; done < count; done += here) {
+        const unsigned char *codes;
+        int64_t first = (from + done) % per;
+        TRY(look(reader, &reader->codes, (from + done) / per, &codes, &left));
+        here = left * per - first < count - done ? left * per - first : count - done;
+        take_codes(&reader->to, codes, first, at + done, here, out);
     }
-    if (to->zeros_at > 0) out[to->zeros_at + block] = whole[from->zeros_at + from_block];
+    return STATUS_OK;
 }
 
-/* Scales of numbers [at, at + count), which begin at `first` of the whole. */
-static void take_scales(const struct weight_layout *from, const unsigned char *whole, int64_t first,
-                        const struct weight_layout *to, int64_t at, int64_t count, unsigned char *out) {
-    for (int64_t done = 0, step; done < count; done += step) {
-        int64_t block = (at + done) / to->block;
-        take_scale(from, whole, (first + done) / from->block, to, block, out);
-        step = (block + 1) * to->block - (at + done);
+static unsigned char code_of_zero(const struct weight_layout *layout) {
+    if (first_is_high(layout)) return NF4_ZERO;
+    bool pairs = layout->format == WEIGHT_W4A16 || layout->format == WEIGHT_W4A16_ASYM;
+    return pairs ? INTEGERS_ZERO : 0;
+}
+
+static enum status read_codes(struct weight_part_reader *reader, const struct weight_piece *piece) {
+    int64_t begin, bytes = weight_piece_overlap(piece, 0, reader->to.codes_bytes, &begin), run;
+    int64_t per = codes_per_byte(&reader->to), all = reader->to.rows * reader->to.columns;
+    if (bytes == 0) return STATUS_OK;
+    unsigned char *out = weight_piece_at(piece, begin);
+    int64_t first = begin * per, end = (begin + bytes) * per < all ? (begin + bytes) * per : all;
+    memset(out, code_of_zero(&reader->to), (size_t)bytes);
+    for (int64_t at = first; at < end; at += run) {
+        int64_t from = tensor_part_find(&reader->numbers, at, &run);
+        if (run > end - at) run = end - at;
+        if (from != TENSOR_NOWHERE) TRY(take_run(reader, from, at - first, run, out));
     }
+    return STATUS_OK;
 }
 
-static void fill_zeros(const struct weight_layout *layout, unsigned char *out) {
-    bool integers = layout->format == WEIGHT_W4A16 || layout->format == WEIGHT_W4A16_ASYM;
-    memset(out, 0, (size_t)layout->bytes);
-    if (first_is_high(layout)) memset(out, NF4_ZERO, (size_t)layout->codes_bytes);
-    if (integers) memset(out, INTEGERS_ZERO, (size_t)layout->codes_bytes);
+static enum status find_offset(struct weight_part_reader *reader) {
+    const struct weight_piece piece = {reader->from.offset_at, sizeof reader->offset, (unsigned char *)&reader->offset};
+    if (reader->has_offset) return STATUS_OK;
+    TRY(reader->whole.read(reader->whole.payload, &piece));
+    reader->has_offset = true;
+    return STATUS_OK;
 }
 
-void weight_part_take(const struct tensor *tensor, const unsigned char *whole, unsigned char *out) {
-    const struct weight_code code = weight_part_whole(tensor);
-    const struct weight_layout from = weight_code_layout(&code), to = weight_code_layout(&tensor->code);
-    struct tensor numbers = numbers_of(tensor);
-    int64_t all = shape_elements(&tensor->code.values), run;
+static enum status nf4_scale(struct weight_part_reader *reader, int64_t block, unsigned char code, float *out) {
+    int64_t at = reader->from.groups_at + block / WEIGHT_GROUP_BLOCKS * (int64_t)sizeof *out, left;
+    const unsigned char *bytes;
+    float group;
+    TRY(find_offset(reader));
+    TRY(look(reader, &reader->groups, at, &bytes, &left));
+    memcpy(&group, bytes, sizeof group);
+    float scale = weight_scale_map[code] * group;
+    *out = scale + reader->offset;
+    return STATUS_OK;
+}
+
+/* What the part has for a block of the whole in the section of a window. */
+static enum status take_scale(struct weight_part_reader *reader, struct window *window, int64_t block,
+                              int64_t element_bytes, unsigned char *out) {
+    const unsigned char *bytes;
+    int64_t left;
+    TRY(look(reader, window, window->begin + block * element_bytes, &bytes, &left));
+    if (reader->from.format != WEIGHT_NF4) {
+        memcpy(out, bytes, (size_t)element_bytes);
+        return STATUS_OK;
+    }
+    float scale;
+    TRY(nf4_scale(reader, block, *bytes, &scale));
+    memcpy(out, &scale, sizeof scale);
+    return STATUS_OK;
+}
+
+/* A section of the part that begins at `section` and has elements of `to_bytes` for its blocks. */
+static enum status read_scales(struct weight_part_reader *reader, const struct weight_piece *piece, int64_t section,
+                               int64_t to_bytes, struct window *window, int64_t from_bytes) {
+    int64_t begin, bytes = weight_piece_overlap(piece, section, reader->to.scales * to_bytes, &begin), run;
+    if (bytes == 0) return STATUS_OK;
+    for (int64_t block = begin / to_bytes; block * to_bytes < begin + bytes; block++) {
+        unsigned char scale[sizeof(float)] = {0};
+        int64_t from = tensor_part_find(&reader->numbers, block * reader->to.block, &run);
+        if (from != TENSOR_NOWHERE) TRY(take_scale(reader, window, from / reader->from.block, from_bytes, scale));
+        weight_piece_put(piece, section + block * to_bytes, to_bytes, scale);
+    }
+    return STATUS_OK;
+}
+
+static enum status read_part(void *payload, const struct weight_piece *piece) {
+    struct weight_part_reader *reader = payload;
+    const struct weight_layout *from = &reader->from, *to = &reader->to;
+    memset(piece->out, 0, (size_t)piece->bytes);
+    TRY(read_codes(reader, piece));
+    TRY(read_scales(reader, piece, to->scales_at, to->scale_bytes, &reader->scales, from->scale_bytes));
+    if (to->zeros_at == 0) return STATUS_OK;
+    return read_scales(reader, piece, to->zeros_at, 1, &reader->zeros, 1);
+}
+
+static enum status open_window(struct window *window, int64_t begin, int64_t bytes, int64_t room) {
+    if (room > bytes) room = bytes;
+    *window = (struct window){.begin = begin, .end = begin + bytes, .room = room, .data = mem_array((size_t)room, 1)};
+    return window->data ? STATUS_OK : STATUS_FAILED;
+}
+
+static enum status open_windows(struct weight_part_reader *reader) {
+    const struct weight_layout *from = &reader->from;
+    TRY(open_window(&reader->codes, 0, from->codes_bytes, CODES_ROOM));
+    TRY(open_window(&reader->scales, from->scales_at, from->scales * from->scale_bytes, SCALES_ROOM));
+    TRY(open_window(&reader->groups, from->groups_at, from->groups * (int64_t)sizeof(float), SCALES_ROOM));
+    return open_window(&reader->zeros, from->zeros_at, from->zeros_at > 0 ? from->scales : 0, SCALES_ROOM);
+}
+
+enum status weight_part_open(const struct tensor *tensor, struct weight_source whole, struct weight_part_reader **out) {
     BUG_IF(!weight_part_fits(tensor), "a part of %s cuts blocks", tensor->name);
-    fill_zeros(&to, out);
-    for (int64_t at = 0; at < all; at += run) {
-        int64_t first = tensor_part_find(&numbers, at, &run);
-        if (first == TENSOR_NOWHERE) continue;
-        take_codes(&to, whole, first, at, run, out);
-        take_scales(&from, whole, first, &to, at, run, out);
-    }
+    const struct weight_code code = weight_part_whole(tensor);
+    struct weight_part_reader *reader = mem_array(1, sizeof *reader);
+    if (!reader) return STATUS_FAILED;
+    *reader = (struct weight_part_reader){.whole = whole,
+                                          .numbers = numbers_of(tensor),
+                                          .from = weight_code_layout(&code),
+                                          .to = weight_code_layout(&tensor->code)};
+    enum status status = open_windows(reader);
+    if (status == STATUS_OK)
+        *out = reader;
+    else
+        weight_part_close(reader);
+    return status;
+}
+
+void weight_part_close(struct weight_part_reader *reader) {
+    if (!reader) return;
+    mem_free(reader->codes.data);
+    mem_free(reader->scales.data);
+    mem_free(reader->groups.data);
+    mem_free(reader->zeros.data);
+    mem_free(reader);
+}
+
+struct weight_source weight_part_source(struct weight_part_reader *reader) {
+    return (struct weight_source){read_part, reader};
 }

@@ -8,6 +8,7 @@
 #define BALLAST_GRAPH_WEIGHT_PART_H
 
 #include "graph/tensor.h"
+#include "graph/weight_sections.h"
 
 /* Of a part of a weight in that format. */
 enum weight_format weight_part_format(enum weight_format whole);
@@ -15,7 +16,16 @@ enum weight_format weight_part_format(enum weight_format whole);
 struct weight_code weight_part_whole(const struct tensor *tensor);
 /* Whether a tensor's numbers are whole blocks of the whole weight. */
 bool weight_part_fits(const struct tensor *tensor);
-/* The tensor's sections, shape_bytes of it, from the whole weight's. Numbers that are nowhere in the whole are 0. */
-void weight_part_take(const struct tensor *tensor, const unsigned char *whole, unsigned char *out);
+
+/* The sections of a tensor with `part` and `code`, of which weight_part_fits holds, from those of the whole weight, of
+ * which it holds at most WEIGHT_PART_ROOM bytes. Numbers that are nowhere in the whole are 0. The tensor and what
+ * `whole` reads outlive it. FAILED without memory, or as `whole` fails. */
+enum { WEIGHT_PART_ROOM = (1 << 20) + 3 * (1 << 16) };
+struct weight_part_reader;
+enum status weight_part_open(const struct tensor *tensor, struct weight_source whole, struct weight_part_reader **out);
+/* Closes NULL too. */
+void weight_part_close(struct weight_part_reader *reader);
+/* The reader must outlive it. */
+struct weight_source weight_part_source(struct weight_part_reader *reader);
 
 #endif

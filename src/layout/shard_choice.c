@@ -109,11 +109,14 @@ static bool makes_columns(const struct chooser *chooser, const struct node *node
            loops->indices[index].size % chooser->choices->parts == 0 && cuts_parameter(chooser, node, loops, index);
 }
 
-/* What an adapter's first product makes: features between two products, too few for all ranks to have some. */
-static bool is_thin(const struct chooser *chooser, const struct tensor *tensor, int64_t size) {
+/* What an adapter's first product makes: features between two products, fewer than that sums over, or too few for all
+ * ranks to have some. Were they cut, what it sums over could not be, and the weight beside it reads the same. */
+static bool is_thin(const struct chooser *chooser, const struct tensor *tensor) {
     const struct node *node = tensor->producer;
+    int64_t size = shape_columns(&tensor->shape);
     if (node && node->op == &op_scale) node = node->in[0]->producer;
-    return node && node->op->work == OP_WORK_PRODUCT && size % chooser->choices->parts != 0;
+    return node && node->op->work == OP_WORK_PRODUCT &&
+           (size < shape_columns(&node->in[0]->shape) || size % chooser->choices->parts != 0);
 }
 
 /* Where a node goes on with columns of input k, the index that these are; else OP_INDEX_NONE. What it sums over needs
@@ -126,7 +129,7 @@ static int index_of_columns(const struct chooser *chooser, const struct node *no
     if (index == OP_INDEX_NONE) return OP_INDEX_NONE;
     bool kept = column_index(loops, OP_INPUTS_MAX, first) == index;
     if (!kept && has_index(loops, OP_INPUTS_MAX, index)) return OP_INDEX_NONE;
-    if (!kept && is_thin(chooser, node->in[k], loops->indices[index].size)) return OP_INDEX_NONE;
+    if (!kept && is_thin(chooser, node->in[k])) return OP_INDEX_NONE;
     bool makes = makes_columns(chooser, node, loops);
     if (!makes && chooser->uses[first->id].gathered) return OP_INDEX_NONE; /* too few heads: all ranks make them */
     return makes == kept ? index : OP_INDEX_NONE;

@@ -12,8 +12,9 @@
  *     model_llama, model_gemma2, model_gemma3, model_gpt_oss, model_granite, model_mistral, model_mixtral,
  * model_olmo2, model_olmoe, model_phi3, model_qwen2, model_qwen2_moe, model_qwen3, model_qwen3_moe, model_smollm3: one
  * layer each; safetensors, safetensors_header, safetensors_load, safetensors_convert, safetensors_layout,
- * safetensors_write, safetensors_runs: weight files; quantise, stored_format, stored_compressed, plain_layers: weights
- * in fewer bits, as files have them; foreign_weights: recognises formats that are not read, by their first bytes;
+ * safetensors_write, safetensors_runs: weight files; quantise, stored_format, stored_compressed, plain_layers,
+ * coded_weights: weights in fewer bits, as files have them and as programs do; foreign_weights: recognises formats that
+ * are not read, by their first bytes;
  * model_weights: the weights of a model, read and checked; model_write: the directory that is written; adapter,
  * adapter_config, adapter_write: LoRA adapters and their folder; model_adapter, model_merge: adapters in a model, and
  * merged into its weights; model_preset: published models by name; model_summary, model_document: a model's description
@@ -279,8 +280,9 @@ static inline struct weight_target weight_whole(const struct tensor *tensor, enu
 enum status model_load_weights(const struct model *model, const struct weight_target *targets, int count);
 /* A hash of one of `parts` parts of what the model's files hold: of each tensor the same part of its bytes. */
 enum status model_hash_files(const struct model *model, int part, int parts, uint64_t *hash);
-/* Fills every target, all of them in memory, with the family's initial values for this seed; an element's depends
- * neither on the order of the targets nor on their runs. FAILED without memory for those in formats of fewer bits. */
+/* Fills every target with the family's initial values for this seed; an element's depends neither on the order of the
+ * targets nor on their runs. FAILED without memory for the pieces of those in fewer bits or in a store, or where the
+ * store fails. */
 enum status model_initialise_weights(const struct model *model, uint64_t seed, const struct weight_target *targets,
                                      int count);
 /* The same values in the parameter's dtype, to be read from a store in whole elements under its tensor as key: they are

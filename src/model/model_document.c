@@ -122,6 +122,22 @@ static void print_ffn(const struct model_ffn *ffn, FILE *out) {
     fputs("\n", out);
 }
 
+static void print_experts(FILE *out) {
+    fputs("\n## Mixtures of experts\n\n"
+          "No token is dropped: memory holds every choice of an expert, however tokens are spread. Of equal router "
+          "logits\n"
+          "the expert of the lowest number is taken. The loss that balances experts is a part of the loss where "
+          "config.json\n"
+          "says `output_router_logits: true`, with its `router_aux_loss_coef`, and is taken over a grain; elsewhere it "
+          "is\n"
+          "off, as in transformers. `metrics.jsonl` and the page tell how many tokens each expert got. An expert's "
+          "matrices\n"
+          "move by themselves where they are not in memory (`--disk`), `--partition` spreads them over ranks, and "
+          "`--tensor`\n"
+          "cuts each by its inner features.\n",
+          out);
+}
+
 static void print_common(FILE *out) {
     fputs("\n## All families\n\n", out);
     print_names("activations", config_activation_name, out);
@@ -144,13 +160,15 @@ static void print_common(FILE *out) {
 }
 
 enum status model_print_document(FILE *out) {
-    fputs("# Models\n\nMade by `ballast help models > docs/models.md`; a test compares.\n\n"
-          "The `model_type` in a model's config.json names its family. A family reads the settings listed here; any\n"
-          "other, and any value that would make another model, is refused by name. Each family has reference models\n"
-          "from transformers, in `tests/fixtures/models`, to which logits, gradients and training are held.\n\n"
-          "| `model_type` | positions | norm | MLP | grouped queries | sliding window | head of a new model |\n"
-          "|---|---|---|---|---|---|---|\n",
-          out);
+    fputs(
+        "# Models\n\nMade by `ballast help models > docs/models.md`; a test compares.\n\n"
+        "The `model_type` in a model's config.json names its family. A family reads the settings listed here; any\n"
+        "other, and any value that would make another model, is refused by name, and so is a model that holds one of\n"
+        "these beside other parts, but for `gemma3`. Each family has reference models from transformers, in\n"
+        "`tests/fixtures/models`, to which logits, gradients and training are held.\n\n"
+        "| `model_type` | positions | norm | MLP | grouped queries | sliding window | head of a new model |\n"
+        "|---|---|---|---|---|---|---|\n",
+        out);
     for (int i = 0; i < model_family_count; i++)
         TRY(print_family_row(model_families[i], out));
     for (int i = 0; i < model_family_count; i++) {
@@ -160,6 +178,7 @@ enum status model_print_document(FILE *out) {
         fprintf(out, "- `ballast init` starts from: %s\n", family->initial);
         print_ffn(&family->ffn, out);
     }
+    print_experts(out);
     print_common(out);
     return STATUS_OK;
 }

@@ -7,11 +7,10 @@
 
 #include "base/half.h"
 #include "base/random.h"
-#include "graph/weight_part.h"
+#include "model/coded_weights.h"
 #include "model/model_build.h"
 #include "model/model_config.h"
 #include "model/plain_layers.h"
-#include "model/quantise.h"
 #include "model/stored_format.h"
 
 static const char head_name[] = "lm_head.weight";
@@ -272,81 +271,48 @@ static void draw_values(const struct initial *initial, enum dtype dtype, int64_t
     }
 }
 
-static void initialise(const struct model *model, const struct weight_target *target, uint64_t seed) {
-    struct initial initial = initial_of(model, seed, target->tensor);
+/* Elements [first, first + count) of what the tensor has. */
+static void draw_part(const struct initial *initial, const struct tensor *tensor, enum dtype dtype, int64_t first,
+                      int64_t count, void *out) {
     int64_t run;
-    for (int64_t done = 0; done < target->elements; done += run) {
-        int64_t whole = tensor_part_find(target->tensor, target->first + done, &run);
-        if (run > target->elements - done) run = target->elements - done;
-        char *values = (char *)target->data + done * dtype_bytes(target->dtype);
+    for (int64_t done = 0; done < count; done += run) {
+        int64_t whole = tensor_part_find(tensor, first + done, &run);
+        if (run > count - done) run = count - done;
+        char *values = (char *)out + done * dtype_bytes(dtype);
         if (whole == TENSOR_NOWHERE)
-            memset(values, 0, (size_t)(run * dtype_bytes(target->dtype)));
+            memset(values, 0, (size_t)(run * dtype_bytes(dtype)));
         else
-            draw_values(&initial, target->dtype, whole, run, values);
+            draw_values(initial, dtype, whole, run, values);
     }
 }
 
-/* Adapters are small: what goes to a store is made in memory at once. */
-static enum status make_adapter(const struct model *model, const struct weight_target *target) {
+static enum status draw_to_store(const struct initial *initial, const struct weight_target *target, void *room) {
+    int64_t element = dtype_bytes(target->dtype), piece = BYTE_STORE_PIECE / element;
+    int64_t end = target->first + target->elements;
+    for (int64_t at = target->first; at < end; at += piece) {
+        int64_t count = end - at < piece ? end - at : piece;
+        draw_part(initial, target->tensor, target->dtype, at, count, room);
+        TRY(target->store->write(target->store->payload, target->home, at * element, count * element, room));
+    }
+    return STATUS_OK;
+}
+
+/* What goes to a store is drawn a piece at a time. */
+static enum status initialise(const struct model *model, const struct weight_target *target, uint64_t seed) {
+    const struct initial initial = initial_of(model, seed, target->tensor);
+    BUG_IF(target->dtype != DTYPE_F32 && target->dtype != DTYPE_BF16, "%s: weights as %s", target->tensor->name,
+           dtype_name(target->dtype));
     if (target->data) {
-        initialise(model, target, model->adapter_seed);
+        draw_part(&initial, target->tensor, target->dtype, target->first, target->elements, target->data);
         return STATUS_OK;
     }
-    int64_t element = dtype_bytes(target->dtype), bytes = target->elements * element;
-    struct weight_target made = *target;
-    made.data = mem_array((size_t)bytes, 1);
-    if (!made.data) return STATUS_FAILED;
-    initialise(model, &made, model->adapter_seed);
-    enum status status =
-        target->store->write(target->store->payload, target->home, target->first * element, bytes, made.data);
-    mem_free(made.data);
+    void *room = mem_array(BYTE_STORE_PIECE, 1);
+    enum status status = room ? draw_to_store(&initial, target, room) : STATUS_FAILED;
+    mem_free(room);
     return status;
 }
 
 /* ---- in formats of fewer bits ---- */
-
-/* Bytes [first, first + elements) of a weight that was made as a whole, to where they belong. */
-static enum status put_bytes(const struct weight_target *target, const unsigned char *whole) {
-    if (target->data) {
-        memcpy(target->data, whole + target->first, (size_t)target->elements);
-        return STATUS_OK;
-    }
-    return target->store->write(target->store->payload, target->home, target->first, target->elements,
-                                whole + target->first);
-}
-
-/* Fills all of a weight's sections. */
-typedef enum status fill_weight(const void *payload, const struct tensor *tensor, unsigned char *out);
-
-/* A part of a weight that ranks share, from the whole. */
-static enum status fill_part(const struct tensor *tensor, fill_weight *fill, const void *payload, unsigned char *out) {
-    struct tensor whole = *tensor;
-    whole.part = NULL;
-    whole.code = weight_part_whole(tensor);
-    whole.code.values.dtype = tensor->code.values.dtype;
-    whole.shape = shape_make(DTYPE_U8, 1, weight_code_layout(&whole.code).bytes, 1, 1);
-    unsigned char *sections = mem_array((size_t)shape_bytes(&whole.shape), 1);
-    enum status status = sections ? fill(payload, &whole, sections) : STATUS_FAILED;
-    if (status == STATUS_OK) weight_part_take(tensor, sections, out);
-    mem_free(sections);
-    return status;
-}
-
-static enum status fill_own(const struct tensor *tensor, fill_weight *fill, const void *payload, unsigned char *out) {
-    return tensor->part ? fill_part(tensor, fill, payload, out) : fill(payload, tensor, out);
-}
-
-/* Blocks are those of the whole weight, of which a target may have a run. */
-static enum status make_coded(const struct weight_target *target, fill_weight *fill, const void *payload) {
-    const struct tensor *tensor = target->tensor;
-    if (target->data && target->elements == shape_elements(&tensor->shape))
-        return fill_own(tensor, fill, payload, target->data);
-    unsigned char *whole = mem_array((size_t)shape_bytes(&tensor->shape), 1);
-    enum status status = whole ? fill_own(tensor, fill, payload, whole) : STATUS_FAILED;
-    if (status == STATUS_OK) status = put_bytes(target, whole);
-    mem_free(whole);
-    return status;
-}
 
 static bool is_coded(const struct weight_target *target) { return target->tensor->code.format != WEIGHT_PLAIN; }
 
@@ -361,6 +327,12 @@ enum status model_draw_coded(const void *weights, const struct tensor *tensor, u
     return quantise_weight(&tensor->code, &(struct number_source){read_drawn, &values}, out);
 }
 
+static enum status draw_coded(const struct model *model, uint64_t seed, const struct weight_target *target) {
+    const struct tensor whole = coded_weight_whole(target->tensor);
+    const struct initial values = initial_of(model, seed, &whole);
+    return coded_weight_quantise(target, &(struct number_source){read_drawn, &values});
+}
+
 struct stored_numbers {
     const struct safetensors *set;
     const struct safetensors_tensor *tensor;
@@ -371,19 +343,18 @@ static enum status read_stored(const void *payload, int64_t first, int64_t count
     return safetensors_convert(numbers->set, numbers->tensor, (size_t)first, (size_t)count, DTYPE_F32, out);
 }
 
-static enum status quantise_stored(const struct model *model, const struct tensor *tensor, unsigned char *out) {
-    const struct safetensors_tensor *source = safetensors_find(model->weights, tensor->name);
-    if (!source) return missing(model, tensor->name);
-    TRY(check_parameter(source, tensor_values(tensor)));
+static enum status quantise_stored(const struct model *model, const struct weight_target *target) {
+    const struct tensor whole = coded_weight_whole(target->tensor);
+    const struct safetensors_tensor *source = safetensors_find(model->weights, whole.name);
+    if (!source) return missing(model, whole.name);
+    TRY(check_parameter(source, tensor_values(&whole)));
     const struct stored_numbers numbers = {model->weights, source};
-    enum status status = quantise_weight(&tensor->code, &(struct number_source){read_stored, &numbers}, out);
-    return status == STATUS_OK ? STATUS_OK : status_prefix(status, "%s: %s", source->file, tensor->name);
+    enum status status = coded_weight_quantise(target, &(struct number_source){read_stored, &numbers});
+    return status == STATUS_OK ? STATUS_OK : status_prefix(status, "%s: %s", source->file, whole.name);
 }
 
-static enum status load_coded(const void *payload, const struct tensor *tensor, unsigned char *out) {
-    const struct model *model = payload;
-    return model->base_is_stored ? stored_weight_read(model->weights, tensor, out)
-                                 : quantise_stored(model, tensor, out);
+static enum status load_coded(const struct model *model, const struct weight_target *target) {
+    return model->base_is_stored ? coded_weight_read(target, model->weights) : quantise_stored(model, target);
 }
 
 /* ---- of all formats ---- */
@@ -392,7 +363,7 @@ static enum status load_coded(const void *payload, const struct tensor *tensor, 
 static enum status add_load(const struct model *model, const struct weight_target *target,
                             struct safetensors_loads *loads) {
     const struct safetensors *set = source_of(model, target->tensor);
-    if (!set) return make_adapter(model, target);
+    if (!set) return initialise(model, target, model->adapter_seed);
     const struct safetensors_tensor *source = safetensors_find(set, target->tensor->name);
     if (!source) return missing(model, target->tensor->name);
     struct shape whole = tensor_whole_shape(target->tensor);
@@ -418,7 +389,7 @@ enum status model_load_weights(const struct model *model, const struct weight_ta
         if (!is_coded(&targets[i])) status = add_load(model, &targets[i], &loads);
     if (status == STATUS_OK) status = safetensors_load(loads.items, loads.count);
     for (int i = 0; i < count && status == STATUS_OK; i++)
-        if (is_coded(&targets[i])) status = make_coded(&targets[i], load_coded, model);
+        if (is_coded(&targets[i])) status = load_coded(model, &targets[i]);
     vec_free(&loads);
     return status;
 }
@@ -456,16 +427,8 @@ enum status model_hash_files(const struct model *model, int part, int parts, uin
 
 enum status model_initialise_weights(const struct model *model, uint64_t seed, const struct weight_target *targets,
                                      int count) {
-    const struct initial_weights initial = {model, seed};
-    for (int i = 0; i < count; i++) {
-        if (is_coded(&targets[i])) {
-            TRY(make_coded(&targets[i], model_draw_coded, &initial));
-            continue;
-        }
-        BUG_IF(targets[i].dtype != DTYPE_F32 && targets[i].dtype != DTYPE_BF16, "%s: weights as %s",
-               targets[i].tensor->name, dtype_name(targets[i].dtype));
-        initialise(model, &targets[i], seed);
-    }
+    for (int i = 0; i < count; i++)
+        TRY(is_coded(&targets[i]) ? draw_coded(model, seed, &targets[i]) : initialise(model, &targets[i], seed));
     return STATUS_OK;
 }
 

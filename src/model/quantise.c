@@ -9,17 +9,24 @@
 #include "base/wide_vectors.h"
 #include "graph/finite.h"
 
-/* Numbers that a thread reads at a time: whole blocks, and whole pairs of codes. */
-enum { PIECE = WEIGHT_GROUP_BLOCKS * 64 };
+/* A unit is what a thread makes at a time: a row of int8, else whole blocks, of nf4 those of one group of scales. */
+struct quantiser {
+    struct weight_layout layout;
+    struct number_source source;
+    int64_t unit, units;
+    unsigned char *made;   /* of each unit: whether its scales are in `scales` */
+    unsigned char *scales; /* of each block: mxfp4 its exponent, else an fp32 number, the largest magnitude */
+    int64_t scale_bytes;
+    bool has_offset; /* nf4 */
+    float offset;
+};
 
-/* What all threads make of one weight. */
-struct quantising {
-    const struct weight_layout *layout;
-    const struct number_source *source;
-    unsigned char *out;
-    float *largest; /* nf4: of each block */
-    enum status status;
-    char message[512];
+/* What one thread works on. */
+struct unit {
+    int64_t first, count; /* numbers */
+    float *numbers;
+    uint8_t *codes;        /* one a byte; NULL: scales alone are wanted */
+    unsigned char *packed; /* as they are stored */
 };
 
 /* Of finite numbers. */
@@ -55,24 +62,31 @@ WIDE_VECTORS static void nf4_codes(const float *numbers, int64_t count, uint8_t 
         codes[i] = (uint8_t)below[i];
 }
 
-static void nf4_block(const float *numbers, int64_t count, float *largest, uint8_t *codes) {
-    static const float least = 1e-38f;
+/* What numbers are divided by at least. */
+#define NF4_LEAST 1e-38f
+
+static float nf4_largest(const float *numbers, int64_t count) {
+    float largest = largest_of(numbers, count);
+    return count == NF4_BLOCK || largest > NF4_LEAST ? largest : NF4_LEAST;
+}
+
+static void nf4_block(const float *numbers, int64_t count, float largest, uint8_t *codes) {
     bool full = count == NF4_BLOCK;
-    *largest = largest_of(numbers, count);
-    float divisor = *largest > least ? *largest : least, factor = 1.0f / divisor;
+    float divisor = largest > NF4_LEAST ? largest : NF4_LEAST, factor = 1.0f / divisor;
     float scaled[NF4_BLOCK] = {0};
-    if (!full) *largest = divisor;
     for (int64_t i = 0; i < count; i++)
         scaled[i] = full ? numbers[i] * factor : numbers[i] / divisor;
     nf4_codes(scaled, count, codes);
 }
 
-static void nf4_piece(struct quantising *work, const float *numbers, int64_t first, int64_t count) {
-    uint8_t codes[PIECE];
-    for (int64_t at = 0; at < count; at += NF4_BLOCK)
-        nf4_block(numbers + at, count - at < NF4_BLOCK ? count - at : NF4_BLOCK,
-                  &work->largest[(first + at) / NF4_BLOCK], codes + at);
-    write_pairs(codes, count, true, NF4_ZERO, work->out + first / 2);
+static void nf4_unit(float *scales, const struct unit *unit) {
+    for (int64_t at = 0; at < unit->count; at += NF4_BLOCK) {
+        int64_t count = unit->count - at < NF4_BLOCK ? unit->count - at : NF4_BLOCK;
+        float largest = nf4_largest(unit->numbers + at, count);
+        scales[at / NF4_BLOCK] = largest;
+        if (unit->codes) nf4_block(unit->numbers + at, count, largest, unit->codes + at);
+    }
+    if (unit->codes) write_pairs(unit->codes, unit->count, true, NF4_ZERO, unit->packed);
 }
 
 /* The nearest of the map's numbers, which ascend; half way between two the higher one. */
@@ -95,33 +109,59 @@ static void nf4_group(float *scales, int64_t count, float *group, unsigned char 
         codes[i] = scale_code(scales[i] * factor);
 }
 
-static void nf4_scales(const struct quantising *work) {
-    const struct weight_layout *layout = work->layout;
+/* Of all scales, in their order. */
+static void find_offset(struct quantiser *work) {
+    const float *largest = (const float *)(const void *)work->scales;
     double sum = 0;
-    for (int64_t i = 0; i < layout->scales; i++)
-        sum += (double)work->largest[i];
-    float offset = (float)(sum / (double)layout->scales);
-    for (int64_t i = 0; i < layout->scales; i++)
-        work->largest[i] -= offset;
-    for (int64_t g = 0; g < layout->groups; g++) {
-        int64_t first = g * WEIGHT_GROUP_BLOCKS, left = layout->scales - first;
-        float group;
-        nf4_group(work->largest + first, left < WEIGHT_GROUP_BLOCKS ? left : WEIGHT_GROUP_BLOCKS, &group,
-                  work->out + layout->scales_at + first);
-        memcpy(work->out + layout->groups_at + g * (int64_t)sizeof group, &group, sizeof group);
+    for (int64_t i = 0; i < work->layout.scales; i++)
+        sum += (double)largest[i];
+    work->offset = (float)(sum / (double)work->layout.scales);
+    work->has_offset = true;
+}
+
+/* Of one group: what the piece has of its scales in 8 bits, and its own. */
+static void put_group(const struct quantiser *work, int64_t number, const struct weight_piece *piece) {
+    const struct weight_layout *layout = &work->layout;
+    int64_t first = number * WEIGHT_GROUP_BLOCKS, left = layout->scales - first;
+    int64_t count = left < WEIGHT_GROUP_BLOCKS ? left : WEIGHT_GROUP_BLOCKS;
+    float scales[WEIGHT_GROUP_BLOCKS], group;
+    unsigned char codes[WEIGHT_GROUP_BLOCKS];
+    memcpy(scales, work->scales + first * (int64_t)sizeof *scales, (size_t)count * sizeof *scales);
+    for (int64_t i = 0; i < count; i++)
+        scales[i] -= work->offset;
+    nf4_group(scales, count, &group, codes);
+    weight_piece_put(piece, layout->scales_at + first, count, codes);
+    weight_piece_put(piece, layout->groups_at + number * (int64_t)sizeof group, sizeof group, &group);
+}
+
+static void put_groups(struct quantiser *work, const struct weight_piece *piece) {
+    const struct weight_layout *layout = &work->layout;
+    int64_t scale, group, scales = weight_piece_overlap(piece, layout->scales_at, layout->scales, &scale);
+    int64_t groups = weight_piece_overlap(piece, layout->groups_at, layout->groups * (int64_t)sizeof(float), &group);
+    int64_t first = scales > 0 ? scale / WEIGHT_GROUP_BLOCKS : layout->groups, end = 0;
+    if (!work->has_offset) find_offset(work);
+    if (scales > 0) end = (scale + scales - 1) / WEIGHT_GROUP_BLOCKS + 1;
+    if (groups > 0) {
+        int64_t low = group / (int64_t)sizeof(float), high = (group + groups - 1) / (int64_t)sizeof(float) + 1;
+        first = low < first ? low : first;
+        end = high > end ? high : end;
     }
-    memcpy(work->out + layout->offset_at, &offset, sizeof offset);
+    for (int64_t number = first; number < end; number++)
+        put_group(work, number, piece);
+    weight_piece_put(piece, layout->offset_at, sizeof work->offset, &work->offset);
 }
 
 /* ---- int8 ---- */
 
-static void int8_row(struct quantising *work, const float *numbers, int64_t first, int64_t count) {
-    float largest = largest_of(numbers, count), factor = largest > 0 ? 1.0f / largest * 127.0f : 0;
-    int8_t *codes = (int8_t *)work->out + first;
+static void int8_row(float *scale, const struct unit *unit) {
+    float largest = largest_of(unit->numbers, unit->count), factor = largest > 0 ? 1.0f / largest * 127.0f : 0;
+    const float *numbers = unit->numbers;
+    int8_t *codes = (int8_t *)unit->packed;
+    *scale = largest;
+    if (!unit->codes) return;
 #pragma omp simd
-    for (int64_t i = 0; i < count; i++)
+    for (int64_t i = 0; i < unit->count; i++)
         codes[i] = (int8_t)rintf(numbers[i] * factor);
-    memcpy(work->out + work->layout->scales_at + first / count * (int64_t)sizeof largest, &largest, sizeof largest);
 }
 
 /* ---- mxfp4 ---- */
@@ -137,72 +177,141 @@ static uint8_t mxfp4_code(float number) {
     return signbit(number) ? code | 8 : code;
 }
 
-static void mxfp4_piece(struct quantising *work, const float *numbers, int64_t first, int64_t count) {
-    uint8_t codes[PIECE];
-    for (int64_t at = 0; at < count; at += MXFP4_BLOCK) {
-        float largest = largest_of(numbers + at, MXFP4_BLOCK);
+static void mxfp4_unit(unsigned char *scales, const struct unit *unit) {
+    for (int64_t at = 0; at < unit->count; at += MXFP4_BLOCK) {
+        float largest = largest_of(unit->numbers + at, MXFP4_BLOCK);
         int exponent = largest > 0 ? ilogbf(largest) - MXFP4_EXPONENT : -EXPONENT_BIAS;
         exponent = exponent < -EXPONENT_BIAS ? -EXPONENT_BIAS : exponent;
-        for (int64_t i = at; i < at + MXFP4_BLOCK; i++)
-            codes[i] = mxfp4_code(ldexpf(numbers[i], -exponent));
-        work->out[work->layout->scales_at + (first + at) / MXFP4_BLOCK] = (unsigned char)(exponent + EXPONENT_BIAS);
+        for (int64_t i = at; unit->codes && i < at + MXFP4_BLOCK; i++)
+            unit->codes[i] = mxfp4_code(ldexpf(unit->numbers[i], -exponent));
+        scales[at / MXFP4_BLOCK] = (unsigned char)(exponent + EXPONENT_BIAS);
     }
-    write_pairs(codes, count, false, 0, work->out + first / 2);
+    if (unit->codes) write_pairs(unit->codes, unit->count, false, 0, unit->packed);
 }
 
 /* ---- all ---- */
 
-static void keep_failure(struct quantising *work, enum status status) {
-#pragma omp critical(quantise_failure)
-    {
-        work->status = status;
-        snprintf(work->message, sizeof work->message, "%s", status_message());
-    }
-}
+static int64_t codes_per_byte(const struct weight_layout *layout) { return layout->format == WEIGHT_INT8 ? 1 : 2; }
 
-static enum status quantise_piece(struct quantising *work, int64_t first, int64_t count, float *numbers) {
-    TRY(work->source->read(work->source->payload, first, count, numbers));
-    if (values_find_nonfinite(DTYPE_F32, numbers, count) >= 0)
+/* Makes unit `number`: its scales, and what the piece has of its codes. */
+static enum status make_unit(struct quantiser *work, int64_t number, const struct weight_piece *piece,
+                             const struct unit *room) {
+    const struct weight_layout *layout = &work->layout;
+    struct unit unit = *room;
+    int64_t all = layout->rows * layout->columns, per = codes_per_byte(layout);
+    unit.first = number * work->unit;
+    unit.count = all - unit.first < work->unit ? all - unit.first : work->unit;
+    TRY(work->source.read(work->source.payload, unit.first, unit.count, unit.numbers));
+    if (values_find_nonfinite(DTYPE_F32, unit.numbers, unit.count) >= 0)
         return status_set(STATUS_BAD_INPUT, "holds a value that is not finite");
-    switch (work->layout->format) {
+    unsigned char *scales = work->scales + unit.first / layout->block * work->scale_bytes;
+    switch (layout->format) {
     case WEIGHT_NF4:
-    case WEIGHT_NF4_WIDE: nf4_piece(work, numbers, first, count); break;
-    case WEIGHT_INT8: int8_row(work, numbers, first, count); break;
-    case WEIGHT_MXFP4: mxfp4_piece(work, numbers, first, count); break;
-    default: BUG("quantising as %s", weight_format_name(work->layout->format));
+    case WEIGHT_NF4_WIDE: nf4_unit((float *)(void *)scales, &unit); break;
+    case WEIGHT_INT8: int8_row((float *)(void *)scales, &unit); break;
+    case WEIGHT_MXFP4: mxfp4_unit(scales, &unit); break;
+    default: BUG("quantising as %s", weight_format_name(layout->format));
     }
+    if (unit.codes) weight_piece_put(piece, unit.first / per, (unit.count + per - 1) / per, unit.packed);
+    work->made[number] = true;
     return STATUS_OK;
 }
 
-/* A piece of int8 is a row. */
-static enum status quantise_pieces(struct quantising *work) {
-    const struct weight_layout *layout = work->layout;
-    int64_t all = layout->rows * layout->columns, piece = layout->format == WEIGHT_INT8 ? layout->columns : PIECE;
-    float *rooms = mem_array((size_t)omp_get_max_threads() * (size_t)piece, sizeof *rooms);
-    if (!rooms) return STATUS_FAILED;
-#pragma omp parallel for schedule(dynamic, 1)
-    for (int64_t at = 0; at < all; at += piece) {
-        enum status status =
-            quantise_piece(work, at, all - at < piece ? all - at : piece, rooms + omp_get_thread_num() * piece);
-        if (status != STATUS_OK) keep_failure(work, status);
+/* The first failure that a thread meets. */
+struct failure {
+    enum status status;
+    char message[512];
+};
+
+static void keep_failure(struct failure *failure, enum status status) {
+#pragma omp critical(quantise_failure)
+    {
+        failure->status = status;
+        snprintf(failure->message, sizeof failure->message, "%s", status_message());
     }
-    mem_free(rooms);
-    return work->status == STATUS_OK ? STATUS_OK : status_set(work->status, "%s", work->message);
+}
+
+/* Units [first, end): with `piece` all of them and their codes, else those whose scales are not there yet. */
+static enum status make_units(struct quantiser *work, int64_t first, int64_t end, const struct weight_piece *piece) {
+    struct failure failure = {.status = STATUS_OK};
+    size_t threads = (size_t)omp_get_max_threads(), unit = (size_t)work->unit;
+    float *numbers = mem_array(threads * unit, sizeof *numbers);
+    uint8_t *codes = mem_array(threads * unit, 2);
+    enum status status = numbers && codes ? STATUS_OK : STATUS_FAILED;
+    int64_t last = status == STATUS_OK ? end : first;
+#pragma omp parallel for schedule(dynamic, 1)
+    for (int64_t number = first; number < last; number++) {
+        if (!piece && work->made[number]) continue;
+        size_t at = (size_t)omp_get_thread_num() * unit;
+        const struct unit room = {
+            .numbers = numbers + at, .codes = piece ? codes + 2 * at : NULL, .packed = codes + 2 * at + unit};
+        enum status made = make_unit(work, number, piece, &room);
+        if (made != STATUS_OK) keep_failure(&failure, made);
+    }
+    mem_free(numbers);
+    mem_free(codes);
+    TRY(status);
+    return failure.status == STATUS_OK ? STATUS_OK : status_set(failure.status, "%s", failure.message);
+}
+
+/* Blocks [first, end) as they are stored. */
+static enum status make_scales(struct quantiser *work, int64_t first, int64_t end) {
+    int64_t per = work->unit / work->layout.block;
+    return first < end ? make_units(work, first / per, (end - 1) / per + 1, NULL) : STATUS_OK;
+}
+
+static enum status read_piece(void *payload, const struct weight_piece *piece) {
+    struct quantiser *work = payload;
+    const struct weight_layout *layout = &work->layout;
+    int64_t per = codes_per_byte(layout), begin, bytes = weight_piece_overlap(piece, 0, layout->codes_bytes, &begin);
+    memset(piece->out, 0, (size_t)piece->bytes);
+    if (bytes > 0) TRY(make_units(work, begin * per / work->unit, ((begin + bytes) * per - 1) / work->unit + 1, piece));
+    int64_t after = layout->bytes - layout->scales_at;
+    bytes = weight_piece_overlap(piece, layout->scales_at, after, &begin);
+    if (bytes == 0) return STATUS_OK;
+    if (layout->format == WEIGHT_NF4) {
+        TRY(make_scales(work, 0, layout->scales));
+        put_groups(work, piece);
+        return STATUS_OK;
+    }
+    TRY(make_scales(work, begin / layout->scale_bytes, (begin + bytes - 1) / layout->scale_bytes + 1));
+    weight_piece_put(piece, layout->scales_at, layout->scales * layout->scale_bytes, work->scales);
+    return STATUS_OK;
+}
+
+enum status quantiser_open(const struct weight_code *code, const struct number_source *source, struct quantiser **out) {
+    struct quantiser *work = mem_array(1, sizeof *work);
+    if (!work) return STATUS_FAILED;
+    *work = (struct quantiser){.layout = weight_code_layout(code), .source = *source};
+    const struct weight_layout *layout = &work->layout;
+    work->unit = layout->format == WEIGHT_INT8 ? layout->columns : QUANTISER_PIECE;
+    work->units = (layout->rows * layout->columns + work->unit - 1) / work->unit;
+    work->scale_bytes = layout->format == WEIGHT_MXFP4 ? 1 : (int64_t)sizeof(float);
+    work->made = mem_array((size_t)work->units, 1);
+    work->scales = mem_array((size_t)layout->scales, (size_t)work->scale_bytes);
+    if (work->made && work->scales) {
+        *out = work;
+        return STATUS_OK;
+    }
+    quantiser_close(work);
+    return STATUS_FAILED;
+}
+
+void quantiser_close(struct quantiser *quantiser) {
+    if (!quantiser) return;
+    mem_free(quantiser->made);
+    mem_free(quantiser->scales);
+    mem_free(quantiser);
+}
+
+struct weight_source quantiser_source(struct quantiser *quantiser) {
+    return (struct weight_source){read_piece, quantiser};
 }
 
 enum status quantise_weight(const struct weight_code *code, const struct number_source *source, void *out) {
-    struct weight_layout layout = weight_code_layout(code);
-    struct quantising work = {.layout = &layout, .source = source, .out = out};
-    memset(out, 0, (size_t)layout.bytes);
-    bool nf4 = code->format == WEIGHT_NF4 || code->format == WEIGHT_NF4_WIDE;
-    if (nf4) {
-        work.largest = mem_array((size_t)layout.scales, sizeof *work.largest);
-        if (!work.largest) return STATUS_FAILED;
-    }
-    enum status status = quantise_pieces(&work);
-    if (status == STATUS_OK && code->format == WEIGHT_NF4) nf4_scales(&work);
-    if (status == STATUS_OK && code->format == WEIGHT_NF4_WIDE)
-        memcpy(work.out + layout.scales_at, work.largest, (size_t)layout.scales * sizeof *work.largest);
-    mem_free(work.largest);
+    struct quantiser *quantiser;
+    TRY(quantiser_open(code, source, &quantiser));
+    enum status status = read_piece(quantiser, &(struct weight_piece){0, quantiser->layout.bytes, out});
+    quantiser_close(quantiser);
     return status;
 }

@@ -13,6 +13,7 @@
 
 #include "base/status.h"
 #include "graph/tensor.h"
+#include "graph/weight_sections.h"
 
 /* Where numbers come from, in the order of the matrix. Any number of threads may read at once. */
 struct number_source {
@@ -20,8 +21,19 @@ struct number_source {
     const void *payload;
 };
 
-/* Writes the sections of the weight to `out`, shape_bytes of its tensor; with OpenMP's threads, and the same bytes with
- * any number. BAD_INPUT for a number that is not finite; FAILED without memory or where the source fails. */
+/* The sections of a weight, a piece at a time. Beside a piece it holds the scales alone (a number for each block, the
+ * mean of nf4's scales is of all of them) and, for each of OpenMP's threads, QUANTISER_PIECE numbers or a row of int8.
+ * Pieces that follow each other read each number once. The same bytes with any number of threads and in any pieces.
+ * What the source reads outlives it. Reading: BAD_INPUT for a number that is not finite; FAILED without memory or where
+ * the source fails. */
+enum { QUANTISER_PIECE = WEIGHT_GROUP_BLOCKS * 64 };
+struct quantiser;
+enum status quantiser_open(const struct weight_code *code, const struct number_source *source, struct quantiser **out);
+/* Closes NULL too. */
+void quantiser_close(struct quantiser *quantiser);
+struct weight_source quantiser_source(struct quantiser *quantiser);
+
+/* All of them to `out`, shape_bytes of the weight's tensor. */
 enum status quantise_weight(const struct weight_code *code, const struct number_source *source, void *out);
 
 #endif

@@ -281,62 +281,106 @@ static int8_t packed_code(const unsigned char *words, int64_t bits, int64_t inde
     return (int8_t)((index % 2 ? words[index / 2] >> 4 : words[index / 2] & 15) - 8);
 }
 
-/* A row's words to its codes, which follow each other without the rests of words. */
-static void put_row(const struct weight_layout *layout, const unsigned char *words, int64_t row, unsigned char *out) {
-    for (int64_t column = 0; column < layout->columns; column++) {
-        int64_t index = row * layout->columns + column;
-        if (code_bits(layout) == 8) {
-            out[index] = words[column] ^ SIGN;
-            continue;
-        }
-        int code = packed_code(words, 4, column) + 8;
-        out[index / 2] |= (unsigned char)(index % 2 ? code << 4 : code);
+/* What a piece has of a row's codes, which follow those of the row before without the rests of words. */
+static void put_row(const struct weight_layout *layout, const unsigned char *words, int64_t row,
+                    const struct weight_piece *piece) {
+    int64_t per = 8 / code_bits(layout), first = row * layout->columns, begin;
+    int64_t bytes =
+        weight_piece_overlap(piece, first / per, (first + layout->columns - 1) / per + 1 - first / per, &begin);
+    unsigned char *out = bytes > 0 ? weight_piece_at(piece, first / per + begin) : NULL;
+    for (int64_t column = begin > 0 ? begin * per - first % per : 0; column < layout->columns; column++) {
+        int64_t index = first + column, byte = index / per - first / per - begin;
+        if (byte >= bytes) break;
+        if (per == 1)
+            out[byte] = words[column] ^ SIGN;
+        else
+            out[byte] |= (unsigned char)((packed_code(words, 4, column) + 8) << (index % 2 ? 4 : 0));
     }
 }
 
-static enum status read_rows(const struct safetensors *set, const struct stored_integers *of, unsigned char *out) {
+static enum status read_rows(const struct safetensors *set, const struct stored_integers *of,
+                             const struct weight_piece *piece) {
     const struct weight_layout *layout = &of->layout;
-    size_t bytes = (size_t)(words_of(layout, layout->columns) * WORD_BYTES);
-    unsigned char *words = mem_array(bytes, 1);
+    size_t row_bytes = (size_t)(words_of(layout, layout->columns) * WORD_BYTES);
+    int64_t per = 8 / code_bits(layout), begin, bytes = weight_piece_overlap(piece, 0, layout->codes_bytes, &begin);
+    int64_t last = ((begin + bytes) * per - 1) / layout->columns;
+    if (bytes == 0) return STATUS_OK;
+    unsigned char *words = mem_array(row_bytes, 1);
     enum status status = words ? STATUS_OK : STATUS_FAILED;
-    for (int64_t row = 0; row < layout->rows && status == STATUS_OK; row++) {
-        status = safetensors_read(set, of->codes, (size_t)row * bytes, bytes, words);
-        if (status == STATUS_OK) put_row(layout, words, row, out);
+    for (int64_t row = begin * per / layout->columns; row <= last && row < layout->rows && status == STATUS_OK; row++) {
+        status = safetensors_read(set, of->codes, (size_t)row * row_bytes, row_bytes, words);
+        if (status == STATUS_OK) put_row(layout, words, row, piece);
     }
     mem_free(words);
     return status;
 }
 
-static enum status read_codes(const struct safetensors *set, const struct stored_integers *of, unsigned char *out) {
+static enum status read_codes(const struct safetensors *set, const struct stored_integers *of,
+                              const struct weight_piece *piece) {
     const struct weight_layout *layout = &of->layout;
     bool whole_words = layout->columns * code_bits(layout) % (8 * WORD_BYTES) == 0;
-    if (of->packed && !whole_words) return read_rows(set, of, out);
-    TRY(safetensors_read(set, of->codes, 0, (size_t)layout->codes_bytes, out));
-    for (int64_t i = 0; of->packed && code_bits(layout) == 8 && i < layout->codes_bytes; i++)
+    if (of->packed && !whole_words) return read_rows(set, of, piece);
+    int64_t begin, bytes = weight_piece_overlap(piece, 0, layout->codes_bytes, &begin);
+    if (bytes == 0) return STATUS_OK;
+    unsigned char *out = weight_piece_at(piece, begin);
+    TRY(safetensors_read(set, of->codes, (size_t)begin, (size_t)bytes, out));
+    for (int64_t i = 0; of->packed && code_bits(layout) == 8 && i < bytes; i++)
         out[i] ^= SIGN;
     return STATUS_OK;
 }
 
-/* Packed along the rows: a word has the zeros of consecutive rows in one column. */
-static enum status read_zeros(const struct safetensors *set, const struct stored_integers *of, int8_t *out) {
+enum { SCALES_ROOM = 4096 }; /* read at a time */
+
+static enum status read_scales(const struct safetensors *set, const struct stored_integers *of,
+                               const struct weight_piece *piece) {
     const struct weight_layout *layout = &of->layout;
-    if (!of->zeros) return STATUS_OK;
-    if (!of->packed || of->across == 0) return safetensors_read(set, of->zeros, 0, (size_t)layout->scales, out);
-    int64_t per_word = 8 * WORD_BYTES / code_bits(layout);
-    unsigned char *words = mem_array(of->zeros->bytes, 1);
-    enum status status = words ? safetensors_read(set, of->zeros, 0, of->zeros->bytes, words) : STATUS_FAILED;
-    for (int64_t i = 0; i < layout->scales && status == STATUS_OK; i++) {
-        int64_t row = i / of->across, word = row / per_word * of->across + i % of->across;
-        out[i] = packed_code(words + word * WORD_BYTES, code_bits(layout), row % per_word);
+    const int64_t element = sizeof(float);
+    int64_t begin, bytes = weight_piece_overlap(piece, layout->scales_at, layout->scales * element, &begin), here;
+    int64_t end = (begin + bytes + element - 1) / element;
+    float scales[SCALES_ROOM];
+    if (bytes == 0) return STATUS_OK;
+    for (int64_t at = begin / element; at < end; at += here) {
+        here = end - at < SCALES_ROOM ? end - at : SCALES_ROOM;
+        TRY(safetensors_convert(set, of->scales, (size_t)at, (size_t)here, DTYPE_F32, scales));
+        weight_piece_put(piece, layout->scales_at + at * element, here * element, scales);
     }
+    return STATUS_OK;
+}
+
+/* Packed along the rows: a word has the zeros of consecutive rows in one column. `words` begins with row `first_word`
+ * of words. */
+static void put_zeros(const struct stored_integers *of, const unsigned char *words, int64_t first_word, int64_t begin,
+                      int64_t end, int8_t *out) {
+    int64_t bits = code_bits(&of->layout), per_word = 8 * WORD_BYTES / bits;
+    for (int64_t i = begin; i < end; i++) {
+        int64_t row = i / of->across, word = (row / per_word - first_word) * of->across + i % of->across;
+        out[i - begin] = packed_code(words + word * WORD_BYTES, bits, row % per_word);
+    }
+}
+
+static enum status read_zeros(const struct safetensors *set, const struct stored_integers *of,
+                              const struct weight_piece *piece) {
+    const struct weight_layout *layout = &of->layout;
+    int64_t begin, count = weight_piece_overlap(piece, layout->zeros_at, layout->scales, &begin);
+    if (!of->zeros || count == 0) return STATUS_OK;
+    int8_t *out = (int8_t *)weight_piece_at(piece, layout->zeros_at + begin);
+    if (!of->packed || of->across == 0) return safetensors_read(set, of->zeros, (size_t)begin, (size_t)count, out);
+    int64_t per_word = 8 * WORD_BYTES / code_bits(layout), row_bytes = of->across * WORD_BYTES;
+    int64_t first = begin / of->across / per_word, last = (begin + count - 1) / of->across / per_word;
+    size_t bytes = (size_t)((last - first + 1) * row_bytes);
+    unsigned char *words = mem_array(bytes, 1);
+    enum status status =
+        words ? safetensors_read(set, of->zeros, (size_t)(first * row_bytes), bytes, words) : STATUS_FAILED;
+    if (status == STATUS_OK) put_zeros(of, words, first, begin, begin + count, out);
     mem_free(words);
     return status;
 }
 
-enum status compressed_read(const struct safetensors *set, const struct tensor *parameter, unsigned char *out) {
+enum status compressed_read(const struct safetensors *set, const struct tensor *parameter,
+                            const struct weight_piece *piece) {
     struct stored_integers of;
     TRY(find_all(set, parameter, &of));
-    TRY(read_codes(set, &of, out));
-    TRY(safetensors_convert(set, of.scales, 0, (size_t)of.layout.scales, DTYPE_F32, out + of.layout.scales_at));
-    return read_zeros(set, &of, (int8_t *)out + of.layout.zeros_at);
+    TRY(read_codes(set, &of, piece));
+    TRY(read_scales(set, &of, piece));
+    return read_zeros(set, &of, piece);
 }

@@ -13,8 +13,9 @@
 
 /* stored_format_read_config of quantization_config that compressed-tensors wrote. */
 enum status compressed_read_config(const char *file, const json_t *object, struct stored_format *out);
-/* stored_weight_check and stored_weight_read of integers in groups; `out` is filled with zeros. */
+/* stored_weight_check and stored_weight_read of integers in groups; the piece is filled with zeros. */
 enum status compressed_check(const struct safetensors *set, const struct tensor *parameter, bool *used);
-enum status compressed_read(const struct safetensors *set, const struct tensor *parameter, unsigned char *out);
+enum status compressed_read(const struct safetensors *set, const struct tensor *parameter,
+                            const struct weight_piece *piece);
 
 #endif

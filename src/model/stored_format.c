@@ -250,24 +250,41 @@ enum status stored_weight_check(const struct safetensors *set, const struct tens
     return STATUS_OK;
 }
 
-enum status stored_weight_read(const struct safetensors *set, const struct tensor *parameter, unsigned char *out) {
+/* What a piece has of a tensor whose first byte is byte `at` of the weight. */
+static enum status read_bytes(const struct safetensors *set, const struct safetensors_tensor *found, int64_t at,
+                              const struct weight_piece *piece) {
+    int64_t begin, bytes = weight_piece_overlap(piece, at, (int64_t)found->bytes, &begin);
+    if (bytes == 0) return STATUS_OK;
+    return safetensors_read(set, found, (size_t)begin, (size_t)bytes, weight_piece_at(piece, at + begin));
+}
+
+static enum status read_offset(const struct safetensors *set, const struct safetensors_tensor *found,
+                               const struct weight_code *code, const struct weight_piece *piece) {
+    const struct weight_layout layout = weight_code_layout(code);
+    float offset;
+    int64_t begin;
+    if (layout.groups == 0 || weight_piece_overlap(piece, layout.offset_at, sizeof offset, &begin) == 0)
+        return STATUS_OK;
+    TRY(read_state(set, found, code, &offset));
+    weight_piece_put(piece, layout.offset_at, sizeof offset, &offset);
+    return STATUS_OK;
+}
+
+enum status stored_weight_read(const struct safetensors *set, const struct tensor *parameter,
+                               const struct weight_piece *piece) {
     struct weight_layout layout = weight_code_layout(&parameter->code);
     char name[NAME_BYTES];
     const struct part *part;
-    memset(out, 0, (size_t)layout.bytes);
-    if (weight_format_has_groups(layout.format)) return compressed_read(set, parameter, out);
+    memset(piece->out, 0, (size_t)piece->bytes);
+    if (weight_format_has_groups(layout.format)) return compressed_read(set, parameter, piece);
     for (int i = 0; (part = part_at(layout.format, i)); i++) {
         const struct safetensors_tensor *found = safetensors_find(set, part_name(parameter, part, name));
         BUG_IF(!found, "%s was not checked", name);
-        float offset;
         switch (part->kind) {
-        case PART_CODES: TRY(safetensors_read(set, found, 0, found->bytes, out)); break;
-        case PART_SCALES: TRY(safetensors_read(set, found, 0, found->bytes, out + layout.scales_at)); break;
-        case PART_GROUPS: TRY(safetensors_read(set, found, 0, found->bytes, out + layout.groups_at)); break;
-        case PART_STATE:
-            TRY(read_state(set, found, &parameter->code, &offset));
-            if (layout.groups > 0) memcpy(out + layout.offset_at, &offset, sizeof offset);
-            break;
+        case PART_CODES: TRY(read_bytes(set, found, 0, piece)); break;
+        case PART_SCALES: TRY(read_bytes(set, found, layout.scales_at, piece)); break;
+        case PART_GROUPS: TRY(read_bytes(set, found, layout.groups_at, piece)); break;
+        case PART_STATE: TRY(read_offset(set, found, &parameter->code, piece)); break;
         default: break;
         }
     }

@@ -15,6 +15,7 @@
 
 #include "base/byte_store.h"
 #include "graph/graph.h"
+#include "graph/weight_sections.h"
 #include "model/safetensors.h"
 
 /* What all weights are in. */
@@ -39,8 +40,9 @@ enum status stored_weight_list_stacks(struct graph *graph, const struct tensor *
 /* Checks the tensors that a parameter lies in, and marks them in `used`, by their place in the set. BAD_INPUT names the
  * tensor and what is wrong. */
 enum status stored_weight_check(const struct safetensors *set, const struct tensor *parameter, bool *used);
-/* Reads all sections to `out`, shape_bytes of the parameter, which was checked. */
-enum status stored_weight_read(const struct safetensors *set, const struct tensor *parameter, unsigned char *out);
+/* Reads a piece of the sections of a parameter that was checked. FAILED, naming the file, when it cannot be read. */
+enum status stored_weight_read(const struct safetensors *set, const struct tensor *parameter,
+                               const struct weight_piece *piece);
 
 /* What bitsandbytes says of a weight beside its tensors: JSON, `name` stands for the path in messages. BAD_INPUT where
  * it is another format or shape than the parameter's; *offset is nf4's. */

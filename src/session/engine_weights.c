@@ -160,29 +160,11 @@ enum status engine_load_weights(struct engine *engine) {
     return status == STATUS_OK ? round_masters(engine) : status;
 }
 
-/* Values of a tensor without an address go through a buffer. */
-static enum status initialise_home(const struct engine *engine, const struct weight_target *target, uint64_t seed) {
-    int64_t element = dtype_bytes(target->dtype), bytes = target->elements * element;
-    struct weight_target own = *target;
-    own.data = mem_array((size_t)bytes, 1);
-    if (!own.data) return STATUS_FAILED;
-    enum status status = model_initialise_weights(engine_model(engine), seed, &own, 1);
-    if (status == STATUS_OK)
-        status = runner_write(engine->main, target->home, target->first * element, bytes, own.data);
-    mem_free(own.data);
-    return status;
-}
-
 enum status engine_initialise_weights(struct engine *engine, uint64_t seed) {
     struct weight_target *targets;
     int count;
     TRY(list_sources(engine, &targets, &count));
-    enum status status = STATUS_OK;
-    for (int i = 0; i < count && status == STATUS_OK; i++)
-        if (targets[i].data)
-            status = model_initialise_weights(engine_model(engine), seed, &targets[i], 1);
-        else
-            status = initialise_home(engine, &targets[i], seed);
+    enum status status = model_initialise_weights(engine_model(engine), seed, targets, count);
     mem_free(targets);
     return status == STATUS_OK ? round_masters(engine) : status;
 }

@@ -62,13 +62,48 @@ static unsigned char *make_whole(const struct weight_code *code) {
     return bytes;
 }
 
+/* The whole weight in memory. */
+static enum status read_whole(void *payload, const struct weight_piece *piece) {
+    memcpy(piece->out, (const unsigned char *)payload + piece->first, (size_t)piece->bytes);
+    return STATUS_OK;
+}
+
+/* In pieces of so many bytes, the first one first or last. */
+static unsigned char *take(const struct tensor *part, const unsigned char *whole, int64_t most, bool backwards) {
+    int64_t all = shape_bytes(&part->shape), pieces = (all + most - 1) / most;
+    unsigned char *bytes = mem_array((size_t)all, 1);
+    struct weight_part_reader *reader;
+    assert_non_null(bytes);
+    memset(bytes, 0xA5, (size_t)all);
+    const struct weight_source source = {read_whole, (void *)(uintptr_t)whole};
+    assert_int_equal(weight_part_open(part, source, &reader), STATUS_OK);
+    const struct weight_source own = weight_part_source(reader);
+    for (int64_t i = 0; i < pieces; i++) {
+        int64_t at = (backwards ? pieces - 1 - i : i) * most, count = all - at < most ? all - at : most;
+        assert_int_equal(own.read(own.payload, &(struct weight_piece){at, count, bytes + at}), STATUS_OK);
+    }
+    weight_part_close(reader);
+    return bytes;
+}
+
+static void check_pieces(const struct subject *of, const struct tensor *part, const unsigned char *whole,
+                         const unsigned char *wanted) {
+    static const int64_t sizes[] = {1, 7, 1000, 4096};
+    for (int i = 0; i < 8; i++) {
+        unsigned char *bytes = take(part, whole, sizes[i / 2], i % 2);
+        if (memcmp(bytes, wanted, (size_t)shape_bytes(&part->shape)) != 0)
+            fail_msg("%s: pieces of %lld bytes are not those of all", weight_format_name(of->format),
+                     (long long)sizes[i / 2]);
+        mem_free(bytes);
+    }
+}
+
 static void check_numbers(const struct subject *of, const struct tensor *part, const unsigned char *whole, char *seen) {
     const struct weight_code whole_code = weight_part_whole(part);
     const struct weight_layout layout = weight_code_layout(&part->code), all = weight_code_layout(&whole_code);
-    unsigned char *bytes = mem_array((size_t)layout.bytes, 1);
-    assert_non_null(bytes);
     assert_int_equal(layout.bytes, shape_bytes(&part->shape));
-    weight_part_take(part, whole, bytes);
+    unsigned char *bytes = take(part, whole, layout.bytes, false);
+    check_pieces(of, part, whole, bytes);
     struct tensor numbers = *part;
     numbers.shape = part->code.values;
     for (int64_t i = 0, run; i < layout.rows * layout.columns; i++) {

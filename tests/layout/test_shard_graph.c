@@ -295,6 +295,71 @@ static void adapters_follow_their_products(void **state) {
     }
 }
 
+static bool same_cut(const struct tensor_cut *a, const struct tensor_cut *b) {
+    return a->dimension == b->dimension && a->part == b->part && a->parts == b->parts &&
+           a->segments.count == b->segments.count &&
+           memcmp(a->segments.size, b->segments.size, (size_t)a->segments.count * sizeof *a->segments.size) == 0;
+}
+
+static bool same_part(const struct tensor *a, const struct tensor *b) {
+    if (!a->part || !b->part) return a->part == b->part;
+    for (int c = 0; c < a->part->count && c < b->part->count; c++)
+        if (!same_cut(&a->part->cuts[c], &b->part->cuts[c])) return false;
+    return a->part->count == b->part->count;
+}
+
+static struct graph *rank_graph(const struct model *model, int parts, bool sequence) {
+    struct shard_choices choices;
+    struct tensor *loss, *own;
+    struct graph *whole = forward_of(model, &loss), *graph;
+    if (shard_choices_make(whole, parts, sequence, &choices) != STATUS_OK) fail_msg("%s", status_message());
+    assert_int_equal(layout_shard_graph(whole, &choices, parts - 1, true, loss, &graph, &own), STATUS_OK);
+    shard_choices_free(&choices);
+    graph_free(whole);
+    return graph;
+}
+
+/* How many are cut. */
+static int compare_parts(const struct graph *full, const struct graph *adapted) {
+    int cut = 0;
+    for (size_t i = 0; i < full->tensors.count; i++) {
+        const struct tensor *weight = full->tensors.items[i];
+        if (weight->kind != TENSOR_PARAMETER || weight->base) continue;
+        const struct tensor *frozen = graph_find(adapted, weight->name);
+        if (!frozen) fail_msg("no %s beside adapters", weight->name);
+        if (!same_part(weight, frozen))
+            fail_msg("%s: %s where all weights are trained, %s beside adapters", weight->name,
+                     weight->part ? "cut" : "whole", frozen->part ? "cut otherwise" : "whole");
+        cut += weight->part != NULL;
+    }
+    return cut;
+}
+
+/* Whether the ranks divide the adapters' features or not. */
+static void weights_beside_adapters_are_cut_as_trained_ones(void **state) {
+    (void)state;
+    static const char *const cases[] = {DENSE_MODEL_CASES}, *const adapters[] = {"4,8,all-linear", "3,6,all-linear"};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        for (int way = 0; way < 8; way++) {
+            struct shared_sizes sizes = shared_sizes_usual;
+            if (way / 4 % 2) sizes.kv_heads = 1;
+            int parts = way % 2 ? 4 : 2;
+            struct model *model = shared_model_make(cases[i], &sizes);
+            struct graph *full = rank_graph(model, parts, way / 2 % 2);
+            for (int a = 0; a < 2; a++) {
+                struct model *with = shared_model_make(cases[i], &sizes);
+                print_message("%s, %s, %d ranks\n", cases[i], adapters[a], parts);
+                set_adapter(with, adapters[a]);
+                struct graph *adapted = rank_graph(with, parts, way / 2 % 2);
+                assert_true(compare_parts(full, adapted) > 0);
+                graph_free(adapted);
+                model_free(with);
+            }
+            graph_free(full);
+            model_free(model);
+        }
+}
+
 /* One head, or two, for more ranks than that; two for three ranks, of which one reads both. */
 static void ranks_may_be_more_than_key_value_heads(void **state) {
     (void)state;
@@ -422,6 +487,7 @@ int main(void) {
         cmocka_unit_test(strategies_at_random_have_one_ranks_gradients),
         cmocka_unit_test(experts_have_one_ranks_gradients),
         cmocka_unit_test(adapters_follow_their_products),
+        cmocka_unit_test(weights_beside_adapters_are_cut_as_trained_ones),
         cmocka_unit_test(ranks_may_be_more_than_key_value_heads),
         cmocka_unit_test(products_of_few_heads_are_cut),
         cmocka_unit_test(an_embedding_of_another_width_is_cut_with_its_projection),

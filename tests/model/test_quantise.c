@@ -165,6 +165,43 @@ static void the_bytes_are_the_same_on_any_number_of_threads(void **state) {
     safetensors_close(set);
 }
 
+/* Pieces of these bytes, the last one first where `backwards`. */
+static void quantise_pieces(const struct weight_code *code, const struct stored *stored, int64_t most, bool backwards,
+                            unsigned char *out) {
+    struct quantiser *quantiser;
+    int64_t all = layout_of(code).bytes, pieces = (all + most - 1) / most;
+    assert_int_equal(quantiser_open(code, &(struct number_source){read_stored, stored}, &quantiser), STATUS_OK);
+    const struct weight_source source = quantiser_source(quantiser);
+    memset(out, 0xA5, (size_t)all);
+    for (int64_t i = 0; i < pieces; i++) {
+        int64_t at = (backwards ? pieces - 1 - i : i) * most, count = all - at < most ? all - at : most;
+        assert_int_equal(source.read(source.payload, &(struct weight_piece){at, count, out + at}), STATUS_OK);
+    }
+    quantiser_close(quantiser);
+}
+
+static void pieces_are_those_of_the_whole(void **state) {
+    (void)state;
+    struct safetensors *set = open_cases();
+    for (int i = 0; i < CASES; i++)
+        for (enum weight_format format = WEIGHT_NF4; !weight_format_has_groups(format); format++) {
+            const struct stored stored = {set, part_of(set, cases[i], "")};
+            struct weight_code code = code_of(stored.tensor, format);
+            if (!weight_format_fits(format, 0, code.values.dims[1])) continue;
+            int64_t bytes = layout_of(&code).bytes;
+            unsigned char *whole = quantise(set, cases[i], format), *other = mem_array((size_t)bytes, 1);
+            assert_non_null(other);
+            const int64_t sizes[] = {bytes / 3 + 1, bytes / 11 + 1};
+            for (int p = 0; p < 4; p++) {
+                quantise_pieces(&code, &stored, sizes[p / 2], p % 2, other);
+                assert_memory_equal(whole, other, (size_t)bytes);
+            }
+            mem_free(whole);
+            mem_free(other);
+        }
+    safetensors_close(set);
+}
+
 /* 1000 numbers, of which one is not finite where the payload says so. */
 static enum status read_numbers(const void *payload, int64_t first, int64_t count, float *out) {
     int64_t wrong = *(const int64_t *)payload;
@@ -227,6 +264,7 @@ int main(void) {
         cmocka_unit_test(int8_has_the_bytes_of_bitsandbytes),
         cmocka_unit_test(mxfp4_follows_the_specification),
         cmocka_unit_test(the_bytes_are_the_same_on_any_number_of_threads),
+        cmocka_unit_test(pieces_are_those_of_the_whole),
         cmocka_unit_test(a_number_that_is_not_finite_is_refused),
         cmocka_unit_test(each_number_is_near_its_own),
         cmocka_unit_test(failures_of_memory_are_reported),

@@ -9,6 +9,7 @@
 #include "plan/lane_shares.h"
 #include "support/deferred_backend.h"
 #include "support/mpi_job.h"
+#include "support/policy_subject.h"
 #include "support/rank_cover.h"
 #include "support/rank_references.h"
 #include "support/temp_folder.h"
@@ -67,7 +68,16 @@ static void run_job(struct rank_job job, const char *path) {
     if (rank_job_run(&job) != STATUS_OK) fail_msg("%s", status_message());
 }
 
-/* A sample, on every job that holds it. */
+/* The number-th of the subjects whose base is in fewer bits, from the first on again after the last. */
+static int coded_subject(uint64_t number) {
+    int coded[64], count = 0;
+    for (size_t s = 0; s < policy_subject_count; s++)
+        if (policy_subjects[s].base_dtype != WEIGHT_PLAIN && count < 64) coded[count++] = (int)s;
+    assert_true(count > 0);
+    return coded[number % (uint64_t)count];
+}
+
+/* A sample, on every job that holds it; two of those with stages have bases in fewer bits. */
 static void ranks_have_one_ranks_bits(void **state) {
     struct rank_case sample[SAMPLE];
     print_message("seed %d\n", SEED);
@@ -77,6 +87,8 @@ static void ranks_have_one_ranks_bits(void **state) {
         sample[i].value[RANK_AXIS_batch] = (int)(i / 2) % 3;
         sample[i].value[RANK_AXIS_tiers] = (int)i % rank_axis_values(RANK_AXIS_tiers);
         sample[i].value[RANK_AXIS_stages] = (int)(i + i / 3) % 3;
+        bool staged = sample[i].value[RANK_AXIS_stages] > 0;
+        if (staged && i >= SAMPLE / 2) sample[i].value[RANK_AXIS_subject] = coded_subject(SEED + i);
     }
     const char *path = rank_references_write(*state, sample, SAMPLE, NULL);
     bool all = unit_sweep(0, 1);

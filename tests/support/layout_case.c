@@ -37,17 +37,28 @@ enum { LIMITED = 2 }; /* of the rates, from here on */
 enum { MEGATRON, SEQUENCE, SOLVER, LAYOUTS = SOLVER + sizeof rates / sizeof *rates };
 static const char *const partitions[] = {"ddp", "zero1", "zero2", "zero3"};
 static const char *const spans[] = {"", "1 2 3"};
+/* What is trained: all weights, or adapters beside these in full or in fewer bits. */
+static const struct trained {
+    const char *name, *lora;
+    enum weight_format base;
+} trained[] = {{"", NULL, WEIGHT_PLAIN},
+               {", adapters", "4,8,all-linear", WEIGHT_PLAIN},
+               {", adapters on int8", "4,8,all-linear", WEIGHT_INT8},
+               {", adapters on nf4", "4,8,all-linear", WEIGHT_NF4}};
 enum { OWN_HEADS, FEW_HEADS, UNEVEN_HEADS, HEADS };
 
 static const struct family *family_of(const int *row) { return &families[row[LAYOUT_AXIS_family]]; }
 static const struct shape_of_ranks *shape_of(const int *row) { return &shapes[row[LAYOUT_AXIS_shape]]; }
+static const struct trained *trained_of(const int *row) { return &trained[row[LAYOUT_AXIS_adapter]]; }
 
-/* Each value does something, and two runs of blocks are those of four blocks. */
+/* Each value does something, and two runs of blocks are those of four blocks. Parts of these small matrices cut blocks
+ * of nf4; int8's are rows. */
 static bool is_legal(const int *row) {
     const struct shape_of_ranks *shape = shape_of(row);
     bool shares = shape->tensor > 1, experts = family_of(row)->experts;
     if (experts && row[LAYOUT_AXIS_adapter] > 0) return false;
     if (family_of(row)->whole && shares) return false;
+    if (trained_of(row)->base == WEIGHT_NF4 && shares) return false;
     if (row[LAYOUT_AXIS_layout] != MEGATRON && !shares) return false;
     if (row[LAYOUT_AXIS_heads] == FEW_HEADS && (!shares || !family_of(row)->grouped)) return false;
     if (row[LAYOUT_AXIS_heads] == UNEVEN_HEADS && row[LAYOUT_AXIS_layout] < SOLVER) return false;
@@ -64,7 +75,7 @@ struct pair_cover layout_case_cover(uint64_t seed) {
                                           [LAYOUT_AXIS_tiers] = TIERS_TRAITS,
                                           [LAYOUT_AXIS_schedule] = ACTIVATIONS_TRAITS,
                                           [LAYOUT_AXIS_spans] = 2,
-                                          [LAYOUT_AXIS_adapter] = 2,
+                                          [LAYOUT_AXIS_adapter] = sizeof trained / sizeof *trained,
                                           [LAYOUT_AXIS_heads] = HEADS,
                                           [LAYOUT_AXIS_messages] = 2},
                                .is_legal = is_legal,
@@ -96,9 +107,8 @@ void layout_case_print(const struct layout_case *spec, char name[LAYOUT_CASE_NAM
     snprintf(name, LAYOUT_CASE_NAME_BYTES, "%s, %d x %d x %d, %s, %s, %s, %s, spans '%s'%s%s (seed %llu)",
              family_of(row)->name, shape->tensor, shape->stages, shape->data, layouts[row[LAYOUT_AXIS_layout]],
              partitions[row[LAYOUT_AXIS_partition]], tiers[row[LAYOUT_AXIS_tiers]],
-             schedules[row[LAYOUT_AXIS_schedule]], spans[row[LAYOUT_AXIS_spans]],
-             row[LAYOUT_AXIS_adapter] ? ", adapters" : "", heads[row[LAYOUT_AXIS_heads]],
-             (unsigned long long)spec->seed);
+             schedules[row[LAYOUT_AXIS_schedule]], spans[row[LAYOUT_AXIS_spans]], trained_of(row)->name,
+             heads[row[LAYOUT_AXIS_heads]], (unsigned long long)spec->seed);
 }
 
 /* ---- training ---- */
@@ -149,7 +159,8 @@ void layout_case_train(const struct layout_case *spec, struct comm *comm, struct
                                       .grains_per_pass = 1,
                                       .threads = 1,
                                       .lanes = {1, LANES},
-                                      .lora = spec->value[LAYOUT_AXIS_adapter] ? "4,8,all-linear" : NULL,
+                                      .lora = trained_of(spec->value)->lora,
+                                      .base_dtype = trained_of(spec->value)->base,
                                       .clip_norm = 1,
                                       .weight_decay = 0.1,
                                       .seed = SEED};

@@ -10,7 +10,7 @@
  * packed by the thread that reads them; a panel of b fills half of the first cache. */
 enum { CHUNK_ROWS = 1024, CHUNK_DEPTH = 1024, STEP_MOST = 256, PANEL_ELEMENTS = 6144 };
 enum { BLOCK_ROWS = 128, BLOCK_ROWS_LEAST = 64, BLOCK_PANELS_LEAST = 4, TASKS_PER_THREAD = 3 };
-enum { PACK_PANELS = 4, PANEL_MOST = 64 }; /* of b at a time; columns of a panel */
+enum { PACK_PANELS = 4, PANEL_MOST = 64 }; /* of b at a time; columns of them in fewer bits */
 
 bool packed_matmul_has_tiles(const struct matmul_spec *spec) {
     return spec->dtype == DTYPE_BF16 && cpu_has_bf16_tiles();
@@ -159,13 +159,19 @@ static void pack_b(const struct packed_matmul *matmul, const struct packing *pac
         pack_pairs_right(matmul, packing, to);
 }
 
-/* A panel of numbers of b in fewer bits, unpacked to where they are packed from. */
+/* Columns of b that are packed at a time. In fewer bits they are as many as can be: a block of 64 numbers that lie
+ * across columns has one scale. */
+static int64_t pack_width(const struct packed_matmul *matmul) {
+    int64_t columns = matmul->kernel.columns;
+    return matmul->spec.b_format == WEIGHT_PLAIN ? PACK_PANELS * columns : PANEL_MOST / columns * columns;
+}
+
+/* Panels of numbers of b in fewer bits, unpacked to where they are packed from. */
 static void pack_coded(const struct packed_chunk *chunk, int64_t k, int64_t column, struct packing packing) {
     const struct packed_matmul *matmul = chunk->matmul;
     enum dtype dtype = matmul->kernel.word_steps == 1 ? DTYPE_F32 : matmul->spec.dtype;
     _Alignas(64) float room[PANEL_MOST * STEP_MOST];
-    BUG_IF(packing.lines > PANEL_MOST || packing.steps > STEP_MOST, "a panel of %lld columns",
-           (long long)packing.lines);
+    BUG_IF(packing.lines > PANEL_MOST || packing.steps > STEP_MOST, "panels of %lld columns", (long long)packing.lines);
     const struct matmul_tile tile = {chunk->k + k, packing.steps, chunk->column + column, packing.lines};
     matmul_unpack(&matmul->spec, chunk->operands->b, &tile, dtype, room);
     bool along = matmul->spec.b_k == 1; /* steps are neighbours */
@@ -178,7 +184,7 @@ static void pack_coded(const struct packed_chunk *chunk, int64_t k, int64_t colu
 
 /* Of a step of a chunk. */
 static int64_t pack_tasks(const struct packed_chunk *chunk) {
-    return divided_up(chunk_panels(chunk), chunk->matmul->spec.b_format == WEIGHT_PLAIN ? PACK_PANELS : 1);
+    return divided_up(chunk->columns, pack_width(chunk->matmul));
 }
 
 /* Panels beside each other: neighbours in memory are packed one after the other. */
@@ -188,7 +194,7 @@ static void pack_right(const void *context, int64_t task, int thread) {
     const struct packed_matmul *matmul = chunk->matmul;
     const struct matmul_spec *spec = &matmul->spec;
     bool coded = spec->b_format != WEIGHT_PLAIN;
-    int64_t width = (coded ? 1 : PACK_PANELS) * matmul->kernel.columns, across = pack_tasks(chunk);
+    int64_t width = pack_width(matmul), across = pack_tasks(chunk);
     int64_t k = task / across * matmul->step, column = task % across * width;
     struct packing packing = {
         .dtype = spec->dtype,

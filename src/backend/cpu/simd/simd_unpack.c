@@ -107,6 +107,16 @@ INLINE void look_up_sixteen(const struct table *table, __m128i codes, bool bf16,
         _mm512_storeu_ps(out, _mm512_permutexvar_ps(_mm512_cvtepu8_epi32(codes), numbers));
     }
 }
+
+/* Of 32 codes, in bf16. */
+INLINE void look_up_pairs(const struct table *table, const uint8_t *pairs, bool first_is_high, uint16_t *out) {
+    __m128i bytes = _mm_loadu_si128((const void *)pairs), low_bits = _mm_set1_epi8(15);
+    __m128i high = _mm_and_si128(_mm_srli_epi16(bytes, 4), low_bits), low = _mm_and_si128(bytes, low_bits);
+    __m128i even = first_is_high ? high : low, odd = first_is_high ? low : high;
+    __m256i codes = _mm256_set_m128i(_mm_unpackhi_epi8(even, odd), _mm_unpacklo_epi8(even, odd));
+    __m512i numbers = _mm512_castsi256_si512(_mm256_loadu_si256((const void *)table->rounded));
+    _mm512_storeu_si512((void *)out, _mm512_permutexvar_epi16(_mm512_cvtepu8_epi16(codes), numbers));
+}
 #elif SIMD_LANES == 8
 INLINE __m256 look_up_eight(const struct table *table, __m128i codes) {
     __m256i index = _mm256_cvtepu8_epi32(codes);
@@ -133,6 +143,10 @@ INLINE void look_up(const struct coded_weight *weight, const struct table *table
     int64_t i = 0;
 #if SIMD_LANES > 4
     if (first % 2 == 1) look_up_one(weight, table, first, bf16, out, i++);
+#if SIMD_LANES == 16
+    for (; bf16 && count - i >= 32; i += 32)
+        look_up_pairs(table, weight->codes + (first + i) / 2, high_first(weight), (uint16_t *)out + i);
+#endif
     for (; count - i >= 16; i += 16) {
         __m128i codes = sixteen_codes(weight->codes + (first + i) / 2, high_first(weight));
         look_up_sixteen(table, codes, bf16, bf16 ? (void *)((uint16_t *)out + i) : (void *)((float *)out + i));
@@ -177,10 +191,17 @@ INLINE void unpack_bytes(const struct coded_weight *weight, int64_t block, int64
     }
 }
 
+/* Division by a constant is a shift. */
+INLINE int64_t block_of(const struct coded_weight *weight, int64_t number) {
+    enum { USUAL = 64, SHORT = 32 };
+    if (weight->block == USUAL) return number / USUAL;
+    return weight->block == SHORT ? number / SHORT : number / weight->block;
+}
+
 void SIMD_NAME(simd_unpack)(const struct coded_weight *weight, int64_t first, int64_t count, enum dtype dtype,
                             enum dtype to, void *out) {
     bool bf16 = dtype == DTYPE_BF16, to_bf16 = to == DTYPE_BF16;
-    int64_t block = first / weight->block, left = (block + 1) * weight->block - first;
+    int64_t block = block_of(weight, first), left = (block + 1) * weight->block - first;
     for (int64_t done = 0, here; done < count; done += here, block++, left = weight->block) {
         int64_t at = first + done;
         here = count - done < left ? count - done : left;
