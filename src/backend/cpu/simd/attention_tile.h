@@ -15,7 +15,7 @@
 #define ATTENTION_TILE_generic 64
 enum {
     ATTENTION_TILE = SIMD_JOIN(ATTENTION_TILE, CPU_ISA),
-    ATTENTION_QUERIES = 2 * ATTENTION_TILE, /* of attention's tiles: each copy of keys and values serves them all */
+    ATTENTION_QUERIES = 4 * ATTENTION_TILE, /* of attention's tiles: each copy of keys and values serves them all */
 };
 
 /* Scores are in units of ln 2: exponentials are then powers of 2. */
@@ -38,12 +38,8 @@ INLINE vf vf_exp2(vf x) {
     return (vf)((vi)power & ~(x < -126.0f));
 }
 
-/* Row stride of tiles: vectors of features, and rows and columns of a tile_multiply, fit into it. As short as that
- * allows: two tiles and a panel are to fit into the first cache. */
-INLINE int64_t tile_columns(int64_t head_dim) {
-    int64_t rows = round_up(round_up(head_dim, TILE_ROWS), LANES), columns = round_up(head_dim, TILE_COLUMNS);
-    return rows > columns ? rows : columns;
-}
+/* Row stride of tiles. */
+INLINE int64_t tile_columns(int64_t head_dim) { return round_up(head_dim, TILE_COLUMNS); }
 
 INLINE int64_t positions_from(const struct attention_head *head, int64_t start, int64_t most) {
     return head->length - start < most ? head->length - start : most;
