@@ -1,4 +1,4 @@
-/* What attention and its gradient share: tiles of positions of one head as fp32, what a query sees, powers of 2.
+/* What attention and its gradient share: tiles of positions of one head as fp32, what a query sees.
  *
  * A tile is [positions][columns], with zeros after the head's features and after the sequence's end. Turned it is
  * [panel][columns][TILE_COLUMNS positions], the right side of a tile_multiply over features. */
@@ -21,22 +21,6 @@ enum {
 /* Scores are in units of ln 2: exponentials are then powers of 2. */
 #define LOG2_E 1.44269504089f
 #define LN_2 0.69314718056f
-
-/* 2^x within 2 ulp for x up to 127; 0 below the smallest normal number. 2^r = 1 + r q(r) for r in ±1/2, q of least
- * error by Remez' exchange. */
-INLINE vf vf_exp2(vf x) {
-    const vf magic = vf_set(0x1.8p23f); /* adding it rounds to an integer, which stands in the low bits */
-    vf shifted = x + magic;
-    vf r = x - (shifted - magic);
-    vf q = vf_set(0.001326472731f);
-    q = vf_fma(q, r, vf_set(0.009671512991f));
-    q = vf_fma(q, r, vf_set(0.05550733581f));
-    q = vf_fma(q, r, vf_set(0.2402224243f));
-    q = vf_fma(q, r, vf_set(0.6931470037f));
-    vf power = vf_fma(q, r, vf_set(1.0f));
-    power = (vf)((vu)power + ((vu)shifted << 23));
-    return (vf)((vi)power & ~(x < -126.0f));
-}
 
 /* Row stride of tiles. */
 INLINE int64_t tile_columns(int64_t head_dim) { return round_up(head_dim, TILE_COLUMNS); }
