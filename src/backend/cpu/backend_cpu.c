@@ -23,19 +23,15 @@ static void set_threads(int threads) {
     parallel_tasks(threads, threads, touch, NULL);
 }
 
-enum { ZERO_BLOCK_BYTES = 1 << 20, ZERO_PAST_CACHES = 16 << 20 };
+enum { ZERO_BLOCK_BYTES = 1 << 20 };
 
 static void zero_bytes(const void *context, int64_t begin, int64_t end) {
     memset((char *)*(void *const *)context + begin, 0, (size_t)(end - begin));
 }
 
-static void clear_bytes(const void *context, int64_t begin, int64_t end) {
-    cpu_simd()->clear(end - begin, (char *)*(void *const *)context + begin);
-}
-
 static void zero(void *to, int64_t bytes, void *stream) {
     (void)stream;
-    parallel_for(bytes, ZERO_BLOCK_BYTES, bytes < ZERO_PAST_CACHES ? zero_bytes : clear_bytes, &to);
+    parallel_for(bytes, ZERO_BLOCK_BYTES, zero_bytes, &to);
 }
 
 struct addition {

@@ -152,8 +152,6 @@ struct coded_weight {
     X(void, accumulate, (enum dtype dtype, int64_t n, const void *x, float *sum))                                      \
     /* out = a * factor, between any two dtypes */                                                                     \
     X(void, scale, (int64_t n, enum dtype from, const void *a, float factor, enum dtype to, void *out))                \
-    /* Zeros, written past the caches: for more bytes than these hold, since a line is then not read first. */         \
-    X(void, clear, (int64_t bytes, void *out))                                                                         \
     /* In double, in an order that is the same for all instruction sets. */                                            \
     X(double, squared_sum, (int64_t n, const float *x))                                                                \
     /* Activations (simd_activation.c). Any output may be any input. */                                                \

@@ -40,21 +40,3 @@ void SIMD_NAME(simd_scale)(int64_t n, enum dtype from, const void *a, float fact
     else
         scale_row(n, false, a, factor, false, out);
 }
-
-#if SIMD_LANES > 4
-void SIMD_NAME(simd_clear)(int64_t bytes, void *out) {
-    enum { LINE = 64 };
-    char *at = out, *end = at + bytes;
-    int64_t before = -(intptr_t)at & (LINE - 1);
-    if (before > bytes) before = bytes;
-    memset(at, 0, (size_t)before);
-    for (at += before; end - at >= LINE; at += LINE) {
-        _mm256_stream_si256((__m256i *)at, _mm256_setzero_si256());
-        _mm256_stream_si256((__m256i *)(at + LINE / 2), _mm256_setzero_si256());
-    }
-    memset(at, 0, (size_t)(end - at));
-    _mm_sfence(); /* other threads see them as other stores */
-}
-#else
-void SIMD_NAME(simd_clear)(int64_t bytes, void *out) { memset(out, 0, (size_t)bytes); }
-#endif
