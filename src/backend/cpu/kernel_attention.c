@@ -6,6 +6,8 @@
 struct attention_run {
     const struct node *node;
     const struct kernel_call *call;
+    int64_t tasks, tiles; /* of a head */
+    int threads;
     int64_t workspace; /* floats of each thread */
 };
 
@@ -51,18 +53,19 @@ struct attention_head attention_head_of(const struct node *node, const struct ke
     };
 }
 
-/* Tasks are ordered by tile first, since later tiles see more keys. */
+/* Later tiles see more keys and begin first. Tasks begin from the last number on. */
 static void attention_task(const void *context, int64_t task, int thread) {
     const struct attention_run *run = context;
     const struct node *node = run->node;
-    int64_t heads = attention_of(node)->heads, sequences = node->in[0]->shape.dims[0];
-    struct head_place place = {task / heads % sequences, task % heads};
+    int64_t heads = attention_of(node)->heads;
+    struct head_tile at = head_tile_at(run->tasks - 1 - task, run->tasks / run->tiles, run->tiles, run->threads);
+    struct head_place place = {at.head / heads, at.head % heads};
     struct attention_head head = attention_head_of(node, run->call, 0, 3, place);
     head.y = attention_head_data(node->out[0], run->call->out[0], place, head.head_dim);
     head.y_stride = tensor_row_stride(node->out[0]);
     head.lse = attention_row_values(node, run->call->out[1], head.length, place);
     float *workspace = (float *)run->call->workspace + thread * run->workspace;
-    cpu_simd()->attention(&head, task / (heads * sequences), workspace);
+    cpu_simd()->attention(&head, run->tiles - 1 - at.tile, workspace);
 }
 
 static int64_t thread_workspace(const struct node *node) {
@@ -72,9 +75,11 @@ static int64_t thread_workspace(const struct node *node) {
 static enum status attention_run(const struct kernel *kernel, const struct kernel_call *call) {
     const struct node *node = kernel->node;
     const struct shape *q = &node->in[0]->shape;
-    struct attention_run run = {.node = node, .call = call, .workspace = thread_workspace(node)};
-    int64_t tiles = (q->dims[1] + cpu_simd()->attention_queries - 1) / cpu_simd()->attention_queries;
-    parallel_tasks(tiles * q->dims[0] * attention_of(node)->heads, attention_threads(kernel), attention_task, &run);
+    struct attention_run run = {
+        .node = node, .call = call, .threads = attention_threads(kernel), .workspace = thread_workspace(node)};
+    run.tiles = (q->dims[1] + cpu_simd()->attention_queries - 1) / cpu_simd()->attention_queries;
+    run.tasks = run.tiles * q->dims[0] * attention_of(node)->heads;
+    parallel_tasks(run.tasks, run.threads, attention_task, &run);
     return STATUS_OK;
 }
 

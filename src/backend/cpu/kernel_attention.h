@@ -14,6 +14,19 @@ struct head_place {
     int64_t sequence, head;
 };
 
+/* A tile of a head; heads are counted through all sequences. */
+struct head_tile {
+    int64_t head, tile;
+};
+
+/* The place of task `number`: tiles go in order within a head, and as many heads at a time as there are threads, so
+ * that a head's rows stay in the caches while its tiles pass. */
+static inline struct head_tile head_tile_at(int64_t number, int64_t heads, int64_t tiles, int threads) {
+    int64_t first = number / (threads * tiles) * threads, within = number - first * tiles;
+    int64_t together = heads - first < threads ? heads - first : threads;
+    return (struct head_tile){first + within % together, within / together};
+}
+
 /* A kernel with `shared` floats of workspace for all threads, and `own` for each. */
 enum status attention_kernel_create(const struct node *node, kernel_run *run, int64_t shared, int64_t own,
                                     struct kernel **out);

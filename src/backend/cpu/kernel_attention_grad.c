@@ -2,9 +2,9 @@
  * task's own. dq is a sum over tasks, in the order of their keys: before a task adds its part of a tile of queries, it
  * waits for the task of the keys before.
  *
- * Tasks begin in the order of their keys, the longest first, and pass their queries from the last on: where all begin
- * at once, each follows the one before at a distance of one tile and all end together. A task waits only for tasks that
- * began before it, so that the wait ends with any number of threads. */
+ * Of a head tasks begin in the order of their keys, the longest first, and pass their queries from the last on: where
+ * all begin at once, each follows the one before at a distance of one tile and all end together. A task waits only for
+ * tasks that began before it, so that the wait ends with any number of threads. */
 #include <sched.h>
 
 #include "backend/cpu/kernel_attention.h"
@@ -14,13 +14,14 @@ struct gradient_run {
     const struct kernel_call *call;
     int64_t sequences, heads, kv_heads, head_dim, length, window;
     int64_t tile, tiles;
+    int threads;
     int64_t sums, workspace; /* floats of dq_sums of one head; of one thread's workspace */
     /* In the call's workspace: */
     int64_t *begun; /* tasks */
     int32_t *next;  /* [sequences][heads][tiles]: the tile of keys whose turn it is */
     float *delta;   /* [sequences][heads][length] */
     float *dq_sums; /* [sequences][heads][sums] */
-    float *threads; /* [threads][workspace] */
+    float *own;     /* [threads][workspace] */
 };
 
 /* Parts of the workspace in floats, shared by the threads. */
@@ -109,14 +110,14 @@ static void key_task(const void *context, int64_t number, int thread) {
     (void)number;
     const struct gradient_run *run = context;
     int64_t task = __atomic_fetch_add(run->begun, 1, __ATOMIC_RELAXED), group = run->heads / run->kv_heads;
-    int64_t row = task % (run->sequences * run->kv_heads), key_tile = task / (run->sequences * run->kv_heads);
-    struct head_place place = {row / run->kv_heads, row % run->kv_heads * group};
+    struct head_tile at = head_tile_at(task, run->sequences * run->kv_heads, run->tiles, run->threads);
+    struct head_place place = {at.head / run->kv_heads, at.head % run->kv_heads * group};
     struct attention_head head = gradient_head(run, place);
-    float *workspace = run->threads + thread * run->workspace;
-    cpu_simd()->attention_grad_start(&head, key_tile, workspace);
+    float *workspace = run->own + thread * run->workspace;
+    cpu_simd()->attention_grad_start(&head, at.tile, workspace);
     for (int64_t i = 0; i < group; i++, place.head++)
-        head_pairs(run, place, key_tile, workspace);
-    cpu_simd()->attention_grad_finish(&head, key_tile, workspace);
+        head_pairs(run, place, at.tile, workspace);
+    cpu_simd()->attention_grad_finish(&head, at.tile, workspace);
 }
 
 static enum status attention_grad_run(const struct kernel *kernel, const struct kernel_call *call) {
@@ -127,10 +128,11 @@ static enum status attention_grad_run(const struct kernel *kernel, const struct 
     run.next = (int32_t *)(workspace + BEGUN_FLOATS);
     run.delta = workspace + BEGUN_FLOATS + next_floats(&run);
     run.dq_sums = run.delta + delta_floats(&run);
-    run.threads = workspace + shared_floats(&run);
+    run.own = workspace + shared_floats(&run);
+    run.threads = attention_threads(kernel);
     *run.begun = 0;
-    parallel_tasks(gradient_heads(&run) * run.tiles, attention_threads(kernel), prepare_task, &run);
-    parallel_tasks(run.sequences * run.kv_heads * run.tiles, attention_threads(kernel), key_task, &run);
+    parallel_tasks(gradient_heads(&run) * run.tiles, run.threads, prepare_task, &run);
+    parallel_tasks(run.sequences * run.kv_heads * run.tiles, run.threads, key_task, &run);
     return STATUS_OK;
 }
 

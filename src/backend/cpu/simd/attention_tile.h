@@ -1,4 +1,4 @@
-/* What attention and its gradient share: tiles of positions of one head as fp32, what a query sees, powers of 2.
+/* What attention and its gradient share: tiles of positions of one head as fp32, what a query sees.
  *
  * A tile is [positions][columns], with zeros after the head's features and after the sequence's end. Turned it is
  * [panel][columns][TILE_COLUMNS positions], the right side of a tile_multiply over features. */
@@ -15,35 +15,15 @@
 #define ATTENTION_TILE_generic 64
 enum {
     ATTENTION_TILE = SIMD_JOIN(ATTENTION_TILE, CPU_ISA),
-    ATTENTION_QUERIES = 2 * ATTENTION_TILE, /* of attention's tiles: each copy of keys and values serves them all */
+    ATTENTION_QUERIES = 4 * ATTENTION_TILE, /* of attention's tiles: each copy of keys and values serves them all */
 };
 
 /* Scores are in units of ln 2: exponentials are then powers of 2. */
 #define LOG2_E 1.44269504089f
 #define LN_2 0.69314718056f
 
-/* 2^x within 2 ulp for x up to 127; 0 below the smallest normal number. 2^r = 1 + r q(r) for r in ±1/2, q of least
- * error by Remez' exchange. */
-INLINE vf vf_exp2(vf x) {
-    const vf magic = vf_set(0x1.8p23f); /* adding it rounds to an integer, which stands in the low bits */
-    vf shifted = x + magic;
-    vf r = x - (shifted - magic);
-    vf q = vf_set(0.001326472731f);
-    q = vf_fma(q, r, vf_set(0.009671512991f));
-    q = vf_fma(q, r, vf_set(0.05550733581f));
-    q = vf_fma(q, r, vf_set(0.2402224243f));
-    q = vf_fma(q, r, vf_set(0.6931470037f));
-    vf power = vf_fma(q, r, vf_set(1.0f));
-    power = (vf)((vu)power + ((vu)shifted << 23));
-    return (vf)((vi)power & ~(x < -126.0f));
-}
-
-/* Row stride of tiles: vectors of features, and rows and columns of a tile_multiply, fit into it. As short as that
- * allows: two tiles and a panel are to fit into the first cache. */
-INLINE int64_t tile_columns(int64_t head_dim) {
-    int64_t rows = round_up(round_up(head_dim, TILE_ROWS), LANES), columns = round_up(head_dim, TILE_COLUMNS);
-    return rows > columns ? rows : columns;
-}
+/* Row stride of tiles. */
+INLINE int64_t tile_columns(int64_t head_dim) { return round_up(head_dim, TILE_COLUMNS); }
 
 INLINE int64_t positions_from(const struct attention_head *head, int64_t start, int64_t most) {
     return head->length - start < most ? head->length - start : most;

@@ -40,7 +40,6 @@ INLINE vi vi_of_bytes(const uint8_t *from) { return (vi)_mm512_cvtepu8_epi32(_mm
 INLINE vf vf_by_level(const float table[LEVEL_ENTRIES], vi level) {
     return (vf)_mm512_permutexvar_ps((__m512i)level, _mm512_broadcast_f32x8(_mm256_loadu_ps(table)));
 }
-INLINE vf vf_min(vf a, vf b) { return (vf)_mm512_min_ps((__m512)a, (__m512)b); }
 INLINE vi vi_lower(vi level, vf a, vf b) {
     __mmask16 lower = _mm512_cmp_ps_mask((__m512)a, (__m512)b, _CMP_LE_OQ);
     return (vi)_mm512_mask_sub_epi32((__m512i)level, lower, (__m512i)level, _mm512_set1_epi32(1));
@@ -64,7 +63,6 @@ INLINE vi vi_of_bytes(const uint8_t *from) { return (vi)_mm256_cvtepu8_epi32(_mm
 INLINE vf vf_by_level(const float table[LEVEL_ENTRIES], vi level) {
     return (vf)_mm256_permutevar8x32_ps(_mm256_loadu_ps(table), (__m256i)level);
 }
-INLINE vf vf_min(vf a, vf b) { return (vf)_mm256_min_ps((__m256)a, (__m256)b); }
 INLINE vi vi_lower(vi level, vf a, vf b) { return level + (a <= b); }
 INLINE vi vi_above(vi code, vf a, vf b) { return code & (a > b); }
 INLINE vi vi_signed(vi code, vf x) { return (vi)_mm256_sign_epi32((__m256i)code, (__m256i)((vi)x | 1)); }
@@ -90,7 +88,6 @@ INLINE vi vi_of_bytes(const uint8_t *from) {
 INLINE vf vf_by_level(const float table[LEVEL_ENTRIES], vi level) {
     return vf_gather(table, level & (LEVEL_ENTRIES - 1));
 }
-INLINE vf vf_min(vf a, vf b) { return vf_select(a < b, a, b); }
 INLINE vi vi_lower(vi level, vf a, vf b) { return level + (a <= b); }
 INLINE vi vi_above(vi code, vf a, vf b) { return code & (a > b); }
 INLINE vi vi_signed(vi code, vf x) {

@@ -43,12 +43,13 @@ typedef uint16_t vh __attribute__((vector_size(LANES * 2)));
 typedef float vf_unaligned __attribute__((vector_size(LANES * 4), aligned(4), may_alias));
 typedef uint16_t vh_unaligned __attribute__((vector_size(LANES * 2), aligned(2), may_alias));
 
-/* a * b + c rounded once; the larger of two (b when either is NaN); correctly rounded square roots; 16 bits to 32, and
- * back where they fit; WIDE_LANES floats as doubles (conversions in the compilers' extensions are cut into halves); all
- * lanes added to four, by halves. */
+/* a * b + c rounded once; the larger and the smaller of two (b when either is NaN); correctly rounded square roots; 16
+ * bits to 32, and back where they fit; WIDE_LANES floats as doubles (conversions in the compilers' extensions are cut
+ * into halves); all lanes added to four, by halves. */
 #if SIMD_LANES == 16
 INLINE vf vf_fma(vf a, vf b, vf c) { return (vf)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c); }
 INLINE vf vf_max(vf a, vf b) { return (vf)_mm512_max_ps((__m512)a, (__m512)b); }
+INLINE vf vf_min(vf a, vf b) { return (vf)_mm512_min_ps((__m512)a, (__m512)b); }
 INLINE vf vf_sqrt(vf a) { return (vf)_mm512_sqrt_ps((__m512)a); }
 INLINE vu vu_widen(vh a) { return (vu)_mm512_cvtepu16_epi32((__m256i)a); }
 INLINE vh vu_narrow(vu a) { return (vh)_mm512_cvtepi32_epi16((__m512i)a); }
@@ -60,6 +61,7 @@ INLINE vf4 vf_fold(vf a) {
 #elif SIMD_LANES == 8
 INLINE vf vf_fma(vf a, vf b, vf c) { return (vf)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)c); }
 INLINE vf vf_max(vf a, vf b) { return (vf)_mm256_max_ps((__m256)a, (__m256)b); }
+INLINE vf vf_min(vf a, vf b) { return (vf)_mm256_min_ps((__m256)a, (__m256)b); }
 INLINE vf vf_sqrt(vf a) { return (vf)_mm256_sqrt_ps((__m256)a); }
 INLINE vu vu_widen(vh a) { return (vu)_mm256_cvtepu16_epi32((__m128i)a); }
 INLINE vh vu_narrow(vu a) {
@@ -73,6 +75,9 @@ INLINE vf4 vf_fold(vf a) {
 INLINE vf vf_fma(vf a, vf b, vf c) { return (vf)vfmaq_f32((float32x4_t)c, (float32x4_t)a, (float32x4_t)b); }
 INLINE vf vf_max(vf a, vf b) {
     return (vf)vbslq_f32(vcgtq_f32((float32x4_t)a, (float32x4_t)b), (float32x4_t)a, (float32x4_t)b);
+}
+INLINE vf vf_min(vf a, vf b) {
+    return (vf)vbslq_f32(vcltq_f32((float32x4_t)a, (float32x4_t)b), (float32x4_t)a, (float32x4_t)b);
 }
 INLINE vf vf_sqrt(vf a) { return (vf)vsqrtq_f32((float32x4_t)a); }
 INLINE vu vu_widen(vh a) { return (vu)vmovl_u16((uint16x4_t)a); }
@@ -88,6 +93,11 @@ INLINE vf vf_fma(vf a, vf b, vf c) {
 INLINE vf vf_max(vf a, vf b) {
     for (int i = 0; i < LANES; i++)
         b[i] = a[i] > b[i] ? a[i] : b[i];
+    return b;
+}
+INLINE vf vf_min(vf a, vf b) {
+    for (int i = 0; i < LANES; i++)
+        b[i] = a[i] < b[i] ? a[i] : b[i];
     return b;
 }
 INLINE vf vf_sqrt(vf a) {
@@ -189,6 +199,13 @@ INLINE void store(void *to, int64_t index, int64_t left, bool bf16, vf value) {
         part_store(at, left, value);
 }
 
+/* Asks for what a loop over rows that lie together comes to soon, to read or to overwrite. With arithmetic between the
+ * loads, a processor alone keeps too few lines under way. */
+INLINE void ask_ahead(const void *row, int64_t index, bool bf16) {
+    enum { AHEAD_BYTES = 4096 };
+    __builtin_prefetch((const char *)row + index * (bf16 ? 2 : 4) + AHEAD_BYTES);
+}
+
 /* Zeros in the lanes from `left` on. */
 INLINE vf keep(vf value, int64_t left) {
     if (left >= LANES) return value;
@@ -225,6 +242,29 @@ INLINE vf vf_exp(vf x) {
     power = (vf)((vu)power + ((vu)shifted << 23));
     power = (vf)((vi)power & ~(x < -87.33654f));
     return vf_select(x > 88.72283f, vf_set(__builtin_inff()), power);
+}
+
+/* 2^x within 2 ulp for x from -126 to 127: 2^r = 1 + r q(r) for r in ±1/2, q of least error by Remez' exchange. */
+INLINE vf vf_power2(vf x) {
+    const vf magic = vf_set(0x1.8p23f); /* as above */
+    vf shifted = x + magic;
+    vf r = x - (shifted - magic);
+    vf q = vf_set(0.001326472731f);
+    q = vf_fma(q, r, vf_set(0.009671512991f));
+    q = vf_fma(q, r, vf_set(0.05550733581f));
+    q = vf_fma(q, r, vf_set(0.2402224243f));
+    q = vf_fma(q, r, vf_set(0.6931470037f));
+    vf power = vf_fma(q, r, vf_set(1.0f));
+    return (vf)((vu)power + ((vu)shifted << 23));
+}
+
+/* And 0 below the smallest normal number. */
+INLINE vf vf_exp2(vf x) { return (vf)((vi)vf_power2(x) & ~(x < -126.0f)); }
+
+/* 1 / (1 + 2^x), from 1 down to the smallest normal number. */
+INLINE vf vf_falling2(vf x) {
+    x = vf_max(vf_set(-126.0f), vf_min(vf_set(126.0f), x)); /* this order keeps NaN */
+    return 1.0f / (1.0f + vf_power2(x));
 }
 
 /* 1 / (1 + e^-x) */

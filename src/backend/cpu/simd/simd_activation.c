@@ -12,19 +12,19 @@ INLINE vf gelu_erf(vf x, vf *slope) {
     return x * below;
 }
 
-/* x sigmoid(s), of an s with this slope. */
-INLINE vf sigmoid_unit(vf x, vf s, vf s_slope, vf *slope) {
-    vf gate = vf_sigmoid(s);
+/* x gate, of a sigmoid of s with this slope. */
+INLINE vf gated_unit(vf x, vf gate, vf s_slope, vf *slope) {
     vf value = x * gate;
     *slope = vf_fma(value * (1.0f - gate), s_slope, gate);
     return value;
 }
 
-/* x sigmoid(2u), u = sqrt(2/pi) (x + 0.044715 x^3): 1 + tanh(u) = 2 sigmoid(2u), without the cancellation. */
+/* x sigmoid(2u), u = sqrt(2/pi) (x + 0.044715 x^3): 1 + tanh(u) = 2 sigmoid(2u), without the cancellation. The power is
+ * taken of 2, so -2u is in units of ln 2. */
 INLINE vf gelu_tanh(vf x, vf *slope) {
     vf square = x * x;
-    vf doubled = x * vf_fma(square, vf_set(0.07135481627f), vf_set(1.59576912161f));
-    return sigmoid_unit(x, doubled, vf_fma(square, vf_set(0.2140644488f), vf_set(1.59576912161f)), slope);
+    vf gate = vf_falling2(x * vf_fma(square, vf_set(-0.1029432395f), vf_set(-2.302208199f)));
+    return gated_unit(x, gate, vf_fma(square, vf_set(0.2140644488f), vf_set(1.59576912161f)), slope);
 }
 
 /* f(x), and its derivative. The compiler names what is missing here. */
@@ -33,7 +33,7 @@ INLINE vf activate(enum activation function, vf x, vf *slope) {
     case ACTIVATION_GELU_TANH: return gelu_tanh(x, slope);
     case ACTIVATION_GELU_ERF: return gelu_erf(x, slope);
     case ACTIVATION_RELU: return relu(x, slope);
-    case ACTIVATION_SILU: return sigmoid_unit(x, x, vf_set(1.0f), slope);
+    case ACTIVATION_SILU: return gated_unit(x, vf_sigmoid(x), vf_set(1.0f), slope);
     }
     __builtin_unreachable();
 }
@@ -41,6 +41,7 @@ INLINE vf activate(enum activation function, vf x, vf *slope) {
 INLINE void activation_row(enum activation function, bool bf16, int64_t n, const void *x, void *y) {
     for (int64_t i = 0; i < n; i += LANES) {
         vf slope;
+        ask_ahead(x, i, bf16), ask_ahead(y, i, bf16);
         store(y, i, n - i, bf16, activate(function, load(x, i, n - i, bf16), &slope));
     }
 }
@@ -49,6 +50,8 @@ INLINE void activation_grad_row(enum activation function, bool bf16, int64_t n, 
                                 void *dx) {
     for (int64_t i = 0; i < n; i += LANES) {
         vf slope;
+        ask_ahead(dy, i, bf16), ask_ahead(x, i, bf16);
+        if (dx != dy) ask_ahead(dx, i, bf16);
         activate(function, load(x, i, n - i, bf16), &slope);
         store(dx, i, n - i, bf16, load(dy, i, n - i, bf16) * slope);
     }
@@ -56,6 +59,7 @@ INLINE void activation_grad_row(enum activation function, bool bf16, int64_t n, 
 
 INLINE void gated_row(enum activation function, bool bf16, int64_t n, const void *gate, const void *up, void *y) {
     for (int64_t i = 0; i < n; i += LANES) {
+        ask_ahead(gate, i, bf16), ask_ahead(up, i, bf16), ask_ahead(y, i, bf16);
         vf slope, value = activate(function, load(gate, i, n - i, bf16), &slope);
         store(y, i, n - i, bf16, value * load(up, i, n - i, bf16));
     }
@@ -64,6 +68,7 @@ INLINE void gated_row(enum activation function, bool bf16, int64_t n, const void
 INLINE void gated_grad_row(enum activation function, bool bf16, int64_t n, const void *dy, const void *gate,
                            const void *up, void *dgate, void *dup) {
     for (int64_t i = 0; i < n; i += LANES) {
+        ask_ahead(dy, i, bf16), ask_ahead(gate, i, bf16), ask_ahead(up, i, bf16);
         vf slope, value = activate(function, load(gate, i, n - i, bf16), &slope);
         vf gradient = load(dy, i, n - i, bf16), factor = load(up, i, n - i, bf16);
         store(dgate, i, n - i, bf16, gradient * factor * slope);

@@ -60,11 +60,22 @@ static void panel_cap(const struct attention_head *head, int64_t keys, float *sc
         vf_store(scores + i, vf_tanh(vf_load(scores + i)) * (head->softcap * LOG2_E));
 }
 
+/* In four chains, since a maximum waits for the one before. */
+INLINE vf column_largest(int64_t keys, const float *column, vf before) {
+    enum { CHAINS = 4 };
+    vf largest[CHAINS] = {before, before, before, before};
+    int64_t key = 0;
+    for (; key + CHAINS <= keys; key += CHAINS)
+        for (int i = 0; i < CHAINS; i++)
+            largest[i] = vf_max(vf_load(column + (key + i) * TILE_COLUMNS), largest[i]);
+    for (; key < keys; key++)
+        largest[0] = vf_max(vf_load(column + key * TILE_COLUMNS), largest[0]);
+    return vf_max(vf_max(largest[0], largest[1]), vf_max(largest[2], largest[3]));
+}
+
 /* Scores become powers of 2; returns the factor by which sums and outputs so far shrink. */
 INLINE vf softmax_column(int64_t keys, float *column, float *largest, float *sum) {
-    vf before = vf_load(largest), now = before, total = {0};
-    for (int64_t key = 0; key < keys; key++)
-        now = vf_max(vf_load(column + key * TILE_COLUMNS), now);
+    vf before = vf_load(largest), now = column_largest(keys, column, before), total = {0};
     for (int64_t key = 0; key < keys; key++) {
         vf value = vf_exp2(vf_load(column + key * TILE_COLUMNS) - now);
         vf_store(column + key * TILE_COLUMNS, value);
@@ -83,6 +94,13 @@ INLINE bool all_ones(vf factors) {
     return folded[0] + folded[1] + folded[2] + folded[3] == 0;
 }
 
+/* Features [i, i + rows) of a panel's output += values times scores. */
+INLINE void output_add(int rows, int64_t keys, const struct running *running, int64_t columns, int64_t i,
+                       float *output) {
+    tile_multiply_rows(rows, keys, running->values + i, 1, columns, running->scores, TILE_COLUMNS,
+                       output + i * TILE_COLUMNS, TILE_COLUMNS, true);
+}
+
 /* One panel of queries, from `at` on in its tile, and a tile's first `keys` keys. */
 static void panel_attend(const struct attention_head *head, struct running *running, int64_t at, int64_t keys) {
     int64_t columns = tile_columns(head->head_dim);
@@ -94,9 +112,11 @@ static void panel_attend(const struct attention_head *head, struct running *runn
         for (int64_t i = 0; i < head->head_dim; i++)
             vf_store(output + i * TILE_COLUMNS + lane, vf_load(output + i * TILE_COLUMNS + lane) * shrink);
     }
-    for (int64_t i = 0; i < head->head_dim; i += TILE_ROWS)
-        tile_multiply(keys, running->values + i, 1, columns, running->scores, TILE_COLUMNS, output + i * TILE_COLUMNS,
-                      TILE_COLUMNS, true);
+    int64_t i = 0;
+    for (; i + TILE_ROWS - 2 < head->head_dim; i += TILE_ROWS)
+        output_add(TILE_ROWS, keys, running, columns, i, output);
+    if (i + 2 < head->head_dim) output_add(4, keys, running, columns, i, output), i += 4;
+    if (i < head->head_dim) output_add(2, keys, running, columns, i, output);
 }
 
 static void tile_attend(const struct attention_head *head, int64_t q0, int64_t k0, struct running *running) {
@@ -110,7 +130,7 @@ static void tile_attend(const struct attention_head *head, int64_t q0, int64_t k
             tile_multiply(dim, running->keys + key * columns, columns, 1, running->queries + at * columns, TILE_COLUMNS,
                           running->scores + key * TILE_COLUMNS, TILE_COLUMNS, false);
             int64_t next = k0 + ATTENTION_TILE, begin = (at * ATTENTION_TILE + key * TILE_COLUMNS) / ATTENTION_QUERIES;
-            int64_t end = begin + TILE_ROWS * TILE_COLUMNS / ATTENTION_QUERIES;
+            int64_t end = (at * ATTENTION_TILE + (key + TILE_ROWS) * TILE_COLUMNS) / ATTENTION_QUERIES;
             rows_call(head, head->k, head->k_stride, next + begin, next + end);
             rows_call(head, head->v, head->v_stride, next + begin, next + end);
             if (seen <= ATTENTION_TILE) /* the last keys of these queries */

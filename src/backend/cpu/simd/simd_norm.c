@@ -4,21 +4,37 @@
 
 #include "backend/cpu/simd/simd.h"
 
+/* Sums of a row are taken in chains, since an addition waits for the one before: the row's vectors go to them by turns,
+ * those after the last whole turn to the first. */
+enum { CHAINS = 4, TURN = CHAINS * LANES };
+
+INLINE float chains_sum(const vf sums[CHAINS]) { return vf_sum((sums[0] + sums[1]) + (sums[2] + sums[3])); }
+
 INLINE float row_sum(bool bf16, int64_t n, const void *x) {
-    vf sum = {0};
-    for (int64_t i = 0; i < n; i += LANES)
-        sum += load(x, i, n - i, bf16);
-    return vf_sum(sum);
+    vf sums[CHAINS] = {{0}};
+    int64_t i = 0;
+    for (; i + TURN <= n; i += TURN)
+        for (int chain = 0; chain < CHAINS; chain++)
+            sums[chain] += load(x, i + chain * LANES, LANES, bf16);
+    for (; i < n; i += LANES)
+        sums[0] += load(x, i, n - i, bf16);
+    return chains_sum(sums);
 }
 
 /* Sum of (x - center)^2. */
 INLINE float row_squares(bool bf16, int64_t n, const void *x, float center) {
-    vf sum = {0};
-    for (int64_t i = 0; i < n; i += LANES) {
+    vf sums[CHAINS] = {{0}};
+    int64_t i = 0;
+    for (; i + TURN <= n; i += TURN)
+        for (int chain = 0; chain < CHAINS; chain++) {
+            vf value = load(x, i + chain * LANES, LANES, bf16) - center;
+            sums[chain] = vf_fma(value, value, sums[chain]);
+        }
+    for (; i < n; i += LANES) {
         vf value = keep(load(x, i, n - i, bf16) - center, n - i);
-        sum = vf_fma(value, value, sum);
+        sums[0] = vf_fma(value, value, sums[0]);
     }
-    return vf_sum(sum);
+    return chains_sum(sums);
 }
 
 INLINE float reciprocal_root(float squares, int64_t n, double epsilon) {
@@ -34,8 +50,10 @@ INLINE vf load_weight(bool bf16, bool one_plus, const void *weight, int64_t i, i
 INLINE void rms_row(bool bf16, bool one_plus, int64_t n, double epsilon, const void *x, const void *weight, void *y,
                     float *rstd) {
     float scale = reciprocal_root(row_squares(bf16, n, x, 0), n, epsilon);
-    for (int64_t i = 0; i < n; i += LANES)
+    for (int64_t i = 0; i < n; i += LANES) {
+        ask_ahead(x, i, bf16), ask_ahead(y, i, bf16);
         store(y, i, n - i, bf16, load(x, i, n - i, bf16) * scale * load_weight(bf16, one_plus, weight, i, n - i));
+    }
     *rstd = scale;
 }
 
@@ -56,6 +74,7 @@ INLINE void layer_row(bool bf16, int64_t n, double epsilon, const void *x, const
     float center = row_sum(bf16, n, x) / (float)n;
     float scale = reciprocal_root(row_squares(bf16, n, x, center), n, epsilon);
     for (int64_t i = 0; i < n; i += LANES) {
+        ask_ahead(x, i, bf16), ask_ahead(y, i, bf16);
         vf normal = (load(x, i, n - i, bf16) - center) * scale;
         vf shift = bias ? load(bias, i, n - i, bf16) : (vf){0};
         store(y, i, n - i, bf16, vf_fma(normal, load(weight, i, n - i, bf16), shift));
@@ -72,30 +91,41 @@ void SIMD_NAME(simd_layer_norm)(enum dtype dtype, int64_t n, double epsilon, con
         layer_row(false, n, epsilon, x, weight, bias, y, mean, rstd);
 }
 
-/* With h = (x - mean) rstd and g = dy weight: dweight += dy h, dbias += dy; *along and *across are the means of g h and
- * g over the row. */
-INLINE void weight_gradient_row(bool bf16, bool one_plus, int64_t n, const struct norm_grad_row *row, float *along,
-                                float *across) {
-    vf products = {0}, sum = {0};
-    for (int64_t i = 0; i < n; i += LANES) {
-        int64_t left = n - i;
-        vf dy = load(row->dy, i, left, bf16);
-        vf normal = (load(row->x, i, left, bf16) - row->mean) * row->rstd;
-        vf g = dy * load_weight(bf16, one_plus, row->weight, i, left);
-        products = vf_fma(g, normal, products);
-        sum += g;
-        if (row->dweight) store(row->dweight, i, left, false, vf_fma(dy, normal, load(row->dweight, i, left, false)));
-        if (row->dbias) store(row->dbias, i, left, false, dy + load(row->dbias, i, left, false));
-    }
-    *along = vf_sum(products) / (float)n;
-    *across = vf_sum(sum) / (float)n;
+/* Of g h and g over the row, where h = (x - mean) rstd and g = dy weight. */
+struct gradient_sums {
+    vf along[CHAINS], across[CHAINS];
+};
+
+/* dweight += dy h, dbias += dy, and the sums' chain. */
+INLINE void weight_gradient_vector(bool bf16, bool one_plus, int64_t i, int64_t left, const struct norm_grad_row *row,
+                                   int chain, struct gradient_sums *sums) {
+    vf dy = load(row->dy, i, left, bf16);
+    vf normal = (load(row->x, i, left, bf16) - row->mean) * row->rstd;
+    vf g = dy * load_weight(bf16, one_plus, row->weight, i, left);
+    sums->along[chain] = vf_fma(g, normal, sums->along[chain]);
+    sums->across[chain] += g;
+    if (row->dweight) store(row->dweight, i, left, false, vf_fma(dy, normal, load(row->dweight, i, left, false)));
+    if (row->dbias) store(row->dbias, i, left, false, dy + load(row->dbias, i, left, false));
 }
 
-/* dx = rstd (g - across - h along) + addend */
+INLINE struct gradient_sums weight_gradient_row(bool bf16, bool one_plus, int64_t n, const struct norm_grad_row *row) {
+    struct gradient_sums sums = {.along = {{0}}};
+    int64_t i = 0;
+    for (; i + TURN <= n; i += TURN)
+        for (int chain = 0; chain < CHAINS; chain++)
+            weight_gradient_vector(bf16, one_plus, i + chain * LANES, LANES, row, chain, &sums);
+    for (; i < n; i += LANES)
+        weight_gradient_vector(bf16, one_plus, i, n - i, row, 0, &sums);
+    return sums;
+}
+
+/* dx = rstd (g - across - h along) + addend, of the means over the row */
 INLINE void input_gradient_row(bool bf16, bool one_plus, int64_t n, const struct norm_grad_row *row, float along,
                                float across) {
     for (int64_t i = 0; i < n; i += LANES) {
         int64_t left = n - i;
+        ask_ahead(row->dy, i, bf16), ask_ahead(row->x, i, bf16);
+        if (row->addend) ask_ahead(row->addend, i, bf16);
         vf normal = (load(row->x, i, left, bf16) - row->mean) * row->rstd;
         vf g = load(row->dy, i, left, bf16) * load_weight(bf16, one_plus, row->weight, i, left);
         vf addend = row->addend ? load(row->addend, i, left, bf16) : (vf){0};
@@ -105,9 +135,9 @@ INLINE void input_gradient_row(bool bf16, bool one_plus, int64_t n, const struct
 }
 
 INLINE void norm_grad_row(bool bf16, bool one_plus, bool centered, int64_t n, const struct norm_grad_row *row) {
-    float along, across;
-    weight_gradient_row(bf16, one_plus, n, row, &along, &across);
-    if (row->dx) input_gradient_row(bf16, one_plus, n, row, along, centered ? across : 0);
+    struct gradient_sums sums = weight_gradient_row(bf16, one_plus, n, row);
+    float along = chains_sum(sums.along) / (float)n, across = centered ? chains_sum(sums.across) / (float)n : 0;
+    if (row->dx) input_gradient_row(bf16, one_plus, n, row, along, across);
 }
 
 void SIMD_NAME(simd_rms_norm_grad)(enum dtype dtype, int64_t n, const struct norm_grad_row *row) {
