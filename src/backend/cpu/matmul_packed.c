@@ -14,7 +14,8 @@ enum { PACK_PANELS = 4, PANEL_MOST = 64 }; /* of b at a time; columns of a panel
 /* For tiles: what b is packed from is then read from memory while the chunk before is computed, and half of the second
  * cache is for it. */
 enum { FEW_ROWS = 512 };
-/* For tiles: a product of few steps waits for c, which is fast in long pieces of a few rows. */
+/* For tiles: a gradient that is added to over few steps waits for memory, which is fast in long pieces of a few rows.
+ */
 enum { FEW_STEPS = 512 };
 
 bool packed_matmul_has_tiles(const struct matmul_spec *spec) {
@@ -47,7 +48,9 @@ static int64_t chunk_tasks(const struct packed_matmul *matmul) {
  * columns. */
 static void choose_blocks(struct packed_matmul *matmul) {
     const struct packed_kernel *kernel = &matmul->kernel;
-    bool few_steps = packed_matmul_has_tiles(&matmul->spec) && matmul->spec.k <= FEW_STEPS;
+    const struct matmul_spec *spec = &matmul->spec;
+    bool adds = spec->addend_row > 0 && spec->out_dtype == DTYPE_F32;
+    bool few_steps = packed_matmul_has_tiles(spec) && adds && spec->k <= FEW_STEPS;
     matmul->block_rows = equal_part(matmul->rows, few_steps ? kernel->rows : BLOCK_ROWS, kernel->rows);
     matmul->block_columns = matmul->columns;
     while (chunk_tasks(matmul) < TASKS_PER_THREAD * matmul->threads) {
