@@ -1,16 +1,23 @@
 /* A layer of experts, forward and backward, beside a gated MLP as wide as the experts of one token together: the same
  * FLOPs, in dense products.
  *
- *     build/bench/experts [fp32|bf16]
+ *     build/bench/experts [fp32|bf16 [SLOTS]]
  *
  * Logits are random, so that experts have loads as uneven as those of a new model. Times are processor time of all
  * threads, of which other programs take nothing away: the least of several runs of each node, added up; the two layers
  * are run in turns. "the same FLOPs" are those of three products forward and six backward: what experts compute once
- * more, and rows that only fill tiles, count as time lost. */
+ * more, and rows that only fill tiles, count as time lost.
+ *
+ * "at most": the ratio of a layer whose products are as fast as the dense one's, of which backward makes two again,
+ * while all weights are read, and all gradients added to, once in each phase, as fast as memory of these sizes is read
+ * and added to: the longer of the two in each phase. Weights and gradients have experts / chosen times the bytes of the
+ * dense layer's. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
+#include "backend/cpu/cpu_isa.h"
 #include "base/mem.h"
 #include "base/process.h"
 #include "base/random.h"
@@ -142,8 +149,50 @@ static double layer_seconds(const struct layer *layer, enum phase phase, const c
     return sum;
 }
 
+/* The seconds in which all weights of the experts are read, and all of their gradients added to, by one after the
+ * other.
+ */
+struct byte_seconds {
+    double read, added;
+};
+
+enum { PIECE = 4096 };
+
+/* Reads `large`, or adds to it. */
+static double pass_seconds(enum dtype dtype, int64_t elements, char *large, float *small, bool adds) {
+    double least = 1e9;
+    for (int round = 0; round < ROUNDS; round++) {
+        double begin = processor_s();
+        for (int64_t at = 0; at + PIECE <= elements; at += PIECE) {
+            if (adds)
+                cpu_simd()->accumulate(DTYPE_F32, PIECE, small, (float *)(void *)large + at);
+            else
+                cpu_simd()->accumulate(dtype, PIECE, large + at * dtype_bytes(dtype), small);
+        }
+        double taken = processor_s() - begin;
+        if (taken < least) least = taken;
+    }
+    return least;
+}
+
+static enum status measure_bytes(const struct layer_size *size, enum dtype dtype, struct byte_seconds *out) {
+    int64_t elements = 3 * size->experts * size->inner * size->columns;
+    char *large = mem_array((size_t)elements, sizeof(float));
+    float *small = mem_array(PIECE, sizeof *small);
+    if (large && small) {
+        memset(large, 0, (size_t)elements * sizeof(float));
+        out->read = pass_seconds(dtype, elements, large, small, false);
+        out->added = pass_seconds(dtype, elements, large, small, true);
+    }
+    enum status status = large && small ? STATUS_OK : STATUS_FAILED;
+    mem_free(large), mem_free(small);
+    return status;
+}
+
+static double larger(double a, double b) { return a > b ? a : b; }
+
 static void print_layers(const struct layer_size *size, enum dtype dtype, const struct layer *experts,
-                         const struct layer *dense) {
+                         const struct layer *dense, const struct byte_seconds *bytes) {
     double flops = 6.0 * (double)(size->tokens * size->chosen * size->columns * size->inner);
     double forward = layer_seconds(experts, PHASE_FORWARD, NULL),
            backward = layer_seconds(experts, PHASE_BACKWARD, NULL);
@@ -151,25 +200,33 @@ static void print_layers(const struct layer_size *size, enum dtype dtype, const 
     double dense_backward = layer_seconds(dense, PHASE_BACKWARD, NULL);
     double alone = layer_seconds(experts, PHASE_FORWARD, "expert_mlp"),
            alone_backward = layer_seconds(experts, PHASE_BACKWARD, "expert_mlp_grad");
-    printf("%-21s %-5s %7.1f + %7.1f ms, routing %4.1f + %4.1f ms of it; dense %7.1f + %7.1f ms, %4.0f GFLOP/s; "
-           "of dense: forward %.2f, backward %.2f, both %.2f; counting what is made again %.2f\n",
-           size->name, dtype_name(dtype), forward * 1e3, backward * 1e3, (forward - alone) * 1e3,
-           (backward - alone_backward) * 1e3, dense_forward * 1e3, dense_backward * 1e3,
-           3 * flops / (dense_forward + dense_backward) * 1e-9, dense_forward / forward, dense_backward / backward,
-           (dense_forward + dense_backward) / (forward + backward),
-           11.0 / 9 * (dense_forward + dense_backward) / (forward + backward));
+    double least_forward = larger(dense_forward, bytes->read);
+    double least_backward = larger(dense_backward * 8 / 6, bytes->read + bytes->added);
+    printf(
+        "%-21s %-5s %7.1f + %7.1f ms, routing %4.1f + %4.1f ms of it; dense %7.1f + %7.1f ms, %4.0f GFLOP/s; "
+        "of dense: forward %.2f, backward %.2f, both %.2f; counting what is made again %.2f; at most %.2f (bytes alone "
+        "%.1f + %.1f ms)\n",
+        size->name, dtype_name(dtype), forward * 1e3, backward * 1e3, (forward - alone) * 1e3,
+        (backward - alone_backward) * 1e3, dense_forward * 1e3, dense_backward * 1e3,
+        3 * flops / (dense_forward + dense_backward) * 1e-9, dense_forward / forward, dense_backward / backward,
+        (dense_forward + dense_backward) / (forward + backward),
+        11.0 / 9 * (dense_forward + dense_backward) / (forward + backward),
+        (dense_forward + dense_backward) / (least_forward + least_backward), bytes->read * 1e3,
+        (bytes->read + bytes->added) * 1e3);
     fflush(stdout);
 }
 
 static enum status measure(const struct layer_size *size, enum dtype dtype) {
     struct layer experts, dense;
+    struct byte_seconds bytes = {0};
+    TRY(measure_bytes(size, dtype, &bytes));
     TRY(layer_create(size, dtype, add_experts, &experts));
     TRY(layer_create(size, dtype, add_dense, &dense));
     for (int round = 0; round < ROUNDS; round++) {
         layer_time(&experts);
         layer_time(&dense);
     }
-    print_layers(size, dtype, &experts, &dense);
+    print_layers(size, dtype, &experts, &dense, &bytes);
     op_instance_free(&experts.instance);
     op_instance_free(&dense.instance);
     return STATUS_OK;
@@ -182,6 +239,7 @@ int main(int argc, char **argv) {
         for (int bf16 = 1; bf16 >= 0; bf16--) {
             enum dtype dtype = bf16 ? DTYPE_BF16 : DTYPE_F32;
             if (argc > 1 && strcmp(argv[1], dtype_name(dtype)) != 0) continue;
+            if (argc > 2 && atoi(sizes[i].name) != atoi(argv[2])) continue;
             if (measure(&sizes[i], dtype) == STATUS_OK) continue;
             fprintf(stderr, "%s: %s\n", sizes[i].name, status_message());
             return 1;

@@ -253,19 +253,9 @@ static enum status check_parts(const struct chooser *chooser, const struct node 
     return status_hint(status, "let as many ranks share a tensor as divide them, or 1");
 }
 
-/* Where experts have no inner features to cut by, ranks would each do all of the work. */
-static enum status refuse_experts(const struct chooser *chooser, const struct node *node) {
-    struct op_loops loops;
-    bool cut = op_loops_of(node, 0, &loops) && index_of_letter(&loops, 'f') != OP_INDEX_NONE;
-    if (node->op->work != OP_WORK_EXPERT || cut || chooser->choices->parts == 1) return STATUS_OK;
-    return status_hint(status_set(STATUS_BAD_INPUT, "tensor: %s: ranks cannot share experts", node->name),
-                       "leave --tensor out: --partition spreads experts' states over ranks");
-}
-
 static enum status walk_forward(struct chooser *chooser) {
     for (size_t n = 0; n < chooser->graph->nodes.count; n++) {
         const struct node *node = chooser->graph->nodes.items[n];
-        TRY(refuse_experts(chooser, node));
         struct op_loops loops;
         struct shard_choice *choice = &chooser->choices->nodes[n];
         *choice = shard_choice_none(choice->way);

@@ -1,5 +1,6 @@
 #include "layout/shard_graph.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "graph/weight_part.h"
@@ -7,6 +8,9 @@
 #include "layout/conversion_nodes.h"
 #include "layout/shard_share.h"
 #include "ops/tensor_parts.h"
+
+/* Of a hint: the most ranks that it tells. */
+enum { RANKS_TOLD = 64, RANKS_TEXT = 64 };
 
 struct converted {
     struct reading reading;
@@ -144,13 +148,39 @@ static struct tensor *make_coded(struct sharder *sharder, const struct tensor *f
     return graph_coded_parameter(sharder->graph, from->name, &code);
 }
 
-static struct tensor *refuse_blocks(struct sharder *sharder, const struct tensor *from) {
+/* Whether blocks lie within the parts of so many ranks, which cut a weight as `is` does. */
+static bool fits_ranks(const struct tensor *from, const struct tensor_part *is, int64_t ranks) {
+    struct tensor tensor = *from;
+    struct tensor_part part = *is;
+    int64_t *size = &tensor.code.values.dims[part.cuts[0].dimension];
+    if (*size % ranks != 0) return false;
+    *size /= ranks;
+    part.cuts[0].part = 0, part.cuts[0].parts = ranks;
+    tensor.code.format = weight_part_format(from->code.format);
+    tensor.part = &part;
+    return weight_format_fits(from->code.format, from->code.block, tensor.code.values.dims[1]) &&
+           weight_part_fits(&tensor);
+}
+
+/* The numbers of ranks that would do, as "2, 4"; "1" where none but that does. */
+static void print_ranks_that_fit(const struct tensor *from, const struct tensor_part *is, char text[RANKS_TEXT]) {
+    size_t used = 0;
+    for (int64_t ranks = 2; is->count == 1 && ranks <= RANKS_TOLD && used + RANKS_TEXT / 8 < RANKS_TEXT; ranks++)
+        if (fits_ranks(from, is, ranks))
+            used += (size_t)snprintf(text + used, RANKS_TEXT - used, "%s%lld", used > 0 ? ", " : "", (long long)ranks);
+    if (used == 0) snprintf(text, RANKS_TEXT, "1");
+}
+
+static struct tensor *refuse_blocks(struct sharder *sharder, const struct tensor *from, const struct tensor_part *is) {
     const struct weight_layout layout = weight_code_layout(&from->code);
+    char ranks[RANKS_TEXT];
+    print_ranks_that_fit(from, is, ranks);
     sharder->graph->status = status_hint(
         status_set(STATUS_BAD_INPUT, "tensor: %s: blocks of %lld numbers of %s would lie across the parts of ranks",
                    from->name, (long long)layout.block, weight_format_name(layout.format)),
-        "fewer ranks for --tensor; or --base-dtype int8, whose rows may be cut; or leave --tensor out: "
-        "--partition cuts such weights too");
+        "its blocks stay whole with --tensor %s; or --base-dtype int8, whose rows may be cut; or leave --tensor out: "
+        "--partition cuts such weights too",
+        ranks);
     return NULL;
 }
 
@@ -161,8 +191,8 @@ static struct tensor *make_parameter(struct sharder *sharder, const struct tenso
         int64_t *size = &shape.dims[is->cuts[c].dimension];
         *size = index_part_size(&(struct index_part){.size = *size, .parts = is->cuts[c].parts});
     }
-    if (coded && !weight_format_fits(from->code.format, from->code.block, shape.dims[1]))
-        return refuse_blocks(sharder, from);
+    if (is && coded && !weight_format_fits(from->code.format, from->code.block, shape.dims[1]))
+        return refuse_blocks(sharder, from, is);
     struct tensor *made = coded ? make_coded(sharder, from, &shape, is != NULL) : make_plain(sharder, from, &shape);
     if (made && from->stack.name)
         graph_stack(sharder->graph, made, from->stack.name, from->stack.index, from->stack.count);
@@ -173,7 +203,7 @@ static struct tensor *make_parameter(struct sharder *sharder, const struct tenso
     else
         sharder->graph->status = STATUS_FAILED;
     made->part = part;
-    if (part && coded && !weight_part_fits(made)) refuse_blocks(sharder, from);
+    if (part && coded && !weight_part_fits(made)) refuse_blocks(sharder, from, is);
     return made;
 }
 

@@ -100,7 +100,8 @@ struct parameter_use strategy_parameter_use(const struct node *node, const struc
         int index = strategy->index[axis];
         if (index == OP_INDEX_NONE) continue;
         bool after = (loops.added >> operand & 1) && !has_index(&loops, OP_INPUTS_MAX, index);
-        bool partial = !has_index(&loops, operand, index) && !(after && !strategy->positions[axis]);
+        bool apart = loops.apart >> operand & 1;
+        bool partial = !has_index(&loops, operand, index) && !apart && !(after && !strategy->positions[axis]);
         use.partial |= (unsigned)partial << axis;
     }
     return use;

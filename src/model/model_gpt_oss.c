@@ -106,7 +106,7 @@ static struct tensor *add_experts(struct builder *builder, struct tensor *normed
     struct graph *graph = builder->graph;
     int64_t hidden = config->hidden, ffn = config->ffn;
     struct routing routing = experts_route(builder, &names, normed);
-    struct dispatch_attributes all = {.experts = config->experts};
+    struct dispatch_attributes all = {.experts = config->experts, .features = ffn};
     struct tensor *rows = ops_dispatch(graph, build_node_name(builder, "mlp.dispatch"), normed, routing, all);
     struct tensor *result = NULL;
     struct expert_glu_attributes attributes = {

@@ -79,6 +79,23 @@ static void differentiate_expert_glu(struct gradients *gradients, const struct n
     if (attributes.dx) gradient_deliver(gradients, x, into[0]);
 }
 
+/* By pairs of inner features, as one of experts with three weights (expert.c). The gradient of down's bias is that of
+ * whole rows, which all parts have alike. */
+static bool loops_expert_glu(const struct node *node, int way, struct op_loops *out) {
+    bool kn = NODE_ATTRIBUTES(node, expert_glu_attributes)->weights_are_kn;
+    op_loops_add(out, 'f', expert_width(node));
+    op_loops_operand(out, 2, kn ? ".f" : "f.");
+    op_loops_operand(out, 3, kn ? "f." : ".f");
+    op_loops_operand(out, 4, "f");
+    out->apart = 1u << 0 | 1u << 5 | 1u << 6 | 1u << OP_INPUTS_MAX;
+    return way == 0;
+}
+
+static void take_part_expert_glu(void *attributes, char letter, const struct index_part *part) {
+    struct expert_glu_attributes *own = attributes;
+    own->down_bias_elsewhere |= letter == 'f' && part->position > 0;
+}
+
 const struct op op_expert_glu = {
     .name = "expert_glu",
     .attribute_bytes = sizeof(struct expert_glu_attributes),
@@ -91,6 +108,8 @@ const struct op op_expert_glu = {
     .cost_key = key_glu,
     .example = example_glu,
     .differentiate = differentiate_expert_glu,
+    .loops = loops_expert_glu,
+    .take_part = take_part_expert_glu,
     .saved_inputs = 0x1f,
     .in_place_input = 1 + 6,
 };

@@ -423,7 +423,8 @@ struct expert_grad_attributes {
 struct expert_glu_attributes {
     struct expert_attributes expert; /* without a function */
     double alpha, limit;
-    bool weights_are_kn; /* gate_up [C,2F] and down [F,C] */
+    bool weights_are_kn;      /* gate_up [C,2F] and down [F,C] */
+    bool down_bias_elsewhere; /* of ranks with parts of the features the first adds it: y is without it */
 };
 /* Which outputs exist; dweight: of gate_up, down, and their biases. */
 struct expert_glu_grad_attributes {

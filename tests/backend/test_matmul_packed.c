@@ -101,9 +101,55 @@ static void chunks_add_up(void **state) {
     }
 }
 
+/* Values whose sums are rounded. */
+static void *rough_values(int64_t count) {
+    uint16_t *all = mem_array((size_t)count, sizeof *all);
+    assert_non_null(all);
+    for (int64_t i = 0; i < count; i++)
+        all[i] = bf16_from_float(sinf((float)(i % 100003)));
+    return all;
+}
+
+/* Of a product of bf16; by_rows: as in layout(). c has so many rows. */
+static float *multiply_rough(const void *a, const void *b, int64_t rows, int64_t k, bool a_by_rows, bool b_by_rows) {
+    struct matmul_spec spec = layout(DTYPE_BF16, a_by_rows, b_by_rows);
+    struct packed_matmul matmul;
+    spec.m = rows, spec.k = k, spec.bias = false, spec.addend_row = 0;
+    spec.a_row = a_by_rows ? k : 1, spec.b_column = b_by_rows ? 1 : k;
+    packed_matmul_init(&spec, 2, &matmul);
+    float *c = mem_array((size_t)(rows * spec.n), sizeof *c);
+    char *workspace = mem_array((size_t)packed_matmul_workspace_bytes(&matmul) + 64, 1);
+    assert_true(c && workspace);
+    packed_matmul_run(&matmul, &(struct matmul_operands){.a = a, .b = b, .c = c},
+                      workspace + (64 - (uintptr_t)workspace % 64) % 64);
+    mem_free(workspace);
+    return c;
+}
+
+/* Where there are few rows, a weight may be packed as a instead of b, and chunks are smaller. */
+static void few_rows_have_the_bits_of_many(void **state) {
+    (void)state;
+    static const int64_t rows[] = {17, 77, 300}, steps[] = {K_AT_ONCE, 2100};
+    assert_int_equal(cpu_isa_check(), STATUS_OK);
+    omp_set_num_threads(2);
+    void *a = rough_values(M * steps[1]), *b = rough_values(N_AT_ONCE * steps[1]);
+    for (int variant = 0; variant < 8; variant++) {
+        int64_t k = steps[variant >> 2];
+        float *many = multiply_rough(a, b, M, k, variant & 1, variant & 2);
+        for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+            float *few = multiply_rough(a, b, rows[i], k, variant & 1, variant & 2);
+            assert_memory_equal(few, many, (size_t)(rows[i] * N_AT_ONCE) * sizeof *few);
+            mem_free(few);
+        }
+        mem_free(many);
+    }
+    mem_free(a), mem_free(b);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(chunks_add_up),
+        cmocka_unit_test(few_rows_have_the_bits_of_many),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,7 +1,7 @@
 #!/bin/sh
 # ctest: PROCESSORS 2 LABELS long
 # What two ranks write, by MPI, is what one writes, byte for byte: with optimizer moments in 8 bits under partitions, and
-# of pairs, whose log-probabilities by the first model ranks compute in turn.
+# of pairs, whose log-probabilities by the first model ranks compute in turn. And parts of stored experts.
 set -eu
 has_mpi() { command -v mpirun >/dev/null && ls "$(dirname "$BALLAST_PROGRAM")"/ballast-mpi-*.so >/dev/null 2>&1; }
 has_mpi || { echo "skipped: jobs of several ranks need an MPI and its plugin" && exit 77; }
@@ -43,3 +43,21 @@ train two pairs.jsonl --loss dpo --ranks 2 --partition zero1
 expect_same reference.safetensors pairs two
 expect_same $at/model.safetensors pairs two
 expect_same $at/optimizer.safetensors pairs two
+
+# Experts that files have in mxfp4, of which each rank reads its part, and has the losses of one rank that has all.
+{ printf '\210\330\064\001\001\000\000\000\350\003\000\000' && head -c 1012 /dev/zero
+  printf "$(awk 'BEGIN { for (i = 0; i < 1000; i++) printf "\\%03o\\000", i * 7919 % 211 }')"; } >tokens.bin
+train_experts() {
+    run=$1
+    shift
+    ballast train "$BALLAST_SOURCE/tests/fixtures/models/gpt_oss_mxfp4" tokens.bin -o "$run" --lora 2,4,q_proj --dtype fp32 \
+        --seq 24 --batch 4 --steps 3 --valid-fraction 0 --threads 1 --quiet "$@" >/dev/null
+}
+train_experts whole
+train_experts parts --ranks 2 --tensor 2 --layout solver
+grep -q '"layer.0.mlp.experts.0": "f"' parts/run.json || { echo "ranks have whole experts" && exit 1; }
+for run in whole parts; do
+    sed -n 's/.*"loss": *\([0-9.]*\).*/\1/p' $run/metrics.jsonl >$run.losses
+done
+paste whole.losses parts.losses | awk '{ if ($1 == 0 || ($1 - $2) ^ 2 > ($1 * 1e-6) ^ 2) exit 1 } END { if (NR != 3) exit 1 }' ||
+    { echo "losses of parts:" && paste whole.losses parts.losses && exit 1; }

@@ -1,6 +1,7 @@
 /* Graphs of the ranks of a group, executed side by side: loss, norm and clipped gradients are those of the one rank's
  * graph, for all families. */
 #include <math.h>
+#include <string.h>
 
 #include "graph/differentiate.h"
 #include "layout/shard_graph.h"
@@ -267,7 +268,7 @@ static void strategies_at_random_have_one_ranks_gradients(void **state) {
 /* Each rank has parts of all experts. */
 static void experts_have_one_ranks_gradients(void **state) {
     (void)state;
-    static const char *const cases[] = {SHARED_EXPERT_MODEL_CASES};
+    static const char *const cases[] = {EXPERT_MODEL_CASES};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         if (!unit_part(cases[i])) continue;
         struct model *model = shared_model_make(cases[i], &shared_sizes_usual);
@@ -461,8 +462,9 @@ static void ranks_without_rows_of_the_vocabulary_change_nothing(void **state) {
     }
 }
 
-static void expect_refused(const struct shared_sizes *sizes, int parts, bool sequence, const char *message) {
-    struct model *model = shared_model_make("llama", sizes);
+static void expect_refused(const char *fixture, const struct shared_sizes *sizes, int parts, bool sequence,
+                           const char *message) {
+    struct model *model = shared_model_make(fixture, sizes);
     struct graph_ranks ranks;
     assert_int_equal(make_ranks(model, parts, sequence, NULL, &ranks), STATUS_BAD_INPUT);
     assert_string_equal(status_message(), message);
@@ -471,14 +473,40 @@ static void expect_refused(const struct shared_sizes *sizes, int parts, bool seq
 
 static void what_does_not_divide_is_refused(void **state) {
     (void)state;
-    expect_refused(&(struct shared_sizes){12, 12, 48, 211, 0}, 8, false,
+    expect_refused("llama", &(struct shared_sizes){12, 12, 48, 211, 0}, 8, false,
                    "tensor: layer.0.rope.q: 12 heads have no 8 equal parts, one for each rank");
-    expect_refused(&(struct shared_sizes){12, 4, 48, 211, 0}, 8, false,
+    expect_refused("llama", &(struct shared_sizes){12, 4, 48, 211, 0}, 8, false,
                    "tensor: layer.0.rope.q: 12 heads have no 8 equal parts, one for each rank");
-    expect_refused(&(struct shared_sizes){8, 8, 50, 211, 0}, 4, false,
+    expect_refused("llama", &(struct shared_sizes){8, 8, 50, 211, 0}, 4, false,
                    "tensor: layer.0.mlp.gate_proj: 50 features have no 4 equal parts, one for each rank");
-    expect_refused(&(struct shared_sizes){8, 8, 48, 211, 0}, 8, true,
+    expect_refused("llama", &(struct shared_sizes){8, 8, 48, 211, 0}, 8, true,
                    "sequence: 12 positions have no 8 equal parts, one for each rank");
+    expect_refused("gpt_oss", &(struct shared_sizes){8, 8, 50, 211, 0}, 4, false,
+                   "tensor: layer.0.mlp.experts.0: 50 features have no 4 equal parts, one for each rank");
+}
+
+/* 96 features are three blocks, 192 are six. */
+static void blocks_that_ranks_would_cut_are_refused(void **state) {
+    (void)state;
+    static const struct {
+        int64_t ffn;
+        const char *hint;
+    } cases[] = {{96, "its blocks stay whole with --tensor 3; "},
+                 {192, "its blocks stay whole with --tensor 2, 3, 6; "}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct shared_sizes sizes = {4, 4, cases[i].ffn, 211, 0};
+        struct model_config config = shared_model_config("gpt_oss", &sizes);
+        struct model *model;
+        struct graph_ranks ranks;
+        config.head_dim = 32, config.hidden = config.embedding_width = 128;
+        assert_int_equal(model_create(&config, &model), STATUS_OK);
+        model->config.base_format = WEIGHT_MXFP4; /* as files have it */
+        assert_int_equal(make_ranks(model, 4, false, NULL, &ranks), STATUS_BAD_INPUT);
+        assert_string_equal(status_message(), "tensor: model.layers.0.mlp.experts.0.down_proj: blocks of 32 numbers of "
+                                              "mxfp4 would lie across the parts of ranks");
+        assert_memory_equal(status_hint_text(), cases[i].hint, strlen(cases[i].hint));
+        model_free(model);
+    }
 }
 
 int main(void) {
@@ -494,6 +522,7 @@ int main(void) {
         cmocka_unit_test(a_layer_has_two_sums_each_way),
         cmocka_unit_test(ranks_without_rows_of_the_vocabulary_change_nothing),
         cmocka_unit_test(what_does_not_divide_is_refused),
+        cmocka_unit_test(blocks_that_ranks_would_cut_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -43,9 +43,9 @@ static bool is_between_ranks(const struct op *op) {
            op == &op_select_heads;
 }
 
-/* Each depends on all tokens of a grain, and all ranks do it alike; experts with biases are refused. */
+/* Each depends on all tokens of a grain, and all ranks do it alike. */
 static bool is_of_routing(const struct op *op) {
-    return op == &op_route || op == &op_expert_load || op == &op_balanced_loss || op == &op_expert_glu;
+    return op == &op_route || op == &op_expert_load || op == &op_balanced_loss;
 }
 
 /* Every other operator with a gradient rule, the table of positions, logits and attention over caches tell their loops.

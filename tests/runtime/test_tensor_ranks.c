@@ -207,7 +207,7 @@ static enum status train_two_axes(struct comm *comm, int tensor, size_t variant_
 
 /* Each rank has a part of each expert; positions are cut by turns. */
 static enum status train_experts(struct comm *comm, int tensor, size_t variant_count) {
-    static const char *const cases[] = {SHARED_EXPERT_MODEL_CASES};
+    static const char *const cases[] = {EXPERT_MODEL_CASES};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i += unit_sweep(tensor > 2 ? 6 : 3, 1)) {
         const struct kind kind = {.stages = 1, .sequence = i % 2 != 0};
         TRY(train_case(comm, cases[i], tensor, &kind, variant_count));

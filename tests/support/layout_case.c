@@ -12,17 +12,16 @@ enum { BATCH = 8, LENGTH = 12, LANES = 4, SEED = 5 };
 
 /* ---- values of the axes ---- */
 
-/* Grouped: with fewer key-value heads than query heads. Whole: ranks cannot share its tensors. */
+/* Grouped: with fewer key-value heads than query heads. */
 static const struct family {
     const char *name;
-    bool grouped, experts, whole;
-} families[] = {
-    {"llama", true, false, false},    {"gpt2", false, false, false},      {"phi3", true, false, false},
-    {"qwen3", true, false, false},    {"gemma2", true, false, false},     {"gemma3_text", true, false, false},
-    {"granite", true, false, false},  {"llama_tied", true, false, false}, {"mistral", true, false, false},
-    {"olmo2", true, false, false},    {"opt", false, false, false},       {"qwen2_tied", true, false, false},
-    {"smollm3", true, false, false},  {"mixtral", true, true, false},     {"olmoe", true, true, false},
-    {"qwen2_moe", true, true, false}, {"qwen3_moe", true, true, false},   {"gpt_oss", true, true, true}};
+    bool grouped, experts;
+} families[] = {{"llama", true, false},    {"gpt2", false, false},      {"phi3", true, false},
+                {"qwen3", true, false},    {"gemma2", true, false},     {"gemma3_text", true, false},
+                {"granite", true, false},  {"llama_tied", true, false}, {"mistral", true, false},
+                {"olmo2", true, false},    {"opt", false, false},       {"qwen2_tied", true, false},
+                {"smollm3", true, false},  {"mixtral", true, true},     {"olmoe", true, true},
+                {"qwen2_moe", true, true}, {"qwen3_moe", true, true},   {"gpt_oss", true, true}};
 static const struct shape_of_ranks {
     int tensor, stages, data;
 } shapes[] = {{2, 1, 1}, {1, 2, 1}, {4, 1, 1}, {2, 2, 1}, {2, 1, 2}, {1, 4, 1}, {1, 2, 2},
@@ -57,7 +56,6 @@ static bool is_legal(const int *row) {
     const struct shape_of_ranks *shape = shape_of(row);
     bool shares = shape->tensor > 1, experts = family_of(row)->experts;
     if (experts && row[LAYOUT_AXIS_adapter] > 0) return false;
-    if (family_of(row)->whole && shares) return false;
     if (trained_of(row)->base == WEIGHT_NF4 && shares) return false;
     if (row[LAYOUT_AXIS_layout] != MEGATRON && !shares) return false;
     if (row[LAYOUT_AXIS_heads] == FEW_HEADS && (!shares || !family_of(row)->grouped)) return false;

@@ -9,11 +9,9 @@
         "gpt2_inverse_layer", "granite", "granite_bias", "llama", "llama_tied", "llama_bias", "llama_rope_linear",     \
         "llama_rope_llama3", "llama_rope_yarn", "mistral", "olmo2", "olmo2_bias", "opt", "opt_post_norm", "phi3",      \
         "phi3_longrope", "phi3_longrope_long", "qwen2", "qwen2_tied", "qwen3", "qwen3_bias", "smollm3", "smollm3_bias"
-#define EXPERT_MODEL_CASES "gpt_oss", "gpt_oss_even", "gpt_oss_balanced", SHARED_EXPERT_MODEL_CASES
-/* Those whose tensors ranks can share. */
-#define SHARED_EXPERT_MODEL_CASES                                                                                      \
-    "mixtral", "mixtral_all", "mixtral_balanced", "olmoe", "olmoe_bias", "qwen2_moe", "qwen2_moe_tied", "qwen3_moe",   \
-        "qwen3_moe_balanced", "qwen3_moe_bias"
+#define EXPERT_MODEL_CASES                                                                                             \
+    "gpt_oss", "gpt_oss_even", "gpt_oss_balanced", "mixtral", "mixtral_all", "mixtral_balanced", "olmoe",              \
+        "olmoe_bias", "qwen2_moe", "qwen2_moe_tied", "qwen3_moe", "qwen3_moe_balanced", "qwen3_moe_bias"
 /* With logits alone: other spellings of config.json, names, dtypes and files. */
 #define LIGHT_MODEL_CASES                                                                                              \
     "gemma2_older", "gemma3_text_older", "gemma3_wrapped", "gemma3_wrapped_modules", "gpt2_bare", "gpt2_f16",          \

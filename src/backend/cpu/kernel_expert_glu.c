@@ -70,7 +70,7 @@ static struct matmul_spec spec_of(int product, const void *node, int64_t rows) {
     struct matmul_spec spec = {.m = rows, .dtype = dtype, .out_dtype = dtype, .a_k = 1};
     switch ((enum glu_product)product) {
     case PRODUCT_IN: set_weight(&spec, view, 2 * f, c, false), spec.bias = true; break;
-    case PRODUCT_OUT: set_weight(&spec, view, c, f, false), spec.bias = true; break;
+    case PRODUCT_OUT: set_weight(&spec, view, c, f, false), spec.bias = !view->attributes->down_bias_elsewhere; break;
     case PRODUCT_DACTIVE: set_weight(&spec, view, c, f, true); break;
     case PRODUCT_DX: set_weight(&spec, view, 2 * f, c, true); break;
     case PRODUCT_DIN: set_gradient(&spec, rows, kn ? c : 2 * f, kn ? 2 * f : c); break;
@@ -182,7 +182,8 @@ static void keep_others(const struct node *node, const struct kernel_call *call)
 
 static void run_piece(const struct glu_piece *piece) {
     make_active(piece, piece->call->in[0]);
-    multiply(piece, PRODUCT_OUT, piece->active, weight_of(piece, 1), weight_of(piece, 3),
+    bool with_bias = !piece->view->attributes->down_bias_elsewhere;
+    multiply(piece, PRODUCT_OUT, piece->active, weight_of(piece, 1), with_bias ? weight_of(piece, 3) : NULL,
              rows_of(piece, piece->view->result, piece->call->out[0]));
 }
 

@@ -10,7 +10,13 @@
  * packed by the thread that reads them; a panel of b fills half of the first cache. */
 enum { CHUNK_ROWS = 1024, CHUNK_DEPTH = 1024, STEP_MOST = 256, PANEL_ELEMENTS = 6144 };
 enum { BLOCK_ROWS = 128, BLOCK_ROWS_LEAST = 64, BLOCK_PANELS_LEAST = 4, TASKS_PER_THREAD = 3 };
-enum { PACK_PANELS = 4, PANEL_MOST = 64 }; /* of b at a time; columns of them in fewer bits */
+enum { PACK_PANELS = 4, PANEL_MOST = 64 }; /* of b at a time; columns of a panel */
+/* For tiles: what b is packed from is then read from memory while the chunk before is computed, and half of the second
+ * cache is for it. */
+enum { FEW_ROWS = 512 };
+/* For tiles: a gradient that is added to over few steps waits for memory, which is fast in long pieces of a few rows.
+ */
+enum { FEW_STEPS = 512 };
 
 bool packed_matmul_has_tiles(const struct matmul_spec *spec) {
     return spec->dtype == DTYPE_BF16 && cpu_has_bf16_tiles();
@@ -42,7 +48,10 @@ static int64_t chunk_tasks(const struct packed_matmul *matmul) {
  * columns. */
 static void choose_blocks(struct packed_matmul *matmul) {
     const struct packed_kernel *kernel = &matmul->kernel;
-    matmul->block_rows = equal_part(matmul->rows, BLOCK_ROWS, kernel->rows);
+    const struct matmul_spec *spec = &matmul->spec;
+    bool adds = spec->addend_row > 0 && spec->out_dtype == DTYPE_F32;
+    bool few_steps = packed_matmul_has_tiles(spec) && adds && spec->k <= FEW_STEPS;
+    matmul->block_rows = equal_part(matmul->rows, few_steps ? kernel->rows : BLOCK_ROWS, kernel->rows);
     matmul->block_columns = matmul->columns;
     while (chunk_tasks(matmul) < TASKS_PER_THREAD * matmul->threads) {
         if (matmul->block_rows > BLOCK_ROWS_LEAST)
@@ -54,10 +63,23 @@ static void choose_blocks(struct packed_matmul *matmul) {
     }
 }
 
-void packed_matmul_init(const struct matmul_spec *spec, int threads, struct packed_matmul *out) {
-    const struct packed_kernel kernel = kernel_of(spec);
-    int64_t multiple = kernel.word_steps * kernel.words_multiple, depth = equal_part(spec->k, CHUNK_DEPTH, 1);
-    *out = (struct packed_matmul){.spec = *spec, .kernel = kernel, .threads = threads};
+/* A weight by few rows is read more than it is used: as a, its lines of steps are packed as they are. What the tiles
+ * compute of it is the same to the bit: of a step's products and sums they make none earlier for a than for b. */
+static bool is_turned(const struct matmul_spec *spec) {
+    return packed_matmul_has_tiles(spec) && spec->b_format == WEIGHT_PLAIN && spec->m <= FEW_ROWS &&
+           spec->n >= spec->m && spec->a_k == 1 && spec->b_k == 1;
+}
+
+void packed_matmul_init(const struct matmul_spec *given, int threads, struct packed_matmul *out) {
+    struct packed_kernel kernel = kernel_of(given);
+    bool turned = is_turned(given), few_rows = given->m <= FEW_ROWS && !turned;
+    const struct matmul_spec turned_spec = matmul_turned(given), *spec = turned ? &turned_spec : given;
+    if (few_rows) kernel.chunk_words /= 2;
+    int64_t fit = kernel.chunk_words * kernel.word_steps / rounded_up(spec->n, kernel.columns);
+    int64_t most = turned && fit > CHUNK_DEPTH ? fit : CHUNK_DEPTH;
+    int64_t multiple = kernel.word_steps * kernel.words_multiple, depth = equal_part(spec->k, most, 1);
+    *out = (struct packed_matmul){
+        .spec = *spec, .turned = turned, .few_rows = few_rows, .kernel = kernel, .threads = threads};
     out->step = equal_part(depth, kernel.step, multiple);
     out->depth = rounded_up(depth, out->step);
     out->rows = out->depth < spec->k ? equal_part(spec->m, CHUNK_ROWS, kernel.rows) : spec->m;
@@ -230,14 +252,81 @@ static void pack_left(const struct packed_chunk *chunk, const struct matmul_part
         pack_pairs_left(matmul, &packing, to);
 }
 
-static void multiply_block(const struct packed_chunk *chunk, const struct matmul_part *block, float *left,
-                           float *sums) {
+static struct matmul_part block_of(const struct packed_chunk *chunk, int64_t task) {
+    const struct packed_matmul *matmul = chunk->matmul;
+    int64_t across = divided_up(chunk->columns, matmul->block_columns);
+    struct matmul_part block = {.row = task / across * matmul->block_rows,
+                                .column = task % across * matmul->block_columns};
+    block.rows = at_most(chunk->rows - block.row, matmul->block_rows);
+    block.columns = at_most(chunk->columns - block.column, matmul->block_columns);
+    return block;
+}
+
+static int64_t block_tasks(const struct packed_chunk *chunk) {
+    return divided_up(chunk->rows, chunk->matmul->block_rows) *
+           divided_up(chunk->columns, chunk->matmul->block_columns);
+}
+
+/* The weight that the next step of a turned product packs: of this task, or the next. */
+static struct gemm_later later_left(const struct packed_chunk *chunk, int64_t task, int64_t k) {
+    const struct packed_matmul *matmul = chunk->matmul;
+    const struct matmul_spec *spec = &matmul->spec;
+    int64_t next = k + matmul->step;
+    if (next >= chunk->depth) next = 0, task--;
+    if (task < 0) return (struct gemm_later){.lines = 0};
+    struct matmul_part block = block_of(chunk, task);
+    return (struct gemm_later){
+        .from = element_at(chunk->operands->a, spec->dtype, (chunk->row + block.row) * spec->a_row + chunk->k + next),
+        .lines = block.rows,
+        .bytes = at_most(chunk->depth - next, matmul->step) * dtype_bytes(spec->dtype),
+        .stride = spec->a_row * dtype_bytes(spec->dtype),
+    };
+}
+
+/* What the next chunk's b is packed from: the share of one of so many products. */
+static struct gemm_later later_right(const struct packed_chunk *chunk, int64_t product, int64_t products) {
+    const struct packed_matmul *matmul = chunk->matmul;
+    const struct matmul_spec *spec = &matmul->spec;
+    struct packed_chunk next = *chunk;
+    next.k += chunk->depth;
+    if (next.k >= spec->k) next.k = 0, next.column += chunk->columns;
+    if (next.column >= spec->n) return (struct gemm_later){.lines = 0};
+    int64_t steps = at_most(spec->k - next.k, matmul->depth), columns = at_most(spec->n - next.column, matmul->columns);
+    bool along = spec->b_k == 1; /* lines are columns */
+    int64_t lines = along ? columns : steps, first = lines * product / products;
+    int64_t line = along ? spec->b_column : spec->b_k, bytes = dtype_bytes(spec->dtype);
+    return (struct gemm_later){
+        .from = element_at(chunk->operands->b, spec->dtype,
+                           next.k * spec->b_k + next.column * spec->b_column + first * line),
+        .lines = lines * (product + 1) / products - first,
+        .bytes = (along ? steps : columns) * bytes,
+        .stride = line * bytes,
+    };
+}
+
+static struct gemm_later later_of(const struct packed_chunk *chunk, int64_t task, int64_t k) {
+    const struct packed_matmul *matmul = chunk->matmul;
+    if (matmul->turned) return later_left(chunk, task, k);
+    if (!matmul->few_rows || matmul->spec.b_format != WEIGHT_PLAIN) return (struct gemm_later){.lines = 0};
+    int64_t steps = divided_up(chunk->depth, matmul->step), tasks = block_tasks(chunk);
+    return later_right(chunk, (tasks - 1 - task) * steps + k / matmul->step, tasks * steps);
+}
+
+/* c has the sums' rows, or as columns. */
+static struct gemm_result result_of(const struct packed_chunk *chunk, const struct matmul_part *block) {
+    struct matmul_part part = {chunk->row + block->row, block->rows, chunk->column + block->column, block->columns};
+    struct matmul_part turned = {part.column, part.columns, part.row, part.rows};
+    bool turn = chunk->matmul->turned;
+    struct gemm_result result = matmul_result(&chunk->matmul->spec, chunk->operands, turn ? &turned : &part);
+    result.turned = turn;
+    return result;
+}
+
+static void multiply_block(const struct packed_chunk *chunk, int64_t task, float *left, float *sums) {
     const struct packed_matmul *matmul = chunk->matmul;
     const struct packed_kernel *kernel = &matmul->kernel;
-    struct matmul_part part = *block;
-    part.row += chunk->row;
-    part.column += chunk->column;
-    struct gemm_result result = matmul_result(&matmul->spec, chunk->operands, &part);
+    const struct matmul_part own = block_of(chunk, task), *block = &own;
+    struct gemm_result result = result_of(chunk, block);
     for (int64_t k = 0; k < chunk->depth; k += matmul->step) {
         int64_t steps = at_most(chunk->depth - k, matmul->step);
         pack_left(chunk, block, k, steps, left);
@@ -252,6 +341,7 @@ static void multiply_block(const struct packed_chunk *chunk, const struct matmul
             .sums = sums,
             .accumulate = chunk->k + k > 0,
             .result = chunk->k + k + steps == matmul->spec.k ? &result : NULL,
+            .later = later_of(chunk, task, k),
         };
         if (kernel->word_steps == 1)
             cpu_simd()->gemm(&product);
@@ -263,26 +353,22 @@ static void multiply_block(const struct packed_chunk *chunk, const struct matmul
 static void packed_task(const void *context, int64_t task, int thread) {
     const struct packed_chunk *chunk = context;
     const struct packed_matmul *matmul = chunk->matmul;
-    int64_t across = divided_up(chunk->columns, matmul->block_columns);
-    struct matmul_part block = {.row = task / across * matmul->block_rows,
-                                .column = task % across * matmul->block_columns};
-    block.rows = at_most(chunk->rows - block.row, matmul->block_rows);
-    block.columns = at_most(chunk->columns - block.column, matmul->block_columns);
     void *left = chunk->left + thread * left_bytes(matmul);
     void *sums = chunk->sums + (sums_wait(matmul) ? task : thread) * sums_bytes(matmul);
-    multiply_block(chunk, &block, left, sums);
+    multiply_block(chunk, task, left, sums);
 }
 
 static void run_chunk(const struct packed_chunk *chunk) {
     const struct packed_matmul *matmul = chunk->matmul;
     parallel_tasks(divided_up(chunk->depth, matmul->step) * pack_tasks(chunk), matmul->threads, pack_right, chunk);
-    parallel_tasks(divided_up(chunk->rows, matmul->block_rows) * divided_up(chunk->columns, matmul->block_columns),
-                   matmul->threads, packed_task, chunk);
+    parallel_tasks(block_tasks(chunk), matmul->threads, packed_task, chunk);
 }
 
 void packed_matmul_run(const struct packed_matmul *matmul, const struct matmul_operands *operands, void *workspace) {
     const struct matmul_spec *spec = &matmul->spec;
-    struct packed_chunk chunk = {.matmul = matmul, .operands = operands, .right = workspace};
+    struct matmul_operands own = *operands;
+    if (matmul->turned) own.a = operands->b, own.b = operands->a;
+    struct packed_chunk chunk = {.matmul = matmul, .operands = &own, .right = workspace};
     chunk.left = (char *)workspace + right_bytes(matmul);
     chunk.sums = chunk.left + matmul->threads * left_bytes(matmul);
     for (chunk.row = 0; chunk.row < spec->m; chunk.row += matmul->rows) {

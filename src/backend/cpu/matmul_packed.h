@@ -17,7 +17,9 @@ struct packed_kernel {
 };
 
 struct packed_matmul {
-    struct matmul_spec spec;
+    struct matmul_spec spec; /* of c's transpose where `turned` */
+    bool turned;
+    bool few_rows; /* what a chunk's b is packed from is read once, and used little */
     struct packed_kernel kernel;
     int64_t rows, columns, depth;      /* of a chunk: of c, and along k */
     int64_t step;                      /* k of a panel */

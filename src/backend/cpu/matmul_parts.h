@@ -17,6 +17,15 @@ static inline const void *element_at(const void *data, enum dtype dtype, int64_t
     return (const char *)data + index * dtype_bytes(dtype);
 }
 
+/* The product of c's transpose: b's as a, and a's as b. The result is c's still. */
+static inline struct matmul_spec matmul_turned(const struct matmul_spec *spec) {
+    struct matmul_spec other = *spec;
+    other.m = spec->n, other.n = spec->m;
+    other.a_row = spec->b_column, other.a_k = spec->b_k;
+    other.b_k = spec->a_k, other.b_column = spec->a_row;
+    return other;
+}
+
 /* A part of c. */
 struct matmul_part {
     int64_t row, rows, column, columns;

@@ -4,7 +4,7 @@
 #include "backend/cpu/matmul_parts.h"
 
 /* Rows of the short side, fewer where b is read by columns, and words of it. */
-enum { SHORT_MOST = 64, SHORT_LINES_MOST = 8, SHORT_WORDS_MOST = 1 << 20 };
+enum { SHORT_MOST = 64, SHORT_MOST_BESIDE_TILES = 32, SHORT_LINES_MOST = 8, SHORT_WORDS_MOST = 1 << 20 };
 /* Rows for which b is read by rows where it is: pairs of bf16 are put together for each eight of them. */
 enum { ROWS_IN_PLACE = 64, PAIR_ROWS_IN_PLACE = 8 };
 enum { WIDTH = 16 }; /* whole vectors of any instruction set: columns and words are filled up to it */
@@ -15,24 +15,17 @@ enum { PACK_WORDS = 1 << 14 };
 
 static int64_t word_steps(enum dtype dtype) { return dtype == DTYPE_BF16 ? 2 : 1; }
 
-static struct matmul_spec transposed(const struct matmul_spec *spec) {
-    struct matmul_spec other = *spec;
-    other.m = spec->n, other.n = spec->m;
-    other.a_row = spec->b_column, other.a_k = spec->b_k;
-    other.b_k = spec->a_k, other.b_column = spec->a_row;
-    return other;
-}
-
 static bool whole_words(const struct matmul_spec *spec) { return spec->k % word_steps(spec->dtype) == 0; }
 
 static bool has_few_rows(const struct matmul_spec *spec) {
     if (spec->m * spec->k > SHORT_WORDS_MOST) return false;
-    if (spec->b_column == 1) return spec->m <= SHORT_MOST;
+    bool tiles = spec->dtype == DTYPE_BF16 && cpu_has_bf16_tiles();
+    if (spec->b_column == 1) return spec->m <= (tiles ? SHORT_MOST_BESIDE_TILES : SHORT_MOST);
     return spec->m <= SHORT_LINES_MOST && whole_words(spec);
 }
 
 static bool has_few_columns(const struct matmul_spec *spec) {
-    struct matmul_spec other = transposed(spec);
+    struct matmul_spec other = matmul_turned(spec);
     return has_few_rows(&other);
 }
 
@@ -55,7 +48,7 @@ void thin_matmul_init(const struct matmul_spec *spec, int threads, struct thin_m
     static const int64_t chunk_words[] = {PACKED_WORDS, ROW_WORDS, COLUMN_WORDS};
     bool turn = !has_few_rows(spec);
     *out = (struct thin_matmul){
-        .spec = turn ? transposed(spec) : *spec,
+        .spec = turn ? matmul_turned(spec) : *spec,
         .transposed = turn,
         .threads = threads,
         .words = rounded_up(divided_up(spec->k, word_steps(spec->dtype)), WIDTH),

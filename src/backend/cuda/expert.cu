@@ -345,13 +345,19 @@ static void keep_others(const struct node *node, const struct kernel_call *call,
             "a copy");
 }
 
+/* That of the second weight, which ranks with parts of the features add once. */
+static const void *down_bias(const struct expert_call &own) {
+    bool adds = own.pairs && !NODE_ATTRIBUTES(own.node, expert_glu_attributes)->down_bias_elsewhere;
+    return adds ? own.call->in[own.first + 4] : nullptr;
+}
+
 static enum status expert_run(const struct kernel *kernel, const struct kernel_call *call) {
     const struct node *node = kernel->node;
     struct expert_call own = open_call(node, call);
     keep_others(node, call, own.pairs ? 6 : 5);
     make_active(own, node);
-    by_weight(own, own.work[2], own.width, own.pairs ? 1 : 2, own.columns, own.width, false,
-              own.pairs ? call->in[own.first + 4] : nullptr, call->out[0], own.y_row, false);
+    by_weight(own, own.work[2], own.width, own.pairs ? 1 : 2, own.columns, own.width, false, down_bias(own),
+              call->out[0], own.y_row, false);
     return cuda_outcome();
 }
 

@@ -8,7 +8,7 @@
  *         src/ops by these names;
  *     chance: rounding by chance; moment_codes: moments in 8 bits;
  *     tile, turn: the inner product of all tiles, and rows that become columns;
- *     gemm_tile, simd_gemm: products of matrices;
+ *     gemm_tile, simd_gemm: products of matrices; asked: memory that they ask for ahead;
  *     simd_unpack: weights in fewer bits;
  *     simd_words: matrices packed in words, for oneDNN and for simd_thin;
  *     simd_tiles: products of packed pairs of bf16 by the processor's tiles;
@@ -85,9 +85,11 @@ struct word_source {
 };
 
 /* A part of c that is made from its sums: c = sums (+ bias, of bias_dtype) (+ addend, of c's dtype). Strides are in
- * elements. bias and addend may be NULL, the addend may be c. */
+ * elements. bias and addend may be NULL, the addend may be c. `turned`: a row of the sums is a column of c (gemm_pairs
+ * alone). */
 struct gemm_result {
     int64_t rows, columns;
+    bool turned;
     enum dtype bias_dtype, dtype;
     const void *bias, *addend;
     int64_t addend_row;
@@ -107,6 +109,12 @@ struct gemm_packing {
     int64_t panel_stride; /* of `to` */
 };
 
+/* Bytes that a later product reads: so many lines of `bytes`, with a stride in bytes. 0 lines: none. */
+struct gemm_later {
+    const void *from;
+    int64_t lines, bytes, stride;
+};
+
 /* sums[rows][columns] (+)= a b over packed steps: summed in the order of steps, then added. The sums, fp32, lie
  * [panel of columns][rows rounded up to panels][columns of a panel]; with a result they are not stored but become c. */
 struct gemm_block {
@@ -116,6 +124,7 @@ struct gemm_block {
     float *sums;
     bool accumulate;
     const struct gemm_result *result; /* NULL: more steps follow */
+    struct gemm_later later;          /* asked for meanwhile */
 };
 
 /* c[rows][columns] (+)= a b in fp32. a lies in words, [rows][words] of 32 bits, as pack_lines makes them and as rows of

@@ -1,4 +1,5 @@
 /* Products of packed panels, and packing a and b into panels. */
+#include "backend/cpu/simd/asked.h"
 #include "backend/cpu/simd/gemm_tile.h"
 #include "backend/cpu/simd/simd.h"
 
@@ -90,7 +91,6 @@ INLINE void tile_multiply(const struct gemm_block *block, const float *a, const 
     for (int i = 0; i < GEMM_TILE_ROWS; i++)
         for (int j = 0; j < GEMM_VECTORS; j++)
             sum[i][j] = (vf){0};
-    if (block->result) fetch_result(block->result, row, column);
 #pragma GCC unroll 2
     for (int64_t p = 0; p < block->steps; p++, a += GEMM_ROWS, b += GEMM_COLUMNS) {
         vf right[GEMM_VECTORS];
@@ -112,10 +112,21 @@ INLINE void tile_multiply(const struct gemm_block *block, const float *a, const 
         tile_store(sum, sums);
 }
 
+/* c of the tile after this one, or of this one where it is the first. */
+INLINE void fetch_next(const struct gemm_block *block, int64_t rows, int64_t row, int64_t column) {
+    if (row == 0 && column == 0) fetch_result(block->result, row, column);
+    row += GEMM_TILE_ROWS;
+    if (row == rows) row = 0, column += GEMM_COLUMNS;
+    if (column < block->columns) fetch_result(block->result, row, column);
+}
+
 /* A panel of b stays in the first cache while all rows pass; the next one is fetched meanwhile, a share by each tile.
  */
 void SIMD_NAME(simd_gemm)(const struct gemm_block *block) {
     int64_t rows = (block->rows + GEMM_ROWS - 1) / GEMM_ROWS * GEMM_ROWS;
+    int64_t tiles = rows / GEMM_TILE_ROWS * ((block->columns + GEMM_COLUMNS - 1) / GEMM_COLUMNS);
+    struct asked later =
+        asked_of(block->later.from, block->later.lines, block->later.bytes, block->later.stride, tiles);
     int64_t share = (block->steps * GEMM_COLUMNS * GEMM_TILE_ROWS / rows + LINE - 1) / LINE * LINE;
     const float *b = block->b;
     float *sums = block->sums;
@@ -126,6 +137,8 @@ void SIMD_NAME(simd_gemm)(const struct gemm_block *block) {
             int64_t within = i % GEMM_ROWS;
             if (!last) fetch(next, share), next += share;
             if (block->accumulate) fetch(sums, GEMM_TILE_ROWS * GEMM_COLUMNS);
+            if (block->result) fetch_next(block, rows, i, j);
+            ask(&later, later.share);
             tile_multiply(block, a + within, b, sums, i, j);
             if (within + GEMM_TILE_ROWS == GEMM_ROWS) a += block->a_stride;
         }

@@ -1,13 +1,17 @@
 /* Products of packed pairs of bf16 by the processor's tiles (AMX): four tiles of sums, 32 rows by 32 columns, stay in
  * their registers for all steps. */
+#include "backend/cpu/simd/asked.h"
 #include "backend/cpu/simd/simd.h"
+#include "backend/cpu/simd/turn.h"
 
 #if SIMD_LANES == 16
 
 #define TILES __attribute__((target("amx-tile,amx-bf16")))
 
-enum { TILE_ROWS = 16, TILE_WORDS = 16, PANEL = 32, LINE_BYTES = 64 };
+enum { TILE_ROWS = 16, TILE_WORDS = 16, PANEL = 32, LINE_BYTES = ASKED_LINE };
 enum { PANEL_BYTES = PANEL * (int)sizeof(float) };
+/* In which what memory is asked for comes: some 64 cycles each. */
+enum { TURNS_AHEAD = 8 };
 
 /* Eight tiles of 16 rows of 64 bytes (the manual's palette 1). */
 struct tile_config {
@@ -21,33 +25,9 @@ static const struct tile_config config = {
     .rows = {TILE_ROWS, TILE_ROWS, TILE_ROWS, TILE_ROWS, TILE_ROWS, TILE_ROWS, TILE_ROWS, TILE_ROWS},
 };
 
-/* Rows of c that become whole while the steps pass: asks for some of them each time. */
-struct fetched {
-    const char *c;
-    int64_t row_bytes, rows, bytes, share;
-};
-
-static struct fetched fetched_of(const struct gemm_result *result, int64_t row, int64_t column, int64_t turns) {
-    int64_t element = result->dtype == DTYPE_BF16 ? 2 : 4;
-    int64_t rows = result->rows - row < PANEL ? result->rows - row : PANEL;
-    return (struct fetched){
-        .c = (const char *)result->c + (row * result->c_row + column) * element,
-        .row_bytes = result->c_row * element,
-        .rows = rows,
-        .bytes = PANEL * element,
-        .share = (rows + turns - 1) / turns,
-    };
-}
-
-INLINE void fetch(struct fetched *from) {
-    for (int64_t i = 0; i < from->share && from->rows > 0; i++, from->rows--, from->c += from->row_bytes)
-        for (int64_t at = 0; at < from->bytes + LINE_BYTES; at += LINE_BYTES)
-            __builtin_prefetch(from->c + at, 1, 2);
-}
-
 /* c[32][32] (+)= a b over words of two steps; a [32][words], b [words][32]. */
 INLINE TILES void panel_multiply(int64_t words, const float *a, const float *b, float *sums, bool accumulate,
-                                 struct fetched *ahead) {
+                                 struct asked *c, struct asked *later) {
     if (accumulate) {
         _tile_loadd(0, sums, PANEL_BYTES);
         _tile_loadd(1, sums + TILE_WORDS, PANEL_BYTES);
@@ -69,7 +49,8 @@ INLINE TILES void panel_multiply(int64_t words, const float *a, const float *b, 
         _tile_loadd(5, a + TILE_ROWS * words + word, a_bytes);
         _tile_dpbf16ps(2, 5, 6);
         _tile_dpbf16ps(3, 5, 7);
-        if (ahead) fetch(ahead);
+        ask(c, c->share);
+        ask(later, later->share);
     }
 }
 
@@ -80,34 +61,83 @@ INLINE TILES void panel_store(float *sums) {
     _tile_stored(3, sums + TILE_ROWS * PANEL + TILE_WORDS, PANEL_BYTES);
 }
 
-static void panel_finish(const struct gemm_result *result, int64_t row, int64_t column, const float *sums) {
+/* Rows of a panel become columns. */
+static void turn_panel(const float *from, float *to) {
+    for (int row = 0; row < PANEL; row += LANES)
+        for (int column = 0; column < PANEL; column += LANES) {
+            vf square[LANES];
+#pragma GCC unroll 16
+            for (int i = 0; i < LANES; i++)
+                square[i] = vf_load(from + (row + i) * PANEL + column);
+            vf_turn(square);
+#pragma GCC unroll 16
+            for (int i = 0; i < LANES; i++)
+                vf_store(to + (column + i) * PANEL + row, square[i]);
+        }
+}
+
+/* The part of c of a panel whose sums begin with this row and column. */
+static struct gemm_result part_of(const struct gemm_result *result, int64_t sums_row, int64_t sums_column) {
     int64_t bytes = result->dtype == DTYPE_BF16 ? 2 : 4, bias_bytes = result->bias_dtype == DTYPE_BF16 ? 2 : 4;
+    int64_t row = result->turned ? sums_column : sums_row, column = result->turned ? sums_row : sums_column;
     struct gemm_result part = *result;
     part.rows = result->rows - row < PANEL ? result->rows - row : PANEL;
     part.columns = result->columns - column < PANEL ? result->columns - column : PANEL;
     part.c = (char *)result->c + (row * result->c_row + column) * bytes;
     if (part.bias) part.bias = (const char *)result->bias + column * bias_bytes;
     if (part.addend) part.addend = (const char *)result->addend + (row * result->addend_row + column) * bytes;
-    SIMD_NAME(simd_gemm_finish)(&part, sums, PANEL);
+    return part;
+}
+
+static void panel_finish(const struct gemm_result *part, const float *sums) {
+    float turned[PANEL * PANEL];
+    if (part->turned) turn_panel(sums, turned);
+    SIMD_NAME(simd_gemm_finish)(part, part->turned ? turned : sums, PANEL);
+}
+
+/* Panels of a block, each panel of b with all of a, and a turn for each tile of words. */
+struct panels {
+    int64_t down, all, turns, ahead; /* ahead: c of so many panels is on its way while one is computed */
+};
+
+static struct panels panels_of(const struct gemm_block *block) {
+    struct panels panels = {.down = (block->rows + PANEL - 1) / PANEL, .turns = block->steps / TILE_WORDS};
+    panels.all = panels.down * ((block->columns + PANEL - 1) / PANEL);
+    panels.ahead = 1 + TURNS_AHEAD / panels.turns;
+    return panels;
+}
+
+static struct asked asked_of_panel(const struct gemm_block *block, const struct panels *panels, int64_t panel) {
+    if (!block->result || panel >= panels->all) return (struct asked){.lines = 0};
+    struct gemm_result part = part_of(block->result, panel % panels->down * PANEL, panel / panels->down * PANEL);
+    int64_t element = part.dtype == DTYPE_BF16 ? 2 : 4, before = (int64_t)((uintptr_t)part.c % LINE_BYTES);
+    return asked_of((const char *)part.c - before, part.rows, part.columns * element + before, part.c_row * element,
+                    panels->turns);
 }
 
 /* A panel of b stays in the first cache while all rows pass. */
 TILES void SIMD_NAME(simd_gemm_pairs)(const struct gemm_block *block) {
+    struct panels panels = panels_of(block);
+    struct asked later = asked_of(block->later.from, block->later.lines, block->later.bytes, block->later.stride,
+                                  panels.all * panels.turns);
     float *sums = block->sums;
     _tile_loadconfig(&config);
-    for (int64_t j = 0; j < block->columns; j += PANEL) {
-        const float *b = block->b + j / PANEL * block->b_stride, *a = block->a;
-        for (int64_t i = 0; i < block->rows; i += PANEL, a += block->a_stride, sums += PANEL * PANEL) {
-            if (block->result) {
-                float whole[PANEL * PANEL];
-                struct fetched ahead = fetched_of(block->result, i, j, block->steps / TILE_WORDS);
-                panel_multiply(block->steps, a, b, sums, block->accumulate, &ahead);
-                panel_store(whole);
-                panel_finish(block->result, i, j, whole);
-            } else {
-                panel_multiply(block->steps, a, b, sums, block->accumulate, NULL);
-                panel_store(sums);
-            }
+    for (int64_t panel = 0; panel < panels.ahead; panel++) {
+        struct asked first = asked_of_panel(block, &panels, panel);
+        ask(&first, INT64_MAX);
+    }
+    for (int64_t panel = 0; panel < panels.all; panel++, sums += PANEL * PANEL) {
+        const float *a = block->a + panel % panels.down * block->a_stride;
+        const float *b = block->b + panel / panels.down * block->b_stride;
+        struct asked c = asked_of_panel(block, &panels, panel + panels.ahead);
+        panel_multiply(block->steps, a, b, sums, block->accumulate, &c, &later);
+        if (block->result) {
+            float whole[PANEL * PANEL];
+            struct gemm_result part = part_of(block->result, panel % panels.down * PANEL, panel / panels.down * PANEL);
+            panel_store(whole);
+            panel_finish(&part, whole);
+        } else {
+            panel_store(sums);
         }
     }
     _tile_release();
