@@ -5,8 +5,9 @@
 
 #include "search/policy_outcomes.h"
 
-/* What is not faster by so much is not looked for. */
-static const double WORTH = 1e-3;
+/* Smaller chunks are in use for a shorter time and wait less, which bounds do not know: so what is expected to take a
+ * little longer than the best is tried too. */
+static const double WORTH = 1.02;
 
 /* Of the time that the best program's bound assumes hidden. */
 static double exposed_share(const struct refinement *refinement) {
@@ -23,14 +24,18 @@ static double expected_s(const struct refinement *refinement, const struct polic
 }
 
 static bool is_worth(const struct refinement *refinement, double seconds) {
-    return seconds < refinement->best->seconds * (1 - WORTH);
+    return seconds < refinement->best->seconds * WORTH;
+}
+
+static bool may_win(const struct refinement *refinement, double bound_s) {
+    return bound_s < refinement->best->seconds * (1 - 1e-9);
 }
 
 static enum status propose(const struct refinement *refinement, int32_t f, struct member_list *members,
                            struct queue *out) {
     const struct family *family = &refinement->space->families.items[f];
     if (space_is_hopeless(refinement->space, family) || space_is_crowded(refinement->space, family)) return STATUS_OK;
-    if (!is_worth(refinement, outcome_least_s(refinement->input, &family->least))) return STATUS_OK;
+    if (!may_win(refinement, outcome_least_s(refinement->input, &family->least))) return STATUS_OK;
     TRY(space_members(refinement->space, family, members));
     for (size_t m = 0; m < members->list.count; m++) {
         const struct member *member = &members->list.items[m];
@@ -39,7 +44,7 @@ static enum status propose(const struct refinement *refinement, int32_t f, struc
                                           .family = f,
                                           .stage = PROPOSAL_MEMBER,
                                           .member = *member};
-        if (is_worth(refinement, proposal.key)) TRY(queue_push(out, proposal));
+        if (may_win(refinement, proposal.bound) && is_worth(refinement, proposal.key)) TRY(queue_push(out, proposal));
     }
     return STATUS_OK;
 }
@@ -59,7 +64,8 @@ static enum status compile_near(const struct refinement *refinement, struct queu
     struct proposal next;
     int32_t around = refinement->best->family;
     while (is_left(refinement) && refinement->best->family == around && queue_pop(queue, &next)) {
-        if (!is_worth(refinement, next.key) || was_tried(refinement, &next)) continue;
+        if (!may_win(refinement, next.bound) || !is_worth(refinement, next.key) || was_tried(refinement, &next))
+            continue;
         space_bound_device(refinement->space, &refinement->space->families.items[next.family], &next.member);
         next.device_bounded = true;
         if (refinement->is_doubtful(refinement->payload, &next)) continue;
@@ -74,7 +80,8 @@ static enum status look_around(const struct refinement *refinement) {
     struct member_list members = {0};
     enum status status = space_list_near(refinement->space, refinement->best->family, &near);
     if (status == STATUS_OK) status = refinement->follow(refinement->payload);
-    for (size_t i = 0; i < near.list.count && status == STATUS_OK; i++)
+    for (size_t i = near.list.count;
+         i-- > 0 && status == STATUS_OK;) /* of equal ones those with smaller chunks first */
         status = propose(refinement, near.list.items[i], &members, &queue);
     if (status == STATUS_OK) status = compile_near(refinement, &queue);
     vec_free(&members.list);

@@ -2,12 +2,12 @@
  *
  * It compiles in the order of expected time: the bound plus a share of the time that the bound assumes hidden. Half of
  * the programs are for policies near the best so far, with smaller chunks too (search/refine.h): without these the mean
- * gap here is 1.16. */
+ * gap here is 1.25. */
 #include "support/search_rows.h"
 #include "support/unit.h"
 
 enum { COMPILED = 9, COMPILED_LONG = 300 };
-static const double MEAN_MOST = 1.08;
+static const double MEAN_MOST = 1.17;
 
 /* The fastest steps that searches of 300 programs found, in several orders; 0: nothing fits. Costs are made up, so they
  * are the same everywhere. A change of graphs, compiler or simulator changes them: take what the long test prints. */
@@ -16,11 +16,11 @@ static const struct model {
     double least_s[SEARCH_ROWS];
 } models[] = {
     {{"4 x 768, 2 grains of 1024", 4, 768, 12, 8192, 1024, 2},
-     {2.53162, 2.80238, 2.97352, 0, 3.77461, 4.7957, 5.90576, 0, 0.00559118, 0.0805461, 0.188054, 0.189737}},
+     {2.53162, 2.72878, 2.97352, 0, 3.41548, 4.7957, 5.89974, 0, 0.00503792, 0.0805461, 0.188054, 0.189737}},
     {{"6 x 768, 2 grains of 1024", 6, 768, 12, 8192, 1024, 2},
-     {3.58727, 3.80945, 4.05248, 0, 4.89293, 5.70884, 7.81397, 0, 0.00757409, 0.0959255, 0.356111, 0.256219}},
+     {3.58515, 3.66136, 3.97682, 0, 4.69737, 5.67462, 7.81397, 0, 0.00757409, 0.0936511, 0.202624, 0.256219}},
     {{"8 x 1280, 1 grain of 512", 8, 1280, 20, 50257, 512, 1},
-     {4.26292, 5.33936, 0, 0, 10.0602, 17.0049, 0, 0, 0.0300343, 1.30141, 2.06581, 0}},
+     {4.26292, 5.23081, 0, 0, 10.0602, 16.546, 0, 0, 0.0300343, 0.734538, 1.69335, 0}},
 };
 enum { MODELS = sizeof models / sizeof *models };
 
