@@ -15,6 +15,8 @@ import subprocess
 import sys
 import time
 
+import bars
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 SIZES = {
     "gpt2": ["--arch", "gpt2", "--hidden", "768", "--layers", "12", "--heads", "12", "--vocab", "50257"],
@@ -213,8 +215,9 @@ def case_rows(work, results):
     return rows
 
 
-def met(holds, bar):
-    return f"{'met' if holds else 'NOT met'}: {bar}"
+def bar_of(ratios, **limit):
+    """A bar's words: what it is, and whether it is met in these rounds (bars.judge)."""
+    return f"{bars.judge(ratios, **limit)}: {', '.join(f'at {side} {bar}' for side, bar in limit.items())}"
 
 
 def verdict(work, results, least_speed, most_memory):
@@ -225,9 +228,12 @@ def verdict(work, results, least_speed, most_memory):
         return f"- {work}: nothing to compare"
     fastest, smallest = max(theirs, key=rates.get), min(theirs, key=peaks.get)
     speed, memory = rates["Ballast"] / rates[fastest], peaks["Ballast"] / peaks[smallest]
+    own = results["Ballast"]
+    speeds = [steady_rate(mine, work) / steady_rate(other, work) for mine, other in zip(own, results[fastest])]
+    memories = [mine["peak_bytes"] / other["peak_bytes"] for mine, other in zip(own, results[smallest])]
     return (
-        f"- {work}: {speed:.2f} times the tokens/s of {fastest} ({met(speed >= least_speed, least_speed)}), "
-        f"{memory:.2f} times the memory of {smallest} ({met(memory <= most_memory, most_memory)})"
+        f"- {work}: {speed:.2f} times the tokens/s of {fastest} ({bar_of(speeds, least=least_speed)}), "
+        f"{memory:.2f} times the memory of {smallest} ({bar_of(memories, most=most_memory)})"
     )
 
 

@@ -12,8 +12,7 @@ counts once), looked at five times a second in a run of its own before: looking 
 every step must agree, else the row says so.
 
 Bars: at least 1.3 times the tokens a second of PyTorch's fastest, at most 0.6 times the memory of its smallest, the step
-predicted within 10%. Where Ballast's own steps, which all do the same work, differ by more than 15%, a prediction that
-misses its bar is said to be one that cannot be told.
+predicted within 10%. What noise between repeats can turn over cannot be told (bars.py).
 """
 
 import argparse
@@ -28,7 +27,6 @@ import threading
 import peers
 
 LEAST_SPEED, MOST_MEMORY, MOST_ERROR = 1.3, 0.6, 0.1
-MOST_NOISE = 0.15  # between the quickest and the slowest step
 PYTORCH = {
     "DDP": [],
     "DDP, chunked head": ["--head-loss", "chunked"],
@@ -146,22 +144,21 @@ def run_pytorch(options, work, model, tokens, flags):
     return {**json.loads(text.splitlines()[-1]), "peak_bytes": peak}
 
 
+def prediction_ratios(runs):
+    """The predicted step over the median one, by repeat."""
+    return [run["predicted_s"] / peers.median(run["step_s"][1:]) for run in runs if run.get("predicted_s")]
+
+
 def prediction_error(runs):
     """The predicted step against the median one, of all repeats; None: none was predicted."""
-    errors = [run["predicted_s"] / peers.median(run["step_s"][1:]) - 1 for run in runs if run.get("predicted_s")]
-    return peers.median(errors) if errors else None
+    ratios = prediction_ratios(runs)
+    return peers.median(ratios) - 1 if ratios else None
 
 
 def step_noise(runs):
     """By how much the slowest step took longer than the quickest one, over all repeats."""
     steps = [step for run in runs for step in run["step_s"][1:]]
     return max(steps) / min(steps) - 1
-
-
-def prediction_verdict(error, runs):
-    if abs(error) > MOST_ERROR and step_noise(runs) > MOST_NOISE:
-        return "cannot be told: 10%"
-    return peers.met(abs(error) <= MOST_ERROR, "10%")
 
 
 def prediction(runs):
@@ -171,8 +168,9 @@ def prediction(runs):
         return "no step was predicted"
     hidden = [run["hidden"] for run in known if run.get("hidden") is not None]
     told = f", {100 * peers.median(hidden):.0f}% of communication hidden" if hidden else ""
+    bar = peers.bar_of(prediction_ratios(runs), most=1 + MOST_ERROR, least=1 - MOST_ERROR)
     noise = f"steps differ by up to {100 * step_noise(runs):.0f}%"
-    return f"step predicted {100 * middle:+.1f}% off ({prediction_verdict(middle, runs)}; {noise}){told}"
+    return f"step predicted {100 * middle:+.1f}% off ({bar}; {noise}){told}"
 
 
 def verdict(work, results):
@@ -190,7 +188,7 @@ def partition_verdict(results):
     middle = peers.median([abs(error) for error in errors.values()])
     words = ", ".join(f"{name.split()[1]} {100 * error:+.1f}%" for name, error in errors.items())
     same = all(runs[-1].get("losses") == results["Ballast"][-1].get("losses") for runs in own.values())
-    bar = peers.met(middle <= MOST_ERROR, "10%")
+    bar = peers.bar_of([abs(error) for error in errors.values()], most=MOST_ERROR)
     told = "losses the same to the bit" if same else "losses NOT the same"
     return f"; by partition: {words}, {100 * middle:.1f}% in the median ({bar}), {told}"
 

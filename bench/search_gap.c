@@ -1,17 +1,22 @@
 /* What stopping early costs a search, with as many compiled programs as a start has time for
  * (bench/support/search_rows.h).
  *
- *     build/bench/search_gap [MOST_COMPILED]
+ *     build/bench/search_gap [MOST_COMPILED [WALKED]]
  *
- * MOST_COMPILED (200): what the longer search may compile. Each row is a model, a machine and an amount of memory, as a
- * part of what the plain policy takes; 1.000 is no worse. The last line has the mean and the most of all rows. */
+ * MOST_COMPILED (200): what the longer search may compile. WALKED (0): how many policies a walk then looks at, from
+ * what the longer search found, in and beyond the search's space (bench/support/policy_walk.h). Each row is a model, a
+ * machine and an amount of memory, as a part of what the plain policy takes; 1.000 is no worse than the best that is
+ * known. Where one is 2% behind, both policies follow. The last line has the mean and the most of all rows. */
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "base/process.h"
+#include "support/policy_spread.h"
 #include "support/search_rows.h"
 
 static const struct step_graph_size sizes[] = {
+    {"8 x 512, 4 grains of 128", 8, 512, 8, 512, 128, 4},
+    {"8 x 256, 8 grains of 256", 8, 256, 8, 512, 256, 8},
     {"12 x 768, 2 grains of 1024", 12, 768, 12, 50257, 1024, 2},
     {"12 x 768, 8 grains of 1024", 12, 768, 12, 50257, 1024, 8},
     {"36 x 1280, 1 grain of 1024", 36, 1280, 20, 50257, 1024, 1},
@@ -19,21 +24,34 @@ static const struct step_graph_size sizes[] = {
     {"48 x 1600, 1 grain of 512", 48, 1600, 25, 50257, 512, 1},
 };
 
+static const double PRINTED = 1.02;
+
 struct gaps {
     int rows;
     double sum, most;
 };
 
-static enum status compare(const struct step_graph_size *size, int most, struct gaps *gaps) {
+static void print_policy(const char *name, const struct policy *policy) {
+    char text[POLICY_TEXT];
+    printf("    %-7s %s\n            %s\n", name, policy_spread_print(policy, text), policy->schedule);
+}
+
+static enum status compare(const struct step_graph_size *size, struct search_effort effort, struct gaps *gaps) {
     struct search_row usual[SEARCH_ROWS], longer[SEARCH_ROWS];
-    TRY(search_rows_find(size, 0, usual));
-    TRY(search_rows_find(size, most, longer));
+    TRY(search_rows_find(size, (struct search_effort){0, 0}, usual));
+    TRY(search_rows_find(size, effort, longer));
     for (int i = 0; i < SEARCH_ROWS; i++) {
         if (usual[i].step_s == 0 || longer[i].step_s == 0) continue;
-        double ratio = usual[i].step_s / longer[i].step_s;
-        printf("%-28s %-21s %.2f  %8.3f s of %3lld, %8.3f s of %3lld: %.3f\n", size->name, usual[i].machine,
-               usual[i].part, usual[i].step_s, (long long)usual[i].compiled, longer[i].step_s,
-               (long long)longer[i].compiled, ratio);
+        double ratio = usual[i].step_s / longer[i].walked_s;
+        printf("%-28s %-21s %.2f  %8.3f s of %3lld, %8.3f s of %3lld, %8.3f s walked: %.3f\n", size->name,
+               usual[i].machine, usual[i].part, usual[i].step_s, (long long)usual[i].compiled, longer[i].step_s,
+               (long long)longer[i].compiled, longer[i].walked_s, ratio);
+        if (ratio > PRINTED) {
+            print_policy("usual", &usual[i].policy);
+            print_policy("longer", &longer[i].policy);
+            print_policy("walked", &longer[i].walked);
+        }
+        fflush(stdout);
         gaps->rows++;
         gaps->sum += ratio;
         if (ratio > gaps->most) gaps->most = ratio;
@@ -43,10 +61,10 @@ static enum status compare(const struct step_graph_size *size, int most, struct 
 
 int main(int count, char **arguments) {
     if (process_begin() != STATUS_OK) return STATUS_FAILED;
-    int most = count > 1 ? atoi(arguments[1]) : 200;
+    const struct search_effort effort = {count > 1 ? atoi(arguments[1]) : 200, count > 2 ? atoi(arguments[2]) : 0};
     struct gaps gaps = {0};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
-        if (compare(&sizes[i], most, &gaps) != STATUS_OK) {
+        if (compare(&sizes[i], effort, &gaps) != STATUS_OK) {
             fprintf(stderr, "search_gap: %s: %s\n", sizes[i].name, status_message());
             return 1;
         }

@@ -9,8 +9,7 @@ shapes. Open MPI starts the ranks over TCP, as between machines; ranks of one ho
 partitions take turns, --repeats times; each is simulated with the same measurements. Needs root, iproute2 and Open MPI.
 About a quarter of an hour by default.
 
-Bar: the partition picked is at most 10% slower than the fastest in the median, or its range of times meets the fastest
-one's, so that they cannot be told apart.
+Bar: the partition picked is at most 10% slower than the fastest in the median, beyond what noise can turn over (bars.py).
 """
 
 import argparse
@@ -24,6 +23,7 @@ import subprocess
 import sys
 import tempfile
 
+import bars
 import peers
 
 HOSTS, NETWORK = ("ballast-a", "ballast-b"), "10.213.77"
@@ -181,12 +181,11 @@ def verdict(gbits, picked, turns):
     middle = {partition: peers.median(own.seconds) for partition, own in turns.items()}
     fastest = min(middle, key=middle.get)
     slower = middle[picked] / middle[fastest] - 1
-    meets = min(turns[picked].seconds) <= max(turns[fastest].seconds)
-    if slower <= MOST_SLOWER:
-        told = f"met: within {100 * MOST_SLOWER:.0f}%"
-    else:
-        told = "met: cannot be told from it" if meets else f"NOT met: within {100 * MOST_SLOWER:.0f}%"
-    return f"- {gbits} Gbit/s: picked {picked}, {100 * slower:+.1f}% against the fastest, {fastest} ({told})"
+    told = bars.judge(bars.paired(turns[picked].seconds, turns[fastest].seconds), most=1 + MOST_SLOWER)
+    return (
+        f"- {gbits} Gbit/s: picked {picked}, {100 * slower:+.1f}% against the fastest, {fastest} "
+        f"({told}: within {100 * MOST_SLOWER:.0f}%)"
+    )
 
 
 def rows_of(gbits, picked, turns):

@@ -2,17 +2,18 @@
 """Whether a run mends a profile that is wrong: costs of the disk or of products are made 3 times higher or lower in the
 file that keeps them, and a run that began by them must have the best plan's speed after 20 steps.
 
-    bench/wrong_profile.py [--build DIR] [--folder DIR] [--threads 1] [--rounds 4] [--mistake NAME...] [--hidden 512]
-                           [--seq 128] [--dtype fp32] [--batch N...] [--memory SIZE...] [-o FILE]
+    bench/wrong_profile.py [--build DIR] [--folder DIR] [--threads 1] [--rounds 8] [--mistake NAME...] [--layers 8]
+                           [--hidden 512] [--seq 128] [--dtype fp32] [--batch N...] [--memory SIZE...] [--scan] [-o FILE]
 
 The right profile is measured here, by `ballast plan` until nothing of it is noisy; the best plan is the one that is
 chosen by it. Of some batches and sizes of memory that one is taken in which the plan that follows from the mistake is
-predicted, by the right profile, to be furthest behind the best one. A run with the wrong profile is stopped after 20
-steps; its plan then, the plan with which it began and the best one run in turns, without --replan, 6 steps each, of which
-the median from the third on counts. A row has by how much slower than the best plan they were: as the right profile
-predicts it, and the median of the rounds, each beside the best plan of the same round; and how far the best plan's own
-rounds are apart. Where these are further apart than the bar, a run that misses it is said to be one that cannot be
-told; and where the plan that it began with was measured to be as fast as the best one, a run says nothing. Losses of the run that changed must be those of one that did not, to the last digit.
+predicted, by the right profile, to be furthest behind the best one; --scan prints how far it is in each, and ends. A run
+with the wrong profile is stopped after 20 steps; its plan then, the plan with which it began and the best one run in turns,
+without --replan, 6 steps each, of which the median from the third on counts. A row has by how much slower than the best
+plan they were: as the right profile predicts it, and the median of the rounds, each beside the best plan of the same
+round, with the interval that it lies in (bars.py); and how far the best plan's own rounds are apart. A run is said to meet
+the bar, or to miss it, where the whole interval does; and where the plan that it began with cannot be told from the best
+one, it says nothing. Losses of the run that changed must be those of one that did not, to the last digit.
 """
 
 import argparse
@@ -25,6 +26,8 @@ import statistics
 import subprocess
 import sys
 import time
+
+import bars
 
 BAR = 0.03
 PRODUCTS = ("linear", "head", "attention")  # operators whose names begin so
@@ -46,8 +49,8 @@ class Bench:
         shutil.rmtree(self.folder, ignore_errors=True)
         (self.folder / "disk").mkdir(parents=True)
         ffn = options.hidden * 43 // 16 // 16 * 16
-        self.run(["init", "model", "--arch", "llama", "--hidden", str(options.hidden), "--layers", "8", "--heads", "8",
-                  "--ffn", str(ffn), "--vocab", "512", "--context", str(options.seq)])
+        self.run(["init", "model", "--arch", "llama", "--hidden", str(options.hidden), "--layers", str(options.layers),
+                  "--heads", "8", "--ffn", str(ffn), "--vocab", "512", "--context", str(options.seq)])
         tokens, value = [], 1
         for _ in range(65536):
             value = (value * 75 + 74) % 65537
@@ -82,16 +85,17 @@ class Bench:
         """Seconds of a step by the right profile."""
         return json.loads(self.run(["simulate", plan, "--disk", "disk", "--json"], output=True))["step_s"]
 
-    def worst_scene(self, cache):
-        """That in which the wrong profile's plan is predicted to be furthest behind."""
+    def scan(self, cache):
+        """By how much the wrong profile's plan is predicted to be behind, with batch and memory, the furthest first."""
         found = []
         for batch in self.options.batch:
             for memory in self.options.memory:
                 scene = self.scene(batch, memory)
                 self.plan(scene, "right", "best.json")
                 self.plan(scene, cache, "wrong.json")
-                found.append((self.predict("wrong.json") / self.predict("best.json"), batch, memory))
-        return max(found)[1:]
+                best_s = self.predict("best.json")
+                found.append((self.predict("wrong.json") / best_s, batch, memory, best_s))
+        return sorted(found, reverse=True)
 
     def make_wrong(self, mistake, cache):
         disk, products = MISTAKES[mistake]
@@ -143,12 +147,18 @@ def losses(lines):
     return [line["loss"] for line in lines if "loss" in line]
 
 
-def mend(bench, mistake):
+def prepare(bench, mistake):
+    """The name of a cache with the wrong profile."""
     cache = mistake.replace(" ", "-")
     for batch in bench.options.batch:
         bench.plan(bench.scene(batch, bench.options.memory[0]), "right", "best.json")
     bench.make_wrong(mistake, cache)
-    batch, memory = bench.worst_scene(cache)
+    return cache
+
+
+def mend(bench, mistake):
+    cache = prepare(bench, mistake)
+    _, batch, memory, _ = bench.scan(cache)[0]
     scene = bench.scene(batch, memory)
     bench.plan(scene, "right", "best.json")
     bench.plan(scene, cache, "wrong.json")
@@ -164,8 +174,7 @@ def mend(bench, mistake):
                  f"width {bench.options.hidden}",
         "best_s": statistics.median(quickest),
         "apart": max(quickest) / min(quickest) - 1,
-        "behind": {name: (predicted[name] / predicted["best"] - 1,
-                          statistics.median(r[name] / r["best"] for r in rounds) - 1)
+        "behind": {name: (predicted[name] / predicted["best"] - 1, [r[name] / r["best"] for r in rounds])
                    for name in ("wrong", "mended")},
         "predicted_s": predicted["best"],
         "changes": changes,
@@ -176,17 +185,22 @@ def mend(bench, mistake):
 def verdict(row):
     if not row["equal"]:
         return "LOSSES DIFFER"
-    begun, mended = (row["behind"][name][1] for name in ("wrong", "mended"))
-    if mended > BAR:
-        return "cannot be told" if row["apart"] > BAR else "NOT met"
-    return "met" if begun > BAR else "says nothing: the mistake cost nothing"
+    begun, mended = (bars.judge(row["behind"][name][1], most=1 + BAR) for name in ("wrong", "mended"))
+    if mended == "met" and begun != "NOT met":
+        return "says nothing: that the mistake cost something cannot be told"
+    return mended
+
+
+def measured_words(ratios):
+    low, high = bars.interval(ratios)
+    return f"{100 * statistics.median(ratios) - 100:+.1f}% measured ({100 * low - 100:+.1f} to {100 * high - 100:+.1f})"
 
 
 def words(mistake, row):
     changes = ", ".join(f"after step {c['step']}, {c['predicted_before_s']:.3f} to {c['predicted_after_s']:.3f} s"
                         for c in row["changes"]) or "none"
-    behind = {name: f"{100 * predicted:+.1f}% predicted, {100 * measured:+.1f}% measured"
-              for name, (predicted, measured) in row["behind"].items()}
+    behind = {name: f"{100 * predicted:+.1f}% predicted, {measured_words(ratios)}"
+              for name, (predicted, ratios) in row["behind"].items()}
     return (f"{mistake}: {row['scene']}\n"
             f"    best plan              {row['predicted_s']:.3f} s a step predicted, {row['best_s']:.3f} s measured, "
             f"its rounds {100 * row['apart']:.1f}% apart\n"
@@ -200,17 +214,23 @@ def main():
     parser.add_argument("--build", default="build")
     parser.add_argument("--folder", default="build/bench-wrong-profile")
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--rounds", type=int, default=4)
+    parser.add_argument("--rounds", type=int, default=8)
     parser.add_argument("--mistake", nargs="+", choices=MISTAKES, default=list(MISTAKES), metavar="NAME")
+    parser.add_argument("--layers", type=int, default=8)
     parser.add_argument("--hidden", type=int, default=512)
     parser.add_argument("--seq", type=int, default=128)
     parser.add_argument("--dtype", default="fp32")
     parser.add_argument("--batch", type=int, nargs="+", default=BATCHES)
     parser.add_argument("--memory", nargs="+", default=MEMORIES)
+    parser.add_argument("--scan", action="store_true")
     parser.add_argument("-o", dest="output")
     options = parser.parse_args()
     bench, text, failed = Bench(options), [], False
     for mistake in options.mistake:
+        if options.scan:
+            for behind, batch, memory, best_s in bench.scan(prepare(bench, mistake)):
+                print(f"{mistake}: {batch} in {memory}: {100 * behind - 100:+.1f}% of {best_s:.3f} s", flush=True)
+            continue
         row = mend(bench, mistake)
         failed |= verdict(row) in ("NOT met", "LOSSES DIFFER")
         text.append(words(mistake, row))

@@ -38,8 +38,8 @@ double bar_lift(struct bar_limit limit, double floor) { return fmax(limit.bar, l
 
 enum bar bar_judge(double error, struct bar_limit limit, double floor) {
     double lifted = bar_lift(limit, floor);
-    if (error > lifted) return BAR_MISSED;
-    return lifted > BAR_MOST ? BAR_UNTOLD : BAR_MET;
+    if (lifted > BAR_MOST) return BAR_UNTOLD;
+    return error > lifted ? BAR_MISSED : BAR_MET;
 }
 
 const char *bar_words(enum bar bar) {

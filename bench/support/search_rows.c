@@ -1,6 +1,7 @@
 #include "support/search_rows.h"
 
 #include "support/made_up_machine.h"
+#include "support/policy_walk.h"
 
 static const struct made_up_machine machines[] = {
     {"processor, fast disk", 2e11, 2e10, 0, 2e9, 0},
@@ -11,16 +12,24 @@ static const double parts[] = {0.6, 0.35, 0.2, 0.12};
 enum { MACHINES = sizeof machines / sizeof *machines, PARTS = sizeof parts / sizeof *parts };
 _Static_assert(MACHINES *PARTS == SEARCH_ROWS, "a row for each machine and amount of memory");
 
-static enum status find_fastest(const struct search_input *input, struct search_row *row) {
+static enum status find_fastest(const struct search_input *input, int walked, struct search_row *row) {
     struct search_result result;
     TRY(search_policies(input, &result));
     row->step_s = result.front.count > 0 ? result.front.items[0].step_s : 0;
     row->compiled = result.compiled;
+    enum status status = STATUS_OK;
+    if (row->step_s > 0) {
+        struct candidate best = result.front.items[0];
+        row->policy = best.policy;
+        status = policy_walk(input, walked, 1, &best);
+        row->walked_s = best.step_s;
+        row->walked = best.policy;
+    }
     search_result_free(&result);
-    return STATUS_OK;
+    return status;
 }
 
-static enum status search_on(const struct made_up_machine *machine, struct search_input *input,
+static enum status search_on(const struct made_up_machine *machine, struct search_input *input, int walked,
                              struct search_row rows[PARTS]) {
     struct costs costs;
     int64_t plain_bytes;
@@ -32,13 +41,13 @@ static enum status search_on(const struct made_up_machine *machine, struct searc
     for (int i = 0; i < PARTS && status == STATUS_OK; i++) {
         rows[i] = (struct search_row){.machine = machine->name, .part = parts[i]};
         input->capacity_bytes[TIER_DEVICE] = (int64_t)(parts[i] * (double)plain_bytes);
-        status = find_fastest(input, &rows[i]);
+        status = find_fastest(input, walked, &rows[i]);
     }
     costs_free(&costs);
     return status;
 }
 
-enum status search_rows_find(const struct step_graph_size *size, int most_compiled,
+enum status search_rows_find(const struct step_graph_size *size, struct search_effort effort,
                              struct search_row rows[SEARCH_ROWS]) {
     struct graph *graph;
     TRY(step_graph_build(size, &graph));
@@ -49,10 +58,11 @@ enum status search_rows_find(const struct step_graph_size *size, int most_compil
     struct search_input input = {.graph = graph,
                                  .workspace = &workspace,
                                  .recipe = &recipe,
-                                 .most_compiled = most_compiled > 0 ? most_compiled : search_most_compiled(graph)};
+                                 .most_compiled =
+                                     effort.most_compiled > 0 ? effort.most_compiled : search_most_compiled(graph)};
     enum status status = bytes ? STATUS_OK : STATUS_FAILED;
     for (int m = 0; m < MACHINES && status == STATUS_OK; m++)
-        status = search_on(&machines[m], &input, &rows[m * PARTS]);
+        status = search_on(&machines[m], &input, effort.walked, &rows[m * PARTS]);
     mem_free(bytes);
     graph_free(graph);
     return status;

@@ -3,6 +3,7 @@
 #ifndef BALLAST_BENCH_SEARCH_ROWS_H
 #define BALLAST_BENCH_SEARCH_ROWS_H
 
+#include "plan/plan.h"
 #include "support/step_graph.h"
 
 enum { SEARCH_ROWS = 12 };
@@ -13,10 +14,16 @@ struct search_row {
     double part;   /* of the plain policy's bytes that the device holds */
     double step_s; /* of the fastest policy found; 0: nothing fits */
     int64_t compiled;
+    struct policy policy; /* the fastest found */
+    double walked_s;      /* of the fastest that a walk from there found (policy_walk.h) */
+    struct policy walked;
+};
+/* How many programs each search may compile, 0: search_most_compiled; and a walk from its result. */
+struct search_effort {
+    int most_compiled, walked;
 };
 
-/* `most_compiled`: how many programs each search may compile; 0: search_most_compiled. */
-enum status search_rows_find(const struct step_graph_size *size, int most_compiled,
+enum status search_rows_find(const struct step_graph_size *size, struct search_effort effort,
                              struct search_row rows[SEARCH_ROWS]);
 
 #endif

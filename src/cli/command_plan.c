@@ -1,3 +1,4 @@
+#include <malloc.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -124,6 +125,16 @@ static enum status read_ranks(const struct options *options, struct plan_options
     return STATUS_OK;
 }
 
+/* A search compiles programs one after the other: each takes what the one before gave back, in place of new pages,
+ * which the system clears. */
+static void keep_freed_memory(void) {
+#ifdef __GLIBC__
+    enum { LARGEST_KEPT_BYTES = 32 << 20 /* the most that mallopt takes */, KEPT_BYTES = 1 << 30 };
+    (void)mallopt(M_MMAP_THRESHOLD, LARGEST_KEPT_BYTES);
+    (void)mallopt(M_TRIM_THRESHOLD, KEPT_BYTES);
+#endif
+}
+
 static enum status run(const struct options *options) {
     if (scale_plan_is_asked(options)) return scale_plan_run(options);
     const char *output = options_text(options, OPT_OUTPUT);
@@ -136,6 +147,7 @@ static enum status run(const struct options *options) {
     TRY(step_options_read(options, false, &asked));
     TRY(find_described(options, &asked));
     TRY(read_ranks(options, &asked));
+    keep_freed_memory();
     asked.outline = true;
     asked.by_sum = strcmp(options_text(options, OPT_OBJECTIVE), "sum") == 0;
     step_options_read_optimizer(options, &training);

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "profile/evict.h"
 #include "profile/operator_values.h"
 
 enum { ALIGNMENT = 64, LINE_BYTES = 64 };
@@ -116,6 +117,12 @@ static enum status run_call(const struct node_walk *walk, const struct walk_call
     return call->kernel->run(call->kernel, &arguments);
 }
 
+static void evict_operands(const struct node_walk *walk, const struct walk_call *call) {
+    for (int i = 0; i < call->operands.storage_count; i++)
+        if (call->evicts >> i & 1)
+            evict(walk->base + call->offset[i], shape_bytes(&call->operands.storages[i].tensor->shape));
+}
+
 static bool begins_phase(const struct node_walk *walk, int i) {
     return i == 0 || walk->calls[i].operands.node->phase != walk->calls[i - 1].operands.node->phase;
 }
@@ -126,6 +133,7 @@ static enum status make_pass(const struct node_walk *walk, bool first, double *s
         const struct walk_call *call = &walk->calls[i];
         if (call->once && !first) continue;
         if (begins_phase(walk, i)) flush(walk);
+        evict_operands(walk, call);
         int64_t begin = clock_now_ns();
         TRY(run_call(walk, call));
         if (seconds) seconds[i] = (double)(clock_now_ns() - begin) * 1e-9;

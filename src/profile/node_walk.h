@@ -14,6 +14,7 @@ struct walk_call {
     struct kernel *kernel;
     int64_t offset[OPERAND_COUNT]; /* by storage, in the walk's memory */
     uint32_t fills;                /* bits: storages that no call before it has filled */
+    uint32_t evicts;               /* bits: storages that are taken out of the caches before the call (evict.h) */
     int64_t scalars_offset;
     bool once; /* it takes so long that its first call counts, and is the only one */
     int count; /* of the samples */

@@ -49,6 +49,33 @@ void operands_find(const struct graph *graph, const struct node *node, struct op
     }
 }
 
+bool *operands_kept(const struct graph *graph) {
+    bool *kept = mem_array(graph->tensors.count, sizeof *kept);
+    for (size_t i = 0; i < graph->nodes.count && kept; i++)
+        for (int k = 0; k < OP_INPUTS_MAX; k++) {
+            const struct node *node = graph->nodes.items[i];
+            const struct tensor *storage = node->in[k] ? storage_of(node->in[k]) : NULL;
+            if (storage && storage->producer && storage->producer->phase != node->phase) kept[storage->id] = true;
+        }
+    return kept;
+}
+
+static bool is_input(const struct operands *operands, int storage) {
+    for (int i = 0; i < OP_INPUTS_MAX; i++)
+        if (operands->storage[i] == storage) return true;
+    return false;
+}
+
+uint32_t operands_out_of_caches(const struct operands *operands, const bool *kept) {
+    uint32_t bits = 0;
+    for (int i = 0; i < operands->storage_count; i++) {
+        const struct operand_storage *storage = &operands->storages[i];
+        bool waits = kept[storage->tensor->id] && !is_input(operands, i);
+        if (storage->cold || waits) bits |= UINT32_C(1) << i;
+    }
+    return bits;
+}
+
 static void add_operand(const struct operands *operands, int operand, struct op_key *key) {
     if (operand == OP_INPUTS_MAX) op_key_add(key, " >");
     if (operands->storage[operand] < 0) {

@@ -25,11 +25,19 @@ struct operands {
 /* Output 0 is in place (node_in_place_input) where no later node reads the input, as in programs without recomputation.
  */
 void operands_find(const struct graph *graph, const struct node *node, struct operands *out);
+/* By tensor id: whether nodes of a later phase than the one that makes it read its bytes. The caller frees with
+ * mem_free; NULL without memory. */
+bool *operands_kept(const struct graph *graph);
+/* Bits of the storages that are in no cache when a step that goes through more bytes than these hold comes to the node:
+ * the cold ones, and the memory of outputs that are kept for another phase, which was last in use as long ago. Memory
+ * of shorter lives is taken again soon. */
+uint32_t operands_out_of_caches(const struct operands *operands, const bool *kept);
+
 /* NULL for an operand that is left out. */
 const struct tensor *operand_tensor(const struct node *node, int operand);
 
 /* Changes when the same text would stand for another measurement. */
-enum { OPERATOR_KEY_VERSION = 2 };
+enum { OPERATOR_KEY_VERSION = 3 };
 /* Two nodes have the same text when they cost the same: the same operator, attributes, shapes, dtypes and row strides,
  * with the same operands sharing bytes and the same operands cold. For example
  * "linear kn=1 0w:fp32[1,1024,768] 1c:fp32[768,2304] … > 4w:fp32[1,1024,2304]": the number of the storage, w for warm

@@ -3,11 +3,11 @@
  * Files, in the order to read them: profile (this), profile_model (a model's costs), measurement (repeated times and
  * their spread), profile_cache (what was measured, in a file); operators: operands (shared and cold ones, and the key
  * of equal operators), operator_values (operands' contents), operator_bench (timing one), node_walk (timing
- * many in the graph's order), points and walk_points (what is to be measured), part_node (large ones on a part),
- * size_curve (updates by size); company (several measurements at once); rates: machine_rates (all of them), matrix_rate
- * (products), rate_work and work_clock (repeated work and its time), transfer_rates (copies), issue_rate (an
- * instruction without work), slowdown (concurrent activities); between ranks: link_rates, link_slowdown, link_rows;
- * without measuring: described_device, roofline. */
+ * many in the graph's order), evict (bytes out of the caches), points and walk_points (what is to be measured),
+ * part_node (large ones on a part), size_curve (updates by size); company (several measurements at once); rates:
+ * machine_rates (all of them), matrix_rate (products), rate_work and work_clock (repeated work and its time),
+ * transfer_rates (copies), issue_rate (an instruction without work), slowdown (concurrent activities); between ranks:
+ * link_rates, link_slowdown, link_rows; without measuring: described_device, roofline. */
 #ifndef BALLAST_PROFILE_PROFILE_H
 #define BALLAST_PROFILE_PROFILE_H
 

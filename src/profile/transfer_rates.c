@@ -3,6 +3,7 @@
 #include <math.h>
 
 #include "base/clock.h"
+#include "profile/evict.h"
 
 enum { REPEATS_MOST = 15, ROW = 8, SIZES = 2, ZERO_BLOCKS = 4 };
 static const double BUDGET_MOST_S = 0.04; /* of one size of one transfer */
@@ -40,10 +41,20 @@ static struct tier_place place_at(const struct arena *arena, int64_t at, int64_t
     return (struct tier_place){arena, offset + bytes <= arena->bytes ? offset : 0};
 }
 
+static int64_t next_at(const struct transfer *transfer) {
+    return transfer->at + transfer->bytes <= transfer->limit ? transfer->at : 0;
+}
+
+/* Gradients that a step zeroes were last in use a step ago. */
+static void make_cold(const struct transfer *transfer) {
+    if (transfer->from || transfer->machine->backend->memory) return;
+    evict((const char *)transfer->to->base + next_at(transfer), transfer->bytes);
+}
+
 static enum status move(void *payload) {
     struct transfer *transfer = payload;
     const struct backend *backend = transfer->machine->backend;
-    int64_t bytes = transfer->bytes, at = transfer->at + bytes <= transfer->limit ? transfer->at : 0;
+    int64_t bytes = transfer->bytes, at = next_at(transfer);
     transfer->at = at + bytes;
     if (transfer->from)
         return tier_copy(backend, &transfer->stage, place_at(transfer->from, at, bytes),
@@ -60,6 +71,7 @@ static enum status time_size(struct transfer *transfer, int64_t bytes, struct me
     transfer->bytes = bytes;
     TRY(work_clock_time(&transfer->clock, move, transfer, 1, &samples[0]));
     for (; count == 0 || (count < REPEATS_MOST && spent < budget_s); count++) {
+        make_cold(transfer);
         TRY(work_clock_time(&transfer->clock, move, transfer, row, &samples[count]));
         spent += samples[count].seconds * row;
     }

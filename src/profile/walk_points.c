@@ -1,6 +1,11 @@
 #include "profile/walk_points.h"
 
+#include <math.h>
+#include <string.h>
+
+#include "base/clock.h"
 #include "base/progress.h"
+#include "profile/evict.h"
 #include "profile/node_walk.h"
 
 /* Counted passes take so long for each node, at most. */
@@ -8,6 +13,8 @@ static const double NODE_S = 0.016;
 /* Parts of the memory for measuring: walks take one of the first, and of the others one is read to empty the caches, at
  * most. Half of the memory holds a layer, and taking memory is most of what a walk takes beside its passes. */
 enum { WALK_PARTS = 2, FLUSH_PARTS = 8 };
+/* Steps of fewer bytes stay in the caches. */
+static const int64_t STEP_LEAST_BYTES = (int64_t)16 << 20;
 
 bool walk_points_has(const struct points *points, const struct point *point) {
     return points->graph && point->elements == 0 && point->part.tokens == 0 && point->part.vocab == 0;
@@ -19,6 +26,7 @@ struct walking {
     struct point **timed; /* by call; NULL: it only goes before one that is */
     VEC(struct walk_call) calls;
     int64_t *places;
+    bool *kept; /* operands_kept */
     int64_t flush_bytes;
     int32_t *measured;
 };
@@ -33,6 +41,7 @@ static enum status add_call(struct walking *walking, const struct node *node, st
         call.operands = point->operands;
     else
         operands_find(walking->points->graph, node, &call.operands);
+    if (point) call.evicts = operands_out_of_caches(&call.operands, walking->kept);
     walking->timed[walking->calls.count] = point;
     return vec_push(&walking->calls, call);
 }
@@ -150,6 +159,49 @@ static enum status walk(const struct walking *walking, int first, int end) {
     return STATUS_OK;
 }
 
+/* Of all that a grain's step goes through. */
+static int64_t step_bytes(const struct graph *graph) {
+    int64_t bytes = 0;
+    for (size_t i = 0; i < graph->tensors.count; i++)
+        if (!graph->tensors.items[i]->base) bytes += shape_bytes(&graph->tensors.items[i]->shape);
+    return bytes;
+}
+
+/* By stores that go through the caches, as those of most kernels. */
+static void write_bytes(char *to, int64_t bytes) {
+    enum { PART_BYTES = 1 << 20 };
+#pragma omp parallel for schedule(static)
+    for (int64_t first = 0; first < bytes; first += PART_BYTES)
+        memset(to + first, 0, (size_t)(bytes - first < PART_BYTES ? bytes - first : PART_BYTES));
+}
+
+static double write_s(void *to, int64_t bytes, bool evicted) {
+    if (evicted) evict(to, bytes);
+    int64_t begin = clock_now_ns();
+    write_bytes(to, bytes);
+    return (double)(clock_now_ns() - begin) * 1e-9;
+}
+
+/* Whether a step finds less in the caches than it goes through. What processors say that their last cache holds may be
+ * shared with others, whom a virtual machine does not see: so as many bytes are written again and again, and out of the
+ * caches, which takes about as long where they leave them anyway. */
+static bool leaves_caches(const struct walking *walking) {
+    enum { ROUNDS = 3 };
+    static const double SAME = 0.75;
+    const struct backend *backend = walking->options->backend;
+    const struct arena *arena = &walking->options->memory[0].arena;
+    int64_t step = step_bytes(walking->points->graph), bytes = step < arena->bytes ? step : arena->bytes;
+    double again = INFINITY, evicted = INFINITY;
+    if (!evict_possible() || step < STEP_LEAST_BYTES) return false;
+    if (step > backend->cache_bytes()) return true;
+    (void)write_s(arena->base, bytes, false);
+    for (int i = 0; i < ROUNDS; i++) {
+        again = fmin(again, write_s(arena->base, bytes, false));
+        evicted = fmin(evicted, write_s(arena->base, bytes, true));
+    }
+    return again > SAME * evicted;
+}
+
 /* As many calls as the memory has room for; a call that needs more has a walk of its own. */
 static enum status walk_all(const struct walking *walking) {
     if (walking->calls.count == 0) return STATUS_OK;
@@ -161,6 +213,9 @@ static enum status walk_all(const struct walking *walking) {
     for (int i = 0; i < company_members(&options->cache->company); i++)
         TRY(bench_memory_grow(options->backend, &options->memory[i],
                               (all < most ? all : most) + walking->flush_bytes)); /* once, not walk by walk */
+    bool leaves = leaves_caches(walking);
+    for (int i = 0; i < count && !leaves; i++)
+        walking->calls.items[i].evicts = 0;
     for (int first = 0, end; first < count; first = end) {
         struct walk_call *calls = &walking->calls.items[first];
         for (end = first + 1; end < count; end++)
@@ -172,11 +227,8 @@ static enum status walk_all(const struct walking *walking) {
 
 /* Reading 1.5 times the bytes of the last cache replaces all that it holds. */
 static int64_t flush_bytes(const struct walking *walking) {
-    const struct backend *backend = walking->options->backend;
-    int64_t step = 0, most = walking->options->cache->memory_bytes / FLUSH_PARTS, cache = backend->cache_bytes();
-    const struct graph *graph = walking->points->graph;
-    for (size_t i = 0; i < graph->tensors.count; i++)
-        if (!graph->tensors.items[i]->base) step += shape_bytes(&graph->tensors.items[i]->shape);
+    int64_t most = walking->options->cache->memory_bytes / FLUSH_PARTS, step = step_bytes(walking->points->graph);
+    int64_t cache = walking->options->backend->cache_bytes();
     if (cache > 0 && most > cache / 2 * 3) most = cache / 2 * 3;
     return step < most ? step : most;
 }
@@ -188,10 +240,12 @@ enum status walk_points_measure(struct points *points, const struct walk_options
     walking.flush_bytes = flush_bytes(&walking);
     walking.timed = mem_array(points->graph->nodes.count, sizeof(struct point *));
     walking.places = mem_array(points->graph->tensors.count, sizeof *walking.places);
-    if (walking.timed && walking.places) status = find_calls(&walking);
+    walking.kept = operands_kept(points->graph);
+    if (walking.timed && walking.places && walking.kept) status = find_calls(&walking);
     if (status == STATUS_OK) status = walk_all(&walking);
     vec_free(&walking.calls);
     mem_free(walking.timed);
     mem_free(walking.places);
+    mem_free(walking.kept);
     return status;
 }

@@ -7,6 +7,7 @@
 #include "search/measure.h"
 #include "search/policy_outcomes.h"
 #include "search/queue.h"
+#include "search/refine.h"
 
 /* Best first: proposals are taken in the order of their expected time = bound + exposed share x (serial time - bound),
  * where the bound assumes that streams hide each other wherever they can, and in the serial time nothing is hidden.
@@ -24,6 +25,8 @@ static const double MORE_MARGIN = 1.12;
 static const double CATCH_UP = 1.15;
 /* Programs of fewer nodes take too little time to be spared. */
 enum { SLOW_TRY_LESS = 8, SLOW_TRIED_LEAST = 2, SLOW_NODES = 500 };
+/* Of all programs the part that is for those near the best. */
+enum { REFINE_PART = 2 };
 /* Where nothing fits: how many of the smallest are compiled. */
 enum { SMALLEST_COMPILED = 12 };
 enum { COMPILED_LEAST = 6, COMPILED_NODES = 16000 };
@@ -69,8 +72,10 @@ struct search {
     bool *scouted; /* by division: one of its programs was compiled */
     double margin; /* expected device bytes are multiplied by it; 1 as soon as a program fits */
     struct search_result *result;
-    VEC(int32_t) families;  /* of those that were tried */
-    double best_s;          /* INFINITY: none fits yet */
+    VEC(int32_t) families; /* of those that were tried */
+    double best_s;         /* INFINITY: none fits yet */
+    struct best_program best;
+    bool refines;           /* so that not all programs are for the order of what is expected */
     int64_t enough_bytes;   /* of the device: a policy that needs no more ends search_least */
     struct candidate least; /* needs least of the device, of those compiled that fit the tiers below it */
 };
@@ -291,7 +296,12 @@ static enum status compile(struct search *search, const struct proposal *proposa
         search->least = candidate;
     }
     double seconds = outcome_seconds(search->input, &candidate);
-    if (candidate.step_s > 0 && seconds < search->best_s) search->best_s = seconds;
+    if (candidate.step_s > 0 && seconds < search->best_s) {
+        search->best_s = seconds;
+        search->best = (struct best_program){proposal->family, proposal->member.bound.seconds, seconds,
+                                             (double)bytes * stages_of(search) /
+                                                 (double)(proposal->member.bound.likely_bytes + 1)};
+    }
     search->margin = search->best_s < INFINITY ? 1 : search->margin * MORE_MARGIN;
     TRY(vec_push(&search->families, proposal->family));
     return vec_push(&search->result->tried, candidate);
@@ -302,6 +312,7 @@ static enum status compile(struct search *search, const struct proposal *proposa
 static int most_tries(const struct search *search, const struct proposal *proposal) {
     const struct search_input *input = search->input;
     int most = input->most_compiled, few = most / SLOW_TRY_LESS;
+    if (search->refines && search->best.family >= 0) return most - most / REFINE_PART;
     if (input->faster_than_s <= 0 || input->graph->nodes.count < SLOW_NODES) return most;
     bool behind = search->best_s < INFINITY && search->best_s > CATCH_UP * input->faster_than_s;
     if (!behind && proposal->key < input->faster_than_s) return most / 2;
@@ -345,8 +356,7 @@ static enum status work_off(struct search *search, struct queue *queue, struct q
         if (cannot_win(search, next.bound)) continue;
         if (next.stage == PROPOSAL_MEMBER && !may_compile(search, &next)) {
             search->result->proved = false;
-            search->result->left_s = fmin(search->result->left_s, next.bound);
-            return STATUS_OK;
+            return queue_push(queue, next);
         }
         TRY(advance(search, &next, queue, doubtful));
     }
@@ -524,10 +534,40 @@ enum status search_bound(const struct search_input *input, struct search_bound *
     return status;
 }
 
+static enum status follow(void *payload) { return follow_families(payload); }
+static enum status compile_proposal(void *payload, const struct proposal *proposal) {
+    return compile(payload, proposal);
+}
+/* Near the best program others are expected to take as much beside their bounds as it does. */
+static bool is_doubtful_near(void *payload, const struct proposal *proposal) {
+    struct search *search = payload;
+    double bytes = search->best.bytes_factor * (double)proposal->member.bound.likely_bytes;
+    bool learned = search->excesses.items[proposal->family].learned;
+    return is_doubtful(search, proposal) || (!learned && bytes > (double)search->space.capacity_bytes[TIER_DEVICE]);
+}
+
+static enum status refine_best(struct search *search) {
+    const struct refinement refinement = {.input = search->input,
+                                          .space = &search->space,
+                                          .best = &search->best,
+                                          .result = search->result,
+                                          .most = search->input->most_compiled,
+                                          .payload = search,
+                                          .follow = follow,
+                                          .compile = compile_proposal,
+                                          .is_doubtful = is_doubtful_near};
+    bool chunks = search->best.family >= 0 && family_moves_states(&search->space.families.items[search->best.family]);
+    if (!search->refines || !(chunks || !search->result->proved)) return STATUS_OK;
+    TRY(refine(&refinement));
+    search->refines = false; /* what is left is for all others */
+    return search->result->proved ? STATUS_OK : compile_best(search);
+}
+
 static enum status search_space(struct search *search) {
     TRY(open_space(search));
     TRY(space_is_listed(&search->space) ? push_families(search, 0) : push_clans(search));
     TRY(compile_best(search));
+    TRY(refine_best(search));
     bool any = search->best_s < INFINITY || search->input->faster_than_s > 0;
     if (!any && search->input->most_compiled >= 0) TRY(compile_smallest(search));
     const struct outcomes outcomes = {search->input, &search->space, search->families.items, search->result};
@@ -537,7 +577,12 @@ static enum status search_space(struct search *search) {
 
 enum status search_policies(const struct search_input *input, struct search_result *out) {
     *out = (struct search_result){.least_bytes = INT64_MAX};
-    struct search search = {.input = input, .result = out, .best_s = INFINITY, .margin = 1};
+    struct search search = {.input = input,
+                            .result = out,
+                            .best_s = INFINITY,
+                            .best.family = -1,
+                            .refines = input->most_compiled > 0 && input->faster_than_s <= 0,
+                            .margin = 1};
     enum status status = search_space(&search);
     close(&search);
     if (status != STATUS_OK) search_result_free(out);
@@ -552,6 +597,7 @@ enum status search_least(const struct search_input *input, struct candidate *out
     struct search search = {.input = &sizes,
                             .result = &result,
                             .best_s = INFINITY,
+                            .best.family = -1,
                             .margin = 1,
                             .enough_bytes = input->capacity_bytes[TIER_DEVICE]};
     free_of_charge.kernels = mem_array(input->graph->nodes.count, sizeof *free_of_charge.kernels);

@@ -5,14 +5,16 @@
  * pass, lookahead and the tiers of model states; they differ in how many chunks stay on the device and in the buffers
  * for the others. A *clan* is all families of one partition and the same tiers of states: with several partitions to
  * choose from there are thousands, which are bounded as a whole before their families are. The *fullest* member keeps
- * as many chunks as fit. A *bound* is what no program of a member or family goes below (policy_bound.h); what is
- * *expected* of it is the bound plus what programs like it took above theirs.
+ * as many chunks as fit. Chunks of parts of a layer are looked at near the best program alone. A *bound* is what no
+ * program of a member or family goes below (policy_bound.h); what is *expected* of it is the bound plus what programs
+ * like it took above theirs.
  *
  * Files, in the order to read them: search (this; the order of compiling), measure (one policy, compiled and
- * simulated), policy_outcomes (what came of all), queue (proposals by expected time), space (families and members),
- * schedules (activation schedules that are tried), schedule_cost (what one grain takes under one), states (model states
- * chunk by chunk), step_cut (lanes, rounds and ranks), exchange (the seconds of operations between ranks), policy_bound
- * (seconds and bytes from these four), step_chain (a step as a chain for plan/rotor.h). */
+ * simulated), policy_outcomes (what came of all), queue (proposals by expected time), refine (the last programs:
+ * policies near the best), space (families and members), schedules (activation schedules that are tried), schedule_cost
+ * (what one grain takes under one), states (model states chunk by chunk), step_cut (lanes, rounds and ranks), exchange
+ * (the seconds of operations between ranks), policy_bound (seconds and bytes from these four), step_chain (a step as a
+ * chain for plan/rotor.h). */
 #ifndef BALLAST_SEARCH_SEARCH_H
 #define BALLAST_SEARCH_SEARCH_H
 
@@ -74,8 +76,9 @@ struct search_result {
     VEC(struct partition_outcome) partitions; /* of the input's, where it has several */
     int64_t enumerated, compiled;
     int64_t crowded; /* of the compiled: left out, since they have more operations than there can be between ranks */
-    bool proved;     /* no member that was not compiled can be faster than the first of `front` */
-    double left_s;   /* no member that was not compiled takes less; INFINITY: none of them can be faster */
+    bool proved;     /* no member of a family that is listed at once, compiled or not, is faster than the first of
+                        `front` */
+    double left_s;   /* none of those that were not compiled takes less; INFINITY: none of them can be faster */
     int64_t least_bytes; /* the least of the device that a compiled program needs; for when nothing fits */
 };
 

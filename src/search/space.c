@@ -7,6 +7,8 @@
 
 /* Limits for large models, whose programs take long to compile while neighbouring numbers differ little. */
 enum { COUNTS_MOST = 8, CHUNKS_ALL_MOST = 12, GRAINS_MOST = 32 };
+/* With fewer chunks than that, smaller ones are tried too. */
+enum { CHUNKS_FEW = 24 };
 
 static bool is_there(const struct search_input *input, enum tier tier) {
     return tier == TIER_DEVICE || input->capacity_bytes[tier] > 0;
@@ -120,19 +122,41 @@ static enum status pack(struct space *space, const struct partition *partition, 
     int64_t bytes;
     if (out->count > 0) return STATUS_OK;
     TRY(chunks_choose_bytes(space->input->graph, &bytes));
-    for (int k = 0; k < PACKINGS_MAX; k++, bytes *= 2) {
+    for (int k = 0; k < PACKINGS_LISTED; k++, bytes *= 2) {
         policy.chunk_bytes = bytes;
         enum status status = states_create(space->input->graph, space->input->costs, &policy, &out->states[k]);
-        out->count = k + 1;
+        out->listed = out->count = k + 1;
         TRY(status);
         /* Chunks within blocks may be the same for twice the bytes. */
         if (k > 0 && out->states[k].chunks.within_blocks &&
             states_count(&out->states[k]) == states_count(&out->states[k - 1])) {
             states_free(&out->states[k]);
-            out->count = k;
+            out->listed = out->count = k;
             break;
         }
         if (states_count(&out->states[k]) <= 2) break;
+    }
+    return STATUS_OK;
+}
+
+/* A half and a quarter of the size, where there are few chunks: else they are parts of the states that are small
+ * enough.
+ */
+static enum status pack_finer(struct space *space, const struct partition *partition, struct packings *out) {
+    struct policy policy = {.partition = *partition, .chunk_bytes = out->states[0].chunk_bytes};
+    if (out->count > out->listed || states_count(&out->states[0]) >= CHUNKS_FEW) return STATUS_OK;
+    int32_t before = states_count(&out->states[0]);
+    for (int i = 0; i < PACKINGS_MAX - PACKINGS_LISTED; i++) {
+        struct states *states = &out->states[out->count];
+        policy.chunk_bytes /= 2;
+        out->count++;
+        TRY(states_create(space->input->graph, space->input->costs, &policy, states));
+        if (states_count(states) == before) { /* each parameter is a chunk by itself */
+            states_free(states);
+            out->count--;
+            break;
+        }
+        before = states_count(states);
     }
     return STATUS_OK;
 }
@@ -141,25 +165,31 @@ static bool is_tried(const struct search_input *input, bool flat) {
     return input->collectives == COLLECTIVES_EITHER || (input->collectives == COLLECTIVES_FLAT) == flat;
 }
 
-static enum status add_division(struct space *space, const struct partition *partition) {
+static enum status divide_packing(const struct space *space, const struct states *packed, int32_t k,
+                                  struct division *division) {
     const struct search_input *input = space->input;
+    const struct partition *partition = &division->partition;
+    double issue_s = input->costs ? input->costs->rates.issue_s : 0;
+    struct states states;
+    enum status status = states_deal(packed, partition, &input->place, &states);
+    if (status == STATUS_OK) division->from[k] = states_divide(&states, partition, &input->place, issue_s);
+    if (!division->from[k]) status = STATUS_FAILED;
+    for (int flat = 0; flat < 2 && input->costs && status == STATUS_OK; flat++)
+        if (is_tried(input, flat))
+            status = exchange_measure(&space->cut, &states, partition, flat, &input->costs->rates,
+                                      &division->exchange[k][flat]);
+    states_free_dealt(&states);
+    return status;
+}
+
+static enum status add_division(struct space *space, const struct partition *partition) {
     struct packings *packings = packings_for(space, partition);
     struct division division = {.partition = *partition};
-    division.early = executions_update_early(input->graph, partition, rank_place_stages(&space->cut.place));
+    division.early = executions_update_early(space->input->graph, partition, rank_place_stages(&space->cut.place));
     TRY(pack(space, partition, packings));
-    double issue_s = input->costs ? input->costs->rates.issue_s : 0;
     enum status status = STATUS_OK;
-    for (int32_t k = 0; k < packings->count && status == STATUS_OK; k++) {
-        struct states states;
-        status = states_deal(&packings->states[k], partition, &input->place, &states);
-        if (status == STATUS_OK) division.from[k] = states_divide(&states, partition, &input->place, issue_s);
-        if (!division.from[k]) status = STATUS_FAILED;
-        for (int flat = 0; flat < 2 && input->costs && status == STATUS_OK; flat++)
-            if (is_tried(input, flat))
-                status = exchange_measure(&space->cut, &states, partition, flat, &input->costs->rates,
-                                          &division.exchange[k][flat]);
-        states_free_dealt(&states);
-    }
+    for (int32_t k = 0; k < packings->listed && status == STATUS_OK; k++)
+        status = divide_packing(space, &packings->states[k], k, &division);
     if (status == STATUS_OK) status = vec_push(&space->divisions, division);
     for (int32_t k = 0; k < PACKINGS_MAX && status != STATUS_OK; k++)
         mem_free(division.from[k]);
@@ -288,7 +318,7 @@ static enum status add_families(struct space *space, struct family family, const
         family.at = placements->list.items[i];
         bool states_move = family_moves_states(&family) || gathered;
         if (!states_move && !moves && !first) continue;
-        int32_t packings = states_move || cuts ? packings_of(space, family.division)->count : 1;
+        int32_t packings = states_move || cuts ? packings_of(space, family.division)->listed : 1;
         for (family.packing = 0; family.packing < packings; family.packing++) {
             family.fit = first_fit + SPACE_FITS * family.packing + space_fit_number(&family.at);
             TRY(add_family(space, family, &activations));
@@ -350,7 +380,7 @@ static enum status list_families(struct space *space, struct family family, cons
 static void bound_clan(struct space *space, struct clan *clan) {
     struct family family = {
         .division = clan->division, .flat = clan->flat, .at = clan->at, .grains_per_pass = most_grains(space)};
-    const int32_t packings = packings_of(space, clan->division)->count;
+    const int32_t packings = packings_of(space, clan->division)->listed;
     for (family.packing = 0; family.packing < packings; family.packing++) {
         struct policy_bound_input input = bound_input(space, &family);
         set_policy(space, &family, 0, least_buffers(space, &family, 0) + BUFFERS_MORE_MAX, &space->policy);
@@ -397,6 +427,62 @@ static enum status list_space(struct space *space, bool trains) {
         status = add_clans(space, d, &placements);
     vec_free(&placements.list);
     return status;
+}
+
+/* ---- families near one ---- */
+
+static bool is_near(const struct family *a, const struct family *b) {
+    bool updates = a->at.optimizer == b->at.optimizer && a->at.update != b->at.update;
+    int choices = (a->schedule != b->schedule) + (a->grains_per_pass != b->grains_per_pass) +
+                  (a->lookahead != b->lookahead) + (a->at.parameters != b->at.parameters) +
+                  (a->at.gradients != b->at.gradients) + (a->at.optimizer != b->at.optimizer) + updates;
+    return a->division == b->division && a->flat == b->flat && choices <= 1;
+}
+
+static bool has_twin(const struct space *space, size_t from, const struct family *family) {
+    for (size_t f = from; f < space->families.count; f++)
+        if (space->families.items[f].fit == family->fit && space->families.items[f].schedule == family->schedule &&
+            memcmp(&space->families.items[f].at, &family->at, sizeof family->at) == 0)
+            return true;
+    return false;
+}
+
+/* The same with smaller chunks. */
+static enum status add_finer(struct space *space, const struct family *coarse, size_t first_finer) {
+    const struct packings *packings = packings_of(space, coarse->division);
+    const struct schedule_cost *cost = schedule_cost_at(space, coarse->schedule, coarse->lookahead);
+    struct pass_activations activations = policy_bound_activations(cost, &space->cut, coarse->grains_per_pass);
+    for (int32_t k = packings->listed; k < packings->count; k++) {
+        struct family family = *coarse;
+        family.packing = k;
+        family.fit = coarse->fit + SPACE_FITS * k;
+        if (!has_twin(space, first_finer, &family)) TRY(add_family(space, family, &activations));
+    }
+    return STATUS_OK;
+}
+
+static enum status divide_finer(struct space *space, int32_t division) {
+    struct division *own = &space->divisions.items[division];
+    struct packings *packings = packings_for(space, &own->partition);
+    TRY(pack_finer(space, &own->partition, packings));
+    for (int32_t k = packings->listed; k < packings->count; k++)
+        if (!own->from[k]) TRY(divide_packing(space, &packings->states[k], k, own));
+    return STATUS_OK;
+}
+
+enum status space_list_near(struct space *space, int32_t family, struct family_numbers *out) {
+    const struct family base = space->families.items[family];
+    if (space->coarse_families == 0) space->coarse_families = space->families.count;
+    TRY(divide_finer(space, base.division));
+    for (size_t f = 0; f < space->coarse_families; f++) {
+        const struct family other = space->families.items[f]; /* the list grows */
+        bool chunks = family_moves_states(&other) || partition_cuts(partition_of(space, &other));
+        if (other.packing == 0 && chunks && is_near(&other, &base))
+            TRY(add_finer(space, &other, space->coarse_families));
+    }
+    for (size_t f = 0; f < space->families.count; f++)
+        if (is_near(&space->families.items[f], &base)) TRY(vec_push(&out->list, (int32_t)f));
+    return STATUS_OK;
 }
 
 static void find_least_activations(struct space *space) {

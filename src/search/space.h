@@ -17,7 +17,8 @@ struct placement_list {
 
 enum {
     LOOKAHEADS = 2,       /* 0 and 1 */
-    PACKINGS_MAX = 2,     /* chunk sizes: the least wasteful, and twice that */
+    PACKINGS_LISTED = 2,  /* chunk sizes: the least wasteful, and twice that; */
+    PACKINGS_MAX = 4,     /* with a half and a quarter of it (space_list_near) */
     BUFFERS_MORE_MAX = 4, /* buffers more than the fewest possible */
     SPACE_FITS = 16,      /* which states are off the device (3 bits), and whether the update is */
 };
@@ -78,11 +79,13 @@ struct space {
     /* Chunks may span blocks, or not, as a partition needs them. */
     struct packings {
         struct states states[PACKINGS_MAX];
-        int32_t count; /* 0: no division needs them */
+        int32_t listed, count; /* of all families that are listed at once, and with those near one; 0: no division
+                                  needs them */
     } packings[2];
     VEC(struct division) divisions;
     VEC(struct clan) clans;
     VEC(struct family) families; /* of all clans that were listed */
+    size_t coarse_families;      /* without those that space_list_near added; 0: it was not called */
     VEC(struct fit) fits;
     int32_t *first_fits;           /* by schedule, of the clan that is being listed */
     struct pass_activations least; /* of all schedules, a grain a pass */
@@ -96,6 +99,13 @@ struct space {
 bool space_is_listed(const struct space *space);
 /* Adds a clan's families. */
 enum status space_list_clan(struct space *space, int32_t clan);
+
+struct family_numbers {
+    VEC(int32_t) list;
+};
+/* Families that differ from one in a single choice at most (schedule, grains a pass, lookahead, a tier), with chunks of
+ * any size. Where there are few chunks it adds the families with smaller ones. */
+enum status space_list_near(struct space *space, int32_t family, struct family_numbers *out);
 
 /* The caller frees, also after a failure. */
 enum status space_create(const struct search_input *input, struct space *out);

@@ -19,6 +19,7 @@ enum streamed { STREAM_NOTHING, STREAM_HALF, STREAM_ALL, STREAMED };
 struct hand {
     bool recompute;
     enum streamed streamed;
+    bool finer; /* chunks of half a layer */
     int64_t grains_per_pass, lookahead;
 };
 
@@ -35,6 +36,7 @@ static struct policy hand_set(const struct graph *graph, const struct hand *hand
     struct chunk_list chunks;
     int64_t least;
     assert_int_equal(chunks_choose_bytes(graph, &policy.chunk_bytes), STATUS_OK);
+    if (hand->finer) policy.chunk_bytes /= 2;
     assert_int_equal(chunks_pack(graph, policy.chunk_bytes, &chunks), STATUS_OK);
     policy.persistent_chunks = hand->streamed == STREAM_HALF ? (int64_t)chunks.chunks.count / 2 : 0;
     assert_int_equal(chunks_most_in_a_block(graph, &chunks, policy.persistent_chunks, &least), STATUS_OK);
@@ -45,7 +47,7 @@ static struct policy hand_set(const struct graph *graph, const struct hand *hand
     return policy;
 }
 
-enum { HANDS = 2 * STREAMED * 2 * 2 };
+enum { HANDS = 2 * STREAMED * 2 * 2 * 2 };
 
 struct bench {
     struct graph *graph;
@@ -57,8 +59,11 @@ struct bench {
 
 static void compile_hands(struct bench *bench) {
     for (int i = 0; i < HANDS; i++) {
-        struct hand hand = {i % 2, (enum streamed)(i / 2 % STREAMED), i / (2 * STREAMED) % 2 ? GRAINS : 1,
-                            i / (4 * STREAMED)};
+        struct hand hand = {.recompute = i % 2,
+                            .streamed = (enum streamed)(i / 2 % STREAMED),
+                            .finer = i / (8 * STREAMED),
+                            .grains_per_pass = i / (2 * STREAMED) % 2 ? GRAINS : 1,
+                            .lookahead = i / (4 * STREAMED) % 2};
         struct plan plan = {.recipe = bench->plan.recipe, .policy = hand_set(bench->graph, &hand)};
         bench->policies[i] = plan.policy;
         assert_int_equal(program_compile_unproved(bench->graph, &plan, bench->input.workspace, &bench->programs[i]),

@@ -1,13 +1,13 @@
 /* The order in which the search compiles: with nine programs it finds steps nearly as fast as any that is known.
  *
- * It compiles in the order of expected time: the bound plus a share of the time that the bound assumes hidden. That
- * share is larger without lookahead than with it. Where one share is expected of both, the mean gap here is 1.065 or
- * more. */
+ * It compiles in the order of expected time: the bound plus a share of the time that the bound assumes hidden. Half of
+ * the programs are for policies near the best so far, with smaller chunks too (search/refine.h): without these the mean
+ * gap here is 1.25. */
 #include "support/search_rows.h"
 #include "support/unit.h"
 
 enum { COMPILED = 9, COMPILED_LONG = 300 };
-static const double MEAN_MOST = 1.03;
+static const double MEAN_MOST = 1.17;
 
 /* The fastest steps that searches of 300 programs found, in several orders; 0: nothing fits. Costs are made up, so they
  * are the same everywhere. A change of graphs, compiler or simulator changes them: take what the long test prints. */
@@ -16,11 +16,11 @@ static const struct model {
     double least_s[SEARCH_ROWS];
 } models[] = {
     {{"4 x 768, 2 grains of 1024", 4, 768, 12, 8192, 1024, 2},
-     {2.58309, 2.80238, 3.26217, 0, 4.02676, 5.47497, 6.63216, 0, 0.00559118, 0.0805461, 0.286593, 0.29825}},
+     {2.53162, 2.72878, 2.97352, 0, 3.41548, 4.7957, 5.89974, 0, 0.00503792, 0.0805461, 0.188054, 0.189737}},
     {{"6 x 768, 2 grains of 1024", 6, 768, 12, 8192, 1024, 2},
-     {3.61008, 3.80945, 4.11744, 0, 5.25816, 7.35908, 9.03551, 0, 0.00805483, 0.100865, 0.357127, 0.40105}},
+     {3.58515, 3.66136, 3.97682, 0, 4.69737, 5.67462, 7.81397, 0, 0.00757409, 0.0936511, 0.202624, 0.256219}},
     {{"8 x 1280, 1 grain of 512", 8, 1280, 20, 50257, 512, 1},
-     {4.7104, 6.14481, 0, 0, 12.2759, 21.6697, 0, 0, 0.0300343, 1.64947, 2.06581, 0}},
+     {4.26292, 5.23081, 0, 0, 10.0602, 16.546, 0, 0, 0.0300343, 0.734538, 1.69335, 0}},
 };
 enum { MODELS = sizeof models / sizeof *models };
 
@@ -28,7 +28,7 @@ enum { MODELS = sizeof models / sizeof *models };
 static double add_gaps(const struct model *model, int compiled, int *count) {
     struct search_row rows[SEARCH_ROWS];
     double sum = 0;
-    assert_int_equal(search_rows_find(&model->size, compiled, rows), STATUS_OK);
+    assert_int_equal(search_rows_find(&model->size, (struct search_effort){compiled, 0}, rows), STATUS_OK);
     for (int i = 0; i < SEARCH_ROWS; i++) {
         double least_s = model->least_s[i], gap = least_s > 0 ? rows[i].step_s / least_s : 1;
         print_message("%s, %s, %.2f: %.6g s, %.3f of the least\n", model->size.name, rows[i].machine, rows[i].part,

@@ -119,13 +119,24 @@ static void try_family(const struct search_bench *bench, struct space *space, co
     }
 }
 
-struct brute_force search_bench_try_all(const struct search_bench *bench) {
+static void list_finer(struct space *space) {
+    struct family_numbers near = {0};
+    size_t count = space->families.count;
+    for (int32_t f = 0; f < (int32_t)count; f++) {
+        near.list.count = 0;
+        assert_int_equal(space_list_near(space, f, &near), STATUS_OK);
+    }
+    vec_free(&near.list);
+}
+
+static struct brute_force try_space(const struct search_bench *bench, bool finer) {
     struct space space;
     struct member_list members = {0};
     struct tries tries = {.found.best_s = INFINITY};
     assert_int_equal(space_create(&bench->input, &space), STATUS_OK);
     for (int32_t c = 0; c < (int32_t)space.clans.count; c++)
         assert_int_equal(space_list_clan(&space, c), STATUS_OK);
+    if (finer) list_finer(&space);
     for (size_t f = 0; f < space.families.count; f++)
         try_family(bench, &space, &space.families.items[f], &members, &tries);
     tries.found.distinct = count_distinct(tries.seconds.items, tries.seconds.count);
@@ -133,4 +144,11 @@ struct brute_force search_bench_try_all(const struct search_bench *bench) {
     vec_free(&members.list);
     space_free(&space);
     return tries.found;
+}
+
+struct brute_force search_bench_try_all(const struct search_bench *bench) {
+    return try_space(bench, false);
+}
+struct brute_force search_bench_try_finer(const struct search_bench *bench) {
+    return try_space(bench, true);
 }

@@ -43,5 +43,7 @@ struct brute_force {
 };
 /* Compiles and simulates every policy of the search's space. */
 struct brute_force search_bench_try_all(const struct search_bench *bench);
+/* The same with chunks of the sizes that the search tries near its best policy alone (space_list_near). */
+struct brute_force search_bench_try_finer(const struct search_bench *bench);
 
 #endif
