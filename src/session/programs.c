@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "graph/differentiate.h"
+#include "graph/remake.h"
 #include "graph/token_tiles.h"
 #include "layout/shard_graph.h"
 #include "layout/shard_texts.h"
@@ -119,6 +120,7 @@ static enum status build_batch(const struct session *session, enum program_use u
     enum status status = shard_batch(plan, use == PROGRAM_STEP, &graph, &output);
     if (status == STATUS_OK && use == PROGRAM_STEP) status = add_backward(graph, output, plan);
     if (status == STATUS_OK) status = tile_batch(session, plan, graph);
+    if (status == STATUS_OK && use == PROGRAM_STEP && plan->policy.remake) status = graph_remake(graph);
     if (status == STATUS_OK)
         *out = graph;
     else
