@@ -50,6 +50,9 @@ struct graph {
     enum dtype dtype; /* compute dtype of parameters and activations */
     int64_t grain_sequences;
     int64_t sequence_length;
+    /* A step has no other grain, on any rank: so the uses of a parameter may be added up as they come
+     * (graph/differentiate.h). Set before gradients are added. */
+    bool one_grain;
     /* Decoding: texts with key-value caches, and the rows of each; 0: there are none. */
     int64_t cache_texts, cache_positions;
 };
