@@ -70,10 +70,11 @@ struct matmul_spec head_dweight_spec(const struct node *node, const struct head_
                                 .out_dtype = DTYPE_F32};
 }
 
-struct head_workspace head_workspace_of(const struct node *node, const struct head_tiles *tiles, bool gradient) {
+struct head_workspace head_workspace_of(const struct node *node, const struct head_tiles *tiles, bool gradient,
+                                        bool in_rows) {
     int64_t elements = head_makes_logits(node, gradient) ? tiles->tile * tiles->logits_row : 0,
             logits_bytes = workspace_align(4 * elements);
-    bool apart = gradient && node->in[0]->shape.dtype == DTYPE_BF16;
+    bool apart = gradient && !in_rows && node->in[0]->shape.dtype == DTYPE_BF16;
     struct head_workspace workspace = {.gradients = apart ? logits_bytes : 0};
     workspace.losses = logits_bytes + (apart ? workspace_align(2 * elements) : 0);
     workspace.end = workspace.losses + workspace_align(tiles->rows * (int64_t)sizeof(double));

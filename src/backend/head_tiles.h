@@ -41,8 +41,8 @@ struct matmul_spec head_logits_spec(const struct node *node, const struct head_t
 struct matmul_spec head_dx_spec(const struct node *node, const struct head_tiles *tiles, int64_t tokens);
 struct matmul_spec head_dweight_spec(const struct node *node, const struct head_tiles *tiles, int64_t tokens);
 
-/* Offsets into a workspace whose first part is the logits. Products take whole rows without gaps between elements, so
- * gradients in bf16 have a place of their own; those in fp32 lie where the logits were. */
+/* Offsets into a workspace whose first part is the logits. Gradients in fp32 lie where the logits were. Those in bf16
+ * have a place of their own, or where `in_rows` says so the first half of each row of logits. */
 struct head_workspace {
     int64_t gradients; /* of a tile's logits, in the dtype of x */
     int64_t losses;    /* double, of all tokens */
@@ -50,6 +50,7 @@ struct head_workspace {
 };
 /* The loss alone is in the statistics of a vocabulary whose parts lie on several ranks. */
 static inline bool head_makes_logits(const struct node *node, bool gradient) { return gradient || !node->in[4]; }
-struct head_workspace head_workspace_of(const struct node *node, const struct head_tiles *tiles, bool gradient);
+struct head_workspace head_workspace_of(const struct node *node, const struct head_tiles *tiles, bool gradient,
+                                        bool in_rows);
 
 #endif

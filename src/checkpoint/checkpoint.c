@@ -104,7 +104,7 @@ static enum status read_hash(const char *file, const json_t *object, const char 
     return status_set(STATUS_BAD_INPUT, "%s: %s%s: must be 16 hexadecimal digits", file, path, name);
 }
 
-enum { OLDEST_VERSION = 3 }; /* the same but for the manifest */
+enum { OLDEST_VERSION = 3 }; /* the same but for the manifest and the bits */
 
 static enum status refuse_version(const char *file, int64_t version) {
     (void)status_set(STATUS_BAD_INPUT, "%s: version: %" PRId64 " is of %s Ballast, whose data come in another order",

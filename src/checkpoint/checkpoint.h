@@ -17,8 +17,9 @@
 #include "checkpoint/joint_folder.h"
 #include "session/engine.h"
 
-/* Since CHECKPOINT_FIRST_LISTED there is a manifest. */
-enum { CHECKPOINT_VERSION = 4, CHECKPOINT_FIRST_LISTED = 4 };
+/* Since CHECKPOINT_FIRST_LISTED there is a manifest, since CHECKPOINT_FIRST_ANY_GRAPH `bits` are of weights and states
+ * alone, whatever else the graph of a policy has. */
+enum { CHECKPOINT_VERSION = 5, CHECKPOINT_FIRST_LISTED = 4, CHECKPOINT_FIRST_ANY_GRAPH = 5 };
 extern const char checkpoint_optimizer_name[], checkpoint_state_name[]; /* of their files */
 
 struct checkpoint_state {

@@ -8,6 +8,7 @@ struct entry {
     struct tensor *gradient; /* sum over the uses seen so far; for the base of views: whose columns they write */
     bool wanted;             /* some trainable parameter lies behind it, or it is one */
     int uses;                /* accumulators made for a parameter so far */
+    struct tensor *latest;   /* the last of them */
 };
 
 struct gradients {
@@ -53,7 +54,13 @@ static struct tensor *accumulator(struct gradients *gradients, struct tensor *pa
     if (!tensor) return NULL;
     tensor->parameter = parameter;
     entry->uses++;
+    entry->latest = tensor;
     return tensor;
+}
+
+struct tensor *gradient_joined_target(struct gradients *gradients, struct tensor *parameter) {
+    struct tensor *latest = entry_of(gradients, parameter)->latest;
+    return gradients->graph->one_grain && latest ? latest : gradient_target(gradients, parameter);
 }
 
 struct tensor *gradient_target(struct gradients *gradients, struct tensor *tensor) {

@@ -4,7 +4,8 @@
  *     tensor: shapes, and what a tensor is for; weight_format: frozen weights in fewer bits; weight_sections: a piece
  * of one at a time; weight_part: parts of them; op: all properties of an operator; graph: nodes, and adding them; graph_copy: a second graph like a first one;
  *     differentiate: adding the nodes of the gradients, by the operators' rules;
- *     token_tiles: parts of blocks that work on some of a grain's tokens at a time;
+ *     token_tiles: parts of blocks that work on some of a grain's tokens at a time; remake: what is made again
+ *     in backward instead of being kept;
  *     symbolic_profile: what each node takes in a training step, without running it;
  *     finite: the first value that is not finite.
  *
@@ -49,6 +50,9 @@ struct graph {
     enum dtype dtype; /* compute dtype of parameters and activations */
     int64_t grain_sequences;
     int64_t sequence_length;
+    /* A step has no other grain, on any rank: so the uses of a parameter may be added up as they come
+     * (graph/differentiate.h). Set before gradients are added. */
+    bool one_grain;
     /* Decoding: texts with key-value caches, and the rows of each; 0: there are none. */
     int64_t cache_texts, cache_positions;
 };

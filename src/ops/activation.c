@@ -50,6 +50,7 @@ const struct op op_activation = {
     .loops = loops_alike,
     .saved_inputs = 1u << 0,
     .by_rows = true,
+    .light = true,
 };
 
 const struct op op_activation_grad = {
@@ -86,6 +87,7 @@ const struct op op_gated_activation = {
     .loops = loops_alike,
     .saved_inputs = 1u << 0 | 1u << 1,
     .by_rows = true,
+    .light = true,
 };
 
 const struct op op_gated_activation_grad = {

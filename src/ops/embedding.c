@@ -22,10 +22,12 @@ static void differentiate_embedding(struct gradients *gradients, const struct no
     struct tensor *table = node->in[1];
     if (!gradient_wanted(gradients, table)) return;
     struct tensor *in[OP_INPUTS_MAX] = {node->in[0], gradient_of(gradients, node->out[0])};
-    struct tensor *into[OP_OUTPUTS_MAX] = {gradient_target(gradients, table)};
+    struct tensor *into[OP_OUTPUTS_MAX] = {gradient_joined_target(gradients, table)};
     const struct embedding_attributes *own = NODE_ATTRIBUTES(node, embedding_attributes);
-    struct embedding_grad_attributes attributes = {
-        .rows = table->shape.dims[0], .first_row = own->first_row, .tokens = own->tokens};
+    struct embedding_grad_attributes attributes = {.rows = table->shape.dims[0],
+                                                   .first_row = own->first_row,
+                                                   .tokens = own->tokens,
+                                                   .joined = into[0] && into[0]->producer};
     gradient_add_node(gradients, &op_embedding_grad, node, in, &attributes, into);
     gradient_deliver(gradients, table, into[0]);
 }

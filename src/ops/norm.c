@@ -64,6 +64,7 @@ const struct op op_rms_norm = {
     .loops = loops_norm,
     .saved_inputs = 1u << 0 | 1u << 1,
     .saved_outputs = 1u << 1,
+    .light = true,
 };
 
 /* `statistics` operands stand before the addend: mean and rstd, or rstd alone. */
@@ -142,6 +143,7 @@ const struct op op_layer_norm = {
     .loops = loops_norm,
     .saved_inputs = 1u << 0 | 1u << 1,
     .saved_outputs = 1u << 1 | 1u << 2,
+    .light = true,
 };
 
 static enum status infer_layer_norm_grad(const struct node *node, struct shape out[OP_OUTPUTS_MAX]) {

@@ -234,6 +234,7 @@ struct embedding_attributes {
 struct embedding_grad_attributes {
     int64_t rows; /* of the table */
     int64_t first_row, tokens;
+    bool joined; /* the table holds another use's sum: rows of one token are added up apart from it, and then to it */
 };
 /* Tokens that a table of so many rows, or all of its parts, have rows of. */
 int64_t embedding_tokens(const struct embedding_attributes *attributes, int64_t rows);

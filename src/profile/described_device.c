@@ -47,7 +47,8 @@ static void set_threads(int threads) { backend_cpu.set_threads(threads); }
 
 static int64_t head_workspace_bytes(const struct node *node) {
     struct head_tiles tiles = head_tiles_of(node, &cuda_head_limits);
-    return head_workspace_of(node, &tiles, node->op->work == OP_WORK_LOSS_GRAD).end + CUDA_PRODUCT_WORKSPACE_BYTES;
+    return head_workspace_of(node, &tiles, node->op->work == OP_WORK_LOSS_GRAD, false).end +
+           CUDA_PRODUCT_WORKSPACE_BYTES;
 }
 
 /* Where the weight of a linear layer is in fewer bits, its unpacked part. */

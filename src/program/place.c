@@ -1,6 +1,7 @@
 /* Static placement: offsets for buffers with known live ranges (dynamic storage allocation, NP-hard). A sweep in the
  * order of time is near linear; greedy placement at the lowest free offset in other orders is quadratic and is tried
- * too while there are not too many buffers. The best result is kept. */
+ * too while there are not too many buffers. Where that leaves gaps, orders are changed: the buffer that ends highest is
+ * placed before all that are live with it, again and again. The best result is kept. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,11 +21,14 @@ static int64_t bytes_of(const struct buffer *buffer) { return buffer->bytes; }
 static int64_t earliness(const struct buffer *buffer) { return -buffer->first; }
 static int64_t earliness_of_end(const struct buffer *buffer) { return -buffer->last; }
 static int64_t duration(const struct buffer *buffer) { return buffer->last - buffer->first; }
+/* Of those that begin together, the one that lives longest first. */
+static int64_t precedence(const struct buffer *buffer) { return buffer->last - ((int64_t)buffer->first << 32); }
 BY(by_bytes, bytes_of)
 BY(by_area, area)
 BY(by_first, earliness)
 BY(by_last, earliness_of_end)
 BY(by_duration, duration)
+BY(by_precedence, precedence)
 
 /* Placed buffers in order of their offsets: side by side in memory, since each new one is compared with many. */
 struct placed {
@@ -121,31 +125,101 @@ enum { ORDERS = 4, GREEDY_BUFFERS_MOST = 8192 };
 /* Within a thousandth of the lower bound another order is not tried: one takes 0.1 s for 8192 buffers. */
 static bool is_tight(int64_t top, int64_t live) { return top <= live + live / 1024; }
 
-static enum status place_by(const struct program *program, buffer_order *by, struct buffer **list,
-                            struct buffer **spare, size_t count, int64_t base, int64_t *top) {
-    qsort(list, count, sizeof *list, by ? by : by_first);
-    if (by) return place_in_order(program, list, count, base, top);
-    memcpy(spare, list, count * sizeof *list);
-    qsort(spare, count, sizeof *spare, by_last);
-    return sweep_place(list, spare, count, program->alignment, base, top);
+/* A tier's buffers whose offsets are sought. */
+struct tier_buffers {
+    const struct program *program;
+    struct buffer **list, **spare;
+    size_t count;
+    int64_t base, live;
+    int64_t top;   /* the lowest so far */
+    int64_t *best; /* with it, by buffer id: its offset */
+};
+
+static bool is_placed(const struct tier_buffers *tier) { return is_tight(tier->top, tier->live); }
+
+/* Keeps the offsets where none before took less. */
+static void keep(struct tier_buffers *tier, int64_t top) {
+    if (top >= tier->top) return;
+    tier->top = top;
+    for (size_t i = 0; i < tier->count; i++)
+        tier->best[tier->list[i]->id] = tier->list[i]->offset;
 }
 
-static enum status place_tier(struct program *program, enum tier tier, struct buffer **list, struct buffer **spare) {
-    int64_t base = place_persistent(program, tier), best_top = INT64_MAX;
-    size_t count = 0, best = 0;
+static enum status place_by(struct tier_buffers *tier, buffer_order *by) {
+    int64_t top;
+    qsort(tier->list, tier->count, sizeof *tier->list, by ? by : by_first);
+    if (by) {
+        TRY(place_in_order(tier->program, tier->list, tier->count, tier->base, &top));
+    } else {
+        memcpy(tier->spare, tier->list, tier->count * sizeof *tier->list);
+        qsort(tier->spare, tier->count, sizeof *tier->spare, by_last);
+        TRY(sweep_place(tier->list, tier->spare, tier->count, tier->program->alignment, tier->base, &top));
+    }
+    keep(tier, top);
+    return STATUS_OK;
+}
+
+static int64_t end_of(const struct tier_buffers *tier, const struct buffer *buffer) {
+    return buffer->offset + program_moved_bytes(tier->program, buffer->bytes);
+}
+
+static bool meet(const struct buffer *a, const struct buffer *b) { return a->first <= b->last && b->first <= a->last; }
+
+/* The buffer that ends highest goes before the first one that is live with it. False where it is there. */
+static bool move_highest(const struct tier_buffers *tier) {
+    struct buffer **list = tier->list, *highest;
+    size_t from = 0, to = 0;
+    for (size_t i = 1; i < tier->count; i++)
+        if (end_of(tier, list[i]) > end_of(tier, list[from])) from = i;
+    highest = list[from];
+    while (to < from && !meet(list[to], highest))
+        to++;
+    memmove(list + to + 1, list + to, (from - to) * sizeof *list);
+    list[to] = highest;
+    return to < from;
+}
+
+/* A placement compares each of n buffers with up to n; that many in all, for each order that is changed: 1 ms or two.
+ */
+enum { MOVES_MOST = 40, COMPARED_MOST = 4 << 20 };
+
+static enum status improve(struct tier_buffers *tier, buffer_order *by) {
+    size_t moves = COMPARED_MOST / (tier->count * tier->count + 1);
+    int64_t top;
+    if (moves > MOVES_MOST) moves = MOVES_MOST;
+    qsort(tier->list, tier->count, sizeof *tier->list, by);
+    for (size_t i = 0; i < moves && !is_placed(tier); i++) {
+        TRY(place_in_order(tier->program, tier->list, tier->count, tier->base, &top));
+        keep(tier, top);
+        if (!move_highest(tier)) break;
+    }
+    return STATUS_OK;
+}
+
+static enum status try_orders(struct tier_buffers *tier) {
+    size_t tried = tier->count <= GREEDY_BUFFERS_MOST ? ORDERS : 1;
+    for (size_t k = 0; k < tried && !(k > 0 && is_placed(tier)); k++)
+        TRY(place_by(tier, orders[k]));
+    TRY(improve(tier, by_precedence));
+    return improve(tier, by_area);
+}
+
+static enum status place_tier(struct program *program, enum tier tier, struct buffer **lists, int64_t *best) {
+    struct tier_buffers buffers = {.program = program,
+                                   .list = lists,
+                                   .spare = lists + program->buffers.count,
+                                   .base = place_persistent(program, tier),
+                                   .live = program->live_bytes[tier],
+                                   .top = INT64_MAX,
+                                   .best = best};
     for (size_t i = 0; i < program->buffers.count; i++) {
         struct buffer *buffer = &program->buffers.items[i];
-        if (buffer->tier == tier && !buffer->persistent) list[count++] = buffer;
+        if (buffer->tier == tier && !buffer->persistent) buffers.list[buffers.count++] = buffer;
     }
-    size_t tried = count <= GREEDY_BUFFERS_MOST ? ORDERS : 1, last = 0;
-    for (size_t k = 0; k < tried && !(k > 0 && is_tight(best_top, program->live_bytes[tier])); k++) {
-        int64_t top;
-        TRY(place_by(program, orders[k], list, spare, count, base, &top));
-        if (top < best_top) best = k, best_top = top;
-        last = k;
-    }
-    if (best != last) TRY(place_by(program, orders[best], list, spare, count, base, &best_top));
-    program->tier_bytes[tier] = best_top;
+    TRY(try_orders(&buffers));
+    for (size_t i = 0; i < buffers.count; i++)
+        buffers.list[i]->offset = best[buffers.list[i]->id];
+    program->tier_bytes[tier] = buffers.top;
     return STATUS_OK;
 }
 
@@ -153,12 +227,14 @@ enum status program_place(struct program *program) {
     size_t count = program->buffers.count;
     struct buffer **lists = mem_array(2 * count, sizeof(struct buffer *));
     int64_t *changes = mem_array(program->instructions.count + 1, sizeof *changes);
-    enum status status = lists && changes ? STATUS_OK : STATUS_FAILED;
+    int64_t *best = mem_array(count, sizeof *best);
+    enum status status = lists && changes && best ? STATUS_OK : STATUS_FAILED;
     for (enum tier tier = 0; tier < TIER_COUNT && status == STATUS_OK; tier++) {
         program->live_bytes[tier] = largest_live_sum(program, tier, changes);
-        status = place_tier(program, tier, lists, lists + count);
+        status = place_tier(program, tier, lists, best);
     }
     mem_free(lists);
+    mem_free(best);
     mem_free(changes);
     return status;
 }

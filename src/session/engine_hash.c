@@ -126,15 +126,23 @@ enum status engine_hash_cut(const struct engine *engine, const bool *skip, uint6
 
 /* ---- All ---- */
 
-static uint64_t join(const struct graph *graph, const uint64_t *hashes) {
-    return XXH3_64bits(hashes, graph->tensors.count * sizeof *hashes);
-}
-
-bool engine_can_hash(const struct engine *engine) { return recipe_tensor(&engine->plan->chosen.recipe) == 1; }
-
 static bool is_kept(const struct tensor *tensor) {
     return tensor->kind == TENSOR_PARAMETER || tensor->kind == TENSOR_STATE;
 }
+
+/* Of weights and states in the graph's order: policies may have other tensors between and behind them. */
+static enum status join(const struct graph *graph, const uint64_t *hashes, uint64_t *hash) {
+    XXH3_state_t *state = XXH3_createState();
+    if (!state) return status_no_memory(0, "a hash");
+    XXH3_64bits_reset(state);
+    for (size_t i = 0; i < graph->tensors.count; i++)
+        if (is_kept(graph->tensors.items[i])) XXH3_64bits_update(state, &hashes[i], sizeof hashes[i]);
+    *hash = XXH3_64bits_digest(state);
+    XXH3_freeState(state);
+    return STATUS_OK;
+}
+
+bool engine_can_hash(const struct engine *engine) { return recipe_tensor(&engine->plan->chosen.recipe) == 1; }
 
 /* By the ids that tensors have in the graph of ranks that share none. */
 static enum status join_by_whole(const struct engine *engine, const struct graph *whole, const uint64_t *hashes,
@@ -147,17 +155,14 @@ static enum status join_by_whole(const struct engine *engine, const struct graph
             if (whole->tensors.items[w]->kind == own->tensors.items[i]->kind &&
                 strcmp(whole->tensors.items[w]->name, own->tensors.items[i]->name) == 0)
                 by_whole[w] = hashes[i];
-    *hash = join(whole, by_whole);
+    enum status status = join(whole, by_whole, hash);
     mem_free(by_whole);
-    return STATUS_OK;
+    return status;
 }
 
 enum status engine_join_hashes(const struct engine *engine, const uint64_t *hashes, uint64_t *hash) {
     struct graph *whole;
-    if (engine_can_hash(engine)) {
-        *hash = join(engine_graph(engine), hashes);
-        return STATUS_OK;
-    }
+    if (engine_can_hash(engine)) return join(engine_graph(engine), hashes, hash);
     TRY(programs_build_whole(engine->plan->session, &engine->plan->request.set, &engine->plan->chosen, &whole));
     enum status status = join_by_whole(engine, whole, hashes, hash);
     graph_free(whole);

@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "session/plan_policy.h"
+#include "session/remake_choice.h"
 #include "session/stage_cuts.h"
 #include "session/tensor_layout.h"
 #include "session/tile_search.h"
@@ -74,6 +75,7 @@ enum status plan_choice_make(struct session_plan *plan) {
     TRY(plan_choice_compile(plan));
     if (uncut && free && program_set_has(&plan->request.set, PROGRAM_STEP)) TRY(cut_again(plan));
     if (!free) return STATUS_OK;
+    TRY(remake_choose(plan));
     TRY(plan_policy_choose(plan));
     return tile_search(plan);
 }

@@ -234,6 +234,7 @@ static void fill_input(struct choosing *choosing, const struct graph *graph, con
                               .recipe = &plan->chosen.recipe,
                               .place = plan->chosen.place,
                               .tile_tokens = plan->chosen.policy.tile_tokens,
+                              .remake = plan->chosen.policy.remake,
                               .spans = plan->chosen.policy.spans,
                               .grains_per_pass = plan->request.grains_fixed ? plan->chosen.policy.grains_per_pass : 0,
                               .operations_beside = operations_beside(plan, graph),

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "graph/differentiate.h"
+#include "graph/remake.h"
 #include "graph/token_tiles.h"
 #include "layout/shard_graph.h"
 #include "layout/shard_texts.h"
@@ -11,7 +12,8 @@
 #include "program/collectives.h"
 #include "session/tensor_layout.h"
 
-static enum status add_backward(struct graph *graph, struct tensor *loss, const struct plan *plan) {
+/* `joins`: whether the backend's kernels add up the uses of a parameter as one accumulator has them. */
+static enum status add_backward(struct graph *graph, struct tensor *loss, const struct plan *plan, bool joins) {
     const struct recipe *recipe = &plan->recipe;
     struct optimizer_options optimizer = {.rule = recipe->optimizer,
                                           .beta1 = recipe->beta1,
@@ -24,6 +26,8 @@ static enum status add_backward(struct graph *graph, struct tensor *loss, const 
                                           .no_masters = recipe->master == MASTER_NONE,
                                           .seed = recipe->seed,
                                           .group = {recipe_tensor(recipe), rank_place_tensor_rank(&plan->place)}};
+    bool alone = rank_place_ranks(&plan->place) == 1 && lane_shape_lanes(&recipe->lanes) == 1;
+    graph->one_grain = joins && alone && recipe->batch == recipe->grain_sequences;
     TRY(graph_differentiate(graph, loss));
     return ops_add_optimizer(graph, &optimizer);
 }
@@ -117,8 +121,10 @@ static enum status build_batch(const struct session *session, enum program_use u
     TRY(build_whole_batch(session, use, plan, &graph, &output));
     ops_mark_whole_updates(graph, plan->recipe.optimizer);
     enum status status = shard_batch(plan, use == PROGRAM_STEP, &graph, &output);
-    if (status == STATUS_OK && use == PROGRAM_STEP) status = add_backward(graph, output, plan);
+    if (status == STATUS_OK && use == PROGRAM_STEP)
+        status = add_backward(graph, output, plan, programs_take_tiles(&session->machine));
     if (status == STATUS_OK) status = tile_batch(session, plan, graph);
+    if (status == STATUS_OK && use == PROGRAM_STEP && plan->policy.remake) status = graph_remake(graph);
     if (status == STATUS_OK)
         *out = graph;
     else

@@ -216,7 +216,10 @@ enum status session_plan_renew(const struct session_plan *now, const struct poli
     request.origin = NULL;
     request.costs = costs;
     request.plan.policy = policy ? *policy : policy_to_begin_with(now);
-    if (costs) request.plan.policy.tile_tokens = now->chosen.policy.tile_tokens; /* they are of its graph */
+    if (costs) { /* they are of its graph */
+        request.plan.policy.tile_tokens = now->chosen.policy.tile_tokens;
+        request.plan.policy.remake = now->chosen.policy.remake;
+    }
     enum status made = session_plan_make(now->session, &request, out), status = made;
     if (made == STATUS_OK && costs) status = session_plan_measure(out);
     status = comm_agree(now->session->comm, status);

@@ -353,7 +353,8 @@ enum status train_begin(const char *model_folder, const char *run_folder, const 
 /* What lies in the arenas now must be what lay there when the checkpoint was written. */
 static enum status check_bits(const struct train_run *run, const char *checkpoint) {
     uint64_t bits;
-    if (!engine_can_hash(&run->engine)) return STATUS_OK; /* what was read has the checksums of the files */
+    bool comparable = engine_can_hash(&run->engine) && run->state.version >= CHECKPOINT_FIRST_ANY_GRAPH;
+    if (!comparable) return STATUS_OK; /* what was read has the checksums of the files */
     TRY(engine_hash(&run->engine, &bits));
     if (bits == run->state.bits) return STATUS_OK;
     return status_set(STATUS_BAD_INPUT, "%s: damaged: its weights or optimizer state are not those that were saved",

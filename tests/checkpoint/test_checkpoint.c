@@ -237,7 +237,7 @@ static void set_version(const char *path, char version) {
     char *text;
     size_t bytes;
     assert_int_equal(file_read(path, 1 << 20, &text, &bytes), STATUS_OK);
-    char *digit = strstr(text, "\"version\": 4");
+    char *digit = strstr(text, "\"version\": 5");
     assert_non_null(digit);
     digit[strlen("\"version\": ")] = version;
     temp_write_text(path, text);

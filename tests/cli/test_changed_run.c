@@ -189,7 +189,7 @@ static void an_edited_setting_is_said(void **state) {
 static void what_was_not_given_has_not_changed(void **state) {
     const char *checkpoint = temp_path(*state, CHECKPOINT);
     assert_int_equal(unlink(temp_path(checkpoint, "ballast_manifest.json")), 0);
-    edit(temp_path(checkpoint, "state.json"), "\"version\": 4", "\"version\": 3");
+    edit(temp_path(checkpoint, "state.json"), "\"version\": 5", "\"version\": 3");
     edit(temp_path(checkpoint, "state.json"), "\"epochs\": null", "\"epochs\": 0.0");
     struct program_run again = PROGRAM(*state, "resume", RUN, "--steps", "5");
     if (again.status != 0 || strstr(again.err, "options.")) fail_msg("status %d: %s", again.status, again.err);
@@ -252,7 +252,7 @@ static void other_threads_change_no_bit(void **state) {
 static void threads_of_an_earlier_version_are_taken(void **state) {
     const char *files[] = {"run/run.json", CHECKPOINT "/state.json"};
     assert_int_equal(unlink(temp_path(*state, CHECKPOINT "/ballast_manifest.json")), 0);
-    edit(temp_path(*state, files[1]), "\"version\": 4", "\"version\": 3");
+    edit(temp_path(*state, files[1]), "\"version\": 5", "\"version\": 3");
     for (int i = 0; i < 2; i++) {
         json_error_t error;
         json_t *object = json_load_file(temp_path(*state, files[i]), 0, &error);
@@ -276,7 +276,7 @@ static void come_from(const char *folder, const char *isa) {
     snprintf(to, sizeof to, "\"isa\": \"%s\"", isa);
     edit(temp_path(folder, "run/run.json"), from, to);
     edit(temp_path(folder, CHECKPOINT "/state.json"), from, to);
-    edit(temp_path(folder, CHECKPOINT "/state.json"), "\"version\": 4", "\"version\": 3");
+    edit(temp_path(folder, CHECKPOINT "/state.json"), "\"version\": 5", "\"version\": 3");
     (void)unlink(temp_path(folder, CHECKPOINT "/ballast_manifest.json"));
     json_decref(settings);
     mem_free(text);

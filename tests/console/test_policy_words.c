@@ -20,6 +20,9 @@ static void policies_have_words(void **state) {
                         "device; activations of 2 of 6 blocks on the disk; 2 blocks computed again");
     const struct policy tiles = {.grains_per_pass = 1, .tile_tokens = 2048};
     assert_string_equal(policy_words(&tiles, 6, text), "1 grain a pass; MLPs in tiles of 2048 tokens");
+    const struct policy again = {.grains_per_pass = 1, .remake = true};
+    assert_string_equal(policy_words(&again, 6, text),
+                        "1 grain a pass; all on the device; norms and activation functions again in backward");
     const struct policy cut = {.grains_per_pass = 1, .partition = {1, 4, 4}, .flat = true};
     assert_string_equal(policy_words(&cut, 6, text),
                         "1 grain a pass; 1|4|4 shards of parameters, gradients and optimizer state; operations between "
@@ -50,6 +53,9 @@ static void differences_have_words(void **state) {
     other = disk;
     other.partition.optimizer = 2;
     expect_difference(other, "1|1|2 shards of parameters, gradients and optimizer state");
+    other = disk;
+    other.remake = true;
+    expect_difference(other, "norms and activation functions again in backward");
     other = disk;
     other.chunk_bytes = 4096;
     expect_difference(other, "chunks of another size");

@@ -36,15 +36,25 @@ static void nothing_moves_without_need(void **state) {
     drop(&planned);
 }
 
+/* The device's bytes of a plan that stays there, in a device tier of so many. */
+static int64_t stay(const char *folder, int64_t device_bytes, bool remakes) {
+    struct planned planned;
+    create(folder, device_bytes, PLENTY, &planned);
+    int64_t bytes = planned.plan.programs.tier_bytes[TIER_DEVICE];
+    assert_int_equal(planned.plan.search.enumerated, 0);
+    assert_int_equal(planned.plan.chosen.policy.remake, remakes);
+    drop(&planned);
+    return bytes;
+}
+
+/* What is light is made again before anything is moved or blocks are computed again. */
 static void what_is_taken_is_the_fastest_found(void **state) {
     struct planned planned;
     struct step_summary prediction;
-    create(*state, PLENTY, 0, &planned);
-    int64_t plain = planned.plan.programs.tier_bytes[TIER_DEVICE];
-    assert_int_equal(planned.plan.search.enumerated, 0);
-    drop(&planned);
-    create(*state, plain - 1, PLENTY, &planned);
-    assert_true(planned.plan.programs.tier_bytes[TIER_DEVICE] < plain);
+    int64_t plain = stay(*state, PLENTY, false), again = stay(*state, plain - 1, true);
+    assert_true(again < plain);
+    create(*state, again - 1, PLENTY, &planned);
+    assert_true(planned.plan.programs.tier_bytes[TIER_DEVICE] < again);
     assert_true(planned.plan.search.front.count > 0);
     const struct candidate *winner = &planned.plan.search.front.items[0];
     assert_memory_equal(&planned.plan.chosen.policy, &winner->policy, sizeof winner->policy);

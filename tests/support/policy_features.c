@@ -53,6 +53,7 @@ void policy_count_features(const struct policy *policy, int32_t blocks, int64_t 
         [POLICY_FEATURE_four_grains] = slots >= 4,
         [POLICY_FEATURE_middle_pass_of_grains] = slots > 1 && passes > 2,
         [POLICY_FEATURE_tiles] = policy->tile_tokens > 0,
+        [POLICY_FEATURE_remake] = policy->remake,
     };
     for (int f = 0; f < POLICY_FEATURES; f++)
         counts[f] += has[f];

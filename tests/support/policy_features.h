@@ -23,7 +23,8 @@ enum { POLICY_NESTED_BLOCKS = 5 };
     X(lookahead)                                                                                                       \
     X(four_grains)                                                                                                     \
     X(middle_pass_of_grains) /* a middle pass over more than one */                                                    \
-    X(tiles)
+    X(tiles)                                                                                                           \
+    X(remake)
 
 enum policy_feature {
 #define POLICY_FEATURE_ENUM(name) POLICY_FEATURE_##name,

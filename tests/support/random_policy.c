@@ -120,6 +120,7 @@ struct policy random_policy_with(const struct graph *graph, int64_t grains, cons
     set_tiers(traits, &policy);
     if (updates_whole_matrices(graph)) policy.update = TIER_DEVICE;
     if (mesh && mesh_ranks(mesh) > 1) draw_partition(&dice, graph, mesh, &policy);
+    policy.remake = roll(&dice, 2);
     return policy;
 }
 

@@ -164,7 +164,8 @@ static void less_memory_is_followed(void **state) {
     expect_same_runs(plain, followed, 8);
 }
 
-/* Begun with too little for the plain plan, and given enough after two steps. */
+/* Begun with too little for the plain plan, and given enough after two steps. What is light may go on to be made again:
+ * the costs that are known are of that graph. */
 static void more_memory_is_used(void **state) {
     enum { STEPS = 4 };
     struct tiny_run run;
@@ -187,7 +188,8 @@ static void more_memory_is_used(void **state) {
         if (less) limit(other, 256 << 20);
         turn(other, STEPS - 2);
         assert_int_equal(seen.count, less);
-        assert_int_equal(other->plan.programs.tier_bytes[TIER_DEVICE], plain_bytes);
+        int64_t bytes = other->plan.programs.tier_bytes[TIER_DEVICE];
+        assert_true(other->plan.chosen.policy.remake ? less && bytes < plain_bytes : bytes == plain_bytes);
         expect_status(train_hash(other, &hashes[less]), STATUS_OK, NULL);
         expect_status(train_close(other), STATUS_OK, NULL);
     }

@@ -56,6 +56,12 @@ static enum status create_logits(const struct head_kernel *head, bool bias, int6
     return matmul_create(&spec, out);
 }
 
+/* Of the logits' gradients, from one row to the next: in bf16 they are in the first halves of the logits' rows. */
+static int64_t gradient_row(const struct head_kernel *head) {
+    int64_t logits = head->tiles.logits_row * (int64_t)sizeof(float);
+    return logits / dtype_bytes(head->kernel.node->in[0]->shape.dtype);
+}
+
 static bool has_gradient(const struct node *node, enum head_gradient gradient) {
     return node->out[head_output(node, gradient)] != NULL;
 }
@@ -63,12 +69,14 @@ static bool has_gradient(const struct node *node, enum head_gradient gradient) {
 static enum status create_dx(const struct head_kernel *head, int64_t tokens, struct matmul **out) {
     if (!has_gradient(head->kernel.node, HEAD_DX)) return STATUS_OK;
     struct matmul_spec spec = head_dx_spec(head->kernel.node, &head->tiles, tokens);
+    spec.a_row = gradient_row(head);
     return matmul_create(&spec, out);
 }
 
 static enum status create_dweight(const struct head_kernel *head, int64_t tokens, struct matmul **out) {
     if (!has_gradient(head->kernel.node, HEAD_DWEIGHT)) return STATUS_OK;
     struct matmul_spec spec = head_dweight_spec(head->kernel.node, &head->tiles, tokens);
+    spec.a_k = gradient_row(head);
     return matmul_create(&spec, out);
 }
 
@@ -122,7 +130,7 @@ static enum status head_create(const struct node *node, bool gradient, kernel_ru
         return status;
     }
     int64_t products = workspace_most(&head->products), final = workspace_most(&head->final);
-    head->workspace = head_workspace_of(node, &head->tiles, gradient);
+    head->workspace = head_workspace_of(node, &head->tiles, gradient, true);
     head->kernel.workspace_bytes = head->workspace.end + (products > final ? products : final);
     *out = &head->kernel;
     return STATUS_OK;
@@ -148,7 +156,8 @@ static void write_target(float softcap, float scale, double logit, double lse, e
         *(float *)out = at_target;
 }
 
-/* d(loss)/d(logits) = scale * (softmax - one at the target), times the slope of a soft cap; `out` may be the logits.
+/* d(loss)/d(logits) = scale * (softmax - one at the target), times the slope of a soft cap; `out` is where the logits
+ * are: no element of it lies behind what was read for it.
  * Columns behind the part's end have none. */
 static void write_gradient(const struct head_kernel *head, float scale, const float *logits, int64_t target, double lse,
                            char *out) {
@@ -197,7 +206,7 @@ static void head_rows(const void *context, int64_t begin, int64_t end) {
     int64_t vocab = head->tiles.vocab, bytes = vocab * dtype_bytes(head->kernel.node->in[0]->shape.dtype);
     for (int64_t row = begin; row < end; row++) {
         float *logits = tile->logits + row * vocab;
-        char *gradient = tile->gradients ? tile->gradients + row * bytes : NULL;
+        char *gradient = tile->gradients ? tile->gradients + row * vocab * (int64_t)sizeof(float) : NULL;
         int32_t target = tile->targets[row];
         int64_t column = column_of(tile, target);
         double lse = 0;
@@ -229,7 +238,7 @@ static void tile_products_run(const struct head_tile *tile, const struct head_pr
     if (products->dweight) matmul_run(products->dweight, &dweight, workspace);
     if (out[HEAD_DBIAS])
         sum_columns(node->in[0]->shape.dtype, tile->rows, tile->head->tiles.vocab, tile->gradients,
-                    tile->head->tiles.vocab, out[HEAD_DBIAS]);
+                    gradient_row(tile->head), out[HEAD_DBIAS]);
 }
 
 static void tile_logits_run(const struct head_tile *tile, const struct head_products *products,

@@ -321,7 +321,7 @@ static int64_t workspace_most(const struct head_products *products) {
 static void head_layout(struct head_kernel *head, bool gradient) {
     const struct node *node = head->kernel.node;
     int64_t products = workspace_most(&head->products), final = workspace_most(&head->final);
-    head->workspace = head_workspace_of(node, &head->tiles, gradient);
+    head->workspace = head_workspace_of(node, &head->tiles, gradient, false);
     head->matmul_at = head->workspace.end;
     if (gradient && node->out[head_output(node, HEAD_DBIAS)])
         head->matmul_at += cuda_sum_workspace(head->tiles.tile, head->tiles.vocab);

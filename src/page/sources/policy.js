@@ -25,6 +25,7 @@ function policyTraits(p) {
   words.update = p.update && p.update !== 'device' ? 'updated on the ' + p.update : 'updated on the device';
   words.again = schedule.again ? plural(schedule.again, 'block') + ' computed again' : 'nothing computed again';
   words.tiles = p.tile_tokens ? `MLPs in tiles of ${plural(p.tile_tokens, 'token')}` : 'MLPs on all tokens at once';
+  words.remake = p.remake ? 'norms and activation functions again in backward' : 'what norms and activation functions made is kept';
   words.host = schedule.host ? `activations of ${plural(schedule.host, 'block')} to host memory` : 'no activations to host memory';
   words.disk = schedule.disk ? `activations of ${plural(schedule.disk, 'block')} to the disk` : 'no activations to the disk';
   const cut = p.partition || {}, widths = STATES.map(([kind]) => cut[kind] || 1);
@@ -65,6 +66,7 @@ function scheduleWords(policy) {
   const {again, blocks, host, disk} = readSchedule(policy.schedule), parts = [];
   if (again) parts.push(`${again} of ${plural(blocks, 'block')} ${verb(again)} computed again in backward, so that ${again === 1 ? 'its' : 'their'} activations need not be kept`);
   if (policy.tile_tokens) parts.push(`MLPs work on ${plural(policy.tile_tokens, 'token')} of a grain at a time, and again in backward, so that only these have wide activations`);
+  if (policy.remake) parts.push('norms and activation functions are computed again in backward, so that what they made need not be kept');
   if (host) parts.push(`the activations of ${plural(host, 'block')} wait in host memory for their backward`);
   if (disk) parts.push(`the activations of ${plural(disk, 'block')} wait on the disk for their backward`);
   return capital(parts.length ? parts.join('; ') : 'all activations are kept until their backward') + '.';

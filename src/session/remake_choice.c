@@ -1,0 +1,38 @@
+#include "session/remake_choice.h"
+
+#include "graph/remake.h"
+#include "session/plan_choice.h"
+
+static bool fits(const struct session_plan *plan) {
+    for (enum tier tier = 0; tier < TIER_COUNT; tier++)
+        if (plan->programs.tier_bytes[tier] > plan->session->machine.capacity_bytes[tier]) return false;
+    return true;
+}
+
+/* Costs that a run has fitted are of its graph, and bounds of shapes are of the plain one. */
+static bool is_open(const struct session_plan *plan) {
+    const struct plan_request *request = &plan->request;
+    return program_set_has(&request->set, PROGRAM_STEP) && policy_is_plain(&plan->chosen.policy) &&
+           !plan->chosen.policy.remake && request->faster_than_s == 0 && !request->costs;
+}
+
+enum status remake_choose(struct session_plan *plan) {
+    struct remake_counts counts;
+    if (!is_open(plan)) return STATUS_OK;
+    TRY(graph_remake_count(programs_main(&plan->programs)->graph, &counts));
+    bool fitted = fits(plan), light = counts.flops >= REMAKE_FLOPS_PER_BYTE * counts.bytes;
+    if (counts.bytes == 0 || (fitted && !light)) return STATUS_OK;
+    struct session_plan other = {.session = plan->session, .request = plan->request, .chosen = plan->chosen};
+    other.chosen.policy.remake = true;
+    TRY(plan_choice_compile(&other));
+    int64_t before = plan->programs.tier_bytes[TIER_DEVICE], bytes = other.programs.tier_bytes[TIER_DEVICE];
+    if (before - bytes < (fitted ? before / REMAKE_LEAST_PART : 1)) {
+        programs_free(&other.programs);
+        return STATUS_OK;
+    }
+    programs_free(&plan->programs);
+    plan->programs = other.programs;
+    plan->chosen = other.chosen;
+    plan->least_bytes = other.least_bytes;
+    return STATUS_OK;
+}
