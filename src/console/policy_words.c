@@ -91,6 +91,7 @@ static void say_states(const struct policy *policy, struct traits *out) {
         add(&stay, "all of the first %" PRId64 " chunks on the device", policy->persistent_chunks);
     if (policy->update == TIER_HOST) add(&update, "updated on the host");
     if (moves && policy->lookahead > 0) add(&ahead, "copies a block ahead");
+    if (moves && policy->lookahead == 0 && policy->update_ahead > 0) add(&ahead, "updates a block ahead");
 }
 
 static void say_schedule(const struct policy *policy, int32_t blocks, struct traits *out) {

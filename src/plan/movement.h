@@ -6,6 +6,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "plan/plan.h"
+
 /* How a share's grains (plan/lane_shares.h) are cut into passes: all have `grains`, but for the last one. */
 struct pass_split {
     int64_t count, grains, last_grains;
@@ -27,9 +29,13 @@ static inline bool movement_stays(int64_t group, int64_t next_group, int64_t loo
     return next_group < movement_store_group(group, lookahead) + lookahead + 1;
 }
 /* A chunk's deferred update stands before the forward of this block, where `block` is the first to use the chunk: one
- * lookahead for the update's results to leave, one for the parameters to be fetched. */
-static inline int64_t movement_update_block(int64_t block, int64_t lookahead) {
-    return block > 2 * lookahead ? block - 2 * lookahead : 0;
+ * lookahead for the update's results to leave, one for the parameters to be fetched. With `update_ahead` blocks more,
+ * state is fetched and updated while as many blocks are computed, and is in memory no longer; the first block's, the
+ * embedding's, is often the largest, so no other is there then. */
+static inline int64_t movement_update_block(int64_t block, const struct policy *policy) {
+    int64_t ahead = 2 * policy->lookahead + policy->update_ahead;
+    int64_t first = policy->update_ahead > 0 && block > 0;
+    return block > first + ahead ? block - ahead : first;
 }
 
 #endif

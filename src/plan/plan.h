@@ -137,8 +137,9 @@ struct policy {
     int64_t persistent_chunks; /* the first of them stay on the device, with their gradients and optimizer state */
     int64_t
         buffers; /* how many of the other chunks fit in device memory at a time; needed if parameters are elsewhere */
-    int64_t lookahead; /* groups (one block's forward or backward, all grains) by which fetches precede the first use
-                          and stores follow the last (plan/movement.h) */
+    int64_t lookahead;    /* groups (one block's forward or backward, all grains) by which fetches precede the first use
+                             and stores follow the last (plan/movement.h) */
+    int64_t update_ahead; /* blocks by which deferred updates stand before what `lookahead` asks for */
     enum tier parameters, gradients, optimizer; /* home of the other chunks' states between uses */
     enum tier update;                           /* where the other chunks are updated: device or host */
     struct partition partition;                 /* of model states among ranks; all 0: each rank has all of them */

@@ -20,7 +20,8 @@ enum status plan_check_real(const char *field, double value, double least, doubl
 }
 
 /* One list of the policy's numbers and tiers serves reading and writing. */
-#define POLICY_INTEGERS(X) X(grains_per_pass) X(chunk_bytes) X(persistent_chunks) X(buffers) X(lookahead) X(tile_tokens)
+#define POLICY_INTEGERS(X)                                                                                             \
+    X(grains_per_pass) X(chunk_bytes) X(persistent_chunks) X(buffers) X(lookahead) X(update_ahead) X(tile_tokens)
 #define POLICY_TIERS(X) X(parameters) X(gradients) X(optimizer) X(update)
 
 enum { BUFFERS_MAX = 1 << 20, LOOKAHEAD_MAX = 64 };
@@ -43,6 +44,7 @@ enum status policy_check(const struct policy *policy, int64_t grains) {
     TRY(plan_check_range("policy.buffers", policy->buffers, moves, BUFFERS_MAX,
                          moves ? "parameters that are elsewhere pass through buffers" : "a count of buffers"));
     TRY(plan_check_range("policy.lookahead", policy->lookahead, 0, LOOKAHEAD_MAX, "a count of groups"));
+    TRY(plan_check_range("policy.update_ahead", policy->update_ahead, 0, LOOKAHEAD_MAX, "a count of blocks"));
     if (policy->update == TIER_DISK)
         return status_hint(status_set(STATUS_BAD_INPUT, "plan: policy.update: nothing is computed on the disk"),
                            "the nearest legal value is %s",

@@ -78,9 +78,8 @@ static enum status add_deferred_update(struct execution_source *source, int32_t 
 
 enum status execution_updates_add_deferred(struct execution_source *source, int32_t block, struct execution_list *out) {
     const struct chunk_list *chunks = source->chunks;
-    int64_t lookahead = source->policy->lookahead;
     for (int32_t *next = &source->next_deferred; *next < (int32_t)chunks->chunks.count; ++*next) {
-        if (movement_update_block(chunks->chunks.items[*next].block, lookahead) > block) break;
+        if (movement_update_block(chunks->chunks.items[*next].block, source->policy) > block) break;
         if (execution_defers_update(source, *next)) TRY(add_deferred_update(source, *next, out));
     }
     return STATUS_OK;

@@ -436,7 +436,7 @@ static void place_parameters(struct execution_source *source) {
         struct pipeline_value *value = &source->pipeline.values.items[v];
         if (value->tensor->kind != TENSOR_PARAMETER) continue;
         const struct chunk *chunk = &source->chunks->chunks.items[source->chunks->chunk_of[value->tensor->id]];
-        int32_t block = (int32_t)movement_update_block(chunk->block, source->policy->lookahead);
+        int32_t block = (int32_t)movement_update_block(chunk->block, source->policy);
         int stage = (int)(value->span % source->spans.stages);
         value->span = stage_spans_of_block(&source->spans, own_block(source, block, stage));
     }

@@ -372,7 +372,7 @@ static void add_update_windows(const struct walk *walk) {
     if (!defers(walk->input, policy) || policy->update != TIER_DEVICE || !walk->pass.first) return;
     for (int64_t c = policy->persistent_chunks; c < states_count(states); c++) {
         struct chunk_sum chunk = chunk_sum_of(walk->input->from, c);
-        int64_t user = states->chunks.chunks.items[c].block, block = movement_update_block(user, policy->lookahead);
+        int64_t user = states->chunks.chunks.items[c].block, block = movement_update_block(user, policy);
         if (user >= states->blocks || chunk.trained == 0) continue;
         int64_t group = walk->input->cost->forward[block], used = walk->input->cost->forward[user];
         if (group < 0 || used < 0) continue;

@@ -50,6 +50,7 @@ void policy_count_features(const struct policy *policy, int32_t blocks, int64_t 
         [POLICY_FEATURE_recomputed] = longest_again(&stages) > 0,
         [POLICY_FEATURE_nested] = longest_again(&stages) >= POLICY_NESTED_BLOCKS,
         [POLICY_FEATURE_lookahead] = policy->lookahead > 0,
+        [POLICY_FEATURE_update_ahead] = all_move && policy->optimizer != TIER_DEVICE && policy->update_ahead > 0,
         [POLICY_FEATURE_four_grains] = slots >= 4,
         [POLICY_FEATURE_middle_pass_of_grains] = slots > 1 && passes > 2,
         [POLICY_FEATURE_tiles] = policy->tile_tokens > 0,

@@ -21,6 +21,7 @@ enum { POLICY_NESTED_BLOCKS = 5 };
     X(recomputed)                                                                                                      \
     X(nested)                                                                                                          \
     X(lookahead)                                                                                                       \
+    X(update_ahead)                                                                                                    \
     X(four_grains)                                                                                                     \
     X(middle_pass_of_grains) /* a middle pass over more than one */                                                    \
     X(tiles)                                                                                                           \

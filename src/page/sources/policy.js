@@ -31,7 +31,7 @@ function policyTraits(p) {
   const cut = p.partition || {}, widths = STATES.map(([kind]) => cut[kind] || 1);
   words.shards = cut.optimizer > 1 ? `${widths.join('|')} shards of parameters, gradients and optimizer state` : 'all states on each rank';
   words.flat = p.flat ? 'operations between ranks straight to each' : 'operations between ranks node by node';
-  words.lookahead = p.lookahead ? 'copies a block ahead' : 'copies not ahead';
+  words.lookahead = p.lookahead ? 'copies a block ahead' : p.update_ahead ? 'updates a block ahead' : 'copies not ahead';
   words.size = p.chunk_bytes ? `chunks of ${bytes(p.chunk_bytes)}` : 'chunks of the usual size';
   words.buffers = (p.parameters || 'device') !== 'device' ? `room for ${plural(p.buffers || 0, 'chunk')} of parameters` : '';
   return words;
@@ -59,7 +59,7 @@ function policyWords(data) {
   return first + (p.persistent_chunks ? `Parameters move in chunks. ${capital(firstChunks(p.persistent_chunks))} ${p.persistent_chunks === 1 ? 'stays' : 'stay'} in device memory with all that belongs to ${p.persistent_chunks === 1 ? 'it' : 'them'}. Of the others, ` : '') +
     (p.persistent_chunks ? where.join(', ') : capital(where.join(', '))) + ` and ${isOne(away) ? 'is' : 'are'} copied to device memory when a block needs ${isOne(away) ? 'it' : 'them'}. ` +
     (p.buffers && p.parameters !== 'device' ? `Device memory has room for the parameters of ${plural(p.buffers, 'such chunk')} at a time. ` : '') +
-    (p.lookahead ? 'Copies begin one block before they are needed. ' : '') +
+    (p.lookahead ? 'Copies begin one block before they are needed. ' : p.update_ahead ? 'Updates begin one block before they are needed. ' : '') +
     (!p.optimizer || p.optimizer === 'device' ? '' : data.plan.recipe && data.plan.recipe.clip_norm === 0 ? 'Nothing is clipped, so these chunks are updated within backward, as soon as their gradients are complete.' : 'These chunks are updated while the next step runs forward, so that the copies of optimizer state cost little time.');
 }
 function scheduleWords(policy) {
