@@ -16,7 +16,7 @@
  *
  * Shares before anything is learned, by lookahead: programs of bench/search_gap.c exposed 0.6 to 0.7 without lookahead
  * and 0.1 to 0.3 with it (medians by kind). These are nearer to each other, so that every kind is tried. */
-static const double EXPOSED_SHARE[LOOKAHEADS] = {0.5, 0.25};
+static const double EXPOSED_SHARE[COPY_WAYS] = {0.5, 0.25, 0.25};
 /* Each program that does not fit makes the search want this much more room on the device: after a dozen of them it aims
  * for a quarter of the capacity. */
 static const double MORE_MARGIN = 1.12;
@@ -57,7 +57,7 @@ struct lower_excess {
 };
 
 enum { PLACEMENTS = TIER_COUNT * TIER_COUNT * TIER_COUNT * TIER_COUNT };
-enum { KINDS = SCHEDULE_KINDS * TIER_COUNT * LOOKAHEADS * SPACE_FITS };
+enum { KINDS = SCHEDULE_KINDS * TIER_COUNT * COPY_WAYS * SPACE_FITS };
 
 struct search {
     const struct search_input *input;
@@ -68,7 +68,7 @@ struct search {
     VEC(struct family_excess) excesses; /* by family */
     struct kind_estimate estimates[KINDS];
     struct kind_estimate placed[2 * SPACE_FITS]; /* the same by placement, and whether parameters are gathered */
-    struct lower_excess lower[LOOKAHEADS * PLACEMENTS];
+    struct lower_excess lower[COPY_WAYS * PLACEMENTS];
     bool *scouted; /* by division: one of its programs was compiled */
     double margin; /* expected device bytes are multiplied by it; 1 as soon as a program fits */
     struct search_result *result;
@@ -84,7 +84,7 @@ static struct kind_estimate *estimate_of(struct search *search, int32_t index) {
     const struct family *family = &search->space.families.items[index];
     const struct schedule *schedule = space_schedule(&search->space, family);
     int32_t kind = (int32_t)schedule->kind * TIER_COUNT + (int32_t)schedule->tier;
-    kind = kind * LOOKAHEADS + (int32_t)family->lookahead;
+    kind = kind * COPY_WAYS + family_copy_way(family);
     return &search->estimates[kind * SPACE_FITS + space_fit_number(&family->at)];
 }
 
@@ -97,7 +97,7 @@ static struct kind_estimate *placed_of(struct search *search, int32_t index) {
 static struct lower_excess *lower_excess_of(struct search *search, int32_t index) {
     const struct family *family = &search->space.families.items[index];
     const enum tier at[] = {family->at.parameters, family->at.gradients, family->at.optimizer, family->at.update};
-    int64_t number = family->lookahead;
+    int64_t number = family_copy_way(family);
     for (size_t i = 0; i < sizeof at / sizeof *at; i++)
         number = number * TIER_COUNT + (int64_t)at[i];
     return &search->lower[number];
@@ -124,8 +124,8 @@ static double with_exposed(const struct search *search, const struct policy_seco
 
 static double expected_s(struct search *search, int32_t family, const struct policy_seconds *seconds) {
     const struct kind_estimate *estimate = estimate_of(search, family), *placed = placed_of(search, family);
-    int64_t lookahead = search->space.families.items[family].lookahead;
-    double share = estimate->timed ? estimate->exposed_share : EXPOSED_SHARE[lookahead];
+    int32_t way = family_copy_way(&search->space.families.items[family]);
+    double share = estimate->timed ? estimate->exposed_share : EXPOSED_SHARE[way];
     /* With other schedules too, ranks wait for each other as long. */
     if (!estimate->timed && placed->timed && search->space.divisions.count > 1) share = placed->exposed_share;
     return with_exposed(search, seconds, share) * (1 + wait_part_of(search, family));

@@ -210,6 +210,10 @@ const struct schedule *space_schedule(const struct space *space, const struct fa
 
 /* ---- families ---- */
 
+int32_t family_copy_way(const struct family *family) {
+    return family->update_ahead > 0 ? LOOKAHEADS : (int32_t)family->lookahead;
+}
+
 bool family_moves_states(const struct family *family) {
     return family->at.parameters != TIER_DEVICE || family->at.gradients != TIER_DEVICE ||
            family->at.optimizer != TIER_DEVICE;
@@ -235,6 +239,7 @@ static void set_policy(const struct space *space, const struct family *family, i
     out->persistent_chunks = persistent;
     out->buffers = buffers;
     out->lookahead = family->lookahead;
+    out->update_ahead = family->update_ahead;
     out->parameters = family->at.parameters;
     out->gradients = family->at.gradients;
     out->optimizer = family->at.optimizer;
@@ -435,7 +440,7 @@ static enum status list_space(struct space *space, bool trains) {
 static bool is_near(const struct family *a, const struct family *b) {
     bool updates = a->at.optimizer == b->at.optimizer && a->at.update != b->at.update;
     int choices = (a->schedule != b->schedule) + (a->grains_per_pass != b->grains_per_pass) +
-                  (a->lookahead != b->lookahead) + (a->at.parameters != b->at.parameters) +
+                  (family_copy_way(a) != family_copy_way(b)) + (a->at.parameters != b->at.parameters) +
                   (a->at.gradients != b->at.gradients) + (a->at.optimizer != b->at.optimizer) + updates;
     return a->division == b->division && a->flat == b->flat && choices <= 1;
 }
@@ -446,6 +451,30 @@ static bool has_twin(const struct space *space, size_t from, const struct family
             memcmp(&space->families.items[f].at, &family->at, sizeof family->at) == 0)
             return true;
     return false;
+}
+
+/* The same with updates ahead. It needs more of the device than what it shares its fit with, so it has one of its own.
+ */
+static enum status add_ahead(struct space *space, struct family ahead) {
+    const struct schedule_cost *cost = schedule_cost_at(space, ahead.schedule, ahead.lookahead);
+    struct pass_activations activations = policy_bound_activations(cost, &space->cut, ahead.grains_per_pass);
+    ahead.fit = (int32_t)space->fits.count;
+    TRY(vec_push(&space->fits, (struct fit){0}));
+    return add_family(space, ahead, &activations);
+}
+
+/* Of all families there are near `base`, once for each: lookahead puts updates ahead as well. */
+static enum status add_all_ahead(struct space *space, const struct family *base) {
+    size_t count = space->families.count;
+    for (size_t f = 0; f < count; f++) {
+        struct family *family = &space->families.items[f], ahead = *family;
+        bool deferred = family->at.optimizer != TIER_DEVICE && !space->divisions.items[family->division].early;
+        ahead.update_ahead = 1;
+        if (family->has_ahead || !deferred || family_copy_way(family) != 0 || !is_near(&ahead, base)) continue;
+        family->has_ahead = true;
+        TRY(add_ahead(space, ahead));
+    }
+    return STATUS_OK;
 }
 
 /* The same with smaller chunks. */
@@ -481,6 +510,7 @@ enum status space_list_near(struct space *space, int32_t family, struct family_n
         if (other.packing == 0 && chunks && is_near(&other, &base))
             TRY(add_finer(space, &other, space->coarse_families));
     }
+    TRY(add_all_ahead(space, &base));
     for (size_t f = 0; f < space->families.count; f++)
         if (is_near(&space->families.items[f], &base)) TRY(vec_push(&out->list, (int32_t)f));
     return STATUS_OK;

@@ -16,6 +16,7 @@ struct placement_list {
 };
 
 enum {
+    COPY_WAYS = 3,        /* lookaheads, and none but for updates (family_copy_way) */
     LOOKAHEADS = 2,       /* 0 and 1 */
     PACKINGS_LISTED = 2,  /* chunk sizes: the least wasteful, and twice that; */
     PACKINGS_MAX = 4,     /* with a half and a quarter of it (space_list_near) */
@@ -51,6 +52,8 @@ struct family {
     int32_t schedule, packing, fit, division;
     bool flat;
     int64_t grains_per_pass, lookahead;
+    int64_t update_ahead; /* 1 only near another family (space_list_near) … */
+    bool has_ahead;       /* … which has this then */
     struct placement at;
     struct policy_seconds least; /* no program of any member takes less */
 };
@@ -127,6 +130,8 @@ struct member space_least(struct space *space, const struct family *family);
 bool space_may_fit(const struct space *space, const struct policy_bound *bound, enum tier from);
 /* From 0 to SPACE_FITS - 1. */
 int32_t space_fit_number(const struct placement *at);
+/* Of COPY_WAYS: the lookahead, or LOOKAHEADS where updates alone are ahead. */
+int32_t family_copy_way(const struct family *family);
 bool family_moves_states(const struct family *family);
 /* Whether its partition cuts parameters. */
 bool space_gathers(const struct space *space, const struct family *family);
