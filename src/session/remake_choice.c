@@ -2,6 +2,7 @@
 
 #include "graph/remake.h"
 #include "session/plan_choice.h"
+#include "sim/costs.h"
 
 static bool fits(const struct session_plan *plan) {
     for (enum tier tier = 0; tier < TIER_COUNT; tier++)
@@ -31,6 +32,7 @@ enum status remake_choose(struct session_plan *plan) {
         return STATUS_OK;
     }
     programs_free(&plan->programs);
+    costs_free(&plan->costs); /* a pipeline was cut by them; they are of the other graph */
     plan->programs = other.programs;
     plan->chosen = other.chosen;
     plan->least_bytes = other.least_bytes;

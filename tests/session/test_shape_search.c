@@ -254,7 +254,8 @@ static struct alone check_seed(const char *folder, uint64_t seed, bool brute) {
     double least_s = joint.plan.shapes.least_s;
     assert_true(least_s <= step_s && least_s <= alone.best_s * (1 + 1e-9));
     print_message("  by bounds at least %g s\n", least_s);
-    if (brute) assert_true(isinf(alone.best_s) ? isinf(step_s) : fabs(step_s - alone.best_s) <= tolerance * step_s);
+    /* Policies near the best one (search/refine.h), which may be faster, are not among all. */
+    if (brute) assert_true(isinf(alone.best_s) ? isinf(step_s) : step_s <= alone.best_s * (1 + tolerance));
     drop(&joint);
     return alone;
 }
