@@ -5,10 +5,9 @@
  * pass, lookahead and the tiers of model states; they differ in how many chunks stay on the device and in the buffers
  * for the others. A *clan* is all families of one partition and the same tiers of states: with several partitions to
  * choose from there are thousands, which are bounded as a whole before their families are. The *fullest* member keeps
- * as many chunks as fit. Chunks of parts of a layer, and updates
- * ahead without lookahead, are looked at near the best program alone. A *bound* is what no
- * program of a member or family goes below (policy_bound.h); what is *expected* of it is the bound plus what programs
- * like it took above theirs.
+ * as many chunks as fit. Chunks of parts of a layer, and updates ahead without lookahead, are looked at near the best
+ * program alone. A *bound* is what no program of a member or family goes below (policy_bound.h); what is *expected* of
+ * it is the bound plus what programs like it took above theirs.
  *
  * Files, in the order to read them: search (this; the order of compiling), measure (one policy, compiled and
  * simulated), policy_outcomes (what came of all), queue (proposals by expected time), refine (the last programs:

@@ -23,6 +23,9 @@ static void policies_have_words(void **state) {
     const struct policy again = {.grains_per_pass = 1, .remake = true};
     assert_string_equal(policy_words(&again, 6, text),
                         "1 grain a pass; all on the device; norms and activation functions again in backward");
+    struct policy ahead = disk;
+    ahead.update_ahead = 1;
+    assert_non_null(strstr(policy_words(&ahead, 6, text), "; updates a block ahead"));
     const struct policy cut = {.grains_per_pass = 1, .partition = {1, 4, 4}, .flat = true};
     assert_string_equal(policy_words(&cut, 6, text),
                         "1 grain a pass; 1|4|4 shards of parameters, gradients and optimizer state; operations between "

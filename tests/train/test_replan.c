@@ -168,12 +168,15 @@ static int expect_mended(const struct scene *scene) {
     return mended;
 }
 
+/* How far behind a mistake is depends on the room that this processor's kernels need. */
+enum { MENDED_LEAST = 4 };
+
 static void wrong_costs_are_mended(void **state) {
     static const double parts[] = {1. / 3, 0.05, 0.15, 0.5, 0.7};
     bool all = getenv("BALLAST_LONG") != NULL;
     int mended = 0, machines = all ? SYNTHETIC_MACHINES : 1;
     for (int machine = 0; machine < machines; machine++)
-        for (uint64_t seed = 1; seed <= (all ? 6 : 2); seed++)
+        for (uint64_t seed = 1; seed <= 6 && (all || mended < MENDED_LEAST); seed++)
             for (size_t p = 0; p < (all ? sizeof parts / sizeof *parts : 1); p++) {
                 struct scene scene;
                 open_scene(*state, machine, seed, parts[p], &scene);
@@ -182,7 +185,7 @@ static void wrong_costs_are_mended(void **state) {
                 mended += expect_mended(&scene);
                 close_scene(&scene);
             }
-    assert_true(mended > 0); /* a machine's operators decide how far behind a mistake is */
+    assert_true(mended >= MENDED_LEAST);
 }
 
 /* By costs that are right nothing is to be gained. */
