@@ -102,20 +102,30 @@ static void chunks_add_up(void **state) {
 }
 
 /* Values whose sums are rounded. */
-static void *rough_values(int64_t count) {
-    uint16_t *all = mem_array((size_t)count, sizeof *all);
+static void *rough_values(enum dtype dtype, int64_t count) {
+    void *all = mem_array((size_t)count, sizeof(float));
     assert_non_null(all);
-    for (int64_t i = 0; i < count; i++)
-        all[i] = bf16_from_float(sinf((float)(i % 100003)));
+    for (int64_t i = 0; i < count; i++) {
+        float value = sinf((float)(i % 100003));
+        if (dtype == DTYPE_BF16)
+            ((uint16_t *)all)[i] = bf16_from_float(value);
+        else
+            ((float *)all)[i] = value;
+    }
     return all;
 }
 
-/* Of a product of bf16; by_rows: as in layout(). c has so many rows. */
-static float *multiply_rough(const void *a, const void *b, int64_t rows, int64_t k, bool a_by_rows, bool b_by_rows) {
-    struct matmul_spec spec = layout(DTYPE_BF16, a_by_rows, b_by_rows);
+/* Of these, chunks of few rows hold all columns, and so fewer steps than those of many rows. */
+static int64_t rough_columns(enum dtype dtype) { return dtype == DTYPE_F32 ? 1000 : 700; }
+
+/* by_rows: as in layout(). c has so many rows. */
+static float *multiply_rough(enum dtype dtype, const void *a, const void *b, int64_t rows, int64_t k, bool a_by_rows,
+                             bool b_by_rows) {
+    struct matmul_spec spec = layout(dtype, a_by_rows, b_by_rows);
     struct packed_matmul matmul;
-    spec.m = rows, spec.k = k, spec.bias = false, spec.addend_row = 0;
-    spec.a_row = a_by_rows ? k : 1, spec.b_column = b_by_rows ? 1 : k;
+    spec.m = rows, spec.n = rough_columns(dtype), spec.k = k, spec.bias = false, spec.addend_row = 0;
+    spec.a_row = a_by_rows ? k : 1, spec.b_k = b_by_rows ? spec.n : 1, spec.b_column = b_by_rows ? 1 : k;
+    spec.c_row = spec.n;
     packed_matmul_init(&spec, 2, &matmul);
     float *c = mem_array((size_t)(rows * spec.n), sizeof *c);
     char *workspace = mem_array((size_t)packed_matmul_workspace_bytes(&matmul) + 64, 1);
@@ -126,24 +136,30 @@ static float *multiply_rough(const void *a, const void *b, int64_t rows, int64_t
     return c;
 }
 
-/* Where there are few rows, a weight may be packed as a instead of b, and chunks are smaller. */
-static void few_rows_have_the_bits_of_many(void **state) {
-    (void)state;
+static void check_few_rows(enum dtype dtype) {
     static const int64_t rows[] = {17, 77, 300}, steps[] = {K_AT_ONCE, 2100};
-    assert_int_equal(cpu_isa_check(), STATUS_OK);
-    omp_set_num_threads(2);
-    void *a = rough_values(M * steps[1]), *b = rough_values(N_AT_ONCE * steps[1]);
+    int64_t columns = rough_columns(dtype);
+    void *a = rough_values(dtype, M * steps[1]), *b = rough_values(dtype, columns * steps[1]);
     for (int variant = 0; variant < 8; variant++) {
         int64_t k = steps[variant >> 2];
-        float *many = multiply_rough(a, b, M, k, variant & 1, variant & 2);
+        float *many = multiply_rough(dtype, a, b, M, k, variant & 1, variant & 2);
         for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-            float *few = multiply_rough(a, b, rows[i], k, variant & 1, variant & 2);
-            assert_memory_equal(few, many, (size_t)(rows[i] * N_AT_ONCE) * sizeof *few);
+            float *few = multiply_rough(dtype, a, b, rows[i], k, variant & 1, variant & 2);
+            assert_memory_equal(few, many, (size_t)(rows[i] * columns) * sizeof *few);
             mem_free(few);
         }
         mem_free(many);
     }
     mem_free(a), mem_free(b);
+}
+
+/* Where there are few rows, a weight may be packed as a instead of b, and chunks are smaller. */
+static void few_rows_have_the_bits_of_many(void **state) {
+    (void)state;
+    assert_int_equal(cpu_isa_check(), STATUS_OK);
+    omp_set_num_threads(2);
+    check_few_rows(DTYPE_BF16);
+    check_few_rows(DTYPE_F32);
 }
 
 int main(void) {

@@ -70,6 +70,15 @@ static bool is_turned(const struct matmul_spec *spec) {
            spec->n >= spec->m && spec->a_k == 1 && spec->b_k == 1;
 }
 
+/* With all columns in one chunk a is packed once, for which sums of few rows may wait for more chunks. Steps stay as
+ * they are, and so the sums' bits. */
+static void take_all_columns(struct packed_matmul *matmul) {
+    const struct packed_kernel *kernel = &matmul->kernel;
+    int64_t fit = kernel->chunk_words * kernel->word_steps / rounded_up(matmul->spec.n, kernel->columns);
+    int64_t depth = fit / matmul->step * matmul->step;
+    if (depth >= 2 * matmul->step && depth < matmul->depth && matmul->depth < matmul->spec.k) matmul->depth = depth;
+}
+
 void packed_matmul_init(const struct matmul_spec *given, int threads, struct packed_matmul *out) {
     struct packed_kernel kernel = kernel_of(given);
     bool turned = is_turned(given), few_rows = given->m <= FEW_ROWS && !turned;
@@ -82,6 +91,7 @@ void packed_matmul_init(const struct matmul_spec *given, int threads, struct pac
         .spec = *spec, .turned = turned, .few_rows = few_rows, .kernel = kernel, .threads = threads};
     out->step = equal_part(depth, kernel.step, multiple);
     out->depth = rounded_up(depth, out->step);
+    if (few_rows) take_all_columns(out);
     out->rows = out->depth < spec->k ? equal_part(spec->m, CHUNK_ROWS, kernel.rows) : spec->m;
     out->columns = equal_part(spec->n, kernel.chunk_words * kernel.word_steps / out->depth, kernel.columns);
     choose_blocks(out);
