@@ -40,7 +40,7 @@ struct options {
 };
 
 struct measured {
-    double products[RATES][STEPS_MOST + 1], memory[STEPS_MOST + 1]; /* FLOP/s, bytes/s */
+    double products[RATES][STEPS_MOST + 1], memory[MEMORY_USES][STEPS_MOST + 1]; /* FLOP/s, bytes/s */
     double step[STEPS_MOST], plain[STEPS_MOST]; /* seconds; plain: of the step with everything trained */
 };
 
@@ -106,8 +106,13 @@ static enum status measure_limits(struct bench *bench, int round) {
         TRY(product_rate_measure(bench->products[i], rate));
         printf("%s %.1f GFLOP/s, ", rate_names[i], *rate * 1e-9);
     }
-    bench->measured.memory[round] = memory_rate_measure(&bench->memory);
-    printf("memory %.1f GB/s", bench->measured.memory[round] * 1e-9);
+    printf("memory's");
+    for (int use = 0; use < MEMORY_USES; use++) {
+        double *rate = &bench->measured.memory[use][round];
+        *rate = memory_rate_measure(&bench->memory, (enum memory_use)use);
+        printf(" %s %.1f", memory_use_name((enum memory_use)use), *rate * 1e-9);
+    }
+    printf(" GB/s");
     return STATUS_OK;
 }
 
@@ -193,18 +198,23 @@ static enum status print_table(const struct bench *bench, struct step_limits lim
 static enum status report(struct bench *bench) {
     struct measured *measured = &bench->measured;
     int rounds = bench->options->steps;
-    double memory = median(measured->memory, rounds + 1), seconds = median(measured->step, rounds), fastest = 0;
+    double seconds = median(measured->step, rounds);
+    struct step_limits limits = {0};
     print_step(bench, seconds);
     for (int i = 0; i < RATES && bench->products[i]; i++) {
         double products = median(measured->products[i], rounds + 1);
         print_ratios(bench, i, products, seconds);
-        if (products > fastest) fastest = products;
+        if (products > limits.flops_per_s) limits.flops_per_s = products;
     }
     if (!bench->options->table) return STATUS_OK;
+    for (int use = 0; use < MEMORY_USES; use++)
+        limits.bytes_per_s[use] = median(measured->memory[use], rounds + 1);
     double watched = step_table_seconds(&bench->table, &bench->step);
-    printf("watched: %.3f s by the sum of operators, %.3f of the steps between; limits at %.1f GFLOP/s and %.1f GB/s\n",
-           watched, watched / seconds, fastest * 1e-9, memory * 1e-9);
-    return print_table(bench, (struct step_limits){fastest, memory});
+    printf("watched: %.3f s by the sum of operators, %.3f of the steps between; limits at %.1f GFLOP/s and %.1f GB/s",
+           watched, watched / seconds, limits.flops_per_s * 1e-9, limits.bytes_per_s[MEMORY_ADDS] * 1e-9);
+    printf(" (reads %.1f, fills %.1f, copies %.1f)\n", limits.bytes_per_s[MEMORY_READS] * 1e-9,
+           limits.bytes_per_s[MEMORY_FILLS] * 1e-9, limits.bytes_per_s[MEMORY_COPIES] * 1e-9);
+    return print_table(bench, limits);
 }
 
 static enum status read_options(int count, char **words, struct options *out) {

@@ -12,7 +12,7 @@ struct line {
     const char *phase, *op;
     char weight[SHAPE_TEXT]; /* the matrix that it works with, "" for none */
     int64_t count;
-    double seconds, limit, profiled, flops, bytes;
+    double seconds, limit, use_limit, profiled, flops, bytes;
 };
 
 struct lines {
@@ -62,6 +62,33 @@ double step_table_seconds(const struct step_table *table, const struct model_ste
     return seconds;
 }
 
+/* Whether what an output holds is read before it is written. */
+static bool is_read(const struct instruction *instruction, int output) {
+    const struct operand *to = &instruction->operands[OP_INPUTS_MAX + output];
+    if (to->access == ACCESS_UPDATE) return true;
+    for (int i = 0; i < OP_INPUTS_MAX; i++) {
+        const struct operand *from = &instruction->operands[i];
+        if (from->buffer == to->buffer && from->offset == to->offset) return true;
+    }
+    return false;
+}
+
+/* By most of its bytes: sums of rows and the like do not count. */
+static enum memory_use memory_use_of(const struct instruction *instruction) {
+    int64_t read = 0, changed = 0, overwritten = 0;
+    if (instruction->opcode == OPCODE_ZERO) return MEMORY_FILLS;
+    for (int i = 0; i < OP_INPUTS_MAX; i++)
+        if (instruction->operands[i].buffer >= 0) read += instruction->operands[i].bytes;
+    for (int i = 0; i < OP_OUTPUTS_MAX; i++) {
+        int64_t bytes = instruction->operands[OP_INPUTS_MAX + i].bytes;
+        if (instruction->operands[OP_INPUTS_MAX + i].buffer < 0) continue;
+        *(is_read(instruction, i) ? &changed : &overwritten) += bytes;
+    }
+    int64_t little = (read + changed + overwritten) / 10;
+    if (overwritten > little) return read > little ? MEMORY_COPIES : MEMORY_FILLS;
+    return changed > little ? MEMORY_ADDS : MEMORY_READS;
+}
+
 static const struct tensor *find_matrix(const struct node *node) {
     for (int i = 0; i < OP_INPUTS_MAX + OP_OUTPUTS_MAX; i++) {
         const struct tensor *tensor = i < OP_INPUTS_MAX ? node->in[i] : node->out[i - OP_INPUTS_MAX];
@@ -105,6 +132,7 @@ static enum status add_line(struct lines *lines, const struct line *line) {
         other->count += line->count;
         other->seconds += line->seconds;
         other->limit += line->limit;
+        other->use_limit += line->use_limit;
         other->profiled += line->profiled;
         other->flops += line->flops;
         other->bytes += line->bytes;
@@ -118,9 +146,11 @@ static enum status collect(const struct step_table *table, const struct program 
     for (size_t i = 0; i < program->instructions.count; i++) {
         struct line line = {.count = program->sections.items[program->instructions.items[i].section].repeat};
         describe(&program->instructions.items[i], &line);
-        double repeat = (double)line.count, arithmetic = line.flops / limits.flops_per_s,
-               memory = line.bytes / limits.bytes_per_s;
+        double repeat = (double)line.count, arithmetic = line.flops / limits.flops_per_s;
+        double memory = line.bytes / limits.bytes_per_s[MEMORY_ADDS];
+        double used = line.bytes / limits.bytes_per_s[memory_use_of(&program->instructions.items[i])];
         line.limit = repeat * (arithmetic > memory ? arithmetic : memory);
+        line.use_limit = repeat * (arithmetic > used ? arithmetic : used);
         line.profiled = repeat * costs_of(costs, program, &program->instructions.items[i]).seconds;
         line.flops *= repeat;
         line.bytes *= repeat;
@@ -136,11 +166,11 @@ static int slower_first(const void *left, const void *right) {
 }
 
 static void print_line(const struct line *line, double whole, FILE *out) {
-    fprintf(out, "%-9s %-22s %-13s %6" PRId64 " %9.1f %6.1f%% %9.1f %7.1f %9.1f %5.0f%% %9.1f %9.1f %6.2f\n",
+    fprintf(out, "%-9s %-22s %-13s %6" PRId64 " %9.1f %6.1f%% %9.1f %7.1f %9.1f %5.0f%% %5.0f%% %9.1f %9.1f %6.2f\n",
             line->phase, line->op, line->weight, line->count, line->seconds * 1e3, 100 * line->seconds / whole,
             line->flops / line->seconds * 1e-9, line->bytes / line->seconds * 1e-9, line->limit * 1e3,
-            100 * line->limit / line->seconds, (line->seconds - line->limit) * 1e3, line->profiled * 1e3,
-            line->seconds / line->profiled);
+            100 * line->limit / line->seconds, 100 * line->use_limit / line->seconds,
+            (line->seconds - line->limit) * 1e3, line->profiled * 1e3, line->seconds / line->profiled);
 }
 
 enum status step_table_print(const struct step_table *table, const struct model_step *step, struct step_limits limits,
@@ -151,14 +181,16 @@ enum status step_table_print(const struct step_table *table, const struct model_
     if (status == STATUS_OK) {
         struct line sum = {.phase = "all", .op = "", .seconds = 0};
         qsort(lines.all.items, lines.all.count, sizeof *lines.all.items, slower_first);
-        fprintf(out, "%-9s %-22s %-13s %6s %9s %7s %9s %7s %9s %6s %9s %9s %6s\n", "phase", "operator", "matrix",
-                "count", "ms", "share", "GFLOP/s", "GB/s", "limit ms", "of it", "over ms", "profiled", "of it");
+        fprintf(out, "%-9s %-22s %-13s %6s %9s %7s %9s %7s %9s %6s %6s %9s %9s %6s\n", "phase", "operator", "matrix",
+                "count", "ms", "share", "GFLOP/s", "GB/s", "limit ms", "of it", "of use", "over ms", "profiled",
+                "of it");
         for (size_t i = 0; i < lines.all.count; i++) {
             const struct line *line = &lines.all.items[i];
             print_line(line, whole, out);
             sum.count += line->count;
             sum.seconds += line->seconds;
             sum.limit += line->limit;
+            sum.use_limit += line->use_limit;
             sum.profiled += line->profiled;
             sum.flops += line->flops;
             sum.bytes += line->bytes;
