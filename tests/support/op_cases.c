@@ -27,6 +27,9 @@ const struct op_sizes op_sizes_gpt2 = {.sequences = 1,
 /* Heads of several vectors, and of no whole number of them. */
 #define WIDE                                                                                                           \
     { .sequences = 1, .length = 71, .heads = 3, .kv_heads = 1, .head_dim = 85 }
+/* Several of attention's tiles, the last of them with a single position. */
+#define TILES                                                                                                          \
+    { .sequences = 1, .length = 385, .heads = 2, .kv_heads = 1, .head_dim = 40, .window = 150 }
 /* More than one block of the packed matrix product in each direction; more than one block of rows. */
 #define LARGE                                                                                                          \
     { .sequences = 2, .length = 101, .columns = 281, .inner = 203, .vocab = 300 }
@@ -96,6 +99,8 @@ const struct op_case op_cases[] = {
     CASE("attention.sinks", attention, build_attention, LONG(0), .flags = CASE_SINKS | CASE_VIEWS),
     CASE("attention.sinks.window", attention, build_attention, LONG(50), .flags = CASE_SINKS | CASE_CAPPED),
     CASE("attention.wide", attention, build_attention, WIDE, .flags = CASE_VIEWS),
+    CASE("attention.tiles", attention, build_attention, TILES, .flags = CASE_VIEWS),
+    CASE("attention_grad.tiles", attention_grad, build_attention_grad, TILES, .flags = CASE_VIEWS),
     CASE("attention_grad.wide", attention_grad, build_attention_grad, WIDE, .flags = 0),
     CASE("attention_grad", attention_grad, build_attention_grad, LONG(0), .flags = CASE_TIMED),
     CASE("attention_grad.window", attention_grad, build_attention_grad, LONG(50), .flags = CASE_VIEWS),

@@ -6,10 +6,16 @@
 struct attention_run {
     const struct node *node;
     const struct kernel_call *call;
+    const struct attention_kernels *simd;
     int64_t tasks, tiles; /* of a head */
     int threads;
     int64_t workspace; /* floats of each thread */
 };
+
+const struct attention_kernels *attention_kernels_of(const struct node *node) {
+    bool amx = node->out[0]->shape.dtype == DTYPE_BF16 && cpu_has_bf16_tiles() && cpu_simd()->attention_amx;
+    return amx ? cpu_simd()->attention_amx : &cpu_simd()->attention;
+}
 
 void *attention_head_data(const struct tensor *tensor, void *data, struct head_place place, int64_t head_dim) {
     int64_t row = place.sequence * tensor->shape.dims[1];
@@ -65,19 +71,24 @@ static void attention_task(const void *context, int64_t task, int thread) {
     head.y_stride = tensor_row_stride(node->out[0]);
     head.lse = attention_row_values(node, run->call->out[1], head.length, place);
     float *workspace = (float *)run->call->workspace + thread * run->workspace;
-    cpu_simd()->attention(&head, run->tiles - 1 - at.tile, workspace);
+    run->simd->attend(&head, run->tiles - 1 - at.tile, workspace);
 }
 
 static int64_t thread_workspace(const struct node *node) {
-    return aligned_floats(cpu_simd()->attention_workspace(attention_of(node)->head_dim));
+    return aligned_floats(attention_kernels_of(node)->workspace(attention_of(node)->head_dim));
 }
 
 static enum status attention_run(const struct kernel *kernel, const struct kernel_call *call) {
     const struct node *node = kernel->node;
     const struct shape *q = &node->in[0]->shape;
     struct attention_run run = {
-        .node = node, .call = call, .threads = attention_threads(kernel), .workspace = thread_workspace(node)};
-    run.tiles = (q->dims[1] + cpu_simd()->attention_queries - 1) / cpu_simd()->attention_queries;
+        .node = node,
+        .call = call,
+        .simd = attention_kernels_of(node),
+        .threads = attention_threads(kernel),
+        .workspace = thread_workspace(node),
+    };
+    run.tiles = (q->dims[1] + run.simd->queries - 1) / run.simd->queries;
     run.tasks = run.tiles * q->dims[0] * attention_of(node)->heads;
     parallel_tasks(run.tasks, run.threads, attention_task, &run);
     return STATUS_OK;

@@ -31,6 +31,9 @@ static inline struct head_tile head_tile_at(int64_t number, int64_t heads, int64
 enum status attention_kernel_create(const struct node *node, kernel_run *run, int64_t shared, int64_t own,
                                     struct kernel **out);
 
+/* The vector kernels of attention and its gradient in the dtype of the node's first output. Which they are decides the
+ * bits, and depends on that dtype and the processor alone. */
+const struct attention_kernels *attention_kernels_of(const struct node *node);
 /* The operands of a head that attention and its gradient both read: inputs q, q + 1 and q + 2 are q, k and v; input
  * `segments`, which may be left out, is the segments. */
 struct attention_head attention_head_of(const struct node *node, const struct kernel_call *call, int q, int segments,

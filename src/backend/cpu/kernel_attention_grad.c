@@ -12,6 +12,7 @@
 struct gradient_run {
     const struct node *node;
     const struct kernel_call *call;
+    const struct attention_kernels *simd;
     int64_t sequences, heads, kv_heads, head_dim, length, window;
     int64_t tile, tiles;
     int threads;
@@ -38,17 +39,18 @@ static struct gradient_run gradient_layout(const struct node *node) {
     const struct shape *q = &node->in[1]->shape;
     struct gradient_run run = {
         .node = node,
+        .simd = attention_kernels_of(node),
         .sequences = q->dims[0],
         .heads = attributes->heads,
         .kv_heads = attributes->kv_heads,
         .head_dim = attributes->head_dim,
         .length = q->dims[1],
         .window = attributes->window > 0 ? attributes->window : q->dims[1],
-        .tile = cpu_simd()->attention_tile,
-        .workspace = aligned_floats(cpu_simd()->attention_grad_workspace(attributes->head_dim)),
     };
+    run.tile = run.simd->tile;
+    run.workspace = aligned_floats(run.simd->grad_workspace(run.head_dim));
     run.tiles = (run.length + run.tile - 1) / run.tile;
-    run.sums = aligned_floats(run.tiles * run.tile * cpu_simd()->attention_columns(run.head_dim));
+    run.sums = aligned_floats(run.tiles * run.tile * run.simd->columns(run.head_dim));
     return run;
 }
 
@@ -87,7 +89,7 @@ static void prepare_task(const void *context, int64_t task, int thread) {
     int64_t row = task / run->tiles, query_tile = task % run->tiles;
     struct head_place place = {row / run->heads, row % run->heads};
     struct attention_head head = gradient_head(run, place);
-    cpu_simd()->attention_grad_prepare(&head, query_tile);
+    run->simd->grad_prepare(&head, query_tile);
     int64_t first = query_tile * run->tile - run->window + 1;
     *next_of(run, place, query_tile) = (int32_t)(first > 0 ? first / run->tile : 0);
 }
@@ -96,11 +98,11 @@ static void head_pairs(const struct gradient_run *run, struct head_place place, 
     struct attention_head head = gradient_head(run, place);
     int64_t last = ((key_tile + 1) * run->tile - 1 + run->window - 1) / run->tile;
     for (int64_t tile = last < run->tiles ? last : run->tiles - 1; tile >= key_tile; tile--) {
-        cpu_simd()->attention_grad_pair(&head, key_tile, tile, workspace);
+        run->simd->grad_pair(&head, key_tile, tile, workspace);
         int32_t *next = next_of(run, place, tile);
         while (__atomic_load_n(next, __ATOMIC_ACQUIRE) != key_tile)
             sched_yield();
-        cpu_simd()->attention_grad_queries(&head, key_tile, tile, workspace);
+        run->simd->grad_queries(&head, key_tile, tile, workspace);
         __atomic_store_n(next, (int32_t)key_tile + 1, __ATOMIC_RELEASE);
     }
 }
@@ -114,10 +116,10 @@ static void key_task(const void *context, int64_t number, int thread) {
     struct head_place place = {at.head / run->kv_heads, at.head % run->kv_heads * group};
     struct attention_head head = gradient_head(run, place);
     float *workspace = run->own + thread * run->workspace;
-    cpu_simd()->attention_grad_start(&head, at.tile, workspace);
+    run->simd->grad_start(&head, at.tile, workspace);
     for (int64_t i = 0; i < group; i++, place.head++)
         head_pairs(run, place, at.tile, workspace);
-    cpu_simd()->attention_grad_finish(&head, at.tile, workspace);
+    run->simd->grad_finish(&head, at.tile, workspace);
 }
 
 static enum status attention_grad_run(const struct kernel *kernel, const struct kernel_call *call) {

@@ -52,17 +52,19 @@ static void copy_out(const struct padded *padded, const float *from, void *to, i
 struct part_run {
     const struct node *node;
     const struct kernel_call *call;
+    const struct attention_kernels *simd;
     int count;
     struct query_run runs[QUERY_RUNS_MOST];
     int64_t keys, rows, own; /* positions of keys; most rows of a head's tiles; floats of a thread's workspace */
 };
 
-/* Input q is the queries. */
+/* Input q is the queries; `tile` of them are a tile. */
 static struct part_run part_run_of(const struct node *node, int q, int64_t tile) {
     const struct query_part *part = &attention_of(node)->queries;
     int64_t length = node->in[q]->shape.dims[1];
     struct query_runs found = query_runs_of(part, length);
-    struct part_run run = {.node = node, .count = found.count, .keys = length * part->parts};
+    struct part_run run = {
+        .node = node, .simd = attention_kernels_of(node), .count = found.count, .keys = length * part->parts};
     for (int r = 0; r < found.count; r++) {
         run.runs[r] = query_run_at(found.begin[r], found.length, run.keys, tile);
         run.runs[r].row = r * found.length;
@@ -80,12 +82,13 @@ static float *thread_floats(const struct part_run *run, int thread) {
 
 static int64_t forward_floats(const struct node *node, int64_t rows) {
     int64_t dim = attention_of(node)->head_dim;
-    return 2 * aligned_floats(rows * dim) + aligned_floats(rows) + aligned_floats(cpu_simd()->attention_workspace(dim));
+    return 2 * aligned_floats(rows * dim) + aligned_floats(rows) +
+           aligned_floats(attention_kernels_of(node)->workspace(dim));
 }
 
 static void attend(const struct part_run *run, const struct query_run *queries, struct head_place place, float *q) {
     const struct node *node = run->node;
-    int64_t dim = attention_of(node)->head_dim, tile = cpu_simd()->attention_queries;
+    int64_t dim = attention_of(node)->head_dim, tile = run->simd->queries;
     int64_t length = node->in[0]->shape.dims[1];
     struct attention_head head = attention_head_of(node, run->call, 0, 3, place);
     struct padded rows = {queries, head.dtype, dim}, numbers = {queries, DTYPE_F32, 1};
@@ -96,7 +99,7 @@ static void attend(const struct part_run *run, const struct query_run *queries, 
     head.q_stride = head.y_stride = dim;
     head.length = queries->last;
     for (int64_t t = queries->first / tile; t * tile < queries->last; t++)
-        cpu_simd()->attention(&head, t, workspace);
+        run->simd->attend(&head, t, workspace);
     copy_out(&rows, y, attention_head_data(node->out[0], run->call->out[0], place, dim),
              tensor_row_stride(node->out[0]));
     copy_out(&numbers, lse, attention_row_values(node, run->call->out[1], length, place), 1);
@@ -110,7 +113,7 @@ static void head_task(const void *context, int64_t task, int thread) {
 }
 
 static struct part_run forward_run(const struct node *node) {
-    struct part_run run = part_run_of(node, 0, cpu_simd()->attention_queries);
+    struct part_run run = part_run_of(node, 0, attention_kernels_of(node)->queries);
     run.own = forward_floats(node, run.rows);
     return run;
 }
@@ -137,7 +140,7 @@ struct grad_rows {
 static int64_t grad_rows_floats(const struct node *node, int64_t rows) {
     int64_t dim = attention_of(node)->head_dim;
     return 4 * aligned_floats(rows * dim) + 2 * aligned_floats(rows) +
-           aligned_floats(rows * cpu_simd()->attention_columns(dim));
+           aligned_floats(rows * attention_kernels_of(node)->columns(dim));
 }
 
 static struct grad_rows grad_rows_at(const struct part_run *run, float *at) {
@@ -155,10 +158,10 @@ static struct attention_head open_head(const struct part_run *run, const struct 
     const struct node *node = run->node;
     const struct kernel_call *call = run->call;
     int64_t dim = attention_of(node)->head_dim, length = node->in[1]->shape.dims[1];
-    int64_t tile = cpu_simd()->attention_tile;
+    int64_t tile = run->simd->tile;
     struct attention_head head = attention_head_of(node, call, 1, 6, place);
     struct padded wide = {queries, head.dtype, dim}, numbers = {queries, DTYPE_F32, 1};
-    struct padded sums = {queries, DTYPE_F32, cpu_simd()->attention_columns(dim)};
+    struct padded sums = {queries, DTYPE_F32, run->simd->columns(dim)};
     copy_in(&wide, head.q, head.q_stride, run->rows, rows.q);
     copy_in(&wide, attention_head_data(node->in[0], call->in[0], place, dim), tensor_row_stride(node->in[0]), run->rows,
             rows.dy);
@@ -171,7 +174,7 @@ static struct attention_head open_head(const struct part_run *run, const struct 
     head.q_stride = head.dy_stride = head.y_stride = head.dq_stride = dim;
     head.length = queries->last;
     for (int64_t t = queries->first / tile; t * tile < queries->last; t++)
-        cpu_simd()->attention_grad_prepare(&head, t);
+        run->simd->grad_prepare(&head, t);
     return head;
 }
 
@@ -185,12 +188,12 @@ static void close_head(const struct part_run *run, const struct query_run *queri
 }
 
 /* All queries of the run that see the tile of keys, the last tile first. */
-static void add_pairs(const struct query_run *queries, const struct attention_head *head, int64_t key_tile,
-                      float *workspace) {
-    int64_t tile = cpu_simd()->attention_tile, first = queries->first / tile;
+static void add_pairs(const struct part_run *run, const struct query_run *queries, const struct attention_head *head,
+                      int64_t key_tile, float *workspace) {
+    int64_t tile = run->simd->tile, first = queries->first / tile;
     for (int64_t t = (queries->last + tile - 1) / tile - 1; t >= first && t >= key_tile; t--) {
-        cpu_simd()->attention_grad_pair(head, key_tile, t, workspace);
-        cpu_simd()->attention_grad_queries(head, key_tile, t, workspace);
+        run->simd->grad_pair(head, key_tile, t, workspace);
+        run->simd->grad_queries(head, key_tile, t, workspace);
     }
 }
 
@@ -225,7 +228,7 @@ static void open_runs(const struct part_run *run, struct head_place place, const
 /* The last run first, as the tiles of a run are. */
 static void add_runs(const struct part_run *run, const struct head_runs *runs, int64_t key_tile, float *workspace) {
     for (int r = run->count - 1; r >= 0; r--)
-        add_pairs(&run->runs[r], &runs->heads[r], key_tile, workspace);
+        add_pairs(run, &run->runs[r], &runs->heads[r], key_tile, workspace);
 }
 
 static void close_runs(const struct part_run *run, struct head_place place, const struct head_runs *runs) {
@@ -252,13 +255,13 @@ static void key_head_task(const void *context, int64_t task, int thread) {
         struct head_runs runs = runs_of(run, &all, h);
         open_runs(run, (struct head_place){place.sequence, place.head + h}, &runs);
     }
-    for (int64_t key_tile = 0; key_tile * cpu_simd()->attention_tile < run->keys; key_tile++) {
-        cpu_simd()->attention_grad_start(&keys, key_tile, workspace);
+    for (int64_t key_tile = 0; key_tile * run->simd->tile < run->keys; key_tile++) {
+        run->simd->grad_start(&keys, key_tile, workspace);
         for (int64_t h = 0; h < group; h++) {
             struct head_runs runs = runs_of(run, &all, h);
             add_runs(run, &runs, key_tile, workspace);
         }
-        cpu_simd()->attention_grad_finish(&keys, key_tile, workspace);
+        run->simd->grad_finish(&keys, key_tile, workspace);
     }
     for (int64_t h = 0; h < group; h++) {
         struct head_runs runs = runs_of(run, &all, h);
@@ -269,9 +272,9 @@ static void key_head_task(const void *context, int64_t task, int thread) {
 static struct part_run gradient_run(const struct node *node) {
     const struct attention_attributes *attributes = attention_of(node);
     int64_t group = attributes->heads / attributes->kv_heads;
-    struct part_run run = part_run_of(node, 1, cpu_simd()->attention_tile);
+    struct part_run run = part_run_of(node, 1, attention_kernels_of(node)->tile);
     run.own = heads_floats(group * run.count) + group * run.count * grad_rows_floats(node, run.rows) +
-              aligned_floats(cpu_simd()->attention_grad_workspace(attributes->head_dim));
+              aligned_floats(run.simd->grad_workspace(attributes->head_dim));
     return run;
 }
 

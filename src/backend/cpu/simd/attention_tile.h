@@ -167,4 +167,22 @@ static inline __attribute__((unused)) void tile_turn_back(int64_t head_dim, cons
         }
 }
 
+/* delta = dy . y of queries [begin, end). */
+INLINE void delta_rows(bool bf16, const struct attention_head *head, int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; row++) {
+        vf sum = {0};
+        for (int64_t i = 0; i < head->head_dim; i += LANES)
+            sum = vf_fma(load(head->dy, row * head->dy_stride + i, head->head_dim - i, bf16),
+                         load(head->y, row * head->y_stride + i, head->head_dim - i, bf16), sum);
+        head->delta[row] = vf_sum(sum);
+    }
+}
+
+static inline __attribute__((unused)) void tile_deltas(const struct attention_head *head, int64_t begin, int64_t end) {
+    if (head->dtype == DTYPE_BF16)
+        delta_rows(true, head, begin, end);
+    else
+        delta_rows(false, head, begin, end);
+}
+
 #endif

@@ -11,9 +11,10 @@
  *     gemm_tile, simd_gemm: products of matrices; asked: memory that they ask for ahead;
  *     simd_unpack: weights in fewer bits;
  *     simd_words: matrices packed in words, for oneDNN and for simd_thin;
- *     simd_tiles: products of packed pairs of bf16 by the processor's tiles;
+ *     amx, simd_tiles: products of packed pairs of bf16 by the processor's tiles;
  *     simd_thin: products of which one side is short;
- *     attention_tile, simd_attention, simd_attention_grad, simd_attention_cache: attention.
+ *     attention_tile, simd_attention, simd_attention_grad, simd_attention_cache: attention;
+ *     attention_amx, simd_attention_amx, simd_attention_amx_grad: attention in bf16 by the processor's tiles.
  *
  * They work on single rows, tiles and tasks; their callers in backend/cpu know graphs and threads. `dtype` is
  * DTYPE_F32 or DTYPE_BF16, `n` counts elements; rows are contiguous and of `dtype` unless said otherwise, and need no
@@ -61,7 +62,7 @@ struct attention_head {
     void *dq, *dk, *dv;
     int64_t dy_stride, dq_stride, dk_stride, dv_stride;
     float *delta;   /* [length]: dy . y of each query */
-    float *dq_sums; /* [length rounded up to attention_tile][attention_columns] */
+    float *dq_sums; /* [length rounded up to `tile`][columns], in the kernels' own order within a tile */
 };
 
 /* One query that sees `keys` rows of keys and values; pointers are to the head's features in their first, strides in
@@ -222,37 +223,44 @@ struct coded_weight {
      * which is that or fp32. */                                                                                       \
     X(void, unpack,                                                                                                    \
       (const struct coded_weight *weight, int64_t first, int64_t count, enum dtype dtype, enum dtype to, void *out))   \
-    /* Attention (simd_attention.c): queries [tile * attention_queries, …) of one head. Workspaces are in            \
-     * floats. */                                                                                                      \
-    X(int64_t, attention_workspace, (int64_t head_dim))                                                                \
-    X(void, attention, (const struct attention_head *head, int64_t tile, float *workspace))                            \
     /* Attention of one query (simd_attention_cache.c); `scores` holds `keys` floats. */                               \
-    X(void, attention_query, (const struct attention_query *query, float *scores))                                     \
-    /* Its gradient (simd_attention_grad.c), between tiles of attention_tile keys and of as many queries: first        \
-     * prepare for each tile of queries, which makes delta and clears dq_sums. Then for each tile of keys start,       \
-     * its pairs with tiles of queries that may see it, and finish, which writes dk and dv: sums over all pairs        \
-     * since start, be they of several query heads that share the keys. After its pair, `queries` adds the             \
+    X(void, attention_query, (const struct attention_query *query, float *scores))
+
+/* Attention of one head in tiles: functions SIMD_NAME(simd_attention_NAME), and SIMD_NAME(simd_attention_amx_NAME) by
+ * the processor's tiles (AMX), for bf16. Workspaces are in floats. */
+#define ATTENTION_LIST(X)                                                                                              \
+    /* Queries [tile * queries, …) (simd_attention.c, simd_attention_amx.c). */                                      \
+    X(int64_t, workspace, (int64_t head_dim))                                                                          \
+    X(void, attend, (const struct attention_head *head, int64_t tile, float *workspace))                               \
+    /* The gradient (simd_attention_grad.c, simd_attention_amx_grad.c), between tiles of `tile` keys and of as many    \
+     * queries: first prepare for each tile of queries, which makes delta and clears dq_sums. Then for each tile of    \
+     * keys start, its pairs with tiles of queries that may see it, and finish, which writes dk and dv: sums over all  \
+     * pairs since start, be they of several query heads that share the keys. After its pair, `queries` adds the       \
      * pair's part to dq_sums; that of equal tiles is the last, and writes dq. */                                      \
-    /* row stride of dq_sums */                                                                                        \
-    X(int64_t, attention_columns, (int64_t head_dim))                                                                  \
-    X(int64_t, attention_grad_workspace, (int64_t head_dim))                                                           \
-    X(void, attention_grad_prepare, (const struct attention_head *head, int64_t query_tile))                           \
-    X(void, attention_grad_start, (const struct attention_head *head, int64_t key_tile, float *workspace))             \
-    X(void, attention_grad_pair,                                                                                       \
-      (const struct attention_head *head, int64_t key_tile, int64_t query_tile, float *workspace))                     \
-    X(void, attention_grad_queries,                                                                                    \
-      (const struct attention_head *head, int64_t key_tile, int64_t query_tile, float *workspace))                     \
-    X(void, attention_grad_finish, (const struct attention_head *head, int64_t key_tile, float *workspace))
+    /* Of dq_sums for a position. */                                                                                   \
+    X(int64_t, columns, (int64_t head_dim))                                                                            \
+    X(int64_t, grad_workspace, (int64_t head_dim))                                                                     \
+    X(void, grad_prepare, (const struct attention_head *head, int64_t query_tile))                                     \
+    X(void, grad_start, (const struct attention_head *head, int64_t key_tile, float *workspace))                       \
+    X(void, grad_pair, (const struct attention_head *head, int64_t key_tile, int64_t query_tile, float *workspace))    \
+    X(void, grad_queries, (const struct attention_head *head, int64_t key_tile, int64_t query_tile, float *workspace)) \
+    X(void, grad_finish, (const struct attention_head *head, int64_t key_tile, float *workspace))
+
+#define SIMD_MEMBER(result, name, arguments) result(*name) arguments;
+struct attention_kernels {
+    int64_t queries; /* of a tile */
+    int64_t tile;    /* queries, and keys, of a tile of the gradient */
+    ATTENTION_LIST(SIMD_MEMBER)
+};
 
 struct simd_kernels {
     const char *name;                /* of the instruction set */
     int64_t gemm_rows, gemm_columns; /* of panels */
-    int64_t attention_queries;       /* of a tile */
-    int64_t attention_tile;          /* queries, and keys, of a tile of the gradient */
-#define SIMD_MEMBER(result, name, arguments) result(*name) arguments;
+    struct attention_kernels attention;
+    const struct attention_kernels *attention_amx; /* NULL: the set has none */
     SIMD_LIST(SIMD_MEMBER)
-#undef SIMD_MEMBER
 };
+#undef SIMD_MEMBER
 
 /* The tables of this build; cpu_isa.c finds which of them the processor supports. */
 extern const struct simd_kernels simd_kernels_avx512, simd_kernels_avx2, simd_kernels_generic;

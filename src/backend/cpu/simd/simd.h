@@ -309,9 +309,15 @@ INLINE vf vf_normal(vf x, vf *bell) {
     return vf_select(x > 0.0f, 1.0f - tail, tail);
 }
 
-/* Declares every function of SIMD_LIST for the instruction set that is being compiled; simd_table.c makes the table. */
+/* Declares every function of SIMD_LIST and ATTENTION_LIST for the instruction set that is being compiled; simd_table.c
+ * makes the table. */
 #define SIMD_DECLARE(result, name, arguments) result SIMD_NAME(simd_##name) arguments;
 SIMD_LIST(SIMD_DECLARE)
+#undef SIMD_DECLARE
+#define SIMD_DECLARE(result, name, arguments)                                                                          \
+    result SIMD_NAME(simd_attention_##name) arguments;                                                                 \
+    result SIMD_NAME(simd_attention_amx_##name) arguments;
+ATTENTION_LIST(SIMD_DECLARE)
 #undef SIMD_DECLARE
 
 #endif

@@ -153,7 +153,7 @@ static void running_finish(const struct attention_head *head, int64_t q0, struct
     tile_store(head, running->rows, q0, ATTENTION_QUERIES, 1, head->y, head->y_stride);
 }
 
-void SIMD_NAME(simd_attention)(const struct attention_head *head, int64_t tile, float *workspace) {
+void SIMD_NAME(simd_attention_attend)(const struct attention_head *head, int64_t tile, float *workspace) {
     int64_t q0 = tile * ATTENTION_QUERIES, queries = positions_from(head, q0, ATTENTION_QUERIES);
     struct running running = running_start(head, q0, workspace);
     int64_t first = q0 - visible_window(head) + 1;

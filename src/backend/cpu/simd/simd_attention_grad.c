@@ -40,23 +40,10 @@ static struct backward backward_of(const struct attention_head *head, float *wor
     return work;
 }
 
-INLINE void delta_rows(bool bf16, const struct attention_head *head, int64_t begin, int64_t end) {
-    for (int64_t row = begin; row < end; row++) {
-        vf sum = {0};
-        for (int64_t i = 0; i < head->head_dim; i += LANES)
-            sum = vf_fma(load(head->dy, row * head->dy_stride + i, head->head_dim - i, bf16),
-                         load(head->y, row * head->y_stride + i, head->head_dim - i, bf16), sum);
-        head->delta[row] = vf_sum(sum);
-    }
-}
-
 void SIMD_NAME(simd_attention_grad_prepare)(const struct attention_head *head, int64_t query_tile) {
     int64_t begin = query_tile * ATTENTION_TILE, end = begin + positions_from(head, begin, ATTENTION_TILE);
     int64_t columns = tile_columns(head->head_dim);
-    if (head->dtype == DTYPE_BF16)
-        delta_rows(true, head, begin, end);
-    else
-        delta_rows(false, head, begin, end);
+    tile_deltas(head, begin, end);
     memset(head->dq_sums + begin * columns, 0, (size_t)(ATTENTION_TILE * columns) * sizeof(float));
 }
 

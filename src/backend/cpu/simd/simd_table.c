@@ -1,4 +1,5 @@
 /* The table of the functions of this folder, for one instruction set. */
+#include "backend/cpu/simd/attention_amx.h"
 #include "backend/cpu/simd/attention_tile.h"
 #include "backend/cpu/simd/gemm_tile.h"
 #include "backend/cpu/simd/simd.h"
@@ -6,11 +7,28 @@
 #define SIMD_TEXT_(name) #name
 #define SIMD_TEXT(name) SIMD_TEXT_(name)
 
+#if SIMD_LANES == 16
+static const struct attention_kernels attention_amx = {.queries = AMX_QUERIES,
+                                                       .tile = AMX_TILE,
+#define SIMD_ENTRY(result, name, arguments) .name = SIMD_NAME(simd_attention_amx_##name),
+                                                       ATTENTION_LIST(SIMD_ENTRY)
+#undef SIMD_ENTRY
+};
+#define ATTENTION_AMX &attention_amx
+#else
+#define ATTENTION_AMX NULL
+#endif
+
 const struct simd_kernels SIMD_NAME(simd_kernels) = {.name = SIMD_TEXT(CPU_ISA),
                                                      .gemm_rows = GEMM_ROWS,
                                                      .gemm_columns = GEMM_COLUMNS,
-                                                     .attention_queries = ATTENTION_QUERIES,
-                                                     .attention_tile = ATTENTION_TILE,
+                                                     .attention = {.queries = ATTENTION_QUERIES,
+                                                                   .tile = ATTENTION_TILE,
+#define SIMD_ENTRY(result, name, arguments) .name = SIMD_NAME(simd_attention_##name),
+                                                                   ATTENTION_LIST(SIMD_ENTRY)
+#undef SIMD_ENTRY
+                                                     },
+                                                     .attention_amx = ATTENTION_AMX,
 #define SIMD_ENTRY(result, name, arguments) .name = SIMD_NAME(simd_##name),
                                                      SIMD_LIST(SIMD_ENTRY)
 #undef SIMD_ENTRY

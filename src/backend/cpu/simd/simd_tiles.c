@@ -1,64 +1,28 @@
 /* Products of packed pairs of bf16 by the processor's tiles (AMX): four tiles of sums, 32 rows by 32 columns, stay in
  * their registers for all steps. */
+#include "backend/cpu/simd/amx.h"
 #include "backend/cpu/simd/asked.h"
 #include "backend/cpu/simd/simd.h"
 #include "backend/cpu/simd/turn.h"
 
 #if SIMD_LANES == 16
 
-#define TILES __attribute__((target("amx-tile,amx-bf16")))
-
-enum { TILE_ROWS = 16, TILE_WORDS = 16, PANEL = 32, LINE_BYTES = ASKED_LINE };
-enum { PANEL_BYTES = PANEL * (int)sizeof(float) };
+enum { TILE_WORDS = AMX_WORDS, PANEL = AMX_BLOCK, LINE_BYTES = ASKED_LINE };
 /* In which what memory is asked for comes: some 64 cycles each. */
 enum { TURNS_AHEAD = 8 };
 
-/* Eight tiles of 16 rows of 64 bytes (the manual's palette 1). */
-struct tile_config {
-    uint8_t palette, start, reserved[14];
-    uint16_t row_bytes[16];
-    uint8_t rows[16];
-};
-static const struct tile_config config = {
-    .palette = 1,
-    .row_bytes = {LINE_BYTES, LINE_BYTES, LINE_BYTES, LINE_BYTES, LINE_BYTES, LINE_BYTES, LINE_BYTES, LINE_BYTES},
-    .rows = {TILE_ROWS, TILE_ROWS, TILE_ROWS, TILE_ROWS, TILE_ROWS, TILE_ROWS, TILE_ROWS, TILE_ROWS},
-};
-
 /* c[32][32] (+)= a b over words of two steps; a [32][words], b [words][32]. */
-INLINE TILES void panel_multiply(int64_t words, const float *a, const float *b, float *sums, bool accumulate,
-                                 struct asked *c, struct asked *later) {
-    if (accumulate) {
-        _tile_loadd(0, sums, PANEL_BYTES);
-        _tile_loadd(1, sums + TILE_WORDS, PANEL_BYTES);
-        _tile_loadd(2, sums + TILE_ROWS * PANEL, PANEL_BYTES);
-        _tile_loadd(3, sums + TILE_ROWS * PANEL + TILE_WORDS, PANEL_BYTES);
-    } else {
-        _tile_zero(0);
-        _tile_zero(1);
-        _tile_zero(2);
-        _tile_zero(3);
-    }
-    int64_t a_bytes = words * (int64_t)sizeof(float);
+INLINE AMX void panel_multiply(int64_t words, const float *a, const float *b, float *sums, bool accumulate,
+                               struct asked *c, struct asked *later) {
+    if (accumulate)
+        amx_block_load(sums, PANEL);
+    else
+        amx_block_zero();
     for (int64_t word = 0; word < words; word += TILE_WORDS) {
-        _tile_loadd(4, a + word, a_bytes);
-        _tile_loadd(6, b + word * PANEL, PANEL_BYTES);
-        _tile_dpbf16ps(0, 4, 6);
-        _tile_loadd(7, b + word * PANEL + TILE_WORDS, PANEL_BYTES);
-        _tile_dpbf16ps(1, 4, 7);
-        _tile_loadd(5, a + TILE_ROWS * words + word, a_bytes);
-        _tile_dpbf16ps(2, 5, 6);
-        _tile_dpbf16ps(3, 5, 7);
+        amx_block_add(a + word, words, b + word * PANEL, PANEL);
         ask(c, c->share);
         ask(later, later->share);
     }
-}
-
-INLINE TILES void panel_store(float *sums) {
-    _tile_stored(0, sums, PANEL_BYTES);
-    _tile_stored(1, sums + TILE_WORDS, PANEL_BYTES);
-    _tile_stored(2, sums + TILE_ROWS * PANEL, PANEL_BYTES);
-    _tile_stored(3, sums + TILE_ROWS * PANEL + TILE_WORDS, PANEL_BYTES);
 }
 
 /* Rows of a panel become columns. */
@@ -116,12 +80,12 @@ static struct asked asked_of_panel(const struct gemm_block *block, const struct 
 }
 
 /* A panel of b stays in the first cache while all rows pass. */
-TILES void SIMD_NAME(simd_gemm_pairs)(const struct gemm_block *block) {
+AMX void SIMD_NAME(simd_gemm_pairs)(const struct gemm_block *block) {
     struct panels panels = panels_of(block);
     struct asked later = asked_of(block->later.from, block->later.lines, block->later.bytes, block->later.stride,
                                   panels.all * panels.turns);
     float *sums = block->sums;
-    _tile_loadconfig(&config);
+    amx_begin();
     for (int64_t panel = 0; panel < panels.ahead; panel++) {
         struct asked first = asked_of_panel(block, &panels, panel);
         ask(&first, INT64_MAX);
@@ -134,10 +98,10 @@ TILES void SIMD_NAME(simd_gemm_pairs)(const struct gemm_block *block) {
         if (block->result) {
             float whole[PANEL * PANEL];
             struct gemm_result part = part_of(block->result, panel % panels.down * PANEL, panel / panels.down * PANEL);
-            panel_store(whole);
+            amx_block_store(whole, PANEL);
             panel_finish(&part, whole);
         } else {
-            panel_store(sums);
+            amx_block_store(sums, PANEL);
         }
     }
     _tile_release();
