@@ -388,7 +388,7 @@ static enum status check_data(const struct train_run *run, const struct checkpoi
     return status_hint(status, "a resumed run needs the same files; train anew on others with %s/model", run->folder);
 }
 
-static enum status extend(struct run_settings *settings, const struct resume_options *options, int64_t done) {
+static enum status take_new(struct run_settings *settings, const struct resume_options *options, int64_t done) {
     int64_t steps = SETTINGS_HAVE(options, steps) ? options->steps : settings->options.steps;
     if (SETTINGS_HAVE(options, epochs)) SETTINGS_GIVE(&settings->options, epochs, options->epochs);
     if (SETTINGS_HAVE(options, steps)) SETTINGS_DROP(&settings->options, epochs);
@@ -396,6 +396,7 @@ static enum status extend(struct run_settings *settings, const struct resume_opt
         return status_set(STATUS_BAD_INPUT, "steps: %" PRId64 " are fewer than the %" PRId64 " that are done", steps,
                           done);
     settings->options.steps = steps;
+    if (SETTINGS_HAVE(options, replan)) SETTINGS_GIVE(&settings->options, replan, options->replan);
     return STATUS_OK;
 }
 
@@ -504,7 +505,7 @@ static enum status prepare_resumed(struct train_run *run, const struct plan_opti
     TRY(run_origin_find(plan->comm, run->folder, settings, origin));
     /* The newest is good. */
     enum status status = leads ? checkpoint_remove_old(run->folder, settings->options.keep) : STATUS_OK;
-    if (status == STATUS_OK) status = extend(settings, options, origin->state.step);
+    if (status == STATUS_OK) status = take_new(settings, options, origin->state.step);
     TRY(comm_agree(plan->comm, status));
     return resume_from(run, settings, plan, origin);
 }
