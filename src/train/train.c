@@ -64,10 +64,12 @@ static enum status require_training_data(const struct train_run *run) {
                       run->plan.chosen.recipe.sequence_length);
 }
 
-/* Where the policy was searched for, or the model was planned or profiled before, the costs are known; else the plan
- * file that the run has its plan from may say what a step takes. */
+/* Where the policy was searched for, or the model was planned or profiled before, the costs are known. They are
+ * measured now where the run is to learn whether another policy is faster. Else the plan file that the run has its plan
+ * from may say what a step takes. */
 static enum status predict_step(struct train_run *run) {
-    TRY(session_plan_find_costs(&run->plan));
+    bool learns = plan_watch_wanted(run) && !policy_is_plain(&run->plan.chosen.policy);
+    TRY(learns ? session_plan_measure(&run->plan) : session_plan_find_costs(&run->plan));
     if (run->plan.costs.kernels) return session_plan_predict(&run->plan, &run->prediction);
     if (!run->plan_path) return STATUS_OK;
     enum status status = plan_document_read_prediction(run->plan_path, &run->plan.chosen, &run->prediction);
