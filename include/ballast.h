@@ -329,16 +329,17 @@ enum ballast_status ballast_train(const char *model, const char *run, const stru
                                   const struct ballast_train_options *options,
                                   const struct ballast_train_events *events);
 
-#define BALLAST_RESUME_OPTIONS_VERSION 1
+#define BALLAST_RESUME_OPTIONS_VERSION 2
 struct ballast_resume_options {
     int version;
     int64_t steps;               /* the run's new length, at least what is done; not given: as the run has it */
     double epochs;               /* the same in epochs; not both */
     int64_t allow_recipe_change; /* 1: go on although the kernels are others here, with other bits from there on;
                                     not given: 0, refuse */
+    const char *replan;          /* "auto" or "off", as of training; not given: as the run has it */
 };
 #define BALLAST_RESUME_OPTIONS_INIT                                                                                    \
-    { BALLAST_RESUME_OPTIONS_VERSION, -1, -1, -1 }
+    { BALLAST_RESUME_OPTIONS_VERSION, -1, -1, -1, NULL }
 void ballast_resume_options_init(struct ballast_resume_options *options);
 
 /* Goes on with a run from its newest checkpoint, bit for bit as if it had not stopped. Plan options that are given must

@@ -1,3 +1,5 @@
+#include <string.h>
+
 #include "cli/command.h"
 #include "cli/run_views.h"
 #include "cli/step_options.h"
@@ -10,6 +12,8 @@ static enum status run(const struct options *options) {
     struct resume_options resume = {0};
     if (options_given(options, OPT_STEPS)) SETTINGS_GIVE(&resume, steps, options_whole(options, OPT_STEPS));
     if (options_given(options, OPT_EPOCHS)) SETTINGS_GIVE(&resume, epochs, options_real(options, OPT_EPOCHS));
+    if (options_given(options, OPT_REPLAN))
+        SETTINGS_GIVE(&resume, replan, strcmp(options_text(options, OPT_REPLAN), "auto") == 0);
     struct run_views views;
     enum status status = run_views_open(options, options->arguments.items[0], &views);
     if (status == STATUS_OK) status = train_resume(options->arguments.items[0], &plan, &resume, &views.events);
@@ -26,8 +30,8 @@ const struct command command_resume = {
     .most = 1,
     .summary = "go on with a run from its newest checkpoint",
     .details = "Bit for bit as if it had not stopped. Plan options that are given must be those of the run, "
-               "--device-memory, --host-memory, --disk, --partition, --collectives and --grains-per-pass apart, which "
-               "change no result. Settings "
+               "--device-memory, --host-memory, --disk, --partition, --collectives, --grains-per-pass and --replan "
+               "apart, which change no result. Settings "
                "in RUN_DIR/run.json may be edited before (learning rate, steps, what is saved when); the recipe and "
                "what says which data come when may not. The checkpoint's files are compared with their checksums.",
     .run = run,

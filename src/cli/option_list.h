@@ -262,7 +262,8 @@
           "steps between checkpoints; one is also written at the end and on a signal; 0: none at all, so that the "    \
           "run leaves its model alone and cannot be resumed")                                                          \
     X(KEEP, OPTION_OF(keep), OPTION_FOR(COMMAND_TRAIN), .help = "newest checkpoints that are kept; 0: all")            \
-    X(REPLAN, OPTION_OF(replan), .argument = "auto|off", OPTION_FOR(COMMAND_TRAIN),                                    \
+    X(REPLAN, OPTION_OF(replan), .argument = "auto|off", OPTION_FOR(COMMAND_TRAIN | COMMAND_RESUME),                   \
+      .computed = "; resume: what the run says",                                                                       \
       .help = "auto: a run times its own instructions and changes to another policy where that is more than 5% "       \
               "faster or memory has become less or more, with the same bits, all ranks together; off, also where "     \
               "--plan gives a policy, and for several ranks with GPUs: never")                                         \

@@ -208,6 +208,8 @@ static enum status read_optimizer(const struct ballast_train_options *given, str
     return STATUS_OK;
 }
 
+static bool says_auto(const char *text) { return strcmp(text, "auto") == 0; }
+
 static enum status read_intervals(const struct ballast_train_options *given, struct train_options *out) {
     TAKE_WHOLE("options", save_every)
     TAKE_WHOLE("options", keep)
@@ -216,9 +218,7 @@ static enum status read_intervals(const struct ballast_train_options *given, str
     TAKE_WHOLE("options", sample_every)
     TAKE_WHOLE("options", sample_tokens)
     TAKE_TEXT("options", sample_prompt)
-    if (!given->replan) return STATUS_OK;
-    TRY(setting_check_choice(SETTING(replan), "options.replan", given->replan));
-    SETTINGS_GIVE(out, replan, strcmp(given->replan, "auto") == 0);
+    TAKE_CHOICE("options", replan, says_auto)
     return STATUS_OK;
 }
 
@@ -245,6 +245,7 @@ enum status library_read_resume(const struct ballast_resume_options *given, stru
     if (!given) return STATUS_OK;
     TRY(library_require_version(given->version, BALLAST_RESUME_OPTIONS_VERSION, "options"));
     TRY(read_length(given, out));
+    TAKE_CHOICE("options", replan, says_auto)
     return read_flag("options.allow_recipe_change", given->allow_recipe_change, &plan->allow_recipe_change);
 }
 

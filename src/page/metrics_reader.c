@@ -88,7 +88,8 @@ static enum status parse_line(struct metrics_reader *reader, const char *name, c
     TRY(json_parse_object(name, text, bytes, &object));
     enum status status;
     TRY_GOTO(status, json_require(name, object, "step"), done);
-    TRY_GOTO(status, json_read_int(name, object, "step", 1, INT64_MAX, &out->step), done);
+    int64_t least = json_object_get(object, "replan") ? 0 : 1; /* a plan may change before the first step */
+    TRY_GOTO(status, json_read_int(name, object, "step", least, INT64_MAX, &out->step), done);
     for (int i = 0; i < METRIC_COUNT; i++) {
         const char *field = metric_name((enum metric)i);
         out->values[i] = NAN;

@@ -1,6 +1,7 @@
 #include "session/plan_choice.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include "session/plan_policy.h"
 #include "session/remake_choice.h"
@@ -30,6 +31,23 @@ enum status plan_choice_compile(struct session_plan *plan) {
     enum status status = programs_compile(plan->session, &plan->request.set, &plan->chosen, &plan->programs);
     plan->least_bytes = plan->programs.tier_bytes[TIER_DEVICE];
     return name_origin(status, plan->request.origin);
+}
+
+bool plan_choice_fits(const struct session_plan *plan) {
+    for (enum tier tier = 0; tier < TIER_COUNT; tier++)
+        if (plan->programs.tier_bytes[tier] > plan->session->machine.capacity_bytes[tier]) return false;
+    return true;
+}
+
+struct policy plan_choice_begin(const struct session_plan *plan) {
+    const struct policy *policy = &plan->chosen.policy;
+    const struct plan_request *request = &plan->request;
+    struct policy plain = {.grains_per_pass = request->grains_fixed ? policy->grains_per_pass
+                                                                    : setting_table[SETTING_grains_per_pass].whole,
+                           .flat = request->collectives_fixed && policy->flat};
+    if (request->partition_fixed) plain.partition = policy->partition;
+    memcpy(plain.spans, policy->spans, sizeof plain.spans);
+    return plain;
 }
 
 /* Whether this is a pipeline that nobody has cut. */
@@ -64,6 +82,15 @@ static enum status cut_again(struct session_plan *plan) {
     return plan_choice_compile(plan);
 }
 
+/* A policy of another time, with which the step does not fit here: its tiles, and whether what is light is made again,
+ * are no longer given either. */
+static enum status begin_again(struct session_plan *plan) {
+    plan->request.plan.policy = plan->chosen.policy = plan_choice_begin(plan);
+    plan->chosen.policy.partition = (struct partition){0};
+    programs_free(&plan->programs);
+    return plan_choice_compile(plan);
+}
+
 /* What chunks a partition has is yet to be chosen: at first each rank has all. */
 enum status plan_choice_make(struct session_plan *plan) {
     bool free = !plan->request.policy_fixed, uncut = is_uncut(plan);
@@ -75,6 +102,7 @@ enum status plan_choice_make(struct session_plan *plan) {
     TRY(plan_choice_compile(plan));
     if (uncut && free && program_set_has(&plan->request.set, PROGRAM_STEP)) TRY(cut_again(plan));
     if (!free) return STATUS_OK;
+    if (!open && !plan->request.costs && !plan_choice_fits(plan)) TRY(begin_again(plan));
     TRY(remake_choose(plan));
     TRY(plan_policy_choose(plan));
     return tile_search(plan);

@@ -4,12 +4,6 @@
 #include "session/plan_choice.h"
 #include "sim/costs.h"
 
-static bool fits(const struct session_plan *plan) {
-    for (enum tier tier = 0; tier < TIER_COUNT; tier++)
-        if (plan->programs.tier_bytes[tier] > plan->session->machine.capacity_bytes[tier]) return false;
-    return true;
-}
-
 /* Costs that a run has fitted are of its graph, and bounds of shapes are of the plain one. */
 static bool is_open(const struct session_plan *plan) {
     const struct plan_request *request = &plan->request;
@@ -21,7 +15,7 @@ enum status remake_choose(struct session_plan *plan) {
     struct remake_counts counts;
     if (!is_open(plan)) return STATUS_OK;
     TRY(graph_remake_count(programs_main(&plan->programs)->graph, &counts));
-    bool fitted = fits(plan), light = counts.flops >= REMAKE_FLOPS_PER_BYTE * counts.bytes;
+    bool fitted = plan_choice_fits(plan), light = counts.flops >= REMAKE_FLOPS_PER_BYTE * counts.bytes;
     if (counts.bytes == 0 || (fitted && !light)) return STATUS_OK;
     struct session_plan other = {.session = plan->session, .request = plan->request, .chosen = plan->chosen};
     other.chosen.policy.remake = true;

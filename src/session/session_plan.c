@@ -195,18 +195,6 @@ failed:
     return status;
 }
 
-/* Where a choice begins: the plain policy, but for what options gave and where a pipeline is cut. */
-static struct policy policy_to_begin_with(const struct session_plan *now) {
-    const struct policy *policy = &now->chosen.policy;
-    const struct plan_request *request = &now->request;
-    struct policy plain = {.grains_per_pass = request->grains_fixed ? policy->grains_per_pass
-                                                                    : setting_table[SETTING_grains_per_pass].whole,
-                           .flat = request->collectives_fixed && policy->flat};
-    if (request->partition_fixed) plain.partition = policy->partition;
-    memcpy(plain.spans, policy->spans, sizeof plain.spans);
-    return plain;
-}
-
 enum status session_plan_renew(const struct session_plan *now, const struct policy *policy, const struct costs *costs,
                                struct session_plan *out) {
     struct plan_request request = now->request;
@@ -215,7 +203,7 @@ enum status session_plan_renew(const struct session_plan *now, const struct poli
     request.policy_fixed = policy != NULL;
     request.origin = NULL;
     request.costs = costs;
-    request.plan.policy = policy ? *policy : policy_to_begin_with(now);
+    request.plan.policy = policy ? *policy : plan_choice_begin(now);
     if (costs) { /* they are of its graph */
         request.plan.policy.tile_tokens = now->chosen.policy.tile_tokens;
         request.plan.policy.remake = now->chosen.policy.remake;

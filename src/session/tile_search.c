@@ -9,12 +9,6 @@
 /* A grain in so many tiles: with more of them products have fewer tokens than they need to reach their rate. */
 static const int64_t tile_counts[] = {4, 16};
 
-static bool fits(const struct session_plan *plan) {
-    for (enum tier tier = 0; tier < TIER_COUNT; tier++)
-        if (plan->programs.tier_bytes[tier] > plan->session->machine.capacity_bytes[tier]) return false;
-    return true;
-}
-
 static int64_t grain_tokens(const struct session_plan *plan) {
     return plan->chosen.recipe.grain_sequences * plan->chosen.recipe.sequence_length;
 }
@@ -26,7 +20,7 @@ static bool may_gain(const struct session_plan *plan) {
     bool possible =
         tokens % OP_ROWS_APART == 0 && tokens > OP_ROWS_APART && programs_take_tiles(&plan->session->machine);
     bool open = program_set_has(&request->set, PROGRAM_STEP) && policy_is_plain(&request->plan.policy);
-    return alone && possible && open && !(fits(plan) && policy_stays(&plan->chosen.policy)) &&
+    return alone && possible && open && !(plan_choice_fits(plan) && policy_stays(&plan->chosen.policy)) &&
            graph_has_tiles(programs_main(&plan->programs)->graph);
 }
 
@@ -34,7 +28,7 @@ static bool may_gain(const struct session_plan *plan) {
 static enum status time_step(struct session_plan *plan, double *seconds) {
     struct candidate measured;
     *seconds = INFINITY;
-    if (!fits(plan)) return STATUS_OK;
+    if (!plan_choice_fits(plan)) return STATUS_OK;
     TRY(session_plan_measure(plan));
     TRY(plan_policy_measure(plan, &measured));
     bool sum = plan->request.objective == OBJECTIVE_SUM;

@@ -38,9 +38,9 @@ static enum status read_line(const char *path, const char *line, size_t bytes, i
     *kind = LINE_STEP;
     TRY_GOTO(status, json_parse_object(path, line, bytes, &object), done);
     TRY_GOTO(status, json_require(path, object, "step"), done);
-    TRY_GOTO(status, json_read_int(path, object, "step", 1, INT64_MAX, step), done);
     if (json_object_get(object, "val_loss")) *kind = LINE_VALIDATION;
     if (json_object_get(object, "replan")) *kind = LINE_REPLAN;
+    TRY_GOTO(status, json_read_int(path, object, "step", *kind == LINE_REPLAN ? 0 : 1, INT64_MAX, step), done);
 done:
     json_decref(object);
     return status;

@@ -59,13 +59,24 @@ static enum status find_capacity(const struct train_run *run, int64_t *bytes) {
     return rank_budget_least(run->session.comm, bytes);
 }
 
-static enum status choose_once(struct train_run *run, struct session_plan *out) {
-    const struct costs *known = run->watch.costs.kernels ? &run->watch.costs : NULL;
-    TRY(find_capacity(run, &run->session.machine.capacity_bytes[TIER_DEVICE]));
-    TRY(session_plan_renew(&run->plan, NULL, known, out));
+static enum status renew(struct train_run *run, const struct costs *costs, struct session_plan *out) {
+    TRY(session_plan_renew(&run->plan, NULL, costs, out));
     enum status status = run_agree(run, session_plan_check_memory(out));
     if (status != STATUS_OK) session_plan_free(out);
     return status;
+}
+
+/* Costs that are known are of the plan's own graph, and keep the search to that. A run fits them under a policy that
+ * moves or computes again; under the plain one they are those of the profile. Where nothing fits by that graph, one
+ * with other tiles, or in which what is light is made again, may. */
+static enum status choose_once(struct train_run *run, struct session_plan *out) {
+    bool fitted = run->watch.costs.kernels && !policy_is_plain(&run->plan.chosen.policy);
+    TRY(find_capacity(run, &run->session.machine.capacity_bytes[TIER_DEVICE]));
+    enum status status = renew(run, fitted ? &run->watch.costs : NULL, out);
+    if (status != STATUS_NO_FIT || !fitted) return status;
+    status_clear();
+    run->session.comm->agreed_failure = false;
+    return renew(run, NULL, out);
 }
 
 /* A limit may be lowered bit by bit, as the run gives memory back. */

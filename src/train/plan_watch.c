@@ -104,7 +104,7 @@ static enum status settle_change(struct train_run *run, struct train_replan *rep
     run->off_steps = 0;
     run->smooth_step_s = 0;
     TRY(run_agree(run, predict_step(run)));
-    if (!run->watch.costs.kernels) TRY(know_costs(run));
+    TRY(know_costs(run)); /* of the graph that there is now */
     TRY(know_needed(run));
     replan->step = run->state.step;
     replan->after_s = run->prediction.step_s;
@@ -139,7 +139,7 @@ static enum status follow_less(struct train_run *run, int64_t capacity_bytes) {
     struct plan_watch *watch = &run->watch;
     int64_t began_ns = clock_now_ns();
     bool changed;
-    if (run->options->save_every > 0) TRY(train_loop_save(run));
+    if (run->options->save_every > 0 && run->state.step > 0) TRY(train_loop_save(run));
     run->session.machine.capacity_bytes[TIER_DEVICE] = capacity_bytes;
     TRY(change(run, NULL, REPLAN_LESS_MEMORY, 0, began_ns, &changed));
     watch->no_fit_bytes = changed ? 0 : capacity_bytes;

@@ -87,7 +87,10 @@ static const struct setting *find_setting(const char *field) {
     return NULL;
 }
 
-static bool is_length(const char *field) { return strcmp(field, "steps") == 0 || strcmp(field, "epochs") == 0; }
+/* What a run that goes on may have otherwise. */
+static bool may_differ(const char *field) {
+    return strcmp(field, "steps") == 0 || strcmp(field, "epochs") == 0 || strcmp(field, "replan") == 0;
+}
 
 /* Data is an argument, and always given. */
 static enum status compare_options(const char *run_folder, const struct train_options *options, const json_t *now,
@@ -98,7 +101,7 @@ static enum status compare_options(const char *run_folder, const struct train_op
         const struct setting *setting = find_setting(field);
         bool given = !setting || options->given.of[setting - setting_table];
         const json_t *kept = json_object_get(there, field);
-        if (!given || is_length(field) || json_equal(value, kept)) continue;
+        if (!given || may_differ(field) || json_equal(value, kept)) continue;
         char name[64];
         snprintf(name, sizeof name, "%s%s", setting ? "--" : "", setting ? setting->name : field);
         return refuse(run_folder, name, value, kept);
@@ -123,6 +126,7 @@ static enum status compare_lengths(const char *run_folder, const struct train_op
                           there->epochs);
     if (SETTINGS_HAVE(options, steps)) SETTINGS_GIVE(out, steps, options->steps);
     if (SETTINGS_HAVE(options, epochs)) SETTINGS_GIVE(out, epochs, options->epochs);
+    if (SETTINGS_HAVE(options, replan)) SETTINGS_GIVE(out, replan, options->replan);
     return STATUS_OK;
 }
 

@@ -64,10 +64,12 @@ static enum status require_training_data(const struct train_run *run) {
                       run->plan.chosen.recipe.sequence_length);
 }
 
-/* Where the policy was searched for, or the model was planned or profiled before, the costs are known; else the plan
- * file that the run has its plan from may say what a step takes. */
+/* Where the policy was searched for, or the model was planned or profiled before, the costs are known. They are
+ * measured now where the run is to learn whether another policy is faster. Else the plan file that the run has its plan
+ * from may say what a step takes. */
 static enum status predict_step(struct train_run *run) {
-    TRY(session_plan_find_costs(&run->plan));
+    bool learns = plan_watch_wanted(run) && !policy_is_plain(&run->plan.chosen.policy);
+    TRY(learns ? session_plan_measure(&run->plan) : session_plan_find_costs(&run->plan));
     if (run->plan.costs.kernels) return session_plan_predict(&run->plan, &run->prediction);
     if (!run->plan_path) return STATUS_OK;
     enum status status = plan_document_read_prediction(run->plan_path, &run->plan.chosen, &run->prediction);
@@ -388,7 +390,7 @@ static enum status check_data(const struct train_run *run, const struct checkpoi
     return status_hint(status, "a resumed run needs the same files; train anew on others with %s/model", run->folder);
 }
 
-static enum status extend(struct run_settings *settings, const struct resume_options *options, int64_t done) {
+static enum status take_new(struct run_settings *settings, const struct resume_options *options, int64_t done) {
     int64_t steps = SETTINGS_HAVE(options, steps) ? options->steps : settings->options.steps;
     if (SETTINGS_HAVE(options, epochs)) SETTINGS_GIVE(&settings->options, epochs, options->epochs);
     if (SETTINGS_HAVE(options, steps)) SETTINGS_DROP(&settings->options, epochs);
@@ -396,6 +398,7 @@ static enum status extend(struct run_settings *settings, const struct resume_opt
         return status_set(STATUS_BAD_INPUT, "steps: %" PRId64 " are fewer than the %" PRId64 " that are done", steps,
                           done);
     settings->options.steps = steps;
+    if (SETTINGS_HAVE(options, replan)) SETTINGS_GIVE(&settings->options, replan, options->replan);
     return STATUS_OK;
 }
 
@@ -504,7 +507,7 @@ static enum status prepare_resumed(struct train_run *run, const struct plan_opti
     TRY(run_origin_find(plan->comm, run->folder, settings, origin));
     /* The newest is good. */
     enum status status = leads ? checkpoint_remove_old(run->folder, settings->options.keep) : STATUS_OK;
-    if (status == STATUS_OK) status = extend(settings, options, origin->state.step);
+    if (status == STATUS_OK) status = take_new(settings, options, origin->state.step);
     TRY(comm_agree(plan->comm, status));
     return resume_from(run, settings, plan, origin);
 }

@@ -118,9 +118,10 @@ enum status train_begin(const char *model_folder, const char *run_folder, const 
                         const struct train_options *options, const struct train_events *events);
 
 struct resume_options {
-    struct settings_given given; /* of these two, not both; what is not given is as the run has it */
+    struct settings_given given; /* of these; what is not given is as the run has it. Not steps and epochs both */
     int64_t steps; /* the run's new length, at least what is done. A schedule whose length was not given follows it. */
     double epochs; /* its new length in epochs */
+    bool replan;   /* whether the plan may change from now on */
 };
 /* Goes on from the newest checkpoint (from the start where there is none yet), bit for bit as if it had not stopped.
  * Plan options that are given must be those of the run, memory limit and grains per pass apart. Other results as

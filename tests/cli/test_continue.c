@@ -111,7 +111,7 @@ static void settings_of_another_run_are_refused_by_name(void **state) {
     snprintf(other, sizeof other, "%s/other", place.folder);
     EXPECT(0, "steps 1 to 4", COMMAND(place.run, "4"), "--lora", "4,8,all-linear", "--valid-fraction", "0.1");
     EXPECT(0, "complete", BASE);
-    EXPECT(0, "complete", BASE, "--lora", "4,8,all-linear", "--steps", "4");
+    EXPECT(0, "complete", BASE, "--lora", "4,8,all-linear", "--steps", "4", "--replan", "off");
     EXPECT(2, "--lr: is 0.001, and the run in", BASE, "--lr", "1e-3");
     EXPECT(2, "--schedule: is \"linear\", and the run in", BASE, "--schedule", "linear");
     EXPECT(2, "--save-every: is 5, and the run in", BASE, "--save-every", "5");

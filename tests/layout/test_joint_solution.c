@@ -8,27 +8,10 @@
 #include "base/random.h"
 #include "model/model.h"
 #include "support/fault_sweep.h"
+#include "support/sized_graph.h"
 #include "support/unit.h"
 
 enum { SEEDS = 12 };
-
-struct sizes {
-    int64_t layers, hidden, heads, vocab, sequences, length;
-};
-static struct graph *make_graph(const char *family, const struct sizes *sizes) {
-    struct model_config config;
-    struct model *model;
-    struct graph *graph;
-    struct tensor *loss;
-    assert_int_equal(model_config_init(family, &config), STATUS_OK);
-    config.layers = sizes->layers, config.hidden = sizes->hidden, config.heads = sizes->heads;
-    config.vocab_size = sizes->vocab, config.context = sizes->length;
-    if (model_create(&config, &model) != STATUS_OK) fail_msg("%s: %s", family, status_message());
-    assert_int_equal(model_build_graph(model, MODEL_LOSS, DTYPE_BF16, sizes->sequences, sizes->length, &graph, &loss),
-                     STATUS_OK);
-    model_free(model);
-    return graph;
-}
 
 static struct shard_question question_of(const struct graph *graph, int64_t rows, int64_t columns, double slow) {
     return (struct shard_question){
@@ -54,10 +37,10 @@ static void check_solution(const struct shard_program *program, const struct joi
 /* A chain that keeps all costs what the program says, and needs what its largest moment has. */
 static void chains_have_the_seconds_and_the_bytes_of_programs(void **state) {
     (void)state;
-    const struct sizes sizes = {3, 64, 4, 128, 4, 32};
+    const struct sized_graph sizes = {3, 64, 4, 128, 4, 32};
     static const char *const families[] = {"gpt2", "llama", "qwen3", "gemma2"};
     for (int i = 0; i < 4; i++) {
-        struct graph *graph = make_graph(families[i], &sizes);
+        struct graph *graph = sized_graph_make(families[i], &sizes);
         struct shard_question question = question_of(graph, 2, 2, 1e-10);
         struct shard_program program;
         struct intra_op_solution solution;

@@ -8,6 +8,7 @@
 #include "base/mem.h"
 #include "model/model.h"
 #include "support/fault_sweep.h"
+#include "support/sized_graph.h"
 #include "support/unit.h"
 
 static struct shard_question question_of(const struct graph *graph, int64_t rows, int64_t columns) {
@@ -17,24 +18,6 @@ static struct shard_question question_of(const struct graph *graph, int64_t rows
         .rates = {1e12, 1e12, 8},
         .state_bytes_per_byte = 9,
         .memory_limit = INTRA_OP_NO_LIMIT};
-}
-
-struct sizes {
-    int64_t layers, hidden, heads, vocab, sequences, length;
-};
-static struct graph *make_graph(const char *family, const struct sizes *sizes) {
-    struct model_config config;
-    struct model *model;
-    struct graph *graph;
-    struct tensor *loss;
-    assert_int_equal(model_config_init(family, &config), STATUS_OK);
-    config.layers = sizes->layers, config.hidden = sizes->hidden, config.heads = sizes->heads;
-    config.vocab_size = sizes->vocab, config.context = sizes->length;
-    if (model_create(&config, &model) != STATUS_OK) fail_msg("%s: %s", family, status_message());
-    assert_int_equal(model_build_graph(model, MODEL_LOSS, DTYPE_BF16, sizes->sequences, sizes->length, &graph, &loss),
-                     STATUS_OK);
-    model_free(model);
-    return graph;
 }
 
 /* Seconds of all nodes, and of what lies between them, from the strategies alone. */
@@ -78,8 +61,8 @@ static void check_lines(const struct shard_program *program, const struct intra_
 }
 
 static void check_family(const char *family) {
-    const struct sizes sizes = {4, 48, 12, 96, 4, 16};
-    struct graph *graph = make_graph(family, &sizes);
+    const struct sized_graph sizes = {4, 48, 12, 96, 4, 16};
+    struct graph *graph = sized_graph_make(family, &sizes);
     struct shard_question question = question_of(graph, 2, 4);
     struct shard_program program;
     struct intra_op_solution solution;
@@ -110,8 +93,8 @@ static void costs_are_those_of_strategies_and_conversions(void **state) {
 /* With a choice for every node of every block nothing is cheaper than the least, and that is not above the tied. */
 static void ties_cost_at_most_what_they_save(void **state) {
     (void)state;
-    const struct sizes sizes = {3, 32, 4, 64, 2, 8};
-    struct graph *graph = make_graph("gpt2", &sizes);
+    const struct sized_graph sizes = {3, 32, 4, 64, 2, 8};
+    struct graph *graph = sized_graph_make("gpt2", &sizes);
     struct shard_question question = question_of(graph, 1, 2);
     struct shard_program program;
     struct intra_op_solution tied, loose;
@@ -145,8 +128,8 @@ static const char *layout_of(const struct shard_program *program, const struct i
 /* Slow across rows, fast within: sequences across, heads and columns within, then rows, positions cut between. */
 static void a_gpt_is_cut_as_megatron_cuts_it(void **state) {
     (void)state;
-    const struct sizes sizes = {4, 1024, 16, 4096, 8, 512};
-    struct graph *graph = make_graph("gpt2", &sizes);
+    const struct sized_graph sizes = {4, 1024, 16, 4096, 8, 512};
+    struct graph *graph = sized_graph_make("gpt2", &sizes);
     struct shard_question question = question_of(graph, 2, 4);
     struct shard_program program;
     struct intra_op_solution solution;
@@ -166,8 +149,8 @@ static void a_gpt_is_cut_as_megatron_cuts_it(void **state) {
 
 static void memory_is_kept(void **state) {
     (void)state;
-    const struct sizes sizes = {3, 64, 4, 128, 4, 32};
-    struct graph *graph = make_graph("gpt2", &sizes);
+    const struct sized_graph sizes = {3, 64, 4, 128, 4, 32};
+    struct graph *graph = sized_graph_make("gpt2", &sizes);
     struct shard_question question = question_of(graph, 2, 2);
     struct shard_program program;
     struct intra_op_solution free_choice, limited;
@@ -189,9 +172,9 @@ static void memory_is_kept(void **state) {
 static void odd_sizes_have_a_plan(void **state) {
     (void)state;
     static const int64_t meshes[][2] = {{1, 1}, {1, 2}, {1, 8}, {7, 1}, {3, 2}};
-    static const struct sizes odd[] = {{1, 12, 12, 97, 1, 1}, {2, 36, 12, 101, 1, 5}, {2, 24, 3, 7, 6, 8}};
+    static const struct sized_graph odd[] = {{1, 12, 12, 97, 1, 1}, {2, 36, 12, 101, 1, 5}, {2, 24, 3, 7, 6, 8}};
     for (size_t i = 0; i < sizeof odd / sizeof *odd; i++) {
-        struct graph *graph = make_graph("gpt2", &odd[i]);
+        struct graph *graph = sized_graph_make("gpt2", &odd[i]);
         for (size_t m = 0; m < sizeof meshes / sizeof *meshes; m++) {
             struct shard_question question = question_of(graph, meshes[m][0], meshes[m][1]);
             struct shard_program program;
@@ -208,8 +191,8 @@ static void odd_sizes_have_a_plan(void **state) {
 
 static void wrong_lines_are_refused(void **state) {
     (void)state;
-    const struct sizes sizes = {2, 48, 12, 96, 4, 16};
-    struct graph *graph = make_graph("gpt2", &sizes);
+    const struct sized_graph sizes = {2, 48, 12, 96, 4, 16};
+    struct graph *graph = sized_graph_make("gpt2", &sizes);
     struct shard_question question = question_of(graph, 1, 4);
     struct shard_program program;
     struct intra_op_solution solution;
@@ -250,8 +233,8 @@ static void lines_tell_their_mesh(void **state) {
 
 static void wrong_questions_are_refused(void **state) {
     (void)state;
-    const struct sizes sizes = {1, 32, 4, 64, 2, 8};
-    struct graph *graph = make_graph("gpt2", &sizes);
+    const struct sized_graph sizes = {1, 32, 4, 64, 2, 8};
+    struct graph *graph = sized_graph_make("gpt2", &sizes);
     struct shard_program program;
     struct shard_question question = question_of(graph, 0, 2);
     assert_int_equal(shard_program_make(&question, &program), STATUS_BAD_INPUT);
@@ -275,8 +258,8 @@ static enum status make_and_free(void *payload) {
 
 static void faults_are_reported(void **state) {
     (void)state;
-    const struct sizes sizes = {2, 32, 4, 64, 2, 8};
-    struct graph *graph = make_graph("gpt2", &sizes);
+    const struct sized_graph sizes = {2, 32, 4, 64, 2, 8};
+    struct graph *graph = sized_graph_make("gpt2", &sizes);
     assert_true(fault_sweep(FAULT_ALLOCATE, false, make_and_free, graph) > 30);
     graph_free(graph);
 }

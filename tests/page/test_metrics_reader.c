@@ -45,15 +45,16 @@ static void it_reads_on(void **state) {
 static void changes_of_the_plan_are_kept(void **state) {
     const char *path = temp_path(*state, "metrics.jsonl");
     struct metrics_reader reader;
-    temp_write_text(path, "{\"step\": 1, \"loss\": 4.5}\n{\"step\": 1, \"replan\": \"faster\", \"change_s\": 0.5}\n"
+    temp_write_text(path, "{\"step\": 0, \"replan\": \"less memory\"}\n"
+                          "{\"step\": 1, \"loss\": 4.5}\n{\"step\": 1, \"replan\": \"faster\", \"change_s\": 0.5}\n"
                           "{\"step\": 2, \"loss\": 4}\n");
     assert_int_equal(metrics_reader_open(path, &reader), STATUS_OK);
     assert_int_equal(metrics_reader_advance(&reader), STATUS_OK);
     assert_int_equal(reader.step, 2);
     assert_int_equal(reader.curves[METRIC_LOSS].count, 2);
     json_t *all = metrics_reader_to_json(&reader), *replans = json_object_get(all, "replans");
-    assert_int_equal(json_array_size(replans), 1);
-    assert_string_equal(json_string_value(json_object_get(json_array_get(replans, 0), "replan")), "faster");
+    assert_int_equal(json_array_size(replans), 2);
+    assert_string_equal(json_string_value(json_object_get(json_array_get(replans, 1), "replan")), "faster");
     json_decref(all);
     FILE *file = fopen(path, "a");
     for (int i = 0; i < 2 * METRIC_REPLANS; i++)

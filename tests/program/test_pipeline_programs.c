@@ -21,21 +21,9 @@ static void describe(const struct plan *plan) {
                 lane_shape_print(&plan->recipe.lanes, lanes), (long long)plan->recipe.round_grains);
 }
 
-/* Compiled and proved. */
-static enum status compile_with(const struct graph *graph, const struct plan *plan, const int64_t *bytes,
-                                struct rank_programs *out) {
-    TRY(rank_programs_compile(graph, plan, bytes, out));
-    return rank_programs_verify(out);
-}
-
-static enum status compile(const struct graph *graph, const struct plan *plan, struct rank_programs *out) {
-    TRY(rank_programs_compile_small(graph, plan, out));
-    return rank_programs_verify(out);
-}
-
 static void require_compiled(const struct graph *graph, const struct plan *plan, uint64_t seed,
                              struct rank_programs *out) {
-    if (compile(graph, plan, out) == STATUS_OK) return;
+    if (rank_programs_prove(graph, plan, out) == STATUS_OK) return;
     describe(plan);
     fail_msg("seed %llu: %s", (unsigned long long)seed, status_message());
 }
@@ -409,29 +397,15 @@ static void illegal_cuts_are_refused(void **state) {
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         struct plan plan = plan_of(graph, 2, 4, 1);
         snprintf(plan.policy.spans, sizeof plan.policy.spans, "%s", texts[i]);
-        assert_int_equal(compile(graph, &plan, &ranks), STATUS_BAD_INPUT);
+        assert_int_equal(rank_programs_prove(graph, &plan, &ranks), STATUS_BAD_INPUT);
         assert_non_null(strstr(status_message(), "policy.spans"));
         rank_programs_drop(&ranks);
     }
     struct plan deep = plan_of(graph, 8, 4, 1);
-    assert_int_equal(compile(graph, &deep, &ranks), STATUS_BAD_INPUT);
+    assert_int_equal(rank_programs_prove(graph, &deep, &ranks), STATUS_BAD_INPUT);
     assert_non_null(strstr(status_message(), "policy.stages"));
     rank_programs_drop(&ranks);
     graph_free(graph);
-}
-
-struct subject {
-    const struct graph *graph;
-    struct plan plan;
-    const int64_t *bytes;
-};
-
-static enum status compile_and_drop(void *payload) {
-    const struct subject *subject = payload;
-    struct rank_programs ranks;
-    enum status status = compile_with(subject->graph, &subject->plan, subject->bytes, &ranks);
-    rank_programs_drop(&ranks);
-    return status;
 }
 
 static void allocations_may_fail(void **state) {
@@ -439,8 +413,8 @@ static void allocations_may_fail(void **state) {
     struct graph *graph = small_graph_build(
         &(struct small_graph_options){.layers = 1, .dtype = DTYPE_F32, .grain_sequences = 1, .sequence_length = 3});
     int64_t *bytes = small_graph_workspace(graph);
-    struct subject subject = {graph, plan_of(graph, 2, 2, 1), bytes};
-    assert_true(fault_sweep(FAULT_ALLOCATE, false, compile_and_drop, &subject) > 100);
+    struct rank_subject subject = {graph, plan_of(graph, 2, 2, 1), bytes};
+    assert_true(fault_sweep(FAULT_ALLOCATE, false, rank_programs_prove_subject, &subject) > 100);
     mem_free(bytes);
     graph_free(graph);
 }

@@ -24,18 +24,6 @@ static void describe(const struct rank_programs *ranks) {
                 (long long)plan->recipe.round_grains, (long long)recipe_grains(&plan->recipe));
 }
 
-/* Compiled and proved. */
-static enum status compile_with(const struct graph *graph, const struct plan *plan, const int64_t *bytes,
-                                struct rank_programs *out) {
-    TRY(rank_programs_compile(graph, plan, bytes, out));
-    return rank_programs_verify(out);
-}
-
-static enum status compile(const struct graph *graph, const struct plan *plan, struct rank_programs *out) {
-    TRY(rank_programs_compile_small(graph, plan, out));
-    return rank_programs_verify(out);
-}
-
 /* Embeddings of several blocks of elements, so that shards cut through them. */
 static struct graph *draw_graph(uint64_t seed) {
     return small_graph_build(&(struct small_graph_options){.layers = 2,
@@ -232,7 +220,7 @@ static void all_triples_are_proved(void **state) {
             plan.policy.flat = i & 1;
             plan.recipe.batch = batches[i % 3];
             plan.recipe.round_grains = 1;
-            if (compile(graph, &plan, &ranks) != STATUS_OK) {
+            if (rank_programs_prove(graph, &plan, &ranks) != STATUS_OK) {
                 describe(&ranks);
                 fail_msg("%s", status_message());
             }
@@ -274,7 +262,7 @@ static void require_unreduced(const struct graph *graph, enum tier tier, int64_t
     plan.recipe.lanes = (struct lane_shape){1, 2};
     plan.policy.gradients = tier;
     plan.policy.grains_per_pass = grains_per_pass;
-    if (compile(graph, &plan, &ranks) != STATUS_OK) fail_msg("%s", status_message());
+    if (rank_programs_prove(graph, &plan, &ranks) != STATUS_OK) fail_msg("%s", status_message());
     for (size_t i = 0; i < graph->tensors.count; i++)
         if (graph->tensors.items[i]->kind == TENSOR_PARAMETER)
             whole += shard_aligned(shape_elements(&graph->tensors.items[i]->shape)) * (int64_t)sizeof(float);
@@ -334,7 +322,7 @@ static void random_plans_are_proved(void **state) {
         struct graph *graph = draw_graph(seed);
         struct plan plan = draw_plan(graph, seed);
         struct rank_programs ranks;
-        if (compile(graph, &plan, &ranks) != STATUS_OK) {
+        if (rank_programs_prove(graph, &plan, &ranks) != STATUS_OK) {
             describe(&ranks);
             fail_msg("seed %llu: %s", (unsigned long long)seed, status_message());
         }
@@ -346,20 +334,6 @@ static void random_plans_are_proved(void **state) {
     assert_true(cut > 20);
 }
 
-struct subject {
-    const struct graph *graph;
-    struct plan plan;
-    const int64_t *bytes;
-};
-
-static enum status compile_and_drop(void *payload) {
-    const struct subject *subject = payload;
-    struct rank_programs ranks;
-    enum status status = compile_with(subject->graph, &subject->plan, subject->bytes, &ranks);
-    rank_programs_drop(&ranks);
-    return status;
-}
-
 static void allocations_may_fail(void **state) {
     (void)state;
     static const struct partition partitions[] = {{1, 2, 2}, {2, 2, 2}};
@@ -367,9 +341,9 @@ static void allocations_may_fail(void **state) {
         &(struct small_graph_options){.layers = 1, .dtype = DTYPE_F32, .grain_sequences = 1, .sequence_length = 3});
     int64_t *bytes = small_graph_workspace(graph);
     for (size_t i = 0; i < sizeof partitions / sizeof *partitions; i++) {
-        struct subject subject = {graph, plan_of(graph, (struct mesh){1, 2}, &partitions[i]), bytes};
+        struct rank_subject subject = {graph, plan_of(graph, (struct mesh){1, 2}, &partitions[i]), bytes};
         subject.plan.recipe.lanes = (struct lane_shape){1, 2};
-        assert_true(fault_sweep(FAULT_ALLOCATE, false, compile_and_drop, &subject) > 100);
+        assert_true(fault_sweep(FAULT_ALLOCATE, false, rank_programs_prove_subject, &subject) > 100);
     }
     mem_free(bytes);
     graph_free(graph);

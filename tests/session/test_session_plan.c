@@ -129,6 +129,31 @@ static void tiles_are_chosen_where_memory_is_short(void **state) {
     drop(&planned);
 }
 
+/* A run that goes on has the policy that it had; where that does not fit any more, all is open again, tiles too. */
+static void a_policy_of_more_memory_is_given_up(void **state) {
+    (void)state;
+    struct planned planned;
+    struct plan_options nothing;
+    struct session_plan again;
+    plan_options_init(&nothing);
+    plan_long_grain(4096, NULL, &planned);
+    int64_t least = planned.plan.least_bytes;
+    drop(&planned);
+    plan_long_grain(PLENTY * 4, NULL, &planned);
+    struct plan_request request = plan_request_decided(&planned.plan.chosen, &nothing, NULL);
+    request.set = planned.plan.request.set;
+    request.plan.policy.lookahead = 1;
+    expect_status(session_plan_make(&planned.session, &request, &again), STATUS_OK, NULL);
+    assert_int_equal(again.chosen.policy.lookahead, 1);
+    session_plan_free(&again);
+    planned.session.machine.capacity_bytes[TIER_DEVICE] = least;
+    expect_status(session_plan_make(&planned.session, &request, &again), STATUS_OK, NULL);
+    expect_status(session_plan_check_memory(&again), STATUS_OK, NULL);
+    assert_true(again.chosen.policy.tile_tokens >= 1024);
+    session_plan_free(&again);
+    drop(&planned);
+}
+
 /* It would refuse them. */
 static void a_card_that_is_described_gets_no_tiles(void **state) {
     (void)state;
@@ -210,6 +235,7 @@ int main(void) {
         cmocka_unit_test(what_is_taken_is_the_fastest_found),
         cmocka_unit_test(the_least_that_is_named_is_enough),
         cmocka_unit_test(tiles_are_chosen_where_memory_is_short),
+        cmocka_unit_test(a_policy_of_more_memory_is_given_up),
         cmocka_unit_test(a_card_that_is_described_gets_no_tiles),
         cmocka_unit_test(flat_operations_of_devices_are_refused),
         cmocka_unit_test(pipelines_are_cut_by_their_simulated_step),

@@ -31,3 +31,17 @@ void rank_programs_drop(struct rank_programs *ranks) {
 enum status rank_programs_verify(const struct rank_programs *ranks) {
     return program_verify_ranks((const struct program *const *)ranks->programs, ranks->count, &ranks->plan.recipe);
 }
+
+enum status rank_programs_prove(const struct graph *graph, const struct plan *plan, struct rank_programs *out) {
+    TRY(rank_programs_compile_small(graph, plan, out));
+    return rank_programs_verify(out);
+}
+
+enum status rank_programs_prove_subject(void *payload) {
+    const struct rank_subject *subject = payload;
+    struct rank_programs ranks;
+    enum status status = rank_programs_compile(subject->graph, &subject->plan, subject->bytes, &ranks);
+    if (status == STATUS_OK) status = rank_programs_verify(&ranks);
+    rank_programs_drop(&ranks);
+    return status;
+}

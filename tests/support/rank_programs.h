@@ -21,5 +21,15 @@ enum status rank_programs_compile_small(const struct graph *graph, const struct 
 void rank_programs_drop(struct rank_programs *ranks);
 /* program_verify_ranks. */
 enum status rank_programs_verify(const struct rank_programs *ranks);
+/* Compiles as in small graphs, and proves. */
+enum status rank_programs_prove(const struct graph *graph, const struct plan *plan, struct rank_programs *out);
+
+/* What a sweep of faults compiles, proves and drops: the body's payload. */
+struct rank_subject {
+    const struct graph *graph;
+    struct plan plan;
+    const int64_t *bytes; /* of kernels' workspaces, by node */
+};
+enum status rank_programs_prove_subject(void *subject);
 
 #endif

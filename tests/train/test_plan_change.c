@@ -164,6 +164,56 @@ static void less_memory_is_followed(void **state) {
     expect_same_runs(plain, followed, 8);
 }
 
+/* As where a program that steps by itself waits before it begins. */
+static void memory_may_become_less_before_the_first_step(void **state) {
+    struct tiny_run run;
+    struct seen seen;
+    char plain[512], followed[512];
+    snprintf(plain, sizeof plain, "%s/plain", (const char *)*state);
+    snprintf(followed, sizeof followed, "%s/followed", (const char *)*state);
+    struct train_run *other = open_watched(*state, followed, &run, &seen);
+    limit(other, other->plan.programs.tier_bytes[TIER_DEVICE] * 2 / 3);
+    turn(other, 7);
+    assert_true(seen.count == 1 && seen.last.step == 0 && seen.last.reason == REPLAN_LESS_MEMORY);
+    expect_status(train_close(other), STATUS_OK, NULL);
+    expect_status(tiny_run_begin(&run, plain, NULL), STATUS_OK, NULL);
+    expect_same_runs(plain, followed, 6);
+    expect_status(tiny_run_resume(followed, 8, NULL), STATUS_OK, NULL);
+    expect_status(tiny_run_resume(plain, 8, NULL), STATUS_OK, NULL);
+    expect_same_runs(plain, followed, 8);
+    assert_false(file_exists(temp_path(followed, "metrics.jsonl.damaged")));
+}
+
+/* A profile of the graph as it is must not keep a run from one that takes less memory. */
+static void known_costs_leave_the_graph_open(void **state) {
+    struct tiny_run run;
+    struct seen seen;
+    int64_t bytes[2];
+    for (int known = 0; known < 2; known++) {
+        char folder[512];
+        snprintf(folder, sizeof folder, "%s/known-%d", (const char *)*state, known);
+        struct train_run *other = open_watched(*state, folder, &run, &seen);
+        if (known) {
+            expect_status(session_plan_measure(&other->plan), STATUS_OK, NULL);
+            costs_free(&other->watch.costs);
+            expect_status(costs_copy(&other->plan.costs, &other->watch.costs), STATUS_OK, NULL);
+        }
+        turn(other, 2);
+        assert_false(other->plan.chosen.policy.remake);
+        limit(other, other->plan.programs.tier_bytes[TIER_DEVICE] * 2 / 3);
+        turn(other, 1);
+        assert_int_equal(seen.count, 1);
+        assert_true(seen.policy.remake);
+        int32_t nodes = (int32_t)programs_main(&other->plan.programs)->graph->nodes.count;
+        assert_true(!other->watch.costs.kernels || other->watch.costs.count == nodes);
+        bytes[known] = seen.last.device_bytes;
+        turn(other, 4);
+        expect_status(train_close(other), STATUS_OK, NULL);
+    }
+    print_message("less memory: %lld bytes, with known costs %lld\n", (long long)bytes[0], (long long)bytes[1]);
+    expect_same_runs(temp_path(*state, "known-0"), temp_path(*state, "known-1"), 6);
+}
+
 /* Begun with too little for the plain plan, and given enough after two steps. What is light may go on to be made again:
  * the costs that are known are of that graph. */
 static void more_memory_is_used(void **state) {
@@ -243,6 +293,36 @@ static void a_run_may_be_told_to_keep_its_plan(void **state) {
     turn(other, 6);
     assert_int_equal(seen.count, 0);
     expect_status(train_close(other), STATUS_OK, NULL);
+}
+
+static void a_resumed_run_may_be_told_to_keep_its_plan(void **state) {
+    for (int keeps = 0; keeps < 2; keeps++) {
+        struct tiny_run run;
+        struct seen seen;
+        struct plan_options plan;
+        struct train_run *other;
+        struct resume_options resume = {0};
+        const struct train_events events = {.replanned = note_replan, .payload = &seen};
+        char folder[512], *text;
+        size_t bytes;
+        snprintf(folder, sizeof folder, "%s/resumed-%d", (const char *)*state, keeps);
+        other = open_watched(*state, folder, &run, &seen);
+        turn(other, 2);
+        expect_status(train_close(other), STATUS_OK, NULL); /* a stop, with a checkpoint */
+        plan_options_init(&plan);
+        SETTINGS_GIVE(&plan.memory, device_bytes, 256 << 20);
+        memory_options_set_disk(&plan.memory, *state);
+        if (keeps) SETTINGS_GIVE(&resume, replan, false);
+        expect_status(train_open_resumed(folder, &plan, &resume, &events, &other), STATUS_OK, NULL);
+        turn(other, 1);
+        limit(other, other->plan.programs.tier_bytes[TIER_DEVICE] / 2);
+        turn(other, 2);
+        assert_int_equal(seen.count, !keeps);
+        expect_status(train_close(other), STATUS_OK, NULL);
+        expect_status(file_read(temp_path(folder, "run.json"), 1 << 20, &text, &bytes), STATUS_OK, NULL);
+        assert_non_null(strstr(text, keeps ? "\"replan\": false" : "\"replan\": true"));
+        mem_free(text);
+    }
 }
 
 /* ---- errors ---- */
@@ -329,9 +409,13 @@ static void a_lost_engine_ends_the_run(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(less_memory_is_followed, temp_folder_make, temp_folder_drop),
+        cmocka_unit_test_setup_teardown(memory_may_become_less_before_the_first_step, temp_folder_make,
+                                        temp_folder_drop),
+        cmocka_unit_test_setup_teardown(known_costs_leave_the_graph_open, temp_folder_make, temp_folder_drop),
         cmocka_unit_test_setup_teardown(more_memory_is_used, temp_folder_make, temp_folder_drop),
         cmocka_unit_test_setup_teardown(a_run_that_fits_nowhere_goes_on, temp_folder_make, temp_folder_drop),
         cmocka_unit_test_setup_teardown(a_run_may_be_told_to_keep_its_plan, temp_folder_make, temp_folder_drop),
+        cmocka_unit_test_setup_teardown(a_resumed_run_may_be_told_to_keep_its_plan, temp_folder_make, temp_folder_drop),
         cmocka_unit_test_setup_teardown(an_error_costs_nothing, temp_folder_make, temp_folder_drop),
         cmocka_unit_test_setup_teardown(a_lost_engine_ends_the_run, temp_folder_make, temp_folder_drop),
         cmocka_unit_test_setup_teardown(random_changes_leave_the_bits, temp_folder_make, temp_folder_drop),
