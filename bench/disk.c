@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,6 +18,7 @@
 
 #include "base/clock.h"
 #include "base/process.h"
+#include "cluster/cluster.h"
 #include "store/disk_file.h"
 #include "store/store.h"
 
@@ -24,8 +26,8 @@ enum { ROUNDS = 3, MIB = 1 << 20 };
 
 enum way { WAY_PLAIN, WAY_URING, WAY_THREADS, WAYS };
 static const char *const way_names[WAYS] = {"plain loop", "io_uring", "threads"};
-enum task { TASK_READ, TASK_WRITE, TASK_BOTH, TASKS };
-static const char *const task_names[TASKS] = {"read", "write", "both"};
+enum task { TASK_READ, TASK_WRITE, TASK_BOTH, TASK_BESIDE, TASKS };
+static const char *const task_names[TASKS] = {"read", "write", "both", "beside"};
 
 struct subject {
     enum way way;
@@ -70,6 +72,69 @@ static void *run_walk(void *argument) {
     return NULL;
 }
 
+/* ---- arithmetic ---- */
+
+enum { BUSY_MOST = 256, LANES = 64, ROUND = 4096 };
+
+struct busy {
+    int count;
+    int64_t begin_ns;
+    atomic_bool stopping;
+    struct busy_thread {
+        struct busy *busy;
+        pthread_t thread;
+        int64_t rounds;
+        float sum;
+    } threads[BUSY_MOST];
+};
+
+static void *compute(void *argument) {
+    struct busy_thread *own = argument;
+    float lanes[LANES];
+    for (int i = 0; i < LANES; i++)
+        lanes[i] = (float)i;
+    for (; !atomic_load_explicit(&own->busy->stopping, memory_order_relaxed); own->rounds++)
+        for (int round = 0; round < ROUND; round++)
+            for (int i = 0; i < LANES; i++)
+                lanes[i] = lanes[i] * 0.999F + 0.5F;
+    for (int i = 0; i < LANES; i++)
+        own->sum += lanes[i];
+    return NULL;
+}
+
+static bool busy_start(struct busy *busy) {
+    *busy = (struct busy){.begin_ns = clock_now_ns()};
+    int cores = cluster_count_cores(&(int){0});
+    while (busy->count < cores && busy->count < BUSY_MOST) {
+        struct busy_thread *own = &busy->threads[busy->count];
+        own->busy = busy;
+        if (pthread_create(&own->thread, NULL, compute, own) != 0) return false;
+        busy->count++;
+    }
+    return true;
+}
+
+/* Rounds a second. */
+static double busy_stop(struct busy *busy) {
+    atomic_store(&busy->stopping, true);
+    double seconds = (double)(clock_now_ns() - busy->begin_ns) * 1e-9, rounds = 0;
+    for (int t = 0; t < busy->count; t++) {
+        pthread_join(busy->threads[t].thread, NULL);
+        rounds += (double)busy->threads[t].rounds;
+    }
+    return rounds / seconds;
+}
+
+static double measure_arithmetic(void) {
+    struct busy busy;
+    bool good = busy_start(&busy);
+    usleep(300 * 1000);
+    double rate = busy_stop(&busy);
+    return good ? rate : 0;
+}
+
+/* ---- transfers ---- */
+
 /* Bytes a second, or 0 after an error. `data` holds one transfer for each direction. */
 static double measure(struct subject *subject, enum task task, int64_t bytes, int64_t transfer, char *data) {
     int64_t half = bytes / 2 / MIB * MIB, start = clock_now_ns();
@@ -77,7 +142,7 @@ static double measure(struct subject *subject, enum task task, int64_t bytes, in
         .subject = subject, .write = task != TASK_READ, .end = bytes, .transfer = transfer, .data = data};
     struct walk other = {
         .subject = subject, .begin = half, .end = bytes, .transfer = transfer, .data = data + transfer};
-    if (task == TASK_BOTH) {
+    if (task >= TASK_BOTH) {
         pthread_t thread;
         walk.end = half;
         if (pthread_create(&thread, NULL, run_walk, &other) != 0) return 0;
@@ -88,6 +153,15 @@ static double measure(struct subject *subject, enum task task, int64_t bytes, in
     }
     bool good = walk.status == STATUS_OK && other.status == STATUS_OK;
     return good ? (double)bytes / (double)(clock_now_ns() - start) * 1e9 : 0;
+}
+
+/* The same with arithmetic beside it; *left is what the arithmetic still does in a second. */
+static double measure_beside(struct subject *subject, int64_t bytes, int64_t transfer, char *data, double *left) {
+    struct busy busy;
+    bool good = busy_start(&busy);
+    double rate = measure(subject, TASK_BESIDE, bytes, transfer, data);
+    *left = busy_stop(&busy);
+    return good ? rate : 0;
 }
 
 static enum status open_subject(enum way way, const char *folder, int64_t bytes, struct subject *out) {
@@ -105,21 +179,26 @@ static void close_subject(struct subject *subject) {
         arena_close(&subject->arena);
 }
 
-static bool measure_size(struct subject *subjects, int64_t bytes, int64_t transfer, char *data) {
-    double best[WAYS][TASKS] = {0};
+static bool measure_size(struct subject *subjects, int64_t bytes, int64_t transfer, char *data, double arithmetic) {
+    double best[WAYS][TASKS] = {0}, left[WAYS] = {0}, still;
     for (int round = 0; round < ROUNDS; round++)
         for (enum task task = 0; task < TASKS; task++)
             for (enum way way = 0; way < WAYS; way++) {
                 if (subjects[way].absent) continue;
-                double rate = measure(&subjects[way], task, bytes, transfer, data);
+                double rate = task == TASK_BESIDE ? measure_beside(&subjects[way], bytes, transfer, data, &still)
+                                                  : measure(&subjects[way], task, bytes, transfer, data);
                 if (rate == 0) return false;
-                if (rate > best[way][task]) best[way][task] = rate;
+                if (rate <= best[way][task]) continue;
+                best[way][task] = rate;
+                if (task == TASK_BESIDE) left[way] = still / arithmetic;
             }
     for (enum task task = 0; task < TASKS; task++) {
-        printf("%3lld MiB  %-5s", (long long)(transfer / MIB), task_names[task]);
-        for (enum way way = 0; way < WAYS; way++)
+        printf("%3lld MiB  %-6s", (long long)(transfer / MIB), task_names[task]);
+        for (enum way way = 0; way < WAYS; way++) {
             printf("  %s %6.0f MB/s (%.2f)", way_names[way], best[way][task] * 1e-6,
                    best[way][task] / best[WAY_PLAIN][task]);
+            if (task == TASK_BESIDE) printf(" %.2f left", left[way]);
+        }
         printf("\n");
         fflush(stdout);
     }
@@ -137,8 +216,9 @@ static int run(struct subject *subjects, int64_t bytes) {
         if (rate == 0) return 1;
         printf("first write, %-10s  %6.0f MB/s\n", way_names[way], rate * 1e-6);
     }
+    double arithmetic = measure_arithmetic();
     for (int64_t transfer = MIB; transfer <= largest; transfer *= 4)
-        if (!measure_size(subjects, bytes, transfer, data)) return 1;
+        if (!measure_size(subjects, bytes, transfer, data, arithmetic)) return 1;
     munmap(data, (size_t)(2 * largest));
     return 0;
 }

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "program/passes.h"
+#include "program/place_apart.h"
 #include "program/sweep.h"
 
 static int64_t area(const struct buffer *buffer) { return buffer->bytes * (buffer->last - buffer->first + 1); }
@@ -220,7 +221,7 @@ static enum status place_tier(struct program *program, enum tier tier, struct bu
     for (size_t i = 0; i < buffers.count; i++)
         buffers.list[i]->offset = best[buffers.list[i]->id];
     program->tier_bytes[tier] = buffers.top;
-    return STATUS_OK;
+    return tier == TIER_DISK ? STATUS_OK : place_apart(program, buffers.list, buffers.count, buffers.base, buffers.top);
 }
 
 enum status program_place(struct program *program) {

@@ -8,7 +8,7 @@
 /* Limits for large models, whose programs take long to compile while neighbouring numbers differ little. */
 enum { COUNTS_MOST = 8, CHUNKS_ALL_MOST = 12, GRAINS_MOST = 32 };
 /* With fewer chunks than that, smaller ones are tried too. */
-enum { CHUNKS_FEW = 24 };
+enum { CHUNKS_FEW = 64 };
 
 static bool is_there(const struct search_input *input, enum tier tier) {
     return tier == TIER_DEVICE || input->capacity_bytes[tier] > 0;

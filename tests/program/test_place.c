@@ -1,4 +1,4 @@
-/* Offsets: no two buffers that are live together meet, and few gaps are left. */
+/* Offsets: no two buffers that are live together meet, few gaps are left, and copies take turns at free bytes. */
 #include <string.h>
 
 #include "program/passes.h"
@@ -38,13 +38,16 @@ static void make_step(int layers, const struct layer *layer, struct program *pro
     }
 }
 
+static bool share_bytes(const struct buffer *a, const struct buffer *b) {
+    return a->offset < b->offset + b->bytes && b->offset < a->offset + a->bytes;
+}
+
 static void require_apart(const struct program *program) {
     for (size_t i = 0; i < program->buffers.count; i++)
         for (size_t j = 0; j < i; j++) {
             const struct buffer *a = &program->buffers.items[i], *b = &program->buffers.items[j];
             bool together = a->first <= b->last && b->first <= a->last;
-            bool meet = a->offset < b->offset + b->bytes && b->offset < a->offset + a->bytes;
-            if (together && meet) fail_msg("buffers %zu and %zu share bytes", i, j);
+            if (a->tier == b->tier && together && share_bytes(a, b)) fail_msg("buffers %zu and %zu share bytes", i, j);
         }
 }
 
@@ -84,7 +87,47 @@ static void any_sizes_stay_apart(void **state) {
     }
 }
 
+/* ---- copies ---- */
+
+enum { GROUPS = 12, IN_GROUP = 4, COPY_UNITS = 10, ROOM = 3 };
+
+/* A copy in each group but the last, whose own buffer has room for `ROOM` of them and a bit; beside each copy what its
+ * group computes with. */
+static void make_copies(struct program *program) {
+    *program = (struct program){.alignment = 64};
+    for (int32_t i = 0; i < GROUPS * IN_GROUP; i++)
+        assert_int_equal(vec_push(&program->instructions, (struct instruction){.group = i / IN_GROUP}), STATUS_OK);
+    for (int32_t g = 0; g + 1 < GROUPS; g++) {
+        add(program, COPY_UNITS, g * IN_GROUP, g * IN_GROUP + 3);
+        add(program, 2, g * IN_GROUP + 1, g * IN_GROUP + 2);
+    }
+    add(program, ROOM * COPY_UNITS + 4, (GROUPS - 1) * IN_GROUP, GROUPS * IN_GROUP - 1);
+    struct buffer home = {.id = (int)program->buffers.count, .tier = TIER_DISK, .persistent = true, .home = -1};
+    for (int b = 0; b < home.id; b++)
+        program->buffers.items[b].home = program->buffers.items[b].bytes == COPY_UNITS * 64 ? home.id : -1;
+    assert_int_equal(vec_push(&program->buffers, home), STATUS_OK);
+}
+
+/* So that the next copies are fetched while one is still in use; the arena stays as small as it can be. The last copies
+ * are all near the buffer of the last group. */
+static void copies_take_turns(void **state) {
+    (void)state;
+    struct program program;
+    make_copies(&program);
+    assert_int_equal(program_place(&program), STATUS_OK);
+    require_apart(&program);
+    assert_int_equal(program.tier_bytes[TIER_DEVICE], program.live_bytes[TIER_DEVICE]);
+    for (int32_t g = 0; g + 1 < GROUPS; g++)
+        for (int32_t next = g + 1; next < g + ROOM && next + ROOM < GROUPS; next++) {
+            const struct buffer *copy = &program.buffers.items[2 * g], *later = &program.buffers.items[2 * next];
+            assert_true(copy->offset + copy->bytes <= program.tier_bytes[TIER_DEVICE]);
+            if (share_bytes(copy, later)) fail_msg("the copies of groups %d and %d share bytes", g, next);
+        }
+    free_step(&program);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(moves_close_gaps), cmocka_unit_test(any_sizes_stay_apart)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(moves_close_gaps), cmocka_unit_test(any_sizes_stay_apart),
+                                       cmocka_unit_test(copies_take_turns)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
