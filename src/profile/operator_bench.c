@@ -203,9 +203,11 @@ enum status operator_bench_measure(struct operator_bench *bench, double budget_s
     }
     double spent = first.seconds;
     int row = row_calls(bench, first.seconds);
+    if (!bench->clock.stream) calls[count++] = first;
     do {
         TRY(time_calls(bench, row, &calls[count]));
         spent += calls[count++].seconds * row;
+        if (!bench->clock.stream && measurement_settled(calls, count)) break;
     } while (count < CALLS_MOST && spent < fmin(budget_s, CALLS_MOST_S));
     *out = measurement_of(calls, count);
     return STATUS_OK;

@@ -43,9 +43,10 @@ void operator_bench_close(struct operator_bench *bench);
 /* Calls the kernel once; a backend with streams queues it on the clock's. FAILED when the kernel does. */
 enum status operator_bench_run(struct operator_bench *bench);
 
-/* Calls until `budget_s` or 60 ms are spent, at most 10 of them and at least two: the first, which may take twice the
- * time of those after it, counts only where it is the only one, since it takes more than 0.15 s. On a device a call of
- * a millisecond or less is repeated, so that up to 10 in a row are one sample. FAILED when the device does. */
+/* Calls until `budget_s` or 60 ms are spent or samples agree (measurement_settled), at most 6 times and at least twice,
+ * but once where that takes over 0.15 s. The first call may take twice the time of those after it: it counts where they
+ * are no lower. On a device the first two do not count, calls do not end early, and one of a millisecond or less is
+ * repeated, so that up to 10 in a row are one sample. FAILED when the device does. */
 enum status operator_bench_measure(struct operator_bench *bench, double budget_s, struct measurement *out);
 
 #endif
