@@ -56,7 +56,7 @@ static enum status time_calls(const struct operands *operands, int rounds, doubl
     struct bench_memory memory = {.most_bytes = (int64_t)512 << 20};
     struct operator_bench bench;
     *least = INFINITY;
-    enum status status = operator_bench_open(&backend_cpu, operands, &memory, &bench);
+    enum status status = operator_bench_open(&backend_cpu, operands, false, &memory, &bench);
     for (int round = 0; round <= rounds && status == STATUS_OK; round++) {
         double begin = cpu_now_s();
         status = operator_bench_run(&bench);

@@ -12,7 +12,8 @@
  * in the list twice: how far equal plans are apart is the noise floor. What measurements have in common above
  * predictions is told apart from the rest (support/prediction_errors.h). Memory is right where the system says that
  * exactly the arenas' bytes are resident. Below, what streams were at work on, predicted and in the step beside the
- * fastest product. -o also writes the report to a file. The profile is kept in DIR/profile. */
+ * fastest product, of each plan and of all together. -o also writes the report to a file. The profile is kept in
+ * DIR/profile. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -313,6 +314,55 @@ static void print_shares(const struct bench *bench, FILE *out) {
     }
 }
 
+/* Predicted and measured seconds of all policies. */
+struct kind {
+    double predicted_s, measured_s;
+};
+
+static void print_kind(const char *role, const char *does, const struct kind *kind, const struct kind *steps,
+                       FILE *out) {
+    if (kind->predicted_s <= 0 && kind->measured_s <= 0) return;
+    fprintf(out, "%-10s %-18s %9.1f%% %9.1f%% %9.3f\n", role, does, 100 * kind->predicted_s / steps->predicted_s,
+            100 * kind->measured_s / steps->measured_s, kind->measured_s / kind->predicted_s);
+}
+
+static void add_kinds(const struct bench *bench, const struct entry *entry,
+                      struct kind busy[STREAM_ROLE_COUNT][ACTIVITY_COUNT], struct kind waits[STREAM_ROLE_COUNT]) {
+    double scale = bench->profile_reference_s / entry->repeats[0].reference_s;
+    for (int role = 0; role < STREAM_ROLE_COUNT; role++)
+        for (int a = 0; a < ACTIVITY_COUNT; a++) {
+            busy[role][a].predicted_s += entry->predicted.busy_s[role][a];
+            busy[role][a].measured_s += scale * entry->measured.busy_s[role][a];
+        }
+    for (int s = 0; s < entry->predicted.stream_count; s++)
+        waits[entry->predicted.streams[s].role].predicted_s += entry->predicted.streams[s].waiting_s;
+    for (int s = 0; s < entry->measured.stream_count; s++)
+        waits[entry->measured.streams[s].role].measured_s += scale * entry->measured.streams[s].waiting_s;
+}
+
+/* Where the common factor comes from: what each stream does and waits, over all policies. */
+static void print_kinds(const struct bench *bench, FILE *out) {
+    struct kind busy[STREAM_ROLE_COUNT][ACTIVITY_COUNT] = {{{0}}}, waits[STREAM_ROLE_COUNT] = {{0}}, steps = {0};
+    double around_s = 0;
+    for (int64_t i = 0; i < bench->settings.policies; i++) {
+        const struct entry *entry = &bench->entries[i];
+        double scale = bench->profile_reference_s / entry->repeats[0].reference_s;
+        add_kinds(bench, entry, busy, waits);
+        steps.predicted_s += entry->predicted.step_s;
+        steps.measured_s += scale * entry->measured.step_s;
+        around_s += scale * (entry->repeats[0].step_s - entry->measured.step_s);
+    }
+    fprintf(out, "\n%-29s %10s %10s %9s\n", "of all steps' time", "predicted", "measured", "ratio");
+    for (int role = 0; role < STREAM_ROLE_COUNT; role++) {
+        const char *name = stream_role_name((enum stream_role)role);
+        for (int a = 0; a < ACTIVITY_COUNT; a++)
+            print_kind(name, activity_name((enum activity)a), &busy[role][a], &steps, out);
+        print_kind(name, "waiting", &waits[role], &steps, out);
+    }
+    print_kind("all", "steps", &steps, &steps, out);
+    fprintf(out, "around a step's program: %.2f%%\n", 100 * around_s / steps.measured_s);
+}
+
 /* A line of a bar: `error` beside what it may be. */
 static void print_bar(const char *name, double error, struct bar_limit limit, double floor, FILE *out) {
     fprintf(out, "%-16s %.1f%%, at most %.1f%%: %s\n", name, 100 * error, 100 * bar_lift(limit, floor),
@@ -350,6 +400,7 @@ static void print_report(const struct bench *bench, const struct verdict *verdic
     print_setting(bench, out);
     print_table(bench, out);
     print_verdict(bench, verdict, out);
+    print_kinds(bench, out);
     print_shares(bench, out);
 }
 

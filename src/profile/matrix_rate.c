@@ -122,6 +122,12 @@ static enum status time_call(const struct bench *bench, struct sample *out) {
     return STATUS_OK;
 }
 
+static bool are_settled(const struct sample calls[SIZES][CALLS_MOST], int count) {
+    for (int i = 0; i < SIZES; i++)
+        if (!measurement_settled(calls[i], count)) return false;
+    return true;
+}
+
 /* The sizes take turns, so that the calls of each are spread over the time. */
 static enum status measure_turns(const struct bench benches[SIZES], struct measurement *out) {
     struct sample calls[SIZES][CALLS_MOST];
@@ -136,7 +142,7 @@ static enum status measure_turns(const struct bench benches[SIZES], struct measu
             spent += calls[i][count].seconds * benches[i].flops * 1e-9;
         }
         count++;
-    } while (count < CALLS_MOST && spent < BUDGET_S);
+    } while (count < CALLS_MOST && spent < BUDGET_S && !are_settled(calls, count));
     for (int i = 0; i < SIZES; i++)
         sizes[i] = measurement_of(calls[i], count);
     *out = sizes[0].seconds <= sizes[1].seconds ? sizes[0] : sizes[1];

@@ -11,6 +11,7 @@
 
 enum { LINE_BYTES = 128 };
 static const double WAKE_S = 50e-6;
+static const double SAME = 0.02, SHORT_S = 0.01;
 
 /* The second number of a thread's schedstat: nanoseconds on a run queue. */
 static int64_t waited_by(int tasks, const char *thread) {
@@ -59,6 +60,15 @@ struct measurement measurement_of(struct sample *samples, int count) {
     const struct sample *median = &samples[third / 2];
     double apart = samples[third].seconds / samples[0].seconds - 1, waited = median->waited_s / median->seconds;
     return (struct measurement){median->seconds, apart > waited ? apart : waited};
+}
+
+bool measurement_settled(const struct sample *samples, int count) {
+    double lowest = INFINITY, second = INFINITY;
+    for (int i = 0; i < count; i++) {
+        second = fmin(second, fmax(lowest, samples[i].seconds));
+        lowest = fmin(lowest, samples[i].seconds);
+    }
+    return count >= (lowest < SHORT_S ? 3 : 2) && second <= (1 + SAME) * lowest;
 }
 
 bool measurement_noisy(const struct measurement *measurement) {

@@ -26,6 +26,9 @@ struct sample stopwatch_end(const struct stopwatch *stopwatch);
 
 /* Puts the samples, at least one, into ascending order. */
 struct measurement measurement_of(struct sample *samples, int count);
+/* Whether more samples would tell little: the two lowest are within 2% of each other, and there are three, or two of
+ * more than 10 ms, which the clock and waking threads do not blur. */
+bool measurement_settled(const struct sample *samples, int count);
 /* A time with a larger spread is noisy: it is measured again, and reported. On an idle machine calls differ by some
  * percent, beside another program by half of their time and more; a fifth lies between, and is also the deviation from
  * its prediction at which a step is reported. */

@@ -7,7 +7,7 @@
 #include "profile/operator_values.h"
 
 enum { ALIGNMENT = 64, LINE_BYTES = 64 };
-static const double LONG_CALL_S = 0.15; /* the extra work of a first call is little beside it */
+static const double LONG_CALL_S = 0.15; /* one call of it is enough */
 
 static int64_t align(int64_t bytes) { return (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT; }
 
@@ -127,12 +127,17 @@ static bool begins_phase(const struct node_walk *walk, int i) {
     return i == 0 || walk->calls[i].operands.node->phase != walk->calls[i - 1].operands.node->phase;
 }
 
-/* The seconds of each call, or NULL; those that are called once only where `first`. */
-static enum status make_pass(const struct node_walk *walk, bool first, double *seconds) {
+/* Before a call that is timed goes the one before it, as in a step. */
+static bool is_due(const struct node_walk *walk, int i) {
+    return !walk->calls[i].settled || (i + 1 < walk->count && !walk->calls[i + 1].settled);
+}
+
+/* Of those that are due where their seconds are asked for, else of all. */
+static enum status make_pass(const struct node_walk *walk, double *seconds) {
     for (int i = 0; i < walk->count; i++) {
         const struct walk_call *call = &walk->calls[i];
-        if (call->once && !first) continue;
         if (begins_phase(walk, i)) flush(walk);
+        if (seconds && !is_due(walk, i)) continue;
         evict_operands(walk, call);
         int64_t begin = clock_now_ns();
         TRY(run_call(walk, call));
@@ -141,40 +146,40 @@ static enum status make_pass(const struct node_walk *walk, bool first, double *s
     return STATUS_OK;
 }
 
-enum status node_walk_run(struct node_walk *walk) { return make_pass(walk, true, NULL); }
+enum status node_walk_run(struct node_walk *walk) { return make_pass(walk, NULL); }
 
 /* Which call waited for a processor is not known: all did for the same share of their time. */
 static void keep(struct walk_call *call, double seconds, const struct sample *pass) {
     const double least_s = 1e-9;
     if (seconds < least_s) seconds = least_s;
     call->samples[call->count++] = (struct sample){seconds, seconds * pass->waited_s / pass->seconds};
+    call->settled = seconds >= LONG_CALL_S || measurement_settled(call->samples, call->count);
 }
 
-static enum status time_pass(struct node_walk *walk, bool first, double *seconds, struct sample *out) {
+/* Adds a sample to each call that lacks one. */
+static enum status time_pass(struct node_walk *walk, double *seconds, double *spent_s) {
     struct stopwatch stopwatch = stopwatch_begin();
-    TRY(make_pass(walk, first, seconds));
-    *out = stopwatch_end(&stopwatch);
+    TRY(make_pass(walk, seconds));
+    struct sample pass = stopwatch_end(&stopwatch);
+    *spent_s += pass.seconds;
+    for (int i = 0; i < walk->count; i++)
+        if (!walk->calls[i].settled) keep(&walk->calls[i], seconds[i], &pass);
     return STATUS_OK;
 }
 
+static bool are_settled(const struct node_walk *walk) {
+    for (int i = 0; i < walk->count; i++)
+        if (!walk->calls[i].settled) return false;
+    return true;
+}
+
+/* The first call of a kernel may take twice the time of others: it counts where others are no lower. */
 static enum status measure(struct node_walk *walk, double budget_s, double *seconds) {
-    struct sample pass;
-    int left = 0;
-    TRY(time_pass(walk, true, seconds, &pass));
-    for (int i = 0; i < walk->count; i++) {
-        struct walk_call *call = &walk->calls[i];
-        call->count = 0;
-        call->once = seconds[i] >= LONG_CALL_S;
-        if (call->once) keep(call, seconds[i], &pass);
-        left += !call->once;
-    }
-    double spent = 0;
-    for (int n = 0; n < WALK_PASSES && left > 0 && (n == 0 || spent < budget_s); n++) {
-        TRY(time_pass(walk, false, seconds, &pass));
-        for (int i = 0; i < walk->count; i++)
-            if (!walk->calls[i].once) keep(&walk->calls[i], seconds[i], &pass);
-        spent += pass.seconds;
-    }
+    double spent_s = 0;
+    for (int i = 0; i < walk->count; i++)
+        walk->calls[i].count = 0, walk->calls[i].settled = false;
+    for (int n = 0; n < WALK_PASSES_MOST && (n < WALK_PASSES_LEAST || spent_s < budget_s) && !are_settled(walk); n++)
+        TRY(time_pass(walk, seconds, &spent_s));
     return STATUS_OK;
 }
 

@@ -6,7 +6,7 @@
 
 #include "profile/operator_bench.h"
 
-enum { WALK_PASSES = 6 /* that count, at most */ };
+enum { WALK_PASSES_LEAST = 2, WALK_PASSES_MOST = 7 };
 
 /* A node and its operands; the rest is the walk's. */
 struct walk_call {
@@ -16,9 +16,9 @@ struct walk_call {
     uint32_t fills;                /* bits: storages that no call before it has filled */
     uint32_t evicts;               /* bits: storages that are taken out of the caches before the call (evict.h) */
     int64_t scalars_offset;
-    bool once; /* it takes so long that its first call counts, and is the only one */
-    int count; /* of the samples */
-    struct sample samples[WALK_PASSES];
+    bool settled; /* it is not called again, but before one that is */
+    int count;    /* of the samples */
+    struct sample samples[WALK_PASSES_MOST];
 };
 
 /* A pass calls all nodes. Before it, and where forward ends and backward begins, as many bytes are read as a step goes
@@ -44,8 +44,8 @@ enum status node_walk_open(const struct backend *backend, struct walk_call *call
 void node_walk_close(struct node_walk *walk);
 /* One pass that nobody times. FAILED when a kernel does. */
 enum status node_walk_run(struct node_walk *walk);
-/* A pass that does not count, and others until `budget_s` are spent, one at least and WALK_PASSES at most; but of a
- * call that takes over 0.15 s the first counts alone. Then each call has samples. */
+/* Two passes, and others until `budget_s` are spent, WALK_PASSES_MOST in all. They leave out calls whose samples agree
+ * (measurement_settled), or that take over 0.15 s, of which one counts. Then each call has samples. */
 enum status node_walk_measure(struct node_walk *walk, double budget_s);
 
 #endif

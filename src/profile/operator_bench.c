@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "profile/evict.h"
 #include "profile/operator_values.h"
 
 enum { CALLS_MOST = 6, ROW_MOST = 10, ALIGNMENT = 4096 };
@@ -55,7 +56,7 @@ static int64_t lay_out(struct operator_bench *bench, int64_t most_bytes) {
     bench->workspace_offset = warm + align(SCALAR_COUNT * sizeof(double));
     bench->cold_offset = bench->workspace_offset + align(bench->kernel->workspace_bytes);
     bench->cold_bytes = cold;
-    bench->copies = count_copies(bench->clock.backend, cold, most_bytes - bench->cold_offset);
+    bench->copies = bench->evicts ? 1 : count_copies(bench->clock.backend, cold, most_bytes - bench->cold_offset);
     return bench->cold_offset + bench->copies * cold;
 }
 
@@ -136,7 +137,8 @@ static enum status open_bench(const struct backend *backend, struct bench_memory
     TRY(work_clock_open(backend, &bench->clock));
     TRY(backend_kernel_create(backend, bench->operands.node, &bench->kernel));
     int64_t most = memory->most_bytes > 0 ? memory->most_bytes : INT64_MAX, bytes = lay_out(bench, most);
-    bool flushes = bench->cold_bytes >= COLD_LEAST_BYTES && bench->copies * bench->cold_bytes < flush_bytes(backend);
+    bool flushes = !bench->evicts && bench->cold_bytes >= COLD_LEAST_BYTES &&
+                   bench->copies * bench->cold_bytes < flush_bytes(backend);
     bench->flush_offset = bytes;
     bench->flush_bytes = flushes ? room_to_flush(backend, most - bytes) : 0;
     TRY(bench_memory_grow(backend, memory, bytes + bench->flush_bytes));
@@ -146,9 +148,9 @@ static enum status open_bench(const struct backend *backend, struct bench_memory
     return work_clock_finish(&bench->clock);
 }
 
-enum status operator_bench_open(const struct backend *backend, const struct operands *operands,
+enum status operator_bench_open(const struct backend *backend, const struct operands *operands, bool evicts,
                                 struct bench_memory *memory, struct operator_bench *out) {
-    *out = (struct operator_bench){.operands = *operands};
+    *out = (struct operator_bench){.operands = *operands, .evicts = evicts};
     enum status status = open_bench(backend, memory, out);
     if (status != STATUS_OK) operator_bench_close(out);
     return status;
@@ -167,6 +169,12 @@ static void *operand_data(const struct operator_bench *bench, int operand) {
     return storage_data(bench, storage, bench->next) + tensor_storage_offset(tensor);
 }
 
+void operator_bench_evict(const struct operator_bench *bench) {
+    for (int i = 0; i < bench->operands.storage_count && bench->evicts; i++)
+        if (bench->operands.storages[i].cold)
+            evict(storage_data(bench, i, 0), shape_bytes(&bench->operands.storages[i].tensor->shape));
+}
+
 enum status operator_bench_run(struct operator_bench *bench) {
     bool works = bench->kernel->workspace_bytes > 0;
     struct kernel_call call = {.workspace = works ? bench->base + bench->workspace_offset : NULL,
@@ -183,6 +191,7 @@ enum status operator_bench_run(struct operator_bench *bench) {
 static enum status ask(void *bench) { return operator_bench_run(bench); }
 
 static enum status time_calls(struct operator_bench *bench, int calls, struct sample *out) {
+    operator_bench_evict(bench);
     return work_clock_time(&bench->clock, ask, bench, calls, out);
 }
 
@@ -203,9 +212,11 @@ enum status operator_bench_measure(struct operator_bench *bench, double budget_s
     }
     double spent = first.seconds;
     int row = row_calls(bench, first.seconds);
+    if (!bench->clock.stream) calls[count++] = first;
     do {
         TRY(time_calls(bench, row, &calls[count]));
         spent += calls[count++].seconds * row;
+        if (!bench->clock.stream && measurement_settled(calls, count)) break;
     } while (count < CALLS_MOST && spent < fmin(budget_s, CALLS_MOST_S));
     *out = measurement_of(calls, count);
     return STATUS_OK;

@@ -28,24 +28,28 @@ struct operator_bench {
     int64_t offset[OPERAND_COUNT]; /* by storage; of cold ones in their copy */
     int64_t scalars_offset, workspace_offset;
     int64_t cold_offset, cold_bytes; /* of the first copy; of each */
+    bool evicts;                     /* the cold ones before each call that is timed, and one copy of them is enough */
     int copies;
     int next;                          /* copy that the next call works on */
     int64_t flush_offset, flush_bytes; /* what is read, or on a device cleared, before the first call */
 };
 
-/* Makes the kernel ready and fills its operands, in the backend's device tier; those that are cold have several copies,
- * which calls use in turn, and which are out of the caches at first, so that a copy is in none when its turn comes. The
- * bench uses the memory until the next one is opened in it. The backend's threads must be set before. FAILED without
- * memory; what backend_kernel_create says. */
-enum status operator_bench_open(const struct backend *backend, const struct operands *operands,
+/* Makes the kernel ready and fills its operands, in the backend's device tier. Those that are cold are taken out of the
+ * caches before each call (`evicts`; evict.h), or else have several copies, which calls use in turn, and which are out
+ * of the caches at first, so that a copy is in none when its turn comes. The bench uses the memory until the next one
+ * is opened in it. The backend's threads must be set before. FAILED without memory; what backend_kernel_create says. */
+enum status operator_bench_open(const struct backend *backend, const struct operands *operands, bool evicts,
                                 struct bench_memory *memory, struct operator_bench *out);
 void operator_bench_close(struct operator_bench *bench);
+/* Takes cold operands out of the caches, where it `evicts`. */
+void operator_bench_evict(const struct operator_bench *bench);
 /* Calls the kernel once; a backend with streams queues it on the clock's. FAILED when the kernel does. */
 enum status operator_bench_run(struct operator_bench *bench);
 
-/* Calls until `budget_s` or 60 ms are spent, at most 10 of them and at least two: the first, which may take twice the
- * time of those after it, counts only where it is the only one, since it takes more than 0.15 s. On a device a call of
- * a millisecond or less is repeated, so that up to 10 in a row are one sample. FAILED when the device does. */
+/* Calls until `budget_s` or 60 ms are spent or samples agree (measurement_settled), at most 6 times and at least twice,
+ * but once where that takes over 0.15 s. The first call may take twice the time of those after it: it counts where they
+ * are no lower. On a device the first two do not count, calls do not end early, and one of a millisecond or less is
+ * repeated, so that up to 10 in a row are one sample. FAILED when the device does. */
 enum status operator_bench_measure(struct operator_bench *bench, double budget_s, struct measurement *out);
 
 #endif

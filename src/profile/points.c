@@ -133,8 +133,10 @@ static enum status lead(void *payload) {
 static enum status accompany(void *payload, int member, const atomic_bool *ended) {
     const struct benches *benches = payload;
     benches->bench[0].clock.backend->set_threads(benches->threads);
-    while (!atomic_load(ended))
+    while (!atomic_load(ended)) {
+        operator_bench_evict(&benches->bench[member]);
         TRY(operator_bench_run(&benches->bench[member]));
+    }
     return STATUS_OK;
 }
 
@@ -148,8 +150,8 @@ static enum status measure_together(struct measuring *measuring, const struct op
     benches.bench = mem_array((size_t)members, sizeof *benches.bench);
     if (!benches.bench) return STATUS_FAILED;
     for (; benches.count < members && status == STATUS_OK; benches.count++)
-        status = operator_bench_open(measuring->backend, operands, &measuring->memory[benches.count],
-                                     &benches.bench[benches.count]);
+        status = operator_bench_open(measuring->backend, operands, measuring->points->evicts,
+                                     &measuring->memory[benches.count], &benches.bench[benches.count]);
     if (status == STATUS_OK) status = company_measure(company, &work, &benches);
     for (int i = 0; i < benches.count; i++)
         operator_bench_close(&benches.bench[i]);

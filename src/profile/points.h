@@ -24,6 +24,7 @@ struct points {
     double large_flops;        /* parts_of */
     VEC(struct point) list;
     struct scratch keys;
+    bool evicts; /* cold operands are taken out of the caches (walk_points_measure tells) */
 };
 void points_free(struct points *points);
 

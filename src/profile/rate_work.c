@@ -6,6 +6,7 @@ enum {
     PRODUCT_WIDTH = 768,
     STREAM_ELEMENTS = 1 << 20,
     ELEMENT_BYTES = 16,
+    PRODUCT_PART = 4,           /* of the memory: 16 MiB have room for some copies of the weight */
     CPU_KERNEL_BYTES = 64 << 20 /* two updates: they push each other out of all but the largest caches */
 };
 
@@ -67,10 +68,10 @@ static enum status open_kernel(struct rate_work *work) {
     graph_begin_block(work->graph, "rate");
     struct node *node =
         product ? add_product(work->graph, scale) : add_update(work->graph, scale, work->machine->kernel_bytes);
-    work->memory.most_bytes = work->machine->kernel_bytes;
+    work->memory.most_bytes = product ? work->machine->kernel_bytes / PRODUCT_PART : work->machine->kernel_bytes;
     TRY(graph_status(work->graph));
     operands_find(work->graph, node, &operands);
-    return operator_bench_open(backend, &operands, &work->memory, &work->kernel);
+    return operator_bench_open(backend, &operands, false, &work->memory, &work->kernel);
 }
 
 enum status rate_arena_open(const struct rate_machine *machine, enum tier tier, int64_t bytes, struct arena *out) {

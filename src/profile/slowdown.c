@@ -11,8 +11,8 @@
 #include "base/clock.h"
 #include "base/fault.h"
 
-enum { RACERS = 2, MESSAGE_BYTES = 512 };
-static const double WINDOW_MOST_S = 0.007;
+enum { RACERS = 2, MESSAGE_BYTES = 512, ROUNDS_LEAST = 2 };
+static const double WINDOW_MOST_S = 0.007, SAME = 0.05;
 
 /* Concurrent works. Each begins when all are ready and goes on until all have been timed, so that none is timed alone.
  * The first works without pause, as the compute stream does. The second pauses after each piece for as long as the
@@ -145,12 +145,33 @@ static bool is_pair(const bool present[ACTIVITY_COUNT], int a, int b) {
     return present[a] && present[b] && !alone;
 }
 
+static double slowdown_in(const struct beside *beside, double alone_s) {
+    return 1 + fmax(0, (beside->seconds / alone_s - 1) / beside->busy);
+}
+
+/* Whether the last two rounds agree on how much `a` is slowed down by `b`. */
+static bool agree(const struct slowdowns *slowdowns, int round, int a, int b) {
+    const struct beside *rounds = slowdowns->beside[a][b];
+    const struct sample *alone = slowdowns->alone[a][racer_of(a, b)];
+    double last = slowdown_in(&rounds[round - 1], alone[round - 1].seconds),
+           before = slowdown_in(&rounds[round - 2], alone[round - 2].seconds);
+    return fmax(last, before) <= (1 + SAME) * fmin(last, before);
+}
+
+/* Two rounds that agree stand for the third. */
+static bool is_known(struct slowdowns *slowdowns, int round, int a, int b) {
+    if (round < ROUNDS_LEAST || !agree(slowdowns, round, a, b) || !agree(slowdowns, round, b, a)) return false;
+    slowdowns->beside[a][b][round] = slowdowns->beside[a][b][round - 1];
+    slowdowns->beside[b][a][round] = slowdowns->beside[b][a][round - 1];
+    return true;
+}
+
 static enum status race_pairs(struct slowdowns *slowdowns, int round) {
     for (int a = 0; a < ACTIVITY_COUNT; a++)
         for (int b = a; b < ACTIVITY_COUNT; b++) {
             struct rate_work *works[RACERS] = {&slowdowns->works[a][0], &slowdowns->works[b][1]};
             struct racer racers[RACERS];
-            if (!is_pair(slowdowns->present, a, b)) continue;
+            if (!is_pair(slowdowns->present, a, b) || is_known(slowdowns, round, a, b)) continue;
             TRY(race(works, RACERS, racers));
             keep(slowdowns, round, &racers[0], &racers[1]);
             if (a != b) keep(slowdowns, round, &racers[1], &racers[0]);
@@ -162,8 +183,8 @@ static enum status race_pairs(struct slowdowns *slowdowns, int round) {
 static double least_slowdown(const struct beside *rounds, int count, double alone_s) {
     double least = INFINITY;
     for (int i = 0; i < count; i++)
-        least = fmin(least, (rounds[i].seconds / alone_s - 1) / rounds[i].busy);
-    return 1 + fmax(0, least);
+        least = fmin(least, slowdown_in(&rounds[i], alone_s));
+    return least;
 }
 
 static void fill_rates(struct slowdowns *slowdowns, int rounds, struct cluster_rates *rates) {

@@ -4,7 +4,8 @@
 
 #include "profile/rate_work.h"
 
-/* How often each activity alone and each pair is measured, apart in time; the least counts. */
+/* How often each activity alone and each pair is measured, apart in time, a pair of which two rounds agree within 5%
+ * not again; the least counts. */
 enum { SLOWDOWN_ROUNDS = 3 };
 /* Fills rates->slowdown for a machine without concurrent streams: all are 1. */
 void slowdown_none(struct cluster_rates *rates);

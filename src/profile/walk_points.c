@@ -204,17 +204,17 @@ static bool leaves_caches(const struct walking *walking) {
 
 /* As many calls as the memory has room for; a call that needs more has a walk of its own. */
 static enum status walk_all(const struct walking *walking) {
-    if (walking->calls.count == 0) return STATUS_OK;
     const struct graph *graph = walking->points->graph;
     const struct walk_options *options = walking->options;
     int64_t most = options->cache->memory_bytes / WALK_PARTS - walking->flush_bytes;
     int count = (int)walking->calls.count;
-    int64_t all = node_walk_lay_out(graph, walking->calls.items, count, walking->places);
+    int64_t all = count > 0 ? node_walk_lay_out(graph, walking->calls.items, count, walking->places)
+                            : step_bytes(graph); /* for leaves_caches */
     for (int i = 0; i < company_members(&options->cache->company); i++)
         TRY(bench_memory_grow(options->backend, &options->memory[i],
                               (all < most ? all : most) + walking->flush_bytes)); /* once, not walk by walk */
-    bool leaves = leaves_caches(walking);
-    for (int i = 0; i < count && !leaves; i++)
+    walking->points->evicts = leaves_caches(walking);
+    for (int i = 0; i < count && !walking->points->evicts; i++)
         walking->calls.items[i].evicts = 0;
     for (int first = 0, end; first < count; first = end) {
         struct walk_call *calls = &walking->calls.items[first];

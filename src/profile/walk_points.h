@@ -15,7 +15,8 @@ struct walk_options {
     double left_s; /* walks that would take longer are left out; 0: none is */
 };
 /* Measures those that lack a time, or have a noisy one, and puts them into the cache. Before each node goes the one
- * before it in the graph, which is timed only where it lacks a time too. Adds the measurements to *measured. */
+ * before it in the graph, which is timed only where it lacks a time too. Adds the measurements to *measured.
+ * Finds out whether a step leaves the caches (points->evicts). */
 enum status walk_points_measure(struct points *points, const struct walk_options *options, int32_t *measured);
 
 #endif

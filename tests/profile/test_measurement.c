@@ -37,6 +37,19 @@ static void noisy_measurements_are_known(void **state) {
     expect(lower, 1e-5, 0.3);
 }
 
+/* Whatever the others say. */
+static void samples_that_agree_are_enough(void **state) {
+    (void)state;
+    const struct sample calls[] = {{90, 0}, {4.05, 0}, {4, 0}}, brief[] = {{4e-4, 0}, {4e-4, 0}, {9e-4, 0}};
+    assert_false(measurement_settled(calls, 0));
+    assert_false(measurement_settled(calls, 1));
+    assert_false(measurement_settled(calls, 2));
+    assert_true(measurement_settled(calls, 3));
+    assert_true(measurement_settled(&calls[1], 2));
+    assert_false(measurement_settled(brief, 2));
+    assert_true(measurement_settled(brief, 3));
+}
+
 static void time_is_shared_by_what_is_left(void **state) {
     (void)state;
     struct allowance past = {.end_ns = clock_now_ns() - 1, .left = 4};
@@ -52,6 +65,7 @@ int main(void) {
         cmocka_unit_test(lowest_third_counts),
         cmocka_unit_test(waiting_is_spread),
         cmocka_unit_test(noisy_measurements_are_known),
+        cmocka_unit_test(samples_that_agree_are_enough),
         cmocka_unit_test(time_is_shared_by_what_is_left),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -18,7 +18,7 @@ static struct backend with_cache(int64_t bytes) {
     return backend;
 }
 
-static int64_t memory_of(const struct backend *backend, int64_t most_bytes) {
+static int64_t memory_of(const struct backend *backend, int64_t most_bytes, bool evicts) {
     struct graph *graph = graph_create(DTYPE_F32, 1, ROWS);
     struct bench_memory memory = {.most_bytes = most_bytes};
     struct operator_bench bench;
@@ -31,9 +31,11 @@ static int64_t memory_of(const struct backend *backend, int64_t most_bytes) {
     assert_int_equal(graph_status(graph), STATUS_OK);
     operands_find(graph, y->producer, &operands);
     backend_cpu.set_threads(1);
-    assert_int_equal(operator_bench_open(backend, &operands, &memory, &bench), STATUS_OK);
-    for (int call = 0; call < 2; call++)
+    assert_int_equal(operator_bench_open(backend, &operands, evicts, &memory, &bench), STATUS_OK);
+    for (int call = 0; call < 2; call++) {
+        operator_bench_evict(&bench);
         assert_int_equal(operator_bench_run(&bench), STATUS_OK);
+    }
     int64_t bytes = memory.arena.bytes;
     operator_bench_close(&bench);
     bench_memory_free(&memory);
@@ -45,13 +47,14 @@ static void copies_fit_the_memory(void **state) {
     (void)state;
     const int64_t weight = (int64_t)WIDTH * WIDTH * 4;
     const struct backend backend = with_cache(32 << 20);
-    int64_t unbounded = memory_of(&backend, 0);
+    int64_t unbounded = memory_of(&backend, 0, false);
     /* One copy is what the operator itself takes; below AVX-512 the product has a packed weight beside it. */
-    int64_t least = memory_of(&backend, 1);
+    int64_t least = memory_of(&backend, 1, false);
+    assert_true(memory_of(&backend, 0, true) <= least);
     assert_in_range(least, weight, 3 * weight);
     assert_true(unbounded > least + 2 * weight);
     for (int64_t most = 8 << 20; most < unbounded; most *= 2)
-        assert_true(memory_of(&backend, most) <= (most > least ? most : least));
+        assert_true(memory_of(&backend, most, false) <= (most > least ? most : least));
 }
 
 /* Two works of each kind are open at once: together some hundred MiB, however large the cache is. */
