@@ -19,7 +19,7 @@ void estimates_free(struct estimates *estimates) { vec_free(&estimates->excesses
 
 enum status estimates_follow(struct estimates *estimates) {
     while (estimates->excesses.count < estimates->space->families.count)
-        TRY(vec_push(&estimates->excesses, (struct family_excess){.learned = false}));
+        TRY(vec_push(&estimates->excesses, (struct excess){.learned = false}));
     return STATUS_OK;
 }
 
@@ -86,7 +86,8 @@ double estimates_family_s(const struct estimates *estimates, int32_t family, con
 /* ---- bytes ---- */
 
 bool estimates_doubt_below(const struct estimates *estimates, int32_t family, const struct policy_bound *bound) {
-    const struct lower_excess *excess = &estimates->lower[lower_of(estimates, family)];
+    const struct excess *own = &estimates->excesses.items[family];
+    const struct excess *excess = own->learned ? own : &estimates->lower[lower_of(estimates, family)];
     bool doubtful = false;
     for (enum tier tier = TIER_HOST; tier < TIER_COUNT; tier++)
         doubtful |= bound->bytes[tier] + excess->bytes[tier] > estimates->space->capacity_bytes[tier];
@@ -95,11 +96,11 @@ bool estimates_doubt_below(const struct estimates *estimates, int32_t family, co
 
 bool estimates_doubt(const struct estimates *estimates, int32_t family, const struct policy_bound *bound) {
     if (estimates_doubt_below(estimates, family, bound)) return true;
-    const struct family_excess *excess = &estimates->excesses.items[family];
+    const struct excess *own = &estimates->excesses.items[family];
     const struct kind_estimate *kind = &estimates->kinds[kind_of(estimates, family)];
     int64_t bytes = bound->likely_bytes;
-    if (excess->learned)
-        bytes = bound->bytes[TIER_DEVICE] + excess->bytes;
+    if (own->learned)
+        bytes = bound->bytes[TIER_DEVICE] + own->bytes[TIER_DEVICE];
     else if (kind->sized)
         bytes = (int64_t)(kind->bytes_factor * (double)bytes);
     return (double)bytes * estimates->margin > (double)estimates->space->capacity_bytes[TIER_DEVICE];
@@ -111,22 +112,16 @@ bool estimates_know(const struct estimates *estimates, int32_t family) {
 
 /* ---- learning ---- */
 
-static void learn_lower(struct estimates *estimates, int32_t family, const struct policy_bound *bound,
-                        const struct candidate *candidate) {
-    struct lower_excess *learned = &estimates->lower[lower_of(estimates, family)];
-    for (enum tier tier = TIER_HOST; tier < TIER_COUNT; tier++) {
+static void learn_excess(const struct estimates *estimates, const struct policy_bound *bound,
+                         const struct candidate *candidate, struct excess *learned) {
+    for (enum tier tier = 0; tier < TIER_COUNT; tier++) {
         int64_t excess = candidate->tier_bytes[tier] * stages_of(estimates) - bound->bytes[tier];
         if (!learned->learned || excess < learned->bytes[tier]) learned->bytes[tier] = excess;
     }
     learned->learned = true;
 }
 
-static void learn_device(struct estimates *estimates, int32_t family, const struct policy_bound *bound,
-                         int64_t device_bytes) {
-    struct family_excess *learned = &estimates->excesses.items[family];
-    struct kind_estimate *kind = &estimates->kinds[kind_of(estimates, family)];
-    int64_t excess = device_bytes - bound->bytes[TIER_DEVICE];
-    if (!learned->learned || excess < learned->bytes) *learned = (struct family_excess){true, excess};
+static void learn_factor(struct kind_estimate *kind, const struct policy_bound *bound, int64_t device_bytes) {
     double factor = (double)device_bytes / (double)(bound->likely_bytes + 1);
     if (!kind->sized || factor < kind->bytes_factor) kind->bytes_factor = factor;
     kind->sized = true;
@@ -142,8 +137,10 @@ static void learn_exposed(struct kind_estimate *estimate, double exposed) {
 void estimates_learn(struct estimates *estimates, int32_t family, const struct policy_bound *bound,
                      const struct candidate *candidate, bool any) {
     estimates->margin = any ? 1 : estimates->margin * MORE_MARGIN;
-    learn_lower(estimates, family, bound, candidate);
-    learn_device(estimates, family, bound, candidate->tier_bytes[TIER_DEVICE] * stages_of(estimates));
+    learn_excess(estimates, bound, candidate, &estimates->lower[lower_of(estimates, family)]);
+    learn_excess(estimates, bound, candidate, &estimates->excesses.items[family]);
+    learn_factor(&estimates->kinds[kind_of(estimates, family)], bound,
+                 candidate->tier_bytes[TIER_DEVICE] * stages_of(estimates));
     double hidden_s = bound->seconds.serial_s - bound->seconds.step_s;
     if (candidate->step_s <= 0 || hidden_s <= 0) return;
     double worked_s = candidate->step_s * stages_of(estimates) / (1 + wait_part_of(estimates, family));

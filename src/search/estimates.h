@@ -8,10 +8,10 @@
 
 #include "search/space.h"
 
-/* By how much the programs of a family exceeded their bounds of the device's bytes, at least. */
-struct family_excess {
+/* By how much programs exceeded their bounds of bytes, at least. */
+struct excess {
     bool learned;
-    int64_t bytes;
+    int64_t bytes[TIER_COUNT];
 };
 
 /* What the programs of a kind of family took, at least. A kind: the same kind of schedule, the same kinds of states
@@ -21,13 +21,6 @@ struct kind_estimate {
     double bytes_factor;  /* the device's bytes, over the likely bytes of the bound */
     double exposed_share; /* of the time that the bound assumes hidden */
 };
-/* By how much programs exceeded their bounds of the tiers below the device, at least: room for copies in passing, which
- * depends on where the states are and on the lookahead, not on the schedule. */
-struct lower_excess {
-    bool learned;
-    int64_t bytes[TIER_COUNT];
-};
-
 enum {
     PLACEMENTS = TIER_COUNT * TIER_COUNT * TIER_COUNT * TIER_COUNT,
     KINDS = SCHEDULE_KINDS * TIER_COUNT * COPY_WAYS * SPACE_FITS
@@ -36,10 +29,12 @@ enum {
 struct estimates {
     const struct search_input *input;
     const struct space *space;
-    VEC(struct family_excess) excesses; /* by family */
+    VEC(struct excess) excesses; /* by family */
     struct kind_estimate kinds[KINDS];
     struct kind_estimate placed[2 * SPACE_FITS]; /* the same by placement, and whether parameters are gathered */
-    struct lower_excess lower[COPY_WAYS * PLACEMENTS];
+    /* Of the tiers below the device, by copies and placement: room for copies in passing, which depends on where the
+     * states are and on the lookahead more than on the schedule. */
+    struct excess lower[COPY_WAYS * PLACEMENTS];
     double margin; /* expected device bytes are multiplied by it */
 };
 

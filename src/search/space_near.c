@@ -5,7 +5,7 @@
 #include "search/space.h"
 
 /* With fewer chunks than that, smaller ones are tried too. */
-enum { CHUNKS_FEW = 24 };
+enum { CHUNKS_FEW = 128 };
 
 /* ---- smaller chunks ---- */
 
