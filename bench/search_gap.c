@@ -1,14 +1,16 @@
 /* What stopping early costs a search, with as many compiled programs as a start has time for
  * (bench/support/search_rows.h).
  *
- *     build/bench/search_gap [MOST_COMPILED [WALKED]]
+ *     build/bench/search_gap [MOST_COMPILED [WALKED [MODEL [MACHINE]]]]
  *
  * MOST_COMPILED (200): what the longer search may compile. WALKED (0): how many policies a walk then looks at, from
- * what the longer search found, in and beyond the search's space (bench/support/policy_walk.h). Each row is a model, a
+ * what the longer search found, in and beyond the search's space (bench/support/policy_walk.h). MODEL and MACHINE: of
+ * rows whose names have these in them alone. Each row is a model, a
  * machine and an amount of memory, as a part of what the plain policy takes; 1.000 is no worse than the best that is
  * known. Where one is 2% behind, both policies follow. The last line has the mean and the most of all rows. */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/process.h"
 #include "support/policy_spread.h"
@@ -38,7 +40,7 @@ static void print_policy(const char *name, const struct policy *policy) {
 
 static enum status compare(const struct step_graph_size *size, struct search_effort effort, struct gaps *gaps) {
     struct search_row usual[SEARCH_ROWS], longer[SEARCH_ROWS];
-    TRY(search_rows_find(size, (struct search_effort){0, 0}, usual));
+    TRY(search_rows_find(size, (struct search_effort){.machine = effort.machine}, usual));
     TRY(search_rows_find(size, effort, longer));
     for (int i = 0; i < SEARCH_ROWS; i++) {
         if (usual[i].step_s == 0 || longer[i].step_s == 0) continue;
@@ -61,10 +63,11 @@ static enum status compare(const struct step_graph_size *size, struct search_eff
 
 int main(int count, char **arguments) {
     if (process_begin() != STATUS_OK) return STATUS_FAILED;
-    const struct search_effort effort = {count > 1 ? atoi(arguments[1]) : 200, count > 2 ? atoi(arguments[2]) : 0};
+    const struct search_effort effort = {count > 1 ? atoi(arguments[1]) : 200, count > 2 ? atoi(arguments[2]) : 0,
+                                         count > 4 ? arguments[4] : NULL};
     struct gaps gaps = {0};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
-        if (compare(&sizes[i], effort, &gaps) != STATUS_OK) {
+        if ((count <= 3 || strstr(sizes[i].name, arguments[3])) && compare(&sizes[i], effort, &gaps) != STATUS_OK) {
             fprintf(stderr, "search_gap: %s: %s\n", sizes[i].name, status_message());
             return 1;
         }

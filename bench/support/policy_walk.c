@@ -111,7 +111,7 @@ static enum status try_one(struct wanderer *walk, struct candidate *best) {
     for (int64_t i = draw(walk, 3); i >= 0; i--)
         TRY(change(walk, &next.policy));
     enum status status = policy_check(&next.policy, walk->space.grains);
-    if (status == STATUS_OK) status = policy_measure(walk->input, 0, &next);
+    if (status == STATUS_OK) status = policy_measure(walk->input, 0, &next, NULL);
     if (status != STATUS_OK) {
         status_clear();
         return STATUS_OK;

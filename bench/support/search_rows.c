@@ -1,5 +1,7 @@
 #include "support/search_rows.h"
 
+#include <string.h>
+
 #include "support/made_up_machine.h"
 #include "support/policy_walk.h"
 
@@ -61,8 +63,10 @@ enum status search_rows_find(const struct step_graph_size *size, struct search_e
                                  .most_compiled =
                                      effort.most_compiled > 0 ? effort.most_compiled : search_most_compiled(graph)};
     enum status status = bytes ? STATUS_OK : STATUS_FAILED;
+    memset(rows, 0, SEARCH_ROWS * sizeof *rows);
     for (int m = 0; m < MACHINES && status == STATUS_OK; m++)
-        status = search_on(&machines[m], &input, effort.walked, &rows[m * PARTS]);
+        if (!effort.machine || strstr(machines[m].name, effort.machine))
+            status = search_on(&machines[m], &input, effort.walked, &rows[m * PARTS]);
     mem_free(bytes);
     graph_free(graph);
     return status;

@@ -126,11 +126,11 @@ static enum status read_ranks(const struct options *options, struct plan_options
 }
 
 /* A search compiles programs one after the other: each takes what the one before gave back, in place of new pages,
- * which the system clears. */
+ * which the system clears. Large blocks lie on the heap too, and its end is kept. */
 static void keep_freed_memory(void) {
 #ifdef __GLIBC__
-    enum { LARGEST_KEPT_BYTES = 32 << 20 /* the most that mallopt takes */, KEPT_BYTES = 1 << 30 };
-    (void)mallopt(M_MMAP_THRESHOLD, LARGEST_KEPT_BYTES);
+    enum { KEPT_BYTES = 1 << 30 };
+    (void)mallopt(M_MMAP_MAX, 0);
     (void)mallopt(M_TRIM_THRESHOLD, KEPT_BYTES);
 #endif
 }

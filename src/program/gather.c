@@ -95,6 +95,24 @@ static enum status sort_collectives(struct program *program) {
     return STATUS_OK;
 }
 
+/* What only other ranks do stood there for its gathers. */
+static void remove_elsewhere(struct program *program) {
+    struct instruction *items = program->instructions.items;
+    int32_t kept = 0;
+    for (size_t s = 0; s < program->sections.count; s++) {
+        struct section *section = &program->sections.items[s];
+        int32_t begin = section->first, end = begin + section->count;
+        section->first = kept;
+        for (int32_t i = begin; i < end; i++) {
+            if (items[i].opcode == OPCODE_ELSEWHERE) continue;
+            if (kept != i) items[kept] = items[i];
+            kept++;
+        }
+        section->count = kept - section->first;
+    }
+    program->instructions.count = (size_t)kept;
+}
+
 enum status program_gather(struct program *program, const struct policy *policy) {
     struct visits visits = {.program = program, .policy = policy, .is_away = is_use, .is_held = is_held};
     if (partition_width(policy->partition.parameters) == 1) return STATUS_OK;
@@ -103,6 +121,7 @@ enum status program_gather(struct program *program, const struct policy *policy)
     TRY_GOTO(status, place_gathers(&visits), done);
     TRY_GOTO(status, make_wholes(&visits), done);
     TRY_GOTO(status, visits_weave(&visits, make_gather), done);
+    remove_elsewhere(program);
     TRY_GOTO(status, sort_collectives(program), done);
 done:
     visits_free(&visits);

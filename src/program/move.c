@@ -68,9 +68,8 @@ static bool never_at_home(const struct visits *visits, size_t first, size_t end)
     int32_t buffer = visits->list.items[first].buffer;
     for (size_t v = first; v < end; v++)
         if (!is_whole(&visits->list.items[v])) return false;
-    for (size_t u = visits_first_use(visits, buffer); u < visits->uses.count && visits->uses.items[u].buffer == buffer;
-         u++)
-        if (!visits->uses.items[u].away) return false;
+    for (size_t u = visits->first_use[buffer]; u < visits->first_use[buffer + 1]; u++)
+        if (!visits->uses[u].away) return false;
     return true;
 }
 

@@ -19,15 +19,11 @@ static int64_t area(const struct buffer *buffer) { return buffer->bytes * (buffe
         return p != q ? (p > q ? -1 : 1) : (x->id > y->id) - (x->id < y->id);                                          \
     }
 static int64_t bytes_of(const struct buffer *buffer) { return buffer->bytes; }
-static int64_t earliness(const struct buffer *buffer) { return -buffer->first; }
-static int64_t earliness_of_end(const struct buffer *buffer) { return -buffer->last; }
 static int64_t duration(const struct buffer *buffer) { return buffer->last - buffer->first; }
 /* Of those that begin together, the one that lives longest first. */
 static int64_t precedence(const struct buffer *buffer) { return buffer->last - ((int64_t)buffer->first << 32); }
 BY(by_bytes, bytes_of)
 BY(by_area, area)
-BY(by_first, earliness)
-BY(by_last, earliness_of_end)
 BY(by_duration, duration)
 BY(by_precedence, precedence)
 
@@ -119,9 +115,8 @@ static int64_t place_persistent(struct program *program, enum tier tier) {
 }
 
 typedef int buffer_order(const void *a, const void *b);
-/* NULL: by the sweep. */
-static buffer_order *const orders[] = {NULL, by_bytes, by_area, by_duration};
-enum { ORDERS = 4, GREEDY_BUFFERS_MOST = 8192 };
+static buffer_order *const orders[] = {by_bytes, by_area, by_duration};
+enum { GREEDY_BUFFERS_MOST = 8192 };
 
 /* Within a thousandth of the lower bound another order is not tried: one takes 0.1 s for 8192 buffers. */
 static bool is_tight(int64_t top, int64_t live) { return top <= live + live / 1024; }
@@ -129,8 +124,9 @@ static bool is_tight(int64_t top, int64_t live) { return top <= live + live / 10
 /* A tier's buffers whose offsets are sought. */
 struct tier_buffers {
     const struct program *program;
-    struct buffer **list, **spare;
+    struct buffer **list, **by_first, **by_last;
     size_t count;
+    int64_t *places; /* as many as there are positions and one more: for sorting by counting */
     int64_t base, live;
     int64_t top;   /* the lowest so far */
     int64_t *best; /* with it, by buffer id: its offset */
@@ -146,16 +142,38 @@ static void keep(struct tier_buffers *tier, int64_t top) {
         tier->best[tier->list[i]->id] = tier->list[i]->offset;
 }
 
+static int32_t position_of(const struct buffer *buffer, bool end) { return end ? buffer->last + 1 : buffer->first; }
+
+/* The list, which is in the order of ids, by the position where buffers begin or end; then by id. */
+static void sort_by_position(const struct tier_buffers *tier, bool end, struct buffer **out) {
+    size_t positions = tier->program->instructions.count + 1;
+    memset(tier->places, 0, positions * sizeof *tier->places);
+    for (size_t i = 0; i < tier->count; i++)
+        tier->places[position_of(tier->list[i], end)]++;
+    int64_t next = 0;
+    for (size_t p = 0; p < positions; p++) {
+        int64_t count = tier->places[p];
+        tier->places[p] = next;
+        next += count;
+    }
+    for (size_t i = 0; i < tier->count; i++)
+        out[tier->places[position_of(tier->list[i], end)]++] = tier->list[i];
+}
+
+/* In the order of time. */
+static enum status place_by_sweep(struct tier_buffers *tier) {
+    int64_t top;
+    sort_by_position(tier, false, tier->by_first);
+    sort_by_position(tier, true, tier->by_last);
+    TRY(sweep_place(tier->by_first, tier->by_last, tier->count, tier->program->alignment, tier->base, &top));
+    keep(tier, top);
+    return STATUS_OK;
+}
+
 static enum status place_by(struct tier_buffers *tier, buffer_order *by) {
     int64_t top;
-    qsort(tier->list, tier->count, sizeof *tier->list, by ? by : by_first);
-    if (by) {
-        TRY(place_in_order(tier->program, tier->list, tier->count, tier->base, &top));
-    } else {
-        memcpy(tier->spare, tier->list, tier->count * sizeof *tier->list);
-        qsort(tier->spare, tier->count, sizeof *tier->spare, by_last);
-        TRY(sweep_place(tier->list, tier->spare, tier->count, tier->program->alignment, tier->base, &top));
-    }
+    qsort(tier->list, tier->count, sizeof *tier->list, by);
+    TRY(place_in_order(tier->program, tier->list, tier->count, tier->base, &top));
     keep(tier, top);
     return STATUS_OK;
 }
@@ -188,6 +206,7 @@ static enum status improve(struct tier_buffers *tier, buffer_order *by) {
     size_t moves = COMPARED_MOST / (tier->count * tier->count + 1);
     int64_t top;
     if (moves > MOVES_MOST) moves = MOVES_MOST;
+    if (moves == 0 || is_placed(tier)) return STATUS_OK;
     qsort(tier->list, tier->count, sizeof *tier->list, by);
     for (size_t i = 0; i < moves && !is_placed(tier); i++) {
         TRY(place_in_order(tier->program, tier->list, tier->count, tier->base, &top));
@@ -198,22 +217,27 @@ static enum status improve(struct tier_buffers *tier, buffer_order *by) {
 }
 
 static enum status try_orders(struct tier_buffers *tier) {
-    size_t tried = tier->count <= GREEDY_BUFFERS_MOST ? ORDERS : 1;
-    for (size_t k = 0; k < tried && !(k > 0 && is_placed(tier)); k++)
+    size_t tried = tier->count <= GREEDY_BUFFERS_MOST ? sizeof orders / sizeof *orders : 0;
+    TRY(place_by_sweep(tier));
+    for (size_t k = 0; k < tried && !is_placed(tier); k++)
         TRY(place_by(tier, orders[k]));
     TRY(improve(tier, by_precedence));
     return improve(tier, by_area);
 }
 
-static enum status place_tier(struct program *program, enum tier tier, struct buffer **lists, int64_t *best) {
+static enum status place_tier(struct program *program, enum tier tier, struct buffer **lists, int64_t *places,
+                              int64_t *best) {
+    size_t count = program->buffers.count;
     struct tier_buffers buffers = {.program = program,
                                    .list = lists,
-                                   .spare = lists + program->buffers.count,
+                                   .by_first = lists + count,
+                                   .by_last = lists + 2 * count,
+                                   .places = places,
                                    .base = place_persistent(program, tier),
                                    .live = program->live_bytes[tier],
                                    .top = INT64_MAX,
                                    .best = best};
-    for (size_t i = 0; i < program->buffers.count; i++) {
+    for (size_t i = 0; i < count; i++) {
         struct buffer *buffer = &program->buffers.items[i];
         if (buffer->tier == tier && !buffer->persistent) buffers.list[buffers.count++] = buffer;
     }
@@ -226,13 +250,13 @@ static enum status place_tier(struct program *program, enum tier tier, struct bu
 
 enum status program_place(struct program *program) {
     size_t count = program->buffers.count;
-    struct buffer **lists = mem_array(2 * count, sizeof(struct buffer *));
+    struct buffer **lists = mem_array(3 * count, sizeof(struct buffer *));
     int64_t *changes = mem_array(program->instructions.count + 1, sizeof *changes);
     int64_t *best = mem_array(count, sizeof *best);
     enum status status = lists && changes && best ? STATUS_OK : STATUS_FAILED;
     for (enum tier tier = 0; tier < TIER_COUNT && status == STATUS_OK; tier++) {
         program->live_bytes[tier] = largest_live_sum(program, tier, changes);
-        status = place_tier(program, tier, lists, best);
+        status = place_tier(program, tier, lists, changes, best);
     }
     mem_free(lists);
     mem_free(best);

@@ -250,7 +250,7 @@ enum status program_compile_unproved(const struct graph *graph, const struct pla
  * in which many programs do not fit. */
 enum status program_compile_placed(const struct graph *graph, const struct plan *plan,
                                    const struct workspace_table *workspace, struct program **out);
-/* The same as program_compile for a program that takes turns in one arena with `resident`, a program with the same
+/* The same, not proved either, for a program that takes turns in one arena with `resident`, a program with the same
  * parameters. Parameters, and caches that both have, get the offsets of `resident`; nothing else overlaps its
  * persistent buffers. Other persistent buffers of the new program (inputs; caches, if `resident` has none) are lost
  * when `resident` makes a step. */

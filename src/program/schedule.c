@@ -3,9 +3,15 @@
 #include "program/passes.h"
 #include "program/scheduler.h"
 
+/* Room for them, and for the transfers that are inserted later: growing by and by would copy the list several times. */
+static enum status reserve_instructions(struct program *program, size_t executions) {
+    return vec_reserve(&program->instructions, program->instructions.count + executions + executions / 2);
+}
+
 static enum status schedule_executions(struct scheduler *scheduler, const struct section *section,
                                        const struct execution_list *executions) {
     int32_t group = -1;
+    TRY(reserve_instructions(scheduler->program, executions->list.count));
     for (size_t i = 0; i < executions->list.count; i++) {
         const struct execution *execution = &executions->list.items[i];
         if (execution->group != group)

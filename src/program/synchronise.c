@@ -137,21 +137,18 @@ static void record_access(struct synchroniser *synchroniser, const struct walk *
 static enum status synchronise_issue(void *payload, struct walk *walk) {
     struct synchroniser *synchroniser = payload;
     const struct instruction *instruction = &synchroniser->program->instructions.items[walk->instruction];
-    struct reach reaches[OPERANDS_MAX];
-    for (int k = 0; k < OPERANDS_MAX; k++) {
-        const struct operand *operand = &instruction->operands[k];
-        if (operand->buffer < 0) continue;
-        reaches[k] = segments_of(&synchroniser->segments, walk->instruction, k);
-        TRY(order_access(synchroniser, walk, operand->access, reaches[k]));
-    }
+    const struct reach *reaches = segments_of(&synchroniser->segments, walk->instruction);
+    const struct operand *operands[OPERANDS_MAX]; /* those that there are */
+    int count = 0;
+    for (int k = 0; k < OPERANDS_MAX; k++)
+        if (instruction->operands[k].buffer >= 0) operands[count++] = &instruction->operands[k];
+    for (int i = 0; i < count; i++)
+        TRY(order_access(synchroniser, walk, operands[i]->access, reaches[i]));
     /* Reads first: a write of the same instruction replaces the history. */
     for (int pass = 0; pass < 2; pass++)
-        for (int k = 0; k < OPERANDS_MAX; k++) {
-            const struct operand *operand = &instruction->operands[k];
-            bool reads = operand->access == ACCESS_READ;
-            if (operand->buffer >= 0 && reads == (pass == 0))
-                record_access(synchroniser, walk, instruction->stream, operand->access, reaches[k]);
-        }
+        for (int i = 0; i < count; i++)
+            if ((operands[i]->access == ACCESS_READ) == (pass == 0))
+                record_access(synchroniser, walk, instruction->stream, operands[i]->access, reaches[i]);
     return STATUS_OK;
 }
 

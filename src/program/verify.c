@@ -10,12 +10,13 @@
  * with vector clocks; for each segment of bytes the walk knows whose data it holds and which accesses may not have
  * ended. */
 
+/* Issues of a walk are counted in 32 bits: a few for each instruction, whose numbers have 32 too. */
 struct tenancy {
     int32_t buffer;     /* whose data the segment holds; -1: none */
-    int64_t repetition; /* of a section, counted over the walk, in which it was last written */
-    int write_stream;
-    int64_t write;              /* number of the last write on its stream; 0: none */
-    int64_t reads[STREAMS_MAX]; /* latest reads since */
+    int32_t repetition; /* of a section, counted over the walk, in which it was last written */
+    int32_t write_stream;
+    int32_t write;              /* number of the last write on its stream; 0: none */
+    int32_t reads[STREAMS_MAX]; /* latest reads since */
 };
 
 /* The columns written so far of a buffer that is filled piece by piece: ascending, with gaps between them. */
@@ -79,9 +80,9 @@ static enum status add_piece(struct pieces *pieces, struct piece added) {
 }
 
 static enum status verify_contents(struct verifier *verifier, const struct proof_issue *issue,
-                                   const struct operand *operand, int32_t first, int32_t end) {
+                                   const struct operand *operand, struct reach reach) {
     const struct buffer *buffer = &verifier->program->buffers.items[operand->buffer];
-    for (int32_t i = first; i < end; i++) {
+    for (int32_t i = reach.first; i < reach.end; i++) {
         const struct tenancy *tenancy = &verifier->tenancies[i];
         if (tenancy->buffer < 0)
             return FAULT(verifier->program, issue->instruction, operand, "read before it is written");
@@ -99,9 +100,9 @@ static enum status verify_contents(struct verifier *verifier, const struct proof
 }
 
 static enum status verify_order(struct verifier *verifier, const struct proof_issue *issue,
-                                const struct operand *operand, int32_t first, int32_t end) {
+                                const struct operand *operand, struct reach reach) {
     int own = verifier->program->instructions.items[issue->instruction].stream;
-    for (int32_t i = first; i < end; i++) {
+    for (int32_t i = reach.first; i < reach.end; i++) {
         const struct tenancy *tenancy = &verifier->tenancies[i];
         if (!proof_ended(issue, own, tenancy->write_stream, tenancy->write))
             return FAULT(verifier->program, issue->instruction, operand,
@@ -115,16 +116,16 @@ static enum status verify_order(struct verifier *verifier, const struct proof_is
 }
 
 static enum status take_over(struct verifier *verifier, const struct proof_issue *issue, int stream,
-                             const struct operand *operand, int32_t first, int32_t end) {
+                             const struct operand *operand, struct reach reach) {
     struct pieces *pieces = &verifier->pieces[operand->buffer];
     bool fresh = operand->row_bytes == 0;
-    for (int32_t i = first; i < end; i++) {
+    for (int32_t i = reach.first; i < reach.end; i++) {
         struct tenancy *tenancy = &verifier->tenancies[i];
         fresh |= tenancy->buffer != operand->buffer;
         *tenancy = (struct tenancy){.buffer = operand->buffer,
-                                    .repetition = issue->section_repetition,
+                                    .repetition = (int32_t)issue->section_repetition,
                                     .write_stream = stream,
-                                    .write = issue->number};
+                                    .write = (int32_t)issue->number};
     }
     /* An update keeps what was there; any other write by a new buffer begins without defined data. */
     if (operand->access == ACCESS_UPDATE) return STATUS_OK;
@@ -189,16 +190,15 @@ static void record_write(struct verifier *verifier, const struct instruction *in
 }
 
 /* Of scattered sums only the rank's own block is defined. */
-static void forget_other_blocks(struct verifier *verifier, const struct instruction *instruction, int32_t first,
-                                int32_t end) {
+static void forget_other_blocks(struct verifier *verifier, const struct instruction *instruction, struct reach reach) {
     const struct program *program = verifier->program;
     const struct operand *data = &instruction->operands[OP_INPUTS_MAX];
     const struct buffer *buffer = &program->buffers.items[data->buffer];
     struct comm_range own = collectives_own_block(program, &program->collectives.items[instruction->collective]);
     int64_t base = buffer->offset + data->offset;
-    for (int32_t i = first; i < end; i++) {
-        int64_t begin = segments_begin(&verifier->segments, buffer->tier, i) - base;
-        int64_t stop = segments_begin(&verifier->segments, buffer->tier, i + 1) - base;
+    for (int32_t i = reach.first; i < reach.end; i++) {
+        int64_t begin = segments_begin(&verifier->segments, i) - base;
+        int64_t stop = segments_begin(&verifier->segments, i + 1) - base;
         bool own_end = stop <= own.end || own.end == data->bytes; /* with the padding behind the last block */
         if (begin < own.begin || !own_end) verifier->tenancies[i].buffer = -1;
     }
@@ -207,33 +207,30 @@ static void forget_other_blocks(struct verifier *verifier, const struct instruct
 static enum status verify_issue(void *payload, const struct proof_issue *issue) {
     struct verifier *verifier = payload;
     const struct instruction *instruction = &verifier->program->instructions.items[issue->instruction];
-    int32_t first[OPERANDS_MAX], end[OPERANDS_MAX];
-    for (int k = 0; k < OPERANDS_MAX; k++) {
-        const struct operand *operand = &instruction->operands[k];
-        if (operand->buffer < 0) continue;
-        struct reach reach = segments_of(&verifier->segments, issue->instruction, k);
-        first[k] = reach.first, end[k] = reach.end;
-        if (operand->access != ACCESS_WRITE) TRY(verify_contents(verifier, issue, operand, first[k], end[k]));
+    const struct reach *reaches = segments_of(&verifier->segments, issue->instruction);
+    int used[OPERANDS_MAX], count = 0;
+    for (int k = 0; k < OPERANDS_MAX; k++)
+        if (instruction->operands[k].buffer >= 0) used[count++] = k;
+    for (int i = 0; i < count; i++) {
+        const struct operand *operand = &instruction->operands[used[i]];
+        if (operand->access != ACCESS_WRITE) TRY(verify_contents(verifier, issue, operand, reaches[i]));
         if (operand->access != ACCESS_WRITE)
             TRY(verify_holding(verifier, issue, operand, instruction,
-                               operand_tensor(verifier->program, instruction, k)));
+                               operand_tensor(verifier->program, instruction, used[i])));
         if (operand->access != ACCESS_WRITE) TRY(verify_version(verifier, issue, operand));
-        TRY(verify_order(verifier, issue, operand, first[k], end[k]));
+        TRY(verify_order(verifier, issue, operand, reaches[i]));
     }
-    for (int k = 0; k < OPERANDS_MAX; k++) {
-        const struct operand *operand = &instruction->operands[k];
-        if (operand->buffer < 0) continue;
-        if (operand->access == ACCESS_READ)
-            for (int32_t i = first[k]; i < end[k]; i++)
-                verifier->tenancies[i].reads[instruction->stream] = issue->number;
-    }
-    for (int k = 0; k < OPERANDS_MAX; k++) {
-        const struct operand *operand = &instruction->operands[k];
-        if (operand->buffer < 0 || operand->access == ACCESS_READ) continue;
-        TRY(take_over(verifier, issue, instruction->stream, operand, first[k], end[k]));
-        record_write(verifier, instruction, k);
-        if (instruction->opcode == OPCODE_REDUCE_SCATTER && k == OP_INPUTS_MAX)
-            forget_other_blocks(verifier, instruction, first[k], end[k]);
+    for (int i = 0; i < count; i++)
+        if (instruction->operands[used[i]].access == ACCESS_READ)
+            for (int32_t s = reaches[i].first; s < reaches[i].end; s++)
+                verifier->tenancies[s].reads[instruction->stream] = (int32_t)issue->number;
+    for (int i = 0; i < count; i++) {
+        const struct operand *operand = &instruction->operands[used[i]];
+        if (operand->access == ACCESS_READ) continue;
+        TRY(take_over(verifier, issue, instruction->stream, operand, reaches[i]));
+        record_write(verifier, instruction, used[i]);
+        if (instruction->opcode == OPCODE_REDUCE_SCATTER && used[i] == OP_INPUTS_MAX)
+            forget_other_blocks(verifier, instruction, reaches[i]);
     }
     return STATUS_OK;
 }
@@ -246,14 +243,16 @@ static enum status settle_persistent(struct verifier *verifier) {
         if (!buffer->persistent) continue;
         TRY(add_piece(&verifier->pieces[i], (struct piece){0, INT64_MAX}));
     }
-    for (size_t n = 0; n < program->instructions.count; n++)
+    for (size_t n = 0; n < program->instructions.count; n++) {
+        const struct reach *reach = segments_of(&verifier->segments, (int32_t)n);
         for (int k = 0; k < OPERANDS_MAX; k++) {
-            const struct operand *operand = &program->instructions.items[n].operands[k];
-            if (operand->buffer < 0 || !program->buffers.items[operand->buffer].persistent) continue;
-            struct reach reach = segments_of(&verifier->segments, (int32_t)n, k);
-            for (int32_t i = reach.first; i < reach.end; i++)
-                verifier->tenancies[i].buffer = operand->buffer;
+            int32_t buffer = program->instructions.items[n].operands[k].buffer;
+            if (buffer < 0) continue;
+            for (int32_t i = reach->first; i < reach->end && program->buffers.items[buffer].persistent; i++)
+                verifier->tenancies[i].buffer = buffer;
+            reach++;
         }
+    }
     return STATUS_OK;
 }
 

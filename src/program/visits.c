@@ -7,39 +7,74 @@
 
 /* ---- uses ---- */
 
-static int compare_uses(const void *a, const void *b) {
-    const struct use *x = a, *y = b;
-    if (x->buffer != y->buffer) return x->buffer < y->buffer ? -1 : 1;
-    if (x->instruction != y->instruction) return x->instruction < y->instruction ? -1 : 1;
-    return (x->access > y->access) - (x->access < y->access); /* a read comes before a write of one instruction */
-}
-
-/* Where there is none, there are no visits: most programs move nothing. */
-static bool any_away(const struct visits *visits) {
+/* Marks the buffers that some instruction uses away, and their homes: uses of others are not looked at, and most
+ * programs move little. `counts`: by buffer, of all its uses. */
+static void find_moved(const struct visits *visits, bool *moved, size_t *counts, bool *any) {
     const struct program *program = visits->program;
+    *any = false;
     for (int32_t i = 0; i < (int32_t)program->instructions.count; i++)
         for (int k = 0; k < OPERANDS_MAX; k++) {
-            int32_t buffer = visits_instruction(visits, i)->operands[k].buffer;
-            if (buffer < 0) continue;
-            if (visits->is_away(visits, &program->buffers.items[buffer], visits_instruction(visits, i))) return true;
+            int32_t b = visits_instruction(visits, i)->operands[k].buffer;
+            if (b < 0) continue;
+            counts[b]++;
+            if (!moved[b] && visits->is_away(visits, &program->buffers.items[b], visits_instruction(visits, i)))
+                moved[b] = *any = true;
         }
-    return false;
+    for (size_t b = 0; b < program->buffers.count; b++)
+        if (moved[b] && program->buffers.items[b].home >= 0) moved[program->buffers.items[b].home] = true;
 }
 
-static enum status collect_uses(struct visits *visits) {
+/* In its place among its buffer's: a read comes before a write of one instruction. */
+static void insert_use(struct use *uses, size_t first, size_t at, struct use use) {
+    while (at > first && uses[at - 1].instruction == use.instruction && uses[at - 1].access > use.access) {
+        uses[at] = uses[at - 1];
+        at--;
+    }
+    uses[at] = use;
+}
+
+/* `next`: by buffer, where its next use goes. */
+static void list_uses(struct visits *visits, const bool *moved, size_t *next) {
     const struct program *program = visits->program;
     for (int32_t i = 0; i < (int32_t)program->instructions.count; i++)
         for (int k = 0; k < OPERANDS_MAX; k++) {
             const struct operand *operand = &visits_instruction(visits, i)->operands[k];
-            if (operand->buffer < 0) continue;
+            if (operand->buffer < 0 || !moved[operand->buffer]) continue;
             const struct buffer *buffer = &program->buffers.items[operand->buffer];
             bool away = visits->is_away(visits, buffer, visits_instruction(visits, i));
             /* What is made of an activation is made before any of it is read. */
             bool all = operand->row_bytes > 0 || operand->bytes == buffer->bytes || buffer->kind == BUFFER_ACTIVATIONS;
-            TRY(vec_push(&visits->uses, (struct use){operand->buffer, i, operand->access, away, all}));
+            insert_use(visits->uses, visits->first_use[operand->buffer], next[operand->buffer]++,
+                       (struct use){operand->buffer, i, operand->access, away, all});
         }
-    if (visits->uses.count > 0) qsort(visits->uses.items, visits->uses.count, sizeof *visits->uses.items, compare_uses);
-    return STATUS_OK;
+}
+
+/* Sorted by counting. No uses where nothing is away. */
+static enum status collect_uses(struct visits *visits) {
+    size_t buffers = visits->program->buffers.count, count = 0;
+    bool any = false, *moved = mem_array(buffers, sizeof *moved);
+    size_t *next = mem_array(buffers, sizeof *next);
+    visits->first_use = mem_array(buffers + 1, sizeof *visits->first_use);
+    enum status status = STATUS_FAILED;
+    if (!moved || !next || !visits->first_use) goto done;
+    find_moved(visits, moved, next, &any);
+    for (size_t b = 0; b < buffers; b++) {
+        size_t own = any && moved[b] ? next[b] : 0;
+        visits->first_use[b] = next[b] = count;
+        count += own;
+    }
+    visits->first_use[buffers] = visits->use_count = count;
+    status = STATUS_OK;
+    if (count == 0) goto done;
+    visits->uses = mem_array(count, sizeof *visits->uses);
+    if (visits->uses)
+        list_uses(visits, moved, next);
+    else
+        status = STATUS_FAILED;
+done:
+    mem_free(moved);
+    mem_free(next);
+    return status;
 }
 
 static enum status find_groups(struct visits *visits) {
@@ -93,8 +128,8 @@ static enum status begin_visit(struct visits *visits, const struct use *use) {
 /* Uses at home end a visit. */
 static enum status find_visits(struct visits *visits) {
     bool open = false;
-    for (size_t i = 0; i < visits->uses.count; i++) {
-        const struct use *use = &visits->uses.items[i];
+    for (size_t i = 0; i < visits->use_count; i++) {
+        const struct use *use = &visits->uses[i];
         struct visit *visit = open ? &visits->list.items[visits->list.count - 1] : NULL;
         if (use->away && visit && joins(visits, visit, use)) {
             visit->last = use->instruction;
@@ -107,15 +142,16 @@ static enum status find_visits(struct visits *visits) {
 }
 
 enum status visits_find(struct visits *visits) {
-    if (!any_away(visits)) return STATUS_OK;
     TRY(collect_uses(visits));
+    if (visits->use_count == 0) return STATUS_OK;
     TRY(find_groups(visits));
     TRY(find_visits(visits));
     return visits_hold(visits);
 }
 
 void visits_free(struct visits *visits) {
-    vec_free(&visits->uses);
+    mem_free(visits->uses);
+    mem_free(visits->first_use);
     vec_free(&visits->list);
     vec_free(&visits->transfers);
     mem_free(visits->begin);
@@ -123,25 +159,12 @@ void visits_free(struct visits *visits) {
 
 /* ---- places of fetches ---- */
 
-size_t visits_first_use(const struct visits *visits, int32_t buffer) {
-    size_t low = 0, high = visits->uses.count;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (visits->uses.items[middle].buffer < buffer)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low;
-}
-
 void visits_home_uses(const struct visits *visits, int32_t buffer, const struct visit *visit, int32_t *written,
                       int32_t *next) {
     *written = -1;
     *next = INT32_MAX;
-    for (size_t u = visits_first_use(visits, buffer); u < visits->uses.count; u++) {
-        const struct use *use = &visits->uses.items[u];
-        if (use->buffer != buffer) return;
+    for (size_t u = visits->first_use[buffer]; u < visits->first_use[buffer + 1]; u++) {
+        const struct use *use = &visits->uses[u];
         if (use->away) continue;
         if (use->instruction < visit->first && use->access != ACCESS_READ) *written = use->instruction;
         if (use->instruction > visit->last && use->instruction < *next) *next = use->instruction;
@@ -172,94 +195,92 @@ static int compare_transfers(const void *a, const void *b) {
     return (x->visit > y->visit) - (x->visit < y->visit);
 }
 
+/* The visits of each buffer, of which an instruction is looked up after all later ones. */
+struct visit_finder {
+    const struct visits *visits;
+    int32_t *latest; /* by buffer: its last visit that is not behind the instruction; -1: none */
+};
+
+static enum status make_finder(const struct visits *visits, struct visit_finder *out) {
+    size_t buffers = visits->program->buffers.count;
+    *out = (struct visit_finder){visits, mem_array(buffers, sizeof *out->latest)};
+    if (!out->latest) return STATUS_FAILED;
+    for (size_t b = 0; b < buffers; b++)
+        out->latest[b] = -1;
+    for (size_t v = 0; v < visits->list.count; v++)
+        out->latest[visits->list.items[v].buffer] = (int32_t)v;
+    return STATUS_OK;
+}
+
 /* The visit that an instruction uses a buffer in; NULL when it uses it at home. */
-static const struct visit *find_visit(const struct visits *visits, int32_t buffer, int32_t instruction) {
-    size_t low = 0, high = visits->list.count;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        const struct visit *visit = &visits->list.items[middle];
-        if (visit->buffer < buffer || (visit->buffer == buffer && visit->last < instruction))
-            low = middle + 1;
-        else
-            high = middle;
+static const struct visit *find_visit(const struct visit_finder *finder, int32_t buffer, int32_t instruction) {
+    const struct visit *list = finder->visits->list.items;
+    int32_t *latest = &finder->latest[buffer];
+    while (*latest >= 0 && list[*latest].first > instruction) {
+        bool first = *latest == 0 || list[*latest - 1].buffer != buffer;
+        *latest = first ? -1 : *latest - 1;
     }
-    const struct visit *visit = low < visits->list.count ? &visits->list.items[low] : NULL;
-    return visit && visit->buffer == buffer && visit->first <= instruction ? visit : NULL;
+    return *latest >= 0 && instruction <= list[*latest].last ? &list[*latest] : NULL;
 }
 
 /* The instruction that was at `index`. */
-static void redirect(const struct visits *visits, int32_t index, struct instruction *instruction) {
-    for (int k = 0; k < OPERANDS_MAX && visits->list.count > 0; k++) {
+static void redirect(const struct visit_finder *finder, int32_t index, struct instruction *instruction) {
+    for (int k = 0; k < OPERANDS_MAX; k++) {
         struct operand *operand = &instruction->operands[k];
-        const struct visit *visit = operand->buffer >= 0 ? find_visit(visits, operand->buffer, index) : NULL;
+        const struct visit *visit = operand->buffer >= 0 ? find_visit(finder, operand->buffer, index) : NULL;
         if (visit) operand->buffer = visit->copy;
     }
 }
 
-struct instruction_list {
-    VEC(struct instruction) list;
-};
-
-static enum status weave_section(struct visits *visits, visits_make *make, int s, size_t *next,
-                                 struct instruction_list *out) {
-    struct section *section = &visits->program->sections.items[s];
-    int32_t begin = section->first, end = begin + section->count;
-    section->first = (int32_t)out->list.count;
-    for (int32_t i = begin; i <= end; i++) {
-        for (; *next < visits->transfers.count; ++*next) {
-            const struct transfer *transfer = &visits->transfers.items[*next];
-            struct instruction made;
-            if (transfer->section != s || transfer->at > i) break;
-            TRY(make(visits, transfer, &made));
-            TRY(vec_push(&out->list, made));
-        }
-        bool stays = i < end && visits_instruction(visits, i)->opcode != OPCODE_ELSEWHERE;
-        if (!stays) continue;
-        TRY(vec_push(&out->list, *visits_instruction(visits, i)));
-        redirect(visits, i, &out->list.items[out->list.count - 1]);
-    }
-    section->count = (int32_t)out->list.count - section->first;
-    return STATUS_OK;
+/* The transfers in order, made while all instructions are where they were. */
+static enum status make_transfers(struct visits *visits, visits_make *make, struct instruction **out) {
+    size_t count = visits->transfers.count;
+    if (count > 0) qsort(visits->transfers.items, count, sizeof *visits->transfers.items, compare_transfers);
+    *out = mem_array(count, sizeof **out);
+    enum status status = *out ? STATUS_OK : STATUS_FAILED;
+    for (size_t t = 0; t < count && status == STATUS_OK; t++)
+        status = make(visits, &visits->transfers.items[t], &(*out)[t]);
+    return status;
 }
 
-/* Without transfers the list becomes no longer. */
-static void weave_in_place(const struct visits *visits) {
+/* From the end to the beginning, where there is room behind: each instruction is moved once, within the list. */
+static void insert_transfers(const struct visit_finder *finder, const struct instruction *made) {
+    const struct visits *visits = finder->visits;
     struct program *program = visits->program;
     struct instruction *items = program->instructions.items;
-    int32_t kept = 0;
-    for (size_t s = 0; s < program->sections.count; s++) {
+    size_t left = visits->transfers.count, to = program->instructions.count + left;
+    program->instructions.count = to;
+    for (int s = (int)program->sections.count; s-- > 0;) {
         struct section *section = &program->sections.items[s];
-        int32_t begin = section->first, end = begin + section->count;
-        section->first = kept;
-        for (int32_t i = begin; i < end; i++) {
-            if (items[i].opcode == OPCODE_ELSEWHERE) continue;
-            if (kept != i) items[kept] = items[i];
-            redirect(visits, i, &items[kept++]);
+        const struct transfer *transfers = visits->transfers.items;
+        int32_t end = section->first + section->count, next = (int32_t)to;
+        for (int32_t i = end; i >= section->first; i--) {
+            if (i < end) {
+                if (--to != (size_t)i) items[to] = items[i];
+                redirect(finder, i, &items[to]);
+            }
+            while (left > 0 && transfers[left - 1].section == s && transfers[left - 1].at == i)
+                items[--to] = made[--left];
         }
-        section->count = kept - section->first;
+        section->first = (int32_t)to;
+        section->count = next - section->first;
     }
-    program->instructions.count = (size_t)kept;
+    BUG_IF(left > 0 || to > 0, "a transfer outside its section");
 }
 
 enum status visits_weave(struct visits *visits, visits_make *make) {
     struct program *program = visits->program;
-    struct instruction_list woven = {.list = {0}};
-    size_t next = 0, count = visits->transfers.count;
-    if (count == 0) {
-        weave_in_place(visits);
-        return STATUS_OK;
-    }
-    qsort(visits->transfers.items, count, sizeof *visits->transfers.items, compare_transfers);
-    TRY(vec_reserve(&woven.list, program->instructions.count + count)); /* growing would copy them several times */
-    for (int s = 0; s < (int)program->sections.count; s++) {
-        enum status status = weave_section(visits, make, s, &next, &woven);
-        if (status == STATUS_OK) continue;
-        vec_free(&woven.list);
-        return status;
-    }
-    mem_free(program->instructions.items);
-    program->instructions.items = woven.list.items;
-    program->instructions.count = woven.list.count;
-    program->instructions.capacity = woven.list.capacity;
-    return STATUS_OK;
+    size_t count = program->instructions.count + visits->transfers.count;
+    struct visit_finder finder;
+    struct instruction *made = NULL;
+    if (visits->list.count == 0) return STATUS_OK;
+    enum status status;
+    TRY_GOTO(status, make_finder(visits, &finder), done);
+    TRY_GOTO(status, make_transfers(visits, make, &made), done);
+    TRY_GOTO(status, vec_reserve(&program->instructions, count), done);
+    insert_transfers(&finder, made);
+done:
+    mem_free(finder.latest);
+    mem_free(made);
+    return status;
 }

@@ -43,7 +43,9 @@ struct visits {
      * policy's places (visit_places.c). */
     bool (*is_away)(const struct visits *visits, const struct buffer *buffer, const struct instruction *user);
     bool (*is_held)(const struct visits *visits, const struct visit *visit);
-    VEC(struct use) uses;   /* by buffer, then instruction */
+    struct use *uses; /* by buffer, then instruction: of the buffers that are used away, and of their homes */
+    size_t use_count;
+    size_t *first_use;      /* by buffer: where its uses begin; one more at the end */
     VEC(struct visit) list; /* by buffer, then instruction */
     VEC(struct transfer) transfers;
     int32_t *begin; /* by group: its first instruction; one more at the end */
@@ -75,8 +77,6 @@ void visits_free(struct visits *visits);
  * it can be repeated. */
 enum status visits_hold(struct visits *visits);
 
-/* Index of a buffer's first use among all. */
-size_t visits_first_use(const struct visits *visits, int32_t buffer);
 /* The uses of a buffer that are not away next to a visit: the last write before it (-1), the first use after it
  * (INT32_MAX). */
 void visits_home_uses(const struct visits *visits, int32_t buffer, const struct visit *visit, int32_t *written,

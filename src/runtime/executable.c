@@ -71,9 +71,7 @@ enum status executable_create_beside(const struct backend *backend, struct graph
     TRY_GOTO(status, create_kernels(executable), failed);
     TRY_GOTO(status, create_host_kernels(executable), failed);
     TRY_GOTO(status, list_workspaces(executable), failed);
-    TRY_GOTO(status,
-             program_compile_beside(graph, plan, &executable->workspace, resident ? resident->program : NULL,
-                                    &executable->program),
+    TRY_GOTO(status, executable_compile(executable, plan, resident ? resident->program : NULL, &executable->program),
              failed);
     *out = executable;
     return STATUS_OK;
@@ -84,5 +82,25 @@ failed:
 
 enum status executable_create(const struct backend *backend, struct graph *graph, const struct plan *plan,
                               struct executable **out) {
-    return executable_create_beside(backend, graph, plan, NULL, out);
+    TRY(executable_create_beside(backend, graph, plan, NULL, out));
+    enum status status = executable_prove(*out);
+    if (status != STATUS_OK) executable_free(*out);
+    return status;
+}
+
+enum status executable_compile(const struct executable *executable, const struct plan *plan,
+                               const struct program *resident, struct program **out) {
+    return program_compile_beside(executable->graph, plan, &executable->workspace, resident, out);
+}
+
+void executable_take(struct executable *executable, struct program *program) {
+    program_free(executable->program);
+    executable->program = program;
+    executable->proved = false;
+}
+
+enum status executable_prove(struct executable *executable) {
+    if (!executable->proved) TRY(program_verify(executable->program));
+    executable->proved = true;
+    return STATUS_OK;
 }

@@ -15,15 +15,27 @@ struct executable {
     struct kernel **host_kernels;
     struct workspace_table workspace; /* of both; for other programs of the graph */
     struct program *program;
+    bool proved; /* executable_prove has passed: else it is not to be executed */
     int threads; /* the recipe's: every thread that calls kernels sets it first */
 };
 
-/* Takes over `graph` (also on failure) and compiles it under the plan. The backend's threads must be set before. */
+/* Takes over `graph` (also on failure), compiles it under the plan and proves it. The backend's threads must be set
+ * before. */
 enum status executable_create(const struct backend *backend, struct graph *graph, const struct plan *plan,
                               struct executable **out);
-/* The same for an executable that takes turns with `resident` in one arena (program_compile_beside). */
+/* The same without the proof, which takes half of the time: `ballast plan` and a search for ranks' shapes compile
+ * programs that are never executed. With one that takes turns with `resident` in one arena (program_compile_beside);
+ * NULL: alone. */
 enum status executable_create_beside(const struct backend *backend, struct graph *graph, const struct plan *plan,
                                      const struct executable *resident, struct executable **out);
+/* Another program of the executable's graph, with its kernels' workspaces: of a plan with the same recipe, not proved.
+ * `resident` as above. The caller frees it, or has the executable take it. */
+enum status executable_compile(const struct executable *executable, const struct plan *plan,
+                               const struct program *resident, struct program **out);
+/* Takes `program` in place of its own. */
+void executable_take(struct executable *executable, struct program *program);
+/* Proves the program (program_verify), once. FAILED where it is wrong. */
+enum status executable_prove(struct executable *executable);
 void executable_free(struct executable *executable);
 
 #endif

@@ -57,16 +57,12 @@ static bool ready(const struct mixer *mixer, const struct cursor *cursor) {
  * touches may be another buffer's at any time. */
 static void poison(const struct mixer *mixer, const struct buffer *buffer, int32_t segment) {
     const struct arena *arena = &mixer->runner->arenas[buffer->tier];
-    int64_t begin = segments_begin(&mixer->segments, buffer->tier, segment);
-    int64_t end = segments_begin(&mixer->segments, buffer->tier, segment + 1);
+    int64_t begin = segments_begin(&mixer->segments, segment), end = segments_begin(&mixer->segments, segment + 1);
     if (arena->mapped) memset((char *)arena->base + begin, 0xff, (size_t)(end - begin));
 }
 
 /* Adds `change` to the uses left of every piece that an operand touches, and poisons pieces with none left. */
-static void count_use(struct mixer *mixer, int32_t instruction, int k, int64_t change) {
-    const struct program *program = mixer->program;
-    const struct buffer *buffer = &program->buffers.items[program->instructions.items[instruction].operands[k].buffer];
-    struct reach reach = segments_of(&mixer->segments, instruction, k);
+static void count_use(struct mixer *mixer, const struct buffer *buffer, struct reach reach, int64_t change) {
     bool kept = buffer->persistent || buffer_is_kept(buffer);
     for (int32_t segment = reach.first; segment < reach.end; segment++) {
         int64_t *left = &mixer->uses_left[mixer->pieces[buffer->id] + segment - mixer->reaches[buffer->id].first];
@@ -75,10 +71,13 @@ static void count_use(struct mixer *mixer, int32_t instruction, int k, int64_t c
     }
 }
 
-static void end_uses(struct mixer *mixer, int32_t instruction) {
-    for (int k = 0; k < OPERANDS_MAX; k++)
-        if (mixer->program->instructions.items[instruction].operands[k].buffer >= 0)
-            count_use(mixer, instruction, k, -1);
+static void count_uses_of(struct mixer *mixer, int32_t instruction, int64_t change) {
+    const struct program *program = mixer->program;
+    const struct reach *reach = segments_of(&mixer->segments, instruction);
+    for (int k = 0; k < OPERANDS_MAX; k++) {
+        int32_t buffer = program->instructions.items[instruction].operands[k].buffer;
+        if (buffer >= 0) count_use(mixer, &program->buffers.items[buffer], *reach++, change);
+    }
 }
 
 /* The smallest that has both; one without segments is none. */
@@ -93,12 +92,13 @@ static enum status find_pieces(struct mixer *mixer) {
     mixer->reaches = mem_array(program->buffers.count + 1, sizeof *mixer->reaches);
     mixer->pieces = mem_array(program->buffers.count + 1, sizeof *mixer->pieces);
     if (!mixer->reaches || !mixer->pieces) return STATUS_FAILED;
-    for (int32_t i = 0; i < (int32_t)program->instructions.count; i++)
+    for (int32_t i = 0; i < (int32_t)program->instructions.count; i++) {
+        const struct reach *reach = segments_of(&mixer->segments, i);
         for (int k = 0; k < OPERANDS_MAX; k++) {
             int32_t buffer = program->instructions.items[i].operands[k].buffer;
-            if (buffer < 0) continue;
-            mixer->reaches[buffer] = join_reaches(mixer->reaches[buffer], segments_of(&mixer->segments, i, k));
+            if (buffer >= 0) mixer->reaches[buffer] = join_reaches(mixer->reaches[buffer], *reach++);
         }
+    }
     for (size_t b = 0; b < program->buffers.count; b++)
         mixer->pieces[b + 1] = mixer->pieces[b] + mixer->reaches[b].end - mixer->reaches[b].first;
     return STATUS_OK;
@@ -110,11 +110,7 @@ static enum status count_uses(struct mixer *mixer) {
     mixer->uses_left = mem_array((size_t)mixer->pieces[program->buffers.count], sizeof *mixer->uses_left);
     if (!mixer->uses_left) return STATUS_FAILED;
     for (int32_t i = 0; i < (int32_t)program->instructions.count; i++)
-        for (int k = 0; k < OPERANDS_MAX; k++) {
-            const struct instruction *instruction = &program->instructions.items[i];
-            int64_t repeat = program->sections.items[instruction->section].repeat;
-            if (instruction->operands[k].buffer >= 0) count_use(mixer, i, k, repeat);
-        }
+        count_uses_of(mixer, i, program->sections.items[program->instructions.items[i].section].repeat);
     return STATUS_OK;
 }
 
@@ -133,7 +129,7 @@ static enum status mix(struct mixer *mixer) {
         const struct instruction *instruction = &mixer->program->instructions.items[cursor->instruction];
         runner_execute_instruction(mixer->runner, instruction, cursor->repetition, mixer->runner->streams[0]);
         mixer->ended[cursor->instruction]++;
-        end_uses(mixer, cursor->instruction);
+        count_uses_of(mixer, cursor->instruction, -1);
         cursor->instruction++;
     }
 }

@@ -306,6 +306,7 @@ enum status runner_create(const struct executable *executable, const struct aren
                           struct runner **out) {
     for (enum tier tier = 0; tier < TIER_COUNT; tier++)
         BUG_IF(arenas[tier].bytes < executable->program->tier_bytes[tier], "an arena smaller than its program");
+    BUG_IF(!executable->proved, "a program that was not proved");
     struct runner *runner = mem_array(1, sizeof *runner);
     TRY(comm_agree(comm, runner ? STATUS_OK : STATUS_FAILED));
     *runner = (struct runner){.executable = executable, .arenas = arenas, .comm = comm};

@@ -77,16 +77,19 @@ static enum status time_stages(const struct search_input *input, struct program 
     return status;
 }
 
-enum status policy_measure(const struct search_input *input, int64_t enough_bytes, struct candidate *candidate) {
+enum status policy_measure(const struct search_input *input, int64_t enough_bytes, struct candidate *candidate,
+                           struct program **out) {
     struct plan plan = {.recipe = *input->recipe, .policy = candidate->policy, .place = input->place};
     int count = rank_place_stages(&plan.place);
     struct program **programs = mem_array((size_t)count, sizeof *programs);
+    if (out) *out = NULL;
     if (!programs) return STATUS_FAILED;
     if (input->spans) snprintf(plan.policy.spans, sizeof plan.policy.spans, "%s", input->spans);
     candidate->step_s = candidate->sum_s = 0;
     enum status status = compile_stages(input, enough_bytes, &plan, programs, candidate);
     candidate->compiled = status == STATUS_OK;
     if (status == STATUS_OK && search_fits(input, candidate)) status = time_stages(input, programs, count, candidate);
+    if (out && count == 1 && status == STATUS_OK && candidate->step_s > 0) *out = programs[0], programs[0] = NULL;
     for (int stage = 0; stage < count; stage++)
         program_free(programs[stage]);
     mem_free(programs);

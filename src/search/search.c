@@ -4,22 +4,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "search/estimates.h"
 #include "search/measure.h"
 #include "search/policy_outcomes.h"
 #include "search/queue.h"
 #include "search/refine.h"
 
-/* Best first: proposals are taken in the order of their expected time = bound + exposed share x (serial time - bound),
- * where the bound assumes that streams hide each other wherever they can, and in the serial time nothing is hidden.
- * The share is learned from the programs that are compiled. Only bounds end the search; expected times decide the
- * order.
- *
- * Shares before anything is learned, by lookahead: programs of bench/search_gap.c exposed 0.6 to 0.7 without lookahead
- * and 0.1 to 0.3 with it (medians by kind). These are nearer to each other, so that every kind is tried. */
-static const double EXPOSED_SHARE[COPY_WAYS] = {0.5, 0.25, 0.25};
-/* Each program that does not fit makes the search want this much more room on the device: after a dozen of them it aims
- * for a quarter of the capacity. */
-static const double MORE_MARGIN = 1.12;
+/* Best first: proposals are taken in the order of their expected time (estimates.h). */
+
 /* Of several inputs: by so much the best of some tries is not made faster by more of them. The best of all tries was up
  * to 13% faster than the first that fits, in shapes of 64 ranks for GPT-3 175B. */
 static const double CATCH_UP = 1.15;
@@ -36,99 +28,28 @@ int search_most_compiled(const struct graph *graph) {
     return count < COMPILED_LEAST ? COMPILED_LEAST : (int)count;
 }
 
-/* By how much the programs of a family exceeded their bounds of the device's bytes, at least. */
-struct family_excess {
-    bool learned;
-    int64_t bytes;
-};
-
-/* What the programs of a kind of family took, at least. A kind: the same kind of schedule, the same kinds of states
- * elsewhere, the same lookahead. */
-struct kind_estimate {
-    bool sized, timed;    /* which of the two were learned */
-    double bytes_factor;  /* the device's bytes, over the likely bytes of the bound */
-    double exposed_share; /* of the time that the bound assumes hidden */
-};
-/* By how much programs exceeded their bounds of the tiers below the device, at least: room for copies in passing, which
- * depends on where the states are and on the lookahead, not on the schedule. */
-struct lower_excess {
-    bool learned;
-    int64_t bytes[TIER_COUNT];
-};
-
-enum { PLACEMENTS = TIER_COUNT * TIER_COUNT * TIER_COUNT * TIER_COUNT };
-enum { KINDS = SCHEDULE_KINDS * TIER_COUNT * COPY_WAYS * SPACE_FITS };
-
 struct search {
     const struct search_input *input;
     struct space space;
-    struct queue resident;              /* families that move nothing, whose programs come close to their bounds */
-    struct queue moving;                /* all others */
-    struct queue doubtful;              /* what is expected not to fit */
-    VEC(struct family_excess) excesses; /* by family */
-    struct kind_estimate estimates[KINDS];
-    struct kind_estimate placed[2 * SPACE_FITS]; /* the same by placement, and whether parameters are gathered */
-    struct lower_excess lower[COPY_WAYS * PLACEMENTS];
+    struct queue resident; /* families that move nothing, whose programs come close to their bounds */
+    struct queue moving;   /* all others */
+    struct queue doubtful; /* what is expected not to fit */
+    struct estimates estimates;
     bool *scouted; /* by division: one of its programs was compiled */
-    double margin; /* expected device bytes are multiplied by it; 1 as soon as a program fits */
     struct search_result *result;
     VEC(int32_t) families; /* of those that were tried */
     double best_s;         /* INFINITY: none fits yet */
     struct best_program best;
+    struct policy best_policy;
     bool refines;           /* so that not all programs are for the order of what is expected */
     int64_t enough_bytes;   /* of the device: a policy that needs no more ends search_least */
     struct candidate least; /* needs least of the device, of those compiled that fit the tiers below it */
 };
 
-static struct kind_estimate *estimate_of(struct search *search, int32_t index) {
-    const struct family *family = &search->space.families.items[index];
-    const struct schedule *schedule = space_schedule(&search->space, family);
-    int32_t kind = (int32_t)schedule->kind * TIER_COUNT + (int32_t)schedule->tier;
-    kind = kind * COPY_WAYS + family_copy_way(family);
-    return &search->estimates[kind * SPACE_FITS + space_fit_number(&family->at)];
-}
-
-static struct kind_estimate *placed_of(struct search *search, int32_t index) {
-    const struct family *family = &search->space.families.items[index];
-    bool gathers = space_gathers(&search->space, family);
-    return &search->placed[gathers * SPACE_FITS + space_fit_number(&family->at)];
-}
-
-static struct lower_excess *lower_excess_of(struct search *search, int32_t index) {
-    const struct family *family = &search->space.families.items[index];
-    const enum tier at[] = {family->at.parameters, family->at.gradients, family->at.optimizer, family->at.update};
-    int64_t number = family_copy_way(family);
-    for (size_t i = 0; i < sizeof at / sizeof *at; i++)
-        number = number * TIER_COUNT + (int64_t)at[i];
-    return &search->lower[number];
-}
-
 static int stages_of(const struct search *search) { return rank_place_stages(&search->input->place); }
 
-/* What the stages of a pipeline are expected to wait beside their work, as a part of it: while it fills and drains
- * (1F1B), as long as the passes of all other stages take. `grains` of a pass. */
-static double wait_part(const struct search *search, int64_t grains) {
-    if (stages_of(search) == 1) return 0;
-    int64_t passes = step_cut_passes(&search->space.cut, grains);
-    return passes > 0 ? (double)(stages_of(search) - 1) / (double)passes : 0;
-}
-
-static double wait_part_of(const struct search *search, int32_t family) {
-    return wait_part(search, search->space.families.items[family].grains_per_pass);
-}
-
-static double with_exposed(const struct search *search, const struct policy_seconds *seconds, double share) {
-    if (search->input->objective == OBJECTIVE_SUM) return outcome_least_s(search->input, seconds);
-    return (seconds->step_s + share * (seconds->serial_s - seconds->step_s)) / stages_of(search);
-}
-
-static double expected_s(struct search *search, int32_t family, const struct policy_seconds *seconds) {
-    const struct kind_estimate *estimate = estimate_of(search, family), *placed = placed_of(search, family);
-    int32_t way = family_copy_way(&search->space.families.items[family]);
-    double share = estimate->timed ? estimate->exposed_share : EXPOSED_SHARE[way];
-    /* With other schedules too, ranks wait for each other as long. */
-    if (!estimate->timed && placed->timed && search->space.divisions.count > 1) share = placed->exposed_share;
-    return with_exposed(search, seconds, share) * (1 + wait_part_of(search, family));
+static double expected_s(const struct search *search, int32_t family, const struct policy_seconds *seconds) {
+    return estimates_family_s(&search->estimates, family, seconds);
 }
 
 /* What has to be beaten. */
@@ -139,16 +60,9 @@ static double mark_s(const struct search *search) {
 
 static bool cannot_win(const struct search *search, double bound) { return bound >= mark_s(search) * (1 - 1e-9); }
 
-/* Room for what is learned of families that were listed last. */
-static enum status follow_families(struct search *search) {
-    while (search->excesses.count < search->space.families.count)
-        TRY(vec_push(&search->excesses, (struct family_excess){.learned = false}));
-    return STATUS_OK;
-}
-
 /* Those that were listed last. */
 static enum status push_families(struct search *search, int32_t from) {
-    TRY(follow_families(search));
+    TRY(estimates_follow(&search->estimates));
     for (int32_t f = from; f < (int32_t)search->space.families.count; f++) {
         const struct family *family = &search->space.families.items[f];
         search->result->enumerated++;
@@ -172,7 +86,7 @@ static enum status push_clans(struct search *search) {
     for (int32_t c = 0; c < (int32_t)search->space.clans.count; c++) {
         const struct clan *clan = &search->space.clans.items[c];
         if (!clan->may_fit) continue;
-        const struct proposal proposal = {.key = with_exposed(search, &clan->least, EXPOSED_SHARE[LOOKAHEADS - 1]),
+        const struct proposal proposal = {.key = estimates_clan_s(&search->estimates, clan),
                                           .bound = outcome_least_s(search->input, &clan->least),
                                           .family = c,
                                           .stage = PROPOSAL_CLAN};
@@ -219,66 +133,42 @@ static enum status expand(struct search *search, int32_t family, struct queue *q
     return status;
 }
 
-static bool is_doubtful_below(struct search *search, const struct proposal *proposal) {
-    const struct lower_excess *excess = lower_excess_of(search, proposal->family);
-    bool doubtful = false;
-    for (enum tier tier = TIER_HOST; tier < TIER_COUNT; tier++)
-        doubtful |= proposal->member.bound.bytes[tier] + excess->bytes[tier] > search->space.capacity_bytes[tier];
-    return doubtful;
+/* The fastest so far, with its program. */
+static void take_best(struct search *search, const struct proposal *proposal, const struct candidate *candidate,
+                      struct program **program) {
+    double bytes = (double)candidate->tier_bytes[TIER_DEVICE] * stages_of(search);
+    search->best_s = outcome_seconds(search->input, candidate);
+    search->best = (struct best_program){proposal->family, proposal->member.bound.seconds, search->best_s,
+                                         bytes / (double)(proposal->member.bound.likely_bytes + 1)};
+    search->best_policy = candidate->policy;
+    program_free(search->result->best);
+    search->result->best = *program;
+    *program = NULL;
 }
 
-static bool is_doubtful(struct search *search, const struct proposal *proposal) {
-    if (is_doubtful_below(search, proposal)) return true;
-    const struct family_excess *excess = &search->excesses.items[proposal->family];
-    const struct kind_estimate *estimate = estimate_of(search, proposal->family);
-    const struct policy_bound *bound = &proposal->member.bound;
-    int64_t bytes = bound->likely_bytes;
-    if (excess->learned)
-        bytes = bound->bytes[TIER_DEVICE] + excess->bytes;
-    else if (estimate->sized)
-        bytes = (int64_t)(estimate->bytes_factor * (double)bytes);
-    return (double)bytes * search->margin > (double)search->space.capacity_bytes[TIER_DEVICE];
-}
-
-static void learn_lower(struct search *search, const struct proposal *proposal, const struct candidate *candidate) {
-    struct lower_excess *learned = lower_excess_of(search, proposal->family);
-    for (enum tier tier = TIER_HOST; tier < TIER_COUNT; tier++) {
-        int64_t excess = candidate->tier_bytes[tier] * stages_of(search) - proposal->member.bound.bytes[tier];
-        if (!learned->learned || excess < learned->bytes[tier]) learned->bytes[tier] = excess;
+static enum status note_compiled(struct search *search, const struct proposal *proposal,
+                                 const struct candidate *candidate, struct program **program) {
+    int64_t bytes = candidate->tier_bytes[TIER_DEVICE];
+    struct candidate lower = *candidate;
+    lower.tier_bytes[TIER_DEVICE] = 0;
+    if (search_fits(search->input, &lower) && bytes < search->result->least_bytes) {
+        search->result->least_bytes = bytes;
+        search->least = *candidate;
     }
-    learned->learned = true;
-}
-
-/* A pipeline may wait less than is expected of it (interleaved ones do); no time is negative. */
-static void learn_exposed(struct kind_estimate *estimate, double exposed) {
-    exposed = fmax(exposed, 0);
-    if (!estimate->timed || exposed < estimate->exposed_share) estimate->exposed_share = exposed;
-    estimate->timed = true;
-}
-
-static void learn(struct search *search, const struct proposal *proposal, const struct candidate *candidate) {
-    const struct policy_bound *bound = &proposal->member.bound;
-    struct family_excess *learned = &search->excesses.items[proposal->family];
-    struct kind_estimate *estimate = estimate_of(search, proposal->family);
-    int64_t whole = candidate->tier_bytes[TIER_DEVICE] * stages_of(search);
-    int64_t excess = whole - bound->bytes[TIER_DEVICE];
-    if (!learned->learned || excess < learned->bytes) *learned = (struct family_excess){true, excess};
-    double bytes = (double)whole / (double)(bound->likely_bytes + 1);
-    if (!estimate->sized || bytes < estimate->bytes_factor) estimate->bytes_factor = bytes;
-    estimate->sized = true;
-    double hidden_s = bound->seconds.serial_s - bound->seconds.step_s;
-    if (candidate->step_s <= 0 || hidden_s <= 0) return;
-    double worked_s = candidate->step_s * stages_of(search) / (1 + wait_part_of(search, proposal->family));
-    double exposed = (worked_s - bound->seconds.step_s) / hidden_s;
-    learn_exposed(estimate, exposed);
-    learn_exposed(placed_of(search, proposal->family), exposed);
+    if (candidate->step_s > 0 && outcome_seconds(search->input, candidate) < search->best_s)
+        take_best(search, proposal, candidate, program);
+    estimates_learn(&search->estimates, proposal->family, &proposal->member.bound, candidate,
+                    search->best_s < INFINITY);
+    TRY(vec_push(&search->families, proposal->family));
+    return vec_push(&search->result->tried, *candidate);
 }
 
 static enum status compile(struct search *search, const struct proposal *proposal) {
     const struct family *family = &search->space.families.items[proposal->family];
     struct candidate candidate = {.bound_s = proposal->bound};
+    struct program *program;
     space_policy(&search->space, family, &proposal->member, &candidate.policy);
-    enum status status = policy_measure(search->input, search->enough_bytes, &candidate);
+    enum status status = policy_measure(search->input, search->enough_bytes, &candidate, &program);
     if (status != STATUS_OK && status != STATUS_NO_FIT) return status;
     search->result->compiled++;
     search->scouted[family->division] = true;
@@ -286,25 +176,9 @@ static enum status compile(struct search *search, const struct proposal *proposa
         search->result->crowded++;
         return STATUS_OK;
     }
-    int64_t bytes = candidate.tier_bytes[TIER_DEVICE];
-    learn(search, proposal, &candidate);
-    learn_lower(search, proposal, &candidate);
-    struct candidate lower = candidate;
-    lower.tier_bytes[TIER_DEVICE] = 0;
-    if (search_fits(search->input, &lower) && bytes < search->result->least_bytes) {
-        search->result->least_bytes = bytes;
-        search->least = candidate;
-    }
-    double seconds = outcome_seconds(search->input, &candidate);
-    if (candidate.step_s > 0 && seconds < search->best_s) {
-        search->best_s = seconds;
-        search->best = (struct best_program){proposal->family, proposal->member.bound.seconds, seconds,
-                                             (double)bytes * stages_of(search) /
-                                                 (double)(proposal->member.bound.likely_bytes + 1)};
-    }
-    search->margin = search->best_s < INFINITY ? 1 : search->margin * MORE_MARGIN;
-    TRY(vec_push(&search->families, proposal->family));
-    return vec_push(&search->result->tried, candidate);
+    status = note_compiled(search, proposal, &candidate, &program);
+    program_free(program);
+    return status;
 }
 
 /* Of several inputs one is tried half as often as if it were the only one, and less while it is not likely to be the
@@ -345,7 +219,8 @@ static enum status advance(struct search *search, struct proposal *proposal, str
         space_bound_device(&search->space, &search->space.families.items[proposal->family], &proposal->member);
         proposal->device_bounded = true;
     }
-    if (doubtful && is_doubtful(search, proposal)) return queue_push(doubtful, *proposal);
+    if (doubtful && estimates_doubt(&search->estimates, proposal->family, &proposal->member.bound))
+        return queue_push(doubtful, *proposal);
     return compile(search, proposal);
 }
 
@@ -447,7 +322,7 @@ static enum status list_smallest(struct search *search) {
         if (!small && space->divisions.count > 1) continue;
         TRY(space_list_clan(&search->space, c));
     }
-    return follow_families(search);
+    return estimates_follow(&search->estimates);
 }
 
 /* Up to `left` programs in the queue's order; what programs like it say will not fit below the device goes to
@@ -456,7 +331,7 @@ static enum status compile_some(struct search *search, struct queue *queue, stru
     struct proposal next;
     while (*left > 0 && !is_enough(search) && queue_pop(queue, &next)) {
         if (is_too_large(search, &next)) continue;
-        if (doubtful && is_doubtful_below(search, &next)) {
+        if (doubtful && estimates_doubt_below(&search->estimates, next.family, &next.member.bound)) {
             TRY(queue_push(doubtful, next));
             continue;
         }
@@ -496,6 +371,7 @@ static enum status compile_smallest(struct search *search) {
 }
 
 static enum status open_space(struct search *search) {
+    search->estimates = estimates_of(search->input, &search->space);
     TRY(space_create(search->input, &search->space));
     search->scouted = mem_array(search->space.divisions.count, sizeof *search->scouted);
     return search->scouted ? STATUS_OK : STATUS_FAILED;
@@ -505,7 +381,7 @@ static void close(struct search *search) {
     queue_free(&search->resident);
     queue_free(&search->moving);
     queue_free(&search->doubtful);
-    vec_free(&search->excesses);
+    estimates_free(&search->estimates);
     mem_free(search->scouted);
     vec_free(&search->families);
     space_free(&search->space);
@@ -514,7 +390,7 @@ static void close(struct search *search) {
 static void lower_bound(const struct search *search, const struct policy_seconds *seconds, struct search_bound *bound) {
     int64_t fixed = search->input->grains_per_pass;
     double least = outcome_least_s(search->input, seconds),
-           expected = least * (1 + wait_part(search, fixed > 0 ? fixed : 1));
+           expected = least * (1 + estimates_wait_part(&search->estimates, fixed > 0 ? fixed : 1));
     if (!bound->may_fit || least < bound->seconds) bound->seconds = least;
     if (!bound->may_fit || expected < bound->expected_s) bound->expected_s = expected;
     bound->may_fit = true;
@@ -534,16 +410,18 @@ enum status search_bound(const struct search_input *input, struct search_bound *
     return status;
 }
 
-static enum status follow(void *payload) { return follow_families(payload); }
+static enum status follow(void *payload) { return estimates_follow(&((struct search *)payload)->estimates); }
 static enum status compile_proposal(void *payload, const struct proposal *proposal) {
     return compile(payload, proposal);
 }
 /* Near the best program others are expected to take as much beside their bounds as it does. */
 static bool is_doubtful_near(void *payload, const struct proposal *proposal) {
-    struct search *search = payload;
-    double bytes = search->best.bytes_factor * (double)proposal->member.bound.likely_bytes;
-    bool learned = search->excesses.items[proposal->family].learned;
-    return is_doubtful(search, proposal) || (!learned && bytes > (double)search->space.capacity_bytes[TIER_DEVICE]);
+    const struct search *search = payload;
+    const struct policy_bound *bound = &proposal->member.bound;
+    bool known = estimates_know(&search->estimates, proposal->family);
+    bool large =
+        search->best.bytes_factor * (double)bound->likely_bytes > (double)search->space.capacity_bytes[TIER_DEVICE];
+    return (large && !known) || estimates_doubt(&search->estimates, proposal->family, bound);
 }
 
 static enum status refine_best(struct search *search) {
@@ -563,6 +441,15 @@ static enum status refine_best(struct search *search) {
     return search->result->proved ? STATUS_OK : compile_best(search);
 }
 
+/* Of policies that take the same time the first of the front needs less, and may have been compiled later. */
+static void drop_other_program(struct search *search) {
+    struct search_result *result = search->result;
+    const struct candidate *first = result->front.items;
+    if (result->front.count > 0 && memcmp(&search->best_policy, &first->policy, sizeof first->policy) == 0) return;
+    program_free(result->best);
+    result->best = NULL;
+}
+
 static enum status search_space(struct search *search) {
     TRY(open_space(search));
     TRY(space_is_listed(&search->space) ? push_families(search, 0) : push_clans(search));
@@ -572,7 +459,9 @@ static enum status search_space(struct search *search) {
     if (!any && search->input->most_compiled >= 0) TRY(compile_smallest(search));
     const struct outcomes outcomes = {search->input, &search->space, search->families.items, search->result};
     TRY(outcomes_note_partitions(&outcomes));
-    return outcomes_rank(&outcomes);
+    TRY(outcomes_rank(&outcomes));
+    drop_other_program(search);
+    return STATUS_OK;
 }
 
 enum status search_policies(const struct search_input *input, struct search_result *out) {
@@ -581,8 +470,7 @@ enum status search_policies(const struct search_input *input, struct search_resu
                             .result = out,
                             .best_s = INFINITY,
                             .best.family = -1,
-                            .refines = input->most_compiled > 0 && input->faster_than_s <= 0,
-                            .margin = 1};
+                            .refines = input->most_compiled > 0 && input->faster_than_s <= 0};
     enum status status = search_space(&search);
     close(&search);
     if (status != STATUS_OK) search_result_free(out);
@@ -598,7 +486,6 @@ enum status search_least(const struct search_input *input, struct candidate *out
                             .result = &result,
                             .best_s = INFINITY,
                             .best.family = -1,
-                            .margin = 1,
                             .enough_bytes = input->capacity_bytes[TIER_DEVICE]};
     free_of_charge.kernels = mem_array(input->graph->nodes.count, sizeof *free_of_charge.kernels);
     if (!free_of_charge.kernels) return STATUS_FAILED;
@@ -618,6 +505,7 @@ enum status search_least(const struct search_input *input, struct candidate *out
 }
 
 void search_result_free(struct search_result *result) {
+    program_free(result->best);
     vec_free(&result->front);
     vec_free(&result->runners_up);
     vec_free(&result->tried);

@@ -10,11 +10,11 @@
  * it is the bound plus what programs like it took above theirs.
  *
  * Files, in the order to read them: search (this; the order of compiling), measure (one policy, compiled and
- * simulated), policy_outcomes (what came of all), queue (proposals by expected time), refine (the last programs:
- * policies near the best), space (families and members), schedules (activation schedules that are tried), schedule_cost
- * (what one grain takes under one), states (model states chunk by chunk), step_cut (lanes, rounds and ranks), exchange
- * (the seconds of operations between ranks), policy_bound (seconds and bytes from these four), step_chain (a step as a
- * chain for plan/rotor.h). */
+ * simulated), policy_outcomes (what came of all), estimates (what they teach of others), queue (proposals by expected
+ * time), refine (the last programs: policies near the best), space (families and members), space_near (families near
+ * one), schedules (activation schedules that are tried), schedule_cost (what one grain takes under one), states (model
+ * states chunk by chunk), step_cut (lanes, rounds and ranks), exchange (the seconds of operations between ranks),
+ * policy_bound (seconds and bytes from these four), step_chain (a step as a chain for plan/rotor.h). */
 #ifndef BALLAST_SEARCH_SEARCH_H
 #define BALLAST_SEARCH_SEARCH_H
 
@@ -80,7 +80,8 @@ struct search_result {
     bool proved;     /* no member of a family that is listed at once, compiled or not, is faster than the first of
                         `front` */
     double left_s;   /* none of those that were not compiled takes less; INFINITY: none of them can be faster */
-    int64_t least_bytes; /* the least of the device that a compiled program needs; for when nothing fits */
+    struct program *best; /* of the first of `front`, where it is one rank's; owned, NULL where it was taken */
+    int64_t least_bytes;  /* the least of the device that a compiled program needs; for when nothing fits */
 };
 
 /* `most_compiled` for the start of a run. A program takes 10 ms to compile and simulate at 12 layers (546 nodes), 70 ms

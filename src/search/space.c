@@ -7,8 +7,6 @@
 
 /* Limits for large models, whose programs take long to compile while neighbouring numbers differ little. */
 enum { COUNTS_MOST = 8, CHUNKS_ALL_MOST = 12, GRAINS_MOST = 32 };
-/* With fewer chunks than that, smaller ones are tried too. */
-enum { CHUNKS_FEW = 64 };
 
 static bool is_there(const struct search_input *input, enum tier tier) {
     return tier == TIER_DEVICE || input->capacity_bytes[tier] > 0;
@@ -22,7 +20,7 @@ static bool has_gradients(const struct graph *graph) {
 
 /* ---- schedules and chunks ---- */
 
-static struct packings *packings_for(struct space *space, const struct partition *partition) {
+struct packings *space_packings_for(struct space *space, const struct partition *partition) {
     return &space->packings[partition_cuts(partition)];
 }
 
@@ -39,7 +37,7 @@ static enum status list_schedules(struct space *space, bool trains) {
     return schedules_list(graph_count_blocks(input->graph), tiers, COUNTS_MOST, &space->schedules);
 }
 
-static struct schedule_cost *schedule_cost_at(const struct space *space, int32_t schedule, int64_t lookahead) {
+struct schedule_cost *space_schedule_cost(const struct space *space, int32_t schedule, int64_t lookahead) {
     bool moves = space->schedules.list.items[schedule].tier != TIER_DEVICE;
     return &space->schedule_costs[(int64_t)schedule * LOOKAHEADS + (moves ? lookahead : 0)];
 }
@@ -51,10 +49,10 @@ static enum status measure_schedule(struct space *space, int32_t s, struct execu
     int64_t lookaheads = schedule->tier != TIER_DEVICE ? LOOKAHEADS : 1;
     if (schedule->twin < 0) TRY(schedule_list_executions(&space->source, schedule->text, executions));
     for (int64_t lookahead = 0; lookahead < lookaheads; lookahead++) {
-        struct schedule_cost *cost = schedule_cost_at(space, s, lookahead);
+        struct schedule_cost *cost = space_schedule_cost(space, s, lookahead);
         if (schedule->twin >= 0)
-            TRY(schedule_cost_copy(schedule_cost_at(space, schedule->twin, lookahead), schedule->text, schedule->tier,
-                                   cost));
+            TRY(schedule_cost_copy(space_schedule_cost(space, schedule->twin, lookahead), schedule->text,
+                                   schedule->tier, cost));
         else
             TRY(schedule_cost_measure(&space->source, executions, input->workspace, input->costs, schedule->text,
                                       lookahead, cost));
@@ -139,34 +137,12 @@ static enum status pack(struct space *space, const struct partition *partition, 
     return STATUS_OK;
 }
 
-/* A half and a quarter of the size, where there are few chunks: else they are parts of the states that are small
- * enough.
- */
-static enum status pack_finer(struct space *space, const struct partition *partition, struct packings *out) {
-    struct policy policy = {.partition = *partition, .chunk_bytes = out->states[0].chunk_bytes};
-    if (out->count > out->listed || states_count(&out->states[0]) >= CHUNKS_FEW) return STATUS_OK;
-    int32_t before = states_count(&out->states[0]);
-    for (int i = 0; i < PACKINGS_MAX - PACKINGS_LISTED; i++) {
-        struct states *states = &out->states[out->count];
-        policy.chunk_bytes /= 2;
-        out->count++;
-        TRY(states_create(space->input->graph, space->input->costs, &policy, states));
-        if (states_count(states) == before) { /* each parameter is a chunk by itself */
-            states_free(states);
-            out->count--;
-            break;
-        }
-        before = states_count(states);
-    }
-    return STATUS_OK;
-}
-
 static bool is_tried(const struct search_input *input, bool flat) {
     return input->collectives == COLLECTIVES_EITHER || (input->collectives == COLLECTIVES_FLAT) == flat;
 }
 
-static enum status divide_packing(const struct space *space, const struct states *packed, int32_t k,
-                                  struct division *division) {
+enum status space_divide_packing(const struct space *space, const struct states *packed, int32_t k,
+                                 struct division *division) {
     const struct search_input *input = space->input;
     const struct partition *partition = &division->partition;
     double issue_s = input->costs ? input->costs->rates.issue_s : 0;
@@ -183,13 +159,13 @@ static enum status divide_packing(const struct space *space, const struct states
 }
 
 static enum status add_division(struct space *space, const struct partition *partition) {
-    struct packings *packings = packings_for(space, partition);
+    struct packings *packings = space_packings_for(space, partition);
     struct division division = {.partition = *partition};
     division.early = executions_update_early(space->input->graph, partition, rank_place_stages(&space->cut.place));
     TRY(pack(space, partition, packings));
     enum status status = STATUS_OK;
     for (int32_t k = 0; k < packings->listed && status == STATUS_OK; k++)
-        status = divide_packing(space, &packings->states[k], k, &division);
+        status = space_divide_packing(space, &packings->states[k], k, &division);
     if (status == STATUS_OK) status = vec_push(&space->divisions, division);
     for (int32_t k = 0; k < PACKINGS_MAX && status != STATUS_OK; k++)
         mem_free(division.from[k]);
@@ -254,7 +230,7 @@ static struct policy_bound_input bound_input(const struct space *space, const st
     const struct division *division = &space->divisions.items[family->division];
     return (struct policy_bound_input){space->input->graph,
                                        space->input->costs,
-                                       schedule_cost_at(space, family->schedule, family->lookahead),
+                                       space_schedule_cost(space, family->schedule, family->lookahead),
                                        states_of(space, family),
                                        division->from[family->packing],
                                        &division->exchange[family->packing][family->flat],
@@ -301,7 +277,7 @@ static int64_t most_grains(const struct space *space) {
 }
 
 /* A family that does not fit has no seconds; it is kept for the search for the least bytes. */
-static enum status add_family(struct space *space, struct family family, const struct pass_activations *activations) {
+enum status space_add_family(struct space *space, struct family family, const struct pass_activations *activations) {
     struct policy_bound_input input = bound_input(space, &family);
     struct fit *fit = &space->fits.items[family.fit];
     set_policy(space, &family, 0, least_buffers(space, &family, 0) + BUFFERS_MORE_MAX, &space->policy);
@@ -316,7 +292,7 @@ static enum status add_family(struct space *space, struct family family, const s
  * and are tried once. */
 static enum status add_families(struct space *space, struct family family, const struct placement_list *placements,
                                 int32_t first_fit, bool first) {
-    const struct schedule_cost *cost = schedule_cost_at(space, family.schedule, family.lookahead);
+    const struct schedule_cost *cost = space_schedule_cost(space, family.schedule, family.lookahead);
     struct pass_activations activations = policy_bound_activations(cost, &space->cut, family.grains_per_pass);
     bool cuts = partition_cuts(partition_of(space, &family)), gathered = space_gathers(space, &family);
     bool moves = space_schedule(space, &family)->tier != TIER_DEVICE;
@@ -327,7 +303,7 @@ static enum status add_families(struct space *space, struct family family, const
         int32_t packings = states_move || cuts ? packings_of(space, family.division)->listed : 1;
         for (family.packing = 0; family.packing < packings; family.packing++) {
             family.fit = first_fit + SPACE_FITS * family.packing + space_fit_number(&family.at);
-            TRY(add_family(space, family, &activations));
+            TRY(space_add_family(space, family, &activations));
         }
     }
     return STATUS_OK;
@@ -435,91 +411,12 @@ static enum status list_space(struct space *space, bool trains) {
     return status;
 }
 
-/* ---- families near one ---- */
-
-static bool is_near(const struct family *a, const struct family *b) {
-    bool updates = a->at.optimizer == b->at.optimizer && a->at.update != b->at.update;
-    int choices = (a->schedule != b->schedule) + (a->grains_per_pass != b->grains_per_pass) +
-                  (family_copy_way(a) != family_copy_way(b)) + (a->at.parameters != b->at.parameters) +
-                  (a->at.gradients != b->at.gradients) + (a->at.optimizer != b->at.optimizer) + updates;
-    return a->division == b->division && a->flat == b->flat && choices <= 1;
-}
-
-static bool has_twin(const struct space *space, size_t from, const struct family *family) {
-    for (size_t f = from; f < space->families.count; f++)
-        if (space->families.items[f].fit == family->fit && space->families.items[f].schedule == family->schedule &&
-            memcmp(&space->families.items[f].at, &family->at, sizeof family->at) == 0)
-            return true;
-    return false;
-}
-
-/* The same with updates ahead. It needs more of the device than what it shares its fit with, so it has one of its own.
- */
-static enum status add_ahead(struct space *space, struct family ahead) {
-    const struct schedule_cost *cost = schedule_cost_at(space, ahead.schedule, ahead.lookahead);
-    struct pass_activations activations = policy_bound_activations(cost, &space->cut, ahead.grains_per_pass);
-    ahead.fit = (int32_t)space->fits.count;
-    TRY(vec_push(&space->fits, (struct fit){0}));
-    return add_family(space, ahead, &activations);
-}
-
-/* Of all families there are near `base`, once for each: lookahead puts updates ahead as well. */
-static enum status add_all_ahead(struct space *space, const struct family *base) {
-    size_t count = space->families.count;
-    for (size_t f = 0; f < count; f++) {
-        struct family *family = &space->families.items[f], ahead = *family;
-        bool deferred = family->at.optimizer != TIER_DEVICE && !space->divisions.items[family->division].early;
-        ahead.update_ahead = 1;
-        if (family->has_ahead || !deferred || family_copy_way(family) != 0 || !is_near(&ahead, base)) continue;
-        family->has_ahead = true;
-        TRY(add_ahead(space, ahead));
-    }
-    return STATUS_OK;
-}
-
-/* The same with smaller chunks. */
-static enum status add_finer(struct space *space, const struct family *coarse, size_t first_finer) {
-    const struct packings *packings = packings_of(space, coarse->division);
-    const struct schedule_cost *cost = schedule_cost_at(space, coarse->schedule, coarse->lookahead);
-    struct pass_activations activations = policy_bound_activations(cost, &space->cut, coarse->grains_per_pass);
-    for (int32_t k = packings->listed; k < packings->count; k++) {
-        struct family family = *coarse;
-        family.packing = k;
-        family.fit = coarse->fit + SPACE_FITS * k;
-        if (!has_twin(space, first_finer, &family)) TRY(add_family(space, family, &activations));
-    }
-    return STATUS_OK;
-}
-
-static enum status divide_finer(struct space *space, int32_t division) {
-    struct division *own = &space->divisions.items[division];
-    struct packings *packings = packings_for(space, &own->partition);
-    TRY(pack_finer(space, &own->partition, packings));
-    for (int32_t k = packings->listed; k < packings->count; k++)
-        if (!own->from[k]) TRY(divide_packing(space, &packings->states[k], k, own));
-    return STATUS_OK;
-}
-
-enum status space_list_near(struct space *space, int32_t family, struct family_numbers *out) {
-    const struct family base = space->families.items[family];
-    if (space->coarse_families == 0) space->coarse_families = space->families.count;
-    TRY(divide_finer(space, base.division));
-    for (size_t f = 0; f < space->coarse_families; f++) {
-        const struct family other = space->families.items[f]; /* the list grows */
-        bool chunks = family_moves_states(&other) || partition_cuts(partition_of(space, &other));
-        if (other.packing == 0 && chunks && is_near(&other, &base))
-            TRY(add_finer(space, &other, space->coarse_families));
-    }
-    TRY(add_all_ahead(space, &base));
-    for (size_t f = 0; f < space->families.count; f++)
-        if (is_near(&space->families.items[f], &base)) TRY(vec_push(&out->list, (int32_t)f));
-    return STATUS_OK;
-}
+/* ---- all ---- */
 
 static void find_least_activations(struct space *space) {
     space->least = (struct pass_activations){INT64_MAX, -1, -1};
     for (int32_t s = 0; s < (int32_t)space->schedules.list.count; s++) {
-        int64_t bytes = policy_bound_activations(schedule_cost_at(space, s, 0), &space->cut, 1).first;
+        int64_t bytes = policy_bound_activations(space_schedule_cost(space, s, 0), &space->cut, 1).first;
         if (bytes < space->least.first) space->least.first = bytes;
     }
 }

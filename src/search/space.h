@@ -19,7 +19,7 @@ enum {
     COPY_WAYS = 3,        /* lookaheads, and none but for updates (family_copy_way) */
     LOOKAHEADS = 2,       /* 0 and 1 */
     PACKINGS_LISTED = 2,  /* chunk sizes: the least wasteful, and twice that; */
-    PACKINGS_MAX = 4,     /* with a half and a quarter of it (space_list_near) */
+    PACKINGS_MAX = 4,     /* with a half and a quarter of it (space_near.c) */
     BUFFERS_MORE_MAX = 4, /* buffers more than the fewest possible */
     SPACE_FITS = 16,      /* which states are off the device (3 bits), and whether the update is */
 };
@@ -52,7 +52,7 @@ struct family {
     int32_t schedule, packing, fit, division;
     bool flat;
     int64_t grains_per_pass, lookahead;
-    int64_t update_ahead; /* 1 only near another family (space_list_near) … */
+    int64_t update_ahead; /* 1 only near another family (space_near.c) … */
     bool has_ahead;       /* … which has this then */
     struct placement at;
     struct policy_seconds least; /* no program of any member takes less */
@@ -103,13 +103,6 @@ bool space_is_listed(const struct space *space);
 /* Adds a clan's families. */
 enum status space_list_clan(struct space *space, int32_t clan);
 
-struct family_numbers {
-    VEC(int32_t) list;
-};
-/* Families that differ from one in a single choice at most (schedule, grains a pass, lookahead, a tier), with chunks of
- * any size. Where there are few chunks it adds the families with smaller ones. */
-enum status space_list_near(struct space *space, int32_t family, struct family_numbers *out);
-
 /* The caller frees, also after a failure. */
 enum status space_create(const struct search_input *input, struct space *out);
 void space_free(struct space *space);
@@ -139,5 +132,20 @@ bool space_gathers(const struct space *space, const struct family *family);
 void space_policy(const struct space *space, const struct family *family, const struct member *member,
                   struct policy *out);
 const struct schedule *space_schedule(const struct space *space, const struct family *family);
+
+struct family_numbers {
+    VEC(int32_t) list;
+};
+/* Families that differ from one in a single choice at most (schedule, grains a pass, lookahead, a tier), with chunks of
+ * any size. Where there are few chunks it adds the families with smaller ones. */
+enum status space_list_near(struct space *space, int32_t family, struct family_numbers *out);
+
+/* For space_near.c. The chunk sizes of a partition's kind; what one grain takes under a schedule; a family more, whose
+ * fit is there; what chunks of size `k` take in a division. FAILED without memory. */
+struct packings *space_packings_for(struct space *space, const struct partition *partition);
+struct schedule_cost *space_schedule_cost(const struct space *space, int32_t schedule, int64_t lookahead);
+enum status space_add_family(struct space *space, struct family family, const struct pass_activations *activations);
+enum status space_divide_packing(const struct space *space, const struct states *packed, int32_t k,
+                                 struct division *division);
 
 #endif

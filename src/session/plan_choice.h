@@ -15,7 +15,7 @@ enum status plan_choice_build_graph(const struct session_plan *plan, struct grap
 /* Where stages are cut, all programs of the plan are cut alike. `graph`: of the main program. BAD_INPUT where it has
  * too few blocks. */
 enum status plan_choice_cut(struct session_plan *plan, const struct graph *graph);
-/* Compiles and proves the programs of plan->chosen. */
+/* Compiles the programs of plan->chosen, which are not proved. */
 enum status plan_choice_compile(struct session_plan *plan);
 /* The same, and where the policy is open the best that fits. BAD_INPUT where the model cannot have that shape. */
 enum status plan_choice_make(struct session_plan *plan);

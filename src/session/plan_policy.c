@@ -25,15 +25,15 @@ static bool chooses_partition(const struct session_plan *plan) {
     return rank_place_data(&plan->chosen.place) > 1 && policy_is_plain(&request->plan.policy) && (trains || told);
 }
 
-/* Whether the tiers below the device hold the programs. */
-static bool fits_below(const struct choosing *choosing, const struct programs *programs) {
+/* Whether the tiers below the device hold that much. */
+static bool fits_below(const struct choosing *choosing, const int64_t tier_bytes[TIER_COUNT]) {
     for (enum tier tier = TIER_HOST; tier < TIER_COUNT; tier++)
-        if (programs->tier_bytes[tier] > choosing->capacity_bytes[tier]) return false;
+        if (tier_bytes[tier] > choosing->capacity_bytes[tier]) return false;
     return true;
 }
 
-static bool fits(const struct choosing *choosing, const struct programs *programs) {
-    return fits_below(choosing, programs) && programs->tier_bytes[TIER_DEVICE] <= choosing->capacity_bytes[TIER_DEVICE];
+static bool fits(const struct choosing *choosing, const int64_t tier_bytes[TIER_COUNT]) {
+    return fits_below(choosing, tier_bytes) && tier_bytes[TIER_DEVICE] <= choosing->capacity_bytes[TIER_DEVICE];
 }
 
 /* Whether the programs of a pipeline's other stages fit too: each has weights of its own. */
@@ -45,34 +45,35 @@ static enum status fit_stages(const struct choosing *choosing, const struct plan
         struct programs made;
         other.place.rank = (plan->place.rank + stage * between) % (stages * between);
         TRY(programs_compile(of->session, &of->request.set, &other, &made));
-        *fitted = fits(choosing, &made);
+        *fitted = fits(choosing, made.tier_bytes);
         programs_free(&made);
     }
     return STATUS_OK;
 }
 
-/* Compiles and proves all programs under the policy; they become the plan's if they fit. */
-static enum status try_policy(struct choosing *choosing, const struct policy *policy, bool *fitted) {
+/* Compiles all programs under the policy, but for the main one where `main` has it, which is taken (else NULL); they
+ * become the plan's if they fit. */
+static enum status try_policy(struct choosing *choosing, const struct policy *policy, struct program **main,
+                              bool *fitted) {
     struct session_plan *plan = choosing->plan;
     struct plan tried = plan->chosen;
     tried.policy = *policy;
     snprintf(tried.policy.spans, sizeof tried.policy.spans, "%s", plan->chosen.policy.spans);
-    struct programs made;
+    struct recompiled made;
     *fitted = false;
-    enum status status = programs_compile(plan->session, &plan->request.set, &tried, &made);
+    enum status status = programs_recompile(&plan->programs, &tried, main, &made);
     if (status == STATUS_NO_FIT) return STATUS_OK; /* it has too many operations between ranks */
     TRY(status);
     int64_t bytes = made.tier_bytes[TIER_DEVICE];
-    if (fits_below(choosing, &made) && bytes < plan->least_bytes) plan->least_bytes = bytes;
-    *fitted = fits(choosing, &made);
+    if (fits_below(choosing, made.tier_bytes) && bytes < plan->least_bytes) plan->least_bytes = bytes;
+    *fitted = fits(choosing, made.tier_bytes);
     status = fit_stages(choosing, &tried, fitted);
     if (status != STATUS_OK) *fitted = false;
     if (*fitted) {
-        programs_free(&plan->programs);
-        plan->programs = made;
+        programs_replace(&plan->programs, &made);
         plan->chosen = tried;
     } else {
-        programs_free(&made);
+        recompiled_free(&made);
     }
     return status;
 }
@@ -87,7 +88,7 @@ static enum status try_front(struct choosing *choosing, bool *fitted) {
     double enough_s = plan->request.faster_than_s;
     for (size_t i = 0; i < plan->search.front.count && !*fitted; i++) {
         if (enough_s > 0 && objective_of(plan, &plan->search.front.items[i]) >= enough_s) break;
-        TRY(try_policy(choosing, &plan->search.front.items[i].policy, fitted));
+        TRY(try_policy(choosing, &plan->search.front.items[i].policy, i == 0 ? &plan->search.best : NULL, fitted));
         if (*fitted) plan->fastest = plan->search.front.items[i];
     }
     return STATUS_OK;
@@ -102,7 +103,7 @@ static enum status try_fastest(struct choosing *choosing, bool *fitted) {
 /* The policy that takes least, where the search found none that fits within its tries. */
 static enum status try_small(struct choosing *choosing, const struct candidate *small, bool *fitted) {
     struct candidate measured = *small;
-    TRY(policy_measure(&choosing->input, 0, &measured));
+    TRY(policy_measure(&choosing->input, 0, &measured, NULL));
     if (measured.step_s <= 0) return STATUS_OK;
     TRY(vec_push(&choosing->plan->search.front, measured));
     return try_front(choosing, fitted);
@@ -115,7 +116,7 @@ static enum status try_least(struct choosing *choosing) {
     bool fitted;
     any.capacity_bytes[TIER_DEVICE] = 0;
     TRY(search_least(&any, &least));
-    return least.compiled ? try_policy(choosing, &least.policy, &fitted) : STATUS_OK;
+    return least.compiled ? try_policy(choosing, &least.policy, NULL, &fitted) : STATUS_OK;
 }
 
 /* First the policy that takes least: where even that does not fit, there is no need to measure. */
@@ -131,7 +132,7 @@ static enum status try_all(struct choosing *choosing, bool fastest) {
     bool one_of_several = choosing->plan->request.faster_than_s > 0;
     bool hopeless = small.tier_bytes[TIER_DEVICE] > input->capacity_bytes[TIER_DEVICE];
     if (hopeless && one_of_several) choosing->plan->least_bytes = small.tier_bytes[TIER_DEVICE];
-    if (hopeless) return one_of_several ? STATUS_OK : try_policy(choosing, &small.policy, &fitted);
+    if (hopeless) return one_of_several ? STATUS_OK : try_policy(choosing, &small.policy, NULL, &fitted);
     if (fastest) TRY(try_fastest(choosing, &fitted));
     if (fastest && one_of_several && choosing->plan->search.front.count == 0) TRY(try_small(choosing, &small, &fitted));
     return fitted || one_of_several ? STATUS_OK : try_least(choosing);
@@ -258,7 +259,7 @@ static void fill_input(struct choosing *choosing, const struct graph *graph, con
 
 static enum status choose(struct session_plan *plan, const int64_t capacity_bytes[TIER_COUNT], bool fastest) {
     struct choosing choosing = {.plan = plan, .capacity_bytes = capacity_bytes};
-    bool fitted = fits(&choosing, &plan->programs);
+    bool fitted = fits(&choosing, plan->programs.tier_bytes);
     plan->fastest = (struct candidate){.compiled = false};
     TRY(fit_stages(&choosing, &plan->chosen, &fitted));
     choosing.fits_as_is = fitted;
@@ -298,7 +299,7 @@ enum status plan_policy_measure(struct session_plan *plan, struct candidate *out
     }
     fill_input(&choosing, main->graph, &main->workspace, &plan->costs);
     *out = (struct candidate){.policy = plan->chosen.policy};
-    return policy_measure(&choosing.input, 0, out);
+    return policy_measure(&choosing.input, 0, out, NULL);
 }
 
 enum status plan_policy_find_least(const struct session *session, const struct plan_request *request,

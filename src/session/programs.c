@@ -12,8 +12,14 @@
 #include "program/collectives.h"
 #include "session/tensor_layout.h"
 
-/* `joins`: whether the backend's kernels add up the uses of a parameter as one accumulator has them. */
-static enum status add_backward(struct graph *graph, struct tensor *loss, const struct plan *plan, bool joins) {
+/* Whether a product's bits depend on each of its sums alone: on a GPU, also one that is only described, a library
+ * chooses how to sum by the size of the product. */
+static bool sums_alike(const struct backend *backend) {
+    return !backend->pin_products && backend != &backend_described;
+}
+
+static enum status add_backward(struct graph *graph, struct tensor *loss, const struct plan *plan,
+                                const struct backend *backend) {
     const struct recipe *recipe = &plan->recipe;
     struct optimizer_options optimizer = {.rule = recipe->optimizer,
                                           .beta1 = recipe->beta1,
@@ -27,7 +33,7 @@ static enum status add_backward(struct graph *graph, struct tensor *loss, const 
                                           .seed = recipe->seed,
                                           .group = {recipe_tensor(recipe), rank_place_tensor_rank(&plan->place)}};
     bool alone = rank_place_ranks(&plan->place) == 1 && lane_shape_lanes(&recipe->lanes) == 1;
-    graph->one_grain = joins && alone && recipe->batch == recipe->grain_sequences;
+    graph->one_grain = sums_alike(backend) && alone && recipe->batch == recipe->grain_sequences;
     TRY(graph_differentiate(graph, loss));
     return ops_add_optimizer(graph, &optimizer);
 }
@@ -97,9 +103,7 @@ static enum status build_whole_batch(const struct session *session, enum program
     return status;
 }
 
-bool programs_take_tiles(const struct machine *machine) {
-    return !machine->backend->pin_products && machine->backend != &backend_described;
-}
+bool programs_take_tiles(const struct machine *machine) { return sums_alike(machine->backend); }
 
 static enum status tile_batch(const struct session *session, const struct plan *plan, struct graph *graph) {
     const struct backend *backend = session->machine.backend;
@@ -122,7 +126,7 @@ static enum status build_batch(const struct session *session, enum program_use u
     ops_mark_whole_updates(graph, plan->recipe.optimizer);
     enum status status = shard_batch(plan, use == PROGRAM_STEP, &graph, &output);
     if (status == STATUS_OK && use == PROGRAM_STEP)
-        status = add_backward(graph, output, plan, programs_take_tiles(&session->machine));
+        status = add_backward(graph, output, plan, session->machine.backend);
     if (status == STATUS_OK) status = tile_batch(session, plan, graph);
     if (status == STATUS_OK && use == PROGRAM_STEP && plan->policy.remake) status = graph_remake(graph);
     if (status == STATUS_OK)
@@ -204,24 +208,32 @@ enum status programs_build_whole(const struct session *session, const struct pro
     return program_build_graph(session, set, use, &alone, out);
 }
 
+/* The program that one of the set takes turns with: the first of the set, or where there are caches the one that fills
+ * them. */
+static enum program_use resident_of(enum program_use use, enum program_use first) {
+    return use == PROGRAM_DECODE ? PROGRAM_PREFILL : first;
+}
+
 /* Beside those of the set that were made before it. */
 static enum status compile_one(const struct session *session, const struct program_set *set, enum program_use use,
                                const struct plan *plan, struct programs *made) {
     struct plan own = plan_of_use(use, plan);
-    /* The caches are the prefill's. */
-    const struct executable *resident = use == PROGRAM_DECODE ? made->of[PROGRAM_PREFILL] : programs_main(made);
+    const struct executable *resident = made->of[resident_of(use, programs_main_use(made))];
     struct graph *graph;
     TRY(program_build_graph(session, set, use, plan, &graph));
     return executable_create_beside(session->machine.backend, graph, &own, resident, &made->of[use]);
 }
 
+/* The arenas that the programs take turns in. */
+static void add_bytes(const struct program *program, int64_t tier_bytes[TIER_COUNT]) {
+    for (enum tier tier = 0; tier < TIER_COUNT; tier++)
+        if (program->tier_bytes[tier] > tier_bytes[tier]) tier_bytes[tier] = program->tier_bytes[tier];
+}
+
 void programs_sum_bytes(struct programs *programs) {
     memset(programs->tier_bytes, 0, sizeof programs->tier_bytes);
     for (int use = 0; use < PROGRAM_USES; use++)
-        for (enum tier tier = 0; tier < TIER_COUNT && programs->of[use]; tier++) {
-            int64_t bytes = programs->of[use]->program->tier_bytes[tier];
-            if (bytes > programs->tier_bytes[tier]) programs->tier_bytes[tier] = bytes;
-        }
+        if (programs->of[use]) add_bytes(programs->of[use]->program, programs->tier_bytes);
 }
 
 static size_t count_operations(const struct programs *programs) {
@@ -245,6 +257,48 @@ enum status programs_compile(const struct session *session, const struct program
     }
     programs_sum_bytes(&programs);
     *out = programs;
+    return STATUS_OK;
+}
+
+static enum status recompile(const struct programs *programs, const struct plan *plan, struct recompiled *made) {
+    enum program_use first = programs_main_use(programs);
+    size_t operations = 0;
+    for (enum program_use use = 0; use < PROGRAM_USES; use++) {
+        struct plan own = plan_of_use(use, plan);
+        if (!programs->of[use]) continue;
+        const struct program *resident = made->of[resident_of(use, first)];
+        if (!made->of[use]) TRY(executable_compile(programs->of[use], &own, resident, &made->of[use]));
+        operations += made->of[use]->collectives.count;
+        add_bytes(made->of[use], made->tier_bytes);
+    }
+    return collectives_check_count(operations);
+}
+
+enum status programs_recompile(const struct programs *programs, const struct plan *plan, struct program **main,
+                               struct recompiled *out) {
+    *out = (struct recompiled){.of = {NULL}};
+    if (main) out->of[programs_main_use(programs)] = *main, *main = NULL;
+    enum status status = recompile(programs, plan, out);
+    if (status != STATUS_OK) recompiled_free(out);
+    return status;
+}
+
+void recompiled_free(struct recompiled *recompiled) {
+    for (int use = 0; use < PROGRAM_USES; use++)
+        program_free(recompiled->of[use]);
+    *recompiled = (struct recompiled){.of = {NULL}};
+}
+
+void programs_replace(struct programs *programs, struct recompiled *by) {
+    for (int use = 0; use < PROGRAM_USES; use++)
+        if (by->of[use]) executable_take(programs->of[use], by->of[use]);
+    memcpy(programs->tier_bytes, by->tier_bytes, sizeof programs->tier_bytes);
+    *by = (struct recompiled){.of = {NULL}};
+}
+
+enum status programs_prove(struct programs *programs) {
+    for (int use = 0; use < PROGRAM_USES; use++)
+        if (programs->of[use]) TRY(executable_prove(programs->of[use]));
     return STATUS_OK;
 }
 

@@ -50,11 +50,25 @@ struct programs {
     int64_t tier_bytes[TIER_COUNT];      /* the arenas that they take turns in: those of the largest */
 };
 
-/* Compiles and proves the set's programs under a plan, and sets the backend's threads. NO_FIT for more operations
- * between ranks than there can be (program/collectives.h), BAD_INPUT for a policy that is
- * not for this model. The caller frees with programs_free. */
+/* Compiles the set's programs under a plan, and sets the backend's threads; programs_prove comes before they are
+ * executed. NO_FIT for more operations between ranks than there can be (program/collectives.h), BAD_INPUT for a policy
+ * that is not for this model. The caller frees with programs_free. */
 enum status programs_compile(const struct session *session, const struct program_set *set, const struct plan *plan,
                              struct programs *out);
+/* The set's programs under another policy for the same graphs: with the same tiles and `remake`. */
+struct recompiled {
+    struct program *of[PROGRAM_USES]; /* owned; NULL: not of the set */
+    int64_t tier_bytes[TIER_COUNT];   /* as those of struct programs */
+};
+/* As programs_compile. `main`: the main program where it was compiled already, which is taken; NULL, or where it points
+ * to NULL: it is compiled. The caller frees with recompiled_free, or has the programs replaced. */
+enum status programs_recompile(const struct programs *programs, const struct plan *plan, struct program **main,
+                               struct recompiled *out);
+void recompiled_free(struct recompiled *recompiled);
+/* Takes over the programs, which are not proved. */
+void programs_replace(struct programs *programs, struct recompiled *by);
+/* Proves those that were not proved yet (executable_prove). */
+enum status programs_prove(struct programs *programs);
 void programs_free(struct programs *programs);
 /* Only the graph of one of the set's programs. The caller frees it. */
 enum status program_build_graph(const struct session *session, const struct program_set *set, enum program_use use,

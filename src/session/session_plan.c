@@ -80,6 +80,7 @@ static enum status choose(struct session_plan *plan) {
 /* For ranks that are only planned for, too. */
 static enum status choose_alone(struct session_plan *plan) {
     TRY(choose(plan));
+    TRY(programs_prove(&plan->programs));
     return prove_ranks(plan);
 }
 
@@ -90,6 +91,7 @@ static enum status choose_together(struct session_plan *plan) {
     TRY(comm_agree(comm, comm->rank == 0 ? choose(plan) : STATUS_OK));
     enum status status = share_chosen(plan);
     if (status == STATUS_OK) status = comm->rank > 0 ? plan_choice_compile(plan) : prove_ranks(plan);
+    if (status == STATUS_OK) status = programs_prove(&plan->programs);
     return comm_agree(comm, status);
 }
 

@@ -2,7 +2,7 @@
  * family, by jobs of 2, 4 and 8 ranks on 1, 2 and 4 nodes. BALLAST_TEST_MPI says which MPI. */
 /* ctest: PROCESSORS 2 TIMEOUT 1800 LABELS long */
 /* ctest-again: mpich slow BALLAST_TEST_MPI=mpich */
-/* link: -Wl,--wrap=program_compile_beside */
+/* link: -Wl,--wrap=executable_prove */
 #include <stdio.h>
 
 #include "program/program.h"
@@ -48,21 +48,15 @@ enum { SUBJECTS = sizeof subjects / sizeof *subjects };
 
 static bool skips; /* this rank leaves a part of its shard as it is */
 
-enum status __real_program_compile_beside(const struct graph *graph, const struct plan *plan,
-                                          const struct workspace_table *workspace, const struct program *resident,
-                                          struct program **out);
-enum status __wrap_program_compile_beside(const struct graph *graph, const struct plan *plan,
-                                          const struct workspace_table *workspace, const struct program *resident,
-                                          struct program **out);
+enum status __real_executable_prove(struct executable *executable);
+enum status __wrap_executable_prove(struct executable *executable);
 
 /* Of the last update half of the elements. The program has been proved by then. */
-enum status __wrap_program_compile_beside(const struct graph *graph, const struct plan *plan,
-                                          const struct workspace_table *workspace, const struct program *resident,
-                                          struct program **out) {
-    TRY(__real_program_compile_beside(graph, plan, workspace, resident, out));
+enum status __wrap_executable_prove(struct executable *executable) {
+    TRY(__real_executable_prove(executable));
     struct instruction *last = NULL;
-    for (size_t i = 0; skips && i < (*out)->instructions.count; i++) {
-        struct instruction *instruction = &(*out)->instructions.items[i];
+    for (size_t i = 0; skips && i < executable->program->instructions.count; i++) {
+        struct instruction *instruction = &executable->program->instructions.items[i];
         const struct node *node = instruction->node;
         if (node && node->phase == PHASE_UPDATE && node->out[0]->kind == TENSOR_PARAMETER) last = instruction;
     }

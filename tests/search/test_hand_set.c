@@ -137,10 +137,43 @@ static void seven_layers_are_no_slower_than_by_hand(void **state) {
     check_model(7, DTYPE_BF16, 3);
 }
 
+static double simulated_s(const struct graph *graph, const struct policy *policy, const struct costs *costs) {
+    struct program *program = small_program_under(graph, GRAINS, policy);
+    struct timeline timeline;
+    assert_true(program->defers);
+    assert_int_equal(simulate(program, costs, &timeline), STATUS_OK);
+    double seconds = timeline.step_s;
+    timeline_free(&timeline);
+    program_free(program);
+    return seconds;
+}
+
+/* Without lookahead a block's state is fetched, updated and stored while nothing is computed; a block ahead, while
+ * another block is. Kernels take long enough to hide what the disk does. */
+static void updates_ahead_hide_beside_a_block(void **state) {
+    (void)state;
+    struct small_graph_options options = {.layers = 7, .dtype = DTYPE_F32, .grain_sequences = 1, .sequence_length = 8};
+    struct graph *graph = small_graph_build(&options);
+    struct policy policy = {.grains_per_pass = GRAINS, .optimizer = TIER_DISK};
+    assert_int_equal(chunks_choose_bytes(graph, &policy.chunk_bytes), STATUS_OK);
+    for (int machine = 0; machine < SYNTHETIC_MACHINES; machine++) {
+        struct costs costs = synthetic_costs(graph, machine, 5);
+        policy.update_ahead = 0;
+        double none = simulated_s(graph, &policy, &costs);
+        policy.update_ahead = 1;
+        double ahead = simulated_s(graph, &policy, &costs);
+        print_message("%s: %g s, a block ahead %g s\n", synthetic_machine_name(machine), none, ahead);
+        assert_true(ahead < none);
+        costs_free(&costs);
+    }
+    graph_free(graph);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(four_layers_are_no_slower_than_by_hand),
         cmocka_unit_test(seven_layers_are_no_slower_than_by_hand),
+        cmocka_unit_test(updates_ahead_hide_beside_a_block),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

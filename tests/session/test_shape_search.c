@@ -125,7 +125,7 @@ static double best_of_families(const struct search_input *input, struct space *s
         for (size_t m = 0; m < members.list.count; m++) {
             struct candidate candidate = {.bound_s = 0};
             space_policy(space, family, &members.list.items[m], &candidate.policy);
-            expect_status(policy_measure(input, 0, &candidate), STATUS_OK, NULL);
+            expect_status(policy_measure(input, 0, &candidate, NULL), STATUS_OK, NULL);
             if (candidate.step_s > 0) best_s = fmin(best_s, candidate.step_s);
         }
     }

@@ -1,0 +1,111 @@
+/* Families near one: those of the space that differ from it in little, and more of them, which would be too many for
+ * all of the space. */
+#include <string.h>
+
+#include "search/space.h"
+
+/* With fewer chunks than that, smaller ones are tried too. */
+enum { CHUNKS_FEW = 128 };
+
+/* ---- smaller chunks ---- */
+
+/* A half and a quarter of the size, where there are few chunks: else they are parts of the states that are small
+ * enough.
+ */
+static enum status pack_finer(struct space *space, const struct partition *partition, struct packings *out) {
+    struct policy policy = {.partition = *partition, .chunk_bytes = out->states[0].chunk_bytes};
+    if (out->count > out->listed || states_count(&out->states[0]) >= CHUNKS_FEW) return STATUS_OK;
+    int32_t before = states_count(&out->states[0]);
+    for (int i = 0; i < PACKINGS_MAX - PACKINGS_LISTED; i++) {
+        struct states *states = &out->states[out->count];
+        policy.chunk_bytes /= 2;
+        out->count++;
+        TRY(states_create(space->input->graph, space->input->costs, &policy, states));
+        if (states_count(states) == before) { /* each parameter is a chunk by itself */
+            states_free(states);
+            out->count--;
+            break;
+        }
+        before = states_count(states);
+    }
+    return STATUS_OK;
+}
+
+static bool is_near(const struct family *a, const struct family *b) {
+    bool updates = a->at.optimizer == b->at.optimizer && a->at.update != b->at.update;
+    int choices = (a->schedule != b->schedule) + (a->grains_per_pass != b->grains_per_pass) +
+                  (family_copy_way(a) != family_copy_way(b)) + (a->at.parameters != b->at.parameters) +
+                  (a->at.gradients != b->at.gradients) + (a->at.optimizer != b->at.optimizer) + updates;
+    return a->division == b->division && a->flat == b->flat && choices <= 1;
+}
+
+static bool has_twin(const struct space *space, size_t from, const struct family *family) {
+    for (size_t f = from; f < space->families.count; f++)
+        if (space->families.items[f].fit == family->fit && space->families.items[f].schedule == family->schedule &&
+            memcmp(&space->families.items[f].at, &family->at, sizeof family->at) == 0)
+            return true;
+    return false;
+}
+
+/* The same with updates ahead. It needs more of the device than what it shares its fit with, so it has one of its own.
+ */
+static enum status add_ahead(struct space *space, struct family ahead) {
+    const struct schedule_cost *cost = space_schedule_cost(space, ahead.schedule, ahead.lookahead);
+    struct pass_activations activations = policy_bound_activations(cost, &space->cut, ahead.grains_per_pass);
+    ahead.fit = (int32_t)space->fits.count;
+    TRY(vec_push(&space->fits, (struct fit){0}));
+    return space_add_family(space, ahead, &activations);
+}
+
+/* Of all families there are near `base`, once for each: lookahead puts updates ahead as well. */
+static enum status add_all_ahead(struct space *space, const struct family *base) {
+    size_t count = space->families.count;
+    for (size_t f = 0; f < count; f++) {
+        struct family *family = &space->families.items[f], ahead = *family;
+        bool deferred = family->at.optimizer != TIER_DEVICE && !space->divisions.items[family->division].early;
+        ahead.update_ahead = 1;
+        if (family->has_ahead || !deferred || family_copy_way(family) != 0 || !is_near(&ahead, base)) continue;
+        family->has_ahead = true;
+        TRY(add_ahead(space, ahead));
+    }
+    return STATUS_OK;
+}
+
+/* The same with smaller chunks. */
+static enum status add_finer(struct space *space, const struct family *coarse, size_t first_finer) {
+    const struct packings *packings = space_packings_for(space, &space->divisions.items[coarse->division].partition);
+    const struct schedule_cost *cost = space_schedule_cost(space, coarse->schedule, coarse->lookahead);
+    struct pass_activations activations = policy_bound_activations(cost, &space->cut, coarse->grains_per_pass);
+    for (int32_t k = packings->listed; k < packings->count; k++) {
+        struct family family = *coarse;
+        family.packing = k;
+        family.fit = coarse->fit + SPACE_FITS * k;
+        if (!has_twin(space, first_finer, &family)) TRY(space_add_family(space, family, &activations));
+    }
+    return STATUS_OK;
+}
+
+static enum status divide_finer(struct space *space, int32_t division) {
+    struct division *own = &space->divisions.items[division];
+    struct packings *packings = space_packings_for(space, &own->partition);
+    TRY(pack_finer(space, &own->partition, packings));
+    for (int32_t k = packings->listed; k < packings->count; k++)
+        if (!own->from[k]) TRY(space_divide_packing(space, &packings->states[k], k, own));
+    return STATUS_OK;
+}
+
+enum status space_list_near(struct space *space, int32_t family, struct family_numbers *out) {
+    const struct family base = space->families.items[family];
+    if (space->coarse_families == 0) space->coarse_families = space->families.count;
+    TRY(divide_finer(space, base.division));
+    for (size_t f = 0; f < space->coarse_families; f++) {
+        const struct family other = space->families.items[f]; /* the list grows */
+        bool chunks = family_moves_states(&other) || partition_cuts(&space->divisions.items[other.division].partition);
+        if (other.packing == 0 && chunks && is_near(&other, &base))
+            TRY(add_finer(space, &other, space->coarse_families));
+    }
+    TRY(add_all_ahead(space, &base));
+    for (size_t f = 0; f < space->families.count; f++)
+        if (is_near(&space->families.items[f], &base)) TRY(vec_push(&out->list, (int32_t)f));
+    return STATUS_OK;
+}
