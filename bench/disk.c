@@ -209,6 +209,7 @@ static int run(struct subject *subjects, int64_t bytes) {
     const int64_t largest = 64 * (int64_t)MIB;
     char *data = mmap(NULL, (size_t)(2 * largest), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (data == MAP_FAILED) return 1;
+    (void)madvise(data, (size_t)(2 * largest), MADV_HUGEPAGE); /* as arenas do */
     memset(data, 0x5a, (size_t)(2 * largest));
     for (enum way way = 0; way < WAYS; way++) {
         if (subjects[way].absent) continue;

@@ -59,8 +59,9 @@ static bool was_tried(const struct refinement *refinement, const struct proposal
 
 static bool is_left(const struct refinement *refinement) { return refinement->result->compiled < refinement->most; }
 
-/* In their order, until one is faster than the best: others are near to that. */
-static enum status compile_near(const struct refinement *refinement, struct queue *queue) {
+/* In their order, until one is faster than the best: others are near to that. What is expected not to fit comes last.
+ */
+static enum status compile_near(const struct refinement *refinement, struct queue *queue, struct queue *doubtful) {
     struct proposal next;
     int32_t around = refinement->best->family;
     while (is_left(refinement) && refinement->best->family == around && queue_pop(queue, &next)) {
@@ -68,14 +69,16 @@ static enum status compile_near(const struct refinement *refinement, struct queu
             continue;
         space_bound_device(refinement->space, &refinement->space->families.items[next.family], &next.member);
         next.device_bounded = true;
-        if (refinement->is_doubtful(refinement->payload, &next)) continue;
-        TRY(refinement->compile(refinement->payload, &next));
+        if (doubtful && refinement->is_doubtful(refinement->payload, &next))
+            TRY(queue_push(doubtful, next));
+        else
+            TRY(refinement->compile(refinement->payload, &next));
     }
     return STATUS_OK;
 }
 
 static enum status look_around(const struct refinement *refinement) {
-    struct queue queue = {0};
+    struct queue queue = {0}, doubtful = {0};
     struct family_numbers near = {0};
     struct member_list members = {0};
     enum status status = space_list_near(refinement->space, refinement->best->family, &near);
@@ -83,10 +86,12 @@ static enum status look_around(const struct refinement *refinement) {
     for (size_t i = near.list.count;
          i-- > 0 && status == STATUS_OK;) /* of equal ones those with smaller chunks first */
         status = propose(refinement, near.list.items[i], &members, &queue);
-    if (status == STATUS_OK) status = compile_near(refinement, &queue);
+    if (status == STATUS_OK) status = compile_near(refinement, &queue, &doubtful);
+    if (status == STATUS_OK) status = compile_near(refinement, &doubtful, NULL);
     vec_free(&members.list);
     vec_free(&near.list);
     queue_free(&queue);
+    queue_free(&doubtful);
     return status;
 }
 
