@@ -174,6 +174,32 @@ static void gradients_of_attention_are_those_of_plain_c(void **state) {
     }
 }
 
+static void fill_with(struct op_instance *instance, const char *name, double value) {
+    const struct tensor *tensor = op_case_tensor(instance->graph, name);
+    double *values = op_instance_read(instance, tensor);
+    for (int64_t i = 0; i < shape_elements(&tensor->shape); i++)
+        values[i] = value;
+    op_instance_write(instance, tensor, values);
+    mem_free(values);
+}
+
+/* Exponentials of scores less their sum's log are at most 1, but not those of the zeros after a sequence's end. */
+static void gradients_of_opposed_queries_are_finite(void **state) {
+    (void)state;
+    const char *const names[] = {"attention_grad.short", "attention_grad.tiles"};
+    for (unsigned n = 0; n < 2 * sizeof names / sizeof *names; n++) {
+        struct op_instance instance = plain_case_make(names[n / 2], n % 2 ? DTYPE_BF16 : DTYPE_F32);
+        fill_with(&instance, "q", -20);
+        fill_with(&instance, "k", 20);
+        op_instance_run_all(&instance);
+        double *dq = plain_case_values(&instance, "d.q");
+        for (int64_t i = 0; i < shape_elements(&instance.node->out[0]->shape); i++)
+            if (!isfinite(dq[i])) fail_msg("%s: element %lld of d.q is %g", names[n / 2], (long long)i, dq[i]);
+        mem_free(dq);
+        op_instance_free(&instance);
+    }
+}
+
 /* One query over the cache's rows up to its own. */
 static void plain_cached_row(const struct attention_cache_attributes *cache, int64_t end, const double *q,
                              const double *k, const double *v, const double *sink, double *y) {
@@ -256,6 +282,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(attention_is_that_of_plain_c),
         cmocka_unit_test(gradients_of_attention_are_those_of_plain_c),
+        cmocka_unit_test(gradients_of_opposed_queries_are_finite),
         cmocka_unit_test(attention_over_a_cache_is_that_of_plain_c),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

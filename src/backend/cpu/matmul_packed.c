@@ -7,9 +7,10 @@
 /* A chunk's packed b takes some 5 MiB in fp32, which the last cache holds, and for tiles, which need it faster, the 1.6
  * MiB that the second one holds. Where b has more steps than a chunk, sums wait for the next one, and a chunk has few
  * rows. A task's panels of a (block rows by step) stay in the second cache while it goes through those of b, and are
- * packed by the thread that reads them; a panel of b fills half of the first cache. */
+ * packed by the thread that reads them; a panel of b fills half of the first cache. For tiles, which read a faster than
+ * the second cache gives it, both panels of a are in the first. */
 enum { CHUNK_ROWS = 1024, CHUNK_DEPTH = 1024, STEP_MOST = 256, PANEL_ELEMENTS = 6144 };
-enum { BLOCK_ROWS = 128, BLOCK_ROWS_LEAST = 64, BLOCK_PANELS_LEAST = 4, TASKS_PER_THREAD = 3 };
+enum { BLOCK_ROWS = 128, TILES_BLOCK_ROWS = 64, BLOCK_ROWS_LEAST = 64, BLOCK_PANELS_LEAST = 4, TASKS_PER_THREAD = 3 };
 enum { PACK_PANELS = 4, PANEL_MOST = 64 }; /* of b at a time; columns of a panel */
 /* For tiles: what b is packed from is then read from memory while the chunk before is computed, and half of the second
  * cache is for it. */
@@ -30,6 +31,7 @@ static struct packed_kernel kernel_of(const struct matmul_spec *spec) {
                                       .word_steps = 2,
                                       .words_multiple = 16,
                                       .step = STEP_MOST,
+                                      .block_rows = TILES_BLOCK_ROWS,
                                       .chunk_words = 400 << 10};
     return (struct packed_kernel){.name = "packed",
                                   .rows = cpu_simd()->gemm_rows,
@@ -37,6 +39,7 @@ static struct packed_kernel kernel_of(const struct matmul_spec *spec) {
                                   .word_steps = 1,
                                   .words_multiple = 1,
                                   .step = at_most(PANEL_ELEMENTS / cpu_simd()->gemm_columns, STEP_MOST),
+                                  .block_rows = BLOCK_ROWS,
                                   .chunk_words = 1200 << 10};
 }
 
@@ -51,7 +54,7 @@ static void choose_blocks(struct packed_matmul *matmul) {
     const struct matmul_spec *spec = &matmul->spec;
     bool adds = spec->addend_row > 0 && spec->out_dtype == DTYPE_F32;
     bool few_steps = packed_matmul_has_tiles(spec) && adds && spec->k <= FEW_STEPS;
-    matmul->block_rows = equal_part(matmul->rows, few_steps ? kernel->rows : BLOCK_ROWS, kernel->rows);
+    matmul->block_rows = equal_part(matmul->rows, few_steps ? kernel->rows : kernel->block_rows, kernel->rows);
     matmul->block_columns = matmul->columns;
     while (chunk_tasks(matmul) < TASKS_PER_THREAD * matmul->threads) {
         if (matmul->block_rows > BLOCK_ROWS_LEAST)

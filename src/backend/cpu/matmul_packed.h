@@ -12,7 +12,7 @@ struct packed_kernel {
     const char *name;
     int64_t rows, columns;              /* of panels */
     int64_t word_steps, words_multiple; /* packed steps are filled up with zeros */
-    int64_t step;                       /* at most, of a panel */
+    int64_t step, block_rows;           /* at most, of a panel, of a task */
     int64_t chunk_words;                /* of b */
 };
 
