@@ -160,7 +160,8 @@ struct ballast_plan_options {
                                     keeps to the GPU that it used first */
     int64_t device_memory_bytes; /* the most that the arena may take; not given: what is available to the process */
     int64_t host_memory_bytes;   /* a host tier of this size; not given: none, with a GPU what is available */
-    const char *disk_folder;     /* for what does not fit in memory; not given: there is no disk tier */
+    const char *disk_folder;     /* for what does not fit in memory; not given: there is no disk tier; of a run that
+                                    goes on, the one that it had */
     int64_t disk_bytes;          /* the most to take there; not given: what is free, less 5% */
 
     const char *lanes; /* "8", or "2x4" (nodes x lanes a node): the shares of a step whose sums are added by halves, so

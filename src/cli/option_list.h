@@ -118,7 +118,7 @@
       .help = "a host tier of this size beside the device tier")                                                       \
     X(DISK, OPTION_OF(disk_folder), .argument = "DIR[:SIZE]",                                                          \
       OPTION_FOR(COMMANDS_MODEL | COMMAND_SIMULATE | COMMAND_REPORT),                                                  \
-      .computed = "none, or for simulate what the run had; SIZE: what is free there, less 5%",                         \
+      .computed = "none, of resume and simulate what the run had; SIZE: what is free there, less 5%",                  \
       .help = "folder for what does not fit in memory, and the most to take there")                                    \
     X(RANKS, OPTION_OWN(.name = "ranks", SETTING_WHOLE_IN(1, 4096)), OPTION_FOR(COMMANDS_RANKS | COMMAND_PLAN),        \
       .computed = "1, or as many as mpirun or srun started",                                                           \

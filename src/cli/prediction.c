@@ -19,19 +19,13 @@ void prediction_free(struct prediction *prediction) {
     scratch_free(&prediction->memory);
 }
 
-/* The folder alone: a run may have been planned for another machine's memory. One that is gone is no disk tier. */
-static void take_disk(const struct memory_options *limits, struct memory_options *out) {
-    bool there = SETTINGS_HAVE(limits, disk_folder) && file_is_folder(limits->disk_folder);
-    if (there) memory_options_set_disk(out, limits->disk_folder);
-}
-
 static enum status read_run(struct prediction *prediction) {
     struct run_settings settings;
     TRY(run_folder_read(prediction->path, &settings));
     prediction->decided = settings.plan;
     prediction->model = scratch_format(&prediction->memory, "%s", settings.model_folder);
     prediction->measured_path = scratch_format(&prediction->memory, "%s/timeline.json", prediction->path);
-    take_disk(&settings.limits, &prediction->machine.memory);
+    memory_options_keep_disk(&settings.limits, &prediction->machine.memory);
     run_settings_free(&settings);
     if (!prediction->model || !prediction->measured_path) return STATUS_FAILED;
     const char *plan = scratch_format(&prediction->memory, "%s/plan.json", prediction->path);

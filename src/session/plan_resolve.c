@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/file.h"
 #include "base/log.h"
 #include "cluster/cluster.h"
 #include "session/rank_devices.h"
@@ -14,6 +15,11 @@ void memory_options_set_disk(struct memory_options *options, const char *folder)
     if (!folder[0]) return;
     SETTINGS_MARK(options, disk_folder);
     snprintf(options->disk_folder, sizeof options->disk_folder, "%s", folder);
+}
+
+void memory_options_keep_disk(const struct memory_options *of_run, struct memory_options *options) {
+    bool there = SETTINGS_HAVE(of_run, disk_folder) && file_is_folder(of_run->disk_folder);
+    if (there && !SETTINGS_HAVE(options, disk_folder)) memory_options_set_disk(options, of_run->disk_folder);
 }
 
 enum status plan_options_choose_device(const char *device, bool decided, struct plan_options *options) {

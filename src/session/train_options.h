@@ -31,6 +31,9 @@ struct memory_options {
 };
 /* Sets the folder of the disk tier, unless it is ""; one that is too long is cut. */
 void memory_options_set_disk(struct memory_options *options, const char *folder);
+/* Takes the folder that a run had where none is given. Alone of its limits: it may have been planned for another
+ * machine's memory. One that is gone is no disk tier. */
+void memory_options_keep_disk(const struct memory_options *of_run, struct memory_options *options);
 
 /* How ranks with GPUs exchange what is in their memory: by NCCL, by way of the host, or (0) the first where it can be
  * had. In the order of the setting's choices. */

@@ -425,9 +425,10 @@ static enum status open_origin(struct train_run *run, struct run_settings *setti
     struct plan resolved;
     struct plan_options given = *plan;
     SETTINGS_DROP(&given, plan_path);
+    memory_options_keep_disk(&settings->limits, &given.memory);
     TRY(comm_agree(plan->comm, run_origin_resolve(origin, run->folder, &given, settings, &resolved)));
     const char *model = origin->checkpoint ? origin->checkpoint : settings->model_folder;
-    TRY(session_begin_decided(model, &resolved, plan, &settings->options, &run->session, &run->plan));
+    TRY(session_begin_decided(model, &resolved, &given, &settings->options, &run->session, &run->plan));
     TRY(checkpoint_verify_model(run->session.comm, origin->checkpoint ? NULL : model, run->session.model));
     return run_agree(run, checkpoint_verify_base(&origin->state, run->session.model));
 }

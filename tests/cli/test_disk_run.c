@@ -181,9 +181,10 @@ static int64_t newest_checkpoint(const char *run) {
     return newest;
 }
 
-/* Resumes the run; begins it where it was killed before it was one, which resuming must have refused by name. */
+/* Resumes the run, on the disk that it had; begins it where it was killed before it was one, which resuming must have
+ * refused by name. */
 static pid_t go_on(const char *run) {
-    const char *const resume[] = {"resume", run, "--quiet", TIGHT, "--disk", place.scratch, NULL};
+    const char *const resume[] = {"resume", run, "--quiet", TIGHT, NULL};
     const char *const begin[] = {"train",  place.model, place.text, "-o",          run,
                                  SETTINGS, TIGHT,       "--disk",   place.scratch, NULL};
     if (file_exists(temp_path(run, "run.json"))) return program_start(place.folder, resume);

@@ -1,8 +1,7 @@
 /* The public calls of include/ballast.h: the same bits as the rooms below give, one after the other in a process,
- * stepped or whole; what the header promises about the process; what it refuses. */
+ * stepped or whole; what the header promises about the process. */
 /* ctest: PROCESSORS 2 */
 #include <fcntl.h>
-#include <fenv.h>
 #include <jansson.h>
 #include <locale.h>
 #include <math.h>
@@ -10,13 +9,12 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #define BALLAST_EXPERIMENTAL
-#include "ballast.h"
 #include "base/file.h"
 #include "base/mem.h"
+#include "support/library_place.h"
 #include "support/temp_folder.h"
 #include "support/text_model.h"
 #include "support/tiny_run.h"
@@ -24,69 +22,6 @@
 #include "tokenizer/tokenizer.h"
 
 #define CASE(name) cmocka_unit_test_setup_teardown(name, temp_folder_make, temp_folder_drop)
-
-static const char text[] = "the river ran by the old mill and the river ran on to the sea, to the sea by the mill";
-
-/* A model, a text and the options of a run of 6 steps: as support/tiny_run.h has them. */
-struct place {
-    char model[512], data[512], run[700];
-    const char *data_paths[1];
-    struct ballast_plan_options plan;
-    struct ballast_train_options train;
-    struct ballast_train_events events;
-};
-
-static void make_place(const char *folder, struct place *out) {
-    static char longer[40 * sizeof text];
-    snprintf(out->model, sizeof out->model, "%s/text-model", folder);
-    snprintf(out->data, sizeof out->data, "%s/text.txt", folder);
-    snprintf(out->run, sizeof out->run, "%s/run", folder);
-    text_model_make(out->model, text, 270, 300, false);
-    for (size_t i = 0; i < sizeof longer - 1; i++)
-        longer[i] = text[i % (sizeof text - 1)];
-    temp_write_text(out->data, longer);
-    out->data_paths[0] = out->data;
-    ballast_plan_options_init(&out->plan);
-    ballast_train_options_init(&out->train);
-    ballast_train_events_init(&out->events);
-    out->plan.batch = 3, out->plan.grain_sequences = 2, out->plan.sequence_length = 16;
-    out->plan.threads = 2, out->plan.device_memory_bytes = 256 << 20;
-    out->train.data_paths = out->data_paths, out->train.data_path_count = 1;
-    out->train.steps = 6, out->train.learning_rate = 1e-3, out->train.warmup_steps = 2;
-    out->train.save_every = 4, out->train.valid_every = 3, out->train.valid_fraction = 0.2;
-    out->train.sample_every = 3, out->train.sample_tokens = 5, out->train.sample_prompt = "the river";
-}
-
-static void expect_public(enum ballast_status status, enum ballast_status expected, const char *words) {
-    if (status != expected)
-        fail_msg("%s, expected %s: %s", ballast_status_name(status), ballast_status_name(expected),
-                 ballast_error_message());
-    if (words && !strstr(ballast_error_message(), words))
-        fail_msg("'%s' does not say '%s'", ballast_error_message(), words);
-    if (status == BALLAST_OK) assert_string_equal(ballast_error_message(), "");
-}
-#define EXPECT_OK(status) expect_public(status, BALLAST_OK, NULL)
-#define EXPECT_BAD(status, words) expect_public(status, BALLAST_BAD_INPUT, words)
-
-static enum ballast_status train(const struct place *place, const char *run) {
-    return ballast_train(place->model, run, &place->plan, &place->train, &place->events);
-}
-
-static char *name_in(const char *folder, const char *name, char out[700]) {
-    if (snprintf(out, 700, "%s/%s", folder, name) >= 700) fail_msg("%s is too long a path", folder);
-    return out;
-}
-
-/* Metrics and weights. */
-static void expect_same_runs(const char *a, const char *b) {
-    char first[700], second[700], *left = tiny_run_metrics(a), *right = tiny_run_metrics(b);
-    assert_string_equal(left, right);
-    assert_non_null(strstr(left, "val_loss"));
-    mem_free(left);
-    mem_free(right);
-    assert_true(
-        files_equal(name_in(a, "model/model.safetensors", first), name_in(b, "model/model.safetensors", second)));
-}
 
 /* ---- structs ---- */
 
@@ -142,12 +77,12 @@ static void initialisers_leave_everything_not_given(void **state) {
 
 /* The calls below do what the rooms do: the same run by src/train. */
 static void train_has_the_bits_of_train_begin(void **state) {
-    struct place place;
+    struct library_place place;
     char whole[700];
     struct plan_options plan;
     struct train_options options;
-    make_place(*state, &place);
-    EXPECT_OK(train(&place, place.run));
+    library_place_make(*state, &place);
+    EXPECT_OK(library_train(&place, place.run));
     plan_options_init(&plan);
     train_options_init(&options);
     SETTINGS_GIVE(&plan, batch, 3), SETTINGS_GIVE(&plan, grain_sequences, 2), SETTINGS_GIVE(&plan, sequence_length, 16);
@@ -199,7 +134,7 @@ static void see_checkpoint(int64_t step, const char *folder, void *payload) {
     ((struct seen *)payload)->checkpoints++;
 }
 
-static void watch(struct place *place, struct seen *seen) {
+static void watch(struct library_place *place, struct seen *seen) {
     *seen = (struct seen){.stop_at = -1};
     place->events.step = see_step;
     place->events.validated = see_validation;
@@ -210,18 +145,18 @@ static void watch(struct place *place, struct seen *seen) {
 
 /* Stopped by the callback, gone on with, and not stopped: the same. Calls from a callback are refused. */
 static void a_stopped_run_is_resumed(void **state) {
-    struct place place;
+    struct library_place place;
     struct seen seen;
     char whole[700];
-    make_place(*state, &place);
+    library_place_make(*state, &place);
     watch(&place, &seen);
-    EXPECT_OK(train(&place, name_in(*state, "whole", whole)));
+    EXPECT_OK(library_train(&place, name_in(*state, "whole", whole)));
     assert_true(seen.steps == 6 && seen.validations == 2 && seen.samples == 2 && seen.checkpoints == 2);
     assert_int_equal(seen.nested, BALLAST_BAD_INPUT);
     assert_non_null(strstr(seen.nested_message, "ballast_plan: another call is under way"));
     watch(&place, &seen);
     seen.stop_at = 3;
-    expect_public(train(&place, place.run), BALLAST_STOPPED, "stopped after step 3 of 6");
+    expect_public(library_train(&place, place.run), BALLAST_STOPPED, "stopped after step 3 of 6");
     assert_non_null(strstr(ballast_error_hint(), "resume"));
     assert_true(seen.steps == 3 && seen.checkpoints == 1 && seen.validations == 0);
     seen.stop_at = -1;
@@ -267,12 +202,12 @@ static void *step_twice(void *payload) {
 
 /* Steps on two threads, a checkpoint in between, closed before its end and opened again: the bits of ballast_train. */
 static void a_trainer_steps_as_train_does(void **state) {
-    struct place place;
+    struct library_place place;
     struct ballast_trainer *trainer;
     char whole[700], saved[700];
     uint64_t first, second;
-    make_place(*state, &place);
-    EXPECT_OK(train(&place, name_in(*state, "whole", whole)));
+    library_place_make(*state, &place);
+    EXPECT_OK(library_train(&place, name_in(*state, "whole", whole)));
     EXPECT_OK(ballast_trainer_open(place.model, place.run, &place.plan, &place.train, NULL, &trainer));
     EXPECT_OK(ballast_trainer_save(trainer)); /* nothing yet */
     step_to(trainer, 1, 2);
@@ -307,27 +242,33 @@ static void a_run_keeps_its_plan_where_told(void **state) {
         const char *given;
         bool may_change;
     } cases[] = {{NULL, true}, {"auto", true}, {"off", false}};
-    struct place place;
+    struct library_place place;
     char run[700], path[700];
-    make_place(*state, &place);
+    library_place_make(*state, &place);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         json_error_t error;
         snprintf(run, sizeof run, "%s/replan-%zu", (const char *)*state, i);
         place.train.replan = cases[i].given;
-        EXPECT_OK(train(&place, run));
+        EXPECT_OK(library_train(&place, run));
         json_t *settings = json_load_file(name_in(run, "run.json", path), 0, &error);
         assert_int_equal(json_is_true(json_object_get(json_object_get(settings, "options"), "replan")),
                          cases[i].may_change);
         json_decref(settings);
     }
+    struct ballast_resume_options resume = BALLAST_RESUME_OPTIONS_INIT;
+    resume.replan = "auto"; /* the last of them, which was told to keep it */
+    EXPECT_OK(ballast_resume(run, NULL, &resume, NULL));
+    json_t *settings = json_load_file(path, 0, NULL);
+    assert_true(json_is_true(json_object_get(json_object_get(settings, "options"), "replan")));
+    json_decref(settings);
 }
 
 static void a_trainer_is_stopped(void **state) {
-    struct place place;
+    struct library_place place;
     struct ballast_trainer *trainer;
     const struct ballast_step *step;
     char saved[700];
-    make_place(*state, &place);
+    library_place_make(*state, &place);
     place.train.save_every = 0;
     EXPECT_OK(ballast_trainer_open(place.model, place.run, &place.plan, &place.train, NULL, &trainer));
     step_to(trainer, 1, 1);
@@ -346,68 +287,53 @@ static void a_trainer_is_stopped(void **state) {
 
 /* ---- texts ---- */
 
-struct piece {
-    char bytes[1000];
-    size_t used;
-    int calls, end_after; /* 0: never */
-    bool stop;
-};
-
-static int keep_piece(const char *bytes, size_t count, void *payload) {
-    struct piece *piece = payload;
-    assert_true(piece->used + count < sizeof piece->bytes);
-    memcpy(piece->bytes + piece->used, bytes, count);
-    piece->bytes[piece->used += count] = '\0';
-    if (piece->stop) ballast_stop();
-    return ++piece->calls == piece->end_after;
-}
-
 static void a_writer_writes_as_generate_does(void **state) {
-    struct place place;
+    struct library_place place;
     struct ballast_writer *writer;
     struct ballast_generate_options options = BALLAST_GENERATE_OPTIONS_INIT;
     struct ballast_text done = BALLAST_TEXT_INIT;
-    struct piece alone = {.used = 0}, first = {.used = 0}, other = {.used = 0}, again = {.used = 0};
-    make_place(*state, &place);
+    struct library_text_kept alone = {.used = 0}, first = {.used = 0}, other = {.used = 0}, again = {.used = 0};
+    library_place_make(*state, &place);
     options.tokens = 12, options.ignore_end = 1;
-    EXPECT_OK(ballast_generate(place.model, &place.plan, &options, "the river", keep_piece, &alone, &done));
+    EXPECT_OK(ballast_generate(place.model, &place.plan, &options, "the river", library_keep_text, &alone, &done));
     assert_true(done.finish == BALLAST_FINISH_LENGTH && done.tokens == 12 && done.prompt_tokens > 0 && alone.used > 0);
     EXPECT_OK(ballast_writer_open(place.model, &place.plan, &writer));
-    EXPECT_OK(ballast_writer_write(writer, &options, "the river", keep_piece, &first, NULL));
-    EXPECT_OK(ballast_writer_write(writer, &options, "the sea by", keep_piece, &other, NULL));
-    EXPECT_OK(ballast_writer_write(writer, &options, "the river", keep_piece, &again, &done));
+    EXPECT_OK(ballast_writer_write(writer, &options, "the river", library_keep_text, &first, NULL));
+    EXPECT_OK(ballast_writer_write(writer, &options, "the sea by", library_keep_text, &other, NULL));
+    EXPECT_OK(ballast_writer_write(writer, &options, "the river", library_keep_text, &again, &done));
     assert_string_equal(first.bytes, alone.bytes);
     assert_string_equal(again.bytes, alone.bytes);
     assert_string_not_equal(other.bytes, alone.bytes);
-    struct piece ended = {.end_after = 1}, stopped = {.stop = true};
-    EXPECT_OK(ballast_writer_write(writer, &options, "the river", keep_piece, &ended, &done));
+    struct library_text_kept ended = {.end_after = 1}, stopped = {.stop = true};
+    EXPECT_OK(ballast_writer_write(writer, &options, "the river", library_keep_text, &ended, &done));
     assert_true(done.finish == BALLAST_FINISH_STOP && ended.calls == 1);
-    EXPECT_OK(ballast_writer_write(writer, &options, "the river", keep_piece, &stopped, &done));
+    EXPECT_OK(ballast_writer_write(writer, &options, "the river", library_keep_text, &stopped, &done));
     assert_true(done.finish == BALLAST_FINISH_STOPPED && done.tokens < 12);
-    EXPECT_OK(ballast_writer_write(writer, &options, "the river", keep_piece, &(struct piece){.used = 0}, &done));
+    EXPECT_OK(ballast_writer_write(writer, &options, "the river", library_keep_text,
+                                   &(struct library_text_kept){.used = 0}, &done));
     assert_int_equal(done.tokens, 12); /* a stop is for one text */
     ballast_writer_close(writer);
     ballast_writer_close(NULL);
 }
 
-static void write_seeded(struct ballast_writer *writer, bool chat, struct piece *out) {
+static void write_seeded(struct ballast_writer *writer, bool chat, struct library_text_kept *out) {
     struct ballast_generate_options options = BALLAST_GENERATE_OPTIONS_INIT;
     options.tokens = 60, options.chat = chat;
-    *out = (struct piece){.used = 0};
-    EXPECT_OK(ballast_writer_write(writer, &options, "the river", keep_piece, out, NULL));
+    *out = (struct library_text_kept){.used = 0};
+    EXPECT_OK(ballast_writer_write(writer, &options, "the river", library_keep_text, out, NULL));
 }
 
 /* What ends an answer by the chat template ends no text after it. */
 static void a_chat_leaves_no_trace_in_the_writer(void **state) {
     static const char *const special[] = {"<end>"};
     enum { SEEDS = 24 };
-    struct place place;
-    struct piece before, answer, after;
+    struct library_place place;
+    struct library_text_kept before, answer, after;
     char path[700];
     int answers_ended = 0;
-    make_place(*state, &place);
+    library_place_make(*state, &place);
     remove(name_in(place.model, "tokenizer.json", path));
-    assert_int_equal(tokenizer_train(text, strlen(text), 270, special, 1, path), STATUS_OK);
+    assert_int_equal(tokenizer_train(library_text, strlen(library_text), 270, special, 1, path), STATUS_OK);
     temp_write_text(name_in(place.model, "chat_template.jinja", path),
                     "{% for m in messages %}[{{ m.role[0] }}]{{ m.content }}<end>{% endfor %}"
                     "{% if add_generation_prompt %}[a]{% endif %}");
@@ -427,26 +353,26 @@ static void a_chat_leaves_no_trace_in_the_writer(void **state) {
 
 /* Two runs of other dtypes and threads and a text, all open at once: each as if it were alone. */
 static void open_objects_take_turns(void **state) {
-    struct place place, other;
+    struct library_place place, other;
     struct ballast_trainer *first, *second;
     struct ballast_writer *writer;
-    struct piece piece = {.used = 0};
+    struct library_text_kept piece = {.used = 0};
     char alone[700], other_alone[700];
-    make_place(*state, &place);
+    library_place_make(*state, &place);
     place.plan.dtype = "fp32";
     other = place;
     other.plan.dtype = "bf16", other.plan.threads = 1, other.plan.batch = 2, other.plan.grain_sequences = 1;
     other.train.data_paths = place.data_paths;
     name_in(*state, "other", other.run);
-    EXPECT_OK(train(&place, name_in(*state, "alone", alone)));
-    EXPECT_OK(train(&other, name_in(*state, "other-alone", other_alone)));
+    EXPECT_OK(library_train(&place, name_in(*state, "alone", alone)));
+    EXPECT_OK(library_train(&other, name_in(*state, "other-alone", other_alone)));
     EXPECT_OK(ballast_trainer_open(place.model, place.run, &place.plan, &place.train, NULL, &first));
     EXPECT_OK(ballast_trainer_open(other.model, other.run, &other.plan, &other.train, NULL, &second));
     EXPECT_OK(ballast_writer_open(place.model, &place.plan, &writer));
     for (int64_t step = 1; step <= 6; step++) {
         step_to(first, step, step);
         step_to(second, step, step);
-        EXPECT_OK(ballast_writer_write(writer, NULL, "the", keep_piece, &piece, NULL));
+        EXPECT_OK(ballast_writer_write(writer, NULL, "the", library_keep_text, &piece, NULL));
         piece.used = 0;
     }
     expect_complete(second);
@@ -459,13 +385,13 @@ static void open_objects_take_turns(void **state) {
 /* ---- plans ---- */
 
 static void a_session_tells_its_plan(void **state) {
-    struct place place;
+    struct library_place place;
     struct ballast_session *session;
     struct ballast_plan_result result = BALLAST_PLAN_RESULT_INIT;
     struct ballast_tier_memory memory = BALLAST_TIER_MEMORY_INIT;
     const char *json;
     double step_s;
-    make_place(*state, &place);
+    library_place_make(*state, &place);
     EXPECT_OK(ballast_plan(place.model, &place.plan, NULL, &result));
     EXPECT_OK(ballast_session_open(place.model, &place.plan, NULL, &session));
     EXPECT_OK(ballast_session_require_fit(session));
@@ -504,7 +430,7 @@ static void a_session_tells_its_plan(void **state) {
     place.plan.device_memory_bytes = 1 << 14;
     expect_public(ballast_plan(place.model, &place.plan, NULL, &result), BALLAST_NO_FIT, "no plan fits");
     assert_non_null(strstr(ballast_error_hint(), "--device-memory"));
-    expect_public(train(&place, place.run), BALLAST_NO_FIT, "no plan fits");
+    expect_public(library_train(&place, place.run), BALLAST_NO_FIT, "no plan fits");
     assert_false(file_exists(place.run));
 }
 
@@ -516,28 +442,28 @@ static void sum_file(const char *path, const struct ballast_evaluation *file, vo
 }
 
 static void sessions_follow_each_other(void **state) {
-    struct place place;
+    struct library_place place;
     struct ballast_evaluate_options evaluate = BALLAST_EVALUATE_OPTIONS_INIT;
     struct ballast_evaluation before = BALLAST_EVALUATION_INIT, after = BALLAST_EVALUATION_INIT;
-    struct piece piece = {.used = 0};
+    struct library_text_kept piece = {.used = 0};
     char second[700], again[700];
     double sum = 0;
-    make_place(*state, &place);
+    library_place_make(*state, &place);
     place.train.learning_rate = 1e-2;
     evaluate.data_paths = place.data_paths, evaluate.data_path_count = 1, evaluate.batches = 2;
     EXPECT_OK(ballast_evaluate(place.model, &place.plan, &evaluate, &before, sum_file, &sum));
     assert_true(sum > 0 && fabs(sum - before.loss) < 1e-12 && before.tokens > 0 && before.perplexity > 1);
-    EXPECT_OK(train(&place, place.run));
-    EXPECT_BAD(train(&place, place.run), "run");
-    expect_public(ballast_generate(place.data, &place.plan, NULL, "the", keep_piece, &piece, NULL), BALLAST_BAD_INPUT,
-                  "text.txt");
+    EXPECT_OK(library_train(&place, place.run));
+    EXPECT_BAD(library_train(&place, place.run), "run");
+    expect_public(ballast_generate(place.data, &place.plan, NULL, "the", library_keep_text, &piece, NULL),
+                  BALLAST_BAD_INPUT, "text.txt");
     EXPECT_OK(ballast_evaluate(place.run, &place.plan, &evaluate, &after, NULL, NULL));
     assert_true(after.loss < before.loss);
-    EXPECT_OK(ballast_generate(place.run, &place.plan, NULL, "the", keep_piece, &piece, NULL));
+    EXPECT_OK(ballast_generate(place.run, &place.plan, NULL, "the", library_keep_text, &piece, NULL));
     assert_true(piece.used > 0);
     /* The trained model trained on, and the first one as at first. */
     EXPECT_OK(ballast_train(place.run, name_in(*state, "second", second), &place.plan, &place.train, NULL));
-    EXPECT_OK(train(&place, name_in(*state, "again", again)));
+    EXPECT_OK(library_train(&place, name_in(*state, "again", again)));
     expect_same_runs(place.run, again);
 }
 
@@ -559,24 +485,24 @@ static void note_line(enum ballast_log_level level, const char *line, void *payl
 
 static void nothing_is_printed_and_no_signal_is_handled(void **state) {
     static const int signals[] = {SIGINT, SIGTERM, SIGHUP, SIGPIPE, SIGXFSZ};
-    struct place place;
+    struct library_place place;
     struct seen seen;
     struct sigaction now;
     char said[700], *words, path[700];
     size_t bytes;
     int lines[2] = {0, 0}, out = dup(STDOUT_FILENO);
-    make_place(*state, &place);
+    library_place_make(*state, &place);
     temp_write_text(name_in(place.model, "generation_config.json", path), "{\"no_such_key\": 1}"); /* a warning */
     watch(&place, &seen);
     seen.stop_at = 3;
     int kept = silence(name_in(*state, "said", said));
-    enum ballast_status status = train(&place, place.run);
+    enum ballast_status status = library_train(&place, place.run);
     enum ballast_status resumed = ballast_resume(place.run, NULL, NULL, NULL);
-    enum ballast_status written =
-        ballast_generate(place.model, &place.plan, NULL, "the", keep_piece, &(struct piece){.used = 0}, NULL);
+    enum ballast_status written = ballast_generate(place.model, &place.plan, NULL, "the", library_keep_text,
+                                                   &(struct library_text_kept){.used = 0}, NULL);
     ballast_set_log(note_line, lines);
-    enum ballast_status logged =
-        ballast_generate(place.model, &place.plan, NULL, "the", keep_piece, &(struct piece){.used = 0}, NULL);
+    enum ballast_status logged = ballast_generate(place.model, &place.plan, NULL, "the", library_keep_text,
+                                                  &(struct library_text_kept){.used = 0}, NULL);
     ballast_set_log(NULL, NULL);
     fflush(NULL);
     assert_true(dup2(kept, STDERR_FILENO) >= 0 && dup2(out, STDOUT_FILENO) >= 0);
@@ -593,272 +519,22 @@ static void nothing_is_printed_and_no_signal_is_handled(void **state) {
 
 /* A locale whose numbers have a comma changes no file. */
 static void numbers_are_written_as_in_c(void **state) {
-    struct place place;
+    struct library_place place;
     char plain[700], command[1400], half[8];
-    make_place(*state, &place);
-    EXPECT_OK(train(&place, name_in(*state, "plain", plain)));
+    library_place_make(*state, &place);
+    EXPECT_OK(library_train(&place, name_in(*state, "plain", plain)));
     snprintf(command, sizeof command, "localedef -i de_DE -f UTF-8 %s/de_DE.UTF-8 >/dev/null 2>&1", (char *)*state);
     int made = system(command);
     assert_int_equal(setenv("LOCPATH", *state, 1), 0);
     bool comma = made == 0 && setlocale(LC_ALL, "de_DE.UTF-8");
     assert_int_equal(unsetenv("LOCPATH"), 0);
     if (!comma) unit_skip("localedef made no locale with a comma; needs the package locales");
-    enum ballast_status status = train(&place, place.run);
+    enum ballast_status status = library_train(&place, place.run);
     snprintf(half, sizeof half, "%.1f", 0.5);
     setlocale(LC_ALL, "C");
     assert_string_equal(half, "0,5"); /* it was the caller's all the time */
     EXPECT_OK(status);
     expect_same_runs(plain, place.run);
-}
-
-static void other_processes_are_refused(void **state) {
-    struct place place;
-    struct ballast_plan_result result = BALLAST_PLAN_RESULT_INIT;
-    enum ballast_status inside = BALLAST_OK;
-    make_place(*state, &place);
-    omp_set_num_threads(3);
-    EXPECT_OK(ballast_plan(place.model, &place.plan, NULL, &result));
-    assert_int_equal(omp_get_max_threads(), 3);
-#pragma omp parallel num_threads(2)
-    {
-#pragma omp master
-        inside = ballast_plan(place.model, &place.plan, NULL, &result);
-    }
-    EXPECT_BAD(inside, "parallel region");
-    assert_int_equal(fesetround(FE_UPWARD), 0);
-    enum ballast_status rounded = ballast_plan(place.model, &place.plan, NULL, &result);
-    assert_int_equal(fesetround(FE_TONEAREST), 0);
-    EXPECT_BAD(rounded, "floating-point mode");
-    fflush(NULL);
-    pid_t child = fork();
-    assert_true(child >= 0);
-    if (child == 0) _exit(ballast_plan(place.model, &place.plan, NULL, &result) == BALLAST_BAD_INPUT ? 42 : 1);
-    int status;
-    assert_int_equal(waitpid(child, &status, 0), child);
-    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 42);
-    EXPECT_OK(ballast_plan(place.model, &place.plan, NULL, &result));
-}
-
-/* ---- what is refused ---- */
-
-/* One wrong setting in an otherwise good call, and the field that the message has to name. */
-#define REFUSED_PLAN(words, ...)                                                                                       \
-    do {                                                                                                               \
-        struct place wrong = *place;                                                                                   \
-        struct ballast_plan_options *plan = &wrong.plan;                                                               \
-        __VA_ARGS__;                                                                                                   \
-        EXPECT_BAD(train(&wrong, wrong.run), words);                                                                   \
-        assert_false(file_exists(wrong.run));                                                                          \
-    } while (0)
-#define REFUSED_TRAIN(words, ...)                                                                                      \
-    do {                                                                                                               \
-        struct place wrong = *place;                                                                                   \
-        struct ballast_train_options *options = &wrong.train;                                                          \
-        wrong.train.data_paths = place->data_paths;                                                                    \
-        __VA_ARGS__;                                                                                                   \
-        EXPECT_BAD(train(&wrong, wrong.run), words);                                                                   \
-        assert_false(file_exists(wrong.run));                                                                          \
-    } while (0)
-
-static void refuse_plan_options(const struct place *place) {
-    static const char *const holes[] = {"embed*", NULL};
-    REFUSED_PLAN("plan.version", plan->version = 0);
-    REFUSED_PLAN("plan.version", plan->version = BALLAST_PLAN_OPTIONS_VERSION + 1);
-    REFUSED_PLAN("plan.batch", plan->batch = 0);
-    REFUSED_PLAN("plan.batch", plan->batch = INT64_MAX);
-    REFUSED_PLAN("plan.sequence_length", plan->sequence_length = 0);
-    REFUSED_PLAN("plan.sequence_length", plan->sequence_length = INT64_MAX);
-    REFUSED_PLAN("plan.grain_sequences", plan->grain_sequences = 0);
-    REFUSED_PLAN("plan.grain_sequences", plan->grain_sequences = INT64_MAX);
-    REFUSED_PLAN("plan.grains_per_pass", plan->grains_per_pass = 0);
-    REFUSED_PLAN("plan.grains_per_pass", plan->grains_per_pass = INT64_MAX);
-    REFUSED_PLAN("plan.threads", plan->threads = 0);
-    REFUSED_PLAN("plan.threads", plan->threads = INT64_MAX);
-    REFUSED_PLAN("plan.dtype", plan->dtype = "fp8");
-    REFUSED_PLAN("plan.dtype", plan->dtype = "");
-    REFUSED_PLAN("plan.loss", plan->loss = "ppo");
-    REFUSED_PLAN("plan.dpo_beta", plan->loss = "dpo"; plan->dpo_beta = 0);
-    REFUSED_PLAN("plan.dpo_loss", plan->loss = "dpo"; plan->dpo_loss = "sigmoidal");
-    REFUSED_PLAN("plan.dpo_label_smoothing", plan->loss = "dpo"; plan->dpo_label_smoothing = 0.6);
-    REFUSED_PLAN("plan.optimizer", plan->optimizer = "adam");
-    REFUSED_PLAN("plan.optimizer_dtype", plan->optimizer_dtype = "fp8");
-    REFUSED_PLAN("plan.master", plan->master = "bf16");
-    REFUSED_PLAN("plan.base_dtype", plan->base_dtype = "nf8");
-    REFUSED_PLAN("plan.document_attention", plan->document_attention = "sometimes");
-    REFUSED_PLAN("device: 'abacus'", plan->device = "abacus");
-    REFUSED_PLAN("lora", plan->lora = "none");
-    REFUSED_PLAN("plan.lora: is empty", plan->lora = "");
-    REFUSED_PLAN("plan.freeze: is NULL", plan->freeze_count = 1);
-    REFUSED_PLAN("plan.freeze[1]", plan->freeze = holes; plan->freeze_count = 2);
-    REFUSED_PLAN("plan.disk_bytes", plan->disk_bytes = 1 << 20);
-    REFUSED_PLAN("plan.disk_bytes", plan->disk_bytes = 0);
-    REFUSED_PLAN("plan.disk_folder", plan->disk_folder = "");
-    REFUSED_PLAN("plan.lanes", plan->lanes = "2x");
-    REFUSED_PLAN("partition: 'zero4'", plan->partition = "zero4");
-    REFUSED_PLAN("plan.stages", plan->stages = 0);
-    REFUSED_PLAN("policy.stages: 2", plan->stages = 2);
-    REFUSED_PLAN("plan.interleave", plan->interleave = 65);
-    REFUSED_PLAN("plan.collectives", plan->collectives = "round");
-    REFUSED_PLAN("plan.round_grains", plan->round_grains = INT64_MAX);
-    REFUSED_PLAN("plan.device_memory_bytes", plan->device_memory_bytes = 0);
-    REFUSED_PLAN("/nowhere", plan->plan_path = "/nowhere/plan.json");
-    REFUSED_PLAN("/nowhere", plan->cluster_path = "/nowhere/cluster.json");
-}
-
-static void refuse_train_options(const struct place *place) {
-    static const char *const holes[] = {NULL};
-    REFUSED_TRAIN("options.version", options->version = -1);
-    REFUSED_TRAIN("data", options->data_path_count = 0);
-    REFUSED_TRAIN("options.data_paths: is NULL", options->data_paths = NULL);
-    REFUSED_TRAIN("options.data_paths[0]", options->data_paths = holes);
-    REFUSED_TRAIN("options.valid_paths", options->valid_path_count = 3);
-    REFUSED_TRAIN("options.valid_fraction", options->valid_fraction = 1);
-    REFUSED_TRAIN("options.valid_fraction", options->valid_fraction = NAN);
-    REFUSED_TRAIN("columns", options->columns = "nonsense");
-    REFUSED_TRAIN("options.loss_on", options->loss_on = "prompts");
-    REFUSED_TRAIN("options.chat_time_s", options->chat_time_s = 0);
-    REFUSED_TRAIN("options.steps", options->steps = 0);
-    REFUSED_TRAIN("options.steps", options->steps = INT64_MAX);
-    REFUSED_TRAIN("options.epochs", options->epochs = 2); /* beside steps */
-    REFUSED_TRAIN("options.epochs", options->steps = -1; options->epochs = INFINITY);
-    REFUSED_TRAIN("options.learning_rate", options->learning_rate = 0);
-    REFUSED_TRAIN("options.learning_rate", options->learning_rate = 1e300);
-    REFUSED_TRAIN("options.learning_rate", options->learning_rate = NAN);
-    REFUSED_TRAIN("options.schedule", options->schedule = "step");
-    REFUSED_TRAIN("options.schedule_steps", options->schedule_steps = 0);
-    REFUSED_TRAIN("options.warmup_steps", options->warmup_steps = INT64_MAX);
-    REFUSED_TRAIN("options.min_lr_fraction", options->min_lr_fraction = 1.5);
-    REFUSED_TRAIN("options.wsd_decay_fraction", options->wsd_decay_fraction = 2);
-    REFUSED_TRAIN("options.beta1", options->beta1 = 1);
-    REFUSED_TRAIN("options.beta2", options->beta2 = 5);
-    REFUSED_TRAIN("options.epsilon", options->epsilon = 0);
-    REFUSED_TRAIN("options.weight_decay", options->weight_decay = 1e9);
-    REFUSED_TRAIN("options.clip_norm", options->clip_norm = 1e30);
-    REFUSED_TRAIN("options.save_every", options->save_every = INT64_MAX);
-    REFUSED_TRAIN("options.keep", options->keep = INT64_MAX);
-    REFUSED_TRAIN("options.valid_every", options->valid_every = INT64_MAX);
-    REFUSED_TRAIN("options.valid_batches", options->valid_batches = INT64_MAX);
-    REFUSED_TRAIN("options.sample_every", options->sample_every = INT64_MAX);
-    REFUSED_TRAIN("options.sample_tokens", options->sample_tokens = 0);
-    REFUSED_TRAIN("options.replan", options->replan = "on");
-}
-
-static void refuse_texts(const struct place *place) {
-    struct ballast_text done = BALLAST_TEXT_INIT;
-    struct piece piece = {.used = 0};
-#define REFUSED_TEXT(words, ...)                                                                                       \
-    do {                                                                                                               \
-        struct ballast_generate_options options = BALLAST_GENERATE_OPTIONS_INIT;                                       \
-        __VA_ARGS__;                                                                                                   \
-        EXPECT_BAD(ballast_generate(place->model, &place->plan, &options, "the", keep_piece, &piece, &done), words);   \
-        assert_int_equal(piece.calls, 0);                                                                              \
-    } while (0)
-    static const char *const empty[] = {""};
-    REFUSED_TEXT("options.version", options.version = 9);
-    REFUSED_TEXT("options.tokens", options.tokens = 0);
-    REFUSED_TEXT("options.temperature", options.temperature = 1e9);
-    REFUSED_TEXT("options.temperature", options.temperature = NAN);
-    REFUSED_TEXT("options.top_p", options.top_p = 1.5);
-    REFUSED_TEXT("options.repetition_penalty", options.repetition_penalty = 0);
-    REFUSED_TEXT("options.ignore_end", options.ignore_end = 2);
-    REFUSED_TEXT("options.chat", options.chat = 3);
-    REFUSED_TEXT("options.system", options.system = "Be brief.");
-    REFUSED_TEXT("options.chat_time_s", options.chat = 1; options.chat_time_s = 0);
-    REFUSED_TEXT("options.stops", options.stop_count = 1);
-    REFUSED_TEXT("stop", options.stops = empty; options.stop_count = 1);
-    REFUSED_TEXT("chat", options.chat = 1); /* the model has no template */
-    done.version = 4;
-    REFUSED_TEXT("out.version", (void)options);
-#undef REFUSED_TEXT
-}
-
-static void refuse_nothing_given(const struct place *place) {
-    const struct ballast_plan_options *plan = &place->plan;
-    struct ballast_train_events events = BALLAST_TRAIN_EVENTS_INIT;
-    struct ballast_evaluate_options evaluate = BALLAST_EVALUATE_OPTIONS_INIT;
-    struct ballast_evaluation evaluation = BALLAST_EVALUATION_INIT;
-    struct ballast_plan_result result = BALLAST_PLAN_RESULT_INIT;
-    struct ballast_tier_memory memory = BALLAST_TIER_MEMORY_INIT;
-    struct ballast_resume_options resume = BALLAST_RESUME_OPTIONS_INIT;
-    struct ballast_trainer *trainer;
-    struct ballast_session *session;
-    const struct ballast_step *step;
-    const char *json;
-    double seconds;
-    uint64_t hash;
-    events.version = 3;
-    EXPECT_BAD(ballast_train(place->model, place->run, plan, &place->train, &events), "events.version");
-    EXPECT_BAD(ballast_train(NULL, place->run, plan, &place->train, NULL), "model: is NULL");
-    EXPECT_BAD(ballast_train(place->model, NULL, plan, &place->train, NULL), "run: is NULL");
-    EXPECT_BAD(ballast_train(place->model, place->run, plan, NULL, NULL), "options: is NULL");
-    EXPECT_BAD(ballast_train("", place->run, plan, &place->train, NULL), "");
-    EXPECT_BAD(ballast_resume(NULL, NULL, NULL, NULL), "run: is NULL");
-    EXPECT_BAD(ballast_resume(place->run, NULL, NULL, NULL), "run");
-    resume.version = 8;
-    EXPECT_BAD(ballast_resume(place->run, NULL, &resume, NULL), "options.version");
-    EXPECT_BAD(ballast_plan(NULL, NULL, NULL, &result), "model: is NULL");
-    EXPECT_BAD(ballast_plan(place->model, NULL, NULL, NULL), "out: is NULL");
-    result.version = 0;
-    EXPECT_BAD(ballast_plan(place->model, NULL, NULL, &result), "out.version");
-    EXPECT_BAD(ballast_evaluate(place->model, plan, NULL, &evaluation, NULL, NULL), "options: is NULL");
-    EXPECT_BAD(ballast_evaluate(place->model, plan, &evaluate, &evaluation, NULL, NULL), "options.data_paths");
-    EXPECT_BAD(ballast_evaluate(place->model, plan, &evaluate, NULL, NULL, NULL), "out: is NULL");
-    EXPECT_BAD(ballast_generate(place->model, plan, NULL, NULL, keep_piece, NULL, NULL), "prompt: is NULL");
-    EXPECT_BAD(ballast_generate(place->model, plan, NULL, "the", NULL, NULL, NULL), "piece: is NULL");
-    EXPECT_BAD(ballast_writer_open(place->model, plan, NULL), "out: is NULL");
-    EXPECT_BAD(ballast_writer_write(NULL, NULL, "the", keep_piece, NULL, NULL), "writer: is NULL");
-    EXPECT_BAD(ballast_trainer_open(place->model, place->run, plan, &place->train, NULL, NULL), "out: is NULL");
-    EXPECT_BAD(ballast_trainer_open(NULL, place->run, plan, &place->train, NULL, &trainer), "model: is NULL");
-    EXPECT_BAD(ballast_trainer_resume(place->run, NULL, NULL, &events, &trainer), "events.version");
-    EXPECT_BAD(ballast_trainer_step(NULL, &step), "trainer: is NULL");
-    EXPECT_BAD(ballast_trainer_save(NULL), "trainer: is NULL");
-    EXPECT_BAD(ballast_trainer_hash(NULL, &hash), "trainer: is NULL");
-    EXPECT_BAD(ballast_session_open(place->model, plan, NULL, NULL), "out: is NULL");
-    EXPECT_BAD(ballast_session_require_fit(NULL), "session: is NULL");
-    EXPECT_BAD(ballast_session_memory(NULL, BALLAST_TIER_DEVICE, &memory), "session: is NULL");
-    EXPECT_BAD(ballast_session_predict(NULL, &seconds), "session: is NULL");
-    EXPECT_BAD(ballast_session_plan_json(NULL, &json), "session: is NULL");
-    EXPECT_OK(ballast_session_open(place->model, plan, NULL, &session));
-    EXPECT_BAD(ballast_session_memory(session, BALLAST_TIER_DEVICE, NULL), "out: is NULL");
-    EXPECT_BAD(ballast_session_predict(session, NULL), "step_s: is NULL");
-    EXPECT_BAD(ballast_session_plan_json(session, NULL), "out: is NULL");
-    ballast_session_close(session);
-}
-
-static void a_process_alone_is_rank_0_of_1(void **state) {
-    struct place place;
-    struct ballast_ranks_options options = BALLAST_RANKS_OPTIONS_INIT;
-    int rank = -1, ranks = -1;
-    make_place(*state, &place);
-    EXPECT_BAD(ballast_ranks_open(&options, NULL, &ranks), "rank: is NULL");
-    EXPECT_BAD(ballast_ranks_open(&options, &rank, NULL), "ranks: is NULL");
-    options.version = 7;
-    EXPECT_BAD(ballast_ranks_open(&options, &rank, &ranks), "options.version: ");
-    ballast_ranks_options_init(&options);
-    options.nodes = 0;
-    EXPECT_BAD(ballast_ranks_open(&options, &rank, &ranks), "options.nodes: must be from 1 on");
-    options.nodes = 1, options.timeout_s = 0.5;
-    EXPECT_BAD(ballast_ranks_open(&options, &rank, &ranks), "options.timeout_s: must be from 1");
-    options.timeout_s = 60;
-    EXPECT_OK(ballast_ranks_open(&options, &rank, &ranks));
-    assert_int_equal(rank, 0);
-    assert_int_equal(ranks, 1);
-    EXPECT_BAD(ballast_ranks_open(&options, &rank, &ranks), "the ranks are open already");
-    EXPECT_OK(train(&place, place.run));
-    assert_int_equal(ballast_ranks_tell(), 1);
-    assert_int_equal(ballast_ranks_close(BALLAST_FAILED), BALLAST_FAILED); /* and ends nothing */
-    EXPECT_OK(ballast_ranks_open(NULL, &rank, &ranks));
-    EXPECT_OK(ballast_ranks_close(BALLAST_OK));
-}
-
-static void bad_input_names_the_field(void **state) {
-    struct place place;
-    make_place(*state, &place);
-    refuse_plan_options(&place);
-    refuse_train_options(&place);
-    refuse_texts(&place);
-    refuse_nothing_given(&place);
-    EXPECT_OK(train(&place, place.run)); /* and what was refused left nothing behind */
 }
 
 int main(void) {
@@ -876,9 +552,6 @@ int main(void) {
         CASE(sessions_follow_each_other),
         CASE(nothing_is_printed_and_no_signal_is_handled),
         CASE(numbers_are_written_as_in_c),
-        CASE(other_processes_are_refused),
-        CASE(a_process_alone_is_rank_0_of_1),
-        CASE(bad_input_names_the_field),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -7,13 +7,6 @@
 #include "support/policy_subject.h"
 #include "support/unit.h"
 
-static const struct policy_subject *subject_named(const char *name) {
-    for (size_t s = 0; s < policy_subject_count; s++)
-        if (strcmp(policy_subjects[s].name, name) == 0) return &policy_subjects[s];
-    fail_msg("no subject is called %s", name);
-    return NULL;
-}
-
 static bool is_of_table(const struct tensor *tensor) {
     return tensor->kind == TENSOR_GRADIENT && strstr(tensor->parameter->name, "wte") != NULL;
 }
@@ -21,7 +14,7 @@ static bool is_of_table(const struct tensor *tensor) {
 /* Of the table of words. */
 static int count_accumulators(const struct policy_way *way) {
     struct model_config config;
-    struct harness_options options = policy_options(subject_named("gpt2 in fp32"), way, &config);
+    struct harness_options options = policy_options(policy_subject_named("gpt2 in fp32"), way, &config);
     struct harness harness;
     int count = 0;
     harness_open(&options, &harness);
@@ -39,8 +32,8 @@ static void one_accumulator_has_the_bits_of_two(void **state) {
     assert_int_equal(count_accumulators(&joined), 1);
     assert_int_equal(count_accumulators(&apart), 2);
     for (size_t s = 0; s < sizeof subjects / sizeof *subjects; s++) {
-        struct outcome one = policy_train(subject_named(subjects[s]), &joined);
-        struct outcome two = policy_train(subject_named(subjects[s]), &apart);
+        struct outcome one = policy_train(policy_subject_named(subjects[s]), &joined);
+        struct outcome two = policy_train(policy_subject_named(subjects[s]), &apart);
         outcome_require_equal(subjects[s], &two, &one);
     }
 }
@@ -48,7 +41,7 @@ static void one_accumulator_has_the_bits_of_two(void **state) {
 /* Under policies that move gradients between the two uses. */
 static void it_moves_between_its_uses(void **state) {
     (void)state;
-    const struct policy_subject *subject = subject_named("gpt2 in fp32");
+    const struct policy_subject *subject = policy_subject_named("gpt2 in fp32");
     struct policy_way way = {.long_grains = true};
     struct outcome plain = policy_train(subject, &way);
     for (uint64_t seed = 1; seed <= unit_sweep(6, 200); seed++) {

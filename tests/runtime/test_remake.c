@@ -3,7 +3,6 @@
 /* ctest: PROCESSORS 2 TIMEOUT 300 */
 /* ctest-again: avx2 slow BALLAST_MAX_ISA=avx2 DNNL_MAX_CPU_ISA=AVX2 */
 #include <stdio.h>
-#include <string.h>
 
 #include "graph/remake.h"
 #include "support/policy_subject.h"
@@ -12,13 +11,6 @@
 static const char *const subjects[] = {"gpt2 in fp32", "another gpt2 in bf16", "llama in fp32", "another phi3 in bf16",
                                        "qwen3 with adapters"};
 enum { SUBJECTS = sizeof subjects / sizeof *subjects };
-
-static const struct policy_subject *subject_named(const char *name) {
-    for (size_t s = 0; s < policy_subject_count; s++)
-        if (strcmp(policy_subjects[s].name, name) == 0) return &policy_subjects[s];
-    fail_msg("no subject is called %s", name);
-    return NULL;
-}
 
 static struct outcome train(const struct policy_subject *subject, struct policy policy, bool long_grains) {
     struct policy_way way = {.policy = &policy, .long_grains = long_grains};
@@ -29,7 +21,7 @@ static struct outcome train(const struct policy_subject *subject, struct policy 
 static void nothing_changes_a_bit(void **state) {
     (void)state;
     for (int s = 0; s < SUBJECTS; s++) {
-        const struct policy_subject *subject = subject_named(subjects[s]);
+        const struct policy_subject *subject = policy_subject_named(subjects[s]);
         struct outcome plain = train(subject, (struct policy){0}, false);
         struct outcome again = train(subject, (struct policy){.remake = true}, false);
         outcome_require_equal(subjects[s], &plain, &again);
@@ -38,7 +30,7 @@ static void nothing_changes_a_bit(void **state) {
 
 static void tiles_read_rows_of_what_is_made_again(void **state) {
     (void)state;
-    const struct policy_subject *subject = subject_named("llama in fp32");
+    const struct policy_subject *subject = policy_subject_named("llama in fp32");
     struct outcome plain = train(subject, (struct policy){0}, true);
     struct outcome again = train(subject, (struct policy){.remake = true, .tile_tokens = POLICY_LONG_TOKENS / 2}, true);
     outcome_require_equal("in tiles", &plain, &again);
@@ -67,7 +59,8 @@ static void forward_keeps_none_of_it(void **state) {
     (void)state;
     enum { LAYERS = 2 };
     struct model_config config;
-    struct harness_options options = policy_options(subject_named("gpt2 in fp32"), &(struct policy_way){0}, &config);
+    struct harness_options options =
+        policy_options(policy_subject_named("gpt2 in fp32"), &(struct policy_way){0}, &config);
     config.layers = LAYERS;
     int64_t bytes[2];
     for (int again = 0; again < 2; again++) {

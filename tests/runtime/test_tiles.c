@@ -20,17 +20,10 @@ static const char *const subjects[] = {"llama in fp32", "another phi3 in bf16", 
                                        "qwen3 with adapters"};
 enum { SUBJECTS = sizeof subjects / sizeof *subjects };
 
-static const struct policy_subject *subject_named(const char *name) {
-    for (size_t s = 0; s < policy_subject_count; s++)
-        if (strcmp(policy_subjects[s].name, name) == 0) return &policy_subjects[s];
-    fail_msg("no subject is called %s", name);
-    return NULL;
-}
-
 /* `config` is theirs as long as they are used. */
 static struct harness_options options_of(const char *subject, const struct tokens *tokens,
                                          struct model_config *config) {
-    struct harness_options options = policy_options(subject_named(subject), &(struct policy_way){0}, config);
+    struct harness_options options = policy_options(policy_subject_named(subject), &(struct policy_way){0}, config);
     config->layers = 2;
     config->context = 4096;
     options.sequence_length = tokens->length;

@@ -119,11 +119,52 @@ void build_count_slots(struct graph *graph, const struct op_case *op_case, const
     add(graph, &op_count_slots, "slots", NULL, in, slots);
 }
 
-/* The second expert. With CASE_ADDEND others' rows are there before. */
+/* The second expert of a routing: its operator, that of its gradient, and its weights with the names of theirs. */
+struct expert_case {
+    const struct op *forward, *backward;
+    const void *attributes, *grad_attributes;
+    struct expert_weight {
+        const char *name, *gradient;
+        int rank;
+        int64_t d0, d1;
+    } weights[4];
+    int count;
+    bool trains, dx;
+};
+
+/* With CASE_ADDEND others' rows are there before. The gradient reads x, the routing and the first three weights. */
+static void add_expert(struct graph *graph, const struct op_case *op_case, const struct op_sizes *sizes,
+                       const struct node *route, const struct expert_case *expert) {
+    bool previous = has(op_case, CASE_ADDEND), forward = op_case->op == expert->forward;
+    struct tensor *in[OP_INPUTS_MAX] = {expert_rows(graph, "x", sizes), route->out[2]};
+    for (int w = 0; w < expert->count; w++) {
+        const struct expert_weight *weight = &expert->weights[w];
+        in[2 + w] = graph_parameter(graph, weight->name, weight->rank, weight->d0, weight->d1);
+    }
+    in[2 + expert->count] = IF_WANTED(previous && forward, expert_rows(graph, "previous", sizes));
+    add(graph, expert->forward, "expert", expert->attributes, in, NULL);
+    if (forward) return;
+    struct tensor *back[OP_INPUTS_MAX] = {expert_rows(graph, "dy", sizes),
+                                          in[0],
+                                          in[1],
+                                          in[2],
+                                          in[3],
+                                          in[4],
+                                          IF_WANTED(previous, expert_rows(graph, "previous", sizes))};
+    struct tensor *out[OP_OUTPUTS_MAX] = {IF_WANTED(expert->dx, expert_rows(graph, previous ? "dx" : "d.x", sizes))};
+    for (int w = 0; w < expert->count; w++) {
+        const struct expert_weight *weight = &expert->weights[w];
+        out[1 + w] =
+            IF_WANTED(expert->trains, accumulator(graph, weight->gradient, weight->rank, weight->d0, weight->d1));
+    }
+    add(graph, expert->backward, "expert.grad", expert->grad_attributes, back, out);
+}
+
 void build_expert(struct graph *graph, const struct op_case *op_case, const struct op_sizes *sizes) {
     const struct node *route = add_route(graph, op_case, sizes);
     if (!route) return;
-    bool previous = has(op_case, CASE_ADDEND), trains = !has(op_case, CASE_FROZEN), dx = !has(op_case, CASE_NO_DX);
+    bool trains = !has(op_case, CASE_FROZEN), dx = !has(op_case, CASE_NO_DX);
+    int64_t c = sizes->columns, f = sizes->inner;
     struct expert_grad_attributes attributes = {
         .expert = {.expert = 1,
                    .experts = experts_of(sizes),
@@ -132,28 +173,16 @@ void build_expert(struct graph *graph, const struct op_case *op_case, const stru
         .dx = dx,
         .dweight = {trains, trains, trains},
     };
-    struct tensor *in[OP_INPUTS_MAX] = {
-        expert_rows(graph, "x", sizes),
-        route->out[2],
-        graph_parameter(graph, "gate", 2, sizes->inner, sizes->columns),
-        graph_parameter(graph, "up", 2, sizes->inner, sizes->columns),
-        graph_parameter(graph, "down", 2, sizes->columns, sizes->inner),
-        IF_WANTED(previous && op_case->op == &op_expert_mlp, expert_rows(graph, "previous", sizes))};
-    add(graph, &op_expert_mlp, "expert", &attributes.expert, in, NULL);
-    if (op_case->op != &op_expert_mlp_grad) return;
-    struct tensor *back[OP_INPUTS_MAX] = {expert_rows(graph, "dy", sizes),
-                                          in[0],
-                                          in[1],
-                                          in[2],
-                                          in[3],
-                                          in[4],
-                                          IF_WANTED(previous, expert_rows(graph, "previous", sizes))};
-    struct tensor *out[OP_OUTPUTS_MAX] = {
-        IF_WANTED(dx, expert_rows(graph, previous ? "dx" : "d.x", sizes)),
-        IF_WANTED(trains, accumulator(graph, "d.gate", 2, sizes->inner, sizes->columns)),
-        IF_WANTED(trains, accumulator(graph, "d.up", 2, sizes->inner, sizes->columns)),
-        IF_WANTED(trains, accumulator(graph, "d.down", 2, sizes->columns, sizes->inner))};
-    add(graph, &op_expert_mlp_grad, "expert.grad", &attributes, back, out);
+    const struct expert_case expert = {
+        .forward = &op_expert_mlp,
+        .backward = &op_expert_mlp_grad,
+        .attributes = &attributes.expert,
+        .grad_attributes = &attributes,
+        .weights = {{"gate", "d.gate", 2, f, c}, {"up", "d.up", 2, f, c}, {"down", "d.down", 2, c, f}},
+        .count = 3,
+        .trains = trains,
+        .dx = dx};
+    add_expert(graph, op_case, sizes, route, &expert);
 }
 
 /* Clamps hold for some numbers. */
@@ -170,32 +199,20 @@ static struct expert_glu_attributes glu_of(const struct op_case *op_case, const 
 void build_expert_glu(struct graph *graph, const struct op_case *op_case, const struct op_sizes *sizes) {
     const struct node *route = add_route(graph, op_case, sizes);
     if (!route) return;
-    bool previous = has(op_case, CASE_ADDEND), trains = !has(op_case, CASE_FROZEN), dx = !has(op_case, CASE_NO_DX);
-    bool kn = has(op_case, CASE_KN), forward = op_case->op == &op_expert_glu;
+    bool trains = !has(op_case, CASE_FROZEN), dx = !has(op_case, CASE_NO_DX), kn = has(op_case, CASE_KN);
     int64_t c = sizes->columns, f = sizes->inner;
     struct expert_glu_grad_attributes attributes = {
         .glu = glu_of(op_case, sizes), .dx = dx, .dweight = {trains, trains, trains, trains}};
-    struct tensor *in[OP_INPUTS_MAX] = {expert_rows(graph, "x", sizes),
-                                        route->out[2],
-                                        graph_parameter(graph, "gate_up", 2, kn ? c : 2 * f, kn ? 2 * f : c),
-                                        graph_parameter(graph, "down", 2, kn ? f : c, kn ? c : f),
-                                        graph_parameter(graph, "gate_up_bias", 1, 2 * f, 1),
-                                        graph_parameter(graph, "down_bias", 1, c, 1),
-                                        IF_WANTED(previous && forward, expert_rows(graph, "previous", sizes))};
-    add(graph, &op_expert_glu, "expert", &attributes.glu, in, NULL);
-    if (forward) return;
-    struct tensor *back[OP_INPUTS_MAX] = {expert_rows(graph, "dy", sizes),
-                                          in[0],
-                                          in[1],
-                                          in[2],
-                                          in[3],
-                                          in[4],
-                                          IF_WANTED(previous, expert_rows(graph, "previous", sizes))};
-    struct tensor *out[OP_OUTPUTS_MAX] = {
-        IF_WANTED(dx, expert_rows(graph, previous ? "dx" : "d.x", sizes)),
-        IF_WANTED(trains, accumulator(graph, "d.gate_up", 2, kn ? c : 2 * f, kn ? 2 * f : c)),
-        IF_WANTED(trains, accumulator(graph, "d.down", 2, kn ? f : c, kn ? c : f)),
-        IF_WANTED(trains, accumulator(graph, "d.gate_up_bias", 1, 2 * f, 1)),
-        IF_WANTED(trains, accumulator(graph, "d.down_bias", 1, c, 1))};
-    add(graph, &op_expert_glu_grad, "expert.grad", &attributes, back, out);
+    const struct expert_case expert = {.forward = &op_expert_glu,
+                                       .backward = &op_expert_glu_grad,
+                                       .attributes = &attributes.glu,
+                                       .grad_attributes = &attributes,
+                                       .weights = {{"gate_up", "d.gate_up", 2, kn ? c : 2 * f, kn ? 2 * f : c},
+                                                   {"down", "d.down", 2, kn ? f : c, kn ? c : f},
+                                                   {"gate_up_bias", "d.gate_up_bias", 1, 2 * f, 1},
+                                                   {"down_bias", "d.down_bias", 1, c, 1}},
+                                       .count = 4,
+                                       .trains = trains,
+                                       .dx = dx};
+    add_expert(graph, op_case, sizes, route, &expert);
 }

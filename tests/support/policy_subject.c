@@ -78,6 +78,13 @@ const struct policy_subject policy_subjects[] = {
 };
 const size_t policy_subject_count = sizeof policy_subjects / sizeof *policy_subjects;
 
+const struct policy_subject *policy_subject_named(const char *name) {
+    for (size_t s = 0; s < policy_subject_count; s++)
+        if (strcmp(policy_subjects[s].name, name) == 0) return &policy_subjects[s];
+    fail_msg("no subject is called %s", name);
+    return NULL;
+}
+
 #define HAS(config, field) model_family_has((config)->family, offsetof(struct model_config, field))
 
 bool policy_subject_has_experts(const struct policy_subject *subject) {

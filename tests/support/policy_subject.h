@@ -23,6 +23,8 @@ struct policy_subject {
  * POLICY_SUBJECTS_EACH. */
 extern const struct policy_subject policy_subjects[];
 extern const size_t policy_subject_count;
+/* The one of that name; the test fails where there is none. */
+const struct policy_subject *policy_subject_named(const char *name);
 /* Whether it is a mixture of experts. */
 bool policy_subject_has_experts(const struct policy_subject *subject);
 
