@@ -359,6 +359,7 @@ struct head_attributes {
 };
 struct head_loss_grad_attributes {
     bool dx, dweight, dbias; /* which outputs exist */
+    bool begins;             /* dweight holds zeros, so that what it holds need not be read */
     double softcap;          /* as in head_attributes */
     struct vocabulary_part part;
 };

@@ -66,6 +66,7 @@ void build_head_loss(struct graph *graph, const struct op_case *op_case, const s
         .dx = !has(op_case, CASE_NO_DX),
         .dweight = !frozen,
         .dbias = has(op_case, CASE_BIAS) && !frozen,
+        .begins = has(op_case, CASE_BEGINS),
         .softcap = head.softcap,
         .part = head.part,
     };

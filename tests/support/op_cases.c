@@ -33,6 +33,11 @@ const struct op_sizes op_sizes_gpt2 = {.sequences = 1,
 /* Few tokens of an expert, and several tiles of them. */
 #define MANY_TOKENS                                                                                                    \
     { .sequences = 2, .length = 331, .columns = 45, .inner = 77, .heads = 4 }
+/* Several slices of a vocabulary; not all tokens are in them. */
+#define MANY_WORDS                                                                                                     \
+    { .sequences = 3, .length = 29, .columns = 45, .vocab = 4500 }
+#define ALL_IN_SLICES                                                                                                  \
+    { .sequences = 2, .length = 20, .columns = 45, .vocab = 4500 }
 #define WIDE_MATRIX                                                                                                    \
     { .sequences = 1, .length = 1, .columns = 201, .vocab = 131 }
 #define PAIRS                                                                                                          \
@@ -166,6 +171,9 @@ const struct op_case op_cases[] = {
     CASE("head_loss.bias", head_loss, build_head_loss, LARGE, .flags = CASE_BIAS | CASE_VIEWS),
     CASE("head_loss_grad", head_loss_grad, build_head_loss, ODD, .flags = CASE_TIMED),
     CASE("head_loss_grad.bias", head_loss_grad, build_head_loss, LARGE, .flags = CASE_BIAS | CASE_VIEWS),
+    CASE("head_loss_grad.begins", head_loss_grad, build_head_loss, MANY_WORDS, .flags = CASE_BEGINS),
+    CASE("head_loss_grad.begins.all", head_loss_grad, build_head_loss, ALL_IN_SLICES,
+         .flags = CASE_BEGINS | CASE_BIAS | CASE_VIEWS | CASE_CAPPED),
     CASE("head_loss_grad.frozen", head_loss_grad, build_head_loss, ODD, .flags = CASE_FROZEN),
     CASE("head_loss_grad.no_dx", head_loss_grad, build_head_loss, ODD, .flags = CASE_NO_DX),
     CASE("head_loss.capped", head_loss, build_head_loss, LARGE, .flags = CASE_BIAS | CASE_CAPPED),

@@ -39,6 +39,7 @@ enum op_case_flags {
     CASE_BF16_STATE = 1 << 14,   /* updates: moments in bf16 */
     CASE_INT8_STATE = 1 << 19,   /* in 8 bits */
     CASE_NO_MASTER = 1 << 15,    /* updates: of a bf16 weight without a master */
+    CASE_BEGINS = 1 << 24,       /* heads: the weight's gradient holds zeros */
     CASE_SPLIT_MASTER = 1 << 23, /* updates: of a bf16 weight with the lower half of its master */
     CASE_LENGTH = 1 << 16,       /* parts: of the positions; else of the columns */
     CASE_PART = 1 << 18,         /* embeddings and heads: of some rows of the vocabulary, and rows behind them */
