@@ -181,7 +181,8 @@ struct ballast_plan_options {
     const char *optimizer;       /* "adamw", "lion", "sgd" with momentum, or "muon"; not given: adamw */
     const char *optimizer_dtype; /* of its moments: "fp32", "bf16", rounded by chance, or "int8", with a scale for each
                                     256 of them; not given: fp32 */
-    const char *master; /* of bf16 weights: "fp32", or "none", where they are rounded by chance; not given: fp32 */
+    const char *master;          /* of bf16 weights: "fp32"; "split": the 16 bits that bf16 lacks; or "none", where they
+                                    are rounded by chance; not given: fp32 */
 
     const char *plan_path;    /* a plan file (`ballast plan -o`), with which options that are given must agree. Resuming
                                  takes the run's own plan, and refuses this */

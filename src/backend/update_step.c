@@ -35,12 +35,17 @@ struct update_step update_step_of(const struct node *node, const struct kernel_c
 struct update_run update_run_of(const struct node *node, const struct kernel_call *call) {
     const struct update_attributes *attributes = NODE_ATTRIBUTES(node, update_attributes);
     int moments = update_rule_moments(update_rule_of(node->op));
+    bool split = attributes->split_master, whole = attributes->has_master && !split;
     return (struct update_run){
         .gradient = call->in[0],
-        .weight = attributes->has_master ? call->out[1 + moments] : call->out[0],
+        .weight = split   ? NULL
+                  : whole ? call->out[1 + moments]
+                          : call->out[0],
         .moments = {call->out[1], moments > 1 ? call->out[2] : NULL},
         .scales = {call->out[2 + moments], moments > 1 ? call->out[3 + moments] : NULL},
-        .rounded = attributes->has_master ? call->out[0] : NULL,
+        .rounded = whole ? call->out[0] : NULL,
+        .upper = split ? call->out[0] : NULL,
+        .lower = split ? call->out[1 + moments] : NULL,
         .first = call->first_element,
         .bf16_weight = !attributes->has_master && attributes->parameter == DTYPE_BF16,
         .bf16_moments = attributes->moments == DTYPE_BF16,
@@ -54,7 +59,7 @@ static void *advance(void *data, enum dtype dtype, int64_t elements) {
 struct update_run update_run_from(const struct update_run *run, int64_t begin) {
     struct update_run from = *run;
     from.gradient += begin;
-    from.weight = advance(run->weight, run->bf16_weight ? DTYPE_BF16 : DTYPE_F32, begin);
+    if (run->weight) from.weight = advance(run->weight, run->bf16_weight ? DTYPE_BF16 : DTYPE_F32, begin);
     enum dtype moments = run->scales[0] ? DTYPE_U8 : run->bf16_moments ? DTYPE_BF16 : DTYPE_F32;
     for (int i = 0; i < UPDATE_MOMENTS_MAX; i++) {
         if (run->moments[i]) from.moments[i] = advance(run->moments[i], moments, begin);
@@ -62,6 +67,7 @@ struct update_run update_run_from(const struct update_run *run, int64_t begin) {
     }
     if (run->direction) from.direction += begin;
     if (run->rounded) from.rounded += begin;
+    if (run->upper) from.upper += begin, from.lower += begin;
     from.first += begin;
     return from;
 }

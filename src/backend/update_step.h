@@ -37,13 +37,14 @@ struct update_step {
 /* A run of a parameter. */
 struct update_run {
     const float *gradient;
-    void *weight;                      /* fp32; bf16, rounded by chance, where `bf16_weight` */
+    void *weight;                      /* fp32; bf16, rounded by chance, where `bf16_weight`; NULL beside halves */
     void *moments[UPDATE_MOMENTS_MAX]; /* fp32; bf16, rounded by chance, where `bf16_moments`; codes where there are
                                           scales; NULL: no such moment */
     float *scales[UPDATE_MOMENTS_MAX]; /* NULL, or those of the moments' blocks, which begin with the run */
     float *direction;                  /* Muon: what the matrix is made orthogonal from, which an update of this run
                                           writes in place of the weight; NULL: of other rules */
-    uint16_t *rounded;                 /* NULL, or a copy of the weight, rounded to nearest */
+    uint16_t *rounded;                 /* NULL, or a copy of the weight, rounded to nearest even */
+    uint16_t *upper, *lower;           /* NULL, or halves of the weight (base/half.h) */
     int64_t first;                     /* number of its first element within the tensor: a multiple of 64 */
     bool bf16_weight, bf16_moments;
 };

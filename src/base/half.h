@@ -25,6 +25,20 @@ static inline uint16_t bf16_from_float(float value) {
     return (uint16_t)((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
 }
 
+/* fp32 as two halves of 16 bits: the upper one is the number in bf16, rounded to nearest, of two as near the one away
+ * from zero; the lower one has the number's lower bits, which as a signed number are what is to be added to the bf16's.
+ * A NaN stays one. */
+static inline void float_split(float value, uint16_t *upper, uint16_t *lower) {
+    uint32_t bits = float_bits(value), nan = 0u - ((bits & 0x7fffffffu) > 0x7f800000u);
+    bits = (bits & ~nan) | ((bits | 0x400000u) & nan & 0xffff0000u);
+    *upper = (uint16_t)((bits + 0x8000u) >> 16);
+    *lower = (uint16_t)bits;
+}
+
+static inline float float_join(uint16_t upper, uint16_t lower) {
+    return float_from_bits(((uint32_t)upper << 16) + (uint32_t)(int32_t)(int16_t)lower);
+}
+
 /* By masks, not branches, so that loops over it are vectorised. */
 static inline float f16_to_float(uint16_t half) {
     uint32_t sign = (uint32_t)(half & 0x8000u) << 16, magnitude = half & 0x7fffu;

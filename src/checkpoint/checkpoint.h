@@ -1,10 +1,10 @@
 /* Checkpoints: RUN_DIR/checkpoints/step-00000100 is a Hugging Face directory with the weights in the recipe's dtype,
  * beside them optimizer.safetensors ("exp_avg.NAME", "exp_avg_sq.NAME", in the recipe's optimizer_dtype; in int8 they
- * are codes, beside scales "exp_avg_absmax.NAME"; and, with bf16, "master.NAME" in fp32) and state.json, which says
- * what it was made with, and the manifest of all of them (base/manifest.h). Each is written aside, synced and renamed,
- * so that a kill at any moment or a full disk leaves the previous ones whole. Weights go from the arena to the file:
- * nothing is copied in memory. What is written is checked on its way: a checkpoint with a value that is not finite
- * never gets its name.
+ * are codes, beside scales "exp_avg_absmax.NAME"; and, with bf16, "master.NAME" in fp32 or "master_low.NAME" in 16
+ * bits) and state.json, which says what it was made with, and the manifest of all of them (base/manifest.h). Each is
+ * written aside, synced and renamed, so that a kill at any moment or a full disk leaves the previous ones whole.
+ * Weights go from the arena to the file: nothing is copied in memory. What is written is checked on its way: a
+ * checkpoint with a value that is not finite never gets its name.
  *
  * Files, in the order to read them: run_folder (a run's folder and settings); recipe_change (what of a recipe was
  * changed on purpose); checkpoint (which there are, and what they say); joint_folder (a folder that ranks write

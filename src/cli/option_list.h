@@ -239,10 +239,10 @@
       .help = "numbers of the optimizer's moments; bf16, with half of the bytes, is rounded up or down by chance, so " \
               "that small changes are not lost; int8, with a quarter, has a scale for each 256 of them, as "           \
               "bitsandbytes. Part of the recipe")                                                                      \
-    X(MASTER, OPTION_OF(master), .argument = "fp32|none", OPTION_FOR(COMMAND_TRAIN | COMMAND_PLAN | COMMAND_PROFILE),  \
-      .computed = ", or what the plan file says",                                                                      \
-      .help = "what is kept beside bf16 weights: fp32 ones, or none, and the weights are rounded by chance. Part of "  \
-              "the recipe")                                                                                            \
+    X(MASTER, OPTION_OF(master), .argument = "fp32|split|none",                                                        \
+      OPTION_FOR(COMMAND_TRAIN | COMMAND_PLAN | COMMAND_PROFILE), .computed = ", or what the plan file says",          \
+      .help = "what is kept beside bf16 weights: fp32 ones; split: of these the 16 bits that bf16 lacks, with half "   \
+              "of the bytes; or none, and the weights are rounded by chance. Part of the recipe")                      \
     X(FREEZE, OPTION_OF(freeze), .argument = "PATTERN", OPTION_FOR(COMMAND_TRAIN | COMMAND_PLAN | COMMAND_PROFILE),    \
       .computed = "nothing, or what the plan file says",                                                               \
       .help = "weights that are not trained, by name, with *, ? and [...]; may be given several times")                \

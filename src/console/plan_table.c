@@ -14,8 +14,10 @@
 
 static const char *plural(int64_t count) { return count == 1 ? "" : "s"; }
 
-static const char *without_masters(const struct recipe *recipe) {
-    if (recipe->dtype != DTYPE_BF16 || recipe->master != MASTER_NONE) return "";
+static const char *kind_of_masters(const struct recipe *recipe) {
+    if (recipe->dtype != DTYPE_BF16 || recipe->master == MASTER_FP32) return "";
+    if (recipe->master == MASTER_SPLIT)
+        return recipe->optimizer_dtype != STATE_FP32 ? " and split masters" : " with split masters";
     return recipe->optimizer_dtype != STATE_FP32 ? " and no masters" : " without masters";
 }
 
@@ -47,7 +49,7 @@ static void print_recipe(FILE *out, const struct recipe *recipe) {
     fprintf(out,
             "recipe    %s%s%s%s%s%s, batch %" PRId64 " x %" PRId64 " tokens, %" PRId64 " grain%s of %" PRId64
             " sequence%s%s",
-            dtype_name(recipe->dtype), moments[recipe->optimizer_dtype], without_masters(recipe), loss,
+            dtype_name(recipe->dtype), moments[recipe->optimizer_dtype], kind_of_masters(recipe), loss,
             *optimizer ? ", " : "", optimizer, recipe->batch, recipe->sequence_length, recipe_grains(recipe),
             plural(recipe_grains(recipe)), recipe->grain_sequences, plural(recipe->grain_sequences), lanes);
     print_tensor(out, recipe);

@@ -47,6 +47,7 @@ static bool any_nonfinite(enum dtype dtype, const void *values, int64_t first, i
     case DTYPE_I32:
     case DTYPE_I8:
     case DTYPE_U8:
+    case DTYPE_U16:
     case DTYPE_NONE: break;
     }
     return false;

@@ -52,6 +52,7 @@ struct graph {
     /* A step has no other grain, on any rank: so the uses of a parameter may be added up as they come
      * (graph/differentiate.h). Set before gradients are added. */
     bool one_grain;
+    bool single_grain; /* a step has one grain, on whichever rank: what it adds to holds zeros before */
     /* Decoding: texts with key-value caches, and the rows of each; 0: there are none. */
     int64_t cache_texts, cache_positions;
 };

@@ -14,7 +14,8 @@
     X(BF16, 2, "bf16")                                                                                                 \
     X(I32, 4, "int32")                                                                                                 \
     X(I8, 1, "int8")                                                                                                   \
-    X(U8, 1, "uint8")
+    X(U8, 1, "uint8")                                                                                                  \
+    X(U16, 2, "uint16")
 
 enum dtype {
 #define DTYPE_ENUM(name, bytes, text) DTYPE_##name,
@@ -51,7 +52,7 @@ enum tensor_kind {
     TENSOR_PARAMETER,  /* weights in the compute dtype; persistent */
     TENSOR_GRADIENT,   /* fp32 sum over the grains of a step for one use of a parameter; zeroed when the step begins */
     TENSOR_CACHE,      /* keys and values of earlier tokens; persistent, one for the whole step */
-    TENSOR_STATE,      /* optimizer state: master weights and moments; persistent */
+    TENSOR_STATE,      /* optimizer state: master weights or their lower halves, and moments; persistent */
     TENSOR_RESULT, /* fp64 values of a whole step: loss, squared norms, clip factor; sums are zeroed as gradients are.
                       Those with a parameter (block sums of squares) are read by the step's own nodes alone */
 };
@@ -130,7 +131,7 @@ struct tensor {
     bool updated_whole;               /* parameters: an update needs all elements at once, so that one rank makes it */
     struct tensor *parameter;         /* gradients, sums of their squares, and state: the parameter they belong to */
     struct tensor *value;             /* activations of backward: the activation whose gradient they are; else NULL */
-    const char *role;                 /* state: "master", "exp_avg", "exp_avg_sq"; else NULL */
+    const char *role;                 /* state: "master", "master_low", "exp_avg", "exp_avg_sq"; else NULL */
     /* State and sums of squares that have one element for each block of so many of the parameter's, of which the last
      * may be shorter; 0: one for each. */
     int64_t block_elements;

@@ -53,7 +53,7 @@ static const struct conversion {
     {SAFETENSORS_F16, DTYPE_F32, f16_to_f32},   {SAFETENSORS_F16, DTYPE_BF16, f16_to_bf16},
     {SAFETENSORS_F64, DTYPE_F32, f64_to_f32},   {SAFETENSORS_F64, DTYPE_BF16, f64_to_bf16},
     {SAFETENSORS_F64, DTYPE_F64, NULL},         {SAFETENSORS_I32, DTYPE_I32, NULL},
-    {SAFETENSORS_U8, DTYPE_U8, NULL},
+    {SAFETENSORS_U8, DTYPE_U8, NULL},           {SAFETENSORS_U16, DTYPE_U16, NULL},
 };
 
 static const struct conversion *find_conversion(enum safetensors_dtype from, enum dtype to) {

@@ -18,6 +18,7 @@ static const char *file_dtype(enum dtype dtype) {
     case DTYPE_I32: return "I32";
     case DTYPE_I8: return "I8";
     case DTYPE_U8: return "U8";
+    case DTYPE_U16: return "U16";
     case DTYPE_NONE: break;
     }
     BUG("no safetensors dtype for %s", dtype_name(dtype));

@@ -65,11 +65,12 @@ static enum status infer_head_loss(const struct node *node, struct shape out[OP_
 /* Statistics tell the loss. */
 static double head_loss_flops(const struct node *node) { return node->in[4] ? 0 : head_flops(node); }
 
-static struct head_loss_grad_attributes grad_attributes_of(const struct gradients *gradients, const struct node *node) {
+static struct head_loss_grad_attributes grad_attributes_of(struct gradients *gradients, const struct node *node) {
     const struct head_attributes *attributes = NODE_ATTRIBUTES(node, head_attributes);
     return (struct head_loss_grad_attributes){.dx = gradient_wanted(gradients, node->in[0]),
                                               .dweight = gradient_wanted(gradients, node->in[1]),
                                               .dbias = gradient_wanted(gradients, node->in[3]),
+                                              .begins = gradients_graph(gradients)->single_grain,
                                               .softcap = attributes->softcap,
                                               .part = attributes->part};
 }

@@ -151,6 +151,7 @@ struct head_attributes {
 };
 struct head_loss_grad_attributes {
     bool dx, dweight, dbias; /* which outputs exist */
+    bool begins;             /* dweight holds zeros, so that what it holds need not be read */
     double softcap;          /* as in head_attributes */
     struct vocabulary_part part;
 };
@@ -304,12 +305,12 @@ struct clip_attributes {
  * singular values near 1, after five steps of Newton and Schulz in the parameter's dtype: x = a x + (b g + c g g) x
  * with g = x xt, where x has more rows than columns x (b g + c g g) with g = xt x, and a, b, c = 3.4445,
  * -4.775, 2.0315. So an update of an element needs all of them. What is no such matrix is updated by AdamW
- * (ops_mark_whole_updates). With a master, it is updated and the parameter is its rounding to nearest. Moments in bf16,
- * and a bf16 parameter without a master, are computed in fp32 and rounded by chance: to the bf16 number above with the
- * probability that the distance to the one below says, so that small changes add up on average (Gupta et al., arXiv
- * 1502.02551). The numbers drawn are a function of seed, step, parameter and element (backend/update_step.h). Moments
- * in 8 bits are codes, with a scale for each block of elements: they are unpacked to fp32 and packed again
- * (backend/moment_map.h). */
+ * (ops_mark_whole_updates). With a master, it is updated and the parameter is its rounding to nearest; a master in two
+ * halves (base/half.h) is the parameter and the lower one. Moments in bf16, and a bf16 parameter without a master, are
+ * computed in fp32 and rounded by chance: to the bf16 number above with the probability that the distance to the one
+ * below says, so that small changes add up on average (Gupta et al., arXiv 1502.02551). The numbers drawn are a
+ * function of seed, step, parameter and element (backend/update_step.h). Moments in 8 bits are codes, with a scale for
+ * each block of elements: they are unpacked to fp32 and packed again (backend/moment_map.h). */
 #define UPDATE_RULE_LIST(X) X(ADAMW, adamw) X(LION, lion) X(SGD, sgd) X(MUON, muon)
 enum update_rule {
 #define UPDATE_RULE_ENUM(name, op) UPDATE_##name,
@@ -323,9 +324,8 @@ const char *update_rule_name(enum update_rule rule);
 enum update_rule update_rule_find(const char *name);
 /* Of an operator that is one of them; UPDATE_RULE_COUNT for others. */
 enum update_rule update_rule_of(const struct op *op);
-/* The roles of its moments, which are outputs 1 and, where it has two, 2. The master follows, and after it the scales
- * of moments in 8 bits, fp32 [blocks of UPDATE_SCALE_BLOCK elements]. NULL: no
- * such moment. */
+/* The roles of its moments, which are outputs 1 and, where it has two, 2. The master, or its lower halves, follows, and
+ * after it the scales of moments in 8 bits, fp32 [blocks of UPDATE_SCALE_BLOCK elements]. NULL: no such moment. */
 enum { UPDATE_MOMENTS_MAX = 2, UPDATE_SCALE_BLOCK = 256 };
 const char *update_rule_moment(enum update_rule rule, int moment);
 int update_rule_moments(enum update_rule rule);
@@ -335,6 +335,7 @@ struct update_attributes {
     double weight_decay;           /* 0 for parameters that do not decay */
     enum dtype parameter, moments; /* moments: fp32, bf16, or uint8, which are codes */
     bool has_master;               /* the parameter is bf16, and the output after the moments exists */
+    bool split_master; /* and it has the lower halves of masters whose upper ones are the parameter, uint16 */
     uint64_t seed;
     uint32_t number; /* of the parameter among those that are trained */
 };

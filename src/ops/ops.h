@@ -138,15 +138,16 @@ struct tensor *ops_head_logits(struct graph *graph, const char *name, struct ten
 /* Adds finish and update to a differentiated graph: sums of accumulators, sums of squares, squared norms in parameter
  * order, the clip factor (result "clip"), the rule's operator for every trainable parameter, with its state tensors:
  * its moments, with scales ("exp_avg_absmax") where they are in 8 bits, and, when the graph's dtype is bf16, "master"
- * (roles; names are the parameter's). Where nothing is clipped, updates do not read the factor, and so wait for no
- * gradient but their own. Where ranks have parts
- * of parameters (graph/tensor.h), partial gradients are summed first, and the norm is that of all parts. */
+ * or "master_low" (roles; names are the parameter's). Where nothing is clipped, updates do not read the factor, and so
+ * wait for no gradient but their own. Where ranks have parts of parameters (graph/tensor.h), partial gradients are
+ * summed first, and the norm is that of all parts. */
 struct optimizer_options {
     enum update_rule rule;
     double beta1, beta2, epsilon, weight_decay, clip_norm;
     double muon_momentum;    /* of UPDATE_MUON, whose other numbers are AdamW's, for what is no matrix */
     enum dtype moments;      /* fp32, bf16 or uint8 */
     bool no_masters;         /* of bf16 parameters */
+    bool split_masters;      /* of bf16 parameters: "master_low" in place of "master" */
     uint64_t seed;           /* of rounding by chance */
     struct group_part group; /* of ranks that have parts of parameters; {0, 0}: none has */
 };

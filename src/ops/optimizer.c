@@ -113,6 +113,7 @@ enum status infer_update(const struct node *node, struct shape out[OP_OUTPUTS_MA
     for (int i = 0; i < 1 + moments + attributes->has_master; i++) {
         out[i] = *gradient;
         if (i <= moments) out[i].dtype = i == 0 ? attributes->parameter : attributes->moments;
+        if (i > moments && attributes->split_master) out[i].dtype = DTYPE_U16;
     }
     for (int i = 0; i < moments && attributes->moments == DTYPE_U8; i++)
         out[2 + moments + i] = scales_of(gradient);
@@ -234,7 +235,10 @@ static void add_states(struct graph *graph, struct tensor *parameter, enum updat
     int moments = update_rule_moments(rule);
     for (int i = 0; i < moments; i++)
         into[1 + i] = state_tensor(graph, parameter, update_rule_moment(rule, i), attributes->moments);
-    if (attributes->has_master) into[1 + moments] = state_tensor(graph, parameter, "master", DTYPE_F32);
+    if (attributes->has_master && attributes->split_master)
+        into[1 + moments] = state_tensor(graph, parameter, "master_low", DTYPE_U16);
+    else if (attributes->has_master)
+        into[1 + moments] = state_tensor(graph, parameter, "master", DTYPE_F32);
     for (int i = 0; i < moments && attributes->moments == DTYPE_U8; i++)
         into[2 + moments + i] = scales_tensor(graph, parameter, update_rule_moment(rule, i));
 }
@@ -256,6 +260,7 @@ static void add_update(struct graph *graph, const struct trained *trained, uint3
         .parameter = parameter->shape.dtype,
         .moments = options->moments,
         .has_master = parameter->shape.dtype != DTYPE_F32 && !options->no_masters,
+        .split_master = parameter->shape.dtype != DTYPE_F32 && options->split_masters,
         .seed = options->seed,
         .number = number,
     };

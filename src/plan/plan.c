@@ -20,7 +20,8 @@ int64_t recipe_default_grain(int64_t batch, int64_t sequence_length, int64_t lea
 double recipe_state_bytes_per_byte(const struct recipe *recipe) {
     double own = (double)dtype_bytes(recipe->dtype);
     double moments = update_rule_moments(recipe->optimizer) * state_format_bytes(recipe->optimizer_dtype);
-    double master = recipe->dtype == DTYPE_F32 || recipe->master == MASTER_NONE ? 0 : 4;
+    static const double masters[] = {[MASTER_FP32] = 4, [MASTER_SPLIT] = 2, [MASTER_NONE] = 0};
+    double master = recipe->dtype == DTYPE_F32 ? 0 : masters[recipe->master];
     return (own + 4 + moments + master) / own;
 }
 
@@ -360,7 +361,7 @@ static enum status read_layout(const char *file, const json_t *object, struct re
 
 /* fp32 in files of versions that had no other. */
 static enum status read_state_formats(const char *file, const json_t *object, struct recipe *out) {
-    static const char *const formats[] = {"fp32", "bf16", "int8"}, *const masters[] = {"fp32", "none"};
+    static const char *const formats[] = {"fp32", "bf16", "int8"}, *const masters[] = {"fp32", "split", "none"};
     const char *format = "fp32", *master = "fp32";
     TRY(json_read_string(file, object, "optimizer_dtype", &format));
     TRY(json_read_string(file, object, "master", &master));

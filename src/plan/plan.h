@@ -68,8 +68,9 @@ enum dtype state_format_dtype(enum state_format format);
 /* Of each moment of an element, with its part of a scale. */
 double state_format_bytes(enum state_format format);
 
-/* What of a bf16 parameter is kept beside it. */
-#define MASTER_LIST(X) X(FP32, "fp32") X(NONE, "none")
+/* What of a bf16 parameter is kept beside it: in fp32 a master, of which it is the rounding; the master's lower 16
+ * bits, of which the parameter is the upper ones (base/half.h); or nothing. */
+#define MASTER_LIST(X) X(FP32, "fp32") X(SPLIT, "split") X(NONE, "none")
 enum master {
 #define MASTER_ENUM(name, text) MASTER_##name,
     MASTER_LIST(MASTER_ENUM) MASTER_COUNT

@@ -76,7 +76,7 @@ struct setting {
     X(clip_norm, .name = "clip-norm", SETTING_REAL_IN(0, 1e9), SETTING_REAL_DEFAULT(1))                                \
     X(optimizer_dtype, .name = "optimizer-dtype", .type = SETTING_CHOICE, .choices = "fp32|bf16|int8",                 \
       .fallback = "fp32")                                                                                              \
-    X(master, .name = "master", .type = SETTING_CHOICE, .choices = "fp32|none", .fallback = "fp32")                    \
+    X(master, .name = "master", .type = SETTING_CHOICE, .choices = "fp32|split|none", .fallback = "fp32")              \
     X(base_dtype, .name = "base-dtype", .type = SETTING_CHOICE, .choices = "none|nf4|int8|mxfp4", .fallback = "none")  \
     X(freeze, .name = "freeze", .type = SETTING_TEXTS)                                                                 \
     X(lora, .name = "lora", .type = SETTING_TEXT)                                                                      \

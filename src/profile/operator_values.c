@@ -14,6 +14,7 @@ static void write_value(void *to, enum dtype dtype, int64_t index, double value)
     case DTYPE_BF16: ((uint16_t *)to)[index] = bf16_from_float((float)value); return;
     case DTYPE_I32: ((int32_t *)to)[index] = (int32_t)value; return;
     case DTYPE_U8: ((uint8_t *)to)[index] = (uint8_t)value; return;
+    case DTYPE_U16: ((uint16_t *)to)[index] = (uint16_t)value; return;
     default: BUG("no values of %s", dtype_name(dtype));
     }
 }

@@ -32,7 +32,7 @@ enum status engine_open(const struct session_plan *plan, struct engine *out);
 void engine_close(struct engine *engine);
 
 /* Reads the model's weights into the arena: fp32 masters first where there are such, then the parameters as their
- * rounding. Moments are zero. */
+ * rounding; masters in two halves as such. Moments are zero. */
 enum status engine_load_weights(struct engine *engine);
 /* The same for a model that no file has: the family's initial values for this seed. */
 enum status engine_initialise_weights(struct engine *engine, uint64_t seed);

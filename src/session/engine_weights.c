@@ -75,9 +75,11 @@ static int drop_empty(struct weight_target *targets, int count) {
     return kept;
 }
 
-static bool is_master(const struct tensor *tensor) {
-    return tensor->kind == TENSOR_STATE && strcmp(tensor->role, "master") == 0;
+static bool has_role(const struct tensor *tensor, const char *role) {
+    return tensor->kind == TENSOR_STATE && strcmp(tensor->role, role) == 0;
 }
+
+static bool is_master(const struct tensor *tensor) { return has_role(tensor, "master"); }
 
 WIDE_VECTORS static void round_block(const float *restrict master, uint16_t *restrict parameter, int64_t elements) {
 #pragma omp simd
@@ -131,11 +133,61 @@ static enum status round_masters(const struct engine *engine) {
     return status;
 }
 
+/* ---- masters in two halves ---- */
+
+WIDE_VECTORS static void split_block(const float *restrict values, int64_t count, uint16_t *restrict upper,
+                                     uint16_t *restrict lower) {
+#pragma omp simd
+    for (int64_t e = 0; e < count; e++)
+        float_split(values[e], &upper[e], &lower[e]);
+}
+
+struct halves {
+    struct runner *runner;
+    uint16_t upper[BYTE_STORE_PIECE / 4], lower[BYTE_STORE_PIECE / 4];
+};
+
+/* fp32 numbers of a parameter, by the tensor of its masters' lower halves, of which this rank may have fewer. */
+static enum status write_halves(void *payload, const void *key, int64_t offset, int64_t bytes, const void *from) {
+    struct halves *halves = payload;
+    const struct tensor *low = key;
+    int64_t begin = offset / 4, end = begin + bytes / 4, first, elements;
+    split_block(from, end - begin, halves->upper, halves->lower);
+    TRY(runner_write(halves->runner, low->parameter, 2 * begin, 2 * (end - begin), halves->upper));
+    (void)runner_home(halves->runner, low, &first, &elements);
+    int64_t low_begin = begin > first ? begin : first, low_end = end < first + elements ? end : first + elements;
+    if (low_begin >= low_end) return STATUS_OK;
+    return runner_write(halves->runner, low, 2 * low_begin, 2 * (low_end - low_begin),
+                        halves->lower + (low_begin - begin));
+}
+
+/* Parameters with such masters are read in fp32, through the store. */
+static void split_sources(const struct engine *engine, const struct byte_store *store, struct weight_target *targets,
+                          int count) {
+    const struct graph *graph = engine_graph(engine);
+    for (size_t i = 0; i < graph->tensors.count; i++) {
+        const struct tensor *low = graph->tensors.items[i];
+        if (!has_role(low, "master_low")) continue;
+        for (int t = 0; t < count; t++) {
+            struct weight_target *target = &targets[t];
+            if (target->tensor != low->parameter) continue;
+            target->dtype = DTYPE_F32;
+            target->data = NULL;
+            target->store = store;
+            target->home = low;
+        }
+    }
+}
+
+/* ---- all ---- */
+
 /* All parameters, those with a master as the master: their roundings follow. Where this rank has more of a parameter
  * than of its master, both: what is read of a parameter is the rounding too. */
-static enum status list_sources(const struct engine *engine, struct weight_target **out, int *count) {
+static enum status list_sources(const struct engine *engine, const struct byte_store *halves,
+                                struct weight_target **out, int *count) {
     const struct graph *graph = engine_graph(engine);
     TRY(engine_list_tensors(engine, TENSOR_PARAMETER, NULL, out, count));
+    split_sources(engine, halves, *out, *count);
     int parameters = *count;
     for (size_t i = 0; i < graph->tensors.count; i++) {
         const struct tensor *tensor = graph->tensors.items[i];
@@ -151,31 +203,36 @@ static enum status list_sources(const struct engine *engine, struct weight_targe
     return STATUS_OK;
 }
 
-enum status engine_load_weights(struct engine *engine) {
-    struct weight_target *targets;
+/* From the model's files, or, where `seed` is given, its initial values. */
+static enum status make_weights(struct engine *engine, const uint64_t *seed) {
+    struct halves *halves = mem_array(1, sizeof *halves);
+    if (!halves) return STATUS_FAILED;
+    halves->runner = engine->main;
+    const struct byte_store store = {.write = write_halves, .payload = halves};
+    struct weight_target *targets = NULL;
     int count;
-    TRY(list_sources(engine, &targets, &count));
-    enum status status = model_load_weights(engine_model(engine), targets, count);
+    enum status status = list_sources(engine, &store, &targets, &count);
+    if (status == STATUS_OK)
+        status = seed ? model_initialise_weights(engine_model(engine), *seed, targets, count)
+                      : model_load_weights(engine_model(engine), targets, count);
     mem_free(targets);
+    mem_free(halves);
     return status == STATUS_OK ? round_masters(engine) : status;
 }
 
-enum status engine_initialise_weights(struct engine *engine, uint64_t seed) {
-    struct weight_target *targets;
-    int count;
-    TRY(list_sources(engine, &targets, &count));
-    enum status status = model_initialise_weights(engine_model(engine), seed, targets, count);
-    mem_free(targets);
-    return status == STATUS_OK ? round_masters(engine) : status;
-}
+enum status engine_load_weights(struct engine *engine) { return make_weights(engine, NULL); }
+
+enum status engine_initialise_weights(struct engine *engine, uint64_t seed) { return make_weights(engine, &seed); }
 
 static enum status add_load(const struct safetensors *set, const char *path, const struct weight_target *target,
                             struct safetensors_loads *out) {
     const struct safetensors_tensor *source = safetensors_find(set, target->tensor->name);
     if (!source) return status_set(STATUS_BAD_INPUT, "%s: %s is missing", path, target->tensor->name);
     struct shape whole = tensor_whole_shape(target->tensor);
-    static const enum safetensors_dtype dtypes[] = {
-        [DTYPE_F32] = SAFETENSORS_F32, [DTYPE_BF16] = SAFETENSORS_BF16, [DTYPE_U8] = SAFETENSORS_U8};
+    static const enum safetensors_dtype dtypes[] = {[DTYPE_F32] = SAFETENSORS_F32,
+                                                    [DTYPE_BF16] = SAFETENSORS_BF16,
+                                                    [DTYPE_U8] = SAFETENSORS_U8,
+                                                    [DTYPE_U16] = SAFETENSORS_U16};
     if (source->dtype != dtypes[target->dtype] || !safetensors_has_shape(source, &whole)) {
         char dims[SHAPE_TEXT], wanted[SHAPE_TEXT];
         return status_set(STATUS_BAD_INPUT, "%s: %s: is %s %s, must be %s", path, source->name, source->dtype_name,

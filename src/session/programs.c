@@ -30,9 +30,12 @@ static enum status add_backward(struct graph *graph, struct tensor *loss, const 
                                           .muon_momentum = recipe->muon_momentum,
                                           .moments = state_format_dtype(recipe->optimizer_dtype),
                                           .no_masters = recipe->master == MASTER_NONE,
+                                          .split_masters = recipe->master == MASTER_SPLIT,
                                           .seed = recipe->seed,
                                           .group = {recipe_tensor(recipe), rank_place_tensor_rank(&plan->place)}};
     bool alone = rank_place_ranks(&plan->place) == 1 && lane_shape_lanes(&recipe->lanes) == 1;
+    /* By the recipe alone, since it changes bits. */
+    graph->single_grain = recipe_grains(recipe) == 1;
     graph->one_grain = sums_alike(backend) && alone && recipe->batch == recipe->grain_sequences;
     TRY(graph_differentiate(graph, loss));
     return ops_add_optimizer(graph, &optimizer);

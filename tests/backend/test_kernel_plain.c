@@ -95,6 +95,39 @@ static void log_probabilities_are_those_of_plain_c(void **state) {
     op_instance_free(&own);
 }
 
+/* A head whose logits lie where its weight's gradient will be, beside one with tiles of logits. */
+static void check_beginning(const char *name, enum dtype dtype, double most) {
+    struct op_case without = *plain_case_find(name);
+    struct op_instance begins = plain_case_make(name, dtype), tiles;
+    without.flags &= ~(unsigned)CASE_BEGINS;
+    assert_int_equal(op_instance_create(op_case_build(&without, dtype, &without.sizes), &tiles), STATUS_OK);
+    op_instance_fill(&tiles, 31);
+    const struct tensor *dweight = op_case_tensor(tiles.graph, "d.weight");
+    memset(tiles.data[dweight->id], 0, (size_t)shape_bytes(&dweight->shape));
+    op_instance_run_all(&begins);
+    op_instance_run_all(&tiles);
+    for (int i = 0; i < OP_OUTPUTS_MAX; i++) {
+        const struct tensor *own = begins.node->out[i], *other = tiles.node->out[i];
+        if (!own) continue;
+        double *found = op_instance_read(&begins, own), *expected = op_instance_read(&tiles, other);
+        plain_case_expect(own->name, found, expected, shape_elements(&own->shape), most);
+        mem_free(found);
+        mem_free(expected);
+    }
+    op_instance_free(&begins);
+    op_instance_free(&tiles);
+}
+
+static void a_head_may_begin_the_gradient_of_its_weight(void **state) {
+    (void)state;
+    if (op_instance_on_cuda()) skip();
+    static const char *const names[] = {"head_loss_grad.begins", "head_loss_grad.begins.all"};
+    for (int i = 0; i < 2; i++) {
+        check_beginning(names[i], DTYPE_F32, 1e-6);
+        check_beginning(names[i], DTYPE_BF16, 4e-3);
+    }
+}
+
 /* The loss of a pair, and what its slope is by each token of the chosen and of the rejected sequence. */
 struct plain_pair {
     double loss, slope[2];
@@ -385,6 +418,7 @@ int main(void) {
         cmocka_unit_test(the_last_token_is_that_of_plain_c),
         cmocka_unit_test(the_head_is_that_of_plain_c),
         cmocka_unit_test(log_probabilities_are_those_of_plain_c),
+        cmocka_unit_test(a_head_may_begin_the_gradient_of_its_weight),
         cmocka_unit_test(the_loss_of_pairs_is_that_of_plain_c),
         cmocka_unit_test(statistics_of_a_part_are_those_of_plain_c),
         cmocka_unit_test(parts_are_those_of_plain_c),

@@ -152,6 +152,84 @@ static void updates_are_those_of_plain_c(void **state) {
     }
 }
 
+/* ---- masters in two halves ---- */
+
+static uint32_t bits_of(float value) {
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    return bits;
+}
+
+static void numbers_are_the_sum_of_their_halves(void **state) {
+    (void)state;
+    static const uint32_t numbers[] = {0,          0x80000000, 0x3f808000, 0x3f818000, 0x3f807fff, 0xbf808001,
+                                       0x00008000, 0x7f7fffff, 0xff800000, 0x7f800000, 0x00000001, 0x3fffffff};
+    uint16_t upper, lower;
+    for (unsigned i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+        float_split(float_from_bits(numbers[i]), &upper, &lower);
+        assert_int_equal(upper, (numbers[i] + 0x8000) >> 16);
+        assert_int_equal(bits_of(float_join(upper, lower)), numbers[i]);
+    }
+    static const uint32_t nans[] = {0x7f800001, 0xffffffff, 0x7fc00000};
+    for (unsigned i = 0; i < sizeof nans / sizeof *nans; i++) {
+        float_split(float_from_bits(nans[i]), &upper, &lower);
+        assert_true(isnan(bf16_to_float(upper)) && isnan(float_join(upper, lower)));
+    }
+}
+
+/* The masters before a step, out of their halves. */
+static void take_masters(const struct op_instance *halves, struct op_instance *whole) {
+    const struct tensor *weight = op_case_tensor(halves->graph, "weight"),
+                        *low = op_case_tensor(halves->graph, "master_low");
+    const uint16_t *upper = halves->data[weight->id], *lower = halves->data[low->id];
+    float *masters = whole->data[op_case_tensor(whole->graph, "master")->id];
+    for (int64_t i = 0; i < shape_elements(&weight->shape); i++)
+        masters[i] = float_join(upper[i], lower[i]);
+}
+
+/* The same bits as masters in one piece, but for the weight, whose ties are rounded the other way. */
+static void expect_whole_masters(const char *name, const char *split) {
+    struct op_instance whole = plain_case_make(name, DTYPE_BF16), halves = plain_case_make(split, DTYPE_BF16);
+    int moments = update_rule_moments(update_rule_of(whole.node->op));
+    const struct node *from = halves.node, *to = whole.node;
+    int64_t count = shape_elements(&to->out[0]->shape), other = 0;
+    take_values(&halves, from->in[0], &whole, to->in[0]);
+    for (int i = 1; i < OP_OUTPUTS_MAX && from->out[i]; i++)
+        if (i != 1 + moments) take_values(&halves, from->out[i], &whole, to->out[i]);
+    take_masters(&halves, &whole);
+    op_instance_run_all(&whole);
+    op_instance_run_all(&halves);
+    for (int i = 1; i < OP_OUTPUTS_MAX && from->out[i]; i++)
+        if (i != 1 + moments)
+            assert_memory_equal(whole.data[to->out[i]->id], halves.data[from->out[i]->id],
+                                (size_t)shape_bytes(&to->out[i]->shape));
+    const uint16_t *upper = halves.data[from->out[0]->id], *lower = halves.data[from->out[1 + moments]->id];
+    const uint16_t *rounded = whole.data[to->out[0]->id];
+    const float *masters = whole.data[to->out[1 + moments]->id];
+    for (int64_t i = 0; i < count; i++) {
+        uint32_t bits = bits_of(masters[i]), joined = bits_of(float_join(upper[i], lower[i]));
+        if (joined != bits || upper[i] != (bits + 0x8000) >> 16)
+            fail_msg("%s: %08x of %lld is %04x and %04x", split, bits, (long long)i, upper[i], lower[i]);
+        other += upper[i] != rounded[i];
+        if (upper[i] != rounded[i]) assert_int_equal(bits & 0xffff, 0x8000);
+    }
+    assert_true(other * 1000 < count);
+    op_instance_free(&whole);
+    op_instance_free(&halves);
+}
+
+static void masters_in_two_halves_have_the_same_numbers(void **state) {
+    (void)state;
+    expect_whole_masters("adamw", "adamw.split_master");
+    expect_whole_masters("adamw.bf16_state", "adamw.split_master.bf16_state");
+    expect_whole_masters("adamw.int8_state", "adamw.split_master.int8_state");
+    expect_whole_masters("lion", "lion.split_master");
+    expect_whole_masters("sgd", "sgd.split_master");
+    if (op_instance_has_kernel(&op_muon)) expect_whole_masters("muon", "muon.split_master");
+}
+
+/* ---- by chance ---- */
+
 /* bf16 by chance, as backend/update_step.h says it. */
 static double rounded_by_chance(float value, uint32_t bits) {
     uint32_t raw;
@@ -337,6 +415,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_clip_factor_is_that_of_plain_c),
         cmocka_unit_test(updates_are_those_of_plain_c),
+        cmocka_unit_test(numbers_are_the_sum_of_their_halves),
+        cmocka_unit_test(masters_in_two_halves_have_the_same_numbers),
         cmocka_unit_test(bf16_state_is_rounded_by_chance),
         cmocka_unit_test(moments_in_8_bits_are_the_nearest),
     };

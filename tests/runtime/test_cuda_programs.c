@@ -14,7 +14,7 @@
 
 /* Of the quick run, beside every 17th: experts, one that all tokens take beside them, and their balance; whole
  * matrices. */
-static const char experts[] = "another qwen2_moe in bf16", matrices[] = "llama in bf16 by Muon";
+static const char experts[] = "another qwen2_moe in bf16", matrices[] = "llama in bf16 by Muon with split masters";
 
 /* Experts in fewer bits have no kernels. */
 static bool is_run(size_t s) {

@@ -66,6 +66,7 @@ void build_head_loss(struct graph *graph, const struct op_case *op_case, const s
         .dx = !has(op_case, CASE_NO_DX),
         .dweight = !frozen,
         .dbias = has(op_case, CASE_BIAS) && !frozen,
+        .begins = has(op_case, CASE_BEGINS),
         .softcap = head.softcap,
         .part = head.part,
     };
@@ -168,6 +169,7 @@ void build_update(struct graph *graph, const struct op_case *op_case, const stru
     enum update_rule rule = update_rule_of(op_case->op);
     int moments = update_rule_moments(rule);
     bool master = graph->dtype == DTYPE_BF16 && !(op_case->flags & CASE_NO_MASTER);
+    bool split = master && has(op_case, CASE_SPLIT_MASTER);
     struct update_attributes attributes = {.beta1 = 0.9,
                                            .beta2 = 0.95,
                                            .epsilon = 1e-8,
@@ -175,10 +177,11 @@ void build_update(struct graph *graph, const struct op_case *op_case, const stru
                                            .parameter = graph->dtype,
                                            .moments = moments_of(op_case),
                                            .has_master = master,
+                                           .split_master = split,
                                            .seed = UINT64_C(0x123456789abcdef),
                                            .number = 5};
     struct shape moment = shape_make(attributes.moments, 2, sizes->vocab, sizes->columns, 1), state = moment;
-    state.dtype = DTYPE_F32;
+    state.dtype = split ? DTYPE_U16 : DTYPE_F32;
     struct tensor *in[OP_INPUTS_MAX] = {
         accumulator(graph, "gradient", 2, sizes->vocab, sizes->columns),
         IF_WANTED(!has(op_case, CASE_UNCLIPPED),
@@ -186,7 +189,7 @@ void build_update(struct graph *graph, const struct op_case *op_case, const stru
     struct tensor *out[OP_OUTPUTS_MAX] = {graph_parameter(graph, "weight", 2, sizes->vocab, sizes->columns)};
     for (int i = 0; i < moments; i++)
         out[1 + i] = graph_tensor(graph, TENSOR_STATE, update_rule_moment(rule, i), moment);
-    if (master) out[1 + moments] = graph_tensor(graph, TENSOR_STATE, "master", state);
+    if (master) out[1 + moments] = graph_tensor(graph, TENSOR_STATE, split ? "master_low" : "master", state);
     for (int i = 0; i < moments && attributes.moments == DTYPE_U8; i++)
         out[2 + moments + i] = add_scales(graph, update_rule_moment(rule, i), shape_elements(&moment));
     add(graph, op_case->op, update_rule_name(rule), &attributes, in, out);

@@ -36,6 +36,11 @@ const struct op_sizes op_sizes_gpt2 = {.sequences = 1,
 /* Few tokens of an expert, and several tiles of them. */
 #define MANY_TOKENS                                                                                                    \
     { .sequences = 2, .length = 331, .columns = 45, .inner = 77, .heads = 4 }
+/* Several slices of a vocabulary; not all tokens are in them. */
+#define MANY_WORDS                                                                                                     \
+    { .sequences = 3, .length = 29, .columns = 45, .vocab = 4500 }
+#define ALL_IN_SLICES                                                                                                  \
+    { .sequences = 2, .length = 20, .columns = 45, .vocab = 4500 }
 #define WIDE_MATRIX                                                                                                    \
     { .sequences = 1, .length = 1, .columns = 201, .vocab = 131 }
 #define PAIRS                                                                                                          \
@@ -171,6 +176,9 @@ const struct op_case op_cases[] = {
     CASE("head_loss.bias", head_loss, build_head_loss, LARGE, .flags = CASE_BIAS | CASE_VIEWS),
     CASE("head_loss_grad", head_loss_grad, build_head_loss, ODD, .flags = CASE_TIMED),
     CASE("head_loss_grad.bias", head_loss_grad, build_head_loss, LARGE, .flags = CASE_BIAS | CASE_VIEWS),
+    CASE("head_loss_grad.begins", head_loss_grad, build_head_loss, MANY_WORDS, .flags = CASE_BEGINS),
+    CASE("head_loss_grad.begins.all", head_loss_grad, build_head_loss, ALL_IN_SLICES,
+         .flags = CASE_BEGINS | CASE_BIAS | CASE_VIEWS | CASE_CAPPED),
     CASE("head_loss_grad.frozen", head_loss_grad, build_head_loss, ODD, .flags = CASE_FROZEN),
     CASE("head_loss_grad.no_dx", head_loss_grad, build_head_loss, ODD, .flags = CASE_NO_DX),
     CASE("head_loss.capped", head_loss, build_head_loss, LARGE, .flags = CASE_BIAS | CASE_CAPPED),
@@ -261,18 +269,24 @@ const struct op_case op_cases[] = {
     CASE("adamw.no_master.fp32_state", adamw, build_update, ODD, .flags = CASE_NO_MASTER),
     CASE("adamw.int8_state", adamw, build_update, LARGE, .flags = CASE_INT8_STATE | CASE_TIMED),
     CASE("adamw.int8_state.no_master", adamw, build_update, ODD, .flags = CASE_INT8_STATE | CASE_NO_MASTER),
+    CASE("adamw.split_master", adamw, build_update, LARGE, .flags = CASE_SPLIT_MASTER | CASE_TIMED),
+    CASE("adamw.split_master.bf16_state", adamw, build_update, LARGE, .flags = CASE_SPLIT_MASTER | CASE_BF16_STATE),
+    CASE("adamw.split_master.int8_state", adamw, build_update, LARGE, .flags = CASE_SPLIT_MASTER | CASE_INT8_STATE),
     CASE("adamw.unclipped", adamw, build_update, LARGE, .flags = CASE_UNCLIPPED),
     CASE("lion", lion, build_update, LARGE, .flags = CASE_TIMED),
     CASE("lion.no_master", lion, build_update, ODD, .flags = CASE_NO_MASTER | CASE_BF16_STATE),
+    CASE("lion.split_master", lion, build_update, LARGE, .flags = CASE_SPLIT_MASTER),
     CASE("lion.int8_state", lion, build_update, ODD, .flags = CASE_INT8_STATE),
     CASE("lion.unclipped", lion, build_update, LARGE, .flags = CASE_UNCLIPPED),
     CASE("sgd", sgd, build_update, LARGE, .flags = CASE_TIMED),
     CASE("sgd.no_master", sgd, build_update, ODD, .flags = CASE_NO_MASTER | CASE_BF16_STATE),
+    CASE("sgd.split_master", sgd, build_update, LARGE, .flags = CASE_SPLIT_MASTER),
     CASE("sgd.int8_state", sgd, build_update, ODD, .flags = CASE_INT8_STATE),
     CASE("sgd.unclipped", sgd, build_update, LARGE, .flags = CASE_UNCLIPPED),
     CASE("muon", muon, build_update, LARGE, .flags = CASE_TIMED),
     CASE("muon.wide", muon, build_update, WIDE_MATRIX, .flags = 0),
     CASE("muon.no_master", muon, build_update, ODD, .flags = CASE_NO_MASTER | CASE_BF16_STATE),
+    CASE("muon.split_master", muon, build_update, LARGE, .flags = CASE_SPLIT_MASTER),
     CASE("muon.int8_state", muon, build_update, ODD, .flags = CASE_INT8_STATE),
     CASE("muon.unclipped", muon, build_update, LARGE, .flags = CASE_UNCLIPPED),
 };

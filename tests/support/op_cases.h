@@ -29,22 +29,24 @@ enum op_case_flags {
     CASE_VIEWS = 1 << 4,  /* activations are columns of wider ones */
     CASE_FROZEN = 1 << 5, /* no gradient of the weight */
     CASE_NO_DX = 1 << 6,
-    CASE_BACK = 1 << 7,        /* rope with sign -1 */
-    CASE_TIMED = 1 << 8,       /* in the benchmark */
-    CASE_HEADS = 1 << 9,       /* norms: of the heads */
-    CASE_FROM = 1 << 10,       /* embeddings: the table's first rows stand for no token */
-    CASE_CAPPED = 1 << 11,     /* attention and heads: a soft cap of scores or logits */
-    CASE_ONE_PLUS = 1 << 12,   /* rms_norm: by 1 + the weight; route: weights add up to 1 */
-    CASE_PARTIAL = 1 << 13,    /* rope: of a part of each head, times a factor */
-    CASE_BF16_STATE = 1 << 14, /* updates: moments in bf16 */
-    CASE_INT8_STATE = 1 << 19, /* in 8 bits */
-    CASE_NO_MASTER = 1 << 15,  /* updates: of a bf16 weight without a master */
-    CASE_LENGTH = 1 << 16,     /* parts: of the positions; else of the columns */
-    CASE_PART = 1 << 18,       /* embeddings and heads: of some rows of the vocabulary, and rows behind them */
-    CASE_CONVERTS = 1 << 17,   /* parts: in another dtype than the whole */
-    CASE_ZIGZAG = 1 << 22,     /* parts of the positions: two runs each */
-    CASE_SINKS = 1 << 20,      /* attention */
-    CASE_UNCLIPPED = 1 << 21,  /* updates: without the clip factor */
+    CASE_BACK = 1 << 7,          /* rope with sign -1 */
+    CASE_TIMED = 1 << 8,         /* in the benchmark */
+    CASE_HEADS = 1 << 9,         /* norms: of the heads */
+    CASE_FROM = 1 << 10,         /* embeddings: the table's first rows stand for no token */
+    CASE_CAPPED = 1 << 11,       /* attention and heads: a soft cap of scores or logits */
+    CASE_ONE_PLUS = 1 << 12,     /* rms_norm: by 1 + the weight; route: weights add up to 1 */
+    CASE_PARTIAL = 1 << 13,      /* rope: of a part of each head, times a factor */
+    CASE_BF16_STATE = 1 << 14,   /* updates: moments in bf16 */
+    CASE_INT8_STATE = 1 << 19,   /* in 8 bits */
+    CASE_NO_MASTER = 1 << 15,    /* updates: of a bf16 weight without a master */
+    CASE_BEGINS = 1 << 24,       /* heads: the weight's gradient holds zeros */
+    CASE_SPLIT_MASTER = 1 << 23, /* updates: of a bf16 weight with the lower half of its master */
+    CASE_LENGTH = 1 << 16,       /* parts: of the positions; else of the columns */
+    CASE_PART = 1 << 18,         /* embeddings and heads: of some rows of the vocabulary, and rows behind them */
+    CASE_CONVERTS = 1 << 17,     /* parts: in another dtype than the whole */
+    CASE_ZIGZAG = 1 << 22,       /* parts of the positions: two runs each */
+    CASE_SINKS = 1 << 20,        /* attention */
+    CASE_UNCLIPPED = 1 << 21,    /* updates: without the clip factor */
 };
 
 struct op_case {

@@ -168,6 +168,7 @@ static double element_read(const void *at, enum dtype dtype) {
     case DTYPE_BF16: return (double)bf16_to_float(*(const uint16_t *)at);
     case DTYPE_I32: return (double)*(const int32_t *)at;
     case DTYPE_U8: return (double)*(const uint8_t *)at;
+    case DTYPE_U16: return (double)*(const uint16_t *)at;
     default: BUG("no dtype");
     }
 }
@@ -179,6 +180,7 @@ static void element_write(void *at, enum dtype dtype, double value) {
     case DTYPE_BF16: *(uint16_t *)at = bf16_from_float((float)value); break;
     case DTYPE_I32: *(int32_t *)at = (int32_t)value; break;
     case DTYPE_U8: *(uint8_t *)at = (uint8_t)value; break;
+    case DTYPE_U16: *(uint16_t *)at = (uint16_t)value; break;
     default: BUG("no dtype");
     }
 }
@@ -210,12 +212,20 @@ static double integer_value(const struct op_instance *instance, const char *name
     return (double)(random % (uint32_t)vocab);
 }
 
+/* An accumulator that a head is told to hold nothing. */
+static bool holds_nothing(const struct op_instance *instance, const struct tensor *tensor) {
+    bool head = instance->node->op == &op_head_loss_grad && strcmp(tensor->name, "d.weight") == 0;
+    return head && NODE_ATTRIBUTES(instance->node, head_loss_grad_attributes)->begins;
+}
+
 /* Uniform with variance 1, or what the tensor's name asks for. */
 static double value_of(const struct op_instance *instance, const struct tensor *tensor, int64_t index,
                        uint32_t random) {
     double uniform = ((double)random * 0x1p-31 - 1) * 1.7320508;
     if (tensor->shape.dtype == DTYPE_I32) return integer_value(instance, tensor->name, index, random);
     if (tensor->shape.dtype == DTYPE_U8) return (double)(random >> 24);
+    if (holds_nothing(instance, tensor)) return 0;
+    if (tensor->shape.dtype == DTYPE_U16) return (double)(random >> 16);
     if (strcmp(tensor->name, "logits") == 0) { /* whose order small steps do not change */
         int64_t experts = shape_columns(&tensor->shape), expert = index % experts, token = index / experts;
         return 0.4 * (double)((expert * 5 + token * token) % experts) + 0.1 * uniform;

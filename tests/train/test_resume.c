@@ -185,14 +185,14 @@ static void mixtures_go_on(void **state) {
 }
 
 /* Rounded by chance: the numbers drawn depend on the step, not on where the run began. */
-static void expect_states_go_on(void **state, enum update_rule rule, enum state_format format) {
+static void expect_states_go_on(void **state, enum update_rule rule, enum state_format format, enum master master) {
     struct tiny_run run;
     char whole[512], cut[512];
     tiny_run_make(*state, "llama", &run);
     SETTINGS_GIVE(&run.plan, dtype, DTYPE_BF16);
     SETTINGS_GIVE(&run.plan, optimizer, rule);
     SETTINGS_GIVE(&run.plan, optimizer_dtype, format);
-    SETTINGS_GIVE(&run.plan, master, MASTER_NONE);
+    SETTINGS_GIVE(&run.plan, master, master);
     snprintf(whole, sizeof whole, "%s/whole-%s", (const char *)*state, state_format_name(format));
     snprintf(cut, sizeof cut, "%s/cut-%s", (const char *)*state, state_format_name(format));
     expect_status(tiny_run_begin(&run, whole, NULL), STATUS_OK, NULL);
@@ -204,9 +204,9 @@ static void expect_states_go_on(void **state, enum update_rule rule, enum state_
 }
 
 static void smaller_states_go_on(void **state) {
-    expect_states_go_on(state, UPDATE_LION, STATE_BF16);
-    expect_states_go_on(state, UPDATE_ADAMW, STATE_INT8);
-    expect_states_go_on(state, UPDATE_MUON, STATE_FP32);
+    expect_states_go_on(state, UPDATE_LION, STATE_BF16, MASTER_NONE);
+    expect_states_go_on(state, UPDATE_ADAMW, STATE_INT8, MASTER_SPLIT);
+    expect_states_go_on(state, UPDATE_MUON, STATE_FP32, MASTER_NONE);
 }
 
 /* The base is quantised again when a run goes on. */

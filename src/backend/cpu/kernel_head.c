@@ -1,13 +1,16 @@
-/* The head with the loss, in tiles of tokens: logits of one tile are held at a time, in the workspace. */
+/* The head with the loss, in tiles of tokens: logits of one tile are held at a time, in the workspace. Where the
+ * gradient of the weight holds nothing yet, the logits of the first tokens lie there (kernel_head_slices.c). */
 #include <math.h>
 #include <string.h>
 
-#include "backend/cpu/cpu_kernel.h"
+#include "backend/cpu/kernel_head.h"
 #include "backend/cpu/matmul.h"
 #include "backend/head_tiles.h"
 #include "base/half.h"
 
 static const struct head_limits limits = {.logits_bytes = 104 << 20, .tile_tokens = 512, .logits_row = 1};
+
+enum { REST_TOKENS = 256 }; /* of a tile behind those in slices, at most */
 
 /* Products of a tile of so many tokens; NULL where not wanted. */
 struct head_products {
@@ -16,7 +19,8 @@ struct head_products {
 
 struct head_kernel {
     struct kernel kernel;
-    struct head_tiles tiles;
+    struct head_slices *slices;           /* of the first tokens; NULL: all are in tiles */
+    struct head_tiles tiles;              /* of the others */
     struct head_products products, final; /* of a tile, and of the last one where that is shorter */
     struct head_workspace workspace;      /* then that of the products */
     float softcap;
@@ -47,6 +51,7 @@ static void head_release(struct kernel *kernel) {
     struct head_kernel *head = (struct head_kernel *)kernel;
     products_free(&head->products);
     products_free(&head->final);
+    head_slices_free(head->slices);
     mem_free(head);
 }
 
@@ -116,22 +121,55 @@ static void read_attributes(struct head_kernel *head, bool gradient) {
         take_attributes(head, attributes->softcap, &attributes->part);
 }
 
+static int64_t first_of_tiles(const struct head_kernel *head) {
+    return head->slices ? head_slices_tokens(head->slices) : 0;
+}
+
+static enum status make_slices(struct head_kernel *head) {
+    struct head_tiles *tiles = &head->tiles;
+    if (!head_slices_apply(head->kernel.node)) return STATUS_OK;
+    TRY(head_slices_create(head->kernel.node, &head->slices));
+    int64_t rest = tiles->rows - first_of_tiles(head), count = (rest + REST_TOKENS - 1) / REST_TOKENS;
+    tiles->tile = count > 0 ? (rest + count - 1) / count : 0;
+    tiles->last = count > 0 ? rest - (count - 1) * tiles->tile : 0;
+    return STATUS_OK;
+}
+
+static enum status make_tiles(struct head_kernel *head, bool gradient) {
+    const struct head_tiles *tiles = &head->tiles;
+    if (tiles->tile == 0) return STATUS_OK;
+    TRY(create_products(head, gradient, tiles->tile, &head->products));
+    return tiles->last != tiles->tile ? create_products(head, gradient, tiles->last, &head->final) : STATUS_OK;
+}
+
+/* Logits of a tile and what slices need are not there at once. */
+static void lay_out(struct head_kernel *head, bool gradient) {
+    struct head_workspace *workspace = &head->workspace;
+    int64_t products = workspace_most(&head->products), final = workspace_most(&head->final);
+    if (final > products) products = final;
+    *workspace = head_workspace_of(head->kernel.node, &head->tiles, gradient, true);
+    if (head->slices) {
+        int64_t more = head_slices_workspace_bytes(head->slices) - workspace->losses;
+        int64_t own = head_slices_products_bytes(head->slices);
+        if (more > 0) workspace->losses += more, workspace->end += more;
+        if (own > products) products = own;
+    }
+    head->kernel.workspace_bytes = workspace->end + products;
+}
+
 static enum status head_create(const struct node *node, bool gradient, kernel_run *run, struct kernel **out) {
     struct head_kernel *head = kernel_new(node, sizeof *head, run);
     if (!head) return STATUS_FAILED;
     read_attributes(head, gradient);
     head->kernel.release = head_release;
     head->tiles = head_tiles_of(node, &limits);
-    enum status status = create_products(head, gradient, head->tiles.tile, &head->products);
-    if (status == STATUS_OK && head->tiles.last != head->tiles.tile)
-        status = create_products(head, gradient, head->tiles.last, &head->final);
+    enum status status = gradient ? make_slices(head) : STATUS_OK;
+    if (status == STATUS_OK) status = make_tiles(head, gradient);
     if (status != STATUS_OK) {
         head_release(&head->kernel);
         return status;
     }
-    int64_t products = workspace_most(&head->products), final = workspace_most(&head->final);
-    head->workspace = head_workspace_of(node, &head->tiles, gradient, true);
-    head->kernel.workspace_bytes = head->workspace.end + (products > final ? products : final);
+    lay_out(head, gradient);
     *out = &head->kernel;
     return STATUS_OK;
 }
@@ -146,8 +184,7 @@ static int64_t column_of(const struct head_tile *tile, int32_t target) {
 /* The gradient of a token's loss, which is less its log-probability. */
 static float scale_of(const struct head_tile *tile, int64_t row) { return tile->dy ? -tile->dy[row] : tile->scale; }
 
-/* What is between d(loss)/d(logits) and the softmax: the target's. */
-static void write_target(float softcap, float scale, double logit, double lse, enum dtype dtype, void *out) {
+void head_write_target(float softcap, float scale, double logit, double lse, enum dtype dtype, void *out) {
     double bent = softcap > 0 ? logit / (double)softcap : 0;
     float at_target = (float)((exp(logit - lse) - 1) * (double)scale * (1 - bent * bent));
     if (dtype == DTYPE_BF16)
@@ -166,7 +203,7 @@ static void write_gradient(const struct head_kernel *head, float scale, const fl
     double logit = target >= 0 ? (double)logits[target] : 0;
     cpu_simd()->softmax(dtype, rows, logits, (float)lse, scale, head->softcap, out);
     memset(out + rows * element, 0, (size_t)((head->tiles.vocab - rows) * element));
-    if (target >= 0) write_target(head->softcap, scale, logit, lse, dtype, out + target * element);
+    if (target >= 0) head_write_target(head->softcap, scale, logit, lse, dtype, out + target * element);
 }
 
 /* The log of the sum of exponentials of a row, and less the target's logit, its loss. */
@@ -260,7 +297,8 @@ static void head_tiles(const struct head_kernel *head, const struct kernel_call 
     tile.scale = gradient && !dy ? (float)call->scalars[SCALAR_LOSS_SCALE] : 0;
     double *losses = workspace_at(call, head->workspace.losses);
     void *workspace = workspace_at(call, head->workspace.end);
-    for (int64_t first = 0; first < tiles->rows; first += tiles->tile) {
+    if (head->slices) head_slices_run(head->slices, call, call->workspace, workspace, losses);
+    for (int64_t first = first_of_tiles(head); first < tiles->rows; first += tiles->tile) {
         tile.rows = head_tile_tokens(tiles, first);
         const struct head_products *products = tile.rows < tiles->tile ? &head->final : &head->products;
         tile.targets = (const int32_t *)call->in[2] + first;

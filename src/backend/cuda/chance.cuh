@@ -44,4 +44,17 @@ template <> __device__ inline __nv_bfloat16 narrow_by_chance<__nv_bfloat16>(floa
     return narrow<__nv_bfloat16>(__uint_as_float(raw & 0xffff0000u));
 }
 
+/* As float_split and float_join of base/half.h. */
+struct halves {
+    uint16_t upper, lower;
+};
+__device__ inline struct halves halves_split(float value) {
+    uint32_t bits = __float_as_uint(value);
+    if (value != value) bits = (bits | 0x400000u) & 0xffff0000u;
+    return {(uint16_t)((bits + 0x8000u) >> 16), (uint16_t)bits};
+}
+__device__ inline float halves_join(struct halves halves) {
+    return __uint_as_float(((uint32_t)halves.upper << 16) + (uint32_t)(int32_t)(int16_t)halves.lower);
+}
+
 #endif

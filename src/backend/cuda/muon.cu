@@ -45,7 +45,8 @@ struct following {
     const void *direction;
     const double *clip, *scalars;
     void *weight;
-    __nv_bfloat16 *rounded; /* NULL, or a copy of the weight */
+    __nv_bfloat16 *rounded;  /* NULL, or a copy of the weight */
+    uint16_t *upper, *lower; /* NULL, or its halves in place of both */
     int64_t count;
     double weight_decay, factor;
     uint64_t seed;
@@ -63,8 +64,14 @@ template <typename T, typename P> __global__ void __launch_bounds__(THREADS) fol
     if (sizeof(P) == 2)
         draw_block({at.seed, at.number, (uint32_t)at.scalars[SCALAR_STEP]}, RANDOM_ROUND_WEIGHT, (uint32_t)(i / 4),
                    words);
-    float weight = widen(((const P *)at.weight)[i]);
+    bool halves = sizeof(P) == 4 && at.upper;
+    float weight = halves ? halves_join({at.upper[i], at.lower[i]}) : widen(((const P *)at.weight)[i]);
     weight = __fmaf_rn(widen(((const T *)at.direction)[i]), -step, __fmul_rn(weight, decay));
+    if (halves) {
+        struct halves parts = halves_split(weight);
+        at.upper[i] = parts.upper, at.lower[i] = parts.lower;
+        return;
+    }
     ((P *)at.weight)[i] = narrow_by_chance<P>(weight, words[i % 4] & 0xffffu);
     if (at.rounded) at.rounded[i] = narrow<__nv_bfloat16>(weight);
 }
@@ -114,6 +121,7 @@ static struct following following_of(const struct node *node, const struct kerne
     struct following at = {};
     at.direction = direction, at.clip = (const double *)call->in[1], at.scalars = call->scalars;
     at.weight = run.weight, at.rounded = (__nv_bfloat16 *)run.rounded;
+    at.upper = run.upper, at.lower = run.lower;
     at.count = shape_elements(&node->in[0]->shape);
     at.weight_decay = attributes->weight_decay, at.factor = update_step_factor(&node->in[0]->shape);
     at.seed = attributes->seed, at.number = attributes->number;

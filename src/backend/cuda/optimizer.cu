@@ -193,13 +193,14 @@ struct update {
     const float *gradient;
     const double *clip; /* [2]: the factor is the second; NULL: it is 1 */
     void *weight, *moments[UPDATE_MOMENTS_MAX];
-    __nv_bfloat16 *rounded; /* NULL, or a copy of the weight */
+    __nv_bfloat16 *rounded; /* NULL, or a copy of the weight, or its upper halves */
     int64_t count;
     const double *scalars; /* of the step, in the device's memory */
     struct update_constants constants;
     uint32_t draws; /* the block of random numbers of the first four elements */
     unsigned first;
     bool vectors;
+    bool halves; /* `weight` has its lower ones */
 };
 static_assert(sizeof(struct table<update>) <= 4096, "all that a kernel may be given by value before CUDA 12.1");
 
@@ -227,16 +228,56 @@ __device__ inline void update_element(const struct update_step &step, float grad
     }
 }
 
+/* P: the dtype that the weight is computed in, or bf16, which is rounded by chance. */
+template <typename P, int W> __device__ inline vector<P, W> load_weight(const struct update &own, int64_t i) {
+    if (sizeof(P) == 2 || !own.halves) return load<P, W>(own.weight, i);
+    vector<uint16_t, W> lower = load<uint16_t, W>(own.weight, i), upper = load<uint16_t, W>(own.rounded, i);
+    vector<P, W> weight;
+#pragma unroll
+    for (int w = 0; w < W; w++)
+        weight.at[w] = narrow<P>(halves_join({upper.at[w], lower.at[w]}));
+    return weight;
+}
+
+template <int W> __device__ inline void store_halves(const struct update &own, int64_t i, const float values[W]) {
+    vector<uint16_t, W> lower, upper;
+#pragma unroll
+    for (int w = 0; w < W; w++) {
+        struct halves halves = halves_split(values[w]);
+        upper.at[w] = halves.upper, lower.at[w] = halves.lower;
+    }
+    store<uint16_t, W>(own.weight, i, lower);
+    store<uint16_t, W>(own.rounded, i, upper);
+}
+
+/* `values`: as computed; `chance`: the block of random numbers of a weight that is rounded so. */
+template <typename P, int W>
+__device__ inline void store_weight(const struct update &own, int64_t i, const float values[W],
+                                    const uint32_t chance[4]) {
+    constexpr bool by_chance = sizeof(P) == 2;
+    if (!by_chance && own.halves) return store_halves<W>(own, i, values);
+    vector<P, W> weight;
+    vector<__nv_bfloat16, W> rounded;
+#pragma unroll
+    for (int w = 0; w < W; w++) {
+        int word = W == 1 ? (int)(i % 4) : w;
+        weight.at[w] = narrow_by_chance<P>(values[w], by_chance ? chance[word] & 0xffffu : 0);
+        rounded.at[w] = narrow<__nv_bfloat16>(values[w]);
+    }
+    store<P, W>(own.weight, i, weight);
+    if (!by_chance && own.rounded) store<__nv_bfloat16, W>(own.rounded, i, rounded);
+}
+
 /* W neighbours, of one block of random numbers; W divides the count. P, M: the dtypes of weight and moments. */
 template <enum update_rule RULE, typename P, typename M, int W>
 __device__ inline void update_neighbours(const struct update &own, const struct update_step &step, int64_t i) {
     constexpr bool chance_m = sizeof(M) == 2, chance_p = sizeof(P) == 2, two = RULE == UPDATE_ADAMW;
     vector<float, W> gradient = load<float, W>(own.gradient, i);
     vector<P, W> weight = {};
-    if (RULE != UPDATE_MUON) weight = load<P, W>(own.weight, i);
+    if (RULE != UPDATE_MUON) weight = load_weight<P, W>(own, i);
     vector<M, W> m = load<M, W>(own.moments[0], i), v = {};
-    vector<__nv_bfloat16, W> rounded;
-    uint32_t state[4], chance[4], block = own.draws + (uint32_t)(i / 4);
+    float values[W];
+    uint32_t state[4], chance[4] = {}, block = own.draws + (uint32_t)(i / 4);
     if (two) v = load<M, W>(own.moments[1], i);
     if (chance_m) draw_block({step.seed, step.number, step.count}, RANDOM_ROUND_STATE, block, state);
     if (chance_p) draw_block({step.seed, step.number, step.count}, RANDOM_ROUND_WEIGHT, block, chance);
@@ -245,15 +286,13 @@ __device__ inline void update_neighbours(const struct update &own, const struct 
         int word = W == 1 ? (int)(i % 4) : w;
         float weight_w = widen(weight.at[w]), m_w = widen(m.at[w]), v_w = widen(v.at[w]);
         update_element<RULE>(step, gradient.at[w], &weight_w, &m_w, &v_w);
-        weight.at[w] = narrow_by_chance<P>(weight_w, chance_p ? chance[word] & 0xffffu : 0);
+        values[w] = weight_w;
         m.at[w] = narrow_by_chance<M>(m_w, chance_m ? state[word] & 0xffffu : 0);
         v.at[w] = narrow_by_chance<M>(v_w, chance_m ? state[word] >> 16 : 0);
-        rounded.at[w] = narrow<__nv_bfloat16>(weight_w);
     }
-    store<P, W>(own.weight, i, weight);
+    store_weight<P, W>(own, i, values, chance);
     store<M, W>(own.moments[0], i, m);
     if (two) store<M, W>(own.moments[1], i, v);
-    if (!chance_p && own.rounded) store<__nv_bfloat16, W>(own.rounded, i, rounded);
 }
 
 constexpr int UPDATE_BLOCK = 4 * THREADS; /* elements */
@@ -278,6 +317,8 @@ __global__ void __launch_bounds__(THREADS) update_kernel(const __grid_constant__
 static struct update update_of(const struct kernel *kernel, const struct kernel_call *call, float *direction,
                                unsigned first) {
     struct update_run run = update_run_of(kernel->node, call);
+    bool halves = run.upper && !direction;
+    if (halves) run.weight = run.lower, run.rounded = run.upper;
     if (direction) run.weight = direction, run.rounded = NULL;
     struct update update = {
         .gradient = run.gradient,
@@ -290,6 +331,7 @@ static struct update update_of(const struct kernel *kernel, const struct kernel_
         .constants = constants_of(kernel->node),
         .draws = (uint32_t)(run.first / 4),
         .first = first,
+        .halves = halves,
     };
     uintptr_t all = (uintptr_t)update.gradient | (uintptr_t)update.weight | (uintptr_t)update.moments[0] |
                     (uintptr_t)update.moments[1] | (uintptr_t)update.rounded;
@@ -370,14 +412,13 @@ __global__ void __launch_bounds__(THREADS)
     float m = 0, v = 0;
     if (inside) {
         uint32_t words[4] = {};
-        float weight = RULE == UPDATE_MUON ? 0 : widen(((const P *)own.weight)[i]);
+        float weight = RULE == UPDATE_MUON ? 0 : widen(load_weight<P, 1>(own, i).at[0]);
         m = __fmul_rn(moment_number<true>(*codes[0]), coded.scales[0][block]);
         if (two) v = __fmul_rn(moment_number<false>(*codes[1]), coded.scales[1][block]);
         update_element<RULE>(step, own.gradient[i], &weight, &m, &v);
         if (chance)
             draw_block({step.seed, step.number, step.count}, RANDOM_ROUND_WEIGHT, own.draws + (uint32_t)(i / 4), words);
-        ((P *)own.weight)[i] = narrow_by_chance<P>(weight, words[i % 4] & 0xffffu);
-        if (!chance && own.rounded) own.rounded[i] = narrow<__nv_bfloat16>(weight);
+        store_weight<P, 1>(own, i, &weight, words);
     }
     pack_moment<true>(m, inside, codes[0], &coded.scales[0][block]);
     if (two) pack_moment<false>(v, inside, codes[1], &coded.scales[1][block]);

@@ -59,18 +59,20 @@ INLINE vh bf16_round_by_chance(vf value, vu bits) {
     return vu_narrow((vu)vf_select(value != value, quiet, (vf)((vu)value + bits)) >> 16);
 }
 
+INLINE void store_half(void *to, int64_t index, int64_t left, vh value) {
+    uint16_t *at = (uint16_t *)to + index;
+    if (left >= LANES)
+        *(vh_unaligned *)at = (vh_unaligned)value;
+    else
+        memcpy(at, &value, (size_t)left * sizeof *at);
+}
+
 /* As `store`, but in bf16 by chance. */
 INLINE void store_by_chance(void *to, int64_t index, int64_t left, bool bf16, vf value, vu bits) {
-    if (!bf16) {
-        store(to, index, left, false, value);
-        return;
-    }
-    uint16_t *at = (uint16_t *)to + index;
-    vh rounded = bf16_round_by_chance(value, bits);
-    if (left >= LANES)
-        *(vh_unaligned *)at = (vh_unaligned)rounded;
+    if (bf16)
+        store_half(to, index, left, bf16_round_by_chance(value, bits));
     else
-        memcpy(at, &rounded, (size_t)left * sizeof *at);
+        store(to, index, left, false, value);
 }
 
 #endif

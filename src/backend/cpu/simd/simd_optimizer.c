@@ -7,7 +7,36 @@ struct update_form {
     enum update_rule rule;
     bool moments, weight; /* in bf16, rounded by chance */
     bool rounds;
+    bool halves; /* of the weight */
 };
+
+/* As float_join and float_split of base/half.h, LANES numbers at a time. */
+INLINE vf load_halves(const struct update_run *run, int64_t i, int64_t left) {
+    vi lower = (vi)load(run->lower, i, left, true) >> 16;
+    return (vf)((vu)load(run->upper, i, left, true) + (vu)lower);
+}
+
+INLINE void store_halves(const struct update_run *run, int64_t i, int64_t left, vf value) {
+    vf quiet = (vf)(((vu)value | 0x400000u) & 0xffff0000u);
+    vu bits = (vu)vf_select(value != value, quiet, value);
+    store_half(run->upper, i, left, vu_narrow((bits + 0x8000u) >> 16));
+    store_half(run->lower, i, left, vu_narrow(bits & 0xffffu));
+}
+
+INLINE vf load_weight(struct update_form form, const struct update_run *run, int64_t i, int64_t left) {
+    return form.halves ? load_halves(run, i, left) : load(run->weight, i, left, form.weight);
+}
+
+/* `bits`: of a weight that is rounded by chance. */
+INLINE void store_weight(struct update_form form, const struct update_run *run, int64_t i, int64_t left, vf value,
+                         vu bits) {
+    if (form.halves) {
+        store_halves(run, i, left, value);
+        return;
+    }
+    store_by_chance(run->weight, i, left, form.weight, value, bits & 0xffffu);
+    if (form.rounds) store(run->rounded, i, left, true, value);
+}
 
 /* Random bits of LANES elements: for the moments, and for the weight. */
 struct update_bits {
@@ -57,7 +86,7 @@ INLINE void update_vector(struct update_form form, int64_t i, int64_t left, cons
     bool second = form.rule == UPDATE_ADAMW;
     vf g = load(run->gradient, i, left, false) * step->clip;
     bool muon = form.rule == UPDATE_MUON;
-    struct update_values values = {.weight = muon ? (vf){0} : load(run->weight, i, left, form.weight)};
+    struct update_values values = {.weight = muon ? (vf){0} : load_weight(form, run, i, left)};
     values.moments[0] = load(run->moments[0], i, left, form.moments);
     if (second) values.moments[1] = load(run->moments[1], i, left, form.moments);
     if (form.rule == UPDATE_ADAMW) adamw_update(step, g, &values);
@@ -70,8 +99,7 @@ INLINE void update_vector(struct update_form form, int64_t i, int64_t left, cons
         store(run->direction, i, left, false, values.weight);
         return;
     }
-    store_by_chance(run->weight, i, left, form.weight, values.weight, bits.weight & 0xffffu);
-    if (form.rounds) store(run->rounded, i, left, true, values.weight);
+    store_weight(form, run, i, left, values.weight, bits.weight);
 }
 
 /* Four vectors at a time, since a block of random numbers is for four elements. */
@@ -92,6 +120,10 @@ INLINE void update_by(enum update_rule rule, int64_t n, const struct update_step
         update_loop((struct update_form){.rule = rule, .moments = true, .weight = true}, n, step, run);
     else if (run->bf16_weight)
         update_loop((struct update_form){.rule = rule, .weight = true}, n, step, run);
+    else if (run->upper && run->bf16_moments)
+        update_loop((struct update_form){.rule = rule, .moments = true, .halves = true}, n, step, run);
+    else if (run->upper)
+        update_loop((struct update_form){.rule = rule, .halves = true}, n, step, run);
     else if (run->rounded && run->bf16_moments)
         update_loop((struct update_form){.rule = rule, .moments = true, .rounds = true}, n, step, run);
     else if (run->rounded)
@@ -151,10 +183,9 @@ INLINE void follow_loop(struct update_form form, bool bf16, int64_t n, const str
         if (form.weight) chance_draw(step->seed, RANDOM_ROUND_WEIGHT, step->count, step->number, run->first + i, bits);
         for (int v = 0; v < 4 && i + v * LANES < n; v++) {
             int64_t at = i + v * LANES, left = n - at;
-            vf weight = load(run->weight, at, left, form.weight);
+            vf weight = load_weight(form, run, at, left);
             weight = vf_fma(load(direction, at, left, bf16), vf_set(-step->step), weight * step->decay);
-            store_by_chance(run->weight, at, left, form.weight, weight, bits[v] & 0xffffu);
-            if (form.rounds) store(run->rounded, at, left, true, weight);
+            store_weight(form, run, at, left, weight, bits[v]);
         }
     }
 }
@@ -163,6 +194,8 @@ void SIMD_NAME(simd_follow)(enum dtype dtype, int64_t n, const struct update_ste
                             const void *direction) {
     if (dtype == DTYPE_BF16 && run->bf16_weight)
         follow_loop((struct update_form){.weight = true}, true, n, step, run, direction);
+    else if (dtype == DTYPE_BF16 && run->upper)
+        follow_loop((struct update_form){.halves = true}, true, n, step, run, direction);
     else if (dtype == DTYPE_BF16)
         follow_loop((struct update_form){.rounds = true}, true, n, step, run, direction);
     else
