@@ -11,7 +11,7 @@
 
 enum { LINE_BYTES = 128 };
 static const double WAKE_S = 50e-6;
-static const double SAME = 0.02, SHORT_S = 0.01;
+static const double SAME = 0.02, SHORT_S = 0.01, BRIEF_S = 0.001;
 
 /* The second number of a thread's schedstat: nanoseconds on a run queue. */
 static int64_t waited_by(int tasks, const char *thread) {
@@ -56,8 +56,11 @@ static int ascending(const void *left, const void *right) {
 
 struct measurement measurement_of(struct sample *samples, int count) {
     qsort(samples, (size_t)count, sizeof *samples, ascending);
-    int third = count / 3;
-    const struct sample *median = &samples[third / 2];
+    int third = count / 3, like = 1;
+    while (like < count && samples[like].seconds <= (1 + MEASUREMENT_NOISY_SPREAD) * samples[0].seconds)
+        like++;
+    if (like < third) like = third;
+    const struct sample *median = &samples[(like - 1) / 2];
     double apart = samples[third].seconds / samples[0].seconds - 1, waited = median->waited_s / median->seconds;
     return (struct measurement){median->seconds, apart > waited ? apart : waited};
 }
@@ -68,7 +71,7 @@ bool measurement_settled(const struct sample *samples, int count) {
         second = fmin(second, fmax(lowest, samples[i].seconds));
         lowest = fmin(lowest, samples[i].seconds);
     }
-    return count >= (lowest < SHORT_S ? 3 : 2) && second <= (1 + SAME) * lowest;
+    return lowest >= BRIEF_S && count >= (lowest < SHORT_S ? 3 : 2) && second <= (1 + SAME) * lowest;
 }
 
 bool measurement_noisy(const struct measurement *measurement) {

@@ -30,10 +30,10 @@ struct profile_options {
 #define PROFILE_BUDGET_S 3.0
 
 /* The rate of matrix products in this dtype with the backend's present number of threads: the yardstick of MFU. That
- * of the lowest third of several calls of the backend's `linear`, on 512 x 768 x 3072 or 512 x 3072 x 768, whichever is
- * faster; about 0.2 s. Takes memory of its own for that time, about 40 MiB. With f times the CPU's tokens in a grain,
- * f^2 times the rows and f times the columns: a GPU's take 1.4 GiB. FAILED when the backend has no such kernel or there
- * is no memory. */
+ * of several undisturbed calls (measurement.h) of the backend's `linear`, on 512 x 768 x 3072 or 512 x 3072 x 768,
+ * whichever is faster; about 0.2 s. Takes memory of its own for that time, about 40 MiB. With f times the CPU's tokens
+ * in a grain, f^2 times the rows and f times the columns: a GPU's take 1.4 GiB. FAILED when the backend has no such
+ * kernel or there is no memory. */
 enum status profile_matrix_rate(const struct backend *backend, enum dtype dtype, double *flops_per_s);
 /* The same from the cache, or measured when the cache has none or a noisy one; *measured counts the measurements. */
 enum status profile_find_matrix_rate(const struct backend *backend, enum dtype dtype, struct profile_cache *cache,

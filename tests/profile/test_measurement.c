@@ -8,9 +8,11 @@ static void expect(struct measurement measurement, double seconds, double spread
     assert_true(measurement.spread > spread - 1e-9 && measurement.spread < spread + 1e-9);
 }
 
-/* However slow most of the calls were. */
-static void lowest_third_counts(void **state) {
+/* However slow most of the calls were; of those that were not, the one in the middle. */
+static void undisturbed_calls_count(void **state) {
     (void)state;
+    struct sample seven[] = {{10.5, 0}, {10, 0}, {11, 0}, {11.2, 0}, {11.8, 0}, {12.1, 0}, {40, 0}};
+    expect(measurement_of(seven, 7), 11, 0.1);
     struct sample one[] = {{4, 0}}, three[] = {{9, 0}, {4, 0}, {5, 0}};
     struct sample nine[] = {{90, 0}, {11, 0}, {80, 0}, {10, 0}, {99, 0}, {12, 0}, {70, 0}, {13, 0}, {50, 0}};
     expect(measurement_of(one, 1), 4, 0);
@@ -40,7 +42,8 @@ static void noisy_measurements_are_known(void **state) {
 /* Whatever the others say. */
 static void samples_that_agree_are_enough(void **state) {
     (void)state;
-    const struct sample calls[] = {{90, 0}, {4.05, 0}, {4, 0}}, brief[] = {{4e-4, 0}, {4e-4, 0}, {9e-4, 0}};
+    const struct sample calls[] = {{90, 0}, {4.05, 0}, {4, 0}}, brief[] = {{4e-3, 0}, {4e-3, 0}, {9e-3, 0}},
+                        briefer[] = {{4e-4, 0}, {4e-4, 0}, {4e-4, 0}};
     assert_false(measurement_settled(calls, 0));
     assert_false(measurement_settled(calls, 1));
     assert_false(measurement_settled(calls, 2));
@@ -48,6 +51,7 @@ static void samples_that_agree_are_enough(void **state) {
     assert_true(measurement_settled(&calls[1], 2));
     assert_false(measurement_settled(brief, 2));
     assert_true(measurement_settled(brief, 3));
+    assert_false(measurement_settled(briefer, 3));
 }
 
 static void time_is_shared_by_what_is_left(void **state) {
@@ -62,10 +66,8 @@ static void time_is_shared_by_what_is_left(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(lowest_third_counts),
-        cmocka_unit_test(waiting_is_spread),
-        cmocka_unit_test(noisy_measurements_are_known),
-        cmocka_unit_test(samples_that_agree_are_enough),
+        cmocka_unit_test(undisturbed_calls_count),        cmocka_unit_test(waiting_is_spread),
+        cmocka_unit_test(noisy_measurements_are_known),   cmocka_unit_test(samples_that_agree_are_enough),
         cmocka_unit_test(time_is_shared_by_what_is_left),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
