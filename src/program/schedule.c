@@ -5,7 +5,7 @@
 
 /* Room for them, and for the transfers that are inserted later: growing by and by would copy the list several times. */
 static enum status reserve_instructions(struct program *program, size_t executions) {
-    return vec_reserve(&program->instructions, program->instructions.count + executions + executions / 2);
+    return vec_reserve(&program->instructions, program->instructions.count + executions + executions / 8);
 }
 
 static enum status schedule_executions(struct scheduler *scheduler, const struct section *section,

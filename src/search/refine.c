@@ -95,7 +95,144 @@ static enum status look_around(const struct refinement *refinement) {
     return status;
 }
 
+/* ---- smaller chunks ---- */
+
+/* How many kinds' best policies are tried with smaller chunks, and by how much they may be behind the best of all. */
+enum { KINDS_MOST = 3, KINDS_PART = 2 /* of the programs that are left */ };
+static const double KINDS_WITHIN = 1.3;
+
+static const struct family *family_of(const struct refinement *refinement, int32_t index) {
+    return &refinement->space->families.items[index];
+}
+
+static bool same_kind(const struct family *a, const struct family *b) {
+    return memcmp(&a->at, &b->at, sizeof a->at) == 0 && family_copy_way(a) == family_copy_way(b) &&
+           a->division == b->division;
+}
+
+static double seconds_of(const struct refinement *refinement, size_t tried) {
+    const struct candidate *candidate = &refinement->result->tried.items[tried];
+    return candidate->step_s > 0 ? outcome_seconds(refinement->input, candidate) : INFINITY;
+}
+
+/* The fastest tried that is of none of the kinds of `bests`; -1: none is near the best of all. */
+static int find_best_of_other(const struct refinement *refinement, const size_t *bests, int count) {
+    int found = -1;
+    for (size_t i = 0; i < refinement->result->tried.count; i++) {
+        const struct family *family = family_of(refinement, refinement->families->list.items[i]);
+        bool other = family_moves_states(family);
+        for (int k = 0; k < count; k++)
+            other &= !same_kind(family, family_of(refinement, refinement->families->list.items[bests[k]]));
+        double least = found < 0 ? refinement->best->seconds * KINDS_WITHIN : seconds_of(refinement, (size_t)found);
+        if (other && seconds_of(refinement, i) < least) found = (int)i;
+    }
+    return found;
+}
+
+/* The chunks that a family's partition may have, by `packing`. */
+static const struct states *packings_of(const struct refinement *refinement, const struct family *family) {
+    const struct division *division = &refinement->space->divisions.items[family->division];
+    return space_packings_for(refinement->space, &division->partition)->states;
+}
+
+static int64_t chunk_bytes(const struct refinement *refinement, const struct family *family) {
+    return packings_of(refinement, family)[family->packing].chunk_bytes;
+}
+
+/* Of the families near one the same with the largest chunks that are smaller than `bytes`; -1: none. */
+static int32_t find_finer(const struct refinement *refinement, const struct family_numbers *near, int32_t like,
+                          int64_t bytes) {
+    const struct family *base = family_of(refinement, like);
+    int32_t found = -1;
+    for (size_t i = 0; i < near->list.count; i++) {
+        const struct family *family = family_of(refinement, near->list.items[i]);
+        bool same = same_kind(family, base) && family->schedule == base->schedule && family->flat == base->flat &&
+                    family->grains_per_pass == base->grains_per_pass;
+        int64_t own = chunk_bytes(refinement, family);
+        if (same && own < bytes && (found < 0 || own > chunk_bytes(refinement, family_of(refinement, found))))
+            found = near->list.items[i];
+    }
+    return found;
+}
+
+/* Whether a member comes before another: more stays; of as much, in more buffers, but no more than `buffers`. */
+static bool is_fuller(const struct member *member, const struct member *than, int64_t buffers) {
+    if (member->persistent != than->persistent) return member->persistent > than->persistent;
+    return member->buffers > than->buffers && member->buffers <= buffers;
+}
+
+/* Of a family's members the one of which most stays on the device in chunks and buffers, but no more than under the
+ * policy. `any`: there is one. */
+static enum status find_alike(const struct refinement *refinement, int32_t f, const struct policy *policy,
+                              struct member *out, bool *any) {
+    const struct family *family = family_of(refinement, f);
+    int64_t bytes = chunk_bytes(refinement, family), stay = policy->persistent_chunks * policy->chunk_bytes / bytes;
+    int64_t buffers = policy->buffers * policy->chunk_bytes / bytes;
+    struct member_list members = {0};
+    enum status status = space_members(refinement->space, family, &members);
+    *any = false;
+    for (size_t m = 0; m < members.list.count && status == STATUS_OK; m++) {
+        const struct member *member = &members.list.items[m];
+        if (member->persistent > stay || (*any && !is_fuller(member, out, buffers))) continue;
+        *out = *member;
+        *any = true;
+    }
+    vec_free(&members.list);
+    return status;
+}
+
+static enum status compile_alike(const struct refinement *refinement, int32_t f, const struct member *member) {
+    struct proposal proposal = {.key = expected_s(refinement, &member->bound.seconds),
+                                .bound = outcome_least_s(refinement->input, &member->bound.seconds),
+                                .family = f,
+                                .stage = PROPOSAL_MEMBER,
+                                .member = *member};
+    if (!may_win(refinement, proposal.bound) || was_tried(refinement, &proposal)) return STATUS_OK;
+    space_bound_device(refinement->space, family_of(refinement, f), &proposal.member);
+    proposal.device_bounded = true;
+    if (!space_may_fit(refinement->space, &proposal.member.bound, TIER_DEVICE)) return STATUS_OK;
+    return refinement->compile(refinement->payload, &proposal);
+}
+
+/* One that was tried, with ever smaller chunks while these gain. */
+static enum status try_finer(const struct refinement *refinement, size_t tried, const struct family_numbers *near,
+                             int64_t most) {
+    struct policy policy = refinement->result->tried.items[tried].policy;
+    int32_t like = refinement->families->list.items[tried], finer;
+    double least = seconds_of(refinement, tried);
+    int64_t bytes = packings_of(refinement, family_of(refinement, like))[0].chunk_bytes; /* the least that is listed */
+    struct member member;
+    bool any;
+    while (refinement->result->compiled < most && (finer = find_finer(refinement, near, like, bytes)) >= 0) {
+        size_t before = refinement->result->tried.count;
+        TRY(find_alike(refinement, finer, &policy, &member, &any));
+        if (any) TRY(compile_alike(refinement, finer, &member));
+        bool compiled = refinement->result->tried.count > before;
+        if (!any || (compiled && seconds_of(refinement, before) > least)) break;
+        if (compiled) least = seconds_of(refinement, before);
+        bytes = chunk_bytes(refinement, family_of(refinement, finer));
+    }
+    return STATUS_OK;
+}
+
+static enum status try_kinds(const struct refinement *refinement) {
+    size_t bests[KINDS_MOST];
+    int64_t compiled = refinement->result->compiled, most = compiled + (refinement->most - compiled) / KINDS_PART;
+    enum status status = STATUS_OK;
+    for (int k = 0, found; k < KINDS_MOST && status == STATUS_OK; k++) {
+        struct family_numbers near = {0};
+        if ((found = find_best_of_other(refinement, bests, k)) < 0) break;
+        bests[k] = (size_t)found;
+        status = space_list_near(refinement->space, refinement->families->list.items[found], &near);
+        if (status == STATUS_OK) status = refinement->follow(refinement->payload);
+        if (status == STATUS_OK) status = try_finer(refinement, bests[k], &near, most);
+        vec_free(&near.list);
+    }
+    return status;
+}
+
 enum status refine(const struct refinement *refinement) {
+    if (refinement->best->family >= 0) TRY(try_kinds(refinement));
     for (int32_t around = -1; around != refinement->best->family && is_left(refinement);) {
         around = refinement->best->family;
         TRY(look_around(refinement));

@@ -37,8 +37,8 @@ struct search {
     struct estimates estimates;
     bool *scouted; /* by division: one of its programs was compiled */
     struct search_result *result;
-    VEC(int32_t) families; /* of those that were tried */
-    double best_s;         /* INFINITY: none fits yet */
+    struct family_numbers families; /* of those that were tried */
+    double best_s;                  /* INFINITY: none fits yet */
     struct best_program best;
     struct policy best_policy;
     bool refines;           /* so that not all programs are for the order of what is expected */
@@ -159,7 +159,7 @@ static enum status note_compiled(struct search *search, const struct proposal *p
         take_best(search, proposal, candidate, program);
     estimates_learn(&search->estimates, proposal->family, &proposal->member.bound, candidate,
                     search->best_s < INFINITY);
-    TRY(vec_push(&search->families, proposal->family));
+    TRY(vec_push(&search->families.list, proposal->family));
     return vec_push(&search->result->tried, *candidate);
 }
 
@@ -383,7 +383,7 @@ static void close(struct search *search) {
     queue_free(&search->doubtful);
     estimates_free(&search->estimates);
     mem_free(search->scouted);
-    vec_free(&search->families);
+    vec_free(&search->families.list);
     space_free(&search->space);
 }
 
@@ -429,6 +429,7 @@ static enum status refine_best(struct search *search) {
                                           .space = &search->space,
                                           .best = &search->best,
                                           .result = search->result,
+                                          .families = &search->families,
                                           .most = search->input->most_compiled,
                                           .payload = search,
                                           .follow = follow,
@@ -457,7 +458,7 @@ static enum status search_space(struct search *search) {
     TRY(refine_best(search));
     bool any = search->best_s < INFINITY || search->input->faster_than_s > 0;
     if (!any && search->input->most_compiled >= 0) TRY(compile_smallest(search));
-    const struct outcomes outcomes = {search->input, &search->space, search->families.items, search->result};
+    const struct outcomes outcomes = {search->input, &search->space, search->families.list.items, search->result};
     TRY(outcomes_note_partitions(&outcomes));
     TRY(outcomes_rank(&outcomes));
     drop_other_program(search);
