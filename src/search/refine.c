@@ -8,6 +8,8 @@
 /* Smaller chunks are in use for a shorter time and wait less, which bounds do not know: so what is expected to take a
  * little longer than the best is tried too. */
 static const double WORTH = 1.02;
+/* Of all programs the part that is for policies near one that are expected not to fit. */
+enum { DOUBTFUL_PART = 8 };
 
 /* Of the time that the best program's bound assumes hidden. */
 static double exposed_share(const struct refinement *refinement) {
@@ -59,12 +61,14 @@ static bool was_tried(const struct refinement *refinement, const struct proposal
 
 static bool is_left(const struct refinement *refinement) { return refinement->result->compiled < refinement->most; }
 
-/* In their order, until one is faster than the best: others are near to that. What is expected not to fit comes last.
- */
+/* In their order, until one is faster than the best: others are near to that. What is expected not to fit comes last, a
+ * few of those at most. */
 static enum status compile_near(const struct refinement *refinement, struct queue *queue, struct queue *doubtful) {
     struct proposal next;
     int32_t around = refinement->best->family;
-    while (is_left(refinement) && refinement->best->family == around && queue_pop(queue, &next)) {
+    int64_t most = refinement->result->compiled + refinement->most / (doubtful ? 1 : DOUBTFUL_PART);
+    while (is_left(refinement) && refinement->result->compiled < most && refinement->best->family == around &&
+           queue_pop(queue, &next)) {
         if (!may_win(refinement, next.bound) || !is_worth(refinement, next.key) || was_tried(refinement, &next))
             continue;
         space_bound_device(refinement->space, &refinement->space->families.items[next.family], &next.member);
