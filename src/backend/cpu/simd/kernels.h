@@ -71,6 +71,7 @@ struct attention_query {
     enum dtype dtype;
     int64_t head_dim, keys;
     float scale, softcap, sink; /* as in struct attention_head */
+    bool rounds;                /* exponentials to bf16, as attention by tiles does */
     const void *q, *k, *v;
     int64_t k_stride, v_stride;
     void *y;

@@ -42,6 +42,11 @@ static float query_exponentials(int64_t keys, float sink, float *scores) {
     return vf_sum(total) + expf(sink - largest);
 }
 
+static void query_round(int64_t keys, float *weights) {
+    for (int64_t key = 0; key < keys; key += LANES)
+        store(weights, key, keys - key, false, bf16_widen(bf16_round(load(weights, key, keys - key, false))));
+}
+
 INLINE void query_mix(bool bf16, const struct attention_query *query, const float *weights, float factor) {
     int64_t dim = query->head_dim;
     for (int64_t i = 0; i < dim; i += LANES) {
@@ -62,6 +67,7 @@ void SIMD_NAME(simd_attention_query)(const struct attention_query *query, float 
         query_scores(false, query, scores);
     if (query->softcap > 0) query_cap(query->keys, query->softcap, scores);
     float factor = 1.0f / query_exponentials(query->keys, query->sink, scores);
+    if (query->rounds) query_round(query->keys, scores);
     if (bf16)
         query_mix(true, query, scores, factor);
     else
