@@ -3,11 +3,18 @@
 #include "backend/cpu/simd/simd.h"
 #include "backend/cpu/simd/turn.h"
 
+/* Words are where pairs of bf16 numbers are: at any even address. */
+INLINE vf words_load(const char *from) {
+    vf words;
+    memcpy(&words, from, sizeof words);
+    return words;
+}
+
 /* Words [word, word + LANES) of a line, whose steps lie together; zeros after the last step. */
 INLINE vf words_along(const struct word_source *source, bool bf16, int64_t line, int64_t word) {
     int64_t step = bf16 ? 2 * word : word, bytes = bf16 ? 2 : 4, left = (source->steps - step) * bytes;
     const char *from = (const char *)source->data + (line * source->line_stride + step) * bytes;
-    if (left >= (int64_t)sizeof(vf)) return vf_load((const float *)(const void *)from);
+    if (left >= (int64_t)sizeof(vf)) return words_load(from);
     float part[LANES] = {0};
     if (left > 0) memcpy(part, from, (size_t)left);
     return vf_load(part);
@@ -120,7 +127,7 @@ INLINE void line_along(const struct word_source *source, bool bf16, int64_t line
     const char *next = from + LINES_AHEAD * source->line_stride * bytes;
     for (; word < whole; word += LANES) {
         __builtin_prefetch(next + word * 4, 0, 2);
-        vf_store(to + word, vf_load((const float *)(const void *)(from + word * 4)));
+        vf_store(to + word, words_load(from + word * 4));
     }
     for (; word < words; word += LANES)
         vf_store(to + word, words_along(source, bf16, line, word));
