@@ -5,6 +5,7 @@
 The model is transformers' own, made as fast as settings make it: scaled_dot_product_attention, PyTorch's one-piece
 tanh GELU and RMSNorm in place of those that transformers writes out, fused AdamW, autocast for bf16. The optimizer, its
 settings and what decays are those of `ballast train`. The file's first BATCH sequences are the batch of every step.
+--clip-norm 0 --update-in-backward is what PyTorch's users do where gradients shall take no memory of their own.
 """
 
 import argparse
@@ -62,6 +63,38 @@ def groups(model):
     return [{"params": matrices, "weight_decay": WEIGHT_DECAY}, {"params": others, "weight_decay": 0.0}]
 
 
+def adamw(parameters):
+    return torch.optim.AdamW(parameters, lr=LR, betas=BETAS, eps=EPSILON, fused=True)
+
+
+def update_at_end(model, clip_norm):
+    """What follows backward, once all gradients are there."""
+    optimizer = adamw(groups(model))
+
+    def update():
+        if clip_norm > 0:
+            torch.nn.utils.clip_grad_norm_(model.parameters(), clip_norm)
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+
+    return update
+
+
+def update_in_backward(model):
+    """Each parameter has an optimizer, which updates it and drops its gradient as soon as backward has made that. Nothing
+    is left to do behind backward."""
+    for group in groups(model):
+        for parameter in group["params"]:
+            optimizer = adamw([{**group, "params": [parameter]}])
+
+            def update(_, optimizer=optimizer):
+                optimizer.step()
+                optimizer.zero_grad(set_to_none=True)
+
+            parameter.register_post_accumulate_grad_hook(update)
+    return lambda: None
+
+
 def loss_of(model, head_loss):
     """The mean loss as a function of inputs and targets. `whole`: all logits at once; `chunked`: PyTorch's own chunks."""
     chunks = torch.nn.LinearCrossEntropyOptions() if head_loss == "chunked" else None
@@ -84,7 +117,7 @@ def train(options):
     model = open_model(options.model, "sdpa")
     if options.checkpoint:
         model.gradient_checkpointing_enable({"use_reentrant": False})
-    optimizer = torch.optim.AdamW(groups(model), lr=LR, betas=BETAS, eps=EPSILON, fused=True)
+    update = update_in_backward(model) if options.update_in_backward else update_at_end(model, options.clip_norm)
     loss_function = loss_of(model, options.head_loss)
     if options.compile:
         loss_function = torch.compile(loss_function, mode=options.compile)
@@ -95,9 +128,7 @@ def train(options):
         with torch.autocast("cpu", torch.bfloat16, enabled=options.dtype == "bf16"):
             loss = loss_function(inputs, targets)
         loss.backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), CLIP_NORM)
-        optimizer.step()
-        optimizer.zero_grad(set_to_none=True)
+        update()
         losses.append(loss.item())
         seconds.append(time.perf_counter() - begun)
         print(f"step {len(losses)} loss {losses[-1]:.6f} {seconds[-1]:.3f} s", file=sys.stderr, flush=True)
@@ -116,7 +147,12 @@ def main():
     parser.add_argument("--compile", nargs="?", const="default")
     parser.add_argument("--checkpoint", action="store_true")
     parser.add_argument("--head-loss", choices=("whole", "chunked"), default="whole")
-    print(json.dumps(train(parser.parse_args())))
+    parser.add_argument("--clip-norm", type=float, default=CLIP_NORM, help="0: no clipping")
+    parser.add_argument("--update-in-backward", action="store_true", help="takes --clip-norm 0")
+    options = parser.parse_args()
+    if options.update_in_backward and options.clip_norm > 0:
+        parser.error("--update-in-backward takes --clip-norm 0: clipping needs the norm of all gradients")
+    print(json.dumps(train(options)))
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ the median step of the later half; a repeat has one figure and the table has the
 resident size of the whole process (the median too). Losses of every step must agree, else the row says so.
 
 PyTorch's best is the fastest of its contenders for speed and the smallest for memory, which need not be the same one.
+With --clip-norm 0 two more of them update each parameter within backward, so that gradients take no memory of their own.
 Bars: at least 1.4 times its tokens a second, at most 0.6 times its memory. How PyTorch is set up: pytorch_peer.py.
 """
 
@@ -25,13 +26,19 @@ PYTORCH = {
     "PyTorch compile, chunked head": ["--compile", "--head-loss", "chunked"],
     "PyTorch compile, max-autotune": ["--compile", "max-autotune"],
 }
+IN_BACKWARD = {
+    f"{name}, updates in backward": [*PYTORCH[name], "--update-in-backward"]
+    for name in ("PyTorch eager, chunked head", "PyTorch compile, chunked head")
+}
 DEFAULT_PYTORCH = ["PyTorch eager", "PyTorch eager, chunked head", "PyTorch compile", "PyTorch compile, chunked head"]
 
 
 def run_ballast(options, work, model, tokens):
     run, log = options.folder / "run", options.folder / "ballast.log"
     shutil.rmtree(run, ignore_errors=True)
-    status, _, peak = peers.run_measured(peers.ballast_command(options, model, tokens, run, work), log)
+    own = ["--clip-norm", options.clip_norm, *(["--master", options.master] if work.dtype == "bf16" else [])]
+    command = peers.ballast_command(options, model, tokens, run, work, own)
+    status, _, peak = peers.run_measured(command, log)
     if status:
         return {"error": peers.why_failed(status, log)}
     return {**peers.read_metrics(run), "peak_bytes": peak}
@@ -40,7 +47,8 @@ def run_ballast(options, work, model, tokens):
 def run_pytorch(options, work, model, tokens, flags):
     log = options.folder / "pytorch.log"
     command = [options.python, peers.ROOT / "bench" / "pytorch_peer.py", model, tokens, "--threads", options.threads]
-    command += ["--batch", work.batch, "--seq", work.seq, "--steps", work.steps, "--dtype", work.dtype, *flags]
+    command += ["--batch", work.batch, "--seq", work.seq, "--steps", work.steps, "--dtype", work.dtype]
+    command += ["--clip-norm", options.clip_norm, *flags]
     threads = {"OMP_NUM_THREADS": str(options.threads), "MKL_NUM_THREADS": str(options.threads)}
     status, text, peak = peers.run_measured(command, log, threads)
     if status:
@@ -57,8 +65,13 @@ def parse():
     parser.add_argument("--batch", nargs="+", type=int, default=[4], help="[4]")
     parser.add_argument("--steps", type=int, default=8, help="of each process; the first half is left out [8]")
     parser.add_argument("--repeats", type=int, default=5, help="[5]")
-    parser.add_argument("--pytorch", nargs="+", choices=PYTORCH, default=DEFAULT_PYTORCH, help="[all but max-autotune]")
+    parser.add_argument("--clip-norm", type=float, default=1.0, help="of every contender; 0: no clipping [1]")
+    parser.add_argument("--master", choices=("fp32", "split"), default="fp32", help="Ballast's in bf16 [fp32]")
+    parser.add_argument("--pytorch", nargs="+", choices=[*PYTORCH, *IN_BACKWARD], help="[all but max-autotune]")
     options = parser.parse_args()
+    options.pytorch = options.pytorch or [*DEFAULT_PYTORCH, *(IN_BACKWARD if options.clip_norm == 0 else [])]
+    if options.clip_norm > 0 and any(name in IN_BACKWARD for name in options.pytorch):
+        peers.fail("--pytorch: updates in backward take --clip-norm 0, since clipping needs all gradients")
     if options.steps < 2:
         peers.fail("--steps: at least 2, since the first half is left out")
     peers.prepare(options)
@@ -69,14 +82,16 @@ def parse():
 def main():
     options = parse()
     results = {
-        work: peers.run_in_turns(options, work, run_ballast, run_pytorch, PYTORCH) for work in peers.every_work(options)
+        work: peers.run_in_turns(options, work, run_ballast, run_pytorch, {**PYTORCH, **IN_BACKWARD})
+        for work in peers.every_work(options)
     }
     rows = [row for work, result in results.items() for row in peers.case_rows(work, result)]
     verdicts = "\n".join(peers.verdict(work, result, LEAST_SPEED, MOST_MEMORY) for work, result in results.items())
     body = peers.table(peers.CASE_HEAD, rows) + "\n\n" + verdicts
     configuration = (
         f"{options.threads} threads each; {peers.versions(options.python, ['torch', 'transformers'])}; "
-        f"{options.repeats} repeats of {options.steps} steps, in turns."
+        f"{options.repeats} repeats of {options.steps} steps, in turns; "
+        + (f"gradients clipped at {options.clip_norm:g}." if options.clip_norm > 0 else "no clipping.")
     )
     peers.report(options, "Beside PyTorch", configuration, body)
 

@@ -21,7 +21,8 @@ enum status remake_choose(struct session_plan *plan) {
     other.chosen.policy.remake = true;
     TRY(plan_choice_compile(&other));
     int64_t before = plan->programs.tier_bytes[TIER_DEVICE], bytes = other.programs.tier_bytes[TIER_DEVICE];
-    if (before - bytes < (fitted ? before / REMAKE_LEAST_PART : 1)) {
+    int64_t part = plan->chosen.recipe.dtype == DTYPE_F32 ? REMAKE_LEAST_PART_FP32 : REMAKE_LEAST_PART;
+    if (before - bytes < (fitted ? before / part : 1)) {
         programs_free(&other.programs);
         return STATUS_OK;
     }
