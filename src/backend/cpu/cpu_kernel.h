@@ -6,13 +6,13 @@
  *     cpu_isa: which of the vector kernels (simd/) this processor uses;
  *     parallel: loops over threads;
  *     kernel_elementwise, kernel_group_exchange, kernel_activation, kernel_norm, kernel_rope, kernel_embedding,
- *         kernel_linear, kernel_head, kernel_attention, kernel_attention_grad, kernel_attention_sinks,
- *         kernel_attention_part, kernel_attention_cache, kernel_select_heads, kernel_preference, kernel_optimizer,
- *         kernel_muon, kernel_routing, kernel_balance, kernel_expert, kernel_expert_glu: the kernels of the operators
- * that src/ops defines in files of these names; expert_pieces: runs of an expert's rows; expert_products: their
- * products; matmul, matmul_parts, matmul_unpack: products of matrices, of weights in fewer bits too, by one of
- * matmul_thin: the vector kernels for words, where one side is short; matmul_blocks, matmul_onednn, onednn_memory:
- * oneDNN, block by block; matmul_packed: the vector kernels. */
+ *         kernel_linear, kernel_head, kernel_head_slices, kernel_attention, kernel_attention_grad,
+ *         kernel_attention_sinks, kernel_attention_part, kernel_attention_cache, kernel_select_heads,
+ *         kernel_preference, kernel_optimizer, kernel_muon, kernel_routing, kernel_balance, kernel_expert,
+ * kernel_expert_glu: the kernels of the operators that src/ops defines in files of these names; expert_pieces: runs of
+ * an expert's rows; expert_products: their products; matmul, matmul_parts, matmul_unpack: products of matrices, of
+ * weights in fewer bits too, by one of matmul_thin: the vector kernels for words, where one side is short;
+ * matmul_blocks, matmul_onednn, onednn_memory: oneDNN, block by block; matmul_packed: the vector kernels. */
 #ifndef BALLAST_BACKEND_CPU_CPU_KERNEL_H
 #define BALLAST_BACKEND_CPU_CPU_KERNEL_H
 
