@@ -72,7 +72,7 @@ static void the_least_that_is_named_is_enough(void **state) {
     assert_true(least < planned.plan.programs.tier_bytes[TIER_DEVICE]);
     drop(&planned);
     create(*state, least, PLENTY, &planned);
-    assert_int_equal(planned.plan.programs.tier_bytes[TIER_DEVICE], least);
+    assert_true(planned.plan.programs.tier_bytes[TIER_DEVICE] <= least); /* the fastest may take less than it has */
     expect_status(session_plan_check_memory(&planned.plan), STATUS_OK, NULL);
     drop(&planned);
     create(*state, least - 1, PLENTY, &planned);
