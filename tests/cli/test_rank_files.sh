@@ -44,7 +44,11 @@ expect_same reference.safetensors pairs two
 expect_same $at/model.safetensors pairs two
 expect_same $at/optimizer.safetensors pairs two
 
-# Experts that files have in mxfp4, of which each rank reads its part, and has the losses of one rank that has all.
+# Experts that files have in mxfp4, of which each rank reads its part, and has the losses of one rank that has all. By
+# rates of links that cost nothing, since the solver lets ranks have whole experts where messages are slow.
+ballast profile --ranks 2 --tensor 2 --threads 1 -o links.json >/dev/null
+sed -E 's/"(latency_s|seconds|issue_s|wake_s)": *[0-9.e+-]+/"\1": 1e-9/g; s/"bytes_per_s": *[0-9.e+-]+/"bytes_per_s": 1e13/g' \
+    links.json >fast.json
 { printf '\210\330\064\001\001\000\000\000\350\003\000\000' && head -c 1012 /dev/zero
   printf "$(awk 'BEGIN { for (i = 0; i < 1000; i++) printf "\\%03o\\000", i * 7919 % 211 }')"; } >tokens.bin
 train_experts() {
@@ -54,7 +58,7 @@ train_experts() {
         --seq 24 --batch 4 --steps 3 --valid-fraction 0 --threads 1 --quiet "$@" >/dev/null
 }
 train_experts whole
-train_experts parts --ranks 2 --tensor 2 --layout solver
+train_experts parts --ranks 2 --tensor 2 --layout solver --cluster fast.json
 grep -q '"layer.0.mlp.experts.0": "f"' parts/run.json || { echo "ranks have whole experts" && exit 1; }
 for run in whole parts; do
     sed -n 's/.*"loss": *\([0-9.]*\).*/\1/p' $run/metrics.jsonl >$run.losses

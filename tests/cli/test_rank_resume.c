@@ -151,7 +151,7 @@ static void a_run_goes_on_on_any_ranks_that_hold_its_lanes(void **state) {
     expect(0, NULL, (const char *const[]){TRAIN(place.run, "4", "4", "3"), NULL});
     /* Most of it off the device; then again on it. */
     expect(0, "on 2 ranks, it was 4: the policy is chosen anew",
-           (const char *const[]){"resume", place.run, "--ranks", "2", "--steps", "7", "--device-memory", "300K",
+           (const char *const[]){"resume", place.run, "--ranks", "2", "--steps", "7", "--device-memory", "360K",
                                  "--host-memory", "1G", "--disk", place.folder, NULL});
     expect(0, "on 1 rank, it was 2: the policy is chosen anew",
            (const char *const[]){"resume", place.run, "--steps", "10", "--device-memory", "1G", NULL});
