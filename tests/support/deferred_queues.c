@@ -37,7 +37,7 @@ static struct {
     int waiting; /* threads */
     int64_t items, fail_at;
     int64_t graphs, graphs_most, captures, launches;
-    bool failed, stopping;
+    bool running, failed, stopping;
 } device = {.lock = PTHREAD_MUTEX_INITIALIZER, .asked = PTHREAD_COND_INITIALIZER, .done = PTHREAD_COND_INITIALIZER};
 
 static _Thread_local bool entered;
@@ -326,7 +326,17 @@ static void give_graph_back(void *graph) {
 const struct backend_graphs deferred_graphs = {
     .begin = begin_capture, .end = end_capture, .launch = launch, .free = give_graph_back};
 
+static void stop(void) {
+    pthread_mutex_lock(&device.lock);
+    device.stopping = true;
+    pthread_cond_signal(&device.asked);
+    pthread_mutex_unlock(&device.lock);
+    pthread_join(device.thread, NULL);
+    device.running = false;
+}
+
 void deferred_queues_begin(uint64_t seed, enum status (*run)(const struct deferred_item *item)) {
+    if (device.running) stop(); /* of a test that failed */
     device.run = run;
     device.seed = seed;
     device.draws = 0;
@@ -337,14 +347,11 @@ void deferred_queues_begin(uint64_t seed, enum status (*run)(const struct deferr
     device.graphs_most = INT64_MAX;
     device.failed = device.stopping = false;
     BUG_IF(pthread_create(&device.thread, NULL, work, NULL) != 0, "the device's thread");
+    device.running = true;
 }
 
 void deferred_queues_end(void) {
-    pthread_mutex_lock(&device.lock);
-    device.stopping = true;
-    pthread_cond_signal(&device.asked);
-    pthread_mutex_unlock(&device.lock);
-    pthread_join(device.thread, NULL);
+    stop();
     for (int s = 0; s < STREAMS_MOST; s++)
         BUG_IF(device.streams[s].used, "a stream is left");
     BUG_IF(device.graphs != 0, "a graph is left");
