@@ -98,7 +98,8 @@ static enum status run_help(int count, char **words) {
     return STATUS_OK;
 }
 
-static enum status dispatch(int count, char **words) {
+/* What is no command of the list. */
+static enum status run_other(int count, char **words) {
     if (count == 0) {
         enum status status = status_set(STATUS_BAD_INPUT, "no command given");
         return status_hint(status, "`ballast help` lists all; `make demo` shows them at work");
@@ -110,8 +111,15 @@ static enum status dispatch(int count, char **words) {
         printf("ballast %s\n", BALLAST_VERSION);
         return STATUS_OK;
     }
-    const struct command *command = command_find(name);
-    return command ? run_command(command, count - 1, words + 1) : unknown_command(name);
+    return unknown_command(name);
+}
+
+/* Ranks agree on what came of a command's options. Of all else rank 0 alone answers: if another rank failed too, mpirun
+ * might kill rank 0 before it has told the error. */
+static enum status dispatch(int count, char **words) {
+    const struct command *command = count > 0 ? command_find(words[0]) : NULL;
+    if (command) return run_command(command, count - 1, words + 1);
+    return ranks_talk() ? run_other(count, words) : STATUS_OK;
 }
 
 /* Output that did not arrive, on a full disk for example, is a failure. */
