@@ -76,8 +76,17 @@ static enum status read_config(const char *file, const json_t *object, struct mo
     return STATUS_OK;
 }
 
+/* A config that says nothing of scaling is read as YaRN's. */
+static bool write_plain_rope(json_t *object) {
+    return json_object_set_new(object, "rope_scaling", json_pack("{s:s}", "rope_type", "default")) == 0;
+}
+
 static json_t *write_config(const struct model_config *config) {
-    return config_write_listed_windows(config, decoder_write_config(config));
+    json_t *object = config_write_listed_windows(config, decoder_write_config(config));
+    if (!object || config->rope.scaling != ROPE_SCALING_NONE || write_plain_rope(object)) return object;
+    json_decref(object);
+    (void)status_no_memory(0, "a config");
+    return NULL;
 }
 
 /* Sinks and the router's bias start as matrices do. */

@@ -230,6 +230,21 @@ static void gemmas_miss_what_transformers_knows(void **state) {
     assert_true(config.glu_limit == 7 && config.glu_alpha == 1.702);
 }
 
+/* Both transformers and Ballast read a gpt-oss without a word of scaling as YaRN's, so plain angles are written. */
+static void plain_angles_are_written_where_yarn_is_the_default(void **state) {
+    (void)state;
+    struct model_config config, again;
+    struct config_change plain = {"gpt_oss", "rope_parameters", "{\"rope_type\":\"default\",\"rope_theta\":1e5}", NULL};
+    assert_int_equal(config_read_changed(&plain, &config), STATUS_OK);
+    assert_int_equal(config.rope.scaling, ROPE_SCALING_NONE);
+    json_t *written = config.family->write_config(&config);
+    assert_non_null(written);
+    assert_int_equal(config.family->read_config("written", written, &again), STATUS_OK);
+    json_decref(written);
+    assert_int_equal(again.rope.scaling, ROPE_SCALING_NONE);
+    assert_true(again.rope.theta == config.rope.theta && again.rope.factor == config.rope.factor);
+}
+
 static const struct config_change accepted[] = {
     {"gemma2", "hidden_act", "\"gelu\"", NULL},
     {"gemma2", "cache_implementation", "\"hybrid\"", NULL},
@@ -391,6 +406,7 @@ int main(void) {
         cmocka_unit_test(both_spellings_of_rope_are_read_alike),
         cmocka_unit_test(harmless_changes_are_accepted),
         cmocka_unit_test(missing_fields_take_defaults),
+        cmocka_unit_test(plain_angles_are_written_where_yarn_is_the_default),
     };
     return cmocka_run_group_tests_name("model config", tests, NULL, NULL);
 }
