@@ -7,8 +7,9 @@
 /* A chunk's packed b takes some 5 MiB in fp32, which the last cache holds, and for tiles, which need it faster, the 1.6
  * MiB that the second one holds. Where b has more steps than a chunk, sums wait for the next one, and a chunk has few
  * rows. A task's panels of a (block rows by step) stay in the second cache while it goes through those of b, and are
- * packed by the thread that reads them; a panel of b fills half of the first cache. For tiles, which read a faster than
- * the second cache gives it, both panels of a are in the first. */
+ * packed by the thread that reads them; a panel of b fills half of the first cache, or as much of the second as
+ * STEP_MOST takes (panel_elements). For tiles, which read a faster than the second cache gives it, both panels of a are
+ * in the first. */
 enum { CHUNK_ROWS = 1024, CHUNK_DEPTH = 1024, STEP_MOST = 256, PANEL_ELEMENTS = 6144 };
 enum { BLOCK_ROWS = 128, TILES_BLOCK_ROWS = 64, BLOCK_ROWS_LEAST = 64, BLOCK_PANELS_LEAST = 4, TASKS_PER_THREAD = 3 };
 enum { PACK_PANELS = 4, PANEL_MOST = 64 }; /* of b at a time; columns of a panel */
@@ -21,6 +22,13 @@ enum { FEW_STEPS = 512 };
 
 bool packed_matmul_has_tiles(const struct matmul_spec *spec) {
     return spec->dtype == DTYPE_BF16 && cpu_has_bf16_tiles();
+}
+
+/* Of b in fp32. Processors with AVX-512's dot products of bf16 and without tiles (Zen 4) do one multiply-add of 512
+ * bits a cycle, to which the second cache brings b in time: there fewer and longer panels are faster. */
+static int64_t panel_elements(void) {
+    bool in_second = cpu_has_bf16_dots() && !cpu_has_bf16_tiles();
+    return in_second ? STEP_MOST * cpu_simd()->gemm_columns : PANEL_ELEMENTS;
 }
 
 static struct packed_kernel kernel_of(const struct matmul_spec *spec) {
@@ -38,7 +46,7 @@ static struct packed_kernel kernel_of(const struct matmul_spec *spec) {
                                   .columns = cpu_simd()->gemm_columns,
                                   .word_steps = 1,
                                   .words_multiple = 1,
-                                  .step = at_most(PANEL_ELEMENTS / cpu_simd()->gemm_columns, STEP_MOST),
+                                  .step = at_most(panel_elements() / cpu_simd()->gemm_columns, STEP_MOST),
                                   .block_rows = BLOCK_ROWS,
                                   .chunk_words = 1200 << 10};
 }
