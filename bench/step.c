@@ -16,6 +16,7 @@
  * only steps are measured. With --lora or --freeze the same step with everything trained takes turns with it, and the
  * ratio of times is set beside the ratio of the programs' FLOPs. */
 #include <inttypes.h>
+#include <omp.h>
 #include <oneapi/dnnl/dnnl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -113,6 +114,8 @@ static enum status measure_limits(struct bench *bench, int round) {
         printf(" %s %.1f", memory_use_name((enum memory_use)use), *rate * 1e-9);
     }
     printf(" GB/s");
+    /* the limits' team: beside it GNU's OpenMP puts the threads of the step's to sleep (runner_workers.c) */
+    omp_pause_resource_all(omp_pause_soft);
     return STATUS_OK;
 }
 
