@@ -13,8 +13,8 @@
 enum { CHUNK_ROWS = 1024, CHUNK_DEPTH = 1024, STEP_MOST = 256, PANEL_ELEMENTS = 6144 };
 enum { BLOCK_ROWS = 128, TILES_BLOCK_ROWS = 64, BLOCK_ROWS_LEAST = 64, BLOCK_PANELS_LEAST = 4, TASKS_PER_THREAD = 3 };
 enum { PACK_PANELS = 4, PANEL_MOST = 64 }; /* of b at a time; columns of a panel */
-/* For tiles: what b is packed from is then read from memory while the chunk before is computed, and half of the second
- * cache is for it. */
+/* What b is packed from is then read from memory while the chunk before is computed; for tiles, whose chunk fills the
+ * second cache, half of that is for it. */
 enum { FEW_ROWS = 512 };
 /* For tiles: a gradient that is added to over few steps waits for memory, which is fast in long pieces of a few rows.
  */
@@ -94,7 +94,7 @@ void packed_matmul_init(const struct matmul_spec *given, int threads, struct pac
     struct packed_kernel kernel = kernel_of(given);
     bool turned = is_turned(given), few_rows = given->m <= FEW_ROWS && !turned;
     const struct matmul_spec turned_spec = matmul_turned(given), *spec = turned ? &turned_spec : given;
-    if (few_rows) kernel.chunk_words /= 2;
+    if (few_rows && packed_matmul_has_tiles(given)) kernel.chunk_words /= 2;
     int64_t fit = kernel.chunk_words * kernel.word_steps / rounded_up(spec->n, kernel.columns);
     int64_t most = turned && fit > CHUNK_DEPTH ? fit : CHUNK_DEPTH;
     int64_t multiple = kernel.word_steps * kernel.words_multiple, depth = equal_part(spec->k, most, 1);
