@@ -7,6 +7,9 @@
  * RANDOM_ROUND_WEIGHT the lower half for a weight without a master. `number` is that of the parameter among those that
  * are trained, `step` counts from 1; a tensor has less than 2^34 elements.
  *
+ * NOTHING. Where the clip factor is NaN masters, moments and weights without a master stay. A weight that is its
+ * master, rounded, is written even then: nobody has to fetch it for an update.
+ *
  * MUON. An update of runs changes the moment and writes the direction; the weight is changed when the direction is
  * orthogonal, which takes all of it.
  *

@@ -8,13 +8,17 @@
 #include "base/random.h"
 #include "graph/graph.h"
 
+uint32_t op_updates(const struct node *node) {
+    return node->op->updates & ~(node->op->overwrites ? node->op->overwrites(node) : 0);
+}
+
 void op_cost(const struct node *node, struct op_cost *out) {
     double bytes = 0;
     for (int i = 0; i < OP_INPUTS_MAX; i++)
         if (node->in[i]) bytes += (double)shape_bytes(&node->in[i]->shape);
     for (int i = 0; i < OP_OUTPUTS_MAX; i++) {
         if (!node->out[i]) continue;
-        bool updated = node->op->updates >> i & 1;
+        bool updated = op_updates(node) >> i & 1;
         bytes += (double)shape_bytes(&node->out[i]->shape) * (updated ? 2 : 1);
     }
     *out = (struct op_cost){.flops = node->op->flops ? node->op->flops(node) : 0, .bytes = bytes};

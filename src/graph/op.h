@@ -156,7 +156,9 @@ struct op {
     struct node *(*decode)(struct graph *graph, const char *name, struct tensor *const *in, const void *attributes);
 
     /* How kernels treat their operands. */
-    uint32_t updates;   /* bits: outputs that are added to or changed in place, not overwritten */
+    uint32_t updates; /* bits: outputs that are added to or changed in place, not overwritten; see op_updates */
+    /* Bits: of those, what a node's attributes say is overwritten after all. NULL: nothing. */
+    uint32_t (*overwrites)(const struct node *node);
     bool reads_scalars; /* kernels read values of the step (kernel_call.scalars) */
     /* What is made of an element of input 0, or of a block of them, depends on no other, so that a kernel may be called
      * on a run of elements (kernel_call.elements). */
@@ -178,6 +180,10 @@ enum { OP_ROWS_APART = 1024 };
 
 /* Whether ranks that have shards of parameters do its work each on what they have. */
 static inline bool op_is_divided(const struct op *op) { return op->by_elements || op->by_parameter; }
+
+/* Bits: outputs of the node that are added to or changed in place. The kernel writes all of the others, and reads none
+ * of what they had. */
+uint32_t op_updates(const struct node *node);
 
 void op_cost(const struct node *node, struct op_cost *out);
 /* The loops of a node by one of the ways of its operator; false where there is none. */

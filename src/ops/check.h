@@ -11,6 +11,8 @@ enum status check_shape(const struct node *node, int input, const struct shape *
 enum status check_optional(const struct node *node, int input, const struct shape *expected);
 /* Of operators that update a parameter (struct update_attributes). */
 enum status infer_update(const struct node *node, struct shape out[OP_OUTPUTS_MAX]);
+/* A parameter that is its master, rounded: of an update rule that keeps a whole master. */
+uint32_t update_overwrites(const struct node *node);
 /* Activations: [S, T, C] in bf16 or fp32. */
 enum status check_activation(const struct node *node, int input);
 /* The activation's shape with another last dimension. */

@@ -26,6 +26,7 @@ const struct op op_muon = {
     .flops = muon_flops,
     .cost_key = op_key_nothing,
     .updates = 0xf,
+    .overwrites = update_overwrites,
     .reads_scalars = true,
     .by_parameter = true,
 };

@@ -289,7 +289,7 @@ enum { GRADIENT_NORM_BLOCK = 4096 };
 int64_t gradient_norm_blocks(int64_t elements);
 /* norm = sqrt(sum); factor = min(1, limit / (norm + 1e-6)) as torch.nn.utils.clip_grad_norm_; limit 0: factor 1. When
  * the norm is not finite the factor is NaN, and updates that read it then change nothing, so that the step can be
- * examined. */
+ * examined; a parameter with a master is that, rounded, as ever. */
 struct clip_attributes {
     double limit;
 };

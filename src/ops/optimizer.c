@@ -120,6 +120,11 @@ enum status infer_update(const struct node *node, struct shape out[OP_OUTPUTS_MA
     return STATUS_OK;
 }
 
+uint32_t update_overwrites(const struct node *node) {
+    const struct update_attributes *attributes = NODE_ATTRIBUTES(node, update_attributes);
+    return attributes->has_master && !attributes->split_master ? 1u << 0 : 0;
+}
+
 #define UPDATE_OP(rule, moments)                                                                                       \
     const struct op op_##rule = {                                                                                      \
         .name = #rule,                                                                                                 \
@@ -131,6 +136,7 @@ enum status infer_update(const struct node *node, struct shape out[OP_OUTPUTS_MA
         .work = OP_WORK_OPTIMIZER,                                                                                     \
         .cost_key = op_key_nothing,                                                                                    \
         .updates = (1u << (2 + 2 * (moments))) - 1,                                                                    \
+        .overwrites = update_overwrites,                                                                               \
         .reads_scalars = true,                                                                                         \
         .by_elements = true,                                                                                           \
     };

@@ -16,7 +16,7 @@ static bool is_read(const struct walk_call *call, int storage) {
     const struct node *node = call->operands.node;
     for (int i = 0; i < OPERAND_COUNT; i++)
         if (call->operands.storage[i] == storage &&
-            (i < OP_INPUTS_MAX || node->op->updates >> (i - OP_INPUTS_MAX) & 1 || operand_tensor(node, i)->base))
+            (i < OP_INPUTS_MAX || op_updates(node) >> (i - OP_INPUTS_MAX) & 1 || operand_tensor(node, i)->base))
             return true;
     return false;
 }

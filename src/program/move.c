@@ -1,5 +1,5 @@
 /* Copies between tiers: a visit to a buffer of another tier goes through a copy in that of the user. The copy is
- * fetched unless the first use overwrites it, and stored if it was changed and is used again. */
+ * fetched unless its uses overwrite it, and stored if it was changed and is used again. */
 #include "plan/movement.h"
 #include "program/passes.h"
 #include "program/visits.h"
@@ -48,7 +48,10 @@ static enum status place_transfers(struct visits *visits) {
         bool followed = v + 1 < visits->list.count && items[v + 1].buffer == items[v].buffer;
         int32_t written, next;
         visits_home_uses(visits, items[v].buffer, &items[v], &written, &next);
-        if (!items[v].overwritten) visits_place_fetch(visits, &items[v], changed, written);
+        if (items[v].overwritten)
+            items[v].fetch = -1;
+        else
+            visits_place_fetch(visits, &items[v], changed, written);
         place_store(visits, &items[v], followed ? &items[v + 1] : NULL, next);
         int section = visits_instruction(visits, items[v].first)->section;
         struct transfer fetch = {section, items[v].fetch, items[v].first, false, v};

@@ -117,6 +117,13 @@ struct operand {
     int64_t row_stride; /* columns: bytes from row to row */
 };
 
+/* Where the bytes of an operand in the buffer end, with the padding behind them that is no other's: parameters begin at
+ * multiples of BUFFER_ALIGNMENT, so that together they are all of their pack. */
+static inline int64_t operand_end(const struct operand *operand, const struct buffer *buffer) {
+    int64_t end = operand->offset + operand->bytes;
+    return buffer->kind == BUFFER_PARAMETERS && buffer->pack ? buffer_aligned_bytes(end) : end;
+}
+
 enum opcode {
     OPCODE_KERNEL,   /* the node's kernel */
     OPCODE_ZERO,     /* writes zeros to output 0 */

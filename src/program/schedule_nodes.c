@@ -138,7 +138,7 @@ static enum status zero_accumulators(struct scheduler *scheduler, const struct e
     int64_t share = scheduler_share_number(scheduler);
     for (int i = 0; i < node->op->outputs; i++) {
         const struct tensor *tensor = node->out[i];
-        if (!tensor || !((node->op->updates >> i & 1) || is_made_in_part(scheduler, tensor))) continue;
+        if (!tensor || !((op_updates(node) >> i & 1) || is_made_in_part(scheduler, tensor))) continue;
         bool of_share = tensor->kind == TENSOR_GRADIENT && node->phase <= PHASE_BACKWARD;
         bool sums = of_share || tensor->kind == TENSOR_RESULT;
         int32_t buffer = sums ? place_of(scheduler, execution, tensor_storage(node->out[i])).buffer : -1;
@@ -208,7 +208,7 @@ static enum status schedule_kernel(struct scheduler *scheduler, const struct sec
     TRY(make_outputs(scheduler, execution));
     for (int i = 0; i < node->op->outputs; i++) {
         if (!node->out[i]) continue;
-        enum access access = node->op->updates >> i & 1 ? ACCESS_UPDATE : ACCESS_WRITE;
+        enum access access = op_updates(node) >> i & 1 ? ACCESS_UPDATE : ACCESS_WRITE;
         instruction.operands[OP_INPUTS_MAX + i] = make_operand(scheduler, section, execution, node->out[i], access);
     }
     TRY(add_workspace(scheduler, &instruction));
@@ -250,7 +250,7 @@ static enum status schedule_exchange(struct scheduler *scheduler, const struct s
     const struct node *node = execution->node;
     struct program_collective operation;
     struct instruction instruction = exchange_instruction(scheduler, execution, exchanges[node->op->exchange]);
-    bool scatters = instruction.opcode == OPCODE_REDUCE_SCATTER, updates = node->op->updates & 1;
+    bool scatters = instruction.opcode == OPCODE_REDUCE_SCATTER, updates = op_updates(node) & 1;
     BUG_IF(instruction.opcode == OPCODE_ALL_REDUCE && !execution->takes_over && !updates, "%s: not in place",
            node->name);
     if (run->end - run->begin < shape_elements(&node->in[0]->shape)) {

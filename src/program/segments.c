@@ -82,7 +82,7 @@ static enum status find_operand(struct collector *collector, const struct operan
     const struct buffer *buffer = &collector->program->buffers.items[operand->buffer];
     struct reach *whole = &collector->whole[operand->buffer];
     bool all = operand->stride || operand->row_bytes;
-    int64_t begin = all ? 0 : operand->offset, end = all ? buffer->bytes : operand->offset + operand->bytes;
+    int64_t begin = all ? 0 : operand->offset, end = all ? buffer->bytes : operand_end(operand, buffer);
     bool ends = end == buffer->bytes;
     end = ends ? padded_end(collector->program, buffer) : buffer->offset + end;
     if (begin > 0 || !ends) return find_numbers(collector, buffer->tier, buffer->offset + begin, end, out);

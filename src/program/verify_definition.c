@@ -111,14 +111,21 @@ static enum status add_up(const struct definition *definition, int64_t step, val
 
 /* ---- updates ---- */
 
+int definition_source(const struct node *update, int i) {
+    return op_updates(update) >> i & 1 ? i : 1 + update_rule_moments(update_rule_of(update->op));
+}
+
 static void update(const struct definition *definition, const struct node *node, int64_t step) {
     const struct tensor_cells *gradient = cells_of(definition, node->in[0]);
     for (int i = 0; i < node->op->outputs; i++) {
-        if (!node->out[i] || node->phase != PHASE_UPDATE) continue;
+        if (!node->out[i] || node->phase != PHASE_UPDATE || node->out[0]->kind != TENSOR_PARAMETER) continue;
+        int from = definition_source(node, i);
         const struct tensor_cells *own = cells_of(definition, node->out[i]);
-        for (int64_t c = 0; c < own->count && node->out[0]->kind == TENSOR_PARAMETER; c++) {
+        const value *old = &definition->kept[step][cells_of(definition, node->out[from])->first];
+        for (int64_t c = 0; c < own->count; c++) {
+            value sum = definition->gradients[step][gradient->first + c];
             value *kept = &definition->kept[step + 1][own->first + c];
-            *kept = value_updated(*kept, definition->gradients[step][gradient->first + c]);
+            *kept = from == i ? value_updated(old[c], sum) : value_rounded(old[c], sum);
         }
     }
 }

@@ -29,6 +29,11 @@ static inline value value_squares(value gradient) { return value_mix(gradient, '
 /* Of the parameter or of one of its states. */
 static inline value value_updated(value old, value gradient) { return value_mix(value_mix(old, 'w'), gradient); }
 
+/* Of a parameter that an update overwrites: it is made of what its master becomes, whatever it was. */
+static inline value value_rounded(value master, value gradient) { return value_round(value_updated(master, gradient)); }
+/* The output from whose old value an update makes output i: i itself, or for what is overwritten the master. */
+int definition_source(const struct node *update, int i);
+
 /* The value of a tree's node, whose edges may round, from each lane's, `stride` apart; 0: the lane has nothing. */
 value value_tree_sum(const struct lane_tree *tree, int node, bool rounds, const value *lanes, size_t stride);
 

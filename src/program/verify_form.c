@@ -198,7 +198,7 @@ static enum status check_node_operands(const struct program *program, int32_t in
     for (int i = 0; i < OP_INPUTS_MAX; i++)
         TRY(check_tensor(program, index, &instruction->operands[i], node->in[i], ACCESS_READ));
     for (int i = 0; i < OP_OUTPUTS_MAX; i++) {
-        enum access access = node->op->updates >> i & 1 ? ACCESS_UPDATE : ACCESS_WRITE;
+        enum access access = op_updates(node) >> i & 1 ? ACCESS_UPDATE : ACCESS_WRITE;
         TRY(check_tensor(program, index, &instruction->operands[OP_INPUTS_MAX + i], node->out[i], access));
     }
     return STATUS_OK;
@@ -440,7 +440,7 @@ static enum status check_exchange(const struct program *program, int32_t index) 
     const struct node *node = instruction->node;
     const struct operand *data = &instruction->operands[OP_INPUTS_MAX], *in = &instruction->operands[0];
     const struct operand *staging = &instruction->operands[OPERAND_WORKSPACE];
-    bool scatters = instruction->opcode == OPCODE_REDUCE_SCATTER, updates = node->op->updates & 1;
+    bool scatters = instruction->opcode == OPCODE_REDUCE_SCATTER, updates = op_updates(node) & 1;
     TRY(check_exchange_group(program, index));
     TRY(check_run(program, index));
     for (int k = 0; k < OPERANDS_MAX; k++)

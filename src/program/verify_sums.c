@@ -10,7 +10,7 @@
 struct rank_state {
     const struct program *program;
     struct cell_values values;
-    struct cell_list places, others; /* of the instruction at hand */
+    struct cell_list places, others, sources; /* of the instruction at hand */
     int first_lane, lanes;
     size_t at;   /* section */
     int64_t run; /* of it */
@@ -174,16 +174,32 @@ static enum status check_squares(const struct sums *sums, struct rank_state *sta
     return STATUS_OK;
 }
 
+static enum status write_squares(const struct sums *sums, struct rank_state *state) {
+    TRY(list_operand(sums, state, OP_INPUTS_MAX, at_hand(state)->node->out[0], &state->others));
+    for (size_t c = 0; c < state->others.places.count; c++)
+        *state->others.places.items[c].value = value_squares(*state->places.places.items[c].value);
+    return STATUS_OK;
+}
+
+/* A parameter comes before its master: that is still the old one. */
+static enum status write_updated(const struct sums *sums, struct rank_state *state, int i) {
+    const struct node *node = at_hand(state)->node;
+    int from = definition_source(node, i);
+    TRY(list_operand(sums, state, OP_INPUTS_MAX + from, node->out[from], &state->sources));
+    TRY(list_operand(sums, state, OP_INPUTS_MAX + i, node->out[i], &state->others));
+    for (size_t c = 0; c < state->others.places.count; c++) {
+        value gradient = *state->places.places.items[c].value, old = *state->sources.places.items[c].value;
+        *state->others.places.items[c].value = from == i ? value_updated(old, gradient) : value_rounded(old, gradient);
+    }
+    return STATUS_OK;
+}
+
 /* After its gradient was checked: outputs that are followed are made of it. */
 static enum status write_outputs(const struct sums *sums, struct rank_state *state) {
     const struct node *node = at_hand(state)->node;
     for (int i = 0; i < node->op->outputs; i++) {
         if (!node->out[i] || sums->cells.of[node->out[i]->id].first < 0) continue;
-        TRY(list_operand(sums, state, OP_INPUTS_MAX + i, node->out[i], &state->others));
-        for (size_t c = 0; c < state->others.places.count; c++) {
-            value gradient = *state->places.places.items[c].value, *own = state->others.places.items[c].value;
-            *own = node->phase == PHASE_FINISH ? value_squares(gradient) : value_updated(*own, gradient);
-        }
+        TRY(node->phase == PHASE_FINISH ? write_squares(sums, state) : write_updated(sums, state, i));
     }
     return STATUS_OK;
 }
@@ -513,6 +529,7 @@ enum status program_verify_sums(const struct program *const *programs, int ranks
         cell_values_free(&sums.states[r].values);
         vec_free(&sums.states[r].places.places);
         vec_free(&sums.states[r].others.places);
+        vec_free(&sums.states[r].sources.places);
     }
     mem_free(sums.states);
     mem_free(sums.leaves);

@@ -44,8 +44,9 @@ static void list_uses(struct visits *visits, const bool *moved, size_t *next) {
             bool away = visits->is_away(visits, buffer, visits_instruction(visits, i));
             /* What is made of an activation is made before any of it is read. */
             bool all = operand->row_bytes > 0 || operand->bytes == buffer->bytes || buffer->kind == BUFFER_ACTIVATIONS;
+            int64_t begin = all ? 0 : operand->offset, end = all ? buffer->bytes : operand_end(operand, buffer);
             insert_use(visits->uses, visits->first_use[operand->buffer], next[operand->buffer]++,
-                       (struct use){operand->buffer, i, operand->access, away, all});
+                       (struct use){operand->buffer, i, operand->access, away, begin, end});
         }
 }
 
@@ -111,17 +112,29 @@ static bool joins(const struct visits *visits, const struct visit *visit, const 
            is_near(visits, visit, use->instruction);
 }
 
+/* Members of a pack are written one after the other, in either order: what has been written stays one stretch. A read
+ * of anything else finds what was there before. */
+static void add_use(const struct visits *visits, struct visit *visit, const struct use *use) {
+    bool known = visit->begin <= use->begin && use->end <= visit->end, first = visit->begin == visit->end;
+    bool writes = use->access == ACCESS_WRITE;
+    visit->last = use->instruction;
+    visit->changed |= use->access != ACCESS_READ;
+    visit->reads |= !known && !writes;
+    if (writes && (first || use->begin == visit->end)) visit->end = use->end;
+    if (writes && (first || use->end == visit->begin)) visit->begin = use->begin;
+    int64_t bytes = visits->program->buffers.items[visit->buffer].bytes;
+    visit->overwritten = !visit->reads && visit->begin == 0 && visit->end == bytes;
+}
+
 static enum status begin_visit(struct visits *visits, const struct use *use) {
     struct visit visit = {.buffer = use->buffer,
                           .first = use->instruction,
-                          .last = use->instruction,
                           .fetch = -1,
                           .store = -1,
                           .tier = visits_instruction(visits, use->instruction)->tier,
                           .deferred = visits_instruction(visits, use->instruction)->deferred,
-                          .aside = is_aside(visits_instruction(visits, use->instruction)),
-                          .overwritten = use->access == ACCESS_WRITE && use->all,
-                          .changed = use->access != ACCESS_READ};
+                          .aside = is_aside(visits_instruction(visits, use->instruction))};
+    add_use(visits, &visit, use);
     return vec_push(&visits->list, visit);
 }
 
@@ -131,10 +144,9 @@ static enum status find_visits(struct visits *visits) {
     for (size_t i = 0; i < visits->use_count; i++) {
         const struct use *use = &visits->uses[i];
         struct visit *visit = open ? &visits->list.items[visits->list.count - 1] : NULL;
-        if (use->away && visit && joins(visits, visit, use)) {
-            visit->last = use->instruction;
-            visit->changed |= use->access != ACCESS_READ;
-        } else if (use->away)
+        if (use->away && visit && joins(visits, visit, use))
+            add_use(visits, visit, use);
+        else if (use->away)
             TRY(begin_visit(visits, use));
         open = use->away;
     }

@@ -16,16 +16,18 @@ struct visit {
     enum tier tier;
     bool deferred;
     bool aside;       /* its uses are those of an update beside other work */
-    bool overwritten; /* the first use writes all of it */
+    bool overwritten; /* its uses write all of it, and read nothing of it before */
     bool changed;
-    bool merged; /* an earlier visit to the same buffer was extended over this one */
+    bool reads;         /* bytes that none of its uses has written before */
+    bool merged;        /* an earlier visit to the same buffer was extended over this one */
+    int64_t begin, end; /* the bytes that its uses have written so far before they read any of them */
 };
 
 struct use {
     int32_t buffer, instruction;
     enum access access;
-    bool away; /* elsewhere than the buffer is kept */
-    bool all;  /* of its bytes, or columns of all its rows */
+    bool away;          /* elsewhere than the buffer is kept */
+    int64_t begin, end; /* bytes; of columns of all rows: all */
 };
 
 /* A fetch or store to be inserted before instruction `at`, or at the section's end if `at` is that. */

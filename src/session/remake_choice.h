@@ -9,7 +9,7 @@
  * once more, and at least a REMAKE_LEAST_PART of the device's bytes saved; in fp32, whose products take a byte's time
  * for fewer FLOPs than those of bf16 with tiles, a REMAKE_LEAST_PART_FP32. One that does not fit always is, since all
  * else that makes it fit (moving, whole blocks computed again) costs more. */
-enum { REMAKE_FLOPS_PER_BYTE = 1000, REMAKE_LEAST_PART = 20, REMAKE_LEAST_PART_FP32 = 40 };
+enum { REMAKE_FLOPS_PER_BYTE = 1000, REMAKE_LEAST_PART = 20, REMAKE_LEAST_PART_FP32 = 50 };
 enum status remake_choose(struct session_plan *plan);
 
 #endif

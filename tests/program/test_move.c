@@ -365,6 +365,42 @@ static void swapped_activations_are_away(void **state) {
     graph_free(graph);
 }
 
+/* Copies of parameters in which updates write, and those of them that are fetched. */
+static void count_updated(const struct program *program, int *updated, int *fetched) {
+    unsigned char *seen = mem_array(program->buffers.count, 1);
+    assert_non_null(seen);
+    for (size_t i = 0; i < program->instructions.count; i++) {
+        const struct instruction *instruction = &program->instructions.items[i];
+        int32_t written = instruction->operands[OP_INPUTS_MAX].buffer;
+        bool updates = instruction->opcode == OPCODE_KERNEL && instruction->node->phase == PHASE_UPDATE;
+        if (is_fetch(program, instruction)) seen[written] = 1;
+        if (!updates || program->buffers.items[written].home < 0) continue;
+        bool parameters = program->buffers.items[written].kind == BUFFER_PARAMETERS;
+        *updated += parameters;
+        *fetched += parameters && seen[written] == 1;
+    }
+    mem_free(seen);
+}
+
+/* An update with masters reads no weights, whole chunks of which it writes; one without reads what it changes. */
+static void updated_weights_are_not_fetched(void **state) {
+    (void)state;
+    for (int bf16 = 0; bf16 < 2; bf16++) {
+        struct graph *graph = small_graph_build(&(struct small_graph_options){
+            .layers = 3, .dtype = bf16 ? DTYPE_BF16 : DTYPE_F32, .grain_sequences = 1, .sequence_length = 4});
+        struct policy policy = {
+            .grains_per_pass = 1, .chunk_bytes = 8192, .buffers = 8, .parameters = TIER_HOST, .optimizer = TIER_HOST};
+        struct program *program = small_program_under(graph, 2, &policy);
+        int updated = 0, fetched = 0;
+        assert_int_equal(program_verify(program), STATUS_OK);
+        count_updated(program, &updated, &fetched);
+        assert_true(updated > 10);
+        assert_int_equal(fetched, bf16 ? 0 : updated);
+        program_free(program);
+        graph_free(graph);
+    }
+}
+
 /* The group of the next kernel after instruction i that is part of this step's own passes. */
 static int32_t next_group(const struct program *program, size_t i) {
     const struct instruction *items = program->instructions.items;
@@ -520,6 +556,7 @@ int main(void) {
         cmocka_unit_test(fetches_are_the_fewest),
         cmocka_unit_test(policies_save_memory),
         cmocka_unit_test(swapped_activations_are_away),
+        cmocka_unit_test(updated_weights_are_not_fetched),
         cmocka_unit_test(copies_have_their_lookahead),
         cmocka_unit_test(deferred_updates_come_early),
         cmocka_unit_test(recomputation_stops_where_nothing_is_read),

@@ -194,6 +194,17 @@ static void copy_of_another_activation(struct program *program) {
     synchronise_again(program);
 }
 
+/* Nothing fetched the weights of a chunk, one of which is then not written before all are stored. */
+static void update_left_out(struct program *program) {
+    struct instruction *update = find_kernel(program, "adamw", 0), *next = update;
+    do {
+        update = next;
+        next = find_kernel(program, "adamw", (size_t)index_of(program, update) + 1);
+    } while (next->operands[OP_INPUTS_MAX].buffer != update->operands[OP_INPUTS_MAX].buffer);
+    drop_instruction(program, index_of(program, next));
+    synchronise_again(program);
+}
+
 /* ---- versions ---- */
 
 static void drop_copy(struct program *program, const struct instruction *copy) {
@@ -312,6 +323,7 @@ static const struct planted_fault faults[] = {
     {"copy that writes its source", copy_that_writes_its_source, 0, "no plain read"},
     {"copy from nowhere", copy_from_nowhere, 0, "operand 0 is missing"},
     {"copy to nowhere", copy_to_nowhere, 0, "is missing"},
+    {"update left out", update_left_out, 0, "read before it is written"},
     {"copy to two buffers", copy_to_two, 0, "one too many"},
     {"copy in another section", copy_in_another_section, 0, "says that it is in section"},
     {"copy of a copy", copy_of_a_copy, 0, "is a copy of none"},

@@ -133,6 +133,9 @@ void sum_combine(int64_t blocks, int64_t columns, const float *partials, float *
 /* out (fp32) += the sum of all rows, in order; row_stride in elements. */
 void sum_columns(enum dtype dtype, int64_t rows, int64_t columns, const void *data, int64_t row_stride, float *out);
 
+/* A step that changes nothing: what is made of a master is written all the same (update_step.h). */
+void cpu_update_nothing(int64_t elements, const struct update_run *run);
+
 /* The sum of products of two rows: in fp32, over lanes that are added up in order. */
 float dot_rows(enum dtype dtype, int64_t columns, const void *a, const void *b);
 

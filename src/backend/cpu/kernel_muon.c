@@ -116,12 +116,15 @@ static enum status muon_run(const struct kernel *of, const struct kernel_call *c
     const struct muon_kernel *kernel = (const struct muon_kernel *)of;
     int64_t count = elements_of(kernel);
     double clip = call->in[1] ? ((const double *)call->in[1])[1] : 1;
-    if (isnan(clip)) return STATUS_OK;
     struct muon_work work = {.kernel = kernel,
                              .step = update_step_of(of->node, call),
                              .run = update_run_of(of->node, call),
                              .x = workspace_at(call, kernel->sizes.x),
                              .norms = workspace_at(call, kernel->sizes.norms)};
+    if (isnan(clip)) {
+        cpu_update_nothing(count, &work.run);
+        return STATUS_OK;
+    }
     work.step.clip = (float)clip;
     work.run.direction = workspace_at(call, kernel->sizes.sums);
     parallel_for(count, parallel_rows(1), move_body, &work);

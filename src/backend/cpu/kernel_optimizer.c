@@ -3,6 +3,7 @@
 #include <math.h>
 
 #include "backend/cpu/cpu_kernel.h"
+#include "base/half.h"
 
 struct update_work {
     const struct node *node;
@@ -80,6 +81,17 @@ enum status cpu_clip_factor_create(const struct node *node, struct kernel **out)
     return kernel_plain(node, clip_factor_run, 0, out);
 }
 
+static void round_body(const void *context, int64_t begin, int64_t end) {
+    const struct update_run *run = context;
+    const float *weight = run->weight;
+    for (int64_t i = begin; i < end; i++)
+        run->rounded[i] = bf16_from_float(weight[i]);
+}
+
+void cpu_update_nothing(int64_t elements, const struct update_run *run) {
+    if (run->rounded) parallel_for(elements, parallel_rows(1), round_body, run);
+}
+
 static void update_body(const void *context, int64_t begin, int64_t end) {
     const struct update_work *work = context;
     struct update_run run = update_run_from(&work->all, begin);
@@ -88,11 +100,14 @@ static void update_body(const void *context, int64_t begin, int64_t end) {
 
 static enum status update_run(const struct kernel *kernel, const struct kernel_call *call) {
     double clip = call->in[1] ? ((const double *)call->in[1])[1] : 1;
-    if (isnan(clip)) return STATUS_OK;
+    int64_t elements = kernel_elements(kernel, call);
     struct update_work work = {
         .node = kernel->node, .step = update_step_of(kernel->node, call), .all = update_run_of(kernel->node, call)};
     work.step.clip = (float)clip;
-    parallel_for(kernel_elements(kernel, call), parallel_rows(1), update_body, &work);
+    if (isnan(clip))
+        cpu_update_nothing(elements, &work.all);
+    else
+        parallel_for(elements, parallel_rows(1), update_body, &work);
     return STATUS_OK;
 }
 

@@ -56,7 +56,11 @@ struct following {
 /* T, P: the dtypes of direction and weight. */
 template <typename T, typename P> __global__ void __launch_bounds__(THREADS) follow_kernel(struct following at) {
     int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x;
-    if (i >= at.count || (at.clip && isnan(at.clip[1]))) return;
+    if (i >= at.count) return;
+    if (at.clip && isnan(at.clip[1])) {
+        if (at.rounded) at.rounded[i] = narrow<__nv_bfloat16>(((const float *)at.weight)[i]);
+        return;
+    }
     double rate = at.scalars[SCALAR_LEARNING_RATE];
     float decay = __double2float_rn(__dsub_rn(1, __dmul_rn(rate, at.weight_decay)));
     float step = __double2float_rn(__dmul_rn(rate, at.factor));

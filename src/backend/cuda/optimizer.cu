@@ -295,6 +295,11 @@ __device__ inline void update_neighbours(const struct update &own, const struct 
     if (two) store<M, W>(own.moments[1], i, v);
 }
 
+/* The clip factor is NaN: a weight that is rounded from another is written all the same. */
+__device__ inline void update_nothing(const struct update &own, int64_t i) {
+    if (own.rounded && !own.halves) own.rounded[i] = narrow<__nv_bfloat16>(((const float *)own.weight)[i]);
+}
+
 constexpr int UPDATE_BLOCK = 4 * THREADS; /* elements */
 
 template <enum update_rule RULE, typename P, typename M>
@@ -302,7 +307,11 @@ __global__ void __launch_bounds__(THREADS) update_kernel(const __grid_constant__
     const struct update &own = entry_of_block(table);
     double clip = own.clip ? own.clip[1] : 1;
     int64_t begin = (int64_t)(blockIdx.x - own.first) * UPDATE_BLOCK;
-    if (isnan(clip)) return;
+    if (isnan(clip)) {
+        for (int64_t i = begin + threadIdx.x; i < begin + UPDATE_BLOCK && i < own.count; i += THREADS)
+            update_nothing(own, i);
+        return;
+    }
     struct update_step step = step_of<RULE>(own.constants, own.scalars, clip);
     if (own.vectors) {
         int64_t i = begin + (int64_t)threadIdx.x * 4;
@@ -404,10 +413,13 @@ __global__ void __launch_bounds__(THREADS)
     const struct coded_update &coded = entry_of_block(table);
     const struct update &own = coded.update;
     double clip = own.clip ? own.clip[1] : 1;
-    if (isnan(clip)) return;
-    struct update_step step = step_of<RULE>(own.constants, own.scalars, clip);
     int64_t block = blockIdx.x - coded.first, i = block * UPDATE_SCALE_BLOCK + threadIdx.x;
     bool inside = i < own.count;
+    if (isnan(clip)) {
+        if (inside) update_nothing(own, i);
+        return;
+    }
+    struct update_step step = step_of<RULE>(own.constants, own.scalars, clip);
     uint8_t *codes[] = {(uint8_t *)own.moments[0] + i, (uint8_t *)own.moments[1] + i};
     float m = 0, v = 0;
     if (inside) {
