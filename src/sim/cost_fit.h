@@ -18,9 +18,9 @@ struct fit_company {
  * since other costs put other things beside each other, the program is simulated again until they agree. Costs of what
  * the programs do not do, of operations between ranks, and slowdowns stay.
  *
- * `recorded`: a step of `program`; NULL: none. `company` (NULL: none): all of it call together, with the same costs of
- * graphs of the same nodes, and have the same costs after it. FAILED without memory, or where a transfer of the program
- * has no rate. */
+ * `recorded`: a step of `program`, of whose events the lengths count; NULL: none. `company` (NULL: none): all of it
+ * call together, with the same costs of graphs of the same nodes, and have the same costs after it. FAILED without
+ * memory, or where a transfer of the program has no rate. */
 enum status costs_fit(const struct program *program, const struct timeline *recorded, const struct fit_company *company,
                       struct costs *costs);
 

@@ -1,7 +1,5 @@
 #include "train/plan_watch.h"
 
-#include <string.h>
-
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/size.h"
@@ -15,12 +13,12 @@ enum { FIRST_PAUSE = 5, RECORDED_STEPS = 3, LOOK_EVERY_NS = 1000 * 1000 * 1000 }
 /* Memory that comes and goes by less is nothing to change for. */
 static const double MORE_MEMORY = 1.1;
 
-static enum status open_fastest(struct train_run *run) {
+static enum status open_shortest(struct train_run *run) {
     struct plan_watch *watch = &run->watch;
-    timeline_free(&watch->fastest);
+    timeline_free(&watch->shortest);
     watch->recorded = false;
     if (run->record.timeline.events.count == 0 || policy_is_plain(&run->plan.chosen.policy)) return STATUS_OK;
-    return timeline_create(run->record.timeline.program, &watch->fastest);
+    return timeline_create(run->record.timeline.program, &watch->shortest);
 }
 
 bool plan_watch_wanted(const struct train_run *run) {
@@ -54,24 +52,26 @@ enum status plan_watch_open(struct train_run *run) {
     if (!run->watch.on) return STATUS_OK;
     TRY(know_costs(run));
     TRY(know_needed(run));
-    return run_agree(run, open_fastest(run));
+    return run_agree(run, open_shortest(run));
 }
 
 void plan_watch_close(struct plan_watch *watch) {
-    timeline_free(&watch->fastest);
+    timeline_free(&watch->shortest);
     costs_free(&watch->costs);
     *watch = (struct plan_watch){.on = false};
 }
 
 bool plan_watch_records(const struct plan_watch *watch, int64_t step) {
-    return watch->on && watch->fastest.events.count > 0 && step < watch->next && step >= watch->next - RECORDED_STEPS;
+    return watch->on && watch->shortest.events.count > 0 && step < watch->next && step >= watch->next - RECORDED_STEPS;
 }
 
 void plan_watch_take(struct plan_watch *watch, const struct timeline *recorded) {
-    struct timeline *fastest = &watch->fastest;
-    if (watch->recorded && fastest->step_s <= recorded->step_s) return;
-    memcpy(fastest->events.items, recorded->events.items, recorded->events.count * sizeof *recorded->events.items);
-    fastest->step_s = recorded->step_s;
+    for (size_t i = 0; i < recorded->events.count; i++) {
+        struct timeline_event *kept = &watch->shortest.events.items[i];
+        const struct timeline_event *event = &recorded->events.items[i];
+        double kept_s = kept->end_s - kept->start_s, event_s = event->end_s - event->start_s;
+        if (!watch->recorded || kept_s <= 0 || (event_s > 0 && event_s < kept_s)) *kept = *event;
+    }
     watch->recorded = true;
 }
 
@@ -110,7 +110,7 @@ static enum status settle_change(struct train_run *run, struct train_replan *rep
     replan->after_s = run->prediction.step_s;
     replan->device_bytes = run->plan.programs.tier_bytes[TIER_DEVICE];
     replan->seconds = (double)(clock_now_ns() - began_ns) * 1e-9;
-    enum status status = open_fastest(run);
+    enum status status = open_shortest(run);
     return run_agree(run, status == STATUS_OK ? tell_change(run, replan) : status);
 }
 
@@ -161,7 +161,7 @@ static enum status choose(struct train_run *run, struct replan_choice *choice) {
     const struct session_plan *now = &run->plan;
     const struct replan_facts facts = {
         .now = now,
-        .recorded = watch->recorded ? &watch->fastest : NULL,
+        .recorded = watch->recorded ? &watch->shortest : NULL,
         .change_s = replan_change_s(kept_states_bytes(&run->engine)),
         .steps = replan_horizon(run->state.step, run->options->steps, watch->forced_step),
     };

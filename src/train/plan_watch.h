@@ -2,8 +2,8 @@
  * plan where that pays (replan.h) or must be. Losses and weights stay the same bit for bit.
  *
  * Three steps are recorded before the 5th, 15th, 35th … step of this part of the run, each time twice as far apart, and
- * from the fastest of them costs are learned. Memory is looked at once a second. Where it has become less than the
- * arenas take, the run changes at once.
+ * costs are learned from the shortest time of each instruction in them. Memory is looked at once a second. Where it has
+ * become less than the arenas take, the run changes at once.
  *
  * Of several ranks each does so; rank 0 decides by what all of them recorded and by the least memory that one of them
  * has, and all change after the same step. Ranks with devices of their own keep their plan. Private to src/train. */
@@ -17,18 +17,20 @@
 struct train_run;
 
 struct plan_watch {
-    bool on;                 /* else nothing of this is used */
-    struct timeline fastest; /* of the steps recorded since the last decision; without events: none can be */
-    bool recorded;           /* whether there is one */
-    struct costs costs;      /* of the plan's graph as they were measured last; without kernels: not known */
-    int64_t next, pause;     /* the step after which is decided; those from that one to the one after */
-    int64_t forced_step;     /* at which memory last made the run change; -1: none */
-    int64_t needed_bytes;    /* of the device tier by the plan, on the rank that needs most */
-    int64_t capacity_bytes;  /* of the device tier, at the last decision */
-    int64_t no_fit_bytes;    /* capacity with which no plan was found; 0: none */
-    int64_t looked_ns;       /* when memory was last looked at */
-    bool looks;              /* before the next step all ranks look at their memory: one of them has less, or more */
-    int64_t room_bytes;      /* what the device tier may take on each rank, where all have just looked; -1: not */
+    bool on; /* else nothing of this is used */
+    struct timeline
+        shortest;           /* each issue as in that of the steps recorded since the last decision in which it took
+                               least: what held it up in one of them counts for nothing. Without events: none can be */
+    bool recorded;          /* whether there is one */
+    struct costs costs;     /* of the plan's graph as they were measured last; without kernels: not known */
+    int64_t next, pause;    /* the step after which is decided; those from that one to the one after */
+    int64_t forced_step;    /* at which memory last made the run change; -1: none */
+    int64_t needed_bytes;   /* of the device tier by the plan, on the rank that needs most */
+    int64_t capacity_bytes; /* of the device tier, at the last decision */
+    int64_t no_fit_bytes;   /* capacity with which no plan was found; 0: none */
+    int64_t looked_ns;      /* when memory was last looked at */
+    bool looks;             /* before the next step all ranks look at their memory: one of them has less, or more */
+    int64_t room_bytes;     /* what the device tier may take on each rank, where all have just looked; -1: not */
 };
 
 /* A plan that a run changed to. */

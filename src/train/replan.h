@@ -34,7 +34,7 @@ double replan_change_s(int64_t state_bytes);
 
 struct replan_facts {
     const struct session_plan *now;  /* on the machine as it is now described */
-    const struct timeline *recorded; /* a step of its main program, of this rank; NULL: none */
+    const struct timeline *recorded; /* what the issues of its main program took, of this rank; NULL: not known */
     double change_s;
     int64_t steps; /* replan_horizon */
 };

@@ -2,6 +2,7 @@
 /* ctest: PROCESSORS 1 */
 #include "train/replan.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -11,6 +12,7 @@
 #include "support/temp_folder.h"
 #include "support/tiny_run.h"
 #include "support/unit.h"
+#include "train/plan_watch.h"
 
 static void a_change_must_pay(void **state) {
     (void)state;
@@ -125,6 +127,27 @@ static struct costs mistaken_costs(const struct costs *right, const struct mista
     return costs;
 }
 
+/* Three steps, each slowed down elsewhere: of copies, each is as it should be in one of them alone, and takes five
+ * times as long in the others. The watch's record is the caller's to close. */
+static void record_disturbed(const struct session_plan *plan, const struct costs *right, struct plan_watch *watch) {
+    enum { STEPS = 3 };
+    struct timeline step = simulate_by(plan, right);
+    const struct instruction *instructions = step.program->instructions.items;
+    *watch = (struct plan_watch){.on = true};
+    expect_status(timeline_create(step.program, &watch->shortest), STATUS_OK, NULL);
+    for (int s = 0; s < STEPS; s++) {
+        struct timeline slow = simulate_by(plan, right);
+        for (size_t i = 0; i < slow.events.count; i++) {
+            struct timeline_event *event = &slow.events.items[i];
+            if (instructions[event->instruction].opcode == OPCODE_COPY && i % STEPS != (size_t)s)
+                event->end_s += 4 * (event->end_s - event->start_s);
+        }
+        plan_watch_take(watch, &slow);
+        timeline_free(&slow);
+    }
+    timeline_free(&step);
+}
+
 /* As a run does at its 5th and 15th step. Returns how far the plan is behind the best one before and after. */
 struct behind {
     double before, after;
@@ -139,10 +162,11 @@ static struct behind mend(const struct scene *scene, const struct mistake *mista
     struct behind behind = {.before = seconds_by(&now, &scene->right) / best_s - 1};
     for (int i = 0; i < DECISIONS; i++) {
         struct replan_choice choice;
-        struct timeline recorded = simulate_by(&now, &scene->right);
-        const struct replan_facts facts = {&now, &recorded, 0.1, INT64_C(1) << 40};
+        struct plan_watch watch;
+        record_disturbed(&now, &scene->right, &watch);
+        const struct replan_facts facts = {&now, &watch.shortest, 0.1, INT64_C(1) << 40};
         expect_status(replan_choose(&facts, &costs, &choice), STATUS_OK, NULL);
-        timeline_free(&recorded);
+        plan_watch_close(&watch);
         if (!choice.pays) continue;
         session_plan_free(&now);
         now = choice.plan;
@@ -188,6 +212,28 @@ static void wrong_costs_are_mended(void **state) {
     assert_true(mended >= MENDED_LEAST);
 }
 
+/* A copy that was held up, which costs a step nothing where nobody waits for it, must not make the disk look slow. */
+static void what_holds_up_a_step_is_not_learned(void **state) {
+    struct scene scene;
+    struct session_plan now;
+    struct costs costs;
+    struct plan_watch watch;
+    open_scene(*state, 0, 3, 1. / 3, &scene);
+    expect_status(session_plan_renew(&scene.plain, NULL, &scene.right, &now), STATUS_OK, NULL);
+    expect_status(costs_copy(&scene.right, &costs), STATUS_OK, NULL);
+    record_disturbed(&now, &scene.right, &watch);
+    expect_status(costs_fit(programs_main(&now.programs)->program, &watch.shortest, NULL, &costs), STATUS_OK, NULL);
+    for (enum tier tier = TIER_DEVICE; tier < TIER_DISK; tier++) {
+        const struct transfer_rate *out = &costs.rates.copy[tier][TIER_DISK], *in = &costs.rates.copy[TIER_DISK][tier];
+        assert_true(fabs(out->bytes_per_s / scene.right.rates.copy[tier][TIER_DISK].bytes_per_s - 1) < 0.01);
+        assert_true(fabs(in->bytes_per_s / scene.right.rates.copy[TIER_DISK][tier].bytes_per_s - 1) < 0.01);
+    }
+    plan_watch_close(&watch);
+    costs_free(&costs);
+    session_plan_free(&now);
+    close_scene(&scene);
+}
+
 /* By costs that are right nothing is to be gained. */
 static void right_costs_change_nothing(void **state) {
     struct scene scene;
@@ -216,6 +262,7 @@ int main(void) {
         cmocka_unit_test(a_change_must_pay),
         cmocka_unit_test(gains_count_as_long_as_memory_stayed),
         cmocka_unit_test(decisions_come_further_and_further_apart),
+        cmocka_unit_test_setup_teardown(what_holds_up_a_step_is_not_learned, temp_folder_make, temp_folder_drop),
         cmocka_unit_test_setup_teardown(right_costs_change_nothing, temp_folder_make, temp_folder_drop),
         cmocka_unit_test_setup_teardown(wrong_costs_are_mended, temp_folder_make, temp_folder_drop),
     };
