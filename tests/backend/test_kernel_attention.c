@@ -1,6 +1,8 @@
 /* Attention, its gradient and attention over caches against plain loops in double, with windows, segments, soft caps
  * and sinks. */
 /* ctest-again: avx2 BALLAST_MAX_ISA=avx2 DNNL_MAX_CPU_ISA=AVX2 */
+/* Where a processor has tiles for bf16, also by dot products; elsewhere the same again. */
+/* ctest-again: dots DNNL_MAX_CPU_ISA=AVX512_CORE_BF16 */
 /* ctest-again: cuda BALLAST_TEST_BACKEND=cuda */
 #include <math.h>
 #include <stdio.h>

@@ -13,8 +13,11 @@ struct attention_run {
 };
 
 const struct attention_kernels *attention_kernels_of(const struct node *node) {
-    bool amx = node->out[0]->shape.dtype == DTYPE_BF16 && cpu_has_bf16_tiles() && cpu_simd()->attention_amx;
-    return amx ? cpu_simd()->attention_amx : &cpu_simd()->attention;
+    const struct simd_kernels *simd = cpu_simd();
+    const struct attention_kernels *pairs = NULL;
+    if (node->out[0]->shape.dtype == DTYPE_BF16 && cpu_has_bf16_dots())
+        pairs = cpu_has_bf16_tiles() ? simd->attention_amx : simd->attention_dots;
+    return pairs ? pairs : &simd->attention;
 }
 
 void *attention_head_data(const struct tensor *tensor, void *data, struct head_place place, int64_t head_dim) {

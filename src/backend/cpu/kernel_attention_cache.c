@@ -62,7 +62,7 @@ static void query_task(const void *context, int64_t task, int thread) {
         .scale = (float)attention->scale,
         .softcap = (float)attention->softcap,
         .sink = attention_sink(node->in[4], call->in[4], head),
-        .rounds = attention_kernels_of(node) == cpu_simd()->attention_amx,
+        .rounds = attention_kernels_of(node)->rounds,
         .q = head_at(node->in[0], call->in[0], token, head, dim),
         .k = head_at(node->out[1], call->out[1], first, kv_head, dim),
         .v = head_at(node->out[2], call->out[2], first, kv_head, dim),

@@ -1,5 +1,4 @@
-/* The processor's tiles (AMX) for pairs of bf16: their configuration, and the product of 32 by 32 that kernels share.
- */
+/* The processor's tiles (AMX) for pairs of bf16: their configuration, and the block of 32 by 32 that kernels share. */
 #ifndef BALLAST_BACKEND_CPU_SIMD_AMX_H
 #define BALLAST_BACKEND_CPU_SIMD_AMX_H
 
@@ -65,20 +64,6 @@ INLINE AMX void amx_block_add(const float *a, int64_t a_row, const float *b, int
     _tile_loadd(5, a + AMX_ROWS * a_row, a_bytes);
     _tile_dpbf16ps(2, 5, 6);
     _tile_dpbf16ps(3, 5, 7);
-}
-
-/* c[32][32] (+)= a b over `words` words of two steps, a multiple of 16; a [32][words], b [words][32]. Rows are so many
- * words apart. */
-INLINE AMX void amx_multiply(int64_t words, const float *a, int64_t a_row, const float *b, int64_t b_row, float *c,
-                             int64_t c_row, bool accumulate) {
-    __asm__ volatile("" ::: "memory"); /* gcc's loads of tiles do not tell that they read memory */
-    if (accumulate)
-        amx_block_load(c, c_row);
-    else
-        amx_block_zero();
-    for (int64_t word = 0; word < words; word += AMX_WORDS)
-        amx_block_add(a + word, a_row, b + word * b_row, b_row);
-    amx_block_store(c, c_row);
 }
 
 #endif

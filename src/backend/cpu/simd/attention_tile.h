@@ -167,10 +167,15 @@ static inline __attribute__((unused)) void tile_turn_back(int64_t head_dim, cons
         }
 }
 
+/* Rows that are asked for before they are read: with the sums between them, a core alone asks for too few. */
+enum { ROWS_AHEAD = 16 };
+
 /* delta = dy . y of queries [begin, end). */
 INLINE void delta_rows(bool bf16, const struct attention_head *head, int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; row++) {
         vf sum = {0};
+        rows_call(head, head->dy, head->dy_stride, row + ROWS_AHEAD, row + ROWS_AHEAD + 1);
+        rows_call(head, head->y, head->y_stride, row + ROWS_AHEAD, row + ROWS_AHEAD + 1);
         for (int64_t i = 0; i < head->head_dim; i += LANES)
             sum = vf_fma(load(head->dy, row * head->dy_stride + i, head->head_dim - i, bf16),
                          load(head->y, row * head->y_stride + i, head->head_dim - i, bf16), sum);

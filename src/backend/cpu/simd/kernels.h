@@ -14,7 +14,8 @@
  *     amx, simd_tiles: products of packed pairs of bf16 by the processor's tiles;
  *     simd_thin: products of which one side is short;
  *     attention_tile, simd_attention, simd_attention_grad, simd_attention_cache: attention;
- *     attention_amx, simd_attention_amx, simd_attention_amx_grad: attention in bf16 by the processor's tiles.
+ *     attention_pairs, attention_pairs_forward, attention_pairs_grad: attention by pairs of bf16;
+ *     simd_attention_dots, simd_attention_amx: the same, by dot products of vectors and by the processor's tiles.
  *
  * They work on single rows, tiles and tasks; their callers in backend/cpu know graphs and threads. `dtype` is
  * DTYPE_F32 or DTYPE_BF16, `n` counts elements; rows are contiguous and of `dtype` unless said otherwise, and need no
@@ -71,7 +72,7 @@ struct attention_query {
     enum dtype dtype;
     int64_t head_dim, keys;
     float scale, softcap, sink; /* as in struct attention_head */
-    bool rounds;                /* exponentials to bf16, as attention by tiles does */
+    bool rounds;                /* exponentials to bf16, as attention by pairs does */
     const void *q, *k, *v;
     int64_t k_stride, v_stride;
     void *y;
@@ -227,13 +228,13 @@ struct coded_weight {
     /* Attention of one query (simd_attention_cache.c); `scores` holds `keys` floats. */                               \
     X(void, attention_query, (const struct attention_query *query, float *scores))
 
-/* Attention of one head in tiles: functions SIMD_NAME(simd_attention_NAME), and SIMD_NAME(simd_attention_amx_NAME) by
- * the processor's tiles (AMX), for bf16. Workspaces are in floats. */
+/* Attention of one head in tiles: functions SIMD_NAME(simd_attention_NAME), and, for bf16 alone, by pairs of it, tables
+ * SIMD_NAME(simd_attention_UNIT) for the units that multiply them. Workspaces are in floats. */
 #define ATTENTION_LIST(X)                                                                                              \
-    /* Queries [tile * queries, …) (simd_attention.c, simd_attention_amx.c). */                                      \
+    /* Queries [tile * queries, …) (simd_attention.c, attention_pairs_forward.h). */                                 \
     X(int64_t, workspace, (int64_t head_dim))                                                                          \
     X(void, attend, (const struct attention_head *head, int64_t tile, float *workspace))                               \
-    /* The gradient (simd_attention_grad.c, simd_attention_amx_grad.c), between tiles of `tile` keys and of as many    \
+    /* The gradient (simd_attention_grad.c, attention_pairs_grad.h), between tiles of `tile` keys and of as many       \
      * queries: first prepare for each tile of queries, which makes delta and clears dq_sums. Then for each tile of    \
      * keys start, its pairs with tiles of queries that may see it, and finish, which writes dk and dv: sums over all  \
      * pairs since start, be they of several query heads that share the keys. After its pair, `queries` adds the       \
@@ -251,6 +252,7 @@ struct coded_weight {
 struct attention_kernels {
     int64_t queries; /* of a tile */
     int64_t tile;    /* queries, and keys, of a tile of the gradient */
+    bool rounds;     /* exponentials to bf16, before their product with the values */
     ATTENTION_LIST(SIMD_MEMBER)
 };
 
@@ -258,7 +260,8 @@ struct simd_kernels {
     const char *name;                /* of the instruction set */
     int64_t gemm_rows, gemm_columns; /* of panels */
     struct attention_kernels attention;
-    const struct attention_kernels *attention_amx; /* NULL: the set has none */
+    /* For bf16, by dot products and by tiles, where the processor has these; NULL: the set has none. */
+    const struct attention_kernels *attention_dots, *attention_amx;
     SIMD_LIST(SIMD_MEMBER)
 };
 #undef SIMD_MEMBER

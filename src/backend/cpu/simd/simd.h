@@ -314,10 +314,11 @@ INLINE vf vf_normal(vf x, vf *bell) {
 #define SIMD_DECLARE(result, name, arguments) result SIMD_NAME(simd_##name) arguments;
 SIMD_LIST(SIMD_DECLARE)
 #undef SIMD_DECLARE
-#define SIMD_DECLARE(result, name, arguments)                                                                          \
-    result SIMD_NAME(simd_attention_##name) arguments;                                                                 \
-    result SIMD_NAME(simd_attention_amx_##name) arguments;
+#define SIMD_DECLARE(result, name, arguments) result SIMD_NAME(simd_attention_##name) arguments;
 ATTENTION_LIST(SIMD_DECLARE)
 #undef SIMD_DECLARE
+#if SIMD_LANES == 16
+extern const struct attention_kernels SIMD_NAME(simd_attention_dots), SIMD_NAME(simd_attention_amx);
+#endif
 
 #endif

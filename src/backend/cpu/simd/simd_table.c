@@ -1,5 +1,4 @@
 /* The table of the functions of this folder, for one instruction set. */
-#include "backend/cpu/simd/attention_amx.h"
 #include "backend/cpu/simd/attention_tile.h"
 #include "backend/cpu/simd/gemm_tile.h"
 #include "backend/cpu/simd/simd.h"
@@ -8,15 +7,9 @@
 #define SIMD_TEXT(name) SIMD_TEXT_(name)
 
 #if SIMD_LANES == 16
-static const struct attention_kernels attention_amx = {.queries = AMX_QUERIES,
-                                                       .tile = AMX_TILE,
-#define SIMD_ENTRY(result, name, arguments) .name = SIMD_NAME(simd_attention_amx_##name),
-                                                       ATTENTION_LIST(SIMD_ENTRY)
-#undef SIMD_ENTRY
-};
-#define ATTENTION_AMX &attention_amx
+#define ATTENTION_PAIRS(unit) &SIMD_NAME(simd_attention_##unit)
 #else
-#define ATTENTION_AMX NULL
+#define ATTENTION_PAIRS(unit) NULL
 #endif
 
 const struct simd_kernels SIMD_NAME(simd_kernels) = {.name = SIMD_TEXT(CPU_ISA),
@@ -28,7 +21,8 @@ const struct simd_kernels SIMD_NAME(simd_kernels) = {.name = SIMD_TEXT(CPU_ISA),
                                                                    ATTENTION_LIST(SIMD_ENTRY)
 #undef SIMD_ENTRY
                                                      },
-                                                     .attention_amx = ATTENTION_AMX,
+                                                     .attention_dots = ATTENTION_PAIRS(dots),
+                                                     .attention_amx = ATTENTION_PAIRS(amx),
 #define SIMD_ENTRY(result, name, arguments) .name = SIMD_NAME(simd_##name),
                                                      SIMD_LIST(SIMD_ENTRY)
 #undef SIMD_ENTRY
