@@ -18,9 +18,9 @@ struct train_run;
 
 struct plan_watch {
     bool on; /* else nothing of this is used */
-    struct timeline
-        shortest;           /* each issue as in that of the steps recorded since the last decision in which it took
-                               least: what held it up in one of them counts for nothing. Without events: none can be */
+    /* Each issue as in that of the steps recorded since the last decision in which it took least: what held it up in
+     * one of them counts for nothing. Without events: none can be recorded. */
+    struct timeline shortest;
     bool recorded;          /* whether there is one */
     struct costs costs;     /* of the plan's graph as they were measured last; without kernels: not known */
     int64_t next, pause;    /* the step after which is decided; those from that one to the one after */
