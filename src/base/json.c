@@ -66,6 +66,15 @@ enum status json_read_int(const char *file, const json_t *object, const char *fi
     return STATUS_OK;
 }
 
+enum status json_read_version(const char *file, const json_t *object, int64_t newest, int64_t *out) {
+    TRY(json_require(file, object, "version"));
+    TRY(json_read_int(file, object, "version", 1, INT64_MAX, out));
+    if (*out <= newest) return STATUS_OK;
+    (void)status_set(STATUS_BAD_INPUT, "%s: version: %lld needs a newer Ballast; Ballast %s reads versions up to %lld",
+                     file, (long long)*out, BALLAST_VERSION, (long long)newest);
+    return status_hint(STATUS_BAD_INPUT, "update Ballast to the release that wrote the file");
+}
+
 enum status json_read_double(const char *file, const json_t *object, const char *field, double least, double most,
                              double *out) {
     const json_t *value = present(object, field);

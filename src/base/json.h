@@ -21,6 +21,9 @@ enum status json_parse_object(const char *name, const char *text, size_t bytes, 
 enum status json_require(const char *file, const json_t *object, const char *field);
 enum status json_read_int(const char *file, const json_t *object, const char *field, int64_t least, int64_t most,
                           int64_t *out);
+/* The required field "version" of a format whose newest version here is `newest`. A higher one needs a newer Ballast,
+ * as the message and the hint say. */
+enum status json_read_version(const char *file, const json_t *object, int64_t newest, int64_t *out);
 enum status json_read_double(const char *file, const json_t *object, const char *field, double least, double most,
                              double *out);
 enum status json_read_bool(const char *file, const json_t *object, const char *field, bool *out);

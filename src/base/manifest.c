@@ -191,10 +191,7 @@ static enum status check_self(const char *name, const json_t *object) {
 static enum status from_json(const char *name, const json_t *object, struct manifest *out) {
     int64_t number = 0;
     const char *checksum = "";
-    TRY(json_require(name, object, "version"));
-    TRY(json_read_int(name, object, "version", 1, INT64_MAX, &number));
-    if (number != MANIFEST_VERSION)
-        return status_set(STATUS_BAD_INPUT, "%s: version: %" PRId64 " is of a newer Ballast", name, number);
+    TRY(json_read_version(name, object, MANIFEST_VERSION, &number));
     TRY(json_read_string(name, object, "checksum", &checksum));
     if (strcmp(checksum, checksum_name) != 0)
         return status_set(STATUS_BAD_INPUT, "%s: checksum: must be \"%s\"", name, checksum_name);

@@ -106,28 +106,27 @@ static enum status read_hash(const char *file, const json_t *object, const char 
 
 enum { OLDEST_VERSION = 3 }; /* the same but for the manifest and the bits */
 
-static enum status refuse_version(const char *file, int64_t version) {
-    (void)status_set(STATUS_BAD_INPUT, "%s: version: %" PRId64 " is of %s Ballast, whose data come in another order",
-                     file, version, version < OLDEST_VERSION ? "an older" : "a newer");
-    return status_hint(STATUS_BAD_INPUT,
-                       "its folder is a model: train on from it as a new run, or resume with that one");
+static enum status read_version(const char *file, const json_t *object, int64_t *out) {
+    TRY(json_read_version(file, object, CHECKPOINT_VERSION, out));
+    if (*out >= OLDEST_VERSION) return STATUS_OK;
+    (void)status_set(STATUS_BAD_INPUT,
+                     "%s: version: %" PRId64 " is from before Ballast 0.1.0, which read the data in another order",
+                     file, *out);
+    return status_hint(STATUS_BAD_INPUT, "the folder is a model: start a new run from it with `ballast train`");
 }
 
 static enum status state_from_json(const char *file, const json_t *object, struct checkpoint_state *out) {
     static const char *const required[] = {"version", "step", "tokens", "loss", "bits", "data", "plan"};
     struct checkpoint_state state = {0};
-    int64_t version = 0;
     for (size_t i = 0; i < sizeof required / sizeof *required; i++)
         TRY(json_require(file, object, required[i]));
-    TRY(json_read_int(file, object, "version", 1, INT64_MAX, &version));
-    if (version < OLDEST_VERSION || version > CHECKPOINT_VERSION) return refuse_version(file, version);
-    state.version = version;
+    TRY(read_version(file, object, &state.version));
     TRY(json_read_int(file, object, "step", 0, INT64_MAX, &state.step));
     TRY(json_read_int(file, object, "tokens", 0, INT64_MAX, &state.tokens));
     TRY(json_read_double(file, object, "loss", -1e300, 1e300, &state.loss));
     const json_t *data = json_object_get(object, "data"), *plan = json_object_get(object, "plan");
     TRY(read_hash(file, object, "", "bits", &state.bits));
-    if (version >= CHECKPOINT_FIRST_LISTED) TRY(read_hash(file, object, "", "base", &state.base));
+    if (state.version >= CHECKPOINT_FIRST_LISTED) TRY(read_hash(file, object, "", "base", &state.base));
     TRY(read_hash(file, data, "data.", "fingerprint", &state.data));
     if (!json_is_object(plan)) return status_set(STATUS_BAD_INPUT, "%s: plan: must be an object", file);
     TRY(plan_from_json(file, plan, &state.plan));

@@ -133,8 +133,7 @@ enum status run_settings_from_json(const char *file, const json_t *object, struc
     int64_t version = 0;
     const char *model = NULL;
     *out = (struct run_settings){0};
-    TRY(json_require(file, object, "version"));
-    TRY(json_read_int(file, object, "version", RUN_VERSION, RUN_VERSION, &version));
+    TRY(json_read_version(file, object, RUN_VERSION, &version));
     TRY(json_require(file, object, "model"));
     TRY(json_read_string(file, object, "model", &model));
     out->model_folder = scratch_format(&out->memory, "%s", model);

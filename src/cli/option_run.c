@@ -161,8 +161,7 @@ static enum status check_run(const char *path, const json_t *object, const struc
         return status_hint(STATUS_BAD_INPUT, "`ballast resume RUN_DIR` goes on with a run");
     }
     int64_t version = 0;
-    TRY(json_require(path, object, "version"));
-    TRY(json_read_int(path, object, "version", RUN_VERSION, RUN_VERSION, &version));
+    TRY(json_read_version(path, object, RUN_VERSION, &version));
     TRY(refuse_unknown(path, object));
     return refuse_changed(path, object);
 }

@@ -113,8 +113,7 @@ static enum status read_device(const char *file, const json_t *object, struct cl
 enum status cluster_from_json(const char *file, const json_t *object, struct cluster *out) {
     struct cluster cluster = {0};
     int64_t version = 0;
-    TRY(json_require(file, object, "version"));
-    TRY(json_read_int(file, object, "version", 1, CLUSTER_VERSION, &version));
+    TRY(json_read_version(file, object, CLUSTER_VERSION, &version));
     const json_t *devices = json_object_get(object, "devices");
     if (json_array_size(devices) != 1 || !json_is_object(json_array_get(devices, 0)))
         return status_set(STATUS_BAD_INPUT, "%s: devices: must be a list of one device in this version", file);

@@ -211,8 +211,7 @@ enum status page_timeline_make(const char *name, const json_t *timeline, json_t 
     double step_s = 0;
     json_t *tiers = NULL;
     struct timeline_rows rows;
-    TRY(json_require(name, timeline, "version"));
-    TRY(json_read_int(name, timeline, "version", TIMELINE_VERSION, TIMELINE_VERSION, &version));
+    TRY(json_read_version(name, timeline, TIMELINE_VERSION, &version));
     TRY(json_require(name, timeline, "step_s"));
     TRY(json_read_double(name, timeline, "step_s", 0, 1e12, &step_s));
     TRY(timeline_rows_read(name, timeline, &rows));

@@ -31,8 +31,7 @@ static enum status read_list(const char *file, const json_t *timeline, const cha
 static enum status read_source(const char *file, const json_t *timeline, struct source *out) {
     int64_t version = 0;
     out->file = file;
-    TRY(json_require(file, timeline, "version"));
-    TRY(json_read_int(file, timeline, "version", TIMELINE_VERSION, TIMELINE_VERSION, &version));
+    TRY(json_read_version(file, timeline, TIMELINE_VERSION, &version));
     TRY(read_list(file, timeline, "names", &out->names));
     TRY(read_list(file, timeline, "streams", &out->streams));
     TRY(read_list(file, timeline, "blocks", &out->blocks));

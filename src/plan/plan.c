@@ -495,8 +495,7 @@ static enum status read_threads(const char *file, const json_t *plan, int *out) 
 
 static enum status read_plan(const char *file, const json_t *object, struct plan *out) {
     int64_t version = 0;
-    TRY(json_require(file, object, "version"));
-    TRY(json_read_int(file, object, "version", PLAN_VERSION, PLAN_VERSION, &version));
+    TRY(json_read_version(file, object, PLAN_VERSION, &version));
     const json_t *recipe = json_object_get(object, "recipe"), *policy = json_object_get(object, "policy");
     if (!json_is_object(recipe)) return status_set(STATUS_BAD_INPUT, "%s: recipe: must be an object", file);
     if (!json_is_object(policy)) return status_set(STATUS_BAD_INPUT, "%s: policy: must be an object", file);

@@ -65,7 +65,7 @@ static enum status read_end(const char *path, enum run_state *state, char **mess
     enum status status;
     enum run_state found = RUN_FINISHED;
     TRY_GOTO(status, json_require(path, object, "how"), done);
-    TRY_GOTO(status, json_read_int(path, object, "version", RUN_END_VERSION, RUN_END_VERSION, &version), done);
+    TRY_GOTO(status, json_read_version(path, object, RUN_END_VERSION, &version), done);
     TRY_GOTO(status, json_read_string(path, object, "how", &how), done);
     TRY_GOTO(status, json_read_string(path, object, "message", &said), done);
     while (found < RUN_INTERRUPTED && strcmp(run_state_name(found), how) != 0)

@@ -253,7 +253,7 @@ static void bad_manifests_are_refused(void **state) {
     assert_int_equal(json_parse_object("m", text, bytes, &good), STATUS_OK);
     mem_free(text);
     refuse(good, "version", NULL, "m: version: missing");
-    refuse(good, "version", json_integer(2), "m: version: 2 is of a newer Ballast");
+    refuse(good, "version", json_integer(2), "m: version: 2 needs a newer Ballast");
     refuse(good, "checksum", json_string("crc32"), "m: checksum: must be \"xxh3-64\"");
     refuse(good, "block_bytes", json_integer(1), "m: block_bytes: 1 is outside");
     refuse(good, "block_bytes", json_integer(12288), "m: block_bytes: 12288 is not a power of two");

@@ -154,7 +154,7 @@ static void what_cannot_be_repeated_is_refused(void **state) {
     REFUSED(TEXTS("changed.json: options.learning_rate: 2000 is not legal"), "train", "--config", "changed.json", "-o",
             "new");
     write_changed(*state, NULL, "version", json_integer(9));
-    REFUSED(TEXTS("changed.json: version"), "train", "--config", "changed.json", "-o", "new");
+    REFUSED(TEXTS("changed.json: version: 9 needs a newer Ballast"), "train", "--config", "changed.json", "-o", "new");
     write_changed(*state, NULL, "version", NULL);
     REFUSED(TEXTS("changed.json: version: missing"), "train", "--config", "changed.json", "-o", "new");
     write_changed(*state, "options", "epochs", json_string("two"));

@@ -150,7 +150,7 @@ static void what_is_wrong_is_named(void **state) {
     refuse_run(*state, "run.json", "{\"version\": 1}", "run.json: model: missing");
     refuse_run(*state, "plan.json", "{\"version\": 1}", "plan.json: recipe: must be an object");
     refuse_run(*state, "timeline.json", "{", "timeline.json: not valid JSON");
-    refuse_run(*state, "predicted.json", "{\"version\": 9}", "predicted.json: version: 9 is outside");
+    refuse_run(*state, "predicted.json", "{\"version\": 9}", "predicted.json: version: 9 needs a newer Ballast");
     refuse_run(*state, "metrics.jsonl", "{}\n", "metrics.jsonl: line 1: step: missing");
     json_t *plan;
     assert_int_equal(json_read_object(temp_path(fixture, "plan.json"), 1 << 20, &plan), STATUS_OK);

@@ -185,7 +185,7 @@ static void what_ranks_exchange_is_kept(void **state) {
 
 static void what_is_wrong_is_named(void **state) {
     (void)state;
-    refuse(with("version", json_integer(2)), "t.json: version: 2 is outside");
+    refuse(with("version", json_integer(2)), "t.json: version: 2 needs a newer Ballast");
     refuse(with("step_s", json_string("x")), "t.json: step_s: must be a number");
     refuse(with("events", json_object()), "t.json: events: must be an array");
     refuse(with("events", json_pack("[[i]]", 1)), "t.json: events[0]: must be an array of ten numbers");

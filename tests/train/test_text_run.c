@@ -211,8 +211,12 @@ static void what_cannot_be_resumed_is_told(void **state) {
     version += strcspn(version, "0123456789");
     *version = '2';
     temp_write_text(path, text);
+    expect_status(tiny_run_resume(run, 3, NULL), STATUS_BAD_INPUT,
+                  "state.json: version: 2 is from before Ballast 0.1.0");
+    *version = '9';
+    temp_write_text(path, text);
     mem_free(text);
-    expect_status(tiny_run_resume(run, 3, NULL), STATUS_BAD_INPUT, "state.json: version: 2 is of an older Ballast");
+    expect_status(tiny_run_resume(run, 3, NULL), STATUS_BAD_INPUT, "state.json: version: 9 needs a newer Ballast");
 }
 
 int main(void) {
