@@ -4,6 +4,7 @@
  *     backend: the table; the backends of this build, and which operators each has kernels for;
  *     backend_cuda_absent: in place of cuda/ in a build without CUDA; cuda_facts: what plans for a described card and
  *         the CUDA backend must agree on;
+ *     kernel_versions: which versions of its kernels each backend has had;
  *     kernel_parts: what all kernels have in common;
  *     matmul_spec, linear_products, head_tiles, update_step, muon_parts: how operators are cut into products, tiles and
  *         steps, the same for every backend; moment_map, moment_numbers: what moments in 8 bits
@@ -181,7 +182,7 @@ struct backend {
     enum status (*describe)(char *text, size_t bytes);
     /* Bytes of the largest cache between kernels and the device's memory; 0 where the system does not tell. */
     int64_t (*cache_bytes)(void);
-    /* Part of the recipe: raised when kernels give other bits than before. */
+    /* Part of the recipe: raised when kernels give other bits than before (kernel_versions.h). */
     int kernels_version;
     /* Default tokens of a grain. With fewer the device does not reach its rate. */
     int64_t grain_tokens;

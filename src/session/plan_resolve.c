@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "backend/kernel_versions.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "cluster/cluster.h"
@@ -346,13 +347,34 @@ static enum status hint_at_isa(const struct backend *backend, const char *base, 
                        "MODEL_DIR -o FILE` without --cluster plans for this one");
 }
 
-/* Checks instruction set and kernels' version, on which the bits depend and which no option sets. */
-static enum status check_backend(const struct recipe *base, const char *base_name, const struct backend *backend,
-                                 const struct recipe *here) {
-    if (base->kernels_version != here->kernels_version)
-        return status_set(STATUS_BAD_INPUT,
-                          "%s: recipe: kernels_version is another here: it was made with %d, this Ballast has %d",
-                          base_name, base->kernels_version, here->kernels_version);
+/* Names the Ballast that computes the base's bits. Of a plan file nothing is lost by planning again. */
+static enum status refuse_kernels(const struct plan_options *options, const char *base_name, const char *backend,
+                                  int base, int here) {
+    const char *last = kernel_version_last(backend, base);
+    const char *again =
+        SETTINGS_HAVE(options, plan_path) ? "; or make the plan again: `ballast plan MODEL_DIR -o FILE`" : "";
+    if (base > here) {
+        (void)status_set(STATUS_BAD_INPUT,
+                         "%s: recipe.kernels_version: %d needs a newer Ballast; Ballast %s has version %d of the %s "
+                         "kernels",
+                         base_name, base, BALLAST_VERSION, here, backend);
+        return status_hint(STATUS_BAD_INPUT, "update Ballast to the release that wrote the file%s", again);
+    }
+    (void)status_set(STATUS_BAD_INPUT,
+                     "%s: recipe.kernels_version: %d is an older version of the %s kernels; Ballast %s has version %d, "
+                     "whose results differ",
+                     base_name, base, backend, BALLAST_VERSION, here);
+    if (!last) return STATUS_BAD_INPUT;
+    return status_hint(STATUS_BAD_INPUT, "use %s, the last with version %d%s", last, base, again);
+}
+
+/* Checks instruction set and kernels' version, on which the bits depend and which no option sets. Each backend counts
+ * its own versions, so those of another backend are not compared. */
+static enum status check_backend(const struct plan_options *options, const struct recipe *base, const char *base_name,
+                                 const struct backend *backend, const struct recipe *here) {
+    const struct backend *kind = backend_of_isa(base->isa);
+    if (kind == backend_of_isa(here->isa) && base->kernels_version != here->kernels_version)
+        return refuse_kernels(options, base_name, kind->name, base->kernels_version, here->kernels_version);
     if (backend_runs_isa(backend, base->isa)) return STATUS_OK;
     (void)status_set(STATUS_BAD_INPUT, "%s: recipe: isa is another here: it was made with %s, this machine has %s",
                      base_name, base->isa, here->isa);
@@ -397,7 +419,8 @@ enum status plan_options_resolve(const struct plan_options *options, const struc
     if (training) settings_given_join(&resolver.given, &training->given);
     struct plan plan = {.recipe.kernels_version = backend->kernels_version}, none = {0};
     snprintf(plan.recipe.isa, sizeof plan.recipe.isa, "%s", backend->isa());
-    if (base && !options->allow_recipe_change) TRY(check_backend(&base->recipe, base_name, backend, &plan.recipe));
+    if (base && !options->allow_recipe_change)
+        TRY(check_backend(options, &base->recipe, base_name, backend, &plan.recipe));
     const struct plan *from = base ? base : &none;
     bool same_isa = strcmp(from->recipe.isa, plan.recipe.isa) == 0;
     if (same_isa) plan.recipe.products = from->recipe.products;

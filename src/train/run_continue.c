@@ -178,7 +178,11 @@ static enum status compare_plans(const char *run_folder, const struct plan_optio
         TRY(spell_adapter(settings->model_folder, plan->lora, lora));
         given.lora = lora;
     }
-    TRY(plan_options_resolve(&given, options, backend, NULL, &settings->plan, run_folder, &resolved));
+    char *file = path_join(run_folder, "run.json");
+    if (!file) return STATUS_FAILED;
+    enum status status = plan_options_resolve(&given, options, backend, NULL, &settings->plan, file, &resolved);
+    mem_free(file);
+    TRY(status);
     return SETTINGS_HAVE(plan, plan_path) ? compare_recipes(run_folder, plan->plan_path, &settings->plan) : STATUS_OK;
 }
 

@@ -212,10 +212,11 @@ static enum status hint_recipe_change(const struct plan_options *options, const 
         bool other_way = strstr(hint, "_ISA=") != NULL;
         (void)status_hint(status_set(status, "%s", message), "%s", hint);
         if (helps && !other_way)
-            (void)status_hint(status,
-                              "%s%s--allow-recipe-change goes on with what is here: the bits differ from there on, and "
-                              "run.json says so",
-                              hint, hint[0] ? "; or " : "");
+            (void)status_hint(
+                status,
+                "%s%s--allow-recipe-change continues here; results differ from that step on, and run.json "
+                "records the change",
+                hint, hint[0] ? "; or " : "");
     }
     mem_free(message);
     mem_free(hint);
@@ -247,7 +248,9 @@ enum status run_origin_resolve(struct run_origin *origin, const char *run_folder
     forget_policy(options, base);
     struct recipe_changes *changes = &settings->changes;
     size_t before = changes->items.count;
-    enum status status = plan_options_resolve(options, NULL, backend, NULL, base, run_folder, out);
+    char *file = path_join(run_folder, "run.json");
+    enum status status = file ? plan_options_resolve(options, NULL, backend, NULL, base, file, out) : STATUS_FAILED;
+    mem_free(file);
     if (status == STATUS_BAD_INPUT && !options->allow_recipe_change) return hint_recipe_change(options, backend, base);
     TRY(status);
     tell_ranks(base, out);

@@ -7,6 +7,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "backend/backend.h"
+#include "backend/kernel_versions.h"
+#include "ballast.h"
 #include "base/file.h"
 #include "support/run_program.h"
 #include "support/temp_folder.h"
@@ -310,6 +313,55 @@ static void another_instruction_set_may_be_taken_on_purpose(void **state) {
     EXPECT(2, TEXTS("run.json: recipe_changes: number 0: field: 'batch'"), "resume", RUN, "--steps", "8");
 }
 
+/* The same of the kernels' version. */
+static void come_from_kernels(const char *folder, int version) {
+    static const char *const files[] = {"run/run.json", CHECKPOINT "/state.json"};
+    (void)unlink(temp_path(folder, CHECKPOINT "/ballast_manifest.json"));
+    for (int i = 0; i < 2; i++) {
+        json_t *object = json_load_file(temp_path(folder, files[i]), 0, NULL);
+        json_t *recipe = json_object_get(json_object_get(object, "plan"), "recipe");
+        assert_int_equal(json_object_set_new(recipe, "kernels_version", json_integer(version)), 0);
+        if (i == 1) assert_int_equal(json_object_set_new(object, "version", json_integer(3)), 0);
+        assert_int_equal(json_dump_file(object, temp_path(folder, files[i]), JSON_INDENT(2)), 0);
+        json_decref(object);
+    }
+}
+
+static void refuse_kernels(void **state, const char *message, const char *hint) {
+    char *before = read_text(temp_path(*state, "run/run.json"));
+    EXPECT(2,
+           TEXTS("run/run.json: recipe.kernels_version: ", message, hint, "; or --allow-recipe-change continues here"),
+           "resume", RUN, "--steps", "6");
+    char *after = read_text(temp_path(*state, "run/run.json"));
+    assert_string_equal(before, after);
+    mem_free(before);
+    mem_free(after);
+}
+
+/* As if the kernels' version had been raised, and as if the run came from a later release. */
+static void another_version_of_the_kernels_may_be_taken_on_purpose(void **state) {
+    const int here = backend_cpu.kernels_version, older = here - 1;
+    char text[200], hint[200];
+    come_from_kernels(*state, older);
+    snprintf(text, sizeof text, ": %d is an older version of the cpu kernels; Ballast %s has version %d, ", older,
+             ballast_version(), here);
+    snprintf(hint, sizeof hint, "hint: use %s, the last with version %d", kernel_version_last("cpu", older), older);
+    refuse_kernels(state, text, hint);
+    EXPECT(2, TEXTS("run/run.json: recipe.kernels_version: ", text), "train", temp_path(*state, "model"),
+           temp_path(*state, "text.txt"), "-o", RUN, "--continue", "--steps", "6");
+    come_from_kernels(*state, 99);
+    snprintf(text, sizeof text, ": 99 needs a newer Ballast; Ballast %s has version %d of the cpu kernels",
+             ballast_version(), here);
+    refuse_kernels(state, text, "hint: update Ballast to the release that wrote the file");
+    come_from_kernels(*state, older);
+    snprintf(text, sizeof text, "warning: recipe: kernels_version is %d from step 5 on, it was %d: ", here, older);
+    EXPECT(0, TEXTS(text), "resume", RUN, "--steps", "6", "--allow-recipe-change");
+    snprintf(text, sizeof text, "[{\"step\":4,\"field\":\"kernels_version\",\"from\":\"%d\",\"to\":\"%d\"}]", older,
+             here);
+    expect_changes(RUN, text);
+    EXPECT(0, NULL, "resume", RUN, "--steps", "7"); /* the change is not asked for twice */
+}
+
 /* Where the processor can be held to what the run was made with, that is the way. */
 static void the_way_back_is_named(void **state) {
     assert_int_equal(setenv("BALLAST_MAX_ISA", "avx2", 1), 0);
@@ -341,6 +393,7 @@ int main(void) {
         CASE(other_threads_change_no_bit),
         CASE(threads_of_an_earlier_version_are_taken),
         CASE(another_instruction_set_may_be_taken_on_purpose),
+        CASE(another_version_of_the_kernels_may_be_taken_on_purpose),
         CASE(the_way_back_is_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -84,7 +84,34 @@ static void a_described_plan_elsewhere(void **state) {
     (void)resolve(&card, &vague, STATUS_BAD_INPUT, "it was made with sm_90, this machine has sm_90-132sm+");
     struct backend newer = card_with("sm_90-132sm+cublaslt-13.0.2");
     newer.kernels_version++;
-    (void)resolve(&newer, &described, STATUS_BAD_INPUT, "kernels_version is another here");
+    (void)resolve(&newer, &described, STATUS_BAD_INPUT,
+                  "plan.json: recipe.kernels_version: 4 is an older version of the cuda kernels; Ballast ");
+}
+
+/* The message names the version, the hint the Ballast that has it. */
+static void another_version_of_the_kernels_is_refused(void **state) {
+    (void)state;
+    struct plan plan = resolve(&backend_cpu, NULL, STATUS_OK, NULL);
+    plan.recipe.kernels_version = 8;
+    (void)resolve(&backend_cpu, &plan, STATUS_BAD_INPUT, "recipe.kernels_version: 8 is an older version of the cpu");
+    assert_string_equal(status_hint_text(), "use commit a24fee9d (2026-11-24), the last with version 8");
+    plan.recipe.kernels_version = 99;
+    (void)resolve(&backend_cpu, &plan, STATUS_BAD_INPUT, "recipe.kernels_version: 99 needs a newer Ballast; Ballast ");
+    assert_string_equal(status_hint_text(), "update Ballast to the release that wrote the file");
+    struct plan_options options;
+    plan_options_init(&options);
+    SETTINGS_GIVE(&options, plan_path, "plan.json");
+    expect_status(plan_options_resolve(&options, NULL, &backend_cpu, &gpt2, &plan, "plan.json", &(struct plan){0}),
+                  STATUS_BAD_INPUT, "99 needs a newer Ballast");
+    assert_non_null(strstr(status_hint_text(), "or make the plan again: `ballast plan MODEL_DIR -o FILE`"));
+}
+
+/* Each backend counts its own versions. */
+static void another_backend_is_refused_by_its_isa(void **state) {
+    (void)state;
+    const struct plan described = plan_for_h100();
+    assert_int_not_equal(described.recipe.kernels_version, backend_cpu.kernels_version);
+    (void)resolve(&backend_cpu, &described, STATUS_BAD_INPUT, "isa is another here: it was made with sm_90-132sm");
 }
 
 /* What was trained with other libraries has other bits. */
@@ -114,6 +141,8 @@ int main(void) {
         cmocka_unit_test(grains_of_a_described_card),
         cmocka_unit_test(a_described_plan_on_the_card),
         cmocka_unit_test(a_described_plan_elsewhere),
+        cmocka_unit_test(another_version_of_the_kernels_is_refused),
+        cmocka_unit_test(another_backend_is_refused_by_its_isa),
         cmocka_unit_test(a_plan_of_a_card),
         cmocka_unit_test(no_set_of_a_processor_is_part_of_another),
     };
