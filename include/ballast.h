@@ -95,10 +95,10 @@ extern "C" {
 /* ---- Version ---- */
 
 #define BALLAST_VERSION_MAJOR 0
-#define BALLAST_VERSION_MINOR 1
+#define BALLAST_VERSION_MINOR 2
 #define BALLAST_VERSION_PATCH 0
 
-/* Of the library that is loaded: "0.1.0". */
+/* Version of the loaded library, "MAJOR.MINOR.PATCH". */
 const char *ballast_version(void);
 
 /* ---- Status, errors, log ---- */

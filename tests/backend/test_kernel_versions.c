@@ -4,6 +4,7 @@
 
 #include "backend/backend.h"
 #include "backend/kernel_versions.h"
+#include "ballast.h"
 #include "base/file.h"
 #include "support/unit.h"
 
@@ -57,6 +58,19 @@ static void the_changelog_has_the_same_rows(void **state) {
     mem_free(text);
 }
 
+/* Its first heading after the introduction is this release. */
+static void the_changelog_begins_with_this_release(void **state) {
+    (void)state;
+    char *text, heading[32];
+    size_t bytes;
+    assert_int_equal(file_read(BALLAST_SOURCE "/CHANGELOG.md", 1 << 20, &text, &bytes), STATUS_OK);
+    snprintf(heading, sizeof heading, "\n## %s - ", ballast_version());
+    const char *first = strstr(text, "\n## ");
+    if (!first || strncmp(first, heading, strlen(heading)) != 0)
+        fail_msg("CHANGELOG.md does not begin with %s", heading);
+    mem_free(text);
+}
+
 static void versions_that_are_not_there_have_no_last(void **state) {
     (void)state;
     assert_string_equal(kernel_version_last("cuda", 3), "commit 582cd37f (2026-11-22)");
@@ -69,6 +83,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_newest_row_is_the_backends_version),
         cmocka_unit_test(the_changelog_has_the_same_rows),
+        cmocka_unit_test(the_changelog_begins_with_this_release),
         cmocka_unit_test(versions_that_are_not_there_have_no_last),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
