@@ -72,6 +72,22 @@ static void sizes_are_those_of_the_text_model(void **state) {
     json_decref(run);
 }
 
+/* Results differ from those of a run without the change, so the page says so. */
+static void a_change_of_the_recipe_is_shown(void **state) {
+    json_t *run, *document = data_of(fixture, NULL);
+    assert_int_equal(json_array_size(json_object_get(document, "recipe_changes")), 0);
+    json_decref(document);
+    expect_status(json_read_object(temp_path(fixture, "run.json"), 1 << 20, &run), STATUS_OK, NULL);
+    json_t *changes =
+        json_pack("[{s:i, s:s, s:s, s:s}]", "step", 120, "field", "kernels_version", "from", "8", "to", "9");
+    json_object_set_new(run, "recipe_changes", changes);
+    assert_int_equal(json_dump_file(run, temp_path(*state, "run.json"), 0), 0);
+    document = data_of(*state, NULL);
+    assert_true(json_equal(json_object_get(document, "recipe_changes"), changes));
+    json_decref(document);
+    json_decref(run);
+}
+
 static json_t *end_of(const char *folder) {
     json_t *document = data_of(folder, NULL);
     if (page_run_end(folder, document) != STATUS_OK) fail_msg("%s", status_message());
@@ -214,9 +230,13 @@ static void long_samples_are_cut(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        CASE(a_recorded_run_is_shown),     CASE(sizes_are_those_of_the_text_model),
-        CASE(the_end_of_a_run_is_told),    CASE(the_command_that_goes_on_is_told),
-        CASE(another_run_is_shown_beside), CASE(samples_are_bounded),
+        CASE(a_recorded_run_is_shown),
+        CASE(sizes_are_those_of_the_text_model),
+        CASE(a_change_of_the_recipe_is_shown),
+        CASE(the_end_of_a_run_is_told),
+        CASE(the_command_that_goes_on_is_told),
+        CASE(another_run_is_shown_beside),
+        CASE(samples_are_bounded),
         CASE(long_samples_are_cut),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
