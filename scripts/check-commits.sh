@@ -2,15 +2,23 @@
 # Fails where a commit's subject is not "subsystem: what it does", in the imperative, in at most 72 characters and
 # without a full stop. Of the imperative it knows what it is not: "adds", "added", "adding".
 #   usage: scripts/check-commits.sh [BASE]      BASE: commits after it are looked at
+#          scripts/check-commits.sh --message FILE      a message that is about to be committed
 # Merges are not looked at. History before the rule is left as it is.
 set -eu
-cd "$(dirname "$0")/.."
-base=${1:-bdb996d}
-if ! git rev-parse -q --verify "$base^{commit}" >/dev/null; then
-    echo "check-commits: skipped: this clone does not go back to $base" >&2
-    exit 0
-fi
-git log --no-merges --format='%h%x09%s' "$base..HEAD" | awk -F '\t' '
+subjects() {
+    if [ "${1-}" = --message ]; then
+        printf 'this commit\t%s\n' "$(head -n 1 "$2")"
+        return
+    fi
+    cd "$(dirname "$0")/.."
+    base=${1:-bdb996d}
+    if ! git rev-parse -q --verify "$base^{commit}" >/dev/null; then
+        echo "check-commits: skipped: this clone does not go back to $base" >&2
+        return
+    fi
+    git log --no-merges --format='%h%x09%s' "$base..HEAD"
+}
+subjects "$@" | awk -F '\t' '
     function fault(text) { printf "%s: %s: %s\n", $1, text, $2; bad = 1 }
     length($2) > 72 { fault("the subject has " length($2) " characters") }
     $2 !~ /^[a-z0-9_,/ ]+: [^ ]/ { fault("the subject names no subsystem") }
