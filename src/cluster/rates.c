@@ -1,7 +1,6 @@
 #include "cluster/rates.h"
 
 #include <math.h>
-#include <string.h>
 
 static const char *const names[] = {
 #define ACTIVITY_ROW(name, text) [ACTIVITY_##name] = text,
@@ -10,13 +9,6 @@ static const char *const names[] = {
 };
 
 const char *activity_name(enum activity activity) { return names[activity]; }
-
-enum activity activity_find(const char *name) {
-    enum activity activity = 0;
-    while (activity < ACTIVITY_COUNT && strcmp(names[activity], name) != 0)
-        activity++;
-    return activity;
-}
 
 static const double TYPICAL_BYTES = 4 << 20; /* of a chunk */
 

@@ -25,8 +25,6 @@ enum activity {
 #undef ACTIVITY_ENUM
 };
 const char *activity_name(enum activity activity);
-/* ACTIVITY_COUNT when there is none of that name. */
-enum activity activity_find(const char *name);
 
 struct cluster_rates {
     bool measured;

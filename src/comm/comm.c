@@ -115,8 +115,6 @@ void comm_start(struct comm_operation *operation) {
     if (!operation->refused) operation->engine->start(operation);
 }
 
-bool comm_test(struct comm_operation *operation) { return operation->refused || operation->engine->test(operation); }
-
 enum status comm_wait(struct comm_operation *operation) {
     if (operation->refused) return status_set(STATUS_FAILED, "communication failed: the operation was refused");
     return operation->engine->wait(operation);
@@ -140,8 +138,6 @@ enum status comm_device_open(struct comm *comm, const struct comm_device_setting
 }
 
 void comm_device_close(struct comm *comm) { nccl_comm_close(comm->devices); }
-
-int64_t comm_device_bytes(const struct comm *comm) { return comm->devices ? comm->devices->memory_bytes : 0; }
 
 enum status comm_exchange(struct comm *comm, const struct comm_group *group, const void *mine, size_t bytes,
                           void *all) {

@@ -24,7 +24,7 @@
  * that are valid before and after may be read.
  *
  * THREADS. One thread of comm's makes all MPI calls. It moves any number of started operations on and sleeps when there
- * is none. Any thread may call comm_start, comm_test and comm_wait, for one operation one thread at a time. Calls
+ * is none. Any thread may call comm_start and comm_wait, for one operation one thread at a time. Calls
  * marked "collective" are made by all ranks (or all ranks of the group) in the same order. Started operations overlap;
  * ranks may start them in different orders, as long as each rank starts all of them without waiting for one that
  * another rank starts later. Those on devices are the exception: one at a time, in the same order on all ranks.
@@ -99,7 +99,6 @@ struct comm_engine {
     void (*window_close)(struct comm_window *window);
     enum status (*create)(struct comm *comm, const struct comm_spec *spec, struct comm_operation **out);
     void (*start)(struct comm_operation *operation);
-    bool (*test)(struct comm_operation *operation);
     enum status (*wait)(struct comm_operation *operation);
     void (*free)(struct comm_operation *operation);
     void (*read_traffic)(const struct comm *comm, struct comm_traffic *out);
@@ -174,8 +173,6 @@ struct comm_device_settings {
 enum status comm_device_open(struct comm *comm, const struct comm_device_settings *settings);
 /* Collective, with all operations gone. */
 void comm_device_close(struct comm *comm);
-/* Device memory that the connections took. */
-int64_t comm_device_bytes(const struct comm *comm);
 
 /* What `staging` must have. Needs no peers: a plan for a mesh that is elsewhere asks comm_schedule_create. FAILED
  * without memory. */
@@ -183,8 +180,6 @@ enum status comm_staging_bytes(const struct comm *comm, const struct comm_spec *
 /* Collective within the group. BAD_INPUT, on all ranks of the group, where their specs do not match. */
 enum status comm_create(struct comm *comm, const struct comm_spec *spec, struct comm_operation **out);
 void comm_start(struct comm_operation *operation);
-/* Whether it is over; then comm_wait does not block. On devices it waits for that. */
-bool comm_test(struct comm_operation *operation);
 /* Returns at the end of what was started; at once when nothing was. FAILED leaves the data undefined. */
 enum status comm_wait(struct comm_operation *operation);
 /* Not started, or over. */

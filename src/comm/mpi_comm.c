@@ -37,10 +37,6 @@ static void engine_start(struct comm_operation *base) {
     pthread_mutex_unlock(&mpi->mutex);
 }
 
-static bool engine_test(struct comm_operation *base) {
-    return atomic_load(&((struct operation *)base)->state) != OPERATION_STARTED;
-}
-
 static enum status engine_wait(struct comm_operation *base) {
     struct operation *operation = (struct operation *)base;
     struct mpi_comm *mpi = mpi_comm_of(base->comm);
@@ -204,7 +200,6 @@ static const struct comm_engine mpi_engine = {
     .window_close = window_close,
     .create = operation_create,
     .start = engine_start,
-    .test = engine_test,
     .wait = engine_wait,
     .free = operation_free,
     .read_traffic = engine_read_traffic,

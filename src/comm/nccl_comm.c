@@ -302,17 +302,11 @@ static enum status warm(struct nccl_comm *nccl) {
 }
 
 static enum status connect_ranks(struct nccl_comm *nccl, const struct comm_device_settings *settings) {
-    int64_t before[TIER_COUNT], after[TIER_COUNT];
     struct comm_group all = comm_group_all(nccl->comm);
-    TRY(comm_agree(nccl->comm, nccl->backend->capacity(before)));
     TRY(comm_agree(nccl->comm, add(nccl, &all)));
     for (int i = 0; i < settings->group_count; i++)
         TRY(comm_agree(nccl->comm, add(nccl, &settings->groups[i])));
-    TRY(warm(nccl));
-    TRY(comm_agree(nccl->comm, nccl->backend->capacity(after)));
-    int64_t taken = before[TIER_DEVICE] - after[TIER_DEVICE];
-    nccl->memory_bytes = taken > 0 ? taken : 0;
-    return STATUS_OK;
+    return warm(nccl);
 }
 
 enum status nccl_comm_open(struct comm *comm, const struct comm_device_settings *settings, struct nccl_comm **out) {

@@ -32,8 +32,7 @@ struct nccl_comm {
     const struct nccl_library *library;
     struct nccl_communicator *communicators; /* the first: of all ranks, by their ranks; others by position */
     int count;
-    void *stream, *done;  /* the backend's; done: the last operation's end */
-    int64_t memory_bytes; /* of the device: what the communicators took when they had been used once */
+    void *stream, *done; /* the backend's; done: the last operation's end */
 
     pthread_t thread;
     bool watched;         /* there is a thread */

@@ -425,11 +425,5 @@ static enum status wait(struct comm_operation *base) {
     return STATUS_OK;
 }
 
-static bool test(struct comm_operation *base) {
-    struct nccl_operation *operation = (struct nccl_operation *)base;
-    (void)operation->nccl->backend->streams->finish(operation->nccl->stream);
-    return true;
-}
-
 const struct comm_engine nccl_engine = {
-    .name = "nccl", .create = create, .start = start, .test = test, .wait = wait, .free = free_operation};
+    .name = "nccl", .create = create, .start = start, .wait = wait, .free = free_operation};

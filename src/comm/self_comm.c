@@ -44,11 +44,6 @@ static void self_start(struct comm_operation *operation) {
         memcpy(spec->data, spec->mine, (size_t)spec->bytes);
 }
 
-static bool self_test(struct comm_operation *operation) {
-    (void)operation;
-    return true;
-}
-
 static enum status self_wait(struct comm_operation *operation) {
     (void)operation;
     return STATUS_OK;
@@ -90,7 +85,6 @@ static const struct comm_engine self_engine = {
     .window_close = self_window_close,
     .create = self_create,
     .start = self_start,
-    .test = self_test,
     .wait = self_wait,
     .free = self_free,
     .read_traffic = self_read_traffic,

@@ -315,8 +315,6 @@ enum status model_write_merged(const struct model *model, const char *folder);
 
 /* What there is to say about a model: sizes, settings, parameters, files; for `inspect --json`. The caller drops it. */
 enum status model_summarise(const struct model *model, json_t **out);
-/* The same for people. */
-enum status model_print_summary(const struct model *model, FILE *out);
 /* docs/models.md: what is supported, from the families' tables and graphs. */
 enum status model_print_document(FILE *out);
 

@@ -1,7 +1,6 @@
-/* The description of a model, as text and as JSON. */
+/* The description of a model as JSON. */
 #include <string.h>
 
-#include "base/size.h"
 #include "model/model.h"
 
 static enum status count_parameters(const struct model *model, int64_t *all, int64_t *matrix) {
@@ -90,69 +89,5 @@ enum status model_summarise(const struct model *model, json_t **out) {
         return status_no_memory(0, "a summary");
     }
     *out = summary;
-    return STATUS_OK;
-}
-
-/* "124,439,808" */
-static char *print_count(int64_t count, char text[32]) {
-    char digits[24];
-    int length = snprintf(digits, sizeof digits, "%lld", (long long)count), used = 0;
-    for (int i = 0; i < length; i++) {
-        if (i > 0 && (length - i) % 3 == 0) text[used++] = ',';
-        text[used++] = digits[i];
-    }
-    text[used] = '\0';
-    return text;
-}
-
-static void print_weights(const struct safetensors *weights, FILE *out) {
-    char size[SIZE_TEXT];
-    int64_t bytes = 0, seen[64] = {0};
-    for (size_t i = 0; i < weights->tensors.count; i++) {
-        bytes += (int64_t)weights->tensors.items[i].bytes;
-        seen[weights->tensors.items[i].dtype]++;
-    }
-    fprintf(out, "weights      %zu tensors in %zu file%s, %s:", weights->tensors.count, weights->inputs.count,
-            weights->inputs.count == 1 ? "" : "s", size_print(bytes, size));
-    for (size_t i = 0; i < weights->tensors.count; i++) {
-        const struct safetensors_tensor *tensor = &weights->tensors.items[i];
-        if (seen[tensor->dtype] > 0) fprintf(out, " %lld %s", (long long)seen[tensor->dtype], tensor->dtype_name);
-        seen[tensor->dtype] = 0;
-    }
-    fputc('\n', out);
-}
-
-static void print_rope(const struct rope_table_attributes *rope, FILE *out) {
-    fprintf(out, "positions    rotary, base %g", rope->theta);
-    if (rope->scaling != ROPE_SCALING_NONE)
-        fprintf(out, ", %s scaling by %g", scaling_text(rope->scaling), rope->factor);
-    fputc('\n', out);
-}
-
-enum status model_print_summary(const struct model *model, FILE *out) {
-    const struct model_config *config = &model->config;
-    int64_t all = 0, matrix = 0;
-    char count[32], matrix_count[32];
-    TRY(count_parameters(model, &all, &matrix));
-    fprintf(out, "model        %s%s%s\n", config->family->name, model->folder ? " in " : "",
-            model->folder ? model->folder : "");
-    fprintf(out, "parameters   %s (%s in matrix products)\n", print_count(all, count),
-            print_count(matrix, matrix_count));
-    fprintf(out, "layers       %lld, hidden %lld, feed-forward %lld (%s)\n", (long long)config->layers,
-            (long long)config->hidden, (long long)config->ffn, activation_name(config->activation));
-    if (config->experts > 0)
-        fprintf(out, "experts      %lld in each layer, of which a token takes %lld\n", (long long)config->experts,
-                (long long)config->experts_per_token);
-    fprintf(out, "attention    %lld heads of %lld, %lld for keys and values\n", (long long)config->heads,
-            (long long)config->head_dim, (long long)config->kv_heads);
-    fprintf(out, "vocabulary   %lld, %s\n", (long long)config->vocab_size,
-            config->tied ? "head tied to the embedding" : "separate head");
-    fprintf(out, "context      %lld tokens\n", (long long)config->context);
-    if (config->window > 0)
-        fprintf(out, "window       %lld tokens, in %lld of %lld layers\n", (long long)config->window,
-                (long long)windowed_layers(config), (long long)config->layers);
-    if (config->rope.head_dim > 0) print_rope(&config->rope, out);
-    if (model->weights) print_weights(model->weights, out);
-    if (config->dropout > 0) fprintf(out, "dropout      up to %g in the file, not applied\n", config->dropout);
     return STATUS_OK;
 }
