@@ -24,7 +24,7 @@ const struct command *const commands[COMMAND_COUNT] = {
 #undef COMMAND_ENTRY
 };
 
-const struct command *command_find(const char *name) {
+static const struct command *command_find(const char *name) {
     for (int i = 0; i < COMMAND_COUNT; i++)
         if (strcmp(commands[i]->name, name) == 0) return commands[i];
     return NULL;

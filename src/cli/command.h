@@ -40,8 +40,6 @@ struct command {
 extern const struct command command_init, command_plan, command_train, command_resume, command_eval, command_generate,
     command_profile, command_simulate, command_inspect, command_merge, command_report, command_chat;
 extern const struct command *const commands[COMMAND_COUNT];
-/* NULL when there is none of that name. */
-const struct command *command_find(const char *name);
 
 /* The whole program: `words` are those after the program's name. Prints errors and returns the exit status. */
 int cli_run(int count, char **words);

@@ -121,7 +121,7 @@ static int64_t nodes_of(const struct scale_plan *plan, const struct choice *choi
 }
 
 /* Of work between two checkpoints: a step at least. */
-double scale_plan_checkpoint_every_s(const struct scale_plan *plan, const struct choice *choice) {
+static double scale_plan_checkpoint_every_s(const struct scale_plan *plan, const struct choice *choice) {
     return fmax(failures_best_interval_s(&plan->failures, nodes_of(plan, choice)), choice->forecast.step_s);
 }
 

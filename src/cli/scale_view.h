@@ -26,8 +26,7 @@ double scale_plan_mfu(const struct scale_plan *plan, const struct choice *choice
 double scale_plan_days(const struct scale_plan *plan, const struct choice *choice);
 /* Of a million tokens. */
 double scale_plan_price(const struct scale_plan *plan, const struct choice *choice);
-/* With failures: work between two checkpoints, and of the time the part that is work which lasts. */
-double scale_plan_checkpoint_every_s(const struct scale_plan *plan, const struct choice *choice);
+/* Share of the time that is work which no failure undoes. */
 double scale_plan_useful(const struct scale_plan *plan, const struct choice *choice);
 extern const char *const scale_plan_recompute_names[RECOMPUTE_COUNT];
 

@@ -51,7 +51,6 @@ struct cluster_device {
 };
 
 enum cluster_link { CLUSTER_LINK_PCIE, CLUSTER_LINK_NVLINK, CLUSTER_LINK_COUNT };
-const char *cluster_link_name(enum cluster_link link);
 
 /* How devices reach each other. Rates are one way, by data sheet; what collectives reach of them is for
  * scale/collective_cost.h to say. */

@@ -9,7 +9,7 @@
 static const char *const link_names[CLUSTER_LINK_COUNT] = {
     [CLUSTER_LINK_PCIE] = "pcie", [CLUSTER_LINK_NVLINK] = "nvlink"};
 
-const char *cluster_link_name(enum cluster_link link) { return link_names[link]; }
+static const char *cluster_link_name(enum cluster_link link) { return link_names[link]; }
 
 json_t *cluster_network_to_json(const struct cluster_network *network) {
     if (network->devices == 0) return json_null();

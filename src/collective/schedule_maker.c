@@ -59,8 +59,10 @@ static enum status add_range(struct schedule_maker *maker, struct schedule_messa
     return STATUS_OK;
 }
 
-enum status maker_transfer(struct schedule_maker *maker, int peer, bool receive, enum schedule_place place,
-                           const int *blocks, int count, int *out) {
+/* Adds a transfer of `count` blocks with its messages, but no steps. *out is its index, or -1 where the blocks are
+ * empty. */
+static enum status maker_transfer(struct schedule_maker *maker, int peer, bool receive, enum schedule_place place,
+                                  const int *blocks, int count, int *out) {
     struct comm_schedule *schedule = maker->schedule;
     struct schedule_transfer transfer = {peer, receive, (int)schedule->messages.count, 0};
     struct schedule_message message = {peer, receive, place, (int)schedule->pieces.count, 0, 0, 0};

@@ -28,12 +28,9 @@ static inline struct comm_range maker_block(const struct schedule_maker *maker, 
     return comm_spec_block(maker->spec, block);
 }
 enum status maker_step(struct schedule_maker *maker, struct schedule_step step);
-/* Adds the transfer with its messages: the `count` blocks, by way of staging where `place` is that; no steps. *out is
- * its index, or -1 where the blocks are empty and there is none. */
-enum status maker_transfer(struct schedule_maker *maker, int peer, bool receive, enum schedule_place place,
-                           const int *blocks, int count, int *out);
 enum status maker_begin_stage(struct schedule_maker *maker, struct maker_stage *stage);
-/* As maker_transfer, for the stage. */
+/* Adds the stage's transfer of `count` blocks with its messages, through staging where `place` says so. Adds none
+ * where the blocks are empty. */
 enum status maker_stage_transfer(struct schedule_maker *maker, struct maker_stage *stage, int peer, bool receive,
                                  enum schedule_place place, const int *blocks, int count);
 /* Begins the transfers, whose receives were added first; STEP_PACK for each message that is sent, if `pack`. */

@@ -307,6 +307,14 @@ static enum status take_over(struct token_cache *cache) {
     return STATUS_OK;
 }
 
+/* Identity from a sample of the text, taken when the cache was opened, and from its length. It reads nothing, and it
+ * does not change while the ids are made. */
+static uint64_t token_cache_glance(const struct token_cache *cache) {
+    struct token_cache_key key = cache->key;
+    memset(key.text_hash, 0, sizeof key.text_hash);
+    return XXH3_64bits_withSeed(&key, sizeof key, cache->sample);
+}
+
 /* Its ids as far as they go. False where they are not what is made here, or cannot be read. */
 static bool take_ids(struct token_cache *cache, const struct token_making *making) {
     struct following *following = &cache->following;
@@ -405,12 +413,6 @@ uint64_t token_cache_identity(struct token_cache *cache) {
     uint64_t identity = known ? XXH3_64bits(&cache->key, sizeof cache->key) : 0;
     pthread_mutex_unlock(&cache->hash_lock);
     return identity;
-}
-
-uint64_t token_cache_glance(const struct token_cache *cache) {
-    struct token_cache_key key = cache->key;
-    memset(key.text_hash, 0, sizeof key.text_hash);
-    return XXH3_64bits_withSeed(&key, sizeof key, cache->sample);
 }
 
 struct token_cache_progress token_cache_progress(const struct token_cache *cache) {

@@ -52,10 +52,6 @@ void token_cache_rest(struct token_cache *cache);
  * text, beside a thread that advances; 0 when it cannot be read. */
 uint64_t token_cache_identity(struct token_cache *cache);
 
-/* The same, but of a sample of the text, taken when it was opened, and of its length: nothing is read, and it is the
- * same for a text whose ids are made. */
-uint64_t token_cache_glance(const struct token_cache *cache);
-
 struct token_cache_progress {
     const char *name; /* the text's path */
     size_t done, bytes;

@@ -19,7 +19,7 @@ struct token_making {
     char magic[8];
     uint64_t boot;        /* of the system that the maker runs on: on another, unfinished files may not be readable */
     int64_t pid;          /* of the maker */
-    uint64_t key;         /* of what the ids are made from (token_cache_glance) */
+    uint64_t key;         /* of what the ids are made from (glance in token_cache.c) */
     int64_t count;        /* ids that can be read */
     uint64_t text_bytes;  /* that they are made of */
     char file[4096 - 56]; /* where they are */

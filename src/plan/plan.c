@@ -17,6 +17,12 @@ int64_t recipe_default_grain(int64_t batch, int64_t sequence_length, int64_t lea
     return sequences < batch ? sequences : batch;
 }
 
+/* Bytes of one element of a moment, with its share of a scale. */
+static double state_format_bytes(enum state_format format) {
+    double scale = format == STATE_INT8 ? (double)dtype_bytes(DTYPE_F32) / UPDATE_SCALE_BLOCK : 0;
+    return (double)dtype_bytes(state_format_dtype(format)) + scale;
+}
+
 double recipe_state_bytes_per_byte(const struct recipe *recipe) {
     double own = (double)dtype_bytes(recipe->dtype);
     double moments = update_rule_moments(recipe->optimizer) * state_format_bytes(recipe->optimizer_dtype);
@@ -90,11 +96,6 @@ enum dtype state_format_dtype(enum state_format format) {
 #define STATE_FORMAT_DTYPE(name, text, dtype) [STATE_##name] = DTYPE_##dtype,
         STATE_FORMAT_LIST(STATE_FORMAT_DTYPE)};
     return dtypes[format];
-}
-
-double state_format_bytes(enum state_format format) {
-    double scale = format == STATE_INT8 ? (double)dtype_bytes(DTYPE_F32) / UPDATE_SCALE_BLOCK : 0;
-    return (double)dtype_bytes(state_format_dtype(format)) + scale;
 }
 
 const char *master_name(enum master master) {
@@ -416,7 +417,8 @@ static enum status read_sequence(const char *file, const json_t *object, bool *o
     return status_set(STATUS_BAD_INPUT, "%s: recipe.sequence: '%s' is neither on nor off", file, text);
 }
 
-enum status recipe_from_json(const char *file, const json_t *object, struct recipe *out) {
+/* Old recipes may hold "threads", which plan_from_json reads. */
+static enum status recipe_from_json(const char *file, const json_t *object, struct recipe *out) {
     enum { OPTIONAL_FIELDS = 21 };
     static const char *const known[] = {"threads",
                                         "base_dtype",

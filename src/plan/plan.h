@@ -65,8 +65,6 @@ const char *state_format_name(enum state_format format);
 /* STATE_FORMAT_COUNT when there is none of that name. */
 enum state_format state_format_find(const char *name);
 enum dtype state_format_dtype(enum state_format format);
-/* Of each moment of an element, with its part of a scale. */
-double state_format_bytes(enum state_format format);
 
 /* What of a bf16 parameter is kept beside it: in fp32 a master, of which it is the rounding; the master's lower 16
  * bits, of which the parameter is the upper ones (base/half.h); or nothing. */
@@ -212,8 +210,6 @@ json_t *recipe_to_json(const struct recipe *recipe);
 json_t *partition_to_json(const struct partition *partition);
 json_t *policy_to_json(const struct policy *policy);
 json_t *plan_to_json(const struct plan *plan);
-/* A recipe that was written when the threads were a part of it may hold "threads", which plan_from_json takes. */
-enum status recipe_from_json(const char *file, const json_t *object, struct recipe *out);
 /* Fields that the file leaves out have the plain policy's values. */
 enum status policy_from_json(const char *file, const json_t *object, struct policy *out);
 /* The part of plan_check that is about the policy; `grains`: recipe_share_grains. */

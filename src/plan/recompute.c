@@ -4,7 +4,7 @@
 
 #include "base/mem.h"
 
-const char *recompute_operation_name(enum recompute_operation operation) {
+static const char *recompute_operation_name(enum recompute_operation operation) {
     static const char *const names[] = {"forward_none", "forward_checkpoint", "forward_all", "backward"};
     return names[operation];
 }

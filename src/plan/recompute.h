@@ -15,7 +15,6 @@ enum recompute_operation {
     FORWARD_ALL,        /* makes what backward of stage i needs, x_{i+1} in it, and keeps x_i too */
     BACKWARD            /* makes the gradient of x_i; forgets x_i, what stage i saved and the gradient of x_{i+1} */
 };
-const char *recompute_operation_name(enum recompute_operation operation);
 
 struct recompute_step {
     enum recompute_operation operation;

@@ -43,7 +43,8 @@ bool program_collective_resembles(const struct program_collective *a, const stru
            same_group && same_owners(a->owner, b->owner, a->group.count) && same_empty(a->empty, b->empty, ranks);
 }
 
-bool program_collective_matches(const struct program_collective *a, const struct program_collective *b, int ranks) {
+static bool program_collective_matches(const struct program_collective *a, const struct program_collective *b,
+                                       int ranks) {
     bool same_tensor = !a->tensor == !b->tensor && (!a->tensor || a->tensor->id == b->tensor->id);
     return same_tensor && a->grain == b->grain && program_collective_resembles(a, b, ranks);
 }

@@ -13,8 +13,7 @@ typedef enum status matching_visit(void *payload, const int32_t *operations);
 enum status program_verify_matching(const struct program *const *programs, int ranks, matching_visit *visit,
                                     void *payload);
 
-/* Whether two ranks' operations are the same, and whether at least what they do is. */
-bool program_collective_matches(const struct program_collective *a, const struct program_collective *b, int ranks);
+/* Whether two ranks' collectives do the same, apart from buffers. */
 bool program_collective_resembles(const struct program_collective *a, const struct program_collective *b, int ranks);
 
 #endif

@@ -179,7 +179,7 @@ named:
     if (runner_name_failure(instruction, status) != STATUS_OK) runner_keep_failure(runner);
 }
 
-void runner_execute_batch(struct runner *runner, int32_t first, int64_t repetition, void *stream) {
+static void runner_execute_batch(struct runner *runner, int32_t first, int64_t repetition, void *stream) {
     const struct program *program = runner->executable->program;
     const struct instruction *instruction = &program->instructions.items[first];
     if (leaves_out(runner, instruction) || runner->failed) return;

@@ -82,8 +82,6 @@ int32_t runner_execute_from(struct runner *runner, int32_t index, int64_t repeti
  * for runner_status. */
 void runner_execute_instruction(struct runner *runner, const struct instruction *instruction, int64_t repetition,
                                 void *stream);
-/* The same for the batch that begins at the instruction. */
-void runner_execute_batch(struct runner *runner, int32_t first, int64_t repetition, void *stream);
 /* The same as runner_ask for a batch. */
 enum status runner_ask_batch(struct runner *runner, int32_t first, int64_t repetition, void *stream);
 /* Executes or enqueues the work of one issue, without waits and records. FAILED where a kernel or a disk copy fails. */

@@ -61,7 +61,7 @@ int64_t stage_parameters(const struct job_costs *costs, int32_t stage) {
     return (int64_t)all;
 }
 
-int64_t stage_expert_parameters(const struct job_costs *costs, int32_t stage) {
+static int64_t stage_expert_parameters(const struct job_costs *costs, int32_t stage) {
     double all = 0;
     for (int32_t chunk = 0; chunk < costs->pipeline.chunks; chunk++)
         all += (double)stage_layers(costs, stage, chunk) * expert_share(costs);

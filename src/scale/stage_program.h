@@ -26,8 +26,6 @@ int64_t stage_layers(const struct job_costs *costs, int32_t stage, int32_t chunk
 double layer_parameters(const struct job_costs *costs);
 /* Parameters that a rank of the stage has before the partition cuts them: tensor parallelism's share. */
 int64_t stage_parameters(const struct job_costs *costs, int32_t stage);
-/* Of these, of experts: only the rank's own, where they are spread. */
-int64_t stage_expert_parameters(const struct job_costs *costs, int32_t stage);
 /* Parameters of the stage of which a rank has a state that the partition cuts so finely. */
 double stage_cut(const struct job_costs *costs, int32_t stage, int64_t cut);
 

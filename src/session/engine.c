@@ -47,7 +47,7 @@ static struct group_axis parts_of_loss(const struct engine *engine, enum program
 
 static int loss_figures(const struct graph *graph) { return (int)shape_elements(&graph_find(graph, "loss")->shape); }
 
-int engine_loss_figures(const struct engine *engine, enum program_use use) {
+static int engine_loss_figures(const struct engine *engine, enum program_use use) {
     return loss_figures(engine->plan->programs.of[use]->graph);
 }
 

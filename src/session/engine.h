@@ -101,7 +101,6 @@ enum status engine_agree_least(struct engine *engine, enum status mine, int64_t 
 enum status engine_repeat_step(struct engine *engine);
 /* What a program of a loss sums up: the loss, and of pairs what enum preference_figure has behind it. */
 enum { LOSS_FIGURES_MOST = PREFERENCE_FIGURES };
-int engine_loss_figures(const struct engine *engine, enum program_use use);
 /* Adds batch `batch` of the validation split, which is settled, to the sums: of the loss's figures, and of what counts
  * (dataset_fill_rows). The plan has PROGRAM_LOSS, and no update
  * is left (engine_settle). Of ranks that have the same batch, what one of them adds counts once. */

@@ -2,11 +2,11 @@
 
 #include <math.h>
 
-const char *const plan_part_names[PART_COUNT] = {[PART_TENSOR] = "tensor",
-                                                 [PART_CUT] = "cut",
-                                                 [PART_STAGES] = "stages",
-                                                 [PART_PARTITION] = "partition",
-                                                 [PART_MEMORY] = "memory"};
+static const char *const plan_part_names[PART_COUNT] = {[PART_TENSOR] = "tensor",
+                                                        [PART_CUT] = "cut",
+                                                        [PART_STAGES] = "stages",
+                                                        [PART_PARTITION] = "partition",
+                                                        [PART_MEMORY] = "memory"};
 
 /* A step without the part: known, or at least so long. */
 static void take(struct plan_gain *gain, double step_s, bool exact) {

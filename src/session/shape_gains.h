@@ -12,7 +12,6 @@ enum plan_part {
     PART_MEMORY,    /* without: nothing is moved or computed again; of the plan's shape */
     PART_COUNT
 };
-extern const char *const plan_part_names[PART_COUNT];
 
 struct plan_gain {
     bool used;     /* the plan has it; else it gains nothing */

@@ -11,7 +11,7 @@ static const char *const schedule_names[] = {
 #undef LR_SCHEDULE_NAME
 };
 
-const char *lr_schedule_name(enum lr_schedule schedule) { return schedule_names[schedule]; }
+static const char *lr_schedule_name(enum lr_schedule schedule) { return schedule_names[schedule]; }
 
 enum lr_schedule lr_schedule_find(const char *name) {
     enum lr_schedule schedule = 0;

@@ -108,7 +108,6 @@ enum lr_schedule {
     LR_SCHEDULE_LIST(LR_SCHEDULE_ENUM) LR_SCHEDULE_COUNT
 #undef LR_SCHEDULE_ENUM
 };
-const char *lr_schedule_name(enum lr_schedule schedule);
 /* LR_SCHEDULE_COUNT when there is none of that name. */
 enum lr_schedule lr_schedule_find(const char *name);
 

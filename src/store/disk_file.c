@@ -20,7 +20,7 @@
 
 static const char elsewhere[] = "free some, lower --disk's size (--disk DIR:SIZE), or name another folder";
 
-int disk_file_create_unnamed(const char *folder) {
+static int disk_file_create_unnamed(const char *folder) {
     return fault_point(FAULT_OPEN) ? -1 : open(folder, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
 }
 

@@ -16,8 +16,7 @@ struct disk_file {
  * `buffered` keeps to the page cache. Statuses as arena_open's. The caller closes the descriptor. */
 enum status disk_file_open(const char *folder, int64_t bytes, bool buffered, struct disk_file *out);
 
-/* Two ways to make an unnamed file; the second is for filesystems without the first. -1 with errno. */
-int disk_file_create_unnamed(const char *folder);
+/* Makes an unnamed file on filesystems without O_TMPFILE. Returns -1 with errno. */
 int disk_file_create_unlinked(const char *folder);
 
 /* Drops a range that was read from or written to a buffered file from the page cache, which a memory cgroup charges

@@ -103,6 +103,9 @@ static enum status append_string_repr(struct jinja_rendering *rendering, const s
     return text_append(out, &quote, 1);
 }
 
+static enum status jinja_append_repr(struct jinja_rendering *rendering, const struct jinja_value *value,
+                                     struct text_buffer *out);
+
 static enum status append_list_repr(struct jinja_rendering *rendering, const struct jinja_value *value,
                                     struct text_buffer *out) {
     bool tuple = value->kind == JINJA_TUPLE;
@@ -159,8 +162,8 @@ static enum status enter(struct jinja_rendering *rendering, const struct text_bu
     return STATUS_OK;
 }
 
-enum status jinja_append_repr(struct jinja_rendering *rendering, const struct jinja_value *value,
-                              struct text_buffer *out) {
+static enum status jinja_append_repr(struct jinja_rendering *rendering, const struct jinja_value *value,
+                                     struct text_buffer *out) {
     TRY(enter(rendering, out));
     TRY(append_repr(rendering, value, out));
     rendering->depth--;

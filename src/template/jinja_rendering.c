@@ -5,6 +5,10 @@
 #include <stdio.h>
 #include <string.h>
 
+static enum status jinja_execute(struct jinja_rendering *rendering, const struct jinja_node *node);
+static enum status jinja_assign(struct jinja_rendering *rendering, const struct jinja_node *target,
+                                const struct jinja_value *value);
+
 enum status jinja_fail(struct jinja_rendering *rendering, const char *format, ...) {
     char text[512];
     va_list arguments;
@@ -75,7 +79,8 @@ enum status jinja_bind(struct jinja_rendering *rendering, const char *name, size
     return STATUS_OK;
 }
 
-enum status jinja_write(struct jinja_rendering *rendering, const char *text, size_t bytes) {
+/* Appends text to the present output. */
+static enum status jinja_write(struct jinja_rendering *rendering, const char *text, size_t bytes) {
     TRY(jinja_charge_moved(rendering, bytes));
     if (bytes > JINJA_OUTPUT_MOST - rendering->written)
         return jinja_fail(rendering, "more than %d bytes of output", JINJA_OUTPUT_MOST);
@@ -115,8 +120,9 @@ static enum status assign_field(struct jinja_rendering *rendering, const struct 
     return jinja_dict_set(rendering, object.dict, jinja_string(target->text, target->bytes), *value);
 }
 
-enum status jinja_assign(struct jinja_rendering *rendering, const struct jinja_node *target,
-                         const struct jinja_value *value) {
+/* Binds a for's or a set's target. */
+static enum status jinja_assign(struct jinja_rendering *rendering, const struct jinja_node *target,
+                                const struct jinja_value *value) {
     if (target->kind == JINJA_NODE_TUPLE) return assign_tuple(rendering, target, value);
     if (target->kind == JINJA_NODE_ATTRIBUTE) return assign_field(rendering, target, value);
     return jinja_bind(rendering, target->text, target->bytes, *value);
@@ -257,7 +263,7 @@ static enum status execute(struct jinja_rendering *rendering, const struct jinja
     }
 }
 
-enum status jinja_execute(struct jinja_rendering *rendering, const struct jinja_node *node) {
+static enum status jinja_execute(struct jinja_rendering *rendering, const struct jinja_node *node) {
     TRY(jinja_charge(rendering, 1));
     rendering->line = node->line;
     if (++rendering->depth > JINJA_DEPTH_MOST)

@@ -64,14 +64,8 @@ enum status jinja_bind(struct jinja_rendering *rendering, const char *name, size
 enum status jinja_enter_scope(struct jinja_rendering *rendering, struct jinja_scope *parent);
 
 enum status jinja_evaluate(struct jinja_rendering *rendering, const struct jinja_node *node, struct jinja_value *out);
-enum status jinja_execute(struct jinja_rendering *rendering, const struct jinja_node *node);
 /* Renders a body with its output in *out. */
 enum status jinja_capture(struct jinja_rendering *rendering, const struct jinja_node *body, struct jinja_value *out);
-/* Appends text to the present output. */
-enum status jinja_write(struct jinja_rendering *rendering, const char *text, size_t bytes);
-/* Binds a for's or a set's target. */
-enum status jinja_assign(struct jinja_rendering *rendering, const struct jinja_node *target,
-                         const struct jinja_value *value);
 
 /* Arguments of a call, evaluated. */
 struct jinja_arguments {
@@ -145,9 +139,6 @@ struct jinja_json_options {
 };
 enum status jinja_to_json(struct jinja_rendering *rendering, const struct jinja_value *value,
                           const struct jinja_json_options *options, struct jinja_value *out);
-/* repr(value), appended. */
-enum status jinja_append_repr(struct jinja_rendering *rendering, const struct jinja_value *value,
-                              struct text_buffer *out);
 
 /* Of each item the attribute `path`, a name or several with dots; where that is undefined, `fallback` unless NULL. */
 enum status jinja_list_attributes(struct jinja_rendering *rendering, const struct jinja_list *items,

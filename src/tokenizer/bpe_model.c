@@ -12,7 +12,8 @@ static struct bpe_pair *pair_find(const struct bpe_model *model, uint32_t left, 
     }
 }
 
-uint32_t bpe_model_rank(const struct bpe_model *model, uint32_t left, uint32_t right) {
+/* Rank of a pair, BPE_NO_RANK when it is not merged. */
+static uint32_t bpe_model_rank(const struct bpe_model *model, uint32_t left, uint32_t right) {
     return model->pair_count > 0 ? pair_find(model, left, right)->rank : BPE_NO_RANK;
 }
 

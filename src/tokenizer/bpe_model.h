@@ -34,8 +34,6 @@ struct bpe_model {
 enum status bpe_model_add_token(struct bpe_model *model, const char *text, uint32_t bytes, uint32_t id);
 /* Gives the pair the next rank; a pair that is there already loses its old one. */
 enum status bpe_model_add_merge(struct bpe_model *model, uint32_t left, uint32_t right, uint32_t result);
-/* Rank of a pair, BPE_NO_RANK when it is not merged. */
-uint32_t bpe_model_rank(const struct bpe_model *model, uint32_t left, uint32_t right);
 void bpe_model_free(struct bpe_model *model);
 
 /* Working memory of one thread: zero-initialise, bpe_workspace_free. */

@@ -9,7 +9,7 @@
 #include "base/progress.h"
 #include "model/safetensors.h"
 
-const char reference_file_name[] = "reference.safetensors";
+static const char reference_file_name[] = "reference.safetensors";
 
 void reference_free(struct reference *reference) {
     mem_free(reference->values);

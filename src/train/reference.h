@@ -20,7 +20,6 @@ void reference_free(struct reference *reference);
 enum status reference_compute(struct engine *engine, const struct dataset *dataset,
                               enum status (*asked)(const void *payload), const void *payload, struct reference *out);
 
-extern const char reference_file_name[];
 /* Writes it into a run's folder, with hashes of the data and of itself. */
 enum status reference_write(const char *run_folder, const struct dataset *dataset, const struct reference *reference);
 /* BAD_INPUT, naming the file, where it is missing or damaged, or of other data. */
