@@ -7,7 +7,7 @@
 #include "base/status.h"
 
 /* Each piece of a file but the last has this many bytes: direct writes of 1 to 8 MiB, one or two in flight, are equally
- * fast on the machine of bench/results. */
+ * fast on the machines of bench/RESULTS.md. */
 enum { FILE_PIECE_BYTES = 1 << 20 };
 
 struct file_behind;
