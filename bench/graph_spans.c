@@ -109,7 +109,7 @@ static enum status count_way(const struct graph *graph, const struct way *way) {
     int64_t *bytes = mem_array(graph->nodes.count, sizeof *bytes);
     if (!bytes) return STATUS_FAILED;
     struct workspace_table workspace = {.bytes = bytes, .count = (int)graph->nodes.count};
-    enum status status = program_compile(graph, &plan, &workspace, &program);
+    enum status status = program_compile(graph, &plan, &workspace, NULL, &program);
     mem_free(bytes);
     TRY(status);
     status = count(way, program);

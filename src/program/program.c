@@ -80,9 +80,8 @@ failed:
     return status;
 }
 
-/* All passes but the proof. */
-static enum status make(const struct graph *graph, const struct plan *plan, const struct workspace_table *workspace,
-                        const struct program *resident, struct program **out) {
+enum status program_compile(const struct graph *graph, const struct plan *plan, const struct workspace_table *workspace,
+                            const struct program *resident, struct program **out) {
     struct program *program;
     TRY(place(graph, plan, workspace, resident, &program));
     enum status status = program_synchronise(program);
@@ -91,29 +90,6 @@ static enum status make(const struct graph *graph, const struct plan *plan, cons
     else
         program_free(program);
     return status;
-}
-
-enum status program_compile_beside(const struct graph *graph, const struct plan *plan,
-                                   const struct workspace_table *workspace, const struct program *resident,
-                                   struct program **out) {
-    return make(graph, plan, workspace, resident, out);
-}
-
-enum status program_compile(const struct graph *graph, const struct plan *plan, const struct workspace_table *workspace,
-                            struct program **out) {
-    struct program *program;
-    TRY(make(graph, plan, workspace, NULL, &program));
-    enum status status = program_verify(program);
-    if (status == STATUS_OK)
-        *out = program;
-    else
-        program_free(program);
-    return status;
-}
-
-enum status program_compile_unproved(const struct graph *graph, const struct plan *plan,
-                                     const struct workspace_table *workspace, struct program **out) {
-    return make(graph, plan, workspace, NULL, out);
 }
 
 enum status program_compile_placed(const struct graph *graph, const struct plan *plan,

@@ -245,25 +245,17 @@ struct workspace_table {
 enum status program_cut(const struct graph *graph, const struct recipe *recipe, const struct rank_place *place,
                         struct lane_shares *out);
 
-/* schedule > gather > move > place > synchronise > verify. BAD_INPUT when the plan does not fit the graph. The caller
- * frees. */
+/* Runs the passes schedule > gather > move > place > synchronise. program_verify proves the result, which takes as long
+ * again; only a proved program may be executed. `resident` (NULL: none) is a program with the same parameters that
+ * takes turns with this one in one arena. Parameters, and caches that both have, get the offsets of `resident`; nothing
+ * else overlaps its persistent buffers. Other persistent buffers of the new program (inputs; caches, if `resident` has
+ * none) are lost when `resident` makes a step. BAD_INPUT when the plan does not fit the graph. The caller frees. */
 enum status program_compile(const struct graph *graph, const struct plan *plan, const struct workspace_table *workspace,
-                            struct program **out);
-/* The same without the proof, which is half of the time: for a search, which compares many programs. Such a program is
- * not to be executed. */
-enum status program_compile_unproved(const struct graph *graph, const struct plan *plan,
-                                     const struct workspace_table *workspace, struct program **out);
-/* Up to `place`: its bytes are known, and by program_synchronise (program/passes.h) it becomes the same. For a search,
- * in which many programs do not fit. */
+                            const struct program *resident, struct program **out);
+/* Stops after `place`: its bytes are known, and program_synchronise (program/passes.h) completes it. For a search, in
+ * which many programs do not fit. */
 enum status program_compile_placed(const struct graph *graph, const struct plan *plan,
                                    const struct workspace_table *workspace, struct program **out);
-/* The same, not proved either, for a program that takes turns in one arena with `resident`, a program with the same
- * parameters. Parameters, and caches that both have, get the offsets of `resident`; nothing else overlaps its
- * persistent buffers. Other persistent buffers of the new program (inputs; caches, if `resident` has none) are lost
- * when `resident` makes a step. */
-enum status program_compile_beside(const struct graph *graph, const struct plan *plan,
-                                   const struct workspace_table *workspace, const struct program *resident,
-                                   struct program **out);
 void program_free(struct program *program);
 
 /* Proves: every operand lies in its buffer and every buffer in its arena; nothing is read before it is written or after

@@ -56,8 +56,8 @@ static enum status list_workspaces(struct executable *executable) {
     return executable->host_kernels ? list_workspace(executable->host_kernels, count, &table->host_bytes) : STATUS_OK;
 }
 
-enum status executable_create_beside(const struct backend *backend, struct graph *graph, const struct plan *plan,
-                                     const struct executable *resident, struct executable **out) {
+enum status executable_create(const struct backend *backend, struct graph *graph, const struct plan *plan,
+                              const struct executable *resident, struct executable **out) {
     struct executable *executable = mem_array(1, sizeof *executable);
     if (!executable) {
         graph_free(graph);
@@ -80,17 +80,9 @@ failed:
     return status;
 }
 
-enum status executable_create(const struct backend *backend, struct graph *graph, const struct plan *plan,
-                              struct executable **out) {
-    TRY(executable_create_beside(backend, graph, plan, NULL, out));
-    enum status status = executable_prove(*out);
-    if (status != STATUS_OK) executable_free(*out);
-    return status;
-}
-
 enum status executable_compile(const struct executable *executable, const struct plan *plan,
                                const struct program *resident, struct program **out) {
-    return program_compile_beside(executable->graph, plan, &executable->workspace, resident, out);
+    return program_compile(executable->graph, plan, &executable->workspace, resident, out);
 }
 
 void executable_take(struct executable *executable, struct program *program) {

@@ -19,15 +19,11 @@ struct executable {
     int threads; /* the recipe's: every thread that calls kernels sets it first */
 };
 
-/* Takes over `graph` (also on failure), compiles it under the plan and proves it. The backend's threads must be set
- * before. */
+/* Takes over `graph` (also on failure) and compiles it under the plan, without the proof: `ballast plan` and a search
+ * for ranks' shapes compile programs that are never executed. `resident` (NULL: none) takes turns with it in one arena
+ * (program_compile). The backend's threads must be set before. */
 enum status executable_create(const struct backend *backend, struct graph *graph, const struct plan *plan,
-                              struct executable **out);
-/* The same without the proof, which takes half of the time: `ballast plan` and a search for ranks' shapes compile
- * programs that are never executed. With one that takes turns with `resident` in one arena (program_compile_beside);
- * NULL: alone. */
-enum status executable_create_beside(const struct backend *backend, struct graph *graph, const struct plan *plan,
-                                     const struct executable *resident, struct executable **out);
+                              const struct executable *resident, struct executable **out);
 /* Another program of the executable's graph, with its kernels' workspaces: of a plan with the same recipe, not proved.
  * `resident` as above. The caller frees it, or has the executable take it. */
 enum status executable_compile(const struct executable *executable, const struct plan *plan,

@@ -224,7 +224,7 @@ static enum status compile_one(const struct session *session, const struct progr
     const struct executable *resident = made->of[resident_of(use, programs_main_use(made))];
     struct graph *graph;
     TRY(program_build_graph(session, set, use, plan, &graph));
-    return executable_create_beside(session->machine.backend, graph, &own, resident, &made->of[use]);
+    return executable_create(session->machine.backend, graph, &own, resident, &made->of[use]);
 }
 
 /* The arenas that the programs take turns in. */

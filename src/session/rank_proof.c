@@ -29,7 +29,7 @@ static enum status compile_others(struct proof *proof, const struct plan *plan, 
         own.place.rank = rank;
         status = find_graph(proof, &own, &graph);
         if (status == STATUS_OK)
-            status = program_compile_unproved(graph, &own, &proof->step->workspace, &proof->programs[rank]);
+            status = program_compile(graph, &own, &proof->step->workspace, NULL, &proof->programs[rank]);
     }
     return status;
 }

@@ -8,7 +8,7 @@ static enum status compile_stages(const struct executable *main, const struct pl
     for (int stage = 0; stage < steps->count && status == STATUS_OK; stage++) {
         struct plan own = *plan;
         own.place.rank = mesh_group_rank(&stages, stage);
-        status = program_compile_unproved(main->graph, &own, &main->workspace, &steps->list[stage].program);
+        status = program_compile(main->graph, &own, &main->workspace, NULL, &steps->list[stage].program);
     }
     return status;
 }

@@ -92,7 +92,8 @@ static void job_open(struct graph *graph, int64_t grains, const char *schedule, 
     *job = (struct job){0};
     job->backend = token_shift_backend(&job->kernels);
     job->backend.set_threads(plan.threads);
-    require(executable_create(&job->backend, graph, &plan, &job->executable), "compile and prove");
+    require(executable_create(&job->backend, graph, &plan, NULL, &job->executable), "compile");
+    require(executable_prove(job->executable), "prove");
     for (enum tier tier = 0; tier < TIER_COUNT; tier++)
         require(arena_open(tier, job->executable->program->tier_bytes[tier], NULL, &job->arenas[tier]), "arena");
     require(runner_create(job->executable, job->arenas, NULL, &job->runner), "runner");
@@ -298,7 +299,7 @@ static void a_backend_may_lack_it(void **state) {
     struct executable *executable = NULL;
     assert_true(backend_has_kernel(&with, &op_token_shift) && backend_has_kernel(&with, &op_linear));
     assert_false(backend_has_kernel(&backend_cpu, &op_token_shift));
-    assert_int_equal(executable_create(&backend_cpu, graph, &plan, &executable), STATUS_BAD_INPUT);
+    assert_int_equal(executable_create(&backend_cpu, graph, &plan, NULL, &executable), STATUS_BAD_INPUT);
     assert_null(executable);
     assert_string_equal(status_message(), "shift.0: the cpu backend has no kernel for the operator token_shift");
     assert_non_null(strstr(status_hint_text(), "CONTRIBUTING.md"));

@@ -6,6 +6,7 @@
 #include "base/mem.h"
 #include "program/collectives.h"
 #include "sim/simulate.h"
+#include "support/compile_proved.h"
 #include "support/exchange_graph.h"
 #include "support/fault_sweep.h"
 #include "support/random_policy.h"
@@ -37,7 +38,7 @@ static struct program *compile(const struct graph *graph, const struct plan *pla
     struct program *program = NULL;
     int64_t *bytes = small_graph_workspace(graph);
     const struct workspace_table table = {.bytes = bytes, .count = (int)graph->nodes.count};
-    enum status status = program_compile(graph, plan, &table, &program);
+    enum status status = program_compile_proved(graph, plan, &table, &program);
     mem_free(bytes);
     return status == STATUS_OK ? program : NULL;
 }
@@ -359,7 +360,7 @@ static enum status compile_once(void *payload) {
     const struct plan plan = exchange_plan(graph, &place, 1);
     int64_t bytes[1024] = {0};
     const struct workspace_table table = {.bytes = bytes, .count = (int)graph->nodes.count};
-    enum status status = program_compile(graph, &plan, &table, &program);
+    enum status status = program_compile_proved(graph, &plan, &table, &program);
     program_free(program);
     return status;
 }

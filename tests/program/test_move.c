@@ -4,6 +4,7 @@
 
 #include "base/random.h"
 #include "plan/chunks.h"
+#include "support/compile_proved.h"
 #include "support/fault_sweep.h"
 #include "support/random_policy.h"
 #include "support/small_graph.h"
@@ -484,7 +485,7 @@ static void refuse(const struct graph *graph, struct policy policy, const char *
     struct workspace_table table = {.bytes = bytes, .count = (int)graph->nodes.count};
     struct program *program;
     status_clear();
-    assert_int_equal(program_compile(graph, &plan, &table, &program), STATUS_BAD_INPUT);
+    assert_int_equal(program_compile_proved(graph, &plan, &table, &program), STATUS_BAD_INPUT);
     if (!strstr(status_message(), rule) || !strstr(status_hint_text(), hint))
         fail_msg("'%s', hint '%s'", status_message(), status_hint_text());
     mem_free(bytes);
@@ -529,7 +530,7 @@ struct compilation {
 static enum status compile_once(void *payload) {
     const struct compilation *compilation = payload;
     struct program *program;
-    TRY(program_compile(compilation->graph, &compilation->plan, &compilation->table, &program));
+    TRY(program_compile_proved(compilation->graph, &compilation->plan, &compilation->table, &program));
     program_free(program);
     return STATUS_OK;
 }

@@ -64,7 +64,7 @@ static bool all_are_proved(const struct graph *graph, enum fault fault) {
         int64_t *bytes = small_graph_workspace(graph);
         struct workspace_table workspace = {.bytes = bytes, .count = (int)graph->nodes.count};
         struct program *program;
-        enum status status = program_compile_unproved(graph, &plan, &workspace, &program);
+        enum status status = program_compile(graph, &plan, &workspace, NULL, &program);
         if (status != STATUS_OK) fail_msg("policy %zu: %s", i, status_message());
         proved &= program_verify(program) == STATUS_OK;
         program_free(program);

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/random.h"
+#include "support/compile_proved.h"
 #include "support/fault_sweep.h"
 #include "support/in_place_graph.h"
 #include "support/small_graph.h"
@@ -134,7 +135,7 @@ static enum status compile_once(void *payload) {
     int64_t bytes[512] = {0};
     struct workspace_table table = {.bytes = bytes, .count = (int)graph->nodes.count};
     struct program *program;
-    TRY(program_compile(graph, &plan, &table, &program));
+    TRY(program_compile_proved(graph, &plan, &table, &program));
     program_free(program);
     return STATUS_OK;
 }

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "program/collectives.h"
+#include "support/compile_proved.h"
 #include "support/fault_sweep.h"
 #include "support/small_graph.h"
 #include "support/unit.h"
@@ -31,7 +32,8 @@ static void compile(const struct graph *graph, const struct partition *partition
     out->plan = plan;
     for (int r = 0; r < RANKS; r++) {
         plan.place.rank = r;
-        if (program_compile(graph, &plan, &table, &out->programs[r]) != STATUS_OK) fail_msg("%s", status_message());
+        if (program_compile_proved(graph, &plan, &table, &out->programs[r]) != STATUS_OK)
+            fail_msg("%s", status_message());
     }
     mem_free(bytes);
 }

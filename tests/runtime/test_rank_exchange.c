@@ -104,7 +104,8 @@ static enum status job_open(const struct plan *plan, enum dtype dtype, struct gr
     int64_t grains = GRAINS / rank_place_data(&plan->place);
     *job = (struct job){.plan = *plan, .part = part, .first_grain = grains * rank_place_data_rank(&plan->place)};
     backend->set_threads(plan->threads);
-    TRY(executable_create(backend, graph, plan, &job->executable));
+    TRY(executable_create(backend, graph, plan, NULL, &job->executable));
+    TRY(executable_prove(job->executable));
     TRY(open_arenas(job, comm));
     TRY(runner_create(job->executable, job->arenas, comm, &job->runner));
     TRY(set_weights(job));

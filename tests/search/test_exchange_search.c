@@ -2,6 +2,7 @@
 #include <math.h>
 
 #include "search/search.h"
+#include "support/compile_proved.h"
 #include "support/exchange_graph.h"
 #include "support/small_graph.h"
 #include "support/synthetic_costs.h"
@@ -26,7 +27,7 @@ static struct program *compile(const struct graph *graph, const struct policy *p
     int64_t *bytes = small_graph_workspace(graph);
     const struct workspace_table table = {.bytes = bytes, .count = (int)graph->nodes.count};
     if (policy) plan.policy = *policy;
-    if (program_compile(graph, &plan, &table, &program) != STATUS_OK) fail_msg("%s", status_message());
+    if (program_compile_proved(graph, &plan, &table, &program) != STATUS_OK) fail_msg("%s", status_message());
     mem_free(bytes);
     return program;
 }

@@ -66,7 +66,7 @@ static void compile_hands(struct bench *bench) {
                             .lookahead = i / (4 * STREAMED) % 2};
         struct plan plan = {.recipe = bench->plan.recipe, .policy = hand_set(bench->graph, &hand)};
         bench->policies[i] = plan.policy;
-        assert_int_equal(program_compile_unproved(bench->graph, &plan, bench->input.workspace, &bench->programs[i]),
+        assert_int_equal(program_compile(bench->graph, &plan, bench->input.workspace, NULL, &bench->programs[i]),
                          STATUS_OK);
     }
 }

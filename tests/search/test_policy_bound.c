@@ -19,7 +19,7 @@ struct closeness {
 static struct program *compile(const struct graph *graph, const struct plan *plan,
                                const struct workspace_table *workspace) {
     struct program *program;
-    assert_int_equal(program_compile_unproved(graph, plan, workspace, &program), STATUS_OK);
+    assert_int_equal(program_compile(graph, plan, workspace, NULL, &program), STATUS_OK);
     return program;
 }
 

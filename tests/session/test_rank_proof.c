@@ -1,6 +1,6 @@
 /* Before a step is trained or planned on several ranks, the programs of all of them are proved together: ranks that
  * hold lanes, ranks that share tensors, stages of a pipeline. */
-/* link: -Wl,--wrap=program_compile_unproved */
+/* link: -Wl,--wrap=program_compile */
 #include "session/rank_proof.h"
 #include "session/session_plan.h"
 #include "support/shared_model.h"
@@ -10,14 +10,17 @@
 /* Programs that were made of other ranks than 0, and the rank of them whose first operation is wrong; 0: none. */
 static int compiled, victim;
 
-enum status __real_program_compile_unproved(const struct graph *graph, const struct plan *plan,
-                                            const struct workspace_table *workspace, struct program **out);
-enum status __wrap_program_compile_unproved(const struct graph *graph, const struct plan *plan,
-                                            const struct workspace_table *workspace, struct program **out);
+enum status __real_program_compile(const struct graph *graph, const struct plan *plan,
+                                   const struct workspace_table *workspace, const struct program *resident,
+                                   struct program **out);
+enum status __wrap_program_compile(const struct graph *graph, const struct plan *plan,
+                                   const struct workspace_table *workspace, const struct program *resident,
+                                   struct program **out);
 
-enum status __wrap_program_compile_unproved(const struct graph *graph, const struct plan *plan,
-                                            const struct workspace_table *workspace, struct program **out) {
-    TRY(__real_program_compile_unproved(graph, plan, workspace, out));
+enum status __wrap_program_compile(const struct graph *graph, const struct plan *plan,
+                                   const struct workspace_table *workspace, const struct program *resident,
+                                   struct program **out) {
+    TRY(__real_program_compile(graph, plan, workspace, resident, out));
     compiled += plan->place.rank > 0;
     if (victim > 0 && plan->place.rank == victim) (*out)->collectives.items[0].bytes /= 2;
     return STATUS_OK;

@@ -3,6 +3,7 @@
 
 #include "program/collectives.h"
 #include "sim/simulate.h"
+#include "support/compile_proved.h"
 #include "support/random_policy.h"
 #include "support/small_graph.h"
 #include "support/synthetic_costs.h"
@@ -20,7 +21,7 @@ static struct program *compile(const struct graph *graph, const struct partition
     plan.policy.flat = flat;
     plan.place.mesh = (struct mesh){2, 2};
     plan.place.in_place = true;
-    if (program_compile(graph, &plan, &table, &program) != STATUS_OK) fail_msg("%s", status_message());
+    if (program_compile_proved(graph, &plan, &table, &program) != STATUS_OK) fail_msg("%s", status_message());
     mem_free(bytes);
     return program;
 }

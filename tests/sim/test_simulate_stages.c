@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "sim/simulate.h"
+#include "support/compile_proved.h"
 #include "support/fault_sweep.h"
 #include "support/small_graph.h"
 #include "support/synthetic_costs.h"
@@ -56,7 +57,8 @@ static void compile(const struct graph *graph, int count, int64_t passes, const 
         struct plan plan = small_plan(graph, passes, 1);
         plan.place = (struct rank_place){.mesh = {1, count}, .rank = stage, .stages = count, .in_place = true};
         snprintf(plan.policy.spans, sizeof plan.policy.spans, "%s", spans);
-        if (program_compile(graph, &plan, &table, &out->programs[stage]) != STATUS_OK) fail_msg("%s", status_message());
+        if (program_compile_proved(graph, &plan, &table, &out->programs[stage]) != STATUS_OK)
+            fail_msg("%s", status_message());
     }
     mem_free(bytes);
 }

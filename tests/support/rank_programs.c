@@ -1,6 +1,7 @@
 #include "support/rank_programs.h"
 
 #include "base/mem.h"
+#include "support/compile_proved.h"
 #include "support/small_graph.h"
 
 enum status rank_programs_compile(const struct graph *graph, const struct plan *plan, const int64_t *bytes,
@@ -11,7 +12,7 @@ enum status rank_programs_compile(const struct graph *graph, const struct plan *
     for (int r = 0; r < out->count && status == STATUS_OK; r++) {
         struct plan own = *plan;
         own.place.rank = r;
-        status = program_compile(graph, &own, &table, &out->programs[r]);
+        status = program_compile_proved(graph, &own, &table, &out->programs[r]);
     }
     return status;
 }

@@ -37,7 +37,7 @@ struct measured search_bench_measure(const struct search_bench *bench, const str
     struct timeline timeline;
     struct measured measured;
     plan.policy = *policy;
-    enum status status = program_compile_unproved(bench->graph, &plan, &bench->workspace, &program);
+    enum status status = program_compile(bench->graph, &plan, &bench->workspace, NULL, &program);
     if (status != STATUS_OK) print_policy(policy, 0);
     if (status != STATUS_OK) fail_msg("%s", status_message());
     assert_int_equal(simulate(program, &bench->costs, &timeline), STATUS_OK);
