@@ -94,7 +94,7 @@ void model_step_close(struct model_step *step) {
 enum status model_step_run(struct model_step *step, int64_t *ns) {
     struct step_numbers numbers;
     int64_t start = clock_now_ns();
-    TRY(engine_compute_step(&step->engine, step->steps++, LEARNING_RATE, model_step_tokens(step), &numbers));
+    TRY(engine_compute_step(&step->engine, step->steps++, LEARNING_RATE, STATUS_OK, model_step_tokens(step), &numbers));
     *ns = clock_now_ns() - start;
     step->loss = numbers.loss;
     return STATUS_OK;

@@ -27,9 +27,9 @@ struct checkpoint_state {
     int64_t step;    /* steps done */
     int64_t tokens;
     double loss;   /* of the last step */
-    uint64_t bits; /* engine_hash of weights and optimizer state; checkpoint_write finds it out */
-    uint64_t data; /* fingerprint of the dataset; checkpoint_write finds it out */
-    uint64_t base; /* of a run of adapters: hash of the base model's config; checkpoint_write finds it out. Else 0 */
+    uint64_t bits; /* engine_hash of weights and optimizer state; checkpoint_write.c finds it out */
+    uint64_t data; /* fingerprint of the dataset; checkpoint_write.c finds it out */
+    uint64_t base; /* of a run of adapters: hash of the base model's config; checkpoint_write.c finds it out. Else 0 */
     struct plan plan;
 };
 
@@ -83,10 +83,7 @@ enum status checkpoint_publish(struct checkpoint_saving *saving);
 enum status checkpoint_end(struct checkpoint_saving *saving, enum status mine, char **folder);
 /* Frees it without asking the others, in place of checkpoint_end: after a failure that they may not know of. */
 void checkpoint_drop(struct checkpoint_saving *saving);
-/* All of it, one after the other; collective. */
-enum status checkpoint_write(const struct checkpoint_source *source, const struct checkpoint_state *state,
-                             char **folder);
-/* Removes all but the newest `keep` (0: none), which checkpoint_write does too. */
+/* Removes all but the newest `keep` (0: none), which checkpoint_publish does too. */
 enum status checkpoint_remove_old(const char *run_folder, int64_t keep);
 /* Their names, by step; free with names_free. */
 enum status checkpoint_list(const char *run_folder, struct names *out);

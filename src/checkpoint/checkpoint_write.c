@@ -246,24 +246,6 @@ void checkpoint_drop(struct checkpoint_saving *saving) {
     *saving = (struct checkpoint_saving){0};
 }
 
-static enum status write_together(struct checkpoint_saving *saving) {
-    enum status status = checkpoint_write_part(saving);
-    if (checkpoint_meets(saving)) {
-        TRY(checkpoint_meet(saving, status));
-        status = checkpoint_sum_part(saving);
-    }
-    TRY(checkpoint_gather(saving, status));
-    return checkpoint_publish(saving);
-}
-
-enum status checkpoint_write(const struct checkpoint_source *source, const struct checkpoint_state *state,
-                             char **folder) {
-    struct checkpoint_saving saving;
-    enum status status = checkpoint_begin(source, state, &saving);
-    if (status == STATUS_OK) status = write_together(&saving);
-    return checkpoint_end(&saving, status, folder);
-}
-
 /* ---- A model ---- */
 
 static enum status write_parts(const struct engine *engine, struct joint_folder *folder) {

@@ -163,8 +163,7 @@ static void set_scalars(struct engine *engine, int64_t step, double learning_rat
     scalars[SCALAR_BIAS_CORRECTION_SQ] = 1 / sqrt(1 - pow(recipe->beta2, t));
 }
 
-/* `filled`: whether the inputs are there, or how that failed. */
-static enum status compute_step(struct engine *engine, int64_t step, double learning_rate, enum status filled,
+enum status engine_compute_step(struct engine *engine, int64_t step, double learning_rate, enum status filled,
                                 int64_t targets, struct step_numbers *out) {
     int64_t all;
     double figures[LOSS_FIGURES_MOST] = {0};
@@ -182,16 +181,11 @@ static enum status compute_step(struct engine *engine, int64_t step, double lear
     return STATUS_OK;
 }
 
-enum status engine_compute_step(struct engine *engine, int64_t step, double learning_rate, int64_t targets,
-                                struct step_numbers *out) {
-    return compute_step(engine, step, learning_rate, STATUS_OK, targets, out);
-}
-
 enum status engine_step(struct engine *engine, const struct dataset *dataset, int64_t step, double learning_rate,
                         struct step_numbers *out) {
     int64_t targets;
     enum status filled = fill_batch(engine, PROGRAM_STEP, dataset, DATASET_TRAIN, step, &targets);
-    return compute_step(engine, step, learning_rate, filled, targets, out);
+    return engine_compute_step(engine, step, learning_rate, filled, targets, out);
 }
 
 enum status engine_agree(struct engine *engine, enum status mine) {

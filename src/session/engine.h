@@ -82,10 +82,10 @@ struct step_numbers {
     double grad_norm;                      /* before clipping */
     double preference[PREFERENCE_FIGURES]; /* of pairs: means over them, the loss among them; else all 0 */
 };
-/* One training step, numbered from 0, over what the inputs of PROGRAM_STEP hold: this rank's rows, of which so many
- * targets count. */
-enum status engine_compute_step(struct engine *engine, int64_t step, double learning_rate, int64_t targets,
-                                struct step_numbers *out);
+/* One training step, numbered from 0, on the inputs of PROGRAM_STEP: this rank's rows, of which `targets` count.
+ * `filled` says whether the inputs are there; a failure on one rank fails all. */
+enum status engine_compute_step(struct engine *engine, int64_t step, double learning_rate, enum status filled,
+                                int64_t targets, struct step_numbers *out);
 /* The same with batch `step` of the data. Allocates nothing, but for what it takes to
  * tokenize rows that are not there yet. */
 enum status engine_step(struct engine *engine, const struct dataset *dataset, int64_t step, double learning_rate,

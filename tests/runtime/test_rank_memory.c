@@ -42,7 +42,7 @@ static const struct policy tiered = {
 static enum status step(struct harness *harness, int number) {
     struct step_numbers numbers;
     outcome_set_batch(harness, number);
-    return engine_compute_step(&harness->engine, number, 1e-4, harness_count_targets(harness), &numbers);
+    return engine_compute_step(&harness->engine, number, 1e-4, STATUS_OK, harness_count_targets(harness), &numbers);
 }
 
 /* Of all ranks, within 2% + 16 MiB a rank of the arenas. */

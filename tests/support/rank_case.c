@@ -205,7 +205,8 @@ enum status rank_case_train(const struct rank_case *spec, const struct backend *
     out->on_device = harness.executable->program->place.on_device;
     for (int step = 0; step < (spec->brief ? BRIEF_STEPS : RANK_CASE_STEPS); step++) {
         outcome_set_batch(&harness, step);
-        TRY(engine_compute_step(&harness.engine, step, 1e-3 / (1 + step), harness_count_targets(&harness), &numbers));
+        TRY(engine_compute_step(&harness.engine, step, 1e-3 / (1 + step), STATUS_OK, harness_count_targets(&harness),
+                                &numbers));
         out->losses[step] = numbers.loss;
         out->norms[step] = numbers.grad_norm;
     }
