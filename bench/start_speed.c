@@ -85,7 +85,10 @@ static enum status steps_run(struct bench *bench, int steps) {
         int64_t middle = clock_now_ns();
         int64_t targets;
         if (status == STATUS_OK)
-            status = dataset_fill(bench->data.dataset, DATASET_TRAIN, steps + i + 1, recipe->batch, &batch, &targets);
+            status = dataset_fill_rows(
+                bench->data.dataset, DATASET_TRAIN,
+                &(struct dataset_rows){.step = steps + i + 1, .batch = recipe->batch, .count = recipe->batch}, &batch,
+                &targets);
         step_ns[i] = middle - start;
         fill_ns[i] = clock_now_ns() - middle;
     }

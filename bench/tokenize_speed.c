@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/json.h"
 #include "base/process.h"
 #include "tokenizer/tokenizer.h"
 
@@ -84,7 +85,9 @@ static const char run_tokenizer[] =
 
 static enum status runs_measure(void) {
     struct tokenizer *tokenizer;
-    TRY(tokenizer_parse("runs", run_tokenizer, sizeof run_tokenizer - 1, &tokenizer));
+    json_t *file;
+    TRY(json_parse_object("runs", run_tokenizer, sizeof run_tokenizer - 1, &file));
+    TRY(tokenizer_read("runs", file, &tokenizer));
     char *text = mem_array(LONGEST_RUN, 1);
     enum status status = text ? STATUS_OK : STATUS_FAILED;
     if (text) memset(text, 'a', LONGEST_RUN);

@@ -453,12 +453,6 @@ enum status dataset_fill_rows(const struct dataset *dataset, enum dataset_split 
     return STATUS_OK;
 }
 
-enum status dataset_fill(const struct dataset *dataset, enum dataset_split split, int64_t step, int64_t batch,
-                         const struct dataset_batch *out, int64_t *targets) {
-    struct dataset_rows rows = {.step = step, .batch = batch, .count = batch};
-    return dataset_fill_rows(dataset, split, &rows, out, targets);
-}
-
 int64_t dataset_sequences(const struct dataset *dataset) { return dataset->sequences; }
 
 /* The component that has a sequence of all. */

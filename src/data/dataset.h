@@ -3,8 +3,9 @@
  *     struct dataset_options options = {.paths = paths, .path_count = n, .vocab_size = 50257, .sequence_tokens = 1024};
  *     struct dataset *dataset;
  *     struct dataset_batch batch = {.tokens = tokens, .targets = targets};
+ *     struct dataset_rows rows = {.step = step, .batch = batch_rows, .count = batch_rows};
  *     TRY(dataset_open(&options, &dataset));
- *     TRY(dataset_fill(dataset, DATASET_TRAIN, step, rows, &batch, &counted));
+ *     TRY(dataset_fill_rows(dataset, DATASET_TRAIN, &rows, &batch, &counted));
  *     dataset_close(dataset);
  *
  * The files' tokens, one file after the other, are cut into sequences of T = sequence_tokens: sequence i has tokens
@@ -157,8 +158,5 @@ struct dataset_rows {
  * was cut short. */
 enum status dataset_fill_rows(const struct dataset *dataset, enum dataset_split split, const struct dataset_rows *rows,
                               const struct dataset_batch *out, int64_t *targets);
-/* The same with all rows of the batch. */
-enum status dataset_fill(const struct dataset *dataset, enum dataset_split split, int64_t step, int64_t batch,
-                         const struct dataset_batch *out, int64_t *targets);
 
 #endif

@@ -92,18 +92,6 @@ enum status jsonl_read_string(const char *name, int64_t line, const json_t *obje
     return STATUS_OK;
 }
 
-enum status jsonl_parse(const char *name, int64_t line, const char *json, size_t json_bytes, json_t **out,
-                        const char **text, size_t *bytes) {
-    json_t *value;
-    TRY(jsonl_parse_object(name, line, json, json_bytes, false, &value));
-    enum status status = value ? jsonl_read_string(name, line, value, "text", text, bytes) : STATUS_OK;
-    if (status != STATUS_OK)
-        json_decref(value);
-    else
-        *out = value;
-    return status;
-}
-
 const char *jsonl_key(const struct jsonl_columns *columns, enum jsonl_field field) {
     bool given = false;
     for (size_t i = 0; columns && i < JSONL_FIELDS; i++)

@@ -80,8 +80,5 @@ enum status jsonl_refuse_missing(const char *name, int64_t line, const char *fie
  * that are there) or no string. */
 enum status jsonl_read_string(const char *name, int64_t line, const json_t *object, const char *field,
                               const char **text, size_t *bytes);
-/* Both for a document: *text and *bytes are its text, borrowed from *out. Other fields are ignored. */
-enum status jsonl_parse(const char *name, int64_t line, const char *json, size_t json_bytes, json_t **out,
-                        const char **text, size_t *bytes);
 
 #endif

@@ -36,6 +36,7 @@
 #ifndef BALLAST_TOKENIZER_TOKENIZER_H
 #define BALLAST_TOKENIZER_TOKENIZER_H
 
+#include <jansson.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -55,16 +56,13 @@ struct token_ids {
 
 /* Reads a tokenizer.json. BAD_INPUT, naming file and field, when it is malformed or asks for what is not supported. */
 enum status tokenizer_open(const char *path, struct tokenizer **out);
-/* The same for text in memory; `name` stands for the path in messages. */
-enum status tokenizer_parse(const char *name, const char *json, size_t bytes, struct tokenizer **out);
+/* Reads the file's JSON object, which it takes over; `name` stands for the path in messages. */
+enum status tokenizer_read(const char *name, json_t *file, struct tokenizer **out);
 /* NULL is allowed. */
 void tokenizer_free(struct tokenizer *tokenizer);
 
 /* The largest id + 1, added tokens included: what a model's vocabulary must at least hold. */
 int64_t tokenizer_vocab_size(const struct tokenizer *tokenizer);
-/* The id of a token by its content, added tokens first ("<|endoftext|>"); false when there is none. Tokens of the
- * model are named as in the file ("Ġthe" in the byte-level alphabet, "▁the"). */
-bool tokenizer_find(const struct tokenizer *tokenizer, const char *content, uint32_t *id);
 /* True for added tokens that are marked special (decoding can skip them). */
 bool tokenizer_is_special(const struct tokenizer *tokenizer, uint32_t id);
 
@@ -137,9 +135,6 @@ enum status tokenizer_encoder_finish(struct tokenizer_encoder *encoder);
  * message says how many it can. */
 enum status tokenizer_train_file(const struct file_input *text, int64_t vocab_size, const char *const *special_tokens,
                                  size_t special_token_count, const char *out_tokenizer_json);
-/* The same of a text in memory. */
-enum status tokenizer_train(const char *text, size_t bytes, int64_t vocab_size, const char *const *special_tokens,
-                            size_t special_token_count, const char *out_tokenizer_json);
 
 /* docs/tokenizers.md: what a tokenizer.json may hold, from the tables by which it is read. */
 void tokenizer_print_document(FILE *out);

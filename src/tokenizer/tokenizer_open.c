@@ -82,7 +82,7 @@ static enum status parts_read(struct tokenizer *tokenizer, const char *name, con
     return stages_join(tokenizer);
 }
 
-static enum status tokenizer_make(const char *name, json_t *file, struct tokenizer **out) {
+enum status tokenizer_read(const char *name, json_t *file, struct tokenizer **out) {
     struct tokenizer *made = mem_array(1, sizeof *made);
     enum status status = made ? parts_read(made, name, file) : STATUS_FAILED;
     json_decref(file);
@@ -94,13 +94,7 @@ static enum status tokenizer_make(const char *name, json_t *file, struct tokeniz
 enum status tokenizer_open(const char *path, struct tokenizer **out) {
     json_t *file;
     TRY(json_read_object(path, LARGEST_FILE_BYTES, &file));
-    return tokenizer_make(path, file, out);
-}
-
-enum status tokenizer_parse(const char *name, const char *json, size_t bytes, struct tokenizer **out) {
-    json_t *file;
-    TRY(json_parse_object(name, json, bytes, &file));
-    return tokenizer_make(name, file, out);
+    return tokenizer_read(path, file, out);
 }
 
 void tokenizer_free(struct tokenizer *tokenizer) {
@@ -125,12 +119,6 @@ void tokenizer_free(struct tokenizer *tokenizer) {
 }
 
 int64_t tokenizer_vocab_size(const struct tokenizer *tokenizer) { return (int64_t)tokenizer->tokens.count; }
-
-bool tokenizer_find(const struct tokenizer *tokenizer, const char *content, uint32_t *id) {
-    size_t bytes = strlen(content);
-    return string_table_find(&tokenizer->added_ids, content, bytes, id) ||
-           string_table_find(&tokenizer->model.vocabulary, content, bytes, id);
-}
 
 bool tokenizer_is_special(const struct tokenizer *tokenizer, uint32_t id) {
     return id < tokenizer->tokens.count && tokenizer->tokens.items[id].special;

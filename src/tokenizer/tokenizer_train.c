@@ -140,9 +140,3 @@ done:
     bpe_vocabulary_free(&vocabulary);
     return status;
 }
-
-enum status tokenizer_train(const char *text, size_t bytes, int64_t vocab_size, const char *const *special_tokens,
-                            size_t special_token_count, const char *out_tokenizer_json) {
-    struct file_input input = file_input_of_memory(text, bytes);
-    return tokenizer_train_file(&input, vocab_size, special_tokens, special_token_count, out_tokenizer_json);
-}

@@ -13,6 +13,7 @@
 #include "data/dataset.h"
 #include "support/data_files.h"
 #include "support/data_place.h"
+#include "support/dataset_fill.h"
 #include "support/fault_sweep.h"
 #include "support/temp_folder.h"
 

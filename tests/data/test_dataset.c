@@ -15,6 +15,7 @@
 #include "base/folder.h"
 #include "data/dataset.h"
 #include "support/data_files.h"
+#include "support/dataset_fill.h"
 #include "support/fault_sweep.h"
 #include "support/temp_folder.h"
 

@@ -12,6 +12,19 @@
 #include "data/jsonl.h"
 #include "data/jsonl_form.h"
 
+/* A document's object, or NULL for a blank line, and its text, which is borrowed from *out. */
+static enum status parse_document(const char *name, int64_t line, const char *json, size_t json_bytes, json_t **out,
+                                  const char **text, size_t *bytes) {
+    json_t *value;
+    TRY(jsonl_parse_object(name, line, json, json_bytes, false, &value));
+    enum status status = value ? jsonl_read_string(name, line, value, "text", text, bytes) : STATUS_OK;
+    if (status != STATUS_OK)
+        json_decref(value);
+    else
+        *out = value;
+    return status;
+}
+
 static void lines_end_at_newlines(void **state) {
     (void)state;
     static const struct {
@@ -57,7 +70,7 @@ static void documents_are_found(void **state) {
         json_t *value;
         const char *text;
         size_t bytes;
-        enum status status = jsonl_parse("a.jsonl", 1, cases[i].json, strlen(cases[i].json), &value, &text, &bytes);
+        enum status status = parse_document("a.jsonl", 1, cases[i].json, strlen(cases[i].json), &value, &text, &bytes);
         if (status != STATUS_OK) fail_msg("%s: %s", cases[i].json, status_message());
         assert_int_equal(bytes, cases[i].bytes);
         assert_true(memcmp(text, cases[i].text, bytes) == 0);
@@ -72,7 +85,7 @@ static void blank_lines_hold_no_document(void **state) {
         json_t *value = (json_t *)&value;
         const char *text;
         size_t bytes;
-        assert_int_equal(jsonl_parse("a.jsonl", 1, blanks[i], strlen(blanks[i]), &value, &text, &bytes), STATUS_OK);
+        assert_int_equal(parse_document("a.jsonl", 1, blanks[i], strlen(blanks[i]), &value, &text, &bytes), STATUS_OK);
         assert_null(value);
     }
 }
@@ -99,7 +112,7 @@ static void bad_lines_are_named(void **state) {
         json_t *value;
         const char *text;
         size_t bytes;
-        enum status status = jsonl_parse("a.jsonl", 42, cases[i].json, strlen(cases[i].json), &value, &text, &bytes);
+        enum status status = parse_document("a.jsonl", 42, cases[i].json, strlen(cases[i].json), &value, &text, &bytes);
         assert_int_equal(status, STATUS_BAD_INPUT);
         if (!strstr(status_message(), "a.jsonl: ") || !strstr(status_message(), cases[i].words))
             fail_msg("%s: \"%s\" does not say \"%s\"", cases[i].json, status_message(), cases[i].words);
@@ -111,16 +124,16 @@ static void keys_that_are_there_are_told(void **state) {
     json_t *value;
     const char *text, *json = "{\"question\": \"a\", \"answer\": \"b\"}";
     size_t bytes;
-    assert_int_equal(jsonl_parse("a.jsonl", 1, json, strlen(json), &value, &text, &bytes), STATUS_BAD_INPUT);
+    assert_int_equal(parse_document("a.jsonl", 1, json, strlen(json), &value, &text, &bytes), STATUS_BAD_INPUT);
     assert_string_equal(status_message(), "a.jsonl: line 1: text: missing: the keys are question, answer");
     assert_non_null(strstr(status_hint_text(), "--columns prompt=question,completion=answer"));
     json = "{\"1\": 0, \"2\": 0, \"3\": 0, \"4\": 0, \"5\": 0, \"6\": 0, \"7\": 0, \"8\": 0, \"9\": 0, \"10\": 0, "
            "\"a key that is longer than keys are by far\": 0, \"12\": 0, \"13\": 0}";
-    assert_int_equal(jsonl_parse("a.jsonl", 1, json, strlen(json), &value, &text, &bytes), STATUS_BAD_INPUT);
+    assert_int_equal(parse_document("a.jsonl", 1, json, strlen(json), &value, &text, &bytes), STATUS_BAD_INPUT);
     assert_non_null(strstr(status_message(), "10, a key that is longer tha, 12, ..."));
-    assert_int_equal(jsonl_parse("a.jsonl", 1, "{}", 2, &value, &text, &bytes), STATUS_BAD_INPUT);
+    assert_int_equal(parse_document("a.jsonl", 1, "{}", 2, &value, &text, &bytes), STATUS_BAD_INPUT);
     assert_non_null(strstr(status_message(), "the line has no keys"));
-    assert_int_equal(jsonl_parse("a.jsonl", 1, "{\"text\": \"\xe9\"}", 13, &value, &text, &bytes), STATUS_BAD_INPUT);
+    assert_int_equal(parse_document("a.jsonl", 1, "{\"text\": \"\xe9\"}", 13, &value, &text, &bytes), STATUS_BAD_INPUT);
     assert_non_null(strstr(status_hint_text(), "iconv"));
 }
 
@@ -211,7 +224,7 @@ static void deep_nesting_is_refused(void **state) {
     json_t *value;
     const char *text;
     size_t bytes;
-    assert_int_equal(jsonl_parse("a.jsonl", 1, json, sizeof json, &value, &text, &bytes), STATUS_BAD_INPUT);
+    assert_int_equal(parse_document("a.jsonl", 1, json, sizeof json, &value, &text, &bytes), STATUS_BAD_INPUT);
 }
 
 int main(void) {

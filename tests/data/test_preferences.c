@@ -10,6 +10,7 @@
 #include "data/dataset.h"
 #include "data/jsonl_preference.h"
 #include "support/data_place.h"
+#include "support/dataset_fill.h"
 #include "support/fault_sweep.h"
 #include "support/temp_folder.h"
 

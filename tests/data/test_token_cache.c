@@ -15,8 +15,10 @@
 #include "data/token_cache.h"
 #include "support/data_files.h"
 #include "support/data_place.h"
+#include "support/dataset_fill.h"
 #include "support/fault_sweep.h"
 #include "support/temp_folder.h"
+#include "support/tokenizer_text.h"
 #include "support/unit.h"
 
 /* One folder with text.txt and tokenizer.json, and the folder of the cache below one that is not there either. */

@@ -19,6 +19,7 @@
 #include "data/dataset.h"
 #include "support/data_files.h"
 #include "support/data_place.h"
+#include "support/dataset_fill.h"
 #include "support/temp_folder.h"
 #include "support/unit.h"
 

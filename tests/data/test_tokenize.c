@@ -19,6 +19,7 @@
 #include "data/tokenize.h"
 #include "support/data_files.h"
 #include "support/temp_folder.h"
+#include "support/tokenizer_text.h"
 
 static struct tokenizer *tokenizer;
 static uint32_t eos;

@@ -14,6 +14,7 @@
 #include "data/tokenize_thread.h"
 #include "support/data_files.h"
 #include "support/data_place.h"
+#include "support/dataset_fill.h"
 #include "support/fault_sweep.h"
 #include "support/temp_folder.h"
 #include "support/unit.h"

@@ -40,7 +40,8 @@ int LLVMFuzzerInitialize(int *count, char ***words) {
     require(file_replace(path, template_text, strlen(template_text)));
     require(chat_template_open(folder, &chat));
     snprintf(path, sizeof path, "%s/tokenizer.json", folder);
-    require(tokenizer_train(text, strlen(text), 262, special, 2, path));
+    const struct file_input input = file_input_of_memory(text, strlen(text));
+    require(tokenizer_train_file(&input, 262, special, 2, path));
     require(tokenizer_open(path, &tokenizer));
     require(folder_remove(folder));
     require(example_encoder_create(tokenizer, &examples));

@@ -19,12 +19,13 @@ static void read_document(const char *line, size_t bytes, int64_t number) {
     json_t *value;
     const char *text;
     size_t text_bytes;
-    if (jsonl_parse("input", number, line, bytes, &value, &text, &text_bytes) != STATUS_OK) {
-        if (!strstr(status_message(), "input: line ")) abort();
-        return;
-    }
-    if (!value) return;
-    expect_text(text, text_bytes);
+    enum status status = jsonl_parse_object("input", number, line, bytes, false, &value);
+    if (status != STATUS_OK && !strstr(status_message(), "input: line ")) abort();
+    if (status != STATUS_OK || !value) return;
+    if (jsonl_read_string("input", number, value, "text", &text, &text_bytes) == STATUS_OK)
+        expect_text(text, text_bytes);
+    else if (!strstr(status_message(), "input: line "))
+        abort();
     json_decref(value);
 }
 

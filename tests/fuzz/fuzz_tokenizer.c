@@ -4,6 +4,7 @@
  * An input is a file, then a NUL, then a text; without a NUL the text is the file itself. */
 #include <string.h>
 
+#include "base/json.h"
 #include "base/utf8.h"
 #include "tokenizer/tokenizer.h"
 
@@ -76,8 +77,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
     const char *text = end ? end + 1 : file;
     size_t text_bytes = end ? bytes - file_bytes - 1 : bytes;
     struct tokenizer *tokenizer;
+    json_t *object;
     status_clear();
-    enum status status = tokenizer_parse("fuzz", file, file_bytes, &tokenizer);
+    enum status status = json_parse_object("fuzz", file, file_bytes, &object);
+    if (status == STATUS_OK) status = tokenizer_read("fuzz", object, &tokenizer);
     BUG_IF(status != STATUS_OK && (status != STATUS_BAD_INPUT || status_message()[0] == '\0'), "no message");
     if (status != STATUS_OK) return 0;
     use(tokenizer, text, text_bytes < MOST_TEXT_BYTES ? text_bytes : MOST_TEXT_BYTES);

@@ -18,6 +18,7 @@
 #include "support/temp_folder.h"
 #include "support/text_model.h"
 #include "support/tiny_run.h"
+#include "support/tokenizer_text.h"
 #include "support/unit.h"
 #include "tokenizer/tokenizer.h"
 

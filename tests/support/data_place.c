@@ -4,6 +4,7 @@
 
 #include "support/data_files.h"
 #include "support/temp_folder.h"
+#include "support/tokenizer_text.h"
 #include "support/unit.h"
 
 void data_place_train(struct data_place *place, int64_t vocab_size, bool ends) {

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "support/temp_folder.h"
+#include "support/tokenizer_text.h"
 #include "support/unit.h"
 #include "support/weight_files.h"
 #include "tokenizer/tokenizer.h"

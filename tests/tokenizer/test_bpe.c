@@ -5,6 +5,7 @@
 
 #include "base/random.h"
 #include "base/utf8.h"
+#include "support/tokenizer_text.h"
 #include "support/unit.h"
 #include "tokenizer/bpe_model.h"
 #include "tokenizer/rank_set.h"

@@ -7,6 +7,7 @@
 #include "base/json.h"
 #include "base/random.h"
 #include "base/utf8.h"
+#include "support/tokenizer_text.h"
 #include "support/unit.h"
 #include "tokenizer/tokenizer.h"
 

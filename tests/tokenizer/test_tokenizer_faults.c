@@ -4,6 +4,7 @@
 #include "base/file.h"
 #include "support/fault_sweep.h"
 #include "support/temp_folder.h"
+#include "support/tokenizer_text.h"
 #include "support/unit.h"
 #include "tokenizer/tokenizer.h"
 

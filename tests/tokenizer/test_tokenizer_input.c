@@ -5,6 +5,7 @@
 #include "base/json.h"
 #include "base/utf8.h"
 #include "support/temp_folder.h"
+#include "support/tokenizer_text.h"
 #include "support/unit.h"
 #include "tokenizer/tokenizer.h"
 

@@ -6,6 +6,7 @@
 
 #include "base/utf8.h"
 #include "support/data_files.h"
+#include "support/tokenizer_text.h"
 #include "support/unit.h"
 #include "tokenizer/tokenizer.h"
 

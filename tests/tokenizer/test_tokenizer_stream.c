@@ -4,6 +4,7 @@
 
 #include "base/utf8.h"
 #include "support/fault_sweep.h"
+#include "support/tokenizer_text.h"
 #include "support/unit.h"
 #include "tokenizer/tokenizer.h"
 

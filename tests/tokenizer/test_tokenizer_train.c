@@ -5,6 +5,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "support/temp_folder.h"
+#include "support/tokenizer_text.h"
 #include "support/unit.h"
 #include "tokenizer/tokenizer.h"
 

@@ -1,0 +1,24 @@
+#include "support/tokenizer_text.h"
+
+#include <string.h>
+
+#include "base/json.h"
+#include "tokenizer/tokenizer_parts.h"
+
+enum status tokenizer_parse(const char *name, const char *json, size_t bytes, struct tokenizer **out) {
+    json_t *file;
+    TRY(json_parse_object(name, json, bytes, &file));
+    return tokenizer_read(name, file, out);
+}
+
+enum status tokenizer_train(const char *text, size_t bytes, int64_t vocab_size, const char *const *special_tokens,
+                            size_t special_token_count, const char *out_tokenizer_json) {
+    struct file_input input = file_input_of_memory(text, bytes);
+    return tokenizer_train_file(&input, vocab_size, special_tokens, special_token_count, out_tokenizer_json);
+}
+
+bool tokenizer_find(const struct tokenizer *tokenizer, const char *content, uint32_t *id) {
+    size_t bytes = strlen(content);
+    return string_table_find(&tokenizer->added_ids, content, bytes, id) ||
+           string_table_find(&tokenizer->model.vocabulary, content, bytes, id);
+}

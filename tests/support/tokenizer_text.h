@@ -1,0 +1,16 @@
+/* Tokenizers from texts in memory, and their tokens by content. */
+#ifndef BALLAST_TESTS_TOKENIZER_TEXT_H
+#define BALLAST_TESTS_TOKENIZER_TEXT_H
+
+#include "tokenizer/tokenizer.h"
+
+/* tokenizer_open for a file in memory; `name` stands for the path in messages. */
+enum status tokenizer_parse(const char *name, const char *json, size_t bytes, struct tokenizer **out);
+/* tokenizer_train_file for a text in memory. */
+enum status tokenizer_train(const char *text, size_t bytes, int64_t vocab_size, const char *const *special_tokens,
+                            size_t special_token_count, const char *out_tokenizer_json);
+/* The id of a token by its content, added tokens first ("<|endoftext|>"); false when there is none. Tokens of the
+ * model are named as in the file ("Ġthe" in the byte-level alphabet, "▁the"). */
+bool tokenizer_find(const struct tokenizer *tokenizer, const char *content, uint32_t *id);
+
+#endif
