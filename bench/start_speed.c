@@ -38,8 +38,10 @@ static enum status data_open(struct bench *bench) {
 }
 
 static enum status rate_measure(struct bench *bench) {
-    return profile_matrix_rate(bench->session.machine.backend, bench->plan.chosen.recipe.dtype,
-                               &bench->matrix_flops_per_s);
+    struct measurement gflop;
+    TRY(profile_measure_matrix_rate(bench->session.machine.backend, bench->plan.chosen.recipe.dtype, &gflop));
+    bench->matrix_flops_per_s = 1e9 / gflop.seconds;
+    return STATUS_OK;
 }
 
 static enum status arena_open_all(struct bench *bench) { return engine_open(&bench->plan, &bench->engine); }

@@ -149,7 +149,7 @@ static enum status measure_turns(const struct bench benches[SIZES], struct measu
     return STATUS_OK;
 }
 
-static enum status measure(const struct backend *backend, enum dtype dtype, struct measurement *out) {
+enum status profile_measure_matrix_rate(const struct backend *backend, enum dtype dtype, struct measurement *out) {
     struct bench benches[SIZES] = {0};
     enum status status;
     for (int i = 0; i < SIZES; i++) {
@@ -173,7 +173,7 @@ struct rating {
 
 static enum status lead(void *payload) {
     const struct rating *rating = payload;
-    return measure(rating->backend, rating->dtype, rating->out);
+    return profile_measure_matrix_rate(rating->backend, rating->dtype, rating->out);
 }
 
 static enum status accompany(void *payload, int member, const atomic_bool *ended) {
@@ -182,18 +182,11 @@ static enum status accompany(void *payload, int member, const atomic_bool *ended
     (void)member;
     rating->backend->set_threads(rating->threads);
     while (!atomic_load(ended))
-        TRY(measure(rating->backend, rating->dtype, &dropped));
+        TRY(profile_measure_matrix_rate(rating->backend, rating->dtype, &dropped));
     return STATUS_OK;
 }
 
 static double rate_of(const struct measurement *gflop) { return 1e9 / gflop->seconds; }
-
-enum status profile_matrix_rate(const struct backend *backend, enum dtype dtype, double *flops_per_s) {
-    struct measurement gflop;
-    TRY(measure(backend, dtype, &gflop));
-    *flops_per_s = rate_of(&gflop);
-    return STATUS_OK;
-}
 
 enum status profile_find_matrix_rate(const struct backend *backend, enum dtype dtype, struct profile_cache *cache,
                                      double *flops_per_s, int32_t *measured) {

@@ -13,6 +13,7 @@
 
 #include "backend/backend.h"
 #include "profile/company.h"
+#include "profile/measurement.h"
 
 struct profile_cache;
 
@@ -29,13 +30,13 @@ struct profile_options {
 };
 #define PROFILE_BUDGET_S 3.0
 
-/* The rate of matrix products in this dtype with the backend's present number of threads: the yardstick of MFU. That
- * of several undisturbed calls (measurement.h) of the backend's `linear`, on 512 x 768 x 3072 or 512 x 3072 x 768,
- * whichever is faster; about 0.2 s. Takes memory of its own for that time, about 40 MiB. With f times the CPU's tokens
- * in a grain, f^2 times the rows and f times the columns: a GPU's take 1.4 GiB. FAILED when the backend has no such
+/* Seconds of a GFLOP of matrix products in this dtype with the backend's present number of threads: the yardstick of
+ * MFU. It times several undisturbed calls (measurement.h) of the backend's `linear`, on 512 x 768 x 3072 or 512 x 3072
+ * x 768, whichever is faster; about 0.2 s. Takes about 40 MiB for that time. With f times the CPU's tokens in a grain,
+ * a device has f^2 times the rows and f times the columns: a GPU's take 1.4 GiB. FAILED when the backend has no such
  * kernel or there is no memory. */
-enum status profile_matrix_rate(const struct backend *backend, enum dtype dtype, double *flops_per_s);
-/* The same from the cache, or measured when the cache has none or a noisy one; *measured counts the measurements. */
+enum status profile_measure_matrix_rate(const struct backend *backend, enum dtype dtype, struct measurement *out);
+/* The rate from the cache, or measured when the cache has none or a noisy one; *measured counts the measurements. */
 enum status profile_find_matrix_rate(const struct backend *backend, enum dtype dtype, struct profile_cache *cache,
                                      double *flops_per_s, int32_t *measured);
 /* The same from the cache of these options, whose threads, company and memory_bytes it is for. */

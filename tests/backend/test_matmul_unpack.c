@@ -9,6 +9,7 @@
 
 #include "backend/cpu/cpu_isa.h"
 #include "backend/cpu/matmul.h"
+#include "backend/cpu/matmul_thin.h"
 #include "base/half.h"
 #include "base/mem.h"
 #include "model/quantise.h"
@@ -59,7 +60,7 @@ static void *multiply(const struct matmul_spec *spec, const void *a, const void 
     assert_non_null(c);
     assert_non_null(workspace);
     matmul_run(matmul, &(struct matmul_operands){.a = a, .b = b, .c = c}, workspace);
-    *packed = strcmp(matmul_implementation(matmul), "thin") != 0 && spec->m > FEW_ROWS;
+    *packed = !thin_matmul_fits(spec) && spec->m > FEW_ROWS;
     mem_free(workspace);
     matmul_free(matmul);
     return c;

@@ -60,9 +60,10 @@ static const struct backend counting = {.name = "counting",
                                         .zero = counting_zero};
 
 static enum status measure(void *payload) {
-    double rate = -1;
-    enum status status = profile_matrix_rate(&counting, *(enum dtype *)payload, &rate);
-    if (status == STATUS_OK && !(isfinite(rate) && rate > 0)) return status_set(STATUS_FAILED, "rate %g", rate);
+    struct measurement gflop = {.seconds = -1};
+    enum status status = profile_measure_matrix_rate(&counting, *(enum dtype *)payload, &gflop);
+    if (status == STATUS_OK && !(isfinite(gflop.seconds) && gflop.seconds > 0))
+        return status_set(STATUS_FAILED, "%g s", gflop.seconds);
     return status;
 }
 
@@ -80,9 +81,9 @@ static void kernels_run_in_whole_buffers(void **state) {
 static void a_backend_without_products_is_refused(void **state) {
     (void)state;
     struct backend without = counting;
-    double rate;
+    struct measurement gflop;
     without.kernels = NULL;
-    assert_int_equal(profile_matrix_rate(&without, DTYPE_F32, &rate), STATUS_BAD_INPUT);
+    assert_int_equal(profile_measure_matrix_rate(&without, DTYPE_F32, &gflop), STATUS_BAD_INPUT);
     assert_string_equal(status_message(), "product: the counting backend has no kernel for the operator linear");
     assert_non_null(strstr(status_hint_text(), "--device cpu has one"));
 }

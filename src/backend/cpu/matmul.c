@@ -86,12 +86,3 @@ void matmul_free(struct matmul *matmul) {
     if (matmul->kind == MATMUL_BLOCKS) blocks_matmul_release(&matmul->blocks);
     mem_free(matmul);
 }
-
-const char *matmul_implementation(const struct matmul *matmul) {
-    switch (matmul->kind) {
-    case MATMUL_THIN: return thin_matmul_implementation();
-    case MATMUL_BLOCKS: return blocks_matmul_implementation(&matmul->blocks);
-    case MATMUL_PACKED: break;
-    }
-    return packed_matmul_implementation(&matmul->packed);
-}

@@ -27,7 +27,5 @@ void matmul_run_spec(const struct matmul_spec *spec, int threads, const struct m
                      void *workspace);
 /* NULL is fine. */
 void matmul_free(struct matmul *matmul);
-/* The implementation that computes it: "thin", "tiles", "brg:avx512_core_bf16", "packed". */
-const char *matmul_implementation(const struct matmul *matmul);
 
 #endif

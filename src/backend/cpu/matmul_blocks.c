@@ -122,10 +122,6 @@ void blocks_matmul_release(struct blocks_matmul *matmul) {
         onednn_block_give(matmul->blocks[i >> 2][i >> 1 & 1][i & 1]);
 }
 
-const char *blocks_matmul_implementation(const struct blocks_matmul *matmul) {
-    return onednn_block_implementation(matmul->blocks[0][0][0]);
-}
-
 /* Parts of the workspace. The sums of a chunk are kept only where more steps follow. */
 static int64_t left_bytes(const struct blocks_matmul *matmul) {
     int64_t bytes = matmul->rows * padded(matmul->depth) * ELEMENT_BYTES;

@@ -25,6 +25,5 @@ enum status blocks_matmul_create(const struct matmul_spec *spec, struct blocks_m
 int64_t blocks_matmul_workspace_bytes(const struct blocks_matmul *matmul);
 void blocks_matmul_run(const struct blocks_matmul *matmul, const struct matmul_operands *operands, void *workspace);
 void blocks_matmul_release(struct blocks_matmul *matmul);
-const char *blocks_matmul_implementation(const struct blocks_matmul *matmul);
 
 #endif

@@ -22,7 +22,6 @@ struct onednn_block {
     struct onednn_block *next;
     dnnl_primitive_desc_t description;
     dnnl_primitive_t primitive;
-    const char *implementation;
     int64_t scratch_bytes;
     int count;               /* of arguments */
     struct arguments *seats; /* [seats][shape.threads] */
@@ -171,6 +170,7 @@ static enum status describe_operands(const struct onednn_shape *shape, descripti
 
 /* Leaves block->primitive NULL when oneDNN has no fast implementation. */
 static enum status create_primitive(const description_t operands[OPERANDS], struct onednn_block *block) {
+    const char *implementation;
     dnnl_primitive_attr_t attributes = NULL;
     dnnl_status_t status = dnnl_primitive_attr_create(&attributes);
     if (status == dnnl_success) status = dnnl_primitive_attr_set_scratchpad_mode(attributes, dnnl_scratchpad_mode_user);
@@ -178,9 +178,9 @@ static enum status create_primitive(const description_t operands[OPERANDS], stru
     dnnl_primitive_attr_destroy(attributes);
     if (status == dnnl_unimplemented) return STATUS_OK;
     if (status != dnnl_success) return onednn_failed("describe a matrix product", status);
-    status = dnnl_primitive_desc_query(block->description, dnnl_query_impl_info_str, 0, (void *)&block->implementation);
+    status = dnnl_primitive_desc_query(block->description, dnnl_query_impl_info_str, 0, (void *)&implementation);
     if (status != dnnl_success) return onednn_failed("name its kernel", status);
-    if (strncmp(block->implementation, "brg", 3) != 0) return STATUS_OK;
+    if (strncmp(implementation, "brg", 3) != 0) return STATUS_OK;
     status = dnnl_primitive_create(&block->primitive, block->description);
     return status == dnnl_success ? STATUS_OK : onednn_failed("compile a matrix product", status);
 }
@@ -295,8 +295,6 @@ void onednn_block_give(struct onednn_block *block) {
 }
 
 int64_t onednn_block_scratch_bytes(const struct onednn_block *block) { return block->scratch_bytes; }
-
-const char *onednn_block_implementation(const struct onednn_block *block) { return block->implementation; }
 
 void onednn_block_run(const struct onednn_block *block, int seat, int thread, const void *a, const void *b, float *c,
                       void *scratch) {

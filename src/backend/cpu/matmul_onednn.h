@@ -29,8 +29,6 @@ enum status onednn_block_take(const struct onednn_shape *shape, struct onednn_bl
 void onednn_block_give(struct onednn_block *block);
 /* Of each thread. */
 int64_t onednn_block_scratch_bytes(const struct onednn_block *block);
-/* The kernel that computes it: "brg:avx512_core_amx_bf16". */
-const char *onednn_block_implementation(const struct onednn_block *block);
 /* For threads with numbers below shape.threads. Allocates nothing. */
 void onednn_block_run(const struct onednn_block *block, int seat, int thread, const void *a, const void *b, float *c,
                       void *scratch);

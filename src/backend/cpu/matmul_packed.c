@@ -33,16 +33,14 @@ static int64_t panel_elements(void) {
 
 static struct packed_kernel kernel_of(const struct matmul_spec *spec) {
     if (packed_matmul_has_tiles(spec))
-        return (struct packed_kernel){.name = "tiles",
-                                      .rows = 32,
+        return (struct packed_kernel){.rows = 32,
                                       .columns = 32,
                                       .word_steps = 2,
                                       .words_multiple = 16,
                                       .step = STEP_MOST,
                                       .block_rows = TILES_BLOCK_ROWS,
                                       .chunk_words = 400 << 10};
-    return (struct packed_kernel){.name = "packed",
-                                  .rows = cpu_simd()->gemm_rows,
+    return (struct packed_kernel){.rows = cpu_simd()->gemm_rows,
                                   .columns = cpu_simd()->gemm_columns,
                                   .word_steps = 1,
                                   .words_multiple = 1,
@@ -403,5 +401,3 @@ void packed_matmul_run(const struct packed_matmul *matmul, const struct matmul_o
         }
     }
 }
-
-const char *packed_matmul_implementation(const struct packed_matmul *matmul) { return matmul->kernel.name; }

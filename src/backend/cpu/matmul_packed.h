@@ -9,7 +9,6 @@
 
 /* Of vectors or of tiles. Operands are packed in words of 32 bits: a step in fp32, a pair of steps in bf16. */
 struct packed_kernel {
-    const char *name;
     int64_t rows, columns;              /* of panels */
     int64_t word_steps, words_multiple; /* packed steps are filled up with zeros */
     int64_t step, block_rows;           /* at most, of a panel, of a task */
@@ -32,7 +31,5 @@ bool packed_matmul_has_tiles(const struct matmul_spec *spec);
 void packed_matmul_init(const struct matmul_spec *spec, int threads, struct packed_matmul *out);
 int64_t packed_matmul_workspace_bytes(const struct packed_matmul *matmul);
 void packed_matmul_run(const struct packed_matmul *matmul, const struct matmul_operands *operands, void *workspace);
-/* "packed", or "tiles". */
-const char *packed_matmul_implementation(const struct packed_matmul *matmul);
 
 #endif

@@ -207,5 +207,3 @@ void thin_matmul_run(const struct thin_matmul *matmul, const struct matmul_opera
     parallel_for(matmul->spec.m, divided_up(PACK_WORDS, matmul->words), pack_short, &run);
     parallel_tasks(divided_up(matmul->spec.n, matmul->columns), matmul->threads, thin_task, &run);
 }
-
-const char *thin_matmul_implementation(void) { return "thin"; }

@@ -25,6 +25,5 @@ bool thin_matmul_fits(const struct matmul_spec *spec);
 void thin_matmul_init(const struct matmul_spec *spec, int threads, struct thin_matmul *out);
 int64_t thin_matmul_workspace_bytes(const struct thin_matmul *matmul);
 void thin_matmul_run(const struct thin_matmul *matmul, const struct matmul_operands *operands, void *workspace);
-const char *thin_matmul_implementation(void);
 
 #endif
