@@ -14,6 +14,7 @@
 #include "base/process.h"
 #include "plan/chunks.h"
 #include "program/passes.h"
+#include "support/block_chunks.h"
 #include "support/step_graph.h"
 
 static const struct step_graph_size sizes[] = {

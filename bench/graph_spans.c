@@ -12,6 +12,7 @@
 #include "plan/chunks.h"
 #include "program/program.h"
 #include "runtime/spans.h"
+#include "support/block_chunks.h"
 #include "support/step_graph.h"
 
 static const struct step_graph_size size = {"GPT-2 124M", 12, 768, 12, 50257, 1024, 8};

@@ -55,6 +55,16 @@ static double bus_rate(const struct curve *curve, double bytes, struct collectiv
     return bytes * passes / (cost->seconds + CALL_S);
 }
 
+static const char *collective_algorithm_name(enum collective_algorithm algorithm) {
+    static const char *const names[] = {"ring", "tree", "switch", "pairs"};
+    return names[algorithm];
+}
+
+static const char *collective_protocol_name(enum collective_protocol protocol) {
+    static const char *const names[] = {"LL", "LL128", "Simple"};
+    return names[protocol];
+}
+
 static double point_error(const struct curve *curve, double bytes, double measured_gb) {
     struct collective_cost cost;
     double rate = bus_rate(curve, bytes, &cost) / 1e9;

@@ -16,6 +16,7 @@
 #include "cluster/cluster_preset.h"
 #include "scale/choose.h"
 #include "scale/system.h"
+#include "support/scale_rows.h"
 
 static double mfu_of(const struct training *job, const struct forecast *forecast) {
     return forecast->flops / forecast->step_s / (double)layout_devices(&job->layout) /

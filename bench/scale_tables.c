@@ -24,7 +24,7 @@
 
 #include "base/mem.h"
 #include "base/process.h"
-#include "scale/fit.h"
+#include "support/scale_fit.h"
 #include "support/scale_rows.h"
 
 /* FIT_ROWS: of a place with more, every second, third ... row is calibrated on, so that no more are; the others check.
@@ -313,7 +313,7 @@ static enum status fit(struct tables *tables, const char *names, const char *but
 static void print_calibration(const struct tables *tables, size_t rows) {
     printf("calibrated on %zu rows to %.2f%%\n", rows, 100 * tables->fit_error);
     for (int i = 0; i < CALIBRATION_COUNT; i++)
-        printf("  %-20s %.4g\n", calibration_numbers[i].name, calibration_get(&tables->calibration, i));
+        printf("  %-20s %.4g\n", calibration_ranges[i].name, calibration_get(&tables->calibration, i));
 }
 
 /* A column of the table. */

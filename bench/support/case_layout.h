@@ -18,4 +18,21 @@ enum status case_read_layout(const char *place, const json_t *object, const char
                              int *rank, struct layout *out);
 json_t *case_layout_to_json(const struct layout *layout, int rank);
 
+/* --- layouts and meshes in themselves --- */
+
+/* Parses one dimension, "R" or "S01", into `layout`, whose axes must be free. BAD_INPUT for any other text, and for an
+ * axis that is outside the mesh, taken, or out of order. */
+enum status layout_parse_dimension(const char *text, const struct device_mesh *mesh, int dimension,
+                                   struct layout *layout);
+/* One device's part of the tensor: its first index in each dimension, and its sizes. */
+void layout_part(const struct layout *layout, const struct device_mesh *mesh, const struct layout_shape *shape,
+                 int64_t device, int64_t begin[LAYOUT_RANK_MAX], int64_t size[LAYOUT_RANK_MAX]);
+/* The device at `position` along `axis` that shares the other coordinates of `device`. */
+int64_t device_mesh_neighbour(const struct device_mesh *mesh, int64_t device, int axis, int64_t position);
+/* The layout of the reshaped tensor in which every device keeps its elements, so that nothing moves
+ * (case_layout_reshape.c). False where there is none: a cut begins within a dimension of the new shape, or does not
+ * divide it. Both shapes hold as many elements, and the layout fits the first. */
+bool layout_reshape(const struct layout *layout, const struct device_mesh *mesh, const struct layout_shape *from,
+                    const struct layout_shape *to, struct layout *out);
+
 #endif

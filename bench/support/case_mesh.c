@@ -5,6 +5,7 @@
 
 #include "base/json.h"
 #include "layout/device_mesh.h"
+#include "support/case_layout.h"
 #include "support/case_results.h"
 #include "support/published_layouts.h"
 

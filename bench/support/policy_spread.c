@@ -7,6 +7,7 @@
 #include "base/random.h"
 #include "plan/activations.h"
 #include "plan/chunks.h"
+#include "support/block_chunks.h"
 
 /* A Latin hypercube: each choice has a permutation of its own, by which the policies take turns at its values. */
 enum choice {

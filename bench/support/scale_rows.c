@@ -460,3 +460,7 @@ void scale_rows_free(struct scale_rows *rows) {
     vec_free(&rows->list);
     *rows = (struct scale_rows){0};
 }
+
+int64_t layout_devices(const struct layout *layout) {
+    return layout->tensor * layout->pipeline * layout->context * layout->data;
+}

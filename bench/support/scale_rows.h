@@ -33,4 +33,7 @@ enum status scale_rows_read(const char *path, struct scale_rows *out);
 enum status scale_rows_parse(const char *name, json_t *document, struct scale_rows *out);
 void scale_rows_free(struct scale_rows *rows);
 
+/* Devices that the layout uses. */
+int64_t layout_devices(const struct layout *layout);
+
 #endif

@@ -42,11 +42,6 @@ void device_mesh_place(const struct device_mesh *mesh, int64_t device, int64_t p
         place[axis] = device / axis_stride(mesh, axis) % mesh->sizes[axis];
 }
 
-int64_t device_mesh_neighbour(const struct device_mesh *mesh, int64_t device, int axis, int64_t position) {
-    int64_t stride = axis_stride(mesh, axis);
-    return device + (position - device / stride % mesh->sizes[axis]) * stride;
-}
-
 /* The alpha and beta of a ring over these axes, of which `moved` times `bytes` (n-1)/n go through each link. */
 static double ring_s(const struct device_mesh *mesh, unsigned axes, double moved, double bytes) {
     double latency_s = 0, s_per_byte = 0, devices = (double)device_mesh_devices(mesh, axes);

@@ -29,8 +29,6 @@ int64_t device_mesh_devices(const struct device_mesh *mesh, unsigned axes);
 
 /* Where a device stands on each axis. */
 void device_mesh_place(const struct device_mesh *mesh, int64_t device, int64_t place[DEVICE_MESH_AXES_MAX]);
-/* The device that stands at `position` along `axis` and where `device` does on the others. */
-int64_t device_mesh_neighbour(const struct device_mesh *mesh, int64_t device, int axis, int64_t position);
 
 /* alpha + beta x (n-1)/n, x what each device has afterwards. */
 double device_mesh_all_gather_s(const struct device_mesh *mesh, unsigned axes, double bytes);

@@ -39,20 +39,6 @@ int64_t layout_local_elements(const struct layout *layout, const struct device_m
     return elements;
 }
 
-void layout_part(const struct layout *layout, const struct device_mesh *mesh, const struct layout_shape *shape,
-                 int64_t device, int64_t begin[LAYOUT_RANK_MAX], int64_t size[LAYOUT_RANK_MAX]) {
-    int64_t place[DEVICE_MESH_AXES_MAX];
-    device_mesh_place(mesh, device, place);
-    for (int d = 0; d < shape->rank; d++)
-        begin[d] = 0, size[d] = shape->dims[d];
-    for (int axis = 0; axis < mesh->axes; axis++) {
-        int d = layout->dimension[axis];
-        if (d == LAYOUT_REPLICATED) continue;
-        size[d] /= mesh->sizes[axis];
-        begin[d] += place[axis] * size[d];
-    }
-}
-
 /* An axis is a digit: 0 replicated, 1 + d for dimension d. */
 int layout_count(const struct device_mesh *mesh, int rank) {
     int count = 1;
@@ -88,22 +74,6 @@ char *layout_print(const struct layout *layout, int rank, char text[LAYOUT_TEXT]
         text[used] = '\0';
     }
     return text;
-}
-
-enum status layout_parse_dimension(const char *text, const struct device_mesh *mesh, int dimension,
-                                   struct layout *layout) {
-    if (strcmp(text, "R") == 0) return STATUS_OK;
-    size_t length = strlen(text);
-    bool right = text[0] == 'S' && length > 1;
-    for (size_t i = 1; i < length && right; i++) {
-        int axis = text[i] - '0';
-        right = axis >= 0 && axis < mesh->axes && layout->dimension[axis] == LAYOUT_REPLICATED &&
-                (i == 1 || text[i] > text[i - 1]);
-        if (right) layout->dimension[axis] = (int8_t)dimension;
-    }
-    if (right) return STATUS_OK;
-    return status_set(STATUS_BAD_INPUT, "'%.16s': must be R, or S and ascending axes below %d that cut nothing else",
-                      text, mesh->axes);
 }
 
 /* No higher axis cuts the dimension. */

@@ -2,7 +2,7 @@
  *
  * Files, in the order to read them:
  *     device_mesh: devices by axes, and what collectives take; mesh_search: which devices form the rows;
- *     layout: this file; layout_reshape: which shards a change of shape keeps;
+ *     layout: this file;
  *     conversion: the cheapest way from one layout to another;
  *     conversion_nodes: a step of it as nodes of a graph;
  *     strategy: how a node may be cut, and what that costs;
@@ -52,9 +52,6 @@ bool layout_fits(const struct layout *layout, const struct device_mesh *mesh, co
 /* Elements that each device holds; where a dimension does not divide, those of its first. */
 int64_t layout_local_elements(const struct layout *layout, const struct device_mesh *mesh,
                               const struct layout_shape *shape);
-/* The part of the tensor on one device: where it begins in each dimension, and its sizes. */
-void layout_part(const struct layout *layout, const struct device_mesh *mesh, const struct layout_shape *shape,
-                 int64_t device, int64_t begin[LAYOUT_RANK_MAX], int64_t size[LAYOUT_RANK_MAX]);
 
 /* All layouts of a tensor of this rank, divisible or not, are numbered from 0, the replicated one, to
  * layout_count - 1. */
@@ -64,10 +61,6 @@ struct layout layout_of_number(int number, const struct device_mesh *mesh, int r
 
 /* "S0RS12": a letter a dimension, with axes after each S; "" for rank 0. Returns `text`. */
 char *layout_print(const struct layout *layout, int rank, char text[LAYOUT_TEXT]);
-/* One dimension of that form, "R" or "S01", into `layout`, whose axes must be free. BAD_INPUT when it is another text,
- * or names an axis that is not of the mesh, is taken, or does not ascend. */
-enum status layout_parse_dimension(const char *text, const struct device_mesh *mesh, int dimension,
-                                   struct layout *layout);
 
 /* --- steps: one collective, or a cut of what each device has --- */
 
@@ -86,13 +79,5 @@ enum { LAYOUT_MOST_STEPS = DEVICE_MESH_AXES_MAX * (LAYOUT_RANK_MAX + 1) };
 int layout_steps(const struct layout *layout, const struct device_mesh *mesh, int rank,
                  struct layout_step out[LAYOUT_MOST_STEPS]);
 struct layout layout_after(const struct layout *layout, const struct layout_step *step);
-
-/* --- a change of shape (layout_reshape.c) --- */
-
-/* The layout of the reshaped tensor in which every device holds the elements that it held before, so that nothing
- * moves. False where there is none: a cut that begins within a dimension of the new shape, or does not divide it. Both
- * shapes hold as many elements, and the layout fits the first. */
-bool layout_reshape(const struct layout *layout, const struct device_mesh *mesh, const struct layout_shape *from,
-                    const struct layout_shape *to, struct layout *out);
 
 #endif

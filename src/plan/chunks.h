@@ -57,10 +57,6 @@ struct chunk_part {
 /* The part that a parameter, its gradient or its state belongs to. */
 struct chunk_part chunks_part_of(const struct chunk_list *chunks, const struct tensor *tensor);
 
-/* The most chunks, of those from `first` on, that the nodes of one block read. */
-enum status chunks_most_in_a_block(const struct graph *graph, const struct chunk_list *chunks, int64_t first,
-                                   int64_t *out);
-
 /* The size that costs least memory, of all up to 256 MiB that hold a whole number of the largest layer. The cost: the
  * bytes that chunks leave unused, and two chunks on the device at a time. */
 enum status chunks_choose_bytes(const struct graph *graph, int64_t *out);

@@ -4,16 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-const char *collective_algorithm_name(enum collective_algorithm algorithm) {
-    static const char *const names[] = {"ring", "tree", "switch", "pairs"};
-    return names[algorithm];
-}
-
-const char *collective_protocol_name(enum collective_protocol protocol) {
-    static const char *const names[] = {"LL", "LL128", "Simple"};
-    return names[protocol];
-}
-
 /* Of a link's rate by data sheet, what NCCL counts with (src/graph/topo.h): 20 of 25 GB/s to NVLink 3, 20.6 of 25 of
  * NVLink 4, 40.1 of 50 of NVLink 5; 12 of 15.75 of PCIe 3 x16. */
 static double counted_part(enum cluster_link link, long capability) {

@@ -20,8 +20,6 @@ enum collective_algorithm {
     COLLECTIVE_ALGORITHM_COUNT
 };
 enum collective_protocol { PROTOCOL_LL, PROTOCOL_LL128, PROTOCOL_SIMPLE, PROTOCOL_COUNT };
-const char *collective_algorithm_name(enum collective_algorithm algorithm);
-const char *collective_protocol_name(enum collective_protocol protocol);
 
 /* Ranks of a group, spread evenly over nodes. Other groups of the same nodes are taken to be at work too: a group of
  * fewer than a node's devices has its part of the node's adapters. */

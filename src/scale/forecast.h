@@ -11,7 +11,7 @@
  * layer_cost (a transformer's layer on a rank), partition_exchange (collectives of the partition), replay (instructions
  * and their simulation), stage_program (from a job to instructions), rank_memory (bytes), forecast (this: all
  * together), choose (which layout, how many devices), failures (what failing nodes cost), system (training systems by
- * name), fit (calibration on known steps). */
+ * name). */
 #ifndef BALLAST_SCALE_FORECAST_H
 #define BALLAST_SCALE_FORECAST_H
 

@@ -37,10 +37,6 @@ double transformer_token_flops(const struct transformer *model, int64_t sequence
     return 6 * ((double)model->layers * (attention + mlp + squares) + table);
 }
 
-int64_t layout_devices(const struct layout *layout) {
-    return layout->tensor * layout->pipeline * layout->context * layout->data;
-}
-
 bool training_sums_by_product(const struct training *job) {
     if (job->system.sum == SUM_BY_PRODUCT_OF_STAGES) return job->layout.pipeline > 1;
     return job->system.sum == SUM_BY_PRODUCT;

@@ -114,7 +114,6 @@ struct training {
     struct training_system system;
 };
 
-int64_t layout_devices(const struct layout *layout);
 /* Whether products add weights' gradients to their sums. */
 bool training_sums_by_product(const struct training *job);
 /* BAD_INPUT "layout: FIELD: ..." where sizes do not divide or groups are larger than what they cut. */

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "base/random.h"
+#include "support/case_layout.h"
 #include "support/fault_sweep.h"
 #include "support/published_layouts.h"
 #include "support/unit.h"

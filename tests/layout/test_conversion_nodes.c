@@ -6,6 +6,7 @@
 #include "graph/differentiate.h"
 #include "layout/conversion.h"
 #include "layout/conversion_nodes.h"
+#include "support/case_layout.h"
 #include "support/graph_ranks.h"
 #include "support/unit.h"
 

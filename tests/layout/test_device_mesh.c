@@ -4,6 +4,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "support/case_layout.h"
 #include "support/fault_sweep.h"
 #include "support/unit.h"
 

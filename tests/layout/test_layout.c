@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "support/case_layout.h"
 #include "support/unit.h"
 
 static struct device_mesh mesh_of(int axes, int64_t a, int64_t b, int64_t c) {

@@ -3,6 +3,7 @@
 #include "scale/choose.h"
 #include "scale/system.h"
 #include "support/fault_sweep.h"
+#include "support/scale_rows.h"
 #include "support/unit.h"
 
 /* A Llama of 13 billion on A100s. */

@@ -2,11 +2,11 @@
 #include <math.h>
 
 #include "cluster/cluster_preset.h"
-#include "scale/fit.h"
 #include "scale/forecast.h"
 #include "scale/rank_memory.h"
 #include "scale/system.h"
 #include "support/fault_sweep.h"
+#include "support/scale_fit.h"
 #include "support/unit.h"
 
 /* A Llama of 7 billion on so many A100s, each with two micro-batches of one sequence of 4096. */

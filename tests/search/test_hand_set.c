@@ -5,6 +5,7 @@
 
 #include "plan/chunks.h"
 #include "search/search.h"
+#include "support/block_chunks.h"
 #include "support/random_policy.h"
 #include "support/small_graph.h"
 #include "support/synthetic_costs.h"

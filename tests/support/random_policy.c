@@ -7,6 +7,7 @@
 #include "base/random.h"
 #include "plan/activations.h"
 #include "plan/chunks.h"
+#include "support/block_chunks.h"
 #include "support/unit.h"
 
 struct dice {

@@ -2,7 +2,7 @@
  * of n devices that cuts runs of p successive elements into n equal parts. A dimension begins with runs of its size
  * times its stride, and each axis that cuts it leaves runs n times shorter to the next. The new layout has the same
  * cuts, in whichever dimensions have these runs. */
-#include "layout/layout.h"
+#include "support/case_layout.h"
 
 static int64_t stride_of(const struct layout_shape *shape, int dimension) {
     int64_t stride = 1;

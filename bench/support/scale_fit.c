@@ -1,9 +1,54 @@
-#include "scale/fit.h"
+#include "support/scale_fit.h"
 
 #include <math.h>
 #include <string.h>
 
 #include "base/mem.h"
+
+/* name, start, min, max */
+#define CALIBRATION_RANGE_LIST(X)                                                                                      \
+    X(product_volta, 0.9, 0.5, 1.1)                                                                                    \
+    X(product_ampere, 0.9, 0.6, 1.1)                                                                                   \
+    X(product_hopper, 0.9, 0.5, 1.1)                                                                                   \
+    X(wave_part, 0.7, 0, 1)                                                                                            \
+    X(flash2_ampere, 0.55, 0.45, 0.7)                                                                                  \
+    X(flash2_hopper, 0.35, 0.25, 0.45)                                                                                 \
+    X(flash1_part, 0.75, 0.4, 1.0)                                                                                     \
+    X(flash_backward, 0.8, 0.65, 1.1)                                                                                  \
+    X(memory_part, 0.85, 0.55, 0.95)                                                                                   \
+    X(elementwise_traffic, 1, 0.7, 2.0)                                                                                \
+    X(kernel_s, 5e-06, 0, 8e-6)                                                                                        \
+    X(launch_s, 1.5e-4, 0, 4e-4)                                                                                       \
+    X(collective_slowdown, 0.3, 0, 0.6)                                                                                \
+    X(congestion, 0.05, 0, 0.3)                                                                                        \
+    X(broadcast_s, 0.0015, 0, 5e-3)                                                                                    \
+    X(runtime_bytes, 3e+09, 0.5e9, 9e9)                                                                                \
+    X(step_s, 0.03, 0, 0.3)
+
+/* Indexed by field, so that a missing row is one of zeros (tests/scale/test_kernel_rate.c). */
+#define FIELD_INDEX(name) (offsetof(struct calibration, name) / sizeof(double))
+const struct calibration_range calibration_ranges[CALIBRATION_COUNT] = {
+#define CALIBRATION_RANGE(name, start, min, max) [FIELD_INDEX(name)] = {#name, start, min, max},
+    CALIBRATION_RANGE_LIST(CALIBRATION_RANGE)
+#undef CALIBRATION_RANGE
+};
+
+static void calibration_set(struct calibration *calibration, int index, double value) {
+    memcpy((char *)calibration + (size_t)index * sizeof value, &value, sizeof value);
+}
+
+struct calibration calibration_start(void) {
+    struct calibration calibration;
+    for (int i = 0; i < CALIBRATION_COUNT; i++)
+        calibration_set(&calibration, i, calibration_ranges[i].start);
+    return calibration;
+}
+
+double calibration_get(const struct calibration *calibration, int index) {
+    double value;
+    memcpy(&value, (const char *)calibration + (size_t)index * sizeof value, sizeof value);
+    return value;
+}
 
 /* A fit while it is made. Errors are |log(forecast / known)|, of time and then of memory for each step; numbers are
  * counted in parts of their ranges. */
@@ -22,7 +67,7 @@ struct normal {
     double matrix[CALIBRATION_COUNT][CALIBRATION_COUNT], vector[CALIBRATION_COUNT];
 };
 
-static double range_of(int index) { return calibration_numbers[index].most - calibration_numbers[index].least; }
+static double range_of(int index) { return calibration_ranges[index].max - calibration_ranges[index].min; }
 
 static double log_or_none(double forecast, double known) { return known > 0 ? log(forecast / known) : 0; }
 
@@ -47,9 +92,9 @@ static double find_errors(const struct fitting *fitting, const struct calibratio
 /* By differences of a fiftieth of each range, towards its middle. */
 static void find_slopes(struct fitting *fitting) {
     for (int k = 0; k < CALIBRATION_COUNT; k++) {
-        const struct calibration_number *number = &calibration_numbers[k];
+        const struct calibration_range *range = &calibration_ranges[k];
         struct calibration other = fitting->best;
-        double at = calibration_get(&other, k), step = at < (number->least + number->most) / 2 ? 0.02 : -0.02;
+        double at = calibration_get(&other, k), step = at < (range->min + range->max) / 2 ? 0.02 : -0.02;
         calibration_set(&other, k, at + step * range_of(k));
         (void)find_errors(fitting, &other, fitting->tried);
         for (size_t i = 0; i < 2 * fitting->count; i++)
@@ -79,10 +124,10 @@ static void find_normal(const struct fitting *fitting, const double *moves, stru
 static void solve(const struct fitting *fitting, const struct normal *normal, double reach, double *moves) {
     for (int sweep = 0; sweep < 200; sweep++)
         for (int k = 0; k < CALIBRATION_COUNT; k++) {
-            const struct calibration_number *number = &calibration_numbers[k];
+            const struct calibration_range *range = &calibration_ranges[k];
             double at = calibration_get(&fitting->best, k), pull = -normal->vector[k];
-            double least = fmax(-reach, (number->least - at) / range_of(k));
-            double most = fmin(reach, (number->most - at) / range_of(k));
+            double least = fmax(-reach, (range->min - at) / range_of(k));
+            double most = fmin(reach, (range->max - at) / range_of(k));
             for (int l = 0; l < CALIBRATION_COUNT; l++)
                 if (l != k) pull -= normal->matrix[k][l] * moves[l];
             if (normal->matrix[k][k] > 1e-9) moves[k] = fmin(most, fmax(least, pull / normal->matrix[k][k]));

@@ -1,10 +1,25 @@
 /* Calibration on known steps. */
-#ifndef BALLAST_SCALE_FIT_H
-#define BALLAST_SCALE_FIT_H
+#ifndef BALLAST_BENCH_SCALE_FIT_H
+#define BALLAST_BENCH_SCALE_FIT_H
 
 #include <stddef.h>
 
 #include "scale/forecast.h"
+
+/* One of the calibration's constants: where a fit starts, which is a guess without a known step, and its range. The
+ * ranges of flash attention are measured (arXiv 2307.08691, figures 4 to 7: causal, 2048 to 16384 positions, heads of
+ * 64 and 128), since few published steps have long sequences. */
+struct calibration_range {
+    const char *name;
+    double start, min, max;
+};
+enum { CALIBRATION_COUNT = (int)(sizeof(struct calibration) / sizeof(double)) };
+extern const struct calibration_range calibration_ranges[CALIBRATION_COUNT];
+
+/* Where a fit starts. */
+struct calibration calibration_start(void);
+/* By index, below CALIBRATION_COUNT. */
+double calibration_get(const struct calibration *calibration, int index);
 
 struct known_step {
     const struct training *job;
