@@ -86,12 +86,6 @@ const char *lane_shape_print(const struct lane_shape *shape, char text[LANE_SHAP
     return text;
 }
 
-enum status lane_tree_parse(const char *text, struct lane_tree *out) {
-    struct lane_shape shape;
-    TRY(lane_shape_parse(text, &shape));
-    return lane_tree_of_shape(&shape, out);
-}
-
 enum status lane_tree_of_shape(const struct lane_shape *shape, struct lane_tree *out) {
     return shape->nodes > 0 ? lane_tree_create(shape->nodes, shape->per_node, out) : lane_tree_create(1, 1, out);
 }

@@ -45,8 +45,7 @@ struct lane_tree {
     struct lane_node *node; /* the root first, parents before children, left before right */
 };
 
-/* As lane_shape_parse. The caller frees. */
-enum status lane_tree_parse(const char *text, struct lane_tree *out);
+/* The caller frees with lane_tree_free. */
 enum status lane_tree_of_shape(const struct lane_shape *shape, struct lane_tree *out);
 /* Both at least 1, the product at most LANES_MOST. */
 enum status lane_tree_create(int nodes, int lanes_per_node, struct lane_tree *out);

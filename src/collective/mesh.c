@@ -18,11 +18,6 @@ struct comm_group mesh_group_part(const struct comm_group *group, int rank, int 
     return (struct comm_group){mesh_group_rank(group, first), group->stride, width};
 }
 
-struct comm_group mesh_group_replicas(const struct comm_group *group, int rank, int width) {
-    int first = mesh_group_position(group, rank) % width;
-    return (struct comm_group){mesh_group_rank(group, first), group->stride * width, group->count / width};
-}
-
 struct comm_group mesh_group_pair(int a, int b) {
     return a < b ? (struct comm_group){a, b - a, 2} : (struct comm_group){b, a - b, 2};
 }

@@ -28,11 +28,8 @@ static inline enum mesh_axis mesh_axis_between(const struct mesh *mesh, int a, i
 }
 
 struct comm_group mesh_group(const struct mesh *mesh, int rank, enum mesh_group_kind kind);
-/* The part with this rank of a group that is cut into parts of `width` neighbours, and the ranks at its place in all
- * parts: among the first lie the shards of what is partitioned in `width`, among the second the replicas of each. Width
- * divides the group's count. */
+/* The part with this rank of a group that is cut into parts of `width` neighbours. Width divides the group's count. */
 struct comm_group mesh_group_part(const struct comm_group *group, int rank, int width);
-struct comm_group mesh_group_replicas(const struct comm_group *group, int rank, int width);
 struct comm_group mesh_group_pair(int a, int b);
 /* The ranks at the positions `inner` of the group `outer`. */
 struct comm_group mesh_group_within(const struct comm_group *outer, const struct comm_group *inner);

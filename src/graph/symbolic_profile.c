@@ -214,10 +214,3 @@ void symbolic_profile_free(struct symbolic_profile *profile) {
     graph_free(profile->own);
     *profile = (struct symbolic_profile){0};
 }
-
-int64_t symbolic_profile_peak(const struct symbolic_profile *profile) {
-    int64_t most = 0;
-    for (size_t n = 0; n < profile->graph->nodes.count; n++)
-        most = profile->live[n] > most ? profile->live[n] : most;
-    return most;
-}

@@ -54,7 +54,4 @@ enum status symbolic_profile_create(const struct graph *graph, struct symbolic_p
 enum status symbolic_profile_forward(const struct graph *forward, struct symbolic_profile *out);
 void symbolic_profile_free(struct symbolic_profile *profile);
 
-/* Most bytes of activations at any node. */
-int64_t symbolic_profile_peak(const struct symbolic_profile *profile);
-
 #endif

@@ -192,8 +192,4 @@ OP_LIST(OP_DECLARE)
 EXCHANGE_OP_LIST(OP_DECLARE)
 #undef OP_DECLARE
 
-/* All that have kernels, in the order of the list. */
-extern const struct op *const op_table[];
-extern const int op_table_count;
-
 #endif

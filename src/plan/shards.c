@@ -21,17 +21,6 @@ int shard_piece_of(const struct partition *partition, int ranks, int rank) {
     return piece;
 }
 
-int shard_owner_of(const struct partition *partition, int ranks, int piece) {
-    int widths[LEVELS], rank = 0, left = ranks;
-    list_widths(partition, ranks, widths);
-    for (int level = 0, before = 1; level < LEVELS; before = widths[level++]) {
-        left /= widths[level] / before;
-        rank += piece / left * before;
-        piece %= left;
-    }
-    return rank;
-}
-
 int64_t shard_piece_elements(const struct shard_cut *cut) {
     int64_t blocks = cut->elements / SHARD_BLOCK;
     return (blocks + cut->ranks - 1) / cut->ranks * SHARD_BLOCK;

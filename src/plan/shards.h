@@ -41,9 +41,8 @@ struct shard_cut {
 int64_t shard_piece_elements(const struct shard_cut *cut);
 int64_t shard_elements(const struct shard_cut *cut, int width);
 
-/* The piece of a rank, and the rank of a piece. */
+/* The piece of a rank. */
 int shard_piece_of(const struct partition *partition, int ranks, int rank);
-int shard_owner_of(const struct partition *partition, int ranks, int piece);
 
 /* The rank's shard of this width, which is one of the partition's, 1 or `ranks`. */
 struct shard_range shard_range_of(const struct shard_cut *cut, int width, int rank);

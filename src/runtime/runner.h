@@ -3,8 +3,8 @@
  * Files, in the order to read them: executable (a program with its kernels), runner (this; instructions and steps),
  * runner_workers (a thread a stream), runner_state (what the runner's files share), runner_data (tensors between
  * steps), runner_mirror (CPU copies of inputs and results), runner_comm (operations between ranks), tier_copy (copies
- * between tiers), runner_streams (a backend's streams and events), batches (kernels of one call), spans and runner_spans
- * (graphs), interleave (a step in random order, for tests).
+ * between tiers), runner_streams (a backend's streams and events), batches (kernels of one call), spans and
+ * runner_spans (graphs).
  *
  * On a backend with streams (backend.h) the workers only enqueue work and may be far ahead of it: the counts that they
  * wait for are of issues enqueued, and the backend's events order the execution. What workers do themselves (disk
@@ -72,20 +72,10 @@ void runner_set_observer(struct runner *runner, runner_observer *observer, void 
  * last whole step. Costs two readings of the clock an instruction, no lock and no memory. On a backend with streams the
  * worker waits for each instruction to know its time; other streams go on. NULL: none. Not to be set within a step. */
 void runner_set_recorder(struct runner *runner, struct timeline *timeline);
-/* The program's spans, and how many of them steps launch as graphs: none before the second step or without graphs in
- * the backend, fewer where some could not be captured. */
-struct runner_graph_count {
-    size_t spans, graphs;
-};
-struct runner_graph_count runner_count_graphs(const struct runner *runner);
 /* The CPU's address of an instruction's operand in the given repetition of its section; NULL where it has none. */
 void *runner_operand(const struct runner *runner, const struct operand *operand, int64_t repetition);
 /* Copies operand->bytes of it, from any tier but the disk; for observers. FAILED when the device fails. */
 enum status runner_read_operand(const struct runner *runner, const struct operand *operand, int64_t repetition,
                                 void *to);
-
-/* Makes one step with its issues one at a time, in a random order that streams and waits allow, and fills every buffer
- * in memory with 0xFF bytes after its last use in the step. The result must be the same bit for bit. For tests. */
-enum status runner_step_interleaved(struct runner *runner, const double *scalars, uint64_t seed);
 
 #endif

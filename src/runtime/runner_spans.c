@@ -72,10 +72,3 @@ void runner_launch(struct runner *runner, const struct span *span, void *stream)
     if (status == STATUS_OK) status = runner->executable->backend->streams->check();
     if (runner_name_failure(first, status) != STATUS_OK) runner_keep_failure(runner);
 }
-
-struct runner_graph_count runner_count_graphs(const struct runner *runner) {
-    struct runner_graph_count count = {.spans = runner->spans.all.count};
-    for (size_t s = 0; s < count.spans; s++)
-        count.graphs += runner->graphs[s] != NULL;
-    return count;
-}

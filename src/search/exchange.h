@@ -1,5 +1,10 @@
-/* Seconds of a step's operations between ranks under a partition, one after the other: what no program of it goes below
- * (plan/partition_traffic.h says which there are). */
+/* Seconds of a step's operations between ranks under a partition, one after the other: what no program of it goes
+ * below. With p, g and o the widths of parameters, gradients and optimizer states, a step has of each chunk: each
+ * gather of its parameters   an all-gather among p neighbours each round, gradients whole     an all-reduce of fp32
+ * sums over all ranks gradients cut in g  a reduce-scatter over all ranks; then those with the same g-shard gather it
+ *     gradients cut                   an all-gather of the norms' block sums (fp64) among g neighbours
+ *     states cut finer than           an all-gather of new parameters among the ranks that hold one p-shard
+ *     parameters */
 #ifndef BALLAST_SEARCH_EXCHANGE_H
 #define BALLAST_SEARCH_EXCHANGE_H
 

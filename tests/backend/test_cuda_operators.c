@@ -7,6 +7,7 @@
 #ifdef BALLAST_CUDA
 
 #include "backend/backend.h"
+#include "support/op_table.h"
 
 static void every_operator_has_a_kernel(void **state) {
     (void)state;

@@ -8,6 +8,7 @@
 #include "base/mem.h"
 #include "base/random.h"
 #include "support/op_instance.h"
+#include "support/op_table.h"
 #include "support/unit.h"
 
 enum { SEED = 1811, ROUNDS = 12 };

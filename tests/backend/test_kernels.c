@@ -11,6 +11,7 @@
 #include "base/fault.h"
 #include "base/mem.h"
 #include "support/op_instance.h"
+#include "support/op_table.h"
 #include "support/unit.h"
 
 static const enum dtype dtypes[] = {DTYPE_F32, DTYPE_BF16};

@@ -27,12 +27,11 @@ static void groups_of_a_mesh(void **state) {
     expect_group(mesh_group(&mesh, 6, MESH_PEERS), 2, 4, 3);
     struct comm_group node = mesh_group(&mesh, 6, MESH_NODE), all = mesh_group(&mesh, 6, MESH_ALL);
     expect_group(mesh_group_part(&node, 6, 2), 6, 1, 2);
-    expect_group(mesh_group_replicas(&node, 6, 2), 4, 2, 2);
     expect_group(mesh_group_pair(9, 2), 2, 7, 2);
     assert_int_equal(mesh_group_position(&node, 6), 2);
     assert_int_equal(mesh_group_position(&node, 8), -1);
     assert_int_equal(mesh_group_per_node(&mesh, &all), 4);
-    struct comm_group part = mesh_group_part(&all, 5, 6), replicas = mesh_group_replicas(&node, 6, 2);
+    struct comm_group part = mesh_group_part(&all, 5, 6), replicas = {4, 2, 2};
     assert_int_equal(mesh_group_per_node(&mesh, &part), 0); /* four of one node, two of the next */
     assert_int_equal(mesh_group_per_node(&mesh, &replicas), 2);
     struct comm_group peers = mesh_group(&mesh, 6, MESH_PEERS);

@@ -9,6 +9,12 @@
 #include "support/fault_sweep.h"
 #include "support/unit.h"
 
+static enum status lane_tree_parse(const char *text, struct lane_tree *out) {
+    struct lane_shape shape;
+    TRY(lane_shape_parse(text, &shape));
+    return lane_tree_of_shape(&shape, out);
+}
+
 static void write_node(const struct lane_tree *tree, int index, char *text) {
     const struct lane_node *node = &tree->node[index];
     if (node->left < 0) {

@@ -9,6 +9,7 @@
 #include "layout/shard_strategies.h"
 #include "support/graph_ranks.h"
 #include "support/op_cases.h"
+#include "support/op_table.h"
 #include "support/unit.h"
 
 enum { SEED = 11 };

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "ops/ops.h"
+#include "support/op_table.h"
 #include "support/unit.h"
 
 static struct tensor *activation(struct graph *graph, int64_t columns) {

@@ -2,8 +2,8 @@
 #include "base/mem.h"
 #include "base/random.h"
 #include "collective/comm_schedule.h"
-#include "plan/partition_traffic.h"
 #include "plan/shards.h"
+#include "support/partition_traffic.h"
 #include "support/unit.h"
 
 enum { RANKS_MOST = 24, MESSAGE_BYTES = 1 << 16 };

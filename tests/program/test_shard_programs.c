@@ -5,10 +5,10 @@
 
 #include "base/random.h"
 #include "plan/chunks.h"
-#include "plan/partition_traffic.h"
 #include "plan/shards.h"
 #include "program/collectives.h"
 #include "support/fault_sweep.h"
+#include "support/partition_traffic.h"
 #include "support/random_policy.h"
 #include "support/rank_programs.h"
 #include "support/small_graph.h"

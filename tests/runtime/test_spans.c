@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/runner_state.h"
 #include "runtime/spans.h"
 #include "support/deferred_backend.h"
 #include "support/outcome.h"
@@ -212,10 +213,22 @@ static double step_once(struct harness *harness, int step) {
     return harness_step(harness, 1e-3 * (1 + step % 3), false);
 }
 
+/* The program's spans, and how many of them steps launch as graphs. */
+struct graph_count {
+    size_t spans, graphs;
+};
+
+static struct graph_count count_graphs(const struct runner *runner) {
+    struct graph_count count = {.spans = runner->spans.all.count};
+    for (size_t s = 0; s < count.spans; s++)
+        count.graphs += runner->graphs[s] != NULL;
+    return count;
+}
+
 struct course {
     double losses[STEPS];
     uint64_t weights;
-    struct runner_graph_count count;
+    struct graph_count count;
     int64_t launches; /* that its graphs take in a step */
 };
 
@@ -227,7 +240,7 @@ static struct course train(const struct backend *backend, const struct policy *p
     assert_int_equal(spans_find(harness.executable->program, &spans), STATUS_OK);
     for (int step = 0; step < STEPS; step++)
         course.losses[step] = step_once(&harness, step);
-    course.count = runner_count_graphs(harness.runner);
+    course.count = count_graphs(harness.runner);
     for (size_t s = 0; s < course.count.graphs; s++) /* the first are captured first */
         course.launches += spans.all.items[s].runs;
     course.weights = harness_fingerprint(&harness);

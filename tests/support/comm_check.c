@@ -102,12 +102,17 @@ static int draw_divisor(uint64_t seed, uint64_t what, int count) {
     return width;
 }
 
+/* The ranks at this rank's place in all parts of `width` neighbours. */
+static struct comm_group replicas_of(const struct comm_group *group, int rank, int width) {
+    int first = mesh_group_position(group, rank) % width;
+    return (struct comm_group){mesh_group_rank(group, first), group->stride * width, group->count / width};
+}
+
 static struct comm_group draw_group(const struct comm *comm, uint64_t seed) {
     struct comm_group group = mesh_group(&comm->mesh, comm->rank, (enum mesh_group_kind)draw(seed, 1, 3));
     if (draw(seed, 2, 2)) return group;
     int width = draw_divisor(seed, 3, group.count);
-    return draw(seed, 4, 2) ? mesh_group_part(&group, comm->rank, width)
-                            : mesh_group_replicas(&group, comm->rank, width);
+    return draw(seed, 4, 2) ? mesh_group_part(&group, comm->rank, width) : replicas_of(&group, comm->rank, width);
 }
 
 /* A recipe whose lanes the group can hold, by several lanes a rank at times. */

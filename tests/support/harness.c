@@ -8,6 +8,7 @@
 #include "plan/recipe_lines.h"
 #include "program/passes.h"
 #include "session/tensor_layout.h"
+#include "support/interleave.h"
 #include "support/small_graph.h"
 #include "support/unit.h"
 

@@ -9,8 +9,8 @@
  *     parameters
  * The formulas hold where all ranks of a node have one node of the lanes' tree above them, as with a rank a lane. A
  * round to which some ranks have nothing to add moves less: partition_traffic_add_sum counts it block by block. */
-#ifndef BALLAST_PLAN_PARTITION_TRAFFIC_H
-#define BALLAST_PLAN_PARTITION_TRAFFIC_H
+#ifndef BALLAST_TESTS_PARTITION_TRAFFIC_H
+#define BALLAST_TESTS_PARTITION_TRAFFIC_H
 
 #include <stdint.h>
 

@@ -1,5 +1,7 @@
 /* One step with the streams' issues in random order. Whether an issue may start is decided as workers decide it, by
  * counting ended issues, and so independently of the vector clocks by which waits were added. */
+#include "support/interleave.h"
+
 #include <string.h>
 
 #include "base/random.h"

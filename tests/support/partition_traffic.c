@@ -1,4 +1,4 @@
-#include "plan/partition_traffic.h"
+#include "support/partition_traffic.h"
 
 #include "plan/shards.h"
 

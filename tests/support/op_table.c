@@ -1,5 +1,4 @@
-/* The list of all operators as a table. */
-#include "ops/ops.h"
+#include "support/op_table.h"
 
 const struct op *const op_table[] = {
 #define OP_ROW(name) &op_##name,
