@@ -9,11 +9,10 @@
 #include "ops/ops.h"
 #include "profile/operator_values.h"
 #include "support/coded_numbers.h"
+#include "support/cuda_kernels.h"
 #include "support/unit.h"
 
 #ifdef BALLAST_CUDA_EMULATED
-
-enum status cuda_kernel_create(const struct node *node, struct kernel **out);
 
 enum { TOKENS = 13, EXPERTS = 3, CHOSEN = 2, SLOTS = TOKENS * CHOSEN, WEIGHTS_MOST = 3 };
 

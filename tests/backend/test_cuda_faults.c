@@ -13,9 +13,7 @@
 #ifdef BALLAST_CUDA_EMULATED
 
 #include "cuda_emulator/emulated_faults.h"
-
-/* Of the CUDA backend (backend/cuda/cuda_kernel.h). */
-enum status cuda_kernel_create(const struct node *node, struct kernel **out);
+#include "support/cuda_kernels.h"
 
 /* Operands of the CPU's kernel, whose memory is that of the emulated device. */
 static void open_case(const struct op_case *op_case, enum dtype dtype, struct op_instance *out) {

@@ -5,13 +5,13 @@
 
 #include "base/fault.h"
 #include "plan/recipe_lines.h"
+#include "support/cuda_kernels.h"
 #include "support/op_instance.h"
 #include "support/unit.h"
 
 #ifdef BALLAST_CUDA_EMULATED
 
-/* Of the CUDA backend (backend/cuda/cuda_kernel.h, cuda_matmul.h). */
-enum status cuda_kernel_create(const struct node *node, struct kernel **out);
+/* Of the CUDA backend (backend/cuda/cuda_matmul.h). */
 enum status cuda_matmul_pin(const char *lines);
 enum status cuda_matmul_list(const char **lines);
 

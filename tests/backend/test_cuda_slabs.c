@@ -10,11 +10,10 @@
 #include "ops/ops.h"
 #include "profile/operator_values.h"
 #include "support/coded_numbers.h"
+#include "support/cuda_kernels.h"
 #include "support/unit.h"
 
 #ifdef BALLAST_CUDA_EMULATED
-
-enum status cuda_kernel_create(const struct node *node, struct kernel **out);
 
 struct size {
     int64_t rows, in, out;

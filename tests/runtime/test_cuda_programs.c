@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "support/cuda_kernels.h"
 #include "support/deferred_backend.h"
 #include "support/policy_subject.h"
 #include "support/unit.h"
@@ -22,9 +23,6 @@ static bool is_run(size_t s) {
     if (policy_subject_has_experts(subject) && subject->base_dtype != WEIGHT_PLAIN) return false;
     return s % unit_sweep(17, 1) == 0 || strcmp(subject->name, experts) == 0 || strcmp(subject->name, matrices) == 0;
 }
-
-/* Of the CUDA backend (backend/cuda/cuda_kernel.h, which takes CUDA's headers). */
-enum status cuda_kernel_create(const struct node *node, struct kernel **out);
 
 static struct outcome train(const struct policy_subject *subject, uint64_t seed) {
     struct policy_way way = {.backend = deferred_begin_with(seed, cuda_kernel_create), .policy_seed = seed};

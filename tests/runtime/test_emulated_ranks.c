@@ -17,6 +17,7 @@
 #ifdef BALLAST_CUDA_EMULATED
 
 #include "backend/cuda/cuda_kernel.h"
+#include "support/cuda_kernels.h"
 
 enum { SEED = 72, CASES_MOST = 24 };
 

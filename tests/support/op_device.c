@@ -3,6 +3,7 @@
 #ifdef BALLAST_CUDA
 
 #include "backend/cuda/cuda_kernel.h"
+#include "support/cuda_kernels.h"
 
 static void require(cudaError_t error, const char *what) {
     BUG_IF(error != cudaSuccess, "%s: %s", what, cudaGetErrorString(error));

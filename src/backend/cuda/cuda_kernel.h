@@ -43,8 +43,6 @@ CUDA_KERNEL_LIST(CUDA_DECLARE)
 #undef CUDA_DECLARE
 
 extern const struct kernel_list cuda_kernels;
-/* For the current device. FAILED, with a message that names the node, where the device or a library refuses. */
-enum status cuda_kernel_create(const struct node *node, struct kernel **out);
 
 /* Registers a kernel when the program starts (device.cuh); returns true. */
 bool cuda_kernels_add(const void *kernel);

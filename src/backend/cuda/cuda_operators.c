@@ -9,11 +9,6 @@ static const struct kernel_entry entries[] = {
 };
 const struct kernel_list cuda_kernels = {.entries = entries, .count = sizeof entries / sizeof *entries};
 
-enum status cuda_kernel_create(const struct node *node, struct kernel **out) {
-    const struct backend kernels_alone = {.name = "cuda", .kernels = &cuda_kernels};
-    return backend_kernel_create(&kernels_alone, node, out);
-}
-
 enum { KERNELS_MOST = 512 };
 static const void *kernels[KERNELS_MOST];
 static int kernel_count;

@@ -1,0 +1,15 @@
+/* CUDA's kernels without its backend, for the emulator. */
+#ifndef BALLAST_TESTS_CUDA_KERNELS_H
+#define BALLAST_TESTS_CUDA_KERNELS_H
+
+#include "backend/backend.h"
+
+extern const struct kernel_list cuda_kernels; /* backend/cuda/cuda_kernel.h, which needs CUDA's headers */
+
+/* FAILED, with a message that names the node, where the device or a library refuses. */
+static inline enum status cuda_kernel_create(const struct node *node, struct kernel **out) {
+    const struct backend kernels_alone = {.name = "cuda", .kernels = &cuda_kernels};
+    return backend_kernel_create(&kernels_alone, node, out);
+}
+
+#endif
