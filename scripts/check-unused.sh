@@ -1,0 +1,111 @@
+#!/bin/sh
+# Fails where a function or variable of src is external without need: nothing uses it, only tests and benchmarks do, or
+# only its own file does (it should then be static).
+#   usage: scripts/check-unused.sh BUILD [ROOT]      BUILD: a build folder, of whichever options
+# The objects of the build say who defines and references what. Sources that the build leaves out (CUDA, optional
+# libraries) count by their words.
+set -eu
+LC_ALL=C
+export LC_ALL
+build=$(cd "$1" && pwd)
+cd "${2:-$(dirname "$0")/..}"
+
+# Names that stay external all the same, and why. A pattern that nothing needs any more is a fault.
+exceptions() {
+    cat <<'END'
+ballast_wire              the plugin's entry, found by name at run time
+comm_read_traffic         tests compare the bytes that moved with those of the schedules
+disk_store_describe       tests ask which engine a disk has
+engine_initialise_weights tests and benchmarks train models that have no files
+fault_*                   faults are for tests alone
+main                      the program
+op_*                      operators are declared by the lists of ops/op_list.h
+recipe_lines_forget       the fuzz target of plans frees the texts that a program keeps to its end
+safetensors_open_memory   the fuzz target reads files from memory
+session_open_model        tests and benchmarks open models that have no files
+tokenizer_decode          whole texts, to which decoding as ids come is held
+END
+}
+
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+find "$build" -name '*.o' -path '*/src/*' | while read -r object; do
+    source=src/${object##*/src/}
+    [ ! -f "${source%.o}" ] || echo "$object" # else it is left of a source that is gone
+done >"$work/objects"
+if [ ! -s "$work/objects" ]; then
+    echo "check-unused: no objects in $build" >&2
+    exit 1
+fi
+sed 's,.*/src/,src/,; s,\.o$,,' "$work/objects" | sort -u >"$work/built"
+find src \( -name '*.c' -o -name '*.cu' -o -name '*.cpp' \) | sort | comm -13 "$work/built" - >"$work/left_out"
+
+# "NAME FILE" of each external name that no object of another file references. Names that compilers make (with a leading
+# underscore or a dot) do not count.
+xargs nm -A -P <"$work/objects" | awk '
+    { file = $1; sub(/.*\/src\//, "src/", file); sub(/\.o:$/, "", file) }
+    $3 == "U" { uses[$2] = uses[$2] " " file; next }
+    $3 ~ /^[A-Z]$/ { defined[$2] = file }
+    END {
+        for (name in defined) {
+            count = split(uses[name], user, " ")
+            for (i = 1; i <= count && user[i] == defined[name]; i++);
+            if (i > count && name ~ /^[a-z][a-z0-9_]*$/) print name, defined[name]
+        }
+    }' | sort >"$work/names"
+cut -d ' ' -f 1 "$work/names" >"$work/words"
+
+# "NAME FILE" for each use of one of the words in the code of FILES, without comments and strings
+uses() { # FILES on stdin
+    { xargs grep -lwF -f "$work/words" || true; } | xargs awk -v words="$work/words" '
+        BEGIN { while ((getline word <words) > 0) wanted[word] = 1 }
+        FNR == 1 { comment = 0 }
+        {
+            line = $0
+            while (comment || (at = index(line, "/*"))) {
+                if (!comment) before = substr(line, 1, at - 1)
+                else { before = ""; at = -1 }
+                end = index(substr(line, at + 2), "*/")
+                if (!(comment = !end)) line = before " " substr(line, at + 3 + end)
+                else { line = before; break }
+            }
+            gsub(/"([^"\\]|\\.)*"/, " ", line)
+            gsub(/[^A-Za-z0-9_]/, " ", line)
+            count = split(line, part, " ")
+            for (i = 1; i <= count; i++) if (part[i] in wanted) print part[i], FILENAME
+        }' /dev/null
+}
+cut -d ' ' -f 2 "$work/names" | sort -u | uses >"$work/own"
+{ cat "$work/left_out"; ls include/*.h 2>"$work/none" || true; } | uses >"$work/elsewhere"
+find tests bench \( -name '*.[ch]' -o -name '*.cpp' -o -name '*.cu' \) 2>"$work/none" | uses >"$work/tests"
+exceptions >"$work/exceptions"
+
+awk '
+    kind == "own" { own[$1, $2]++; next }
+    kind == "elsewhere" { elsewhere[$1] = 1; next }
+    kind == "tests" { tests[$1] = 1; next }
+    kind == "exceptions" {
+        pattern[++patterns] = $1
+        sub(/\*/, ".*", $1)
+        expression[patterns] = "^" $1 "$"
+        next
+    }
+    $1 in elsewhere || (own[$1, $2] > 1 && $1 in tests) { next }
+    {
+        for (i = 1; i <= patterns; i++)
+            if ($1 ~ expression[i]) { needed[i] = 1; next }
+        fault = $1 in tests ? "only tests and benchmarks use it" : "nothing uses it"
+        if (own[$1, $2] > 1) fault = "only its own file uses it: make it static"
+        print $2 ": " $1 ": " fault
+        bad = 1
+    }
+    END {
+        for (i = 1; i <= patterns; i++)
+            if (check_exceptions && !needed[i]) {
+                print "scripts/check-unused.sh: no need for the exception " pattern[i]
+                bad = 1
+            }
+        exit bad
+    }' kind=own "$work/own" kind=elsewhere "$work/elsewhere" kind=tests "$work/tests" \
+    kind=exceptions "$work/exceptions" kind=names check_exceptions="$([ "${2:-}" ] || echo 1)" "$work/names"
