@@ -166,7 +166,7 @@ static void int8_row(float *scale, const struct unit *unit) {
 
 /* ---- mxfp4 ---- */
 
-enum { MXFP4_BLOCK = 32, MXFP4_EXPONENT = 2, EXPONENT_BIAS = 127, EXPONENT_MOST = 254 };
+enum { MXFP4_BLOCK = 32, MXFP4_EXPONENT = 2, EXPONENT_BIAS = 127 };
 
 /* To the nearest of the magnitudes 0, 1/2, 1, 3/2, 2, 3, 4, 6, ties to the even code. */
 static uint8_t mxfp4_code(float number) {

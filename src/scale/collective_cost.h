@@ -16,8 +16,7 @@ enum collective_algorithm {
     COLLECTIVE_RING,
     COLLECTIVE_TREE,
     COLLECTIVE_SWITCH,
-    COLLECTIVE_PAIRS, /* every rank to every other at once */
-    COLLECTIVE_ALGORITHM_COUNT
+    COLLECTIVE_PAIRS /* every rank to every other at once */
 };
 enum collective_protocol { PROTOCOL_LL, PROTOCOL_LL128, PROTOCOL_SIMPLE, PROTOCOL_COUNT };
 

@@ -277,10 +277,7 @@ static void attention_over_a_cache_is_that_of_plain_c(void **state) {
 }
 int main(void) {
     const char *why;
-    if (!op_instance_can_run(&why)) {
-        printf("skipped: %s\n", why);
-        return TEST_SKIPPED;
-    }
+    if (!op_instance_can_run(&why)) unit_skip_all("%s", why);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(attention_is_that_of_plain_c),
         cmocka_unit_test(gradients_of_attention_are_those_of_plain_c),

@@ -410,10 +410,7 @@ static void values_that_are_not_finite_stay(void **state) {
 
 int main(void) {
     const char *why;
-    if (!op_instance_can_run(&why)) {
-        printf("skipped: %s\n", why);
-        return TEST_SKIPPED;
-    }
+    if (!op_instance_can_run(&why)) unit_skip_all("%s", why);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_last_token_is_that_of_plain_c),
         cmocka_unit_test(the_head_is_that_of_plain_c),

@@ -396,10 +396,7 @@ static void bf16_kernels_are_as_pytorch(void **state) {
 
 int main(void) {
     const char *why;
-    if (!op_instance_can_run(&why)) {
-        printf("skipped: %s\n", why);
-        return TEST_SKIPPED;
-    }
+    if (!op_instance_can_run(&why)) unit_skip_all("%s", why);
     const struct CMUnitTest tests[] = {cmocka_unit_test(fp32_kernels_are_as_pytorch),
                                        cmocka_unit_test(bf16_kernels_are_as_pytorch)};
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -108,10 +108,7 @@ static void only_these_operators_are_divided(void **state) {
 
 int main(void) {
     const char *why;
-    if (!op_instance_can_run(&why)) {
-        printf("skipped: %s\n", why);
-        return TEST_SKIPPED;
-    }
+    if (!op_instance_can_run(&why)) unit_skip_all("%s", why);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sums_of_squares_in_runs_are_those_of_the_whole),
         cmocka_unit_test(updates_in_runs_are_those_of_the_whole),

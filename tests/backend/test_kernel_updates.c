@@ -412,10 +412,7 @@ static void moments_in_8_bits_are_the_nearest(void **state) {
 
 int main(void) {
     const char *why;
-    if (!op_instance_can_run(&why)) {
-        printf("skipped: %s\n", why);
-        return TEST_SKIPPED;
-    }
+    if (!op_instance_can_run(&why)) unit_skip_all("%s", why);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_clip_factor_is_that_of_plain_c),
         cmocka_unit_test(updates_are_those_of_plain_c),

@@ -230,10 +230,7 @@ static void the_instruction_set_is_held(void **state) {
 
 int main(void) {
     const char *why;
-    if (!op_instance_can_run(&why)) {
-        printf("skipped: %s\n", why);
-        return TEST_SKIPPED;
-    }
+    if (!op_instance_can_run(&why)) unit_skip_all("%s", why);
     backend_cpu.set_threads(2);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_operator_has_a_case),

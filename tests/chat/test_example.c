@@ -11,17 +11,10 @@
 #include "support/data_files.h"
 #include "support/fault_sweep.h"
 #include "support/temp_folder.h"
+#include "support/tokenizer_text.h"
 
 static const char *const tokenizers[] = {"gpt2", "llama3", "qwen2", "gpt2_prefix_space", "nfkc"};
 enum { TOKENIZERS = sizeof tokenizers / sizeof tokenizers[0] };
-
-static struct tokenizer *open_fixture(const char *name) {
-    char path[512];
-    struct tokenizer *tokenizer;
-    snprintf(path, sizeof path, "%s/tokenizers/%s.json", BALLAST_FIXTURES, name);
-    if (tokenizer_open(path, &tokenizer) != STATUS_OK) fail_msg("%s", status_message());
-    return tokenizer;
-}
 
 static void expect_whole(const struct tokenizer *tokenizer, const char *text, size_t bytes, bool special,
                          const struct token_ids *marked) {
@@ -56,7 +49,7 @@ static void expect_text(const struct tokenizer *tokenizer, const struct token_id
 static void borders_are_found_in_any_text(void **state) {
     (void)state;
     for (int t = 0; t < TOKENIZERS; t++) {
-        struct tokenizer *tokenizer = open_fixture(tokenizers[t]);
+        struct tokenizer *tokenizer = tokenizer_fixture(tokenizers[t]);
         struct example_encoder *encoder;
         assert_int_equal(example_encoder_create(tokenizer, &encoder), STATUS_OK);
         bool reversible = strcmp(tokenizers[t], "nfkc") != 0;
@@ -82,7 +75,7 @@ static void borders_are_found_in_any_text(void **state) {
 static void clean_borders_are_exact(void **state) {
     (void)state;
     static const char question[] = "Where does the river run?", answer[] = " Under a bridge.";
-    struct tokenizer *tokenizer = open_fixture("gpt2");
+    struct tokenizer *tokenizer = tokenizer_fixture("gpt2");
     struct example_encoder *encoder;
     assert_int_equal(example_encoder_create(tokenizer, &encoder), STATUS_OK);
     char text[256];
@@ -113,7 +106,7 @@ static void clean_borders_are_exact(void **state) {
 
 static void an_end_is_not_put_twice(void **state) {
     (void)state;
-    struct tokenizer *tokenizer = open_fixture("gpt2");
+    struct tokenizer *tokenizer = tokenizer_fixture("gpt2");
     struct example_encoder *encoder;
     struct token_ids marked = {0};
     uint32_t last;
@@ -138,7 +131,7 @@ static void an_end_is_not_put_twice(void **state) {
 static void too_much_work_is_refused(void **state) {
     (void)state;
     enum { BYTES = 1 << 16, SPANS = 4000 };
-    struct tokenizer *tokenizer = open_fixture("gpt2");
+    struct tokenizer *tokenizer = tokenizer_fixture("gpt2");
     struct example_encoder *encoder;
     struct token_ids marked = {0};
     char *text = mem_array(BYTES, 1);
@@ -170,7 +163,7 @@ static void many_spans_are_those_of_each(void **state) {
     }
     assert_true(SPANS * bytes > (1 << 23));
     for (size_t t = 0; t < sizeof names / sizeof names[0]; t++) {
-        struct tokenizer *tokenizer = open_fixture(names[t]);
+        struct tokenizer *tokenizer = tokenizer_fixture(names[t]);
         struct example_encoder *encoder;
         struct token_ids all = {0}, one = {0};
         assert_int_equal(example_encoder_create(tokenizer, &encoder), STATUS_OK);
@@ -213,7 +206,7 @@ static enum status encode_once(void *payload) {
 
 static void faults_are_reported(void **state) {
     (void)state;
-    struct tokenizer *tokenizer = open_fixture("gpt2");
+    struct tokenizer *tokenizer = tokenizer_fixture("gpt2");
     assert_true(fault_sweep(FAULT_ALLOCATE, false, encode_once, tokenizer) >= 4);
     tokenizer_free(tokenizer);
 }

@@ -43,13 +43,6 @@ static int drop_tokenizer(void **state) {
     return temp_folder_drop(state);
 }
 
-static enum status collect(void *payload, const uint32_t *ids, size_t count) {
-    struct token_ids *out = payload;
-    for (size_t i = 0; i < count; i++)
-        TRY(vec_push(out, ids[i]));
-    return STATUS_OK;
-}
-
 /* All of a text, in waves of so many chunks. */
 static enum status run_to_end(const struct tokenize_options *options, const char *text, size_t bytes, int chunks,
                               struct token_sink sink) {
@@ -69,7 +62,7 @@ static enum status run_to_end(const struct tokenize_options *options, const char
 static enum status run(enum source_kind kind, int64_t eos_token, const char *text, size_t bytes,
                        struct token_ids *out) {
     struct tokenize_options options = {.tokenizer = tokenizer, .eos_token = eos_token, .kind = kind};
-    return run_to_end(&options, text, bytes, TOKENIZE_MOST_CHUNKS, (struct token_sink){collect, out});
+    return run_to_end(&options, text, bytes, TOKENIZE_MOST_CHUNKS, (struct token_sink){ids_collect, out});
 }
 
 static void expect_equal(const struct token_ids *a, const struct token_ids *b) {
@@ -115,7 +108,7 @@ static struct utf8_damage damage_of(const char *text, size_t bytes, int chunks) 
     struct file_input input = file_input_of_memory(text, bytes);
     assert_int_equal(tokenizing_create(&options, "input", &input, &tokenizing), STATUS_OK);
     while (tokenizing_done(tokenizing) < bytes)
-        assert_int_equal(tokenizing_advance(tokenizing, effort, (struct token_sink){collect, &ids}), STATUS_OK);
+        assert_int_equal(tokenizing_advance(tokenizing, effort, (struct token_sink){ids_collect, &ids}), STATUS_OK);
     struct utf8_damage damage = tokenizing_damage(tokenizing);
     tokenizing_free(tokenizing);
     vec_free(&ids);
@@ -314,7 +307,7 @@ static void waves_of_any_size_give_the_same(void **state) {
     assert_int_equal(run(SOURCE_TEXT, eos, text, bytes, &expected), STATUS_OK);
     for (int chunks = 1; chunks <= 3; chunks++) {
         struct token_ids ids = {0};
-        assert_int_equal(run_to_end(&options, text, bytes, chunks, (struct token_sink){collect, &ids}), STATUS_OK);
+        assert_int_equal(run_to_end(&options, text, bytes, chunks, (struct token_sink){ids_collect, &ids}), STATUS_OK);
         expect_equal(&ids, &expected);
         vec_free(&ids);
     }

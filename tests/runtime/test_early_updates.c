@@ -12,13 +12,6 @@
 #define NO_LIMIT (-1.0)
 #define HIGH_LIMIT 1e30
 
-static const struct policy_subject *subject_named(const char *name) {
-    for (size_t s = 0; s < policy_subject_count; s++)
-        if (strcmp(policy_subjects[s].name, name) == 0) return &policy_subjects[s];
-    fail_msg("no subject is called %s", name);
-    return NULL;
-}
-
 static const char *const subjects[] = {"llama in fp32", "another gpt2 in bf16", "qwen3 with adapters",
                                        "another gpt2 in bf16 with bf16 moments and no masters",
                                        "another llama in fp32 with int8 moments"};
@@ -28,7 +21,7 @@ static void the_bits_are_those_of_updates_at_the_end(void **state) {
     (void)state;
     uint64_t each = unit_sweep(2, 100);
     for (size_t s = 0; s < SUBJECTS; s++) {
-        const struct policy_subject *subject = subject_named(subjects[s]);
+        const struct policy_subject *subject = policy_subject_named(subjects[s]);
         struct outcome late = policy_train(subject, &(struct policy_way){.clip_norm = HIGH_LIMIT});
         struct outcome early = policy_train(subject, &(struct policy_way){.clip_norm = NO_LIMIT});
         outcome_require_equal(subject->name, &late, &early);
@@ -46,7 +39,7 @@ static void the_bits_are_those_of_updates_at_the_end(void **state) {
 /* Lanes leave sums that wait for others, and only the last one's pass updates. */
 static void lanes_have_them_in_their_last_pass(void **state) {
     (void)state;
-    const struct policy_subject *subject = subject_named(subjects[0]);
+    const struct policy_subject *subject = policy_subject_named(subjects[0]);
     for (uint64_t seed = 1; seed <= unit_sweep(3, 100); seed++) {
         struct policy_way way = {.lanes = {1, 1 + (int)(seed % 4)}, .round_grains = (int64_t)(seed % 3)};
         way.clip_norm = HIGH_LIMIT;
@@ -88,7 +81,7 @@ static int64_t most_gradients(const struct program *program) {
 static void open_step(double clip_norm, const struct policy *policy, struct model_config *config,
                       struct harness *harness) {
     struct policy_way way = {.clip_norm = clip_norm, .policy = policy, .batch = 2}; /* one grain */
-    struct harness_options options = policy_options(subject_named(subjects[0]), &way, config);
+    struct harness_options options = policy_options(policy_subject_named(subjects[0]), &way, config);
     harness_open(&options, harness);
 }
 

@@ -34,14 +34,6 @@ static void check_refused(const char *folder, int64_t bytes, enum status status,
     assert_true(status_hint_text()[0] != '\0');
 }
 
-static size_t count_names(const char *folder) {
-    struct names names;
-    assert_int_equal(folder_list(folder, &names), STATUS_OK);
-    size_t count = names.count;
-    names_free(&names);
-    return count;
-}
-
 static void check_holds(const struct arena *arena, char fill) {
     memset(written, fill, BYTES);
     memset(seen, 0, BYTES);
@@ -64,7 +56,7 @@ static void what_is_no_folder_is_refused(void **state) {
 
 static void a_too_large_tier_is_refused(void **state) {
     check_refused(*state, INT64_C(1) << 60, STATUS_FAILED, "cannot reserve 1024 PiB");
-    assert_int_equal(count_names(*state), 0);
+    assert_int_equal(temp_count(*state), 0);
 }
 
 static void two_share_a_folder(void **state) {
@@ -72,7 +64,7 @@ static void two_share_a_folder(void **state) {
     assert_int_equal(open_in(*state, BYTES, &first), STATUS_OK);
     assert_int_equal(open_in(*state, BYTES, &second), STATUS_OK);
     assert_int_equal(open_in(*state, 0, &empty), STATUS_OK);
-    assert_int_equal(count_names(*state), 0);
+    assert_int_equal(temp_count(*state), 0);
     check_holds(&first, 0);
     write_all(&first, 1);
     check_holds(&second, 0);
@@ -103,7 +95,7 @@ static void the_file_has_no_name(void **state) {
     struct stat info;
     assert_int_equal(fstat(file, &info), 0);
     assert_int_equal(info.st_nlink, 0);
-    assert_int_equal(count_names(*state), 0);
+    assert_int_equal(temp_count(*state), 0);
     close(file);
     close(other);
     assert_int_equal(disk_file_create_unlinked(temp_path(*state, "absent")), -1);
@@ -248,7 +240,7 @@ static void nothing_is_left(void **state) {
     close(ready[0]);
     assert_int_equal(kill(child, SIGKILL), 0);
     assert_int_equal(waitpid(child, NULL, 0), child);
-    assert_int_equal(count_names(*state), 0);
+    assert_int_equal(temp_count(*state), 0);
 }
 
 int main(void) {

@@ -1,9 +1,19 @@
 #include "support/tokenizer_text.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "base/json.h"
+#include "support/unit.h"
 #include "tokenizer/tokenizer_parts.h"
+
+struct tokenizer *tokenizer_fixture(const char *name) {
+    char path[512];
+    struct tokenizer *tokenizer;
+    snprintf(path, sizeof path, "%s/tokenizers/%s.json", BALLAST_FIXTURES, name);
+    if (tokenizer_open(path, &tokenizer) != STATUS_OK) fail_msg("%s", status_message());
+    return tokenizer;
+}
 
 enum status tokenizer_parse(const char *name, const char *json, size_t bytes, struct tokenizer **out) {
     json_t *file;
@@ -21,4 +31,11 @@ bool tokenizer_find(const struct tokenizer *tokenizer, const char *content, uint
     size_t bytes = strlen(content);
     return string_table_find(&tokenizer->added_ids, content, bytes, id) ||
            string_table_find(&tokenizer->model.vocabulary, content, bytes, id);
+}
+
+enum status ids_collect(void *payload, const uint32_t *ids, size_t count) {
+    struct token_ids *out = payload;
+    for (size_t i = 0; i < count; i++)
+        TRY(vec_push(out, ids[i]));
+    return STATUS_OK;
 }

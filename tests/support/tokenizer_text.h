@@ -1,9 +1,11 @@
-/* Tokenizers from texts in memory, and their tokens by content. */
+/* Tokenizers from fixtures and from texts in memory, and their tokens. */
 #ifndef BALLAST_TESTS_TOKENIZER_TEXT_H
 #define BALLAST_TESTS_TOKENIZER_TEXT_H
 
 #include "tokenizer/tokenizer.h"
 
+/* Opens tests/fixtures/tokenizers/NAME.json. */
+struct tokenizer *tokenizer_fixture(const char *name);
 /* tokenizer_open for a file in memory; `name` stands for the path in messages. */
 enum status tokenizer_parse(const char *name, const char *json, size_t bytes, struct tokenizer **out);
 /* tokenizer_train_file for a text in memory. */
@@ -12,5 +14,7 @@ enum status tokenizer_train(const char *text, size_t bytes, int64_t vocab_size, 
 /* The id of a token by its content, added tokens first ("<|endoftext|>"); false when there is none. Tokens of the
  * model are named as in the file ("Ġthe" in the byte-level alphabet, "▁the"). */
 bool tokenizer_find(const struct tokenizer *tokenizer, const char *content, uint32_t *id);
+/* A token_sink that appends to a struct token_ids. */
+enum status ids_collect(void *payload, const uint32_t *ids, size_t count);
 
 #endif

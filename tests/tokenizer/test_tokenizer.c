@@ -65,14 +65,6 @@ static json_t *fixture_read(const char *name, const char *ending) {
     return file;
 }
 
-static struct tokenizer *tokenizer_fixture(const char *name) {
-    char path[512];
-    struct tokenizer *tokenizer;
-    snprintf(path, sizeof path, "%s/tokenizers/%s.json", BALLAST_FIXTURES, name);
-    if (tokenizer_open(path, &tokenizer) != STATUS_OK) fail_msg("%s", status_message());
-    return tokenizer;
-}
-
 /* A text of the fixtures: a string, or {"hex": ...}. */
 static void text_read(const json_t *value, struct text_buffer *out) {
     out->count = 0;
@@ -140,18 +132,11 @@ static void streams_to(const struct tokenizer *tokenizer, const char *name, size
     tokenizer_decoder_free(decoder);
 }
 
-static enum status ids_gather(void *payload, const uint32_t *ids, size_t count) {
-    struct token_ids *out = payload;
-    for (size_t i = 0; i < count; i++)
-        TRY(vec_push(out, ids[i]));
-    return STATUS_OK;
-}
-
 /* The same text in parts: single bytes, and cuts drawn from its number. */
 static void encode_in_parts(struct tokenizer_encoder *encoder, const struct text_buffer *text, uint64_t seed,
                             struct token_ids *out) {
     out->count = 0;
-    assert_int_equal(tokenizer_encoder_begin(encoder, false, (struct token_sink){ids_gather, out}), STATUS_OK);
+    assert_int_equal(tokenizer_encoder_begin(encoder, false, (struct token_sink){ids_collect, out}), STATUS_OK);
     for (size_t place = 0, part; place < text->count; place += part) {
         part = seed % 3 == 0 ? 1 : 1 + random_u64(seed, RANDOM_TEST, 0, place) % 37;
         if (part > text->count - place) part = text->count - place;

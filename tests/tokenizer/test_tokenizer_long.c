@@ -27,27 +27,12 @@ static const char *const names[] = {"gpt2",
                                     "lines"};
 enum { NAMES = sizeof names / sizeof *names, THREADS = 4 };
 
-static struct tokenizer *tokenizer_fixture(const char *name) {
-    char path[512];
-    struct tokenizer *tokenizer;
-    snprintf(path, sizeof path, "%s/tokenizers/%s.json", BALLAST_FIXTURES, name);
-    if (tokenizer_open(path, &tokenizer) != STATUS_OK) fail_msg("%s", status_message());
-    return tokenizer;
-}
-
-static enum status ids_gather(void *payload, const uint32_t *ids, size_t count) {
-    struct token_ids *out = payload;
-    for (size_t i = 0; i < count; i++)
-        TRY(vec_push(out, ids[i]));
-    return STATUS_OK;
-}
-
 static void encode_in_parts(const struct tokenizer *tokenizer, const char *text, size_t bytes, size_t part,
                             struct token_ids *out) {
     struct tokenizer_encoder *encoder;
     out->count = 0;
     assert_int_equal(tokenizer_encoder_create(tokenizer, &encoder), STATUS_OK);
-    assert_int_equal(tokenizer_encoder_begin(encoder, true, (struct token_sink){ids_gather, out}), STATUS_OK);
+    assert_int_equal(tokenizer_encoder_begin(encoder, true, (struct token_sink){ids_collect, out}), STATUS_OK);
     for (size_t place = 0; place < bytes; place += part)
         assert_int_equal(tokenizer_encoder_push(encoder, text + place, part < bytes - place ? part : bytes - place),
                          STATUS_OK);
@@ -169,7 +154,7 @@ static void a_sink_stops_the_encoding(void **state) {
         STATUS_INTERRUPTED);
     assert_string_equal(status_message(), "enough");
     /* It is ready for the next text, with nothing left of this one. */
-    assert_int_equal(tokenizer_encoder_encode(encoder, "hello", 5, true, (struct token_sink){ids_gather, &ids}),
+    assert_int_equal(tokenizer_encoder_encode(encoder, "hello", 5, true, (struct token_sink){ids_collect, &ids}),
                      STATUS_OK);
     assert_int_equal(tokenizer_encode(tokenizer, "hello", 5, true, &want), STATUS_OK);
     assert_same_ids("llama3", 5, &want, &ids);
