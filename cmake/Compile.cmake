@@ -20,9 +20,17 @@ if(NOT CMAKE_BUILD_TYPE)
 endif()
 set(CMAKE_C_FLAGS_RELEASE "-O2 -g")
 
-# Fused multiply-adds are written out where they are wanted, so that results do not hang on what a compiler fuses.
+# Code that wants a fused multiply-add calls it, so that results do not depend on the compiler.
 add_compile_options(-ffp-contract=off -fno-math-errno)
 add_compile_definitions(_GNU_SOURCE)
+
+# The fuzz targets and the library that they test; other programs are then not built.
+if(BALLAST_FUZZ)
+    if(NOT CMAKE_C_COMPILER_ID STREQUAL "Clang")
+        message(FATAL_ERROR "The fuzz targets need clang: configure with -DCMAKE_C_COMPILER=clang")
+    endif()
+    set(fuzz_flags -fsanitize=address,undefined,fuzzer-no-link -fno-sanitize-recover=all -fno-omit-frame-pointer)
+endif()
 
 if(BALLAST_SANITIZE)
     set(sanitize -fsanitize=${BALLAST_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)

@@ -1,6 +1,6 @@
-# What configuring found, told in one block at the end.
+# Collects what the configuration found and prints it in one block.
 
-# summary_add(<name> <what was found> [<what this leaves out>])
+# summary_add(<name> <version, path or "no"> [<consequence>])
 function(summary_add name found)
     string(LENGTH "${name}" length)
     math(EXPR padding "16 - ${length}")
@@ -15,5 +15,5 @@ endfunction()
 function(summary_print)
     get_property(lines GLOBAL PROPERTY ballast_summary)
     list(JOIN lines "\n" text)
-    message(STATUS "Ballast ${PROJECT_VERSION} will be built with\n${text}")
+    message(STATUS "Ballast ${PROJECT_VERSION} configuration:\n${text}")
 endfunction()

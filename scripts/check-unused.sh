@@ -30,21 +30,23 @@ END
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
+# The source of an object: CMake puts that of src/base/file.c into BUILD/src/base/CMakeFiles/TARGET.dir/file.c.o.
+source_of='s,/CMakeFiles/[^/]*\.dir/,/,; s,.*/src/,src/,; s,\.o$,,'
 find "$build" -name '*.o' -path '*/src/*' | while read -r object; do
-    source=src/${object##*/src/}
-    [ ! -f "${source%.o}" ] || echo "$object" # else it is left of a source that is gone
+    source=$(echo "$object" | sed "$source_of")
+    [ ! -f "$source" ] || echo "$object" # otherwise the source was generated, or removed since
 done >"$work/objects"
 if [ ! -s "$work/objects" ]; then
     echo "check-unused: no objects in $build" >&2
     exit 1
 fi
-sed 's,.*/src/,src/,; s,\.o$,,' "$work/objects" | sort -u >"$work/built"
+sed "$source_of" "$work/objects" | sort -u >"$work/built"
 find src \( -name '*.c' -o -name '*.cu' -o -name '*.cpp' \) | sort | comm -13 "$work/built" - >"$work/left_out"
 
 # "NAME FILE" of each external name that no object of another file references. Names that compilers make (with a leading
 # underscore or a dot) do not count.
 xargs nm -A -P <"$work/objects" | awk '
-    { file = $1; sub(/.*\/src\//, "src/", file); sub(/\.o:$/, "", file) }
+    { file = $1; sub(/\/CMakeFiles\/[^\/]*\.dir/, "", file); sub(/.*\/src\//, "src/", file); sub(/\.o:$/, "", file) }
     $3 == "U" { uses[$2] = uses[$2] " " file; next }
     $3 ~ /^[A-Z]$/ { defined[$2] = file }
     END {

@@ -3,7 +3,7 @@
 # skipped, and what that would need.
 #   usage: scripts/run-tests.sh BUILD_FOLDER "CLASS..." CTEST_ARGUMENT...
 # Classes: quick (under five seconds on two cores of a server of 2020), long, and slow (left to make test-slow). A test
-# is quick unless its source says `ctest: LABELS long` (cmake/Tests.cmake). All classes run, whatever fails; the status
+# is quick unless its source says `ctest: LABELS long` (tests/CMakeLists.txt). All classes run, whatever fails; the status
 # is that of the first class that failed.
 # A test that skips prints a line "skipped: WHAT IS MISSING; needs WHAT" (unit_skip in tests/support/unit.h; scripts
 # print it themselves).

@@ -1,5 +1,5 @@
-/* Lines that a person edits at a terminal, with the arrow keys and a history: by libedit, where the build finds it
- * (cmake/LineEdit.cmake). */
+/* Line editing at a terminal, with arrow keys and a history, by libedit if the build finds it
+ * (src/cli/CMakeLists.txt). */
 #ifndef BALLAST_CLI_LINE_EDIT_H
 #define BALLAST_CLI_LINE_EDIT_H
 

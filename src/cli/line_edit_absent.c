@@ -1,6 +1,6 @@
 #include "cli/line_edit.h"
 
-/* In builds without libedit (cmake/LineEdit.cmake). */
+/* Replaces line_edit.c in a build without libedit (src/cli/CMakeLists.txt). */
 struct line_edit *line_edit_open(struct typed_lines *reader) {
     (void)reader;
     return NULL;

@@ -27,7 +27,7 @@ char *page_text_of(const json_t *document);
 /* The whole page, with a NUL after it; mem_free. NULL when out of memory. `bytes` may be NULL. */
 char *page_make(const json_t *document, size_t *bytes);
 
-/* The sources, made into C by cmake/Page.cmake: what comes before the data and what comes after. */
+/* The page before and after its data; src/page/make_page_source.cmake generates both from the sources. */
 extern const unsigned char page_source_before[], page_source_after[];
 extern const size_t page_source_before_bytes, page_source_after_bytes;
 

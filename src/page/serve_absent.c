@@ -2,7 +2,7 @@
 
 #include <stddef.h>
 
-/* In builds without libmicrohttpd (cmake/Serve.cmake). */
+/* Replaces serve.c in a build without libmicrohttpd (src/page/CMakeLists.txt). */
 enum status server_open(const char *address, const char *run_folder, const char *beside, struct server **out) {
     (void)run_folder, (void)beside, (void)out;
     (void)status_set(STATUS_BAD_INPUT, "--serve %s: this build cannot serve: libmicrohttpd was not found", address);
