@@ -1,82 +1,95 @@
-# `make help` lists the targets. Everything is done by CMake and Ninja; this file only holds the commands to type.
+# Short names for CMake and Ninja commands; `make help` lists them.
 
 BUILD ?= build
 PREFIX ?= /usr/local
 CMAKE_FLAGS ?=
 JOBS ?= $(shell nproc)
-# Tests at once, on two cores: they wait for threads, ranks and the disk for half of their time. A test that holds more
-# than one place says so in its source.
+# Parallel tests on two cores: they spend half of their time waiting for threads, ranks and the disk. A test that needs
+# several slots declares it in its source.
 TEST_JOBS ?= 4
-# For each fuzz target: in make test and make fuzz, and in make check.
+# Seconds for each fuzz target, in make test and make fuzz, and in make check.
 FUZZ_SECONDS ?= 5
 CHECK_FUZZ_SECONDS ?= 3600
-# $(call run_tests,FOLDER,CLASSES): quick tests are under five seconds (scripts/run-tests.sh)
+# $(call run_tests,DIRECTORY,CLASSES); scripts/run-tests.sh defines the classes.
 run_tests = scripts/run-tests.sh $(1) "$(2)" -j$(TEST_JOBS)
 
-configure = cmake -G Ninja -S . -B $(1) -DCMAKE_INSTALL_PREFIX=$(PREFIX) $(2) $(CMAKE_FLAGS)
-compile = cmake --build $(1) --parallel $(JOBS)
+# CMakePresets.json holds the settings of each build.
+# $(call configure,PRESET,DIRECTORY,SETTINGS)
+configure = cmake --preset $(1) -B $(2) -DCMAKE_INSTALL_PREFIX=$(PREFIX) $(3) $(CMAKE_FLAGS)
+# $(call compile,DIRECTORY,TARGETS)
+compile = cmake --build $(1) --parallel $(JOBS) --target $(2)
 
-.PHONY: all packages packages-test packages-browser demo test test-quick test-slow test-asan fuzz fuzz-build check bench install format clean help
+.PHONY: all tools deps deps-test deps-browser demo test test-quick test-slow test-asan fuzz fuzz-build check bench-build bench install format clean help
 
-all: packages
-	$(call configure,$(BUILD),-DBALLAST_FUZZ_BUILD=)
-	$(call compile,$(BUILD))
+all: tools
+	$(call configure,release,$(BUILD))
+	$(call compile,$(BUILD),all)
 
-packages:
+# CMake names missing libraries, so only a missing compiler, CMake or Ninja must be named before it runs.
+tools:
+	@scripts/install-packages.sh --check build
+
+deps:
 	@scripts/install-packages.sh build
 
-packages-test:
+deps-test:
 	@scripts/install-packages.sh build test
 
-packages-browser:
+deps-browser:
 	@scripts/install-packages.sh browser
 
-demo: all
-	@scripts/install-packages.sh demo
+demo:
+	@scripts/install-packages.sh build demo
+	$(call configure,release,$(BUILD))
+	$(call compile,$(BUILD),all)
 	BALLAST=$(BUILD)/ballast scripts/demo.sh
 
-# Without clang (where packages are not installed for you) the tests run without the fuzz targets.
+# Without clang (on systems whose packages are not installed automatically) the tests run without the fuzz targets.
 have_clang = $(shell command -v clang 2>/dev/null)
-fuzz_folder = $(if $(have_clang),$(abspath $(BUILD)-fuzz))
+fuzz_directory = $(if $(have_clang),$(abspath $(BUILD)-fuzz))
 
-fuzz-build: packages-test
-	$(if $(have_clang),$(call configure,$(BUILD)-fuzz,-DCMAKE_C_COMPILER=clang -DBALLAST_FUZZ=ON))
-	$(if $(have_clang),$(call compile,$(BUILD)-fuzz),@echo "clang was not found: the fuzz targets are left out")
+fuzz-build: deps-test
+	$(if $(have_clang),$(call configure,fuzz,$(BUILD)-fuzz))
+	$(if $(have_clang),$(call compile,$(BUILD)-fuzz,all),@echo "clang was not found: the fuzz targets are not built")
 
 test: fuzz-build
-	$(call configure,$(BUILD),-DBALLAST_FUZZ_BUILD=$(fuzz_folder))
-	$(call compile,$(BUILD))
+	$(call configure,release,$(BUILD),-DBALLAST_FUZZ_BUILD=$(fuzz_directory))
+	$(call compile,$(BUILD),all ballast_tests)
 	FUZZ_SECONDS=$(FUZZ_SECONDS) $(call run_tests,$(BUILD),quick long) --timeout 300
 
-test-quick: packages-test
-	$(call configure,$(BUILD))
-	$(call compile,$(BUILD))
+test-quick: deps-test
+	$(call configure,release,$(BUILD))
+	$(call compile,$(BUILD),all ballast_tests)
 	$(call run_tests,$(BUILD),quick) --timeout 300
 
-# What make test leaves out for time, and the page in a browser.
-test-slow: packages-test packages-browser
-	$(call configure,$(BUILD))
-	$(call compile,$(BUILD))
+# The tests that make test leaves out for time, and the page in a browser.
+test-slow: deps-test deps-browser
+	$(call configure,release,$(BUILD))
+	$(call compile,$(BUILD),all ballast_tests)
 	$(call run_tests,$(BUILD),slow) --timeout 600
 
-test-asan: packages-test
-	$(call configure,$(BUILD)-asan,-DBALLAST_SANITIZE=address$(,)undefined)
-	$(call compile,$(BUILD)-asan)
+test-asan: deps-test
+	$(call configure,asan,$(BUILD)-asan)
+	$(call compile,$(BUILD)-asan,all ballast_tests)
 	$(call run_tests,$(BUILD)-asan,quick long slow) --timeout 900
 
 fuzz: fuzz-build
-	$(call configure,$(BUILD),-DBALLAST_FUZZ_BUILD=$(fuzz_folder))
+	$(call configure,release,$(BUILD),-DBALLAST_FUZZ_BUILD=$(fuzz_directory))
 	FUZZ_SECONDS=$(FUZZ_SECONDS) $(call run_tests,$(BUILD),long) --timeout $$(($(FUZZ_SECONDS) + 60)) -R '^fuzz\.'
 
 check: fuzz-build
-	$(call configure,$(BUILD),-DBALLAST_FUZZ_BUILD=$(fuzz_folder))
-	$(call compile,$(BUILD))
+	$(call configure,release,$(BUILD),-DBALLAST_FUZZ_BUILD=$(fuzz_directory))
+	$(call compile,$(BUILD),all ballast_tests)
 	BALLAST_LONG=1 FUZZ_SECONDS=$(CHECK_FUZZ_SECONDS) $(call run_tests,$(BUILD),quick long slow) --timeout 7200
 
-# A program that needs arguments says so and ends with status 2.
-bench: all
+bench-build: tools
+	$(call configure,release,$(BUILD))
+	$(call compile,$(BUILD),ballast_bench)
+
+# A benchmark that needs arguments says so and ends with status 2.
+bench: bench-build
 	@for program in $(BUILD)/bench/*; do \
-	    if [ -x "$$program" ]; then echo "== $$program"; "$$program" || [ $$? = 2 ] || exit 1; fi; done
+	    if [ -f "$$program" ] && [ -x "$$program" ]; then echo "== $$program"; "$$program" || [ $$? = 2 ] || exit 1; fi; done
 
 install: all
 	cmake --install $(BUILD)
@@ -85,21 +98,21 @@ format:
 	find src include tests bench examples -name '*.[ch]' -o -name '*.cu' -o -name '*.cuh' -o -name '*.cpp' | xargs clang-format -i
 
 clean:
-	rm -rf $(BUILD) $(BUILD)-asan $(BUILD)-fuzz
+	rm -rf $(BUILD) $(addprefix $(BUILD)-,debug asan tsan fuzz ci)
 
 help:
-	@echo 'make            install missing packages, configure, build $(BUILD)/ballast'
-	@echo 'make demo       train a small model on a real text, and show what it writes'
-	@echo 'make test       the quick tests, then the long ones, each fuzz target for FUZZ_SECONDS ($(FUZZ_SECONDS)) among them'
-	@echo 'make test-quick the quick tests alone: those under five seconds'
-	@echo 'make test-slow  the slow tests, and the page in a browser'
-	@echo 'make test-asan  all tests under the address and undefined-behaviour sanitizers'
-	@echo 'make fuzz       the fuzz targets alone; $(FUZZ_SECONDS) s each (FUZZ_SECONDS)'
-	@echo 'make check      all tests with their long sweeps, and an hour of each fuzz target'
-	@echo 'make bench      the benchmarks, one after the other'
-	@echo 'make install    program, libballast.so, ballast.h and ballast.pc into PREFIX ($(PREFIX)); DESTDIR is honoured'
-	@echo 'make format     clang-format over all sources'
-	@echo 'make clean      remove the build folders'
-	@echo 'settings        BUILD=folder CMAKE_FLAGS=... JOBS=n TEST_JOBS=n'
-
-, := ,
+	@echo 'make             builds $(BUILD)/ballast, libballast.so and the MPI plugins; names missing packages, installs nothing'
+	@echo 'make deps        installs the Debian packages that a build uses (root or sudo)'
+	@echo 'make demo        installs missing packages, builds, trains a small model on a real text and generates text'
+	@echo 'make test        installs missing packages, builds, runs the quick and long tests; FUZZ_SECONDS ($(FUZZ_SECONDS)) for each fuzz target'
+	@echo 'make test-quick  runs the quick tests, which take less than five seconds each'
+	@echo 'make test-slow   runs the slow tests, and the page in a browser'
+	@echo 'make test-asan   runs all tests with the address and undefined-behavior sanitizers'
+	@echo 'make fuzz        runs only the fuzz targets, FUZZ_SECONDS ($(FUZZ_SECONDS)) each'
+	@echo 'make check       runs all tests with their long sweeps, and each fuzz target for an hour'
+	@echo 'make bench-build builds the benchmarks in $(BUILD)/bench'
+	@echo 'make bench       builds and runs the benchmarks'
+	@echo 'make install     installs the program, libballast.so, ballast.h and ballast.pc in PREFIX ($(PREFIX)); honors DESTDIR'
+	@echo 'make format      formats all sources with clang-format'
+	@echo 'make clean       removes the build directories'
+	@echo 'Settings: BUILD=directory CMAKE_FLAGS=... JOBS=n TEST_JOBS=n'

@@ -13,7 +13,7 @@ skip() {
     echo "check-tidy: skipped: $1" >&2
     exit 0
 }
-command -v clang-tidy >/dev/null || skip "clang-tidy is not installed; needs clang-tidy (make packages-test)"
+command -v clang-tidy >/dev/null || skip "clang-tidy is not installed; needs clang-tidy (make deps-test)"
 [ -f "$build/compile_commands.json" ] || skip "$build has no compile_commands.json; configure it with CMake"
 
 find_base() {

@@ -1,28 +1,34 @@
 #!/bin/sh
-# Installs the Debian packages that Ballast needs, and only those that are missing; silent when there are none.
-#   usage: scripts/install-packages.sh [--list] GROUP...      GROUP: build, libraries (a part of build), test, browser, demo
-# Needs root or sudo only when something is missing. Asks nothing. With --list it prints the groups' packages and ends.
+# Installs the Debian packages that Ballast needs and that are missing. Prints nothing if none is missing.
+#   usage: scripts/install-packages.sh [--list | --check] GROUP...
+#   GROUP: build, libraries (a part of build), test, browser, demo
+# Installing needs root or sudo, and never asks a question. --list prints the packages of the groups. --check installs
+# nothing: if the compiler, CMake or Ninja is missing, it names the missing packages and ends with status 1.
 set -eu
 
 tools='gcc libc6-dev cmake ninja-build'
-# Without which nothing builds; bench/gpu/packages.sh takes them along.
+# Required; bench/gpu/packages.sh copies them to the GPU machine.
 libraries='pkg-config libdnnl-dev libjansson-dev libpcre2-dev libhwloc-dev libxxhash-dev libutf8proc-dev
            coinor-libcbc-dev'
-# What a build does without.
+# A build without these lacks features, which its summary names.
 optional='libprotobuf-c-dev protobuf-c-compiler liburing-dev libmicrohttpd-dev libedit-dev libopenmpi-dev libmpich-dev'
 build="$tools $libraries $optional"
 test='libcmocka-dev clang clang-tidy libclang-rt-14-dev libomp-dev openmpi-bin mpich python3-jsonschema'
 # On x86-64 the tests also compile for arm64.
 cross='gcc-aarch64-linux-gnu libc6-dev-arm64-cross'
 demo='bible-kjv bible-kjv-text'
-# Some 400 MB, so the tests do without it: make test-slow opens the page in it.
+# About 400 MB, so only make test-slow uses it.
 browser='chromium'
 
-list=
-if [ "${1-}" = --list ]; then
-    list=yes
+mode=install
+case ${1-} in
+--list | --check)
+    mode=${1#--}
     shift
-fi
+    ;;
+esac
+has() { command -v "$1" >/dev/null; }
+if [ $mode = check ] && has cmake && has ninja && { [ -n "${CC-}" ] || has cc; }; then exit 0; fi
 wanted=
 for group in "$@"; do
     case $group in
@@ -41,14 +47,15 @@ for group in "$@"; do
     esac
 done
 
-if [ -n "$list" ]; then
+if [ $mode = list ]; then
     # shellcheck disable=SC2086 # a list of names
     printf '%s\n' $wanted
     exit 0
 fi
 
-if ! command -v dpkg-query >/dev/null; then
-    echo "install-packages: not a Debian system, so nothing is installed; needed are what Debian calls$wanted" >&2
+if ! has dpkg-query; then
+    echo "install-packages: this is not a Debian system; install what Debian calls$wanted" >&2
+    if [ $mode = check ]; then exit 1; fi
     exit 0
 fi
 
@@ -57,11 +64,16 @@ for package in $wanted; do
     state=$(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null) || state=absent
     if [ "$state" != installed ]; then missing="$missing $package"; fi
 done
+if [ $mode = check ]; then
+    echo "Ballast needs a C compiler, CMake and Ninja. These packages are missing:$missing" >&2
+    echo '`make deps` installs them.' >&2
+    exit 1
+fi
 if [ -z "$missing" ]; then exit 0; fi
 
 if [ "$(id -u)" = 0 ]; then
     as_root='env'
-elif command -v sudo >/dev/null && sudo -n true 2>/dev/null; then
+elif has sudo && sudo -n true 2>/dev/null; then
     as_root='sudo -n env'
 else
     echo "install-packages: these packages are missing, and installing them takes root or sudo without a password:" >&2

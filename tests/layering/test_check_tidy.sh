@@ -2,7 +2,7 @@
 # scripts/check-tidy.sh finds a fault in a file that changed, leaves the others alone, and knows when to skip.
 set -eu
 for tool in clang-tidy git; do
-    command -v $tool >/dev/null || { echo "skipped: $tool is not installed; needs $tool (make packages-test)" && exit 77; }
+    command -v $tool >/dev/null || { echo "skipped: $tool is not installed; needs $tool (make deps-test)" && exit 77; }
 done
 place=$(cd "$(mktemp -d)" && pwd -P)
 trap 'rm -rf "$place"' EXIT

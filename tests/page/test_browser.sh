@@ -7,7 +7,7 @@
 set -eu
 browser=$(command -v chromium || command -v chromium-browser || command -v google-chrome || true)
 if [ -z "$browser" ]; then
-    echo "skipped: no Chromium is installed; needs chromium (make packages-browser)"
+    echo "skipped: no Chromium is installed; needs chromium (make deps-browser)"
     exit 77
 fi
 source=${BALLAST_SOURCE:-$(cd "$(dirname "$0")/../.." && pwd)}
