@@ -19,11 +19,12 @@
 extern char **environ;
 
 /* How each MPI starts ranks on this machine alone, more than it has cores, wherever they like; a batch system's nodes
- * are not asked for. */
+ * are not asked for. Jobs of Open MPI 4 share one directory, which each job removes at its end while another one may
+ * be making it (open-mpi/ompi#8510): `directory_variable` gives each job a directory of its own. */
 static const struct starter {
     const char *mpi, *programs[3], *version_says, *package;
     const char *arguments[16];
-    const char *environment[4];
+    const char *environment[4], *directory_variable;
 } starters[] = {
     {"openmpi",
      {"mpirun.openmpi", "mpirun"},
@@ -31,8 +32,15 @@ static const struct starter {
      "openmpi-bin",
      {"--oversubscribe", "--bind-to", "none", "--mca", "plm", "isolated", "--mca", "ras", "^slurm", "--mca",
       "mpi_yield_when_idle", "1", "-n"},
-     {"OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1"}},
-    {"mpich", {"mpirun.mpich", "mpirun"}, "HYDRA", "mpich", {"-launcher", "fork", "-bind-to", "none", "-n"}, {NULL}},
+     {"OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1"},
+     "OMPI_MCA_orte_top_session_dir"},
+    {"mpich",
+     {"mpirun.mpich", "mpirun"},
+     "HYDRA",
+     "mpich",
+     {"-launcher", "fork", "-bind-to", "none", "-n"},
+     {NULL},
+     NULL},
 };
 enum { STARTERS = sizeof starters / sizeof *starters, WORDS_MOST = 32 };
 
@@ -97,6 +105,12 @@ struct command {
     char **arguments, **environment;
 };
 
+/* mpirun creates the directory and removes it. No other launch has this name. */
+static char *give_directory(const struct starter *starter, const char *name, struct scratch *scratch) {
+    const char *parent = getenv("TMPDIR");
+    return scratch_format(scratch, "%s=%s/%s", starter->directory_variable, parent && *parent ? parent : "/tmp", name);
+}
+
 static enum status make_command(const struct launch_settings *settings, const struct starter *starter, char *mpirun,
                                 const char *name, struct command *out) {
     size_t count = 0, variables = 0, at = 0;
@@ -118,7 +132,9 @@ static enum status make_command(const struct launch_settings *settings, const st
     out->environment[variables++] = socket;
     for (int i = 0; i < 4 && starter->environment[i]; i++)
         out->environment[variables++] = (char *)starter->environment[i];
-    return STATUS_OK;
+    if (!starter->directory_variable) return STATUS_OK;
+    out->environment[variables] = give_directory(starter, name, &out->scratch);
+    return out->environment[variables] ? STATUS_OK : STATUS_FAILED;
 }
 
 /* Between fork and exec: calls that are allowed there alone. */

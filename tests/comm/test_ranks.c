@@ -10,12 +10,14 @@
 
 #include "base/clock.h"
 #include "base/fault.h"
+#include "base/folder.h"
 #include "base/mem.h"
 #include "base/random.h"
 #include "comm/comm.h"
 #include "comm/launch.h"
 #include "support/comm_check.h"
 #include "support/mpi_job.h"
+#include "support/temp_folder.h"
 #include "support/unit.h"
 
 /* ---- A rank ---- */
@@ -187,6 +189,16 @@ static enum status be_without_memory(struct comm *comm, const struct rank_words 
     return status;
 }
 
+/* One directory, that of this job. */
+static enum status check_directory(void) {
+    struct names names = {0};
+    TRY(folder_list(getenv("TMPDIR"), &names));
+    bool own = names.count == 1 && strncmp(names.items[0], "ballast-", 8) == 0;
+    enum status status = own ? STATUS_OK : status_set(STATUS_FAILED, "%zu directories", names.count);
+    names_free(&names);
+    return status;
+}
+
 static enum status rank_body(struct comm *comm, const struct rank_words *words) {
     if (strcmp(words->mode, "check") == 0) return check_all(comm);
     if (strcmp(words->mode, "grow") == 0) return check_growth(comm, !words->messages_only);
@@ -202,6 +214,7 @@ static enum status rank_body(struct comm *comm, const struct rank_words *words) 
     if (strncmp(words->mode, "memory", 6) == 0) return be_without_memory(comm, words);
     if (strcmp(words->mode, "slow") == 0) return be_slow(comm, words);
     if (strcmp(words->mode, "keep waiting") == 0) return keep_waiting(comm, words);
+    if (strcmp(words->mode, "directory") == 0) return check_directory();
     return suffer(comm, words);
 }
 
@@ -347,6 +360,19 @@ static void ranks_end_with_their_parent(void **state) {
     }
 }
 
+/* ---- mpirun itself ---- */
+
+static void each_job_has_a_directory_of_its_own(void **state) {
+    char *before = mem_string(getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp");
+    if (mpi_job_is("openmpi")) {
+        setenv("TMPDIR", *state, 1);
+        expect_ok((struct job){"directory", 2, 0, 0, false, ""});
+        setenv("TMPDIR", before, 1);
+    }
+    assert_int_equal(temp_count(*state), 0);
+    mem_free(before);
+}
+
 /* Without a parent of ours: mpirun's own banner and status, and our message from one rank. */
 static void a_users_own_mpirun_ends_too(void **state) {
     (void)state;
@@ -401,6 +427,7 @@ int main(int count, char **argument) {
         cmocka_unit_test(slow_ranks_are_waited_for_and_idle_ones_are_named),
         cmocka_unit_test(disagreement_is_one_message),
         cmocka_unit_test(a_rank_without_memory_says_so),
+        cmocka_unit_test_setup_teardown(each_job_has_a_directory_of_its_own, temp_folder_make, temp_folder_drop),
         cmocka_unit_test(ranks_end_with_their_parent),
         cmocka_unit_test(a_users_own_mpirun_ends_too),
     };

@@ -51,8 +51,19 @@ static void let_mpi_leak(void) {
     mem_free(options);
 }
 
+/* Jobs of other test programs do not share Open MPI's directory, which each job removes (src/comm/launch.c). */
+static void set_mpirun(void) {
+    char mpirun[PATH_MAX + 128] = "mpirun.mpich -bind-to none";
+    if (mpi_job_is("openmpi"))
+        snprintf(mpirun, sizeof mpirun,
+                 "mpirun.openmpi --oversubscribe --bind-to none --mca mpi_yield_when_idle 1 "
+                 "--mca orte_top_session_dir %s/mpi",
+                 own_cache);
+    setenv("MPIRUN", mpirun, 1);
+}
+
 void mpi_job_require(void) {
-    char program[] = BALLAST_PROGRAM, command[64], mpirun[256];
+    char program[] = BALLAST_PROGRAM, command[64];
     const char *name = mpi_job_name();
     setenv("BALLAST_PLUGINS", dirname(program), 0);
     char *plugin = mpi_library_path(name);
@@ -60,15 +71,13 @@ void mpi_job_require(void) {
     if (!plugin || system(command) != 0)
         unit_skip_all("%s is not installed with its plugin; needs lib%s-dev and its mpirun", name, name);
     mem_free(plugin);
-    snprintf(mpirun, sizeof mpirun, "mpirun.%s %s", name,
-             mpi_job_is("openmpi") ? "--oversubscribe --bind-to none --mca mpi_yield_when_idle 1" : "-bind-to none");
-    setenv("MPIRUN", mpirun, 1);
+    keep_own_cache();
+    set_mpirun();
     setenv("BALLAST", BALLAST_PROGRAM, 1);
     setenv("BALLAST_MPI", name, 1); /* for --ranks; a user's own mpirun is found out */
     setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 1);
     setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 1);
     let_mpi_leak();
-    keep_own_cache();
 }
 
 static pid_t start(const char *folder, const char *format, va_list arguments) {
