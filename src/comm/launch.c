@@ -12,6 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/log.h"
 #include "base/mem.h"
 #include "comm/launch_report.h"
 #include "comm/mpi_library.h"
@@ -181,18 +182,19 @@ static void end_started(const struct launch_started *started, const sigset_t *ma
     sigprocmask(SIG_SETMASK, mask, NULL);
 }
 
-/* The last line of mpirun's own that says something. */
+/* Of Open MPI's lines the first name the cause, and the last say no more than that it failed: all are printed. */
 static enum status blame_mpirun(const struct launch_ranks_seen *seen, const char *mpirun, int wait_status) {
-    char words[300] = "";
-    const char *all = launch_last_words(seen);
-    for (const char *line = all; *line;) {
-        size_t length = strcspn(line, "\n");
-        bool says_something = length > 0 && strspn(line, "-= \t") < length;
-        if (says_something) snprintf(words, sizeof words, "%.*s", (int)length, line);
+    bool speaks = false;
+    for (const char *line = launch_last_words(seen); *line;) {
+        int length = (int)strcspn(line, "\n");
+        bool has_text = strspn(line, "-= \t\n") < (size_t)length;
+        if (has_text) log_warning("mpirun: %.*s", length, line);
+        speaks |= has_text;
         line += length + (line[length] == '\n');
     }
     int code = WIFEXITED(wait_status) ? WEXITSTATUS(wait_status) : 128 + WTERMSIG(wait_status);
-    return status_set(STATUS_FAILED, "%s ended with status %d%s%s", mpirun, code, *words ? ": " : "", words);
+    return status_set(STATUS_FAILED, "%s ended with status %d%s", mpirun, code,
+                      speaks ? "; its messages are above" : "");
 }
 
 enum status launch_ranks(const struct launch_settings *settings) {

@@ -3,7 +3,8 @@
  * The parent starts mpirun in a session of its own, so that the terminal's signals reach the parent alone, which hands
  * them on to the ranks; mpirun and all ranks end with the parent, however it ends. Each rank joins the parent over a
  * socket that is named in the environment (launch_join) and gets the parent's own standard output and error by it, so
- * that a terminal is one for the ranks too and nothing of mpirun's own words is seen. Before a rank ends it says how
+ * that a terminal is one for the ranks too. mpirun's own messages are printed only where it fails and no rank says why.
+ * Before a rank ends it says how
  * (launch_report). A rank that ends without a word has died. What comes of the whole is what came of the rank that
  * failed first. */
 #ifndef BALLAST_COMM_LAUNCH_H

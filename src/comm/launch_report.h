@@ -40,7 +40,7 @@ struct launch_started {
 enum status launch_watch(struct launch_ranks_seen *seen, const struct launch_started *started);
 /* The first rank that failed: OK if none did. `all_joined`: whether that says anything. */
 enum status launch_first_failure(const struct launch_ranks_seen *seen, bool *all_joined);
-/* The last line that mpirun said, or "". */
+/* The last of what mpirun printed, or "". */
 const char *launch_last_words(const struct launch_ranks_seen *seen);
 
 #endif

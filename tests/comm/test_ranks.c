@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/folder.h"
+#include "base/log.h"
 #include "base/mem.h"
 #include "base/random.h"
 #include "comm/comm.h"
@@ -362,6 +363,28 @@ static void ranks_end_with_their_parent(void **state) {
 
 /* ---- mpirun itself ---- */
 
+static char heard[8192];
+static void hear(bool warning, const char *text) {
+    size_t length = strlen(heard);
+    (void)warning;
+    snprintf(heard + length, sizeof heard - length, "%s\n", text);
+}
+
+static void an_mpirun_that_fails_is_quoted(void **state) {
+    (void)state;
+    struct job job = {"check", 2, 0, 0, false, ""};
+    if (!mpi_job_is("openmpi")) return; /* only of this one the test knows how to make it fail */
+    setenv("OMPI_MCA_orte_top_session_dir", "/dev/null/no-folder", 1);
+    log_listen(hear);
+    enum status status = run_job(&job);
+    log_listen(NULL);
+    unsetenv("OMPI_MCA_orte_top_session_dir");
+    assert_int_equal(status, STATUS_FAILED);
+    if (!strstr(status_message(), "mpirun.openmpi ended with status 1")) fail_msg("%s", status_message());
+    if (!strstr(heard, "Directory: /dev/null") || !strstr(heard, "Not a directory")) fail_msg("%s", heard);
+}
+
+/* Jobs that begin and end at once must not remove each other's directory. */
 static void each_job_has_a_directory_of_its_own(void **state) {
     char *before = mem_string(getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp");
     if (mpi_job_is("openmpi")) {
@@ -427,6 +450,7 @@ int main(int count, char **argument) {
         cmocka_unit_test(slow_ranks_are_waited_for_and_idle_ones_are_named),
         cmocka_unit_test(disagreement_is_one_message),
         cmocka_unit_test(a_rank_without_memory_says_so),
+        cmocka_unit_test(an_mpirun_that_fails_is_quoted),
         cmocka_unit_test_setup_teardown(each_job_has_a_directory_of_its_own, temp_folder_make, temp_folder_drop),
         cmocka_unit_test(ranks_end_with_their_parent),
         cmocka_unit_test(a_users_own_mpirun_ends_too),
