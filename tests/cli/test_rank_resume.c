@@ -370,13 +370,14 @@ static void clear_unfinished(void) {
     mem_free(folder);
 }
 
-/* The parent kills a rank that was stopped. */
+/* The parent kills a rank that was stopped, after a timeout; no other rank is to meet one, however slow the disk is. */
 static void fail_while_saving(const char *partition, int signal, uint64_t draw) {
     int ranks[MPI_JOB_RANKS];
+    const char *timeout_s = signal == SIGSTOP ? "5" : "300";
     clear_unfinished();
     pid_t parent =
         program_start(place.folder, (const char *const[]){TRAIN(place.run, "2", "1000000", "1"), "--continue",
-                                                          "--rank-timeout", "2", "--partition", partition, NULL});
+                                                          "--rank-timeout", timeout_s, "--partition", partition, NULL});
     mpi_job_await(place.folder, parent, place.run, 2, ranks);
     usleep((useconds_t)(draw % 400000));
     for (int i = 0; i < 100000 && !is_saving(); i++)

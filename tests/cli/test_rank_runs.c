@@ -152,6 +152,17 @@ static void a_users_own_mpirun_passes_stops_on(void **state) {
     expect_whole_bits("4");
 }
 
+static void await_message(pid_t process, const char *message) {
+    for (bool there = false; !there; usleep(5000)) {
+        char *text;
+        size_t bytes;
+        program_expect_running(place.folder, process);
+        assert_int_equal(file_read(temp_path(place.folder, ".stderr"), 1 << 20, &text, &bytes), STATUS_OK);
+        there = strstr(text, message) != NULL;
+        mem_free(text);
+    }
+}
+
 /* A rank that is stopped keeps the step from its end. */
 static void a_second_signal_ends_at_once(void **state) {
     (void)state;
@@ -164,7 +175,8 @@ static void a_second_signal_ends_at_once(void **state) {
     mpi_job_await(place.folder, parent, place.run, 2, ranks);
     assert_int_equal(kill(ranks[1], SIGSTOP), 0);
     assert_int_equal(kill(parent, SIGINT), 0);
-    usleep(250000); /* within a tenth of a second both are one request */
+    await_message(parent, "finishing step");
+    usleep(150000); /* within a tenth of a second both are one request */
     assert_int_equal(kill(parent, SIGINT), 0);
     struct program_run run = program_finish(place.folder, parent);
     expect_ended(run, 4, "quit by a second signal: all steps are lost");

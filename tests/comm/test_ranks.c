@@ -350,7 +350,7 @@ static void ranks_end_with_their_parent(void **state) {
         char *words[] = {own_path, "rank", (char *)job.mode, job.mark, "-1", "0", "windows", NULL};
         pid_t parent = fork();
         if (parent == 0) _exit((int)launch_ranks(&(struct launch_settings){job.ranks, mpi_job_name(), words}));
-        for (int tries = 0; mpi_job_count(job.mark) < job.ranks + 1 && tries < 6000; tries++) /* mpirun and the ranks */
+        while (mpi_job_count(job.mark) < job.ranks + 1) /* mpirun and the ranks */
             usleep(10000);
         usleep(300000); /* in their steps, or on the way there: either must end */
         assert_true(mpi_job_count(job.mark) >= job.ranks);
