@@ -12,6 +12,7 @@
 #include "base/mem.h"
 #include "cli/command.h"
 #include "support/fault_sweep.h"
+#include "support/kept_profile.h"
 #include "support/run_program.h"
 #include "support/temp_folder.h"
 #include "support/unit.h"
@@ -60,34 +61,12 @@ static void require_whole(const char *path) {
     mem_free(text);
 }
 
-static void quieten_file(const char *path) {
-    json_t *file, *value;
-    const char *key;
-    assert_int_equal(json_read_object(path, 1 << 24, &file), STATUS_OK);
-    json_object_foreach(json_object_get(file, "operators"), key, value) json_array_set_new(value, 1, json_real(0));
-    json_object_foreach(json_object_get(file, "products"), key, value) json_array_set_new(value, 1, json_real(0));
-    json_object_foreach(json_object_get(file, "rates"), key, value) json_object_set_new(value, "noise", json_real(0));
-    assert_int_equal(json_write(path, file), STATUS_OK);
-    json_decref(file);
-}
-
-/* What was measured while other tests ran would be measured again by each call, for a second or two. */
-static void quieten_measurements(const char *folder) {
-    struct names names;
-    const char *cache = temp_path(folder, "ballast");
-    if (!file_exists(cache)) return;
-    assert_int_equal(folder_list(cache, &names), STATUS_OK);
-    for (size_t i = 0; i < names.count; i++)
-        if (strncmp(names.items[i], "profile-", 8) == 0) quieten_file(temp_path(cache, names.items[i]));
-    names_free(&names);
-}
-
 static void after_call(void *payload, enum status status) {
     const struct call *call = payload;
     struct names names;
     (void)status;
     if (call->output) require_whole(call->output);
-    quieten_measurements(call->folder);
+    kept_profile_quieten(call->folder);
     assert_int_equal(folder_list(call->folder, &names), STATUS_OK);
     for (size_t i = 0; i < names.count; i++)
         if (strncmp(names.items[i], ".tmp-", 5) == 0) fail_msg("%s was left", names.items[i]);

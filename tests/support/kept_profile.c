@@ -1,5 +1,9 @@
 #include "support/kept_profile.h"
 
+#include <stdio.h>
+
+#include "base/file.h"
+#include "base/folder.h"
 #include "base/json.h"
 #include "ops/ops.h"
 #include "support/unit.h"
@@ -31,4 +35,34 @@ void kept_profile_set(const char *path, double seconds, double spread) {
     }
     assert_int_equal(json_write(path, file), STATUS_OK);
     json_decref(file);
+}
+
+static void quieten_file(const char *path) {
+    static const struct {
+        const char *section;
+        bool pairs; /* of seconds and spread */
+    } sections[] = {{"operators", true}, {"products", true}, {"rates", false}, {"links", false}};
+    json_t *file, *value;
+    const char *key;
+    assert_int_equal(json_read_object(path, 1 << 24, &file), STATUS_OK);
+    for (size_t i = 0; i < sizeof sections / sizeof *sections; i++)
+        json_object_foreach(json_object_get(file, sections[i].section), key, value) {
+            if (sections[i].pairs) json_array_set_new(value, 1, json_real(0));
+            if (!sections[i].pairs) json_object_set_new(value, "noise", json_real(0));
+        }
+    assert_int_equal(json_write(path, file), STATUS_OK);
+    json_decref(file);
+}
+
+void kept_profile_quieten(const char *cache) {
+    char folder[4096], path[4400];
+    struct names names;
+    snprintf(folder, sizeof folder, "%s/ballast", cache);
+    if (!file_is_folder(folder)) return;
+    assert_int_equal(folder_list(folder, &names), STATUS_OK);
+    for (size_t i = 0; i < names.count; i++) {
+        snprintf(path, sizeof path, "%s/%s", folder, names.items[i]);
+        if (strncmp(names.items[i], "profile-", 8) == 0) quieten_file(path);
+    }
+    names_free(&names);
 }

@@ -12,6 +12,7 @@
 #include "base/folder.h"
 #include "base/mem.h"
 #include "support/data_files.h"
+#include "support/kept_profile.h"
 #include "support/temp_folder.h"
 #include "support/unit.h"
 
@@ -93,6 +94,7 @@ struct program_run program_finish(const char *folder, pid_t process) {
     int state = 0;
     while (waitpid(process, &state, 0) < 0)
         if (errno != EINTR) fail_msg("waitpid: %s", strerror(errno));
+    kept_profile_quieten(folder);
     struct program_run run = {.status = WIFEXITED(state) ? WEXITSTATUS(state) : 128 + WTERMSIG(state),
                               .out = read_whole(temp_path(folder, ".stdout")),
                               .err = read_whole(temp_path(folder, ".stderr"))};
