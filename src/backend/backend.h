@@ -133,9 +133,9 @@ struct backend_graphs {
 
 /* Memory of a backend whose device tier is no memory of the process. */
 struct backend_memory {
-    /* One zeroed block of `bytes` > 0, aligned to at least 256 bytes. Device tier: the device's own memory, whose
-     * addresses only kernels and copies may use. Host tier: pinned memory of the process, which the device copies from
-     * and to directly. FAILED; the message says how much memory there is. */
+    /* One zeroed block of `bytes` > 0. Device tier: the device's own memory, aligned to 256 bytes, whose addresses only
+     * kernels and copies may use. Host tier: pinned memory of the process, aligned to 4096 bytes as the disk tier needs
+     * it, which the device copies from and to directly. FAILED; the message says how much memory there is. */
     enum status (*take)(enum tier tier, int64_t bytes, void **out);
     void (*give_back)(enum tier tier, void *base);
     /* Copies between the device's memory and any memory of the process; done on return. They use no stream: work on

@@ -2,7 +2,7 @@
  *
  * Files, in the order to read them:
  *   status: this file, how functions report failure;
- *   mem: heap memory, growing arrays, regions that are freed as a whole;
+ *   mem: heap memory, growing arrays, regions that are freed as a whole; pages: blocks of whole pages for arenas;
  *   fault: makes the n-th allocation or file operation fail;
  *   file, file_behind: reading and writing whole files, and a thread that writes behind;
  *   file_input: files read at places; file_sums: their checksums;

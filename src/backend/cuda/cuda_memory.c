@@ -1,9 +1,8 @@
 #include "backend/cuda/cuda_device.h"
 
-#include <inttypes.h>
-#include <string.h>
-
+#include "base/pages.h"
 #include "base/size.h"
+#include <inttypes.h>
 
 /* Copies and fills outside of programs use the calling thread's own stream, which does not wait for the streams of
  * programs, nor they for it. Then the caller waits for that stream, since a copy from pageable memory or a fill may
@@ -30,23 +29,32 @@ static enum status take_device(int64_t bytes, void **out) {
     return status;
 }
 
-/* With all threads, since one clears only some 10 GB/s. */
-static void clear(char *base, int64_t bytes) {
-    enum { BLOCK = 1 << 22 };
-#pragma omp parallel for schedule(static)
-    for (int64_t at = 0; at < bytes; at += BLOCK)
-        memset(base + at, 0, (size_t)(bytes - at < BLOCK ? bytes - at : BLOCK));
-}
+/* A host block lies behind a page that records its size. */
+enum { PAGE_BYTES = 4096 };
+struct host_block {
+    int64_t bytes; /* without this page */
+};
 
+static struct host_block *host_block_of(void *base) { return (void *)((char *)base - PAGE_BYTES); }
+
+static void release_host(struct host_block *block) { pages_release(block, (size_t)block->bytes + PAGE_BYTES); }
+
+/* cudaHostAlloc would take 4 KiB pages on one thread, and carves small blocks at 512 bytes, where the disk tier needs
+ * 4096. */
 static enum status take_host(int64_t bytes, void **out) {
-    cudaError_t error = cudaHostAlloc(out, (size_t)bytes, cudaHostAllocPortable);
-    if (error != cudaSuccess) {
-        (void)cudaGetLastError();
-        return status_set(STATUS_FAILED, "the system does not pin %" PRId64 " bytes for the GPU: %s", bytes,
-                          cudaGetErrorString(error));
+    struct host_block *block = pages_take((size_t)bytes + PAGE_BYTES);
+    if (!block) return status_no_memory((size_t)bytes, "the GPU's copies");
+    block->bytes = bytes;
+    void *base = (char *)block + PAGE_BYTES;
+    cudaError_t error = cudaHostRegister(base, (size_t)bytes, cudaHostRegisterPortable);
+    if (error == cudaSuccess) {
+        *out = base;
+        return STATUS_OK;
     }
-    clear(*out, bytes);
-    return STATUS_OK;
+    release_host(block);
+    (void)cudaGetLastError();
+    return status_set(STATUS_FAILED, "the system does not pin %" PRId64 " bytes for the GPU: %s", bytes,
+                      cudaGetErrorString(error));
 }
 
 static enum status take(enum tier tier, int64_t bytes, void **out) {
@@ -54,13 +62,15 @@ static enum status take(enum tier tier, int64_t bytes, void **out) {
     return tier == TIER_DEVICE ? take_device(bytes, out) : take_host(bytes, out);
 }
 
-/* A failure here is an earlier one, which was reported then. */
+/* A failure here is an earlier one, which was reported then; the host's memory is released all the same. */
 static void give_back(enum tier tier, void *base) {
-    if (cuda_device_enter() != STATUS_OK) return;
-    if (tier == TIER_DEVICE)
-        (void)cudaFree(base);
-    else
-        (void)cudaFreeHost(base);
+    bool entered = cuda_device_enter() == STATUS_OK;
+    if (tier == TIER_DEVICE) {
+        if (entered) (void)cudaFree(base);
+        return;
+    }
+    if (entered) (void)cudaHostUnregister(base);
+    release_host(host_block_of(base));
 }
 
 static enum status copy(void *to, const void *from, int64_t bytes, enum cudaMemcpyKind kind) {
