@@ -8,6 +8,7 @@
 #include "plan/recipe_lines.h"
 #include "program/passes.h"
 #include "session/tensor_layout.h"
+#include "support/deferred_backend.h"
 #include "support/interleave.h"
 #include "support/small_graph.h"
 #include "support/unit.h"
@@ -16,9 +17,18 @@ static void require(enum status status, const char *what) {
     if (status != STATUS_OK) fail_msg("%s: status %d: %s", what, status, status_message());
 }
 
-static const struct backend *default_backend(void) {
+/* The process keeps its one deferred device until it exits. */
+static const struct backend *deferred_backend(void) {
+    enum { SEED = 1 };
+    static const struct backend *backend;
+    if (!backend) backend = deferred_begin(SEED);
+    return backend;
+}
+
+const struct backend *harness_default_backend(void) {
     const char *device = getenv("BALLAST_TEST_BACKEND");
     const struct backend *backend = &backend_cpu;
+    if (device && strcmp(device, "deferred") == 0) return deferred_backend();
     if (!device || backend_find(device, &backend) == STATUS_OK) return backend;
     unit_skip_all("%s; needs a GPU that this build can use", status_message());
 }
@@ -88,7 +98,7 @@ static void use_streams(struct executable *executable, const struct plan *plan, 
 static void set_defaults(struct harness_options *options) {
     if (options->threads == 0) options->threads = 2;
     if (options->beta1 <= 0) options->beta1 = 0.9, options->beta2 = 0.95, options->epsilon = 1e-6;
-    if (!options->backend) options->backend = default_backend();
+    if (!options->backend) options->backend = harness_default_backend();
     if (!options->disk) options->disk = "/tmp";
 }
 

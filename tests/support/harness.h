@@ -8,10 +8,8 @@
 #include "support/random_policy.h"
 
 struct harness_options {
-    /* NULL: that of the device which the environment's BALLAST_TEST_BACKEND names, else the CPU's. Where there is no
-     * such device the test program ends as one that is skipped. */
-    const struct backend *backend;
-    const char *folder; /* a Hugging Face directory; NULL: `config`, with initial weights */
+    const struct backend *backend; /* NULL: harness_default_backend */
+    const char *folder;            /* a Hugging Face directory; NULL: `config`, with initial weights */
     const struct model_config *config;
     const char *adapter;                 /* the folder of an adapter on that model, NULL: none */
     const char *lora, *freeze;           /* as model_set_adapter and model_set_frozen take them; NULL: "" */
@@ -63,6 +61,10 @@ struct harness {
     int64_t step;
     double figures[LOSS_FIGURES_MOST]; /* sums of the last step's loss's, of all ranks */
 };
+
+/* The backend of the device that BALLAST_TEST_BACKEND names in the environment: as --device does, or "deferred"
+ * (deferred_backend.h). Default: the CPU's. Skips the test program where the device is missing. */
+const struct backend *harness_default_backend(void);
 
 /* Ends the test on any failure. `out` must not be moved. */
 void harness_open(const struct harness_options *options, struct harness *out);

@@ -56,11 +56,13 @@ static bool ready(const struct mixer *mixer, const struct cursor *cursor) {
 }
 
 /* Parts of a buffer die one by one, and other buffers may take their bytes: each segment is a piece. What no operand
- * touches may be another buffer's at any time. */
+ * touches may be another buffer's at any time. A device may not have done the last use yet: the CPU waits for it. */
 static void poison(const struct mixer *mixer, const struct buffer *buffer, int32_t segment) {
     const struct arena *arena = &mixer->runner->arenas[buffer->tier];
     int64_t begin = segments_begin(&mixer->segments, segment), end = segments_begin(&mixer->segments, segment + 1);
-    if (arena->mapped) memset((char *)arena->base + begin, 0xff, (size_t)(end - begin));
+    if (!arena->mapped) return;
+    runner_finish_stream(mixer->runner, mixer->runner->streams[0]);
+    memset((char *)arena->base + begin, 0xff, (size_t)(end - begin));
 }
 
 /* Adds `change` to the uses left of every piece that an operand touches, and poisons pieces with none left. */
