@@ -35,9 +35,11 @@ static const char *const optimizer_cases[] = {"optimizers/llama_lion",     "opti
                                               "optimizers/llama_sgd_int8", "optimizers/llama_muon"};
 static const char *const light_cases[] = {LIGHT_MODEL_CASES, CODED_MODEL_CASES};
 
-/* Not those of experts in fewer bits on a GPU, which has no kernels for them. */
+/* The cases that BALLAST_TEST_PART leaves, and of experts in fewer bits none on a GPU, which has no kernels for them.
+ */
 static bool can_run(const char *name) {
     const char *device = getenv("BALLAST_TEST_BACKEND");
+    if (!unit_part(name)) return false;
     return !strstr(name, "mxfp4") || !device || strcmp(device, "cpu") == 0;
 }
 
@@ -367,6 +369,13 @@ static bool is_routed(const struct graph *graph) {
     return false;
 }
 
+/* BALLAST_TEST_SOFT_MEANS reports the mean without failing: the bounds come from CPUs, and no GPU has confirmed them.
+ */
+static void exceed_mean(const char *name, double mean) {
+    if (!getenv("BALLAST_TEST_SOFT_MEANS")) fail_msg("%s: bf16 updates off by %g of PyTorch's", name, mean);
+    print_message("soft: %s: bf16 updates off by %g of PyTorch's\n", name, mean);
+}
+
 static void check_bf16_updates(const char *name, const struct reference *reference, const struct harness *harness,
                                float *const *initial) {
     const struct graph *graph = harness_graph(harness);
@@ -382,8 +391,7 @@ static void check_bf16_updates(const char *name, const struct reference *referen
     }
     assert_int_equal(count, json_object_size(reference->bf16_updates_off));
     print_message("%-20s bf16: updates off by %.2f of PyTorch's, %.2f at most\n", name, sum / count, most);
-    if (!(sum / count <= (is_routed(graph) ? BF16_MEAN_ROUTED : BF16_MEAN)))
-        fail_msg("%s: bf16 updates off by %g of PyTorch's", name, sum / count);
+    if (!(sum / count <= (is_routed(graph) ? BF16_MEAN_ROUTED : BF16_MEAN))) exceed_mean(name, sum / count);
     free_weights(harness, found);
 }
 
