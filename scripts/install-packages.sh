@@ -7,7 +7,7 @@
 set -eu
 
 tools='gcc libc6-dev cmake ninja-build'
-# Required; bench/gpu/packages.sh copies them to the GPU machine.
+# Required.
 libraries='pkg-config libdnnl-dev libjansson-dev libpcre2-dev libhwloc-dev libxxhash-dev libutf8proc-dev
            coinor-libcbc-dev'
 # A build without these lacks features, which its summary names.

@@ -1,91 +1,96 @@
 #!/bin/bash
-# Builds what bench/gpu/check.sh runs and puts it into one folder, to be carried to a machine with a GPU.
-#   usage: bench/gpu/bundle.sh [--thin] DIR [CMAKE-OPTION...]
-# On a machine with the CUDA toolkit (no GPU). DIR holds all but the C library and the driver's, for a machine that has a
-# driver and nothing else: DIR/gpu/check.sh is what is run there. With NVIDIA's libraries that is 1.6 GB.
-# --thin leaves out these, the fixtures and debugging symbols, and packs the rest as DIR.tar.xz, some 16 MB with one
-# CMAKE_CUDA_ARCHITECTURES, for a machine that has the toolkit or PyTorch: bench/gpu/check.sh --bundle DIR.tar.xz finds them
-# there by itself. Of the checkout it needs bench/gpu and tests/fixtures, 45 MB.
-# Ends with 1, naming it, where a library is missing.
+# Builds the programs that bench/gpu/first.sh and second.sh run, in DIR, and packs them as DIR/gpu.tar.xz, to be carried to
+# a machine with a GPU.
+#   usage: bench/gpu/bundle.sh [--rehearse|--size] [DIR [CMAKE-OPTION...]]          DIR: build-gpu, which git ignores
+# Needs the CUDA toolkit, but no GPU. Builds for compute capability 9.0 alone; -DCMAKE_CUDA_ARCHITECTURES=80-real makes a
+# bundle for an A100. The machine with the GPU needs the driver, and cuBLASLt from the toolkit or from pip's packages;
+# fixtures come from its copy of this checkout.
+# --rehearse packs tests of the CUDA kernels that run on the emulator, for first.sh --rehearse without a GPU.
+# --size builds nothing and prints the sizes. Exits with 1 where a library is missing, or where the checkout and the archive exceed
+# 60 MiB together.
 set -euo pipefail
-usage() {
-    sed -n '3s/^# *//p' "$0" >&2
+source=$(cd "$(dirname "$0")/../.." && pwd)
+rehearse='' size=''
+case ${1:-} in
+--rehearse) rehearse=yes && shift ;;
+--size) size=yes && shift ;;
+esac
+[[ ${1:-build-gpu} != -* ]] || {
+    sed -n '4s/^# *//p' "$0" >&2
     exit 2
 }
-thin=''
-[ "${1:-}" != --thin ] || { thin=yes && shift; }
-[[ ${1:--} != -* ]] || usage
-source=$(cd "$(dirname "$0")/../.." && pwd)
-mkdir -p "$1"
-to=$(cd "$1" && pwd)
-shift
-build=$to.build
-tests='test_kernels test_kernel_reference test_kernel_gradients test_kernel_plain test_kernel_updates test_kernel_runs
-    test_reference test_policies test_same_bits test_lanes test_spans test_nccl_self'
-benches='product_choice copy_ways sustained_rate attention_ways step_ways'
+build=$(realpath -m "${1:-$source/build-gpu}")
+shift $(($# > 0))
+to=$build/gpu archive=$build/gpu.tar.xz
+emulated='kernel_muon kernel_plain kernel_reference kernel_runs kernel_updates'
+tests='kernel_attention kernel_gradients kernels nccl_self policies reference same_bits lanes spans'
+benches='product_choice copy_ways sustained_rate attention_ways step_ways library_version random_tokens'
+
+# Sizes of all files that travel with the checkout: tracked ones, and untracked ones that git does not ignore. Deleted
+# files have none.
+sizes() {
+    (cd "$source" && git ls-files -z --cached --others --exclude-standard | xargs -0 -r stat -c '%s %n' -- 2>/dev/null || true)
+}
+
+# size_check [ARCHIVE]: prints the sizes; 1 where checkout and archive exceed the limit.
+size_check() {
+    local tree archive=0
+    tree=$(sizes | awk '{ sum += $1 } END { printf "%d", sum }')
+    [ -z "${1:-}" ] || archive=$(stat -c %s "$1") || return
+    awk -v tree="$tree" -v archive="$archive" -v limit=60 'BEGIN {
+        printf "checkout %.1f MiB, bundle %.1f MiB, limit %d MiB\n", tree / 1048576, archive / 1048576, limit
+        exit tree + archive > limit * 1048576 }' && return
+    echo "bundle: checkout and bundle are too large to travel; the largest directories are $(sizes |
+        awk '{ split($2, part, "/"); sum[part[1] "/" part[2]] += $1 }
+            END { for (name in sum) printf "%.1f MiB %s\n", sum[name] / 1048576, name }' | sort -rn | head -3 | paste -sd ,)" >&2
+    return 1
+}
+
+if [ -n "$size" ]; then
+    size_check "$archive"
+    exit
+fi
+size_check # before a long build
 
 # shellcheck disable=SC2016 # the loader's words
 cmake -G Ninja -S "$source" -B "$build" -DBALLAST_PORTABLE_TESTS=ON -DBALLAST_EVENT_FILES=OFF -DBALLAST_URING=OFF \
-    -DBALLAST_SERVE=OFF -DBALLAST_LINE_EDIT=OFF -DBALLAST_CUDNN=ON -DCMAKE_EXE_LINKER_FLAGS=-Wl,--disable-new-dtags \
-    -DCMAKE_BUILD_RPATH='$ORIGIN/lib;$ORIGIN/../lib' "$@"
-# shellcheck disable=SC2086 # lists of names
-cmake --build "$build" --target ballast_program $tests $benches
+    -DBALLAST_SERVE=OFF -DBALLAST_LINE_EDIT=OFF -DBALLAST_MPI=OFF -DBALLAST_CUDNN=ON -DCMAKE_CUDA_ARCHITECTURES=90-real \
+    -DCMAKE_EXE_LINKER_FLAGS=-Wl,--disable-new-dtags -DCMAKE_BUILD_RPATH='$ORIGIN/lib;$ORIGIN/../lib' "$@"
+suffix=${rehearse:+_emulated}
+# shellcheck disable=SC2046,SC2086 # lists of names
+cmake --build "$build" --target ballast_program $benches $(printf "test_%s$suffix " $emulated) $(printf 'test_%s ' $tests)
 
-rm -rf "${to:?}"/{tests,bench,lib,fixtures,gpu,borrowed}
-mkdir -p "$to"/{tests,bench,lib}
+rm -rf "$to" && mkdir -p "$to"/{tests,bench,lib}
 cp "$build/ballast" "$to/"
-for name in $tests; do cp "$build/tests/$name" "$to/tests/"; done
+for name in $emulated; do cp "$build/tests/test_$name$suffix" "$to/tests/test_$name"; done
+for name in $tests; do cp "$build/tests/test_$name" "$to/tests/"; done
 for name in $benches; do cp "$build/bench/$name" "$to/bench/"; done
-git -C "$source" rev-parse --short HEAD >"$to/commit" 2>/dev/null || echo unknown >"$to/commit"
-
-# NVIDIA's libraries are opened by name, so that no binary lists them (but for cuBLASLt, in one). cuDNN compiles kernels
-# by nvrtc. Where cuDNN or NCCL is not here, the bundle is without it.
-cuda=$(sed -n 's/^CUDA_cublasLt_LIBRARY:[^=]*=\(.*\)\/.*/\1/p' "$build/CMakeCache.txt")
-nvidia=('libcublasLt.so.[0-9]*' 'libnccl.so.2')
-grep -q '^CUDNN_LIBRARY:.*NOTFOUND' "$build/CMakeCache.txt" ||
-    nvidia+=('libcudnn*.so.[0-9]' 'libnvrtc.so.[0-9]*' 'libnvrtc-builtins.so.[0-9]*')
-nccl() {
-    {
-        tr ':' '\n' <<<"$cuda:${LD_LIBRARY_PATH:-}" | sed '/./!d; s,$,/libnccl.so.2,'
-        PATH=$PATH:/sbin:/usr/sbin ldconfig -p | sed -n 's/.*libnccl\.so\.2 .*=> //p'
-    } | while read -r library; do
-        if [ -e "$library" ]; then echo "$library"; fi
-    done | sed -n 1p
-}
-opened() {
-    local name
-    for name in "${nvidia[@]}"; do find "$cuda/" -maxdepth 1 -name "$name"; done
-    nccl
-}
-# The C library is the machine's, and libcuda the driver's.
-foreign='/(libc|libm|libdl|librt|libpthread|ld-linux[^/]*|libcuda)\.so'
+git -C "$source" describe --always --dirty >"$to/commit" 2>/dev/null || echo unknown >"$to/commit"
 binaries=("$to/ballast" "$to"/tests/* "$to"/bench/*)
-[ -z "$thin" ] || strip "${binaries[@]}"
-{
-    [ -n "$thin" ] || opened
-    ldd "$build/ballast" "$build"/tests/test_kernels "$build"/bench/{product_choice,step_ways} |
-        sed -n 's/.*=> \(\/[^ ]*\).*/\1/p' | { if [ -n "$thin" ]; then grep -v /libcublasLt; else cat; fi; }
-} | sort -u | grep -vE "$foreign" | while read -r library; do
+strip "${binaries[@]}"
+
+# The C library is the machine's, libcuda the driver's, and cuBLASLt is borrowed there.
+foreign='/(libc|libm|libdl|librt|libpthread|ld-linux[^/]*|libcuda|libcublasLt)\.so'
+ldd "${binaries[@]}" | sed -n 's/.*=> \(\/[^ ]*\).*/\1/p' | sort -u | grep -vE "$foreign" | while read -r library; do
     cp -Ln "$library" "$to/lib/"
 done
-
-# As it will be there: what comes from elsewhere than the bundle is missing.
-lacking=$(ldd "${binaries[@]}" | grep -E 'not found|=> /' | grep -vE "=> $to/|$foreign${thin:+|libcublasLt}" |
-    sed 's/ (0x.*//' | sort -u || true)
+lacking=$(ldd "${binaries[@]}" | grep -E 'not found|=> /' | grep -vE "=> $to/|$foreign|libcublasLt" | sed 's/ (0x.*//' |
+    sort -u || true)
 [ -z "$lacking" ] || {
-    echo "bundle: these libraries are not in it:" >&2
+    echo "bundle: these libraries are missing:" >&2
     echo "$lacking" >&2
     exit 1
 }
-if [ -z "$thin" ]; then
-    cp -r "$source/tests/fixtures" "$source/bench/gpu" "$to/"
-    ls "$to"/lib/libcublasLt.so.* >/dev/null
-    echo "$to: $(du -shL "$to" | cut -f 1), at $(cat "$to/commit"); there: gpu/check.sh"
-    exit
-fi
-# What check.sh borrows from the machine there, of these versions: a pattern a line.
+# The libraries to borrow from the machine: a pattern a line, of the major versions that this build was made with.
+cuda=$(sed -n 's/^CUDA_cublasLt_LIBRARY:[^=]*=\(.*\)\/.*/\1/p' "$build/CMakeCache.txt")
 major() { find "$cuda/" -maxdepth 1 -name "$1.so.[0-9]*" | sed 's/.*\.so\.\([0-9]*\).*/\1/' | sort -n | tail -1; }
-printf '%s\n' "${nvidia[@]}" | sed "/cublasLt/s/\[.*/$(major libcublasLt)/; /cudnn/s/\[.*/$(major libcudnn)/; /nvrtc/s/\[.*/$(major libnvrtc)*/" >"$to/borrowed"
+{
+    echo "libcublasLt.so.$(major libcublasLt)"
+    echo libnccl.so.2
+    if ! grep -q '^CUDNN_LIBRARY:.*NOTFOUND' "$build/CMakeCache.txt"; then
+        printf '%s\n' "libcudnn*.so.$(major libcudnn)" "libnvrtc.so.$(major libnvrtc)*" "libnvrtc-builtins.so.$(major libnvrtc)*"
+    fi
+} >"$to/borrowed"
 # One stream with a dictionary as long as all of it: the binaries have most of their bytes in common.
-tar -C "$to" -cf - . | xz --x86 --lzma2=preset=9e,dict=256MiB >"$to.tar.xz"
-echo "$to.tar.xz: $(du -h --apparent-size "$to.tar.xz" | cut -f 1), at $(cat "$to/commit"); there: bench/gpu/check.sh --bundle $(basename "$to").tar.xz"
+tar -C "$to" -cf - . | xz --x86 --lzma2=preset=9e,dict=256MiB >"$archive"
+size_check "$archive"

@@ -1,4 +1,4 @@
-"""PyTorch's steps on a GPU, for bench/gpu/check.sh: a Hugging Face directory on a token file, its first sequences the
+"""PyTorch's steps on a GPU, for bench/gpu/second.sh: a Hugging Face directory on a token file, its first sequences the
 batch of every step. bf16 autocast over fp32 weights, scaled_dot_product_attention, fused AdamW, torch.compile unless
 --eager. Prints the seconds of every step as JSON; the first ones compile.
 

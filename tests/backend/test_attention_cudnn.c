@@ -1,6 +1,6 @@
 /* cuDNN's rules recognise the graph of attention for what it is, on devices that are described to them: no device is
  * needed for that. Where the system has no driver they stop at its absence, after all that depends on the graph.
- * Results are compared on a device alone (BALLAST_ATTENTION=cudnn, bench/gpu/check.sh). */
+ * Results are compared on a device alone (BALLAST_ATTENTION=cudnn, bench/gpu/first.sh). */
 /* ctest: TIMEOUT 600 */
 #include "support/unit.h"
 

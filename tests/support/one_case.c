@@ -1,5 +1,5 @@
 /* Cases of a test program one by one, each in a process of its own: after a failure on a GPU every later call of the
- * process fails, so that other cases of it would tell nothing (bench/gpu/tests.sh). Stands before cmocka's function of
+ * process fails, so that other cases of it would tell nothing (bench/gpu/parts.sh). Stands before cmocka's function of
  * that name in every test program (tests/CMakeLists.txt).
  *
  * BALLAST_TEST_CASES=list in the environment prints the names, a line each; any other value is the one case to run. */
