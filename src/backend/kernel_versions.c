@@ -15,7 +15,8 @@ const struct kernel_version kernel_versions[] = {
     {"cpu", 9, NULL},
     {"cuda", 2, "commit 8d591d47 (2026-11-22)"},
     {"cuda", 3, "commit 582cd37f (2026-11-22)"},
-    {"cuda", 4, NULL},
+    {"cuda", 4, "Ballast 0.1.0 (commit b4892385)"},
+    {"cuda", 5, NULL},
 };
 const int kernel_version_count = sizeof kernel_versions / sizeof *kernel_versions;
 

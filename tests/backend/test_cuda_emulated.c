@@ -245,6 +245,24 @@ static void gradients_of_norms_have_the_same_bits_by_one_kernel_and_by_two(void 
     assert_true(checked >= 8);
 }
 
+/* Each token has many rows, more than a block's warps, in vectors and one by one, in part of a block's columns and
+ * more.
+ */
+static void frequent_tokens_have_the_gradients_of_the_processor(void **state) {
+    (void)state;
+    static const int64_t columns[] = {1032, 1031, 64};
+    int checked = 0;
+    for (int i = 0; i < op_case_count; i++) {
+        if (op_cases[i].op != &op_embedding_grad) continue;
+        for (size_t c = 0; c < sizeof columns / sizeof *columns; c++, checked++) {
+            const struct op_sizes sizes = {.sequences = 3, .length = 110, .columns = columns[c], .vocab = 8};
+            check_sizes(&op_cases[i], &sizes, DTYPE_F32);
+            check_sizes(&op_cases[i], &sizes, DTYPE_BF16);
+        }
+    }
+    assert_true(checked >= 9);
+}
+
 /* Partial sums of gradients, of sizes that are and are not whole vectors. */
 static void sums_are_added_as_on_the_processor(void **state) {
     (void)state;
@@ -289,6 +307,7 @@ int main(void) {
                                      cmocka_unit_test(copies_within_the_device_move_every_byte),
                                      cmocka_unit_test(updates_have_the_bits_of_the_processor),
                                      cmocka_unit_test(gradients_of_norms_have_the_same_bits_by_one_kernel_and_by_two),
+                                     cmocka_unit_test(frequent_tokens_have_the_gradients_of_the_processor),
                                      cases[0]};
     return getenv("BALLAST_TEST_PART") ? cmocka_run_group_tests(cases, NULL, NULL)
                                        : cmocka_run_group_tests(all, NULL, NULL);

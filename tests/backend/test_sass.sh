@@ -32,6 +32,7 @@ cat >"$work/rules" <<'RULES'
 rows_kernel<.*, (float, 4|__nv_bfloat16, 8)>@all@STG\.E@0@0
 rows_kernel<.*, (float, 4|__nv_bfloat16, 8)>@all@STG\.E\.128@1@2
 rows_kernel<.*, (float, 4|__nv_bfloat16, 8)>@all@LDG\.E(\.U16)?@0@0
+embedding_grad_kernel<(float, 4|__nv_bfloat16, 8)>@all@LDG\.E\.128@1@-
 rope_kernel<(float, 4|__nv_bfloat16, 8)>@all@STG\.E@0@0
 rope_kernel<(float, 4|__nv_bfloat16, 8)>@all@STG\.E\.128@2@-
 rope_kernel<(float, 4|__nv_bfloat16, 8)>@all@LDG\.E@0@0

@@ -83,9 +83,11 @@ static void a_described_plan_elsewhere(void **state) {
     struct backend card = card_with("sm_90-132sm+cublaslt-13.0.2");
     (void)resolve(&card, &vague, STATUS_BAD_INPUT, "it was made with sm_90, this machine has sm_90-132sm+");
     struct backend newer = card_with("sm_90-132sm+cublaslt-13.0.2");
-    newer.kernels_version++;
-    (void)resolve(&newer, &described, STATUS_BAD_INPUT,
-                  "plan.json: recipe.kernels_version: 4 is an older version of the cuda kernels; Ballast ");
+    char refusal[128];
+    snprintf(refusal, sizeof refusal,
+             "plan.json: recipe.kernels_version: %d is an older version of the cuda kernels; Ballast ",
+             newer.kernels_version++);
+    (void)resolve(&newer, &described, STATUS_BAD_INPUT, refusal);
 }
 
 /* The message names the version, the hint the Ballast that has it. */

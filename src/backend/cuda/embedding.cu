@@ -44,17 +44,21 @@ enum status cuda_embedding_create(const struct node *node, struct kernel **out) 
     return kernel_plain(node, embedding_run, 0, out);
 }
 
-/* Columns of a block of the gradient, and how many a thread has. */
-constexpr int GRAD_EACH = 4, GRAD_COLUMNS = THREADS * GRAD_EACH;
+/* Columns of a block of the gradient: each warp has all of them. */
+constexpr int GRAD_COLUMNS = 1024, GRAD_LANES = THREADS / WARP;
 
 /* Block (row, c) adds to its token's row of the table, for GRAD_COLUMNS columns, the gradients of all rows that hold
- * the same token, in their order. Of equal tokens the first row's block does it, the others have nothing to do. */
-template <typename T>
+ * the same token: warp w sums every GRAD_LANES-th of them from the w-th on, then the warps' sums are added in order. Of
+ * equal tokens the first row's block does it; the others have nothing to do. */
+template <typename T, int W>
 __global__ void __launch_bounds__(THREADS)
     embedding_grad_kernel(const int32_t *tokens, int64_t rows, struct table_rows of, const T *dy, int64_t dy_stride,
                           float *table, int64_t columns) {
-    __shared__ unsigned equal[THREADS / WARP];
-    int64_t first = blockIdx.x, column = (int64_t)blockIdx.y * GRAD_COLUMNS + threadIdx.x;
+    constexpr int EACH = GRAD_COLUMNS / WARP;
+    __shared__ unsigned equal[GRAD_LANES];
+    alignas(16) __shared__ float sums[GRAD_LANES][GRAD_COLUMNS];
+    const int lane = (int)threadIdx.x / WARP, own_column = (int)threadIdx.x % WARP * W;
+    int64_t first = blockIdx.x, block_column = (int64_t)blockIdx.y * GRAD_COLUMNS;
     int32_t token = tokens[first];
     if (token < 0 || token >= of.tokens) __trap();
     int64_t at = of.first + token;
@@ -63,34 +67,52 @@ __global__ void __launch_bounds__(THREADS)
     for (int64_t row = threadIdx.x; row < first; row += THREADS)
         seen = seen || tokens[row] == token;
     if (__syncthreads_or(seen)) return;
-    float sums[GRAD_EACH];
-    for (int n = 0; n < GRAD_EACH; n++)
-        sums[n] = column + n * THREADS < columns ? table[at * columns + column + n * THREADS] : 0;
+    float own[EACH] = {};
+    int found = 0;
     for (int64_t start = first; start < rows; start += THREADS) {
-        int64_t own = start + threadIdx.x;
-        unsigned mask = __ballot_sync(0xffffffffu, own < rows && tokens[own] == token);
+        int64_t row = start + threadIdx.x;
+        unsigned mask = __ballot_sync(0xffffffffu, row < rows && tokens[row] == token);
         __syncthreads(); /* the masks before have been read */
-        if (threadIdx.x % WARP == 0) equal[threadIdx.x / WARP] = mask;
+        if (threadIdx.x % WARP == 0) equal[lane] = mask;
         __syncthreads();
-        for (int warp = 0; warp < THREADS / WARP; warp++)
-            for (unsigned left = equal[warp]; left; left &= left - 1) {
-                const T *from = dy + (start + warp * WARP + __ffs((int)left) - 1) * dy_stride + column;
-                for (int n = 0; n < GRAD_EACH; n++)
-                    if (column + n * THREADS < columns) sums[n] += widen(from[n * THREADS]);
+        for (int warp = 0; warp < GRAD_LANES; warp++)
+            for (unsigned left = equal[warp]; left; left &= left - 1, found++) {
+                if (found % GRAD_LANES != lane) continue;
+                const T *from = dy + (start + warp * WARP + __ffs((int)left) - 1) * dy_stride + block_column;
+#pragma unroll
+                for (int n = 0; n < EACH; n += W) {
+                    int column = own_column + n * WARP;
+                    if (block_column + column >= columns) continue;
+                    vector<T, W> values = load<T, W>(from, column);
+#pragma unroll
+                    for (int w = 0; w < W; w++)
+                        own[n + w] += widen(values.at[w]);
+                }
             }
     }
-    for (int n = 0; n < GRAD_EACH; n++)
-        if (column + n * THREADS < columns) table[at * columns + column + n * THREADS] = sums[n];
+#pragma unroll
+    for (int n = 0; n < EACH; n++)
+        if (lane < found) sums[lane][own_column + n / W * W * WARP + n % W] = own[n];
+    __syncthreads();
+    for (int column = (int)threadIdx.x; column < GRAD_COLUMNS && block_column + column < columns; column += THREADS) {
+        float sum = table[at * columns + block_column + column];
+        for (int from = 0; from < GRAD_LANES && from < found; from++)
+            sum += sums[from][column];
+        table[at * columns + block_column + column] = sum;
+    }
 }
 
 template <typename T> static void grad_launch(const struct node *node, const struct kernel_call *call) {
+    constexpr int W = VECTOR<T>;
     const struct embedding_grad_attributes *attributes = NODE_ATTRIBUTES(node, embedding_grad_attributes);
     int64_t rows = shape_rows(&node->in[1]->shape), columns = shape_columns(&node->out[0]->shape);
     struct embedding_attributes of = {attributes->first_row, attributes->tokens};
     struct table_rows table = {attributes->rows, attributes->first_row, embedding_tokens(&of, attributes->rows)};
+    bool vectors = columns % W == 0 && rows_are_vectors(node->in[1], call->in[1]);
     dim3 grid(grid_size(rows), (unsigned)divide_up(columns, GRAD_COLUMNS));
-    launch(known<embedding_grad_kernel<T>>(), grid, THREADS, 0, stream_of(call), (const int32_t *)call->in[0], rows,
-           table, (const T *)call->in[1], tensor_row_stride(node->in[1]), (float *)call->out[0], columns);
+    launch(vectors ? known<embedding_grad_kernel<T, W>>() : known<embedding_grad_kernel<T, 1>>(), grid, THREADS, 0,
+           stream_of(call), (const int32_t *)call->in[0], rows, table, (const T *)call->in[1],
+           tensor_row_stride(node->in[1]), (float *)call->out[0], columns);
 }
 
 static enum status embedding_grad_run(const struct kernel *kernel, const struct kernel_call *call) {
