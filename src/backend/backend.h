@@ -175,6 +175,9 @@ struct backend {
     /* Bytes that arenas may take, by tier; 0: there is no such tier. The host tier counts only where it is memory apart
      * from the device's; callers ignore the disk's entry. FAILED where the system does not tell. */
     enum status (*capacity)(int64_t bytes[TIER_COUNT]);
+    /* Bytes that device arenas may take once every kernel was called, and so has its code and local memory on the
+     * device (session/warm_up.h). NULL: code takes no device memory. */
+    enum status (*left_bytes)(int64_t *device_bytes);
     /* The machine as this backend uses it: all but the rates (src/profile). */
     enum status (*measure)(struct cluster *out);
     /* Text that distinguishes the device from others of another speed: the card, its slot, its libraries. NULL: the

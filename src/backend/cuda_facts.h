@@ -140,12 +140,13 @@ static inline int64_t cuda_expert_slab_bytes(const struct node *node) {
     return most;
 }
 
-/* Of a card's memory, what CUDA still takes after the free part was measured: graphs (some 64 KiB for each of
- * CUDA_GRAPH_NODES calls: 128 MiB), and the code of cuBLASLt's and cuDNN's kernels, which are loaded one by one when
- * they are first used (some MiB each; a step uses a few dozen: 256 MiB). CUDA_MODULE_LOADING=EAGER would load all that
- * cuBLASLt has. */
+/* Device memory that CUDA takes beside the arenas: for graphs, some 64 KiB for each of CUDA_GRAPH_NODES calls; and,
+ * until each kernel was called once (session/warm_up.h), for the code of cuBLASLt's and cuDNN's kernels, which load at
+ * their first call (some MiB each, of which a step uses a few dozen), and for local memory. Plans made before those
+ * calls assume CUDA_CODE_BYTES. CUDA_MODULE_LOADING=EAGER would load all that cuBLASLt has. */
 enum { CUDA_GRAPH_NODES = 2048 };
-#define CUDA_LATER_BYTES ((int64_t)384 << 20)
+#define CUDA_GRAPH_BYTES ((int64_t)128 << 20)
+#define CUDA_CODE_BYTES ((int64_t)256 << 20)
 
 /* Products are fastest on aligned rows, and few vocabularies are so divisible (GPT-2: 50257). */
 static const struct head_limits cuda_head_limits = {

@@ -5,6 +5,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "session/warm_up.h"
+
 /* Operations between ranks read each other's arenas in place where the plan says so. */
 static enum status open_arenas(struct engine *engine) {
     const struct machine *machine = &engine->plan->session->machine;
@@ -60,6 +62,7 @@ enum status engine_open(const struct session_plan *plan, struct engine *out) {
     if (steps) TRY(comm_agree(comm, find_grains(out)));
     TRY(comm_agree(comm, step_exchange_open(comm, &plan->chosen, figures, &out->exchange)));
     if (steps) out->exchange.loss_parts = parts_of_loss(out, PROGRAM_STEP);
+    TRY(comm_agree(comm, warm_up(plan)));
     TRY(comm_agree(comm, open_arenas(out)));
     for (int use = 0; use < PROGRAM_USES; use++)
         if (programs->of[use]) TRY(runner_create(programs->of[use], out->arenas, comm, &out->runners[use]));

@@ -20,7 +20,8 @@
  * idle_lanes (lanes without grains); rank_proof (that ranks' programs fit together); plan_policy (a policy with which
  * the programs fit); plan_no_fit (why none does, and what would); stage_steps, stage_cuts (a pipeline's stages
  * together, and where they are cut); machine_costs (what operators and tiers cost); plan_document (plan.json);
- * plan_strategies (how operators could be cut among ranks), layout_report (what a solver chose); engine,
+ * plan_strategies (how operators could be cut among ranks), layout_report (what a solver chose); warm_up (one call of
+ * every kernel before arenas are taken); engine,
  * engine_weights, kept_states, states_file, engine_hash, hash_relay (arenas, steps, weights, these on their way to
  * another engine, their hashes); rank_budget (what each rank may take), rank_costs (costs that all of them know),
  * step_exchange (what ranks tell each other around a step), expert_counts (how many tokens experts had in it);

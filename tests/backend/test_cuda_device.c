@@ -134,11 +134,15 @@ static void the_card_names_its_instruction_set(void **state) {
 /* What the library and the code of all kernels take is not offered to arenas. */
 static void capacity_is_what_is_free(void **state) {
     (void)state;
-    int64_t bytes[TIER_COUNT];
+    int64_t bytes[TIER_COUNT], left;
     assert_int_equal(backend_cuda.capacity(bytes), STATUS_OK);
     assert_true(runtime.handle);
     assert_true(runtime.kernels > 50); /* some thirty templates, most of them for two dtypes */
-    assert_int_equal(bytes[TIER_DEVICE], (int64_t)(runtime.free_bytes - taken_bytes()) - CUDA_LATER_BYTES);
+    assert_int_equal(bytes[TIER_DEVICE],
+                     (int64_t)(runtime.free_bytes - taken_bytes()) - CUDA_GRAPH_BYTES - CUDA_CODE_BYTES);
+    /* Once every kernel was called, the code is part of what is taken. */
+    assert_int_equal(backend_cuda.left_bytes(&left), STATUS_OK);
+    assert_int_equal(left, (int64_t)(runtime.free_bytes - taken_bytes()) - CUDA_GRAPH_BYTES);
     runtime.kernels = 0;
     runtime.free_bytes = runtime.handle_bytes + ((size_t)64 << 20);
     assert_int_equal(backend_cuda.capacity(bytes), STATUS_OK);

@@ -29,6 +29,7 @@ static struct {
     atomic_int threads; /* of kernels */
     int number;
     char products[256];
+    int64_t left_bytes;
     atomic_llong kernels_left; /* calls until one is refused; negative: none is */
     atomic_llong batched;      /* kernels that were asked for together */
 } device = {.lock = PTHREAD_MUTEX_INITIALIZER};
@@ -281,12 +282,18 @@ static enum status list_products(const char **lines) {
 static const struct kernel_entry deferred_all = {.op = NULL, .create = create_deferred};
 static const struct kernel_list deferred_kernels = {.entries = &deferred_all, .count = 1};
 
+static enum status left_bytes(int64_t *device_bytes) {
+    *device_bytes = device.left_bytes > 0 ? device.left_bytes : INT64_MAX;
+    return STATUS_OK;
+}
+
 static const struct backend backend = {.name = "deferred",
                                        .check = check_backend,
                                        .isa = isa,
                                        .fastest_dtype = fastest_dtype,
                                        .capacity = capacity,
                                        .measure = measure,
+                                       .left_bytes = left_bytes,
                                        .describe = describe,
                                        .cache_bytes = cache_bytes,
                                        .kernels_version = 2,
@@ -340,6 +347,7 @@ const struct backend *deferred_begin_with(uint64_t seed,
     device.threads = 0;
     device.batched = 0;
     device.kernels_left = -1;
+    device.left_bytes = 0;
     deferred_queues_begin(seed, run_item);
     return &backend;
 }
@@ -353,5 +361,7 @@ void deferred_end(void) {
 void deferred_choose(int number) { device.number = number; }
 
 void deferred_refuse_after(int64_t kernels) { device.kernels_left = kernels; }
+
+void deferred_leave_bytes(int64_t bytes) { device.left_bytes = bytes; }
 
 int64_t deferred_batched(void) { return device.batched; }

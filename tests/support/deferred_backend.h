@@ -38,6 +38,8 @@ void deferred_fail_after(int64_t items);
 /* So many more kernels are taken, and the one after them is refused when it is asked for; those that come later are
  * taken again. */
 void deferred_refuse_after(int64_t kernels);
+/* From now on device arenas may take so many bytes once every kernel was called; 0, as at the beginning: any. */
+void deferred_leave_bytes(int64_t bytes);
 /* Captures fail from now on while there are so many graphs: every other one at its beginning, the others at their end.
  */
 void deferred_limit_graphs(int64_t most);

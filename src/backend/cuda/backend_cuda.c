@@ -33,6 +33,7 @@ const struct backend backend_cuda = {
     .isa = cuda_device_isa,
     .fastest_dtype = fastest_dtype,
     .capacity = cuda_device_capacity,
+    .left_bytes = cuda_device_left_bytes,
     .measure = cuda_device_measure,
     .describe = cuda_device_describe,
     .cache_bytes = cuda_device_cache_bytes,

@@ -83,21 +83,31 @@ const char *cuda_device_isa(void) { return cuda_device_check() == STATUS_OK ? is
 
 enum status cuda_device_enter(void) { return cuda_status(cudaSetDevice(selected), "cudaSetDevice"); }
 
-/* Measured after the context, cuBLASLt's handle and the code of all own kernels have taken their memory. CUDA takes at
- * most CUDA_LATER_BYTES more. */
-enum status cuda_device_capacity(int64_t bytes[TIER_COUNT]) {
+/* Free memory less `reserve_bytes`. */
+static enum status free_bytes(int64_t reserve_bytes, int64_t *out) {
     size_t there = 0, all = 0;
+    TRY(cuda_status(cudaMemGetInfo(&there, &all), "cudaMemGetInfo"));
+    *out = (int64_t)there > reserve_bytes ? (int64_t)there - reserve_bytes : 0;
+    return STATUS_OK;
+}
+
+/* Measured after the context, cuBLASLt's handle and the code of all own kernels have taken their memory. */
+enum status cuda_device_capacity(int64_t bytes[TIER_COUNT]) {
     struct cluster_memory memory;
     TRY(cuda_device_check());
     TRY(cuda_device_enter());
     TRY(cuda_matmul_open());
     TRY(cuda_kernels_load());
-    TRY(cuda_status(cudaMemGetInfo(&there, &all), "cudaMemGetInfo"));
+    TRY(free_bytes(CUDA_GRAPH_BYTES + CUDA_CODE_BYTES, &bytes[TIER_DEVICE]));
     cluster_find_memory(&memory);
-    bytes[TIER_DEVICE] = (int64_t)there > CUDA_LATER_BYTES ? (int64_t)there - CUDA_LATER_BYTES : 0;
     bytes[TIER_HOST] = memory.capacity_bytes;
     bytes[TIER_DISK] = 0;
     return STATUS_OK;
+}
+
+enum status cuda_device_left_bytes(int64_t *device_bytes) {
+    TRY(cuda_device_enter());
+    return free_bytes(CUDA_GRAPH_BYTES, device_bytes);
 }
 
 /* Keeps the host's cores and page size, which the host's part of the work uses. */

@@ -17,6 +17,7 @@ enum status cuda_device_select(int device);
 enum status cuda_device_check(void);
 const char *cuda_device_isa(void);
 enum status cuda_device_capacity(int64_t bytes[TIER_COUNT]);
+enum status cuda_device_left_bytes(int64_t *device_bytes);
 enum status cuda_device_measure(struct cluster *out);
 enum status cuda_device_describe(char *text, size_t bytes);
 int64_t cuda_device_cache_bytes(void);
