@@ -71,15 +71,27 @@ static enum status find_fit(const struct session_plan *plan, struct plan *out, s
     return STATUS_OK;
 }
 
+enum { TOTAL_BYTES = 64 };
+
+/* The memory of some virtual machines grows on demand, so that less is available than can be had. */
+static const char *describe_total(char text[TOTAL_BYTES]) {
+    struct cluster_memory memory;
+    char size[SIZE_TEXT];
+    cluster_find_memory(&memory);
+    snprintf(text, TOTAL_BYTES, " (MemTotal is %s now)", size_print(memory.total_bytes, size));
+    return text;
+}
+
 /* Only a given plan can ask for more than the tiers below the device hold. */
 static enum status check_lower_tier(const struct session_plan *plan, enum tier tier) {
     static const char *const options[] = {[TIER_HOST] = "--host-memory SIZE", [TIER_DISK] = "--disk DIR"};
     int64_t bytes = plan->programs.tier_bytes[tier], capacity = plan->session->machine.capacity_bytes[tier];
-    char need[SIZE_TEXT], there[SIZE_TEXT];
+    char need[SIZE_TEXT], there[SIZE_TEXT], total[TOTAL_BYTES];
     if (bytes <= capacity) return STATUS_OK;
     enum status status = status_set(STATUS_NO_FIT, "no plan fits: the %s tier needs %s of the %s that there are",
                                     tier_name(tier), size_print(bytes, need), size_print(capacity, there));
-    return status_hint(status, "give it more by %s, or another plan", options[tier]);
+    return status_hint(status, "give it more by %s%s, or another plan", options[tier],
+                       tier == TIER_HOST ? describe_total(total) : "");
 }
 
 /* How to get a device tier of so many bytes: by the option, or, where the tier is what the system leaves, by the

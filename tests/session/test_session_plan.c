@@ -80,6 +80,16 @@ static void the_least_that_is_named_is_enough(void **state) {
     drop(&planned);
 }
 
+/* The memory of a virtual machine may grow on demand: the hint says how much there is now. */
+static void a_host_tier_that_is_too_small_names_the_memory(void **state) {
+    struct planned planned;
+    create(*state, 4096, PLENTY, &planned);
+    planned.plan.programs.tier_bytes[TIER_HOST] = (int64_t)1 << 60;
+    expect_status(session_plan_check_memory(&planned.plan), STATUS_NO_FIT, "the host tier needs");
+    assert_non_null(strstr(status_hint_text(), "--host-memory SIZE (MemTotal is "));
+    drop(&planned);
+}
+
 /* ---- tiles ---- */
 
 /* A model whose MLPs are wide, with a grain of 4096 tokens. */
@@ -234,6 +244,7 @@ int main(void) {
         cmocka_unit_test(nothing_moves_without_need),
         cmocka_unit_test(what_is_taken_is_the_fastest_found),
         cmocka_unit_test(the_least_that_is_named_is_enough),
+        cmocka_unit_test(a_host_tier_that_is_too_small_names_the_memory),
         cmocka_unit_test(tiles_are_chosen_where_memory_is_short),
         cmocka_unit_test(a_policy_of_more_memory_is_given_up),
         cmocka_unit_test(a_card_that_is_described_gets_no_tiles),
