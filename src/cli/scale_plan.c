@@ -230,8 +230,8 @@ static void print_text(const struct options *options, const struct scale_plan *p
            (long long)transformer_parameters(&request->model));
     printf("cluster   %s: nodes of %lld %s\n", options_text(options, OPT_CLUSTER),
            (long long)request->cluster.network.devices, request->cluster.device.name);
-    printf("step      %lld sequences of %lld tokens, in bf16; simulated, nothing here was run\n",
-           (long long)request->batch, (long long)request->sequence_length);
+    printf("step      %lld sequences of %lld tokens, in bf16; simulated, not measured: times within %.0f%%\n",
+           (long long)request->batch, (long long)request->sequence_length, 100 * FORECAST_ERROR_PART);
     if (plan->failures.node_mtbf_s > 0)
         printf("failures  of each node every %g hours on average; a checkpoint takes %g s, a restart %g s\n",
                plan->failures.node_mtbf_s / 3600, plan->failures.checkpoint_s, plan->failures.restart_s);
@@ -260,14 +260,15 @@ static json_t *choice_to_json(const struct scale_plan *plan, const struct choice
     const struct layout *layout = &choice->layout;
     bool fails = plan->failures.node_mtbf_s > 0;
     return json_pack(
-        "{s:I, s:I, s:I, s:I, s:I, s:{s:I, s:I, s:I}, s:s, s:I, s:I, s:I, s:f, s:f, s:f, s:o, s:o, s:o, s:o}",
+        "{s:I, s:I, s:I, s:I, s:I, s:{s:I, s:I, s:I}, s:s, s:I, s:I, s:I, s:f, s:[f, f], s:f, s:f, s:o, s:o, s:o, s:o}",
         "devices", (json_int_t)choice->devices, "tensor", (json_int_t)layout->tensor, "pipeline",
         (json_int_t)layout->pipeline, "virtual_stages", (json_int_t)layout->virtual_stages, "data",
         (json_int_t)layout->data, "partition", "parameters", (json_int_t)layout->partition.parameters, "gradients",
         (json_int_t)layout->partition.gradients, "optimizer", (json_int_t)layout->partition.optimizer, "recompute",
         scale_plan_recompute_names[layout->recomputation], "micro_batch", (json_int_t)layout->micro_batch,
         "micro_batches", (json_int_t)layout->micro_batches, "peak_bytes", (json_int_t)choice->forecast.peak_bytes,
-        "step_s", choice->forecast.step_s, "mfu", scale_plan_mfu(plan, choice), "tokens_per_s",
+        "step_s", choice->forecast.step_s, "step_range_s", choice->forecast.step_s / (1 + FORECAST_ERROR_PART),
+        choice->forecast.step_s * (1 + FORECAST_ERROR_PART), "mfu", scale_plan_mfu(plan, choice), "tokens_per_s",
         scale_plan_step_tokens(plan) / choice->forecast.step_s, "price_per_mtoken",
         real_or_null(plan->price > 0, scale_plan_price(plan, choice)), "days",
         real_or_null(plan->tokens > 0, scale_plan_days(plan, choice)), "checkpoint_every_s",

@@ -26,7 +26,8 @@ static size_t collect(const struct session_plan *plan, struct described_row *row
     for (size_t i = 0; i < program->instructions.count; i++) {
         const struct instruction *instruction = &program->instructions.items[i];
         if (instruction->opcode != OPCODE_KERNEL || instruction->tier != TIER_DEVICE) continue;
-        struct roofline cost = roofline_of(instruction->node, &plan->session->machine.cluster.device.limits);
+        struct roofline cost =
+            roofline_of(instruction->node, &plan->session->machine.cluster.device, ROOFLINE_EXPECTED);
         size_t at = 0;
         while (at < count && !is_equal(&rows[at], instruction->node, &cost))
             at++;
@@ -68,20 +69,18 @@ enum status described_table_print(FILE *out, const struct session_plan *plan, do
     size_t count = collect(plan, rows);
     qsort(rows, count, sizeof *rows, longest_first);
     fprintf(out,
-            "\nexpected of %s by its data sheet's rates and the part of them that kernels of each class are\n"
-            "expected to reach: nothing was measured\n",
+            "\nnot measured: operators of %s, by its data sheet's rates and the part of them that published\n"
+            "measurements of comparable kernels reach (src/profile/roofline.c names them)\n",
             device->name);
     print_rows(out, rows, count);
     mem_free(rows);
     double flops = plan->figures.flops_per_token * (double)(recipe->batch * recipe->sequence_length);
     double limit = recipe->dtype == DTYPE_BF16 ? device->limits.bf16_flops_per_s : device->limits.fp32_flops_per_s;
     int ranks = rank_place_ranks(&plan->chosen.place);
-    fprintf(out, "MFU %.1f%% of the data sheet's %.0f TFLOP/s\n", 100 * flops / (step_s * limit * ranks),
+    fprintf(out, "not measured: MFU %.1f%% of the data sheet's %.0f TFLOP/s\n", 100 * flops / (step_s * limit * ranks),
             limit * 1e-12);
-    fputs("memory is what the file gives the device; a run leaves 384 MiB of a card to graphs and libraries, a margin "
-          "that "
-          "no\n"
-          "card has confirmed yet\n",
+    fputs("not measured: the memory is what the file gives the device; a run leaves 384 MiB of a card to graphs and\n"
+          "libraries\n",
           out);
     return STATUS_OK;
 }

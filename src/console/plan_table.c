@@ -78,8 +78,13 @@ static void print_policy(FILE *out, const struct session_plan *plan) {
 static void print_prediction(FILE *out, const struct session_plan *plan, const struct step_summary *prediction) {
     const struct recipe *recipe = &plan->chosen.recipe;
     char words[BOUND_WORDS_BYTES];
-    fprintf(out, "\nstep, predicted\n  %-20s %9.4f s, %.0f tokens/s\n", "time", prediction->step_s,
-            (double)(recipe->batch * recipe->sequence_length) / prediction->step_s);
+    bool range = prediction->slowest_s > 0;
+    double tokens = (double)(recipe->batch * recipe->sequence_length);
+    fprintf(out, "\nstep, predicted%s\n  %-20s %9.4f s, %.0f tokens/s\n", range ? ", not measured" : "", "time",
+            prediction->step_s, tokens / prediction->step_s);
+    if (range)
+        fprintf(out, "  %-20s %9.4f s to %.4f s, %.0f to %.0f tokens/s\n", "range", prediction->fastest_s,
+                prediction->slowest_s, tokens / prediction->fastest_s, tokens / prediction->slowest_s);
     for (int s = 0; s < prediction->stream_count; s++)
         fprintf(out, "  %-20s %9.4f s at work, %9.4f s waiting\n", stream_role_name(prediction->streams[s].role),
                 prediction->streams[s].busy_s, prediction->streams[s].waiting_s);

@@ -4,7 +4,6 @@
 #include "base/mem.h"
 #include "profile/described_device.h"
 #include "profile/profile.h"
-#include "profile/roofline.h"
 #include "program/collectives.h"
 
 /* The machine of the cluster file, or this one, without the rates that were not measured yet. */
@@ -106,7 +105,7 @@ enum status machine_costs_measure(const struct machine *machine, const struct pr
     struct asking asking;
     TRY(describe(machine, &made.cluster));
     if (machine->backend == &backend_described) {
-        TRY(roofline_costs(main->graph, &made.cluster, &made.costs));
+        TRY(roofline_costs(main->graph, &made.cluster, ROOFLINE_EXPECTED, &made.costs));
         TRY(add_exchanges(machine, programs, NULL, &made.costs));
         *out = made;
         return STATUS_OK;
@@ -128,16 +127,20 @@ void machine_costs_free(struct machine_costs *costs) {
     profile_report_free(&costs->report);
 }
 
+enum status machine_costs_described(const struct machine *machine, const struct programs *programs,
+                                    enum roofline_case which, struct costs *out) {
+    TRY(roofline_costs(programs_main(programs)->graph, &machine->cluster, which, out));
+    return add_exchanges(machine, programs, NULL, out);
+}
+
 enum status machine_costs_find(const struct machine *machine, const struct programs *programs, struct costs *out) {
     const struct executable *main = programs_main(programs);
     struct cluster cluster;
     bool found;
     *out = (struct costs){0};
     TRY(describe(machine, &cluster));
-    if (machine->backend == &backend_described) {
-        TRY(roofline_costs(main->graph, &cluster, out));
-        return add_exchanges(machine, programs, NULL, out);
-    }
+    if (machine->backend == &backend_described)
+        return machine_costs_described(machine, programs, ROOFLINE_EXPECTED, out);
     struct asking asking;
     TRY(begin_asking(machine, programs, &(struct measuring){0}, main->threads, &asking));
     enum status status = profile_model_kept(machine->backend, main->graph, &cluster, &asking.options, out, &found);
@@ -152,7 +155,7 @@ static enum status find_kernels(const struct machine *machine, const struct grap
     struct asking asking;
     bool found;
     if (machine->backend == &backend_described) {
-        TRY(roofline_costs(graph, cluster, out));
+        TRY(roofline_costs(graph, cluster, ROOFLINE_EXPECTED, out));
         return add_links(machine, &plan->place.mesh, NULL, &out->rates);
     }
     TRY(begin_asking(machine, NULL, &(struct measuring){0}, plan->threads, &asking));

@@ -9,6 +9,7 @@
 
 #include "profile/link_rates.h"
 #include "profile/profile_model.h"
+#include "profile/roofline.h"
 #include "session/machine.h"
 #include "session/programs.h"
 
@@ -32,6 +33,9 @@ void machine_costs_free(struct machine_costs *costs);
 /* The same without measuring: `out` has no kernels where something of it is not known. The caller frees with
  * costs_free. */
 enum status machine_costs_find(const struct machine *machine, const struct programs *programs, struct costs *out);
+/* Of a described device: costs at an end of its range (profile/roofline.h). The caller frees with costs_free. */
+enum status machine_costs_described(const struct machine *machine, const struct programs *programs,
+                                    enum roofline_case which, struct costs *out);
 
 /* Before anything is compiled: costs of a step's graph that no program's go above. Kernels that no one has measured
  * cost nothing, and neither do operations between ranks outside of forward and backward. The caller frees with

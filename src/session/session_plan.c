@@ -4,6 +4,7 @@
 
 #include "base/json.h"
 #include "base/mem.h"
+#include "profile/described_device.h"
 #include "session/idle_lanes.h"
 #include "session/machine_costs.h"
 #include "session/plan_choice.h"
@@ -234,10 +235,24 @@ enum status session_plan_find_costs(struct session_plan *plan) {
     return machine_costs_find(&plan->session->machine, &plan->programs, &plan->costs);
 }
 
+/* The plan's step with the costs at an end of the device's range. */
+static enum status predict_end(const struct session_plan *plan, enum roofline_case which, double *step_s) {
+    struct stage_steps steps = {0};
+    struct costs costs = {0};
+    enum status status = machine_costs_described(&plan->session->machine, &plan->programs, which, &costs);
+    if (status == STATUS_OK) status = stage_steps_make(programs_main(&plan->programs), &plan->chosen, &costs, &steps);
+    *step_s = steps.step_s;
+    stage_steps_free(&steps);
+    costs_free(&costs);
+    return status;
+}
+
 enum status session_plan_predict(struct session_plan *plan, struct step_summary *out) {
     *out = (struct step_summary){.step_s = 0};
     stage_steps_free(&plan->stages);
     TRY(stage_steps_make(programs_main(&plan->programs), &plan->chosen, &plan->costs, &plan->stages));
     step_summarise(&plan->stages.list[rank_place_stage(&plan->chosen.place)].timeline, &plan->costs, out);
-    return STATUS_OK;
+    if (plan->session->machine.backend != &backend_described) return STATUS_OK;
+    TRY(predict_end(plan, ROOFLINE_FAST, &out->fastest_s));
+    return predict_end(plan, ROOFLINE_SLOW, &out->slowest_s);
 }

@@ -98,6 +98,9 @@ enum status step_summary_add_json(const struct step_summary *summary, json_t *ob
     int failed = json_object_set_new(object, "step_s", summary->step_s > 0 ? json_real(summary->step_s) : json_null()) |
                  json_object_set_new(object, "streams", streams_to_json(summary)) |
                  json_object_set_new(object, "binds", bounds_to_json(summary));
+    if (summary->slowest_s > 0)
+        failed |=
+            json_object_set_new(object, "step_range_s", json_pack("[f, f]", summary->fastest_s, summary->slowest_s));
     if (has_communication(summary))
         failed |= json_object_set_new(object, "communication", communication_to_json(summary));
     return failed ? status_no_memory(0, "a step's JSON") : STATUS_OK;

@@ -8,6 +8,8 @@
 
 struct step_summary {
     double step_s; /* 0: not known; all else is then 0 */
+    /* Of a described device, whose step is not measured: the ends of its range. Both 0: no range. */
+    double fastest_s, slowest_s;
     struct timeline_stream streams[STREAM_ROLE_COUNT];
     int stream_count;
     double busy_s[STREAM_ROLE_COUNT][ACTIVITY_COUNT]; /* seconds of each stream by activity */
@@ -36,9 +38,10 @@ int step_differences(const struct step_summary *predicted, const struct step_sum
 enum { DIFFERENCE_WORDS_BYTES = 64 };
 char *difference_words(const struct step_difference *difference, char text[DIFFERENCE_WORDS_BYTES]);
 
-/* Sets "step_s" (null when not known), "streams": [{"role", "busy_s", "waiting_s"}] and "binds": [{"what", "seconds"}];
- * on several ranks "communication": {"seconds", "hidden_s", "in_node_bytes", "across_bytes", "read_bytes"}: sent by
- * this rank, and read in place by it. FAILED when out of memory. */
+/* Sets "step_s" (null when not known), "step_range_s": [fastest, slowest] where there is one, "streams": [{"role",
+ * "busy_s", "waiting_s"}] and "binds": [{"what", "seconds"}]; on several ranks "communication": {"seconds", "hidden_s",
+ * "in_node_bytes", "across_bytes", "read_bytes"}: sent by this rank, and read in place by it. FAILED when out of
+ * memory. */
 enum status step_summary_add_json(const struct step_summary *summary, json_t *object);
 
 /* Sets "communication" alone, as above, of a step that was simulated or recorded. FAILED when out of memory. */

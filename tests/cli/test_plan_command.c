@@ -147,7 +147,7 @@ static void a_described_card_plans_experts(void **state) {
            BALLAST_SOURCE "/clusters/h100-sxm.json");
 }
 
-/* A card that is elsewhere: its plan is whole, and says that nothing was measured. */
+/* A card that is elsewhere: its plan is whole, and says that nothing of it is measured. */
 static void a_described_card_can_be_planned(void **state) {
     const char *folder = *state, *plan = temp_path(folder, "plan.json");
     struct program_run run = PROGRAM(folder, "plan", "gpt2", "--cluster", BALLAST_SOURCE "/clusters/h100-sxm.json",
@@ -155,13 +155,19 @@ static void a_described_card_can_be_planned(void **state) {
     assert_int_equal(run.status, 0);
     assert_non_null(strstr(run.out, "bf16, batch 32 x 1024 tokens"));
     assert_non_null(strstr(run.out, "2 grains of 16 sequences, sm_90-132sm, seed 1\n"));
-    assert_non_null(strstr(run.out, "nothing was measured"));
+    assert_non_null(strstr(run.out, "step, predicted, not measured\n"));
+    assert_non_null(strstr(run.out, "  range "));
+    assert_non_null(strstr(run.out, "not measured: operators of NVIDIA H100"));
     assert_non_null(strstr(run.out, "attention_grad "));
     assert_non_null(strstr(run.out, "of the data sheet's 989 TFLOP/s"));
-    assert_non_null(strstr(run.out, "384 MiB of a card to graphs and libraries"));
+    assert_non_null(strstr(run.out, "384 MiB of a card to graphs and\nlibraries"));
     program_run_free(&run);
     json_t *document = json_load_file(plan, 0, NULL);
-    assert_true(json_number_value(json_object_get(document, "step_s")) > 0.02);
+    const json_t *range = json_object_get(document, "step_range_s");
+    double step_s = json_number_value(json_object_get(document, "step_s"));
+    assert_true(step_s > 0.02);
+    assert_true(json_number_value(json_array_get(range, 0)) < step_s);
+    assert_true(json_number_value(json_array_get(range, 1)) > step_s);
     json_decref(document);
     run = PROGRAM(folder, "plan", "smollm-135m", "--device", "cpu", "--for", "generate", "--seq", "32", "--cluster",
                   BALLAST_SOURCE "/clusters/h100-sxm.json");

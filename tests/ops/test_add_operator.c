@@ -280,8 +280,9 @@ static void its_costs_are_counted(void **state) {
     operands_find(trained, first_node(trained, &op_token_shift), &operands);
     assert_string_equal(operator_key(&operands, &memory), "token_shift 0w:fp32[2,8,16] > 1w:fp32[2,8,16] - - - - -");
     scratch_free(&memory);
-    struct cluster_limits limits = {.memory_bytes_per_s = 1e12, .bf16_flops_per_s = 1e15, .fp32_flops_per_s = 1e14};
-    struct roofline roofline = roofline_of(first_node(trained, &op_token_shift), &limits);
+    struct cluster_device device = {
+        .limits = {.memory_bytes_per_s = 1e12, .bf16_flops_per_s = 1e15, .fp32_flops_per_s = 1e14}};
+    struct roofline roofline = roofline_of(first_node(trained, &op_token_shift), &device, ROOFLINE_EXPECTED);
     assert_string_equal(roofline.class_name, "elementwise");
     assert_true(roofline.limit_s > 0 && roofline.seconds > roofline.limit_s);
     assert_int_equal(model_matrix_parameter_count(trained), LAYERS * HIDDEN * HIDDEN + VOCABULARY * HIDDEN);
