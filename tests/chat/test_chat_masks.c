@@ -9,14 +9,15 @@
 #include "base/json.h"
 #include "base/mem.h"
 #include "chat/chat.h"
+#include "support/packed_json.h"
 #include "support/temp_folder.h"
 
 static struct tokenizer *tokenizer;
 static json_t *masks;
 
 static int set_up(void **state) {
-    enum status status = json_read_object(BALLAST_FIXTURES "/chat/masks.json", 1 << 24, &masks);
-    if (status == STATUS_OK) status = tokenizer_open(BALLAST_FIXTURES "/chat/tokenizer.json", &tokenizer);
+    masks = packed_json_read("chat/masks.json.gz");
+    enum status status = tokenizer_open(BALLAST_FIXTURES "/chat/tokenizer.json", &tokenizer);
     if (status != STATUS_OK) print_error("%s\n", status_message());
     return status == STATUS_OK ? temp_folder_make(state) : -1;
 }

@@ -1,4 +1,4 @@
-"""Records what `transformers` makes of chat templates: tests/fixtures/chat/*.json.
+"""Records what `transformers` makes of chat templates: tests/fixtures/chat.
 
     python make_chat_fixtures.py [--expressions]
 
@@ -14,6 +14,7 @@ import sys
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 from transformers.utils import chat_template_utils
 
+import packed_json
 from chat_expressions import EXPRESSIONS, VARIABLES, WHITESPACE
 from chat_templates import CONVERSATIONS, FAMILIES, TRAINED, TRAINED_CONVERSATIONS
 
@@ -136,13 +137,8 @@ def make_training():
     ids, targets = make_batch(tokenizer, settings["length"])
     losses = train(model, ids, targets, settings)
     trained = int((targets != -100).sum())
-    write("model/losses.json", {**settings, "trained_tokens": trained, "templates": TRAINED, "losses": losses})
-
-
-def write(name, value):
-    path = FIXTURES / "chat" / name
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(value, ensure_ascii=True, separators=(",", ":")) + "\n")
+    about = {**settings, "trained_tokens": trained, "templates": TRAINED, "losses": losses}
+    (folder / "losses.json").write_text(json.dumps(about, separators=(",", ":")) + "\n")
 
 
 def main():
@@ -152,11 +148,13 @@ def main():
             templates[-1] += "\n" + line
         else:
             templates.append(line)
-    write("expressions.json", {"variables": VARIABLES, "cases": [render_expression(t) for t in templates + WHITESPACE]})
+    packed_json.write(FIXTURES / "chat" / "expressions.json.gz",
+                      {"variables": VARIABLES, "cases": [render_expression(t) for t in templates + WHITESPACE]})
     if expressions_only:
         return
     families = [make_family(name, template) for name, template in FAMILIES.items()]
-    write("families.json", {"now": NOW, "special": SPECIAL, "conversations": CONVERSATIONS, "families": families})
+    packed_json.write(FIXTURES / "chat" / "families.json.gz",
+                      {"now": NOW, "special": SPECIAL, "conversations": CONVERSATIONS, "families": families})
     # The tokenizer with its marks, as a model's folder has it.
     make_tokenizer("").backend_tokenizer.save(str(FIXTURES / "chat" / "tokenizer.json"), pretty=False)
     make_training()

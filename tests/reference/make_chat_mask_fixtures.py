@@ -1,4 +1,4 @@
-"""Records which tokens of conversations `transformers` masks: tests/fixtures/chat/masks.json.
+"""Records which tokens of conversations `transformers` masks: tests/fixtures/chat/masks.json.gz.
 
     python make_chat_mask_fixtures.py
 
@@ -6,13 +6,13 @@ The templates are those of chat_masks.py, with generation blocks. An answer's co
 conversation is one or more examples, and each answer is trained on in the longest that renders it as it was. The
 versions are those of requirements.txt; torch is not needed.
 """
-import json
 import pathlib
 
 from transformers import PreTrainedTokenizerFast
 from transformers.utils import chat_template_utils
 
 import chat_masks
+import packed_json
 
 CHAT = pathlib.Path(__file__).parent.parent / "fixtures" / "chat"
 SPECIAL = {"bos_token": "<s>", "eos_token": "</s>"}
@@ -75,7 +75,7 @@ def main():
         cases = [make_case(tokenizer, form, number) for number in range(len(chat_masks.CONVERSATIONS))]
         forms.append({"name": name, "template": chat_masks.plain(form), "cases": cases})
     fixture = {"special": SPECIAL, "conversations": chat_masks.CONVERSATIONS, "forms": forms}
-    (CHAT / "masks.json").write_text(json.dumps(fixture, ensure_ascii=True, separators=(",", ":")) + "\n")
+    packed_json.write(CHAT / "masks.json.gz", fixture)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
     python tests/reference/make_tokenizer_fixtures.py
 
-Writes, beside each tokenizer NAME.json, NAME.expected.json:
+Writes, beside each tokenizer NAME.json, NAME.expected.json.gz:
     {"ids": [[...], ...],            for each text of texts.json, without special tokens of the template
      "decoded": {"INDEX": text},     where decoding these ids does not give the (mended) text back
      "skipped": {"INDEX": text},     where decoding without special tokens gives something else again
@@ -18,6 +18,7 @@ import random
 
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
+import packed_json
 import tokenizer_texts
 
 OUT = pathlib.Path(__file__).resolve().parent.parent / "fixtures" / "tokenizers"
@@ -561,7 +562,7 @@ def main():
         save(f"{name}.json", data)
         step = 1 if name in IN_FULL else 6
         chosen = set(range(len(fixed))) | set(range(len(fixed), len(texts), step))
-        save(f"{name}.expected.json", expected(tokenizer, texts, chosen, rng))
+        packed_json.write(OUT / f"{name}.expected.json.gz", expected(tokenizer, texts, chosen, rng))
     (OUT / "train.txt").write_text(tokenizer_texts.training_text())
     make_trained()
 

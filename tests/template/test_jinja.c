@@ -10,6 +10,7 @@
 #include "base/json.h"
 #include "base/mem.h"
 #include "support/fault_sweep.h"
+#include "support/packed_json.h"
 #include "template/jinja.h"
 
 static enum status render(const char *text, size_t bytes, const json_t *variables, struct jinja_output *out) {
@@ -28,17 +29,9 @@ static enum status render(const char *text, size_t bytes, const json_t *variable
     return status;
 }
 
-static json_t *read_fixture(const char *name) {
-    char path[512];
-    json_t *object;
-    snprintf(path, sizeof path, "%s/chat/%s", BALLAST_FIXTURES, name);
-    if (json_read_object(path, 1 << 24, &object) != STATUS_OK) fail_msg("%s", status_message());
-    return object;
-}
-
 static void rules_are_those_of_jinja(void **state) {
     (void)state;
-    json_t *fixture = read_fixture("expressions.json"), *test;
+    json_t *fixture = packed_json_read("chat/expressions.json.gz"), *test;
     const json_t *variables = json_object_get(fixture, "variables");
     struct jinja_output output = {0};
     size_t i;

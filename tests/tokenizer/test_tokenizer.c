@@ -7,6 +7,7 @@
 #include "base/json.h"
 #include "base/random.h"
 #include "base/utf8.h"
+#include "support/packed_json.h"
 #include "support/tokenizer_text.h"
 #include "support/unit.h"
 #include "tokenizer/tokenizer.h"
@@ -57,12 +58,10 @@ enum { NAMES = sizeof names / sizeof *names, LARGEST_FIXTURE = 1 << 22 };
 static json_t *texts_file;
 static const json_t *texts;
 
-static json_t *fixture_read(const char *name, const char *ending) {
-    char path[512];
-    json_t *file;
-    snprintf(path, sizeof path, "%s/tokenizers/%s%s", BALLAST_FIXTURES, name, ending);
-    if (json_read_object(path, LARGEST_FIXTURE, &file) != STATUS_OK) fail_msg("%s", status_message());
-    return file;
+static json_t *expected_read(const char *name) {
+    char file[512];
+    snprintf(file, sizeof file, "tokenizers/%s.expected.json.gz", name);
+    return packed_json_read(file);
 }
 
 /* A text of the fixtures: a string, or {"hex": ...}. */
@@ -180,7 +179,7 @@ static void text_check(const struct tokenizer *tokenizer, struct tokenizer_encod
 static void texts_have_the_ids_of_the_library(void **state) {
     (void)state;
     for (size_t n = 0; n < NAMES; n++) {
-        json_t *expected = fixture_read(names[n], ".expected.json");
+        json_t *expected = expected_read(names[n]);
         struct tokenizer *tokenizer = tokenizer_fixture(names[n]);
         struct tokenizer_encoder *encoder;
         assert_int_equal(tokenizer_encoder_create(tokenizer, &encoder), STATUS_OK);
@@ -196,7 +195,7 @@ static void texts_have_the_ids_of_the_library(void **state) {
 static void templates_put_special_tokens_around(void **state) {
     (void)state;
     for (size_t n = 0; n < NAMES; n++) {
-        json_t *expected = fixture_read(names[n], ".expected.json");
+        json_t *expected = expected_read(names[n]);
         struct tokenizer *tokenizer = tokenizer_fixture(names[n]);
         const json_t *want = json_object_get(expected, "template");
         assert_true(json_array_size(want) >= 4);
@@ -218,7 +217,7 @@ static void templates_put_special_tokens_around(void **state) {
 static void any_ids_decode_as_in_the_library(void **state) {
     (void)state;
     for (size_t n = 0; n < NAMES; n++) {
-        json_t *expected = fixture_read(names[n], ".expected.json");
+        json_t *expected = expected_read(names[n]);
         struct tokenizer *tokenizer = tokenizer_fixture(names[n]);
         const json_t *cases = json_object_get(expected, "decode");
         assert_true(json_array_size(cases) > 0);
@@ -257,7 +256,8 @@ static void tokens_are_found_by_content(void **state) {
 
 static int texts_open(void **state) {
     (void)state;
-    texts_file = fixture_read("texts", ".json");
+    if (json_read_object(BALLAST_FIXTURES "/tokenizers/texts.json", LARGEST_FIXTURE, &texts_file) != STATUS_OK)
+        return -1;
     texts = json_object_get(texts_file, "texts");
     print_message("random texts: seed %lld\n", json_integer_value(json_object_get(texts_file, "seed")));
     return 0;
