@@ -5,9 +5,8 @@ tests/fixtures/quantised/cases.safetensors, for each case:
     <case>.nf4                    U8   codes, two a byte
     <case>.nf4.scales             U8   of blocks of 64
     <case>.nf4.groups, .offset    F32
-    <case>.nf4.numbers            F32  that all of these stand for
-    <case>.int8, .scales, .numbers      I8, F32 of each row, F32
-    <case>.mxfp4, .scales, .numbers     U8, U8 of each block of 32, F32; where rows are whole blocks
+    <case>.int8, .scales          I8, F32 of each row
+    <case>.mxfp4, .scales         U8, U8 of each block of 32; where rows are whole blocks
 
 tests/fixtures/quantised/compressed_mxfp4/model.safetensors, as compressed-tensors packs a linear layer and reads it
 again:
@@ -91,13 +90,13 @@ def nf4(matrix):
     codes, state = functional.quantize_4bit(matrix, blocksize=64, compress_statistics=True, quant_type="nf4")
     state.dtype = torch.float32
     return {"": codes.reshape(-1), ".scales": state.absmax, ".groups": state.state2.absmax,
-            ".offset": state.offset.reshape(1), ".numbers": functional.dequantize_4bit(codes, state)}
+            ".offset": state.offset.reshape(1)}
 
 
 def int8(matrix):
     codes, scales, _ = functional.int8_vectorwise_quant(matrix.float())
     codes[scales == 0] = 0
-    return {"": codes, ".scales": scales, ".numbers": functional.int8_vectorwise_dequant(codes, scales)}
+    return {"": codes, ".scales": scales}
 
 
 def mxfp4(matrix):
@@ -108,9 +107,7 @@ def mxfp4(matrix):
     # The nearest, and of two the even code.
     order = distances.abs() * 1024 + torch.arange(8).remainder(2) * 1e-9
     codes = order.argmin(-1).to(torch.uint8) + 8 * torch.signbit(blocks).to(torch.uint8)
-    numbers = (MXFP4[codes.long() & 7] * torch.where(codes > 7, -1.0, 1.0)).double() * scales
-    return {"": in_pairs(codes, 0), ".scales": (exponents + 127).to(torch.uint8),
-            ".numbers": numbers.float().reshape(matrix.shape)}
+    return {"": in_pairs(codes, 0), ".scales": (exponents + 127).to(torch.uint8)}
 
 
 def scale_and_zero(matrix, bits, block, symmetric, dtype):
