@@ -14,16 +14,20 @@ def read_json(path):
     return json.loads(path.read_text())
 
 
+def text_config(config):
+    return {**config, **config.get("text_config", {})}
+
+
 def write_tokenizer(config, path):
-    """A byte-level tokenizer of exactly the model's tokens: special ones, single characters, and pairs of letters."""
-    config = {**config, **config.get("text_config", {})}
+    """A byte-level tokenizer of exactly the model's tokens: special ones, what the data need, and pairs of letters."""
+    config = text_config(config)
     special = set()
     for key in ("bos_token_id", "eos_token_id", "pad_token_id"):
         ids = config.get(key)
         special |= {i for i in (ids if isinstance(ids, list) else [ids]) if isinstance(i, int)}
     letters = "etaoinshrdlucmfwypvbgkjqxz"
     pairs = [(a, b) for a in letters for b in letters]
-    texts = iter([chr(c) for c in range(33, 127)] + ["Ġ", "Ċ"] + pairs)
+    texts = iter(["Ġ", "Ċ", "."] + list(letters) + pairs)
     vocabulary, merges = {}, []
     for number in range(config["vocab_size"]):
         text = None if number in special else next(texts, None)
@@ -41,7 +45,7 @@ def write_tokenizer(config, path):
                   "vocab": vocabulary, "merges": merges}}))
 
 
-def write_data(place):
+def write_data(place, vocabulary):
     """A text of a small language, preference pairs and a file of tokens, the same at each run."""
     draw = random.Random(33)
     words = ["".join(draw.choice("etaoinshr") for _ in range(draw.randint(1, 6))) for _ in range(60)]
@@ -49,7 +53,7 @@ def write_data(place):
     (place / "text.txt").write_text("".join(sentence() + ".\n" for _ in range(120)))
     pair = lambda: {"prompt": sentence(), "chosen": " " + sentence(), "rejected": " " + sentence()}
     (place / "pairs.jsonl").write_text("".join(json.dumps(pair()) + "\n" for _ in range(24)))
-    tokens = [draw.randrange(3, 200) for _ in range(1500)]
+    tokens = [draw.randrange(3, vocabulary) for _ in range(1500)]
     header = struct.pack("<3i", 20240520, 1, len(tokens)) + bytes(1012)
     (place / "tokens.bin").write_bytes(header + struct.pack(f"<{len(tokens)}H", *tokens))
 
@@ -62,7 +66,7 @@ class Inputs:
         self.configs = {path.parent.name: read_json(path) for path in sorted(MODELS.glob("*/config.json"))}
         self.families = [name for name, config in self.configs.items() if config["model_type"] == name]
         place.mkdir(parents=True)
-        write_data(place)
+        write_data(place, min(text_config(config)["vocab_size"] for config in self.configs.values()))
 
     def model(self, name):
         """The directory of a model: links to the fixture's files, and a tokenizer where it has none."""

@@ -45,7 +45,7 @@ static void a_run_without_checkpoints_is_told(void **state) {
     expect_status(tiny_run_begin(&run, whole, NULL), STATUS_OK, NULL);
     /* Some of it moves, so that the last update is one that was put off. */
     run.options.save_every = 0;
-    SETTINGS_GIVE(&run.plan.memory, device_bytes, 880 << 10);
+    SETTINGS_GIVE(&run.plan.memory, device_bytes, 440 << 10);
     SETTINGS_GIVE(&run.plan.memory, host_bytes, 64 << 20);
     expect_status(tiny_run_begin(&run, without, NULL), STATUS_OK, NULL);
     assert_false(file_exists(temp_path(without, "checkpoints")));

@@ -67,8 +67,8 @@ static void bad_settings_write_nothing(void **state) {
     REFUSED(SETTINGS_GIVE(&run.plan, grain_sequences, 4), "grain")
     REFUSED(run.data_paths[0] = "/nowhere/data.bin", "/nowhere/data.bin")
     tiny_run_make(*state, "llama", &run);
-    SETTINGS_GIVE(&run.plan.memory, device_bytes, 1 << 20);
-    expect_status(tiny_run_begin(&run, folder, NULL), STATUS_NO_FIT, "more than the 1.00 MiB");
+    SETTINGS_GIVE(&run.plan.memory, device_bytes, 256 << 10);
+    expect_status(tiny_run_begin(&run, folder, NULL), STATUS_NO_FIT, "more than the 256 KiB");
     assert_true(status_hint_text()[0] != '\0');
     assert_false(file_exists(folder));
 }

@@ -50,7 +50,7 @@ ballast profile --ranks 2 --tensor 2 --threads 1 -o links.json >/dev/null
 sed -E 's/"(latency_s|seconds|issue_s|wake_s)": *[0-9.e+-]+/"\1": 1e-9/g; s/"bytes_per_s": *[0-9.e+-]+/"bytes_per_s": 1e13/g' \
     links.json >fast.json
 { printf '\210\330\064\001\001\000\000\000\350\003\000\000' && head -c 1012 /dev/zero
-  printf "$(awk 'BEGIN { for (i = 0; i < 1000; i++) printf "\\%03o\\000", i * 7919 % 211 }')"; } >tokens.bin
+  printf "$(awk 'BEGIN { for (i = 0; i < 1000; i++) printf "\\%03o\\000", i * 7919 % 53 }')"; } >tokens.bin
 train_experts() {
     run=$1
     shift

@@ -82,7 +82,7 @@ static void new_adapters_change_nothing(void **state) {
         assert_int_equal(model_load_weights(model, targets.items, targets.count), STATUS_OK);
         const struct weight_target *a = model_target(&targets, "0.self_attn.q_proj.lora_A.weight");
         const struct weight_target *b = model_target(&targets, "0.self_attn.q_proj.lora_B.weight");
-        double largest = 0, square = 0, bound = 1 / sqrt(90);
+        double largest = 0, square = 0, bound = 1 / sqrt(36);
         int64_t count = shape_elements(&a->tensor->shape);
         for (int64_t i = 0; i < count; i++) {
             double value = (double)((const float *)a->data)[i];

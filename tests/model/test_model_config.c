@@ -17,13 +17,13 @@ static void gpt2_is_read(void **state) {
     (void)state;
     struct model_config config = read_case("gpt2");
     assert_string_equal(config.family->name, "gpt2");
-    assert_int_equal(config.vocab_size, 211);
-    assert_int_equal(config.hidden, 90);
+    assert_int_equal(config.vocab_size, 53);
+    assert_int_equal(config.hidden, 30);
     assert_int_equal(config.layers, 2);
-    assert_int_equal(config.heads, 9);
-    assert_int_equal(config.kv_heads, 9);
+    assert_int_equal(config.heads, 3);
+    assert_int_equal(config.kv_heads, 3);
     assert_int_equal(config.head_dim, 10);
-    assert_int_equal(config.ffn, 77);
+    assert_int_equal(config.ffn, 47);
     assert_int_equal(config.context, 40);
     assert_int_equal(config.activation, ACTIVATION_GELU_TANH);
     assert_true(config.norm_epsilon == 1e-5);
@@ -32,7 +32,7 @@ static void gpt2_is_read(void **state) {
 
     config = read_case("gpt2_relu");
     assert_int_equal(config.activation, ACTIVATION_RELU);
-    assert_int_equal(config.ffn, 4 * 30); /* n_inner is null */
+    assert_int_equal(config.ffn, 4 * 10); /* n_inner is null */
     config = read_case("gpt2_gelu");
     assert_int_equal(config.activation, ACTIVATION_GELU_ERF);
     assert_true(config.norm_epsilon == 1e-3);
@@ -45,11 +45,11 @@ static void llama_is_read(void **state) {
     (void)state;
     struct model_config config = read_case("llama");
     assert_string_equal(config.family->name, "llama");
-    assert_int_equal(config.hidden, 90);
-    assert_int_equal(config.heads, 9);
+    assert_int_equal(config.hidden, 36);
+    assert_int_equal(config.heads, 6);
     assert_int_equal(config.kv_heads, 3);
     assert_int_equal(config.head_dim, 10);
-    assert_int_equal(config.ffn, 62);
+    assert_int_equal(config.ffn, 39);
     assert_int_equal(config.context, 128);
     assert_int_equal(config.activation, ACTIVATION_SILU);
     assert_true(config.norm_epsilon == 1e-6);
@@ -94,15 +94,15 @@ static void windows_are_read(void **state) {
 static void other_families_are_read(void **state) {
     (void)state;
     struct model_config config = read_case("opt");
-    assert_int_equal(config.hidden, 30);
-    assert_int_equal(config.embedding_width, 30);
+    assert_int_equal(config.hidden, 20);
+    assert_int_equal(config.embedding_width, 20);
     assert_int_equal(config.head_dim, 10);
-    assert_int_equal(config.ffn, 47);
+    assert_int_equal(config.ffn, 23);
     assert_int_equal(config.activation, ACTIVATION_RELU);
     assert_true(config.tied && config.attention_bias && config.mlp_bias && !config.norm_after);
     assert_true(config.norm_epsilon == 1e-5 && config.dropout == 0.1);
     config = read_case("opt_post_norm");
-    assert_int_equal(config.embedding_width, 17);
+    assert_int_equal(config.embedding_width, 13);
     assert_true(!config.tied && !config.attention_bias && !config.mlp_bias && config.norm_after);
     config = read_case("qwen2");
     assert_true(config.attention_bias && !config.mlp_bias && !config.tied);
@@ -143,7 +143,7 @@ static void gemmas_are_read(void **state) {
     assert_true(read_case("gemma3_text_bias").logits_softcap == 3);
     config = read_case("gemma3_wrapped_modules");
     assert_string_equal(config.family->name, "gemma3");
-    assert_true(config.rope.theta == 5e5 && config.local_rope.theta == 300 && config.hidden == 27 && config.tied);
+    assert_true(config.rope.theta == 5e5 && config.local_rope.theta == 300 && config.hidden == 15 && config.tied);
     assert_true(config.windowed[0] && !config.windowed[1] && config.context == 131072);
 }
 
@@ -205,7 +205,7 @@ static void gemmas_miss_what_transformers_knows(void **state) {
                      STATUS_OK);
     assert_true(config.rope.theta == 1e6 && config.local_rope.theta == 1e4);
     assert_int_equal(
-        config_read_changed(&(struct config_change){"gemma3_text", "num_attention_heads", "", NULL}, &config),
+        config_read_changed(&(struct config_change){"gemma3_text_bias", "num_attention_heads", "", NULL}, &config),
         STATUS_BAD_INPUT); /* 8 heads, but 3 of keys and values */
     assert_int_equal(
         config_read_changed(&(struct config_change){"gemma3_text", "num_key_value_heads", "", NULL}, &config),
@@ -263,7 +263,7 @@ static const struct config_change accepted[] = {
     {"gpt2", "pruned_heads", "{}", NULL},
     {"llama", "num_key_value_heads", "", NULL},
     {"llama", "num_key_value_heads", "null", NULL},
-    {"llama", "num_key_value_heads", "9", NULL},
+    {"llama", "num_key_value_heads", "6", NULL},
     {"llama", "num_key_value_heads", "1", NULL},
     {"llama", "head_dim", "null", NULL},
     {"llama", "head_dim", "4", NULL},
@@ -351,10 +351,10 @@ static void missing_fields_take_defaults(void **state) {
     struct model_config config;
     assert_int_equal(config_read_changed(&(struct config_change){"llama", "num_key_value_heads", "", NULL}, &config),
                      STATUS_OK);
-    assert_int_equal(config.kv_heads, 9);
+    assert_int_equal(config.kv_heads, 6);
     assert_int_equal(config_read_changed(&(struct config_change){"llama", "head_dim", "null", NULL}, &config),
                      STATUS_OK);
-    assert_int_equal(config.head_dim, 10);
+    assert_int_equal(config.head_dim, 6);
     assert_int_equal(config_read_changed(&(struct config_change){"llama", "rms_norm_eps", "", NULL}, &config),
                      STATUS_OK);
     assert_true(config.norm_epsilon == 1e-6);

@@ -13,10 +13,11 @@
 #include "profile/size_curve.h"
 #include "support/exchange_graph.h"
 #include "support/kept_profile.h"
+#include "support/model_cases.h"
 #include "support/temp_folder.h"
 #include "support/unit.h"
 
-enum { TOKENS = 24, VOCAB = 211 };
+enum { TOKENS = 24, VOCAB = MODEL_CASE_VOCAB };
 
 struct variant {
     const char *family;

@@ -2,9 +2,9 @@
 
 tests/fixtures/adapters/<case> is an adapter's folder as peft writes it (without one where weights are only frozen), and
 
-reference.safetensors, with the inputs and training data of model_cases:
+reference.safetensors, of the tokens in batches.safetensors (model_cases):
     logits, loss64                of the model with its adapter
-    grad64.<name>                 F64  of what trains, by its name in the files
+    grad64.<name>                 F32  of what trains, by its name in the files
     train.losses, .grad_norms, .lrs, .losses_bf16, final.<name>   as in model_cases
     merged.<name>                 F32  base weights that merge_and_unload changes
 reference.json: the settings; "base" is the folder of the base model under tests/fixtures/models, "freeze" the patterns
@@ -30,20 +30,20 @@ from compressed_tensors.quantization.utils import is_module_quantized
 from transformers import AutoModelForCausalLM, BitsAndBytesConfig, CompressedTensorsConfig
 
 import quantised_cases
-from model_cases import (BATCH, STEPS, TRAINING, all_double, bf16_updates, gradients_in_halves, loss_of, lr_at,
-                         make_batch, seed_of, spread)
+from model_cases import (STEPS, TRAINING, all_double, bf16_updates, choose_clip_norm, gradients_in_halves, loss_of,
+                         lr_at, make_batches, save_tensors, seed_of, spread)
 
-# base, norm to clip at, settings of LoraConfig (None: no adapter), patterns of frozen weights
+# base, settings of LoraConfig (None: no adapter), patterns of frozen weights
 CASES = {
-    "llama_lora": ("llama_bias", 0.8, dict(r=3, lora_alpha=7, target_modules=["q_proj", "v_proj", "down_proj"]), []),
-    "gpt2_lora": ("gpt2_gelu", 0.85, dict(r=4, lora_alpha=6, target_modules=["c_attn", "mlp.c_proj"],
+    "llama_lora": ("llama_bias", dict(r=3, lora_alpha=7, target_modules=["q_proj", "v_proj", "down_proj"]), []),
+    "gpt2_lora": ("gpt2_gelu", dict(r=4, lora_alpha=6, target_modules=["c_attn", "mlp.c_proj"],
                                          fan_in_fan_out=True), []),
-    "qwen2_lora": ("qwen2_tied", 3.0, dict(r=2, lora_alpha=8, target_modules="all-linear"), []),
-    "llama_nf4": ("llama_bias", 0.8, dict(r=3, lora_alpha=7, target_modules=["q_proj", "v_proj", "down_proj"]), []),
-    "qwen3_nf4": ("../quantised/qwen3_nf4", 1.5, dict(r=2, lora_alpha=8, target_modules="all-linear"), []),
-    "qwen3_w4a16": ("../quantised/qwen3_w4a16", 1.5, dict(r=2, lora_alpha=8, target_modules="all-linear"), []),
-    "qwen3_mixed": ("../quantised/qwen3_mixed", 1.5, dict(r=2, lora_alpha=8, target_modules="all-linear"), []),
-    "llama_frozen": ("llama_bias", 1.2, None, ["model.layers.0.*", "*embed*", "*.1.mlp.*_proj.weight"]),
+    "qwen2_lora": ("qwen2_tied", dict(r=2, lora_alpha=8, target_modules="all-linear"), []),
+    "llama_nf4": ("llama_rope_linear", dict(r=3, lora_alpha=7, target_modules=["q_proj", "v_proj", "down_proj"]), []),
+    "qwen3_nf4": ("../quantised/qwen3_nf4", dict(r=2, lora_alpha=8, target_modules="all-linear"), []),
+    "qwen3_w4a16": ("../quantised/qwen3_w4a16", dict(r=2, lora_alpha=8, target_modules="all-linear"), []),
+    "qwen3_mixed": ("../quantised/qwen3_mixed", dict(r=2, lora_alpha=8, target_modules="all-linear"), []),
+    "llama_frozen": ("llama_bias", None, ["model.layers.0.*", "*embed*", "*.1.mlp.*_proj.weight"]),
 }
 
 
@@ -163,12 +163,11 @@ def merged(model):
 
 
 def reference_of(root, case):
-    base, clip_norm, settings, frozen = CASES[case]
+    base, settings, frozen = CASES[case]
     model = make_model(root, base, settings, frozen, seed_of(case), FORMATS.get(case))
-    rng = numpy.random.default_rng(seed_of(case) + 1)
-    ids, labels = make_batch(rng, 2)
-    batches = [make_batch(rng, step % BATCH) for step in range(STEPS)]
-    tensors = {"input_ids": ids, "labels": labels, "logits": gradients(model, ids, labels)[1]}
+    ids, labels, batches = make_batches()
+    tensors = {"logits": gradients(model, ids, labels)[1]}
+    clip_norm = choose_clip_norm(lambda norm: train(copy.deepcopy(model), batches, norm)[1])
     if settings is not None and case not in FORMATS:
         tensors |= merged(model)
     exact = unpacked(model)
@@ -177,7 +176,7 @@ def reference_of(root, case):
         loss64, _, grads64 = gradients(exact, ids, labels)
         losses64, _ = train(exact, batches, clip_norm)
     tensors["loss64"] = torch.tensor([loss64], dtype=torch.float64)
-    tensors |= {f"grad64.{name}": grad for name, grad in grads64.items()}
+    tensors |= {f"grad64.{name}": grad.float() for name, grad in grads64.items()}
     plain = copy.deepcopy(model)
     losses, norms = train(plain, batches, clip_norm)
     bf16, halves = copy.deepcopy(model), copy.deepcopy(model)
@@ -186,7 +185,6 @@ def reference_of(root, case):
     for name, values in {"losses": losses, "grad_norms": norms, "losses_bf16": losses_bf16,
                          "lrs": [lr_at(step) for step in range(STEPS)]}.items():
         tensors[f"train.{name}"] = torch.tensor(values, dtype=torch.float64)
-    tensors["train.input_ids"], tensors["train.labels"] = (torch.stack(part) for part in zip(*batches))
     tensors |= {f"final.{name}": parameter.detach() for name, parameter in trained(plain).items()}
     clipped = sum(norm > clip_norm for norm in norms)
     about = {"case": case, "base": base, "freeze": frozen, "peft": peft.__version__,
@@ -271,12 +269,11 @@ def write(root, wanted):
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
         model, tensors, about = reference_of(root, case)
-        if CASES[case][2] is not None:
+        if CASES[case][1] is not None:
             model.peft_config["default"].base_model_name_or_path = CASES[case][0]
             model.save_pretrained(folder)
             (folder / "README.md").unlink(missing_ok=True)
-        contiguous = {name: tensor.contiguous() for name, tensor in tensors.items()}
-        safetensors.torch.save_file(contiguous, folder / "reference.safetensors")
+        save_tensors(tensors, folder / "reference.safetensors")
         (folder / "reference.json").write_text(json.dumps(about, indent=2) + "\n")
         for path in folder.iterdir():
             path.chmod(0o644)

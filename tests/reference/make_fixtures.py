@@ -33,7 +33,8 @@ def main():
     known = {"ops", "quantised", "published"} | model_cases.names() | adapter_cases.names() | optimizer_cases.names()
     if not known.issuperset(wanted):
         sys.exit(f"no such case among {', '.join(wanted)}; there are {', '.join(sorted(known))}")
-    model_cases.write(FIXTURES / "models", wanted)
+    model_cases.write_batches(FIXTURES / model_cases.BATCHES)
+    model_cases.write(FIXTURES, wanted)
     adapter_cases.write(FIXTURES, wanted)
     optimizer_cases.write(FIXTURES, wanted)
     generated_cases.write(FIXTURES / "models", wanted)

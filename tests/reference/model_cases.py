@@ -1,23 +1,29 @@
 """Tiny models with the logits, losses, gradients and short training runs that transformers gives for them.
 
-FULL cases record everything; each LIGHT case is another way to store a full case's model (dtype, shards, names,
-spelling of the config) and records logits and loss. Every folder holds a Hugging Face model, plus
+FULL cases record everything. Each LIGHT case stores the model of a full case in another way: another dtype, shards,
+names, or spelling of the config. Every folder holds a Hugging Face model, generated.json (generated_cases.py), and
 
-reference.safetensors, B = 4 sequences of T = 29 tokens, V = vocabulary:
-    input_ids, labels             I32 [B,T]     labels[b,t] is the token to predict at position t, -100 where masked
+reference.safetensors, for B = 4 sequences of T = 19 tokens, V = vocabulary, of the tokens in ../batches.safetensors:
     logits                        F32 [B,T,V]   weights and arithmetic in fp32, whatever dtype the file stores
     loss, loss64                  F64 [1]       mean over unmasked tokens, of the fp32 and of the fp64 model
   and of full cases, for every parameter by its name in the file (a tied head goes by the embedding's name)
-    grad64.<name>                 F64           of loss64
-    train.input_ids, train.labels I32 [20,B,T]  one batch a step
+    grad64.<name>                 F32           of loss64; computed in fp64, then rounded, which moves it by 1/1000 of
+                                                the tests' bound at most
     train.losses                  F64 [20]      before each step's update
     train.grad_norms, train.lrs   F64 [20]      the norm before clipping
     train.losses_bf16             F64 [20]      by the bf16 recipe, see train_bf16
     final.<name>                  F32           the weights after the 20 fp32 steps
-reference.json: what the numbers were made with, and of full cases
+reference.json: the versions and settings that made the numbers, and of full cases
     bf16_updates_off              for every parameter, how far 20 steps by the bf16 recipe end from the 20 fp32 steps:
                                   |bf16 - fp32| / |fp32 - initial|, over all of its elements
     bf16_updates_spread           what another order of the same sums makes of it, see bf16_updates
+
+A light case with the weights of its full case shares the files: model.safetensors is a symbolic link to the full case's
+where the bytes are equal, and so is reference.safetensors where the logits are.
+
+batches.safetensors, the same for all models, adapters and optimizers:
+    input_ids, labels             I32 [B,T]     labels[b,t] is the token to predict at position t, -100 where masked
+    train.input_ids, train.labels I32 [20,B,T]  one batch a step
 """
 
 import contextlib
@@ -45,29 +51,23 @@ from transformers.models.gemma3.modeling_gemma3 import Gemma3RMSNorm
 
 import quantised_cases
 
-BATCH, TOKENS, VOCAB, STEPS = 4, 29, 211, 20
+BATCH, TOKENS, VOCAB, STEPS = 4, 19, 53, 20
+BATCHES = "batches.safetensors"
 BALANCED_GRAIN = 2  # sequences over which the experts' load is balanced
 BF16_LEAST = 0.01
-TRAINING = {
-    "optimizer": "adamw", "steps": STEPS, "lr": 3e-3, "warmup_steps": 5, "min_lr_fraction": 0.1, "betas": [0.9, 0.95], "eps": 1e-6,
-    "weight_decay": 0.1,
-    "decayed": "tensors of two or more dimensions, embeddings included, and no biases",
-    "clipping": "gradients times min(1, clip_norm / (norm + 1e-6))",
-    "schedule": "step s from 0: (s + 1) / warmup_steps while s < warmup_steps, then min_lr_fraction + "
-                "(1 - min_lr_fraction) / 2 * (1 + cos(pi * (s - warmup_steps) / (steps - warmup_steps))), times lr",
-    "bf16_recipe": "fp32 master weights; each step, parameters are the masters cast to bfloat16; forward (eager "
-                   "attention) and backward in bfloat16, logits cast to fp32 for softmax and loss; gradients cast to "
-                   "fp32, clipped by global norm, AdamW in fp32 on the masters",
-}
+# AdamW, unless a case says otherwise. It decays tensors of two or more dimensions, embeddings included, and no biases.
+# Gradients are multiplied by min(1, clip_norm / (norm + 1e-6)). Rates are those of lr_at.
+TRAINING = {"optimizer": "adamw", "steps": STEPS, "lr": 3e-3, "warmup_steps": 5, "min_lr_fraction": 0.1,
+            "betas": [0.9, 0.95], "eps": 1e-6, "weight_decay": 0.1}
 
 
-def gpt2(heads=3, **settings):
+def gpt2(heads=2, **settings):
     return GPT2Config(vocab_size=VOCAB, n_positions=40, n_embd=10 * heads, n_head=heads, n_layer=2,
                       bos_token_id=VOCAB - 1, eos_token_id=VOCAB - 1, **settings)
 
 
-def decoder(family, hidden_size=27, intermediate_size=51, heads=9, kv_heads=3, rope=None, **settings):
-    """Llama, and the families that share its layers."""
+def decoder(family, hidden_size=15, intermediate_size=23, heads=3, kv_heads=1, rope=None, **settings):
+    """Llama, and the families that share its layers. Sizes leave remainders after whole vectors of 4, 8 and 16."""
     return family(vocab_size=VOCAB, hidden_size=hidden_size, intermediate_size=intermediate_size, num_hidden_layers=2,
                   num_attention_heads=heads, num_key_value_heads=kv_heads, head_dim=10, max_position_embeddings=128,
                   rope_parameters=rope or {"rope_theta": 10000.0}, **settings)
@@ -79,7 +79,7 @@ def llama(**settings):
 
 def opt(**settings):
     """Without a padding token, since PyTorch gives its row of the embedding no gradient."""
-    return OPTConfig(vocab_size=VOCAB, hidden_size=30, ffn_dim=47, num_hidden_layers=2, num_attention_heads=3,
+    return OPTConfig(vocab_size=VOCAB, hidden_size=20, ffn_dim=23, num_hidden_layers=2, num_attention_heads=2,
                      max_position_embeddings=40, pad_token_id=None, **settings)
 
 
@@ -100,6 +100,13 @@ ROPE_UNTRUNCATED = {"rope_type": "yarn", "rope_theta": 400.0, "factor": 8.0, "be
 def gpt_oss(**settings):
     """Limits that many gates and many numbers beside them pass."""
     return decoder(GptOssConfig, pad_token_id=None, eos_token_id=VOCAB - 1, **settings)
+
+
+def gpt_oss_even(hidden_size=16, intermediate_size=16):
+    return gpt_oss(hidden_size=hidden_size, intermediate_size=intermediate_size, num_local_experts=4,
+                   num_experts_per_tok=3, sliding_window=11, swiglu_alpha=1.3, swiglu_limit=1.1,
+                   layer_types=["full_attention", "sliding_attention"], attention_bias=False,
+                   tie_word_embeddings=True, rms_norm_eps=1e-3, rope={"rope_theta": 5e4})
 
 
 # Windows below are shorter than the sequences.
@@ -126,93 +133,92 @@ def phi3_longrope(original):
     """Six of ten features of each head are rotated; sequences are shorter or longer than the original context."""
     rope = {"rope_type": "longrope", "rope_theta": 300.0, "short_factor": [1.1, 1.3, 2.5], "long_factor": [1.7, 3.0, 5.5],
             "partial_rotary_factor": 0.6}
-    return decoder(Phi3Config, hidden_size=30, heads=3, kv_heads=1, rope=rope, pad_token_id=None,
+    return decoder(Phi3Config, hidden_size=20, heads=2, rope=rope, pad_token_id=None,
                    eos_token_id=VOCAB - 1, original_max_position_embeddings=original, tie_word_embeddings=original < 64)
 
 
-# Each with the norm to clip at: one that most steps pass and some do not.
 FULL = {
-    "gpt2": (2.0, lambda: gpt2(heads=9, n_inner=77)),
-    "gpt2_gelu": (1.0, lambda: gpt2(activation_function="gelu", layer_norm_epsilon=1e-3)),
-    "gpt2_relu": (1.0, lambda: gpt2(activation_function="relu")),
-    "gpt2_inverse_layer": (0.9, lambda: gpt2(scale_attn_by_inverse_layer_idx=True, tie_word_embeddings=False)),
+    "gpt2": lambda: gpt2(heads=3, n_inner=47),
+    "gpt2_gelu": lambda: gpt2(n_inner=23, activation_function="gelu", layer_norm_epsilon=1e-3),
+    "gpt2_relu": lambda: gpt2(heads=1, activation_function="relu"),
+    "gpt2_inverse_layer": lambda: gpt2(n_inner=23, scale_attn_by_inverse_layer_idx=True, tie_word_embeddings=False),
     # Caps that bend most scores and logits.
-    "gemma2": (1.2, lambda: gemma(Gemma2Config, sliding_window=7, query_pre_attn_scalar=6, attn_logit_softcapping=0.8,
-                                  final_logit_softcapping=2.5)),
-    "gemma2_bias": (1.3, lambda: gemma(Gemma2Config, attention_bias=True, tie_word_embeddings=False, sliding_window=11,
-                                       layer_types=["full_attention", "sliding_attention"], rms_norm_eps=1e-3,
-                                       attn_logit_softcapping=None, final_logit_softcapping=None,
-                                       hidden_activation="silu", query_pre_attn_scalar=10)),
-    "gemma3_text": (1.6, lambda: gemma(Gemma3TextConfig, sliding_window=7, query_pre_attn_scalar=14,
-                                       layer_types=["sliding_attention", "full_attention"],
-                                       rope=BY_TYPE | {"full_attention": {"rope_type": "linear", "rope_theta": 5e5,
-                                                                          "factor": 2.5}})),
-    "gemma3_text_bias": (1.6, lambda: gemma(Gemma3TextConfig, attention_bias=True, sliding_window=11,
-                                            layer_types=["sliding_attention"] * 2, tie_word_embeddings=False,
-                                            rms_norm_eps=1e-3, final_logit_softcapping=3.0,
-                                            query_pre_attn_scalar=10, rope=BY_TYPE)),
-    "gpt_oss": (0.97, lambda: gpt_oss(num_local_experts=5, num_experts_per_tok=2, sliding_window=7, swiglu_limit=0.7,
-                                     rope=ROPE_UNTRUNCATED)),
-    "gpt_oss_even": (1.2, lambda: gpt_oss(hidden_size=32, intermediate_size=64, num_local_experts=4,
-                                          num_experts_per_tok=3, sliding_window=11, swiglu_alpha=1.3, swiglu_limit=1.1,
-                                          layer_types=["full_attention", "sliding_attention"], attention_bias=False,
-                                          tie_word_embeddings=True, rms_norm_eps=1e-3, rope={"rope_theta": 5e4})),
-    "gpt_oss_balanced": (1.22, lambda: gpt_oss(num_local_experts=3, num_experts_per_tok=1, sliding_window=9,
-                                              layer_types=["sliding_attention"] * 2, output_router_logits=True,
-                                              router_aux_loss_coef=0.3, rope=ROPE_YARN)),
-    "granite": (0.88, lambda: decoder(GraniteConfig, **GRANITE)),
-    "granite_bias": (0.68, lambda: decoder(GraniteConfig, attention_bias=True, mlp_bias=True, tie_word_embeddings=True,
-                                         logits_scaling=2.0)),
-    "llama": (5.3, lambda: llama(hidden_size=90, intermediate_size=62)),
-    "llama_tied": (1.4, lambda: llama(tie_word_embeddings=True, rms_norm_eps=1e-5)),
-    "llama_bias": (1.2, lambda: llama(attention_bias=True, mlp_bias=True)),
-    "llama_rope_linear": (1.3, lambda: llama(rope={"rope_type": "linear", "rope_theta": 10000.0, "factor": 2.5})),
-    "llama_rope_llama3": (1.5, lambda: llama(rope=ROPE_LLAMA3, rms_norm_eps=1e-2)),
-    "llama_rope_yarn": (1.5, lambda: llama(rope=ROPE_YARN)),
-    "mistral": (1.5, lambda: decoder(MistralConfig, sliding_window=7)),
+    "gemma2": lambda: gemma(Gemma2Config, sliding_window=7, query_pre_attn_scalar=6, attn_logit_softcapping=0.8,
+                            final_logit_softcapping=2.5),
+    "gemma2_bias": lambda: gemma(Gemma2Config, attention_bias=True, tie_word_embeddings=False, sliding_window=11,
+                                 layer_types=["full_attention", "sliding_attention"], rms_norm_eps=1e-3,
+                                 attn_logit_softcapping=None, final_logit_softcapping=None, hidden_activation="silu",
+                                 query_pre_attn_scalar=10),
+    "gemma3_text": lambda: gemma(Gemma3TextConfig, sliding_window=7, query_pre_attn_scalar=14,
+                                 layer_types=["sliding_attention", "full_attention"],
+                                 rope=BY_TYPE | {"full_attention": {"rope_type": "linear", "rope_theta": 5e5,
+                                 "factor": 2.5}}),
+    "gemma3_text_bias": lambda: gemma(Gemma3TextConfig, kv_heads=3, attention_bias=True, sliding_window=11,
+                                      layer_types=["sliding_attention"] * 2, tie_word_embeddings=False,
+                                      rms_norm_eps=1e-3, final_logit_softcapping=3.0, query_pre_attn_scalar=10,
+                                      rope=BY_TYPE),
+    "gpt_oss": lambda: gpt_oss(intermediate_size=13, num_local_experts=5, num_experts_per_tok=2, sliding_window=7,
+                               swiglu_limit=0.7, rope=ROPE_UNTRUNCATED),
+    "gpt_oss_even": gpt_oss_even,
+    "gpt_oss_balanced": lambda: gpt_oss(intermediate_size=13, num_local_experts=3, num_experts_per_tok=1,
+                                        sliding_window=9, layer_types=["sliding_attention"] * 2,
+                                        output_router_logits=True, router_aux_loss_coef=0.3, rope=ROPE_YARN),
+    "granite": lambda: decoder(GraniteConfig, **GRANITE),
+    "granite_bias": lambda: decoder(GraniteConfig, attention_bias=True, mlp_bias=True, tie_word_embeddings=True,
+                                    logits_scaling=2.0),
+    # Divisible among 3 ranks, and large enough that its plans differ by the memory that they get.
+    "llama": lambda: llama(hidden_size=36, intermediate_size=39, heads=6, kv_heads=3),
+    "llama_tied": lambda: llama(tie_word_embeddings=True, rms_norm_eps=1e-5),
+    # The optimizers' base: wide enough that the sign of one element is within the bound of a norm's update by Lion.
+    "llama_bias": lambda: llama(hidden_size=27, kv_heads=3, attention_bias=True, mlp_bias=True),
+    "llama_rope_linear": lambda: llama(rope={"rope_type": "linear", "rope_theta": 10000.0, "factor": 2.5}),
+    "llama_rope_llama3": lambda: llama(rope=ROPE_LLAMA3, rms_norm_eps=1e-2),
+    "llama_rope_yarn": lambda: llama(rope=ROPE_YARN),
+    "mistral": lambda: decoder(MistralConfig, sliding_window=7),
     # Fewer tokens than fill a tile; experts that get none in some steps; all experts for each token.
-    "mixtral": (1.35, lambda: decoder(MixtralConfig, sliding_window=7, num_local_experts=5, num_experts_per_tok=2)),
-    "mixtral_all": (1.35, lambda: decoder(MixtralConfig, tie_word_embeddings=True, rms_norm_eps=1e-3,
-                                         num_local_experts=3, num_experts_per_tok=3)),
-    "mixtral_balanced": (1.35, lambda: decoder(MixtralConfig, num_local_experts=5, num_experts_per_tok=2,
-                                               output_router_logits=True, router_aux_loss_coef=0.2)),
-    "olmoe": (1.5, lambda: decoder(OlmoeConfig, hidden_size=30, heads=3, kv_heads=1, pad_token_id=None, eos_token_id=VOCAB - 1, num_experts=8,
-                                   num_experts_per_tok=3)),
-    "olmoe_bias": (1.25, lambda: decoder(OlmoeConfig, hidden_size=30, heads=3, kv_heads=3, pad_token_id=None, eos_token_id=VOCAB - 1, attention_bias=True,
-                                        norm_topk_prob=True, tie_word_embeddings=True, num_experts=4,
-                                        num_experts_per_tok=2, rms_norm_eps=1e-3)),
-    "olmo2": (1.8, lambda: decoder(Olmo2Config, pad_token_id=None, eos_token_id=VOCAB - 1)),
-    "olmo2_bias": (1, lambda: decoder(Olmo2Config, attention_bias=True, tie_word_embeddings=True, rms_norm_eps=1e-3,
-                                        rope={"rope_theta": 5e5}, pad_token_id=None, eos_token_id=VOCAB - 1)),
-    "opt": (0.85, lambda: opt()),
-    "opt_post_norm": (1.0, lambda: opt(do_layer_norm_before=False, word_embed_proj_dim=17, enable_bias=False,
-                                       activation_function="gelu", tie_word_embeddings=False)),
-    "phi3": (1.35, lambda: decoder(Phi3Config, sliding_window=13, pad_token_id=None, eos_token_id=VOCAB - 1,
-                                      resid_pdrop=0.1)),
-    "phi3_longrope": (1.7, lambda: phi3_longrope(64)),
-    "phi3_longrope_long": (2.65, lambda: phi3_longrope(8)),
-    "qwen2": (1.5, lambda: decoder(Qwen2Config, **QWEN_WINDOW, max_window_layers=1)),
-    "qwen2_tied": (1.7, lambda: decoder(Qwen2Config, hidden_size=30, heads=3, kv_heads=1, tie_word_embeddings=True,
-                                        rope={"rope_theta": 1e6})),
-    "qwen2_moe": (1.2, lambda: decoder(Qwen2MoeConfig, num_experts=6, num_experts_per_tok=3, moe_intermediate_size=19,
-                                       shared_expert_intermediate_size=33)),
-    "qwen2_moe_tied": (1.5, lambda: decoder(Qwen2MoeConfig, num_experts=4, num_experts_per_tok=2, qkv_bias=False,
-                                            moe_intermediate_size=40, shared_expert_intermediate_size=11,
-                                            norm_topk_prob=True, tie_word_embeddings=True)),
-    "qwen3_moe": (1.5, lambda: decoder(Qwen3MoeConfig, num_experts=7, num_experts_per_tok=2, moe_intermediate_size=23,
-                                       norm_topk_prob=True, rope={"rope_theta": 1e6})),
-    "qwen3_moe_balanced": (1.5, lambda: decoder(Qwen3MoeConfig, num_experts=7, num_experts_per_tok=2,
-                                                moe_intermediate_size=23, norm_topk_prob=True,
-                                                output_router_logits=True, router_aux_loss_coef=0.5)),
-    "qwen3_moe_bias": (1.5, lambda: decoder(Qwen3MoeConfig, num_experts=3, num_experts_per_tok=2, attention_bias=True,
-                                            moe_intermediate_size=31, tie_word_embeddings=True)),
-    "qwen3": (1.9, lambda: decoder(Qwen3Config, tie_word_embeddings=True, rope={"rope_theta": 1e6})),
-    "qwen3_bias": (1.15, lambda: decoder(Qwen3Config, attention_bias=True, **QWEN_WINDOW,
-                                        layer_types=["sliding_attention", "full_attention"])),
-    "smollm3": (1.4, lambda: smollm3(**QWEN_WINDOW, no_rope_layer_interval=2, rope={"rope_theta": 5e6})),
-    "smollm3_bias": (1.05, lambda: smollm3(attention_bias=True, mlp_bias=True, tie_word_embeddings=False,
-                                          no_rope_layers=[0, 1], sliding_window=13, use_sliding_window=True,
-                                          layer_types=["full_attention", "sliding_attention"])),
+    "mixtral": lambda: decoder(MixtralConfig, intermediate_size=13, sliding_window=7, num_local_experts=5,
+                               num_experts_per_tok=2),
+    "mixtral_all": lambda: decoder(MixtralConfig, intermediate_size=13, tie_word_embeddings=True, rms_norm_eps=1e-3,
+                                   num_local_experts=3, num_experts_per_tok=3),
+    "mixtral_balanced": lambda: decoder(MixtralConfig, intermediate_size=13, num_local_experts=5, num_experts_per_tok=2,
+                                        output_router_logits=True, router_aux_loss_coef=0.2),
+    "olmoe": lambda: decoder(OlmoeConfig, hidden_size=20, intermediate_size=9, heads=2, pad_token_id=None,
+                             eos_token_id=VOCAB - 1, num_experts=8, num_experts_per_tok=3),
+    "olmoe_bias": lambda: decoder(OlmoeConfig, hidden_size=20, intermediate_size=9, heads=2, kv_heads=2,
+                                  pad_token_id=None, eos_token_id=VOCAB - 1, attention_bias=True, norm_topk_prob=True,
+                                  tie_word_embeddings=True, num_experts=4, num_experts_per_tok=2, rms_norm_eps=1e-3),
+    "olmo2": lambda: decoder(Olmo2Config, pad_token_id=None, eos_token_id=VOCAB - 1),
+    "olmo2_bias": lambda: decoder(Olmo2Config, attention_bias=True, tie_word_embeddings=True, rms_norm_eps=1e-3,
+                                  rope={"rope_theta": 5e5}, pad_token_id=None, eos_token_id=VOCAB - 1),
+    "opt": lambda: opt(),
+    "opt_post_norm": lambda: opt(do_layer_norm_before=False, word_embed_proj_dim=13, enable_bias=False,
+                                 activation_function="gelu", tie_word_embeddings=False),
+    "phi3": lambda: decoder(Phi3Config, intermediate_size=21, kv_heads=3, sliding_window=13, pad_token_id=None,
+                            eos_token_id=VOCAB - 1, resid_pdrop=0.1),
+    "phi3_longrope": lambda: phi3_longrope(64),
+    "phi3_longrope_long": lambda: phi3_longrope(8),
+    "qwen2": lambda: decoder(Qwen2Config, hidden_size=20, heads=4, kv_heads=2, **QWEN_WINDOW, max_window_layers=1),
+    "qwen2_tied": lambda: decoder(Qwen2Config, hidden_size=20, heads=2, tie_word_embeddings=True,
+                                  rope={"rope_theta": 1e6}),
+    "qwen2_moe": lambda: decoder(Qwen2MoeConfig, num_experts=6, num_experts_per_tok=3, moe_intermediate_size=9,
+                                 shared_expert_intermediate_size=13),
+    "qwen2_moe_tied": lambda: decoder(Qwen2MoeConfig, num_experts=4, num_experts_per_tok=2, qkv_bias=False,
+                                      moe_intermediate_size=12, shared_expert_intermediate_size=11, norm_topk_prob=True,
+                                      tie_word_embeddings=True),
+    "qwen3_moe": lambda: decoder(Qwen3MoeConfig, num_experts=7, num_experts_per_tok=2, moe_intermediate_size=9,
+                                 norm_topk_prob=True, rope={"rope_theta": 1e6}),
+    "qwen3_moe_balanced": lambda: decoder(Qwen3MoeConfig, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=9,
+                                          norm_topk_prob=True, output_router_logits=True, router_aux_loss_coef=0.5),
+    "qwen3_moe_bias": lambda: decoder(Qwen3MoeConfig, num_experts=3, num_experts_per_tok=2, attention_bias=True,
+                                      moe_intermediate_size=11, tie_word_embeddings=True),
+    # Divisible among 3 ranks, and so is phi3.
+    "qwen3": lambda: decoder(Qwen3Config, intermediate_size=21, kv_heads=3, tie_word_embeddings=True, rope={"rope_theta": 1e6}),
+    "qwen3_bias": lambda: decoder(Qwen3Config, attention_bias=True, **QWEN_WINDOW, layer_types=["sliding_attention",
+                                  "full_attention"]),
+    "smollm3": lambda: smollm3(**QWEN_WINDOW, no_rope_layer_interval=2, rope={"rope_theta": 5e6}),
+    "smollm3_bias": lambda: smollm3(attention_bias=True, mlp_bias=True, tie_word_embeddings=False, no_rope_layers=[0,
+                                    1], sliding_window=13, use_sliding_window=True, layer_types=["full_attention",
+                                    "sliding_attention"]),
 }
 
 
@@ -225,7 +231,7 @@ def store_f16(folder, model):
 
 
 def store_sharded(folder, model):
-    model.save_pretrained(folder, max_shard_size="60KB")
+    model.save_pretrained(folder, max_shard_size="13KB")
 
 
 def store_base(folder, model, more=()):
@@ -341,8 +347,9 @@ def mxfp4_of(weights):
     return made[""].reshape(*shape, 16), made[".scales"].reshape(shape)
 
 
-def store_mxfp4(folder, model):
-    """As OpenAI publishes the models: experts in MXFP4, all else in bf16."""
+def store_mxfp4(folder, _):
+    """As OpenAI publishes the models: experts in MXFP4, all else in bf16. Rows are one and two whole blocks."""
+    model = make_model(gpt_oss_even(hidden_size=32, intermediate_size=64), seed_of(folder.name))
     model.config.save_pretrained(folder)
     tensors = {}
     for name, tensor in model.state_dict().items():
@@ -400,8 +407,13 @@ def names():
     return FULL.keys() | LIGHT.keys()
 
 
+# With the seed of their names alone, near ties decide how training of these goes: ties between experts, between the
+# codes of int8 moments, between the signs of Lion, or an adapter's large scale.
+SEED_SUFFIX = {"llama_bias": "2", "qwen2_lora": "2", "qwen2_moe": "2"}
+
+
 def seed_of(case):
-    return zlib.crc32(case.encode())
+    return zlib.crc32((case + SEED_SUFFIX.get(case, "")).encode())
 
 
 def gemma_norm(self, x):
@@ -459,7 +471,7 @@ def make_model(config, seed):
             value = torch.from_numpy(rng.standard_normal(parameter.shape, dtype=numpy.float32))
             is_norm = parameter.dim() == 1 and name.endswith("weight")
             center = 0 if config.model_type.startswith("gemma") else 1  # where norms multiply by 1 + weight
-            parameter.copy_(center + 0.25 * value if is_norm else 0.15 * value)
+            parameter.copy_(center + 0.25 * value if is_norm else 0.19 * value)
     return model
 
 
@@ -477,6 +489,24 @@ def make_batch(rng, masked_sequence):
     labels[torch.from_numpy(rng.random(labels.shape) < 0.1)] = -100
     labels[masked_sequence, : TOKENS if masked_sequence == 1 else 22] = -100
     return ids, labels
+
+
+def make_batches():
+    """The tokens that every case computes with: one batch for logits and gradients, and one a step."""
+    rng = numpy.random.default_rng(seed_of(BATCHES))
+    ids, labels = make_batch(rng, 2)
+    return ids, labels, [make_batch(rng, step % BATCH) for step in range(STEPS)]
+
+
+def write_batches(path):
+    ids, labels, batches = make_batches()
+    train_ids, train_labels = (torch.stack(part) for part in zip(*batches))
+    save_tensors({"input_ids": ids, "labels": labels, "train.input_ids": train_ids, "train.labels": train_labels}, path)
+
+
+def save_tensors(tensors, path):
+    safetensors.torch.save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, path)
+    path.chmod(0o644)
 
 
 def balance_of(model, ids, labels):
@@ -507,6 +537,7 @@ def gradients(model, ids, labels):
 
 
 def lr_at(step):
+    """A linear warm-up, then half a cosine down to the least fraction."""
     warmup, least = TRAINING["warmup_steps"], TRAINING["min_lr_fraction"]
     if step < warmup:
         return TRAINING["lr"] * (step + 1) / warmup
@@ -593,7 +624,9 @@ def gradients_in_halves(model, ids, labels, gradients_of=gradients):
 
 
 def train_bf16(model, batches, clip_norm, gradients_of=gradients):
-    """The bf16 recipe: model holds the fp32 masters, a bfloat16 twin does forward and backward."""
+    """The bf16 recipe. The model holds fp32 masters; each step casts them to bfloat16 for forward (eager attention) and
+    backward, and the logits to fp32 for softmax and loss. Gradients are cast to fp32 and clipped by their global norm,
+    and the optimizer updates the masters in fp32."""
     twin = copy_of(model, torch.bfloat16)
 
     def gradients_at(masters, ids, labels):
@@ -605,7 +638,8 @@ def train_bf16(model, batches, clip_norm, gradients_of=gradients):
 
 def updates_off(found, exact, initial):
     """For each parameter, |found - exact| / |exact - initial|; each argument is {name: tensor}."""
-    return {name: ((found[name] - exact[name]).norm() / (exact[name] - initial[name]).norm()).item() for name in exact}
+    return {name: float(f"{(found[name] - exact[name]).norm() / (exact[name] - initial[name]).norm():.4g}")
+            for name in exact}
 
 
 def bf16_updates(initial, trained, ways):
@@ -616,6 +650,17 @@ def bf16_updates(initial, trained, ways):
     off, other = (updates_off(way, trained, initial) for way in ways)
     ratios = [other[name] / (off[name] + BF16_LEAST) for name in off]
     return {"bf16_updates_off": off, "bf16_updates_spread": {"most": max(ratios), "mean": sum(ratios) / len(ratios)}}
+
+
+def choose_clip_norm(norms_at):
+    """A norm that most steps pass and some do not; norms_at(clip_norm) are the norms of training's steps."""
+    clip_norm = 1.0
+    for _ in range(20):
+        norms = sorted(norms_at(clip_norm))
+        if 13 <= sum(norm > clip_norm for norm in norms) <= 16:
+            return clip_norm
+        clip_norm = float(f"{(norms[5] + norms[6]) / 2:.3g}")
+    raise RuntimeError(f"no norm clips 13 to 16 of {STEPS} steps; the last norms are {norms}")
 
 
 def spread(found, exact):
@@ -630,7 +675,7 @@ def double_check(model, ids, labels, batches, clip_norm, tensors, grads):
         loss64, _, grads64 = gradients(exact, ids, labels)
         losses64, _ = train(exact, batches, clip_norm)
     tensors["loss64"] = torch.tensor([loss64], dtype=torch.float64)
-    tensors |= {f"grad64.{name}": grad for name, grad in in_files(model, grads64).items()}
+    tensors |= {f"grad64.{name}": grad.float() for name, grad in in_files(model, grads64).items()}
     scale = math.sqrt(sum(g.norm().item() ** 2 for g in grads64.values()) / len(grads64))
     return losses64, {
         "gradient": max((grads[n] - g).norm().item() / (g.norm().item() + 1e-3 * scale) for n, g in grads64.items()),
@@ -642,11 +687,9 @@ def double_check(model, ids, labels, batches, clip_norm, tensors, grads):
 
 
 def reference_of(model, case):
-    rng = numpy.random.default_rng(seed_of(case) + 1)
-    ids, labels = make_batch(rng, 2)
+    ids, labels, batches = make_batches()
     loss, logits, grads = gradients(model, ids, labels)
-    tensors = {"input_ids": ids, "labels": labels, "logits": logits,
-               "loss": torch.tensor([loss], dtype=torch.float64)}
+    tensors = {"logits": logits, "loss": torch.tensor([loss], dtype=torch.float64)}
     about = {"case": case, "seed": seed_of(case), "torch": torch.__version__.split("+")[0],
              "transformers": transformers.__version__}
     if is_balanced(model.config):
@@ -656,10 +699,9 @@ def reference_of(model, case):
             tensors["loss64"] = loss_of(copy_of(model, torch.float64), ids, labels)[0].detach()[None]
         return tensors, about
 
-    clip_norm = FULL[case][0]
-    batches = [make_batch(rng, step % BATCH) for step in range(STEPS)]
     trained = copy_of(model, torch.float32)
     with muon_in_fp32():
+        clip_norm = choose_clip_norm(lambda norm: train(copy_of(model, torch.float32), batches, norm)[1])
         losses, norms = train(trained, batches, clip_norm)
     bf16, halves = copy_of(model, torch.float32), copy_of(model, torch.float32)
     losses_bf16 = train_bf16(bf16, batches, clip_norm)
@@ -667,7 +709,6 @@ def reference_of(model, case):
     for name, values in {"losses": losses, "grad_norms": norms, "losses_bf16": losses_bf16,
                          "lrs": [lr_at(step) for step in range(STEPS)]}.items():
         tensors[f"train.{name}"] = torch.tensor(values, dtype=torch.float64)
-    tensors["train.input_ids"], tensors["train.labels"] = (torch.stack(part) for part in zip(*batches))
     tensors |= {f"final.{name}": parameter.detach() for name, parameter in in_files_of(trained).items()}
     losses64, fp32_error = double_check(model, ids, labels, batches, clip_norm, tensors, grads)
 
@@ -682,12 +723,35 @@ def reference_of(model, case):
     return tensors, about
 
 
-def write_reference(folder, case):
+def share(folder, source, name):
+    (folder / name).unlink(missing_ok=True)
+    (folder / name).symlink_to(f"../{source}/{name}")
+
+
+def has_logits_of(folder, source, tensors):
+    path = folder.parent / source / "reference.safetensors"
+    return source != folder.name and torch.equal(safetensors.torch.load_file(path)["logits"], tensors["logits"])
+
+
+def write_reference(folder, case, source):
     model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, **EAGER).eval()
     tensors, about = reference_of(model, case)
-    contiguous = {name: tensor.contiguous() for name, tensor in tensors.items()}
-    safetensors.torch.save_file(contiguous, folder / "reference.safetensors")
+    if has_logits_of(folder, source, tensors):
+        share(folder, source, "reference.safetensors")
+    else:
+        save_tensors(tensors, folder / "reference.safetensors")
     (folder / "reference.json").write_text(json.dumps(about, indent=2) + "\n")
+
+
+def write_case(folder, case):
+    source, store = LIGHT.get(case, (case, lambda folder, model: model.save_pretrained(folder)))
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    store(folder, make_model(FULL[source](), seed_of(source)))
+    write_reference(folder, case, source)
+    weights, original = folder / "model.safetensors", folder.parent / source / "model.safetensors"
+    if source != case and weights.exists() and weights.read_bytes() == original.read_bytes():
+        share(folder, source, weights.name)
     (folder / "generation_config.json").unlink(missing_ok=True)
     for path in folder.iterdir():
         path.chmod(0o644)
@@ -695,12 +759,6 @@ def write_reference(folder, case):
 
 def write(root, wanted):
     transformers.utils.logging.disable_progress_bar()
-    for case in sorted(names()):
-        if wanted and case not in wanted:
-            continue
-        source, store = LIGHT.get(case, (case, lambda folder, model: model.save_pretrained(folder)))
-        folder = root / case
-        shutil.rmtree(folder, ignore_errors=True)
-        folder.mkdir(parents=True)
-        store(folder, make_model(FULL[source][1](), seed_of(source)))
-        write_reference(folder, case)
+    for case in [*sorted(FULL), *sorted(LIGHT)]:  # the full cases first, which the others share files with
+        if not wanted or case in wanted:
+            write_case(root / "models" / case, case)

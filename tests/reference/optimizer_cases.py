@@ -1,13 +1,12 @@
 """The references under tests/fixtures/optimizers: 20 steps of a committed model by another optimizer than AdamW in fp32,
 as model_cases.py writes AdamW's: Lion by lion-pytorch, momentum by torch.optim.SGD, moments in 8 bits by bitsandbytes,
-Muon by torch.optim.Muon."""
+Muon by torch.optim.Muon. Logits and gradients are those of the base, models/llama_bias."""
 
 import json
 import shutil
 import unittest.mock
 
 import bitsandbytes.backends.cpu.ops
-import safetensors.torch
 import torch
 from transformers import AutoModelForCausalLM
 
@@ -48,11 +47,10 @@ def write(root, wanted):
         model = AutoModelForCausalLM.from_pretrained(root / "models" / BASE, dtype=torch.float32,
                                                      attn_implementation="eager").eval()
         with unittest.mock.patch.object(bitsandbytes.backends.cpu.ops, "_quant_blockwise_fp32_direct", quantise), \
-                unittest.mock.patch.dict(model_cases.TRAINING, training), \
-                unittest.mock.patch.dict(model_cases.FULL, {case: model_cases.FULL[BASE]}):
+                unittest.mock.patch.dict(model_cases.TRAINING, training):
             tensors, about = model_cases.reference_of(model, case)
-        contiguous = {name: tensor.contiguous() for name, tensor in tensors.items()}
-        safetensors.torch.save_file(contiguous, folder / "reference.safetensors")
+        trained = {name: tensor for name, tensor in tensors.items() if name.startswith(("train.", "final."))}
+        model_cases.save_tensors(trained, folder / "reference.safetensors")  # logits and gradients are the base's
         (folder / "reference.json").write_text(json.dumps(about | {"base": BASE}, indent=2) + "\n")
         for path in folder.iterdir():
             path.chmod(0o644)

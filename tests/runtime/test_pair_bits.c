@@ -7,11 +7,12 @@
 
 #include "base/random.h"
 #include "support/harness.h"
+#include "support/model_cases.h"
 #include "support/shared_model.h"
 #include "support/thread_ranks.h"
 #include "support/unit.h"
 
-enum { TOKENS = 13, GRAIN = 4, BATCH = 10, STEPS = 3, VOCAB = 211, POLICIES = 5 };
+enum { TOKENS = 13, GRAIN = 4, BATCH = 10, STEPS = 3, VOCAB = MODEL_CASE_VOCAB, POLICIES = 5 };
 
 struct result {
     double losses[STEPS], norms[STEPS], figures[STEPS][PREFERENCE_FIGURES];

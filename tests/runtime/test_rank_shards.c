@@ -40,7 +40,7 @@ static const struct subject subjects[] = {
       .optimizer = UPDATE_MUON,
       .optimizer_dtype = STATE_INT8},
      true,
-     3},
+     5},
 };
 enum { SUBJECTS = sizeof subjects / sizeof *subjects };
 

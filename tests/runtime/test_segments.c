@@ -5,9 +5,10 @@
 #include <string.h>
 
 #include "support/harness.h"
+#include "support/model_cases.h"
 #include "support/weight_files.h"
 
-enum { LENGTH = 24, DOCUMENTS = 3, STEPS = 3, VOCAB = 211 };
+enum { LENGTH = 24, DOCUMENTS = 3, STEPS = 3, VOCAB = MODEL_CASE_VOCAB };
 static const int document_tokens[DOCUMENTS] = {7, 1, 15}; /* and one position of padding */
 
 static int32_t token_of(int document, int at) { return (document * 71 + at * 29 + at * at) % VOCAB; }

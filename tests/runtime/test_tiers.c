@@ -7,10 +7,11 @@
 #include "base/random.h"
 #include "support/fault_sweep.h"
 #include "support/harness.h"
+#include "support/model_cases.h"
 #include "support/temp_folder.h"
 #include "support/unit.h"
 
-enum { BATCH = 5, TOKENS = 13, VOCAB = 211, STEPS = 3 };
+enum { BATCH = 5, TOKENS = 13, VOCAB = MODEL_CASE_VOCAB, STEPS = 3 };
 
 static const struct policy everywhere = {.grains_per_pass = 2,
                                          .chunk_bytes = 8192,

@@ -2,6 +2,9 @@
 #ifndef BALLAST_TESTS_MODEL_CASES_H
 #define BALLAST_TESTS_MODEL_CASES_H
 
+/* Tokens in the vocabulary of every model. */
+enum { MODEL_CASE_VOCAB = 53 };
+
 /* With logits, gradients and twenty steps of training. */
 #define FULL_MODEL_CASES DENSE_MODEL_CASES, EXPERT_MODEL_CASES
 #define DENSE_MODEL_CASES                                                                                              \

@@ -3,8 +3,9 @@
 #define BALLAST_TESTS_OUTCOME_H
 
 #include "support/harness.h"
+#include "support/model_cases.h"
 
-enum { OUTCOME_STEPS = 3, OUTCOME_VOCAB = 211 /* of the fixtures */ };
+enum { OUTCOME_STEPS = 3, OUTCOME_VOCAB = MODEL_CASE_VOCAB };
 
 /* What must not depend on the policy. */
 struct outcome {

@@ -2,9 +2,10 @@
 #ifndef BALLAST_TESTS_TINY_RUN_H
 #define BALLAST_TESTS_TINY_RUN_H
 
+#include "support/model_cases.h"
 #include "train/train.h"
 
-enum { TINY_TOKENS = 16, TINY_BATCH = 3, TINY_VOCAB = 211 };
+enum { TINY_TOKENS = 16, TINY_BATCH = 3, TINY_VOCAB = MODEL_CASE_VOCAB };
 
 struct tiny_run {
     char model[512], data[512], valid[512]; /* the model is tests/fixtures/models/NAME */

@@ -151,7 +151,7 @@ static void adapters_take_less_memory(void **state) {
     measure(&run, NULL, NULL, &all);
     measure(&run, "2,4,q_proj", NULL, &adapters);
     measure(&run, NULL, "*.mlp.*", &frozen);
-    int64_t count = 2 * (2 * 90 + 2 * 90); /* layers, A and B of rank 2: 90 features in, 9 heads of 10 out */
+    int64_t count = 2 * (2 * 36 + 2 * 60); /* layers, A and B of rank 2: 36 features in, 6 heads of 10 out */
     assert_int_equal(adapters.plan.figures.trained_parameters, count);
     assert_int_equal(adapters.plan.figures.parameters, all.plan.figures.parameters + count);
     assert_true(kind(&adapters, BUFFER_OPTIMIZER) >= count * 8 && kind(&adapters, BUFFER_OPTIMIZER) < count * 8 + 1024);

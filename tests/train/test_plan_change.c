@@ -289,7 +289,7 @@ static void a_run_may_be_told_to_keep_its_plan(void **state) {
     seen.count = 0;
     expect_status(train_open(run.model, folder, &run.plan, &run.options, &events, &other), STATUS_OK, NULL);
     turn(other, 1);
-    limit(other, other->plan.programs.tier_bytes[TIER_DEVICE] / 2);
+    limit(other, other->plan.programs.tier_bytes[TIER_DEVICE] * 2 / 3);
     turn(other, 6);
     assert_int_equal(seen.count, 0);
     expect_status(train_close(other), STATUS_OK, NULL);
@@ -315,7 +315,7 @@ static void a_resumed_run_may_be_told_to_keep_its_plan(void **state) {
         if (keeps) SETTINGS_GIVE(&resume, replan, false);
         expect_status(train_open_resumed(folder, &plan, &resume, &events, &other), STATUS_OK, NULL);
         turn(other, 1);
-        limit(other, other->plan.programs.tier_bytes[TIER_DEVICE] / 2);
+        limit(other, other->plan.programs.tier_bytes[TIER_DEVICE] * 2 / 3);
         turn(other, 2);
         assert_int_equal(seen.count, !keeps);
         expect_status(train_close(other), STATUS_OK, NULL);
