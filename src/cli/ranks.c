@@ -136,15 +136,16 @@ static uint64_t hash_value(const struct option_value *value) {
     return hash;
 }
 
-/* Arguments come last. */
-enum { COMPARED = OPTION_COUNT + 1 };
+/* After the options. */
+enum { COMPARED_ARGUMENTS = OPTION_COUNT, COMPARED_COMMAND, COMPARED };
 
 static void hash_options(const struct options *options, uint64_t hash[COMPARED]) {
     for (int i = 0; i < OPTION_COUNT; i++)
         hash[i] = is_of_a_rank((enum option_id)i) ? 0 : hash_value(&options->values[i]);
-    hash[OPTION_COUNT] = 0;
+    hash[COMPARED_ARGUMENTS] = 0;
     for (size_t i = 0; i < options->arguments.count; i++)
-        hash[OPTION_COUNT] = add_text(hash[OPTION_COUNT], options->arguments.items[i]);
+        hash[COMPARED_ARGUMENTS] = add_text(hash[COMPARED_ARGUMENTS], options->arguments.items[i]);
+    hash[COMPARED_COMMAND] = add_text(0, options->command->name);
 }
 
 /* All at once, and one after the other only where that fails. */
@@ -153,12 +154,14 @@ static enum status check_options(const struct options *options) {
     char what[80];
     hash_options(options, hash);
     enum status status = comm_check_same(job.comm, "their options", hash, sizeof hash);
-    for (int i = 0; i < OPTION_COUNT && status == STATUS_BAD_INPUT; i++) {
-        snprintf(what, sizeof what, "--%s", option_table[i].setting->name);
-        TRY(comm_check_same(job.comm, what, &hash[i], sizeof hash[i]));
-    }
     if (status != STATUS_BAD_INPUT) return status;
-    return comm_check_same(job.comm, "the model or data that they are given", &hash[OPTION_COUNT], sizeof *hash);
+    status = comm_check_same(job.comm, "the command", &hash[COMPARED_COMMAND], sizeof *hash);
+    for (int i = 0; i < OPTION_COUNT && status == STATUS_OK; i++) {
+        snprintf(what, sizeof what, "--%s", option_table[i].setting->name);
+        status = comm_check_same(job.comm, what, &hash[i], sizeof hash[i]);
+    }
+    if (status != STATUS_OK) return status;
+    return comm_check_same(job.comm, "the model or data that they are given", &hash[COMPARED_ARGUMENTS], sizeof *hash);
 }
 
 /* The linker's or compiler's identity of a program is not everywhere: its bytes are. */
