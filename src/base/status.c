@@ -1,5 +1,6 @@
 #include "base/status.h"
 
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -72,6 +73,14 @@ const char *status_name(enum status code) {
 
 bool status_is_stop(enum status code) {
     return code == STATUS_HUNG_UP || code == STATUS_INTERRUPTED || code == STATUS_TERMINATED;
+}
+
+enum status status_of_signal(int signal) {
+    switch (signal) {
+    case SIGHUP: return STATUS_HUNG_UP;
+    case SIGINT: return STATUS_INTERRUPTED;
+    default: return STATUS_TERMINATED;
+    }
 }
 
 void status_clear(void) { message[0] = hint[0] = '\0'; }

@@ -61,6 +61,8 @@ const char *status_name(enum status code);
 void status_clear(void);
 /* Whether it stands for a signal that stopped a run after a checkpoint. */
 bool status_is_stop(enum status code);
+/* The status of a run that this signal stops; schedulers' signals (SIGUSR1, SIGUSR2) count as SIGTERM. */
+enum status status_of_signal(int signal);
 
 /* Returns the status of `expression` where it is not STATUS_OK. */
 #define TRY(expression)                                                                                                \

@@ -36,8 +36,8 @@ static enum status fall_silent(void) {
 
 enum status ranks_join(void) {
     job.rank = mpi_library_launched_rank();
-    TRY(launch_join());
     stop_signal_join();
+    TRY(launch_join());
     return job.rank > 0 ? fall_silent() : STATUS_OK;
 }
 

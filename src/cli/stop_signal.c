@@ -16,13 +16,8 @@ static const int64_t same_request_ns = 100000000;
 /* Those that ask for a stop. A scheduler sends SIGUSR1 before a job's time is over, and mpirun passes it on. */
 static const struct {
     int number;
-    enum status status;
     bool repeats; /* several of it are one request */
-} stops[] = {{SIGINT, STATUS_INTERRUPTED, false},
-             {SIGTERM, STATUS_TERMINATED, false},
-             {SIGHUP, STATUS_HUNG_UP, true},
-             {SIGUSR1, STATUS_TERMINATED, true},
-             {SIGUSR2, STATUS_TERMINATED, true}};
+} stops[] = {{SIGINT, false}, {SIGTERM, false}, {SIGHUP, true}, {SIGUSR1, true}, {SIGUSR2, true}};
 enum { STOPS = sizeof stops / sizeof *stops };
 
 static atomic_int received; /* which of them, from 1 */
@@ -114,14 +109,17 @@ static void note_signal(int number, siginfo_t *info, void *context) {
     errno = kept;
 }
 
-/* Before there is anything to save. */
+/* Before there is anything to save. A signal from mpirun is no stop that somebody asked for: mpirun itself is ending.
+ */
 static void end_at_once(int number, siginfo_t *info, void *context) {
-    (void)info, (void)context;
+    (void)context;
     struct text text = {0};
-    put(&text, "ended by signal ");
+    bool from_launcher = info->si_pid == getppid();
+    put(&text, from_launcher ? "mpirun ended its ranks by signal " : "stopped by signal ");
     put_number(&text, number);
-    launch_report_signal(stops[find_stop(number)].status, text.bytes);
-    _exit(128 + number);
+    put(&text, " before training began");
+    launch_report_signal(from_launcher ? STATUS_FAILED : status_of_signal(number), text.bytes);
+    _exit(from_launcher ? STATUS_FAILED : 128 + number);
 }
 
 static void install(void (*handler)(int number, siginfo_t *info, void *context), struct sigaction *saved) {
@@ -135,7 +133,7 @@ static void install(void (*handler)(int number, siginfo_t *info, void *context),
 
 void stop_signal_join(void) {
     struct sigaction ignored[STOPS];
-    if (launch_joined()) install(end_at_once, ignored);
+    if (launch_is_rank()) install(end_at_once, ignored);
 }
 
 enum status stop_signal_poll(void *payload, int64_t step, int64_t saved_step) {
@@ -148,7 +146,7 @@ enum status stop_signal_poll(void *payload, int64_t step, int64_t saved_step) {
         installed = true;
     }
     int stop = atomic_load(&received);
-    return stop ? stops[stop - 1].status : STATUS_OK;
+    return stop ? status_of_signal(stops[stop - 1].number) : STATUS_OK;
 }
 
 void stop_signal_end(void) {

@@ -13,7 +13,7 @@
 /* As struct train_events has it; the payload is not used. The first call, before the first step, installs the handlers:
  * until then, while a model is loaded, a signal ends the process. An ignored signal (nohup) stays ignored. */
 enum status stop_signal_poll(void *payload, int64_t step, int64_t saved_step);
-/* In a rank of --ranks, first of all: until then such a signal ends it with a word to its parent. */
+/* For a rank of --ranks, before it joins its parent. Until the first step a signal then ends the rank with a report. */
 void stop_signal_join(void);
 /* Puts back what was set before the first call. */
 void stop_signal_end(void);

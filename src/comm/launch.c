@@ -150,6 +150,12 @@ static _Noreturn void become_mpirun(const struct command *command, pid_t parent,
     _exit(127);
 }
 
+/* nohup ignores SIGHUP, and a shell ignores SIGINT for what it starts in the background. A signalfd would get them. */
+static bool is_ignored(int signal) {
+    struct sigaction action;
+    return sigaction(signal, NULL, &action) == 0 && action.sa_handler == SIG_IGN;
+}
+
 /* `mask`: the signals as they were. */
 static enum status start(const struct command *command, struct launch_started *out, sigset_t *mask) {
     int pipes[2];
@@ -158,7 +164,7 @@ static enum status start(const struct command *command, struct launch_started *o
     sigset_t passed;
     sigemptyset(&passed);
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
-        sigaddset(&passed, numbers[i]);
+        if (!is_ignored(numbers[i])) sigaddset(&passed, numbers[i]);
     sigprocmask(SIG_BLOCK, &passed, mask);
     pid_t parent = getpid();
     out->process = fork();
@@ -209,18 +215,21 @@ enum status launch_ranks(const struct launch_settings *settings) {
     TRY_GOTO(status, launch_listen(settings->ranks, &seen, &name), done);
     TRY_GOTO(status, make_command(settings, starter, mpirun, name, &command), done);
     int wait_status = 0;
+    bool killed = false, all_joined;
     sigset_t mask;
     sigprocmask(SIG_SETMASK, NULL, &mask);
     status = start(&command, &started, &mask);
     if (status == STATUS_OK)
-        status = launch_watch(seen, &started);
+        status = launch_watch(seen, &started, &killed);
     else if (started.process > 0)
         kill(started.process, SIGTERM);
     end_started(&started, &mask, &wait_status);
     if (status != STATUS_OK) goto done;
-    bool all_joined;
     status = launch_first_failure(seen, &all_joined);
-    if (status == STATUS_OK && (wait_status != 0 || !all_joined)) status = blame_mpirun(seen, mpirun, wait_status);
+    if (status == STATUS_OK && killed)
+        status = status_set(STATUS_FAILED, "%s did not end after its ranks, so it was killed", mpirun);
+    else if (status == STATUS_OK && (wait_status != 0 || !all_joined))
+        status = blame_mpirun(seen, mpirun, wait_status);
 done:
     launch_unlisten(seen);
     scratch_free(&command.scratch);

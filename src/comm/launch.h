@@ -20,10 +20,12 @@ struct launch_settings {
 
 /* Starts the ranks and returns when all have ended, with the status of the rank that failed first and its message and
  * hint; one that died is FAILED, with its number and host. BAD_INPUT, with what to install, where there is no MPI.
- * SIGINT, SIGTERM, SIGHUP, SIGUSR1 and SIGUSR2 go to the ranks meanwhile. By a process's first thread, before it has
- * others. */
+ * Passes SIGINT, SIGTERM, SIGHUP, SIGUSR1 and SIGUSR2 on to the ranks, but for those that were ignored at the call
+ * (nohup). Call it from the process's first thread, before it starts others. */
 enum status launch_ranks(const struct launch_settings *settings);
 
+/* Whether such a parent started this process. */
+bool launch_is_rank(void);
 /* At a process's very beginning; does nothing where no parent of this kind started it. FAILED where the parent cannot
  * be reached. */
 enum status launch_join(void);

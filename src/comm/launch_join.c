@@ -51,6 +51,8 @@ static void close_first(int *descriptor) {
     *descriptor = high;
 }
 
+bool launch_is_rank(void) { return getenv(LAUNCH_VARIABLE) != NULL; }
+
 enum status launch_join(void) {
     const char *name = getenv(LAUNCH_VARIABLE);
     if (!name || parent >= 0) return STATUS_OK;

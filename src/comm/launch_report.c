@@ -12,6 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/mem.h"
 #include "base/random.h"
 
@@ -32,6 +33,8 @@ struct launch_ranks_seen {
     char name[64];
     int listener, events, ranks, joined, ends;
     struct seen_rank *rank; /* in the order in which they joined */
+    int stop;               /* the first signal that was passed on; 0: none */
+    int64_t kill_ns;        /* when mpirun is killed, as no rank is left to end it; 0: not yet known */
     char words[4096];       /* the last of what mpirun says */
     size_t word_bytes;
 };
@@ -99,6 +102,7 @@ static void accept_rank(struct launch_ranks_seen *seen) {
     }
     seen->rank[seen->joined] = (struct seen_rank){.socket = socket, .record.rank = -1, .record.process = peer.pid};
     seen->joined++;
+    if (seen->stop) kill(peer.pid, seen->stop);
 }
 
 static void end_rank(struct launch_ranks_seen *seen, struct seen_rank *rank, enum status status) {
@@ -144,15 +148,16 @@ static void keep_words(struct launch_ranks_seen *seen, int descriptor, bool *ope
     seen->words[seen->word_bytes] = '\0';
 }
 
-/* To each rank that is there; to all that was started, where none is. */
+/* Passes the signal on to every connected rank. mpirun itself gets SIGTERM where no rank can act on the signal. */
 static void pass_signal(struct launch_ranks_seen *seen, const struct launch_started *started) {
     struct signalfd_siginfo info;
     if (read(started->signals, &info, sizeof info) != (ssize_t)sizeof info) return;
-    int told = 0;
+    int signalled = 0;
+    if (!seen->stop) seen->stop = (int)info.ssi_signo;
     for (int i = 0; i < seen->joined; i++)
         if (seen->rank[i].socket >= 0 && !seen->rank[i].ended)
-            told += kill(seen->rank[i].record.process, (int)info.ssi_signo) == 0;
-    if (!told) kill(started->process, (int)info.ssi_signo);
+            signalled += kill(seen->rank[i].record.process, (int)info.ssi_signo) == 0;
+    if (!signalled) kill(started->process, SIGTERM);
 }
 
 /* What an event is of: one of these, or a rank, as RANKS_FROM + its place. */
@@ -182,9 +187,27 @@ static void handle_event(struct launch_ranks_seen *seen, const struct launch_sta
     if (seen->joined > joined) await_events(seen->events, seen->rank[joined].socket, RANKS_FROM + (uint64_t)joined);
 }
 
+static bool has_connected_rank(const struct launch_ranks_seen *seen) {
+    for (int i = 0; i < seen->joined; i++)
+        if (seen->rank[i].socket >= 0) return true;
+    return false;
+}
+
+/* mpirun should end soon after its ranks are gone, or after a signal that came before any rank. It can hang instead, so
+ * it is killed END_S later. Returns the milliseconds until then; -1: no limit. */
+static int time_left_ms(struct launch_ranks_seen *seen) {
+    enum { END_S = 10 };
+    bool waits = has_connected_rank(seen) || (seen->joined == 0 && !seen->stop);
+    if (waits) seen->kill_ns = 0;
+    if (waits) return -1;
+    int64_t now_ns = clock_now_ns();
+    if (!seen->kill_ns) seen->kill_ns = now_ns + END_S * INT64_C(1000000000);
+    return seen->kill_ns > now_ns ? (int)((seen->kill_ns - now_ns) / 1000000) + 1 : 0;
+}
+
 /* One event at a time, by epoll, which gives them in the order in which they came: a process's sockets are closed
  * before mpirun hears of its end and kills the others, so the first that died is seen first. */
-enum status launch_watch(struct launch_ranks_seen *seen, const struct launch_started *started) {
+enum status launch_watch(struct launch_ranks_seen *seen, const struct launch_started *started, bool *killed) {
     enum { LINGER_MS = 200 }; /* after the end, for what is still on its way */
     seen->events = epoll_create1(EPOLL_CLOEXEC);
     bool running = seen->events >= 0 && await_events(seen->events, started->handle, OF_PROCESS) &&
@@ -192,12 +215,14 @@ enum status launch_watch(struct launch_ranks_seen *seen, const struct launch_sta
                    await_events(seen->events, started->signals, OF_SIGNALS) &&
                    await_events(seen->events, started->words, OF_WORDS);
     if (!running) return status_set(STATUS_FAILED, "epoll: %s", strerror(errno));
+    *killed = false;
     for (;;) {
         struct epoll_event event;
-        int ready = epoll_wait(seen->events, &event, 1, running ? -1 : LINGER_MS);
+        int ready = epoll_wait(seen->events, &event, 1, running ? time_left_ms(seen) : LINGER_MS);
         if (ready < 0 && errno != EINTR) return status_set(STATUS_FAILED, "epoll: %s", strerror(errno));
         if (ready == 0 && !running) return STATUS_OK;
         if (ready > 0) handle_event(seen, started, event.data.u64, &running);
+        if (ready == 0 && !*killed) *killed = kill(-started->process, SIGKILL) == 0; /* its session's first group */
     }
 }
 
@@ -208,6 +233,8 @@ enum status launch_first_failure(const struct launch_ranks_seen *seen, bool *all
         if (rank->ended && rank->record.status != STATUS_OK && (!first || rank->order < first->order)) first = rank;
     }
     *all_joined = seen->joined == seen->ranks;
+    if (!first && seen->stop && !*all_joined)
+        return status_set(status_of_signal(seen->stop), "stopped by signal %d before training began", seen->stop);
     if (!first) return STATUS_OK;
     enum status status =
         status_set(first->record.status, "%.*s", (int)sizeof first->record.message - 1, first->record.message);

@@ -35,10 +35,12 @@ struct launch_started {
     int words;   /* what it prints */
     int signals; /* a signalfd of those that go to the ranks */
 };
-/* Handles what ranks send, and signals, until mpirun has ended and nothing is left to read. Of its words the last are
- * kept. */
-enum status launch_watch(struct launch_ranks_seen *seen, const struct launch_started *started);
-/* The first rank that failed: OK if none did. `all_joined`: whether that says anything. */
+/* Handles messages of ranks, and signals, until mpirun has ended and nothing is left to read. Keeps the last of
+ * mpirun's output. Kills mpirun where it hangs although its ranks are gone, or although a signal came before they
+ * began; `killed` is set then. */
+enum status launch_watch(struct launch_ranks_seen *seen, const struct launch_started *started, bool *killed);
+/* The status of the first rank that failed; OK if none did. A signal that came before all ranks had joined counts as a
+ * failure of its own. `all_joined`: whether every rank was seen. */
 enum status launch_first_failure(const struct launch_ranks_seen *seen, bool *all_joined);
 /* The last of what mpirun printed, or "". */
 const char *launch_last_words(const struct launch_ranks_seen *seen);

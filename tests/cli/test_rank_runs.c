@@ -5,6 +5,8 @@
 #include <pty.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -182,6 +184,55 @@ static void a_second_signal_ends_at_once(void **state) {
     expect_ended(run, 4, "quit by a second signal: all steps are lost");
 }
 
+static void signals_ignored_at_the_start_stop_nothing(void **state) {
+    (void)state;
+    char command[3072];
+    snprintf(command, sizeof command,
+             "trap '' HUP; exec '" BALLAST_PROGRAM "' train '%s' '%s' -o '%s' --steps " ENDLESS
+             " --lanes 4 --batch 8 --grain 1 --seq 16 --threads 1 --save-every 4 --ranks 2",
+             place.model, place.text, place.run);
+    pid_t parent = program_start_shell(place.folder, command); /* as nohup starts it */
+    wait_for_steps(parent, 0, 3);
+    assert_int_equal(kill(parent, SIGHUP), 0);
+    wait_for_steps(parent, count_steps(), 6);
+    assert_int_equal(kill(parent, SIGTERM), 0);
+    expect_ended(program_finish(place.folder, parent), 143, "stopped after step ");
+}
+
+/* An mpirun that starts nothing and ignores SIGTERM; it names its process in the file `started`. */
+static void write_stuck_mpirun(char path[1400]) {
+    const char *name = mpi_job_is("openmpi") ? "mpirun.openmpi" : "mpirun.mpich";
+    snprintf(path, 1400, "%s/%s", place.here, name);
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    fprintf(file,
+            "#!/bin/sh\n[ \"$1\" = --version ] && echo 'Open MPI, HYDRA' && exit\n"
+            "trap '' TERM\necho $$ >'%s/started'\nwhile :; do sleep 0.1; done\n",
+            place.here);
+    assert_int_equal(fchmod(fileno(file), 0700), 0);
+    assert_int_equal(fclose(file), 0);
+}
+
+static void a_signal_ends_an_mpirun_that_hangs_before_its_ranks_begin(void **state) {
+    (void)state;
+    const char *const words[] = {TRAIN(place.run, ENDLESS), "--ranks", "2", NULL};
+    char mpirun[1400], started[700], path[4096], *before = mem_string(getenv("PATH"));
+    write_stuck_mpirun(mpirun);
+    snprintf(started, sizeof started, "%s/started", place.here);
+    snprintf(path, sizeof path, "%s:%s", place.here, before);
+    setenv("PATH", path, 1);
+    setenv("BALLAST_MPI", mpi_job_name(), 1);
+    pid_t parent = program_start(place.folder, words);
+    setenv("PATH", before, 1);
+    unsetenv("BALLAST_MPI");
+    for (; !file_exists(started); usleep(5000))
+        program_expect_running(place.folder, parent);
+    assert_int_equal(kill(parent, SIGHUP), 0);
+    expect_ended(program_finish(place.folder, parent), 129, "stopped by signal 1 before training began");
+    mpi_job_expect_none(mpirun);
+    mem_free(before);
+}
+
 /* ---- Ranks that die or hang ---- */
 
 static void lose_rank(uint64_t i, int seed, int signal) {
@@ -294,6 +345,15 @@ static void ranks_with_other_data_are_told_so(void **state) {
     expect_ended(run, 2, "ranks differ in the data file ");
 }
 
+static void ranks_with_another_command_are_refused(void **state) {
+    (void)state;
+    struct program_run run =
+        mpi_job_run(place.folder,
+                    "$MPIRUN -n 1 $BALLAST train '%s' '%s' -o '%s' --steps 4 : -n 1 $BALLAST eval '%s' '%s' --batch 4",
+                    place.model, place.text, place.run, place.model, place.text);
+    expect_ended(run, 2, "ballast: error: ranks differ in the command");
+}
+
 static void ranks_with_another_model_are_told_so(void **state) {
     (void)state;
     struct program_run run = mpi_job_run(
@@ -351,12 +411,15 @@ int main(void) {
         CASE(a_stop_at_any_rank_stops_all_after_one_step),
         CASE(a_users_own_mpirun_passes_stops_on),
         CASE(a_second_signal_ends_at_once),
+        CASE(signals_ignored_at_the_start_stop_nothing),
+        CASE(a_signal_ends_an_mpirun_that_hangs_before_its_ranks_begin),
         CASE(ranks_that_die_cost_no_more_than_steps),
         CASE(ranks_that_hang_cost_no_more_than_steps),
         CASE(the_parents_death_leaves_no_rank),
         CASE(a_rank_without_disk_ends_all_and_is_named),
         CASE(ranks_whose_folder_goes_save_where_it_is),
         CASE(ranks_with_other_data_are_told_so),
+        CASE(ranks_with_another_command_are_refused),
         CASE(ranks_with_another_model_are_told_so),
         CASE(the_terminal_is_rank_0s),
     };
