@@ -1,6 +1,8 @@
 #include "cluster/cluster.h"
 
+#include <errno.h>
 #include <math.h>
+#include <string.h>
 
 #include "cluster/cgroup.h"
 #include "cluster/kernel_file.h"
@@ -27,10 +29,15 @@ enum status cluster_measure_memory_at(const char *root, struct cluster_memory *o
     struct cluster_memory memory = {.process_bytes = CLUSTER_PROCESS_BYTES};
     struct cgroup_limits limits;
     char text[8192];
-    if (!kernel_file_read(root, "/proc/meminfo", text, sizeof text) ||
-        !read_kilobytes(text, "MemTotal:", &memory.total_bytes) ||
+    if (!kernel_file_read(root, "/proc/meminfo", text, sizeof text)) {
+        bool no_file_left = errno == EMFILE;
+        enum status status = status_set(STATUS_FAILED, "/proc/meminfo: cannot read: %s", strerror(errno));
+        return status_hint(status,
+                           no_file_left ? "raise the limit of open files (ulimit -n)" : "give --device-memory SIZE");
+    }
+    if (!read_kilobytes(text, "MemTotal:", &memory.total_bytes) ||
         !read_kilobytes(text, "MemAvailable:", &memory.available_bytes)) {
-        enum status status = status_set(STATUS_FAILED, "/proc/meminfo does not say how much memory there is");
+        enum status status = status_set(STATUS_FAILED, "/proc/meminfo: MemTotal or MemAvailable is missing");
         return status_hint(status, "give --device-memory SIZE");
     }
     cgroup_read(root, &limits);

@@ -148,6 +148,7 @@ static void capacity_is_what_the_header_says(void **state) {
 static void no_meminfo_is_an_error_with_a_way_out(void **state) {
     struct cluster_memory memory;
     assert_int_equal(cluster_measure_memory_at(*state, &memory), STATUS_FAILED);
+    assert_non_null(strstr(status_message(), "/proc/meminfo: cannot read: No such file"));
     assert_non_null(strstr(status_hint_text(), "--device-memory"));
 }
 
