@@ -220,3 +220,21 @@ const char *path_name(const char *path) {
     const char *slash = strrchr(path, '/');
     return slash ? slash + 1 : path;
 }
+
+const char *path_for_shell(const char *path, char text[PATH_SHELL_BYTES]) {
+    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/._-+:,@%";
+    size_t quotes = 0;
+    for (const char *c = path; *c; c++)
+        quotes += *c == '\'';
+    bool fits = strlen(path) + 3 * quotes + 3 <= PATH_SHELL_BYTES;
+    if (!fits || (*path && !path[strspn(path, plain)])) return path;
+    char *end = text;
+    *end++ = '\'';
+    for (const char *c = path; *c; c++) {
+        if (*c == '\'') end = stpcpy(end, "'\\'");
+        *end++ = *c;
+    }
+    *end++ = '\'';
+    *end = '\0';
+    return text;
+}

@@ -41,6 +41,10 @@ void names_free(struct names *names);
 
 /* "folder/name" in fresh memory ("name" where the folder is ""), NULL when out of memory. */
 char *path_join(const char *folder, const char *name);
+/* The path as one word of a shell's command line, for hints: `path` itself, or `text` with the path in quotes. A path
+ * that does not fit is returned without quotes. */
+enum { PATH_SHELL_BYTES = 1024 };
+const char *path_for_shell(const char *path, char text[PATH_SHELL_BYTES]);
 /* What stands behind the last slash of a path. */
 const char *path_name(const char *path);
 /* Whether it ends so: path_ends("a/b.txt", ".txt"). */

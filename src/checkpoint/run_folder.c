@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/folder.h"
 #include "base/json.h"
 
 enum { RUN_FILE_LIMIT_BYTES = 1 << 24 };
@@ -44,7 +45,8 @@ enum status run_folder_check_new(const char *path) {
         return status_hint(status, "give -o a new or an empty folder");
     }
     enum status status = status_set(STATUS_BAD_INPUT, "%s: holds a run already; it is left as it is", path);
-    return status_hint(status, "go on with: ballast resume %s; or give -o another folder", path);
+    char word[PATH_SHELL_BYTES];
+    return status_hint(status, "go on with: ballast resume %s; or give -o another folder", path_for_shell(path, word));
 }
 
 static json_t *limits_to_json(const struct memory_options *limits) {

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/folder.h"
 #include "base/hash.h"
 #include "base/log.h"
 #include "checkpoint/checkpoint.h"
@@ -84,10 +85,12 @@ static const char *run_folder(const struct options *options) {
 static enum status hint_checkpoint(const struct options *options, enum status status) {
     const char *folder = run_folder(options);
     if (status != STATUS_FAILED || !folder || status_hint_text()[0]) return status;
-    char *message = mem_string(status_message()), *newest = NULL;
+    char *message = mem_string(status_message()), *newest = NULL, word[PATH_SHELL_BYTES];
     if (message && checkpoint_find_newest(folder, &newest) == STATUS_OK) {
         (void)status_set(status, "%s", message);
-        if (newest) (void)status_hint(status, "the last good checkpoint is %s: ballast resume %s", newest, folder);
+        if (newest)
+            (void)status_hint(status, "the last good checkpoint is %s: ballast resume %s", newest,
+                              path_for_shell(folder, word));
         if (!newest) (void)status_hint(status, "no checkpoint was written yet");
     }
     mem_free(message);

@@ -4,9 +4,19 @@
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/folder.h"
 #include "base/size.h"
+#include "chat/chat_template.h"
 #include "console/console_line.h"
 #include "session/engine.h"
+
+static bool has_chat_template(const char *folder) {
+    struct chat_template *chat = NULL;
+    bool found = chat_template_find(folder, &chat) == STATUS_OK && chat;
+    chat_template_free(chat);
+    status_clear();
+    return found;
+}
 
 void console_account_begin(struct console_account *account, const struct session_plan *plan, const char *run_folder,
                            int64_t first_step, int64_t steps) {
@@ -14,6 +24,8 @@ void console_account_begin(struct console_account *account, const struct session
     *account = (struct console_account){.begun_steps = first_step,
                                         .run_steps = steps,
                                         .writes_text = tokenizer && file_exists(tokenizer),
+                                        .chats = has_chat_template(plan->session->model->folder),
+                                        .adapters = plan->session->model->config.adapter.rank > 0,
                                         .began_ns = clock_now_ns()};
     snprintf(account->run_folder, sizeof account->run_folder, "%s", run_folder);
     mem_free(tokenizer);
@@ -53,6 +65,19 @@ static void print_losses(const struct console_account *account, FILE *out) {
     fputc('\n', out);
 }
 
+/* Commands that fit the run. */
+static void print_next(const struct console_account *account, FILE *out) {
+    char word[PATH_SHELL_BYTES];
+    const char *run = path_for_shell(account->run_folder, word), *lead = "next:", *indent = "     ";
+    if (account->writes_text && account->chats) fprintf(out, "%s ballast chat %s\n", lead, run);
+    if (account->writes_text && !account->chats) fprintf(out, "%s ballast generate %s --prompt TEXT\n", lead, run);
+    if (account->writes_text) lead = indent;
+    if (account->adapters) fprintf(out, "%s ballast merge %s -o MODEL_DIR\n", lead, run);
+    if (account->adapters) lead = indent;
+    if (account->checkpoint[0] && account->steps > 0)
+        fprintf(out, "%s ballast resume %s --steps %" PRId64 "\n", lead, run, 2 * account->last.steps);
+}
+
 void console_print_end(const struct console_account *account, FILE *out) {
     double seconds = (double)(clock_now_ns() - account->began_ns) * 1e-9;
     char steps[COUNT_TEXT], tokens[COUNT_TEXT], speed[COUNT_TEXT], time[24];
@@ -66,12 +91,6 @@ void console_print_end(const struct console_account *account, FILE *out) {
         print_losses(account, out);
         if (account->last.pairs) print_margins(account, out);
     }
-    const char *run = account->run_folder, *lead = "next:";
-    fprintf(out, "model: %s/model\n", run);
-    if (account->writes_text) {
-        fprintf(out, "%s ballast generate %s/model --prompt TEXT\n", lead, run);
-        lead = "     ";
-    }
-    if (account->checkpoint[0] && account->steps > 0)
-        fprintf(out, "%s ballast resume %s --steps %" PRId64 "\n", lead, run, 2 * account->last.steps);
+    fprintf(out, "model: %s/model\n", account->run_folder);
+    print_next(account, out);
 }

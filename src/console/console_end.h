@@ -13,6 +13,8 @@ struct console_account {
     int64_t begun_steps;   /* that were done when this process went on */
     int64_t run_steps;     /* of the whole run */
     bool writes_text;      /* the model has a tokenizer */
+    bool chats;            /* and a chat template */
+    bool adapters;         /* adapters were trained */
     char checkpoint[4096]; /* the newest that this process wrote; "": none */
     int64_t began_ns;      /* when the first step came next */
     struct train_step first, last;

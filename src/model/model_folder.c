@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "base/folder.h"
 #include "model/foreign_weights.h"
 #include "model/model_preset.h"
 
@@ -70,13 +71,13 @@ static char *newest_checkpoint(const char *run_folder) {
 }
 
 static enum status refuse_unfinished(const char *run_folder) {
-    char *newest = newest_checkpoint(run_folder);
+    char *newest = newest_checkpoint(run_folder), word[PATH_SHELL_BYTES];
+    const char *run = path_for_shell(run_folder, word);
     status_set(STATUS_BAD_INPUT, "%s: is a run that has no model yet: it is written at the end", run_folder);
     if (newest)
-        status_hint(STATUS_BAD_INPUT, "go on with: ballast resume %s; or give its newest checkpoint, %s", run_folder,
-                    newest);
+        status_hint(STATUS_BAD_INPUT, "go on with: ballast resume %s; or give its newest checkpoint, %s", run, newest);
     else
-        status_hint(STATUS_BAD_INPUT, "go on with: ballast resume %s", run_folder);
+        status_hint(STATUS_BAD_INPUT, "go on with: ballast resume %s", run);
     mem_free(newest);
     return STATUS_BAD_INPUT;
 }

@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 
 #include "base/file.h"
+#include "base/folder.h"
 #include "base/json.h"
 #include "checkpoint/run_folder.h"
 #include "model/model_preset.h"
@@ -273,35 +274,15 @@ static enum status put_plan(struct page_run *run, json_t *document, const json_t
     return status;
 }
 
-/* The path as a shell takes it for one word. */
-static char *shell_word(const char *path) {
-    size_t quotes = 0;
-    for (const char *c = path; *c; c++)
-        quotes += *c == '\'';
-    if (quotes == 0 && !path[strspn(path, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/._-+:,@%")])
-        return mem_string(path);
-    char *word = mem_array(strlen(path) + 3 * quotes + 3, 1), *end = word;
-    if (!word) return NULL;
-    *end++ = '\'';
-    for (const char *c = path; *c; c++) {
-        if (*c == '\'') end = stpcpy(end, "'\\'");
-        *end++ = *c;
-    }
-    *end = '\'';
-    return word;
-}
-
 static enum status begin_run(struct page_run *run, const char *model, json_t **out) {
     struct scratch memory = {0};
     const char *folder;
-    char *word = NULL;
+    char word[PATH_SHELL_BYTES];
     enum status status;
     TRY_GOTO(status, path_make_absolute(run->folder, &memory, &folder), done);
     TRY_GOTO(status, begin_document("run", last_part(folder), folder, last_part(model), out), done);
-    word = shell_word(folder);
-    TRY_GOTO(status, put_read(*out, "resume", word ? json_sprintf("ballast resume %s", word) : NULL), done);
+    TRY_GOTO(status, put_read(*out, "resume", json_sprintf("ballast resume %s", path_for_shell(folder, word))), done);
 done:
-    mem_free(word);
     scratch_free(&memory);
     return status;
 }

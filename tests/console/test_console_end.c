@@ -40,7 +40,7 @@ static void the_end_of_a_whole_run_is_told(void **state) {
     expect_line(&account,
                 "loss: 7.9990 at step 1, 5.0000 at step 3000; validation: 6.7500, lowest 6.2500 at step 2000\n");
     expect_line(&account, "model: run/model\n");
-    expect_line(&account, "next: ballast generate run/model --prompt TEXT\n");
+    expect_line(&account, "next: ballast generate run --prompt TEXT\n");
     expect_line(&account, "\n      ballast resume run --steps 6000\n");
 }
 
@@ -54,6 +54,16 @@ static void the_end_of_a_part_is_told(void **state) {
     expect_line(&account, ", 1,024 tokens, ");
     expect_line(&account, "loss: 7.9890 at step 11\nmodel: run/model\n");
     assert_null(strstr(text, "next:"));
+}
+
+static void hints_fit_the_run(void **state) {
+    (void)state;
+    struct console_account account = {.run_folder = "a run's", .writes_text = true, .chats = true, .adapters = true};
+    account.began_ns = clock_now_ns();
+    expect_line(&account, "next: ballast chat 'a run'\\''s'\n      ballast merge 'a run'\\''s' -o MODEL_DIR\n");
+    assert_null(strstr(text, "ballast generate"));
+    account.writes_text = false;
+    expect_line(&account, "next: ballast merge ");
 }
 
 static void margins_of_preferences_are_told(void **state) {
@@ -78,8 +88,9 @@ static void a_finished_run_is_told(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_end_of_a_whole_run_is_told), cmocka_unit_test(the_end_of_a_part_is_told),
-        cmocka_unit_test(margins_of_preferences_are_told), cmocka_unit_test(a_finished_run_is_told)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(the_end_of_a_whole_run_is_told),
+                                       cmocka_unit_test(the_end_of_a_part_is_told), cmocka_unit_test(hints_fit_the_run),
+                                       cmocka_unit_test(margins_of_preferences_are_told),
+                                       cmocka_unit_test(a_finished_run_is_told)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
