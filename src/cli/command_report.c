@@ -1,3 +1,4 @@
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -10,6 +11,7 @@
 #include "cli/prediction.h"
 #include "page/page.h"
 #include "page/page_data.h"
+#include "page/serve.h"
 
 static enum status read_run(const char *folder, const char *beside, json_t **out) {
     struct page_run *run;
@@ -66,13 +68,44 @@ static enum status read_page(const char *path) {
     return page ? STATUS_OK : status_set(STATUS_BAD_INPUT, "%s: is no page", path);
 }
 
+/* Serves the page until SIGINT, SIGTERM or SIGHUP. */
+static enum status serve_run(const char *address, const char *run_folder, const char *beside) {
+    static const int numbers[] = {SIGINT, SIGTERM, SIGHUP};
+    sigset_t stops, before;
+    struct server *server;
+    int number;
+    sigemptyset(&stops);
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+        sigaddset(&stops, numbers[i]);
+    sigprocmask(SIG_BLOCK, &stops, &before);
+    enum status status = server_open(address, run_folder, beside, &server);
+    if (status == STATUS_OK) {
+        fprintf(stderr, "page: %s\n", server_url(server)); /* with --quiet too: it names a free port */
+        sigwait(&stops, &number);
+        server_close(server);
+    }
+    sigprocmask(SIG_SETMASK, &before, NULL);
+    return status;
+}
+
+/* A directory without a run is refused: the server would answer 503 to the end. */
+static enum status serve_existing(const char *address, const char *run_folder, const char *beside) {
+    json_t *document;
+    TRY(read_run(run_folder, beside, &document));
+    json_decref(document);
+    return serve_run(address, run_folder, beside);
+}
+
 static enum status run(const struct options *options) {
     const char *source = options->arguments.items[0], *output = options_text(options, OPT_OUTPUT);
     if (!file_exists(source)) return status_set(STATUS_BAD_INPUT, "%s: no such file or folder", source);
     bool folder = file_is_folder(source);
-    const char *beside = options_text(options, OPT_BESIDE);
+    const char *beside = options_text(options, OPT_BESIDE), *address = options_text(options, OPT_SERVE);
     if (beside && !folder)
         return status_set(STATUS_BAD_INPUT, "--beside %s: %s is a plan, which has no curves", beside, source);
+    if (address && !folder) return status_set(STATUS_BAD_INPUT, "--serve: %s is a plan; only a run is served", source);
+    if (address && output) return status_set(STATUS_BAD_INPUT, "--serve writes no file: leave out -o %s", output);
+    if (address) return serve_existing(address, source, beside);
     char *path = output ? mem_string(output) : default_output(source, folder);
     json_t *document = NULL;
     enum status status;
@@ -97,7 +130,7 @@ const struct command command_report = {
         "Writes one HTML file that needs no network and nothing beside it: the plan, memory over a step, what "
         "each stream did when, the curves of training, and what the model wrote. --beside puts another run's curves "
         "into the same plots. A plan's step is simulated, a run's taken from where "
-        "`ballast simulate RUN_DIR` left it. What a run does not have yet is left out; a run may still be going on "
-        "(`ballast train --serve` shows it live).",
+        "`ballast simulate RUN_DIR` left it. What a run does not have yet is left out; a run may still be going on. "
+        "--serve serves the page of a run, finished or not, until Ctrl-C.",
     .run = run,
 };

@@ -294,9 +294,9 @@
       .help = "go on although the instruction set or the kernels' version is another here, or with other --lanes or "  \
               "--round; the bits differ from there on, and run.json says since which step")                            \
     X(SERVE, OPTION_OWN(.name = "serve", .type = SETTING_TEXT), .argument = "[ADDRESS:]PORT",                          \
-      OPTION_FOR(COMMAND_TRAIN | COMMAND_RESUME), .computed = "no server",                                             \
-      .help = "while it trains, show the run's page at http://ADDRESS:PORT/ and its numbers for Prometheus at "        \
-              "/metrics; without ADDRESS only this machine can reach it; port 0 takes a free one and tells which")     \
+      OPTION_FOR(COMMAND_TRAIN | COMMAND_RESUME | COMMAND_REPORT), .computed = "no server",                            \
+      .help = "serve the run's page at http://ADDRESS:PORT/, and its figures for Prometheus at /metrics; without "     \
+              "ADDRESS only this machine can reach it; port 0 takes a free one and prints it")                         \
     X(BESIDE, OPTION_OWN(.name = "beside", .type = SETTING_TEXT), .argument = "RUN_DIR",                               \
       OPTION_FOR(COMMAND_TRAIN | COMMAND_RESUME | COMMAND_REPORT), .computed = "none",                                 \
       .help = "another run, whose curves the page (of --serve, where training) shows in the same plots")

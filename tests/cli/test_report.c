@@ -214,6 +214,25 @@ static void a_run_is_served_while_it_trains(void **state) {
     assert_int_equal(connect_to(port, 0), -1);
 }
 
+static void a_finished_run_is_served(void **state) {
+    const char *folder = *state, *run = temp_path(folder, "run"), *model = temp_path(folder, "model");
+    EXPECT(folder, 0, NULL, "train", model, temp_path(folder, "text.txt"), "-o", run, "--steps", "2", SETTINGS);
+    EXPECT(folder, 2, TEXTS("model: is not the folder of a run"), "report", model, "--serve", "0");
+    EXPECT(folder, 2, TEXTS("--serve writes no file"), "report", run, "--serve", "0", "-o", "page.html");
+    const char *const words[] = {"report", run, "--serve", "0", NULL};
+    pid_t process = program_start(folder, words);
+    int port = port_of(folder, process);
+    if (port > 0) {
+        expect_answer(port, "GET", "/", "localhost", "200", "<!doctype html>");
+        expect_answer(port, "GET", "/metrics", "localhost", "200", "\nballast_loss ");
+        assert_int_equal(kill(process, SIGINT), 0);
+    }
+    struct program_run done = program_finish(folder, process);
+    assert_int_equal(done.status, port > 0 ? 0 : 2);
+    program_run_free(&done);
+    if (port == 0) unit_skip(NO_SERVER);
+}
+
 /* The server reads what the run writes; the run does not know of it. */
 static void the_bits_are_those_of_a_run_alone(void **state) {
     const char *folder = *state, *served = temp_path(folder, "served"), *alone = temp_path(folder, "alone");
@@ -257,9 +276,8 @@ static void addresses_are_read(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        CASE(report_writes_a_page),
-        CASE(a_run_is_served_while_it_trains),
-        CASE(the_bits_are_those_of_a_run_alone),
+        CASE(report_writes_a_page),           CASE(a_run_is_served_while_it_trains),
+        CASE(a_finished_run_is_served),       CASE(the_bits_are_those_of_a_run_alone),
         cmocka_unit_test(addresses_are_read),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
