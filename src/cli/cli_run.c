@@ -30,6 +30,23 @@ static const struct command *command_find(const char *name) {
     return NULL;
 }
 
+/* Commands of other programs, and what does the same here. */
+static const struct {
+    const char *name, *hint;
+} other_commands[] = {
+    {"finetune", "`ballast train MODEL_DIR DATA -o RUN_DIR` does that; --lora for adapters"},
+    {"sft", "`ballast train MODEL_DIR CHATS.jsonl -o RUN_DIR` does that"},
+    {"dpo", "`ballast train MODEL_DIR PAIRS.jsonl -o RUN_DIR --loss dpo` does that"},
+    {"pretrain", "`ballast init` makes a model, `ballast train` trains it"},
+    {"run", "`ballast chat MODEL_DIR` talks to a model, `ballast generate` continues a prompt"},
+    {"serve", "there is no model server; `ballast report RUN_DIR --serve` serves the page of a run"},
+    {"export", "RUN_DIR/model is a Hugging Face directory; `ballast merge` merges an adapter into its base model"},
+    {"convert", "RUN_DIR/model is a Hugging Face directory; nothing needs converting"},
+    {"download", "fetch the model with another tool: any Hugging Face directory will do"},
+    {"pull", "fetch the model with another tool: any Hugging Face directory will do"},
+    {"benchmark", "`ballast profile` measures the machine and a model's operators"},
+};
+
 static enum status unknown_command(const char *name) {
     struct nearest nearest = {.wanted = name};
     for (int i = 0; i < COMMAND_COUNT; i++)
@@ -37,6 +54,8 @@ static enum status unknown_command(const char *name) {
     nearest_consider(&nearest, "help");
     nearest_consider(&nearest, "version");
     enum status status = status_set(STATUS_BAD_INPUT, "ballast has no command '%s'", name);
+    for (size_t i = 0; i < sizeof other_commands / sizeof *other_commands; i++)
+        if (strcmp(name, other_commands[i].name) == 0) return status_hint(status, "%s", other_commands[i].hint);
     if (nearest.best) return status_hint(status, "did you mean `ballast %s`?", nearest.best);
     return status_hint(status, "`ballast help` lists all");
 }

@@ -63,6 +63,9 @@ const struct option_alias option_aliases[] = {
         "lora-r lora-rank lora-alpha lora-target-modules lora-targets lora-modules use-lora use-peft peft adapter "
         "lora-attn-modules",
         "8,16,q_proj,v_proj or 8,16,all-linear"),
+    ROW(OPT_BASE_DTYPE, "qlora load-in-4bit use-qlora quantization-bit", "nf4, with --lora"),
+    ROW(OPT_BASE_DTYPE, "load-in-8bit", "int8, with --lora"),
+    ROW(OPTION_COUNT, "lora-dropout", "adapters are trained without dropout: leave it out"),
     ROW(OPT_FREEZE, "freeze-layers freeze-modules frozen", NULL),
     /* data and validation */
     ROW(OPT_VALID,
@@ -73,9 +76,12 @@ const struct option_alias option_aliases[] = {
         "eval-every eval-steps eval-interval eval-freq val-every val-interval val-loss-every val-check-interval "
         "validation-every validation-interval eval-iter-interval",
         NULL),
+    ROW(OPT_VALID_EVERY, "eval-strategy evaluation-strategy do-eval", "in steps; 0 for none"),
     ROW(OPT_VALID_BATCHES, "eval-iters eval-batches val-batches val-max-steps max-eval-batches limit-val-batches",
         NULL),
     ROW(OPT_VALID_FRACTION, "val-set-size val-size validation-split val-split test-size eval-split-ratio", "0 to 0.9"),
+    ROW(OPTION_COUNT, "chat-template template prompt-template chat-template-path",
+        "the template is the model's: chat_template.jinja, or the field of tokenizer_config.json, in its directory"),
     ROW(OPT_LOSS_ON, "train-on-inputs train-on-source train-on-input mask-prompt completion-only-loss",
         "completions, or all"),
     ROW(OPT_DOCUMENT_ATTENTION, "packing sample-packing pack packed", "within packs several examples into a sequence"),
@@ -103,6 +109,7 @@ const struct option_alias option_aliases[] = {
     ROW(OPT_HOST_MEMORY, "cpu-memory", NULL),
     ROW(OPT_DISK, "offload cpu-offload offload-dir offload-folder nvme-offload swap",
         "for what does not fit in memory"),
+    ROW(OPT_PARTITION, "deepspeed fsdp zero-stage sharding-strategy ddp", "zero1, zero2, zero3 or ddp, with --ranks N"),
     ROW(OPT_THREADS, "num-threads n-threads cpus cores num-workers dataloader-num-workers", NULL),
     ROW(OPT_DEVICE, "gpu gpus cuda cpu use-cpu no-cuda accelerator", "cpu, cuda or cuda:1"),
     ROW(OPT_SEED, "random-seed data-seed rng-seed", NULL),

@@ -53,6 +53,12 @@ static const struct {
     const char *name, *hint;
 } cases[] = {
     {&command_train, "epoch", "--epochs X does that"},
+    {&command_train, "qlora", "--base-dtype none|nf4|int8|mxfp4 does that: nf4, with --lora"},
+    {&command_train, "load_in_8bit", "--base-dtype none|nf4|int8|mxfp4 does that: int8"},
+    {&command_train, "lora-dropout", "adapters are trained without dropout"},
+    {&command_train, "eval-strategy", "--valid-every N does that"},
+    {&command_train, "deepspeed", "--partition"},
+    {&command_train, "chat-template", "the template is the model's"},
     {&command_train, "num-train-epochs", "--epochs X does that"},
     {&command_train, "max-steps", "--steps N does that"},
     {&command_train, "batch-size", "--batch N does that: sequences of a whole step"},
