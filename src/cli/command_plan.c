@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/json.h"
+#include "base/log.h"
 #include "base/size.h"
 #include "cli/command.h"
 #include "cli/new_output.h"
@@ -32,6 +33,13 @@ static enum status explain_strategies(const struct session_plan *plan, json_t *d
     struct plan_strategies strategies;
     if (!plan_strategies_are_known(plan)) return STATUS_OK;
     enum status status = plan_strategies_find(plan, &strategies);
+    if (status == STATUS_OK && strategies.too_large) {
+        log_note("--explain leaves out the sharding strategies: the model's graph has %zu nodes, and the integer "
+                 "program takes at most %d",
+                 strategies.graph->nodes.count, SHARD_PROGRAM_NODES_MAX);
+        plan_strategies_free(&strategies);
+        return STATUS_OK;
+    }
     if (status == STATUS_OK && !document) strategies_table_print(stdout, &strategies);
     if (status == STATUS_OK && document) {
         json_t *object = plan_strategies_to_json(&strategies);

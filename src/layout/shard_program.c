@@ -7,8 +7,6 @@
 
 /* Costs in all are at most so many units. */
 #define MOST_UNITS ((double)((int64_t)1 << 44))
-/* Each has its parameters, what it gathers, outputs and their gradients. */
-enum { MOST_GRAPH_NODES = INTRA_OP_MOST_NODES / (3 + 2 * OP_OUTPUTS_MAX) };
 
 /* Costs in seconds of what the program's nodes and edges are made of. */
 struct edge_table {
@@ -498,9 +496,9 @@ static enum status make(struct making *making) {
 
 static enum status check(const struct shard_question *question) {
     TRY(device_mesh_check(&question->mesh));
-    if (question->graph->nodes.count < 1 || question->graph->nodes.count > MOST_GRAPH_NODES)
+    if (question->graph->nodes.count < 1 || question->graph->nodes.count > SHARD_PROGRAM_NODES_MAX)
         return status_set(STATUS_BAD_INPUT, "a graph of %zu nodes: must have 1 to %d", question->graph->nodes.count,
-                          MOST_GRAPH_NODES);
+                          SHARD_PROGRAM_NODES_MAX);
     if (question->state_bytes_per_byte >= 1 && isfinite(question->state_bytes_per_byte)) return STATUS_OK;
     return status_set(STATUS_BAD_INPUT, "%g bytes of state for each of a parameter: must be at least 1",
                       question->state_bytes_per_byte);

@@ -45,6 +45,9 @@ struct shard_program {
     struct conversion_cache conversions;
     struct scratch scratch;
 };
+/* The largest graph: a node takes a row for its parameters, one for what it gathers, and two for each output. */
+enum { SHARD_PROGRAM_NODES_MAX = INTRA_OP_MOST_NODES / (3 + 2 * OP_OUTPUTS_MAX) };
+
 /* Free with shard_program_free, also after a failure. */
 enum status shard_program_make(const struct shard_question *question, struct shard_program *out);
 void shard_program_free(struct shard_program *program);

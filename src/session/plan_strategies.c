@@ -64,6 +64,8 @@ enum status plan_strategies_find(const struct session_plan *plan, struct plan_st
     find_rates(plan, &out->question.rates);
     out->question.state_bytes_per_byte = recipe_state_bytes_per_byte(&plan->chosen.recipe);
     TRY(make_graph(plan, out));
+    out->too_large = out->graph->nodes.count > SHARD_PROGRAM_NODES_MAX;
+    if (out->too_large) return STATUS_OK;
     TRY(shard_program_make(&out->question, &out->program));
     enum status status =
         joint_solve(&out->program, plan->session->machine.capacity_bytes[TIER_DEVICE], 0, &out->solution);

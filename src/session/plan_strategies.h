@@ -14,7 +14,8 @@ struct plan_strategies {
     struct shard_question question;
     struct shard_program program;
     struct joint_solution solution;
-    bool fits; /* else `solution` is empty: nothing fits a rank's device */
+    bool too_large; /* the graph has more nodes than the integer program takes: only `graph` is set */
+    bool fits;      /* else `solution` is empty: nothing fits a rank's device */
 };
 
 /* Whether the plan has several ranks, and what they exchange in a second is known. */
