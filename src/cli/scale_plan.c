@@ -11,7 +11,7 @@
 #include "model/model.h"
 #include "scale/system.h"
 
-static const int64_t STEP_TOKENS = 4 << 20, SEQUENCE_MOST = 4096, CURVE_LEAST = 8, CURVE_MOST = 4096;
+static const int64_t STEP_TOKENS = 4 << 20, SEQUENCE_MOST = 4096, CURVE_LEAST = 8;
 static const double DAY_S = 86400;
 
 bool scale_plan_is_asked(const struct options *options) {
@@ -148,6 +148,12 @@ double scale_plan_price(const struct scale_plan *plan, const struct choice *choi
     return plan->price / 3600 * (double)choice->devices * seconds / scale_plan_step_tokens(plan) * 1e6;
 }
 
+/* The curve ends at --devices where that is more than CURVE_DEVICES. */
+static int64_t curve_devices_max(const struct scale_plan *plan) {
+    enum { CURVE_DEVICES = 4096 };
+    return plan->request.devices > CURVE_DEVICES ? plan->request.devices : CURVE_DEVICES;
+}
+
 static bool is_in_time(const struct scale_plan *plan, const struct choice *choice) {
     return scale_plan_days(plan, choice) <= plan->target_days;
 }
@@ -217,8 +223,8 @@ static void print_choice(const struct scale_plan *plan, const struct choice *cho
 static void print_target(const struct scale_plan *plan) {
     if (plan->target_days <= 0) return;
     if (!plan->target)
-        printf("\nno number of devices up to %lld trains %.3g tokens in %g days\n", (long long)CURVE_MOST, plan->tokens,
-               plan->target_days);
+        printf("\nno number of devices up to %lld trains %.3g tokens in %g days\n", (long long)curve_devices_max(plan),
+               plan->tokens, plan->target_days);
     else
         printf("\n%lld devices train %.3g tokens in %.1f days: the fewest whole nodes that do within %g\n",
                (long long)plan->target->devices, plan->tokens, scale_plan_days(plan, plan->target), plan->target_days);
@@ -303,7 +309,8 @@ static enum status print_json(const struct options *options, const struct scale_
 static enum status choose(struct scale_plan *plan) {
     struct calibration calibration = calibration_default();
     if (plan->request.devices > 0) TRY(choose_layouts(&plan->request, &calibration, &plan->front));
-    TRY(choose_curve(&plan->request, &calibration, CURVE_LEAST, CURVE_MOST, plan->curve, &plan->curve_count));
+    TRY(choose_curve(&plan->request, &calibration, CURVE_LEAST, curve_devices_max(plan), plan->curve,
+                     &plan->curve_count));
     return find_target(plan, &calibration);
 }
 

@@ -37,7 +37,7 @@ const struct choice *choices_fastest(const struct choices *choices);
 enum status choose_fastest(const struct choice_request *request, const struct calibration *calibration, int64_t devices,
                            struct choice *out, bool *fits);
 
-enum { CHOICE_CURVE_MOST = 24 };
+enum { CHOICE_CURVE_MOST = 40 }; /* up to four million devices */
 /* The fastest layout by number of devices: a node doubled, and three times that, from `least` to `most`. Returns how
  * many there are; numbers for which nothing fits are left out. FAILED without memory. */
 enum status choose_curve(const struct choice_request *request, const struct calibration *calibration, int64_t least,
