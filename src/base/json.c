@@ -1,15 +1,78 @@
 #include "base/json.h"
 
+#include <errno.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/file.h"
 #include "base/mem.h"
 #include "base/nearest.h"
 
+static bool is_number(char c) { return (c >= '0' && c <= '9') || c == '-'; }
+
+/* The length of the string, the digits, or the other character at `text`. */
+static size_t token_length(const char *text, size_t bytes) {
+    size_t length = 1;
+    if (is_number(text[0])) {
+        while (length < bytes && (is_number(text[length]) || memchr("+.eE", text[length], 4)))
+            length++;
+        return length;
+    }
+    if (text[0] != '"') return 1;
+    while (length < bytes && text[length] != '"')
+        length += text[length] == '\\' ? 2 : 1;
+    return length < bytes ? length + 1 : bytes;
+}
+
+static bool is_wide_integer(const char *text, size_t bytes) {
+    if (!is_number(text[0])) return false;
+    for (size_t i = 0; i < bytes; i++)
+        if (!is_number(text[i])) return false;
+    char digits[24];
+    if (bytes >= sizeof digits) return true;
+    memcpy(digits, text, bytes);
+    digits[bytes] = '\0';
+    errno = 0;
+    (void)strtoll(digits, NULL, 10);
+    return errno == ERANGE;
+}
+
+/* The text with an exponent behind each integer beyond 64 bits. NULL when out of memory. */
+static char *widen(const char *text, size_t bytes, size_t *wide_bytes) {
+    static const char exponent[] = "e0";
+    char *wide = mem_array(bytes + bytes / 8 + 1, 1); /* such an integer has more than 16 digits */
+    size_t to = 0;
+    for (size_t at = 0; at < bytes && wide;) {
+        size_t length = token_length(text + at, bytes - at);
+        memcpy(wide + to, text + at, length);
+        to += length;
+        if (is_wide_integer(text + at, length)) {
+            memcpy(wide + to, exponent, strlen(exponent));
+            to += strlen(exponent);
+        }
+        at += length;
+    }
+    *wide_bytes = to;
+    return wide;
+}
+
+json_t *json_load(const char *text, size_t bytes, size_t flags, bool *widened, json_error_t *error) {
+    json_t *value = json_loadb(text, bytes, flags, error);
+    bool wide = !value && json_error_code(error) == json_error_numeric_overflow;
+    if (widened) *widened = wide;
+    if (!wide) return value;
+    size_t wide_bytes;
+    char *again = widen(text, bytes, &wide_bytes);
+    error->text[0] = '\0';
+    if (again) value = json_loadb(again, wide_bytes, flags, error);
+    mem_free(again);
+    return value;
+}
+
 enum status json_parse_object(const char *name, const char *text, size_t bytes, json_t **out) {
     json_error_t error;
-    json_t *value = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &error);
+    json_t *value = json_load(text, bytes, JSON_REJECT_DUPLICATES, NULL, &error);
     /* jansson says nothing of memory that it did not get. */
     if (!value && error.text[0] == '\0') return status_no_memory(bytes, name);
     if (!value)
