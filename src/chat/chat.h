@@ -1,4 +1,5 @@
-/* Conversations as supervised examples: {"messages": [{"role", "content", …}, …], "tools": […]}.
+/* Conversations as supervised examples: {"messages": [{"role", "content", …}, …], "tools": […],
+ * "chat_template_kwargs": {…}}.
  *
  * src/chat: from conversations to examples.
  *
@@ -18,7 +19,7 @@
 #include "chat/chat_template.h"
 #include "chat/example.h"
 
-enum { CHAT_VERSION = 1 }; /* changes when the same conversation would give other marked ids */
+enum { CHAT_VERSION = 2 }; /* changes when the same conversation would give other marked ids */
 
 /* Belongs to one thread. */
 struct chat_encoder;
@@ -35,17 +36,14 @@ void chat_encoder_free(struct chat_encoder *encoder);
  * those that are part of the prompt (chat_turn.h). Turns that the whole conversation renders in the same way (with most
  * templates: all) share one example. Where a template renders earlier turns differently (without their thoughts, say),
  * each such turn gets an example of its own, with the conversation up to it. The ids are those of the whole rendered
- * text; example.h says how borders are found in them.
+ * text; example.h says how borders are found in them. A turn whose "weight" (or "train", "training", "loss") is 0 or
+ * false is masked. Turns before message `first` are not trained on.
  *
  * BAD_INPUT, naming `file` and line, when the messages are malformed, the template fails, there are too many turns, or
  * it cannot be told where a turn begins or ends.
  */
 enum status chat_encode(struct chat_encoder *encoder, const char *file, int64_t line, const json_t *object,
-                        struct token_ids *out);
-
-/* The same for a conversation of which messages from `first` on are an answer: earlier turns are not trained on. */
-enum status chat_encode_from(struct chat_encoder *encoder, const char *file, int64_t line, const json_t *object,
-                             size_t first, struct token_ids *out);
+                        size_t first, struct token_ids *out);
 
 /* docs/chat.md: conversations as data, and what their templates may hold, from the tables by which they are read. */
 void chat_print_document(FILE *out);

@@ -222,10 +222,13 @@ enum status chat_template_render(const struct chat_template *chat, const struct 
                                  struct jinja_output *out) {
     json_t *prompt = input->add_generation_prompt ? json_true() : json_false(); /* both are never freed */
     struct jinja_variable variables[VARIABLES_MOST] = {
-        {"messages", input->messages}, {"tools", input->tools}, {"documents", NULL}, {"add_generation_prompt", prompt}};
-    size_t count = 4;
+        {"messages", input->messages}, {"tools", input->tools}, {"add_generation_prompt", prompt}};
+    size_t count = 3;
+    if (!json_object_get(input->variables, "documents"))
+        variables[count++] = (struct jinja_variable){"documents", NULL};
     for (int i = 0; i < TOKEN_NAMES; i++)
-        if (chat->tokens[i]) variables[count++] = (struct jinja_variable){token_names[i], chat->tokens[i]};
+        if (chat->tokens[i] && !json_object_get(input->variables, token_names[i]))
+            variables[count++] = (struct jinja_variable){token_names[i], chat->tokens[i]};
     const char *name;
     json_t *value;
     json_object_foreach((json_t *)(uintptr_t)input->variables, name, value) {

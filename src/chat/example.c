@@ -117,24 +117,24 @@ static enum status find_border(struct marking *m, size_t at, bool far, size_t *i
     return STATUS_OK;
 }
 
-static enum status mark_spans(struct marking *m, const struct text_span *trained, size_t count, uint32_t *marked) {
+static enum status mark_spans(struct marking *m, const struct example_span *spans, size_t count, uint32_t *marked) {
     size_t index = 0, work = 0;
     for (size_t i = 0; i < count; i++)
-        work += trained[i].from + trained[i].to;
+        work += spans[i].from + spans[i].to;
     bool far = work > EXACT_BYTES;
     if (far) TRY(encode_part(m, 0, 0));
     if (far) m->ends = m->encoder->prefix.count;
     for (size_t i = 0; i < count; i++) {
         if (m->work_bytes > WORK_LIMIT_BYTES + 2 * m->bytes)
             return status_set(STATUS_BAD_INPUT, "%zu turns are too many for an example of %zu bytes", count, m->bytes);
-        TRY(find_border(m, trained[i].from, far, &index));
+        TRY(find_border(m, spans[i].from, far, &index));
         size_t first = index;
-        if (trained[i].to == m->bytes)
+        if (spans[i].to == m->bytes)
             index = m->encoder->whole.count;
         else
-            TRY(find_border(m, trained[i].to, far, &index));
+            TRY(find_border(m, spans[i].to, far, &index));
         for (size_t k = first; k < index; k++)
-            marked[k] |= EXAMPLE_TRAINED;
+            marked[k] |= spans[i].masked ? EXAMPLE_MASKED : EXAMPLE_TRAINED;
     }
     return STATUS_OK;
 }
@@ -148,7 +148,7 @@ static enum status check_ids(const struct token_ids *ids) {
 }
 
 enum status example_encode(struct example_encoder *encoder, const char *text, size_t bytes,
-                           const struct text_span *trained, size_t count, bool add_special_tokens, int64_t eos_token,
+                           const struct example_span *spans, size_t count, bool add_special_tokens, int64_t eos_token,
                            struct token_ids *out) {
     const struct token_ids *whole = &encoder->whole;
     size_t first = out->count;
@@ -157,7 +157,7 @@ enum status example_encode(struct example_encoder *encoder, const char *text, si
     TRY(keep_ids(out, whole->items, whole->count));
     struct marking marking = {
         .encoder = encoder, .text = text, .bytes = bytes, .add_special_tokens = add_special_tokens};
-    if (whole->count > 0) TRY(mark_spans(&marking, trained, count, out->items + first));
+    if (whole->count > 0) TRY(mark_spans(&marking, spans, count, out->items + first));
     bool ended = whole->count > 0 && whole->items[whole->count - 1] == eos_token;
     if (eos_token >= 0 && !ended) TRY(vec_push(out, (uint32_t)eos_token | EXAMPLE_TRAINED));
     if (out->count > first) out->items[first] |= EXAMPLE_FIRST;

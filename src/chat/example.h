@@ -2,6 +2,7 @@
 #ifndef BALLAST_CHAT_EXAMPLE_H
 #define BALLAST_CHAT_EXAMPLE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -9,10 +10,17 @@
 #include "base/utf8.h"
 #include "tokenizer/tokenizer.h"
 
-/* A marked id: the id in the low 30 bits, and two marks. */
-#define EXAMPLE_ID UINT32_C(0x3fffffff)
+/* A marked id: the id in the low 29 bits, and marks. */
+#define EXAMPLE_ID UINT32_C(0x1fffffff)
+#define EXAMPLE_MASKED UINT32_C(0x20000000)  /* never a target, not even with --loss-on all */
 #define EXAMPLE_TRAINED UINT32_C(0x40000000) /* a target of the loss */
 #define EXAMPLE_FIRST UINT32_C(0x80000000)   /* the first of an example */
+
+/* Part of a text that is trained on or, where `masked`, kept out of every loss. */
+struct example_span {
+    size_t from, to;
+    bool masked;
+};
 
 /* Turns texts into marked ids; belongs to one thread. */
 struct example_encoder;
@@ -20,7 +28,7 @@ struct example_encoder;
 enum status example_encoder_create(const struct tokenizer *tokenizer, struct example_encoder **out);
 void example_encoder_free(struct example_encoder *encoder);
 
-/* Appends the marked ids of a text of valid UTF-8 whose spans (in order, apart, at characters' borders) are trained on.
+/* Appends the marked ids of a text of valid UTF-8 with spans (in order, apart, at characters' borders).
  *
  * The ids are those of the whole text. A border is placed after the ids that the whole text and the text up to the
  * border begin with in common. Where a token begins at the border, this is exact. A token that crosses the border, or
@@ -28,7 +36,7 @@ void example_encoder_free(struct example_encoder *encoder);
  * `eos_token`, unless negative or the last id already, is added at the end and trained on. BAD_INPUT when a text has
  * too many spans for its length. On failure `out` may hold a part. */
 enum status example_encode(struct example_encoder *encoder, const char *text, size_t bytes,
-                           const struct text_span *trained, size_t count, bool add_special_tokens, int64_t eos_token,
+                           const struct example_span *spans, size_t count, bool add_special_tokens, int64_t eos_token,
                            struct token_ids *out);
 
 #endif

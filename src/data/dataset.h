@@ -40,7 +40,8 @@
  *   corpus: files as one sequence of tokens that may still grow; token_file: tokens as they lie in a file;
  *   tokenize: a text to ids, in parallel; tokenize_thread: beside training;
  *   token_cache, token_cache_file: ids that later runs find; token_lock: which process makes them;
- *   jsonl, jsonl_form, jsonl_preference: lines of JSON, the forms of other tools, two answers. */
+ *   jsonl, jsonl_form, jsonl_preference: lines of JSON, the forms of other tools, two answers;
+ *   jsonl_conversation: what stands beside a row's messages. */
 #ifndef BALLAST_DATA_DATASET_H
 #define BALLAST_DATA_DATASET_H
 

@@ -3,6 +3,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/json.h"
+#include "base/log.h"
 #include "base/mem.h"
 #include "base/utf8.h"
 
@@ -57,16 +59,13 @@ enum status jsonl_refuse_missing(const char *name, int64_t line, const char *fie
     return jsonl_refuse(name, line, field, text);
 }
 
-enum status jsonl_parse_object(const char *name, int64_t line, const char *json, size_t json_bytes, bool whole_numbers,
-                               json_t **out) {
+enum status jsonl_parse_object(const char *name, int64_t line, const char *json, size_t json_bytes, json_t **out) {
     if (is_blank(json, json_bytes)) {
         *out = NULL;
         return STATUS_OK;
     }
-    /* Numbers as reals: whole numbers beyond 64 bits in fields that are not looked at must not matter. */
     json_error_t error;
-    size_t flags = JSON_ALLOW_NUL | JSON_REJECT_DUPLICATES | (whole_numbers ? 0 : JSON_DECODE_INT_AS_REAL);
-    json_t *value = json_loadb(json, json_bytes, flags, &error);
+    json_t *value = json_load(json, json_bytes, JSON_ALLOW_NUL | JSON_REJECT_DUPLICATES, NULL, &error);
     if (!value) {
         (void)status_set(STATUS_BAD_INPUT, "%s: line %lld: not valid JSON: byte %d: %s", name, (long long)line,
                          error.position, error.text);
@@ -170,21 +169,62 @@ static enum jsonl_kind kind_of_line(const json_t *object) {
     return conversations ? JSONL_KIND_CHAT : kind;
 }
 
-enum jsonl_kind jsonl_find_kind(const char *text, size_t bytes, const struct jsonl_columns *columns) {
-    struct line_reader reader = {.text = text, .bytes = bytes};
+static enum jsonl_kind kind_of_object(const json_t *object, const struct jsonl_columns *columns) {
     enum jsonl_kind kind = JSONL_KIND_TEXT;
+    if (!columns || !kind_of(columns, &kind)) kind = kind_of_line(object);
+    if (kind == JSONL_KIND_PREFERENCES && json_is_array(json_object_get(object, jsonl_key(columns, JSONL_CHOSEN))))
+        return JSONL_KIND_PREFERENCE_CHATS;
+    if (kind == JSONL_KIND_PROMPTS && json_is_array(json_object_get(object, jsonl_key(columns, JSONL_PROMPT))))
+        return JSONL_KIND_CHAT;
+    return kind;
+}
+
+/* The first line that is not blank; NULL when there is none, or it is malformed. */
+static json_t *first_object(const char *text, size_t bytes) {
+    struct line_reader reader = {.text = text, .bytes = bytes};
     const char *line;
     size_t line_bytes;
     json_t *value = NULL;
-    bool named = columns && kind_of(columns, &kind);
-    if (named && kind != JSONL_KIND_PREFERENCES) return kind;
     while (!value && line_read(&reader, &line, &line_bytes))
-        if (jsonl_parse_object("", reader.line, line, line_bytes, false, &value) != STATUS_OK) return kind;
-    if (!named) kind = kind_of_line(value);
-    if (kind == JSONL_KIND_PREFERENCES && json_is_array(json_object_get(value, jsonl_key(columns, JSONL_CHOSEN))))
-        kind = JSONL_KIND_PREFERENCE_CHATS;
-    json_decref(value);
-    return kind;
+        if (jsonl_parse_object("", reader.line, line, line_bytes, &value) != STATUS_OK) return NULL;
+    return value;
+}
+
+static bool is_read(const char *key, enum jsonl_kind kind, const struct jsonl_columns *columns) {
+    static const char *const beside[] = {"tools", "system", "chat_template_kwargs", "history"};
+    enum { PAIR = 1 << JSONL_PROMPT | 1 << JSONL_CHOSEN | 1 << JSONL_REJECTED };
+    static const int fields[] = {
+        [JSONL_KIND_TEXT] = 1 << JSONL_TEXT,
+        [JSONL_KIND_PROMPTS] = 1 << JSONL_PROMPT | 1 << JSONL_COMPLETION,
+        [JSONL_KIND_CHAT] = 1 << JSONL_MESSAGES,
+        [JSONL_KIND_ALPACA] = 1 << JSONL_INSTRUCTION | 1 << JSONL_INPUT | 1 << JSONL_OUTPUT,
+        [JSONL_KIND_PREFERENCES] = PAIR,
+        [JSONL_KIND_PREFERENCE_CHATS] = PAIR,
+    };
+    for (int field = 0; field < JSONL_FIELDS; field++) {
+        const char *own = jsonl_key(columns, (enum jsonl_field)field);
+        if (fields[kind] >> field & 1 && own && strcmp(own, key) == 0) return true;
+    }
+    for (size_t i = 0; i < sizeof beside / sizeof *beside && kind != JSONL_KIND_TEXT; i++)
+        if (strcmp(beside[i], key) == 0) return true;
+    return false;
+}
+
+/* Names the keys of a file's first line that its kind does not read. Those that would change what a chat template
+ * writes are refused where the line is read (jsonl_conversation.h). */
+static void note_unread(const char *name, json_t *object, enum jsonl_kind kind, const struct jsonl_columns *columns) {
+    char text[400] = "";
+    const char *key, *list = json_object_get(object, "messages") ? "messages" : "conversations";
+    json_t *value;
+    bool joined = kind == JSONL_KIND_CHAT && !json_object_get(object, "messages") &&
+                  json_is_array(json_object_get(object, "completion"));
+    json_object_foreach(object, key, value) {
+        size_t used = strlen(text);
+        bool read = is_read(key, joined ? JSONL_KIND_PROMPTS : kind, columns) ||
+                    (kind == JSONL_KIND_CHAT && !joined && strcmp(key, list) == 0);
+        if (!read) snprintf(text + used, sizeof text - used, "%s%.40s", used > 0 ? ", " : "", key);
+    }
+    if (text[0]) log_note("%s: keys of its rows that are not read: %s", name, text);
 }
 
 /* Bytes up to the last line's end. */
@@ -213,7 +253,12 @@ enum status jsonl_find_file_kind(const struct file_input *file, const struct jso
         enum status status = file_input_read(file, 0, bytes, text);
         size_t lines = bytes == file->bytes ? bytes : whole_lines(text, bytes);
         bool enough = bytes == file->bytes || has_line(text, lines);
-        if (status == STATUS_OK && enough) *out = jsonl_find_kind(text, lines, columns);
+        if (status == STATUS_OK && enough) {
+            json_t *object = first_object(text, lines);
+            *out = kind_of_object(object, columns);
+            if (object) note_unread(file->path, object, *out, columns);
+            json_decref(object);
+        }
         mem_free(text);
         if (status != STATUS_OK || enough) return status;
     }

@@ -53,25 +53,25 @@ const char *jsonl_key(const struct jsonl_columns *columns, enum jsonl_field fiel
 enum jsonl_kind {
     JSONL_KIND_TEXT,    /* {"text": ...}: a document */
     JSONL_KIND_PROMPTS, /* {"prompt": ..., "completion": ...}: a supervised example */
-    JSONL_KIND_CHAT,    /* {"messages": [{"role": ..., "content": ...}, ...]}, or as ShareGPT has it: a conversation */
-    JSONL_KIND_ALPACA,  /* {"instruction": ..., "input": ..., "output": ...}: a supervised example */
+    JSONL_KIND_CHAT, /* {"messages": [{"role": ..., "content": ...}, ...]}, as ShareGPT has it, or prompt and completion
+                        as lists of messages: a conversation */
+    JSONL_KIND_ALPACA, /* {"instruction": ..., "input": ..., "output": ...}: a supervised example */
     /* {"prompt": ..., "chosen": ..., "rejected": ...}: two answers, of which the first is preferred; as texts, */
     JSONL_KIND_PREFERENCES,
     JSONL_KIND_PREFERENCE_CHATS, /* and as lists of messages */
 };
-/* The kind that the columns name, else that of the first line that is not blank; JSONL_KIND_TEXT when it is of none, so
- * that reading the line reports what is wrong. "chosen" and "rejected" come before "messages", these before "prompt"
- * and "completion", these before "text", and all of them before "conversations" and "instruction" with "output". */
-enum jsonl_kind jsonl_find_kind(const char *text, size_t bytes, const struct jsonl_columns *columns);
-/* The same of a file, of which only the beginning is read. FAILED when it cannot be read. */
+/* The kind of a file, of which only the beginning is read: the one that the columns name, else that of the first line
+ * that is not blank; JSONL_KIND_TEXT when it is of none, so that reading the line reports what is wrong. "chosen" and
+ * "rejected" come before "messages", these before "prompt" and "completion", these before "text", and all of them
+ * before "conversations" and "instruction" with "output". Logs the keys of the first row that are not read. FAILED when
+ * the file cannot be read. */
 enum status jsonl_find_file_kind(const struct file_input *file, const struct jsonl_columns *columns,
                                  enum jsonl_kind *out);
 
 /* Parses a line. Blank lines are valid: *out is NULL. Otherwise *out is an object, which the caller drops with
- * json_decref. Whole numbers come as reals unless `whole_numbers`, when those beyond 64 bits are refused. BAD_INPUT
- * with name and line when it is not valid JSON (which is UTF-8) or no object. */
-enum status jsonl_parse_object(const char *name, int64_t line, const char *json, size_t json_bytes, bool whole_numbers,
-                               json_t **out);
+ * json_decref. Integers beyond 64 bits come as reals. BAD_INPUT with name and line when it is not valid JSON (which is
+ * UTF-8) or no object. */
+enum status jsonl_parse_object(const char *name, int64_t line, const char *json, size_t json_bytes, json_t **out);
 /* BAD_INPUT "NAME: line N: FIELD WRONG" with a hint of what lines may be. */
 enum status jsonl_refuse(const char *name, int64_t line, const char *field, const char *wrong);
 /* The same of a field that is missing, with the keys that are there. */

@@ -2,12 +2,15 @@
 
 #include <string.h>
 
+#include "data/jsonl_conversation.h"
+
 /* A line of texts. */
 static enum status form_texts(const struct jsonl_columns *columns, const char *name, int64_t line, const json_t *object,
                               const char *field, json_t **out) {
     const char *prompt, *answer, *key = jsonl_key(columns, JSONL_PROMPT);
     size_t prompt_bytes, answer_bytes;
     if (!key) return jsonl_refuse_missing(name, line, "prompt", object);
+    TRY(jsonl_refuse_beside(name, line, object));
     TRY(jsonl_read_string(name, line, object, key, &prompt, &prompt_bytes));
     TRY(jsonl_read_string(name, line, object, field, &answer, &answer_bytes));
     *out = json_pack("{s:s%, s:s%}", "prompt", prompt, prompt_bytes, "completion", answer, answer_bytes);
@@ -45,7 +48,6 @@ static enum status form_messages(const struct jsonl_columns *columns, const char
                                  size_t *first) {
     const char *key = jsonl_key(columns, JSONL_PROMPT);
     json_t *prompt = key ? json_object_get(object, key) : NULL, *answer = json_object_get(object, field);
-    json_t *tools = json_object_get(object, "tools"), *messages;
     bool begun = json_is_array(prompt);
     if (prompt && !begun && !json_is_string(prompt) && !json_is_null(prompt))
         return jsonl_refuse(name, line, key, ": must be a list of messages");
@@ -53,11 +55,8 @@ static enum status form_messages(const struct jsonl_columns *columns, const char
     *first = begun ? json_array_size(prompt) : count_common(answer, json_object_get(object, other));
     if (*first == 0 && json_string_length(prompt) > 0)
         return jsonl_refuse(name, line, key, ": is a text, and the answers' messages do not begin with it");
-    messages = begun ? join_messages(prompt, answer) : json_incref(answer);
-    *out = messages ? json_pack("{s:o}", "messages", messages) : NULL;
-    if (!*out) return status_no_memory(0, "messages");
-    return json_is_array(tools) && json_object_set(*out, "tools", tools) != 0 ? status_no_memory(0, "messages")
-                                                                              : STATUS_OK;
+    json_t *messages = begun ? join_messages(prompt, answer) : json_incref(answer);
+    return jsonl_make_conversation(name, line, object, messages, out, first);
 }
 
 enum status jsonl_form_preference(const struct jsonl_columns *columns, const char *name, int64_t line,

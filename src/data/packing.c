@@ -6,6 +6,10 @@
 
 enum { BLOCK = 1 << 14 };
 
+static bool is_target(uint32_t marked, bool loss_on_all) {
+    return (marked & EXAMPLE_TRAINED) || (loss_on_all && !(marked & EXAMPLE_MASKED));
+}
+
 /* What one pass over the ids finds out. */
 struct examination {
     const struct packing_options *options;
@@ -37,7 +41,7 @@ static enum status examine_id(struct examination *examination, uint32_t marked) 
         examination->trains = false;
     } else if (examination->starts.count == 0) {
         return status_set(STATUS_BAD_INPUT, "%s: does not begin with an example", options->name);
-    } else if (options->loss_on_all || (marked & EXAMPLE_TRAINED)) {
+    } else if (is_target(marked, options->loss_on_all)) {
         int64_t place = examination->position - examination->starts.items[examination->starts.count - 1] - 1;
         examination->trains |= place < options->sequence_tokens;
     }
@@ -157,7 +161,7 @@ static enum status fill_example(const struct packing *packing, struct corpus *co
     TRY(corpus_read(corpus, first + 1, size, row->targets + *at));
     for (int64_t i = 0; i < size; i++, ++*at) {
         uint32_t target = (uint32_t)row->targets[*at];
-        bool counts = loss_on_all || (target & EXAMPLE_TRAINED);
+        bool counts = is_target(target, loss_on_all);
         row->tokens[*at] = (int32_t)((uint32_t)row->tokens[*at] & EXAMPLE_ID);
         row->targets[*at] = counts ? (int32_t)(target & EXAMPLE_ID) : DATASET_IGNORE;
         row_place(row, *at, i, segment);

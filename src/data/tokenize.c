@@ -10,6 +10,7 @@
 #include "chat/chat.h"
 #include "chat/example.h"
 #include "data/jsonl.h"
+#include "data/jsonl_conversation.h"
 #include "data/jsonl_form.h"
 #include "data/jsonl_preference.h"
 
@@ -187,13 +188,14 @@ static enum status encode_prompt(const struct tokenizing *t, const struct jsonl_
                                  int64_t line, const json_t *object, struct token_ids *out) {
     const char *prompt, *completion;
     size_t prompt_bytes, completion_bytes;
+    TRY(jsonl_refuse_beside(t->name, line, object));
     TRY(jsonl_read_string(t->name, line, object, jsonl_key(columns, JSONL_PROMPT), &prompt, &prompt_bytes));
     TRY(jsonl_read_string(t->name, line, object, jsonl_key(columns, JSONL_COMPLETION), &completion, &completion_bytes));
     struct text_buffer text = {0};
     enum status status;
     TRY_GOTO(status, text_append(&text, prompt, prompt_bytes), done);
     TRY_GOTO(status, text_append(&text, completion, completion_bytes), done);
-    struct text_span trained = {prompt_bytes, text.count};
+    struct example_span trained = {prompt_bytes, text.count, false};
     status = example_encode(t->encoders.items[thread].examples, text.items, text.count, &trained, 1, true,
                             t->options.eos_token, out);
 done:
@@ -207,12 +209,13 @@ static enum status encode_formed(const struct tokenizing *t, int thread, int64_t
     struct chat_encoder *chats = t->encoders.items[thread].chats;
     const struct jsonl_columns *columns = t->options.columns;
     json_t *formed = NULL;
+    size_t first = 0;
     if (t->options.kind == SOURCE_ALPACA)
         TRY(jsonl_form_alpaca(columns, t->name, line, object, chats != NULL, &formed));
     else
-        TRY(jsonl_form_conversation(columns, t->name, line, object, &formed));
-    enum status status =
-        chats ? chat_encode(chats, t->name, line, formed, out) : encode_prompt(t, NULL, thread, line, formed, out);
+        TRY(jsonl_form_conversation(columns, t->name, line, object, &formed, &first));
+    enum status status = chats ? chat_encode(chats, t->name, line, formed, first, out)
+                               : encode_prompt(t, NULL, thread, line, formed, out);
     json_decref(formed);
     return status;
 }
@@ -246,7 +249,7 @@ static enum status encode_answer(const struct tokenizing *t, int thread, int64_t
                               messages ? ": is a list of messages, and those of the first line are texts"
                                        : ": is a text, and those of the first line are lists of messages");
     else if (messages)
-        status = chat_encode_from(chats, t->name, line, formed, first, out);
+        status = chat_encode(chats, t->name, line, formed, first, out);
     else
         status = encode_prompt(t, NULL, thread, line, formed, out);
     json_decref(formed);
@@ -264,15 +267,13 @@ static enum status encode_line(const struct tokenizing *t, int thread, int64_t l
     return encode_formed(t, thread, line, object, out);
 }
 
-static bool is_of_chats(enum source_kind kind) { return kind == SOURCE_CHAT || kind == SOURCE_PREFERENCE_CHATS; }
-
 static enum status encode_lines(const struct tokenizing *t, int thread, struct chunk *chunk) {
     struct line_reader reader = {.text = text_of(chunk), .bytes = chunk->bytes, .line = chunk->lines_before};
     const char *line;
     size_t bytes;
     while (line_read(&reader, &line, &bytes)) {
         json_t *object;
-        TRY(jsonl_parse_object(t->name, reader.line, line, bytes, is_of_chats(t->options.kind), &object));
+        TRY(jsonl_parse_object(t->name, reader.line, line, bytes, &object));
         enum status status = object ? encode_line(t, thread, reader.line, object, &chunk->ids) : STATUS_OK;
         json_decref(object);
         TRY(status);

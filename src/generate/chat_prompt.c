@@ -11,21 +11,24 @@ enum status chat_prompt_add_message(json_t *messages, const char *role, const ch
     return json_array_append_new(messages, message) == 0 ? STATUS_OK : status_no_memory(0, "a conversation");
 }
 
-static enum status render(struct chat_prompt *prompt, const json_t *messages, const json_t *tools, bool answer_next) {
+static enum status render(struct chat_prompt *prompt, const json_t *messages, const json_t *beside, bool answer_next) {
     TRY(chat_check_messages(messages));
     json_t *normalized = chat_normalize_messages(messages);
     if (!normalized) return STATUS_FAILED;
-    struct chat_input input = {
-        .messages = normalized, .tools = tools, .add_generation_prompt = answer_next, .now_s = prompt->now_s};
+    struct chat_input input = {.messages = normalized,
+                               .tools = json_object_get(beside, "tools"),
+                               .variables = json_object_get(beside, "chat_template_kwargs"),
+                               .add_generation_prompt = answer_next,
+                               .now_s = prompt->now_s};
     enum status status = chat_template_render(prompt->chat, &input, &prompt->output);
     json_decref(normalized);
     return status;
 }
 
-enum status chat_prompt_encode(struct chat_prompt *prompt, const json_t *messages, const json_t *tools,
+enum status chat_prompt_encode(struct chat_prompt *prompt, const json_t *messages, const json_t *beside,
                                struct token_ids *ids) {
     size_t before = ids->count;
-    TRY(render(prompt, messages, tools, true));
+    TRY(render(prompt, messages, beside, true));
     TRY(tokenizer_encode(prompt->tokenizer, prompt->output.text.items, prompt->output.text.count, false, ids));
     return ids->count > before ? STATUS_OK : status_set(STATUS_BAD_INPUT, "the chat template makes no text of it");
 }

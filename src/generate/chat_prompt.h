@@ -23,9 +23,10 @@ enum status chat_prompt_open(const struct model *model, const struct tokenizer *
                              struct generation_config *config, struct chat_prompt *out);
 void chat_prompt_close(struct chat_prompt *prompt);
 
-/* Appends the ids of a conversation, up to where the assistant's answer begins. `tools` may be NULL. BAD_INPUT when the
- * messages are malformed, or the template fails. */
-enum status chat_prompt_encode(struct chat_prompt *prompt, const json_t *messages, const json_t *tools,
+/* Appends the ids of a conversation, up to where the assistant's answer begins. `beside`, which may be NULL, is an
+ * object whose "tools" and "chat_template_kwargs" the template sees. BAD_INPUT when the messages are malformed, or the
+ * template fails. */
+enum status chat_prompt_encode(struct chat_prompt *prompt, const json_t *messages, const json_t *beside,
                                struct token_ids *ids);
 /* The same of a user's text with a system's before it (NULL: none). */
 enum status chat_prompt_encode_text(struct chat_prompt *prompt, const char *system, const char *user,

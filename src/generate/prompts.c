@@ -3,8 +3,9 @@
 #include <string.h>
 
 #include "base/file.h"
-#include "base/json.h"
 #include "base/utf8.h"
+#include "data/jsonl.h"
+#include "data/jsonl_conversation.h"
 
 enum { FILE_LIMIT_BYTES = 1 << 30 };
 
@@ -49,32 +50,45 @@ done:
     return status;
 }
 
-static enum status add_conversation(struct prompt_encoder *encoder, json_t *messages, const json_t *tools,
+static enum status add_conversation(struct prompt_encoder *encoder, const json_t *conversation,
                                     struct prompts *prompts) {
     struct prompt *prompt;
-    if (tools && !json_is_array(tools)) return status_set(STATUS_BAD_INPUT, "tools: must be a list");
+    json_t *messages = json_object_get(conversation, "messages");
     TRY(open_template(encoder));
     TRY(add_prompt(json_pack("{s:O}", "messages", messages), prompts, &prompt));
-    return chat_prompt_encode(&encoder->prompt, messages, tools, &prompt->ids);
+    return chat_prompt_encode(&encoder->prompt, messages, conversation, &prompt->ids);
 }
 
-static enum status add_object(struct prompt_encoder *encoder, const json_t *object, struct prompts *prompts) {
-    json_t *text = json_object_get(object, "prompt"), *messages = json_object_get(object, "messages");
-    const json_t *tools = json_object_get(object, "tools");
-    if (json_is_null(tools)) tools = NULL;
-    if (json_is_string(text) && !messages) return prompts_add_text(encoder, json_string_value(text), prompts);
-    if (messages && !text) return add_conversation(encoder, messages, tools, prompts);
-    return status_set(STATUS_BAD_INPUT, "must have either \"prompt\", a text, or \"messages\", a list");
+static enum status add_object(struct prompt_encoder *encoder, const char *path, int64_t line, const json_t *object,
+                              struct prompts *prompts) {
+    json_t *text = json_object_get(object, "prompt"), *messages = json_object_get(object, "messages"), *conversation;
+    enum status status;
+    if (json_is_string(text) && !messages) {
+        TRY(jsonl_refuse_beside(path, line, object));
+        status = prompts_add_text(encoder, json_string_value(text), prompts);
+    } else if (messages && !text) {
+        TRY(jsonl_make_conversation(path, line, object, json_incref(messages), &conversation, NULL));
+        status = add_conversation(encoder, conversation, prompts);
+        json_decref(conversation);
+    } else {
+        status = status_set(STATUS_BAD_INPUT, "must have either \"prompt\", a text, or \"messages\", a list");
+    }
+    return status == STATUS_BAD_INPUT ? status_prefix(status, "%s: line %lld", path, (long long)line) : status;
 }
 
-static enum status add_json_line(struct prompt_encoder *encoder, const char *line, struct prompts *prompts) {
-    json_error_t error;
-    json_t *object = json_loads(line, JSON_REJECT_DUPLICATES, &error);
-    if (!object) return status_set(STATUS_BAD_INPUT, "not valid JSON: column %d: %s", error.column, error.text);
-    enum status status = json_is_object(object) ? add_object(encoder, object, prompts)
-                                                : status_set(STATUS_BAD_INPUT, "must be a JSON object");
+static enum status add_json_line(struct prompt_encoder *encoder, const char *path, int64_t number, const char *line,
+                                 struct prompts *prompts) {
+    json_t *object;
+    TRY(jsonl_parse_object(path, number, line, strlen(line), &object));
+    enum status status = object ? add_object(encoder, path, number, object, prompts) : STATUS_OK;
     json_decref(object);
     return status;
+}
+
+static enum status add_text_line(struct prompt_encoder *encoder, const char *path, int64_t number, const char *line,
+                                 struct prompts *prompts) {
+    enum status status = prompts_add_text(encoder, line, prompts);
+    return status == STATUS_BAD_INPUT ? status_prefix(status, "%s: line %lld", path, (long long)number) : status;
 }
 
 /* Cuts the text at the ends of its lines. */
@@ -82,18 +96,16 @@ static enum status add_lines(struct prompt_encoder *encoder, const char *path, c
                              struct prompts *prompts) {
     size_t name = strlen(path);
     bool json = name >= 6 && strcmp(path + name - 6, ".jsonl") == 0;
-    long long number = 1;
+    int64_t number = 1;
     for (char *line = text, *end; line < text + bytes; line = end + 1, number++) {
         end = memchr(line, '\n', (size_t)(text + bytes - line));
         if (!end) end = text + bytes;
         char *last = end > line && end[-1] == '\r' ? end - 1 : end;
         *last = *end = '\0';
-        if (json && line[strspn(line, " \t")] == '\0') continue;
-        enum status status = strlen(line) < (size_t)(last - line) ? status_set(STATUS_BAD_INPUT, "holds a zero byte")
-                             : json                               ? add_json_line(encoder, line, prompts)
-                                                                  : prompts_add_text(encoder, line, prompts);
-        if (status == STATUS_BAD_INPUT) return status_prefix(status, "%s: line %lld", path, number);
-        TRY(status);
+        if (strlen(line) < (size_t)(last - line))
+            return status_set(STATUS_BAD_INPUT, "%s: line %lld: holds a zero byte", path, (long long)number);
+        TRY(json ? add_json_line(encoder, path, number, line, prompts)
+                 : add_text_line(encoder, path, number, line, prompts));
     }
     return STATUS_OK;
 }

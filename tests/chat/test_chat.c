@@ -58,20 +58,27 @@ static struct chat open_family(const char *folder, const char *name) {
     abort();
 }
 
-/* The text of the ids, trained ones between « and », "|" before each example's first. */
+/* The text of the ids, trained ones between « and », masked ones between ~, "|" before each example's first. */
 static char *describe(const struct token_ids *marked) {
     char *all = mem_string("");
     for (size_t from = 0, to; from < marked->count; from = to) {
-        bool trained = marked->items[from] & EXAMPLE_TRAINED, first = marked->items[from] & EXAMPLE_FIRST;
+        const uint32_t marks = EXAMPLE_TRAINED | EXAMPLE_MASKED, here = marked->items[from] & marks;
+        bool trained = here == EXAMPLE_TRAINED, first = marked->items[from] & EXAMPLE_FIRST;
         struct token_ids ids = {0};
         char *text;
         for (to = from; to < marked->count; to++) {
-            bool same = ((marked->items[to] & EXAMPLE_TRAINED) != 0) == trained;
-            if (!same || (to > from && (marked->items[to] & EXAMPLE_FIRST))) break;
+            if ((marked->items[to] & marks) != here || (to > from && (marked->items[to] & EXAMPLE_FIRST))) break;
             assert_int_equal(vec_push(&ids, marked->items[to] & EXAMPLE_ID), STATUS_OK);
         }
         assert_int_equal(tokenizer_decode(tokenizer, ids.items, ids.count, false, &text, NULL), STATUS_OK);
-        char *longer = mem_format("%s%s%s%s%s", all, first ? "|" : "", trained ? "«" : "", text, trained ? "»" : "");
+        char *longer = mem_format("%s%s%s%s%s", all, first ? "|" : "",
+                                  trained ? "«"
+                                  : here  ? "~"
+                                          : "",
+                                  text,
+                                  trained ? "»"
+                                  : here  ? "~"
+                                          : "");
         mem_free(all);
         mem_free(text);
         vec_free(&ids);
@@ -84,7 +91,7 @@ static void expect_marked(const struct chat *chat, const char *json, const char 
     json_t *object = json_loads(json, 0, NULL);
     struct token_ids ids = {0};
     assert_non_null(object);
-    if (chat_encode(chat->encoder, "data.jsonl", 1, object, &ids) != STATUS_OK) fail_msg("%s", status_message());
+    if (chat_encode(chat->encoder, "data.jsonl", 1, object, 0, &ids) != STATUS_OK) fail_msg("%s", status_message());
     char *text = describe(&ids);
     assert_string_equal(text, expected);
     mem_free(text);
@@ -102,20 +109,54 @@ static void turns_are_marked(void **state) {
     expect_marked(
         &chat, TWO_TURNS,
         "|<|im_start|>user\nu1<|im_end|>\n<|im_start|>assistant\n«a1<|im_end|>\n»<|im_start|>user\nu2<|im_end|>"
-        "\n<|im_start|>assistant\n«a2<|im_end|>\n»");
+        "\n<|im_start|>assistant\n«a2<|im_end|>\n»<|im_start|>user\nu3<|im_end|>\n");
     close_chat(&chat);
     chat = open_family(*state, "llama2");
-    expect_marked(&chat, TWO_TURNS, "|<s>[INST] u1 [/INST]« a1 </s>»<s>[INST] u2 [/INST]« a2 </s>»");
+    expect_marked(&chat, TWO_TURNS,
+                  "|<s>[INST] u1 [/INST]« a1 </s>»<s>[INST] u2 [/INST]« a2 </s>»<s>[INST] u3 [/INST]");
     close_chat(&chat);
     chat = open_family(*state, "llama3");
-    expect_marked(&chat, TWO_TURNS,
-                  "|<s><|start_header_id|>user<|end_header_id|>\n\nu1<|eot_id|><|start_header_id|>assistant"
-                  "<|end_header_id|>\n\n«a1<|eot_id|>»<|start_header_id|>user<|end_header_id|>\n\nu2<|eot_id|>"
-                  "<|start_header_id|>assistant<|end_header_id|>\n\n«a2<|eot_id|>»");
+    expect_marked(
+        &chat, TWO_TURNS,
+        "|<s><|start_header_id|>user<|end_header_id|>\n\nu1<|eot_id|><|start_header_id|>assistant"
+        "<|end_header_id|>\n\n«a1<|eot_id|>»<|start_header_id|>user<|end_header_id|>\n\nu2<|eot_id|>"
+        "<|start_header_id|>assistant<|end_header_id|>\n\n«a2<|eot_id|>»<|start_header_id|>user<|end_header_id|>"
+        "\n\nu3<|eot_id|>");
     close_chat(&chat);
     chat = open_family(*state, "mistral");
-    expect_marked(&chat, TWO_TURNS, "|<s>[INST] u1[/INST]« a1</s>»[INST] u2[/INST]« a2</s>»");
+    expect_marked(&chat, TWO_TURNS, "|<s>[INST] u1[/INST]« a1</s>»[INST] u2[/INST]« a2</s>»[INST] u3[/INST]");
     close_chat(&chat);
+}
+
+/* A turn whose weight is 0 is no target, not even where all tokens are trained on. */
+static void weights_of_turns_are_applied(void **state) {
+    static const struct {
+        const char *keys[2]; /* of the first and the second answer */
+        const char *marked;
+    } cases[] = {
+        {{"\"weight\": 0", "\"weight\": 1"}, "m~a1e~m«a2e»"},
+        {{"\"train\": false", "\"train\": true"}, "m~a1e~m«a2e»"},
+        {{"\"loss\": true", "\"loss\": false"}, "m«a1e»m~a2e~"},
+        {{"\"training\": null", "\"weight\": 0.0"}, "m«a1e»m~a2e~"},
+    };
+    static const char blocks[] = "{% for m in messages %}{% if m.role == 'assistant' %}{% generation %}{{ m.content }}e"
+                                 "{% endgeneration %}{% else %}m{% endif %}{% endfor %}",
+                      plain[] = "{% for m in messages %}{% if m.role == 'assistant' %}{{ m.content }}e"
+                                "{% else %}m{% endif %}{% endfor %}";
+    for (int form = 0; form < 2; form++) {
+        struct chat chat = open_text(*state, form ? blocks : plain);
+        for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+            char json[400], marked[64];
+            snprintf(json, sizeof json,
+                     "{\"messages\": [{\"role\": \"user\", \"content\": \"u\"}, {\"role\": \"assistant\", \"content\": "
+                     "\"a1\", %s}, {\"role\": \"user\", \"content\": \"u\"}, {\"role\": \"assistant\", \"content\": "
+                     "\"a2\", %s}]}",
+                     cases[i].keys[0], cases[i].keys[1]);
+            snprintf(marked, sizeof marked, "|%s", cases[i].marked);
+            expect_marked(&chat, json, marked);
+        }
+        close_chat(&chat);
+    }
 }
 
 /* Its blocks say what is trained on: the last user's message is rendered too, since nothing is cut off. */
@@ -169,6 +210,12 @@ static void bad_conversations_are_named_by_line(void **state) {
         {"{\"messages\": [{\"content\": \"x\"}]}", "line 7: messages[0]: must be an object with a \"role\""},
         {"{\"messages\": [{\"role\": \"user\", \"content\": \"x\"}, 3]}", "line 7: messages[1]: must be"},
         {"{\"messages\": [{\"role\": 3}]}", "line 7: messages[0]"},
+        {"{\"messages\": [{\"role\": \"user\", \"content\": \"x\"}, {\"role\": \"assistant\", \"content\": \"y\", "
+         "\"weight\": 0.5}]}",
+         "line 7: messages[1].weight: must be 0, 1, true or false"},
+        {"{\"messages\": [{\"role\": \"user\", \"content\": \"x\", \"train\": true}, {\"role\": \"assistant\", "
+         "\"content\": \"y\"}]}",
+         "line 7: messages[0].train: only the assistant's turns"},
         {"{\"messages\": [{\"role\": \"user\", \"content\": \"x\"}], \"tools\": 3}", "line 7: tools: must be a list"},
         {"{\"messages\": [{\"role\": \"assistant\", \"content\": \"x\"}]}",
          "line 7: messages: begin with the assistant"},
@@ -185,7 +232,7 @@ static void bad_conversations_are_named_by_line(void **state) {
         struct token_ids ids = {0};
         assert_non_null(object);
         status_clear();
-        enum status status = chat_encode(chat.encoder, "data.jsonl", 7, object, &ids);
+        enum status status = chat_encode(chat.encoder, "data.jsonl", 7, object, 0, &ids);
         if (status != STATUS_BAD_INPUT || !strstr(status_message(), cases[i].words))
             fail_msg("%s: \"%s\" does not say \"%s\"", cases[i].json, status_message(), cases[i].words);
         vec_free(&ids);
@@ -203,7 +250,7 @@ static void too_many_turns_are_refused(void **state) {
         json_array_append_new(messages, json_pack("{s:s, s:s}", "role", i % 2 ? "assistant" : "user", "content",
                                                   "some words that are said again and again"));
     struct token_ids ids = {0};
-    assert_int_equal(chat_encode(chat.encoder, "data.jsonl", 1, object, &ids), STATUS_BAD_INPUT);
+    assert_int_equal(chat_encode(chat.encoder, "data.jsonl", 1, object, 0, &ids), STATUS_BAD_INPUT);
     assert_non_null(strstr(status_message(), "too many"));
     vec_free(&ids);
     json_decref(object);
@@ -215,7 +262,7 @@ static enum status encode_once(void *payload) {
     struct token_ids ids = {0};
     json_t *object = json_loads(TWO_TURNS, 0, NULL);
     enum status status = object ? open_chat(payload, &chat) : STATUS_FAILED;
-    if (status == STATUS_OK) status = chat_encode(chat.encoder, "data.jsonl", 1, object, &ids);
+    if (status == STATUS_OK) status = chat_encode(chat.encoder, "data.jsonl", 1, object, 0, &ids);
     if (object) close_chat(&chat);
     vec_free(&ids);
     json_decref(object);
@@ -232,6 +279,7 @@ int main(void) {
 #define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, temp_folder_make, temp_folder_drop)
     const struct CMUnitTest tests[] = {
         IN_FOLDER(turns_are_marked),
+        IN_FOLDER(weights_of_turns_are_applied),
         IN_FOLDER(generation_blocks_decide),
         IN_FOLDER(turns_that_change_get_their_own_example),
         IN_FOLDER(without_an_answer_nothing_is_marked),

@@ -93,7 +93,7 @@ static bool is_case(const struct chat *chat, const json_t *test) {
     json_t *messages = json_array_get(conversations, (size_t)json_integer_value(json_object_get(test, "conversation")));
     json_t *object = json_pack("{s:O}", "messages", messages);
     struct token_ids ids = {0};
-    enum status status = chat_encode(chat->encoder, "data.jsonl", 1, object, &ids);
+    enum status status = chat_encode(chat->encoder, "data.jsonl", 1, object, 0, &ids);
     json_decref(object);
     if (status != STATUS_OK) print_error("  %s\n", status_message());
     bool same = status == STATUS_OK;
@@ -131,7 +131,7 @@ static void expect_refused(const char *folder, const char *template, const char 
     json_t *object = json_pack("{s:[{s:s,s:s},{s:s,s:s},{s:s,s:s}]}", "messages", "role", "system", "content", "s",
                                "role", "user", "content", "u", "role", "assistant", "content", "a");
     status_clear();
-    enum status status = chat_encode(chat.encoder, "data.jsonl", 4, object, &ids);
+    enum status status = chat_encode(chat.encoder, "data.jsonl", 4, object, 0, &ids);
     if (status != STATUS_BAD_INPUT || !strstr(status_message(), words) ||
         !strstr(status_message(), "data.jsonl: line 4: messages[2]: ") ||
         !strstr(status_hint_text(), "{% generation %}"))

@@ -59,7 +59,7 @@ static void borders_are_found_in_any_text(void **state) {
             size_t border = random_u64(9, RANDOM_TEST, (uint32_t)t, round) % (bytes + 1);
             while (border < bytes && ((unsigned char)text[border] & 0xC0) == 0x80)
                 border++;
-            struct text_span span = {border, bytes};
+            struct example_span span = {border, bytes, false};
             struct token_ids marked = {0};
             assert_int_equal(example_encode(encoder, text, bytes, &span, 1, false, -1, &marked), STATUS_OK);
             expect_whole(tokenizer, text, bytes, false, &marked);
@@ -81,7 +81,7 @@ static void clean_borders_are_exact(void **state) {
     char text[256];
     snprintf(text, sizeof text, "%s%s\n%s%s", question, answer, question, answer);
     size_t q = strlen(question), a = strlen(answer);
-    struct text_span spans[] = {{q, q + a}, {2 * q + a + 1, 2 * q + 2 * a + 1}};
+    struct example_span spans[] = {{q, q + a, false}, {2 * q + a + 1, 2 * q + 2 * a + 1, false}};
     struct token_ids marked = {0}, ids = {0};
     assert_int_equal(example_encode(encoder, text, strlen(text), spans, 2, false, 7, &marked), STATUS_OK);
     assert_int_equal(tokenizer_encode(tokenizer, question, q, false, &ids), STATUS_OK);
@@ -115,12 +115,13 @@ static void an_end_is_not_put_twice(void **state) {
     size_t count = marked.count;
     marked.count = 0;
     assert_int_equal(example_encoder_create(tokenizer, &encoder), STATUS_OK);
-    assert_int_equal(example_encode(encoder, "bridge", 6, &(struct text_span){0, 6}, 1, false, last, &marked),
+    assert_int_equal(example_encode(encoder, "bridge", 6, &(struct example_span){0, 6, false}, 1, false, last, &marked),
                      STATUS_OK);
     assert_int_equal(marked.count, count);
     marked.count = 0;
     /* Nothing but the end. */
-    assert_int_equal(example_encode(encoder, "", 0, &(struct text_span){0, 0}, 1, false, 5, &marked), STATUS_OK);
+    assert_int_equal(example_encode(encoder, "", 0, &(struct example_span){0, 0, false}, 1, false, 5, &marked),
+                     STATUS_OK);
     assert_int_equal(marked.count, 1);
     assert_int_equal(marked.items[0], 5 | EXAMPLE_FIRST | EXAMPLE_TRAINED);
     vec_free(&marked);
@@ -135,10 +136,10 @@ static void too_much_work_is_refused(void **state) {
     struct example_encoder *encoder;
     struct token_ids marked = {0};
     char *text = mem_array(BYTES, 1);
-    struct text_span *spans = mem_array(SPANS, sizeof *spans);
+    struct example_span *spans = mem_array(SPANS, sizeof *spans);
     memset(text, ' ', BYTES);
     for (size_t i = 0; i < SPANS; i++)
-        spans[i] = (struct text_span){BYTES - 2 * SPANS + 2 * i, BYTES - 2 * SPANS + 2 * i + 1};
+        spans[i] = (struct example_span){BYTES - 2 * SPANS + 2 * i, BYTES - 2 * SPANS + 2 * i + 1, false};
     assert_int_equal(example_encoder_create(tokenizer, &encoder), STATUS_OK);
     assert_int_equal(example_encode(encoder, text, BYTES, spans, SPANS, false, -1, &marked), STATUS_BAD_INPUT);
     assert_non_null(strstr(status_message(), "4000 turns are too many"));
@@ -154,12 +155,12 @@ static void many_spans_are_those_of_each(void **state) {
     (void)state;
     static const char *const names[] = {"gpt2", "gpt2_prefix_space", "nfkc", "llama2", "metaspace_first", "lines"};
     enum { SPANS = 120 };
-    struct text_span spans[SPANS];
+    struct example_span spans[SPANS];
     size_t bytes;
     char *text = random_text(31, 16000, &bytes);
     for (size_t i = 0; i < SPANS; i++) {
         size_t from = utf8_floor(text, i * (bytes / SPANS) + random_u64(31, RANDOM_TEST, 0, i) % 300);
-        spans[i] = (struct text_span){from, utf8_floor(text, from + bytes / SPANS - 400)};
+        spans[i] = (struct example_span){from, utf8_floor(text, from + bytes / SPANS - 400), false};
     }
     assert_true(SPANS * bytes > (1 << 23));
     for (size_t t = 0; t < sizeof names / sizeof names[0]; t++) {
@@ -198,7 +199,7 @@ static enum status encode_once(void *payload) {
     struct token_ids marked = {0};
     TRY(example_encoder_create(payload, &encoder));
     enum status status =
-        example_encode(encoder, "a river, a bridge", 17, &(struct text_span){8, 17}, 1, true, 5, &marked);
+        example_encode(encoder, "a river, a bridge", 17, &(struct example_span){8, 17, false}, 1, true, 5, &marked);
     vec_free(&marked);
     example_encoder_free(encoder);
     return status;

@@ -16,7 +16,7 @@
 static enum status parse_document(const char *name, int64_t line, const char *json, size_t json_bytes, json_t **out,
                                   const char **text, size_t *bytes) {
     json_t *value;
-    TRY(jsonl_parse_object(name, line, json, json_bytes, false, &value));
+    TRY(jsonl_parse_object(name, line, json, json_bytes, &value));
     enum status status = value ? jsonl_read_string(name, line, value, "text", text, bytes) : STATUS_OK;
     if (status != STATUS_OK)
         json_decref(value);
@@ -169,26 +169,96 @@ static void expect_form(enum status status, json_t *const *out, const char *expe
 static void other_forms_become_ours(void **state) {
     (void)state;
     struct jsonl_columns talk;
+    size_t first;
     json_t *out = NULL, *line = json_loads("{\"system\": \"s\", \"conversations\": [{\"from\": \"human\", \"value\": "
-                                           "\"u\"}, {\"from\": \"gpt\", \"value\": \"a\"}], \"tools\": \"none\"}",
+                                           "\"u\"}, {\"from\": \"gpt\", \"value\": \"a\"}], \"tools\": \"\"}",
                                            0, NULL);
     const char *expected =
         "{\"messages\":[{\"role\":\"system\",\"content\":\"s\"},{\"role\":\"user\",\"content\":\"u\"},"
         "{\"role\":\"assistant\",\"content\":\"a\"}]}";
-    expect_form(jsonl_form_conversation(NULL, "a", 1, line, &out), &out, expected);
+    expect_form(jsonl_form_conversation(NULL, "a", 1, line, &out, &first), &out, expected);
     json_array_append_new(json_object_get(line, "conversations"), json_pack("{s:s,s:s}", "from", "bard", "value", "x"));
-    assert_int_equal(jsonl_form_conversation(NULL, "a", 3, line, &out), STATUS_BAD_INPUT);
+    assert_int_equal(jsonl_form_conversation(NULL, "a", 3, line, &out, &first), STATUS_BAD_INPUT);
     assert_non_null(strstr(status_message(), "a: line 3: conversations[2]: must be"));
     json_decref(line);
-    line = json_loads("{\"talk\": [{\"role\": \"user\", \"content\": \"u\"}], \"tools\": [1]}", 0, NULL);
+    line = json_loads("{\"talk\": [{\"role\": \"user\", \"content\": \"u\"}], \"tools\": [{}]}", 0, NULL);
     assert_int_equal(jsonl_columns_parse("messages=talk", &talk), STATUS_OK);
-    expect_form(jsonl_form_conversation(&talk, "a", 1, line, &out), &out,
-                "{\"messages\":[{\"role\":\"user\",\"content\":\"u\"}],\"tools\":[1]}");
+    expect_form(jsonl_form_conversation(&talk, "a", 1, line, &out, &first), &out,
+                "{\"messages\":[{\"role\":\"user\",\"content\":\"u\"}],\"tools\":[{}]}");
     json_object_del(line, "talk");
-    assert_int_equal(jsonl_form_conversation(&talk, "a", 4, line, &out), STATUS_BAD_INPUT);
+    assert_int_equal(jsonl_form_conversation(&talk, "a", 4, line, &out, &first), STATUS_BAD_INPUT);
     assert_non_null(strstr(status_message(), "a: line 4: talk: missing: the keys are tools"));
     jsonl_columns_free(&talk);
     json_decref(line);
+}
+
+static json_t *conversation_of(const char *json, size_t *first) {
+    json_t *out = NULL, *line;
+    assert_int_equal(jsonl_parse_object("a", 5, json, strlen(json), &line), STATUS_OK);
+    enum status status = jsonl_form_conversation(NULL, "a", 5, line, &out, first);
+    json_decref(line);
+    return status == STATUS_OK ? out : NULL;
+}
+
+static void keys_beside_messages_are_applied_or_refused(void **state) {
+    (void)state;
+#define SAID "\"messages\": [{\"role\": \"user\", \"content\": \"u\"}]"
+#define OURS "{\"messages\":[{\"role\":\"user\",\"content\":\"u\"}]"
+#define CALL "{\"type\":\"function\",\"function\":{\"name\":\"f\",\"arguments\":{\"x\":3}}}"
+    static const struct {
+        const char *json, *expected;
+        size_t first;
+    } applied[] = {
+        {"{" SAID ", \"id\": 123456789012345678901234567890}", OURS "}", 0},
+        {"{" SAID ", \"tools\": \"[{\\\"name\\\": \\\"f\\\"}]\"}", OURS ",\"tools\":[{\"name\":\"f\"}]}", 0},
+        {"{" SAID ", \"tools\": null, \"system\": \"\", \"images\": []}", OURS "}", 0},
+        {"{" SAID ", \"system\": \"s\"}",
+         "{\"messages\":[{\"role\":\"system\",\"content\":\"s\"},{\"role\":\"user\",\"content\":\"u\"}]}", 1},
+        {"{" SAID ", \"chat_template_kwargs\": {\"reasoning_effort\": \"high\"}}",
+         OURS ",\"chat_template_kwargs\":{\"reasoning_effort\":\"high\"}}", 0},
+        {"{\"conversations\": [{\"from\": \"human\", \"value\": \"u\"}, {\"from\": \"gpt\", \"value\": null, "
+         "\"tool_calls\": [{\"type\": \"function\"}], \"weight\": 0}]}",
+         "{\"messages\":[{\"role\":\"user\",\"content\":\"u\"},{\"tool_calls\":[{\"type\":\"function\"}],\"weight\":0,"
+         "\"role\":\"assistant\"}]}",
+         0},
+        {"{\"conversations\": [{\"from\": \"user\", \"value\": \"u\"}, {\"from\": \"function_call\", \"value\": "
+         "\"{\\\"name\\\": \\\"f\\\", \\\"arguments\\\": {\\\"x\\\": 3}}\"}, {\"from\": \"observation\", "
+         "\"value\": \"o\"}, {\"from\": \"chatgpt\", \"value\": \"a\"}]}",
+         "{\"messages\":[{\"role\":\"user\",\"content\":\"u\"},{\"role\":\"assistant\",\"tool_calls\":[" CALL
+         "],\"content\":\"\"},{\"role\":\"tool\",\"content\":\"o\"},{\"role\":\"assistant\",\"content\":\"a\"}]}",
+         0},
+        {"{\"prompt\": [{\"role\": \"user\", \"content\": \"u\"}], \"completion\": [{\"role\": \"assistant\", "
+         "\"content\": \"a\"}]}",
+         "{\"messages\":[{\"role\":\"user\",\"content\":\"u\"},{\"role\":\"assistant\",\"content\":\"a\"}]}", 1},
+    };
+    static const char *const refused[][2] = {
+        {"{" SAID ", \"tools\": {\"bad\": 1}}", "tools: must be a list"},
+        {"{" SAID ", \"tools\": \"f\"}", "tools: must be a list"},
+        {"{" SAID ", \"tools\": [1]}", "tools: must be a list of objects"},
+        {"{" SAID ", \"tools\": [{\"n\": 99999999999999999999}]}", "messages: hold a number beyond 64 bits"},
+        {"{" SAID ", \"system\": 3}", "system: must be a string"},
+        {"{" SAID ", \"chat_template_kwargs\": []}", "chat_template_kwargs: must be an object"},
+        {"{" SAID ", \"chat_template_kwargs\": {\"chat_template\": \"x\"}}",
+         "chat_template_kwargs.chat_template: is not"},
+        {"{" SAID ", \"images\": [\"a.png\"]}", "images: cannot be applied"},
+        {"{" SAID ", \"functions\": [{}]}", "functions: cannot be applied"},
+        {"{" SAID ", \"weight\": 0.5}", "weight: cannot be applied"},
+        {"{\"messages\": [{\"role\": \"system\", \"content\": \"a\"}], \"system\": \"b\"}", "system: differs"},
+        {"{\"conversations\": [{\"from\": \"function_call\", \"value\": \"f(3)\"}]}", "conversations[0]: must be"},
+        {"{\"prompt\": [], \"completion\": \"a\"}", "completion: must be a list of messages"},
+    };
+    size_t first;
+    for (size_t i = 0; i < sizeof applied / sizeof *applied; i++) {
+        json_t *made = conversation_of(applied[i].json, &first);
+        if (!made) fail_msg("%s: %s", applied[i].json, status_message());
+        expect_form(STATUS_OK, &made, applied[i].expected);
+        assert_int_equal(first, applied[i].first);
+    }
+    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
+        if (conversation_of(refused[i][0], &first)) fail_msg("taken: %s", refused[i][0]);
+        if (!strstr(status_message(), "a: line 5: ") || !strstr(status_message(), refused[i][1]))
+            fail_msg("%s: %s", refused[i][0], status_message());
+    }
 }
 
 #define ALPACA_TASK "Below is an instruction that describes a task"
@@ -203,14 +273,26 @@ static void alpaca_is_read(void **state) {
         "{\"messages\":[{\"role\":\"system\",\"content\":\"s\"},{\"role\":\"user\",\"content\":\"add\\n\\n1 2\"},"
         "{\"role\":\"assistant\",\"content\":\"3\"}]}");
     expect_form(jsonl_form_alpaca(NULL, "a", 1, line, false, &out), &out,
+                "{\"prompt\":\"s\\n\\n### Instruction:\\n"
+                "add\\n\\n### Input:\\n1 2\\n\\n### Response:\\n\",\"completion\":\"3\"}");
+    json_object_set_new(line, "system", json_string(""));
+    expect_form(jsonl_form_alpaca(NULL, "a", 1, line, false, &out), &out,
                 "{\"prompt\":\"" ALPACA_TASK ", paired with an input that provides further context" ALPACA_REST
                 "add\\n\\n### Input:\\n1 2\\n\\n### Response:\\n\",\"completion\":\"3\"}");
     json_object_set_new(line, "input", json_string(""));
     expect_form(jsonl_form_alpaca(NULL, "a", 1, line, false, &out), &out,
                 "{\"prompt\":\"" ALPACA_TASK ALPACA_REST "add\\n\\n### Response:\\n\",\"completion\":\"3\"}");
-    json_object_set_new(line, "history", json_pack("[[s,s]]", "q", "a"));
+    json_object_set_new(line, "system", json_string("s"));
+    json_object_set_new(line, "history", json_string("[[\"q\", \"a\"]]"));
+    expect_form(jsonl_form_alpaca(NULL, "a", 2, line, true, &out), &out,
+                "{\"messages\":[{\"role\":\"system\",\"content\":\"s\"},{\"role\":\"user\",\"content\":\"q\"},"
+                "{\"role\":\"assistant\",\"content\":\"a\"},{\"role\":\"user\",\"content\":\"add\"},"
+                "{\"role\":\"assistant\",\"content\":\"3\"}]}");
+    assert_int_equal(jsonl_form_alpaca(NULL, "a", 2, line, false, &out), STATUS_BAD_INPUT);
+    assert_non_null(strstr(status_message(), "a: line 2: history: cannot be applied"));
+    json_object_set_new(line, "history", json_string("q"));
     assert_int_equal(jsonl_form_alpaca(NULL, "a", 2, line, true, &out), STATUS_BAD_INPUT);
-    assert_non_null(strstr(status_message(), "a: line 2: history: is not read"));
+    assert_non_null(strstr(status_message(), "a: line 2: history: must be a list"));
     json_object_del(line, "output");
     assert_int_equal(jsonl_form_alpaca(NULL, "a", 2, line, true, &out), STATUS_BAD_INPUT);
     assert_non_null(strstr(status_message(), "a: line 2: output: missing: the keys are instruction, input"));
@@ -237,6 +319,7 @@ int main(void) {
         cmocka_unit_test(keys_that_are_there_are_told),
         cmocka_unit_test(columns_name_keys),
         cmocka_unit_test(other_forms_become_ours),
+        cmocka_unit_test(keys_beside_messages_are_applied_or_refused),
         cmocka_unit_test(alpaca_is_read),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -184,11 +184,11 @@ static void answers_are_put_behind_their_prompts(void **state) {
     expect_form(texts, JSONL_CHOSEN, "{\"prompt\": \"p\", \"completion\": \"c\"}", 0);
     expect_form(texts, JSONL_REJECTED, "{\"prompt\": \"p\", \"completion\": \"r\"}", 0);
     static const char chats[] = "{\"prompt\": [" SAYS("system", "s") ", " SAYS("user", "u") "], \"chosen\": [" SAYS(
-        "assistant", "c") "], \"rejected\": [" SAYS("assistant", "r") "], \"tools\": [1]}";
+        "assistant", "c") "], \"rejected\": [" SAYS("assistant", "r") "], \"tools\": [{}]}";
     expect_form(
         chats, JSONL_REJECTED,
         "{\"messages\": [" SAYS("system", "s") ", " SAYS("user", "u") ", " SAYS("assistant", "r") "], "
-                                                                                                  "\"tools\": [1]}",
+                                                                                                  "\"tools\": [{}]}",
         2);
     /* The prompt is what both begin with; a text beside them says it again. */
     static const char whole[] = "{\"prompt\": \"u\", \"chosen\": [" SAYS("user", "u") ", " SAYS(

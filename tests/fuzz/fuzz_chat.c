@@ -52,9 +52,9 @@ int LLVMFuzzerInitialize(int *count, char ***words) {
 static void encode_line(const char *line, size_t bytes, int64_t number) {
     json_t *object;
     struct token_ids ids = {0};
-    if (jsonl_parse_object("input", number, line, bytes, true, &object) != STATUS_OK || !object) return;
+    if (jsonl_parse_object("input", number, line, bytes, &object) != STATUS_OK || !object) return;
     status_clear();
-    enum status status = chat_encode(encoder, "input", number, object, &ids);
+    enum status status = chat_encode(encoder, "input", number, object, 0, &ids);
     if (status != STATUS_OK && (status != STATUS_BAD_INPUT || !strstr(status_message(), "input: line "))) abort();
     for (size_t i = 0; i < ids.count && status == STATUS_OK; i++)
         if ((i == 0) > ((ids.items[i] & EXAMPLE_FIRST) != 0) || (ids.items[i] & EXAMPLE_ID) >= 262) abort();

@@ -19,7 +19,7 @@ static void read_document(const char *line, size_t bytes, int64_t number) {
     json_t *value;
     const char *text;
     size_t text_bytes;
-    enum status status = jsonl_parse_object("input", number, line, bytes, false, &value);
+    enum status status = jsonl_parse_object("input", number, line, bytes, &value);
     if (status != STATUS_OK && !strstr(status_message(), "input: line ")) abort();
     if (status != STATUS_OK || !value) return;
     if (jsonl_read_string("input", number, value, "text", &text, &text_bytes) == STATUS_OK)
@@ -33,7 +33,7 @@ static void read_example(const char *line, size_t bytes, int64_t number) {
     json_t *value;
     const char *prompt, *completion;
     size_t prompt_bytes, completion_bytes;
-    if (jsonl_parse_object("input", number, line, bytes, number % 2, &value) != STATUS_OK || !value) return;
+    if (jsonl_parse_object("input", number, line, bytes, &value) != STATUS_OK || !value) return;
     if (jsonl_read_string("input", number, value, "prompt", &prompt, &prompt_bytes) == STATUS_OK &&
         jsonl_read_string("input", number, value, "completion", &completion, &completion_bytes) == STATUS_OK) {
         expect_text(prompt, prompt_bytes);
@@ -46,12 +46,13 @@ static void read_example(const char *line, size_t bytes, int64_t number) {
 
 static void read_form(const char *line, size_t bytes, int64_t number) {
     json_t *value, *formed;
-    if (jsonl_parse_object("input", number, line, bytes, true, &value) != STATUS_OK || !value) return;
+    size_t first;
+    if (jsonl_parse_object("input", number, line, bytes, &value) != STATUS_OK || !value) return;
     for (int form = 0; form < 3; form++) {
         formed = NULL;
         status_clear();
         enum status status = form < 2 ? jsonl_form_alpaca(NULL, "input", number, value, form == 1, &formed)
-                                      : jsonl_form_conversation(NULL, "input", number, value, &formed);
+                                      : jsonl_form_conversation(NULL, "input", number, value, &formed, &first);
         if (status != STATUS_OK && !strstr(status_message(), "input: line ")) abort();
         json_decref(formed);
     }
@@ -61,7 +62,7 @@ static void read_form(const char *line, size_t bytes, int64_t number) {
 /* Two answers: texts, or messages of which those of an answer are there. */
 static void read_preference(const char *line, size_t bytes, int64_t number) {
     json_t *value;
-    if (jsonl_parse_object("input", number, line, bytes, true, &value) != STATUS_OK || !value) return;
+    if (jsonl_parse_object("input", number, line, bytes, &value) != STATUS_OK || !value) return;
     for (int field = JSONL_CHOSEN; field <= JSONL_REJECTED; field++) {
         json_t *formed = NULL;
         size_t first = 0;
@@ -81,7 +82,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
     char *text = mem_array(bytes, 1);
     if (!text) return 0;
     memcpy(text, data, bytes);
-    (void)jsonl_find_kind(text, bytes, NULL);
+    struct file_input file = file_input_of_memory(text, bytes);
+    enum jsonl_kind kind;
+    if (jsonl_find_file_kind(&file, NULL, &kind) != STATUS_OK) abort();
     struct line_reader reader = {.text = text, .bytes = bytes};
     const char *line;
     size_t line_bytes, total = 0;

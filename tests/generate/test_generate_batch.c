@@ -156,7 +156,7 @@ static void bad_prompts_are_refused(void **state) {
         {"{\"prompt\": \"a\", \"messages\": []}\n", "line 1: must have either"},
         {"{\"text\": \"a\"}\n", "line 1: must have either"},
         {"\n\n{\"prompt\": \"a\"\n", "line 3: not valid JSON"},
-        {"[1]\n", "line 1: must be a JSON object"},
+        {"[1]\n", "line 1: not a JSON object"},
         {"{\"messages\": []}\n", "line 1: messages: must be a list of at least one"},
         {"{\"messages\": [{\"content\": \"a\"}]}\n", "line 1: messages[0]: must be an object with a \"role\""},
         {"{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}], \"tools\": 1}\n", "line 1: tools: "},

@@ -4,7 +4,7 @@
 
 The templates are those of chat_masks.py, with generation blocks. An answer's context is the conversation up to it; so a
 conversation is one or more examples, and each answer is trained on in the longest that renders it as it was. The
-versions are those of requirements.txt; torch is not needed.
+messages behind the last answer belong to its example. The versions are those of requirements.txt; torch is not needed.
 """
 import pathlib
 
@@ -61,8 +61,12 @@ def make_case(tokenizer, form, number):
     for last in reversed(turns):
         if last["done"]:
             continue
+        text = last["text"]
+        if last is turns[-1]:
+            whole = plain_text(chat_masks.plain(form), chat_masks.CONVERSATIONS[number])
+            text = whole if whole.startswith(text) else text
         shared = [t for t in turns if not t["done"] and last["text"].startswith(t["text"])]
-        examples.append(make_example(tokenizer, last["text"], [(t["start"], len(t["text"])) for t in shared]))
+        examples.append(make_example(tokenizer, text, [(t["start"], len(t["text"])) for t in shared]))
         for turn in shared:
             turn["done"] = True
     return {"conversation": number, "examples": examples}

@@ -1,0 +1,78 @@
+#!/bin/sh
+# Inputs from public bug reports of trainers, with the values that transformers, peft and trl give for them.
+# One model and one tokenizer (tests/fixtures/reports/model) serve all rows; a row changes the files that it is about.
+# ctest: PROCESSORS 2
+set -u
+place=$(mktemp -d)
+trap 'rm -rf "$place"' EXIT
+export XDG_CACHE_HOME="$place/cache"
+ballast=$BALLAST_PROGRAM
+reports=$BALLAST_FIXTURES/reports
+data=$reports/data
+failures=0
+
+fail() {
+    echo "reports: $*" >&2
+    failures=$((failures + 1))
+}
+# A copy of the model, for a row to change.
+model() { # <name> [<template>]
+    cp -r "$reports/model" "$place/$1"
+    chmod -R u+w "$place/$1"
+    [ $# -lt 2 ] || cp "$reports/templates/$2.jinja" "$place/$1/chat_template.jinja"
+}
+# tokenizer_config.json or config.json with a line in place of another.
+edit() { # <file> <sed script>
+    sed -i "$2" "$1"
+}
+total() { # <field>, of the JSON on standard input
+    awk -v field="\"$1\":" '/"total": \{/ { in_total = 1 } in_total && $1 == field { sub(",", "", $2); print $2; exit }'
+}
+# Trained tokens and loss of an evaluation; "-" leaves a value out.
+evaluates() { # <tokens> <loss> <arguments>
+    tokens=$1 loss=$2
+    shift 2
+    "$ballast" eval "$@" --dtype fp32 --json >"$place/out" 2>"$place/err" || {
+        fail "eval $*: $(cat "$place/err")"
+        return
+    }
+    [ "$tokens" = - ] || [ "$(total tokens <"$place/out")" = "$tokens" ] ||
+        fail "eval $*: $(total tokens <"$place/out") tokens, not $tokens"
+    [ "$loss" = - ] || total loss <"$place/out" | awk -v want="$loss" '{ exit !($1 - want < 2e-4 && want - $1 < 2e-4) }' ||
+        fail "eval $*: loss $(total loss <"$place/out"), not $loss"
+}
+# Exit status 2 with a message.
+refuses() { # <words> <arguments>
+    words=$1
+    shift
+    "$ballast" "$@" >"$place/out" 2>"$place/err"
+    status=$?
+    [ $status -eq 2 ] || fail "$*: exit status $status, not 2: $(cat "$place/err")"
+    grep -q -- "$words" "$place/err" || fail "$*: no '$words' in: $(cat "$place/err")"
+}
+
+# Rows of conversations keep their keys.
+model chatml
+model q25 q25
+model gptoss gptoss
+evaluates 441 - "$place/q25" "$data/f5_sharegpt_tools_string.jsonl" --seq 1500 --loss-on all
+evaluates 314 - "$place/q25" "$data/a4.jsonl" --seq 1500 --loss-on all
+evaluates 521 - "$place/q25" "$data/f5_tools_json_string.jsonl" --seq 1500 --loss-on all
+refuses "a3.jsonl: line 1: tools: must be a list" eval "$place/q25" "$data/a3.jsonl" --seq 1500
+evaluates 5 6.6515 "$place/chatml" "$data/f5_weight0.jsonl" --seq 1500
+for row in s1 s2 s3 s4; do
+    evaluates 40 6.8144 "$place/chatml" "$data/$row.jsonl" --seq 1000 --loss-on all
+done
+evaluates 235 7.1969 "$place/gptoss" "$data/k_gptoss.jsonl" --seq 3000 --loss-on all --chat-date 2026-11-27
+evaluates 3 7.0205 "$place/chatml" "$data/f5_conv_prompt_completion.jsonl" --seq 64
+evaluates 24 7.1500 "$place/chatml" "$data/ends_user.jsonl" --seq 64 --loss-on all
+
+# Integers beyond 64 bits, in rows and in tokenizer_config.json.
+evaluates 3 7.0205 "$place/chatml" "$data/f5_big_int_field.jsonl" --seq 64
+grep -q "keys of its rows that are not read: id" "$place/err" || fail "the key 'id' is dropped without a word"
+model unlimited
+edit "$place/unlimited/tokenizer_config.json" 's/"model_max_length": .*/"model_max_length": 1000000000000000019884624838656,/'
+evaluates 3 7.0205 "$place/unlimited" "$data/f5_conv_prompt_completion.jsonl" --seq 64
+# more rows
+
+[ $failures -eq 0 ] || exit 1
