@@ -58,6 +58,8 @@ static char *widen(const char *text, size_t bytes, size_t *wide_bytes) {
 }
 
 json_t *json_load(const char *text, size_t bytes, size_t flags, bool *widened, json_error_t *error) {
+    static const char mark[] = "\xEF\xBB\xBF"; /* a byte-order mark, which editors of Windows put first */
+    if (bytes >= 3 && memcmp(text, mark, 3) == 0) text += 3, bytes -= 3;
     json_t *value = json_loadb(text, bytes, flags, error);
     bool wide = !value && json_error_code(error) == json_error_numeric_overflow;
     if (widened) *widened = wide;

@@ -12,9 +12,9 @@
 /* Parses a file whose top value is an object; BAD_INPUT with line and column when malformed, nested too deeply, given
  * duplicate keys, or larger than `limit_bytes`. The caller drops the result with json_decref. */
 enum status json_read_object(const char *path, size_t limit_bytes, json_t **out);
-/* json_loadb, except that an integer beyond 64 bits becomes a real: other programs write such numbers, for example as
- * the length of a tokenizer without a limit. *widened, unless NULL, says whether there was one. NULL on failure, with
- * an empty error->text where memory ran out. */
+/* json_loadb, except that a byte-order mark before the text is passed over, and an integer beyond 64 bits becomes a
+ * real: other programs write such numbers, for example as the length of a tokenizer without a limit. *widened, unless
+ * NULL, says whether there was one. NULL on failure, with an empty error->text where memory ran out. */
 json_t *json_load(const char *text, size_t bytes, size_t flags, bool *widened, json_error_t *error);
 /* json_read_object for text already in memory; `name` stands for the path in messages. */
 enum status json_parse_object(const char *name, const char *text, size_t bytes, json_t **out);

@@ -91,11 +91,25 @@ static enum status find_jsonl_kind(const char *path, const struct jsonl_columns 
     return status;
 }
 
+/* Ballast reads UTF-8, which never begins with these two bytes. */
+static enum status refuse_utf16(const char *path) {
+    unsigned char first[2] = {0};
+    struct file_input file;
+    TRY(file_input_open(path, &file));
+    enum status status = file_input_read(&file, 0, file.bytes < 2 ? file.bytes : 2, (char *)first);
+    file_input_close(&file);
+    TRY(status);
+    if (!(first[0] == 0xFF && first[1] == 0xFE) && !(first[0] == 0xFE && first[1] == 0xFF)) return STATUS_OK;
+    return status_hint(status_set(STATUS_BAD_INPUT, "%s: is UTF-16; text is read as UTF-8", path),
+                       "convert it: iconv -f utf-16 -t utf-8 %s > OUT", path);
+}
+
 static enum status add_file(const char *path, const struct jsonl_columns *columns, struct sources *sources) {
     struct stat info;
     if (stat(path, &info) != 0) return status_set(STATUS_BAD_INPUT, "%s: cannot open: %s", path, strerror(errno));
     struct source source = {0};
     TRY(find_kind(path, &source.kind));
+    if (source.kind != SOURCE_TOKENS) TRY(refuse_utf16(path));
     if (source.kind == SOURCE_JSONL) TRY(find_jsonl_kind(path, columns, &source.kind));
     source.path = mem_string(path);
     if (!source.path) return STATUS_FAILED;
@@ -104,12 +118,23 @@ static enum status add_file(const char *path, const struct jsonl_columns *column
     return status;
 }
 
-/* Adds the folder's files whose names begin with `prefix`. */
-static enum status add_folder(const char *folder, const struct names *names, const char *prefix,
+/* The names that splits of data sets have, as in the library datasets: train.jsonl, train-00000-of-00002.jsonl. */
+static const char *const train_names[] = {"train", NULL};
+static const char *const valid_names[] = {"valid", "validation", "val", "dev", NULL};
+
+static bool is_of_split(const char *file, const char *const *split) {
+    for (; *split; split++) {
+        size_t length = strlen(*split);
+        if (strncmp(file, *split, length) == 0 && (file[length] == '.' || file[length] == '-')) return true;
+    }
+    return false;
+}
+
+static enum status add_folder(const char *folder, const struct names *names, const char *const *split,
                               const struct jsonl_columns *columns, struct sources *sources) {
     enum status status = STATUS_OK;
     for (size_t i = 0; i < names->count && status == STATUS_OK; i++) {
-        if (strncmp(names->items[i], prefix, strlen(prefix)) != 0) continue;
+        if (!is_of_split(names->items[i], split)) continue;
         char *path = path_join(folder, names->items[i]);
         status = path ? add_file(path, columns, sources) : STATUS_FAILED;
         mem_free(path);
@@ -117,22 +142,22 @@ static enum status add_folder(const char *folder, const struct names *names, con
     return status;
 }
 
-/* The folder's files of both kinds; `required` is the prefix without which it is refused. */
-static enum status list_folder(const char *folder, const char *required, const struct jsonl_columns *columns,
+/* The folder's files of both splits; without files of the split `required` it is refused. */
+static enum status list_folder(const char *folder, const char *const *required, const struct jsonl_columns *columns,
                                struct sources *train, struct sources *valid) {
     struct names names;
     TRY(folder_list(folder, &names));
     bool found = false;
     for (size_t i = 0; i < names.count; i++)
-        found = found || strncmp(names.items[i], required, strlen(required)) == 0;
+        found = found || is_of_split(names.items[i], required);
     enum status status;
     if (!found)
-        TRY_GOTO(
-            status,
-            status_set(STATUS_BAD_INPUT, "%s: a folder without a file %s* (.txt, .jsonl or .bin)", folder, required),
-            done);
-    if (train) TRY_GOTO(status, add_folder(folder, &names, "train.", columns, train), done);
-    TRY_GOTO(status, add_folder(folder, &names, "valid.", columns, valid), done);
+        TRY_GOTO(status,
+                 status_set(STATUS_BAD_INPUT, "%s: a folder without a file %s.* or %s-* (.txt, .jsonl or .bin)", folder,
+                            *required, *required),
+                 done);
+    if (train) TRY_GOTO(status, add_folder(folder, &names, train_names, columns, train), done);
+    TRY_GOTO(status, add_folder(folder, &names, valid_names, columns, valid), done);
 done:
     names_free(&names);
     return status;
@@ -175,7 +200,7 @@ enum status source_split_argument(const char *argument, size_t *path_bytes, int6
 
 static enum status add_train(const char *path, const struct jsonl_columns *columns, struct sources *train,
                              struct sources *valid) {
-    if (file_is_folder(path)) return list_folder(path, "train.", columns, train, valid);
+    if (file_is_folder(path)) return list_folder(path, train_names, columns, train, valid);
     return add_file(path, columns, train);
 }
 
@@ -203,7 +228,7 @@ enum status sources_add_valid(const char *path, const struct jsonl_columns *colu
     if (weight > 0)
         return status_set(STATUS_BAD_INPUT, "%s: a weight is for training data: all validation data are read once",
                           path);
-    if (file_is_folder(path)) return list_folder(path, "valid.", columns, NULL, valid);
+    if (file_is_folder(path)) return list_folder(path, valid_names, columns, NULL, valid);
     return add_file(path, columns, valid);
 }
 

@@ -70,6 +70,13 @@ static void integers_beyond_64_bits_are_reals(void **state) {
     json_decref(object);
 }
 
+static void a_byte_order_mark_is_passed_over(void **state) {
+    (void)state;
+    json_t *object = parse("\xEF\xBB\xBF{\"a\": 3}");
+    assert_int_equal(json_integer_value(json_object_get(object, "a")), 3);
+    json_decref(object);
+}
+
 static void deep_nesting_is_refused(void **state) {
     (void)state;
     enum { DEPTH = 1000000 };
@@ -313,6 +320,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(malformed_text_is_refused),
         cmocka_unit_test(integers_beyond_64_bits_are_reals),
+        cmocka_unit_test(a_byte_order_mark_is_passed_over),
         cmocka_unit_test(deep_nesting_is_refused),
         cmocka_unit_test(fields_are_read),
         cmocka_unit_test(wrong_fields_are_refused),

@@ -73,6 +73,18 @@ grep -q "keys of its rows that are not read: id" "$place/err" || fail "the key '
 model unlimited
 edit "$place/unlimited/tokenizer_config.json" 's/"model_max_length": .*/"model_max_length": 1000000000000000019884624838656,/'
 evaluates 3 7.0205 "$place/unlimited" "$data/f5_conv_prompt_completion.jsonl" --seq 64
+
+# Files that other programs write.
+evaluates 3 7.0205 "$place/chatml" "$data/f5_bom.jsonl" --seq 64
+printf '\377\376a\0' >"$place/wide.txt"
+refuses "wide.txt: is UTF-16" eval "$place/chatml" "$place/wide.txt" --seq 4
+mkdir "$place/split"
+for split in train-00000-of-00002 train-00001-of-00002 validation; do
+    cp "$data/acc.jsonl" "$place/split/$split.jsonl"
+done
+"$ballast" train "$place/chatml" "$place/split" -o "$place/split_run" --steps 1 --seq 64 --batch 2 \
+    >"$place/out" 2>"$place/err" || fail "train: $(cat "$place/err")"
+grep -q val_loss "$place/split_run/metrics.jsonl" || fail "validation.jsonl is not read"
 # more rows
 
 [ $failures -eq 0 ] || exit 1
