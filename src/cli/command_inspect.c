@@ -20,6 +20,7 @@ static enum status look_at(const char *path, json_t **out) {
     if (path_ends(path, ".safetensors")) return inspect_weights(path, out);
     if (path_ends(path, ".bin")) return inspect_tokens(path, out);
     if (path_ends(path, ".json")) return inspect_json_file(path, out);
+    TRY(foreign_weights_refuse_name(path));
     enum status status = status_set(STATUS_BAD_INPUT, "%s: not a kind of file that inspect knows", path);
     return status_hint(status, "it knows model and run folders, .safetensors, .bin token files, and .json files of "
                                "tokenizers, plans and clusters");

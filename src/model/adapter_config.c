@@ -20,10 +20,11 @@ static bool is_known(const char *key) {
     return false;
 }
 
-/* null, false, "none", [] or {}: what peft writes for a setting that is off. */
-static bool is_off(const json_t *value) {
-    const char *text = json_string_value(value);
-    if (text) return strcmp(text, "none") == 0;
+/* null, false, [] or {}: what peft writes for a setting that is off. `bias` is a text, and "none" there. */
+static bool is_off(const char *key, const json_t *value) {
+    if (strcmp(key, "bias") == 0)
+        return json_is_null(value) || (json_is_string(value) && strcmp(json_string_value(value), "none") == 0);
+    if (json_is_string(value)) return false;
     if (json_is_array(value)) return json_array_size(value) == 0;
     if (json_is_object(value)) return json_object_size(value) == 0;
     return json_is_null(value) || json_is_false(value);
@@ -33,7 +34,7 @@ static enum status refuse_others(const char *file, const json_t *object) {
     const char *key;
     json_t *value;
     json_object_foreach((json_t *)(uintptr_t)object, key, value) {
-        if (is_known(key) || is_off(value)) continue;
+        if (is_known(key) || is_off(key, value)) continue;
         return status_set(STATUS_BAD_INPUT, "%s: %.80s: this setting of adapters is not supported", file, key);
     }
     return STATUS_OK;

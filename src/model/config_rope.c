@@ -81,7 +81,8 @@ static enum status check_names(const char *file, const json_t *object, int type)
     const char *name;
     json_t *value;
     json_object_foreach((json_t *)(uintptr_t)object, name, value) {
-        if (is_known(name, types[type].bit)) continue;
+        if (is_known(name, types[type].bit) || json_is_null(value)) continue;
+        if (strcmp(name, "finetuned") == 0 && (types[type].bit & FOR_YARN)) continue; /* YaRN's own note on a model */
         return status_set(STATUS_BAD_INPUT, "%s: %.100s: unknown setting for rope_type %s", file, name,
                           types[type].name);
     }
@@ -149,18 +150,28 @@ static enum status read_scaling(const char *file, const json_t *object, struct r
     return STATUS_OK;
 }
 
+static const json_t *given(const json_t *object, const char *key) {
+    const json_t *value = json_object_get(object, key);
+    return json_is_null(value) ? NULL : value;
+}
+
+/* Files of transformers 5 that older releases are to read too have both. */
+static enum status refuse_unequal(const char *file, const json_t *object) {
+    const json_t *parameters = given(object, "rope_parameters"), *scaling = given(object, "rope_scaling");
+    if (!parameters || !scaling || json_equal(parameters, scaling)) return STATUS_OK;
+    return status_set(STATUS_BAD_INPUT, "%s: rope_parameters and rope_scaling: only one may be given where they differ",
+                      file);
+}
+
 enum status config_read_rope(const char *file, const json_t *object, struct rope_table_attributes *rope) {
     double outer = 0;
     TRY(json_read_double(file, object, "rope_theta", settings[0].least, settings[0].most, &outer));
     if (outer != 0) rope->theta = outer;
-    const json_t *parameters = json_object_get(object, "rope_parameters");
-    const json_t *scaling = json_object_get(object, "rope_scaling");
-    bool has_parameters = parameters && !json_is_null(parameters), has_scaling = scaling && !json_is_null(scaling);
-    if (has_parameters && has_scaling)
-        return status_set(STATUS_BAD_INPUT, "%s: rope_parameters and rope_scaling: only one may be given", file);
-    if (!has_parameters && !has_scaling) return STATUS_OK;
-    const char *key = has_parameters ? "rope_parameters" : "rope_scaling";
-    const json_t *found = has_parameters ? parameters : scaling;
+    const json_t *parameters = given(object, "rope_parameters"), *scaling = given(object, "rope_scaling");
+    TRY(refuse_unequal(file, object));
+    if (!parameters && !scaling) return STATUS_OK;
+    const char *key = parameters ? "rope_parameters" : "rope_scaling";
+    const json_t *found = parameters ? parameters : scaling;
     if (!json_is_object(found)) return status_set(STATUS_BAD_INPUT, "%s: %s: must be an object", file, key);
     char *place = mem_format("%s: %s", file, key);
     if (!place) return STATUS_FAILED;
@@ -207,12 +218,11 @@ static enum status read_by_type(const char *file, const json_t *parameters, stru
 
 enum status config_read_rope_by_type(const char *file, const json_t *object, struct rope_table_attributes *rope,
                                      struct rope_table_attributes *local) {
-    const json_t *parameters = json_object_get(object, "rope_parameters");
+    const json_t *parameters = given(object, "rope_parameters");
     double least = settings[0].least, most = settings[0].most;
     TRY(json_read_double(file, object, "rope_local_base_freq", least, most, &local->theta));
-    if (!parameters || json_is_null(parameters)) return config_read_rope(file, object, rope);
-    if (json_object_get(object, "rope_scaling") && !json_is_null(json_object_get(object, "rope_scaling")))
-        return status_set(STATUS_BAD_INPUT, "%s: rope_parameters and rope_scaling: only one may be given", file);
+    if (!parameters) return config_read_rope(file, object, rope);
+    TRY(refuse_unequal(file, object));
     TRY(json_read_double(file, object, "rope_theta", least, most, &rope->theta));
     return read_by_type(file, parameters, rope, local);
 }

@@ -20,7 +20,7 @@ static const struct format {
      "training needs what it was made from: the model's folder with config.json and *.safetensors"},
     {"is a pickle of PyTorch, which is a program and not only data; weights are read from safetensors",
      ".bin .pt .pth .ckpt .pkl",
-     {"PK\3\4", "\x80\2"},
+     {"PK\3\4", "\x80\2\x8a\n"}, /* a zip archive; PyTorch's older form, which begins with its magic number */
      convert_hint},
     {"is of TensorFlow or Flax; weights are read from safetensors", ".h5 .msgpack", {"\x89HDF", NULL}, convert_hint},
     {"is ONNX; weights are read from safetensors", ".onnx", {NULL, NULL}, convert_hint},
@@ -75,6 +75,8 @@ enum status foreign_weights_refuse_file(const char *path) {
     file_input_close(&file);
     return status;
 }
+
+enum status foreign_weights_refuse_name(const char *path) { return refuse(path, find_by_name(path)); }
 
 enum status foreign_weights_refuse_folder(const char *folder) {
     struct names names = {0};

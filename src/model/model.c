@@ -98,6 +98,7 @@ static enum status read_config_file(struct model *model, const char *file) {
 static enum status open_weights(struct model *model, const char *folder) {
     TRY(safetensors_open_folder(folder, &model->weights));
     weights_find_prefix(model);
+    TRY(weights_take_head(model));
     TRY(weights_unstack(model));
     return weights_check(model);
 }

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/json.h"
+#include "base/log.h"
 #include "model/stored_format.h"
 
 /* Keys of every family that change nothing in training. */
@@ -14,6 +15,9 @@ const struct config_key config_common_keys[] = {
     KEY_IGNORED("transformers_version"),
     KEY_IGNORED("transformers.js_config"),
     KEY_IGNORED("finetuning_task"),
+    KEY_IGNORED("auto_map"), /* a program of the model's own, beside transformers' */
+    KEY_IGNORED("unsloth_fixed"),
+    KEY_IGNORED("unsloth_version"),
     KEY_IGNORED("task_specific_params"),
     KEY_IGNORED("problem_type"),
     KEY_IGNORED("id2label"),
@@ -220,16 +224,35 @@ enum status config_hint_quantised(enum status status) {
                                "what adapters stand beside");
 }
 
+/* Whether a setting that the family does not know says only what it does anyway: nothing, all features of a head
+ * rotated, all layers with full attention. */
+static bool is_neutral(const char *name, const json_t *value) {
+    bool layers = strcmp(name, "layer_types") == 0;
+    if (json_is_null(value)) return true;
+    if (strcmp(name, "partial_rotary_factor") == 0) return json_is_number(value) && json_number_value(value) == 1;
+    if (!layers || json_array_size(value) == 0) return false;
+    for (size_t i = 0; i < json_array_size(value); i++) {
+        const char *type = json_string_value(json_array_get(value, i));
+        if (!type || strcmp(type, "full_attention") != 0) return false;
+    }
+    return true;
+}
+
 enum status config_read_keys(const char *file, const json_t *object, const struct config_key *keys,
                              struct model_config *config) {
     TRY(read_quantisation(file, object, config));
     for (const struct config_key *key = keys; key->name; key++)
         if (key->required) TRY(json_require(file, object, key->name));
     const char *name;
-    json_t *ignored;
-    json_object_foreach((json_t *)(uintptr_t)object, name, ignored) {
+    json_t *value;
+    json_object_foreach((json_t *)(uintptr_t)object, name, value) {
         const struct config_key *key = find_key(keys, name);
         if (!key) key = find_key(config_common_keys, name);
+        if (!key && is_neutral(name, value)) {
+            log_note("%s: %.100s: unknown setting for a model of type %s, which changes nothing as it is", file, name,
+                     config->family->name);
+            continue;
+        }
         if (!key) {
             status_set(STATUS_BAD_INPUT, "%s: %.100s: unknown setting for a model of type %s", file, name,
                        config->family->name);

@@ -16,7 +16,7 @@
         KEY_SIZE("num_attention_heads", heads, CONFIG_MOST_HEADS), DECODER_KEYS_OPTIONAL
 /* Those among them that may be missing. */
 #define DECODER_KEYS_OPTIONAL                                                                                          \
-    KEY_OPTIONAL_SIZE("head_dim", head_dim, CONFIG_MOST_HEADS), KEY_DOUBLE("rms_norm_eps", norm_epsilon, 0, 1),        \
+    KEY_OPTIONAL_SIZE("head_dim", head_dim, CONFIG_MOST_HEADS), KEY_DOUBLE("rms_norm_eps", norm_epsilon, 1e-30, 1),    \
         KEY_DOUBLE("initializer_range", initial_range, 0, 100), KEY_BOOL("tie_word_embeddings", tied),                 \
         KEY_DROPOUT("attention_dropout"), KEY_ELSEWHERE("rope_parameters"), KEY_ELSEWHERE("rope_theta"),               \
         KEY_ELSEWHERE("rope_scaling")

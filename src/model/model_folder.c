@@ -51,6 +51,7 @@ static enum status refuse_missing(const char *given) {
 
 static enum status refuse_file(const char *given) {
     TRY(foreign_weights_refuse_file(given));
+    TRY(foreign_weights_refuse_name(given));
     status_set(STATUS_BAD_INPUT, "%s: is a file; a model is a folder with config.json and its weights", given);
     const char *name = path_name(given);
     if (!strstr(name, ".safetensors") && strcmp(name, "config.json") != 0) return STATUS_BAD_INPUT;

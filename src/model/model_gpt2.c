@@ -16,7 +16,7 @@ static const struct config_key keys[] = {
     KEY_SIZE("n_head", heads, CONFIG_MOST_HEADS),
     KEY_OPTIONAL_SIZE("n_inner", ffn, 4 * CONFIG_MOST_WIDTH),
     KEY_ACTIVATION("activation_function", activation),
-    KEY_DOUBLE("layer_norm_epsilon", norm_epsilon, 0, 1),
+    KEY_DOUBLE("layer_norm_epsilon", norm_epsilon, 1e-30, 1),
     KEY_DOUBLE("initializer_range", initial_range, 0, 100),
     KEY_BOOL("tie_word_embeddings", tied),
     KEY_BOOL("scale_attn_weights", scale_attention),

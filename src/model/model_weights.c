@@ -33,6 +33,16 @@ void weights_find_prefix(struct model *model) {
     if (family->stored_prefix && has_prefix(model, family->stored_prefix)) model->prefix = family->stored_prefix;
 }
 
+enum status weights_take_head(struct model *model) {
+    struct safetensors *weights = model->weights;
+    const struct safetensors_tensor *head = model->config.tied ? safetensors_find(weights, head_name) : NULL;
+    if (!head || has_prefix(model, model->prefix)) return STATUS_OK;
+    char *name = mem_format("%s%s", model->prefix, model->config.family->embedding);
+    enum status status = name ? safetensors_rename(weights, head, name) : STATUS_FAILED;
+    mem_free(name);
+    return status;
+}
+
 bool weights_is_carried(const struct model *model, const char *name) {
     const char *const *carried = model->config.family->carried;
     for (; carried && *carried; carried++)
@@ -78,9 +88,9 @@ static enum status check_parameter(const struct safetensors_tensor *found, const
                           adapter_owns(found->name) ? "adapter_config.json" : "config.json",
                           safetensors_print_dims(&asked, dims));
     }
-    bool good = found->dtype == SAFETENSORS_F32 || found->dtype == SAFETENSORS_BF16 || found->dtype == SAFETENSORS_F16;
+    bool good = safetensors_can_convert(found->dtype, DTYPE_F32);
     if (good) return STATUS_OK;
-    return status_set(STATUS_BAD_INPUT, "%s: %s: dtype %.30s is not supported for weights (F32, BF16, F16 are)",
+    return status_set(STATUS_BAD_INPUT, "%s: %s: dtype %.30s is not supported for weights (F32, BF16, F16, F64 are)",
                       found->file, found->name, found->dtype_name);
 }
 

@@ -236,6 +236,13 @@ enum status safetensors_unstack(struct safetensors *set, const struct safetensor
     return status == STATUS_OK ? sort_tensors(set) : status;
 }
 
+enum status safetensors_rename(struct safetensors *set, const struct safetensors_tensor *tensor, const char *name) {
+    const char *copy = scratch_format(&set->memory, "%s", name);
+    if (!copy) return STATUS_FAILED;
+    set->tensors.items[tensor - set->tensors.items].name = copy;
+    return sort_tensors(set);
+}
+
 const struct safetensors_tensor *safetensors_find(const struct safetensors *set, const char *name) {
     struct safetensors_tensor key = {.name = name};
     if (set->tensors.count == 0) return NULL;

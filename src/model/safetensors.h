@@ -89,6 +89,9 @@ struct safetensors_part {
 };
 enum status safetensors_unstack(struct safetensors *set, const struct safetensors_part *parts, size_t count);
 
+/* Gives a tensor of the set another name, which is copied. Before anything refers to the set's tensors. */
+enum status safetensors_rename(struct safetensors *set, const struct safetensors_tensor *tensor, const char *name);
+
 /* NULL when there is none of that name. */
 const struct safetensors_tensor *safetensors_find(const struct safetensors *set, const char *name);
 /* Whether the tensor has exactly these dimensions. */

@@ -85,6 +85,18 @@ done
 "$ballast" train "$place/chatml" "$place/split" -o "$place/split_run" --steps 1 --seq 64 --batch 2 \
     >"$place/out" 2>"$place/err" || fail "train: $(cat "$place/err")"
 grep -q val_loss "$place/split_run/metrics.jsonl" || fail "validation.jsonl is not read"
+
+# A header of 0x10280 bytes begins with the bytes of a pickle.
+model long_header
+length=$(od -An -tu8 -N8 "$reports/model/model.safetensors" | tr -d ' ')
+{
+    printf '\200\002\001\000\000\000\000\000'
+    tail -c +9 "$reports/model/model.safetensors" | head -c "$length"
+    printf "%$((66176 - length))s" ''
+    tail -c +$((9 + length)) "$reports/model/model.safetensors"
+} >"$place/long_header/model.safetensors"
+evaluates 3 7.0205 "$place/long_header" "$data/f5_conv_prompt_completion.jsonl" --seq 64
+"$ballast" inspect "$reports/tied_only_head" >"$place/out" 2>"$place/err" || fail "only the head: $(cat "$place/err")"
 # more rows
 
 [ $failures -eq 0 ] || exit 1
