@@ -30,11 +30,15 @@ static uint64_t block_bytes_of(const struct manifest *manifest) {
 }
 
 enum status manifest_add(struct manifest *manifest, const char *path, struct file_sums **sums) {
+    const char *slash = strrchr(path, '/');
+    return manifest_add_named(manifest, slash ? slash + 1 : path, sums);
+}
+
+enum status manifest_add_named(struct manifest *manifest, const char *name, struct file_sums **sums) {
     *sums = NULL;
     if (!manifest) return STATUS_OK;
-    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
     struct manifest_file file;
-    BUG_IF(strlen(name) >= sizeof file.name || find(manifest, name), "%s: cannot be listed", path);
+    BUG_IF(strlen(name) >= sizeof file.name || find(manifest, name), "%s: cannot be listed", name);
     memcpy(file.name, name, strlen(name) + 1);
     TRY(file_sums_begin(&file.sums));
     file.sums.block_bytes = block_bytes_of(manifest);
@@ -133,10 +137,15 @@ static bool read_hash(const json_t *value, uint64_t *out) {
 }
 
 /* Of a file in this very folder, which the checks may open. */
+static bool is_part(const char *name, size_t length) {
+    return length > 0 && !(length <= 2 && strncmp(name, "..", length) == 0);
+}
+
+/* NAME or FOLDER/NAME. */
 static bool is_file_name(const char *name) {
-    size_t length = strlen(name);
-    return length > 0 && length < MANIFEST_NAME_BYTES && !strchr(name, '/') && strcmp(name, ".") != 0 &&
-           strcmp(name, "..") != 0 && strcmp(name, manifest_name) != 0;
+    size_t length = strlen(name), first = strcspn(name, "/");
+    if (length >= MANIFEST_NAME_BYTES || !is_part(name, first) || strcmp(name, manifest_name) == 0) return false;
+    return first == length || (is_part(name + first + 1, length - first - 1) && !strchr(name + first + 1, '/'));
 }
 
 static enum status read_blocks(const char *where, const json_t *object, struct file_sums *sums) {

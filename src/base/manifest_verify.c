@@ -113,8 +113,11 @@ enum status manifest_find_added(const struct manifest *manifest, const char *fol
     for (size_t i = 0; i < names.count && status == STATUS_OK; i++) {
         const char *name = names.items[i];
         bool listed = name[0] == '.' || strcmp(name, manifest_name) == 0;
-        for (size_t f = 0; f < manifest->files.count && !listed; f++)
-            listed = strcmp(manifest->files.items[f].name, name) == 0;
+        size_t length = strlen(name);
+        for (size_t f = 0; f < manifest->files.count && !listed; f++) {
+            const char *known = manifest->files.items[f].name;
+            listed = strncmp(known, name, length) == 0 && (known[length] == '\0' || known[length] == '/');
+        }
         if (!listed) status = add_finding(out, name, MANIFEST_ADDED);
     }
     names_free(&names);

@@ -13,7 +13,7 @@ static void print_examples(FILE *out) {
         "prompt=question,completion=answer`.\n\n"
         "- `{\"prompt\": \"...\", \"completion\": \"...\"}`: one text, encoded as one (with the tokens that the "
         "tokenizer's\n"
-        "  template adds), and the model's `eos_token_id` behind it. The completion and the end are trained on.\n"
+        "  template adds), and the end token (docs/data.md) behind it. The completion and the end are trained on.\n"
         "- `{\"messages\": [{\"role\": \"...\", \"content\": \"...\"}, ...]}`: rendered by the model's chat\n"
         "  template as `transformers`' `apply_chat_template` does. The assistant's turns are trained on, each once: "
         "what\n"
@@ -117,9 +117,11 @@ static void print_preferences(FILE *out) {
 static void print_templates(FILE *out) {
     fputs(
         "## Chat templates\n\n"
-        "`chat_template.jinja`, else `chat_template` of `tokenizer_config.json`: a text, or a list of named ones, of "
-        "which\n"
-        "`default` is taken, and `tool_use` for conversations with tools. Results are those of Jinja 3.1 in the "
+        "`chat_template.jinja`, and `additional_chat_templates/tool_use.jinja` for conversations with tools. Without "
+        "such\n"
+        "files `chat_template` of `tokenizer_config.json`: a text, or a list of named ones, of which `default` is "
+        "taken, and\n"
+        "`tool_use` for conversations with tools. Results are those of Jinja 3.1 in the "
         "environment\n"
         "that `transformers` 5 makes (`tests/chat/test_chat_template.c`). All that is not listed here is refused by "
         "name,\n"

@@ -35,15 +35,14 @@ static enum status add_template(struct chat_template *chat, enum template_use us
     return STATUS_OK;
 }
 
-/* chat_template.jinja, which comes before what tokenizer_config.json says. */
-static enum status read_file(struct chat_template *chat, const char *folder) {
-    char *path = path_join(folder, "chat_template.jinja"), *text;
+static enum status read_file(struct chat_template *chat, const char *folder, enum template_use use, const char *name) {
+    char *path = path_join(folder, name), *text;
     size_t bytes;
     if (!path) return STATUS_FAILED;
     bool found = file_exists(path);
     enum status status = found ? file_read(path, FILE_LIMIT_BYTES, &text, &bytes) : STATUS_OK;
     if (found && status == STATUS_OK) {
-        status = add_template(chat, USE_DEFAULT, path, text, bytes);
+        status = add_template(chat, use, path, text, bytes);
         mem_free(text);
     }
     mem_free(path);
@@ -108,8 +107,10 @@ done:
 }
 
 static enum status read_folder(struct chat_template *chat, const char *folder) {
-    TRY(read_file(chat, folder));
-    TRY(read_json(chat, folder, "tokenizer_config.json", !chat->templates[USE_DEFAULT]));
+    TRY(read_file(chat, folder, USE_DEFAULT, "chat_template.jinja"));
+    TRY(read_file(chat, folder, USE_TOOLS, "additional_chat_templates/tool_use.jinja"));
+    bool files = chat->templates[USE_DEFAULT] || chat->templates[USE_TOOLS];
+    TRY(read_json(chat, folder, "tokenizer_config.json", !files));
     return read_json(chat, folder, "special_tokens_map.json", false);
 }
 

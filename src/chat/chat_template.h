@@ -1,7 +1,8 @@
 /* The chat template of a model's folder, and conversations rendered by it as `transformers`' apply_chat_template does.
  *
- * Read is chat_template.jinja, else "chat_template" of tokenizer_config.json: a text, or a list of named ones, of which
- * "default" is taken, and "tool_use" for conversations with tools. Templates see the special tokens of
+ * Read are chat_template.jinja, and additional_chat_templates/tool_use.jinja for conversations with tools; without such
+ * files "chat_template" of tokenizer_config.json: a text, or a list of named ones, of which "default" is taken, and
+ * "tool_use" for conversations with tools. Templates see the special tokens of
  * tokenizer_config.json or special_tokens_map.json by their names (bos_token, eos_token, …). */
 #ifndef BALLAST_CHAT_CHAT_TEMPLATE_H
 #define BALLAST_CHAT_CHAT_TEMPLATE_H

@@ -196,11 +196,12 @@ enum status checkpoint_gather(struct checkpoint_saving *saving, enum status mine
  * checkpoint that is about to go. */
 static enum status move_model_home(const struct checkpoint_saving *saving) {
     struct model *model = engine_model(saving->source->engine);
-    if (model->config.adapter.rank > 0) return STATUS_OK; /* an adapter stays with its base model */
+    /* An adapter stays with its base model: only its own tokenizer moves. */
+    char **moved = model->config.adapter.rank > 0 ? &model->adapter_folder : &model->folder;
     char *home = mem_string(saving->path);
     if (!home) return STATUS_FAILED;
-    mem_free(model->folder);
-    model->folder = home;
+    mem_free(*moved);
+    *moved = home;
     return STATUS_OK;
 }
 

@@ -20,7 +20,8 @@ static bool has_chat_template(const char *folder) {
 
 void console_account_begin(struct console_account *account, const struct session_plan *plan, const char *run_folder,
                            int64_t first_step, int64_t steps) {
-    char *tokenizer = path_join(plan->session->model->folder, "tokenizer.json");
+    static const char name[] = "tokenizer.json";
+    char *tokenizer = path_join(model_companion_folder(plan->session->model, name), name);
     *account = (struct console_account){.begun_steps = first_step,
                                         .run_steps = steps,
                                         .writes_text = tokenizer && file_exists(tokenizer),

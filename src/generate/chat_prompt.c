@@ -74,7 +74,7 @@ static enum status find_turn_end(struct chat_prompt *prompt, int64_t *token) {
 static enum status open_prompt(struct chat_prompt *prompt, const struct model *model,
                                struct generation_config *config) {
     int64_t end;
-    TRY(chat_template_open(model->folder, &prompt->chat));
+    TRY(chat_template_open(model_companion_folder(model, "chat_template.jinja"), &prompt->chat));
     TRY(find_turn_end(prompt, &end));
     if (end < 0 || generation_config_is_end(config, (uint32_t)end)) return STATUS_OK;
     return vec_push(&config->ends, (uint32_t)end);

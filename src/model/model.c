@@ -135,10 +135,8 @@ static enum status read_preset(struct model *model, const struct model_preset *p
     return STATUS_OK;
 }
 
-static enum status open_folder(const char *folder, bool outline, struct model **out) {
-    bool is_adapter;
-    TRY(adapter_find(folder, &is_adapter));
-    if (is_adapter) return model_open_adapter(folder, NULL, out);
+/* A model without adapters of its own. */
+static enum status open_plain(const char *folder, bool outline, struct model **out) {
     struct model *model = mem_array(1, sizeof *model);
     if (!model) return STATUS_FAILED;
     return keep_model(open_into(model, folder, outline), model, out);
@@ -146,8 +144,23 @@ static enum status open_folder(const char *folder, bool outline, struct model **
 
 static enum status open_found(const char *given, bool outline, struct model **out) {
     char *folder;
+    bool is_adapter;
     TRY(model_folder_find(given, &folder));
-    enum status status = open_folder(folder, outline, out);
+    enum status status = adapter_find(folder, &is_adapter);
+    if (status == STATUS_OK)
+        status = is_adapter ? model_open_adapter(folder, NULL, out) : open_plain(folder, outline, out);
+    mem_free(folder);
+    return status;
+}
+
+enum status model_open_base(const char *file, const char *given, struct model **out) {
+    char *folder;
+    bool is_adapter;
+    TRY(model_folder_find(given, &folder));
+    enum status status = adapter_find(folder, &is_adapter);
+    if (status == STATUS_OK && is_adapter)
+        status = status_set(STATUS_BAD_INPUT, "%s: the base model is an adapter itself: %s", file, folder);
+    if (status == STATUS_OK) status = open_plain(folder, false, out);
     mem_free(folder);
     return status;
 }
@@ -229,6 +242,7 @@ void model_free(struct model *model) {
     plain_layers_free(model->plain_layers);
     mem_free(model->frozen);
     json_decref(model->config_json);
+    mem_free(model->adapter_folder);
     mem_free(model->folder);
     mem_free(model);
 }

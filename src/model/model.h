@@ -124,6 +124,7 @@ struct model {
     const char *prefix;          /* before the names of all but the head in the weight files: the family's, or "" */
     struct safetensors *weights; /* the mapped and checked files; NULL for an outline without them and a model made
                                     from scratch */
+    char *adapter_folder;        /* where its adapters were read; NULL: there are none, or they begin anew */
     struct safetensors *adapter_weights; /* the same of an adapter's folder; NULL: adapters begin anew */
     uint64_t adapter_seed;               /* with this seed */
     bool base_is_stored;                 /* config.base_format is that of the files */
@@ -294,6 +295,11 @@ struct initial_weights {
 struct byte_store model_initial_store(struct initial_weights *weights);
 /* The sections of a weight in fewer bits with these values, of `weights`, a struct initial_weights. */
 enum status model_draw_coded(const void *weights, const struct tensor *tensor, unsigned char *out);
+/* The folder with a model's file of this name ("tokenizer.json", "generation_config.json"): the adapter's where that
+ * has its own, else the model's. The files of a tokenizer and its chat templates belong together, so that an adapter's
+ * tokenizer.json stands for all of them. NULL where the model was read from no folder. */
+const char *model_companion_folder(const struct model *model, const char *name);
+
 /* Writes config.json, model.safetensors (in the sources' dtypes) and, when the model was read from a folder, copies its
  * tokenizer files, into an existing empty folder. Of a model with adapters, these alone, as peft stores them. On
  * failure the folder is empty again; a weight that is not finite is one, and named. The files are added to `manifest`;

@@ -271,16 +271,42 @@ static enum status open_weights(struct model *model, const char *folder) {
     return status;
 }
 
-static enum status open_base(const char *file, const char *base, struct model **out) {
-    enum status status = STATUS_BAD_INPUT;
+static bool holds(const char *folder, const char *name) {
+    char *path = path_join(folder, name);
+    bool there = path && file_exists(path);
+    mem_free(path);
+    return there;
+}
+
+static bool holds_model(const char *folder) {
+    return holds(folder, "config.json") || holds(folder, adapter_config_name) || holds(folder, "run.json");
+}
+
+/* The base's folder, for the caller to free: a relative path is one of the working directory, as in peft, or, where
+ * that has no model, of the adapter's folder. */
+static char *find_base(const char *folder, const char *base) {
+    if (base[0] == '/' || holds_model(base)) return mem_string(base);
+    char *beside = path_join(folder, base);
+    if (!beside || holds_model(beside)) return beside;
+    mem_free(beside);
+    return mem_string(base);
+}
+
+static enum status open_base(const char *folder, const char *file, const char *base, struct model **out) {
+    static const char merge[] =
+        "merge it with the model it belongs to: ballast merge ADAPTER_DIR --base MODEL_DIR -o DIR";
     if (!base)
-        status_set(status, "%s: base_model_name_or_path: missing", file);
-    else if (!file_is_folder(base))
-        status_set(status, "%s: base_model_name_or_path: '%.200s' is no folder here", file, base);
-    else
-        return model_open(base, out);
-    return status_hint(status,
-                       "merge it with the model it belongs to: ballast merge ADAPTER_DIR --base MODEL_DIR -o DIR");
+        return status_hint(status_set(STATUS_BAD_INPUT, "%s: base_model_name_or_path: missing", file), "%s", merge);
+    char *found = find_base(folder, base);
+    enum status status = STATUS_FAILED;
+    if (found && file_is_folder(found))
+        status = model_open_base(file, found, out);
+    else if (found)
+        status = status_hint(
+            status_set(STATUS_BAD_INPUT, "%s: base_model_name_or_path: '%.200s' is no folder here", file, base), "%s",
+            merge);
+    mem_free(found);
+    return status;
 }
 
 static enum status open_adapter(const char *folder, const char *file, const char *base_folder, struct model **out) {
@@ -289,14 +315,14 @@ static enum status open_adapter(const char *folder, const char *file, const char
     struct adapter adapter;
     TRY(json_read_object(file, ADAPTER_CONFIG_LIMIT_BYTES, &object));
     enum status status = adapter_read_config(file, object, &adapter, &base);
-    if (status == STATUS_OK) status = open_base(file, base_folder ? base_folder : base, out);
+    if (status == STATUS_OK) status = open_base(folder, file, base_folder ? base_folder : base, out);
     double dropout = json_number_value(json_object_get(object, "lora_dropout"));
     json_decref(object);
     TRY(status);
     struct model *model = *out;
-    if (model->config.adapter.rank > 0)
-        return status_set(STATUS_BAD_INPUT, "%s: the base model is an adapter itself", file);
     model->config.adapter = adapter;
+    model->adapter_folder = mem_string(folder);
+    if (!model->adapter_folder) return STATUS_FAILED;
     if (dropout > 0) log_warning("%s asks for dropout (%g), which is not applied", file, dropout);
     return open_weights(model, folder);
 }

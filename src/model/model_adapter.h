@@ -14,6 +14,8 @@ enum status adapter_freeze(const struct model *model, struct graph *graph);
 enum status adapter_small_graph(const struct model *model, struct graph **out);
 /* Whether the folder holds an adapter. */
 enum status adapter_find(const char *folder, bool *found);
+/* The base model of the adapter whose adapter_config.json is `file`. BAD_INPUT where it is an adapter itself. */
+enum status model_open_base(const char *file, const char *given, struct model **out);
 /* Writes adapter_config.json to `path`, and adds it to the manifest unless that is NULL. */
 enum status adapter_write_settings(const struct model *model, const char *path, struct manifest *manifest);
 

@@ -1,6 +1,7 @@
 /* Writes a model's Hugging Face directory. */
 #include <limits.h>
 #include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "base/file.h"
@@ -11,7 +12,8 @@
 
 static const char config_name[] = "config.json", weights_name[] = "model.safetensors";
 
-/* The other files of a usable Hugging Face directory: tokenizer, generation settings, and how images become input. */
+/* The other files of a usable Hugging Face directory: tokenizer and chat templates, then settings of generation and of
+ * how images become input, which stand alone. */
 static const char *const companions[] = {
     "tokenizer.json",
     "tokenizer_config.json",
@@ -26,7 +28,21 @@ static const char *const companions[] = {
     "preprocessor_config.json",
     "processor_config.json",
 };
-enum { COMPANIONS = sizeof companions / sizeof *companions };
+enum { COMPANIONS = sizeof companions / sizeof *companions, STANDING_ALONE = 3 };
+static const char templates_name[] = "additional_chat_templates";
+
+static bool holds_file(const char *folder, const char *name) {
+    char path[PATH_MAX];
+    return snprintf(path, sizeof path, "%s/%s", folder, name) < (int)sizeof path && file_exists(path);
+}
+
+const char *model_companion_folder(const struct model *model, const char *name) {
+    const char *sign = companions[0];
+    if (!model->adapter_folder) return model->folder;
+    for (int i = COMPANIONS - STANDING_ALONE; i < COMPANIONS; i++)
+        if (strcmp(companions[i], name) == 0) sign = name;
+    return holds_file(model->adapter_folder, sign) ? model->adapter_folder : model->folder;
+}
 
 static enum status check_empty(const char *folder) {
     struct names names = {0};
@@ -58,20 +74,42 @@ static enum status write_config(const struct model *model, const char *path, con
     return status;
 }
 
-static enum status copy_file(const char *from, const char *to, struct manifest *manifest) {
+static enum status copy_file(const char *from, const char *to, const char *name, struct manifest *manifest) {
     struct file_sums *sums;
     if (!file_exists(from)) return STATUS_OK;
-    TRY(manifest_add(manifest, to, &sums));
+    TRY(manifest_add_named(manifest, name, &sums));
     return file_copy_summed(from, to, sums);
 }
 
 static enum status copy_companion(const char *from_folder, const char *to_folder, const char *name,
                                   struct manifest *manifest) {
     char *from = path_join(from_folder, name), *to = path_join(to_folder, name);
-    enum status status = from && to ? copy_file(from, to, manifest) : STATUS_FAILED;
+    enum status status = from && to ? copy_file(from, to, name, manifest) : STATUS_FAILED;
     mem_free(from);
     mem_free(to);
     return status == STATUS_OK ? STATUS_OK : STATUS_FAILED; /* the inputs were accepted long ago */
+}
+
+/* Chat templates by name: additional_chat_templates/NAME.jinja. */
+static enum status copy_templates(const char *from_folder, const char *to_folder, struct manifest *manifest) {
+    enum { NAME_BYTES = 128 };
+    struct names names = {0};
+    char *from = path_join(from_folder, templates_name), *to = path_join(to_folder, templates_name);
+    enum status status = from && to ? STATUS_OK : STATUS_FAILED;
+    if (status != STATUS_OK || !file_is_folder(from)) goto done;
+    TRY_GOTO(status, folder_create(to), done);
+    TRY_GOTO(status, folder_list(from, &names), done);
+    for (size_t i = 0; i < names.count && status == STATUS_OK; i++) {
+        if (!path_ends(names.items[i], ".jinja") || strlen(names.items[i]) > NAME_BYTES) continue;
+        char *name = path_join(templates_name, names.items[i]);
+        status = name ? copy_companion(from_folder, to_folder, name, manifest) : STATUS_FAILED;
+        mem_free(name);
+    }
+done:
+    names_free(&names);
+    mem_free(from);
+    mem_free(to);
+    return status == STATUS_OK ? STATUS_OK : STATUS_FAILED;
 }
 
 /* What a wrapper has beside its text model, as it was read. */
@@ -137,7 +175,9 @@ enum status model_write_settings(const struct model *model, const char *folder, 
     enum status status = config ? STATUS_OK : STATUS_FAILED;
     if (config && !adapter) status = write_config(model, config, written_dtype(sources, count), manifest);
     for (int i = 0; model->folder && i < COMPANIONS && status == STATUS_OK; i++)
-        status = copy_companion(model->folder, folder, companions[i], manifest);
+        status = copy_companion(model_companion_folder(model, companions[i]), folder, companions[i], manifest);
+    if (model->folder && status == STATUS_OK)
+        status = copy_templates(model_companion_folder(model, templates_name), folder, manifest);
     if (status == STATUS_OK && adapter) status = adapter_write_settings(model, config, manifest);
     mem_free(config);
     return status;

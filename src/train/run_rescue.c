@@ -53,12 +53,12 @@ static enum status begin_beside(struct train_run *run, const char *path) {
  * began with. */
 static enum status move_model_home(struct train_run *run, bool renamed) {
     struct model *model = run->session.model;
-    if (model->config.adapter.rank > 0) return STATUS_OK;
+    char **moved = model->config.adapter.rank > 0 ? &model->adapter_folder : &model->folder;
     char *home = renamed && run->newest ? mem_format("%s/checkpoints/%s", run->folder, path_name(run->newest))
                                         : mem_string(run->settings.model_folder);
     if (!home) return STATUS_FAILED;
-    mem_free(model->folder);
-    model->folder = home;
+    mem_free(*moved);
+    *moved = home;
     return STATUS_OK;
 }
 

@@ -74,6 +74,45 @@ model unlimited
 edit "$place/unlimited/tokenizer_config.json" 's/"model_max_length": .*/"model_max_length": 1000000000000000019884624838656,/'
 evaluates 3 7.0205 "$place/unlimited" "$data/f5_conv_prompt_completion.jsonl" --seq 64
 
+# An adapter's own tokenizer and template; an adapter of an adapter.
+"$ballast" train "$place/chatml" "$data/acc.jsonl" -o "$place/run" --lora 4,8,q_proj,v_proj --steps 1 --seq 16 --batch 2 \
+    >"$place/out" 2>"$place/err" || fail "train: $(cat "$place/err")"
+cp -r "$place/run/model" "$place/adapter"
+rm -f "$place/adapter/manifest.json"
+chat_tokens() { # <model>
+    "$ballast" generate "$1" --chat --prompt hi --tokens 1 --json 2>"$place/err" | sed -n 's/^  "prompt_tokens": \([0-9]*\).*/\1/p'
+}
+own=$(chat_tokens "$place/adapter")
+cp "$reports/templates/brackets.jinja" "$place/adapter/chat_template.jinja"
+model brackets brackets
+[ "$(chat_tokens "$place/adapter")" = "$(chat_tokens "$place/brackets")" ] || fail "an adapter's template is not used"
+[ "$(chat_tokens "$place/adapter")" != "$own" ] || fail "the templates do not differ"
+"$ballast" merge "$place/adapter" -o "$place/merged" >"$place/out" 2>"$place/err" || fail "merge: $(cat "$place/err")"
+cmp -s "$place/merged/chat_template.jinja" "$reports/templates/brackets.jinja" || fail "merge leaves the adapter's template out"
+based_on() { # <base>
+    edit "$place/adapter/adapter_config.json" "s,\"base_model_name_or_path\": .*\",\"base_model_name_or_path\": \"$1\","
+}
+for base in "$place/adapter" .; do
+    based_on "$base"
+    refuses "the base model is an adapter itself" inspect "$place/adapter"
+done
+cp -r "$place/adapter" "$place/other"
+based_on "$place/other"
+refuses "the base model is an adapter itself" eval "$place/adapter" "$data/acc.jsonl" --seq 64
+based_on ../chatml
+"$ballast" inspect "$place/adapter" >"$place/out" 2>"$place/err" || fail "a base beside the adapter: $(cat "$place/err")"
+
+# Templates by name.
+model named
+mkdir "$place/named/additional_chat_templates"
+cp "$reports/templates/q25.jinja" "$place/named/additional_chat_templates/tool_use.jinja"
+evaluates 441 - "$place/named" "$data/f5_sharegpt_tools_string.jsonl" --seq 1500 --loss-on all
+evaluates 3 7.0205 "$place/named" "$data/f5_conv_prompt_completion.jsonl" --seq 64
+"$ballast" train "$place/named" "$data/acc.jsonl" -o "$place/named_run" --steps 1 --seq 16 --batch 2 \
+    >"$place/out" 2>"$place/err" || fail "train: $(cat "$place/err")"
+cmp -s "$place/named_run/model/additional_chat_templates/tool_use.jinja" "$reports/templates/q25.jinja" ||
+    fail "a run leaves the templates by name out"
+
 # Files that other programs write.
 evaluates 3 7.0205 "$place/chatml" "$data/f5_bom.jsonl" --seq 64
 printf '\377\376a\0' >"$place/wide.txt"
