@@ -89,6 +89,7 @@ static enum status make_key(const struct token_cache_options *options, enum sour
     }
     if (kind != SOURCE_TEXT) mix_columns(options->columns, cache->key.chat_hash);
     hash_content(tokenizer, tokenizer_bytes, cache->key.tokenizer_hash);
+    cache->key.tokenizer_hash[1] ^= tokenizer_changes(options->tokenizer);
     mem_free(tokenizer);
     return STATUS_OK;
 }

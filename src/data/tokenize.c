@@ -64,8 +64,9 @@ static enum status keep_ids(void *payload, const uint32_t *ids, size_t count) {
     return STATUS_OK;
 }
 
-static enum status encode(struct tokenizer_encoder *encoder, const char *text, size_t bytes, struct token_ids *out) {
-    return tokenizer_encoder_encode(encoder, text, bytes, false,
+static enum status encode(struct tokenizer_encoder *encoder, const char *text, size_t bytes, bool add_special_tokens,
+                          struct token_ids *out) {
+    return tokenizer_encoder_encode(encoder, text, bytes, add_special_tokens,
                                     (struct token_sink){.write = keep_ids, .payload = out});
 }
 
@@ -74,7 +75,7 @@ static const char *text_of(const struct chunk *chunk) { return chunk->room.items
 /* Text of a .txt file, from anywhere in it. */
 static enum status encode_part(struct tokenizer_encoder *encoder, bool first, const char *text, size_t bytes,
                                struct token_ids *out) {
-    if (first) return encode(encoder, text, bytes, out);
+    if (first) return encode(encoder, text, bytes, false, out);
     TRY(tokenizer_encoder_continue(encoder, (struct token_sink){.write = keep_ids, .payload = out}));
     TRY(tokenizer_encoder_push(encoder, text, bytes));
     return tokenizer_encoder_finish(encoder);
@@ -169,9 +170,11 @@ static enum status cut_chunk(struct tokenizing *t, struct chunk *chunk) {
     return STATUS_OK;
 }
 
+/* A text that ends with the token, as written in it or by the tokenizer's template, gets no second one. */
 static enum status end_document(const struct tokenizing *t, struct token_ids *out) {
     uint32_t eos = (uint32_t)t->options.eos_token;
-    return t->options.eos_token < 0 ? STATUS_OK : keep_ids(out, &eos, 1);
+    bool ended = out->count > 0 && out->items[out->count - 1] == eos;
+    return t->options.eos_token < 0 || ended ? STATUS_OK : keep_ids(out, &eos, 1);
 }
 
 static enum status encode_document(const struct tokenizing *t, int thread, int64_t line, const json_t *object,
@@ -180,7 +183,7 @@ static enum status encode_document(const struct tokenizing *t, int thread, int64
     size_t bytes;
     TRY(jsonl_read_string(t->name, line, object, jsonl_key(t->options.columns, JSONL_TEXT), &text, &bytes));
     if (bytes == 0) return STATUS_OK;
-    TRY(encode(t->encoders.items[thread].plain, text, bytes, out));
+    TRY(encode(t->encoders.items[thread].plain, text, bytes, true, out));
     return end_document(t, out);
 }
 
@@ -285,9 +288,14 @@ static enum status encode_chunk(const struct tokenizing *t, int thread, struct c
     chunk->damage = (struct utf8_damage){0};
     if (t->options.kind != SOURCE_TEXT) return encode_lines(t, thread, chunk);
     utf8_add_damage(&chunk->damage, text_of(chunk), chunk->bytes, (int64_t)chunk->first);
-    struct tokenizer_encoder *encoder = t->encoders.items[thread].plain;
-    TRY(encode_part(encoder, chunk->first == 0, text_of(chunk), chunk->bytes, &chunk->ids));
-    return chunk->first + chunk->bytes == t->text->bytes ? end_document(t, &chunk->ids) : STATUS_OK;
+    bool first = chunk->first == 0, last = chunk->first + chunk->bytes == t->text->bytes;
+    const struct token_ids *before = tokenizer_before(t->options.tokenizer);
+    const struct token_ids *after = tokenizer_after(t->options.tokenizer);
+    if (first) TRY(keep_ids(&chunk->ids, before->items, before->count));
+    TRY(encode_part(t->encoders.items[thread].plain, first, text_of(chunk), chunk->bytes, &chunk->ids));
+    if (!last) return STATUS_OK;
+    TRY(keep_ids(&chunk->ids, after->items, after->count));
+    return end_document(t, &chunk->ids);
 }
 
 static void add_damage(struct utf8_damage *all, const struct utf8_damage *more) {

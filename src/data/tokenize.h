@@ -45,12 +45,12 @@ void tokenizing_free(struct tokenizing *tokenizing);
 size_t tokenizing_done(const struct tokenizing *tokenizing);
 /* What of these bytes is not UTF-8, for .txt files. */
 struct utf8_damage tokenizing_damage(const struct tokenizing *tokenizing);
-/* Encodes the next chunks and sends their ids to the sink, in order, from the calling thread: `eos_token` follows each
- * document that is not empty. The template of the tokenizer's post-processor is not applied. Supervised
- * files give marked ids: prompt and completion are one text, with the template, and `eos_token` is trained on
- * (example.h); for conversations see chat.h. A line of two answers gives two examples, the chosen one first. BAD_INPUT
- * for malformed text: the chunks before it are sent all the same. FAILED when the text cannot be read. After a failure
- * the caller can only free it. */
+/* Encodes the next chunks and sends their ids to the sink, in order, from the calling thread: a document that is not
+ * empty gets the special tokens of the tokenizer's template before and after it, and `eos_token` behind it unless it
+ * ends with that already. Supervised files give marked ids: prompt and completion are one text, with the template, and
+ * `eos_token` is trained on (example.h); for conversations see chat.h. A line of two answers gives two examples, the
+ * chosen one first. BAD_INPUT for malformed text: the chunks before it are sent all the same. FAILED when the text
+ * cannot be read. After a failure the caller can only free it. */
 enum status tokenizing_advance(struct tokenizing *tokenizing, struct tokenize_effort effort, struct token_sink sink);
 /* Frees memory that the next call allocates again. */
 void tokenizing_rest(struct tokenizing *tokenizing);

@@ -211,14 +211,15 @@ static enum status read_file(const char *path, json_t **object) {
     return *object ? STATUS_OK : status_no_memory(0, file_name);
 }
 
-enum status generation_config_read(const struct model *model, struct generation_config *out) {
+enum status generation_config_read(const struct model *model, const struct tokenizer *tokenizer,
+                                   struct generation_config *out) {
     struct generation_config config = {0};
     json_t *object = NULL;
-    char *path = path_join(model->folder, file_name);
+    char *path = path_join(model_companion_folder(model, file_name), file_name);
     enum status status;
     TRY_GOTO(status, path ? read_file(path, &object) : STATUS_FAILED, done);
     TRY_GOTO(status, generation_config_from_json(path, object, model->config.vocab_size, &config), done);
-    if (!config.has_ends) TRY_GOTO(status, model_end_tokens(model, &config.ends), done);
+    if (!config.has_ends) TRY_GOTO(status, model_end_tokens(model, tokenizer, &config.ends), done);
     *out = config;
     config = (struct generation_config){0};
 done:

@@ -11,18 +11,21 @@
 #include "tokenizer/tokenizer.h"
 
 struct generation_config {
-    struct token_ids ends;       /* tokens that end a text: those of the file, else of config.json; may be none */
-    size_t ends_said;            /* how many of them, from the first on, are the file's */
-    bool has_ends;               /* whether the file says it, be it none */
-    bool greedy;                 /* do_sample is false */
+    struct token_ids
+        ends;         /* tokens that end a text: those of the file, else of config.json or the tokenizer; may be none */
+    size_t ends_said; /* how many of them, from the first on, are the file's */
+    bool has_ends;    /* whether the file says it, be it none */
+    bool greedy;      /* do_sample is false */
     struct settings_given given; /* which of these four the file says (plan/settings.h) */
     double temperature, top_p, repetition_penalty;
     int64_t top_k;
 };
 
-/* Of a model that was read from a folder, whether or not that has the file. BAD_INPUT, naming file and field, when a
- * value is of another type or out of range. The caller frees with generation_config_free. */
-enum status generation_config_read(const struct model *model, struct generation_config *out);
+/* Of a model that was read from a folder, or of its adapter's folder, whether or not that has the file; the tokenizer
+ * may be NULL. BAD_INPUT, naming file and field, when a value is of another type or out of range. The caller frees with
+ * generation_config_free. */
+enum status generation_config_read(const struct model *model, const struct tokenizer *tokenizer,
+                                   struct generation_config *out);
 /* The same of an object for a model of `vocab` tokens, without config.json's ends. `path` is for messages. */
 enum status generation_config_from_json(const char *path, json_t *object, int64_t vocab, struct generation_config *out);
 void generation_config_free(struct generation_config *config);

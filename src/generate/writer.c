@@ -28,7 +28,8 @@ enum status writer_encode_prompt(const struct model *model, const struct tokeniz
                                  struct token_ids *ids) {
     size_t before = ids->count;
     TRY(tokenizer_encode(tokenizer, prompt, strlen(prompt), true, ids));
-    int64_t end = model_end_token(model);
+    int64_t end;
+    TRY(model_end_token(model, tokenizer, &end));
     if (ids->count == before && end >= 0) TRY(vec_push(ids, (uint32_t)end));
     if (ids->count == before)
         return status_set(STATUS_BAD_INPUT, "prompt: is empty, and the model has no end-of-text token to start from");
@@ -84,8 +85,8 @@ void written_text_free(struct written_text *text) {
 enum status writer_model_open(const char *folder, const struct plan_options *plan, struct writer_model *out) {
     TRY(session_begin(folder, PROGRAMS_TO_WRITE, plan, NULL, &out->session, &out->plan));
     TRY(checkpoint_verify_model(NULL, folder, out->session.model));
-    TRY(generation_config_read(out->session.model, &out->config));
-    return model_tokenizer_require(out->session.model, &out->tokenizer);
+    TRY(model_tokenizer_require(out->session.model, &out->tokenizer));
+    return generation_config_read(out->session.model, out->tokenizer, &out->config);
 }
 
 enum status writer_model_load(struct writer_model *model) {

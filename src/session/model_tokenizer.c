@@ -3,12 +3,15 @@
 #include <inttypes.h>
 
 #include "base/folder.h"
+#include "base/json.h"
 
 enum status model_tokenizer_open(const struct model *model, struct tokenizer **out, char **path) {
-    char *file = path_join(model->folder, "tokenizer.json");
+    const char *folder = model_companion_folder(model, "tokenizer.json");
+    char *file = path_join(folder, "tokenizer.json");
     struct tokenizer *tokenizer = NULL;
     if (!file) return STATUS_FAILED;
-    enum status status = file_exists(file) ? tokenizer_open(file, &tokenizer) : STATUS_OK;
+    enum status status =
+        file_exists(file) ? tokenizer_open_with_beside(folder, file, model->config.vocab_size, &tokenizer) : STATUS_OK;
     int64_t size = tokenizer ? tokenizer_vocab_size(tokenizer) : 0;
     if (status == STATUS_OK && size > model->config.vocab_size)
         status = status_set(STATUS_BAD_INPUT, "%s: has ids up to %" PRId64 ", the model's vocab_size is %" PRId64, file,
@@ -34,23 +37,50 @@ enum status model_tokenizer_require(const struct model *model, struct tokenizer 
     return status;
 }
 
-/* -1 for what is no token of the model. */
-static int64_t token_of(const struct model *model, const json_t *value) {
-    int64_t id = json_is_integer(value) ? json_integer_value(value) : -1;
-    return id >= 0 && id < model->config.vocab_size ? id : -1;
+/* The config's own; wrappers have it in their text model's part. */
+static const json_t *config_end(const struct model *model) {
+    const json_t *value = json_object_get(model->config_json, "eos_token_id");
+    if (value && !json_is_null(value)) return value;
+    return json_object_get(json_object_get(model->config_json, "text_config"), "eos_token_id");
 }
 
-int64_t model_end_token(const struct model *model) {
-    const json_t *value = json_object_get(model->config_json, "eos_token_id");
-    return token_of(model, json_is_array(value) ? json_array_get(value, 0) : value);
+static enum status take_id(const struct model *model, const json_t *value, int64_t *id) {
+    *id = json_is_integer(value) ? json_integer_value(value) : -1;
+    if (*id >= 0 && *id < model->config.vocab_size) return STATUS_OK;
+    char *text = json_text(value, JSON_ENCODE_ANY | JSON_COMPACT);
+    enum status status = status_set(STATUS_BAD_INPUT, "%s/config.json: eos_token_id: %.60s is no token of the model",
+                                    model->folder ? model->folder : "", text ? text : "it");
+    mem_free(text);
+    return status_hint(status,
+                       "its tokens are 0 to %" PRId64 "; null stands for none, and then the eos_token of "
+                       "tokenizer_config.json counts",
+                       model->config.vocab_size - 1);
 }
 
-enum status model_end_tokens(const struct model *model, struct token_ids *out) {
-    const json_t *value = json_object_get(model->config_json, "eos_token_id");
-    size_t count = json_is_array(value) ? json_array_size(value) : 1;
+/* The id of the eos_token that the tokenizer's files name; -1 when they name none, or one that it has not. */
+static int64_t named_end(const struct model *model, const struct tokenizer *tokenizer) {
+    const char *name = tokenizer ? tokenizer_end_token(tokenizer) : NULL;
+    uint32_t id;
+    return name && tokenizer_find(tokenizer, name, &id) && id < model->config.vocab_size ? (int64_t)id : -1;
+}
+
+enum status model_end_token(const struct model *model, const struct tokenizer *tokenizer, int64_t *out) {
+    const json_t *value = config_end(model);
+    *out = named_end(model, tokenizer);
+    if (*out >= 0) return STATUS_OK;
+    if (json_is_array(value)) value = json_array_get(value, 0);
+    return value && !json_is_null(value) ? take_id(model, value, out) : STATUS_OK;
+}
+
+enum status model_end_tokens(const struct model *model, const struct tokenizer *tokenizer, struct token_ids *out) {
+    const json_t *value = config_end(model);
+    int64_t named = named_end(model, tokenizer), id;
+    size_t count = json_is_array(value) ? json_array_size(value) : value && !json_is_null(value);
     for (size_t i = 0; i < count; i++) {
-        int64_t id = token_of(model, json_is_array(value) ? json_array_get(value, i) : value);
-        if (id >= 0) TRY(vec_push(out, (uint32_t)id));
+        enum status status = take_id(model, json_is_array(value) ? json_array_get(value, i) : value, &id);
+        if (status == STATUS_BAD_INPUT && named >= 0) continue; /* the tokenizer's stands in for it */
+        TRY(status);
+        TRY(vec_push(out, (uint32_t)id));
     }
-    return STATUS_OK;
+    return out->count == 0 && named >= 0 ? vec_push(out, (uint32_t)named) : STATUS_OK;
 }

@@ -5,14 +5,18 @@
 #include "model/model.h"
 #include "tokenizer/tokenizer.h"
 
-/* The tokenizer.json of a model's folder. `*out` is NULL when there is none; `*path` is its path, for the caller to
- * free. BAD_INPUT when it has more tokens than the model. */
+/* The tokenizer of a model's folder, or of its adapter's (model_companion_folder), with what the files beside it
+ * change.
+ * `*out` is NULL when there is none; `*path` is its path, for the caller to free. BAD_INPUT when it has more tokens
+ * than the model. */
 enum status model_tokenizer_open(const struct model *model, struct tokenizer **out, char **path);
 /* The same, but BAD_INPUT when there is none: for text. */
 enum status model_tokenizer_require(const struct model *model, struct tokenizer **out);
-/* The id that ends a text: config.json's eos_token_id (the first, where it is a list); -1 when there is none. */
-int64_t model_end_token(const struct model *model);
-/* Appends all of that list. */
-enum status model_end_tokens(const struct model *model, struct token_ids *out);
+/* The id that ends a text, as in trl: the tokenizer's eos_token; where its files name none, eos_token_id of config.json
+ * or of its text_config (the first, where it is a list). -1 when there is none. BAD_INPUT when the config's would count
+ * and is no id of the model. The tokenizer may be NULL. */
+enum status model_end_token(const struct model *model, const struct tokenizer *tokenizer, int64_t *out);
+/* Appends all ids of config.json's eos_token_id; where there are none, that of model_end_token. */
+enum status model_end_tokens(const struct model *model, const struct tokenizer *tokenizer, struct token_ids *out);
 
 #endif

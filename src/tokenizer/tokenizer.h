@@ -20,7 +20,8 @@
  * A `const struct tokenizer` may be used by any number of threads at once. An encoder belongs to one thread.
  *
  * Files, in the order to read them:
- *   tokenizer: this file; tokenizer_open: reads a file; tokenizer_encode, tokenizer_decode: text to ids and back;
+ *   tokenizer: this file; tokenizer_open: reads a file; tokenizer_beside: what the files beside it change;
+ *   tokenizer_encode, tokenizer_decode: text to ids and back;
  *   text_stage: a chain of stages that a text goes through in parts; text_stages: their settings;
  *   text_edit_stages, text_replace_stage, text_normalize_stage, text_split_stage, text_added_stage: those of encoders;
  *   text_token_stages: those of decoders; bpe_stage: words to ids, with a cache;
@@ -58,11 +59,26 @@ struct token_ids {
 enum status tokenizer_open(const char *path, struct tokenizer **out);
 /* Reads the file's JSON object, which it takes over; `name` stands for the path in messages. */
 enum status tokenizer_read(const char *name, json_t *file, struct tokenizer **out);
+/* The same of a model's folder, as transformers reads it: special tokens that only tokenizer_config.json,
+ * special_tokens_map.json or added_tokens.json name are added. Tokens whose ids would be `limit` or more are left out,
+ * with a warning. */
+enum status tokenizer_open_with_beside(const char *folder, const char *path, int64_t limit, struct tokenizer **out);
 /* NULL is allowed. */
 void tokenizer_free(struct tokenizer *tokenizer);
 
+/* The eos_token that those files name, which the tokenizer need not have; NULL: none. */
+const char *tokenizer_end_token(const struct tokenizer *tokenizer);
+/* A hash of what those files change; 0: nothing. */
+uint64_t tokenizer_changes(const struct tokenizer *tokenizer);
+/* The special tokens of the template before a text and after it. */
+const struct token_ids *tokenizer_before(const struct tokenizer *tokenizer);
+const struct token_ids *tokenizer_after(const struct tokenizer *tokenizer);
+
 /* The largest id + 1, added tokens included: what a model's vocabulary must at least hold. */
 int64_t tokenizer_vocab_size(const struct tokenizer *tokenizer);
+/* The id of a token by its content, added tokens first ("<|endoftext|>"); false when there is none. Tokens of the
+ * model are named as in the file ("Ġthe" in the byte-level alphabet, "▁the"). */
+bool tokenizer_find(const struct tokenizer *tokenizer, const char *content, uint32_t *id);
 /* True for added tokens that are marked special (decoding can skip them). */
 bool tokenizer_is_special(const struct tokenizer *tokenizer, uint32_t id);
 

@@ -5,8 +5,6 @@
 #include "base/json.h"
 #include "tokenizer/tokenizer_parts.h"
 
-enum { LARGEST_FILE_BYTES = 1 << 29 };
-
 static enum status unused_check(const char *name, const json_t *file) {
     static const char *const fields[] = {"version",       "truncation",     "padding", "added_tokens", "normalizer",
                                          "pre_tokenizer", "post_processor", "decoder", "model",        NULL};
@@ -15,13 +13,7 @@ static enum status unused_check(const char *name, const json_t *file) {
     TRY(json_read_string(name, file, "version", &version));
     if (strcmp(version, "1.0") != 0)
         return status_set(STATUS_BAD_INPUT, "%s: version: %.60s is not supported (supported: 1.0)", name, version);
-    for (size_t i = 1; i < 3; i++) {
-        const json_t *value = json_object_get(file, fields[i]);
-        if (!value || json_is_null(value)) continue;
-        (void)status_set(STATUS_BAD_INPUT, "%s: %s: is set, which is not supported", name, fields[i]);
-        return status_hint(STATUS_BAD_INPUT, "texts are taken whole: set it to null");
-    }
-    return STATUS_OK;
+    return STATUS_OK; /* texts are taken whole: transformers clears truncation and padding too */
 }
 
 static enum status part_read(struct tokenizer *tokenizer, const struct tokenizer_component *table, const char *name,
@@ -93,7 +85,7 @@ enum status tokenizer_read(const char *name, json_t *file, struct tokenizer **ou
 
 enum status tokenizer_open(const char *path, struct tokenizer **out) {
     json_t *file;
-    TRY(json_read_object(path, LARGEST_FILE_BYTES, &file));
+    TRY(json_read_object(path, TOKENIZER_LARGEST_FILE_BYTES, &file));
     return tokenizer_read(path, file, out);
 }
 
@@ -119,6 +111,16 @@ void tokenizer_free(struct tokenizer *tokenizer) {
 }
 
 int64_t tokenizer_vocab_size(const struct tokenizer *tokenizer) { return (int64_t)tokenizer->tokens.count; }
+
+bool tokenizer_find(const struct tokenizer *tokenizer, const char *content, uint32_t *id) {
+    size_t bytes = strlen(content);
+    return string_table_find(&tokenizer->added_ids, content, bytes, id) ||
+           string_table_find(&tokenizer->model.vocabulary, content, bytes, id);
+}
+
+const struct token_ids *tokenizer_before(const struct tokenizer *tokenizer) { return &tokenizer->before; }
+
+const struct token_ids *tokenizer_after(const struct tokenizer *tokenizer) { return &tokenizer->after; }
 
 bool tokenizer_is_special(const struct tokenizer *tokenizer, uint32_t id) {
     return id < tokenizer->tokens.count && tokenizer->tokens.items[id].special;

@@ -12,8 +12,9 @@
 #include "tokenizer/tokenizer.h"
 
 enum {
-    TOKENIZER_MOST_IDS = 1 << 22,   /* ids in a file are below this */
-    TOKENIZER_DEEPEST_SEQUENCE = 16 /* Sequences within Sequences */
+    TOKENIZER_MOST_IDS = 1 << 22,    /* ids in a file are below this */
+    TOKENIZER_DEEPEST_SEQUENCE = 16, /* Sequences within Sequences */
+    TOKENIZER_LARGEST_FILE_BYTES = 1 << 29,
 };
 
 struct tokenizer_token {
@@ -35,6 +36,8 @@ struct tokenizer {
     VEC(struct text_stage_spec) stages;   /* the whole road from text to ids */
     VEC(struct text_stage_spec) decoders; /* from tokens, each a segment, to text */
     struct token_ids before, after;       /* special tokens of the template */
+    const char *end_token;                /* eos_token of the files beside; NULL: they name none */
+    uint64_t changes;                     /* a hash of what they change; 0: nothing */
     bool byte_level;                      /* the pre-tokenizers end with ByteLevel */
     bool beginning_moves;                 /* a normalizer may take or replace the beginning of the text */
     bool first_matters;                   /* a pre-tokenizer asks whether a segment is the text's first ... */

@@ -11,7 +11,7 @@ enum status samples_prepare(const struct model *model, const struct train_option
     samples->file.descriptor = -1;
     if (options->sample_every == 0) return STATUS_OK;
     TRY(model_tokenizer_require(model, &samples->tokenizer));
-    TRY(generation_config_read(model, &samples->config));
+    TRY(generation_config_read(model, samples->tokenizer, &samples->config));
     return writer_encode_prompt(model, samples->tokenizer, options->sample_prompt, &samples->prompt);
 }
 

@@ -1,8 +1,25 @@
 #include "train/train_data.h"
 
+#include <inttypes.h>
+
 #include "base/cache_folder.h"
 #include "base/clock.h"
+#include "base/log.h"
 #include "session/model_tokenizer.h"
+
+/* Says what ends a document. */
+static enum status find_end(const struct model *model, const struct tokenizer *tokenizer, int64_t *out) {
+    TRY(model_end_token(model, tokenizer, out));
+    if (!tokenizer) return STATUS_OK;
+    const char *name = tokenizer_end_token(tokenizer);
+    if (*out < 0)
+        log_note("no token ends a document: neither the tokenizer's files nor config.json name one");
+    else if (name)
+        log_note("a document ends with %s, token %" PRId64, name, *out);
+    else
+        log_note("a document ends with token %" PRId64 ", config.json's eos_token_id", *out);
+    return STATUS_OK;
+}
 
 static enum status open_data(const struct model *model, const struct recipe *recipe,
                              const struct train_options *options, bool training, struct train_data *out) {
@@ -18,8 +35,7 @@ static enum status open_data(const struct model *model, const struct recipe *rec
         .valid_fraction = options->valid_fraction,
         .tokenizer = made.tokenizer,
         .tokenizer_path = tokenizer_path,
-        .eos_token = model_end_token(model),
-        .chat_folder = model->folder,
+        .chat_folder = model_companion_folder(model, "chat_template.jinja"),
         .chat_time_s = SETTINGS_HAVE(options, chat_time_s) ? options->chat_time_s : clock_today_s(),
         .columns = options->columns,
         .cache_folder = cache,
@@ -35,7 +51,8 @@ static enum status open_data(const struct model *model, const struct recipe *rec
         data.valid_path_count = data.path_count;
         data.path_count = 0;
     }
-    enum status status = cache ? dataset_open(&data, &made.dataset) : STATUS_FAILED;
+    enum status status = cache ? find_end(model, made.tokenizer, &data.eos_token) : STATUS_FAILED;
+    if (status == STATUS_OK) status = dataset_open(&data, &made.dataset);
     mem_free(tokenizer_path);
     mem_free(cache);
     if (status == STATUS_OK && dataset_tokens(made.dataset) >= 0) {

@@ -74,6 +74,58 @@ model unlimited
 edit "$place/unlimited/tokenizer_config.json" 's/"model_max_length": .*/"model_max_length": 1000000000000000019884624838656,/'
 evaluates 3 7.0205 "$place/unlimited" "$data/f5_conv_prompt_completion.jsonl" --seq 64
 
+# The end token: the tokenizer's, else the config's, which must be one.
+evaluates 270 - "$place/chatml" "$data/acc.jsonl" --seq 64
+model no_end
+edit "$place/no_end/config.json" '/"eos_token_id"/d'
+evaluates 270 - "$place/no_end" "$data/acc.jsonl" --seq 64
+grep -q "a document ends with <|im_end|>, token 3" "$place/err" || fail "the end token is not named"
+for id in null -4 99999 1.5 '"1"' '{}' '[1, 2]'; do
+    sed "s/\"eos_token_id\": 3,/\"eos_token_id\": $id,/" "$reports/model/config.json" >"$place/no_end/config.json"
+    evaluates 8 - "$place/no_end" "$data/eos_out_of_range.jsonl" --seq 64
+done
+edit "$place/no_end/tokenizer_config.json" '/"eos_token"/d'
+evaluates 8 - "$place/no_end" "$data/eos_out_of_range.jsonl" --seq 64
+grep -q "a document ends with token 1, config.json's" "$place/err" || fail "the config's end token is not named"
+edit "$place/no_end/config.json" 's/"eos_token_id": \[1, 2\],/"eos_token_id": 99999,/'
+refuses "config.json: eos_token_id: 99999 is no token" eval "$place/no_end" "$data/eos_out_of_range.jsonl" --seq 64
+
+# Plain text begins with what the tokenizer's post-processor adds, in evaluation as in generation, and ends once.
+model bos
+template='"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "<s>", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}], "pair": [], "special_tokens": {"<s>": {"id": "<s>", "ids": [0], "tokens": ["<s>"]}}'
+edit "$place/bos/tokenizer.json" "/\"post_processor\": {/,/}/c \"post_processor\": {$template},"
+printf 'river' >"$place/text.txt"
+printf '{"text": "river"}\n{"text": "river<|im_end|>"}\n' >"$place/text.jsonl"
+prompt_tokens() { # <model>
+    "$ballast" generate "$1" --prompt river --tokens 1 --json 2>"$place/err" | sed -n 's/^  "prompt_tokens": \([0-9]*\).*/\1/p'
+}
+river=$(prompt_tokens "$place/chatml")
+[ "$(prompt_tokens "$place/bos")" = $((river + 1)) ] || fail "generate adds no BOS"
+evaluates "$river" - "$place/chatml" "$place/text.txt" --seq "$river"
+evaluates $((river + 1)) - "$place/bos" "$place/text.txt" --seq $((river + 1))
+evaluates $((2 * river + 1)) - "$place/chatml" "$place/text.jsonl" --seq $((2 * river + 1))
+evaluates $((2 * river + 3)) - "$place/bos" "$place/text.jsonl" --seq $((2 * river + 3))
+
+# Special tokens that only the files beside tokenizer.json name get transformers' ids.
+outside() { # <tokens> <prompt> <what tokenizer_config.json says more>
+    model outside
+    edit "$place/outside/tokenizer_config.json" "s/^{/{$3,/"
+    tokens=$("$ballast" generate "$place/outside" --prompt "$2" --tokens 1 --json 2>"$place/err" |
+        sed -n 's/^  "prompt_tokens": \([0-9]*\).*/\1/p')
+    [ "$tokens" = "$1" ] || fail "with $3: $tokens prompt tokens, not $1: $(cat "$place/err")"
+    rm -r "$place/outside"
+}
+outside 1 '<|tool|>' '"additional_special_tokens": ["<|tool|>"]'
+outside 9 'a<|tool|>b<x><y>' '"additional_special_tokens": ["<|tool|>"]'
+outside 7 'a<|tool|>b<x><y>' '"extra_special_tokens": ["<|tool|>", "<x>"]'
+outside 9 'a<|tool|>b<x><y>' '"extra_special_tokens": {"tool_token": "<|tool|>"}'
+outside 9 'a<|tool|>b<x><y>' '"tool_token": "<|tool|>"'
+outside 7 'a<|tool|>b<x><y>' '"added_tokens_decoder": {"502": {"content": "<|tool|>", "special": true}, "501": {"content": "<y>"}}'
+model outside
+echo '{"<|tool|>": 501, "<x>": 500}' >"$place/outside/added_tokens.json"
+[ "$("$ballast" generate "$place/outside" --prompt 'a<|tool|>b<x><y>' --tokens 1 --json 2>/dev/null |
+    sed -n 's/^  "prompt_tokens": \([0-9]*\).*/\1/p')" = 7 ] || fail "added_tokens.json is not read"
+
 # An adapter's own tokenizer and template; an adapter of an adapter.
 "$ballast" train "$place/chatml" "$data/acc.jsonl" -o "$place/run" --lora 4,8,q_proj,v_proj --steps 1 --seq 16 --batch 2 \
     >"$place/out" 2>"$place/err" || fail "train: $(cat "$place/err")"
@@ -124,6 +176,18 @@ done
 "$ballast" train "$place/chatml" "$place/split" -o "$place/split_run" --steps 1 --seq 64 --batch 2 \
     >"$place/out" 2>"$place/err" || fail "train: $(cat "$place/err")"
 grep -q val_loss "$place/split_run/metrics.jsonl" || fail "validation.jsonl is not read"
+
+# Alpaca's system prompt counts without a chat template too: it replaces the first paragraph.
+model no_template
+rm "$place/no_template/chat_template.jinja"
+printf '{"instruction": "Add.", "output": "5"}\n' >"$place/plain.jsonl"
+printf '{"instruction": "Add.", "output": "5", "system": "You are a pirate."}\n' >"$place/system.jsonl"
+printf '{"prompt": "You are a pirate.\\n\\n### Instruction:\\nAdd.\\n\\n### Response:\\n", "completion": "5"}\n' >"$place/same.jsonl"
+for file in plain system same; do
+    "$ballast" eval "$place/no_template" "$place/$file.jsonl" --seq 512 --loss-on all --json 2>/dev/null | total loss >"$place/$file.loss"
+done
+cmp -s "$place/system.loss" "$place/same.loss" || fail "Alpaca's system prompt is not read"
+cmp -s "$place/system.loss" "$place/plain.loss" && fail "Alpaca's system prompt is dropped"
 
 # A header of 0x10280 bytes begins with the bytes of a pickle.
 model long_header

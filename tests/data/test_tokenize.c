@@ -74,7 +74,7 @@ static void expect_equal(const struct token_ids *a, const struct token_ids *b) {
 /* The ids of a .txt file are those of one call of tokenizer_encode, then EOS. */
 static void expect_whole(const char *text, size_t bytes) {
     struct token_ids whole = {0};
-    assert_int_equal(tokenizer_encode(tokenizer, text, bytes, false, &whole), STATUS_OK);
+    assert_int_equal(tokenizer_encode(tokenizer, text, bytes, true, &whole), STATUS_OK);
     assert_int_equal(vec_push(&whole, eos), STATUS_OK);
     int threads = omp_get_max_threads();
     for (int count = 1; count <= 3; count++) {
@@ -221,7 +221,7 @@ static void text_without_blanks_is_kept(void **state) {
     size_t bytes;
     struct token_ids ids = {0};
     assert_int_equal(run(SOURCE_TEXT, -1, text, (size_t)(at - text), &ids), STATUS_OK);
-    assert_int_equal(tokenizer_decode(tokenizer, ids.items, ids.count, false, &decoded, &bytes), STATUS_OK);
+    assert_int_equal(tokenizer_decode(tokenizer, ids.items, ids.count, true, &decoded, &bytes), STATUS_OK);
     assert_int_equal(bytes, at - text);
     assert_true(memcmp(decoded, text, bytes) == 0);
     mem_free(decoded);
@@ -243,7 +243,7 @@ static char *make_lines(size_t *bytes, struct token_ids *expected) {
             at = stpcpy(at, json);
             free(json);
             if (text_bytes > 0) {
-                assert_int_equal(tokenizer_encode(tokenizer, text, text_bytes, false, expected), STATUS_OK);
+                assert_int_equal(tokenizer_encode(tokenizer, text, text_bytes, true, expected), STATUS_OK);
                 assert_int_equal(vec_push(expected, eos), STATUS_OK);
             }
         }

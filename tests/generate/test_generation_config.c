@@ -34,7 +34,7 @@ static void write_config(const char *folder, const char *config) {
 static enum status read_config(const char *folder, struct generation_config *out) {
     struct model *model;
     assert_int_equal(model_open(model_folder(folder), &model), STATUS_OK);
-    enum status status = generation_config_read(model, out);
+    enum status status = generation_config_read(model, NULL, out);
     model_free(model);
     return status;
 }
@@ -86,16 +86,24 @@ static void an_absent_file_is_no_error(void **state) {
     json_t *object;
     snprintf(path, sizeof path, "%s/config.json", model_folder(*state));
     expect_status(json_read_object(path, 1 << 16, &object), STATUS_OK, NULL);
-    json_object_set_new(object, "eos_token_id", json_pack("[i, i, i]", 5, 6, VOCAB));
+    json_object_set_new(object, "eos_token_id", json_pack("[i, i]", 5, 6));
     expect_status(json_write(path, object), STATUS_OK, NULL);
     json_decref(object);
     expect_status(read_config(*state, &config), STATUS_OK, NULL);
-    assert_int_equal(config.ends.count, 2); /* VOCAB is no token */
+    assert_int_equal(config.ends.count, 2);
     generate_options_init(&options);
     generation_config_apply(&config, &options, note);
     assert_string_equal(note, "");
     assert_true(options.temperature == 0.8 && options.top_k == 0 && options.top_p == 1);
     generation_config_free(&config);
+    expect_status(json_read_object(path, 1 << 16, &object), STATUS_OK, NULL);
+    static const char *const nonsense[] = {"300", "-4", "1.5", "\"1\"", "{}", "[5, 99999]"};
+    for (size_t i = 0; i < sizeof nonsense / sizeof *nonsense; i++) {
+        json_object_set_new(object, "eos_token_id", json_loads(nonsense[i], JSON_DECODE_ANY, NULL));
+        expect_status(json_write(path, object), STATUS_OK, NULL);
+        expect_status(read_config(*state, &config), STATUS_BAD_INPUT, "is no token of the model");
+    }
+    json_decref(object);
 }
 
 static void bad_values_are_refused(void **state) {

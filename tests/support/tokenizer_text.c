@@ -27,12 +27,6 @@ enum status tokenizer_train(const char *text, size_t bytes, int64_t vocab_size, 
     return tokenizer_train_file(&input, vocab_size, special_tokens, special_token_count, out_tokenizer_json);
 }
 
-bool tokenizer_find(const struct tokenizer *tokenizer, const char *content, uint32_t *id) {
-    size_t bytes = strlen(content);
-    return string_table_find(&tokenizer->added_ids, content, bytes, id) ||
-           string_table_find(&tokenizer->model.vocabulary, content, bytes, id);
-}
-
 enum status ids_collect(void *payload, const uint32_t *ids, size_t count) {
     struct token_ids *out = payload;
     for (size_t i = 0; i < count; i++)

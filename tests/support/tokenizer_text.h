@@ -11,9 +11,6 @@ enum status tokenizer_parse(const char *name, const char *json, size_t bytes, st
 /* tokenizer_train_file for a text in memory. */
 enum status tokenizer_train(const char *text, size_t bytes, int64_t vocab_size, const char *const *special_tokens,
                             size_t special_token_count, const char *out_tokenizer_json);
-/* The id of a token by its content, added tokens first ("<|endoftext|>"); false when there is none. Tokens of the
- * model are named as in the file ("Ġthe" in the byte-level alphabet, "▁the"). */
-bool tokenizer_find(const struct tokenizer *tokenizer, const char *content, uint32_t *id);
 /* A token_sink that appends to a struct token_ids. */
 enum status ids_collect(void *payload, const uint32_t *ids, size_t count);
 
