@@ -198,13 +198,38 @@ static enum status name_targets(struct model *model) {
     return STATUS_OK;
 }
 
+static enum status find_target(void *payload, const char *target, size_t length) {
+    const char *list = payload;
+    for (const char *at = list; *at;) {
+        size_t here = strcspn(at, ",");
+        if (here == length && strncmp(at, target, length) == 0) return STATUS_OK;
+        at += here + (at[here] == ',');
+    }
+    return STATUS_BAD_INPUT;
+}
+
+/* Whether both name the same layers, in whatever order; all-linear stands for the model's. */
+static enum status compare_adapters(const struct model *model, const struct adapter *wanted, bool *same) {
+    struct model other = *model;
+    const struct adapter *own = &model->config.adapter, *named = &other.config.adapter;
+    other.config.adapter = *wanted;
+    TRY(name_targets(&other));
+    *same = own->rank == named->rank && own->alpha == named->alpha &&
+            adapter_each_target(own, find_target, (void *)(uintptr_t)named->targets) == STATUS_OK &&
+            adapter_each_target(named, find_target, (void *)(uintptr_t)own->targets) == STATUS_OK;
+    return STATUS_OK;
+}
+
 enum status model_set_adapter(struct model *model, const char *text, uint64_t seed) {
     struct adapter *own = &model->config.adapter, wanted;
     char own_text[ADAPTER_TEXT_BYTES], wanted_text[ADAPTER_TEXT_BYTES];
     if (!*text) return STATUS_OK;
     TRY(adapter_parse(text, &wanted));
     if (own->rank > 0) {
-        if (strcmp(adapter_print(own, own_text), adapter_print(&wanted, wanted_text)) == 0) return STATUS_OK;
+        bool same;
+        TRY(compare_adapters(model, &wanted, &same));
+        if (same) return STATUS_OK;
+        (void)adapter_print(own, own_text), (void)adapter_print(&wanted, wanted_text);
         status_set(STATUS_BAD_INPUT, "lora: %.200s differs from the model's adapter, %.200s", wanted_text, own_text);
         return status_hint(STATUS_BAD_INPUT, "leave the option out to train that adapter further");
     }

@@ -154,6 +154,17 @@ refuses "the base model is an adapter itself" eval "$place/adapter" "$data/acc.j
 based_on ../chatml
 "$ballast" inspect "$place/adapter" >"$place/out" 2>"$place/err" || fail "a base beside the adapter: $(cat "$place/err")"
 
+# The same targets in another order are the same adapter.
+"$ballast" train "$place/adapter" "$data/acc.jsonl" -o "$place/again" --lora 4,8,v_proj,q_proj --steps 1 --seq 16 --batch 2 \
+    >"$place/out" 2>"$place/err" || fail "train: $(cat "$place/err")"
+"$ballast" train "$place/chatml" "$data/acc.jsonl" -o "$place/all" --lora 4,8,all-linear --steps 1 --seq 16 --batch 2 \
+    >"$place/out" 2>"$place/err" || fail "train: $(cat "$place/err")"
+edit "$place/all/model/adapter_config.json" 's/"q_proj"/"swapped"/; s/"down_proj"/"q_proj"/; s/"swapped"/"down_proj"/'
+rm -f "$place/all/model/manifest.json"
+"$ballast" train "$place/all/model" "$data/acc.jsonl" -o "$place/all_again" --lora 4,8,all-linear --steps 1 --seq 16 \
+    --batch 2 >"$place/out" 2>"$place/err" || fail "train: $(cat "$place/err")"
+refuses "differs from the model's adapter" train "$place/adapter" "$data/acc.jsonl" -o "$place/none" --lora 4,8,q_proj --seq 16
+
 # Templates by name.
 model named
 mkdir "$place/named/additional_chat_templates"
