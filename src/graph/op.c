@@ -88,7 +88,8 @@ double op_example_default(const struct node *node, const struct tensor *tensor, 
     if (tensor->shape.dtype == DTYPE_I32) return default_integer(tensor, index);
     if (tensor->shape.dtype == DTYPE_U8) return (double)(index * 151 % 256);
     if (tensor->shape.dtype == DTYPE_U16) return (double)(index * 40503 % 65536);
-    bool statistics = tensor->producer && tensor->producer->out[0]->id != tensor->id;
+    const struct node *producer = tensor->producer; /* the gradient of a first norm has no first output */
+    bool statistics = producer && (!producer->out[0] || producer->out[0]->id != tensor->id);
     bool positive = tensor->kind == TENSOR_STATE || tensor->kind == TENSOR_RESULT || statistics;
     double uniform = random_uniform(1, RANDOM_INIT, (uint32_t)tensor->id, (uint64_t)index);
     return positive ? 0.5 + 0.5 * uniform : uniform - 0.5;

@@ -165,6 +165,10 @@ rm -f "$place/all/model/manifest.json"
     --batch 2 >"$place/out" 2>"$place/err" || fail "train: $(cat "$place/err")"
 refuses "differs from the model's adapter" train "$place/adapter" "$data/acc.jsonl" -o "$place/none" --lora 4,8,q_proj --seq 16
 
+# A frozen embedding: the first norm then has no gradient of its input.
+"$ballast" profile "$place/chatml" --freeze model.embed_tokens.weight --seq 16 --batch 2 >"$place/out" 2>"$place/err" ||
+    fail "profile: $(cat "$place/err")"
+
 # Templates by name.
 model named
 mkdir "$place/named/additional_chat_templates"
