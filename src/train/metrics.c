@@ -6,6 +6,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/fault.h"
@@ -17,14 +18,24 @@ static enum status metrics_failed(const char *path, const char *what) {
     return status_set(STATUS_FAILED, "%s: cannot %s: %s", path, what, strerror(errno));
 }
 
+/* What is written and cut must be the run's own file, not one that somebody put a link to in its place. */
+static enum status refuse_link(const char *path) {
+    struct stat info;
+    if (lstat(path, &info) != 0 || S_ISREG(info.st_mode)) return STATUS_OK;
+    return status_hint(status_set(STATUS_BAD_INPUT, "%s: is not a regular file", path),
+                       "move it away; the run then begins a new one");
+}
+
 enum status metrics_open(const char *path, const struct metrics_cut *cut, struct metrics *out, bool *validated) {
     size_t bytes;
     bool there = file_exists(path);
+    TRY(refuse_link(path));
     TRY(metrics_cut_find(path, cut, &bytes, validated));
     struct metrics metrics = {.path = mem_string(path), .descriptor = -1};
     if (!metrics.path) return STATUS_FAILED;
     enum status status = STATUS_OK;
-    if (!fault_point(FAULT_OPEN)) metrics.descriptor = open(path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+    if (!fault_point(FAULT_OPEN))
+        metrics.descriptor = open(path, O_RDWR | O_CREAT | O_APPEND | O_NOFOLLOW | O_CLOEXEC, 0666);
     if (metrics.descriptor < 0)
         status = metrics_failed(path, "open");
     else if (ftruncate(metrics.descriptor, (off_t)bytes) != 0)

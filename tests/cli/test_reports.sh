@@ -169,6 +169,18 @@ refuses "differs from the model's adapter" train "$place/adapter" "$data/acc.jso
 "$ballast" profile "$place/chatml" --freeze model.embed_tokens.weight --seq 16 --batch 2 >"$place/out" 2>"$place/err" ||
     fail "profile: $(cat "$place/err")"
 
+# A link in place of a run's file is neither written nor cut.
+echo "mine" >"$place/mine.txt"
+for file in metrics.jsonl samples.jsonl; do
+    rm -rf "$place/linked"
+    "$ballast" train "$place/chatml" "$data/acc.jsonl" -o "$place/linked" --steps 1 --seq 16 --batch 2 --sample-every 1 \
+        >"$place/out" 2>"$place/err" || fail "train: $(cat "$place/err")"
+    rm -f "$place/linked/$file"
+    ln -s "$place/mine.txt" "$place/linked/$file"
+    refuses "$file: is not a regular file" resume "$place/linked" --steps 2
+    [ "$(cat "$place/mine.txt")" = mine ] || fail "resume writes through $file"
+done
+
 # Templates by name.
 model named
 mkdir "$place/named/additional_chat_templates"
