@@ -48,7 +48,7 @@ enum status size_parse(const char *text, int64_t *bytes) {
 }
 
 enum status size_refuse_bare(const char *text) {
-    static const long most = 1000000;
+    static const long most = 1 << 18; /* the memory of a large GPU in megabytes is below it */
     bool bare = text[0] != '\0' && text[strspn(text, "0123456789")] == '\0';
     long number = bare && strlen(text) <= 7 ? strtol(text, NULL, 10) : most;
     if (number < 1 || number >= most) return STATUS_OK;

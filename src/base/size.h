@@ -9,7 +9,7 @@
 
 /* BAD_INPUT when the text is not a size, is negative, or does not fit 63 bits. */
 enum status size_parse(const char *text, int64_t *bytes);
-/* BAD_INPUT where `text`, a size as size_parse takes it, is a number without a unit and below a megabyte: hardly meant
+/* BAD_INPUT where `text`, a size as size_parse takes it, is a number without a unit and below 256 KiB: hardly meant
  * in bytes. The hint gives the size that was probably meant. */
 enum status size_refuse_bare(const char *text);
 enum { SIZE_TEXT = 24 };

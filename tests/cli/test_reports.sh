@@ -169,6 +169,10 @@ refuses "differs from the model's adapter" train "$place/adapter" "$data/acc.jso
 "$ballast" profile "$place/chatml" --freeze model.embed_tokens.weight --seq 16 --batch 2 >"$place/out" 2>"$place/err" ||
     fail "profile: $(cat "$place/err")"
 
+# A size may be in plain bytes.
+"$ballast" plan "$place/chatml" --device-memory 702464 >"$place/out" 2>"$place/err"
+grep -q "than the 686 KiB that there are" "$place/err" || fail "--device-memory 702464: $(cat "$place/err")"
+
 # A link in place of a run's file is neither written nor cut.
 echo "mine" >"$place/mine.txt"
 for file in metrics.jsonl samples.jsonl; do
