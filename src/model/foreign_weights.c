@@ -6,7 +6,8 @@
 #include "base/file.h"
 
 static const char convert_hint[] = "save it as safetensors, with what it was saved with; for transformers: "
-                                   "AutoModelForCausalLM.from_pretrained(folder).save_pretrained(new_folder)";
+                                   "AutoModelForCausalLM.from_pretrained(folder).save_pretrained(new_folder), of peft "
+                                   "AutoPeftModelForCausalLM";
 
 static const struct format {
     const char *what;

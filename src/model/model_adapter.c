@@ -5,6 +5,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "model/foreign_weights.h"
 #include "model/model.h"
 #include "model/model_adapter.h"
 #include "model/model_build.h"
@@ -284,8 +285,10 @@ static enum status check_weights(const struct model *model, const struct graph *
 
 static enum status open_weights(struct model *model, const char *folder) {
     struct graph *graph;
-    char *path = path_join(folder, "adapter_model.safetensors");
-    enum status status = path ? safetensors_open(path, &model->adapter_weights) : STATUS_FAILED;
+    char *path = path_join(folder, adapter_weights_name);
+    enum status status = path ? STATUS_OK : STATUS_FAILED;
+    if (path && !file_exists(path)) status = foreign_weights_refuse_folder(folder);
+    if (status == STATUS_OK) status = safetensors_open(path, &model->adapter_weights);
     mem_free(path);
     TRY(status);
     TRY(check_targets(model));

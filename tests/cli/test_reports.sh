@@ -185,6 +185,11 @@ for file in metrics.jsonl samples.jsonl; do
     [ "$(cat "$place/mine.txt")" = mine ] || fail "resume writes through $file"
 done
 
+# peft's older form of adapters.
+cp -r "$place/adapter" "$place/pickled"
+mv "$place/pickled/adapter_model.safetensors" "$place/pickled/adapter_model.bin"
+refuses "adapter_model.bin: is a pickle of PyTorch" inspect "$place/pickled"
+
 # Templates by name.
 model named
 mkdir "$place/named/additional_chat_templates"
