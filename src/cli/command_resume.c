@@ -9,6 +9,7 @@ static enum status run(const struct options *options) {
     struct plan_options plan;
     TRY(step_options_read(options, true, &plan));
     plan.allow_recipe_change = options_flag(options, OPT_ALLOW_RECIPE_CHANGE);
+    plan.base_folder = options_text(options, OPT_BASE);
     struct resume_options resume = {0};
     if (options_given(options, OPT_STEPS)) SETTINGS_GIVE(&resume, steps, options_whole(options, OPT_STEPS));
     if (options_given(options, OPT_EPOCHS)) SETTINGS_GIVE(&resume, epochs, options_real(options, OPT_EPOCHS));

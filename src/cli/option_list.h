@@ -306,8 +306,9 @@
       .help =                                                                                                          \
           "read all files of a checkpoint, or of a run's checkpoints and model, again and compare their checksums "    \
           "with those that were taken when they were written; each damaged file and block is named")                   \
-    X(BASE, OPTION_OWN(.name = "base", .type = SETTING_TEXT), .argument = "MODEL_DIR", OPTION_FOR(COMMAND_MERGE),      \
-      .computed = "where the adapter's config says", .help = "the model that the adapter belongs to")                  \
+    X(BASE, OPTION_OWN(.name = "base", .type = SETTING_TEXT), .argument = "MODEL_DIR",                                 \
+      OPTION_FOR(COMMAND_MERGE | COMMAND_RESUME), .computed = "where the adapter's config says",                       \
+      .help = "the model that the adapter belongs to, where it has moved")                                             \
     X(MODEL, OPTION_OWN(.name = "model", .type = SETTING_TEXT), .argument = "MODEL_DIR|PRESET",                        \
       OPTION_FOR(COMMAND_SIMULATE | COMMAND_REPORT), .computed = "the one that the plan file or the run names",        \
       .help = "the model that the plan is for")                                                                        \

@@ -80,7 +80,10 @@ static enum status open_with(struct model *model, enum status opened, const stru
 enum status session_open(const char *model_folder, const struct plan_options *options, const struct recipe *decided,
                          struct session *out) {
     struct model *model = NULL;
-    enum status status = options->outline ? model_open_outline(model_folder, &model) : model_open(model_folder, &model);
+    const char *base = options->base_folder;
+    enum status status = options->outline ? model_open_outline(model_folder, &model)
+                         : base           ? model_open_adapter(model_folder, base, &model)
+                                          : model_open(model_folder, &model);
     return open_with(model, status, options, decided, out);
 }
 

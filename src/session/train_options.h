@@ -88,6 +88,7 @@ struct plan_options {
     bool adds_losses_alone;   /* nothing is trained: the default grain is the same on any number of ranks */
     struct mesh planned;      /* ranks that a plan is for which are not here; 0x0: the plan is for those of `comm` */
     int core_sharers;         /* ranks that share this process's cores (rank_cores.h); 0: none but itself */
+    const char *base_folder;  /* of a model that is an adapter: its base; NULL: where its config says */
     struct comm *comm; /* the ranks that train together, open for as long as the session is; NULL: one. Borrowed */
 };
 /* The backend of options over a base (a plan file's or a checkpoint's recipe; may be NULL). */

@@ -420,12 +420,34 @@ static enum status share_validated(struct train_run *run) {
     return STATUS_OK;
 }
 
+static bool is_adapter(const char *folder) {
+    char *config = path_join(folder, "adapter_config.json");
+    bool there = config && file_exists(config);
+    mem_free(config);
+    return there;
+}
+
+/* A run of adapters whose base model has moved. What it was is compared by checksums, as of one that stayed. */
+static enum status move_base(const struct run_origin *origin, struct run_settings *settings,
+                             struct plan_options *options) {
+    const char *base;
+    if (!options->base_folder) return STATUS_OK;
+    if (settings->plan.recipe.lora[0] == '\0')
+        return status_set(STATUS_BAD_INPUT, "--base: is for runs that train adapters (--lora)");
+    TRY(find_model(options->base_folder, &settings->memory, &base));
+    bool began_with_adapter = is_adapter(settings->model_folder);
+    if (!began_with_adapter) settings->model_folder = base;
+    options->base_folder = origin->checkpoint || began_with_adapter ? base : NULL;
+    return STATUS_OK;
+}
+
 static enum status open_origin(struct train_run *run, struct run_settings *settings, const struct plan_options *plan,
                                struct run_origin *origin) {
     struct plan resolved;
     struct plan_options given = *plan;
     SETTINGS_DROP(&given, plan_path);
     memory_options_keep_disk(&settings->limits, &given.memory);
+    TRY(comm_agree(plan->comm, move_base(origin, settings, &given)));
     TRY(comm_agree(plan->comm, run_origin_resolve(origin, run->folder, &given, settings, &resolved)));
     const char *model = origin->checkpoint ? origin->checkpoint : settings->model_folder;
     TRY(session_begin_decided(model, &resolved, &given, &settings->options, &run->session, &run->plan));

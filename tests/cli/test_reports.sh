@@ -169,6 +169,18 @@ refuses "differs from the model's adapter" train "$place/adapter" "$data/acc.jso
 "$ballast" profile "$place/chatml" --freeze model.embed_tokens.weight --seq 16 --batch 2 >"$place/out" 2>"$place/err" ||
     fail "profile: $(cat "$place/err")"
 
+# A run of adapters whose base model has moved goes on with --base, if it is the same model.
+model first
+"$ballast" train "$place/first" "$data/acc.jsonl" -o "$place/lora" --lora 4,8,q_proj --steps 2 --save-every 1 --seq 16 \
+    --batch 2 >"$place/out" 2>"$place/err" || fail "train: $(cat "$place/err")"
+mv "$place/first" "$place/second"
+refuses "is no folder here" resume "$place/lora" --steps 3
+sed 's/"rms_norm_eps": [^,]*/"rms_norm_eps": 0.1/' "$place/second/config.json" >"$place/bos/config.json"
+refuses "is not the one that the adapters were trained with" resume "$place/lora" --steps 3 --base "$place/bos"
+"$ballast" resume "$place/lora" --steps 3 --base "$place/second" >"$place/out" 2>"$place/err" ||
+    fail "resume --base: $(cat "$place/err")"
+"$ballast" inspect "$place/lora/model" >"$place/out" 2>"$place/err" || fail "after --base: $(cat "$place/err")"
+
 # A size may be in plain bytes.
 "$ballast" plan "$place/chatml" --device-memory 702464 >"$place/out" 2>"$place/err"
 grep -q "than the 686 KiB that there are" "$place/err" || fail "--device-memory 702464: $(cat "$place/err")"
@@ -200,6 +212,9 @@ evaluates 3 7.0205 "$place/named" "$data/f5_conv_prompt_completion.jsonl" --seq 
     >"$place/out" 2>"$place/err" || fail "train: $(cat "$place/err")"
 cmp -s "$place/named_run/model/additional_chat_templates/tool_use.jinja" "$reports/templates/q25.jinja" ||
     fail "a run leaves the templates by name out"
+
+# --base is for adapters.
+refuses "is for runs that train adapters" resume "$place/named_run" --steps 2 --base "$place/chatml"
 
 # Files that other programs write.
 evaluates 3 7.0205 "$place/chatml" "$data/f5_bom.jsonl" --seq 64
