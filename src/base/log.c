@@ -3,6 +3,7 @@
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "base/terminal.h"
 
@@ -15,6 +16,7 @@ static void put_line(bool warning, const char *format, va_list arguments) {
     log_listener *listener = atomic_load(&listening);
     if (!listener && !warning && atomic_load(&quiet_notes)) return;
     vsnprintf(text, sizeof text, format, arguments);
+    terminal_make_plain(text, strlen(text));
     if (listener) {
         listener(warning, text);
         return;

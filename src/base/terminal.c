@@ -6,6 +6,8 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include "base/utf8.h"
+
 static pthread_mutex_t line_lock = PTHREAD_MUTEX_INITIALIZER;
 static FILE *line_stream; /* where a live line stands without its end; NULL: nowhere */
 
@@ -23,6 +25,28 @@ int terminal_columns(FILE *out) {
     enum { USUAL = 80 };
     struct winsize size;
     return ioctl(fileno(out), TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : USUAL;
+}
+
+/* C0, DEL, and C1 as UTF-8 has it: 0xC2 and 0x80 to 0x9F. */
+void terminal_make_plain(char *text, size_t bytes) {
+    for (size_t i = 0; i < bytes; i++) {
+        unsigned char here = (unsigned char)text[i], next = i + 1 < bytes ? (unsigned char)text[i + 1] : 0;
+        if (here == 0xC2 && next >= 0x80 && next < 0xA0) text[i] = text[i + 1] = '?';
+        if ((here < 0x20 && here != '\n' && here != '\t') || here == 0x7F) text[i] = '?';
+    }
+}
+
+bool terminal_write(FILE *out, const char *text, size_t bytes) {
+    char piece[512];
+    if (!isatty(fileno(out))) return fwrite(text, 1, bytes, out) == bytes && fflush(out) == 0;
+    for (size_t at = 0, here; at < bytes; at += here) {
+        here = bytes - at < sizeof piece ? bytes - at : utf8_floor(text + at, sizeof piece);
+        if (here == 0) here = sizeof piece;
+        memcpy(piece, text + at, here);
+        terminal_make_plain(piece, here);
+        if (fwrite(piece, 1, here, out) != here) return false;
+    }
+    return fflush(out) == 0;
 }
 
 void live_line_draw(FILE *out, const char *text) {

@@ -12,6 +12,12 @@ bool terminal_has_colour(FILE *out);
 /* Its width; 80 where it tells none. */
 int terminal_columns(FILE *out);
 
+/* Replaces control characters by '?', all but line feeds and tabs: text that others wrote (names of files, output of
+ * models) must not move the cursor or change the terminal's title. Bytes that are no UTF-8 stay. */
+void terminal_make_plain(char *text, size_t bytes);
+/* Writes and flushes text from others: as it is, unless `out` is a terminal. False where it cannot be written. */
+bool terminal_write(FILE *out, const char *text, size_t bytes);
+
 /* Draws the live line over its earlier text. From any thread; log.h clears it before it prints. */
 void live_line_draw(FILE *out, const char *text);
 /* Clears it, for other lines to be printed in its place; nothing where none is drawn. */

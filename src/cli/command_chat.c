@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "base/terminal.h"
 #include "cli/command.h"
 #include "cli/step_options.h"
 #include "cli/typed_lines.h"
@@ -26,7 +27,7 @@ static void catch_interrupts(const struct typed_lines *reader, struct sigaction 
 
 static bool write_text(void *payload, const char *text, size_t bytes) {
     (void)payload;
-    return fwrite(text, 1, bytes, stdout) == bytes && fflush(stdout) == 0;
+    return terminal_write(stdout, text, bytes);
 }
 
 static void tell_finish(const struct chat_session *session, const struct chat_answer *answer) {

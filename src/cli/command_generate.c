@@ -5,6 +5,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/terminal.h"
 #include "cli/command.h"
 #include "cli/new_output.h"
 #include "cli/step_options.h"
@@ -22,15 +23,14 @@ struct request {
 
 static bool write_text(void *payload, const char *text, size_t bytes) {
     (void)payload;
-    return fwrite(text, 1, bytes, stdout) == bytes && fflush(stdout) == 0;
+    return terminal_write(stdout, text, bytes);
 }
 
 static double rate(int64_t tokens, double seconds) { return seconds > 0 && tokens > 0 ? (double)tokens / seconds : 0; }
 
 static enum status write_one(struct request *request) {
     struct generate_result result;
-    if (!request->encoder.chat) fputs(request->text, stdout);
-    fflush(stdout);
+    if (!request->encoder.chat) (void)terminal_write(stdout, request->text, strlen(request->text));
     TRY(generate_continue(&request->writer, 0, &request->prompts.items[0].ids, write_text, NULL, &result));
     putchar('\n');
     log_note("%lld prompt tokens, %.1f tokens/s; %lld new tokens, %.1f tokens/s", (long long)result.prompt_tokens,
