@@ -234,6 +234,9 @@ enum status model_set_adapter(struct model *model, const char *text, uint64_t se
         status_set(STATUS_BAD_INPUT, "lora: %.200s differs from the model's adapter, %.200s", wanted_text, own_text);
         return status_hint(STATUS_BAD_INPUT, "leave the option out to train that adapter further");
     }
+    if (model->config.experts > 0 && strcmp(wanted.targets, "all-linear") == 0)
+        log_warning(
+            "lora: all-linear means attention alone in a mixture of experts; peft adapts experts and router too");
     *own = wanted;
     model->adapter_seed = seed;
     TRY(check_targets(model));
