@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/mem.h"
 #include "page/listen.h"
 #include "page/page.h"
@@ -16,7 +17,7 @@
 #include "page/prometheus.h"
 
 /* What visitors can take together: 32 connections of 16 KiB, none idle for longer than 15 s. */
-enum { CONNECTIONS_MOST = 32, CONNECTION_BYTES = 1 << 14, CONNECTION_IDLE_S = 15 };
+enum { CONNECTIONS_MOST = 128, CONNECTION_BYTES = 1 << 14, CONNECTION_IDLE_S = 5 };
 /* However often it is asked for, an answer is made at most four times a second: the rest of the time is the step's. */
 enum { ANSWER_LASTS_NS = 250 * 1000 * 1000 };
 
@@ -31,7 +32,7 @@ struct answer {
 struct server {
     struct MHD_Daemon *daemon;
     struct listener listener;
-    char url[LISTEN_HOST_BYTES + 24];
+    char url[LISTEN_HOST_BYTES + 280]; /* of the machine by its name, too */
     char *run_folder;
     /* Of the server's one thread from here on. */
     struct page_run *run;
@@ -150,12 +151,23 @@ static struct MHD_Daemon *start_daemon(struct server *server) {
     return daemon;
 }
 
+/* An address that stands for all of this machine's leads nowhere from another one: its name does. */
+static void name_url(struct server *server) {
+    const struct listener *listener = &server->listener;
+    char name[256] = "";
+    bool all = strcmp(listener->host, "0.0.0.0") == 0 || strcmp(listener->host, "::") == 0;
+    if (all && (gethostname(name, sizeof name - 1) != 0 || !name[0])) snprintf(name, sizeof name, "localhost");
+    const char *form = listener->ipv6 && !all ? "http://[%s]:%d/" : "http://%s:%d/";
+    snprintf(server->url, sizeof server->url, form, all ? name : listener->host, listener->port);
+    if (!listener->loopback)
+        log_warning("--serve %s: everybody who reaches this machine can read the run", listener->host);
+}
+
 static enum status start(const char *address, const char *beside, struct server *server) {
     const struct listener *listener = &server->listener;
     TRY(page_run_open(server->run_folder, beside, &server->run));
     TRY(listen_at(address, &server->listener));
-    snprintf(server->url, sizeof server->url, listener->ipv6 ? "http://[%s]:%d/" : "http://%s:%d/", listener->host,
-             listener->port);
+    name_url(server);
     server->daemon = start_daemon(server);
     if (server->daemon) return STATUS_OK;
     close(listener->socket);

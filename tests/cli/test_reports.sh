@@ -202,6 +202,12 @@ cp -r "$place/adapter" "$place/pickled"
 mv "$place/pickled/adapter_model.safetensors" "$place/pickled/adapter_model.bin"
 refuses "adapter_model.bin: is a pickle of PyTorch" inspect "$place/pickled"
 
+# A page for all addresses of the machine says so, and names one that works elsewhere.
+"$ballast" train "$place/chatml" "$data/acc.jsonl" -o "$place/served" --steps 1 --seq 16 --batch 2 --serve 0.0.0.0:0 \
+    >"$place/out" 2>"$place/err" || fail "train --serve: $(cat "$place/err")"
+grep -q "everybody who reaches this machine" "$place/err" || fail "--serve 0.0.0.0 warns of nothing"
+grep -q "http://$(uname -n):" "$place/out" "$place/err" || fail "--serve names no address of the machine: $(cat "$place/err")"
+
 # Templates by name.
 model named
 mkdir "$place/named/additional_chat_templates"
@@ -251,6 +257,5 @@ length=$(od -An -tu8 -N8 "$reports/model/model.safetensors" | tr -d ' ')
 } >"$place/long_header/model.safetensors"
 evaluates 3 7.0205 "$place/long_header" "$data/f5_conv_prompt_completion.jsonl" --seq 64
 "$ballast" inspect "$reports/tied_only_head" >"$place/out" 2>"$place/err" || fail "only the head: $(cat "$place/err")"
-# more rows
 
 [ $failures -eq 0 ] || exit 1
