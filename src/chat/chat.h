@@ -19,7 +19,8 @@
 #include "chat/chat_template.h"
 #include "chat/example.h"
 
-enum { CHAT_VERSION = 2 }; /* changes when the same conversation would give other marked ids */
+/* Changes when the same conversation would give other marked ids. */
+enum { CHAT_VERSION = 2, CHAT_VERSION_OF_0_1_0 = 1 };
 
 /* Belongs to one thread. */
 struct chat_encoder;

@@ -237,10 +237,10 @@ enum status corpus_read(struct corpus *corpus, int64_t first, int64_t count, int
 }
 
 /* 0: cannot be read. */
-static uint64_t mix_part(const struct part *part, uint64_t hash) {
+static uint64_t mix_part(const struct part *part, bool of_0_1_0, uint64_t hash) {
     uint64_t fields[3] = {part->hash};
     if (part->cache) {
-        fields[0] = token_cache_identity(part->cache);
+        fields[0] = of_0_1_0 ? token_cache_identity_of_0_1_0(part->cache) : token_cache_identity(part->cache);
         if (fields[0] == 0) return 0;
     } else {
         fields[1] = (uint64_t)part->view.count;
@@ -249,11 +249,17 @@ static uint64_t mix_part(const struct part *part, uint64_t hash) {
     return XXH3_64bits_withSeed(fields, sizeof fields, hash);
 }
 
-uint64_t corpus_identity(struct corpus *corpus) {
+uint64_t corpus_identity(struct corpus *corpus, bool of_0_1_0) {
     uint64_t hash = 0;
     for (size_t i = 0; i < corpus->part_count && (i == 0 || hash != 0); i++)
-        hash = mix_part(&corpus->parts[i], hash);
+        hash = mix_part(&corpus->parts[i], of_0_1_0, hash);
     return hash;
+}
+
+enum status corpus_check_0_1_0(const struct corpus *corpus, const struct tokenizer *tokenizer) {
+    for (size_t i = 0; i < corpus->part_count; i++)
+        if (corpus->parts[i].cache) TRY(token_cache_check_0_1_0(corpus->parts[i].cache, tokenizer));
+    return STATUS_OK;
 }
 
 size_t corpus_file_count(const struct corpus *corpus) { return corpus->part_count; }
@@ -264,7 +270,7 @@ const char *corpus_file_path(const struct corpus *corpus, size_t index) {
 }
 
 enum status corpus_file_hash(const struct corpus *corpus, size_t index, uint64_t *out) {
-    *out = mix_part(&corpus->parts[index], 0);
+    *out = mix_part(&corpus->parts[index], false, 0);
     return *out ? STATUS_OK : STATUS_FAILED;
 }
 

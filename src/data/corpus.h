@@ -43,8 +43,10 @@ void corpus_rest(struct corpus *corpus);
 enum status corpus_read(struct corpus *corpus, int64_t first, int64_t count, int32_t *out);
 
 /* A hash that is equal for equal files and settings, whether their tokens are made or not. It may read all texts; 0
- * when one cannot be read. */
-uint64_t corpus_identity(struct corpus *corpus);
+ * when one cannot be read. `of_0_1_0`: as Ballast 0.1.0 made it. */
+uint64_t corpus_identity(struct corpus *corpus, bool of_0_1_0);
+/* BAD_INPUT where Ballast 0.1.0 may have made other tokens (tokens_of_0_1_0.h). */
+enum status corpus_check_0_1_0(const struct corpus *corpus, const struct tokenizer *tokenizer);
 size_t corpus_file_count(const struct corpus *corpus);
 /* Files in order. */
 const char *corpus_file_path(const struct corpus *corpus, size_t index);

@@ -13,6 +13,7 @@
 #include "data/row_order.h"
 #include "data/source.h"
 #include "data/tokenize_thread.h"
+#include "data/tokens_of_0_1_0.h"
 
 /* Validation rows in order: rows first .. first+count-1 of a component. */
 struct span {
@@ -172,6 +173,7 @@ static struct component_options component_options_of(const struct dataset_option
                                                 .tokenizer = options->tokenizer,
                                                 .tokenizer_path = options->tokenizer_path,
                                                 .eos_token = options->eos_token,
+                                                .eos_token_of_0_1_0 = options->eos_token_of_0_1_0,
                                                 .vocab_size = options->vocab_size,
                                                 .chat_folder = options->chat_folder,
                                                 .chat_time_s = options->chat_time_s},
@@ -319,14 +321,15 @@ int64_t dataset_tokens(const struct dataset *dataset) {
 static bool is_known(const struct components *components) {
     bool known = true;
     for (size_t i = 0; i < components->count; i++)
-        known = known && corpus_identity(components->items[i].corpus) != 0;
+        known = known && corpus_identity(components->items[i].corpus, false) != 0;
     return known;
 }
 
-static uint64_t mix_components(const struct components *components, uint64_t hash) {
+static uint64_t mix_components(const struct components *components, bool of_0_1_0, uint64_t hash) {
     for (size_t i = 0; i < components->count; i++) {
         const struct component *component = &components->items[i];
-        uint64_t own[3] = {(uint64_t)component->weight, component->supervised, corpus_identity(component->corpus)};
+        uint64_t own[3] = {(uint64_t)component->weight, component->supervised,
+                           corpus_identity(component->corpus, of_0_1_0)};
         hash = XXH3_64bits_withSeed(own, sizeof own, hash);
     }
     return XXH3_64bits_withSeed("/", 1, hash);
@@ -339,14 +342,30 @@ void dataset_tell_cuts(const struct dataset *dataset) {
         component_tell_cuts(&dataset->valid.items[i], &dataset->options);
 }
 
-uint64_t dataset_fingerprint(const struct dataset *dataset) {
+static uint64_t make_fingerprint(const struct dataset *dataset, bool of_0_1_0) {
     const struct component_options *options = &dataset->options;
+    int64_t border = options->border >= 0 && of_0_1_0 ? options->cache.eos_token_of_0_1_0 : options->border;
     if (!is_known(&dataset->train) || !is_known(&dataset->valid)) return 0;
-    uint64_t settings[5] = {(uint64_t)options->sequence_tokens, (uint64_t)options->border, options->pack_examples,
+    uint64_t settings[5] = {(uint64_t)options->sequence_tokens, (uint64_t)border, options->pack_examples,
                             options->loss_on_all};
     memcpy(&settings[4], &dataset->valid_fraction, sizeof settings[4]);
     uint64_t hash = XXH3_64bits(settings, sizeof settings);
-    return mix_components(&dataset->valid, mix_components(&dataset->train, hash));
+    return mix_components(&dataset->valid, of_0_1_0, mix_components(&dataset->train, of_0_1_0, hash));
+}
+
+uint64_t dataset_fingerprint(const struct dataset *dataset) { return make_fingerprint(dataset, false); }
+
+uint64_t dataset_fingerprint_of_0_1_0(const struct dataset *dataset) { return make_fingerprint(dataset, true); }
+
+enum status dataset_check_0_1_0(const struct dataset *dataset, const struct tokenizer *tokenizer) {
+    const struct component_options *options = &dataset->options;
+    if (options->border >= 0)
+        TRY(tokens_of_0_1_0_check_end("data", options->border, options->cache.eos_token_of_0_1_0));
+    for (size_t i = 0; i < dataset->train.count; i++)
+        TRY(corpus_check_0_1_0(dataset->train.items[i].corpus, tokenizer));
+    for (size_t i = 0; i < dataset->valid.count; i++)
+        TRY(corpus_check_0_1_0(dataset->valid.items[i].corpus, tokenizer));
+    return STATUS_OK;
 }
 
 static enum status check_file(const struct corpus *corpus, size_t index, struct comm *comm) {

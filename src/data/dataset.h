@@ -40,6 +40,7 @@
  *   corpus: files as one sequence of tokens that may still grow; token_file: tokens as they lie in a file;
  *   tokenize: a text to ids, in parallel; tokenize_thread: beside training;
  *   token_cache, token_cache_file: ids that later runs find; token_lock: which process makes them;
+ *   tokens_of_0_1_0: whether an older release made the same ids;
  *   jsonl, jsonl_form, jsonl_preference: lines of JSON, the forms of other tools, two answers;
  *   jsonl_conversation: what stands beside a row's messages. */
 #ifndef BALLAST_DATA_DATASET_H
@@ -68,6 +69,7 @@ struct dataset_options {
     const struct tokenizer *tokenizer; /* for text files; NULL when there are none. It must outlive the dataset */
     const char *tokenizer_path;        /* the tokenizer.json that it was read from */
     int64_t eos_token;                 /* after each document of a text file; -1 for none */
+    int64_t eos_token_of_0_1_0;        /* the one that Ballast 0.1.0 took */
     const char *chat_folder;           /* for conversations: where their template is (chat_template.h) */
     int64_t chat_time_s;               /* what the template is told of the time */
     const char *columns;               /* keys of .jsonl files, as jsonl_columns_parse reads them; NULL: none given */
@@ -120,6 +122,10 @@ void dataset_tell_cuts(const struct dataset *dataset);
  * resume that the data are not the same. It waits for no tokens, but reads text that was not read before, and is 0
  * where that cannot be read; beside any other call. */
 uint64_t dataset_fingerprint(const struct dataset *dataset);
+/* The fingerprint that Ballast 0.1.0 gave these files and settings, whose sequences need not be equal. */
+uint64_t dataset_fingerprint_of_0_1_0(const struct dataset *dataset);
+/* BAD_INPUT, naming file, line and rule, where the sequences of 0.1.0 may differ. It may read all text. */
+enum status dataset_check_0_1_0(const struct dataset *dataset, const struct tokenizer *tokenizer);
 
 /* Collective: BAD_INPUT on all ranks, naming the first file that differs from rank 0's anywhere. They have opened it
  * with the same options. Several ranks read text that was not read before: 0.2 s of processor time a GB. */

@@ -12,6 +12,7 @@
 #include "chat/chat.h"
 #include "data/token_cache_file.h"
 #include "data/token_lock.h"
+#include "data/tokens_of_0_1_0.h"
 
 enum { NARROW_IDS = 1 << 16 };
 
@@ -36,8 +37,10 @@ struct following {
 struct token_cache {
     char *name, *folder, *path; /* name: of the text */
     bool whole, told;
-    struct token_cache_key key; /* the text's hash: where `text_hashed` */
-    uint64_t sample;            /* hash of parts of the text */
+    struct token_cache_key key;          /* the text's hash: where `text_hashed` */
+    struct token_cache_key key_of_0_1_0; /* without the text's hash */
+    struct text_of_0_1_0 text_of_0_1_0;
+    uint64_t sample; /* hash of parts of the text */
     int64_t id_limit, vocab_size;
     struct utf8_damage damage; /* of the text as far as it was tokenized */
     const char *form;          /* how Alpaca's examples are read; NULL: it has none */
@@ -70,6 +73,23 @@ static void mix_columns(const struct jsonl_columns *columns, uint64_t hash[2]) {
         if (columns->keys[i]) hash[1] ^= XXH3_64bits_withSeed(columns->keys[i], strlen(columns->keys[i]), i + 1);
 }
 
+/* From a key without the changes of the tokenizer, which 0.1.0 did not read. */
+static void make_key_of_0_1_0(const struct token_cache_options *options, enum source_kind kind,
+                              struct token_cache *cache) {
+    bool chat = cache->making.chat != NULL;
+    cache->key_of_0_1_0 = cache->key;
+    cache->key_of_0_1_0.version = TOKEN_CACHE_VERSION_OF_0_1_0;
+    cache->key_of_0_1_0.eos_token = options->eos_token_of_0_1_0;
+    if (chat) cache->key_of_0_1_0.chat_hash[0] -= CHAT_VERSION - CHAT_VERSION_OF_0_1_0;
+    cache->text_of_0_1_0 = (struct text_of_0_1_0){.path = cache->name,
+                                                  .kind = kind,
+                                                  .chat = chat,
+                                                  .tokenizer = options->tokenizer,
+                                                  .eos_token = options->eos_token,
+                                                  .eos_token_then = options->eos_token_of_0_1_0,
+                                                  .columns = options->columns};
+}
+
 /* All but the text's hash. */
 static enum status make_key(const struct token_cache_options *options, enum source_kind kind,
                             struct token_cache *cache) {
@@ -89,6 +109,7 @@ static enum status make_key(const struct token_cache_options *options, enum sour
     }
     if (kind != SOURCE_TEXT) mix_columns(options->columns, cache->key.chat_hash);
     hash_content(tokenizer, tokenizer_bytes, cache->key.tokenizer_hash);
+    make_key_of_0_1_0(options, kind, cache);
     cache->key.tokenizer_hash[1] ^= tokenizer_changes(options->tokenizer);
     mem_free(tokenizer);
     return STATUS_OK;
@@ -155,6 +176,23 @@ static void end_making(struct token_cache *cache) {
     *making = (struct making){0};
 }
 
+static struct token_cache_key key_of_0_1_0(const struct token_cache *cache) {
+    struct token_cache_key key = cache->key_of_0_1_0;
+    memcpy(key.text_hash, cache->key.text_hash, sizeof key.text_hash);
+    return key;
+}
+
+/* A file of this version, or one of 0.1.0 with the same ids. */
+static bool open_file(struct token_cache *cache, struct token_view *view) {
+    if (token_cache_file_open(cache->path, &cache->key, &cache->found, view, &cache->damage)) return true;
+    struct token_cache_key key = key_of_0_1_0(cache);
+    if (!token_cache_file_open(cache->path, &key, &cache->found, view, &cache->damage)) return false;
+    if (tokens_of_0_1_0_check(&cache->text_of_0_1_0) == STATUS_OK) return true;
+    status_clear();
+    file_input_close(&cache->found);
+    return false;
+}
+
 /* Opens the cache if it is there and good. */
 static enum status load(struct token_cache *cache) {
     if (!file_exists(cache->path)) return STATUS_OK;
@@ -163,7 +201,7 @@ static enum status load(struct token_cache *cache) {
     pthread_mutex_unlock(&cache->hash_lock);
     TRY(hashed);
     struct token_view view;
-    if (!token_cache_file_open(cache->path, &cache->key, &cache->found, &view, &cache->damage)) {
+    if (!open_file(cache, &view)) {
         if (!cache->told_other) log_note("%s: not the tokens of %s as it is now; made again", cache->path, cache->name);
         cache->told_other = true;
         return STATUS_OK;
@@ -414,6 +452,18 @@ uint64_t token_cache_identity(struct token_cache *cache) {
     uint64_t identity = known ? XXH3_64bits(&cache->key, sizeof cache->key) : 0;
     pthread_mutex_unlock(&cache->hash_lock);
     return identity;
+}
+
+uint64_t token_cache_identity_of_0_1_0(struct token_cache *cache) {
+    if (token_cache_identity(cache) == 0) return 0;
+    struct token_cache_key key = key_of_0_1_0(cache);
+    return XXH3_64bits(&key, sizeof key);
+}
+
+enum status token_cache_check_0_1_0(const struct token_cache *cache, const struct tokenizer *tokenizer) {
+    struct text_of_0_1_0 text = cache->text_of_0_1_0;
+    text.tokenizer = tokenizer;
+    return tokens_of_0_1_0_check(&text);
 }
 
 struct token_cache_progress token_cache_progress(const struct token_cache *cache) {

@@ -21,6 +21,7 @@ struct token_cache_options {
     const struct tokenizer *tokenizer;   /* may be NULL: then text is refused */
     const char *tokenizer_path;          /* the tokenizer.json that it was read from */
     int64_t eos_token;                   /* after each document; -1 for none */
+    int64_t eos_token_of_0_1_0;          /* the one that Ballast 0.1.0 took */
     int64_t vocab_size;                  /* of the model; ids of supervised files are not compared with it */
     const char *chat_folder;             /* where the chat template is, for conversations (chat_template.h) */
     int64_t chat_time_s;                 /* what the template is told of the time */
@@ -51,6 +52,10 @@ void token_cache_rest(struct token_cache *cache);
 /* A hash of the text and the settings that decide its ids, whether the ids are made or not. It may read the whole
  * text, beside a thread that advances; 0 when it cannot be read. */
 uint64_t token_cache_identity(struct token_cache *cache);
+/* The identity that Ballast 0.1.0 gave the text. */
+uint64_t token_cache_identity_of_0_1_0(struct token_cache *cache);
+/* BAD_INPUT, naming file, line and rule, where the ids of 0.1.0 may differ. It may read the whole text. */
+enum status token_cache_check_0_1_0(const struct token_cache *cache, const struct tokenizer *tokenizer);
 
 struct token_cache_progress {
     const char *name; /* the text's path */

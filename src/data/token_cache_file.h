@@ -11,7 +11,8 @@
 #include "base/utf8.h"
 #include "data/token_file.h"
 
-enum { TOKEN_CACHE_VERSION = 2 }; /* changes when the same text would give other ids */
+/* Changes when the same text would give other ids. Version 2 is of Ballast 0.1.0 (tokens_of_0_1_0.h). */
+enum { TOKEN_CACHE_VERSION = 3, TOKEN_CACHE_VERSION_OF_0_1_0 = 2 };
 
 /* What a cache was made from. No padding, so that keys compare and hash as bytes. */
 struct token_cache_key {

@@ -72,6 +72,13 @@ enum status model_end_token(const struct model *model, const struct tokenizer *t
     return value && !json_is_null(value) ? take_id(model, value, out) : STATUS_OK;
 }
 
+int64_t model_end_token_of_0_1_0(const struct model *model) {
+    const json_t *value = json_object_get(model->config_json, "eos_token_id");
+    if (json_is_array(value)) value = json_array_get(value, 0);
+    int64_t id = json_is_integer(value) ? json_integer_value(value) : -1;
+    return id >= 0 && id < model->config.vocab_size ? id : -1;
+}
+
 enum status model_end_tokens(const struct model *model, const struct tokenizer *tokenizer, struct token_ids *out) {
     const json_t *value = config_end(model);
     int64_t named = named_end(model, tokenizer), id;

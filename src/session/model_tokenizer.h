@@ -16,6 +16,8 @@ enum status model_tokenizer_require(const struct model *model, struct tokenizer 
  * or of its text_config (the first, where it is a list). -1 when there is none. BAD_INPUT when the config's would count
  * and is no id of the model. The tokenizer may be NULL. */
 enum status model_end_token(const struct model *model, const struct tokenizer *tokenizer, int64_t *out);
+/* The end token that Ballast 0.1.0 took: eos_token_id of config.json alone, the first of a list. */
+int64_t model_end_token_of_0_1_0(const struct model *model);
 /* Appends all ids of config.json's eos_token_id; where there are none, that of model_end_token. */
 enum status model_end_tokens(const struct model *model, const struct tokenizer *tokenizer, struct token_ids *out);
 

@@ -386,6 +386,8 @@ static enum status check_data(const struct train_run *run, const struct checkpoi
         log_warning("data: some could not be read when the checkpoint was written; whether they are the same is not "
                     "known");
     if (state->data == 0 || state->data == found) return STATUS_OK;
+    if (state->data == dataset_fingerprint_of_0_1_0(run->data.dataset))
+        return train_data_check_0_1_0(run->session.model, &run->data);
     enum status status = status_set(STATUS_BAD_INPUT, "data: they are not those of the run");
     return status_hint(status, "a resumed run needs the same files; train anew on others with %s/model", run->folder);
 }

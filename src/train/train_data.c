@@ -12,9 +12,10 @@ static enum status find_end(const struct model *model, const struct tokenizer *t
     TRY(model_end_token(model, tokenizer, out));
     if (!tokenizer) return STATUS_OK;
     const char *name = tokenizer_end_token(tokenizer);
+    uint32_t named;
     if (*out < 0)
         log_note("no token ends a document: neither the tokenizer's files nor config.json name one");
-    else if (name)
+    else if (name && tokenizer_find(tokenizer, name, &named) && named == *out)
         log_note("a document ends with %s, token %" PRId64, name, *out);
     else
         log_note("a document ends with token %" PRId64 ", config.json's eos_token_id", *out);
@@ -35,6 +36,7 @@ static enum status open_data(const struct model *model, const struct recipe *rec
         .valid_fraction = options->valid_fraction,
         .tokenizer = made.tokenizer,
         .tokenizer_path = tokenizer_path,
+        .eos_token_of_0_1_0 = model_end_token_of_0_1_0(model),
         .chat_folder = model_companion_folder(model, "chat_template.jinja"),
         .chat_time_s = SETTINGS_HAVE(options, chat_time_s) ? options->chat_time_s : clock_today_s(),
         .columns = options->columns,
@@ -75,6 +77,16 @@ enum status train_data_open(struct comm *comm, const struct model *model, const 
         *out = made;
     else
         train_data_close(&made);
+    return status;
+}
+
+enum status train_data_check_0_1_0(const struct model *model, const struct train_data *data) {
+    struct tokenizer *tokenizer;
+    char *path;
+    TRY(model_tokenizer_open(model, &tokenizer, &path)); /* that of the data may be freed */
+    enum status status = dataset_check_0_1_0(data->dataset, tokenizer);
+    tokenizer_free(tokenizer);
+    mem_free(path);
     return status;
 }
 

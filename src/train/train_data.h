@@ -17,6 +17,8 @@ struct train_data {
  * cannot open a file, or has another (dataset_check_same). */
 enum status train_data_open(struct comm *comm, const struct model *model, const struct recipe *recipe,
                             const struct train_options *options, bool training, struct train_data *out);
+/* BAD_INPUT, naming file, line and rule, where Ballast 0.1.0 may have made other sequences. */
+enum status train_data_check_0_1_0(const struct model *model, const struct train_data *data);
 /* What was never opened is left alone. */
 void train_data_close(struct train_data *data);
 

@@ -99,6 +99,21 @@ static void resume(void **state, const char *name) {
 
 static void a_run_of_0_1_0_resumes(void **state) { resume(state, "0.1.0/run"); }
 
+/* The tokenizer's eos_token ends documents now; 0.1.0 took that of config.json. This checkpoint has no checksum of it.
+ */
+static void a_run_whose_tokens_change_is_refused(void **state) {
+    (void)take_run(*state, "959b619d/run");
+    const char *path = temp_path(*state, "run/checkpoints/step-00000004/tokenizer_config.json");
+    json_t *settings = load(path);
+    json_object_set_new(settings, "eos_token", json_string("a"));
+    assert_int_equal(json_dump_file(settings, path, 0), 0);
+    json_decref(settings);
+    EXPECT(2,
+           TEXTS("text.txt: Ballast 0.1.0 made other tokens of it: it did not read the special tokens",
+                 "hint: resume a run of 0.1.0 with commit b4892385, or train anew"),
+           "resume", temp_path(*state, "run"), "--steps", "6", "--allow-recipe-change");
+}
+
 /* Two ranks with zero1 wrote it; one rank holds both lanes. */
 static void a_run_of_0_1_0_on_two_ranks_resumes_on_one(void **state) { resume(state, "0.1.0/ranks"); }
 
@@ -193,6 +208,7 @@ static void tokens_of_0_1_0_are_read(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         CASE(a_run_of_0_1_0_resumes),
+        CASE(a_run_whose_tokens_change_is_refused),
         CASE(a_run_of_0_1_0_on_two_ranks_resumes_on_one),
         CASE(a_checkpoint_of_format_4_resumes),
         CASE(a_checkpoint_of_format_3_resumes),
