@@ -17,8 +17,11 @@ trap 'rm -rf "$work"' EXIT
 out=${1:-$work/out}
 mkdir -p "$out"
 out=$(cd "$out" && pwd)
-run=$source/tests/fixtures/report/run
-recorded=$source/tests/fixtures/report/recorded
+for name in run recorded; do
+    tar -xzf "$source/tests/fixtures/report/$name.tar.gz" -C "$work"
+done
+run=$work/run
+recorded=$work/recorded
 
 "$program" report "$run" -o "$out/run.html" --quiet
 "$program" report "$recorded" --beside "$run" -o "$out/recorded.html" --quiet

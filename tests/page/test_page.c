@@ -9,12 +9,19 @@
 #include "page/page_data.h"
 #include "page/prometheus.h"
 #include "support/fault_sweep.h"
+#include "support/report_run.h"
 #include "support/temp_folder.h"
 #include "support/tiny_run.h"
 #include "support/unit.h"
 
 #define CASE(name) cmocka_unit_test_setup_teardown(name, temp_folder_make, temp_folder_drop)
-static const char fixture[] = BALLAST_FIXTURES "/report/run";
+static char fixture[512]; /* a run */
+
+static int set_up(void **state) {
+    int failed = temp_folder_make(state);
+    if (!failed) report_run_unpack("run", *state, fixture);
+    return failed;
+}
 
 static json_t *data_of_run(const char *folder) {
     struct page_run *run;
@@ -279,5 +286,5 @@ int main(void) {
         CASE(what_is_wrong_is_named), CASE(a_large_run_makes_a_small_page), CASE(a_run_that_goes_on_is_followed),
         CASE(every_failure_is_told),  CASE(prometheus_reads_numbers),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, set_up, temp_folder_drop);
 }

@@ -12,13 +12,21 @@
 #include "page/page.h"
 #include "page/page_data.h"
 #include "page/samples_reader.h"
+#include "support/report_run.h"
 #include "support/temp_folder.h"
 #include "support/tiny_run.h"
 #include "support/unit.h"
 #include "train/run_end.h"
 
 #define CASE(name) cmocka_unit_test_setup_teardown(name, temp_folder_make, temp_folder_drop)
-static const char recorded[] = BALLAST_FIXTURES "/report/recorded", fixture[] = BALLAST_FIXTURES "/report/run";
+static char recorded[512], fixture[512]; /* runs */
+
+static int set_up(void **state) {
+    if (temp_folder_make(state) != 0) return -1;
+    report_run_unpack("recorded", *state, recorded);
+    report_run_unpack("run", *state, fixture);
+    return 0;
+}
 
 static json_t *data_of(const char *folder, const char *beside) {
     struct page_run *run;
@@ -239,5 +247,5 @@ int main(void) {
         CASE(samples_are_bounded),
         CASE(long_samples_are_cut),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, set_up, temp_folder_drop);
 }

@@ -1,11 +1,11 @@
 #!/bin/sh
-# Makes tests/fixtures/report/recorded: a short run as Ballast itself writes it, with all that the page draws: a searched
+# Makes tests/fixtures/report/recorded.tar.gz: a short run as Ballast itself writes it, with all that the page draws: a searched
 # policy with a disk, recomputation, samples, validation, a prediction. (report/run is by make_report_fixtures.py, with
 # timelines as older versions wrote them.)
 #   usage: tests/reference/make_recorded_run.sh BALLAST
 set -eu
 source=$(cd "$(dirname "$0")/../.." && pwd)
-out=$source/tests/fixtures/report/recorded
+out=$source/tests/fixtures/report/recorded.tar.gz
 work=/tmp/ballast-report-fixture # it is in the files
 rm -rf "$work"
 mkdir "$work"
@@ -17,9 +17,6 @@ tail -c 40000 "$work/text.txt" >"$work/valid.txt"
     --device-memory 7M --disk "$work" --steps 40 --lr 3e-3 --valid-every 10 --valid-batches 2 --sample-every 10 \
     --sample-prompt 'The plan' --sample-tokens 40 --save-every 40 --quiet
 "$1" simulate "$work/recorded" >/dev/null
-rm -rf "$out"
-mkdir "$out"
-for file in run.json plan.json metrics.jsonl samples.jsonl timeline.json predicted.json; do
-    cp "$work/recorded/$file" "$out/"
-done
+(cd "$work" && tar --sort=name --mtime=@0 --owner=0 --group=0 --numeric-owner -cf - recorded/run.json recorded/plan.json \
+    recorded/metrics.jsonl recorded/samples.jsonl recorded/timeline.json recorded/predicted.json) | gzip -9n >"$out"
 rm -rf "$work"

@@ -1,4 +1,4 @@
-"""Make the run and the plan under tests/fixtures/report: what `ballast report` reads, of a believable run.
+"""Make tests/fixtures/report/run.tar.gz, a run with its plan: what `ballast report` reads, of a believable run.
 
     python3 tests/reference/make_report_fixtures.py                    # the committed fixtures
     python3 tests/reference/make_report_fixtures.py FOLDER STEPS EVENTS  # a larger run, to see how the page holds it
@@ -8,11 +8,14 @@ block, reads and writes beside them, deferred updates in the next forward. No cl
 files come out everywhere.
 """
 
+import gzip
 import json
 import math
 import pathlib
 import random
 import sys
+import tarfile
+import tempfile
 
 FIXTURES = pathlib.Path(__file__).resolve().parent.parent / "fixtures" / "report"
 MIB = 1 << 20
@@ -186,9 +189,21 @@ def make(folder, steps, pieces):
     write(folder / "metrics.jsonl", metrics(steps, predicted["step_s"], 3), lines=True)
 
 
+def pack(path, steps, pieces):
+    """The same as an archive of the directory "run", whose bytes depend on its files alone."""
+    with tempfile.TemporaryDirectory() as place, path.open("wb") as raw:
+        make(pathlib.Path(place) / "run", steps, pieces)
+        with gzip.GzipFile(fileobj=raw, mode="wb", filename="", mtime=0) as packed:
+            with tarfile.open(fileobj=packed, mode="w") as archive:
+                for file in sorted((pathlib.Path(place) / "run").iterdir()):
+                    entry = tarfile.TarInfo(f"run/{file.name}")
+                    entry.size = file.stat().st_size
+                    archive.addfile(entry, file.open("rb"))
+
+
 def main():
     if len(sys.argv) == 1:
-        make(FIXTURES / "run", 240, 1)
+        pack(FIXTURES / "run.tar.gz", 240, 1)
         return
     events = int(sys.argv[3])
     make(pathlib.Path(sys.argv[1]), int(sys.argv[2]), max(1, events // 700))
