@@ -30,7 +30,7 @@ static const struct command *command_find(const char *name) {
     return NULL;
 }
 
-/* Commands of other programs, and what does the same here. */
+/* Commands of other programs, with Ballast's way to do the same. */
 static const struct {
     const char *name, *hint;
 } other_commands[] = {
@@ -39,7 +39,7 @@ static const struct {
     {"dpo", "`ballast train MODEL_DIR PAIRS.jsonl -o RUN_DIR --loss dpo` does that"},
     {"pretrain", "`ballast init` makes a model, `ballast train` trains it"},
     {"run", "`ballast chat MODEL_DIR` talks to a model, `ballast generate` continues a prompt"},
-    {"serve", "there is no model server; `ballast report RUN_DIR --serve` serves the page of a run"},
+    {"serve", "there is no model server; `ballast report RUN_DIR --serve PORT` serves the page of a run"},
     {"export", "RUN_DIR/model is a Hugging Face directory; `ballast merge` merges an adapter into its base model"},
     {"convert", "RUN_DIR/model is a Hugging Face directory; nothing needs converting"},
     {"download", "fetch the model with another tool: any Hugging Face directory will do"},

@@ -131,6 +131,6 @@ const struct command command_report = {
         "each stream did when, the curves of training, and what the model wrote. --beside puts another run's curves "
         "into the same plots. A plan's step is simulated, a run's taken from where "
         "`ballast simulate RUN_DIR` left it. What a run does not have yet is left out; a run may still be going on. "
-        "--serve serves the page of a run, finished or not, until Ctrl-C.",
+        "--serve PORT serves the page of a run, finished or not, until Ctrl-C.",
     .run = run,
 };

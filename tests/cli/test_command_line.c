@@ -75,6 +75,8 @@ static void errors_go_to_stderr_with_status_2(void **state) {
     program_run_free(&run);
     EXPECT(*state, 2, TEXTS("no command given"), NULL);
     EXPECT(*state, 2, TEXTS("no command 'deploy'"), "deploy", "plan.json");
+    EXPECT(*state, 2, TEXTS("no command 'serve'", "hint: ", "report RUN_DIR --serve PORT"), "serve", "model");
+    EXPECT(*state, 2, TEXTS("no command 'finetune'", "hint: `ballast train MODEL_DIR DATA -o RUN_DIR`"), "finetune");
     EXPECT(*state, 2, TEXTS("plan.json"), "simulate", "plan.json");
     EXPECT(*state, 2, TEXTS("--output (-o) RUN_DIR is missing"), "train", "model", "data.txt");
     EXPECT(*state, 2, TEXTS("--batch", "of a model"), "profile", "--batch", "4");

@@ -91,6 +91,10 @@ static void many_devices_can_be_planned_for(void **state) {
                                     "restart 300 s\n"));
     assert_non_null(strstr(run.out, "save every  useful"));
     program_run_free(&run);
+    run = PROGRAM(folder, "plan", "gpt2", "--cluster", "h100x8", "--devices", "16384", "--tokens", "1000000T",
+                  "--target-days", "0.001");
+    assert_non_null(strstr(run.out, "no number of devices up to 16384 "));
+    program_run_free(&run);
     EXPECT(folder, 2, TEXTS("--devices: needs --cluster"), "plan", "gpt2", "--devices", "8");
     EXPECT(folder, 2, TEXTS("--grain: has no meaning"), "plan", "gpt2", "--devices", "8", "--grain", "2");
     EXPECT(folder, 2, TEXTS("--tokens: many"), "plan", "gpt2", "--cluster", "h100x8", "--devices", "8", "--tokens",
