@@ -15,7 +15,7 @@ int terminal_columns(FILE *out);
 /* Replaces control characters by '?', all but line feeds and tabs: text that others wrote (names of files, output of
  * models) must not move the cursor or change the terminal's title. Bytes that are no UTF-8 stay. */
 void terminal_make_plain(char *text, size_t bytes);
-/* Writes and flushes text from others: as it is, unless `out` is a terminal. False where it cannot be written. */
+/* Writes and flushes text from others. On a terminal it replaces control characters. Returns false on a write error. */
 bool terminal_write(FILE *out, const char *text, size_t bytes);
 
 /* Draws the live line over its earlier text. From any thread; log.h clears it before it prints. */

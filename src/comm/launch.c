@@ -188,7 +188,7 @@ static void end_started(const struct launch_started *started, const sigset_t *ma
     sigprocmask(SIG_SETMASK, mask, NULL);
 }
 
-/* Of Open MPI's lines the first name the cause, and the last say no more than that it failed: all are printed. */
+/* Prints all of mpirun's output: Open MPI names the cause first, and its last lines only report the failure. */
 static enum status blame_mpirun(const struct launch_ranks_seen *seen, const char *mpirun, int wait_status) {
     bool speaks = false;
     for (const char *line = launch_last_words(seen); *line;) {

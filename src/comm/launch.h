@@ -20,8 +20,8 @@ struct launch_settings {
 
 /* Starts the ranks and returns when all have ended, with the status of the rank that failed first and its message and
  * hint; one that died is FAILED, with its number and host. BAD_INPUT, with what to install, where there is no MPI.
- * Passes SIGINT, SIGTERM, SIGHUP, SIGUSR1 and SIGUSR2 on to the ranks, but for those that were ignored at the call
- * (nohup). Call it from the process's first thread, before it starts others. */
+ * Forwards SIGINT, SIGTERM, SIGHUP, SIGUSR1 and SIGUSR2 to the ranks. Signals that are ignored at the call (nohup) stay
+ * ignored. Call it from the process's first thread, before it starts others. */
 enum status launch_ranks(const struct launch_settings *settings);
 
 /* Whether such a parent started this process. */

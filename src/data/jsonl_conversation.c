@@ -140,7 +140,7 @@ static enum status fill_conversation(const char *name, int64_t line, const json_
 
 enum status jsonl_make_conversation(const char *name, int64_t line, const json_t *object, json_t *messages,
                                     json_t **out, size_t *first) {
-    /* A list of its own: the row's stays as it is. */
+    /* A copy, so that the row's own list does not change. */
     json_t *own = json_is_array(messages) ? json_copy(messages) : json_incref(messages);
     json_t *conversation = own ? json_pack("{s:o}", "messages", own) : NULL;
     json_decref(messages);

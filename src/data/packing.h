@@ -26,7 +26,7 @@ struct packing_options {
     int64_t vocab_size;
     bool together;    /* several examples to a row, by best fit in decreasing order of length; rows in a fixed random
                          order. Otherwise one to a row, in their order */
-    bool loss_on_all; /* all tokens but masked ones are trained on, not only those that are marked so */
+    bool loss_on_all; /* trains on all tokens but masked ones, not only on marked ones */
     bool pairs; /* examples 2i and 2i + 1 are a pair: both have a row or none, one after the other; not together */
     const char *name; /* of the corpus, in messages */
 };
