@@ -331,22 +331,33 @@ enum ballast_status ballast_train(const char *model, const char *run, const stru
                                   const struct ballast_train_options *options,
                                   const struct ballast_train_events *events);
 
-#define BALLAST_RESUME_OPTIONS_VERSION 2
+/* New values for the rest of a run. What is not given stays as the run has it. The run keeps new values for later
+ * resumes, and run.json keeps their history. */
+#define BALLAST_RESUME_OPTIONS_VERSION 3
 struct ballast_resume_options {
     int version;
-    int64_t steps;               /* the run's new length, at least what is done; not given: as the run has it */
+    int64_t steps;               /* the run's new length, at least the steps that are done */
     double epochs;               /* the same in epochs; not both */
-    int64_t allow_recipe_change; /* 1: go on although the kernels are others here, with other bits from there on;
+    int64_t allow_recipe_change; /* 1: continue although the kernels are others here, with other bits from there on;
                                     not given: 0, refuse */
-    const char *replan;          /* "auto" or "off", as of training; not given: as the run has it */
+    const char *replan;          /* "auto" or "off", as of training */
+    /* As of training. A new learning_rate is the schedule's peak: warm-up and decay keep their steps, and every later
+     * rate is multiplied by the new peak over the old one. */
+    double learning_rate;
+    const char *schedule;
+    int64_t schedule_steps, warmup_steps;
+    double min_lr_fraction, wsd_decay_fraction;
+    int64_t save_every; /* at least 1 */
+    int64_t keep, valid_every, valid_batches, sample_every, sample_tokens;
+    const char *sample_prompt;
 };
 #define BALLAST_RESUME_OPTIONS_INIT                                                                                    \
-    { BALLAST_RESUME_OPTIONS_VERSION, -1, -1, -1, NULL }
+    { BALLAST_RESUME_OPTIONS_VERSION, -1, -1, -1, NULL, -1, NULL, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, NULL }
 void ballast_resume_options_init(struct ballast_resume_options *options);
 
-/* Goes on with a run from its newest checkpoint, bit for bit as if it had not stopped. Plan options that are given must
- * be those of the run, but for memory limits and grains per pass. A run that is complete only gets its model written
- * again. `plan`, `options` and `events` may be NULL. Statuses as ballast_train. */
+/* Continues a run from its newest checkpoint; without options bit for bit as if it had not stopped. Plan options that
+ * are given must be those of the run, but for memory limits and grains per pass. A run that is complete only gets its
+ * model written again. `plan`, `options` and `events` may be NULL. Statuses as ballast_train. */
 enum ballast_status ballast_resume(const char *run, const struct ballast_plan_options *plan,
                                    const struct ballast_resume_options *options,
                                    const struct ballast_train_events *events);

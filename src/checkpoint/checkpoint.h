@@ -6,8 +6,8 @@
  * Weights go from the arena to the file: nothing is copied in memory. What is written is checked on its way: a
  * checkpoint with a value that is not finite never gets its name.
  *
- * Files, in the order to read them: run_folder (a run's folder and settings); recipe_change (what of a recipe was
- * changed on purpose); checkpoint (which there are, and what they say); joint_folder (a folder that ranks write
+ * Files, in the order to read them: run_folder (a run's folder and settings); run_change (the settings
+ * that resume changed); checkpoint (which there are, and what they say); joint_folder (a folder that ranks write
  * together); checkpoint_write (checkpoints and models so written); checkpoint_verify (its files against their
  * checksums); shared_folder (whether all ranks see one). */
 #ifndef BALLAST_CHECKPOINT_CHECKPOINT_H

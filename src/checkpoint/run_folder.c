@@ -59,11 +59,11 @@ static json_t *limits_to_json(const struct memory_options *limits) {
 enum status run_folder_write(const char *path, const struct run_settings *settings) {
     json_t *options = train_options_to_json(&settings->options), *plan = plan_to_json(&settings->plan);
     char *file = path_join(path, "run.json");
-    json_t *object = NULL, *changes = recipe_changes_to_json(&settings->changes);
+    json_t *object = NULL, *changes = run_changes_to_json(&settings->changes);
     enum status status = STATUS_FAILED;
     if (options && plan && file && changes) {
         object = json_pack("{s:i, s:s, s:O, s:O, s:O, s:o}", "version", RUN_VERSION, "model", settings->model_folder,
-                           "options", options, "plan", plan, "recipe_changes", changes, "memory",
+                           "options", options, "plan", plan, "changes", changes, "memory",
                            limits_to_json(&settings->limits));
         status = object ? json_write(file, object)
                         : status_set(STATUS_FAILED, "%s: a path that is not UTF-8, or no memory", file);
@@ -131,6 +131,8 @@ static enum status read_limits(const char *file, const json_t *object, struct me
     return STATUS_OK;
 }
 
+const char *run_changes_key(int64_t version) { return version < RUN_FIRST_CHANGES ? "recipe_changes" : "changes"; }
+
 enum status run_settings_from_json(const char *file, const json_t *object, struct run_settings *out) {
     int64_t version = 0;
     const char *model = NULL;
@@ -147,7 +149,7 @@ enum status run_settings_from_json(const char *file, const json_t *object, struc
     if (!json_is_object(plan)) return status_set(STATUS_BAD_INPUT, "%s: plan: must be an object", file);
     TRY(train_options_from_json(file, options, &out->memory, &out->options));
     TRY(read_limits(file, json_object_get(object, "memory"), &out->limits));
-    TRY(recipe_changes_from_json(file, json_object_get(object, "recipe_changes"), &out->changes));
+    TRY(run_changes_from_json(file, json_object_get(object, run_changes_key(version)), &out->changes));
     return plan_from_json(file, plan, &out->plan);
 }
 
@@ -178,7 +180,7 @@ done:
 
 void run_settings_free(struct run_settings *settings) {
     scratch_free(&settings->memory);
-    recipe_changes_free(&settings->changes);
+    run_changes_free(&settings->changes);
     *settings = (struct run_settings){0};
 }
 

@@ -10,14 +10,11 @@ static enum status run(const struct options *options) {
     TRY(step_options_read(options, true, &plan));
     plan.allow_recipe_change = options_flag(options, OPT_ALLOW_RECIPE_CHANGE);
     plan.base_folder = options_text(options, OPT_BASE);
-    struct resume_options resume = {0};
-    if (options_given(options, OPT_STEPS)) SETTINGS_GIVE(&resume, steps, options_whole(options, OPT_STEPS));
-    if (options_given(options, OPT_EPOCHS)) SETTINGS_GIVE(&resume, epochs, options_real(options, OPT_EPOCHS));
-    if (options_given(options, OPT_REPLAN))
-        SETTINGS_GIVE(&resume, replan, strcmp(options_text(options, OPT_REPLAN), "auto") == 0);
+    struct train_options changes = {.steps = 0};
+    step_options_read_training(options, &changes);
     struct run_views views;
     enum status status = run_views_open(options, options->arguments.items[0], &views);
-    if (status == STATUS_OK) status = train_resume(options->arguments.items[0], &plan, &resume, &views.events);
+    if (status == STATUS_OK) status = train_resume(options->arguments.items[0], &plan, &changes, &views.events);
     if (views.console) status = run_views_put_out(options, &views, status);
     run_views_close(&views);
     return status;
@@ -29,11 +26,15 @@ const struct command command_resume = {
     .arguments = "RUN_DIR",
     .least = 1,
     .most = 1,
-    .summary = "go on with a run from its newest checkpoint",
-    .details = "Bit for bit as if it had not stopped. Plan options that are given must be those of the run, "
-               "--device-memory, --host-memory, --disk, --partition, --collectives, --grains-per-pass and --replan "
-               "apart, which change no result. Settings "
-               "in RUN_DIR/run.json may be edited before (learning rate, steps, what is saved when); the recipe and "
-               "what says which data come when may not. The checkpoint's files are compared with their checksums.",
+    .summary = "continue a run from its newest checkpoint",
+    .details =
+        "Without options the result is bit for bit that of a run that never stopped. The run's length, schedule and "
+        "intervals may change: --steps, --epochs, --lr, --schedule, --save-every, --valid-every and their like. New "
+        "values count from the next step on. The run keeps them for later resumes, and RUN_DIR/run.json keeps their "
+        "history, which `ballast inspect` and the page show. --lr sets the schedule's peak: warm-up and decay keep "
+        "their steps, and every later learning rate is multiplied by the new peak over the old one. A schedule "
+        "without --schedule-steps stretches to the new --steps. The recipe and the data stay as they are. "
+        "--device-memory, --host-memory, --disk, --partition, --collectives, --grains-per-pass and --replan never "
+        "change a result. The checkpoint's files are compared with their checksums.",
     .run = run,
 };

@@ -7,28 +7,6 @@
 #include "cli/step_options.h"
 #include "train/run_continue.h"
 
-/* Defaults stand in `out`. */
-static void read_lengths(const struct options *options, struct train_options *out) {
-    TAKE(WHOLE, STEPS, steps);
-    TAKE(REAL, EPOCHS, epochs);
-    TAKE(REAL, LR, learning_rate);
-    if (options_given(options, OPT_SCHEDULE))
-        SETTINGS_GIVE(out, schedule, lr_schedule_find(options_text(options, OPT_SCHEDULE)));
-    TAKE(WHOLE, SCHEDULE_STEPS, schedule_steps);
-    TAKE(WHOLE, WARMUP_STEPS, warmup_steps);
-    TAKE(REAL, MIN_LR_FRACTION, min_lr_fraction);
-    TAKE(REAL, WSD_DECAY_FRACTION, wsd_decay_fraction);
-    TAKE(WHOLE, SAVE_EVERY, save_every);
-    TAKE(WHOLE, KEEP, keep);
-    TAKE(WHOLE, VALID_EVERY, valid_every);
-    TAKE(WHOLE, VALID_BATCHES, valid_batches);
-    TAKE(WHOLE, SAMPLE_EVERY, sample_every);
-    TAKE(WHOLE, SAMPLE_TOKENS, sample_tokens);
-    TAKE(TEXT, SAMPLE_PROMPT, sample_prompt);
-    if (options_given(options, OPT_REPLAN))
-        SETTINGS_GIVE(out, replan, strcmp(options_text(options, OPT_REPLAN), "auto") == 0);
-}
-
 static enum status read_data(const struct options *options, struct train_options *out) {
     TAKE(REAL, VALID_FRACTION, valid_fraction);
     TAKE(TEXT, COLUMNS, columns);
@@ -52,10 +30,10 @@ static enum status begin(const struct options *options, const char *folder, cons
 static enum status go_on(const struct options *options, const char *folder, const struct train_options *training,
                          const struct run_continue *there, struct run_views *views) {
     struct plan_options plan;
-    struct resume_options resume;
+    struct train_options changes;
     TRY(step_options_read(options, true, &plan));
-    TRY(run_continue_check(options->arguments.items[0], folder, &plan, training, &resume));
-    if (there->found == RUN_FOUND_PART) return train_resume(folder, &plan, &resume, &views->events);
+    TRY(run_continue_check(options->arguments.items[0], folder, &plan, training, &changes));
+    if (there->found == RUN_FOUND_PART) return train_resume(folder, &plan, &changes, &views->events);
     run_views_tell_complete(views, folder, there->steps);
     return STATUS_OK;
 }
@@ -73,7 +51,7 @@ static enum status run(const struct options *options) {
     const char *folder = options_text(options, OPT_OUTPUT);
     if (!folder) return status_set(STATUS_BAD_INPUT, "ballast train: --output (-o) RUN_DIR is missing");
     step_options_read_optimizer(options, &training);
-    read_lengths(options, &training);
+    step_options_read_training(options, &training);
     TRY(read_data(options, &training));
     struct run_views views;
     enum status status = run_views_open(options, folder, &views);
@@ -105,7 +83,7 @@ const struct command command_train = {
         "SIGINT or SIGTERM ends at once, "
         "with 4. Where nobody reads what it prints any more, it goes on. `--config RUN_DIR/run.json -o FOLDER` repeats "
         "a "
-        "run bit for bit, unless `resume` made it longer and so changed its schedule on the way: its model and data "
+        "run bit for bit; one whose schedule `resume` changed is refused. Its model and data "
         "are taken where none are given, its plan as --plan takes one. Other "
         "settings may be given anew; an option that differs from the plan's recipe is refused, since the run would be "
         "another.",

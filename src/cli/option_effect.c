@@ -13,33 +13,42 @@ static bool is_text(const struct options *options, enum option_id id, const char
     return value && strcmp(value, text) == 0;
 }
 
+/* Of the run: `resume` continues with options that its command line does not have. */
 RULE(never_validates) {
-    UNUSED(facts);
-    return options_whole(options, OPT_VALID_EVERY) == 0;
+    UNUSED(options);
+    return facts->options->valid_every == 0;
 }
 
 RULE(never_samples) {
-    UNUSED(facts);
-    return options_whole(options, OPT_SAMPLE_EVERY) == 0;
+    UNUSED(options);
+    return facts->options->sample_every == 0;
 }
 
 RULE(never_saves) {
-    UNUSED(facts);
-    return options_whole(options, OPT_SAVE_EVERY) == 0;
+    UNUSED(options);
+    return facts->options->save_every == 0;
 }
 
 RULE(is_not_wsd) {
-    UNUSED(facts);
-    return !is_text(options, OPT_SCHEDULE, "wsd");
+    UNUSED(options);
+    return facts->options->schedule != LR_SCHEDULE_WSD;
 }
 
 RULE(is_constant) {
-    UNUSED(facts);
-    return is_text(options, OPT_SCHEDULE, "constant");
+    UNUSED(options);
+    return facts->options->schedule == LR_SCHEDULE_CONSTANT;
 }
 
-/* --schedule-steps sets the default of --warmup-steps too. */
-RULE(is_constant_after_warmup) { return is_constant(options, facts) && options_given(options, OPT_WARMUP_STEPS); }
+/* --schedule-steps sets the default of --warmup-steps too, until the run has begun. */
+RULE(is_constant_after_warmup) {
+    bool open = options->command->bit == COMMAND_TRAIN && !options_given(options, OPT_WARMUP_STEPS);
+    return is_constant(options, facts) && !open;
+}
+
+RULE(has_no_step_left) {
+    UNUSED(options);
+    return facts->done >= facts->steps;
+}
 
 /* Counts --temperature 0 alone, not a generation_config.json that asks for the likeliest token. */
 RULE(takes_the_likeliest) {
@@ -87,7 +96,10 @@ RULE(updates_without_roots) {
     return is_text(options, OPT_OPTIMIZER, "sgd") || is_text(options, OPT_OPTIMIZER, "lion");
 }
 
-RULE(has_no_validation) { return !facts->validation && options_whole(options, OPT_VALID_EVERY) > 0; }
+RULE(has_no_validation) {
+    UNUSED(options);
+    return !facts->validation && facts->options->valid_every > 0;
+}
 
 RULE(has_other_validation) {
     UNUSED(options);
@@ -136,14 +148,15 @@ RULE(shows_no_page) {
 #define IS_GENERATION NO_EFFECT "--for generate plans no training"
 
 const struct option_effect option_effects[] = {
-    {OPT_VALID, EFFECT_OF_OPTIONS, never_validates, NO_EFFECT "--valid-every is 0"},
-    {OPT_VALID_BATCHES, EFFECT_OF_OPTIONS, never_validates, NO_EFFECT "--valid-every is 0"},
-    {OPT_SAMPLE_PROMPT, EFFECT_OF_OPTIONS, never_samples, NO_EFFECT "without --sample-every N nothing is sampled"},
-    {OPT_SAMPLE_TOKENS, EFFECT_OF_OPTIONS, never_samples, NO_EFFECT "without --sample-every N nothing is sampled"},
-    {OPT_KEEP, EFFECT_OF_OPTIONS, never_saves, NO_EFFECT "--save-every is 0, so there are no checkpoints"},
-    {OPT_WSD_DECAY_FRACTION, EFFECT_OF_OPTIONS, is_not_wsd, NO_EFFECT "the schedule is not wsd"},
-    {OPT_MIN_LR_FRACTION, EFFECT_OF_OPTIONS, is_constant, NO_EFFECT "the schedule is constant"},
-    {OPT_SCHEDULE_STEPS, EFFECT_OF_OPTIONS, is_constant_after_warmup, NO_EFFECT "the schedule is constant"},
+    {OPT_VALID, EFFECT_OF_DATA, never_validates, NO_EFFECT "--valid-every is 0"},
+    {OPT_VALID_BATCHES, EFFECT_OF_DATA, never_validates, NO_EFFECT "--valid-every is 0"},
+    {OPT_SAMPLE_PROMPT, EFFECT_OF_DATA, never_samples, NO_EFFECT "without --sample-every N nothing is sampled"},
+    {OPT_SAMPLE_TOKENS, EFFECT_OF_DATA, never_samples, NO_EFFECT "without --sample-every N nothing is sampled"},
+    {OPT_KEEP, EFFECT_OF_DATA, never_saves, NO_EFFECT "--save-every is 0, so there are no checkpoints"},
+    {OPT_WSD_DECAY_FRACTION, EFFECT_OF_DATA, is_not_wsd, NO_EFFECT "the schedule is not wsd"},
+    {OPT_MIN_LR_FRACTION, EFFECT_OF_DATA, is_constant, NO_EFFECT "the schedule is constant"},
+    {OPT_SCHEDULE_STEPS, EFFECT_OF_DATA, is_constant_after_warmup, NO_EFFECT "the schedule is constant"},
+    {OPT_LR, EFFECT_OF_DATA, has_no_step_left, NO_EFFECT "all steps are done; a greater --steps makes the run longer"},
     {OPT_TOP_K, EFFECT_OF_OPTIONS, takes_the_likeliest, NO_EFFECT "--temperature 0 takes the likeliest token"},
     {OPT_TOP_P, EFFECT_OF_OPTIONS, takes_the_likeliest, NO_EFFECT "--temperature 0 takes the likeliest token"},
     {OPT_SEED, EFFECT_OF_OPTIONS, takes_the_likeliest, NO_EFFECT "--temperature 0 takes the likeliest token"},

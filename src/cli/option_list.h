@@ -6,6 +6,7 @@
 #define OPTION_OWN(...)                                                                                                \
     .setting = &(const struct setting) { __VA_ARGS__ }
 #define OPTION_FOR(mask) .commands = (mask)
+#define RUN_VALUE "; resume: the run's value"
 
 #define OPTION_LIST_COMMON(X)                                                                                          \
     X(CONFIG, OPTION_OWN(.name = "config", .type = SETTING_TEXT), .argument = "FILE", OPTION_FOR(COMMANDS_ALL),        \
@@ -202,21 +203,26 @@
     X(CONTINUE, OPTION_OWN(.name = "continue", .type = SETTING_FLAG), OPTION_FOR(COMMAND_TRAIN),                       \
       .help = "where --output holds the run of these settings already, go on with it as `ballast resume` does; where " \
               "it is complete, do nothing: one command line for a scheduler that starts it again and again")           \
-    X(STEPS, OPTION_OF(steps), OPTION_FOR(COMMAND_TRAIN | COMMAND_RESUME), .computed = "; resume: what the run says",  \
-      .help = "optimizer steps of the whole run")                                                                      \
+    X(STEPS, OPTION_OF(steps), OPTION_FOR(COMMAND_TRAIN | COMMAND_RESUME), .computed = RUN_VALUE,                      \
+      .help = "optimizer steps of the whole run, those that are done included")                                        \
     X(EPOCHS, OPTION_OF(epochs), OPTION_FOR(COMMAND_TRAIN | COMMAND_RESUME), .excludes = "steps",                      \
-      .computed = "--steps", .help = "passes over the training data, in place of --steps; 0.5 is half of one")         \
-    X(LR, OPTION_OF(learning_rate), OPTION_FOR(COMMAND_TRAIN), .help = "peak learning rate")                           \
-    X(SCHEDULE, OPTION_OF(schedule), .argument = "NAME", OPTION_FOR(COMMAND_TRAIN),                                    \
+      .computed = "--steps" RUN_VALUE,                                                                                 \
+      .help = "passes over the training data, in place of --steps; 0.5 is half of one")                                \
+    X(LR, OPTION_OF(learning_rate), OPTION_FOR(COMMAND_TRAIN | COMMAND_RESUME), .computed = RUN_VALUE,                 \
+      .help =                                                                                                          \
+          "peak learning rate; resume: warm-up and decay keep their steps, and all later rates follow the new peak")   \
+    X(SCHEDULE, OPTION_OF(schedule), .argument = "NAME", OPTION_FOR(COMMAND_TRAIN | COMMAND_RESUME),                   \
+      .computed = RUN_VALUE,                                                                                           \
       .help = "learning rate after the warm-up: cosine, linear, constant or wsd (constant, then a linear fall)")       \
-    X(SCHEDULE_STEPS, OPTION_OF(schedule_steps), OPTION_FOR(COMMAND_TRAIN), .computed = "--steps",                     \
-      .help = "steps after which the schedule is at its end")                                                          \
-    X(WARMUP_STEPS, OPTION_OF(warmup_steps), OPTION_FOR(COMMAND_TRAIN),                                                \
-      .computed = "a tenth of the schedule, at most 100", .help = "steps of linear warm-up")                           \
-    X(MIN_LR_FRACTION, OPTION_OF(min_lr_fraction), OPTION_FOR(COMMAND_TRAIN),                                          \
+    X(SCHEDULE_STEPS, OPTION_OF(schedule_steps), OPTION_FOR(COMMAND_TRAIN | COMMAND_RESUME),                           \
+      .computed = "--steps" RUN_VALUE, .help = "steps after which the schedule is at its end")                         \
+    X(WARMUP_STEPS, OPTION_OF(warmup_steps), OPTION_FOR(COMMAND_TRAIN | COMMAND_RESUME),                               \
+      .computed = "a tenth of the schedule, at most 100" RUN_VALUE,                                                    \
+      .help = "steps of linear warm-up, from the run's first step")                                                    \
+    X(MIN_LR_FRACTION, OPTION_OF(min_lr_fraction), OPTION_FOR(COMMAND_TRAIN | COMMAND_RESUME), .computed = RUN_VALUE,  \
       .help = "where the schedule ends, as a part of --lr")                                                            \
-    X(WSD_DECAY_FRACTION, OPTION_OF(wsd_decay_fraction), OPTION_FOR(COMMAND_TRAIN),                                    \
-      .help = "last part of the schedule, in which wsd falls")                                                         \
+    X(WSD_DECAY_FRACTION, OPTION_OF(wsd_decay_fraction), OPTION_FOR(COMMAND_TRAIN | COMMAND_RESUME),                   \
+      .computed = RUN_VALUE, .help = "last part of the schedule, in which wsd falls")                                  \
     X(BETA1, OPTION_OF(beta1), OPTION_FOR(COMMAND_TRAIN | COMMAND_PLAN),                                               \
       .help = "decay of the first moment; sgd: momentum")                                                              \
     X(BETA2, OPTION_OF(beta2), OPTION_FOR(COMMAND_TRAIN | COMMAND_PLAN),                                               \
@@ -257,13 +263,14 @@
       .computed = "none, or what the plan file or the model's own adapter says",                                       \
       .help = "train adapters beside linear layers (8,16,q_proj,v_proj or 8,16,all-linear) and freeze all else; the "  \
               "run then writes adapters as peft has them")                                                             \
-    X(SAVE_EVERY, OPTION_OF(save_every), OPTION_FOR(COMMAND_TRAIN),                                                    \
+    X(SAVE_EVERY, OPTION_OF(save_every), OPTION_FOR(COMMAND_TRAIN | COMMAND_RESUME), .computed = RUN_VALUE,            \
       .help =                                                                                                          \
           "steps between checkpoints; one is also written at the end and on a signal; 0: none at all, so that the "    \
           "run leaves its model alone and cannot be resumed")                                                          \
-    X(KEEP, OPTION_OF(keep), OPTION_FOR(COMMAND_TRAIN), .help = "newest checkpoints that are kept; 0: all")            \
+    X(KEEP, OPTION_OF(keep), OPTION_FOR(COMMAND_TRAIN | COMMAND_RESUME), .computed = RUN_VALUE,                        \
+      .help = "newest checkpoints that are kept; 0: all")                                                              \
     X(REPLAN, OPTION_OF(replan), .argument = "auto|off", OPTION_FOR(COMMAND_TRAIN | COMMAND_RESUME),                   \
-      .computed = "; resume: what the run says",                                                                       \
+      .computed = RUN_VALUE,                                                                                           \
       .help = "auto: a run times its own instructions and changes to another policy where that is more than 5% "       \
               "faster or memory has become less or more, with the same bits, all ranks together; off, also where "     \
               "--plan gives a policy, and for several ranks with GPUs: never")                                         \
@@ -278,17 +285,18 @@
               "output, or prompt, chosen and rejected: prompt=question,completion=answer; a run keeps them")           \
     X(VALID, OPTION_OF(valid_paths), .argument = "PATH", OPTION_FOR(COMMAND_TRAIN),                                    \
       .help = "validation data beside the valid.* of folders; may be given several times")                             \
-    X(VALID_EVERY, OPTION_OF(valid_every), OPTION_FOR(COMMAND_TRAIN),                                                  \
+    X(VALID_EVERY, OPTION_OF(valid_every), OPTION_FOR(COMMAND_TRAIN | COMMAND_RESUME), .computed = RUN_VALUE,          \
       .help = "steps between validations, where there is validation data; 0: never")                                   \
-    X(VALID_BATCHES, OPTION_OF(valid_batches), OPTION_FOR(COMMAND_TRAIN),                                              \
+    X(VALID_BATCHES, OPTION_OF(valid_batches), OPTION_FOR(COMMAND_TRAIN | COMMAND_RESUME), .computed = RUN_VALUE,      \
       .help = "the most batches of a validation; 0: all")                                                              \
     X(VALID_FRACTION, OPTION_OF(valid_fraction), OPTION_FOR(COMMAND_TRAIN),                                            \
       .help = "part of the training data held out where there is no other validation data")                            \
-    X(SAMPLE_EVERY, OPTION_OF(sample_every), OPTION_FOR(COMMAND_TRAIN),                                                \
+    X(SAMPLE_EVERY, OPTION_OF(sample_every), OPTION_FOR(COMMAND_TRAIN | COMMAND_RESUME), .computed = RUN_VALUE,        \
       .help = "steps between samples of what the model writes (samples.jsonl); 0: never")                              \
-    X(SAMPLE_PROMPT, OPTION_OF(sample_prompt), .argument = "TEXT", OPTION_FOR(COMMAND_TRAIN),                          \
-      .computed = "the end-of-text token", .help = "the text that samples go on from")                                 \
-    X(SAMPLE_TOKENS, OPTION_OF(sample_tokens), OPTION_FOR(COMMAND_TRAIN), .help = "the most tokens of a sample")       \
+    X(SAMPLE_PROMPT, OPTION_OF(sample_prompt), .argument = "TEXT", OPTION_FOR(COMMAND_TRAIN | COMMAND_RESUME),         \
+      .computed = "the end-of-text token" RUN_VALUE, .help = "the text that samples go on from")                       \
+    X(SAMPLE_TOKENS, OPTION_OF(sample_tokens), OPTION_FOR(COMMAND_TRAIN | COMMAND_RESUME), .computed = RUN_VALUE,      \
+      .help = "the most tokens of a sample")                                                                           \
     X(ALLOW_RECIPE_CHANGE, OPTION_OWN(.name = "allow-recipe-change", .type = SETTING_FLAG),                            \
       OPTION_FOR(COMMAND_RESUME),                                                                                      \
       .help = "go on although the instruction set or the kernels' version is another here, or with other --lanes or "  \

@@ -138,17 +138,36 @@ static enum status take_arguments(const char *path, const json_t *object, struct
     return STATUS_OK;
 }
 
-static enum status refuse_changed(const char *path, const json_t *object) {
-    const json_t *first = json_array_get(json_object_get(object, "recipe_changes"), 0);
-    if (!first) return STATUS_OK;
-    (void)status_set(STATUS_BAD_INPUT, "%s: recipe_changes: the run went on with another recipe after step %" PRId64,
-                     path, (int64_t)json_integer_value(json_object_get(first, "step")));
-    return status_hint(STATUS_BAD_INPUT, "one run has one recipe, so its bits cannot be had again by training anew");
+/* Whether the steps after the change have other bits than in a run that has the new value from its first step on. An
+ * option that is given decides for itself. */
+static bool alters_bits(const char *field, const json_t *of_run, const struct options *options) {
+    static const char *const intervals[] = {"save_every",    "keep",         "replan",       "valid_every",
+                                            "valid_batches", "sample_every", "sample_tokens"};
+    for (size_t i = 0; i < sizeof intervals / sizeof *intervals; i++)
+        if (strcmp(field, intervals[i]) == 0) return false;
+    bool length = strcmp(field, "steps") == 0 || strcmp(field, "epochs") == 0;
+    if (length && json_is_integer(json_object_get(of_run, "schedule_steps"))) return false;
+    enum option_id id = find_field(field);
+    return !run_change_is_option(field) || !options_given(options, id);
+}
+
+static enum status refuse_changed(const char *path, const json_t *object, const struct options *options) {
+    const char *key = run_changes_key(json_integer_value(json_object_get(object, "version")));
+    const json_t *of_run = json_object_get(object, "options"), *change;
+    size_t i;
+    json_array_foreach(json_object_get(object, key), i, change) {
+        const char *field = json_string_value(json_object_get(change, "field"));
+        if (field && !alters_bits(field, of_run, options)) continue;
+        (void)status_set(STATUS_BAD_INPUT, "%s: %s: %s changed after step %" PRId64 " of the run", path, key,
+                         field ? field : "a setting", (int64_t)json_integer_value(json_object_get(change, "step")));
+        return status_hint(STATUS_BAD_INPUT, "a new run has one value from its first step on, and so other bits");
+    }
+    return STATUS_OK;
 }
 
 /* Those that are no options are read elsewhere: the plan as --plan is, model and changes below. */
 static enum status refuse_unknown(const char *path, const json_t *object) {
-    static const char *const run[] = {"version", "model", "options", "plan", "recipe_changes", "memory"};
+    static const char *const run[] = {"version", "model", "options", "plan", "changes", "recipe_changes", "memory"};
     static const char *const plan[] = {"version", "recipe", "policy", "threads"};
     TRY(json_refuse_unknown(path, "", object, run, sizeof run / sizeof *run));
     return json_refuse_unknown(path, "plan.", json_object_get(object, "plan"), plan, sizeof plan / sizeof *plan);
@@ -163,7 +182,7 @@ static enum status check_run(const char *path, const json_t *object, const struc
     int64_t version = 0;
     TRY(json_read_version(path, object, RUN_VERSION, &version));
     TRY(refuse_unknown(path, object));
-    return refuse_changed(path, object);
+    return refuse_changed(path, object, options);
 }
 
 /* What `ballast resume` would refuse: above all fields of another type. */

@@ -147,3 +147,24 @@ void text_options_tell(const struct writer *writer) {
              (long long)plan->chosen.recipe.sequence_length, size_print(memory->by_kind[BUFFER_CACHE], cache));
     if (writer->note[0]) log_note("from generation_config.json: %s", writer->note);
 }
+
+void step_options_read_training(const struct options *options, struct train_options *out) {
+    TAKE(WHOLE, STEPS, steps);
+    TAKE(REAL, EPOCHS, epochs);
+    TAKE(REAL, LR, learning_rate);
+    if (options_given(options, OPT_SCHEDULE))
+        SETTINGS_GIVE(out, schedule, lr_schedule_find(options_text(options, OPT_SCHEDULE)));
+    TAKE(WHOLE, SCHEDULE_STEPS, schedule_steps);
+    TAKE(WHOLE, WARMUP_STEPS, warmup_steps);
+    TAKE(REAL, MIN_LR_FRACTION, min_lr_fraction);
+    TAKE(REAL, WSD_DECAY_FRACTION, wsd_decay_fraction);
+    TAKE(WHOLE, SAVE_EVERY, save_every);
+    TAKE(WHOLE, KEEP, keep);
+    TAKE(WHOLE, VALID_EVERY, valid_every);
+    TAKE(WHOLE, VALID_BATCHES, valid_batches);
+    TAKE(WHOLE, SAMPLE_EVERY, sample_every);
+    TAKE(WHOLE, SAMPLE_TOKENS, sample_tokens);
+    TAKE(TEXT, SAMPLE_PROMPT, sample_prompt);
+    if (options_given(options, OPT_REPLAN))
+        SETTINGS_GIVE(out, replan, strcmp(options_text(options, OPT_REPLAN), "auto") == 0);
+}

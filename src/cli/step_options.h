@@ -12,6 +12,9 @@ enum status step_options_read(const struct options *options, bool decided, struc
 /* The optimizer's numbers and clipping, which are part of the recipe; the rest as train_options_init has it. */
 void step_options_read_optimizer(const struct options *options, struct train_options *out);
 
+/* The run's length, its schedule and its intervals, where they were given. */
+void step_options_read_training(const struct options *options, struct train_options *out);
+
 /* --chat-date in seconds since 1970, 0 when it is not given. BAD_INPUT when it is no date from 1970-01-02 on. */
 enum status step_options_read_chat_date(const struct options *options, int64_t *time_s);
 

@@ -58,7 +58,7 @@ void library_give_ranks(struct plan_options *out);
 enum status library_read_plan(const struct ballast_plan_options *given, bool decided, struct plan_options *out);
 enum status library_read_training(const struct ballast_train_options *given, struct train_options *out);
 enum status library_read_resume(const struct ballast_resume_options *given, struct plan_options *plan,
-                                struct resume_options *out);
+                                struct train_options *out);
 enum status library_read_evaluation(const struct ballast_evaluate_options *given, struct eval_options *out);
 /* But for chat, system and chat_time_s, which are about the prompt. */
 enum status library_read_text(const struct ballast_generate_options *given, struct generate_options *out);

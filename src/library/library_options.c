@@ -185,18 +185,30 @@ static enum status read_data(const struct ballast_train_options *given, struct t
     return read_loss_on(given->loss_on, &out->loss_on_all);
 }
 
-static enum status read_rate(const struct ballast_train_options *given, struct train_options *out) {
-    TAKE_WHOLE("options", steps)
-    TAKE_REAL("options", epochs)
-    if (SETTINGS_HAVE(out, steps) && SETTINGS_HAVE(out, epochs))
-        return status_set(STATUS_BAD_INPUT, "options.epochs: is given together with options.steps; give one of them");
-    TAKE_REAL("options", learning_rate)
-    TAKE_CHOICE("options", schedule, lr_schedule_find)
-    TAKE_WHOLE("options", schedule_steps)
-    TAKE_WHOLE("options", warmup_steps)
-    TAKE_REAL("options", min_lr_fraction)
-    TAKE_REAL("options", wsd_decay_fraction)
-    return STATUS_OK;
+static bool says_auto(const char *text) { return strcmp(text, "auto") == 0; }
+
+/* The options that training and resuming have by the same names. */
+#define TAKE_CHANGES                                                                                                   \
+    TAKE_WHOLE("options", steps)                                                                                       \
+    TAKE_REAL("options", epochs)                                                                                       \
+    TAKE_REAL("options", learning_rate)                                                                                \
+    TAKE_CHOICE("options", schedule, lr_schedule_find)                                                                 \
+    TAKE_WHOLE("options", schedule_steps)                                                                              \
+    TAKE_WHOLE("options", warmup_steps)                                                                                \
+    TAKE_REAL("options", min_lr_fraction)                                                                              \
+    TAKE_REAL("options", wsd_decay_fraction)                                                                           \
+    TAKE_WHOLE("options", save_every)                                                                                  \
+    TAKE_WHOLE("options", keep)                                                                                        \
+    TAKE_WHOLE("options", valid_every)                                                                                 \
+    TAKE_WHOLE("options", valid_batches)                                                                               \
+    TAKE_WHOLE("options", sample_every)                                                                                \
+    TAKE_WHOLE("options", sample_tokens)                                                                               \
+    TAKE_TEXT("options", sample_prompt)                                                                                \
+    TAKE_CHOICE("options", replan, says_auto)
+
+static enum status require_one_length(const struct train_options *options) {
+    if (!SETTINGS_HAVE(options, steps) || !SETTINGS_HAVE(options, epochs)) return STATUS_OK;
+    return status_set(STATUS_BAD_INPUT, "options.epochs: is given together with options.steps; give one of them");
 }
 
 static enum status read_optimizer(const struct ballast_train_options *given, struct train_options *out) {
@@ -208,44 +220,23 @@ static enum status read_optimizer(const struct ballast_train_options *given, str
     return STATUS_OK;
 }
 
-static bool says_auto(const char *text) { return strcmp(text, "auto") == 0; }
-
-static enum status read_intervals(const struct ballast_train_options *given, struct train_options *out) {
-    TAKE_WHOLE("options", save_every)
-    TAKE_WHOLE("options", keep)
-    TAKE_WHOLE("options", valid_every)
-    TAKE_WHOLE("options", valid_batches)
-    TAKE_WHOLE("options", sample_every)
-    TAKE_WHOLE("options", sample_tokens)
-    TAKE_TEXT("options", sample_prompt)
-    TAKE_CHOICE("options", replan, says_auto)
-    return STATUS_OK;
-}
-
 enum status library_read_training(const struct ballast_train_options *given, struct train_options *out) {
     train_options_init(out);
     if (!given) return STATUS_OK;
     TRY(library_require_version(given->version, BALLAST_TRAIN_OPTIONS_VERSION, "options"));
     TRY(read_data(given, out));
-    TRY(read_rate(given, out));
     TRY(read_optimizer(given, out));
-    return read_intervals(given, out);
-}
-
-static enum status read_length(const struct ballast_resume_options *given, struct resume_options *out) {
-    TAKE_WHOLE("options", steps)
-    TAKE_REAL("options", epochs)
-    if (!SETTINGS_HAVE(out, steps) || !SETTINGS_HAVE(out, epochs)) return STATUS_OK;
-    return status_set(STATUS_BAD_INPUT, "options.epochs: is given together with options.steps; give one of them");
+    TAKE_CHANGES
+    return require_one_length(out);
 }
 
 enum status library_read_resume(const struct ballast_resume_options *given, struct plan_options *plan,
-                                struct resume_options *out) {
-    *out = (struct resume_options){0};
+                                struct train_options *out) {
+    *out = (struct train_options){.steps = 0};
     if (!given) return STATUS_OK;
     TRY(library_require_version(given->version, BALLAST_RESUME_OPTIONS_VERSION, "options"));
-    TRY(read_length(given, out));
-    TAKE_CHOICE("options", replan, says_auto)
+    TAKE_CHANGES
+    TRY(require_one_length(out));
     return read_flag("options.allow_recipe_change", given->allow_recipe_change, &plan->allow_recipe_change);
 }
 

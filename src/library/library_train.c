@@ -95,7 +95,7 @@ static enum status open_resumed(const char *run, const struct ballast_plan_optio
                                 const struct ballast_resume_options *options, struct watch *watch,
                                 struct train_run **out) {
     struct plan_options planning;
-    struct resume_options resuming;
+    struct train_options resuming;
     const struct train_events events = events_of(watch);
     TRY(library_require(run, "run"));
     TRY(library_read_plan(plan, true, &planning));

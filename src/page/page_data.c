@@ -300,7 +300,7 @@ static enum status put_settings(struct page_run *run, json_t **out) {
     TRY_GOTO(status, put(*out, "model", config), done);
     TRY_GOTO(status, json_read_object(path, FILE_LIMIT_BYTES, &object), done);
     TRY_GOTO(status, put(*out, "options", json_incref(json_object_get(object, "options"))), done);
-    TRY_GOTO(status, put(*out, "recipe_changes", json_incref(json_object_get(object, "recipe_changes"))), done);
+    TRY_GOTO(status, put(*out, "changes", run_changes_to_json(&settings.changes)), done);
     TRY_GOTO(status, put_plan(run, *out, object), done);
 done:
     run_settings_free(&settings);

@@ -64,6 +64,13 @@ enum status train_options_check(const struct train_options *options) {
     return STATUS_OK;
 }
 
+void train_options_change(struct train_options *options, const struct train_options *changes) {
+#define CHANGE(field)                                                                                                  \
+    if (SETTINGS_HAVE(changes, field)) SETTINGS_GIVE(options, field, changes->field);
+    TRAIN_CHANGES(CHANGE)
+    if (SETTINGS_HAVE(changes, steps)) SETTINGS_DROP(options, epochs);
+}
+
 static json_t *paths_to_json(const char *const *paths, size_t count) {
     json_t *array = json_array();
     for (size_t i = 0; i < count; i++)
@@ -179,4 +186,9 @@ enum status train_options_from_json(const char *file, const json_t *object, stru
     TRY(paths_from_json(file, object, "valid", memory, &options.valid_paths, &options.valid_path_count));
     *out = options;
     return STATUS_OK;
+}
+
+bool train_option_equal(const json_t *now, const json_t *before) {
+    bool absent_in_both = json_is_null(now) && json_is_number(before) && json_number_value(before) <= 0;
+    return absent_in_both || json_equal(now, before);
 }

@@ -157,11 +157,34 @@ void train_options_init(struct train_options *out);
 /* BAD_INPUT naming the first setting that has an illegal value, as the command line calls it. */
 enum status train_options_check(const struct train_options *options);
 
+/* The options that a run may change when it is resumed: its length, its schedule and its intervals. The text of samples
+ * may change too, and stands in samples.jsonl. */
+#define TRAIN_CHANGES(X)                                                                                               \
+    X(steps)                                                                                                           \
+    X(epochs)                                                                                                          \
+    X(learning_rate)                                                                                                   \
+    X(schedule)                                                                                                        \
+    X(schedule_steps)                                                                                                  \
+    X(warmup_steps)                                                                                                    \
+    X(min_lr_fraction)                                                                                                 \
+    X(wsd_decay_fraction)                                                                                              \
+    X(save_every)                                                                                                      \
+    X(keep)                                                                                                            \
+    X(replan)                                                                                                          \
+    X(valid_every)                                                                                                     \
+    X(valid_batches)                                                                                                   \
+    X(sample_every)                                                                                                    \
+    X(sample_tokens)
+/* Takes what is given in `changes` of these. --steps replaces a length in epochs. */
+void train_options_change(struct train_options *options, const struct train_options *changes);
+
 /* All but the optimizer's numbers, which the recipe holds; what was not given is null. NULL when out of memory. */
 json_t *train_options_to_json(const struct train_options *options);
 /* Paths are copied into `memory`. */
 enum status train_options_from_json(const char *file, const json_t *object, struct scratch *memory,
                                     struct train_options *out);
+/* Whether two values in such JSON are the same option: earlier versions wrote 0 or -1 for one that was not given. */
+bool train_option_equal(const json_t *now, const json_t *before);
 
 /* The recipe and policy: options over `base` (a plan file's or a checkpoint's, called `base_name` in messages; may be
  * NULL) over the defaults, for the backend's instruction set. BAD_INPUT by name where a given option, the instruction

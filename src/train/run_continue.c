@@ -72,11 +72,25 @@ static enum status refuse(const char *run_folder, const char *name, const json_t
                      kept ? kept : "?");
     mem_free(given);
     mem_free(kept);
-    return status_hint(
-        STATUS_BAD_INPUT,
-        "--continue goes on with a run of the same settings; `ballast resume %s` with those that the run "
-        "has; or give -o another folder",
-        run_folder);
+    return STATUS_BAD_INPUT;
+}
+
+static enum status hint_same(enum status status, const char *run_folder) {
+    char word[PATH_SHELL_BYTES];
+    return status_hint(status,
+                       "--continue continues a run of the same settings. `ballast resume %s` continues with those of "
+                       "the run; or give -o another folder",
+                       path_for_shell(run_folder, word));
+}
+
+/* An option that `resume` may change. */
+static enum status hint_change(enum status status, const char *run_folder, const char *name, const json_t *value) {
+    char word[PATH_SHELL_BYTES], *text = json_text(value, JSON_ENCODE_ANY | JSON_COMPACT | JSON_REAL_PRECISION(9));
+    const char *given = json_is_string(value) ? json_string_value(value) : text;
+    status = status_hint(status, "`ballast resume %s %s %s` changes it; or give -o another folder",
+                         path_for_shell(run_folder, word), name, given ? given : "?");
+    mem_free(text);
+    return status;
 }
 
 /* The setting of a field of the options; NULL: one that has no name on the command line. */
@@ -104,15 +118,17 @@ static enum status compare_options(const char *run_folder, const struct train_op
         if (!given || may_differ(field) || json_equal(value, kept)) continue;
         char name[64];
         snprintf(name, sizeof name, "%s%s", setting ? "--" : "", setting ? setting->name : field);
-        return refuse(run_folder, name, value, kept);
+        enum status status = refuse(run_folder, name, value, kept);
+        bool changes = run_change_is_option(field);
+        return changes ? hint_change(status, run_folder, name, value) : hint_same(status, run_folder);
     }
     return STATUS_OK;
 }
 
 static enum status compare_lengths(const char *run_folder, const struct train_options *options,
-                                   const struct train_options *there, struct resume_options *out) {
+                                   const struct train_options *there, struct train_options *out) {
     bool by_epochs = SETTINGS_HAVE(there, epochs);
-    *out = (struct resume_options){0};
+    *out = (struct train_options){0};
     bool is_given = SETTINGS_HAVE(options, steps) || SETTINGS_HAVE(options, epochs);
     if (is_given && SETTINGS_HAVE(options, epochs) != by_epochs)
         return status_hint(status_set(STATUS_BAD_INPUT, "--%s: is given, and the length of the run in %s is one of %s",
@@ -133,7 +149,7 @@ static enum status compare_lengths(const char *run_folder, const struct train_op
 static enum status compare_models(const char *run_folder, const char *given, const char *kept) {
     if (strcmp(given, kept) == 0) return STATUS_OK;
     json_t *now = json_string(given), *there = json_string(kept);
-    enum status status = refuse(run_folder, "the model", now, there);
+    enum status status = hint_same(refuse(run_folder, "the model", now, there), run_folder);
     json_decref(now);
     json_decref(there);
     return status;
@@ -150,7 +166,7 @@ static enum status compare_recipes(const char *run_folder, const char *plan_path
         const json_t *old = json_object_get(kept, field);
         if (status != STATUS_OK || strcmp(field, "products") == 0 || json_equal(value, old)) continue;
         snprintf(name, sizeof name, "--plan: recipe.%s", field);
-        status = refuse(run_folder, name, value, old);
+        status = hint_same(refuse(run_folder, name, value, old), run_folder);
     }
     json_decref(now);
     json_decref(kept);
@@ -188,7 +204,7 @@ static enum status compare_plans(const char *run_folder, const struct plan_optio
 
 static enum status compare(const char *model_folder, const char *run_folder, const struct plan_options *plan,
                            const struct train_options *options, const struct run_settings *settings,
-                           struct run_settings *asked, struct resume_options *out) {
+                           struct run_settings *asked, struct train_options *out) {
     TRY(run_settings_make(model_folder, options, asked));
     TRY(compare_models(run_folder, asked->model_folder, settings->model_folder));
     TRY(compare_plans(run_folder, plan, options, settings));
@@ -201,7 +217,7 @@ static enum status compare(const char *model_folder, const char *run_folder, con
 }
 
 enum status run_continue_check(const char *model_folder, const char *run_folder, struct plan_options *plan,
-                               const struct train_options *options, struct resume_options *out) {
+                               const struct train_options *options, struct train_options *out) {
     struct run_settings settings, asked = {0};
     TRY(run_folder_read(run_folder, &settings));
     enum status status = compare(model_folder, run_folder, plan, options, &settings, &asked, out);

@@ -25,6 +25,6 @@ enum status run_continue_find(const char *run_folder, const struct train_options
  * given is as the run has it. What may be more than the run has, steps and epochs, goes to `out`; the plan options that
  * train_resume does not take are dropped. */
 enum status run_continue_check(const char *model_folder, const char *run_folder, struct plan_options *plan,
-                               const struct train_options *options, struct resume_options *out);
+                               const struct train_options *options, struct train_options *out);
 
 #endif

@@ -37,11 +37,6 @@ static enum status refuse(const struct comparison *comparison, const char *field
     return status_hint(STATUS_BAD_INPUT, "the bits of the run depend on it: put %s back, or train anew", before);
 }
 
-/* Whether both say "not given": null now, and in earlier versions 0 or -1. */
-static bool is_absent_in_both(const json_t *now, const json_t *before) {
-    return json_is_null(now) && json_is_number(before) && json_number_value(before) <= 0;
-}
-
 /* A field that only one of the two has is of another version. */
 static enum status compare(const struct comparison *comparison, const json_t *now, const json_t *before) {
     const char *field;
@@ -49,7 +44,7 @@ static enum status compare(const struct comparison *comparison, const json_t *no
     json_object_foreach((json_t *)(uintptr_t)now, field, value) {
         const json_t *old = json_object_get(before, field);
         char text[VALUE_BYTES], old_text[VALUE_BYTES];
-        if (!old || json_equal(value, old) || is_absent_in_both(value, old)) continue;
+        if (!old || train_option_equal(value, old) || run_change_is_option(field)) continue;
         (void)print_value(value, text), (void)print_value(old, old_text);
         if (comparison->is_fixed(field, value, old)) return refuse(comparison, field, text, old_text);
         log_note("%s/run.json: %s%s is %s, was %s up to step %" PRId64, comparison->run_folder, comparison->part, field,
@@ -131,17 +126,18 @@ done:
     return status;
 }
 
-/* run.json is there to be edited, where that makes sense: what may differ from the checkpoint is said, what may not is
- * refused by name: another recipe, other settings that say which data come when. `state` is the checkpoint's, with the
- * changes of its recipe that run.json records. */
+/* Refuses, by name, another recipe than the checkpoint's and other settings that decide which data come when. Notes
+ * other paths. `state` is the checkpoint's, with the changes of its recipe that run.json records. `options` receives
+ * the checkpoint's options. */
 static enum status check_changes(const char *run_folder, const struct run_settings *settings, const char *checkpoint,
-                                 const struct checkpoint_state *state) {
+                                 const struct checkpoint_state *state, json_t **options) {
     struct comparison comparison = {.run_folder = run_folder, .checkpoint = checkpoint, .step = state->step};
     char *file = path_join(checkpoint, checkpoint_state_name);
     json_t *object = NULL;
     enum status status;
     TRY_GOTO(status, file ? json_read_object(file, STATE_LIMIT_BYTES, &object) : STATUS_FAILED, done);
     TRY_GOTO(status, compare_plans(comparison, &settings->plan, &state->plan), done);
+    *options = json_incref(json_object_get(object, "options"));
     status = compare_options(comparison, settings, object);
 done:
     json_decref(object);
@@ -156,7 +152,7 @@ static enum status check_changes_begun(const char *run_folder, struct run_settin
     enum status status = file ? STATUS_OK : STATUS_FAILED;
     if (file && file_exists(file) && plan_read(file, &begun) == STATUS_OK) {
         struct comparison comparison = {.run_folder = run_folder, .checkpoint = file};
-        recipe_changes_apply(&settings->changes, 0, &begun.recipe);
+        run_changes_apply(&settings->changes, 0, &begun.recipe);
         status = compare_plans(comparison, &settings->plan, &begun);
     }
     mem_free(file);
@@ -183,13 +179,20 @@ enum status run_origin_find(struct comm *comm, const char *run_folder, struct ru
                             struct run_origin *out) {
     out->state.plan = settings->plan;
     TRY(find_newest(comm, run_folder, &out->checkpoint));
-    if (!out->checkpoint) return comm_agree(comm, check_changes_begun(run_folder, settings));
+    out->valid_every = settings->options.valid_every;
+    if (!out->checkpoint) {
+        out->options = train_options_to_json(&settings->options);
+        enum status begun = out->options ? check_changes_begun(run_folder, settings) : STATUS_FAILED;
+        return comm_agree(comm, begun);
+    }
     enum status status = checkpoint_verify(comm, out->checkpoint);
     if (status == STATUS_OK) status = comm_agree(comm, checkpoint_read_state(out->checkpoint, &out->state));
     if (status == STATUS_BAD_INPUT) return checkpoint_hint_older(status, run_folder, out->checkpoint);
     TRY(status);
-    recipe_changes_apply(&settings->changes, out->state.step, &out->state.plan.recipe);
-    TRY(comm_agree(comm, check_changes(run_folder, settings, out->checkpoint, &out->state)));
+    run_changes_apply(&settings->changes, out->state.step, &out->state.plan.recipe);
+    TRY(comm_agree(comm, check_changes(run_folder, settings, out->checkpoint, &out->state, &out->options)));
+    const json_t *every = json_object_get(out->options, "valid_every");
+    if (json_is_integer(every)) out->valid_every = json_integer_value(every);
     struct recipe *recipe = &out->state.plan.recipe; /* a change may have left it without lines */
     if (!recipe->products) recipe->products = settings->plan.recipe.products;
     if (!recipe->strategies) recipe->strategies = settings->plan.recipe.strategies;
@@ -223,7 +226,7 @@ static enum status hint_recipe_change(const struct plan_options *options, const 
     return status;
 }
 
-static void tell_change(const struct recipe_change *change) {
+static void tell_change(const struct run_change *change) {
     log_warning("recipe: %s is %s from step %" PRId64
                 " on, it was %s: the bits differ from those of a run without this "
                 "change",
@@ -246,7 +249,7 @@ enum status run_origin_resolve(struct run_origin *origin, const char *run_folder
     struct plan *base = &origin->state.plan;
     const struct backend *backend = plan_options_backend(options, &base->recipe);
     forget_policy(options, base);
-    struct recipe_changes *changes = &settings->changes;
+    struct run_changes *changes = &settings->changes;
     size_t before = changes->items.count;
     char *file = path_join(run_folder, "run.json");
     enum status status = file ? plan_options_resolve(options, NULL, backend, NULL, base, file, out) : STATUS_FAILED;
@@ -254,10 +257,34 @@ enum status run_origin_resolve(struct run_origin *origin, const char *run_folder
     if (status == STATUS_BAD_INPUT && !options->allow_recipe_change) return hint_recipe_change(options, backend, base);
     TRY(status);
     tell_ranks(base, out);
-    TRY(recipe_changes_add(changes, origin->state.step, &base->recipe, &out->recipe));
+    TRY(run_changes_add_recipe(changes, origin->state.step, &base->recipe, &out->recipe));
     for (size_t i = before; i < changes->items.count; i++)
         tell_change(&changes->items.items[i]);
     if (options->allow_recipe_change && before == changes->items.count)
         log_note("--allow-recipe-change: nothing had to change");
     return STATUS_OK;
+}
+
+static void note_change(const struct run_change *change) {
+    log_note("%s is %s from step %" PRId64 " on, it was %s", change->field, change->to, change->step + 1, change->from);
+}
+
+enum status run_origin_record_options(const struct run_origin *origin, struct run_settings *settings) {
+    struct run_changes *changes = &settings->changes;
+    json_t *now = train_options_to_json(&settings->options);
+    if (!now) return STATUS_FAILED;
+    if (origin->state.version > 0) run_changes_drop_options(changes, origin->state.step); /* of a checkpoint */
+    enum status status = run_changes_add_options(changes, origin->state.step, origin->options, now);
+    json_decref(now);
+    for (size_t i = 0; status == STATUS_OK && i < changes->items.count; i++) {
+        const struct run_change *change = &changes->items.items[i];
+        if (change->step == origin->state.step && run_change_is_option(change->field)) note_change(change);
+    }
+    return status;
+}
+
+void run_origin_free(struct run_origin *origin) {
+    mem_free(origin->checkpoint);
+    json_decref(origin->options);
+    *origin = (struct run_origin){0};
 }

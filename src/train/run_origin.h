@@ -6,13 +6,16 @@
 #include "checkpoint/run_folder.h"
 
 struct run_origin {
-    char *checkpoint; /* the newest; NULL: none yet, it starts with the model. The caller frees it */
+    char *checkpoint; /* the newest; NULL: none yet, it starts with the model */
     struct checkpoint_state state;
+    json_t *options;     /* of the steps up to the checkpoint; without one, run.json's */
+    int64_t valid_every; /* of these */
 };
+void run_origin_free(struct run_origin *origin);
 
 /* Collective: finds it, checks all its files (each rank a share), and run.json against it. The policy is that of
  * run.json. BAD_INPUT "RUN/run.json: FIELD: …" for another recipe, or other settings that say which data come when;
- * notes for all else that was edited. BAD_INPUT hints at an older checkpoint where the newest is damaged. */
+ * notes for other paths. BAD_INPUT hints at an older checkpoint where the newest is damaged. */
 enum status run_origin_find(struct comm *comm, const char *run_folder, struct run_settings *settings,
                             struct run_origin *out);
 /* The plan to go on with, under the options that were given. On another number of ranks (options->comm) the policy is
@@ -21,5 +24,8 @@ enum status run_origin_find(struct comm *comm, const char *run_folder, struct ru
  * settings->changes. */
 enum status run_origin_resolve(struct run_origin *origin, const char *run_folder, const struct plan_options *options,
                                struct run_settings *settings, struct plan *out);
+/* Compares the options that the run continues with with those up to the checkpoint: prints each that changed, and puts
+ * them into settings->changes. */
+enum status run_origin_record_options(const struct run_origin *origin, struct run_settings *settings);
 
 #endif

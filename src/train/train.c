@@ -90,11 +90,13 @@ static enum status find_plan(struct train_run *run, struct run_settings *setting
 static void tell_facts(const struct train_run *run) {
     const struct dataset *dataset = run->data.dataset;
     const struct train_facts facts = {.plan = &run->plan,
+                                      .done = run->state.step,
                                       .steps = run->options->steps,
                                       .warmup_steps = run->options->warmup_steps,
                                       .validation = dataset_has(dataset, DATASET_VALID),
                                       .held_out = dataset_holds_out(dataset),
-                                      .examples = dataset_has_examples(dataset)};
+                                      .examples = dataset_has_examples(dataset),
+                                      .options = run->options};
     if (run->events->opened) run->events->opened(run->events->opened_payload, &facts);
 }
 
@@ -126,10 +128,11 @@ static enum status prepare_run(struct train_run *run, struct train_options *opti
     return run_agree(run, run_leads(run) ? predict(run) : STATUS_OK);
 }
 
-static enum status open_metrics(struct train_run *run) {
+/* `valid_every`: as it was up to the run's step. */
+static enum status open_metrics(struct train_run *run, int64_t valid_every) {
     char *path = path_join(run->folder, "metrics.jsonl");
     if (!path) return STATUS_FAILED;
-    struct metrics_cut cut = {run->state.step, run->options->valid_every, true};
+    struct metrics_cut cut = {run->state.step, valid_every, true};
     enum status status = metrics_open(path, &cut, &run->metrics, &run->validated);
     mem_free(path);
     TRY(status);
@@ -308,7 +311,7 @@ static enum status write_folder(struct train_run *run) {
     TRY(run_folder_create(run->folder, settings, &run->lock));
     TRY(write_reference(run));
     TRY(plan_document_write(run->folder, &run->plan, &run->prediction, settings->model_folder));
-    return open_metrics(run);
+    return open_metrics(run, settings->options.valid_every);
 }
 
 static enum status write_first(struct train_run *run) {
@@ -392,25 +395,30 @@ static enum status check_data(const struct train_run *run, const struct checkpoi
     return status_hint(status, "a resumed run needs the same files; train anew on others with %s/model", run->folder);
 }
 
-static enum status take_new(struct run_settings *settings, const struct resume_options *options, int64_t done) {
-    int64_t steps = SETTINGS_HAVE(options, steps) ? options->steps : settings->options.steps;
-    if (SETTINGS_HAVE(options, epochs)) SETTINGS_GIVE(&settings->options, epochs, options->epochs);
-    if (SETTINGS_HAVE(options, steps)) SETTINGS_DROP(&settings->options, epochs);
-    if (steps < done && !SETTINGS_HAVE(&settings->options, epochs))
-        return status_set(STATUS_BAD_INPUT, "steps: %" PRId64 " are fewer than the %" PRId64 " that are done", steps,
-                          done);
-    settings->options.steps = steps;
-    if (SETTINGS_HAVE(options, replan)) SETTINGS_GIVE(&settings->options, replan, options->replan);
-    return STATUS_OK;
+static enum status change_options(struct run_settings *settings, const struct train_options *changes, int64_t done) {
+    struct train_options *options = &settings->options;
+    train_options_change(options, changes);
+    if (SETTINGS_HAVE(changes, sample_prompt)) {
+        const char *prompt = scratch_format(&settings->memory, "%s", changes->sample_prompt);
+        if (!prompt) return STATUS_FAILED;
+        options->sample_prompt = prompt;
+    }
+    if (options->save_every == 0)
+        return status_set(STATUS_BAD_INPUT, "--save-every: 0: a resumed run writes checkpoints");
+    if (options->steps >= done || SETTINGS_HAVE(options, epochs)) return STATUS_OK;
+    (void)status_set(STATUS_BAD_INPUT, "steps: %" PRId64 " are fewer than the %" PRId64 " that are done",
+                     options->steps, done);
+    return status_hint(STATUS_BAD_INPUT, "--steps is the length of the whole run, not of the rest");
 }
 
 /* The folder of a run that goes on. */
-static enum status write_folder_again(struct train_run *run) {
-    const struct run_settings *settings = &run->settings;
+static enum status write_folder_again(struct train_run *run, const struct run_origin *origin) {
+    struct run_settings *settings = &run->settings;
     if (!run_leads(run)) return STATUS_OK;
+    TRY(run_origin_record_options(origin, settings));
     TRY(run_folder_write(run->folder, settings));
     TRY(plan_document_write(run->folder, &run->plan, &run->prediction, settings->model_folder));
-    return open_metrics(run);
+    return open_metrics(run, origin->valid_every);
 }
 
 /* What the metrics of rank 0 say. */
@@ -486,7 +494,7 @@ static enum status resume_from(struct train_run *run, struct run_settings *setti
     TRY(resume_reference(run));
     TRY(run_agree(run, set_limits(&run->session.machine.limits, settings)));
     settings->plan = run->plan.chosen;
-    TRY(run_agree(run, write_folder_again(run)));
+    TRY(run_agree(run, write_folder_again(run, origin)));
     TRY(share_validated(run));
     return shared_folder_check(run->session.comm, run->folder);
 }
@@ -525,20 +533,20 @@ static enum status read_run(struct train_run *run, bool leads) {
 }
 
 static enum status prepare_resumed(struct train_run *run, const struct plan_options *plan,
-                                   const struct resume_options *options, struct run_origin *origin) {
+                                   const struct train_options *changes, struct run_origin *origin) {
     struct run_settings *settings = &run->settings;
     bool leads = !plan->comm || plan->comm->rank == 0;
     TRY(comm_agree(plan->comm, read_run(run, leads)));
     TRY(run_origin_find(plan->comm, run->folder, settings, origin));
+    enum status status = change_options(settings, changes, origin->state.step);
     /* The newest is good. */
-    enum status status = leads ? checkpoint_remove_old(run->folder, settings->options.keep) : STATUS_OK;
-    if (status == STATUS_OK) status = take_new(settings, options, origin->state.step);
+    if (status == STATUS_OK && leads) status = checkpoint_remove_old(run->folder, settings->options.keep);
     TRY(comm_agree(plan->comm, status));
     return resume_from(run, settings, plan, origin);
 }
 
 enum status train_open_resumed(const char *run_folder, const struct plan_options *plan,
-                               const struct resume_options *options, const struct train_events *events,
+                               const struct train_options *changes, const struct train_events *events,
                                struct train_run **out) {
     struct run_origin origin = {0};
     struct train_run *run = NULL;
@@ -547,14 +555,14 @@ enum status train_open_resumed(const char *run_folder, const struct plan_options
     if (status == STATUS_OK) run = create_run(run_folder, events, plan->comm);
     if (status == STATUS_OK && !run) status = STATUS_FAILED;
     TRY(comm_agree(plan->comm, status));
-    status = open_steps(run, prepare_resumed(run, plan, options, &origin), out);
-    mem_free(origin.checkpoint);
+    status = open_steps(run, prepare_resumed(run, plan, changes, &origin), out);
+    run_origin_free(&origin);
     return status;
 }
 
-enum status train_resume(const char *run_folder, const struct plan_options *plan, const struct resume_options *options,
+enum status train_resume(const char *run_folder, const struct plan_options *plan, const struct train_options *changes,
                          const struct train_events *events) {
     struct train_run *run;
-    TRY(train_open_resumed(run_folder, plan, options, events, &run));
+    TRY(train_open_resumed(run_folder, plan, changes, events, &run));
     return run_to_end(run);
 }

@@ -74,10 +74,12 @@ struct train_replan;
 
 /* What is known once the data are open. */
 struct train_facts {
-    const struct session_plan *plan; /* NULL in an evaluation */
-    int64_t steps, warmup_steps;     /* of the whole run */
-    bool validation, held_out;       /* there is validation data; it is a part of the training data */
-    bool examples;                   /* there are supervised examples */
+    const struct session_plan *plan;     /* NULL in an evaluation */
+    int64_t done;                        /* steps before this start */
+    int64_t steps, warmup_steps;         /* of the whole run */
+    bool validation, held_out;           /* there is validation data; it is a part of the training data */
+    bool examples;                       /* there are supervised examples */
+    const struct train_options *options; /* NULL in an evaluation */
 };
 
 /* What to call while training; any may be NULL. From the thread that called train_begin or train_resume; `plan` and
@@ -117,16 +119,15 @@ struct train_events {
 enum status train_begin(const char *model_folder, const char *run_folder, const struct plan_options *plan,
                         const struct train_options *options, const struct train_events *events);
 
-struct resume_options {
-    struct settings_given given; /* of these; what is not given is as the run has it. Not steps and epochs both */
-    int64_t steps; /* the run's new length, at least what is done. A schedule whose length was not given follows it. */
-    double epochs; /* its new length in epochs */
-    bool replan;   /* whether the plan may change from now on */
-};
 /* Goes on from the newest checkpoint (from the start where there is none yet), bit for bit as if it had not stopped.
  * Plan options that are given must be those of the run, memory limit and grains per pass apart. Other results as
- * train_begin. A run that is complete only gets its model directory written again. */
-enum status train_resume(const char *run_folder, const struct plan_options *plan, const struct resume_options *options,
+ * train_begin. A run that is complete only gets its model directory written again.
+ *
+ * `changes` holds new values of TRAIN_CHANGES (train_options.h), which count from the next step on; run.json keeps them
+ * and their history. Not steps and epochs both. BAD_INPUT for a length below the steps that are done. The learning
+ * rate of step s is lr_at_step of the changed options: a new peak multiplies all later rates, warm-up and decay keep
+ * their steps. A schedule whose length was not given follows `steps`. */
+enum status train_resume(const char *run_folder, const struct plan_options *plan, const struct train_options *changes,
                          const struct train_events *events);
 
 /* The same step by step, with the same results: train_begin is train_open and train_turn until it is complete. Events
@@ -135,7 +136,7 @@ struct train_run;
 enum status train_open(const char *model_folder, const char *run_folder, const struct plan_options *plan,
                        const struct train_options *options, const struct train_events *events, struct train_run **out);
 enum status train_open_resumed(const char *run_folder, const struct plan_options *plan,
-                               const struct resume_options *options, const struct train_events *events,
+                               const struct train_options *changes, const struct train_events *events,
                                struct train_run **out);
 /* What is due after the last step (validation, sample, checkpoint), then the next one. Where none is left, the model is
  * written and `complete` set. After that, and after any other status than OK, the run is at its end: train_close is all

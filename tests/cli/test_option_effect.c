@@ -12,6 +12,12 @@
 
 enum { WORDS_MAX = 24 };
 
+/* Facts of a run with these training options. */
+#define RUN_OF(...)                                                                                                    \
+    {                                                                                                                  \
+        .options = &(struct train_options) { __VA_ARGS__ }                                                             \
+    }
+
 /* Command lines, and whether the option does nothing there; facts stand for the data. */
 static const struct {
     enum option_id option;
@@ -19,29 +25,24 @@ static const struct {
     const char *idle, *effective; /* the options, separated by blanks */
     struct train_facts idle_facts, effective_facts;
 } cases[] = {
-    {OPT_VALID, &command_train, "--valid v --valid-every 0", "--valid v", {0}, {0}},
-    {OPT_VALID_BATCHES, &command_train, "--valid-batches 3 --valid-every 0", "--valid-batches 3", {0}, {0}},
-    {OPT_SAMPLE_PROMPT, &command_train, "--sample-prompt x", "--sample-prompt x --sample-every 5", {0}, {0}},
-    {OPT_SAMPLE_TOKENS, &command_train, "--sample-tokens 5", "--sample-tokens 5 --sample-every 5", {0}, {0}},
-    {OPT_KEEP, &command_train, "--keep 3 --save-every 0", "--keep 3", {0}, {0}},
-    {OPT_WSD_DECAY_FRACTION,
-     &command_train,
-     "--wsd-decay-fraction 0.1",
-     "--wsd-decay-fraction 0.1 --schedule wsd",
-     {0},
-     {0}},
-    {OPT_MIN_LR_FRACTION,
-     &command_train,
-     "--min-lr-fraction 0.1 --schedule constant",
-     "--min-lr-fraction 0.1",
-     {0},
-     {0}},
-    {OPT_SCHEDULE_STEPS,
-     &command_train,
-     "--schedule-steps 9 --schedule constant --warmup-steps 1",
-     "--schedule-steps 9 --schedule constant",
-     {0},
-     {0}},
+    {OPT_VALID, &command_train, "--valid v --valid-every 0", "--valid v", RUN_OF(.valid_every = 0),
+     RUN_OF(.valid_every = 100)},
+    {OPT_VALID_BATCHES, &command_train, "--valid-batches 3 --valid-every 0", "--valid-batches 3",
+     RUN_OF(.valid_every = 0), RUN_OF(.valid_every = 100)},
+    {OPT_SAMPLE_PROMPT, &command_train, "--sample-prompt x", "--sample-prompt x --sample-every 5",
+     RUN_OF(.sample_every = 0), RUN_OF(.sample_every = 5)},
+    {OPT_SAMPLE_TOKENS, &command_train, "--sample-tokens 5", "--sample-tokens 5 --sample-every 5",
+     RUN_OF(.sample_every = 0), RUN_OF(.sample_every = 5)},
+    {OPT_KEEP, &command_train, "--keep 3 --save-every 0", "--keep 3", RUN_OF(.save_every = 0),
+     RUN_OF(.save_every = 100)},
+    {OPT_WSD_DECAY_FRACTION, &command_train, "--wsd-decay-fraction 0.1", "--wsd-decay-fraction 0.1 --schedule wsd",
+     RUN_OF(.schedule = LR_SCHEDULE_LINEAR), RUN_OF(.schedule = LR_SCHEDULE_WSD)},
+    {OPT_MIN_LR_FRACTION, &command_train, "--min-lr-fraction 0.1 --schedule constant", "--min-lr-fraction 0.1",
+     RUN_OF(.schedule = LR_SCHEDULE_CONSTANT), RUN_OF(.schedule = LR_SCHEDULE_LINEAR)},
+    {OPT_SCHEDULE_STEPS, &command_train, "--schedule-steps 9 --schedule constant --warmup-steps 1",
+     "--schedule-steps 9 --schedule constant", RUN_OF(.schedule = LR_SCHEDULE_CONSTANT),
+     RUN_OF(.schedule = LR_SCHEDULE_CONSTANT)},
+    {OPT_LR, &command_resume, "--lr 1", "--lr 1", {.done = 5, .steps = 5}, {.done = 4, .steps = 5}},
     {OPT_TOP_K, &command_generate, "--top-k 5 --temperature 0", "--top-k 5 --temperature 0.5", {0}, {0}},
     {OPT_TOP_P, &command_generate, "--top-p 0.5 --temperature 0", "--top-p 0.5", {0}, {0}},
     {OPT_SEED, &command_generate, "--seed 5 --temperature 0", "--seed 5", {0}, {0}},
@@ -143,12 +144,16 @@ static bool is_idle(int at, const char *text, const struct train_facts *facts) {
     char copy[256];
     struct options options;
     bool idle = false, found = false;
+    struct train_options defaults;
+    struct train_facts known = *facts;
+    train_options_init(&defaults);
+    if (!known.options) known.options = &defaults;
     parse(cases[at].command, text, copy, &options);
     for (int i = 0; i < option_effect_count; i++) {
         const struct option_effect *effect = &option_effects[i];
         if (effect->option != cases[at].option) continue;
         found = true;
-        idle |= effect->is_idle(&options, effect->stage == EFFECT_OF_DATA ? facts : NULL);
+        idle |= effect->is_idle(&options, effect->stage == EFFECT_OF_DATA ? &known : NULL);
     }
     options_free(&options);
     assert_true(found);

@@ -79,7 +79,7 @@ static void expect_refused(void **state, int version) {
     EXPECT(2, TEXTS(text, hint, "; or --allow-recipe-change"), "resume", run, "--steps", "6");
     EXPECT(0, TEXTS("warning: recipe: kernels_version is "), "resume", run, "--steps", "6", "--allow-recipe-change");
     json_t *settings = load(temp_path(run, "run.json"));
-    const json_t *change = json_array_get(json_object_get(settings, "recipe_changes"), 0);
+    const json_t *change = json_array_get(json_object_get(settings, "changes"), 0);
     assert_int_equal(json_integer_value(json_object_get(change, "step")), 4);
     assert_string_equal(json_string_value(json_object_get(change, "field")), "kernels_version");
     assert_int_equal(atoi(json_string_value(json_object_get(change, "from"))), version);

@@ -137,6 +137,19 @@ static void any_limit_can_be_repeated(void **state) {
     EXPECT(*state, 0, NULL, "train", "--config", "changed.json", "-o", "dated", "--chat-date", "2024-07-26");
 }
 
+static json_t *change(const char *field, const char *from, const char *to) {
+    return json_pack("[{s:i, s:s, s:s, s:s}]", "step", 1, "field", field, "from", from, "to", to);
+}
+
+/* An interval changes no result, and an option that is given decides for itself. */
+static void changes_that_leave_the_bits_are_taken(void **state) {
+    EXPECT(*state, 0, NULL, "train", "model", "text.txt", "-o", "first", "--steps", "2", "--batch", "3", "--seq", "16");
+    write_changed(*state, NULL, "changes", change("save_every", "100", "50"));
+    EXPECT(*state, 0, NULL, "train", "--config", "changed.json", "-o", "saved");
+    write_changed(*state, NULL, "changes", change("learning_rate", "0.1", "0.2"));
+    EXPECT(*state, 0, NULL, "train", "--config", "changed.json", "-o", "given", "--lr", "0.1");
+}
+
 static void what_cannot_be_repeated_is_refused(void **state) {
     EXPECT(*state, 0, NULL, "train", "model", "text.txt", "-o", "first", "--steps", "2", "--batch", "3", "--seq", "16");
 #define REFUSED(texts, ...) EXPECT(*state, 2, texts, __VA_ARGS__)
@@ -166,16 +179,22 @@ static void what_cannot_be_repeated_is_refused(void **state) {
     write_changed(*state, "options", "chat_time_s", json_integer(1600000123));
     REFUSED(TEXTS("changed.json: options.chat_time_s: 1600000123 is a time within a day"), "train", "--config",
             "changed.json", "-o", "new");
-    write_changed(*state, NULL, "recipe_changes",
-                  json_pack("[{s:i, s:s, s:s, s:s}]", "step", 1, "field", "threads", "from", "1", "to", "2"));
-    REFUSED(TEXTS("recipe_changes", "another recipe after step 1"), "train", "--config", "changed.json", "-o", "new");
+    write_changed(*state, NULL, "changes", change("threads", "1", "2"));
+    REFUSED(TEXTS("changes: threads changed after step 1"), "train", "--config", "changed.json", "-o", "new");
+    write_changed(*state, NULL, "changes", change("learning_rate", "0.1", "0.2"));
+    REFUSED(TEXTS("changes: learning_rate changed after step 1"), "train", "--config", "changed.json", "-o", "new");
+    write_changed(*state, NULL, "changes", change("steps", "1", "2"));
+    REFUSED(TEXTS("changes: steps changed after step 1"), "train", "--config", "changed.json", "-o", "new");
     assert_false(file_exists(temp_path(*state, "new")));
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        CASE(a_repeated_run_has_the_same_bits),   CASE(repeated_adapters_have_the_same_bits),
-        CASE(settings_may_be_given_anew),         CASE(any_limit_can_be_repeated),
+        CASE(a_repeated_run_has_the_same_bits),
+        CASE(repeated_adapters_have_the_same_bits),
+        CASE(settings_may_be_given_anew),
+        CASE(any_limit_can_be_repeated),
+        CASE(changes_that_leave_the_bits_are_taken),
         CASE(what_cannot_be_repeated_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -258,9 +258,16 @@ static void a_run_keeps_its_plan_where_told(void **state) {
     }
     struct ballast_resume_options resume = BALLAST_RESUME_OPTIONS_INIT;
     resume.replan = "auto"; /* the last of them, which was told to keep it */
+    resume.learning_rate = 0.125;
+    resume.schedule = "linear";
+    resume.save_every = 7;
     EXPECT_OK(ballast_resume(run, NULL, &resume, NULL));
     json_t *settings = json_load_file(path, 0, NULL);
-    assert_true(json_is_true(json_object_get(json_object_get(settings, "options"), "replan")));
+    const json_t *options = json_object_get(settings, "options");
+    assert_true(json_is_true(json_object_get(options, "replan")));
+    assert_true(json_number_value(json_object_get(options, "learning_rate")) == 0.125);
+    assert_string_equal(json_string_value(json_object_get(options, "schedule")), "linear");
+    assert_int_equal(json_integer_value(json_object_get(options, "save_every")), 7);
     json_decref(settings);
 }
 

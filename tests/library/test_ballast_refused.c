@@ -175,6 +175,9 @@ static void refuse_nothing_given(const struct library_place *place) {
     resume = (struct ballast_resume_options)BALLAST_RESUME_OPTIONS_INIT;
     resume.replan = "on";
     EXPECT_BAD(ballast_resume(place->run, NULL, &resume, NULL), "options.replan");
+    resume = (struct ballast_resume_options)BALLAST_RESUME_OPTIONS_INIT;
+    resume.learning_rate = 0;
+    EXPECT_BAD(ballast_resume(place->run, NULL, &resume, NULL), "options.learning_rate");
     EXPECT_BAD(ballast_plan(NULL, NULL, NULL, &result), "model: is NULL");
     EXPECT_BAD(ballast_plan(place->model, NULL, NULL, NULL), "out: is NULL");
     result.version = 0;

@@ -57,7 +57,7 @@ sed -i 's/"layer.0.input_layernorm"/"<img src=x onerror=console.error(4)>"/' "$e
 
 # A run on preferences, whose loss is that of no token; its kernels changed.
 mkdir "$work/pairs"
-sed 's/{"version":1,/&"recipe_changes":[{"step":20,"field":"kernels_version","from":"8","to":"9"}],/; s/"document_attention":"across",/&"loss":"dpo","dpo_beta":0.1,"dpo_loss":"sigmoid","dpo_label_smoothing":0.0,/' "$run/run.json" >"$work/pairs/run.json"
+sed 's/{"version":1,/&"changes":[{"step":20,"field":"kernels_version","from":"8","to":"9"}],/; s/"document_attention":"across",/&"loss":"dpo","dpo_beta":0.1,"dpo_loss":"sigmoid","dpo_label_smoothing":0.0,/' "$run/run.json" >"$work/pairs/run.json"
 awk 'BEGIN { for (i = 1; i <= 60; i++)
     printf "{\"step\": %d, \"loss\": %.4f, \"grad_norm\": 1.5, \"lr\": 1e-4, \"reward_chosen\": %.3f, \"reward_rejected\": %.3f, \"margin\": %.3f, \"accuracy\": %.4f, \"step_s\": 1.5, \"tokens_per_s\": 2700}\n", i, 0.6931 - i / 200, i / 90, -i / 60, i / 36, 1 - 0.5 / i }' \
     >"$work/pairs/metrics.jsonl"

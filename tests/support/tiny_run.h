@@ -20,7 +20,7 @@ void tiny_run_make(const char *folder, const char *name, struct tiny_run *out);
 enum status tiny_run_begin(const struct tiny_run *run, const char *run_folder, const struct train_events *events);
 /* To so many steps; 0: as many as the run has. */
 #define TINY_RESUME(wanted)                                                                                            \
-    &(struct resume_options) { .given.of[SETTING_steps] = (wanted) > 0, .steps = (wanted) }
+    &(struct train_options) { .given.of[SETTING_steps] = (wanted) > 0, .steps = (wanted) }
 /* train_resume with nothing given but `steps`. */
 enum status tiny_run_resume(const char *run_folder, int64_t steps, const struct train_events *events);
 

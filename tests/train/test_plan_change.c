@@ -301,7 +301,7 @@ static void a_resumed_run_may_be_told_to_keep_its_plan(void **state) {
         struct seen seen;
         struct plan_options plan;
         struct train_run *other;
-        struct resume_options resume = {0};
+        struct train_options resume = {0};
         const struct train_events events = {.replanned = note_replan, .payload = &seen};
         char folder[512], *text;
         size_t bytes;

@@ -244,7 +244,7 @@ static void adapters_on_a_quantised_base_go_on(void **state) {
     assert_true(files_equal(temp_path(whole, "model/adapter_model.safetensors"),
                             temp_path(cut, "model/adapter_model.safetensors")));
     struct plan_options plan;
-    struct resume_options none = {0};
+    struct train_options none = {0};
     plan_options_init(&plan);
     SETTINGS_GIVE(&plan, base_dtype, WEIGHT_PLAIN);
     expect_status(train_resume(cut, &plan, &none, NULL), STATUS_BAD_INPUT, "base-dtype: none differs from the nf4");
@@ -257,7 +257,7 @@ static void what_may_not_change_is_refused(void **state) {
     snprintf(folder, sizeof folder, "%s/fixed", (const char *)*state);
     expect_status(tiny_run_begin(&run, folder, NULL), STATUS_OK, NULL);
     struct plan_options plan;
-    struct resume_options none = {0};
+    struct train_options none = {0};
 #define REFUSED(field, value, name)                                                                                    \
     plan_options_init(&plan);                                                                                          \
     SETTINGS_GIVE(&plan, field, value);                                                                                \

@@ -48,7 +48,7 @@ static enum status resume(const char *folder, int64_t steps, double epochs, stru
     const struct train_events events = events_of(seen);
     plan_options_init(&plan);
     SETTINGS_GIVE(&plan.memory, device_bytes, 256 << 20);
-    struct resume_options resume = {0};
+    struct train_options resume = {0};
     if (steps > 0) SETTINGS_GIVE(&resume, steps, steps);
     if (epochs > 0) SETTINGS_GIVE(&resume, epochs, epochs);
     return train_resume(folder, &plan, &resume, &events);

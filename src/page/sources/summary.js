@@ -72,12 +72,12 @@ function replanKey(data) {
     `after step ${whole(last.step)}, ${REPLAN_WORDS[last.replan] || last.replan}${times}; ${bytes(last.device_bytes_after)} of memory, not ${bytes(last.device_bytes_before)}`);
 }
 
-// Changes of the recipe by --allow-recipe-change: results differ from a run without them.
-function recipeKey(data) {
-  const changes = data.recipe_changes || [];
+// Settings that resume changed.
+function changesKey(data) {
+  const changes = data.changes || [];
   if (!changes.length) return null;
-  return key('Recipe changed', [whole(changes.length), html('small', {}, changes.length === 1 ? ' field' : ' fields')],
-    changes.map(change => `after step ${whole(change.step)}: ${change.field} ${change.to}, not ${change.from}`).join('; '));
+  return key('Changed', [whole(changes.length), html('small', {}, changes.length === 1 ? ' setting' : ' settings')],
+    changes.map(change => `after step ${whole(change.step)}: ${change.field} ${change.to}, was ${change.from}`).join('; '));
 }
 
 // How a run stands: whether it goes on, or how it ended, and the command that takes it further.
@@ -103,7 +103,7 @@ function showSummary(data) {
   byId('name').textContent = data.name;
   byId('subtitle').textContent = modelLine(data) || (run ? 'A training run' : 'A plan that has not run');
   const keys = [run ? progressKey(data) : null, run ? lossKeys(data) : null, timeKeys(data), memoryKeys(data),
-    run ? recipeKey(data) : null, run ? replanKey(data) : null, run && lastOf(data, 'tokens') ? key('Tokens', amount(lastOf(data, 'tokens')), 'trained on so far') : null].flat().filter(k => k);
+    run ? changesKey(data) : null, run ? replanKey(data) : null, run && lastOf(data, 'tokens') ? key('Tokens', amount(lastOf(data, 'tokens')), 'trained on so far') : null].flat().filter(k => k);
   replace(byId('summary'), html('dl', {class: 'keys'}, keys));
   showEnd(data);
   byId('made').textContent = `Made by Ballast ${data.ballast}. This page needs no network and sends nothing.`;

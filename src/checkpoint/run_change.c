@@ -1,4 +1,4 @@
-#include "checkpoint/recipe_change.h"
+#include "checkpoint/run_change.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -7,14 +7,14 @@
 
 #include "base/json.h"
 #include "plan/settings.h"
+#include "session/train_options.h"
 
 enum { NUMBER_MOST = SETTING_MOST_SIZE };
 
-void recipe_changes_free(struct recipe_changes *changes) { vec_free(&changes->items); }
+void run_changes_free(struct run_changes *changes) { vec_free(&changes->items); }
 
-static enum status add(struct recipe_changes *changes, int64_t step, const char *field, const char *from,
-                       const char *to) {
-    struct recipe_change change = {.step = step};
+static enum status add(struct run_changes *changes, int64_t step, const char *field, const char *from, const char *to) {
+    struct run_change change = {.step = step};
     if (strcmp(from, to) == 0) return STATUS_OK;
     snprintf(change.field, sizeof change.field, "%s", field);
     snprintf(change.from, sizeof change.from, "%s", from);
@@ -22,9 +22,8 @@ static enum status add(struct recipe_changes *changes, int64_t step, const char 
     return vec_push(&changes->items, change);
 }
 
-static enum status add_number(struct recipe_changes *changes, int64_t step, const char *field, int64_t from,
-                              int64_t to) {
-    char before[RECIPE_NAME_BYTES], after[RECIPE_NAME_BYTES];
+static enum status add_number(struct run_changes *changes, int64_t step, const char *field, int64_t from, int64_t to) {
+    char before[RUN_CHANGE_BYTES], after[RUN_CHANGE_BYTES];
     snprintf(before, sizeof before, "%" PRId64, from);
     snprintf(after, sizeof after, "%" PRId64, to);
     return add(changes, step, field, before, after);
@@ -34,8 +33,8 @@ static const char *reduce_name(const struct recipe *recipe) {
     return recipe->reduce_dtype == DTYPE_BF16 ? "bf16" : "fp32";
 }
 
-enum status recipe_changes_add(struct recipe_changes *changes, int64_t step, const struct recipe *from,
-                               const struct recipe *to) {
+enum status run_changes_add_recipe(struct run_changes *changes, int64_t step, const struct recipe *from,
+                                   const struct recipe *to) {
     TRY(add(changes, step, "isa", from->isa, to->isa));
     TRY(add_number(changes, step, "kernels_version", from->kernels_version, to->kernels_version));
     char before[LANE_SHAPE_BYTES], after[LANE_SHAPE_BYTES];
@@ -54,10 +53,10 @@ static bool is_number(const char *field) {
 
 static bool is_known(const char *field) {
     return is_number(field) || strcmp(field, "isa") == 0 || strcmp(field, "lanes") == 0 ||
-           strcmp(field, "reduce_dtype") == 0 || strcmp(field, "sequence") == 0;
+           strcmp(field, "reduce_dtype") == 0 || strcmp(field, "sequence") == 0 || run_change_is_option(field);
 }
 
-static void apply(const struct recipe_change *change, struct recipe *recipe) {
+static void apply(const struct run_change *change, struct recipe *recipe) {
     if (strcmp(change->field, "isa") == 0) {
         memcpy(recipe->isa, change->to, sizeof recipe->isa);
         recipe->products = NULL; /* they are the other's */
@@ -73,7 +72,7 @@ static void apply(const struct recipe_change *change, struct recipe *recipe) {
     if (strcmp(change->field, "lanes") == 0) (void)lane_shape_parse(change->to, &recipe->lanes); /* it was checked */
 }
 
-void recipe_changes_apply(struct recipe_changes *changes, int64_t step, struct recipe *recipe) {
+void run_changes_apply(struct run_changes *changes, int64_t step, struct recipe *recipe) {
     for (size_t i = 0; i < changes->items.count; i++) {
         if (changes->items.items[i].step < step) continue;
         changes->items.items[i].step = step;
@@ -81,25 +80,64 @@ void recipe_changes_apply(struct recipe_changes *changes, int64_t step, struct r
     }
 }
 
-json_t *recipe_changes_to_json(const struct recipe_changes *changes) {
+bool run_change_is_option(const char *field) {
+#define IS_FIELD(name)                                                                                                 \
+    if (strcmp(field, #name) == 0) return true;
+    TRAIN_CHANGES(IS_FIELD)
+    return false;
+}
+
+void run_changes_drop_options(struct run_changes *changes, int64_t step) {
+    size_t kept = 0;
+    for (size_t i = 0; i < changes->items.count; i++) {
+        const struct run_change change = changes->items.items[i];
+        if (change.step < step || !run_change_is_option(change.field)) changes->items.items[kept++] = change;
+    }
+    changes->items.count = kept;
+}
+
+static const char *print_option(const json_t *value, char text[RUN_CHANGE_BYTES]) {
+    if (json_is_null(value)) return "not given";
+    if (json_is_string(value)) return json_string_value(value);
+    if (json_is_boolean(value)) return json_is_true(value) ? "true" : "false";
+    if (json_is_integer(value))
+        snprintf(text, RUN_CHANGE_BYTES, "%" JSON_INTEGER_FORMAT, json_integer_value(value));
+    else
+        snprintf(text, RUN_CHANGE_BYTES, "%.9g", json_real_value(value));
+    return text;
+}
+
+enum status run_changes_add_options(struct run_changes *changes, int64_t step, const json_t *from, const json_t *to) {
+    const char *field;
+    json_t *value;
+    json_object_foreach((json_t *)(uintptr_t)to, field, value) {
+        const json_t *old = json_object_get(from, field);
+        char before[RUN_CHANGE_BYTES], after[RUN_CHANGE_BYTES];
+        if (!old || !run_change_is_option(field) || train_option_equal(value, old)) continue;
+        TRY(add(changes, step, field, print_option(old, before), print_option(value, after)));
+    }
+    return STATUS_OK;
+}
+
+json_t *run_changes_to_json(const struct run_changes *changes) {
     json_t *array = json_array();
     int failed = !array;
     for (size_t i = 0; i < changes->items.count; i++) {
-        const struct recipe_change *change = &changes->items.items[i];
+        const struct run_change *change = &changes->items.items[i];
         failed |=
             json_array_append_new(array, json_pack("{s:I, s:s, s:s, s:s}", "step", (json_int_t)change->step, "field",
                                                    change->field, "from", change->from, "to", change->to));
     }
     if (!failed) return array;
     json_decref(array);
-    (void)status_no_memory(0, "changes of a recipe");
+    (void)status_no_memory(0, "the changes of a run");
     return NULL;
 }
 
 static enum status read_value(const char *where, const json_t *object, const char *key, const char *field,
-                              char out[RECIPE_NAME_BYTES]) {
+                              char out[RUN_CHANGE_BYTES]) {
     TRY(json_require(where, object, key));
-    TRY(json_read_text(where, object, key, RECIPE_NAME_BYTES, out));
+    TRY(json_read_text(where, object, key, RUN_CHANGE_BYTES, out));
     if (strcmp(field, "lanes") == 0) {
         enum status status = lane_shape_parse(out, &(struct lane_shape){0});
         return status == STATUS_OK ? status : status_prefix(status, "%s: %s", where, key);
@@ -116,28 +154,27 @@ static enum status read_value(const char *where, const json_t *object, const cha
     return good ? STATUS_OK : status_set(STATUS_BAD_INPUT, "%s: %s: '%s' is not legal", where, key, out);
 }
 
-static enum status read_change(const char *where, const json_t *object, struct recipe_change *out) {
-    struct recipe_change change = {0};
+static enum status read_change(const char *where, const json_t *object, struct run_change *out) {
+    struct run_change change = {0};
     if (!json_is_object(object)) return status_set(STATUS_BAD_INPUT, "%s: must be an object", where);
     TRY(json_require(where, object, "step"));
     TRY(json_read_int(where, object, "step", 0, INT64_MAX, &change.step));
     TRY(json_require(where, object, "field"));
     TRY(json_read_text(where, object, "field", sizeof change.field, change.field));
     if (!is_known(change.field))
-        return status_set(STATUS_BAD_INPUT, "%s: field: '%s' is no part of a recipe that may change", where,
-                          change.field);
+        return status_set(STATUS_BAD_INPUT, "%s: field: a run cannot change '%s'", where, change.field);
     TRY(read_value(where, object, "from", change.field, change.from));
     TRY(read_value(where, object, "to", change.field, change.to));
     *out = change;
     return STATUS_OK;
 }
 
-enum status recipe_changes_from_json(const char *file, const json_t *array, struct recipe_changes *out) {
+enum status run_changes_from_json(const char *file, const json_t *array, struct run_changes *out) {
     if (!array) return STATUS_OK;
-    if (!json_is_array(array)) return status_set(STATUS_BAD_INPUT, "%s: recipe_changes: must be an array", file);
+    if (!json_is_array(array)) return status_set(STATUS_BAD_INPUT, "%s: changes: must be an array", file);
     for (size_t i = 0; i < json_array_size(array); i++) {
-        char *where = mem_format("%s: recipe_changes: number %zu", file, i);
-        struct recipe_change change;
+        char *where = mem_format("%s: changes: number %zu", file, i);
+        struct run_change change;
         enum status status = where ? read_change(where, json_array_get(array, i), &change) : STATUS_FAILED;
         mem_free(where);
         TRY(status);
