@@ -43,15 +43,13 @@ target_include_directories(ballast_dependencies SYSTEM INTERFACE "$<$<NOT:$<COMP
 target_link_libraries(ballast_dependencies INTERFACE "${DNNL_LIBRARY}")
 summary_add(oneDNN "${dnnl_version}")
 
-# CBC's pkg-config file names all libraries that CBC itself is linked with, so it only tells the version.
+# CBC is compiled against and not linked: src/layout/cbc_library.c opens it.
 find_path(CBC_INCLUDE Cbc_C_Interface.h PATH_SUFFIXES coin)
-find_library(CBC_LIBRARY CbcSolver)
-if(NOT CBC_INCLUDE OR NOT CBC_LIBRARY)
+if(NOT CBC_INCLUDE)
     dependency_missing(CBC coinor-libcbc-dev)
 endif()
 pkg_check_modules(CBC QUIET cbc)
 target_include_directories(ballast_dependencies SYSTEM INTERFACE "$<$<NOT:$<COMPILE_LANGUAGE:CUDA>>:${CBC_INCLUDE}>")
-target_link_libraries(ballast_dependencies INTERFACE "${CBC_LIBRARY}")
 summary_add(CBC "${CBC_VERSION}")
 
 find_package(OpenMP COMPONENTS C)

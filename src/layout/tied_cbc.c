@@ -1,8 +1,8 @@
 /* The program as a mixed-integer one for CBC, by its C interface: a binary column for each choice of a variable, one
  * from 0 to 1 for each pair of choices along an edge. */
-#include <Cbc_C_Interface.h>
 #include <string.h>
 
+#include "layout/cbc_library.h"
 #include "layout/tied_program.h"
 
 /* Columns in compressed form. */
@@ -153,20 +153,20 @@ static void mixed_free(struct mixed *mixed) {
     mem_free(mixed->pair_row);
 }
 
-static Cbc_Model *load(struct mixed *mixed, int64_t node_limit) {
+static Cbc_Model *load(const struct cbc_library *cbc, struct mixed *mixed, int64_t node_limit) {
     struct columns *columns = &mixed->columns;
-    Cbc_Model *model = Cbc_newModel();
+    Cbc_Model *model = cbc->newModel();
     if (!model) return NULL;
-    Cbc_setLogLevel(model, 0);
-    Cbc_loadProblem(model, (int)columns->cost.count, (int)mixed->rows.lower.count, columns->start.items,
-                    columns->row.items, columns->value.items, columns->lower.items, columns->upper.items,
-                    columns->cost.items, mixed->rows.lower.items, mixed->rows.upper.items);
+    cbc->setLogLevel(model, 0);
+    cbc->loadProblem(model, (int)columns->cost.count, (int)mixed->rows.lower.count, columns->start.items,
+                     columns->row.items, columns->value.items, columns->lower.items, columns->upper.items,
+                     columns->cost.items, mixed->rows.lower.items, mixed->rows.upper.items);
     for (int i = 0; i < mixed->tied->first[mixed->tied->count]; i++)
-        Cbc_setInteger(model, i);
-    Cbc_setParameter(model, "presolve", "off"); /* some paths of CoinUtils' presolve leak memory */
-    Cbc_setAllowableGap(model, 0);
-    Cbc_setAllowableFractionGap(model, 0);
-    Cbc_setMaximumNodes(model, node_limit < INT32_MAX ? (int)node_limit : INT32_MAX);
+        cbc->setInteger(model, i);
+    cbc->setParameter(model, "presolve", "off"); /* some paths of CoinUtils' presolve leak memory */
+    cbc->setAllowableGap(model, 0);
+    cbc->setAllowableFractionGap(model, 0);
+    cbc->setMaximumNodes(model, node_limit < INT32_MAX ? (int)node_limit : INT32_MAX);
     return model;
 }
 
@@ -181,32 +181,35 @@ static bool read_choices(const struct tied_program *tied, const double *value, i
     return true;
 }
 
-static void read_result(const struct tied_program *tied, Cbc_Model *model, int *choice, struct cbc_result *out) {
-    const double *best = Cbc_bestSolution(model);
+static void read_result(const struct cbc_library *cbc, const struct tied_program *tied, Cbc_Model *model, int *choice,
+                        struct cbc_result *out) {
+    const double *best = cbc->bestSolution(model);
     bool read = best && read_choices(tied, best, choice);
     int64_t cost = read ? tied_program_cost(tied, choice) : TIED_FORBIDDEN;
     *out = (struct cbc_result){.found = read && cost < TIED_FORBIDDEN && tied_program_fits(tied, choice), .cost = cost};
-    out->proven = out->found ? Cbc_isProvenOptimal(model) : !best && Cbc_isProvenInfeasible(model);
+    out->proven = out->found ? cbc->isProvenOptimal(model) : !best && cbc->isProvenInfeasible(model);
 }
 
 enum status tied_solve_cbc(const struct tied_program *tied, int64_t node_limit, int *choice, struct cbc_result *out) {
     struct mixed mixed = {.tied = tied, .scale = cost_scale(tied)};
+    const struct cbc_library *cbc;
     enum status status = STATUS_FAILED;
+    TRY(cbc_library_open(&cbc));
     mixed.pair_row = mem_array(tied->pairs.count + 1, sizeof *mixed.pair_row);
     if (!mixed.pair_row) return status;
     TRY_GOTO(status, make_rows(&mixed), done);
     TRY_GOTO(status, make_columns(&mixed), done);
-    Cbc_Model *model = load(&mixed, node_limit);
+    Cbc_Model *model = load(cbc, &mixed, node_limit);
     if (!model) {
         status = status_no_memory(0, "the integer program");
         goto done;
     }
-    Cbc_solve(model);
-    if (Cbc_isAbandoned(model))
+    cbc->solve(model);
+    if (cbc->isAbandoned(model))
         status = status_set(STATUS_FAILED, "CBC gave up on the integer program for numerical reasons");
     else
-        read_result(tied, model, choice, out);
-    Cbc_deleteModel(model);
+        read_result(cbc, tied, model, choice, out);
+    cbc->deleteModel(model);
 done:
     mixed_free(&mixed);
     return status;
