@@ -112,7 +112,7 @@ help:
 	@echo 'make check       runs all tests with their long sweeps, and each fuzz target for an hour'
 	@echo 'make bench-build builds the benchmarks in $(BUILD)/bench'
 	@echo 'make bench       builds and runs the benchmarks'
-	@echo 'make install     installs the program, libballast.so, ballast.h and ballast.pc in PREFIX ($(PREFIX)); honors DESTDIR'
+	@echo 'make install     installs the program, the libraries, ballast.h and package files in PREFIX ($(PREFIX)); honors DESTDIR'
 	@echo 'make format      formats all sources with clang-format'
 	@echo 'make clean       removes the build directories'
 	@echo 'Settings: BUILD=directory CMAKE_FLAGS=... JOBS=n TEST_JOBS=n'

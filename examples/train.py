@@ -1,6 +1,6 @@
 """Trains a model, stops half way, goes on, and lets it write: examples/train.c from Python, by ctypes alone.
 
-    python3 train.py MODEL_DIR DATA RUN_DIR STEPS        (libballast.so.0 where the loader finds it)
+    python3 train.py MODEL_DIR DATA RUN_DIR STEPS        (libballast.so.0.2 where the loader finds it)
 
 Ctrl-C finishes the step and writes a checkpoint. Structs and what their fields mean: ballast.h."""
 import ctypes
@@ -9,7 +9,7 @@ from ctypes import CFUNCTYPE, POINTER, c_char_p, c_double, c_int, c_int64, c_siz
 
 OK, STOPPED = 0, 130
 TEXT, TEXTS = c_char_p, POINTER(c_char_p)
-ballast = ctypes.CDLL("libballast.so.0")
+ballast = ctypes.CDLL("libballast.so.0.2")
 ballast.ballast_error_message.restype = ballast.ballast_error_hint.restype = c_char_p
 
 

@@ -3,7 +3,8 @@
  * This header is the manual of libballast. The program `ballast` and this library are made of the same objects: the
  * same options give the same bits, in losses, weights and text, and a run that one began the other can go on with.
  *
- * UNSTABLE: this is 0.x. Names, structs and files may change in any release until training on several ranks is in.
+ * UNSTABLE: this is 0.x. A minor release (0.2, 0.3) may change names and structs; the SONAME has the minor version, so
+ * a program that was linked with another one does not start.
  *
  *
  * ---- Introduction ----

@@ -1,6 +1,6 @@
 #!/bin/sh
-# libballast from an installed prefix, as those use it who know nothing of the source tree: exported symbols, pkg-config,
-# and the examples in C, as C++ and in Python, which give the bits of the command line.
+# libballast from an installed prefix, without the source tree: exported symbols, licenses, pkg-config, the CMake package,
+# the static library, and the examples in C, as C++ and in Python, which give the bits of the command line.
 # ctest: PROCESSORS 2
 set -eu
 fail() { echo "$*" && exit 1; }
@@ -27,7 +27,66 @@ sed '/^typedef/d' "$prefix/include/ballast.h" | ${CC:-cc} -E -P -DBALLAST_EXPERI
 [ -s "$place/declared" ] || fail "the header declares nothing"
 cmp -s "$place/declared" "$place/exported" || { diff "$place/declared" "$place/exported" | head -20; fail "exported, not declared"; }
 [ "$(pkg-config --modversion ballast)" = "$("$prefix/bin/ballast" version | cut -d' ' -f2)" ] || fail "two versions"
-readelf -d "$library/libballast.so" | grep -q 'SONAME.*\[libballast\.so\.0\]' || fail "another SONAME"
+version=$(pkg-config --modversion ballast)
+soname=libballast.so.${version%.*} # of 0.x with the minor version
+readelf -d "$library/libballast.so" | grep -q "SONAME.*\[$soname\]" || fail "the SONAME is not $soname"
+[ -e "$library/$soname" ] || fail "$soname is missing"
+
+# No file has debug information in a release build, and none links CBC. LICENSES.md names every library.
+if grep -q '^CMAKE_BUILD_TYPE:STRING=Release$' "$build/CMakeCache.txt"; then
+    for file in "$prefix/bin/ballast" "$library"/libballast.so "$library"/libballast.a "$prefix"/lib/ballast/*.so; do
+        [ ! -e "$file" ] || ! readelf -S "$file" | grep -q '\.debug_info' || fail "$file has debug information"
+    done
+fi
+licenses=$(find "$prefix/share" -name LICENSES.md)
+[ -e "${licenses%/*}/LICENSE" ] || fail "LICENSE is not installed"
+for file in "$prefix/bin/ballast" "$library/libballast.so"; do
+    for needed in $(readelf -d "$file" | sed -n 's/.*NEEDED.*\[\(lib[^]]*\)\.so.*/\1/p'); do
+        [ "$needed" != libCbcSolver ] || fail "$file links CBC"
+        grep -q "$needed" "$licenses" || fail "LICENSES.md lacks $needed, which $file links"
+    done
+done
+
+# A program by each way to link: pkg-config for both libraries, and the CMake package.
+cat >"$place/small.c" <<'END'
+#include <ballast.h>
+#include <stdio.h>
+/* A name that the library uses inside. */
+int json_read_int(void);
+int json_read_int(void) { return 7; }
+int main(void) {
+    struct ballast_plan_options plan = BALLAST_PLAN_OPTIONS_INIT;
+    struct ballast_plan_result result = BALLAST_PLAN_RESULT_INIT;
+    plan.batch = 1, plan.sequence_length = 8;
+    if (ballast_plan("gpt2", &plan, NULL, &result) != BALLAST_OK) return fprintf(stderr, "%s\n", ballast_error_message()), 1;
+    printf("%s %lld %d\n", ballast_version(), (long long)result.parameters, json_read_int());
+    return 0;
+}
+END
+mkdir "$place/user"
+cat >"$place/user/CMakeLists.txt" <<END
+cmake_minimum_required(VERSION 3.13)
+project(user C)
+find_package(Ballast ${version%.*} REQUIRED)
+add_executable(by-cmake $place/small.c)
+target_link_libraries(by-cmake PRIVATE Ballast::ballast)
+add_executable(by-cmake-static $place/small.c)
+target_link_libraries(by-cmake-static PRIVATE Ballast::ballast_static)
+END
+# shellcheck disable=SC2046 # flags are words
+${CC:-cc} -o "$place/user/by-pkg-config" "$place/small.c" $(pkg-config --cflags --libs ballast)
+# shellcheck disable=SC2046
+${CC:-cc} -o "$place/user/by-pkg-config-static" "$place/small.c" $(pkg-config --cflags --libs ballast-static)
+{ cmake -S "$place/user" -B "$place/user" "-DCMAKE_PREFIX_PATH=$prefix" && cmake --build "$place/user"; } >"$place/said" 2>&1 ||
+    { cat "$place/said"; fail "the CMake package cannot be used"; }
+for program in by-pkg-config by-pkg-config-static by-cmake by-cmake-static; do
+    links=$(readelf -d "$place/user/$program" | grep -c "NEEDED.*$soname" || true)
+    case $program in *-static) expected=0 ;; *) expected=1 ;; esac
+    [ "$links" = $expected ] || fail "$program links libballast.so $links times"
+    [ "$("$place/user/$program")" = "$version 124439808 7" ] || { "$place/user/$program"; fail "$program"; }
+done
+sed "s/Ballast ${version%.*}/Ballast 0.1/" "$place/user/CMakeLists.txt" >"$place/CMakeLists.txt"
+! cmake -S "$place" -B "$place/other" "-DCMAKE_PREFIX_PATH=$prefix" >/dev/null 2>&1 || fail "another minor version is taken"
 
 flags=$(pkg-config --cflags --libs ballast)
 example=$BALLAST_SOURCE/examples/train
