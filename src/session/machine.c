@@ -9,8 +9,7 @@
 #include "base/size.h"
 #include "session/rank_devices.h"
 
-/* What is free in the folder, but for a part that others may need. */
-static enum status measure_disk(const char *folder, int64_t *bytes) {
+enum status machine_measure_disk(const char *folder, int64_t *bytes) {
     struct statvfs found;
     int error = statvfs(folder, &found) != 0 ? errno : file_is_folder(folder) ? 0 : ENOTDIR;
     if (error) {
@@ -25,7 +24,7 @@ static enum status find_disk(const struct memory_options *limits, int64_t *capac
     int64_t free_bytes = 0;
     if (SETTINGS_HAVE(limits, disk_bytes) && !SETTINGS_HAVE(limits, disk_folder))
         return status_set(STATUS_BAD_INPUT, "disk: names no folder before its size");
-    if (SETTINGS_HAVE(limits, disk_folder)) TRY(measure_disk(limits->disk_folder, &free_bytes));
+    if (SETTINGS_HAVE(limits, disk_folder)) TRY(machine_measure_disk(limits->disk_folder, &free_bytes));
     *capacity_bytes = SETTINGS_HAVE(limits, disk_bytes) ? limits->disk_bytes : free_bytes;
     return STATUS_OK;
 }

@@ -3,8 +3,10 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/mem.h"
 #include "base/size.h"
 #include "cluster/cluster.h"
+#include "session/machine_costs.h"
 #include "session/plan_policy.h"
 
 enum { SEQUENCE_LEAST = 32 };
@@ -17,17 +19,14 @@ static enum status find_least(const struct session_plan *plan, const struct plan
     return plan_policy_find_least(plan->session, &request, capacity_bytes, out);
 }
 
-/* The same plan, were there a disk, or a larger one: what it would have to hold; 0: that would not do. */
-static enum status find_disk_bytes(const struct session_plan *plan, int64_t *disk_bytes) {
+/* The same plan with a disk of any size. A fixed policy takes what it takes. */
+static enum status find_with_disk(const struct session_plan *plan, struct least_memory *out) {
     int64_t capacity_bytes[TIER_COUNT];
-    struct least_memory least;
-    *disk_bytes = 0;
+    *out = (struct least_memory){.least_bytes = INT64_MAX};
     if (plan->request.policy_fixed) return STATUS_OK;
     memcpy(capacity_bytes, plan->session->machine.capacity_bytes, sizeof capacity_bytes);
     capacity_bytes[TIER_DISK] = INT64_MAX / 4;
-    TRY(find_least(plan, &plan->chosen, capacity_bytes, &least));
-    if (least.fits) *disk_bytes = least.tier_bytes[TIER_DISK];
-    return STATUS_OK;
+    return find_least(plan, &plan->chosen, capacity_bytes, out);
 }
 
 /* Plans that take less, from the one that changes least: fewer grains at once, smaller grains, then shorter sequences.
@@ -110,10 +109,59 @@ static enum status describe_memory(const struct session_plan *plan, int64_t devi
     return STATUS_OK;
 }
 
-/* Hints at all that would fit: a smaller plan, a disk, more memory. Each of them was compiled. */
+/* Of pieces that hide the latency; 0: not measured. */
+static double gb_per_s(const struct transfer_rate *rate) {
+    enum { PIECE_BYTES = 1 << 24 };
+    if (!(rate->bytes_per_s > 0)) return 0;
+    return PIECE_BYTES * 1e-9 / (rate->latency_s + PIECE_BYTES / rate->bytes_per_s);
+}
+
+/* "; DIR has 57.9 GiB free, of which the disk tier may take 500 MiB; it reads 1.20 GB/s and writes 0.90 GB/s". Rates
+ * that cannot be measured are left out. */
+static enum status describe_disk(const struct session_plan *plan, int64_t free_bytes, char **out) {
+    const struct machine *machine = &plan->session->machine;
+    struct cluster cluster = {.rates.measured = false};
+    char there[SIZE_TEXT], size[SIZE_TEXT], taken[64] = "", rates[64] = "";
+    if (machine->capacity_bytes[TIER_DISK] < free_bytes)
+        snprintf(taken, sizeof taken, ", of which the disk tier may take %s",
+                 size_print(machine->capacity_bytes[TIER_DISK], size));
+    bool leads = plan->session->comm->rank == 0;
+    if (leads && machine_measure(machine, plan->chosen.threads, &(struct measuring){0}, &cluster) != STATUS_OK)
+        status_clear();
+    double read = gb_per_s(&cluster.rates.copy[TIER_DISK][TIER_DEVICE]);
+    double write = gb_per_s(&cluster.rates.copy[TIER_DEVICE][TIER_DISK]);
+    if (read > 0 && write > 0) snprintf(rates, sizeof rates, "; it reads %.2f GB/s and writes %.2f GB/s", read, write);
+    *out = mem_format("; %s has %s free%s%s", machine->limits.disk_folder, size_print(free_bytes, there), taken, rates);
+    return *out ? STATUS_OK : STATUS_FAILED;
+}
+
+/* What a disk would change: "--disk DIR with 1.31 GiB there; or ", or less memory beside it. */
+static enum status offer_disk(const struct session_plan *plan, const struct least_memory *with_disk, int64_t needed,
+                              int64_t free_bytes, char **out) {
+    const struct memory_options *limits = &plan->session->machine.limits;
+    const char *folder = SETTINGS_HAVE(limits, disk_folder) ? limits->disk_folder : "DIR";
+    bool given = SETTINGS_HAVE(limits, disk_folder);
+    int64_t bytes = with_disk->tier_bytes[TIER_DISK];
+    char size[SIZE_TEXT], memory[64];
+    if (!with_disk->fits && (!given || with_disk->least_bytes >= needed))
+        *out = mem_string("");
+    else if (!with_disk->fits) {
+        TRY(describe_memory(plan, with_disk->least_bytes, memory));
+        *out = mem_format("%s with a larger --disk; or ", memory);
+    } else if (!given)
+        *out = mem_format("--disk DIR with %s there; or ", size_print_up(bytes, size));
+    else if (free_bytes >= bytes)
+        *out = mem_format("--disk %s:%s; or ", folder, size_print_option(bytes, size));
+    else
+        *out = mem_format("--disk DIR where %s are free; or ", size_print_up(bytes, size));
+    return *out ? STATUS_OK : STATUS_FAILED;
+}
+
+/* Hints at all that would fit: a smaller plan, a disk, more memory. Each of them was compiled. `disk`: about the disk
+ * that was given. */
 static enum status hint_fit(const struct session_plan *plan, const struct plan *other, const struct least_memory *least,
-                            int64_t needed, int64_t disk_bytes) {
-    char size[SIZE_TEXT], change[128], memory[64], small_memory[64], less[256] = "", disk[64] = "", small[256] = "";
+                            int64_t needed, const char *offer, const char *disk) {
+    char size[SIZE_TEXT], change[128], memory[64], small_memory[64], less[256] = "", small[256] = "";
     describe_change(&plan->chosen, other, change);
     TRY(describe_memory(plan, needed, memory));
     TRY(describe_memory(plan, least->least_bytes, small_memory));
@@ -121,24 +169,37 @@ static enum status hint_fit(const struct session_plan *plan, const struct plan *
     if (least->fits)
         snprintf(less, sizeof less, "%s would fit (%s); or ", change, size_print(least->least_bytes, size));
     if (!least->fits && saves) snprintf(small, sizeof small, "; or %s with %s", small_memory, change);
-    if (disk_bytes > 0) snprintf(disk, sizeof disk, "--disk DIR with %s there; or ", size_print_up(disk_bytes, size));
-    return status_hint(STATUS_NO_FIT, "%s%s%s%s", less, disk, memory, small);
+    return status_hint(STATUS_NO_FIT, "%s%s%s%s%s", less, offer, memory, small, disk);
+}
+
+static enum status refuse_device(const struct session_plan *plan, int64_t needed) {
+    const struct machine *machine = &plan->session->machine;
+    struct least_memory least = {.least_bytes = needed}, with_disk;
+    struct plan other;
+    char need[SIZE_TEXT], over[SIZE_TEXT], there[SIZE_TEXT], *offer = NULL, *disk = NULL;
+    int64_t capacity = machine->capacity_bytes[TIER_DEVICE], free_bytes = 0;
+    enum status status;
+    TRY(find_fit(plan, &other, &least));
+    TRY(find_with_disk(plan, &with_disk));
+    bool given = SETTINGS_HAVE(&machine->limits, disk_folder);
+    if (given) TRY(machine_measure_disk(machine->limits.disk_folder, &free_bytes));
+    TRY_GOTO(status, offer_disk(plan, &with_disk, needed, free_bytes, &offer), done);
+    if (given) TRY_GOTO(status, describe_disk(plan, free_bytes, &disk), done);
+    machine->backend->set_threads(plan->chosen.threads);
+    status_set(STATUS_NO_FIT, "no plan fits: the device tier needs %s, %s more than the %s that there are",
+               size_print(needed, need), size_print(needed - capacity, over), size_print(capacity, there));
+    status = hint_fit(plan, &other, &least, needed, offer, disk ? disk : "");
+done:
+    mem_free(offer);
+    mem_free(disk);
+    return status;
 }
 
 enum status session_plan_check_memory(const struct session_plan *plan) {
     const struct machine *machine = &plan->session->machine;
     for (enum tier tier = TIER_HOST; tier < TIER_COUNT; tier++)
         TRY(check_lower_tier(plan, tier));
-    int64_t bytes = plan->programs.tier_bytes[TIER_DEVICE], capacity = machine->capacity_bytes[TIER_DEVICE], disk_bytes;
-    int64_t needed = plan->request.policy_fixed ? bytes : plan->least_bytes;
-    struct least_memory least = {.least_bytes = needed};
-    struct plan other;
-    if (bytes <= capacity) return STATUS_OK;
-    TRY(find_fit(plan, &other, &least));
-    TRY(find_disk_bytes(plan, &disk_bytes));
-    machine->backend->set_threads(plan->chosen.threads);
-    char need[SIZE_TEXT], over[SIZE_TEXT], there[SIZE_TEXT];
-    status_set(STATUS_NO_FIT, "no plan fits: the device tier needs %s, %s more than the %s that there are",
-               size_print(needed, need), size_print(needed - capacity, over), size_print(capacity, there));
-    return hint_fit(plan, &other, &least, needed, disk_bytes);
+    int64_t bytes = plan->programs.tier_bytes[TIER_DEVICE];
+    if (bytes <= machine->capacity_bytes[TIER_DEVICE]) return STATUS_OK;
+    return refuse_device(plan, plan->request.policy_fixed ? bytes : plan->least_bytes);
 }

@@ -471,6 +471,20 @@ static void one_pass_fits_where_gradients_need_not_wait(void **state) {
     program_run_free(&run);
 }
 
+/* A disk that was given and is too small, or of no use: the hint names its free bytes and rates. */
+static void a_disk_that_does_not_do_is_described(void **state) {
+    const char *folder = *state, *model = temp_path(folder, "model"), *text = temp_path(folder, "text.txt");
+    char small[700];
+    make_text(text, 5000);
+    make_tiny_model(folder, model, text);
+    snprintf(small, sizeof small, "%s:4K", folder);
+    EXPECT(folder, 3,
+           TEXTS("no plan fits: the device tier", " free, of which the disk tier may take 4.00 KiB; it reads "), "plan",
+           model, "--batch", "4", "--seq", "16", "--device-memory", "300K", "--disk", small);
+    EXPECT(folder, 3, TEXTS("no plan fits: the device tier", " free; it reads ", " GB/s and writes ", "GB/s\n"), "plan",
+           model, "--batch", "4", "--seq", "16", "--device-memory", "8K", "--disk", folder);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         CASE(a_config_alone_can_be_planned),
@@ -484,6 +498,7 @@ int main(void) {
         CASE(one_pass_fits_where_gradients_need_not_wait),
         CASE(one_step_has_one_number),
         CASE(suggestions_ask_for_less),
+        CASE(a_disk_that_does_not_do_is_described),
         CASE(without_proc_a_given_memory_is_enough),
         CASE(sizes_nobody_means_are_refused),
         CASE(ranks_that_are_not_here_can_be_planned_for),
