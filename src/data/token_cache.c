@@ -202,7 +202,8 @@ static enum status load(struct token_cache *cache) {
     TRY(hashed);
     struct token_view view;
     if (!open_file(cache, &view)) {
-        if (!cache->told_other) log_note("%s: not the tokens of %s as it is now; made again", cache->path, cache->name);
+        if (!cache->told_other)
+            log_note("%s: %s; tokenizing again", cache->name, token_cache_file_refusal(cache->path, &cache->key));
         cache->told_other = true;
         return STATUS_OK;
     }

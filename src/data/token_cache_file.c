@@ -61,14 +61,18 @@ static bool hash_ids(const struct file_input *file, size_t bytes, uint64_t *out)
     return good;
 }
 
-static bool read_footer(const struct file_input *file, const struct token_cache_key *key, struct token_view *out,
-                        struct utf8_damage *damage) {
+static bool read_footer(const struct file_input *file, struct cache_footer *out) {
+    if (file->bytes < sizeof *out) return false;
+    if (file_input_read(file, file->bytes - sizeof *out, sizeof *out, out) != STATUS_OK) return false;
+    return out->footer_hash == hash_footer(out);
+}
+
+static bool read_cache(const struct file_input *file, const struct token_cache_key *key, struct token_view *out,
+                       struct utf8_damage *damage) {
     struct cache_footer footer;
-    if (file->bytes < sizeof footer) return false;
     size_t body = file->bytes - sizeof footer, bytes;
     uint64_t hash;
-    if (file_input_read(file, body, sizeof footer, &footer) != STATUS_OK) return false;
-    if (footer.footer_hash != hash_footer(&footer) || memcmp(&footer.key, key, sizeof *key) != 0) return false;
+    if (!read_footer(file, &footer) || memcmp(&footer.key, key, sizeof *key) != 0) return false;
     if (footer.count < 0 || !mem_multiply((size_t)footer.count, key->token_bytes, &bytes) || bytes != body)
         return false;
     if (!hash_ids(file, body, &hash) || hash != footer.tokens_hash) return false;
@@ -81,9 +85,25 @@ static bool read_footer(const struct file_input *file, const struct token_cache_
 bool token_cache_file_open(const char *path, const struct token_cache_key *key, struct file_input *file,
                            struct token_view *view, struct utf8_damage *damage) {
     if (!file_exists(path) || file_input_open(path, file) != STATUS_OK) return false;
-    if (read_footer(file, key, view, damage)) return true;
+    if (read_cache(file, key, view, damage)) return true;
     file_input_close(file);
     return false;
+}
+
+const char *token_cache_file_refusal(const char *path, const struct token_cache_key *key) {
+    struct file_input file;
+    struct cache_footer footer;
+    if (file_input_open(path, &file) != STATUS_OK) return status_clear(), "its tokens cannot be read";
+    bool read = read_footer(&file, &footer);
+    const struct token_cache_key *of = &footer.key;
+    file_input_close(&file);
+    if (!read) return status_clear(), "its tokens are damaged";
+    if (of->text_bytes != key->text_bytes || memcmp(of->text_hash, key->text_hash, sizeof key->text_hash) != 0)
+        return "changed since it was tokenized";
+    if (memcmp(of->tokenizer_hash, key->tokenizer_hash, sizeof key->tokenizer_hash) != 0)
+        return "was tokenized by another tokenizer";
+    if (memcmp(of, key, sizeof *key) != 0) return "was tokenized with other settings or by another version";
+    return "its tokens are damaged";
 }
 
 /* FOLDER/….tokens.PID.NUMBER.new */

@@ -32,6 +32,9 @@ char *token_cache_path(const char *folder, const char *text_path);
 bool token_cache_file_open(const char *path, const struct token_cache_key *key, struct file_input *file,
                            struct token_view *view, struct utf8_damage *damage);
 
+/* Why a cache that is there is not the one of `key`: "changed since it was tokenized", of the text. */
+const char *token_cache_file_refusal(const char *path, const struct token_cache_key *key);
+
 /* Where ids are kept while they are made. When a file can no longer be written, its ids are copied to the next place.
  * So without a cache the only cost is that the next run tokenizes the text again. */
 enum token_cache_place {

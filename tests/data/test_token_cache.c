@@ -1,6 +1,7 @@
 /* The token cache: when it is used again, when it is made again, and that a failure leaves nothing behind. */
 /* ctest: LABELS long */
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
@@ -105,24 +106,42 @@ static void a_good_cache_is_used_again(void **state) {
     assert_true(cache_identity(place) == first);
 }
 
+static char noted[1000];
+
+static void keep_note(bool warning, const char *text) {
+    (void)warning;
+    if (strstr(text, "tokenizing again")) snprintf(noted, sizeof noted, "%s", text);
+}
+
+/* Makes the ids anew, with a note that says why. */
+static void expect_again(const struct place *place, const char *why) {
+    char expected[5000];
+    noted[0] = '\0';
+    log_listen(keep_note);
+    expect_right(place, 2);
+    log_listen(NULL);
+    snprintf(expected, sizeof expected, "%s: %s; tokenizing again", place->text_path, why);
+    assert_string_equal(noted, expected);
+}
+
 /* After any of these the old cache must not be taken. */
 static void a_stale_cache_is_made_again(void **state) {
     struct place *place = *state;
     expect_right(place, 2);
     ino_t before = cache_identity(place);
     random_text_write(place->text_path, 3, 500);
-    expect_right(place, 2);
+    expect_again(place, "changed since it was tokenized");
     assert_true(cache_identity(place) != before);
 
     before = cache_identity(place);
     place->options.eos_token = -1;
-    expect_right(place, 2);
+    expect_again(place, "was tokenized with other settings or by another version");
     assert_true(cache_identity(place) != before);
 
     before = cache_identity(place);
     data_place_train(&place->base, 310, true);
     place->options.tokenizer = place->base.tokenizer;
-    expect_right(place, 2);
+    expect_again(place, "was tokenized by another tokenizer");
     assert_true(cache_identity(place) != before);
 
     place->options.eos_token = 70000; /* which takes more than 16 bits */
@@ -140,7 +159,7 @@ static void a_damaged_cache_is_made_again(void **state) {
         good[at] ^= 0x10;
         temp_write(temp_only(place->base.cache_folder), good, bytes);
         good[at] ^= 0x10;
-        expect_right(place, 2);
+        expect_again(place, "its tokens are damaged");
     }
     static const size_t cuts[] = {1, 2, 7, 100, 1000};
     for (size_t i = 0; i < sizeof cuts / sizeof cuts[0]; i++) {
