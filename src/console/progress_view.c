@@ -15,6 +15,7 @@ enum { LIVE_FIRST_MS = 300, LIVE_INTERVAL_MS = 100, PLAIN_INTERVAL_MS = 10 * 100
 static struct {
     FILE *out;
     bool live, colour;
+    bool drawn; /* this work has lines */
     int64_t began_ns, next_ns;
 } view;
 
@@ -68,14 +69,21 @@ static void listen(void *payload, enum progress_moment moment, const struct prog
     switch (moment) {
     case PROGRESS_BEGINS:
         view.began_ns = now;
+        view.drawn = false;
         view.next_ns = after_ms(now, view.live ? LIVE_FIRST_MS : PLAIN_INTERVAL_MS);
         break;
     case PROGRESS_MOVES:
         if (now < view.next_ns) break;
         draw(progress, now);
+        view.drawn = true;
         view.next_ns = after_ms(now, view.live ? LIVE_INTERVAL_MS : PLAIN_INTERVAL_MS);
         break;
-    case PROGRESS_ENDS: live_line_wipe(); break;
+    case PROGRESS_ENDS:
+        if (view.live)
+            live_line_wipe();
+        else if (view.drawn)
+            draw(progress, now);
+        break;
     }
 }
 

@@ -1,5 +1,5 @@
 /* Shows how far long work is (base/progress.h): on a terminal by a live line with a bar, which is gone when the work is
- * done; otherwise by a plain line every ten seconds. What is done at once shows nothing. */
+ * done; otherwise by a plain line every ten seconds and one at the end. What is done at once shows nothing. */
 #ifndef BALLAST_CONSOLE_PROGRESS_VIEW_H
 #define BALLAST_CONSOLE_PROGRESS_VIEW_H
 

@@ -202,8 +202,8 @@ static void note_begin(const struct measuring *measuring, const struct points *p
     if (again == (int)measuring->count)
         log_note("measuring again %d operators, which other programs disturbed", again);
     else
-        log_note("measuring the model's operators%s (kept for the next time): %zu of %zu%s",
-                 points->on_host ? " in host memory" : "", measuring->count, points->list.count, of_parts);
+        log_note("measuring %zu of the model's %zu operators%s%s (kept for the next time)", measuring->count,
+                 points->list.count, points->on_host ? " in host memory" : "", of_parts);
 }
 
 static double left_s(const struct measuring *measuring) { return (double)(measuring->end_ns - clock_now_ns()) * 1e-9; }

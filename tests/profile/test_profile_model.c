@@ -5,6 +5,7 @@
 
 #include "base/fault.h"
 #include "base/json.h"
+#include "base/progress.h"
 #include "graph/differentiate.h"
 #include "model/model.h"
 #include "profile/operands.h"
@@ -136,6 +137,36 @@ static const char *key_of(const struct graph *graph, const char *name, struct sc
 }
 
 /* Layers are alike, whatever attributes that change no time say; other shapes are not. */
+static void expect_all_counted(void *payload, enum progress_moment moment, const struct progress *progress) {
+    int *told = payload;
+    assert_true(progress->done <= progress->total);
+    if (moment != PROGRESS_ENDS) return;
+    if (progress->done != progress->total)
+        fail_msg("%s: %d of %d at its end", progress->what, (int)progress->done, (int)progress->total);
+    ++*told;
+}
+
+/* What walks measure and what is measured by itself; whole operators and parts of them. */
+static void measuring_counts_to_its_end(void **state) {
+    static const struct variant variants[] = {
+        {"llama", DTYPE_F32, MODEL_LOSS, NULL, false},
+        {"llama", DTYPE_BF16, MODEL_LOSS, "2,4,all-linear", false},
+        {"gpt2", DTYPE_F32, MODEL_DECODE, NULL, false},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof variants / sizeof *variants; i++) {
+        struct graph *graph = build_graph(&variants[i]);
+        const struct profile_options options = options_in(NULL);
+        int told = 0;
+        progress_listen(expect_all_counted, &told);
+        struct profiled profiled = profile(graph, &options);
+        progress_listen(NULL, NULL);
+        assert_true(told > 0);
+        drop(&profiled);
+        graph_free(graph);
+    }
+}
+
 static void equal_nodes_have_one_measurement(void **state) {
     (void)state;
     const struct variant variant = {
@@ -344,6 +375,7 @@ static void operators_between_ranks_are_not_measured(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(every_node_has_a_cost, temp_folder_make, temp_folder_drop),
+        cmocka_unit_test(measuring_counts_to_its_end),
         cmocka_unit_test(equal_nodes_have_one_measurement),
         cmocka_unit_test(updates_follow_their_size),
         cmocka_unit_test_setup_teardown(what_is_kept_is_found_again, temp_folder_make, temp_folder_drop),
