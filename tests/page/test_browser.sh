@@ -57,11 +57,21 @@ sed -i 's/"layer.0.input_layernorm"/"<img src=x onerror=console.error(4)>"/' "$e
 
 # A run on preferences, whose loss is that of no token; its kernels changed.
 mkdir "$work/pairs"
-sed 's/{"version":1,/&"changes":[{"step":20,"field":"kernels_version","from":"8","to":"9"}],/; s/"document_attention":"across",/&"loss":"dpo","dpo_beta":0.1,"dpo_loss":"sigmoid","dpo_label_smoothing":0.0,/' "$run/run.json" >"$work/pairs/run.json"
+sed 's/{"version":1,/&"recipe_changes":[{"step":20,"field":"kernels_version","from":"8","to":"9"}],/; s/"document_attention":"across",/&"loss":"dpo","dpo_beta":0.1,"dpo_loss":"sigmoid","dpo_label_smoothing":0.0,/' "$run/run.json" >"$work/pairs/run.json"
 awk 'BEGIN { for (i = 1; i <= 60; i++)
     printf "{\"step\": %d, \"loss\": %.4f, \"grad_norm\": 1.5, \"lr\": 1e-4, \"reward_chosen\": %.3f, \"reward_rejected\": %.3f, \"margin\": %.3f, \"accuracy\": %.4f, \"step_s\": 1.5, \"tokens_per_s\": 2700}\n", i, 0.6931 - i / 200, i / 90, -i / 60, i / 36, 1 - 0.5 / i }' \
     >"$work/pairs/metrics.jsonl"
 "$program" report "$work/pairs" -o "$out/pairs.html" --quiet
+
+# A run of adapters beside all linear layers, which was resumed with other settings, and one of several ranks.
+mkdir "$work/adapters"
+layers=q_proj,k_proj,v_proj,o_proj,gate_proj,up_proj,down_proj
+changes='[{"step":20,"field":"learning_rate","from":"0.0003","to":"0.0001"},{"step":20,"field":"steps","from":"20","to":"300"}]'
+sed "s/{\"version\":1,/{\"version\":2,\"changes\":$changes,/; s/\"lora\":\"\"/\"lora\":\"8,16,$layers\"/" "$run/run.json" >"$work/adapters/run.json"
+cp "$run/metrics.jsonl" "$work/adapters"
+"$program" report "$work/adapters" -o "$out/adapters.html" --quiet
+cp -r "$source/tests/fixtures/released/0.1.0/ranks" "$work/ranks"
+"$program" report "$work/ranks" -o "$out/ranks.html" --quiet
 
 # chromium_run CHECK ARGUMENTS...: fails on whatever the page writes to the console, and where the check does not hold
 # after three runs: on a machine that is busy, Chromium may end before it has drawn anything.
@@ -94,6 +104,15 @@ for scheme in light dark; do
     picture recorded 390 900 $scheme
     picture recorded 1400 900 $scheme
 done
+# All kinds of pages on a phone and on a desk, in both schemes.
+for page in run recorded plan bare evil pairs adapters ranks; do
+    sed -e '/^start();$/r '"$source/tests/page/audit.js" "$out/$page.html" >"$out/audit.html"
+    picture audit 390 900 light
+    picture audit 390 900 dark
+    picture audit 1280 900 dark
+done
+picture recorded 100 800 light # too narrow for any drawing
+chromium_run "grep -q learning_rate.0.0001,.was.0.0003 $work/log" --dump-dom "file://$out/adapters.html"
 picture run 360 800 light
 picture plan 360 800 light
 picture bare 1280 900 dark
@@ -110,7 +129,7 @@ sed -e '/^start();$/r '"$source/tests/page/interact.js" "$out/recorded.html" >"$
 picture interact 360 800 light
 
 picture pairs 1280 900 light
-chromium_run "grep -q kernels_version.9,.not.8 $work/log" --dump-dom "file://$out/pairs.html"
+chromium_run "grep -q kernels_version.9,.was.8 $work/log" --dump-dom "file://$out/pairs.html"
 sed '/<script/,/<\/script>/d' "$work/log" >"$work/seen"
 for text in 'of pairs of answers' 'Margin of rewards' 'Pairs in the right order' 'Every two of them are a pair' \
     'The first 3 chunks stay' 'optimizer state waits on the disk and is copied' 'so that its activations'; do

@@ -12,11 +12,18 @@ function modelLine(data) {
 
 const optimizerNames = { lion: 'Lion', sgd: 'SGD', muon: 'Muon' };
 
+// "8,16,q_proj,v_proj": rank, alpha, and the layers that have adapters.
+function adapterWords(recipe) {
+  if (!recipe.lora) return '';
+  const [rank, alpha, ...layers] = recipe.lora.split(',');
+  return `, with LoRA adapters of rank ${rank} and alpha ${alpha} beside ${list(layers)}` +
+    (recipe.base_dtype && recipe.base_dtype !== 'none' ? `, and a base in ${recipe.base_dtype}` : '');
+}
+
 function recipeWords(data) {
   const r = data.plan.recipe, threads = data.plan.threads ?? r.threads, grains = Math.ceil(r.batch / r.grain_sequences);
-  const adapters = r.lora ? `, with adapters (LoRA ${r.lora})` + (r.base_dtype && r.base_dtype !== 'none' ? ` beside a base in ${r.base_dtype}` : '') : '';
   const pairs = learnsPreferences(data) ? `Every two of them are a pair, a chosen and a rejected answer; the loss is DPO's (${r.dpo_loss}), its β ${r.dpo_beta}. ` : '';
-  return `Each step trains on ${plural(r.batch, 'sequence')} of ${whole(r.sequence_length)} tokens, ${whole(tokensOfStep(data))} in all, in ${r.dtype}${adapters}. ${pairs}` +
+  return `Each step trains on ${plural(r.batch, 'sequence')} of ${whole(r.sequence_length)} tokens, ${whole(tokensOfStep(data))} in all, in ${r.dtype}${adapterWords(r)}. ${pairs}` +
     `They are computed in ${plural(grains, 'grain')} of ${plural(r.grain_sequences, 'sequence')}, ${r.lanes && r.lanes !== '1' ? `in lanes ${r.lanes}, ` : ''}on ${plural(threads, 'thread')} (${r.isa}). ` +
     `${optimizerNames[r.optimizer] || 'AdamW'}${r.optimizer_dtype && r.optimizer_dtype !== 'fp32' ? ` with moments in ${r.optimizer_dtype}` : ''}${r.master === 'none' && r.dtype === 'bf16' ? ' and no fp32 weights' : r.master === 'split' ? ' and fp32 weights in two halves' : ''}: ${r.optimizer === 'sgd' ? `momentum ${r.beta1}` : r.optimizer === 'muon' ? `momentum ${r.muon_momentum}, AdamW for all but matrices of layers, β ${r.beta1} and ${r.beta2}` : `β ${r.beta1} and ${r.beta2}`}, weight decay ${r.weight_decay}${r.clip_norm > 0 ? `, gradients clipped at norm ${r.clip_norm}` : ', no clipping'}; seed ${r.seed}.`;
 }

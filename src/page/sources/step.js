@@ -64,7 +64,7 @@ function bindsLine(timeline) {
   const total = timeline.bounds.reduce((sum, bound) => sum + bound.seconds, 0);
   if (!total) return null;
   return html('p', {class: 'words'}, html('strong', {}, 'What binds: '), list(timeline.bounds.slice(0, 4).map(bound => `${boundName(bound)} ${percent(bound.seconds / timeline.step_s)}`)) +
-    ' of the step. The black line under the events marks this chain: only if something on it gets faster does the step get shorter.');
+    ' of the step. The line under the events marks this chain: only if something on it gets faster does the step get shorter.');
 }
 
 function makeStep(data) {
