@@ -11,6 +11,7 @@
 #include "base/terminal.h"
 #include "chat/chat.h"
 #include "cli/command.h"
+#include "cli/option_alias.h"
 #include "cli/option_effect.h"
 #include "cli/ranks.h"
 #include "console/progress_view.h"
@@ -32,19 +33,29 @@ static const struct command *command_find(const char *name) {
 
 /* Commands of other programs, with Ballast's way to do the same. */
 static const struct {
-    const char *name, *hint;
+    const char *names, *hint;
 } other_commands[] = {
-    {"finetune", "`ballast train MODEL_DIR DATA -o RUN_DIR` does that; --lora for adapters"},
+    {"finetune fine-tune lora qlora tune", "`ballast train MODEL_DIR DATA -o RUN_DIR` does that; --lora for adapters"},
     {"sft", "`ballast train MODEL_DIR CHATS.jsonl -o RUN_DIR` does that"},
-    {"dpo", "`ballast train MODEL_DIR PAIRS.jsonl -o RUN_DIR --loss dpo` does that"},
-    {"pretrain", "`ballast init` makes a model, `ballast train` trains it"},
-    {"run", "`ballast chat MODEL_DIR` talks to a model, `ballast generate` continues a prompt"},
-    {"serve", "there is no model server; `ballast report RUN_DIR --serve PORT` serves the page of a run"},
-    {"export", "RUN_DIR/model is a Hugging Face directory; `ballast merge` merges an adapter into its base model"},
+    {"dpo preference rlhf", "`ballast train MODEL_DIR PAIRS.jsonl -o RUN_DIR --loss dpo` does that"},
+    {"kto orpo grpo ppo rl reward rm", "DPO is the one method for preferences: `ballast train ... --loss dpo`"},
+    {"pretrain pt", "`ballast init` makes a model, `ballast train` trains it"},
+    {"run infer inference predict", "`ballast chat MODEL_DIR` talks to a model, `ballast generate` continues a prompt"},
+    {"serve api", "there is no model server; `ballast report RUN_DIR --serve PORT` serves the page of a run"},
+    {"webui ui dashboard", "`ballast train ... --serve PORT` shows a run while it trains, `ballast report` afterwards"},
+    {"export merge-lora merge-adapter",
+     "RUN_DIR/model is a Hugging Face directory; `ballast merge` merges an adapter into its base model"},
     {"convert", "RUN_DIR/model is a Hugging Face directory; nothing needs converting"},
-    {"download", "fetch the model with another tool: any Hugging Face directory will do"},
-    {"pull", "fetch the model with another tool: any Hugging Face directory will do"},
-    {"benchmark", "`ballast profile` measures the machine and a model's operators"},
+    {"quantize",
+     "`ballast train ... --lora ... --base-dtype nf4` quantizes the base of adapters; models are not written so"},
+    {"download pull fetch", "fetch the model with another tool: any Hugging Face directory will do"},
+    {"upload push", "upload RUN_DIR/model with another tool: it is a Hugging Face directory"},
+    {"preprocess tokenize prepare", "`ballast train` tokenizes text itself and keeps the tokens for later runs"},
+    {"evaluate test lm-eval",
+     "`ballast eval MODEL_DIR FILE...` has the loss on files; there are no benchmarks of tasks"},
+    {"launch accelerate torchrun", "`ballast train ... --ranks N` starts N processes; mpirun and srun work too"},
+    {"continue", "`ballast resume RUN_DIR` continues a run"},
+    {"benchmark bench", "`ballast profile` measures the machine and a model's operators"},
 };
 
 static enum status unknown_command(const char *name) {
@@ -55,7 +66,7 @@ static enum status unknown_command(const char *name) {
     nearest_consider(&nearest, "version");
     enum status status = status_set(STATUS_BAD_INPUT, "ballast has no command '%s'", name);
     for (size_t i = 0; i < sizeof other_commands / sizeof *other_commands; i++)
-        if (strcmp(name, other_commands[i].name) == 0) return status_hint(status, "%s", other_commands[i].hint);
+        if (option_alias_lists(other_commands[i].names, name)) return status_hint(status, "%s", other_commands[i].hint);
     if (nearest.best) return status_hint(status, "did you mean `ballast %s`?", nearest.best);
     return status_hint(status, "`ballast help` lists all");
 }

@@ -16,12 +16,12 @@ const struct option_alias option_aliases[] = {
     /* the length of a run */
     ROW(OPT_STEPS,
         "max-steps num-steps n-steps train-steps training-steps total-steps max-train-steps max-iters iters iterations "
-        "num-iterations max-steps-per-epoch",
+        "num-iterations max-steps-per-epoch train-iters",
         NULL),
     ROW(OPT_EPOCHS, "num-train-epochs num-epochs n-epochs max-epochs train-epochs epoch", NULL),
     ROW(OPT_BATCH,
         "batch-size bs per-device-train-batch-size per-device-batch-size train-batch-size micro-batch-size "
-        "mini-batch-size total-batch-size global-batch-size",
+        "mini-batch-size total-batch-size global-batch-size per-gpu-train-batch-size",
         "sequences of a whole step"),
     ROW(OPT_BATCH,
         "gradient-accumulation-steps gradient-accumulation grad-accum grad-accum-steps accumulate-grad-batches",
@@ -34,13 +34,16 @@ const struct option_alias option_aliases[] = {
         NULL),
     /* the learning rate */
     ROW(OPT_LR, "learning-rate max-lr peak-lr", NULL),
-    ROW(OPT_MIN_LR_FRACTION, "min-lr min-lr-ratio final-lr-fraction learning-rate-decay-frac lr-min",
+    ROW(OPT_MIN_LR_FRACTION,
+        "min-lr min-lr-ratio final-lr-fraction learning-rate-decay-frac lr-min min-learning-rate end-lr "
+        "cosine-min-lr-ratio",
         "a part of --lr, 0 to 1"),
-    ROW(OPT_SCHEDULE, "lr-scheduler lr-scheduler-type lr-schedule lr-decay-style scheduler decay-lr", NULL),
+    ROW(OPT_SCHEDULE,
+        "lr-scheduler lr-scheduler-type lr-schedule lr-decay-style scheduler decay-lr learning-rate-scheduler", NULL),
     ROW(OPT_SCHEDULE_STEPS, "lr-decay-iters lr-decay-steps decay-steps", NULL),
     ROW(OPT_WARMUP_STEPS, "warmup warmup-iters warmup-iterations num-warmup-steps lr-warmup-steps lr-warmup-iters",
         NULL),
-    ROW(OPT_WARMUP_STEPS, "warmup-ratio warmup-fraction", "in steps"),
+    ROW(OPT_WARMUP_STEPS, "warmup-ratio warmup-fraction lr-warmup-fraction warmup-tokens", "in steps"),
     /* the optimizer */
     ROW(OPT_BETA1, "adam-beta1", NULL),
     ROW(OPT_BETA2, "adam-beta2", NULL),
@@ -51,6 +54,13 @@ const struct option_alias option_aliases[] = {
         NULL),
     ROW(OPT_OPTIMIZER, "optim optimizer-type optimizer-name", NULL),
     ROW(OPT_BETA1, "momentum", "with --optimizer sgd; --muon-momentum with muon"),
+    ROW(OPT_OPTIMIZER_DTYPE, "adam8bit use-8bit-adam optim-bits paged-adamw", "int8 takes a quarter of the bytes"),
+    ROW(OPTION_COUNT, "optim-args optimizer-args",
+        "--beta1, --beta2, --epsilon and --weight-decay are options of their own"),
+    ROW(OPT_WSD_DECAY_FRACTION, "decay-fraction", NULL),
+    ROW(OPTION_COUNT, "lr-scheduler-kwargs lr-scheduler-args",
+        "--schedule-steps, --warmup-steps, --min-lr-fraction and --wsd-decay-fraction shape the schedule"),
+    ROW(OPTION_COUNT, "rampup-batch-size", "all steps have the same --batch"),
     /* preferences */
     ROW(OPT_LOSS, "dpo preference rl stage trainer", "dpo"),
     ROW(OPT_DPO_BETA, "beta pref-beta kl-beta", "with --loss dpo"),
@@ -58,15 +68,38 @@ const struct option_alias option_aliases[] = {
     ROW(OPT_DPO_LABEL_SMOOTHING, "label-smoothing label-smoothing-factor", "with --loss dpo"),
     ROW(OPT_REFERENCE, "ref-model reference-model ref-model-name-or-path",
         "training itself compares with the model that it begins with"),
+    ROW(OPT_DPO_LOSS, "ipo", "ipo, with --loss dpo"),
+    ROW(OPTION_COUNT,
+        "kto orpo simpo-gamma cpo-alpha rpo-alpha f-divergence-type reward-model reward-funcs num-generations ppo grpo",
+        "DPO is the one method for preferences: --loss dpo --dpo-loss sigmoid|hinge|ipo|robust"),
+    ROW(OPTION_COUNT, "precompute-ref-log-probs reference-free sync-ref-model ref-model-mixup-alpha",
+        "the reference is the model that training begins with; its log-probabilities are computed once"),
     /* what is trained */
     ROW(OPT_LORA,
         "lora-r lora-rank lora-alpha lora-target-modules lora-targets lora-modules use-lora use-peft peft adapter "
-        "lora-attn-modules",
+        "lora-attn-modules target-modules r alpha finetuning-type",
         "8,16,q_proj,v_proj or 8,16,all-linear"),
-    ROW(OPT_BASE_DTYPE, "qlora load-in-4bit use-qlora quantization-bit", "nf4, with --lora"),
-    ROW(OPT_BASE_DTYPE, "load-in-8bit", "int8, with --lora"),
+    ROW(OPT_BASE_DTYPE,
+        "qlora load-in-4bit use-qlora quantization-bit nf4 bnb-4bit-quant-type quantization quantization-method",
+        "nf4, with --lora"),
+    ROW(OPT_BASE_DTYPE, "load-in-8bit int8", "int8, with --lora"),
     ROW(OPTION_COUNT, "lora-dropout", "adapters are trained without dropout: leave it out"),
-    ROW(OPT_FREEZE, "freeze-layers freeze-modules frozen", NULL),
+    ROW(OPT_FREEZE, "freeze-layers freeze-modules frozen freeze-trainable-layers", NULL),
+    ROW(OPTION_COUNT,
+        "use-rslora rslora use-dora dora lora-plus loraplus-lr-ratio init-lora-weights lora-init lora-bias "
+        "modules-to-save",
+        "training has plain LoRA: --lora RANK,ALPHA,TARGETS"),
+    ROW(OPTION_COUNT, "bnb-4bit-compute-dtype bnb-4bit-use-double-quant use-bnb-nested-quant double-quantization",
+        "--base-dtype nf4 has bitsandbytes' double quantization, and computes in --dtype"),
+    ROW(OPTION_COUNT, "dropout attention-dropout hidden-dropout neftune-noise-alpha",
+        "training has no dropout and adds no noise: leave it out"),
+    ROW(OPTION_COUNT, "ema average-checkpoints", "weights are not averaged: leave it out"),
+    ROW(OPTION_COUNT, "rope-scaling rope-theta", "the model's config.json decides"),
+    ROW(OPTION_COUNT,
+        "flash-attn flash-attention use-flash-attention attn-implementation attention-impl sdp-attention xformers "
+        "unsloth use-unsloth torch-compile torchcompile compile compile-mode fused-optimizer use-cuda-graph "
+        "overlap-grad-reduce overlap-param-gather",
+        "Ballast chooses kernels and their order itself: leave it out"),
     /* data and validation */
     ROW(OPT_VALID,
         "validation-file validation-data validation val-data val-file valid-file valid-data eval-data eval-file "
@@ -76,15 +109,34 @@ const struct option_alias option_aliases[] = {
         "eval-every eval-steps eval-interval eval-freq val-every val-interval val-loss-every val-check-interval "
         "validation-every validation-interval eval-iter-interval",
         NULL),
-    ROW(OPT_VALID_EVERY, "eval-strategy evaluation-strategy do-eval", "in steps; 0 for none"),
-    ROW(OPT_VALID_BATCHES, "eval-iters eval-batches val-batches val-max-steps max-eval-batches limit-val-batches",
-        NULL),
+    ROW(OPT_VALID_EVERY, "eval-strategy evaluation-strategy do-eval eval-on-start eval-delay", "in steps; 0 for none"),
+    ROW(OPT_VALID_BATCHES,
+        "eval-iters eval-batches max-eval-samples val-batches val-max-steps max-eval-batches limit-val-batches", NULL),
     ROW(OPT_VALID_FRACTION, "val-set-size val-size validation-split val-split test-size eval-split-ratio", "0 to 0.9"),
-    ROW(OPTION_COUNT, "chat-template template prompt-template chat-template-path",
+    ROW(OPTION_COUNT,
+        "chat-template template prompt-template chat-template-path conversation-template template-name chat-format",
         "the template is the model's: chat_template.jinja, or the field of tokenizer_config.json, in its directory"),
-    ROW(OPT_LOSS_ON, "train-on-inputs train-on-source train-on-input mask-prompt completion-only-loss",
+    ROW(OPT_LOSS_ON,
+        "train-on-inputs train-on-source train-on-input mask-prompt completion-only-loss assistant-only-loss",
         "completions, or all"),
     ROW(OPT_DOCUMENT_ATTENTION, "packing sample-packing pack packed", "within packs several examples into a sequence"),
+    ROW(OPT_COLUMNS, "dataset-text-field text-column prompt-column response-column", "such as text=content"),
+    ROW(OPT_SEQ, "max-prompt-length max-completion-length truncation-side", "it limits prompt and answer together"),
+    ROW(OPTION_COUNT,
+        "dataset-split dataset-train-split dataset-config split streaming max-samples max-train-samples train-samples",
+        "data are local files, which are read in full"),
+    ROW(OPTION_COUNT, "dataset-format data-format sharegpt remove-unused-columns",
+        "the keys of a .jsonl file tell its format; --columns names other keys"),
+    ROW(OPTION_COUNT, "cache-dir overwrite-cache data-cache-path",
+        "tokens are kept in $XDG_CACHE_HOME/ballast, and made again where the text changed"),
+    ROW(OPT_SEED, "shuffle", "data are always shuffled"),
+    ROW(OPTION_COUNT, "add-eos-token add-bos-token",
+        "the tokenizer's files decide which tokens begin and end a document"),
+    ROW(OPTION_COUNT, "special-tokens resize-vocab", "the vocabulary is that of the model's directory"),
+    ROW(OPTION_COUNT,
+        "padding-free multipack sample-packing-group-size group-by-length length-column-name pad-to-sequence-len "
+        "pad-to-max-length drop-last",
+        "all sequences have --seq tokens: leave it out"),
     /* what is written */
     ROW(OPT_SAVE_EVERY,
         "save-steps save-interval save-freq save-every-n-steps checkpoint-every checkpoint-interval "
@@ -92,27 +144,70 @@ const struct option_alias option_aliases[] = {
         "ckpt-every every-n-train-steps",
         NULL),
     ROW(OPT_KEEP, "save-total-limit keep-last keep-checkpoints max-checkpoints keep-last-n", NULL),
-    ROW(OPT_OUTPUT, "output-dir out-dir outdir out save-dir checkpoint-dir run-dir log-dir", NULL),
+    ROW(OPT_OUTPUT, "output-dir out-dir outdir out save-dir checkpoint-dir run-dir log-dir save-path checkpoint-folder",
+        NULL),
     ROW(OPTION_COUNT,
-        "logging-steps log-interval log-every log-freq logging-dir report-to wandb wandb-project tensorboard",
+        "logging-steps log-interval log-every log-freq logging-dir report-to wandb wandb-project tensorboard "
+        "report-to-wandb wandb-run-id "
+        "logging-strategy logging-first-step plot-loss mlflow wandb-entity",
         "every step is in RUN_DIR/metrics.jsonl and in a file for TensorBoard; --serve shows them meanwhile"),
     ROW(OPTION_COUNT, "resume-from-checkpoint resume-from resume-checkpoint resume auto-resume",
         "ballast resume RUN_DIR goes on from the newest checkpoint"),
+    ROW(OPT_SAVE_EVERY, "save-strategy", "in steps"),
+    ROW(OPTION_COUNT, "save-only-model save-safetensors",
+        "checkpoints are safetensors with the optimizer's state; RUN_DIR/model has the weights alone"),
+    ROW(OPTION_COUNT,
+        "load-best-model-at-end metric-for-best-model greater-is-better early-stopping-patience early-stopping",
+        "each checkpoint is a model: --keep 0 keeps all, and metrics.jsonl has their validation losses"),
+    ROW(OPTION_COUNT, "exit-interval exit-duration-in-mins", "SIGUSR1 ends a run with a checkpoint"),
+    ROW(OPT_OUTPUT, "run-name", "the directory's name is the run's"),
+    ROW(OPTION_COUNT, "log-level verbose verbosity debug", "progress and notes are printed unless --quiet is given"),
+    ROW(OPTION_COUNT, "dry-run", "`ballast plan MODEL_DIR` shows what a step takes"),
+    ROW(OPTION_COUNT, "do-train do-predict",
+        "`ballast train` trains, `ballast eval` evaluates, `ballast generate` writes text"),
+    ROW(OPTION_COUNT, "push-to-hub hub-model-id hf-token token revision model-revision trust-remote-code",
+        "models are local directories: nothing is fetched or uploaded, and no code of a model runs"),
+    ROW(OPT_CONFIG, "config-file config-name recipe yaml", "of JSON"),
     /* numbers, memory, machine */
-    ROW(OPT_DTYPE, "bf16 bfloat16", "bf16"),
+    ROW(OPT_DTYPE, "bf16 bfloat16 bf16-full-eval", "bf16"),
     ROW(OPT_DTYPE, "fp32 float32 tf32", "fp32"),
-    ROW(OPT_DTYPE, "fp16 float16 half amp", "bf16 or fp32; there is no training in fp16"),
+    ROW(OPT_DTYPE, "fp16 float16 half amp fp8 fp16-full-eval", "bf16 or fp32; there is no training in fp16"),
     ROW(OPT_DTYPE, "precision mixed-precision torch-dtype", "bf16 or fp32"),
     ROW(OPT_DEVICE_MEMORY, "memory max-memory mem gpu-memory vram ram memory-limit", "such as 8G"),
-    ROW(OPT_DEVICE_MEMORY, "gradient-checkpointing activation-checkpointing enable-activation-checkpointing recompute",
+    ROW(OPT_DEVICE_MEMORY,
+        "gradient-checkpointing activation-checkpointing enable-activation-checkpointing recompute "
+        "grad-checkpoint use-gradient-checkpointing gradient-checkpointing-kwargs recompute-granularity "
+        "recompute-method "
+        "recompute-num-layers recompute-activations",
         "what does not fit is computed again or moved, as the plan decides"),
     ROW(OPT_HOST_MEMORY, "cpu-memory", NULL),
-    ROW(OPT_DISK, "offload cpu-offload offload-dir offload-folder nvme-offload swap",
+    ROW(OPT_DISK,
+        "offload cpu-offload offload-dir offload-folder nvme-offload swap offload-optimizer offload-params "
+        "cpu-offload-gb",
         "for what does not fit in memory"),
-    ROW(OPT_PARTITION, "deepspeed fsdp zero-stage sharding-strategy ddp", "zero1, zero2, zero3 or ddp, with --ranks N"),
-    ROW(OPT_THREADS, "num-threads n-threads cpus cores num-workers dataloader-num-workers", NULL),
+    ROW(OPT_PARTITION,
+        "deepspeed fsdp zero-stage sharding-strategy ddp zero zero3 stage3 use-distributed-optimizer deepspeed-config "
+        "fsdp-config ds-config dp-shard",
+        "zero1, zero2, zero3 or ddp, with --ranks N"),
+    ROW(OPT_DEVICE_MEMORY, "max-memory-mb device-map low-cpu-mem-usage", "the plan places weights and states"),
+    ROW(OPT_TENSOR, "tensor-model-parallel-size tensor-parallel-size tensor-parallel tp", "with --ranks N"),
+    ROW(OPT_STAGES, "pipeline-model-parallel-size pipeline-parallel-size pipeline-parallel pp", "with --ranks N"),
+    ROW(OPT_INTERLEAVE, "num-layers-per-virtual-pipeline-stage virtual-pipeline-model-parallel-size",
+        "spans of a stage"),
+    ROW(OPT_SEQUENCE, "sequence-parallel", "on, with --tensor N"),
+    ROW(OPTION_COUNT, "context-parallel-size cp expert-model-parallel-size ep",
+        "there is no context or expert parallelism; --partition, --tensor and --stages divide a model"),
+    ROW(OPT_RANKS, "nproc-per-node num-gpus num-processes data-parallel-size dp-size world-size", "all processes"),
+    ROW(OPT_NODES, "nnodes num-machines", "with --ranks N"),
+    ROW(OPTION_COUNT, "node-rank local-rank master-addr master-port distributed-backend accelerate-config",
+        "mpirun or srun starts and connects ranks; on one machine --ranks N does (docs/clusters.md)"),
+    ROW(OPTION_COUNT, "deterministic full-determinism", "the same recipe always gives the same bits"),
+    ROW(OPT_THREADS,
+        "num-threads n-threads cpus cores num-workers dataloader-num-workers num-proc dataset-num-proc "
+        "preprocessing-num-workers",
+        NULL),
     ROW(OPT_DEVICE, "gpu gpus cuda cpu use-cpu no-cuda accelerator", "cpu, cuda or cuda:1"),
-    ROW(OPT_SEED, "random-seed data-seed rng-seed", NULL),
+    ROW(OPT_SEED, "random-seed data-seed rng-seed seed-everything seed-data", NULL),
     ROW(OPT_SERVE, "port dashboard", NULL),
     /* text from a model */
     ROW(OPT_TOKENS, "max-new-tokens max-tokens n-predict num-tokens new-tokens length", NULL),
@@ -123,24 +218,37 @@ const struct option_alias option_aliases[] = {
     ROW(OPT_PROMPT, "text input query", NULL),
     ROW(OPT_STOP, "stop-strings stop-sequences stop-words", NULL),
     ROW(OPT_BATCHES, "limit max-batches num-batches", NULL),
+    ROW(OPT_SYSTEM, "system-prompt system-message", NULL),
+    ROW(OPT_PROMPT, "instruction messages", "with --chat"),
+    ROW(OPTION_COUNT, "presence-penalty frequency-penalty", "--repetition-penalty is the one penalty"),
+    ROW(OPTION_COUNT, "min-p typical-p", "--top-k and --top-p are the limits of sampling"),
+    ROW(OPTION_COUNT, "num-beams beam", "there is no beam search; --temperature 0 takes the likeliest token"),
+    ROW(OPTION_COUNT, "interactive", "`ballast chat MODEL_DIR` talks to a model"),
+    ROW(OPTION_COUNT, "stream", "text is printed while it is made"),
     /* a new model */
     ROW(OPT_ARCH, "model-type architecture family", NULL),
     ROW(OPT_HIDDEN, "hidden-size n-embd d-model dim embed-dim model-dim", NULL),
     ROW(OPT_LAYERS, "num-layers num-hidden-layers n-layer n-layers depth", NULL),
     ROW(OPT_HEADS, "num-heads num-attention-heads n-head n-heads", NULL),
-    ROW(OPT_KV_HEADS, "num-key-value-heads num-kv-heads n-kv-head n-kv-heads", NULL),
-    ROW(OPT_FFN, "intermediate-size ffn-size ffn-dim hidden-dim d-ff mlp-dim", NULL),
+    ROW(OPT_KV_HEADS, "num-key-value-heads num-kv-heads n-kv-head n-kv-heads num-query-groups", NULL),
+    ROW(OPT_FFN, "intermediate-size ffn-size ffn-dim hidden-dim d-ff mlp-dim ffn-hidden-size", NULL),
     ROW(OPT_VOCAB, "vocab-size n-vocab", NULL),
     ROW(OPT_CONTEXT,
         "max-position-embeddings context-length context-len n-positions n-ctx block-size seq seq-len max-seq-len",
         NULL),
     ROW(OPT_WINDOW, "sliding-window", NULL),
     ROW(OPT_TIED, "tie-word-embeddings tie-embeddings tied-embeddings", NULL),
+    ROW(OPTION_COUNT, "untie-embeddings-and-output-weights", "embedding and head are apart unless --tied is given"),
+    ROW(OPT_HEAD_DIM, "kv-channels", NULL),
+    ROW(OPT_ARCH, "swiglu normalization position-embedding-type group-query-attention make-vocab-size-divisible-by",
+        "the family decides"),
+    ROW(OPTION_COUNT, "tokenizer-name tokenizer-path tokenizer-model vocab-file merge-file use-fast-tokenizer",
+        "the tokenizer is tokenizer.json in the model's directory"),
     ROW(OPT_TOKENIZER_DATA, "tokenizer train-tokenizer tokenizer-text", NULL),
     /* arguments */
     ARGUMENT(
         "model model-name-or-path model-path model-dir model-name base-model pretrained-model-name-or-path hf-path "
-        "checkpoint-path init-from",
+        "checkpoint-path init-from model-id hf-model adapter-name-or-path lora-path",
         "the model's folder is the first argument, without an option"),
     ARGUMENT("data dataset datasets data-path data-dir dataset-name dataset-path train-data train-file train-files "
              "input-data "
@@ -149,7 +257,7 @@ const struct option_alias option_aliases[] = {
 };
 const int option_alias_count = sizeof option_aliases / sizeof *option_aliases;
 
-static bool holds_word(const char *list, const char *word) {
+bool option_alias_lists(const char *list, const char *word) {
     size_t length = strlen(word);
     while (*list) {
         size_t here = strcspn(list, " ");
@@ -177,7 +285,7 @@ const struct option_alias *option_alias_find(const struct command *command, cons
     char name[NAME_BYTES];
     for (int i = 0; make_name(typed, name) && i < option_alias_count; i++) {
         const struct option_alias *alias = &option_aliases[i];
-        if (!holds_word(alias->names, name)) continue;
+        if (!option_alias_lists(alias->names, name)) continue;
         if (serves(command, alias)) return alias;
         if (!other) other = alias;
     }
