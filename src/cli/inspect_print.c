@@ -28,9 +28,21 @@ static char *value_text(const json_t *value, char text[TEXT_BYTES]) {
     return text;
 }
 
+/* Rows with a name explain themselves. */
+static void print_heads(const json_t *row) {
+    const char *key;
+    json_t *value;
+    if (!row || json_object_get(row, "name")) return;
+    printf(" ");
+    json_object_foreach((json_t *)(uintptr_t)row, key, value) printf(" %18s", key);
+    putchar('\n');
+}
+
 static void print_table(const json_t *rows) {
     size_t i;
     const json_t *row;
+    bool named = json_object_get(json_array_get(rows, 0), "name");
+    print_heads(json_array_get(rows, 0));
     json_array_foreach((json_t *)(uintptr_t)rows, i, row) {
         const char *key;
         json_t *value;
@@ -40,7 +52,7 @@ static void print_table(const json_t *rows) {
             if (strcmp(key, "name") == 0)
                 printf(" %-48s", value_text(value, text));
             else
-                printf(" %12s", value_text(value, text));
+                printf(" %*s", named ? 12 : 18, value_text(value, text));
         }
         putchar('\n');
     }

@@ -116,6 +116,12 @@ RULE(ends_in_warmup) {
     return facts->warmup_steps >= facts->steps;
 }
 
+/* `resume` shortened it, and its warm-up has the steps that it began with. */
+RULE(ends_in_kept_warmup) {
+    return options->command->bit == COMMAND_RESUME && !options_given(options, OPT_WARMUP_STEPS) &&
+           ends_in_warmup(options, facts);
+}
+
 RULE(trains_on_ranks) {
     UNUSED(options);
     return facts->plan && rank_place_ranks(&facts->plan->chosen.place) > 1;
@@ -145,6 +151,8 @@ RULE(shows_no_page) {
 #define NO_EFFECT "has no effect: "
 #define NO_EXAMPLES NO_EFFECT "the data are plain text, without examples"
 #define IS_ONE_DEVICE NO_EFFECT "without --devices or --target-days one device is planned for"
+#define KEPT_WARMUP                                                                                                    \
+    "ends the run within its warm-up: --lr is reached at its end, if at all (--warmup-steps N shortens it)"
 #define IS_GENERATION NO_EFFECT "--for generate plans no training"
 
 const struct option_effect option_effects[] = {
@@ -195,6 +203,8 @@ const struct option_effect option_effects[] = {
     {OPT_LOSS_ON, EFFECT_OF_DATA, has_no_examples, NO_EXAMPLES},
     {OPT_CHAT_DATE, EFFECT_OF_DATA, has_no_examples, NO_EXAMPLES},
     {OPT_WARMUP_STEPS, EFFECT_OF_DATA, ends_in_warmup, "is the whole run: --lr is reached at its end, if at all"},
+    {OPT_STEPS, EFFECT_OF_DATA, ends_in_kept_warmup, KEPT_WARMUP},
+    {OPT_EPOCHS, EFFECT_OF_DATA, ends_in_kept_warmup, KEPT_WARMUP},
     {OPT_SCHEDULE, EFFECT_OF_DATA, ends_in_warmup, NO_EFFECT "the run ends within its warm-up"},
     {OPT_REPLAN, EFFECT_OF_DATA, trains_on_ranks, NO_EFFECT "the plan of several ranks stays as it is"},
     {OPT_DISK, EFFECT_OF_DATA, has_no_use_for_the_disk, NO_EFFECT "all that a step needs fits in memory"},

@@ -33,8 +33,27 @@ static void print_left(const struct option *option, char *left, size_t bytes) {
         snprintf(left, bytes, "  --%s%s%s", option->setting->name, space, argument);
 }
 
-static void default_text(const struct option *option, char *text, size_t bytes) {
+/* Of a command's help: `resume` has the run's value where the other commands have the default. */
+static bool default_of_command(const struct option *option, const struct command *command, char *text, size_t bytes) {
+    static const char of_run[] = "; resume: ";
+    const char *fallback = option->setting->fallback,
+               *found = option->computed ? strstr(option->computed, of_run) : NULL;
+    if (!command || !found) return false;
+    if (command->bit == COMMAND_RESUME)
+        snprintf(text, bytes, " [default: %s]", found + strlen(of_run));
+    else
+        snprintf(text, bytes, " [default: %s%.*s]",
+                 !fallback     ? ""
+                 : fallback[0] ? fallback
+                               : "\"\"",
+                 (int)(found - option->computed), option->computed);
+    return true;
+}
+
+/* `command` NULL: of all. */
+static void default_text(const struct option *option, const struct command *command, char *text, size_t bytes) {
     const char *fallback = option->setting->fallback;
+    if (default_of_command(option, command, text, bytes)) return;
     if (option->required && option->excludes)
         snprintf(text, bytes, " [required without --%s]", option->excludes);
     else if (option->required)
@@ -50,10 +69,10 @@ static void default_text(const struct option *option, char *text, size_t bytes) 
         snprintf(text, bytes, " [default: none]");
 }
 
-static void print_option(FILE *out, const struct option *option) {
+static void print_option(FILE *out, const struct option *option, const struct command *command) {
     char left[80], right[640], fallback[256];
     print_left(option, left, sizeof left);
-    default_text(option, fallback, sizeof fallback);
+    default_text(option, command, fallback, sizeof fallback);
     snprintf(right, sizeof right, "%s%s", option->help, fallback);
     fprintf(out, "%s", left);
     if (strlen(left) + 2 > HELP_COLUMN)
@@ -86,14 +105,14 @@ void help_print_command(const struct command *command, FILE *out) {
     print_wrapped(out, command->details, 0, 0);
     fputs("\noptions:\n", out);
     for (int i = 0; i < OPTION_COUNT; i++)
-        if (option_table[i].commands & command->bit) print_option(out, &option_table[i]);
+        if (option_table[i].commands & command->bit) print_option(out, &option_table[i], command);
     fprintf(out, "  -h, --help%*s", HELP_COLUMN - 12, "");
     fputs("this text\n", out);
 }
 
 static void print_row(FILE *out, const struct option *option) {
     char key[64], fallback[256];
-    default_text(option, fallback, sizeof fallback);
+    default_text(option, NULL, fallback, sizeof fallback);
     const char *argument = option_argument(option);
     fprintf(out, "| `--%s%s%s`", option->setting->name, argument[0] ? " " : "", argument);
     if (option->letter) fprintf(out, ", `-%c`", option->letter);

@@ -38,7 +38,7 @@
     X(DTYPE, OPTION_OF(dtype), .argument = "bf16|fp32", OPTION_FOR(COMMANDS_MODEL | COMMAND_INIT),                     \
       .computed = "bf16 where it is in hardware (AVX512-BF16, AMX or a GPU, see `ballast profile`) and thus several "  \
                   "times as fast, else fp32; or what the plan file or the run says; init: fp32",                       \
-      .help = "numbers of parameters and activations; sums are fp32 in both; of init: what is written")                \
+      .help = "data type of parameters and activations; accumulation is always fp32; init: of the written weights")    \
     X(DOCUMENT_ATTENTION, OPTION_OF(document_attention), .argument = "across|within", OPTION_FOR(COMMANDS_STEP),       \
       .computed = ", or what the plan file or the run says",                                                           \
       .help = "whether tokens see those of earlier documents in their sequence (documents end at the model's "         \
@@ -46,13 +46,12 @@
     X(LOSS, OPTION_OF(loss), .argument = "next-token|dpo",                                                             \
       OPTION_FOR(COMMAND_PLAN | COMMAND_TRAIN | COMMAND_EVAL | COMMAND_PROFILE),                                       \
       .computed = ", or what the plan file says",                                                                      \
-      .help = "what training makes smaller: the loss of each next token, or (direct preference optimisation) that of " \
-              "pairs of answers of which one is preferred (.jsonl with prompt, chosen and rejected). A pair takes "    \
-              "two of the --batch sequences. Part of the recipe")                                                      \
+      .help = "training objective: next-token cross-entropy, or DPO on preference pairs (.jsonl with prompt, chosen "  \
+              "and rejected). A pair takes two of the --batch sequences. Part of the recipe")                          \
     X(DPO_BETA, OPTION_OF(dpo_beta), OPTION_FOR(COMMAND_PLAN | COMMAND_TRAIN | COMMAND_EVAL | COMMAND_PROFILE),        \
       .computed = ", or what the plan file says",                                                                      \
-      .help = "of --loss dpo: what the difference of log-probabilities from those before training counts; less "       \
-              "lets the model go further from where it began. Part of the recipe")                                     \
+      .help = "DPO temperature (beta). Smaller values allow more divergence from the reference model. Part of the "    \
+              "recipe")                                                                                                \
     X(DPO_LOSS, OPTION_OF(dpo_loss), .argument = "sigmoid|hinge|ipo|robust",                                           \
       OPTION_FOR(COMMAND_PLAN | COMMAND_TRAIN | COMMAND_EVAL | COMMAND_PROFILE),                                       \
       .computed = ", or what the plan file says",                                                                      \
@@ -103,7 +102,7 @@
       .help = "compute threads; any number gives the same bits")                                                       \
     X(SEED, OPTION_OF(seed), OPTION_FOR(COMMANDS_MODEL | COMMAND_INIT),                                                \
       .computed = ", or what the plan file or the run says",                                                           \
-      .help = "of all that is random: initial weights (init), order of the data, sampling")                            \
+      .help = "random seed for initialization, data order and sampling")                                               \
     X(DEVICE, OPTION_OF(backend), .argument = "cpu|cuda[:N]", OPTION_FOR(COMMANDS_MODEL),                              \
       .computed = "cuda where there is a GPU that this build can use, else cpu; or what the plan file or the run "     \
                   "was made on",                                                                                       \

@@ -75,7 +75,10 @@ static void print_next(const struct console_account *account, FILE *out) {
     if (account->writes_text) lead = indent;
     if (account->adapters) fprintf(out, "%s ballast merge %s -o MODEL_DIR\n", lead, run);
     if (account->adapters) lead = indent;
-    if (account->checkpoint[0] && account->steps > 0)
+    if (!account->checkpoint[0] || account->steps == 0) return;
+    if (account->last.epochs > 0)
+        fprintf(out, "%s ballast resume %s --epochs %g\n", lead, run, 2 * account->last.epochs);
+    else
         fprintf(out, "%s ballast resume %s --steps %" PRId64 "\n", lead, run, 2 * account->last.steps);
 }
 

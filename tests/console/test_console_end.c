@@ -44,6 +44,15 @@ static void the_end_of_a_whole_run_is_told(void **state) {
     expect_line(&account, "\n      ballast resume run --steps 6000\n");
 }
 
+/* Of a run in epochs the hint has epochs too. */
+static void a_longer_run_keeps_its_unit(void **state) {
+    (void)state;
+    struct console_account account = {.run_folder = "run", .checkpoint = "step-00000030", .began_ns = clock_now_ns()};
+    const struct train_step step = {.step = 30, .steps = 30, .epoch = 1.5, .epochs = 1.5, .loss = 5, .tokens = 1024};
+    console_account_step(&account, &step);
+    expect_line(&account, "next: ballast resume run --epochs 3\n");
+}
+
 /* One that went on counts what it did itself; without checkpoints there is nothing to resume, without a tokenizer
  * nothing to write. */
 static void the_end_of_a_part_is_told(void **state) {
@@ -88,9 +97,9 @@ static void a_finished_run_is_told(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(the_end_of_a_whole_run_is_told),
-                                       cmocka_unit_test(the_end_of_a_part_is_told), cmocka_unit_test(hints_fit_the_run),
-                                       cmocka_unit_test(margins_of_preferences_are_told),
-                                       cmocka_unit_test(a_finished_run_is_told)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_end_of_a_whole_run_is_told),  cmocka_unit_test(a_longer_run_keeps_its_unit),
+        cmocka_unit_test(the_end_of_a_part_is_told),       cmocka_unit_test(hints_fit_the_run),
+        cmocka_unit_test(margins_of_preferences_are_told), cmocka_unit_test(a_finished_run_is_told)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -81,6 +81,7 @@ function changesKey(data) {
 }
 
 // How a run stands: whether it goes on, or how it ended, and the command that takes it further.
+const longer = data => data.options && data.options.epochs ? `--epochs ${+(2 * data.options.epochs).toPrecision(6)}` : `--steps ${Math.max(2 * (data.options && data.options.steps || (data.metrics ? data.metrics.step : 0)), 2)}`;
 function endOfRun(data) {
   const end = data.end, steps = data.options && data.options.steps, step = data.metrics ? data.metrics.step : 0, saves = !data.options || data.options.save_every !== 0;
   const done = steps ? `${whole(step)} of ${whole(steps)} steps` : plural(step, 'step');
@@ -88,7 +89,7 @@ function endOfRun(data) {
   if (!end) return null;
   if (end.state === 'goes on') return ['', `Still running when this page was made, after ${done}.`, null];
   if (end.state === 'finished' || end.state === 'interrupted' && steps && step >= steps && !end.message)
-    return ['good', `Finished: ${done}.`, saves ? ['To train longer: ', html('code', {class: 'command'}, `${data.resume} --steps ${Math.max(2 * (steps || step), 2)}`)] : null];
+    return ['good', `Finished: ${done}.`, saves ? ['To train longer: ', html('code', {class: 'command'}, `${data.resume} ${longer(data)}`)] : null];
   const how = {stopped: `Stopped by a signal after ${done}.`, failed: `Failed after ${done}: ${end.message}.`}[end.state] || `Interrupted after ${done}: the process ended without a word, as when it is killed.`;
   return [end.state === 'failed' ? 'bad' : 'gone', how, saves ? ['To go on: ', on] : on];
 }
