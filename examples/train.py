@@ -34,7 +34,7 @@ plan_options = struct(
     (TEXT, "device"), (c_int64, "device_memory_bytes host_memory_bytes"), (TEXT, "disk_folder"), (c_int64, "disk_bytes"),
     (TEXT, "lanes partition collectives"), (c_int64, "round_grains tensor stages interleave"),
     (TEXT, "reduce_dtype layout optimizer optimizer_dtype master plan_path cluster_path base_dtype sequence"),
-    (c_double, "muon_momentum"), (TEXT, "dpo_loss"), (c_double, "dpo_label_smoothing"))
+    (c_double, "muon_momentum"), (TEXT, "dpo_loss"), (c_double, "dpo_label_smoothing"), (TEXT, "packing"))
 train_options = struct(
     "train_options", (TEXTS, "data_paths"), (c_size_t, "data_path_count"), (TEXTS, "valid_paths"),
     (c_size_t, "valid_path_count"), (c_double, "valid_fraction"), (TEXT, "columns loss_on"),

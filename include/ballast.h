@@ -137,7 +137,7 @@ void ballast_stop(void);
 /* ---- Plan options: what every call shares ---- */
 
 /* The recipe, which fixes the bits, and what the tiers may take, which never changes them. */
-#define BALLAST_PLAN_OPTIONS_VERSION 5
+#define BALLAST_PLAN_OPTIONS_VERSION 6
 struct ballast_plan_options {
     int version;
 
@@ -196,11 +196,14 @@ struct ballast_plan_options {
     const char *dpo_loss;     /* of "dpo": "sigmoid", "hinge", "ipo" or "robust"; not given: sigmoid */
     double dpo_label_smoothing; /* of these sigmoid and robust: the part of the pairs that is taken to be the other way
                                    round; not given: 0 */
+    const char *packing; /* "on": several supervised examples share a sequence, each attending to itself alone; or
+                            "off"; not given: on where the data hold such examples */
 };
 #define BALLAST_PLAN_OPTIONS_INIT                                                                                      \
     {                                                                                                                  \
         BALLAST_PLAN_OPTIONS_VERSION, -1, -1, -1, -1, -1, NULL, NULL, NULL, -1, NULL, NULL, 0, -1, NULL, -1, -1, NULL, \
-            -1, NULL, NULL, NULL, -1, -1, -1, -1, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, -1, NULL, -1   \
+            -1, NULL, NULL, NULL, -1, -1, -1, -1, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, -1, NULL, -1,  \
+            NULL                                                                                                       \
     }
 /* The same at run time. */
 void ballast_plan_options_init(struct ballast_plan_options *options);

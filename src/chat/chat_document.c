@@ -71,11 +71,21 @@ static void print_examples(FILE *out) {
         "`--loss-on all` trains on all tokens. The loss is the mean over the tokens of a step that are trained on. "
         "Where a\n"
         "border between what is and what is not trained on falls within a token, the token counts as of what follows.\n"
-        "Examples longer than a sequence are cut, and those with nothing to train on within it are left out; a "
-        "message\n"
-        "says how many. With `--document-attention within` several examples are packed into a sequence, each a segment "
-        "of\n"
-        "its own with positions from 0; otherwise each has a sequence of its own. Neither changes the loss.\n\n",
+        "The end of an example longer than a sequence is cut, and examples with nothing to train on within it are left "
+        "out.\n"
+        "A message counts both, and names the `--seq` that cuts none.\n"
+        "\n"
+        "Several examples share a sequence. Each attends to itself alone, at positions from 0, so its losses are those "
+        "of a\n"
+        "sequence of its own. The start of a run shows how full the sequences are:\n"
+        "\n"
+        "    chat.jsonl: 550 examples in 95 rows, which are 93% full\n"
+        "\n"
+        "`--packing off` gives each example a sequence of its own. A step of `--batch 8` then holds 8 examples; packed "
+        "it holds\n"
+        "8 full sequences. `--valid-fraction` holds out the same examples either way. Preference pairs are never "
+        "packed. A\n"
+        "run that began without packing resumes without it.\n\n",
         out);
 }
 

@@ -119,7 +119,6 @@ const struct option_alias option_aliases[] = {
     ROW(OPT_LOSS_ON,
         "train-on-inputs train-on-source train-on-input mask-prompt completion-only-loss assistant-only-loss",
         "completions, or all"),
-    ROW(OPT_DOCUMENT_ATTENTION, "packing sample-packing pack packed", "within packs several examples into a sequence"),
     ROW(OPT_COLUMNS, "dataset-text-field text-column prompt-column response-column", "such as text=content"),
     ROW(OPT_SEQ, "max-prompt-length max-completion-length truncation-side", "it limits prompt and answer together"),
     ROW(OPTION_COUNT,
@@ -137,6 +136,8 @@ const struct option_alias option_aliases[] = {
         "padding-free multipack sample-packing-group-size group-by-length length-column-name pad-to-sequence-len "
         "pad-to-max-length drop-last",
         "all sequences have --seq tokens: leave it out"),
+    ROW(OPT_PACKING, "sample-packing neat-packing pack packed pack-dataset dataset-packing eval-packing",
+        "on by default: each example attends to itself alone"),
     /* what is written */
     ROW(OPT_SAVE_EVERY,
         "save-steps save-interval save-freq save-every-n-steps checkpoint-every checkpoint-interval "

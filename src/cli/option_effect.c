@@ -201,6 +201,7 @@ const struct option_effect option_effects[] = {
     {OPT_VALID_BATCHES, EFFECT_OF_DATA, has_no_validation, NO_EFFECT "there is no validation data"},
     {OPT_VALID_FRACTION, EFFECT_OF_DATA, has_other_validation, NO_EFFECT "there is other validation data"},
     {OPT_LOSS_ON, EFFECT_OF_DATA, has_no_examples, NO_EXAMPLES},
+    {OPT_PACKING, EFFECT_OF_DATA, has_no_examples, NO_EXAMPLES},
     {OPT_CHAT_DATE, EFFECT_OF_DATA, has_no_examples, NO_EXAMPLES},
     {OPT_WARMUP_STEPS, EFFECT_OF_DATA, ends_in_warmup, "is the whole run: --lr is reached at its end, if at all"},
     {OPT_STEPS, EFFECT_OF_DATA, ends_in_kept_warmup, KEPT_WARMUP},

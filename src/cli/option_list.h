@@ -43,6 +43,12 @@
       .computed = ", or what the plan file or the run says",                                                           \
       .help = "whether tokens see those of earlier documents in their sequence (documents end at the model's "         \
               "eos_token_id); within: each document by itself, its positions from 0")                                  \
+    X(PACKING, OPTION_OF(packing), .argument = "on|off",                                                               \
+      OPTION_FOR(COMMAND_PLAN | COMMAND_TRAIN | COMMAND_RESUME | COMMAND_EVAL | COMMAND_PROFILE),                      \
+      .computed = "on where the data hold supervised examples; of plan and profile off; or what the plan file or the " \
+                  "run says",                                                                                          \
+      .help = "pack several supervised examples into a sequence. Each attends to itself alone, at positions from 0, "  \
+              "so losses stay the same. off: one example per sequence. Part of the recipe")                            \
     X(LOSS, OPTION_OF(loss), .argument = "next-token|dpo",                                                             \
       OPTION_FOR(COMMAND_PLAN | COMMAND_TRAIN | COMMAND_EVAL | COMMAND_PROFILE),                                       \
       .computed = ", or what the plan file says",                                                                      \

@@ -32,6 +32,8 @@ static void read_names(const struct options *options, struct plan_options *out) 
     const char *attention = options_text(options, OPT_DOCUMENT_ATTENTION);
     if (options_given(options, OPT_DOCUMENT_ATTENTION))
         SETTINGS_GIVE(out, document_attention, document_attention_find(attention));
+    if (options_given(options, OPT_PACKING))
+        SETTINGS_GIVE(out, packing, example_packing_find(options_text(options, OPT_PACKING)));
     if (options_given(options, OPT_LOSS)) SETTINGS_GIVE(out, loss, training_loss_find(options_text(options, OPT_LOSS)));
     TAKE(REAL, DPO_BETA, dpo_beta);
     TAKE(REAL, MUON_MOMENTUM, muon_momentum);

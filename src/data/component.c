@@ -1,5 +1,7 @@
 #include "data/component.h"
 
+#include <stdio.h>
+
 #include "base/log.h"
 
 static enum status refuse_tokens(const struct component *component, int64_t tokens, int64_t sequence_tokens) {
@@ -17,9 +19,8 @@ static int64_t count_sequences(int64_t tokens, int64_t sequence_tokens) {
 
 /* Takes the last part of the rows for validation. More rows never leave fewer for training. */
 static struct component_rows split_rows(const struct component *component, int64_t rows) {
-    int64_t held = component->held > 0 ? (int64_t)((double)rows * component->held) : 0;
-    if (component->held > 0 && held < 1) held = 1;
-    if (held >= rows) held = rows > 0 ? rows - 1 : 0;
+    int64_t held = component->packing.held_rows;
+    if (held == 0) held = packing_held(rows, component->held);
     return (struct component_rows){.train = rows - held, .held = held};
 }
 
@@ -59,6 +60,7 @@ static enum status pack_examples(const struct component_options *options, struct
     struct packing_options packing = {.sequence_tokens = options->sequence_tokens,
                                       .vocab_size = options->cache.vocab_size,
                                       .together = options->pack_examples,
+                                      .held = options->hold_rows ? 0 : component->held,
                                       .loss_on_all = options->loss_on_all,
                                       .pairs = options->pairs,
                                       .name = component->name};
@@ -76,10 +78,11 @@ static void close_component(struct component *component) {
     mem_free(component->name);
 }
 
-static enum status open_component(const struct sources *sources, const struct component_options *options,
+static enum status open_component(const struct sources *sources, const struct component_options *options, double held,
                                   struct tokenize_effort effort, struct components *out) {
     const struct source *first = &sources->items[0];
-    struct component component = {.weight = first->weight, .supervised = source_is_supervised(first->kind)};
+    struct component component = {
+        .weight = first->weight, .held = held, .supervised = source_is_supervised(first->kind)};
     component.name =
         sources->count > 1 ? mem_format("%s and %zu more", first->path, sources->count - 1) : mem_string(first->path);
     enum status status;
@@ -123,25 +126,25 @@ static bool same_component(const struct source *a, const struct source *b) {
     return a->weight == 0 || a->argument == b->argument;
 }
 
-static enum status open_all(const struct sources *sources, const struct component_options *options,
+static enum status open_all(const struct sources *sources, const struct component_options *options, double held,
                             struct tokenize_effort effort, struct components *out) {
     for (size_t first = 0, next; first < sources->count; first = next) {
         next = first + 1;
         while (next < sources->count && same_component(&sources->items[first], &sources->items[next]))
             next++;
         struct sources part = {.items = sources->items + first, .count = next - first};
-        TRY(open_component(&part, options, effort, out));
+        TRY(open_component(&part, options, held, effort, out));
     }
     return STATUS_OK;
 }
 
-enum status components_open(const struct sources *sources, const struct component_options *options,
+enum status components_open(const struct sources *sources, const struct component_options *options, double held,
                             struct tokenize_effort effort, struct components *out) {
     struct components components = {0};
     enum status status;
     TRY_GOTO(status, check_weights(sources), failed);
     TRY_GOTO(status, check_kinds(sources), failed);
-    TRY_GOTO(status, open_all(sources, options, effort, &components), failed);
+    TRY_GOTO(status, open_all(sources, options, held, effort, &components), failed);
     *out = components;
     return STATUS_OK;
 failed:
@@ -162,15 +165,41 @@ enum status component_fill_row(const struct component *component, const struct c
     return row_fill_tokens(row, component->corpus, index * row->length, options->border, counted);
 }
 
+/* What the program calls `count` examples. */
+static const char *things(const struct component_options *options) { return options->pairs ? "pairs" : "examples"; }
+
+/* The percentage of the rows' places that hold an example's token. */
+static void tell_rows(const struct component *component, const struct component_options *options) {
+    const struct packing *packing = &component->packing;
+    double full = 100.0 * (double)packing->places / ((double)packing->rows * (double)options->sequence_tokens);
+    int64_t kept = packing->examples / component_together(options) - packing->left_out;
+    bool saves = packing->packed_rows < packing->rows;
+    char advice[96] = "";
+    if (saves) snprintf(advice, sizeof advice, "; --packing on would need %lld rows", (long long)packing->packed_rows);
+    log_note("%s: %lld %s in %lld rows, which are %.0f%% full%s", component->name, (long long)kept, things(options),
+             (long long)packing->rows, full, advice);
+}
+
+static void tell_lengths(const struct component *component, const struct component_options *options) {
+    const struct packing *packing = &component->packing;
+    int64_t context = options->context_tokens;
+    bool reaches = context > 0 && context < packing->longest;
+    if (packing->cut == 0) return;
+    log_note("%s: %lld of %lld examples are longer than a sequence of %lld tokens and are cut: the 95th percentile is "
+             "%lld tokens, the longest %lld; %s %lld%s",
+             component->name, (long long)packing->cut, (long long)packing->examples,
+             (long long)options->sequence_tokens, (long long)packing->percentile_95, (long long)packing->longest,
+             reaches ? "the model's context is" : "--seq", (long long)(reaches ? context : packing->longest),
+             reaches ? "" : " cuts none");
+}
+
 void component_tell_cuts(const struct component *component, const struct component_options *options) {
     const struct packing *packing = &component->packing;
     corpus_tell_text(component->corpus, false);
-    if (packing->cut > 0)
-        log_note("%s: %lld of %lld examples are longer than a sequence and are cut", component->name,
-                 (long long)packing->cut, (long long)packing->examples);
+    if (component->supervised) tell_rows(component, options);
+    tell_lengths(component, options);
     if (packing->left_out > 0)
         log_warning("%s: %lld of %lld %s are left out: nothing to train on in the part that fits a sequence",
                     component->name, (long long)packing->left_out,
-                    (long long)(packing->examples / component_together(options)),
-                    options->pairs ? "pairs" : "examples");
+                    (long long)(packing->examples / component_together(options)), things(options));
 }

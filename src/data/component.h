@@ -17,9 +17,10 @@ struct component {
     bool supervised;        /* rows are packed examples, not sequences of the corpus's tokens */
     struct packing packing; /* of a supervised one, whose corpus is whole */
     int64_t first_sequence; /* of a supervised one: among those of all of a dataset's components */
-    double held;            /* the fraction of the rows, at their end, that is for validation; 0: none */
-    int64_t weight;         /* in millionths; 0: by size */
-    char *name;             /* the first file's path, and how many more there are */
+    double held;    /* the fraction at the end that is for validation: of examples where they are packed, else of
+                       rows; 0: none */
+    int64_t weight; /* in millionths; 0: by size */
+    char *name;     /* the first file's path, and how many more there are */
 };
 
 /* A VEC. */
@@ -31,8 +32,10 @@ struct components {
 struct component_options {
     struct token_cache_options cache;
     int64_t sequence_tokens; /* T */
+    int64_t context_tokens;  /* as of a dataset */
     int64_t border;          /* id of the token that ends a segment; -1: sequences are one segment */
     bool pack_examples;      /* several to a row */
+    bool hold_rows;          /* where they are packed, rows are held out, not examples */
     bool loss_on_all;        /* in examples too */
     bool pairs;              /* of examples: the chosen one and the rejected one make a row */
 };
@@ -42,8 +45,8 @@ static inline int64_t component_together(const struct component_options *options
 /* Opens all sources: without weights neighbours of a kind (documents, examples) are one component, with weights those
  * of an argument. Examples are tokenized, with `effort`; documents not yet. BAD_INPUT when only some have weights, or
  * an argument that has one holds both kinds; when there are no rows of examples; and as corpus_open. The tokenizer must
- * outlive them. */
-enum status components_open(const struct sources *sources, const struct component_options *options,
+ * outlive them. `held` is that of each component. */
+enum status components_open(const struct sources *sources, const struct component_options *options, double held,
                             struct tokenize_effort effort, struct components *out);
 void components_close(struct components *components);
 
@@ -61,7 +64,8 @@ enum status component_require(const struct component *component, const struct co
  * FAILED when it cannot be read. */
 enum status component_fill_row(const struct component *component, const struct component_options *options,
                                int64_t index, const struct row *row, int64_t *counted);
-/* Logs how many examples were cut or left out, and the notes about texts that are whole. */
+/* Logs how full the rows of examples are, how many examples were cut or left out, and the notes about texts that are
+ * whole. */
 void component_tell_cuts(const struct component *component, const struct component_options *options);
 
 #endif

@@ -179,7 +179,9 @@ static struct component_options component_options_of(const struct dataset_option
                                                 .chat_time_s = options->chat_time_s},
                                       .sequence_tokens = options->sequence_tokens,
                                       .border = options->documents_apart ? options->eos_token : -1,
-                                      .pack_examples = options->documents_apart && !options->pairs,
+                                      .pack_examples = options->pack_examples && !options->pairs,
+                                      .hold_rows = options->hold_rows,
+                                      .context_tokens = options->context_tokens,
                                       .loss_on_all = options->loss_on_all};
 }
 
@@ -194,11 +196,10 @@ static int64_t number_sequences(struct components *components, int64_t first) {
 
 static enum status open_all(struct dataset *dataset, const struct dataset_options *options, const struct sources *train,
                             const struct sources *valid) {
-    TRY(components_open(train, &dataset->options, dataset->effort, &dataset->train));
-    TRY(components_open(valid, &dataset->options, dataset->effort, &dataset->valid));
+    double held = valid->count > 0 ? 0 : options->valid_fraction;
+    TRY(components_open(train, &dataset->options, held, dataset->effort, &dataset->train));
+    TRY(components_open(valid, &dataset->options, 0, dataset->effort, &dataset->valid));
     dataset->sequences = number_sequences(&dataset->valid, number_sequences(&dataset->train, 0));
-    for (size_t i = 0; i < dataset->train.count && dataset->valid.count == 0; i++)
-        dataset->train.items[i].held = options->valid_fraction;
     TRY(require_first_rows(dataset));
     TRY(mix_train(dataset));
     return settle_whole(dataset);
@@ -227,6 +228,28 @@ done:
     sources_free(&train);
     sources_free(&valid);
     dataset_close(dataset);
+    return status;
+}
+
+static bool have_examples(const struct sources *sources) {
+    for (size_t i = 0; i < sources->count; i++) {
+        enum source_kind kind = sources->items[i].kind;
+        if (source_is_supervised(kind) && !source_is_of_pairs(kind)) return true;
+    }
+    return false;
+}
+
+enum status dataset_find_examples(const struct dataset_options *options, bool *out) {
+    struct jsonl_columns columns = {0};
+    struct sources train = {0}, valid = {0};
+    enum status status;
+    TRY_GOTO(status, jsonl_columns_parse(options->columns ? options->columns : "", &columns), done);
+    TRY_GOTO(status, list_sources(options, &columns, &train, &valid), done);
+    *out = have_examples(&train) || have_examples(&valid);
+done:
+    sources_free(&train);
+    sources_free(&valid);
+    jsonl_columns_free(&columns);
     return status;
 }
 
@@ -342,11 +365,16 @@ void dataset_tell_cuts(const struct dataset *dataset) {
         component_tell_cuts(&dataset->valid.items[i], &dataset->options);
 }
 
+/* 1 stands for the rows of Ballast 0.1.0. */
+static uint64_t packing_number(const struct component_options *options) {
+    return options->pack_examples ? (options->hold_rows ? 1 : 2) : 0;
+}
+
 static uint64_t make_fingerprint(const struct dataset *dataset, bool of_0_1_0) {
     const struct component_options *options = &dataset->options;
     int64_t border = options->border >= 0 && of_0_1_0 ? options->cache.eos_token_of_0_1_0 : options->border;
     if (!is_known(&dataset->train) || !is_known(&dataset->valid)) return 0;
-    uint64_t settings[5] = {(uint64_t)options->sequence_tokens, (uint64_t)border, options->pack_examples,
+    uint64_t settings[5] = {(uint64_t)options->sequence_tokens, (uint64_t)border, packing_number(options),
                             options->loss_on_all};
     memcpy(&settings[4], &dataset->valid_fraction, sizeof settings[4]);
     uint64_t hash = XXH3_64bits(settings, sizeof settings);

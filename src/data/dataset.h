@@ -15,8 +15,8 @@
  *
  * Supervised .jsonl files ({"prompt": ..., "completion": ...} or {"messages": [...]}) give examples instead: each
  * token's successor is its target where that is trained on, by default in completions and assistant's turns only. An
- * example has a sequence of its own, filled up with tokens without targets; with `documents_apart` several are packed
- * into one, a segment each. What is longer than a sequence is cut.
+ * example has a sequence of its own, padded with tokens without targets; `pack_examples` packs several into one, a
+ * segment each. The end of an example that is longer than a sequence is cut.
  *
  * Files of preferences ({"prompt": ..., "chosen": ..., "rejected": ...}) give pairs: two examples, each with a sequence
  * of its own, the chosen one first. They follow each other in a batch, whose number of sequences is even.
@@ -65,7 +65,8 @@ struct dataset_options {
     size_t path_count;
     const char *const *valid_paths; /* files for validation, added to the folders' valid.*; may be none */
     size_t valid_path_count;
-    double valid_fraction; /* without any of those: the last part of each source's sequences, 0 to below 1 */
+    double valid_fraction; /* without any of those: the last part of each source's sequences, or of its examples; 0 to
+                              below 1 */
     const struct tokenizer *tokenizer; /* for text files; NULL when there are none. It must outlive the dataset */
     const char *tokenizer_path;        /* the tokenizer.json that it was read from */
     int64_t eos_token;                 /* after each document of a text file; -1 for none */
@@ -76,8 +77,11 @@ struct dataset_options {
     const char *cache_folder;          /* for the ids of text files (token_cache.h) */
     int64_t vocab_size;                /* of the model: every id must be below it */
     int64_t sequence_tokens;           /* T */
+    int64_t context_tokens;            /* the most that the model takes, for advice; 0: not known */
     bool loss_on_all;                  /* examples: train on prompts too */
     bool documents_apart;              /* segments end at eos_token, which there must be */
+    bool pack_examples;                /* several examples to a row, unless they are pairs */
+    bool hold_rows;                    /* of packed rows the last are held out, not of examples */
     bool pairs;                        /* all files hold preferences; else none may */
     uint64_t seed;                     /* of the order of training sequences */
 };
@@ -88,6 +92,9 @@ struct dataset_options {
  * takes; when text comes without a tokenizer. Fails also without training
  * paths unless there are valid_paths (evaluation: then there are 0 training sequences). */
 enum status dataset_open(const struct dataset_options *options, struct dataset **out);
+/* Whether some of the files hold supervised examples that are no pairs, by their names and first lines; uses paths and
+ * columns alone. BAD_INPUT where a file is missing or of no kind. */
+enum status dataset_find_examples(const struct dataset_options *options, bool *out);
 /* Says of each text that was tokenized beside how long that took or how far it came. NULL is allowed. */
 void dataset_close(struct dataset *dataset);
 
@@ -115,8 +122,8 @@ int64_t dataset_train_sequences(const struct dataset *dataset);
 int64_t dataset_valid_sequences(const struct dataset *dataset);
 /* All tokens of all files, what is dropped included; -1: not known yet. */
 int64_t dataset_tokens(const struct dataset *dataset);
-/* Says, for each file that has such, how many examples were cut or left out, and how much of a text is not UTF-8 (of
- * one that is still being tokenized dataset_close says it). */
+/* Logs how full the rows of examples are, how many examples were cut or left out, and how much of a text is not UTF-8
+ * (of one that is still being tokenized dataset_close logs it). */
 void dataset_tell_cuts(const struct dataset *dataset);
 /* Equal for equal files and settings that give equal sequences; other things almost surely differ. For noticing on
  * resume that the data are not the same. It waits for no tokens, but reads text that was not read before, and is 0

@@ -1,5 +1,7 @@
 #include "data/packing.h"
 
+#include <stdlib.h>
+
 #include "base/mem.h"
 #include "base/random.h"
 #include "chat/example.h"
@@ -65,6 +67,13 @@ static enum status examine_ids(struct examination *examination, struct corpus *c
     return vec_push(&examination->starts, examination->position);
 }
 
+int64_t packing_held(int64_t count, double fraction) {
+    int64_t held = (int64_t)((double)count * fraction);
+    if (fraction > 0 && held < 1) held = 1;
+    if (held < count) return held;
+    return count > 0 ? count - 1 : 0;
+}
+
 static enum status fit_alone(const int32_t *sizes, int64_t count, uint32_t *row_of, int64_t *rows) {
     *rows = 0;
     for (int64_t i = 0; i < count; i++)
@@ -72,10 +81,47 @@ static enum status fit_alone(const int32_t *sizes, int64_t count, uint32_t *row_
     return STATUS_OK;
 }
 
-/* Best fit makes rows of long examples first, but rows held out for validation must have examples of all lengths. */
-static void shuffle_rows(uint32_t *row_of, int64_t count, int64_t rows) {
+/* Rows for consecutive examples, behind `rows` others. Best fit makes rows of long examples first; a fixed random order
+ * spreads them. */
+static enum status fit_part(const int32_t *sizes, int64_t count, int64_t room, uint32_t *row_of, int64_t *rows) {
+    int64_t added;
+    if (count == 0) return STATUS_OK;
+    TRY(packing_fit(sizes, count, room, row_of, &added));
     for (int64_t i = 0; i < count; i++)
-        if (row_of[i] != UINT32_MAX) row_of[i] = (uint32_t)random_permute(0, 0, row_of[i], (uint64_t)rows);
+        if (row_of[i] != UINT32_MAX)
+            row_of[i] = (uint32_t)(*rows + (int64_t)random_permute(0, 0, row_of[i], (uint64_t)added));
+    *rows += added;
+    return STATUS_OK;
+}
+
+static int64_t count_kept(const int32_t *sizes, int64_t count) {
+    int64_t kept = 0;
+    for (int64_t i = 0; i < count; i++)
+        kept += sizes[i] > 0;
+    return kept;
+}
+
+static enum status fit_together(const struct packing_options *options, const int32_t *sizes, uint32_t *row_of,
+                                struct packing *packing) {
+    int64_t count = packing->examples, room = options->sequence_tokens, first_held = count;
+    for (int64_t held = packing_held(count_kept(sizes, count), options->held); held > 0;)
+        held -= sizes[--first_held] > 0;
+    packing->rows = 0;
+    TRY(fit_part(sizes, first_held, room, row_of, &packing->rows));
+    packing->held_rows = -packing->rows;
+    TRY(fit_part(sizes + first_held, count - first_held, room, row_of + first_held, &packing->rows));
+    packing->held_rows += packing->rows;
+    packing->packed_rows = packing->rows;
+    return STATUS_OK;
+}
+
+static enum status fit_apart(const struct packing_options *options, const int32_t *sizes, uint32_t *row_of,
+                             struct packing *packing) {
+    int64_t count = packing->examples;
+    if (!options->pairs) TRY(packing_fit(sizes, count, options->sequence_tokens, row_of, &packing->packed_rows));
+    TRY(fit_alone(sizes, count, row_of, &packing->rows));
+    if (options->pairs) packing->packed_rows = packing->rows;
+    return STATUS_OK;
 }
 
 /* Examples by row (a counting sort). */
@@ -109,6 +155,25 @@ static enum status match_pairs(struct examination *examination) {
     return STATUS_OK;
 }
 
+static int compare_lengths(const void *a, const void *b) {
+    int64_t left = *(const int64_t *)a, right = *(const int64_t *)b;
+    return (left > right) - (left < right);
+}
+
+/* Of examples, some of which are cut. */
+static enum status measure_lengths(struct packing *packing) {
+    size_t count = (size_t)packing->examples;
+    int64_t *lengths = mem_array(count, sizeof *lengths);
+    if (!lengths) return STATUS_FAILED;
+    for (size_t i = 0; i < count; i++)
+        lengths[i] = packing->starts[i + 1] - packing->starts[i] - 1;
+    qsort(lengths, count, sizeof *lengths, compare_lengths);
+    packing->longest = lengths[count - 1];
+    packing->percentile_95 = lengths[(count * 95 + 99) / 100 - 1];
+    mem_free(lengths);
+    return STATUS_OK;
+}
+
 static enum status make_rows(const struct examination *examination) {
     struct packing *packing = examination->packing;
     const struct packing_options *options = examination->options;
@@ -116,12 +181,9 @@ static enum status make_rows(const struct examination *examination) {
     uint32_t *row_of = mem_array((size_t)packing->examples, sizeof *row_of);
     if (!row_of) return STATUS_FAILED;
     enum status status;
-    if (options->together) {
-        TRY_GOTO(status, packing_fit(sizes, packing->examples, options->sequence_tokens, row_of, &packing->rows), done);
-        shuffle_rows(row_of, packing->examples, packing->rows);
-    } else {
-        TRY_GOTO(status, fit_alone(sizes, packing->examples, row_of, &packing->rows), done);
-    }
+    TRY_GOTO(status, (options->together ? fit_together : fit_apart)(options, sizes, row_of, packing), done);
+    for (int64_t i = 0; i < packing->examples; i++)
+        packing->places += sizes[i];
     TRY_GOTO(status, order_examples(packing, row_of), done);
 done:
     mem_free(row_of);
@@ -136,6 +198,7 @@ enum status packing_create(struct corpus *corpus, const struct packing_options *
     packing.examples = (int64_t)examination.sizes.count;
     TRY_GOTO(status, status, done);
     if (options->pairs) TRY_GOTO(status, match_pairs(&examination), done);
+    if (packing.cut > 0) TRY_GOTO(status, measure_lengths(&packing), done);
     TRY_GOTO(status, make_rows(&examination), done);
     *out = packing;
 done:

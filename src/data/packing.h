@@ -17,15 +17,22 @@ struct packing {
     uint32_t *order;
     int64_t *row_first; /* [rows + 1] */
     int64_t examples, rows;
-    int64_t cut;      /* examples that are longer than a row: their ends are left out */
+    int64_t held_rows;   /* of `rows`, at their end: those of the examples that are held out; 0: none are */
+    int64_t places;      /* of all rows, that have an example's token */
+    int64_t packed_rows; /* that the examples would need together; of pairs `rows` */
+    int64_t cut;         /* examples that are longer than a row: their ends are left out */
+    /* Where some are cut: places that the longest example needs, and that 95% of the examples do not exceed. */
+    int64_t longest, percentile_95;
     int64_t left_out; /* examples, or pairs, with nothing to train on in the part that fits a row */
 };
 
 struct packing_options {
     int64_t sequence_tokens; /* T */
     int64_t vocab_size;
-    bool together;    /* several examples to a row, by best fit in decreasing order of length; rows in a fixed random
-                         order. Otherwise one to a row, in their order */
+    bool together; /* several examples to a row, by best fit in decreasing order of length; rows in a fixed random
+                      order. Otherwise one to a row, in their order */
+    double held;   /* the last examples, this fraction of those with a row, share rows of their own, the last ones; 0 to
+                      below 1. Of examples that are packed alone */
     bool loss_on_all; /* trains on all tokens but masked ones, not only on marked ones */
     bool pairs; /* examples 2i and 2i + 1 are a pair: both have a row or none, one after the other; not together */
     const char *name; /* of the corpus, in messages */
@@ -35,6 +42,10 @@ struct packing_options {
  * not examples. There may be no rows. */
 enum status packing_create(struct corpus *corpus, const struct packing_options *options, struct packing *out);
 void packing_free(struct packing *packing);
+
+/* How many of `count` rows or examples are held out for this fraction: at least one where it is above 0, and never
+ * all. */
+int64_t packing_held(int64_t count, double fraction);
 
 /* Fills a row; *counted is the number of targets that count. FAILED when it cannot be read. */
 enum status packing_fill_row(const struct packing *packing, struct corpus *corpus, int64_t index, bool loss_on_all,

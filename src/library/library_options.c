@@ -122,6 +122,7 @@ static enum status read_recipe(const struct ballast_plan_options *given, struct 
     TAKE_CHOICE("plan", reduce_dtype, dtype_find)
     TAKE_CHOICE("plan", layout, tensor_layout_find)
     TAKE_CHOICE("plan", document_attention, document_attention_find)
+    TAKE_CHOICE("plan", packing, example_packing_find)
     TAKE_CHOICE("plan", loss, training_loss_find)
     TAKE_REAL("plan", dpo_beta)
     TAKE_REAL("plan", muon_momentum)

@@ -54,6 +54,22 @@ enum document_attention document_attention_find(const char *name) {
     return strcmp(name, "within") == 0 ? DOCUMENT_ATTENTION_WITHIN : DOCUMENT_ATTENTION_COUNT;
 }
 
+const char *example_packing_name(enum example_packing packing) {
+    static const char *const names[] = {"off", "on", "rows-held"};
+    return names[packing];
+}
+
+enum example_packing example_packing_find(const char *name) {
+    enum example_packing packing = 0;
+    while (packing < EXAMPLE_PACKING_COUNT && strcmp(name, example_packing_name(packing)) != 0)
+        packing++;
+    return packing;
+}
+
+bool recipe_has_segments(const struct recipe *recipe) {
+    return recipe->document_attention == DOCUMENT_ATTENTION_WITHIN || recipe->packing != EXAMPLE_PACKING_OFF;
+}
+
 const char *training_loss_name(enum training_loss loss) {
     static const char *const names[] = {
 #define TRAINING_LOSS_NAME(name, text) [TRAINING_##name] = text,
@@ -240,6 +256,7 @@ json_t *recipe_to_json(const struct recipe *recipe) {
     RECIPE_DOUBLES(SET_DOUBLE)
     failed |= json_object_set_new(object, "document_attention",
                                   json_string(document_attention_name(recipe->document_attention)));
+    failed |= json_object_set_new(object, "packing", json_string(example_packing_name(recipe->packing)));
     failed |= json_object_set_new(object, "loss", json_string(training_loss_name(recipe->loss)));
     if (recipe->loss == TRAINING_DPO) failed |= recipe_pairs_to_json(recipe, object);
     failed |= json_object_set_new(object, "optimizer", json_string(update_rule_name(recipe->optimizer)));
@@ -307,6 +324,18 @@ static enum status read_document_attention(const char *file, const json_t *objec
     *out = document_attention_find(name);
     if (*out != DOCUMENT_ATTENTION_COUNT) return STATUS_OK;
     enum status status = status_set(STATUS_BAD_INPUT, "%s: document_attention: '%s' is not known", file, name);
+    return nearest_hint(status, "value", name, names, sizeof names / sizeof *names);
+}
+
+/* Ballast 0.1.0 had no such key: it packed where attention was within documents, unless examples were pairs. */
+static enum status read_packing(const char *file, const json_t *object, struct recipe *out) {
+    static const char *const names[] = {"off", "on", "rows-held"};
+    bool packed = out->document_attention == DOCUMENT_ATTENTION_WITHIN && out->loss != TRAINING_DPO;
+    const char *name = example_packing_name(packed ? EXAMPLE_PACKING_ROWS_HELD : EXAMPLE_PACKING_OFF);
+    TRY(json_read_string(file, object, "packing", &name));
+    out->packing = example_packing_find(name);
+    if (out->packing != EXAMPLE_PACKING_COUNT) return STATUS_OK;
+    enum status status = status_set(STATUS_BAD_INPUT, "%s: packing: '%s' is not known", file, name);
     return nearest_hint(status, "value", name, names, sizeof names / sizeof *names);
 }
 
@@ -419,13 +448,14 @@ static enum status read_sequence(const char *file, const json_t *object, bool *o
 
 /* Old recipes may hold "threads", which plan_from_json reads. */
 static enum status recipe_from_json(const char *file, const json_t *object, struct recipe *out) {
-    enum { OPTIONAL_FIELDS = 21 };
+    enum { OPTIONAL_FIELDS = 22 };
     static const char *const known[] = {"threads",
                                         "base_dtype",
                                         "lora",
                                         "freeze",
                                         "products",
                                         "lanes",
+                                        "packing",
                                         "loss",
                                         "dpo_beta",
                                         "dpo_loss",
@@ -464,6 +494,7 @@ static enum status recipe_from_json(const char *file, const json_t *object, stru
     TRY(read_dtype(file, object, "reduce_dtype", &recipe->reduce_dtype));
     TRY(read_document_attention(file, object, &recipe->document_attention));
     TRY(read_loss(file, object, recipe));
+    TRY(read_packing(file, object, recipe));
     TRY(read_optimizer(file, object, recipe));
     TRY(read_state_formats(file, object, recipe));
     TRY(read_base_dtype(file, object, &recipe->base_dtype));
@@ -584,6 +615,7 @@ enum status recipe_require_equal(const struct recipe *expected, const struct rec
     if (strcmp(expected->field, actual->field) != 0) DIFFERENT(field)
     RECIPE_TEXTS(COMPARE_TEXT)
     if (expected->document_attention != actual->document_attention) DIFFERENT(document_attention)
+    if (expected->packing != actual->packing) DIFFERENT(packing)
     if (expected->loss != actual->loss) DIFFERENT(loss)
     const char *of_pairs = recipe_pairs_differ(expected, actual);
     if (of_pairs) return status_set(STATUS_BAD_INPUT, "recipe: %s is another here", of_pairs);

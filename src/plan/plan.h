@@ -42,6 +42,17 @@ const char *document_attention_name(enum document_attention attention);
 /* DOCUMENT_ATTENTION_COUNT when there is none of that name. */
 enum document_attention document_attention_find(const char *name);
 
+/* How supervised examples share the rows of a batch. */
+enum example_packing {
+    EXAMPLE_PACKING_OFF, /* one example a row */
+    EXAMPLE_PACKING_ON,  /* several, each a segment of its own with positions from 0. Validation holds out examples */
+    EXAMPLE_PACKING_ROWS_HELD, /* the packing of Ballast 0.1.0: validation holds out rows. In files alone */
+    EXAMPLE_PACKING_COUNT
+};
+const char *example_packing_name(enum example_packing packing);
+/* EXAMPLE_PACKING_COUNT when there is none of that name. */
+enum example_packing example_packing_find(const char *name);
+
 /* What a step makes smaller: the loss of each next token, or that of pairs of sequences of which one is preferred
  * (ops/ops.h: preference_loss). */
 #define TRAINING_LOSS_LIST(X) X(NEXT_TOKEN, "next-token") X(DPO, "dpo")
@@ -113,6 +124,7 @@ struct recipe {
     double muon_momentum;                       /* of UPDATE_MUON; 0 of others */
     double clip_norm;                           /* limit of the gradients' global norm; 0: none */
     enum document_attention document_attention;
+    enum example_packing packing;
     enum training_loss loss;
     double dpo_beta; /* of TRAINING_DPO, as what follows (ops/ops.h); 0 of others */
     enum pair_loss dpo_loss;
@@ -184,6 +196,8 @@ int64_t recipe_default_grain(int64_t batch, int64_t sequence_length, int64_t lea
 /* Of a trained parameter: itself, its fp32 gradient, moments and master, for each of its own bytes. With Muon, of a
  * matrix. */
 double recipe_state_bytes_per_byte(const struct recipe *recipe);
+/* Whether rows have segments: the graph has that input, and attention keeps within them. */
+bool recipe_has_segments(const struct recipe *recipe);
 /* Grains of a step: a short last grain is filled up with sequences of weight zero. */
 int64_t recipe_grains(const struct recipe *recipe);
 /* Grains of a lane: the last one that has any may have fewer, those after it none. */

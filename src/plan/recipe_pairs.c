@@ -21,6 +21,10 @@ enum status recipe_pairs_check(const struct recipe *recipe) {
         return status_hint(status_set(STATUS_BAD_INPUT, "plan: recipe.document_attention: within is for several "
                                                         "examples in a sequence, and those of pairs have one each"),
                            "leave out --document-attention");
+    if (recipe->packing != EXAMPLE_PACKING_OFF)
+        return status_hint(status_set(STATUS_BAD_INPUT, "plan: recipe.packing: preference pairs cannot be packed: "
+                                                        "each answer has a row of its own"),
+                           "leave out --packing");
     TRY(plan_check_real("recipe.dpo_beta", recipe->dpo_beta, setting_table[SETTING_dpo_beta].real_least,
                         setting_table[SETTING_dpo_beta].real_most, "what a log-probability counts"));
     TRY(plan_check_real("recipe.dpo_label_smoothing", recipe->dpo_label_smoothing, 0,

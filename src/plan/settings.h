@@ -48,6 +48,7 @@ struct setting {
     X(dtype, .name = "dtype", .type = SETTING_CHOICE, .choices = "bf16|fp32")                                          \
     X(document_attention, .name = "document-attention", .type = SETTING_CHOICE, .choices = "across|within",            \
       .fallback = "across")                                                                                            \
+    X(packing, .name = "packing", .type = SETTING_CHOICE, .choices = "on|off")                                         \
     X(loss, .name = "loss", .type = SETTING_CHOICE, .choices = "next-token|dpo", .fallback = "next-token")             \
     X(dpo_beta, .name = "dpo-beta", SETTING_REAL_IN(1e-6, 1000), SETTING_REAL_DEFAULT(0.1))                            \
     X(dpo_loss, .name = "dpo-loss", .type = SETTING_CHOICE, .choices = "sigmoid|hinge|ipo|robust",                     \

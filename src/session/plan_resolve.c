@@ -62,6 +62,7 @@ static void check_given(const struct plan_options *options) {
     CHECK_GIVEN(freeze)
     CHECK_GIVEN(dtype)
     CHECK_GIVEN(document_attention)
+    CHECK_GIVEN(packing)
     CHECK_GIVEN(loss)
     BUG_IF(options->muon_momentum > 0 && !SETTINGS_HAVE(options, muon_momentum), "muon_momentum is set but not given");
     BUG_IF(options->dpo_beta > 0 && !SETTINGS_HAVE(options, dpo_beta), "dpo_beta is set but not given");
@@ -167,6 +168,15 @@ static void choose_pairs(struct resolver *resolver, const struct plan_options *o
         choose_real(resolver, SETTING_dpo_label_smoothing, options->dpo_label_smoothing, base->dpo_label_smoothing);
 }
 
+/* EXAMPLE_PACKING_ON agrees with a base that packs as Ballast 0.1.0 did. */
+static enum example_packing choose_packing(struct resolver *resolver, enum example_packing wanted,
+                                           enum example_packing base) {
+    if (wanted == EXAMPLE_PACKING_ON && base == EXAMPLE_PACKING_ROWS_HELD) wanted = base;
+    return (enum example_packing)choose_name(resolver, SETTING_packing, (int)wanted, (int)base,
+                                             (int)EXAMPLE_PACKING_OFF, example_packing_name(wanted),
+                                             example_packing_name(base));
+}
+
 static void choose_numbers(struct resolver *resolver, const struct plan_options *options, const struct recipe *base,
                            struct recipe *recipe) {
     enum document_attention across = document_attention_find(setting_table[SETTING_document_attention].fallback);
@@ -176,6 +186,7 @@ static void choose_numbers(struct resolver *resolver, const struct plan_options 
         resolver, SETTING_document_attention, (int)options->document_attention, (int)base->document_attention,
         (int)across, document_attention_name(options->document_attention),
         document_attention_name(base->document_attention));
+    recipe->packing = choose_packing(resolver, options->packing, base->packing);
     recipe->loss = (enum training_loss)choose_name(resolver, SETTING_loss, (int)options->loss, (int)base->loss,
                                                    (int)TRAINING_NEXT_TOKEN, training_loss_name(options->loss),
                                                    training_loss_name(base->loss));

@@ -46,7 +46,7 @@ const char programs_reference_output[] = "head";
 static enum model_purpose purpose_of(enum program_use use, const struct recipe *recipe) {
     if (use == PROGRAM_LOGITS) return MODEL_LOGITS;
     if (use == PROGRAM_REFERENCE || recipe->loss == TRAINING_DPO) return MODEL_LOG_PROBABILITIES;
-    return recipe->document_attention == DOCUMENT_ATTENTION_WITHIN ? MODEL_LOSS_SEGMENTED : MODEL_LOSS;
+    return recipe_has_segments(recipe) ? MODEL_LOSS_SEGMENTED : MODEL_LOSS;
 }
 
 /* The graph of this rank among those that share its tensors, in place of the whole. */

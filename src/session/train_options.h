@@ -66,9 +66,10 @@ struct plan_options {
                   */
     int64_t seed;
     enum document_attention document_attention;
-    enum training_loss loss; /* default TRAINING_NEXT_TOKEN */
-    double dpo_beta;         /* of TRAINING_DPO alone, as what follows */
-    enum pair_loss dpo_loss; /* default PAIR_LOSS_SIGMOID */
+    enum example_packing packing; /* default: EXAMPLE_PACKING_OFF; see train_data_choose_packing */
+    enum training_loss loss;      /* default TRAINING_NEXT_TOKEN */
+    double dpo_beta;              /* of TRAINING_DPO alone, as what follows */
+    enum pair_loss dpo_loss;      /* default PAIR_LOSS_SIGMOID */
     double dpo_label_smoothing;
     double muon_momentum; /* of UPDATE_MUON alone */
     enum update_rule optimizer;

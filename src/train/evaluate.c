@@ -26,15 +26,20 @@ struct evaluation {
     struct reference *references; /* by file; NULL: none is asked for */
 };
 
+static void read_options(const struct eval_options *eval, const char *const *paths, size_t count,
+                         struct train_options *out) {
+    train_options_init(out);
+    out->data_paths = paths;
+    out->data_path_count = count;
+    if (eval->columns) out->columns = eval->columns;
+    if (eval->chat_time_s > 0) SETTINGS_GIVE(out, chat_time_s, eval->chat_time_s);
+    out->loss_on_all = eval->loss_on_all;
+}
+
 /* All of the file is tokenized. */
 static enum status open_data(const struct evaluation *evaluation, const char *path, struct train_data *out) {
     struct train_options options;
-    train_options_init(&options);
-    options.data_paths = &path;
-    options.data_path_count = 1;
-    if (evaluation->options->columns) options.columns = evaluation->options->columns;
-    if (evaluation->options->chat_time_s > 0) SETTINGS_GIVE(&options, chat_time_s, evaluation->options->chat_time_s);
-    options.loss_on_all = evaluation->options->loss_on_all;
+    read_options(evaluation->options, &path, 1, &options);
     TRY(train_data_open(evaluation->session.comm, evaluation->session.model, &evaluation->plan.chosen.recipe, &options,
                         false, out));
     enum status status = dataset_settle(out->dataset, DATASET_VALID);
@@ -266,12 +271,19 @@ done:
     return status;
 }
 
+static enum status choose_packing(const struct eval_options *eval, struct plan_options *plan) {
+    struct train_options options;
+    read_options(eval, eval->data_paths, eval->data_path_count, &options);
+    return comm_agree(plan->comm, train_data_choose_packing(&options, false, plan));
+}
+
 enum status evaluate_files(const char *model_folder, const struct plan_options *plan,
                            const struct eval_options *options, struct eval_result *out) {
     if (options->data_path_count == 0) return status_set(STATUS_BAD_INPUT, "no data to evaluate on");
     struct eval_origin origin = {0};
     struct evaluation evaluation = {.options = &origin.eval, .all_text = true};
     enum status status = eval_origin_find(model_folder, plan, options, &origin);
+    if (status == STATUS_OK) status = choose_packing(&origin.eval, &origin.plan);
     if (status == STATUS_OK) status = find_references(&evaluation, &origin.plan);
     if (status == STATUS_OK) status = evaluate_session(&evaluation, model_folder, &origin.plan, out);
     free_references(&evaluation);

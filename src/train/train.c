@@ -330,10 +330,13 @@ static enum status write_first(struct train_run *run) {
 static enum status prepare_first(struct train_run *run, const char *model_folder, const struct plan_options *plan,
                                  const struct train_options *options) {
     struct run_settings *settings = &run->settings;
+    struct plan_options chosen = *plan;
     TRY(comm_agree(plan->comm, run_settings_make(model_folder, options, settings)));
+    TRY(comm_agree(plan->comm, train_data_choose_packing(&settings->options, true, &chosen)));
     if (SETTINGS_HAVE(plan, plan_path)) run->plan_path = plan->plan_path;
     if (run->plan_path && !SETTINGS_HAVE(options, replan)) settings->options.replan = false;
-    TRY(session_begin(settings->model_folder, PROGRAMS_TO_TRAIN, plan, &settings->options, &run->session, &run->plan));
+    TRY(session_begin(settings->model_folder, PROGRAMS_TO_TRAIN, &chosen, &settings->options, &run->session,
+                      &run->plan));
     TRY(prepare_run(run, &settings->options));
     return write_first(run);
 }

@@ -22,6 +22,13 @@ static enum status find_end(const struct model *model, const struct tokenizer *t
     return STATUS_OK;
 }
 
+/* Its training paths are validation data. */
+static void take_for_validation(struct dataset_options *data) {
+    data->valid_paths = data->paths;
+    data->valid_path_count = data->path_count;
+    data->path_count = 0;
+}
+
 static enum status open_data(const struct model *model, const struct recipe *recipe,
                              const struct train_options *options, bool training, struct train_data *out) {
     struct train_data made = {0};
@@ -43,16 +50,15 @@ static enum status open_data(const struct model *model, const struct recipe *rec
         .cache_folder = cache,
         .vocab_size = model->config.vocab_size,
         .sequence_tokens = recipe->sequence_length,
+        .context_tokens = model->config.context,
         .loss_on_all = options->loss_on_all,
         .pairs = recipe->loss == TRAINING_DPO,
+        .pack_examples = recipe->packing != EXAMPLE_PACKING_OFF,
+        .hold_rows = recipe->packing == EXAMPLE_PACKING_ROWS_HELD,
         .documents_apart = recipe->document_attention == DOCUMENT_ATTENTION_WITHIN,
         .seed = recipe->seed,
     };
-    if (!training) {
-        data.valid_paths = data.paths;
-        data.valid_path_count = data.path_count;
-        data.path_count = 0;
-    }
+    if (!training) take_for_validation(&data);
     enum status status = cache ? find_end(model, made.tokenizer, &data.eos_token) : STATUS_FAILED;
     if (status == STATUS_OK) status = dataset_open(&data, &made.dataset);
     mem_free(tokenizer_path);
@@ -78,6 +84,21 @@ enum status train_data_open(struct comm *comm, const struct model *model, const 
     else
         train_data_close(&made);
     return status;
+}
+
+enum status train_data_choose_packing(const struct train_options *options, bool training, struct plan_options *plan) {
+    bool pairs = SETTINGS_HAVE(plan, loss) && plan->loss == TRAINING_DPO;
+    if (SETTINGS_HAVE(plan, packing) || SETTINGS_HAVE(plan, plan_path) || pairs) return STATUS_OK;
+    struct dataset_options data = {.paths = options->data_paths,
+                                   .path_count = options->data_path_count,
+                                   .valid_paths = options->valid_paths,
+                                   .valid_path_count = options->valid_path_count,
+                                   .columns = options->columns};
+    if (!training) take_for_validation(&data);
+    bool found;
+    TRY(dataset_find_examples(&data, &found));
+    SETTINGS_GIVE(plan, packing, found ? EXAMPLE_PACKING_ON : EXAMPLE_PACKING_OFF);
+    return STATUS_OK;
 }
 
 enum status train_data_check_0_1_0(const struct model *model, const struct train_data *data) {

@@ -130,7 +130,7 @@ static int read_epoch(const struct place *place, struct expected *all, int count
         assert_int_equal(counted, unmasked);
         for (int32_t segment = 0; at < LENGTH && !is_padding(&row, at); segment++, met++) {
             assert_int_equal(segments[at], segment);
-            if (segment > 0) assert_true(place->base.options.documents_apart);
+            if (segment > 0) assert_true(place->base.options.pack_examples);
             at += expect_example(all, count, &row, at, place->base.options.loss_on_all);
         }
         *padding += LENGTH - at;
@@ -149,7 +149,7 @@ static void an_epoch_sees_each_example_once(void **state) {
     assert_true(fitting > COUNT / 2);
     for (int together = 0; together < 2; together++)
         for (int on_all = 0; on_all < 2; on_all++) {
-            place->base.options.documents_apart = together;
+            place->base.options.pack_examples = together;
             place->base.options.loss_on_all = on_all;
             for (int i = 0; i < COUNT; i++)
                 all[i].seen = 0;
@@ -167,7 +167,7 @@ static void order_depends_on_seed_and_step_only(void **state) {
     struct place *place = *state;
     enum { BATCH = 3, STEPS = 40, ROW = BATCH * LENGTH };
     mem_free(write_examples(place, 60, 5));
-    place->base.options.documents_apart = true;
+    place->base.options.pack_examples = true;
     static int32_t all[STEPS][2][ROW];
     struct dataset *dataset = open_place(place);
     for (int step = 0; step < STEPS; step++)
@@ -339,7 +339,7 @@ static enum status open_once(void *payload) {
 
 static void faults_are_reported(void **state) {
     struct place *place = *state;
-    place->base.options.documents_apart = true;
+    place->base.options.pack_examples = true;
     mem_free(write_examples(place, 10, 3));
     /* Without its cache a text is tokenized all the same. */
     const struct fault_subject subject = {.body = open_once, .payload = place};

@@ -96,6 +96,7 @@ static const struct {
      {.validation = true},
      {.validation = true, .held_out = true}},
     {OPT_LOSS_ON, &command_eval, "--loss-on all", "--loss-on all", {.examples = false}, {.examples = true}},
+    {OPT_PACKING, &command_eval, "--packing off", "--packing off", {.examples = false}, {.examples = true}},
     {OPT_CHAT_DATE,
      &command_eval,
      "--chat-date 2024-07-26",

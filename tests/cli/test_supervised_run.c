@@ -14,7 +14,7 @@
 #define TEXTS(...) ((const char *const[]){__VA_ARGS__, NULL})
 #define SETTINGS                                                                                                       \
     "--batch", "3", "--seq", "24", "--grain", "2", "--schedule-steps", "8", "--warmup-steps", "2", "--lr", "1e-2",     \
-        "--dtype", "fp32", "--document-attention", "within", "--quiet"
+        "--dtype", "fp32", "--quiet"
 
 static void write_keys(const char *path, const char *first, const char *second, const char *ending) {
     FILE *file = fopen(path, "w");
@@ -82,10 +82,10 @@ static void eval_counts_what_is_asked_for(void **state) {
     const char *folder = *state, *model = temp_path(folder, "model"), *data = temp_path(folder, "a.jsonl");
     double loss[3];
     int64_t tokens[3];
-    const char *const attention[] = {"across", "within", "within"}, *const on[] = {"completions", "completions", "all"};
+    const char *const packing[] = {"off", "on", "on"}, *const on[] = {"completions", "completions", "all"};
     for (int i = 0; i < 3; i++) {
         struct program_run run = PROGRAM(folder, "eval", model, data, "--seq", "24", "--dtype", "fp32", "--json",
-                                         "--document-attention", attention[i], "--loss-on", on[i]);
+                                         "--packing", packing[i], "--loss-on", on[i]);
         assert_int_equal(run.status, 0);
         json_t *object = json_loads(run.out, 0, NULL);
         const json_t *total = json_object_get(object, "total");
@@ -97,6 +97,72 @@ static void eval_counts_what_is_asked_for(void **state) {
     assert_int_equal(tokens[0], tokens[1]);
     assert_true(tokens[2] > tokens[1]);
     assert_true(loss[0] / loss[1] - 1 < 1e-5 && loss[1] / loss[0] - 1 < 1e-5);
+}
+
+/* A number of a run's last line of metrics. */
+static double last_metric(const char *run, const char *name) {
+    char *metrics = tiny_run_metrics(run), *at = NULL;
+    for (char *next = strstr(metrics, name); next; next = strstr(next + 1, name))
+        at = next;
+    assert_non_null(at);
+    double value = atof(strchr(at, ':') + 1);
+    mem_free(metrics);
+    return value;
+}
+
+/* Training packs where it is not told otherwise. The held-out examples are the same either way, and so is their loss.
+ */
+static void packing_is_the_default_and_reported(void **state) {
+    const char *folder = *state, *model = temp_path(folder, "model"), *data = temp_path(folder, "a.jsonl");
+    char packed[4096], apart[4096];
+    snprintf(packed, sizeof packed, "%s", temp_path(folder, "packed"));
+    snprintf(apart, sizeof apart, "%s", temp_path(folder, "apart"));
+#define ONE_STEP "--seq", "32", "--steps", "1", "--lr", "1e-12", "--valid-fraction", "0.3", "--dtype", "fp32"
+    EXPECT(folder, 0, TEXTS("a.jsonl: 40 examples in 20 rows, which are 79% full\n"), "train", model, data, "-o",
+           packed, ONE_STEP);
+    EXPECT(folder, 0, TEXTS("a.jsonl: 40 examples in 40 rows, which are 39% full; --packing on would need 20 rows"),
+           "train", model, data, "-o", apart, "--packing", "off", ONE_STEP);
+    double ratio = last_metric(packed, "val_loss") / last_metric(apart, "val_loss");
+    assert_true(ratio - 1 < 1e-6 && 1 - ratio < 1e-6);
+    EXPECT(folder, 0,
+           TEXTS("40 of 40 examples are longer than a sequence of 8 tokens and are cut: the 95th percentile "
+                 "is 13 tokens, the longest 13; --seq 13 cuts none"),
+           "eval", model, data, "--seq", "8", "--loss-on", "all");
+    FILE *file = fopen(temp_path(folder, "long.jsonl"), "w");
+    assert_non_null(file);
+    fprintf(file, "{\"prompt\": \"a\", \"completion\": \"%0100d\"}\n", 0);
+    assert_int_equal(fclose(file), 0);
+    EXPECT(folder, 0, TEXTS("1 of 1 examples are longer", "; the model's context is 32\n"), "eval", model,
+           temp_path(folder, "long.jsonl"), "--seq", "8");
+    EXPECT(folder, 2, TEXTS("packing: on differs from the off"), "resume", apart, "--packing", "on");
+    EXPECT(folder, 0, TEXTS("--packing has no effect: the data are plain text"), "eval", model,
+           temp_path(folder, "text.txt"), "--packing", "off", "--seq", "24");
+}
+
+/* Ballast 0.1.0 had no such key. It packed where attention was within documents, and held out rows. */
+static void older_plans_keep_their_rows(void **state) {
+    static const struct {
+        const char *attention, *packing, *rows;
+    } cases[] = {{"across", "off", "40 rows"}, {"within", "rows-held", "20 rows"}};
+    const char *folder = *state, *model = temp_path(folder, "model"), *data = temp_path(folder, "a.jsonl");
+    for (int i = 0; i < 2; i++) {
+        char run[4096], plan[4096], path[4200];
+        snprintf(run, sizeof run, "%s/older-%d", folder, i);
+        snprintf(plan, sizeof plan, "%s/older-%d.json", folder, i);
+        snprintf(path, sizeof path, "%s/run.json", run);
+        EXPECT(folder, 0, NULL, "plan", model, "--seq", "32", "--document-attention", cases[i].attention, "-o", plan);
+        json_t *object = json_load_file(plan, 0, NULL);
+        assert_int_equal(json_object_del(json_object_get(object, "recipe"), "packing"), 0);
+        assert_int_equal(json_dump_file(object, plan, 0), 0);
+        json_decref(object);
+        EXPECT(folder, 0, TEXTS(cases[i].rows), "train", model, data, "-o", run, "--plan", plan, "--steps", "1",
+               "--valid-fraction", "0.3");
+        object = json_load_file(path, 0, NULL);
+        const json_t *recipe = json_object_get(json_object_get(object, "plan"), "recipe");
+        assert_string_equal(json_string_value(json_object_get(recipe, "packing")), cases[i].packing);
+        json_decref(object);
+        EXPECT(folder, 0, TEXTS(cases[i].rows), "resume", run, "--steps", "2");
+    }
 }
 
 static void bad_data_exit_with_2(void **state) {
@@ -115,10 +181,9 @@ static void bad_data_exit_with_2(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(resumed_runs_are_the_same),
-        cmocka_unit_test(runs_keep_columns),
-        cmocka_unit_test(eval_counts_what_is_asked_for),
-        cmocka_unit_test(bad_data_exit_with_2),
+        cmocka_unit_test(resumed_runs_are_the_same),     cmocka_unit_test(runs_keep_columns),
+        cmocka_unit_test(eval_counts_what_is_asked_for), cmocka_unit_test(packing_is_the_default_and_reported),
+        cmocka_unit_test(older_plans_keep_their_rows),   cmocka_unit_test(bad_data_exit_with_2),
     };
     return cmocka_run_group_tests(tests, set_up, temp_folder_drop);
 }

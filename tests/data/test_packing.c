@@ -143,6 +143,58 @@ static void rows_hold_each_example_once(void **state) {
     corpus_close(examples.corpus);
 }
 
+/* The last fifth of the examples shares the last rows, whatever the lengths; the others never see them. */
+static void the_last_examples_are_held_out(void **state) {
+    enum { EXAMPLES = 60, LENGTH = 24, HELD = 12 };
+    static struct examples examples;
+    examples.count = 0;
+    for (uint32_t i = 0; i < EXAMPLES; i++)
+        add_example(&examples, i, 2, 1 + (int)(random_u64(3, RANDOM_TEST, 4, i) % 9));
+    finish(*state, &examples);
+    struct packing_options options = {
+        .sequence_tokens = LENGTH, .vocab_size = 1000 * EXAMPLES, .together = true, .held = 0.2, .name = "examples"};
+    struct packing packing;
+    assert_int_equal(packing_create(examples.corpus, &options, &packing), STATUS_OK);
+    assert_true(packing.held_rows > 0 && packing.held_rows < packing.rows / 3);
+    for (int64_t row = 0; row < packing.rows; row++)
+        for (int64_t i = packing.row_first[row]; i < packing.row_first[row + 1]; i++)
+            assert_int_equal(packing.order[i] >= EXAMPLES - HELD, row >= packing.rows - packing.held_rows);
+    packing_free(&packing);
+    options.held = 0.001;
+    assert_int_equal(packing_create(examples.corpus, &options, &packing), STATUS_OK);
+    assert_int_equal(packing.held_rows, 1);
+    assert_int_equal(packing.order[packing.row_first[packing.rows - 1]], EXAMPLES - 1);
+    packing_free(&packing);
+    corpus_close(examples.corpus);
+}
+
+static void lengths_and_rows_are_counted(void **state) {
+    enum { EXAMPLES = 40, LENGTH = 12 };
+    static struct examples examples;
+    examples.count = 0;
+    int64_t places = 0;
+    for (uint32_t i = 0; i < EXAMPLES; i++) {
+        int64_t size = i < 37 ? 3 : 10 * ((int64_t)i - 35);
+        add_example(&examples, i, 1, (int)size);
+        places += size < LENGTH ? size : LENGTH;
+    }
+    finish(*state, &examples);
+    struct packing_options options = {.sequence_tokens = LENGTH, .vocab_size = 1000 * EXAMPLES, .name = "examples"};
+    struct packing packing;
+    for (int together = 0; together < 2; together++) {
+        options.together = together;
+        assert_int_equal(packing_create(examples.corpus, &options, &packing), STATUS_OK);
+        assert_int_equal(packing.cut, 3);
+        assert_int_equal(packing.longest, 40);
+        assert_int_equal(packing.percentile_95, 20);
+        assert_int_equal(packing.places, places);
+        assert_int_equal(packing.packed_rows, 3 + (37 + 3) / 4);
+        assert_int_equal(packing.rows, together ? packing.packed_rows : EXAMPLES);
+        packing_free(&packing);
+    }
+    corpus_close(examples.corpus);
+}
+
 static void loss_on_all_counts_every_successor(void **state) {
     enum { LENGTH = 8 };
     static struct examples examples;
@@ -212,6 +264,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(best_fit_is_found),
         IN_FOLDER(rows_hold_each_example_once),
+        IN_FOLDER(the_last_examples_are_held_out),
+        IN_FOLDER(lengths_and_rows_are_counted),
         IN_FOLDER(loss_on_all_counts_every_successor),
         IN_FOLDER(what_is_no_example_is_refused),
         IN_FOLDER(faults_are_reported),

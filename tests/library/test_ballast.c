@@ -56,9 +56,9 @@ static void initialisers_leave_everything_not_given(void **state) {
     assert_true(!plan.optimizer && !plan.optimizer_dtype && !plan.master && !plan.base_dtype);
     assert_true(!plan.loss && plan.dpo_beta < 0 && plan.muon_momentum < 0);
     assert_true(!plan.dpo_loss && plan.dpo_label_smoothing < 0);
-    assert_true(!plan.dtype && !plan.document_attention && !plan.lora && !plan.freeze && !plan.freeze_count &&
-                !plan.device && !plan.disk_folder && !plan.plan_path && !plan.cluster_path && !plan.lanes &&
-                !plan.partition && !plan.collectives && plan.round_grains == -1 && plan.tensor == -1 &&
+    assert_true(!plan.dtype && !plan.document_attention && !plan.packing && !plan.lora && !plan.freeze &&
+                !plan.freeze_count && !plan.device && !plan.disk_folder && !plan.plan_path && !plan.cluster_path &&
+                !plan.lanes && !plan.partition && !plan.collectives && plan.round_grains == -1 && plan.tensor == -1 &&
                 plan.stages == -1 && plan.interleave == -1);
     const struct ballast_train_options train_given = BALLAST_TRAIN_OPTIONS_INIT;
     assert_true(train_given.steps == -1 && train_given.epochs < 0 && !train_given.schedule && train_given.keep == -1 &&

@@ -60,6 +60,7 @@ static void refuse_plan_options(const struct library_place *place) {
     REFUSED_PLAN("plan.master", plan->master = "bf16");
     REFUSED_PLAN("plan.base_dtype", plan->base_dtype = "nf8");
     REFUSED_PLAN("plan.document_attention", plan->document_attention = "sometimes");
+    REFUSED_PLAN("plan.packing", plan->packing = "rows-held");
     REFUSED_PLAN("device: 'abacus'", plan->device = "abacus");
     REFUSED_PLAN("lora", plan->lora = "none");
     REFUSED_PLAN("plan.lora: is empty", plan->lora = "");

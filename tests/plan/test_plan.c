@@ -281,6 +281,7 @@ static void bad_texts_are_refused(void **state) {
     refuse_recipe(path, "document_attention", json_string("witin"), "document_attention: 'witin'", "within");
     refuse(path, changed("recipe", "document_attention", json_string("")), "document_attention: ''",
            "the legal values are across and within");
+    refuse_recipe(path, "packing", json_string("of"), "packing: 'of'", "off");
     refuse_recipe(path, "loss", json_string("dpx"), "loss: 'dpx'", "dpo");
     refuse(path, changed("recipe", "optimizer", json_string("muon")), "muon_momentum: missing", whole);
     refuse(path, changed("recipe", "loss", json_string("dpo")), "dpo_beta: missing", whole);
@@ -341,6 +342,10 @@ static void pairs_need_even_numbers(void **state) {
     assert_int_equal(plan_check(&plan), STATUS_BAD_INPUT);
     assert_non_null(strstr(status_message(), "recipe.document_attention"));
     plan.recipe.document_attention = DOCUMENT_ATTENTION_ACROSS;
+    plan.recipe.packing = EXAMPLE_PACKING_ON;
+    assert_int_equal(plan_check(&plan), STATUS_BAD_INPUT);
+    assert_non_null(strstr(status_message(), "recipe.packing: preference pairs cannot be packed"));
+    plan.recipe.packing = EXAMPLE_PACKING_OFF;
     plan.recipe.dpo_loss = PAIR_LOSS_HINGE;
     assert_int_equal(plan_check(&plan), STATUS_BAD_INPUT);
     assert_non_null(strstr(status_message(), "recipe.dpo_label_smoothing: 0.1: the loss hinge is not smoothed"));

@@ -55,7 +55,7 @@ static double number(const json_t *object, const char *field) {
     return json_number_value(json_object_get(object, field));
 }
 
-static void expect_losses(const char *folder, const char *template, enum document_attention attention, int64_t batch) {
+static void expect_losses(const char *folder, const char *template, enum example_packing packing, int64_t batch) {
     json_t *reference = read_reference(), *expected = json_object_get(reference, "losses");
     json_t *config = json_pack("{s:s}", "chat_template",
                                json_string_value(json_object_get(json_object_get(reference, "templates"), template)));
@@ -78,19 +78,19 @@ static void expect_losses(const char *folder, const char *template, enum documen
     SETTINGS_GIVE(&plan, grain_sequences, 2);
     SETTINGS_GIVE(&plan, threads, 2);
     SETTINGS_GIVE(&plan, sequence_length, (int64_t)number(reference, "length"));
-    SETTINGS_GIVE(&plan, document_attention, attention);
+    SETTINGS_GIVE(&plan, packing, packing);
     SETTINGS_GIVE(&plan.memory, device_bytes, 256 << 20);
     struct losses losses = {0};
     struct train_events events = {.step = keep_loss, .payload = &losses};
     char run[512], model[512];
-    snprintf(run, sizeof run, "%s/run-%s-%d", folder, template, (int)attention);
+    snprintf(run, sizeof run, "%s/run-%s-%d", folder, template, (int)packing);
     snprintf(model, sizeof model, "%s/model", folder);
     expect_status(train_begin(model, run, &plan, &options, &events), STATUS_OK, NULL);
     assert_int_equal(losses.steps, json_array_size(expected));
     double worst = 0;
     for (int64_t i = 0; i < losses.steps; i++)
         worst = fmax(worst, fabs(losses.values[i] / json_number_value(json_array_get(expected, (size_t)i)) - 1));
-    print_message("%s, %s documents: losses off by %.2e\n", template, document_attention_name(attention), worst);
+    print_message("%s, packing %s: losses off by %.2e\n", template, example_packing_name(packing), worst);
     assert_true(worst < 1e-5);
     json_decref(config);
     json_decref(reference);
@@ -98,14 +98,14 @@ static void expect_losses(const char *folder, const char *template, enum documen
 
 /* Each batch is the whole of the data: seven rows of one conversation, or as many as they pack into. */
 static void losses_are_those_of_pytorch(void **state) {
-    expect_losses(*state, "generation", DOCUMENT_ATTENTION_ACROSS, CONVERSATIONS);
-    expect_losses(*state, "plain", DOCUMENT_ATTENTION_ACROSS, CONVERSATIONS);
+    expect_losses(*state, "generation", EXAMPLE_PACKING_OFF, CONVERSATIONS);
+    expect_losses(*state, "plain", EXAMPLE_PACKING_OFF, CONVERSATIONS);
 }
 
 static void packing_changes_nothing(void **state) {
     enum { PACKED_ROWS = 5 };
-    expect_losses(*state, "generation", DOCUMENT_ATTENTION_WITHIN, PACKED_ROWS);
-    expect_losses(*state, "plain", DOCUMENT_ATTENTION_WITHIN, PACKED_ROWS);
+    expect_losses(*state, "generation", EXAMPLE_PACKING_ON, PACKED_ROWS);
+    expect_losses(*state, "plain", EXAMPLE_PACKING_ON, PACKED_ROWS);
 }
 
 int main(void) {

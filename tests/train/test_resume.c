@@ -272,6 +272,7 @@ static void what_may_not_change_is_refused(void **state) {
     REFUSED(master, MASTER_NONE, "master: none differs from the fp32")
     REFUSED(base_dtype, WEIGHT_INT8, "base-dtype: int8 differs from the none")
     REFUSED(document_attention, DOCUMENT_ATTENTION_WITHIN, "document-attention: within differs from the across")
+    REFUSED(packing, EXAMPLE_PACKING_ON, "packing: on differs from the off")
     plan_options_init(&plan);
     SETTINGS_GIVE(&plan.memory, device_bytes, 1 << 12);
     expect_status(train_resume(folder, &plan, &none, NULL), STATUS_NO_FIT, "no plan fits");
