@@ -176,8 +176,8 @@ static void tell_rows(const struct component *component, const struct component_
     bool saves = packing->packed_rows < packing->rows;
     char advice[96] = "";
     if (saves) snprintf(advice, sizeof advice, "; --packing on would need %lld rows", (long long)packing->packed_rows);
-    log_note("%s: %lld %s in %lld rows, which are %.0f%% full%s", component->name, (long long)kept, things(options),
-             (long long)packing->rows, full, advice);
+    log_note("%s: %lld %s in %lld row%s, %.0f%% full%s", component->name, (long long)kept, things(options),
+             (long long)packing->rows, packing->rows == 1 ? "" : "s", full, advice);
 }
 
 static void tell_lengths(const struct component *component, const struct component_options *options) {

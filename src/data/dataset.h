@@ -42,7 +42,7 @@
  *   token_cache, token_cache_file: ids that later runs find; token_lock: which process makes them;
  *   tokens_of_0_1_0: whether an older release made the same ids;
  *   jsonl, jsonl_form, jsonl_preference: lines of JSON, the forms of other tools, two answers;
- *   jsonl_conversation: what stands beside a row's messages. */
+ *   jsonl_conversation: what stands beside a row's messages; jsonl_unread: keys that nothing reads. */
 #ifndef BALLAST_DATA_DATASET_H
 #define BALLAST_DATA_DATASET_H
 
@@ -122,8 +122,8 @@ int64_t dataset_train_sequences(const struct dataset *dataset);
 int64_t dataset_valid_sequences(const struct dataset *dataset);
 /* All tokens of all files, what is dropped included; -1: not known yet. */
 int64_t dataset_tokens(const struct dataset *dataset);
-/* Logs how full the rows of examples are, how many examples were cut or left out, and how much of a text is not UTF-8
- * (of one that is still being tokenized dataset_close logs it). */
+/* Logs how full the rows of examples are, how many examples were cut or left out, which keys of rows are not read,
+ * and how much of a text is not UTF-8. For a text that is still being tokenized dataset_close logs the last two. */
 void dataset_tell_cuts(const struct dataset *dataset);
 /* Equal for equal files and settings that give equal sequences; other things almost surely differ. For noticing on
  * resume that the data are not the same. It waits for no tokens, but reads text that was not read before, and is 0

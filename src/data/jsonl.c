@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "base/json.h"
-#include "base/log.h"
 #include "base/mem.h"
 #include "base/utf8.h"
 
@@ -190,43 +189,6 @@ static json_t *first_object(const char *text, size_t bytes) {
     return value;
 }
 
-static bool is_read(const char *key, enum jsonl_kind kind, const struct jsonl_columns *columns) {
-    static const char *const beside[] = {"tools", "system", "chat_template_kwargs", "history"};
-    enum { PAIR = 1 << JSONL_PROMPT | 1 << JSONL_CHOSEN | 1 << JSONL_REJECTED };
-    static const int fields[] = {
-        [JSONL_KIND_TEXT] = 1 << JSONL_TEXT,
-        [JSONL_KIND_PROMPTS] = 1 << JSONL_PROMPT | 1 << JSONL_COMPLETION,
-        [JSONL_KIND_CHAT] = 1 << JSONL_MESSAGES,
-        [JSONL_KIND_ALPACA] = 1 << JSONL_INSTRUCTION | 1 << JSONL_INPUT | 1 << JSONL_OUTPUT,
-        [JSONL_KIND_PREFERENCES] = PAIR,
-        [JSONL_KIND_PREFERENCE_CHATS] = PAIR,
-    };
-    for (int field = 0; field < JSONL_FIELDS; field++) {
-        const char *own = jsonl_key(columns, (enum jsonl_field)field);
-        if (fields[kind] >> field & 1 && own && strcmp(own, key) == 0) return true;
-    }
-    for (size_t i = 0; i < sizeof beside / sizeof *beside && kind != JSONL_KIND_TEXT; i++)
-        if (strcmp(beside[i], key) == 0) return true;
-    return false;
-}
-
-/* Names the keys of a file's first line that its kind does not read. Those that would change what a chat template
- * writes are refused where the line is read (jsonl_conversation.h). */
-static void note_unread(const char *name, json_t *object, enum jsonl_kind kind, const struct jsonl_columns *columns) {
-    char text[400] = "";
-    const char *key, *list = json_object_get(object, "messages") ? "messages" : "conversations";
-    json_t *value;
-    bool joined = kind == JSONL_KIND_CHAT && !json_object_get(object, "messages") &&
-                  json_is_array(json_object_get(object, "completion"));
-    json_object_foreach(object, key, value) {
-        size_t used = strlen(text);
-        bool read = is_read(key, joined ? JSONL_KIND_PROMPTS : kind, columns) ||
-                    (kind == JSONL_KIND_CHAT && !joined && strcmp(key, list) == 0);
-        if (!read) snprintf(text + used, sizeof text - used, "%s%.40s", used > 0 ? ", " : "", key);
-    }
-    if (text[0]) log_note("%s: keys of its rows that are not read: %s", name, text);
-}
-
 /* Bytes up to the last line's end. */
 static size_t whole_lines(const char *text, size_t bytes) {
     while (bytes > 0 && text[bytes - 1] != '\n')
@@ -256,7 +218,6 @@ enum status jsonl_find_file_kind(const struct file_input *file, const struct jso
         if (status == STATUS_OK && enough) {
             json_t *object = first_object(text, lines);
             *out = kind_of_object(object, columns);
-            if (object) note_unread(file->path, object, *out, columns);
             json_decref(object);
         }
         mem_free(text);

@@ -63,8 +63,7 @@ enum jsonl_kind {
 /* The kind of a file, of which only the beginning is read: the one that the columns name, else that of the first line
  * that is not blank; JSONL_KIND_TEXT when it is of none, so that reading the line reports what is wrong. "chosen" and
  * "rejected" come before "messages", these before "prompt" and "completion", these before "text", and all of them
- * before "conversations" and "instruction" with "output". Logs the keys of the first row that are not read. FAILED when
- * the file cannot be read. */
+ * before "conversations" and "instruction" with "output". FAILED when the file cannot be read. */
 enum status jsonl_find_file_kind(const struct file_input *file, const struct jsonl_columns *columns,
                                  enum jsonl_kind *out);
 

@@ -7,8 +7,9 @@
 #include "data/jsonl.h"
 
 /* Keys of rows that would change the rendered text, and that no chat template reads. */
-static const char *const refused_keys[] = {"images",    "image",         "videos", "video",   "audios", "audio",
-                                           "functions", "function_call", "weight", "history", NULL};
+static const char *const refused_keys[] = {"images",    "image",         "videos", "video",   "audios",    "audio",
+                                           "functions", "function_call", "weight", "history", "documents", "label",
+                                           NULL};
 /* Keys of chat_template_kwargs that are arguments of transformers' apply_chat_template instead of variables. */
 static const char *const reserved[] = {"messages",
                                        "conversation",
@@ -26,9 +27,11 @@ static const char *const reserved[] = {"messages",
                                        "tokenizer_kwargs",
                                        NULL};
 
-/* Whether a value says nothing: null, an empty text, list or object, and a weight of 1. */
+/* Whether a value changes nothing: null, an empty text, list or object, a weight of 1, and any label but false, which
+ * marks an answer that is not to be learned (trl's unpaired preferences). */
 static bool is_empty(const char *key, const json_t *value) {
     if (!value || json_is_null(value)) return true;
+    if (strcmp(key, "label") == 0) return !json_is_false(value);
     if (strcmp(key, "weight") == 0 && json_is_number(value)) return fabs(json_number_value(value) - 1) < 1e-12;
     if (json_is_string(value)) return json_string_length(value) == 0;
     return (json_is_array(value) && json_array_size(value) == 0) ||

@@ -10,6 +10,7 @@
 #include "base/mem.h"
 #include "base/size.h"
 #include "chat/chat.h"
+#include "data/jsonl_unread.h"
 #include "data/token_cache_file.h"
 #include "data/token_lock.h"
 #include "data/tokens_of_0_1_0.h"
@@ -42,8 +43,8 @@ struct token_cache {
     struct text_of_0_1_0 text_of_0_1_0;
     uint64_t sample; /* hash of parts of the text */
     int64_t id_limit, vocab_size;
-    struct utf8_damage damage; /* of the text as far as it was tokenized */
-    const char *form;          /* how Alpaca's examples are read; NULL: it has none */
+    struct text_notes notes;
+    const char *form; /* how Alpaca's examples are read; NULL: it has none */
     bool told_text, told_other;
     struct token_view view;
     struct file_input found;          /* the cache of an earlier run */
@@ -184,9 +185,9 @@ static struct token_cache_key key_of_0_1_0(const struct token_cache *cache) {
 
 /* A file of this version, or one of 0.1.0 with the same ids. */
 static bool open_file(struct token_cache *cache, struct token_view *view) {
-    if (token_cache_file_open(cache->path, &cache->key, &cache->found, view, &cache->damage)) return true;
+    if (token_cache_file_open(cache->path, &cache->key, &cache->found, view, &cache->notes)) return true;
     struct token_cache_key key = key_of_0_1_0(cache);
-    if (!token_cache_file_open(cache->path, &key, &cache->found, view, &cache->damage)) return false;
+    if (!token_cache_file_open(cache->path, &key, &cache->found, view, &cache->notes)) return false;
     if (tokens_of_0_1_0_check(&cache->text_of_0_1_0) == STATUS_OK) return true;
     status_clear();
     file_input_close(&cache->found);
@@ -287,6 +288,7 @@ void token_cache_close(struct token_cache *cache) {
     token_cache_writer_close(&cache->writer);
     pthread_mutex_destroy(&cache->hash_lock);
     mem_free(cache->path);
+    json_decref(cache->notes.unread);
     mem_free(cache->folder);
     mem_free(cache->name);
     mem_free(cache);
@@ -321,7 +323,7 @@ static enum status keep_hash(struct token_cache *cache) {
 
 static enum status finish(struct token_cache *cache) {
     TRY(keep_hash(cache));
-    token_cache_writer_publish(&cache->writer, &cache->key, cache->id_limit, &cache->damage);
+    token_cache_writer_publish(&cache->writer, &cache->key, cache->id_limit, &cache->notes);
     token_lock_close(&cache->following.lock);
     cache->whole = true;
     cache->took_ns = clock_now_ns() - cache->began_ns;
@@ -421,6 +423,11 @@ static void show_made(struct token_cache *cache) {
         token_lock_close(&cache->following.lock); /* they lie where nobody else can read them */
 }
 
+static enum status take_notes(struct token_cache *cache) {
+    cache->notes.damage = tokenizing_damage(cache->making.tokenizing);
+    return jsonl_unread_join(tokenizing_unread(cache->making.tokenizing), &cache->notes.unread);
+}
+
 static enum status make_ids(struct token_cache *cache, struct tokenize_effort effort) {
     struct making *making = &cache->making;
     if (!cache->writer.path) {
@@ -432,7 +439,7 @@ static enum status make_ids(struct token_cache *cache, struct tokenize_effort ef
     show_made(cache);
     if (status == STATUS_OK) status = hash_part(&making->text, making->hashed, done, making->hash);
     making->hashed = done;
-    cache->damage = tokenizing_damage(making->tokenizing);
+    TRY(take_notes(cache));
     return status == STATUS_OK && done == making->text.bytes ? finish(cache) : status;
 }
 
@@ -489,9 +496,10 @@ void token_cache_tell(struct token_cache *cache) {
 }
 
 void token_cache_tell_text(struct token_cache *cache, bool ended) {
-    const struct utf8_damage *damage = &cache->damage;
+    const struct utf8_damage *damage = &cache->notes.damage;
     if (cache->told_text || (!cache->whole && !ended)) return;
     cache->told_text = true;
+    jsonl_unread_tell(cache->name, cache->notes.unread);
     if (cache->form) log_note("%s: Alpaca's examples, %s", cache->name, cache->form);
     if (damage->parts == 0) return;
     log_warning("%s: bytes that are not UTF-8: %lld, in %lld places, the first at byte %lld; they are read as U+FFFD",

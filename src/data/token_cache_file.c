@@ -16,14 +16,17 @@
 #include "base/file_behind.h"
 #include "base/folder.h"
 #include "base/log.h"
+#include "data/source.h"
+
+enum { UNREAD_BYTES_MOST = 1 << 20 };
 
 /* The last bytes of a cache. */
 struct cache_footer {
     struct token_cache_key key;
     int64_t count, id_limit;
     struct utf8_damage damage; /* of the text */
-    uint64_t tokens_hash;
-    uint64_t footer_hash; /* of all fields before it */
+    uint64_t tokens_hash;      /* of all bytes before the footer */
+    uint64_t footer_hash;      /* of all fields before it */
 };
 
 static uint64_t hash_footer(const struct cache_footer *footer) {
@@ -44,7 +47,7 @@ char *token_cache_path(const char *folder, const char *text_path) {
     return path;
 }
 
-static bool hash_ids(const struct file_input *file, size_t bytes, uint64_t *out) {
+static bool hash_body(const struct file_input *file, size_t bytes, uint64_t *out) {
     enum { PIECE_BYTES = 1 << 16 };
     XXH3_state_t *state = XXH3_createState();
     unsigned char *piece = mem_array(PIECE_BYTES, 1);
@@ -67,25 +70,37 @@ static bool read_footer(const struct file_input *file, struct cache_footer *out)
     return out->footer_hash == hash_footer(out);
 }
 
+/* Behind the ids stand the unread keys, a JSON list. Ballast 0.1.0 kept none: its caches of rows are made again. */
+static bool read_unread(const struct file_input *file, uint64_t kind, size_t from, size_t to, json_t **out) {
+    json_error_t error;
+    *out = NULL;
+    if (from == to) return kind == SOURCE_TEXT;
+    char *text = to - from <= UNREAD_BYTES_MOST ? mem_array(to - from, 1) : NULL;
+    if (text && file_input_read(file, from, to - from, text) == STATUS_OK)
+        *out = json_loadb(text, to - from, 0, &error);
+    mem_free(text);
+    return *out != NULL;
+}
+
 static bool read_cache(const struct file_input *file, const struct token_cache_key *key, struct token_view *out,
-                       struct utf8_damage *damage) {
+                       struct text_notes *notes) {
     struct cache_footer footer;
     size_t body = file->bytes - sizeof footer, bytes;
     uint64_t hash;
     if (!read_footer(file, &footer) || memcmp(&footer.key, key, sizeof *key) != 0) return false;
-    if (footer.count < 0 || !mem_multiply((size_t)footer.count, key->token_bytes, &bytes) || bytes != body)
-        return false;
-    if (!hash_ids(file, body, &hash) || hash != footer.tokens_hash) return false;
-    *damage = footer.damage;
+    if (footer.count < 0 || !mem_multiply((size_t)footer.count, key->token_bytes, &bytes) || bytes > body) return false;
+    if (!hash_body(file, body, &hash) || hash != footer.tokens_hash) return false;
+    if (!read_unread(file, key->kind, bytes, body, &notes->unread)) return false;
+    notes->damage = footer.damage;
     *out = (struct token_view){
         .input = *file, .token_bytes = (int)key->token_bytes, .count = footer.count, .id_limit = footer.id_limit};
     return true;
 }
 
 bool token_cache_file_open(const char *path, const struct token_cache_key *key, struct file_input *file,
-                           struct token_view *view, struct utf8_damage *damage) {
+                           struct token_view *view, struct text_notes *notes) {
     if (!file_exists(path) || file_input_open(path, file) != STATUS_OK) return false;
-    if (read_cache(file, key, view, damage)) return true;
+    if (read_cache(file, key, view, notes)) return true;
     file_input_close(file);
     return false;
 }
@@ -264,13 +279,23 @@ struct token_view token_cache_writer_view(const struct token_cache_writer *write
                                .id_limit = id_limit};
 }
 
+static enum status append_unread(struct token_cache_writer *writer, const json_t *unread) {
+    json_t *none = unread ? NULL : json_array();
+    char *text = json_dumps(unread ? unread : none, JSON_COMPACT);
+    enum status status = text ? write_bytes(writer, text, strlen(text)) : status_no_memory(0, "names of keys");
+    free(text);
+    json_decref(none);
+    return status;
+}
+
 static enum status publish(struct token_cache_writer *writer, const struct token_cache_key *key, int64_t id_limit,
-                           const struct utf8_damage *damage) {
+                           const struct text_notes *notes) {
+    if (key->kind != SOURCE_TEXT) TRY(append_unread(writer, notes->unread));
     struct file_input *file = &writer->files.items[writer->files.count - 1];
     struct cache_footer footer = {.key = *key,
                                   .count = writer->count,
                                   .id_limit = id_limit,
-                                  .damage = *damage,
+                                  .damage = notes->damage,
                                   .tokens_hash = XXH3_64bits_digest(writer->hash)};
     footer.footer_hash = hash_footer(&footer);
     TRY(append(file, &footer, sizeof footer));
@@ -280,8 +305,8 @@ static enum status publish(struct token_cache_writer *writer, const struct token
 }
 
 void token_cache_writer_publish(struct token_cache_writer *writer, const struct token_cache_key *key, int64_t id_limit,
-                                const struct utf8_damage *damage) {
-    if (writer->place == PLACE_CACHE && publish(writer, key, id_limit, damage) != STATUS_OK)
+                                const struct text_notes *notes) {
+    if (writer->place == PLACE_CACHE && publish(writer, key, id_limit, notes) != STATUS_OK)
         warn_without_cache(writer->path);
     drop_beside(writer);
 }

@@ -2,6 +2,7 @@
 #ifndef BALLAST_DATA_TOKEN_CACHE_FILE_H
 #define BALLAST_DATA_TOKEN_CACHE_FILE_H
 
+#include <jansson.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <xxhash.h>
@@ -27,10 +28,16 @@ struct token_cache_key {
  * In fresh memory; NULL when out of memory or when there is no such text. */
 char *token_cache_path(const char *folder, const char *text_path);
 
-/* Opens a cache and reads all of it; false when it is not there, damaged or has another key. `view` borrows `file`,
- * *damage is of the text. */
+/* Facts about a text, which later runs report too. */
+struct text_notes {
+    struct utf8_damage damage; /* as far as it was tokenized */
+    json_t *unread;            /* keys of its rows (jsonl_unread.h); NULL: none */
+};
+
+/* Opens a cache and reads all of it; false when it is not there, damaged or has another key. `view` borrows `file`; the
+ * caller drops notes->unread. */
 bool token_cache_file_open(const char *path, const struct token_cache_key *key, struct file_input *file,
-                           struct token_view *view, struct utf8_damage *damage);
+                           struct token_view *view, struct text_notes *notes);
 
 /* Why a cache that is there is not the one of `key`: "changed since it was tokenized", of the text. */
 const char *token_cache_file_refusal(const char *path, const struct token_cache_key *key);
@@ -62,7 +69,7 @@ enum status token_cache_writer_write(struct token_cache_writer *writer, const ui
 struct token_view token_cache_writer_view(const struct token_cache_writer *writer, int64_t id_limit);
 /* All ids are written: in PLACE_CACHE the file gets its name. A failure is only a warning. */
 void token_cache_writer_publish(struct token_cache_writer *writer, const struct token_cache_key *key, int64_t id_limit,
-                                const struct utf8_damage *damage);
+                                const struct text_notes *notes);
 /* Removes what was not published. One that is closed is left alone. */
 void token_cache_writer_close(struct token_cache_writer *writer);
 

@@ -13,6 +13,7 @@
 #include "data/jsonl_conversation.h"
 #include "data/jsonl_form.h"
 #include "data/jsonl_preference.h"
+#include "data/jsonl_unread.h"
 
 enum {
     CHUNK_BYTES = 256 << 10,
@@ -30,6 +31,7 @@ struct chunk {
     int64_t lines_before; /* in the file */
     struct token_ids ids;
     struct utf8_damage damage; /* places are in the file */
+    json_t *unread;            /* keys of its rows; NULL: none */
     enum status status;
     char message[MESSAGE_BYTES], hint[MESSAGE_BYTES]; /* of status: they stay with the thread that sets them */
 };
@@ -49,6 +51,7 @@ struct tokenizing {
     int64_t lines;             /* before next */
     size_t done;               /* bytes whose ids were sent */
     struct utf8_damage damage; /* in these */
+    json_t *unread;            /* keys of their rows; NULL: none */
     VEC(struct encoders) encoders;
     struct token_ids whole, halves; /* of the window about a cut */
     VEC(struct chunk) chunks;       /* as many as were ever encoded together */
@@ -165,6 +168,8 @@ static enum status cut_chunk(struct tokenizing *t, struct chunk *chunk) {
     chunk->first = t->next;
     chunk->before = !text ? 0 : t->next < WINDOW_BYTES ? t->next : WINDOW_BYTES;
     chunk->room.count = chunk->ids.count = 0;
+    json_decref(chunk->unread);
+    chunk->unread = NULL;
     TRY(text ? cut_text(t, chunk) : cut_lines(t, chunk));
     t->next += chunk->bytes;
     return STATUS_OK;
@@ -278,6 +283,8 @@ static enum status encode_lines(const struct tokenizing *t, int thread, struct c
         json_t *object;
         TRY(jsonl_parse_object(t->name, reader.line, line, bytes, &object));
         enum status status = object ? encode_line(t, thread, reader.line, object, &chunk->ids) : STATUS_OK;
+        if (object && status == STATUS_OK)
+            status = jsonl_unread_add(object, t->options.kind, t->options.columns, &chunk->unread);
         json_decref(object);
         TRY(status);
     }
@@ -321,6 +328,7 @@ static enum status encode_wave(struct tokenizing *t, int count, int threads, str
         TRY(sink.write(sink.payload, chunk->ids.items, chunk->ids.count));
         t->done += chunk->bytes;
         add_damage(&t->damage, &chunk->damage);
+        TRY(jsonl_unread_join(chunk->unread, &t->unread));
     }
     return STATUS_OK;
 }
@@ -363,10 +371,13 @@ struct utf8_damage tokenizing_damage(const struct tokenizing *t) {
     return t->damage;
 }
 
+const json_t *tokenizing_unread(const struct tokenizing *t) { return t->unread; }
+
 void tokenizing_rest(struct tokenizing *t) {
     for (size_t i = 0; i < t->chunks.count; i++) {
         vec_free(&t->chunks.items[i].ids);
         vec_free(&t->chunks.items[i].room);
+        json_decref(t->chunks.items[i].unread);
     }
     for (size_t i = 0; i < t->encoders.count; i++) {
         tokenizer_encoder_free(t->encoders.items[i].plain);
@@ -392,5 +403,6 @@ enum status tokenizing_create(const struct tokenize_options *options, const char
 void tokenizing_free(struct tokenizing *t) {
     if (!t) return;
     tokenizing_rest(t);
+    json_decref(t->unread);
     mem_free(t);
 }

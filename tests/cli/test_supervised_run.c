@@ -118,10 +118,10 @@ static void packing_is_the_default_and_reported(void **state) {
     snprintf(packed, sizeof packed, "%s", temp_path(folder, "packed"));
     snprintf(apart, sizeof apart, "%s", temp_path(folder, "apart"));
 #define ONE_STEP "--seq", "32", "--steps", "1", "--lr", "1e-12", "--valid-fraction", "0.3", "--dtype", "fp32"
-    EXPECT(folder, 0, TEXTS("a.jsonl: 40 examples in 20 rows, which are 79% full\n"), "train", model, data, "-o",
-           packed, ONE_STEP);
-    EXPECT(folder, 0, TEXTS("a.jsonl: 40 examples in 40 rows, which are 39% full; --packing on would need 20 rows"),
-           "train", model, data, "-o", apart, "--packing", "off", ONE_STEP);
+    EXPECT(folder, 0, TEXTS("a.jsonl: 40 examples in 20 rows, 79% full\n"), "train", model, data, "-o", packed,
+           ONE_STEP);
+    EXPECT(folder, 0, TEXTS("a.jsonl: 40 examples in 40 rows, 39% full; --packing on would need 20 rows"), "train",
+           model, data, "-o", apart, "--packing", "off", ONE_STEP);
     double ratio = last_metric(packed, "val_loss") / last_metric(apart, "val_loss");
     assert_true(ratio - 1 < 1e-6 && 1 - ratio < 1e-6);
     EXPECT(folder, 0,
@@ -165,6 +165,36 @@ static void older_plans_keep_their_rows(void **state) {
     }
 }
 
+/* In any row, also where an earlier run made the tokens. Keys that hold null are left out. */
+static void unread_keys_are_named(void **state) {
+    static const struct {
+        const char *rows, *names;
+    } cases[] = {
+        {"{\"prompt\": \"a\", \"completion\": \"b\"}\n{\"completion\": \"b\", \"id\": 1, \"prompt\": \"a\", \"no\": "
+         "null}\n"
+         "{\"prompt\": \"a\", \"completion\": \"b\", \"text\": \"\", \"id\": 2, \"label\": true}\n",
+         "not read: id, text, label\n"},
+        {"{\"text\": \"a river is long\"}\n{\"text\": \"and green\", \"label\": false, \"tools\": []}\n",
+         "not read: label, tools\n"},
+        {"{\"instruction\": \"a\", \"output\": \"b\", \"system\": \"c\", \"topic\": 1}\n", "not read: topic\n"},
+    };
+    const char *folder = *state, *model = temp_path(folder, "model"), *data = temp_path(folder, "keys.jsonl");
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        for (int again = 0; again < 2; again++) {
+            temp_write_text(data, cases[i].rows);
+            EXPECT(folder, 0, TEXTS(cases[i].names), "eval", model, data, "--seq", "4", "--loss-on", "all");
+        }
+    temp_write_text(data, "{\"prompt\": \"a\", \"chosen\": \"b\", \"rejected\": \"c\"}\n"
+                          "{\"prompt\": \"a\", \"chosen\": \"b\", \"rejected\": \"c\", \"score\": 2}\n");
+    EXPECT(folder, 0, TEXTS("not read: score\n"), "eval", model, data, "--seq", "4", "--loss", "dpo", "--reference",
+           model);
+    temp_write_text(data, "{\"prompt\": \"a\", \"completion\": \"b\", \"label\": false}\n");
+    EXPECT(folder, 2, TEXTS("line 1: label: cannot be applied"), "eval", model, data, "--seq", "4");
+    temp_write_text(data, "{\"prompt\": \"a\", \"chosen\": \"b\", \"rejected\": \"c\", \"documents\": [{}]}\n");
+    EXPECT(folder, 2, TEXTS("line 1: documents: cannot be applied"), "eval", model, data, "--seq", "4", "--loss", "dpo",
+           "--reference", model);
+}
+
 static void bad_data_exit_with_2(void **state) {
     const char *folder = *state, *model = temp_path(folder, "model");
     temp_write_text(temp_path(folder, "bad.jsonl"), "{\"prompt\": \"a\", \"completion\": \"b\"}\n{\"prompt\": 1}\n");
@@ -183,7 +213,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(resumed_runs_are_the_same),     cmocka_unit_test(runs_keep_columns),
         cmocka_unit_test(eval_counts_what_is_asked_for), cmocka_unit_test(packing_is_the_default_and_reported),
-        cmocka_unit_test(older_plans_keep_their_rows),   cmocka_unit_test(bad_data_exit_with_2),
+        cmocka_unit_test(older_plans_keep_their_rows),   cmocka_unit_test(unread_keys_are_named),
+        cmocka_unit_test(bad_data_exit_with_2),
     };
     return cmocka_run_group_tests(tests, set_up, temp_folder_drop);
 }

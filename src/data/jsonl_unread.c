@@ -1,0 +1,95 @@
+#include "data/jsonl_unread.h"
+
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/json.h"
+#include "base/log.h"
+
+enum { NAMES_MOST = 24, NAME_BYTES = 40 };
+
+#define BIT(field) (1u << JSONL_##field)
+
+static bool holds(const json_t *row, const struct jsonl_columns *columns, enum jsonl_field field) {
+    const char *key = jsonl_key(columns, field);
+    return key && json_object_get(row, key);
+}
+
+static unsigned fields_of(const json_t *row, enum source_kind kind, const struct jsonl_columns *columns) {
+    switch (kind) {
+    case SOURCE_JSONL: return BIT(TEXT);
+    case SOURCE_PROMPTS: return BIT(PROMPT) | BIT(COMPLETION);
+    case SOURCE_ALPACA: return BIT(INSTRUCTION) | BIT(INPUT) | BIT(OUTPUT);
+    case SOURCE_PREFERENCES:
+    case SOURCE_PREFERENCE_CHATS: return BIT(PROMPT) | BIT(CHOSEN) | BIT(REJECTED);
+    case SOURCE_CHAT:
+        if (holds(row, columns, JSONL_MESSAGES)) return BIT(MESSAGES);
+        return holds(row, columns, JSONL_PROMPT) ? BIT(PROMPT) | BIT(COMPLETION) : 0;
+    case SOURCE_TEXT:
+    case SOURCE_TOKENS: break;
+    }
+    return 0;
+}
+
+static bool is_field(const char *key, unsigned fields, const struct jsonl_columns *columns) {
+    for (int field = 0; field < JSONL_FIELDS; field++) {
+        const char *own = fields >> field & 1 ? jsonl_key(columns, (enum jsonl_field)field) : NULL;
+        if (own && strcmp(own, key) == 0) return true;
+    }
+    return false;
+}
+
+/* Those beside the fields are applied or refused (jsonl_conversation.h). */
+static bool is_read(const char *key, unsigned fields, enum source_kind kind, const struct jsonl_columns *columns) {
+    static const char *const beside[] = {"tools", "system", "chat_template_kwargs", "history"};
+    if (is_field(key, fields, columns)) return true;
+    for (size_t i = 0; i < sizeof beside / sizeof *beside && kind != SOURCE_JSONL; i++)
+        if (strcmp(beside[i], key) == 0) return true;
+    return kind == SOURCE_CHAT && fields == 0 && strcmp(key, "conversations") == 0;
+}
+
+static bool is_in(const json_t *names, const char *name) {
+    size_t i;
+    json_t *known;
+    json_array_foreach(names, i, known) {
+        if (strcmp(json_string_value(known), name) == 0) return true;
+    }
+    return false;
+}
+
+static enum status add_name(const char *name, json_t **names) {
+    if (!*names) *names = json_array();
+    if (json_array_size(*names) > NAMES_MOST || is_in(*names, name)) return STATUS_OK;
+    if (json_array_size(*names) == NAMES_MOST) name = "...";
+    return json_array_append_new(*names, json_string(name)) == 0 ? STATUS_OK : status_no_memory(0, "names of keys");
+}
+
+enum status jsonl_unread_add(const json_t *row, enum source_kind kind, const struct jsonl_columns *columns,
+                             json_t **names) {
+    unsigned fields = fields_of(row, kind, columns);
+    const char *key;
+    json_t *value;
+    json_object_foreach((json_t *)(uintptr_t)row, key, value) {
+        if (!json_is_null(value) && !is_read(key, fields, kind, columns)) TRY(add_name(key, names));
+    }
+    return STATUS_OK;
+}
+
+enum status jsonl_unread_join(const json_t *more, json_t **names) {
+    size_t i;
+    json_t *name;
+    json_array_foreach(more, i, name) { TRY(add_name(json_string_value(name), names)); }
+    return STATUS_OK;
+}
+
+void jsonl_unread_tell(const char *file, const json_t *names) {
+    char text[NAMES_MOST * (NAME_BYTES + 2) + 8] = "";
+    size_t i, used = 0;
+    json_t *name;
+    json_array_foreach(names, i, name) {
+        used += (size_t)snprintf(text + used, sizeof text - used, "%s%.*s", used > 0 ? ", " : "", NAME_BYTES,
+                                 json_string_value(name));
+    }
+    if (text[0]) log_note("%s: keys of its rows that are not read: %s", file, text);
+}
