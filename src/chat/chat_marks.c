@@ -9,6 +9,9 @@
  * case, and JSON does not escape them. */
 #define MARK_OWN "\uFDD0\uFDD1"
 #define MARK_OTHER "\uFDD0\uFDD2"
+/* As Python's repr writes them: templates that do not know contents in parts print the list itself. */
+#define MARK_OWN_ESCAPED "\\ufdd0\\ufdd1"
+#define MARK_OTHER_ESCAPED "\\ufdd0\\ufdd2"
 enum { MARK_BYTES = sizeof MARK_OWN - 1 };
 
 void chat_marks_free(struct chat_marks *marks) { vec_free(&marks->places); }
@@ -118,16 +121,30 @@ json_t *chat_marks_put(const json_t *messages, size_t own, bool sparse) {
     return NULL;
 }
 
+/* The bytes of a mark at a place; 0: there is none. */
+static size_t find_mark(const char *text, size_t bytes, bool *own) {
+    static const struct {
+        const char *text;
+        bool own;
+    } marks[] = {{MARK_OWN, true}, {MARK_OTHER, false}, {MARK_OWN_ESCAPED, true}, {MARK_OTHER_ESCAPED, false}};
+    for (size_t i = 0; i < sizeof marks / sizeof *marks; i++) {
+        size_t length = strlen(marks[i].text);
+        if (bytes < length || memcmp(text, marks[i].text, length) != 0) continue;
+        *own = marks[i].own;
+        return length;
+    }
+    return 0;
+}
+
 enum status chat_marks_take(struct chat_marks *marks, struct text_buffer *text) {
     size_t to = 0;
     marks->places.count = 0;
     for (size_t at = 0; at < text->count;) {
-        const char *here = text->items + at;
-        bool fits = *here == MARK_OWN[0] && text->count - at >= MARK_BYTES;
-        bool own = fits && memcmp(here, MARK_OWN, MARK_BYTES) == 0;
-        if (own || (fits && memcmp(here, MARK_OTHER, MARK_BYTES) == 0)) {
+        bool own, may = text->items[at] == MARK_OWN[0] || text->items[at] == '\\';
+        size_t bytes = may ? find_mark(text->items + at, text->count - at, &own) : 0;
+        if (bytes > 0) {
             TRY(vec_push(&marks->places, (struct chat_place){to, own}));
-            at += MARK_BYTES;
+            at += bytes;
         } else {
             text->items[to++] = text->items[at++];
         }

@@ -67,6 +67,11 @@ evaluates 235 7.1969 "$place/gptoss" "$data/k_gptoss.jsonl" --seq 3000 --loss-on
 evaluates 3 7.0205 "$place/chatml" "$data/f5_conv_prompt_completion.jsonl" --seq 64
 evaluates 24 7.1500 "$place/chatml" "$data/ends_user.jsonl" --seq 64 --loss-on all
 
+# Contents in parts, which Nemotron 3's template prints as Python does; its prompt for an answer opens thoughts.
+model parts parts
+evaluates 101 6.8672 "$place/parts" "$data/parts.jsonl" --seq 512 --loss-on all
+evaluates 60 6.7253 "$place/parts" "$data/parts.jsonl" --seq 512
+
 # Integers beyond 64 bits, in rows and in tokenizer_config.json.
 evaluates 3 7.0205 "$place/chatml" "$data/f5_big_int_field.jsonl" --seq 64
 grep -q "keys of its rows that are not read: id" "$place/err" || fail "the key 'id' is dropped without a word"
