@@ -91,17 +91,30 @@ static enum status find_jsonl_kind(const char *path, const struct jsonl_columns 
     return status;
 }
 
-/* Ballast reads UTF-8, which never begins with these two bytes. */
-static enum status refuse_utf16(const char *path) {
-    unsigned char first[2] = {0};
+/* How the beginning of a text is encoded, where it is not UTF-8: by its byte-order mark, or by a zero in every other
+ * byte, which all Western text has in UTF-16. NULL: UTF-8. */
+static const char *find_encoding(const unsigned char *text, size_t bytes) {
+    size_t zeros[2] = {0};
+    if (bytes >= 4 && (memcmp(text, "\xFF\xFE\0\0", 4) == 0 || memcmp(text, "\0\0\xFE\xFF", 4) == 0)) return "UTF-32";
+    if (bytes >= 2 && (memcmp(text, "\xFF\xFE", 2) == 0 || memcmp(text, "\xFE\xFF", 2) == 0)) return "UTF-16";
+    for (size_t i = 0; i < bytes && bytes >= 8; i++)
+        zeros[i % 2] += text[i] == 0;
+    if (zeros[0] == 0 && zeros[1] > bytes / 4) return "UTF-16LE";
+    return zeros[1] == 0 && zeros[0] > bytes / 4 ? "UTF-16BE" : NULL;
+}
+
+static enum status require_utf8(const char *path) {
+    unsigned char first[4096] = {0};
     struct file_input file;
     TRY(file_input_open(path, &file));
-    enum status status = file_input_read(&file, 0, file.bytes < 2 ? file.bytes : 2, (char *)first);
+    size_t bytes = file.bytes < sizeof first ? file.bytes : sizeof first;
+    enum status status = file_input_read(&file, 0, bytes, first);
     file_input_close(&file);
     TRY(status);
-    if (!(first[0] == 0xFF && first[1] == 0xFE) && !(first[0] == 0xFE && first[1] == 0xFF)) return STATUS_OK;
-    return status_hint(status_set(STATUS_BAD_INPUT, "%s: is UTF-16; text is read as UTF-8", path),
-                       "convert it: iconv -f utf-16 -t utf-8 %s > OUT", path);
+    const char *encoding = find_encoding(first, bytes);
+    if (!encoding) return STATUS_OK;
+    return status_hint(status_set(STATUS_BAD_INPUT, "%s: is %s; text is read as UTF-8", path, encoding),
+                       "convert it: iconv -f %s -t UTF-8 %s > OUT", encoding, path);
 }
 
 static enum status add_file(const char *path, const struct jsonl_columns *columns, struct sources *sources) {
@@ -109,7 +122,7 @@ static enum status add_file(const char *path, const struct jsonl_columns *column
     if (stat(path, &info) != 0) return status_set(STATUS_BAD_INPUT, "%s: cannot open: %s", path, strerror(errno));
     struct source source = {0};
     TRY(find_kind(path, &source.kind));
-    if (source.kind != SOURCE_TOKENS) TRY(refuse_utf16(path));
+    if (source.kind != SOURCE_TOKENS) TRY(require_utf8(path));
     if (source.kind == SOURCE_JSONL) TRY(find_jsonl_kind(path, columns, &source.kind));
     source.path = mem_string(path);
     if (!source.path) return STATUS_FAILED;

@@ -46,6 +46,7 @@ struct token_cache {
     struct text_notes notes;
     const char *form; /* how Alpaca's examples are read; NULL: it has none */
     bool told_text, told_other;
+    bool begins_with_mark; /* a byte-order mark, which is a character of a .txt file */
     struct token_view view;
     struct file_input found;          /* the cache of an earlier run */
     struct token_cache_writer writer; /* else */
@@ -233,6 +234,14 @@ static enum status prepare_making(const struct token_cache_options *options, enu
     return tokenizing_create(&tokenize, cache->name, &making->text, &making->tokenizing);
 }
 
+static enum status find_mark(struct token_cache *cache) {
+    char first[3] = "";
+    size_t bytes = cache->making.text.bytes < sizeof first ? cache->making.text.bytes : sizeof first;
+    TRY(file_input_read(&cache->making.text, 0, bytes, first));
+    cache->begins_with_mark = memcmp(first, "\xEF\xBB\xBF", sizeof first) == 0;
+    return STATUS_OK;
+}
+
 static enum status open_cache(const struct token_cache_options *options, const struct source *source,
                               struct token_cache *cache) {
     struct making *making = &cache->making;
@@ -250,6 +259,7 @@ static enum status open_cache(const struct token_cache_options *options, const s
     if (source->kind == SOURCE_ALPACA)
         cache->form =
             making->chat ? "by the model's chat template" : "in Alpaca's words, as the model has no chat template";
+    if (source->kind == SOURCE_TEXT) TRY(find_mark(cache));
     cache->id_limit = limit_ids(options);
     cache->vocab_size = source_is_supervised(source->kind) ? INT64_MAX : options->vocab_size;
     TRY(make_key(options, source->kind, cache));
@@ -501,6 +511,9 @@ void token_cache_tell_text(struct token_cache *cache, bool ended) {
     cache->told_text = true;
     jsonl_unread_tell(cache->name, cache->notes.unread);
     if (cache->form) log_note("%s: Alpaca's examples, %s", cache->name, cache->form);
+    if (cache->begins_with_mark)
+        log_warning("%s: begins with a byte-order mark, which is read as a character of the text; remove its 3 bytes",
+                    cache->name);
     if (damage->parts == 0) return;
     log_warning("%s: bytes that are not UTF-8: %lld, in %lld places, the first at byte %lld; they are read as U+FFFD",
                 cache->name, (long long)damage->bytes, (long long)damage->parts, (long long)damage->first);

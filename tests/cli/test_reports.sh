@@ -230,6 +230,9 @@ refuses "is for runs that train adapters" resume "$place/named_run" --steps 2 --
 # Files that other programs write.
 evaluates 3 7.0205 "$place/chatml" "$data/f5_bom.jsonl" --seq 64
 printf '\377\376a\0' >"$place/wide.txt"
+printf '\357\273\277river stone' >"$place/mark.txt"
+"$ballast" eval "$place/chatml" "$place/mark.txt" --seq 4 >"$place/out" 2>"$place/err" || fail "mark.txt: $(cat "$place/err")"
+grep -q "mark.txt: begins with a byte-order mark" "$place/err" || fail "a byte-order mark is read without a word"
 refuses "wide.txt: is UTF-16" eval "$place/chatml" "$place/wide.txt" --seq 4
 mkdir "$place/split"
 for split in train-00000-of-00002 train-00001-of-00002 validation; do

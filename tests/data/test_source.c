@@ -75,6 +75,30 @@ static void common_files_are_told_a_way(void **state) {
     expect_hint(temp_path(*state, "a.jsonl.gz"), "x", "compressed files are not read", "gunzip");
 }
 
+static void expect_bytes_refused(const char *path, const char *bytes, size_t count, const char *message) {
+    struct sources train = {0}, valid = {0};
+    FILE *file = fopen(path, "wb");
+    assert_non_null(file);
+    assert_int_equal(fwrite(bytes, 1, count, file), count);
+    assert_int_equal(fclose(file), 0);
+    assert_int_equal(sources_add_train(path, NULL, &train, &valid), message ? STATUS_BAD_INPUT : STATUS_OK);
+    if (message && !strstr(status_message(), message)) fail_msg("\"%s\" is not in: %s", message, status_message());
+    sources_free(&train);
+    sources_free(&valid);
+}
+
+static void other_encodings_are_refused(void **state) {
+    const char *path = temp_path(*state, "wide.txt");
+    expect_bytes_refused(path, "\xFF\xFEr\0i\0", 6, "wide.txt: is UTF-16; ");
+    expect_bytes_refused(path, "\xFE\xFF\0r\0i", 6, "is UTF-16; ");
+    expect_bytes_refused(path, "\xFF\xFE\0\0r\0\0\0", 8, "is UTF-32; ");
+    expect_bytes_refused(path, "\0\0\xFE\xFF\0\0\0r", 8, "is UTF-32; ");
+    expect_bytes_refused(path, "r\0i\0v\0e\0r\0", 10, "is UTF-16LE; ");
+    expect_bytes_refused(path, "\0r\0i\0v\0e\0r", 10, "is UTF-16BE; ");
+    expect_bytes_refused(path, "river\0stone\0", 12, NULL);
+    expect_bytes_refused(path, "\0\0\0\0\0\0\0\0", 8, NULL);
+}
+
 static void lines_are_known_by_the_first(void **state) {
     static const struct {
         const char *line, *columns;
@@ -227,6 +251,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(files_are_known_by_their_ending, temp_folder_make, temp_folder_drop),
         cmocka_unit_test_setup_teardown(other_files_are_refused_by_name, temp_folder_make, temp_folder_drop),
         cmocka_unit_test_setup_teardown(common_files_are_told_a_way, temp_folder_make, temp_folder_drop),
+        cmocka_unit_test_setup_teardown(other_encodings_are_refused, temp_folder_make, temp_folder_drop),
         cmocka_unit_test_setup_teardown(lines_are_known_by_the_first, temp_folder_make, temp_folder_drop),
         cmocka_unit_test_setup_teardown(folders_hold_train_and_valid, temp_folder_make, temp_folder_drop),
         cmocka_unit_test_setup_teardown(folders_without_are_refused, temp_folder_make, temp_folder_drop),
