@@ -4,38 +4,72 @@
 #include "base/json.h"
 #include "model/adapter.h"
 
-/* Settings that are read here, or that do not change what the adapter computes. */
-static const char *const known[] = {
-    "peft_type",      "task_type",         "r",
-    "lora_alpha",     "target_modules",    "base_model_name_or_path",
-    "lora_dropout",   "init_lora_weights", "fan_in_fan_out",
-    "revision",       "peft_version",      "inference_mode",
-    "auto_mapping",   "megatron_core",     "qalora_group_size",
-    "layers_pattern", "runtime_config",
+/* peft's settings, with the JSON types that it gives their values: a(rray), b(oolean), n(umber), o(bject), s(tring),
+ * 0 for null. Those that would change what the adapter computes and are not read here must be off. */
+static const struct adapter_key {
+    const char *name, *types;
+    bool must_be_off;
+} keys[] = {
+    {"peft_type", "s", false},
+    {"task_type", "s0", false},
+    {"r", "n", false},
+    {"lora_alpha", "n", false},
+    {"target_modules", "as", false},
+    {"base_model_name_or_path", "s0", false},
+    {"lora_dropout", "n", false},
+    {"init_lora_weights", "bs", false},
+    {"fan_in_fan_out", "b", false},
+    {"revision", "s0", false},
+    {"peft_version", "s0", false},
+    {"inference_mode", "b", false},
+    {"auto_mapping", "o0", false},
+    {"megatron_core", "s0", false},
+    {"qalora_group_size", "n", false},
+    {"layers_pattern", "as0", false},
+    {"runtime_config", "o0", false},
+    {"bias", "s0", true},
+    {"ensure_weight_tying", "b0", true},
+    {"lora_bias", "b0", true},
+    {"use_dora", "b0", true},
+    {"use_qalora", "b0", true},
+    {"use_rslora", "b0", true},
+    {"alpha_pattern", "o0", true},
+    {"rank_pattern", "o0", true},
+    {"loftq_config", "o0", true},
+    {"exclude_modules", "as0", true},
+    {"layers_to_transform", "an0", true},
+    {"modules_to_save", "a0", true},
 };
 
-static bool is_known(const char *key) {
-    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
-        if (strcmp(known[i], key) == 0) return true;
-    return false;
+static const struct adapter_key *find_key(const char *name) {
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+        if (strcmp(keys[i].name, name) == 0) return &keys[i];
+    return NULL;
 }
 
-/* null, false, [] or {}: what peft writes for a setting that is off. `bias` is a text, and "none" there. */
+static char type_of(const json_t *value) {
+    static const char types[] = {[JSON_OBJECT] = 'o', [JSON_ARRAY] = 'a', [JSON_STRING] = 's', [JSON_INTEGER] = 'n',
+                                 [JSON_REAL] = 'n',   [JSON_TRUE] = 'b',  [JSON_FALSE] = 'b',  [JSON_NULL] = '0'};
+    return types[json_typeof(value)];
+}
+
+/* null, false, [] or {}: what peft writes for a setting that is off. `bias` is "none" there. */
 static bool is_off(const char *key, const json_t *value) {
-    if (strcmp(key, "bias") == 0)
-        return json_is_null(value) || (json_is_string(value) && strcmp(json_string_value(value), "none") == 0);
-    if (json_is_string(value)) return false;
+    if (json_is_string(value)) return strcmp(key, "bias") == 0 && strcmp(json_string_value(value), "none") == 0;
     if (json_is_array(value)) return json_array_size(value) == 0;
     if (json_is_object(value)) return json_object_size(value) == 0;
     return json_is_null(value) || json_is_false(value);
 }
 
-static enum status refuse_others(const char *file, const json_t *object) {
-    const char *key;
+static enum status check_keys(const char *file, const json_t *object) {
+    const char *name;
     json_t *value;
-    json_object_foreach((json_t *)(uintptr_t)object, key, value) {
-        if (is_known(key) || is_off(key, value)) continue;
-        return status_set(STATUS_BAD_INPUT, "%s: %.80s: this setting of adapters is not supported", file, key);
+    json_object_foreach((json_t *)(uintptr_t)object, name, value) {
+        const struct adapter_key *key = find_key(name);
+        if ((!key || key->must_be_off) && !is_off(name, value))
+            return status_set(STATUS_BAD_INPUT, "%s: %.80s: this setting of adapters is not supported", file, name);
+        if (key && !strchr(key->types, type_of(value)))
+            return status_set(STATUS_BAD_INPUT, "%s: %s: its value is of a type that peft does not write", file, name);
     }
     return STATUS_OK;
 }
@@ -83,11 +117,11 @@ enum status adapter_read_config(const char *file, const json_t *object, struct a
     char text[ADAPTER_TEXT_BYTES];
     double dropout = 0;
     TRY(check_kind(file, object));
-    TRY(refuse_others(file, object));
+    TRY(check_keys(file, object));
     TRY(json_require(file, object, "r"));
     TRY(json_read_int(file, object, "r", 1, 1 << 16, &adapter.rank));
     TRY(json_require(file, object, "lora_alpha"));
-    TRY(json_read_double(file, object, "lora_alpha", 0, 1e9, &adapter.alpha));
+    TRY(json_read_double(file, object, "lora_alpha", 0x1p-126, 1e9, &adapter.alpha));
     TRY(json_read_double(file, object, "lora_dropout", 0, 1, &dropout));
     TRY(read_targets(file, object, &adapter));
     enum status status = adapter_parse(adapter_print(&adapter, text), &again);

@@ -152,6 +152,54 @@ static void bad_configs_are_refused(void **state) {
     expect_bad(open_changed(folder, "target_modules", json_pack("[s, s]", "q_proj", "k_proj")), "missing");
 }
 
+/* Each setting that peft writes, with every value of a type that it does not write. */
+static void settings_of_another_type_are_refused(void **state) {
+    static const struct {
+        const char *key, *good; /* values that mean what the adapter's own does, or change nothing */
+    } settings[] = {
+        {"peft_type", "\"LORA\""},
+        {"task_type", "\"CAUSAL_LM\" null"},
+        {"r", ""},
+        {"lora_alpha", "1 1.5"},
+        {"target_modules", ""},
+        {"base_model_name_or_path", "\"\" \"x\" \"LORA\" \"CAUSAL_LM\" \"none\" null"},
+        {"lora_dropout", "0 1"},
+        {"init_lora_weights", "true false"},
+        {"fan_in_fan_out", "true false"},
+        {"revision", "\"\" \"x\" \"LORA\" \"CAUSAL_LM\" \"none\" null"},
+        {"peft_version", "\"\" \"x\" \"LORA\" \"CAUSAL_LM\" \"none\" null"},
+        {"inference_mode", "true false"},
+        {"auto_mapping", "{} {\"a\":1} null"},
+        {"megatron_core", "\"\" \"x\" \"LORA\" \"CAUSAL_LM\" \"none\" null"},
+        {"qalora_group_size", "0 1 -1 1.5"},
+        {"layers_pattern", "\"\" \"x\" \"LORA\" \"CAUSAL_LM\" \"none\" [] [1] null"},
+        {"bias", "\"none\" null"},
+        {"lora_bias", "false null"},
+        {"use_dora", "false null"},
+        {"use_rslora", "false null"},
+        {"alpha_pattern", "{} null"},
+        {"rank_pattern", "{} null"},
+        {"loftq_config", "{} null"},
+        {"layers_to_transform", "[] null"},
+        {"modules_to_save", "[] null"},
+    };
+    static const char *const values[] = {
+        "null", "true", "false", "0",         "1",     "-1",       "1.5",           "{}",
+        "[]",   "[1]",  "\"\"",  "{\"a\":1}", "\"x\"", "\"LORA\"", "\"CAUSAL_LM\"", "\"none\""};
+    const char *folder = temp_path(*state, "adapter");
+    for (size_t i = 0; i < sizeof settings / sizeof *settings; i++)
+        for (size_t v = 0; v < sizeof values / sizeof *values; v++) {
+            char list[200], value[40];
+            snprintf(list, sizeof list, " %s ", settings[i].good);
+            snprintf(value, sizeof value, " %s ", values[v]);
+            enum status expected = strstr(list, value) ? STATUS_OK : STATUS_BAD_INPUT;
+            enum status status = open_changed(folder, settings[i].key, json_loads(values[v], JSON_DECODE_ANY, NULL));
+            if (status != expected) fail_msg("%s = %s: status %d", settings[i].key, values[v], (int)status);
+            if (status != STATUS_OK && !strstr(status_message(), settings[i].key))
+                fail_msg("%s = %s: %s", settings[i].key, values[v], status_message());
+        }
+}
+
 static void bad_weights_are_refused(void **state) {
     const char *folder = temp_path(*state, "adapter"), *path = temp_path(folder, "adapter_model.safetensors");
     struct model *model;
@@ -291,6 +339,7 @@ int main(void) {
         cmocka_unit_test(targets_are_found),
         cmocka_unit_test(new_adapters_change_nothing),
         IN_FOLDER(bad_configs_are_refused),
+        IN_FOLDER(settings_of_another_type_are_refused),
         IN_FOLDER(bad_weights_are_refused),
         IN_FOLDER(merged_weights_are_those_of_peft),
         IN_FOLDER(bf16_weights_are_merged),

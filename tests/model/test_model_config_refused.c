@@ -1,7 +1,9 @@
 /* config.json: what is refused, by which name. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "support/config_change.h"
+#include "support/model_cases.h"
 #include "support/temp_folder.h"
 #include "support/unit.h"
 #include "support/weight_files.h"
@@ -195,6 +197,24 @@ static const struct config_change refused[] = {
      "rope_scaling: high_freq_factor: must be above low_freq_factor"},
 };
 
+/* Whether a key of the fixtures may hold anything, since it changes nothing in training. */
+static bool is_ignored(const char *key) {
+    static const char *const ignored[] = {"_sliding_window_pattern",
+                                          "bos_token_id",
+                                          "dtype",
+                                          "eos_token_id",
+                                          "max_window_layers",
+                                          "pad_token_id",
+                                          "reorder_and_upcast_attn",
+                                          "sliding_window",
+                                          "torch_dtype",
+                                          "transformers_version",
+                                          "use_cache"};
+    for (size_t i = 0; i < sizeof ignored / sizeof *ignored; i++)
+        if (strcmp(ignored[i], key) == 0) return true;
+    return strncmp(key, "summary_", 8) == 0;
+}
+
 static void everything_else_is_refused_by_name(void **state) {
     (void)state;
     for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
@@ -204,6 +224,81 @@ static void everything_else_is_refused_by_name(void **state) {
         if (strncmp(status_message(), "config.json: ", 13) != 0 || !strstr(status_message(), refused[i].says))
             fail_msg("\"%s\" is not in: %s", refused[i].says, status_message());
     }
+}
+
+/* What a config says of the model, as one that Ballast writes. */
+static char *describe(const json_t *object, const struct model_config *config) {
+    const struct model_family *family = NULL;
+    assert_int_equal(model_family_of("config.json", object, &family), STATUS_OK);
+    json_t *written = family->write_config(config);
+    char *text = json_dumps(written, JSON_SORT_KEYS);
+    assert_non_null(text);
+    json_decref(written);
+    return text;
+}
+
+static bool is_of_type(const json_t *value, const json_t *other) {
+    if (json_is_number(value)) return json_is_number(other);
+    return json_is_boolean(value) ? json_is_boolean(other) : json_typeof(value) == json_typeof(other);
+}
+
+/* A value of another type is refused by the key's name, or the key changes nothing. */
+static void expect_typed(const char *model_case, const char *key, const char *wrong) {
+    json_t *object = fixture_json(model_case, "config.json"), *other = json_loads(wrong, JSON_DECODE_ANY, NULL);
+    struct model_config config;
+    assert_int_equal(config_read(object, &config), STATUS_OK);
+    char *before = describe(object, &config), *after;
+    bool same = is_of_type(json_object_get(object, key), other);
+    json_object_set_new(object, key, other);
+    status_clear();
+    enum status status = same ? STATUS_OK : config_read(object, &config);
+    after = describe(object, &config);
+    bool named = status == STATUS_BAD_INPUT && strstr(status_message(), key);
+    bool changed = status == STATUS_OK && strcmp(before, after) != 0;
+    if (!same && !named && (status != STATUS_OK || changed || !is_ignored(key)))
+        fail_msg("%s: %s = %s: status %d: %s", model_case, key, wrong, (int)status, status_message());
+    free(before);
+    free(after);
+    json_decref(object);
+}
+
+static void values_of_another_type_are_refused(void **state) {
+    static const char *const cases[] = {FULL_MODEL_CASES, LIGHT_MODEL_CASES};
+    static const char *const wrong[] = {"{}",   "[]", "[1]", "{\"a\": 1}", "\"1\"", "\"\"",
+                                        "true", "1",  "0",   "-1",         "1.5"};
+    (void)state;
+    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+        if (strncmp(cases[c], "gemma3_wrapped", 14) == 0) continue; /* nothing of the text model stands beside it */
+        json_t *object = fixture_json(cases[c], "config.json"), *value;
+        const char *key;
+        json_object_foreach(object, key, value) {
+            if (json_is_null(value) || strcmp(key, "model_type") == 0) continue;
+            for (size_t w = 0; w < sizeof wrong / sizeof *wrong; w++)
+                expect_typed(cases[c], key, wrong[w]);
+        }
+        json_decref(object);
+    }
+}
+
+/* A norm divides by the root of its mean square and this number. */
+static void norms_have_an_epsilon(void **state) {
+    static const char *const cases[] = {FULL_MODEL_CASES};
+    int found = 0;
+    (void)state;
+    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+        json_t *object = fixture_json(cases[c], "config.json"), *value;
+        const char *key;
+        json_object_foreach(object, key, value) {
+            if (!strstr(key, "eps")) continue;
+            struct config_change change = {cases[c], key, "0", NULL};
+            struct model_config config;
+            assert_int_equal(config_read_changed(&change, &config), STATUS_BAD_INPUT);
+            assert_non_null(strstr(status_message(), key));
+            found++;
+        }
+        json_decref(object);
+    }
+    assert_true(found >= 30);
 }
 
 /* Each size alone is within its limit, but not all together. */
@@ -266,6 +361,8 @@ static void unreadable_configs_are_refused(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(everything_else_is_refused_by_name),
+        cmocka_unit_test(values_of_another_type_are_refused),
+        cmocka_unit_test(norms_have_an_epsilon),
         cmocka_unit_test(sizes_that_overflow_together_are_refused),
         cmocka_unit_test(unreadable_configs_are_refused),
     };
