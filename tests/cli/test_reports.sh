@@ -110,6 +110,18 @@ evaluates "$river" - "$place/chatml" "$place/text.txt" --seq "$river"
 evaluates $((river + 1)) - "$place/bos" "$place/text.txt" --seq $((river + 1))
 evaluates $((2 * river + 1)) - "$place/chatml" "$place/text.jsonl" --seq $((2 * river + 1))
 evaluates $((2 * river + 3)) - "$place/bos" "$place/text.jsonl" --seq $((2 * river + 3))
+# The same holds for texts of examples, packed or not. A chat template writes its own BOS.
+printf '{"prompt": "river", "completion": " stone"}\n{"prompt": "river", "completion": " stone"}\n' >"$place/prompts.jsonl"
+printf '{"messages": [{"role": "user", "content": "river"}, {"role": "assistant", "content": "stone"}]}\n' >"$place/chat.jsonl"
+for packing in on off; do
+    evaluates 12 - "$place/chatml" "$place/prompts.jsonl" --seq 64 --loss-on all --packing $packing
+    evaluates 14 - "$place/bos" "$place/prompts.jsonl" --seq 64 --loss-on all --packing $packing
+    evaluates 21 - "$place/bos" "$place/chat.jsonl" --seq 64 --loss-on all --packing $packing
+done
+for name in chatml bos; do
+    "$ballast" generate "$place/$name" --chat --prompt river --tokens 1 --json 2>"$place/err" |
+        grep -q '^  "prompt_tokens": 17' || fail "$name: chat has another prompt than transformers"
+done
 
 # Special tokens that only the files beside tokenizer.json name get transformers' ids.
 outside() { # <tokens> <prompt> <what tokenizer_config.json says more>
