@@ -95,6 +95,15 @@ grep -q "a document ends with token 1, config.json's" "$place/err" || fail "the 
 edit "$place/no_end/config.json" 's/"eos_token_id": \[1, 2\],/"eos_token_id": 99999,/'
 refuses "config.json: eos_token_id: 99999 is no token" eval "$place/no_end" "$data/eos_out_of_range.jsonl" --seq 64
 
+# Gemma 3's wrapper names its end token in text_config alone.
+cp -r "$BALLAST_FIXTURES/models/gemma3_wrapped" "$place/wrapped"
+chmod -R u+w "$place/wrapped"
+vocab=$(printf '"<unk>": 0' && i=0 && for letter in a b c d e f g h; do i=$((i + 1)) && printf ', "%s": %d' $letter $i; done)
+printf '{"model": {"type": "BPE", "vocab": {%s}, "merges": []}}' "$vocab" >"$place/wrapped/tokenizer.json"
+printf '{"prompt": "abc", "completion": "defgh"}' >"$place/letters.jsonl"
+evaluates 6 - "$place/wrapped" "$place/letters.jsonl" --seq 32
+grep -q "a document ends with token 52, config.json's" "$place/err" || fail "the wrapper's end token is not named"
+
 # Plain text begins with what the tokenizer's post-processor adds, in evaluation as in generation, and ends once.
 model bos
 template='"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "<s>", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}], "pair": [], "special_tokens": {"<s>": {"id": "<s>", "ids": [0], "tokens": ["<s>"]}}'
@@ -154,6 +163,7 @@ chat_tokens() { # <model>
 own=$(chat_tokens "$place/adapter")
 cp "$reports/templates/brackets.jinja" "$place/adapter/chat_template.jinja"
 model brackets brackets
+[ "$(chat_tokens "$place/adapter")" = 16 ] || fail "an adapter's prompt is not that of transformers"
 [ "$(chat_tokens "$place/adapter")" = "$(chat_tokens "$place/brackets")" ] || fail "an adapter's template is not used"
 [ "$(chat_tokens "$place/adapter")" != "$own" ] || fail "the templates do not differ"
 "$ballast" merge "$place/adapter" -o "$place/merged" >"$place/out" 2>"$place/err" || fail "merge: $(cat "$place/err")"
@@ -265,6 +275,12 @@ for file in plain system same; do
 done
 cmp -s "$place/system.loss" "$place/same.loss" || fail "Alpaca's system prompt is not read"
 cmp -s "$place/system.loss" "$place/plain.loss" && fail "Alpaca's system prompt is dropped"
+
+sum='"instruction": "Add the numbers.", "input": "2 3", "output": "5"'
+printf '{%s}\n' "$sum" >"$place/plain.jsonl"
+printf '{%s, "system": "You are a pirate and answer in rhymes."}\n' "$sum" >"$place/system.jsonl"
+evaluates 131 - "$place/no_template" "$place/plain.jsonl" --seq 512 --loss-on all
+evaluates 72 - "$place/no_template" "$place/system.jsonl" --seq 512 --loss-on all
 
 # A header of 0x10280 bytes begins with the bytes of a pickle.
 model long_header
