@@ -158,7 +158,9 @@ enum status example_encode(struct example_encoder *encoder, const char *text, si
     struct marking marking = {
         .encoder = encoder, .text = text, .bytes = bytes, .add_special_tokens = add_special_tokens};
     if (whole->count > 0) TRY(mark_spans(&marking, spans, count, out->items + first));
-    bool ended = whole->count > 0 && whole->items[whole->count - 1] == eos_token;
+    /* One that ends the prompt does not end an empty completion. */
+    uint32_t last = out->count > first ? out->items[out->count - 1] : 0;
+    bool ended = (last & EXAMPLE_TRAINED) && (last & EXAMPLE_ID) == eos_token;
     if (eos_token >= 0 && !ended) TRY(vec_push(out, (uint32_t)eos_token | EXAMPLE_TRAINED));
     if (out->count > first) out->items[first] |= EXAMPLE_FIRST;
     return STATUS_OK;

@@ -33,8 +33,8 @@ void example_encoder_free(struct example_encoder *encoder);
  * The ids are those of the whole text. A border is placed after the ids that the whole text and the text up to the
  * border begin with in common. Where a token begins at the border, this is exact. A token that crosses the border, or
  * that depends on the text after it, counts as part of the text after it. `add_special_tokens` as for tokenizer_encode;
- * `eos_token`, unless negative or the last id already, is added at the end and trained on. BAD_INPUT when a text has
- * too many spans for its length. On failure `out` may hold a part. */
+ * `eos_token`, unless negative, is added at the end and trained on, but not behind one that is trained on. BAD_INPUT
+ * when a text has too many spans for its length. On failure `out` may hold a part. */
 enum status example_encode(struct example_encoder *encoder, const char *text, size_t bytes,
                            const struct example_span *spans, size_t count, bool add_special_tokens, int64_t eos_token,
                            struct token_ids *out);

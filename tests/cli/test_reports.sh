@@ -79,6 +79,12 @@ model unlimited
 edit "$place/unlimited/tokenizer_config.json" 's/"model_max_length": .*/"model_max_length": 1000000000000000019884624838656,/'
 evaluates 3 7.0205 "$place/unlimited" "$data/f5_conv_prompt_completion.jsonl" --seq 64
 
+# A completion has one end token: its own, else one that is added, also behind a prompt that ends with one.
+printf '{"prompt": "river", "completion": "river<|im_end|>"}\n' >"$place/ends.jsonl"
+evaluates 4 - "$place/chatml" "$place/ends.jsonl" --seq 64
+printf '{"prompt": "river<|im_end|>", "completion": ""}\n' >"$place/ends.jsonl"
+evaluates 1 - "$place/chatml" "$place/ends.jsonl" --seq 64
+
 # The end token: the tokenizer's, else the config's, which must be one.
 evaluates 270 - "$place/chatml" "$data/acc.jsonl" --seq 64
 model no_end
