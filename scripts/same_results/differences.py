@@ -10,6 +10,7 @@ FIELDS = [
     (r".*", r"(.*\.)?version", "format"),
     (r"(plan|out\.plan)\.json", r"(?!recipe\.).*", "plan"),
     (r".*", r"(.*\.)?policy\..*", "plan"),
+    (r".*", r"(.*\.)?recipe\.packing", "format"),  # older builds have no such key; other rows give other bits
     (r"run\.json", r"memory\..*", "plan"),
     (r"metrics\.jsonl", r"(tokens_per_s|step_s|mfu|predicted_step_s)", "ignored"),
     (r"metrics\.jsonl", r"(device_bytes|predicted_device_bytes)", "plan"),

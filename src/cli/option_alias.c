@@ -133,10 +133,12 @@ const struct option_alias option_aliases[] = {
         "the tokenizer's files decide which tokens begin and end a document"),
     ROW(OPTION_COUNT, "special-tokens resize-vocab", "the vocabulary is that of the model's directory"),
     ROW(OPTION_COUNT,
-        "padding-free multipack sample-packing-group-size group-by-length length-column-name pad-to-sequence-len "
+        "padding-free group-by-length length-column-name pad-to-sequence-len "
         "pad-to-max-length drop-last",
         "all sequences have --seq tokens: leave it out"),
-    ROW(OPT_PACKING, "sample-packing neat-packing pack packed pack-dataset dataset-packing eval-packing",
+    ROW(OPT_PACKING,
+        "sample-packing neat-packing no-packing multipack pack packed pack-dataset dataset-packing eval-packing "
+        "packing-strategy sample-packing-group-size",
         "on by default: each example attends to itself alone"),
     /* what is written */
     ROW(OPT_SAVE_EVERY,
