@@ -68,7 +68,7 @@ static void print_examples(FILE *out) {
         "three row keys\n"
         "above beside texts. Documents for a template go into `chat_template_kwargs`. Ballast logs every other key of "
         "any row that\n"
-        "it does not read.\n"
+        "it does not read, and keys of messages and of `chat_template_kwargs` that the chat template does not name.\n"
         "\n"
         "`--loss-on all` trains on all tokens. The loss is the mean over the tokens of a step that are trained on. "
         "Where a\n"

@@ -172,6 +172,12 @@ bool chat_template_has_generation(const struct chat_template *chat, const json_t
     return jinja_has_generation(choose(chat, tools));
 }
 
+bool chat_template_names(const struct chat_template *chat, const char *word) {
+    for (int use = 0; use < USES; use++)
+        if (chat->templates[use] && jinja_names(chat->templates[use], word)) return true;
+    return false;
+}
+
 /* Where a message's thoughts stand; NULL when it has none. */
 static json_t *find_thoughts(const json_t *message) {
     static const char *const names[] = {"reasoning_content", "thinking", "reasoning"};

@@ -28,6 +28,9 @@ void chat_template_hash(const struct chat_template *chat, int64_t now_s, uint64_
 /* Whether a conversation with these tools (NULL or null: none) is rendered with generation blocks. */
 bool chat_template_has_generation(const struct chat_template *chat, const json_t *tools);
 
+/* As jinja_names, of any of its templates. */
+bool chat_template_names(const struct chat_template *chat, const char *word);
+
 /* A conversation is a list of at least one object with a "role", which is text. BAD_INPUT "messages…: …"; NULL: there
  * are none. */
 enum status chat_check_messages(const json_t *messages);

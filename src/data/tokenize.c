@@ -284,7 +284,7 @@ static enum status encode_lines(const struct tokenizing *t, int thread, struct c
         TRY(jsonl_parse_object(t->name, reader.line, line, bytes, &object));
         enum status status = object ? encode_line(t, thread, reader.line, object, &chunk->ids) : STATUS_OK;
         if (object && status == STATUS_OK)
-            status = jsonl_unread_add(object, t->options.kind, t->options.columns, &chunk->unread);
+            status = jsonl_unread_add(object, t->options.kind, t->options.columns, t->options.chat, &chunk->unread);
         json_decref(object);
         TRY(status);
     }

@@ -66,6 +66,7 @@ struct jinja_template {
     struct jinja_node *body;
     bool generates;  /* has generation blocks */
     bool tells_time; /* calls strftime_now */
+    json_t *words;   /* an object whose keys are the template's names and string literals */
 };
 
 /* Whether a text is a word. */

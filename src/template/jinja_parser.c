@@ -284,12 +284,23 @@ static enum status parse_body(struct jinja_parser *parser, const char *const *en
     return STATUS_OK;
 }
 
+static enum status keep_words(struct jinja_template *template, const struct jinja_tokens *tokens) {
+    int failed = !(template->words = json_object());
+    for (size_t i = 0; i < tokens->count && !failed; i++) {
+        const struct jinja_token *token = &tokens->items[i];
+        bool word = token->kind == JINJA_TOKEN_NAME || token->kind == JINJA_TOKEN_STRING;
+        if (word) failed = json_object_setn_new_nocheck(template->words, token->text, token->bytes, json_true());
+    }
+    return failed ? status_no_memory(0, "a template's words") : STATUS_OK;
+}
+
 static enum status parse_template(struct jinja_template *template, const char *text, size_t bytes) {
     if (bytes > TEMPLATE_MOST_BYTES)
         return status_set(STATUS_BAD_INPUT, "%s: %zu bytes are more than a template may have (%d)", template->name,
                           bytes, TEMPLATE_MOST_BYTES);
     struct jinja_tokens tokens = {0};
     enum status status = jinja_tokenize(template->name, text, bytes, &template->memory, &tokens);
+    if (status == STATUS_OK) status = keep_words(template, &tokens);
     struct jinja_parser parser = {.template = template, .next = tokens.items};
     if (status == STATUS_OK) status = parse_body(&parser, NULL, &template->body);
     vec_free(&tokens);
@@ -311,10 +322,15 @@ enum status jinja_parse(const char *name, const char *text, size_t bytes, struct
 void jinja_free(struct jinja_template *template) {
     if (!template) return;
     scratch_free(&template->memory);
+    json_decref(template->words);
     mem_free(template->name);
     mem_free(template);
 }
 
 bool jinja_has_generation(const struct jinja_template *template) { return template->generates; }
+
+bool jinja_names(const struct jinja_template *template, const char *word) {
+    return json_object_get(template->words, word) != NULL;
+}
 
 bool jinja_tells_time(const struct jinja_template *template) { return template->tells_time; }

@@ -67,6 +67,20 @@ evaluates 235 7.1969 "$place/gptoss" "$data/k_gptoss.jsonl" --seq 3000 --loss-on
 evaluates 3 7.0205 "$place/chatml" "$data/f5_conv_prompt_completion.jsonl" --seq 64
 evaluates 24 7.1500 "$place/chatml" "$data/ends_user.jsonl" --seq 64 --loss-on all
 
+# Keys that go to the chat template, which does not name them.
+tool='{"type": "function", "function": {"name": "f"}}'
+call='{"type": "function", "function": {"name": "f", "arguments": {}}}'
+said="{\"role\": \"user\", \"content\": \"a\", \"name\": \"b\"}, {\"role\": \"assistant\", \"content\": \"\", \"tool_calls\": [$call]}"
+printf '{"messages": [%s], "tools": [%s], "chat_template_kwargs": {"effort": 1}}\n' "$said" "$tool" >"$place/unread.jsonl"
+evaluates - - "$place/chatml" "$place/unread.jsonl" --seq 512
+grep -q "not read: name, tool_calls, tools, effort$" "$place/err" || fail "keys are dropped by a template: $(cat "$place/err")"
+evaluates - - "$place/q25" "$place/unread.jsonl" --seq 512
+grep -q "not read: effort$" "$place/err" || fail "keys that a template reads are named: $(cat "$place/err")"
+printf '{"conversations": [{"from": "human", "value": "a"}, {"from": "function_call", "value": "%s"}], "tools": "[]"}\n' \
+    '{\"name\": \"f\", \"arguments\": {}}' >"$place/unread.jsonl"
+evaluates - - "$place/chatml" "$place/unread.jsonl" --seq 512
+grep -q "not read: function_call$" "$place/err" || fail "a call is dropped by a template: $(cat "$place/err")"
+
 # Contents in parts, which Nemotron 3's template prints as Python does; its prompt for an answer opens thoughts.
 model parts parts
 evaluates 101 6.8672 "$place/parts" "$data/parts.jsonl" --seq 512 --loss-on all
