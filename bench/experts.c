@@ -50,7 +50,7 @@ static struct expert_weights weights_of(struct graph *graph, int64_t number, int
 
 static void add_experts(struct graph *graph, const struct layer_size *size) {
     struct tensor *x = input(graph, "x", size->columns), *result = NULL;
-    struct routing routing = ops_route(graph, "route", input(graph, "logits", size->experts),
+    struct routing routing = ops_route(graph, "route", input(graph, "logits", size->experts), NULL,
                                        (struct route_attributes){.chosen = size->chosen, .normalised = true});
     struct dispatch_attributes all = {.experts = size->experts};
     struct tensor *rows = ops_dispatch(graph, "dispatch", x, routing, all);

@@ -91,7 +91,7 @@
     X(select_heads_grad)
 
 /* struct backend's kernels_version. */
-enum { CUDA_KERNELS_VERSION = 5 };
+enum { CUDA_KERNELS_VERSION = 6 };
 
 /* How the part of an instruction set's name begins that names libraries. */
 #define CUDA_ISA_LIBRARIES "+cublaslt-"

@@ -166,10 +166,9 @@ struct dataset_rows {
  * Row r of a training step is position p = step*batch + r of an endless sequence. The mixture picks the source, and
  * each source gives its sequences in an order that the seed and its number among the sources decide (row_order.h): a
  * pure function of the arguments, so that resuming needs the step only, and a row is the same whichever rank has it.
- * Validation steps go through the sequences once, in order; rows beyond the last have tokens 0 and targets
- * DATASET_IGNORE. The split must have sequences; step is at least 0 and batch at least 1. BAD_INPUT or FAILED where the
- * text of a row could not be tokenized, as dataset_open; FAILED where a file cannot be read any more, such as one that
- * was cut short. */
+ * Validation steps go through the sequences once, in order; rows beyond the last are padding (row_fill_padding). The
+ * split must have sequences; step is at least 0 and batch at least 1. BAD_INPUT or FAILED where the text of a row could
+ * not be tokenized, as dataset_open; FAILED where a file cannot be read any more, such as one that was cut short. */
 enum status dataset_fill_rows(const struct dataset *dataset, enum dataset_split split, const struct dataset_rows *rows,
                               const struct dataset_batch *out, int64_t *targets);
 

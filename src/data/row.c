@@ -2,6 +2,8 @@
 
 #include <stdbool.h>
 
+#include "ops/op_attributes.h"
+
 void row_place(const struct row *row, int64_t at, int64_t position, int32_t segment) {
     if (row->positions) row->positions[at] = (int32_t)position;
     if (row->segments) row->segments[at] = segment;
@@ -38,7 +40,7 @@ enum status row_fill_tokens(const struct row *row, struct corpus *corpus, int64_
 void row_fill_padding(const struct row *row, int64_t from, int32_t segment) {
     for (int64_t i = from; i < row->length; i++) {
         row->tokens[i] = 0;
-        row->targets[i] = DATASET_IGNORE;
+        row->targets[i] = TARGET_PADDING;
         row_place(row, i, i - from, segment);
     }
 }

@@ -25,7 +25,7 @@ void row_place(const struct row *row, int64_t at, int64_t position, int32_t segm
  * no target, since what follows is another document. As corpus_read. */
 enum status row_fill_tokens(const struct row *row, struct corpus *corpus, int64_t first, int64_t border,
                             int64_t *counted);
-/* From `from` on: tokens 0 without targets, as one segment more. */
+/* From `from` on: tokens 0 with targets TARGET_PADDING, as one segment more. */
 void row_fill_padding(const struct row *row, int64_t from, int32_t segment);
 
 #endif

@@ -10,6 +10,12 @@ struct tensor *build_input(struct builder *builder, const char *name) {
                         shape_make(DTYPE_I32, 2, graph->grain_sequences, graph->sequence_length, 1));
 }
 
+struct tensor *build_targets(struct builder *builder) {
+    bool has_targets = builder->purpose != MODEL_LOGITS && builder->purpose != MODEL_DECODE;
+    if (!builder->targets && has_targets) builder->targets = build_input(builder, "targets");
+    return builder->targets;
+}
+
 struct tensor *build_segments(struct builder *builder) {
     return builder->purpose == MODEL_LOSS_SEGMENTED ? build_input(builder, "segments") : NULL;
 }
@@ -98,8 +104,7 @@ static struct tensor *balanced_head(struct builder *builder, struct tensor *x, s
     const struct model_config *config = builder->config;
     struct tensor *y = ops_head_log_probability(graph, "head", x, weight, targets, NULL,
                                                 (struct head_attributes){.softcap = config->logits_softcap});
-    struct balance_attributes attributes = {.coefficient = config->balance_coefficient,
-                                            .rows = graph->grain_sequences * graph->sequence_length * config->layers};
+    struct balance_attributes attributes = {.coefficient = config->balance_coefficient, .layers = config->layers};
     return ops_balanced_loss(graph, "loss", y, targets, builder->load, attributes);
 }
 
@@ -112,7 +117,7 @@ struct tensor *build_head(struct builder *builder, struct tensor *x, struct tens
     if (builder->purpose == MODEL_DECODE) x = ops_last_token(graph, "last", x);
     if (builder->purpose == MODEL_LOGITS || builder->purpose == MODEL_DECODE)
         return ops_head_logits(graph, "logits", x, weight, NULL, attributes);
-    struct tensor *targets = build_input(builder, "targets");
+    struct tensor *targets = build_targets(builder);
     if (builder->load) return balanced_head(builder, x, weight, targets);
     if (builder->purpose == MODEL_LOG_PROBABILITIES)
         return ops_head_log_probability(graph, "head", x, weight, targets, NULL, attributes);

@@ -13,12 +13,15 @@ struct builder {
     enum model_purpose purpose;
     /* For build_attention; may be NULL. */
     struct tensor *segments;
-    int64_t layer;       /* being built; names of its nodes and parameters hold it */
-    struct tensor *load; /* of experts, in the layers so far, where their balance is a part of the loss; else NULL */
+    struct tensor *targets; /* once build_targets made it; else NULL */
+    int64_t layer;          /* being built; names of its nodes and parameters hold it */
+    struct tensor *load;    /* of experts, in the layers so far, where their balance is a part of the loss; else NULL */
 };
 
 /* An int32 input [S,T]. */
 struct tensor *build_input(struct builder *builder, const char *name);
+/* The input "targets", the same for all callers; NULL where the purpose has none. */
+struct tensor *build_targets(struct builder *builder);
 /* The input "segments" where the purpose has it, else NULL. */
 struct tensor *build_segments(struct builder *builder);
 /* A parameter of the model, named PREFIX NAME; of rank 1 when d1 is 0. */

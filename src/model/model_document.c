@@ -128,13 +128,13 @@ static void print_experts(FILE *out) {
           "logits\n"
           "the expert of the lowest number is taken. The loss that balances experts is a part of the loss where "
           "config.json\n"
-          "says `output_router_logits: true`, with its `router_aux_loss_coef`, and is taken over a grain; elsewhere it "
-          "is\n"
-          "off, as in transformers. `metrics.jsonl` and the page tell how many tokens each expert got. An expert's "
-          "matrices\n"
-          "move by themselves where they are not in memory (`--disk`), `--partition` spreads them over ranks, and "
-          "`--tensor`\n"
-          "cuts each by its inner features.\n",
+          "says `output_router_logits: true`, with its `router_aux_loss_coef`. It is taken over a grain, without "
+          "padding,\n"
+          "as transformers does with an attention mask; elsewhere it is off. `metrics.jsonl` and the page tell how "
+          "many tokens\n"
+          "each expert got. An expert's matrices move by themselves where they are not in memory (`--disk`), "
+          "`--partition`\n"
+          "spreads them over ranks, and `--tensor` cuts each by its inner features.\n",
           out);
 }
 

@@ -54,11 +54,13 @@ struct routing experts_route(struct builder *builder, const struct expert_names 
                                                 0, names->router_bias);
     struct tensor *logits = ops_linear(graph, build_node_name(builder, names->router), normed, weight, bias, NULL,
                                        (struct linear_attributes){.weight_is_kn = false});
-    struct routing routing = ops_route(graph, build_node_name(builder, "mlp.route"), logits,
+    struct tensor *targets = build_targets(builder);
+    struct routing routing = ops_route(graph, build_node_name(builder, "mlp.route"), logits, targets,
                                        (struct route_attributes){config->experts_per_token, config->normalise_experts});
     bool loss = builder->purpose == MODEL_LOSS || builder->purpose == MODEL_LOSS_SEGMENTED;
     if (loss && config->balances_experts && config->balance_coefficient > 0)
-        builder->load = ops_expert_load(graph, build_node_name(builder, "mlp.load"), logits, routing, builder->load);
+        builder->load =
+            ops_expert_load(graph, build_node_name(builder, "mlp.load"), logits, routing, targets, builder->load);
     return routing;
 }
 

@@ -1,31 +1,34 @@
 /* How experts are used: counts of their slots, and the loss that balances them (Fedus et al., arXiv 2101.03961,
- * equations 4 to 6), as transformers' load_balancing_loss_func has it: over all tokens of a grain and all layers
- * together. Each layer adds what it takes to a running sum. */
+ * equations 4 to 6), as transformers' load_balancing_loss_func computes it: over all tokens of a grain that its
+ * attention mask keeps, and all layers together. Each layer adds its load to a running sum. */
 #include "ops/check.h"
 
 /* Rows of a load: how many slots each expert has, and the sum of the probabilities that tokens give it. */
 static struct shape load_of(int64_t experts) { return shape_make(DTYPE_F32, 2, LOAD_ROWS, experts, 1); }
 
-static enum status infer_expert_load(const struct node *node, struct shape out[OP_OUTPUTS_MAX]) {
-    TRY(check_activation(node, 0));
-    int64_t experts = shape_columns(&node->in[0]->shape);
-    const struct shape ranges = shape_make(DTYPE_I32, 2, experts, 2, 1);
-    TRY(check_shape(node, 1, &ranges));
-    out[0] = load_of(experts);
-    return check_optional(node, 2, &out[0]);
+/* Logits and targets of the same tokens. */
+static enum status check_router(const struct node *node, int logits, int targets) {
+    TRY(check_activation(node, logits));
+    const struct shape *own = &node->in[logits]->shape,
+                       wanted = shape_make(DTYPE_I32, 2, own->dims[0], own->dims[1], 1);
+    return check_shape(node, targets, &wanted);
 }
 
-static double example_expert_load(const struct node *node, const struct tensor *tensor, int64_t index) {
-    if (tensor->shape.dtype != DTYPE_I32) return op_example_default(node, tensor, index);
-    return example_range(shape_rows(&node->in[0]->shape), shape_columns(&node->in[0]->shape), index);
+static enum status infer_expert_load(const struct node *node, struct shape out[OP_OUTPUTS_MAX]) {
+    TRY(check_router(node, 0, 2));
+    int64_t experts = shape_columns(&node->in[0]->shape);
+    const struct shape slots = vector_of(DTYPE_I32, experts);
+    TRY(check_shape(node, 1, &slots));
+    out[0] = load_of(experts);
+    return check_optional(node, 3, &out[0]);
 }
 
 static void differentiate_expert_load(struct gradients *gradients, const struct node *node) {
-    struct tensor *logits = node->in[0], *previous = node->in[2], *dload = gradient_of(gradients, node->out[0]);
+    struct tensor *logits = node->in[0], *previous = node->in[3], *dload = gradient_of(gradients, node->out[0]);
     if (!dload) return;
     if (previous) gradient_contribute(gradients, previous, dload);
     if (!gradient_wanted(gradients, logits)) return;
-    struct tensor *in[OP_INPUTS_MAX] = {dload, logits};
+    struct tensor *in[OP_INPUTS_MAX] = {dload, logits, node->in[2]};
     struct tensor *into[OP_OUTPUTS_MAX] = {gradient_target(gradients, logits)};
     gradient_add_node(gradients, &op_expert_load_grad, node, in, NULL, into);
     gradient_deliver_sum(gradients, node, logits, into[0]);
@@ -33,17 +36,16 @@ static void differentiate_expert_load(struct gradients *gradients, const struct 
 
 const struct op op_expert_load = {
     .name = "expert_load",
-    .inputs_least = 2,
-    .inputs = 3,
+    .inputs_least = 3,
+    .inputs = 4,
     .outputs = 1,
     .infer = infer_expert_load,
-    .example = example_expert_load,
     .differentiate = differentiate_expert_load,
-    .saved_inputs = 1u << 0,
+    .saved_inputs = 1u << 0 | 1u << 2,
 };
 
 static enum status infer_expert_load_grad(const struct node *node, struct shape out[OP_OUTPUTS_MAX]) {
-    TRY(check_activation(node, 1));
+    TRY(check_router(node, 1, 2));
     out[0] = node->in[1]->shape;
     const struct shape load = load_of(shape_columns(&out[0]));
     return check_shape(node, 0, &load);
@@ -51,8 +53,8 @@ static enum status infer_expert_load_grad(const struct node *node, struct shape 
 
 const struct op op_expert_load_grad = {
     .name = "expert_load_grad",
-    .inputs_least = 2,
-    .inputs = 2,
+    .inputs_least = 3,
+    .inputs = 3,
     .outputs = 1,
     .infer = infer_expert_load_grad,
 };
@@ -113,16 +115,10 @@ const struct op op_balanced_loss_grad = {
 };
 
 static enum status infer_count_slots(const struct node *node, struct shape out[OP_OUTPUTS_MAX]) {
-    const struct shape *ranges = &node->in[0]->shape;
-    if (ranges->dtype != DTYPE_I32 || ranges->rank != 2 || ranges->dims[1] != 2)
-        return status_set(STATUS_BAD_INPUT, "input 0 (%s) holds no ranges [E, 2]", node->in[0]->name);
-    out[0] = vector_of(DTYPE_F64, ranges->dims[0]);
+    const struct shape slots = vector_of(DTYPE_I32, shape_elements(&node->in[0]->shape));
+    TRY(check_shape(node, 0, &slots));
+    out[0] = vector_of(DTYPE_F64, slots.dims[0]);
     return STATUS_OK;
-}
-
-static double example_ranges(const struct node *node, const struct tensor *tensor, int64_t index) {
-    if (tensor->shape.dtype != DTYPE_I32) return op_example_default(node, tensor, index);
-    return (double)(index / 2 + index % 2); /* one slot each */
 }
 
 const struct op op_count_slots = {
@@ -131,14 +127,13 @@ const struct op op_count_slots = {
     .inputs = 1,
     .outputs = 1,
     .infer = infer_count_slots,
-    .example = example_ranges,
     .updates = 1u << 0,
 };
 
 struct tensor *ops_expert_load(struct graph *graph, const char *name, struct tensor *logits, struct routing routing,
-                               struct tensor *previous) {
-    if (!logits || !routing.ranges) return NULL;
-    struct tensor *in[OP_INPUTS_MAX] = {logits, routing.ranges, previous};
+                               struct tensor *targets, struct tensor *previous) {
+    if (!logits || !routing.slots || !targets) return NULL;
+    struct tensor *in[OP_INPUTS_MAX] = {logits, routing.slots, targets, previous};
     struct node *node = graph_add(graph, &op_expert_load, name, in, NULL, NULL);
     return node ? node->out[0] : NULL;
 }

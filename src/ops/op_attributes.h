@@ -8,6 +8,10 @@
 /* Attributes of a node, typed. */
 #define NODE_ATTRIBUTES(node, type) ((const struct type *)(node)->attributes)
 
+/* Targets are token ids; negative ones take no part in the loss. This one marks padding, which adds nothing to the load
+ * of experts either. */
+enum { TARGET_PADDING = -101 };
+
 /* Values that each step gets, by slot. */
 enum scalar {
     SCALAR_LOSS_SCALE,         /* 1 / unmasked tokens, or pairs, of the whole step, over all grains and ranks */
@@ -230,7 +234,7 @@ struct expert_glu_grad_attributes {
 enum { LOAD_SLOTS, LOAD_PROBABILITIES, LOAD_ROWS };
 struct balance_attributes {
     double coefficient;
-    int64_t rows; /* tokens of the grain times layers */
+    int64_t layers;
 };
 struct balance_grad_attributes {
     struct balance_attributes balance;

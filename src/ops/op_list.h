@@ -109,11 +109,12 @@
     X(preference_loss)                                                                                                 \
     /* the same -> loss +=, dy times SCALAR_LOSS_SCALE, 0 where masked */                                              \
     X(preference_loss_grad)                                                                                            \
-    /* routing.c: logits [S,T,E] -> weights [S,T,k] fp32, places [S,T,k] int32, ranges [E,2] int32: the k experts of   \
-     *  a token with the largest logits, of equal ones the first; largest first. Their probabilities, the softmax over \
-     *  all E, are the weights, or with `normalised` these over their sum. A slot is a token's choice of an expert;    \
-     *  places say in which row each lies when slots are sorted by expert, those of an expert by token. Each expert's  \
-     *  rows begin at a multiple of routing_tile: ranges hold where, and where its slots end */                        \
+    /* routing.c: logits [S,T,E], [targets [S,T] int32] -> weights [S,T,k] fp32, places [S,T,k] int32, ranges [E,2]    \
+     *  int32, slots [E] int32: the k experts of a token with the largest logits, of equal ones the first; largest     \
+     *  first. Their probabilities, the softmax over all E, are the weights, or with `normalised` these over their     \
+     *  sum. A slot is a token's choice of an expert; places say in which row each lies when slots are sorted by       \
+     *  expert, those of an expert by token. Each expert's rows begin at a multiple of routing_tile: ranges hold       \
+     *  where, and where its slots end. `slots` counts those of tokens that are not padding */                         \
     X(route)                                                                                                           \
     /* dweights, logits, weights, places, ranges -> dlogits */                                                         \
     X(route_grad)                                                                                                      \
@@ -144,18 +145,18 @@
     /* dy, rows, ranges, gate_up, down, gate_up_bias, [previous] -> [drows], [dgate_up +=], [ddown +=],                \
      *  [dgate_up_bias +=], [ddown_bias +=] */                                                                         \
     X(expert_glu_grad)                                                                                                 \
-    /* balance.c: logits [S,T,E], ranges, [previous] -> load [2,E] fp32: the slots of each expert, the sum over tokens \
-     *  of its probabilities, + previous */                                                                            \
+    /* balance.c: logits [S,T,E], slots [E], targets [S,T] int32, [previous] -> load [2,E] fp32: the slots of each     \
+     *  expert, the sum of its probabilities over tokens that are not padding, + previous */                           \
     X(expert_load)                                                                                                     \
-    /* dload, logits -> dlogits */                                                                                     \
+    /* dload, logits, targets -> dlogits, 0 for padding */                                                             \
     X(expert_load_grad)                                                                                                \
     /* log-probabilities y [S,T,1] fp32, targets [S,T] int32, load -> loss += fp64 [1]: -(sum of y over targets) +     \
-     *  targets * coefficient * E * (sum over experts of slots / rows * probabilities / rows), unscaled */             \
+     *  targets * coefficient * E * (sum over experts of slots / rows * probabilities / rows), unscaled; rows: tokens  \
+     *  that are not padding, times layers */                                                                          \
     X(balanced_loss)                                                                                                   \
     /* the same -> loss +=, dy, 0 where masked, [dload], times SCALAR_LOSS_SCALE */                                    \
     X(balanced_loss_grad)                                                                                              \
-    /* ranges -> slots += [E] fp64: how many each expert has. A node of backward, which each grain goes through once   \
-     */                                                                                                                \
+    /* slots [E] int32 -> their sums += [E] fp64. A node of backward, which each grain goes through once */            \
     X(count_slots)                                                                                                     \
     /* optimizer.c: a, b -> a = a + b in fp32: two accumulators of one parameter (PHASE_FINISH) */                     \
     X(gradient_sum)                                                                                                    \

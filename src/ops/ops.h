@@ -61,9 +61,10 @@ struct tensor *ops_gated_activation(struct graph *graph, const char *name, struc
                                     enum activation function);
 /* Where the tokens of a grain go. */
 struct routing {
-    struct tensor *weights, *places, *ranges;
+    struct tensor *weights, *places, *ranges, *slots;
 };
-struct routing ops_route(struct graph *graph, const char *name, struct tensor *logits,
+/* `targets` tell padding from tokens; they may be NULL. */
+struct routing ops_route(struct graph *graph, const char *name, struct tensor *logits, struct tensor *targets,
                          struct route_attributes attributes);
 struct tensor *ops_dispatch(struct graph *graph, const char *name, struct tensor *x, struct routing routing,
                             struct dispatch_attributes attributes);
@@ -92,7 +93,7 @@ const struct tensor *expert_down(const struct node *node);
 int64_t expert_width(const struct node *node);
 /* `previous` is that of the layer before, NULL in the first. */
 struct tensor *ops_expert_load(struct graph *graph, const char *name, struct tensor *logits, struct routing routing,
-                               struct tensor *previous);
+                               struct tensor *targets, struct tensor *previous);
 struct tensor *ops_add(struct graph *graph, const char *name, struct tensor *a, struct tensor *b);
 /* `bias` and `residual` may be NULL. */
 struct tensor *ops_add_bias(struct graph *graph, const char *name, struct tensor *x, struct tensor *bias,

@@ -31,13 +31,15 @@ static enum status infer_route(const struct node *node, struct shape out[OP_OUTP
     out[1] = out[0];
     out[1].dtype = DTYPE_I32;
     out[2] = shape_make(DTYPE_I32, 2, experts, 2, 1);
-    return STATUS_OK;
+    out[3] = vector_of(DTYPE_I32, experts);
+    const struct shape targets = shape_make(DTYPE_I32, 2, logits->dims[0], logits->dims[1], 1);
+    return check_optional(node, 1, &targets);
 }
 
 /* Adds the node that counts the slots of each expert in a step. */
 static void count_slots(struct gradients *gradients, const struct node *node) {
     struct graph *graph = gradients_graph(gradients);
-    struct tensor *in[OP_INPUTS_MAX] = {node->out[2]};
+    struct tensor *in[OP_INPUTS_MAX] = {node->out[3]};
     struct tensor *into[OP_OUTPUTS_MAX] = {graph_tensor(graph, TENSOR_RESULT,
                                                         graph_format(graph, "%s.slots", node->name),
                                                         vector_of(DTYPE_F64, shape_columns(&node->in[0]->shape)))};
@@ -58,12 +60,12 @@ const struct op op_route = {
     .name = "route",
     .attribute_bytes = sizeof(struct route_attributes),
     .inputs_least = 1,
-    .inputs = 1,
-    .outputs = 3,
+    .inputs = 2,
+    .outputs = 4,
     .infer = infer_route,
     .differentiate = differentiate_route,
     .saved_inputs = 1u << 0,
-    .saved_outputs = 1u << 0 | 1u << 1 | 1u << 2,
+    .saved_outputs = 1u << 0 | 1u << 1 | 1u << 2 | 1u << 3,
 };
 
 double example_range(int64_t slots, int64_t experts, int64_t index) {
@@ -323,11 +325,11 @@ struct tensor *ops_token_gate(struct graph *graph, const char *name, struct tens
     return node ? node->out[0] : NULL;
 }
 
-struct routing ops_route(struct graph *graph, const char *name, struct tensor *logits,
+struct routing ops_route(struct graph *graph, const char *name, struct tensor *logits, struct tensor *targets,
                          struct route_attributes attributes) {
-    struct tensor *in[OP_INPUTS_MAX] = {logits};
+    struct tensor *in[OP_INPUTS_MAX] = {logits, targets};
     struct node *node = logits ? graph_add(graph, &op_route, name, in, &attributes, NULL) : NULL;
-    return node ? (struct routing){node->out[0], node->out[1], node->out[2]} : (struct routing){NULL, NULL, NULL};
+    return node ? (struct routing){node->out[0], node->out[1], node->out[2], node->out[3]} : (struct routing){NULL};
 }
 
 struct tensor *ops_dispatch(struct graph *graph, const char *name, struct tensor *x, struct routing routing,

@@ -65,11 +65,11 @@ static int64_t expert_bytes(const struct node *node) {
     return each * (gradient ? CUDA_EXPERT_GRAD_ACTIVATIONS : CUDA_EXPERT_ACTIVATIONS) + cuda_expert_slab_bytes(node);
 }
 
-/* Counts of slots by block and expert, and sums of probabilities. */
+/* Counts of slots by block and expert, of all and of padding, and sums of probabilities. */
 static int64_t routing_bytes(const struct node *node) {
     int64_t experts = shape_columns(&node->in[0]->shape);
     if (node->op == &op_route)
-        return (shape_elements(&node->out[1]->shape) + CUDA_SLOTS_BLOCK - 1) / CUDA_SLOTS_BLOCK * experts *
+        return (shape_elements(&node->out[1]->shape) + CUDA_SLOTS_BLOCK - 1) / CUDA_SLOTS_BLOCK * experts * 2 *
                (int64_t)sizeof(int32_t);
     if (node->op != &op_expert_load) return 0;
     return (shape_rows(&node->in[0]->shape) + CUDA_LOAD_TOKENS - 1) / CUDA_LOAD_TOKENS * experts *

@@ -130,11 +130,11 @@ static struct dataset_batch inputs_of(const struct engine *engine, enum program_
                                   .references = optional_input(engine, use, "reference")};
 }
 
-/* Sequences [first, end) have no targets. */
+/* Sequences [first, end) are padding. */
 static void fill_blank(const struct dataset_batch *batch, int64_t length, int64_t first, int64_t end) {
     for (int64_t i = first * length; i < end * length; i++) {
         batch->tokens[i] = 0;
-        batch->targets[i] = DATASET_IGNORE;
+        batch->targets[i] = TARGET_PADDING;
         if (batch->segments) batch->segments[i] = 0;
     }
     for (int64_t i = first; i < end && batch->references; i++)

@@ -380,12 +380,15 @@ static enum status refuse_kernels(const struct plan_options *options, const char
 }
 
 /* Checks instruction set and kernels' version, on which the bits depend and which no option sets. Each backend counts
- * its own versions, so those of another backend are not compared. */
+ * its own versions, so those of another backend are not compared. A version that is alike stays in the recipe, for
+ * programs that balance experts to refuse (session/programs.c). */
 static enum status check_backend(const struct plan_options *options, const struct recipe *base, const char *base_name,
-                                 const struct backend *backend, const struct recipe *here) {
+                                 const struct backend *backend, struct recipe *here) {
     const struct backend *kind = backend_of_isa(base->isa);
-    if (kind == backend_of_isa(here->isa) && base->kernels_version != here->kernels_version)
+    bool same_kind = kind == backend_of_isa(here->isa);
+    if (same_kind && !kernel_versions_alike(kind->name, base->kernels_version, here->kernels_version))
         return refuse_kernels(options, base_name, kind->name, base->kernels_version, here->kernels_version);
+    if (same_kind) here->kernels_version = base->kernels_version;
     if (backend_runs_isa(backend, base->isa)) return STATUS_OK;
     (void)status_set(STATUS_BAD_INPUT, "%s: recipe: isa is another here: it was made with %s, this machine has %s",
                      base_name, base->isa, here->isa);

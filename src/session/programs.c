@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "backend/kernel_versions.h"
 #include "graph/differentiate.h"
 #include "graph/remake.h"
 #include "graph/token_tiles.h"
@@ -82,10 +83,25 @@ static enum status finish_log_probabilities(enum program_use use, const struct r
     return graph_status(graph);
 }
 
+/* Kernels of another version, which are alike otherwise, counted padding. */
+static enum status check_balance_version(const struct model *model, const struct recipe *recipe,
+                                         const struct backend *backend) {
+    if (recipe->kernels_version == backend->kernels_version) return STATUS_OK;
+    const char *last = kernel_version_last(backend_of_isa(recipe->isa)->name, recipe->kernels_version);
+    status_set(STATUS_BAD_INPUT,
+               "recipe.kernels_version: %d counts padding in the loss that balances experts (output_router_logits of "
+               "%s/config.json), version %d does not",
+               recipe->kernels_version, model->folder ? model->folder : "", backend->kernels_version);
+    return status_hint(STATUS_BAD_INPUT, "use %s, or --allow-recipe-change to continue with another loss",
+                       last ? last : "another Ballast");
+}
+
 /* The loss of preferences leaves the experts' balance out. */
-static enum status check_balance(const struct model *model, const struct recipe *recipe) {
+static enum status check_balance(const struct model *model, const struct recipe *recipe,
+                                 const struct backend *backend) {
     const struct model_config *config = &model->config;
-    if (recipe->loss != TRAINING_DPO || !config->balances_experts || config->balance_coefficient == 0) return STATUS_OK;
+    if (!config->balances_experts || config->balance_coefficient == 0) return STATUS_OK;
+    if (recipe->loss != TRAINING_DPO) return check_balance_version(model, recipe, backend);
     status_set(STATUS_BAD_INPUT,
                "%s/config.json: output_router_logits: the loss that balances experts cannot be added to that of "
                "preferences",
@@ -97,7 +113,7 @@ static enum status build_whole_batch(const struct session *session, enum program
                                      struct graph **graph, struct tensor **output) {
     const struct recipe *recipe = &plan->recipe;
     enum model_purpose purpose = purpose_of(use, recipe);
-    TRY(check_balance(session->model, recipe));
+    TRY(check_balance(session->model, recipe, session->machine.backend));
     TRY(model_build_graph(session->model, purpose, recipe->dtype, recipe->grain_sequences, recipe->sequence_length,
                           graph, output));
     if (purpose != MODEL_LOG_PROBABILITIES) return STATUS_OK;

@@ -82,8 +82,8 @@ static struct layer build(const struct routing_case *routing, enum dtype dtype) 
     layer.x = activation(layer.graph, "x", COLUMNS);
     layer.logits = activation(layer.graph, "router", routing->experts);
     struct dispatch_attributes all = {.experts = routing->experts};
-    layer.routed =
-        ops_route(layer.graph, "route", layer.logits, (struct route_attributes){routing->chosen, routing->normalised});
+    layer.routed = ops_route(layer.graph, "route", layer.logits, NULL,
+                             (struct route_attributes){routing->chosen, routing->normalised});
     struct tensor *rows = ops_dispatch(layer.graph, "dispatch", layer.x, layer.routed, all);
     layer.y = ops_combine(layer.graph, "combine", add_experts(&layer, rows), layer.routed, NULL, all);
     if (graph_status(layer.graph) != STATUS_OK || graph_differentiate_part(layer.graph) != STATUS_OK)

@@ -206,6 +206,34 @@ static void build_loss(struct graph *graph, const struct fixture *fixture) {
     add(graph, &op_head_loss_grad, &attributes, in, out);
 }
 
+static struct tensor *add_load(struct graph *graph, const struct fixture *fixture, struct tensor *logits,
+                               struct tensor *targets, struct tensor *previous) {
+    struct route_attributes route = {.chosen = (int64_t)attribute(fixture, "chosen")};
+    return ops_expert_load(graph, "load", logits, ops_route(graph, "route", logits, targets, route), targets, previous);
+}
+
+static void add_load_gradient(struct graph *graph, struct tensor *dload, struct tensor *logits,
+                              struct tensor *targets) {
+    add(graph, &op_expert_load_grad, NULL, (struct tensor *[OP_INPUTS_MAX]){dload, logits, targets},
+        (struct tensor *[OP_OUTPUTS_MAX]){gradient(graph, logits)});
+}
+
+static void build_load_balancing(struct graph *graph, const struct fixture *fixture) {
+    struct tensor *x = input(graph, fixture, "x"), *x2 = input(graph, fixture, "x2");
+    struct tensor *targets = input(graph, fixture, "targets");
+    struct tensor *load = add_load(graph, fixture, x2, targets, add_load(graph, fixture, x, targets, NULL));
+    struct shape shape = shape_make(DTYPE_F32, 3, graph->grain_sequences, graph->sequence_length, 1);
+    struct tensor *y = graph_tensor(graph, TENSOR_ACTIVATION, "log_probability", shape);
+    struct balance_grad_attributes attributes = {
+        .balance = {.coefficient = attribute(fixture, "coefficient"), .layers = 2}, .dload = true};
+    struct tensor *dload = graph_tensor(graph, TENSOR_ACTIVATION, "dload", load->shape);
+    struct tensor *loss = graph_tensor(graph, TENSOR_RESULT, "loss", shape_make(DTYPE_F64, 1, 1, 1, 1));
+    add(graph, &op_balanced_loss_grad, &attributes, (struct tensor *[OP_INPUTS_MAX]){y, targets, load},
+        (struct tensor *[OP_OUTPUTS_MAX]){loss, gradient(graph, y), dload});
+    add_load_gradient(graph, dload, x, targets);
+    add_load_gradient(graph, dload, x2, targets);
+}
+
 static const struct {
     const char *kind;
     void (*build)(struct graph *graph, const struct fixture *fixture);
@@ -220,6 +248,7 @@ static const struct {
                 {"linear", build_linear},
                 {"conv1d", build_linear},
                 {"linear_cross_entropy", build_loss},
+                {"load_balancing", build_load_balancing},
 #define ACTIVATION_BUILDER(name, text, ...) {text, build_activation},
                 ACTIVATION_LIST(ACTIVATION_BUILDER)
 #undef ACTIVATION_BUILDER

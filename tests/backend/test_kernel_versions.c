@@ -79,12 +79,21 @@ static void versions_that_are_not_there_have_no_last(void **state) {
     assert_null(kernel_version_last("cpu", backend_cpu.kernels_version + 1));
 }
 
+static void versions_are_alike_where_only_the_balance_changed(void **state) {
+    (void)state;
+    assert_true(kernel_versions_alike("cpu", 9, 10) && kernel_versions_alike("cpu", 10, 10));
+    assert_true(kernel_versions_alike("cuda", 5, 6));
+    assert_false(kernel_versions_alike("cpu", 8, 10) || kernel_versions_alike("cpu", 10, 9));
+    assert_false(kernel_versions_alike("cuda", 4, 6) || kernel_versions_alike("cuda", 6, 7));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_newest_row_is_the_backends_version),
         cmocka_unit_test(the_changelog_has_the_same_rows),
         cmocka_unit_test(the_changelog_begins_with_this_release),
         cmocka_unit_test(versions_that_are_not_there_have_no_last),
+        cmocka_unit_test(versions_are_alike_where_only_the_balance_changed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -11,6 +11,7 @@
 #include "base/mem.h"
 #include "base/random.h"
 #include "data/dataset.h"
+#include "ops/op_attributes.h"
 #include "support/data_files.h"
 #include "support/data_place.h"
 #include "support/dataset_fill.h"
@@ -110,7 +111,7 @@ static int64_t expect_example(struct expected *all, int count, const struct row 
 
 static bool is_padding(const struct row *row, int64_t at) {
     for (int64_t i = at; i < row->length; i++)
-        if (row->targets[i] != DATASET_IGNORE || row->tokens[i] != 0) return false;
+        if (row->targets[i] != TARGET_PADDING || row->tokens[i] != 0) return false;
     return true;
 }
 
@@ -126,7 +127,7 @@ static int read_epoch(const struct place *place, struct expected *all, int count
         int64_t counted = fill(dataset, step, 1, (struct dataset_batch){tokens, targets, positions, segments, NULL});
         int64_t unmasked = 0, at = 0;
         for (int i = 0; i < LENGTH; i++)
-            unmasked += targets[i] != DATASET_IGNORE;
+            unmasked += targets[i] >= 0;
         assert_int_equal(counted, unmasked);
         for (int32_t segment = 0; at < LENGTH && !is_padding(&row, at); segment++, met++) {
             assert_int_equal(segments[at], segment);

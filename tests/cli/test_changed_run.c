@@ -343,7 +343,8 @@ static void refuse_kernels(void **state, const char *message, const char *hint) 
 
 /* As if the kernels' version had been raised, and as if the run came from a later release. */
 static void another_version_of_the_kernels_may_be_taken_on_purpose(void **state) {
-    const int here = backend_cpu.kernels_version, older = here - 1;
+    const int here = backend_cpu.kernels_version,
+              older = 8; /* 9 has the same bits but for the loss that balances experts */
     char text[200], hint[200];
     come_from_kernels(*state, older);
     snprintf(text, sizeof text, ": %d is an older version of the cpu kernels; Ballast %s has version %d, ", older,

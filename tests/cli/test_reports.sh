@@ -314,4 +314,28 @@ length=$(od -An -tu8 -N8 "$reports/model/model.safetensors" | tr -d ' ')
 evaluates 3 7.0205 "$place/long_header" "$data/f5_conv_prompt_completion.jsonl" --seq 64
 "$ballast" inspect "$reports/tied_only_head" >"$place/out" 2>"$place/err" || fail "only the head: $(cat "$place/err")"
 
+# Padding adds nothing to the loss that balances experts (tests/reference/padded_balance.py has transformers' value).
+cp -r "$BALLAST_FIXTURES/models/qwen3_moe_balanced" "$place/balanced"
+chmod -R u+w "$place/balanced"
+vocab=$(echo 'abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.' | sed 's/./&\n/g' |
+    awk 'NF { printf "%s\"%s\": %d", n ? ", " : "", $1, n; n++ }')
+echo "{\"version\": \"1.0\", \"added_tokens\": [], \"model\": {\"type\": \"BPE\", \"vocab\": {$vocab}, \"merges\": []}}" \
+    >"$place/balanced/tokenizer.json"
+printf '{"prompt": "%s", "completion": "%s"}\n' abc qrsu Hello W. zY vutsrqpo mnop KLMNO >"$place/letters.jsonl"
+for seq in 12 16 64; do
+    rm -rf "$place/balanced_run"
+    "$ballast" train "$place/balanced" "$place/letters.jsonl" --valid "$place/letters.jsonl" -o "$place/balanced_run" \
+        --steps 1 --batch 4 --grain 4 --seq $seq --packing off --dtype fp32 >"$place/out" 2>"$place/err" || fail "train: $(cat "$place/err")"
+    sed -n 's/.*loss": \([0-9.]*\).*/\1/p' "$place/balanced_run/metrics.jsonl" | tr '\n' ' ' >"$place/losses"
+    awk 'function near(a, b) { return a - b < 2e-5 && b - a < 2e-5 }
+        { exit !(near($1, 5.21432) && near($2, 5.17974)) }' "$place/losses" ||
+        fail "at --seq $seq the losses of the first step and of validation are $(cat "$place/losses")"
+done
+rm "$place/balanced_run/checkpoints/step-00000001/ballast_manifest.json" # version 3 of state.json needs none
+sed -i 's/"kernels_version": [0-9]*/"kernels_version": 9/; s/"version": 5/"version": 3/' "$place/balanced_run/run.json" \
+    "$place/balanced_run/checkpoints/step-00000001/state.json"
+refuses "kernels_version: 9 counts padding in the loss that balances experts" resume "$place/balanced_run" --steps 2
+"$ballast" resume "$place/balanced_run" --steps 2 --allow-recipe-change >"$place/out" 2>"$place/err" ||
+    fail "resume --allow-recipe-change: $(cat "$place/err")"
+
 [ $failures -eq 0 ] || exit 1

@@ -14,6 +14,7 @@
 
 #include "base/folder.h"
 #include "data/dataset.h"
+#include "ops/op_attributes.h"
 #include "support/data_files.h"
 #include "support/dataset_fill.h"
 #include "support/fault_sweep.h"
@@ -312,7 +313,7 @@ static void last_validation_batch_is_padded(void **state) {
             assert_int_equal(expect_row(tokens + row * LENGTH, targets + row * LENGTH, LENGTH), step * BATCH + row);
         for (int i = rows * LENGTH; i < ROW; i++) {
             assert_int_equal(tokens[i], 0);
-            assert_int_equal(targets[i], DATASET_IGNORE);
+            assert_int_equal(targets[i], TARGET_PADDING);
         }
     }
     dataset_close(dataset);

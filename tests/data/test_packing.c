@@ -8,6 +8,7 @@
 #include "base/random.h"
 #include "chat/example.h"
 #include "data/packing.h"
+#include "ops/op_attributes.h"
 #include "support/data_files.h"
 #include "support/fault_sweep.h"
 #include "support/temp_folder.h"
@@ -118,7 +119,7 @@ static void rows_hold_each_example_once(void **state) {
                     /* padding has no targets, and begins with token 0, which is also the first of example 0 */
                     bool padding = true;
                     for (int k = i; k < LENGTH; k++)
-                        padding &= tokens[k] == 0 && targets[k] == DATASET_IGNORE && segments[k] == segments[i];
+                        padding &= tokens[k] == 0 && targets[k] == TARGET_PADDING && segments[k] == segments[i];
                     number = padding ? -1 : tokens[i] / 1000;
                     if (!padding) seen[number]++;
                 }
@@ -214,7 +215,7 @@ static void loss_on_all_counts_every_successor(void **state) {
     assert_int_equal(packing_fill_row(&packing, examples.corpus, 0, true, &row, &counted), STATUS_OK);
     assert_int_equal(counted, 4);
     assert_int_equal(targets[3], 1004);
-    assert_int_equal(targets[4], DATASET_IGNORE);
+    assert_int_equal(targets[4], TARGET_PADDING);
     assert_int_equal(packing_fill_row(&packing, examples.corpus, 1, true, &row, &counted), STATUS_OK);
     assert_int_equal(counted, 8);
     assert_int_equal(targets[7], 3008);

@@ -5,6 +5,9 @@
 <case>.out.<k>   F32          outputs, computed in fp64 and then rounded: by 1/300 of the tests' bound at most
 <case>.din.<k>   F32          gradients of the floating-point inputs, likewise
 
+A load_balancing case has the logits of two routers, x and x2, the log-probabilities of targets, and targets, of which
+-100 is masked and -101 is padding.
+
 Activations are [B,T,heads*D] (or [rows, columns]); a linear weight is [N,K] as in torch.nn.Linear, a conv1d weight
 [K,N] as in transformers' Conv1D, which GPT-2 uses. Segment ids rise along a sequence: tokens attend within their own.
 """
@@ -19,6 +22,7 @@ import torch
 import torch.nn.functional as F
 import transformers
 from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding, apply_rotary_pos_emb
+from transformers.models.mixtral.modeling_mixtral import load_balancing_loss_func
 from transformers.models.phi3.modeling_phi3 import Phi3RotaryEmbedding, apply_rotary_pos_emb as phi3_apply
 from transformers.pytorch_utils import Conv1D
 
@@ -105,6 +109,15 @@ def linear_cross_entropy(inputs, attributes):
     return F.cross_entropy(logits, inputs["labels"].long(), ignore_index=-100, reduction="sum")[None]
 
 
+def load_balancing(inputs, attributes):
+    targets, routers = inputs["targets"], (inputs["x"].flatten(0, 1), inputs["x2"].flatten(0, 1))
+    with all_double():
+        balance = load_balancing_loss_func(routers, routers[0].shape[1], attributes["chosen"], targets != -101)
+    trained = targets >= 0
+    cross_entropy = -inputs["log_probability"].squeeze(-1)[trained].sum()
+    return (cross_entropy + trained.sum() * attributes["coefficient"] * balance)[None]
+
+
 OPERATORS = {
     "rmsnorm": rms_norm,
     "rmsnorm_one_plus": rms_norm_one_plus,
@@ -121,6 +134,7 @@ OPERATORS = {
     "linear": linear,
     "conv1d": conv1d,
     "linear_cross_entropy": linear_cross_entropy,
+    "load_balancing": load_balancing,
 }
 
 
@@ -146,6 +160,19 @@ class Inputs:
         positions = torch.arange(TOKENS).repeat(BATCH, 1) + torch.tensor([[3], [71]])
         positions[1, 20:] = torch.arange(TOKENS - 20)
         return positions.int()
+
+    def router(self, experts):
+        """Logits that bf16 holds, of which no two of a token are alike."""
+        ranks = self.rng.permuted(numpy.tile(numpy.arange(experts), (BATCH, TOKENS, 1)), axis=-1)
+        return torch.from_numpy((0.375 * ranks - 1).astype(numpy.float32))
+
+    def padded_targets(self):
+        """Targets of which some are masked, and the last of each sequence are padding."""
+        targets = self.below(VOCAB, BATCH, TOKENS)
+        targets[:, :5] = -100
+        targets[0, 23:] = -101
+        targets[1, 11:] = -101
+        return targets
 
     def labels(self, rows, vocab):
         labels = self.below(vocab, rows)
@@ -203,6 +230,11 @@ def loss_inputs(draw, columns, vocab, scale=0.3):
             "labels": draw.labels(BATCH * TOKENS, vocab)}
 
 
+def load_balancing_inputs(draw):
+    return {"x": draw.router(5), "x2": draw.router(5), "log_probability": draw.normal(BATCH, TOKENS, 1),
+            "targets": draw.padded_targets()}
+
+
 # case: operator, attributes, how its inputs are drawn
 CASES = {
     "rmsnorm": ("rmsnorm", {"eps": 1e-5}, norm_inputs),
@@ -243,6 +275,7 @@ CASES = {
                                     lambda draw: loss_inputs(draw, 45, VOCAB)),
     "linear_cross_entropy_steep": ("linear_cross_entropy", {}, lambda draw: loss_inputs(draw, 21, 47, scale=30.0)),
     "linear_cross_entropy_wide": ("linear_cross_entropy", {}, lambda draw: loss_inputs(draw, 7, 1031)),
+    "load_balancing": ("load_balancing", {"chosen": 2, "coefficient": 0.7}, load_balancing_inputs),
 }
 
 
@@ -257,7 +290,7 @@ def run(case):
     dout = draw.normal(*out.shape)
     out.backward(dout.double())
 
-    name = "loss" if operator == "linear_cross_entropy" else "y"
+    name = "loss" if operator in ("linear_cross_entropy", "load_balancing") else "y"
     tensors = {f"{case}.in.{k}": tensor for k, tensor in stored.items()}
     tensors |= {f"{case}.out.{name}": out.detach().float(), f"{case}.dout.{name}": dout}
     return tensors | {f"{case}.din.{k}": tensor.grad.float() for k, tensor in inputs.items() if tensor.is_floating_point()}

@@ -97,6 +97,8 @@ static void another_version_of_the_kernels_is_refused(void **state) {
     plan.recipe.kernels_version = 8;
     (void)resolve(&backend_cpu, &plan, STATUS_BAD_INPUT, "recipe.kernels_version: 8 is an older version of the cpu");
     assert_string_equal(status_hint_text(), "use commit a24fee9d (2026-11-24), the last with version 8");
+    plan.recipe.kernels_version = 9; /* which differs in the loss that balances experts alone */
+    assert_int_equal(resolve(&backend_cpu, &plan, STATUS_OK, NULL).recipe.kernels_version, 9);
     plan.recipe.kernels_version = 99;
     (void)resolve(&backend_cpu, &plan, STATUS_BAD_INPUT, "recipe.kernels_version: 99 needs a newer Ballast; Ballast ");
     assert_string_equal(status_hint_text(), "update Ballast to the release that wrote the file");

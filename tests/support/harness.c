@@ -59,6 +59,7 @@ static struct plan_request request_of(const struct harness_options *options) {
         .policy_fixed = true,
     };
     struct recipe *recipe = &request.plan.recipe;
+    recipe->kernels_version = options->backend->kernels_version;
     if (options->purpose == MODEL_LOSS_SEGMENTED) recipe->document_attention = DOCUMENT_ATTENTION_WITHIN;
     if (options->strategies) require(recipe_lines_keep(options->strategies, &recipe->strategies), "strategies");
     recipe->loss = options->loss;
@@ -211,7 +212,7 @@ static void set_inputs(const struct harness *harness, const struct executable *e
     int32_t *positions = input_of(executable, runner, "positions");
     for (int64_t i = 0; i < grains.count * in_grain; i++) {
         to_tokens[i] = first + i < real ? tokens[first + i] : 0;
-        if (to_targets) to_targets[i] = first + i < real ? targets[first + i] : -100;
+        if (to_targets) to_targets[i] = first + i < real ? targets[first + i] : TARGET_PADDING;
         if (positions) positions[i] = (int32_t)(i % length);
     }
 }

@@ -7,7 +7,8 @@ static int64_t chosen_of(const struct op_sizes *sizes) { return sizes->heads / 4
 
 void build_route(struct graph *graph, const struct op_case *op_case, const struct op_sizes *sizes) {
     struct route_attributes attributes = {.chosen = chosen_of(sizes), .normalised = has(op_case, CASE_ONE_PLUS)};
-    struct tensor *in[OP_INPUTS_MAX] = {activation(graph, op_case, "logits", experts_of(sizes))};
+    struct tensor *in[OP_INPUTS_MAX] = {activation(graph, op_case, "logits", experts_of(sizes)),
+                                        IF_WANTED(!has(op_case, CASE_NO_TARGETS), integers(graph, "targets"))};
     add(graph, &op_route, "route", &attributes, in, NULL);
     if (op_case->op != &op_route_grad) return;
     const struct node *forward = graph->nodes.count > 0 ? graph->nodes.items[0] : NULL;
@@ -86,18 +87,18 @@ void build_expert_load(struct graph *graph, const struct op_case *op_case, const
     const struct node *route = add_route(graph, op_case, sizes);
     if (!route) return;
     bool previous = has(op_case, CASE_ADDEND);
-    struct tensor *in[OP_INPUTS_MAX] = {activation(graph, op_case, "x", experts_of(sizes)), route->out[2],
+    struct tensor *in[OP_INPUTS_MAX] = {activation(graph, op_case, "x", experts_of(sizes)), route->out[3], route->in[1],
                                         IF_WANTED(previous, load_of(graph, "previous", sizes))};
     add(graph, &op_expert_load, "load", NULL, in, NULL);
     if (op_case->op != &op_expert_load_grad) return;
-    struct tensor *back[OP_INPUTS_MAX] = {load_of(graph, "dy", sizes), in[0]};
+    struct tensor *back[OP_INPUTS_MAX] = {load_of(graph, "dy", sizes), in[0], in[2]};
     struct tensor *out[OP_OUTPUTS_MAX] = {activation(graph, op_case, "d.x", experts_of(sizes))};
     add(graph, &op_expert_load_grad, "load.grad", NULL, back, out);
 }
 
 void build_balanced_loss(struct graph *graph, const struct op_case *op_case, const struct op_sizes *sizes) {
-    const struct balance_grad_attributes attributes = {
-        .balance = {.coefficient = 0.3, .rows = sizes->sequences * sizes->length}, .dload = !has(op_case, CASE_FROZEN)};
+    const struct balance_grad_attributes attributes = {.balance = {.coefficient = 0.3, .layers = 2},
+                                                       .dload = !has(op_case, CASE_FROZEN)};
     struct tensor *in[OP_INPUTS_MAX] = {row_values(graph, "y", 1), integers(graph, "targets"),
                                         load_of(graph, "load", sizes)};
     struct tensor *loss[OP_OUTPUTS_MAX] = {
@@ -113,7 +114,7 @@ void build_balanced_loss(struct graph *graph, const struct op_case *op_case, con
 void build_count_slots(struct graph *graph, const struct op_case *op_case, const struct op_sizes *sizes) {
     const struct node *route = add_route(graph, op_case, sizes);
     if (!route) return;
-    struct tensor *in[OP_INPUTS_MAX] = {route->out[2]};
+    struct tensor *in[OP_INPUTS_MAX] = {route->out[3]};
     struct tensor *slots[OP_OUTPUTS_MAX] = {
         graph_tensor(graph, TENSOR_RESULT, "slots", shape_make(DTYPE_F64, 1, experts_of(sizes), 1, 1))};
     add(graph, &op_count_slots, "slots", NULL, in, slots);

@@ -221,6 +221,7 @@ const struct op_case op_cases[] = {
     CASE("head_logits.bias", head_logits, build_head_logits, LARGE, .flags = CASE_BIAS | CASE_VIEWS),
     CASE("route", route, build_route, ODD, .flags = CASE_TIMED),
     CASE("route.normalised", route, build_route, ODD, .flags = CASE_ONE_PLUS | CASE_VIEWS),
+    CASE("route.no_targets", route, build_route, ODD, .flags = CASE_NO_TARGETS),
     CASE("route_grad", route_grad, build_route, ODD, .flags = CASE_TIMED),
     CASE("route_grad.normalised", route_grad, build_route, ODD, .flags = CASE_ONE_PLUS | CASE_VIEWS),
     CASE("dispatch", dispatch, build_dispatch, ODD, .flags = CASE_TIMED),

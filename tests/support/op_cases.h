@@ -47,6 +47,7 @@ enum op_case_flags {
     CASE_ZIGZAG = 1 << 22,       /* parts of the positions: two runs each */
     CASE_SINKS = 1 << 20,        /* attention */
     CASE_UNCLIPPED = 1 << 21,    /* updates: without the clip factor */
+    CASE_NO_TARGETS = 1 << 25,   /* route: nothing is padding */
 };
 
 struct op_case {

@@ -208,7 +208,7 @@ static double integer_value(const struct op_instance *instance, const char *name
     if (strcmp(name, "positions") == 0) return (double)(index % length + 3);
     if (strcmp(name, "rows") == 0) return (double)op_case_cache_row(first, index / length, index % length);
     if (strcmp(name, "segments") == 0) return (double)(index % length * 3 / length);
-    if (strcmp(name, "targets") == 0 && index % 7 == 3) return -1;
+    if (strcmp(name, "targets") == 0 && index % 7 == 3) return index % 2 == 0 ? TARGET_PADDING : -1;
     return (double)(random % (uint32_t)vocab);
 }
 

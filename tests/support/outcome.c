@@ -11,7 +11,7 @@ void outcome_set_batch(struct harness *harness, int step) {
     assert_true(tokens && targets);
     for (int64_t i = 0; i < count; i++) {
         tokens[i] = (int32_t)(random_u64(5, RANDOM_TEST, (uint32_t)step, (uint64_t)i) % OUTCOME_VOCAB);
-        targets[i] = i % 11 == 0 ? -100 : (tokens[i] * 7 + 3) % OUTCOME_VOCAB;
+        targets[i] = i % 11 == 0 ? (i % 2 == 0 ? TARGET_PADDING : -100) : (tokens[i] * 7 + 3) % OUTCOME_VOCAB;
     }
     harness_set_inputs(harness, tokens, targets);
     mem_free(tokens);

@@ -27,6 +27,7 @@ static int64_t token_blocks(const struct node *node) {
 static void sum_token_blocks(const void *context, int64_t begin, int64_t end) {
     const struct load_run *run = context;
     const struct tensor *logits = run->node->in[0];
+    const int32_t *targets = run->call->in[2];
     int64_t tokens = shape_rows(&logits->shape), experts = shape_columns(&logits->shape);
     for (int64_t block = begin; block < end; block++) {
         double *sums = (double *)run->call->workspace + block * experts;
@@ -34,6 +35,7 @@ static void sum_token_blocks(const void *context, int64_t begin, int64_t end) {
         memset(sums, 0, (size_t)experts * sizeof *sums);
         for (int64_t row = block * BLOCK_TOKENS; row < last; row++) {
             float values[ROUTING_EXPERTS_MOST];
+            if (targets[row] == TARGET_PADDING) continue;
             probabilities_of(logits, run->call->in[0], row, values);
             for (int64_t e = 0; e < experts; e++)
                 sums[e] += (double)values[e];
@@ -44,8 +46,8 @@ static void sum_token_blocks(const void *context, int64_t begin, int64_t end) {
 static enum status expert_load_run(const struct kernel *kernel, const struct kernel_call *call) {
     const struct node *node = kernel->node;
     int64_t experts = shape_columns(&node->in[0]->shape), blocks = token_blocks(node);
-    const int32_t *ranges = call->in[1];
-    const float *previous = call->in[2];
+    const int32_t *own = call->in[1];
+    const float *previous = call->in[3];
     const double *sums = call->workspace;
     float *slots = call->out[0], *probabilities = slots + experts;
     parallel_for(blocks, 1, sum_token_blocks, &(struct load_run){node, call});
@@ -53,7 +55,7 @@ static enum status expert_load_run(const struct kernel *kernel, const struct ker
         double sum = 0;
         for (int64_t block = 0; block < blocks; block++)
             sum += sums[block * experts + e];
-        slots[e] = (float)(ranges[2 * e + 1] - ranges[2 * e]) + (previous ? previous[e] : 0);
+        slots[e] = (float)own[e] + (previous ? previous[e] : 0);
         probabilities[e] = (float)(sum + (previous ? (double)previous[experts + e] : 0));
     }
     return STATUS_OK;
@@ -65,10 +67,10 @@ enum status cpu_expert_load_create(const struct node *node, struct kernel **out)
 }
 
 static enum status count_slots_run(const struct kernel *kernel, const struct kernel_call *call) {
-    const int32_t *ranges = call->in[0];
+    const int32_t *own = call->in[0];
     double *slots = call->out[0];
     for (int64_t e = 0; e < shape_elements(&kernel->node->out[0]->shape); e++)
-        slots[e] += (double)(ranges[2 * e + 1] - ranges[2 * e]);
+        slots[e] += (double)own[e];
     return STATUS_OK;
 }
 
@@ -76,13 +78,18 @@ enum status cpu_count_slots_create(const struct node *node, struct kernel **out)
     return kernel_plain(node, count_slots_run, 0, out);
 }
 
-/* With p the probabilities and g the gradient of their sums: p_j (g_j - sum of g p). */
+/* With p the probabilities and g the gradient of their sums: p_j (g_j - sum of g p), 0 for padding. */
 static void expert_load_grad_rows(const struct node *node, const struct kernel_call *call, int64_t begin, int64_t end) {
     int64_t experts = columns_of(node);
     const float *slopes = (const float *)call->in[0] + experts;
+    const int32_t *targets = call->in[2];
     for (int64_t row = begin; row < end; row++) {
         float values[ROUTING_EXPERTS_MOST];
         double mean = 0;
+        if (targets[row] == TARGET_PADDING) {
+            memset(out_row(node, call, 0, row), 0, (size_t)(experts * dtype_bytes(dtype_of(node))));
+            continue;
+        }
         probabilities_of(node->in[1], call->in[1], row, values);
         for (int64_t e = 0; e < experts; e++)
             mean += (double)slopes[e] * (double)values[e];
@@ -96,29 +103,33 @@ enum status cpu_expert_load_grad_create(const struct node *node, struct kernel *
     return cpu_rows_create(node, expert_load_grad_rows, out);
 }
 
-/* What a target's loss has more for each unit of (slots of an expert) * (its sum of probabilities). */
-static double balance_factor(const struct node *node) {
+/* A target's share of the loss for each unit of (slots of an expert) * (its sum of probabilities), over so many tokens
+ * that are not padding. */
+static double balance_factor(const struct node *node, int64_t tokens) {
     bool gradient = node->op == &op_balanced_loss_grad;
     const struct balance_attributes *attributes =
         gradient ? &NODE_ATTRIBUTES(node, balance_grad_attributes)->balance : NODE_ATTRIBUTES(node, balance_attributes);
-    double rows = (double)attributes->rows;
+    double rows = (double)(tokens * attributes->layers);
     return attributes->coefficient * (double)shape_columns(&node->in[2]->shape) / (rows * rows);
 }
 
 /* There are few numbers: one thread goes through them. */
 static enum status balanced_loss_run(const struct kernel *kernel, const struct kernel_call *call) {
     const struct node *node = kernel->node;
-    int64_t tokens = shape_rows(&node->in[0]->shape), experts = shape_columns(&node->in[2]->shape), counted = 0;
+    int64_t tokens = shape_rows(&node->in[0]->shape), experts = shape_columns(&node->in[2]->shape);
+    int64_t counted = 0, real = 0;
     const float *y = call->in[0], *slots = call->in[2], *probabilities = slots + experts;
     const int32_t *targets = call->in[1];
     float *dy = call->out[1], *dload = call->out[2];
-    double scale = dy ? call->scalars[SCALAR_LOSS_SCALE] : 0, sum = 0, products = 0, factor = balance_factor(node);
+    double scale = dy ? call->scalars[SCALAR_LOSS_SCALE] : 0, sum = 0, products = 0;
     for (int64_t i = 0; i < tokens; i++) {
         if (targets[i] >= 0) sum -= (double)y[i], counted++;
+        real += targets[i] != TARGET_PADDING;
         if (dy) dy[i] = targets[i] >= 0 ? (float)-scale : 0;
     }
     for (int64_t e = 0; e < experts; e++)
         products += (double)slots[e] * (double)probabilities[e];
+    double factor = real > 0 ? balance_factor(node, real) : 0;
     *(double *)call->out[0] += sum + (double)counted * factor * products;
     for (int64_t e = 0; e < experts && dload; e++) {
         dload[e] = (float)(scale * (double)counted * factor * (double)probabilities[e]);

@@ -77,11 +77,19 @@ static void place_slots(int32_t *places, int64_t slots, int64_t experts, int32_t
         places[i] = next[places[i]]++;
 }
 
+/* Slots of tokens that are not padding, by expert, from the experts of each token's slots. */
+static void count_slots(const int32_t *targets, const int32_t *experts_of, int64_t tokens, int64_t chosen,
+                        int64_t experts, int32_t *counts) {
+    memset(counts, 0, (size_t)experts * sizeof *counts);
+    for (int64_t i = 0; i < tokens * chosen; i++)
+        counts[experts_of[i]] += !targets || targets[i / chosen] != TARGET_PADDING;
+}
+
 static enum status route_run(const struct kernel *kernel, const struct kernel_call *call) {
     const struct node *node = kernel->node;
-    int64_t experts = shape_columns(&node->in[0]->shape);
-    parallel_for(shape_rows(&node->in[0]->shape), parallel_rows(experts), route_tokens,
-                 &(struct routing_run){node, call});
+    int64_t tokens = shape_rows(&node->in[0]->shape), experts = shape_columns(&node->in[0]->shape);
+    parallel_for(tokens, parallel_rows(experts), route_tokens, &(struct routing_run){node, call});
+    count_slots(call->in[1], call->out[1], tokens, chosen_of(node), experts, call->out[3]);
     place_slots(call->out[1], shape_elements(&node->out[1]->shape), experts, call->out[2]);
     return STATUS_OK;
 }

@@ -87,29 +87,39 @@ template <typename T> __global__ void __launch_bounds__(ROUTE_THREADS) route_ker
         at.weights[token * at.count + i] /= chosen_sum;
 }
 
-/* How many slots of a block each expert has. */
-__global__ void __launch_bounds__(THREADS)
-    count_kernel(const int32_t *chosen, int64_t slots, int experts, int32_t *counts) {
+/* How many slots of a block each expert has: [blocks][experts] of all, then of padding. */
+__global__ void __launch_bounds__(THREADS) count_kernel(const int32_t *chosen, const int32_t *targets, int64_t slots,
+                                                        int per_token, int experts, int32_t *counts) {
     __shared__ int32_t own[SLOTS_BLOCK];
+    __shared__ bool pads[SLOTS_BLOCK];
     int64_t slot = (int64_t)blockIdx.x * SLOTS_BLOCK + threadIdx.x;
     own[threadIdx.x] = slot < slots ? chosen[slot] : -1;
+    pads[threadIdx.x] = targets && slot < slots && targets[slot / per_token] == TARGET_PADDING;
     __syncthreads();
     for (int e = (int)threadIdx.x; e < experts; e += THREADS) {
-        int32_t count = 0;
-        for (int i = 0; i < SLOTS_BLOCK; i++)
+        int32_t count = 0, padding = 0;
+        for (int i = 0; i < SLOTS_BLOCK; i++) {
             count += own[i] == e;
+            padding += own[i] == e && pads[i];
+        }
         counts[(int64_t)blockIdx.x * experts + e] = count;
+        counts[((int64_t)gridDim.x + blockIdx.x) * experts + e] = padding;
     }
 }
 
-/* One block: each expert's rows, and in place of each block's counts where its slots begin. */
+/* One block: each expert's rows, its slots of tokens that are not padding, and in place of each block's counts where
+ * its slots begin. */
 __global__ void __launch_bounds__(THREADS)
-    range_kernel(int32_t *counts, int blocks, int experts, int tile, int32_t *ranges) {
+    range_kernel(int32_t *counts, int blocks, int experts, int tile, int32_t *ranges, int32_t *kept) {
     __shared__ int32_t totals[ROUTING_EXPERTS_MOST], starts[ROUTING_EXPERTS_MOST];
     for (int e = (int)threadIdx.x; e < experts; e += THREADS) {
+        int32_t padding = 0;
         totals[e] = 0;
-        for (int b = 0; b < blocks; b++)
+        for (int b = 0; b < blocks; b++) {
             totals[e] += counts[(int64_t)b * experts + e];
+            padding += counts[((int64_t)blocks + b) * experts + e];
+        }
+        kept[e] = totals[e] - padding;
     }
     __syncthreads();
     if (threadIdx.x == 0)
@@ -169,15 +179,16 @@ static enum status route_run(const struct kernel *kernel, const struct kernel_ca
     };
     int32_t *counts = (int32_t *)call->workspace;
     FOR_ELEMENT(logits->dtype, route_launch, at, stream_of(call));
-    launch(known<count_kernel>(), blocks, THREADS, 0, stream_of(call), at.chosen, slots, at.experts, counts);
+    launch(known<count_kernel>(), blocks, THREADS, 0, stream_of(call), at.chosen, (const int32_t *)call->in[1], slots,
+           at.count, at.experts, counts);
     launch(known<range_kernel>(), 1, THREADS, 0, stream_of(call), counts, (int)blocks, at.experts,
-           (int)routing_tile(slots, experts), (int32_t *)call->out[2]);
+           (int)routing_tile(slots, experts), (int32_t *)call->out[2], (int32_t *)call->out[3]);
     launch(known<place_kernel>(), blocks, THREADS, 0, stream_of(call), at.chosen, slots, at.experts, counts);
     return cuda_outcome();
 }
 
 enum status cuda_route_create(const struct node *node, struct kernel **out) {
-    int64_t bytes = slot_blocks(node) * shape_columns(&node->in[0]->shape) * (int64_t)sizeof(int32_t);
+    int64_t bytes = 2 * slot_blocks(node) * shape_columns(&node->in[0]->shape) * (int64_t)sizeof(int32_t);
     return kernel_plain(node, route_run, workspace_align(bytes), out);
 }
 
