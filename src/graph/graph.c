@@ -118,7 +118,13 @@ struct tensor *graph_coded_parameter(struct graph *graph, const char *name, cons
 
 void graph_stack(struct graph *graph, struct tensor *parameter, const char *name, int64_t index, int64_t count) {
     if (failed(graph) || !parameter || !name) return;
-    parameter->stack = (struct tensor_stack){graph_format(graph, "%s", name), index, count};
+    parameter->stack = (struct tensor_stack){.name = graph_format(graph, "%s", name), .index = index, .count = count};
+}
+
+void graph_fuse(struct graph *graph, struct tensor *parameter, struct tensor_stack stack) {
+    if (failed(graph) || !parameter || !stack.name) return;
+    parameter->fused = stack;
+    parameter->fused.name = graph_format(graph, "%s", stack.name);
 }
 
 struct tensor *graph_view(struct graph *graph, struct tensor *base, int64_t column, int64_t columns) {

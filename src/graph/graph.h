@@ -81,6 +81,8 @@ struct tensor *graph_parameter(struct graph *graph, const char *name, int rank, 
 struct tensor *graph_coded_parameter(struct graph *graph, const char *name, const struct weight_code *code);
 /* Says that files have the parameter in a stack (graph/tensor.h), whose name is copied. */
 void graph_stack(struct graph *graph, struct tensor *parameter, const char *name, int64_t index, int64_t count);
+/* Says that files may have the parameter in this stack instead, whose name is copied. */
+void graph_fuse(struct graph *graph, struct tensor *parameter, struct tensor_stack stack);
 /* Columns [column, column + columns) of an activation, sharing its bytes. */
 struct tensor *graph_view(struct graph *graph, struct tensor *base, int64_t column, int64_t columns);
 /* Rows [row, row + rows) of an activation or of columns of one, as [1, rows, columns], sharing its bytes. */

@@ -106,7 +106,8 @@ static inline struct weight_layout weight_code_layout(const struct weight_code *
  * tensor, NULL where there is none, and which of them this one is. */
 struct tensor_stack {
     const char *name;
-    int64_t index, count;
+    int64_t index, count; /* count 0: that tensor is this one, under another name */
+    int64_t cuts;         /* parts along its second dimension, within each entry of the first; 0: one */
 };
 
 struct node;
@@ -123,6 +124,7 @@ struct tensor {
     bool kept;                        /* read by the caller after a step: lives to its end (results always do) */
     const struct tensor_part *part;   /* parameters and their gradients and state; NULL: this is the whole tensor */
     struct tensor_stack stack;        /* parameters */
+    struct tensor_stack fused;        /* parameters: where files may have it instead */
     struct weight_code code;          /* parameters in a format of graph/weight_format.h, which are uint8 [bytes] */
     struct group_axis gradient_parts; /* parameters: the ranks along it have parts of this one's gradient */
     struct group_axis result_parts;   /* results: the ranks along it have parts of its sum, which the caller adds */

@@ -134,7 +134,11 @@ static void print_experts(FILE *out) {
           "many tokens\n"
           "each expert got. An expert's matrices move by themselves where they are not in memory (`--disk`), "
           "`--partition`\n"
-          "spreads them over ranks, and `--tensor` cuts each by its inner features.\n",
+          "spreads them over ranks, and `--tensor` cuts each by its inner features. Files may have the experts of a "
+          "layer\n"
+          "fused, as `mlp.experts.gate_up_proj` and `mlp.experts.down_proj` of transformers 5 (`save_original_format="
+          "False`);\n"
+          "Ballast writes each expert's matrices apart.\n",
           out);
 }
 

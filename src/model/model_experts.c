@@ -39,10 +39,33 @@ const struct expert_names expert_names_mlp = {
     .down = "down_proj",
 };
 
+/* transformers 5 has the experts of a layer in two tensors: gate_up_proj [E,2F,C], of which each expert's gate comes
+ * first, and down_proj [E,C,F]. save_pretrained(save_original_format=False) writes these. */
+static void fuse(struct builder *builder, const char *name, int64_t expert, int64_t place, int64_t cuts,
+                 struct tensor *weight) {
+    const struct tensor_stack stack = {.name = build_layer_name(builder, name),
+                                       .index = expert * cuts + place,
+                                       .count = builder->config->experts * cuts,
+                                       .cuts = cuts};
+    graph_fuse(builder->graph, weight, stack);
+}
+
 static struct tensor *weight_of(struct builder *builder, const struct expert_names *names, int64_t expert,
                                 const char *part, int64_t out, int64_t in) {
     const char *name = graph_format(builder->graph, "%s.%lld.%s.weight", names->experts, (long long)expert, part);
     return build_layer_matrix(builder, name, out, in);
+}
+
+static struct expert_weights weights_of(struct builder *builder, const struct expert_names *names, int64_t expert,
+                                        int64_t ffn) {
+    int64_t hidden = builder->config->hidden;
+    const struct expert_weights weights = {.gate = weight_of(builder, names, expert, names->gate, ffn, hidden),
+                                           .up = weight_of(builder, names, expert, names->up, ffn, hidden),
+                                           .down = weight_of(builder, names, expert, names->down, hidden, ffn)};
+    fuse(builder, "mlp.experts.gate_up_proj", expert, 0, 2, weights.gate);
+    fuse(builder, "mlp.experts.gate_up_proj", expert, 1, 2, weights.up);
+    fuse(builder, "mlp.experts.down_proj", expert, 0, 1, weights.down);
+    return weights;
 }
 
 struct routing experts_route(struct builder *builder, const struct expert_names *names, struct tensor *normed) {
@@ -50,6 +73,10 @@ struct routing experts_route(struct builder *builder, const struct expert_names 
     struct graph *graph = builder->graph;
     struct tensor *weight = build_layer_parameter(builder, graph_format(graph, "%s.weight", names->router),
                                                   config->experts, config->hidden, true);
+    if (names->fused_router) {
+        const char *name = build_layer_name(builder, graph_format(graph, "%s.weight", names->fused_router));
+        graph_fuse(graph, weight, (struct tensor_stack){.name = name});
+    }
     struct tensor *bias = build_layer_parameter(builder, graph_format(graph, "%s.bias", names->router), config->experts,
                                                 0, names->router_bias);
     struct tensor *logits = ops_linear(graph, build_node_name(builder, names->router), normed, weight, bias, NULL,
@@ -68,7 +95,7 @@ struct tensor *experts_mlp(struct builder *builder, const struct expert_names *n
                            struct tensor *residual) {
     const struct model_config *config = builder->config;
     struct graph *graph = builder->graph;
-    int64_t hidden = config->hidden, ffn = config->expert_ffn > 0 ? config->expert_ffn : config->ffn;
+    int64_t ffn = config->expert_ffn > 0 ? config->expert_ffn : config->ffn;
     struct routing routing = experts_route(builder, names, normed);
     struct dispatch_attributes all = {.experts = config->experts, .features = ffn};
     struct tensor *rows = ops_dispatch(graph, build_node_name(builder, "mlp.dispatch"), normed, routing, all);
@@ -79,11 +106,7 @@ struct tensor *experts_mlp(struct builder *builder, const struct expert_names *n
         .function = config->activation,
     };
     for (; attributes.expert < config->experts; attributes.expert++) {
-        const struct expert_weights weights = {
-            .gate = weight_of(builder, names, attributes.expert, names->gate, ffn, hidden),
-            .up = weight_of(builder, names, attributes.expert, names->up, ffn, hidden),
-            .down = weight_of(builder, names, attributes.expert, names->down, hidden, ffn),
-        };
+        const struct expert_weights weights = weights_of(builder, names, attributes.expert, ffn);
         const char *name = graph_format(graph, "mlp.experts.%lld", (long long)attributes.expert);
         result = ops_expert_mlp(graph, build_node_name(builder, name), rows, routing, &weights, result, attributes);
     }

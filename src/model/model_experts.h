@@ -37,6 +37,7 @@ enum status experts_check_config(const char *file, const struct model_config *co
 /* Names within a layer: of the router's weight, which may have a bias, and of an expert's number and parts. */
 struct expert_names {
     const char *router, *experts, *gate, *up, *down;
+    const char *fused_router; /* of files whose experts are fused; NULL: the same */
     bool router_bias;
 };
 extern const struct expert_names expert_names_mlp; /* "mlp.gate", "mlp.experts.0.gate_proj" */

@@ -46,6 +46,7 @@ static struct tensor *layer(struct builder *builder, struct tensor *x, struct te
         .gate = "w1",
         .up = "w3",
         .down = "w2",
+        .fused_router = "mlp.gate",
     };
     struct tensor *normed = decoder_norm(builder, "input_layernorm", x, builder->config->hidden);
     x = decoder_attention(builder, decoder_project(builder, normed, false), table, false, x);

@@ -160,10 +160,14 @@ static enum status check_names(const struct model *model, const struct graph *gr
     return STATUS_OK;
 }
 
-/* The parts of all stacks. */
+/* The parts of all stacks. Fused forms are of plain weights. */
 static enum status list_stacks(struct graph *graph, struct safetensors_parts *out) {
-    for (size_t i = 0; i < graph->tensors.count; i++)
-        if (graph->tensors.items[i]->stack.name) TRY(stored_weight_list_stacks(graph, graph->tensors.items[i], out));
+    for (size_t i = 0; i < graph->tensors.count; i++) {
+        const struct tensor *tensor = graph->tensors.items[i];
+        if (tensor->stack.name) TRY(stored_weight_list_stacks(graph, tensor, out));
+        if (tensor->fused.name && tensor->code.format == WEIGHT_PLAIN)
+            TRY(vec_push(out, (struct safetensors_part){tensor->name, tensor->fused}));
+    }
     return STATUS_OK;
 }
 

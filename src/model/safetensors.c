@@ -194,24 +194,40 @@ enum status safetensors_folder_is_whole(const char *folder, bool *out) {
     return status;
 }
 
-static enum status check_stack(const struct safetensors_tensor *whole, int64_t count) {
+static int64_t cuts_of(const struct tensor_stack *stack) { return stack->cuts > 0 ? stack->cuts : 1; }
+
+static enum status check_stack(const struct safetensors_tensor *whole, const struct tensor_stack *stack) {
     char dims[SHAPE_TEXT];
-    if (whole->rank > 1 && whole->dims[0] == count) return STATUS_OK;
+    int64_t cuts = cuts_of(stack), count = stack->count;
+    bool fits = whole->rank > 1 && whole->dims[0] == count / cuts && (cuts == 1 || whole->dims[1] % cuts == 0);
+    if (fits || count == 0) return STATUS_OK;
     return status_set(STATUS_BAD_INPUT, "%s: %s: shape is %s, but config.json asks for %lld parts", whole->file,
                       whole->name, safetensors_print_dims(whole, dims), (long long)count);
+}
+
+/* Dimensions of its own, the first of them cut. */
+static enum status cut_rows(struct safetensors *set, int64_t cuts, struct safetensors_tensor *part) {
+    int64_t *dims = scratch_alloc(&set->memory, (size_t)part->rank, sizeof *dims);
+    if (!dims) return STATUS_FAILED;
+    memcpy(dims, part->dims, (size_t)part->rank * sizeof *dims);
+    dims[0] /= cuts;
+    part->dims = dims;
+    return STATUS_OK;
 }
 
 /* The part, to be sorted in later. */
 static enum status add_part(struct safetensors *set, const struct safetensors_tensor *whole,
                             const struct safetensors_part *part, struct safetensors_tensor *out) {
-    TRY(check_stack(whole, part->stack.count));
+    TRY(check_stack(whole, &part->stack));
     size_t count = (size_t)part->stack.count, index = (size_t)part->stack.index;
     *out = *whole;
     out->name = scratch_format(&set->memory, "%s", part->name);
+    if (!out->name) return STATUS_FAILED;
+    if (count == 0) return STATUS_OK;
     out->rank--, out->dims++;
     out->elements /= count, out->bytes /= count;
     out->offset += index * out->bytes;
-    return out->name ? STATUS_OK : STATUS_FAILED;
+    return cuts_of(&part->stack) > 1 ? cut_rows(set, cuts_of(&part->stack), out) : STATUS_OK;
 }
 
 enum status safetensors_unstack(struct safetensors *set, const struct safetensors_part *parts, size_t count) {

@@ -80,9 +80,9 @@ enum status safetensors_folder_is_whole(const char *folder, bool *out);
 enum status safetensors_open_memory(const char *name, const void *data, size_t bytes, struct safetensors **out);
 void safetensors_close(struct safetensors *set);
 
-/* Replaces each tensor that is called as a stack by its `count` parts along the first dimension, called by their own
- * names: all parts of a stack are listed, one after the other in their order. Stacks that are missing are left out.
- * BAD_INPUT where one has no such first dimension. Before anything refers to the set's tensors. */
+/* Replaces each tensor that is called as a stack by its `count` parts, called by their own names: all parts of a stack
+ * are listed. Stacks that are missing are left out. BAD_INPUT where a stack's dimensions do not give so many parts.
+ * Before anything refers to the set's tensors. */
 struct safetensors_part {
     const char *name; /* copied */
     struct tensor_stack stack;

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/file.h"
 #include "base/folder.h"
 #include "base/half.h"
 #include "model/model.h"
@@ -455,6 +456,47 @@ static void every_family_is_tested(void **state) {
     }
 }
 
+static struct model_targets load_fused(const char *family, const char *form, struct model **model) {
+    char folder[512];
+    snprintf(folder, sizeof folder, BALLAST_FIXTURES "/fused/%s%s", family, form);
+    *model = open_folder(folder);
+    return load(*model, DTYPE_F32);
+}
+
+/* transformers 5 saved each model twice (tests/reference/make_fused_fixtures.py). */
+static void fused_experts_are_those_that_files_have_apart(void **state) {
+    (void)state;
+    static const char *const families[] = {"mixtral", "qwen3_moe"};
+    for (size_t i = 0; i < sizeof families / sizeof *families; i++) {
+        struct model *a, *b;
+        struct model_targets apart = load_fused(families[i], "", &a), fused = load_fused(families[i], "_fused", &b);
+        assert_same_weights(&apart, &fused);
+        model_targets_drop(&apart);
+        model_targets_drop(&fused);
+        model_free(a);
+        model_free(b);
+    }
+}
+
+static void fused_experts_of_another_number_are_refused(void **state) {
+    struct model *model;
+    char *text;
+    size_t bytes;
+    assert_int_equal(file_read(BALLAST_FIXTURES "/fused/qwen3_moe_fused/config.json", 1 << 16, &text, &bytes),
+                     STATUS_OK);
+    char *experts = strstr(text, "\"num_local_experts\": 3");
+    assert_non_null(experts);
+    experts[strlen("\"num_local_experts\": ")] = '4';
+    temp_write(temp_path(*state, "config.json"), text, bytes);
+    mem_free(text);
+    assert_int_equal(file_read(BALLAST_FIXTURES "/fused/qwen3_moe_fused/model.safetensors", 1 << 16, &text, &bytes),
+                     STATUS_OK);
+    temp_write(temp_path(*state, "model.safetensors"), text, bytes);
+    mem_free(text);
+    assert_int_equal(model_open(*state, &model), STATUS_BAD_INPUT);
+    assert_non_null(strstr(status_message(), "gate_up_proj: shape is [3, 8, 6], but config.json asks for 8 parts"));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_family_is_tested),
@@ -465,6 +507,9 @@ int main(void) {
         cmocka_unit_test(windows_reach_their_layers),
         cmocka_unit_test(long_sequences_are_refused),
         cmocka_unit_test(the_same_weights_come_from_other_files),
+        cmocka_unit_test(fused_experts_are_those_that_files_have_apart),
+        cmocka_unit_test_setup_teardown(fused_experts_of_another_number_are_refused, temp_folder_make,
+                                        temp_folder_drop),
         cmocka_unit_test(dtypes_are_converted),
         cmocka_unit_test(what_is_written_is_read_back),
         cmocka_unit_test(an_unchanged_model_has_the_same_tensors),
