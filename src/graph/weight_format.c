@@ -27,7 +27,7 @@ bool weight_format_has_groups(enum weight_format format) { return format >= WEIG
 
 /* -1: of the whole matrix. */
 static int64_t block_of(enum weight_format format, int64_t block, int64_t columns) {
-    if (!weight_format_has_groups(format)) block = formats[format].block;
+    if (block == 0) block = formats[format].block;
     return block ? block : columns;
 }
 

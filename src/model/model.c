@@ -10,6 +10,7 @@
 #include "model/model_preset.h"
 #include "model/model_weights.h"
 #include "model/plain_layers.h"
+#include "model/stored_format.h"
 
 enum { CONFIG_LIMIT_BYTES = 16 << 20 };
 
@@ -99,6 +100,9 @@ static enum status open_weights(struct model *model, const char *folder) {
     TRY(safetensors_open_folder(folder, &model->weights));
     weights_find_prefix(model);
     TRY(weights_take_head(model));
+    enum weight_format format = model->config.base_format;
+    if (format == WEIGHT_NF4 || format == WEIGHT_NF4_WIDE)
+        TRY(stored_format_read_block(model->weights, &model->config.base_block));
     TRY(weights_unstack(model));
     return weights_check(model);
 }

@@ -18,7 +18,14 @@ enum part_kind {
     PART_STATE,  /* JSON */
     PART_TAG     /* a byte: 0 for codes row by row */
 };
-enum { PARTS_MOST = 6, MX_BLOCK = 32, STATE_MOST_BYTES = 1 << 16, STATE_TEXT = 320 };
+enum {
+    PARTS_MOST = 6,
+    MX_BLOCK = 32,
+    STATE_MOST_BYTES = 1 << 16,
+    STATE_TEXT = 320,
+    BLOCK_LEAST = 32,
+    BLOCK_MOST = 4096
+};
 
 /* In place of "weight" at the end of a parameter's name, or `added` to other names. */
 struct part {
@@ -202,7 +209,7 @@ enum status stored_state_parse(const char *name, const char *text, size_t bytes,
     if (status == STATUS_OK) status = json_read_int(name, object, "nested_blocksize", 1, 1 << 20, &nested);
     if (status == STATUS_OK) status = json_read_double(name, object, "nested_offset", -HUGE_VAL, HUGE_VAL, &mean);
     rows = json_integer_value(json_array_get(shape, 0)), columns = json_integer_value(json_array_get(shape, 1));
-    bool good = strcmp(type, "nf4") == 0 && block == 64 && json_array_size(shape) == 2 &&
+    bool good = strcmp(type, "nf4") == 0 && block == weight_code_layout(code).block && json_array_size(shape) == 2 &&
                 rows == code->values.dims[0] && columns == code->values.dims[1] &&
                 nested == (code->format == WEIGHT_NF4 ? WEIGHT_GROUP_BLOCKS : 0) && isfinite((float)mean);
     json_decref(object);
@@ -210,9 +217,40 @@ enum status stored_state_parse(const char *name, const char *text, size_t bytes,
     *offset = (float)mean;
     if (good) return STATUS_OK;
     return status_set(STATUS_BAD_INPUT,
-                      "%s: is not nf4 in blocks of 64 of the shape that config.json asks for, as the "
+                      "%s: is not nf4 in blocks of %" PRId64 " of the shape that config.json asks for, as the "
                       "other weights are",
-                      name);
+                      name, weight_code_layout(code).block);
+}
+
+static bool is_state(const char *name) {
+    static const char suffix[] = ".quant_state.bitsandbytes__nf4";
+    size_t length = strlen(name);
+    return length > sizeof suffix && strcmp(name + length - (sizeof suffix - 1), suffix) == 0;
+}
+
+/* bitsandbytes has blocks of powers of two numbers. */
+static enum status parse_block(const char *name, const char *text, size_t bytes, int64_t *out) {
+    json_t *object;
+    TRY(json_parse_object(name, text, bytes, &object));
+    enum status status = json_read_int(name, object, "blocksize", BLOCK_LEAST, BLOCK_MOST, out);
+    json_decref(object);
+    if (status != STATUS_OK || (*out & (*out - 1)) == 0) return status;
+    return status_set(STATUS_BAD_INPUT, "%s: blocksize: %" PRId64 " is not a power of two", name, *out);
+}
+
+enum status stored_format_read_block(const struct safetensors *set, int64_t *block) {
+    const struct safetensors_tensor *found = NULL;
+    char name[2 * NAME_BYTES];
+    for (size_t i = 0; i < set->tensors.count && !found; i++)
+        if (is_state(set->tensors.items[i].name)) found = &set->tensors.items[i];
+    if (!found || found->bytes > STATE_MOST_BYTES) return STATUS_OK; /* stored_weight_check names it */
+    char *text = mem_array(found->bytes + 1, 1);
+    if (!text) return STATUS_FAILED;
+    snprintf(name, sizeof name, "%s: %s", found->file, found->name);
+    enum status status = safetensors_read(set, found, 0, found->bytes, text);
+    if (status == STATUS_OK) status = parse_block(name, text, found->bytes, block);
+    mem_free(text);
+    return status;
 }
 
 static enum status read_state(const struct safetensors *set, const struct safetensors_tensor *found,

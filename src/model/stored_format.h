@@ -27,6 +27,9 @@ struct stored_format {
 enum status stored_format_read_config(const char *file, const json_t *object, struct stored_format *out);
 /* The same of a family whose files have experts alone in fewer bits (struct model_family, expert_format). */
 enum status stored_format_read_experts(const char *file, const json_t *object, struct stored_format *out);
+/* The numbers of a block of nf4, which config.json does not hold: of the set's first weight. stored_weight_check then
+ * holds all weights to it. *block stays where there is none. BAD_INPUT where it is no power of two from 32 to 4096. */
+enum status stored_format_read_block(const struct safetensors *set, int64_t *block);
 /* An object that says so of all matrices, in a format without groups, or of experts alone; NULL without memory. */
 json_t *stored_format_write_config(enum weight_format format, bool experts);
 

@@ -16,6 +16,7 @@
 #include "support/weight_files.h"
 
 #define STORED BALLAST_FIXTURES "/quantised/qwen3_nf4"
+#define BLOCKS_OF_128 BALLAST_FIXTURES "/nf4_blocks_of_128"
 #define INTEGERS BALLAST_FIXTURES "/quantised/compressed_integers"
 #define GPT_OSS BALLAST_FIXTURES "/models/gpt_oss_mxfp4"
 #define COMPRESSED BALLAST_FIXTURES "/quantised/compressed_mxfp4"
@@ -72,6 +73,34 @@ static void files_of_bitsandbytes_are_read_to_the_bit(void **state) {
     assert_int_equal(seen, 14);
     graph_free(graph);
     model_free(model);
+}
+
+/* bitsandbytes' own numbers of a weight (tests/reference/make_nf4_block_fixture.py). */
+static void blocks_of_128_are_read_as_bitsandbytes_does(void **state) {
+    (void)state;
+    static const char name[] = "model.layers.0.mlp.down_proj.weight";
+    struct safetensors *numbers;
+    struct model *model;
+    if (model_open(BLOCKS_OF_128, &model) != STATUS_OK ||
+        safetensors_open(BLOCKS_OF_128 "/bitsandbytes/numbers.safetensors", &numbers) != STATUS_OK)
+        fail_msg("%s", status_message());
+    struct graph *graph = graph_of(model);
+    const struct tensor *tensor = graph_find(graph, name);
+    const struct safetensors_tensor *expected = safetensors_find(numbers, name);
+    assert_true(tensor && expected);
+    struct weight_layout layout = weight_code_layout(&tensor->code);
+    assert_int_equal(layout.block, 128);
+    assert_int_equal(shape_elements(&tensor->code.values), expected->elements);
+    unsigned char *bytes = load(model, tensor);
+    for (size_t i = 0; i < expected->elements; i++) {
+        float number;
+        assert_int_equal(safetensors_convert(numbers, expected, i, 1, DTYPE_F32, &number), STATUS_OK);
+        assert_true(coded_number(&layout, bytes, (int64_t)i) == number);
+    }
+    mem_free(bytes);
+    graph_free(graph);
+    model_free(model);
+    safetensors_close(numbers);
 }
 
 /* All at once, and that pieces of any size are the same. */
@@ -577,6 +606,7 @@ static void failures_of_memory_and_files_are_reported(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(files_of_bitsandbytes_are_read_to_the_bit),
+        cmocka_unit_test(blocks_of_128_are_read_as_bitsandbytes_does),
         cmocka_unit_test(weights_of_compressed_tensors_are_read_to_the_bit),
         cmocka_unit_test(integers_of_compressed_tensors_are_read_to_the_bit),
         cmocka_unit_test(integers_that_are_not_read_are_named),

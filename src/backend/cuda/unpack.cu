@@ -9,6 +9,7 @@ struct unpacking {
     struct cuda_weight_tile tile;
     int64_t row_length; /* of the weight */
     int64_t block;      /* numbers that share a scale, where the format does not say */
+    int shift;          /* nf4: its logarithm */
     void *to;
 };
 /* What codes and scales stand for. */
@@ -19,10 +20,7 @@ struct code_tables {
 /* Integers, with zeros and without. */
 enum { CODED_INTEGERS_4 = WEIGHT_W4A16, CODED_INTEGERS_8 = WEIGHT_W8A16 };
 
-template <int FORMAT>
-constexpr int BLOCK = FORMAT == WEIGHT_MXFP4                              ? 32
-                      : FORMAT == WEIGHT_NF4 || FORMAT == WEIGHT_NF4_WIDE ? 64
-                                                                          : 0;
+template <int FORMAT> constexpr bool IS_NF4 = FORMAT == WEIGHT_NF4 || FORMAT == WEIGHT_NF4_WIDE;
 
 /* What the numbers of a block have in common. */
 struct block_scale {
@@ -46,7 +44,8 @@ __device__ inline float scale_of(const struct unpacking &own, const struct code_
 template <int FORMAT>
 __device__ inline struct block_scale block_of(const struct unpacking &own, const struct code_tables &tables,
                                               int64_t index) {
-    int64_t length = BLOCK<FORMAT> > 0 ? BLOCK<FORMAT> : own.block, block = index / length;
+    int64_t length = FORMAT == WEIGHT_MXFP4 ? 32 : own.block;
+    int64_t block = IS_NF4<FORMAT> ? index >> own.shift : index / length;
     struct block_scale scale = {scale_of<FORMAT>(own, tables, block), 0, length - (index - block * length)};
     if constexpr (FORMAT == CODED_INTEGERS_4 || FORMAT == CODED_INTEGERS_8)
         scale.zero = own.zeros ? (float)own.zeros[block] : 0;
@@ -62,7 +61,7 @@ __device__ inline float number_at(const struct unpacking &own, const struct code
     if constexpr (FORMAT == CODED_INTEGERS_8)
         return __fmul_rn((float)((const int8_t *)own.codes)[index] - block.zero, block.scale);
     uint8_t pair = own.codes[index / 2];
-    bool high = (index % 2 == 0) == (FORMAT == WEIGHT_NF4 || FORMAT == WEIGHT_NF4_WIDE);
+    bool high = (index % 2 == 0) == IS_NF4<FORMAT>;
     int code = high ? pair >> 4 : pair & 15;
     if constexpr (FORMAT == CODED_INTEGERS_4) return __fmul_rn((float)(code - 8) - block.zero, block.scale);
     return __fmul_rn(tables.values[code], block.scale);
@@ -133,6 +132,8 @@ void cuda_unpack_weight(cudaStream_t stream, const struct weight_layout *layout,
     own.tile = *tile;
     own.row_length = layout->columns;
     own.block = layout->block;
+    while ((int64_t)1 << own.shift < own.block)
+        own.shift++;
     own.to = out;
     FOR_ELEMENT(dtype, unpack_weight, layout->format, stream, own);
 }
