@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/file_input.h"
 #include "base/folder.h"
 #include "base/hash.h"
 #include "base/log.h"
@@ -167,14 +168,29 @@ static enum status check_options(const struct options *options) {
     return comm_check_same(job.comm, "the model or data that they are given", &hash[COMPARED_ARGUMENTS], sizeof *hash);
 }
 
+/* Piece by piece: a program with debug information would take hundreds of MiB on every rank. */
+static enum status hash_file(const char *path, uint64_t *hash) {
+    enum { PIECE_BYTES = 1 << 16 };
+    struct file_input input;
+    char *piece = mem_array(PIECE_BYTES, 1);
+    enum status status = piece ? file_input_open(path, &input) : STATUS_FAILED;
+    *hash = 0;
+    if (status == STATUS_OK) {
+        for (size_t at = 0, bytes; at < input.bytes && status == STATUS_OK; at += bytes) {
+            bytes = input.bytes - at < PIECE_BYTES ? input.bytes - at : PIECE_BYTES;
+            status = file_input_read(&input, at, bytes, piece);
+            if (status == STATUS_OK) *hash = hash_mix(*hash ^ hash_bytes(piece, bytes));
+        }
+        file_input_close(&input);
+    }
+    mem_free(piece);
+    return status;
+}
+
 /* The linker's or compiler's identity of a program is not everywhere: its bytes are. */
 static enum status check_program(void) {
-    enum { MOST_BYTES = 1 << 30 };
-    char *bytes = NULL;
-    size_t count = 0;
-    TRY(file_read("/proc/self/exe", MOST_BYTES, &bytes, &count));
-    uint64_t hash = hash_bytes(bytes, count);
-    mem_free(bytes);
+    uint64_t hash;
+    TRY(hash_file("/proc/self/exe", &hash));
     return comm_check_same(job.comm, "the program's file (another build of ballast)", &hash, sizeof hash);
 }
 
