@@ -3,6 +3,7 @@
 #include "base/mem.h"
 #include "ops/ops.h"
 #include "profile/measurement.h"
+#include "profile/operator_bench.h"
 #include "profile/profile.h"
 #include "profile/profile_cache.h"
 
@@ -22,13 +23,12 @@ static struct product product_for(const struct backend *backend, struct product 
     return (struct product){factor * factor * product.rows, factor * product.inputs, factor * product.outputs};
 }
 
-/* One linear kernel with its operands in one block of memory. */
+/* One linear kernel, with its operands in a block of memory. */
 struct bench {
     const struct backend *backend;
     void *stream;
     struct graph *graph;
     struct kernel *kernel;
-    void *memory;
     struct kernel_call call;
     double flops;
 };
@@ -60,23 +60,19 @@ static enum status fill(const struct bench *bench, void *to, const struct shape 
     return status;
 }
 
-static enum status place_operands(struct bench *bench) {
+static int64_t operand_bytes(const struct bench *bench) {
+    const struct node *node = bench->kernel->node;
+    return padded(shape_bytes(&node->in[0]->shape)) + padded(shape_bytes(&node->in[1]->shape)) +
+           padded(shape_bytes(&node->out[0]->shape)) + padded(bench->kernel->workspace_bytes);
+}
+
+static enum status place_operands(struct bench *bench, char *at) {
     const struct node *node = bench->kernel->node;
     const struct shape *x = &node->in[0]->shape, *weight = &node->in[1]->shape, *y = &node->out[0]->shape;
-    int64_t bytes[4] = {padded(shape_bytes(x)), padded(shape_bytes(weight)), padded(shape_bytes(y)),
-                        padded(bench->kernel->workspace_bytes)};
-    const struct backend_memory *memory = bench->backend->memory;
-    int64_t all = bytes[0] + bytes[1] + bytes[2] + bytes[3];
-    if (memory)
-        TRY(memory->take(TIER_DEVICE, all, &bench->memory));
-    else
-        bench->memory = mem_aligned(ALIGNMENT, (size_t)all);
-    if (!bench->memory) return STATUS_FAILED;
-    char *at = bench->memory;
     bench->call.in[0] = at;
-    bench->call.in[1] = at + bytes[0];
-    bench->call.out[0] = at + bytes[0] + bytes[1];
-    bench->call.workspace = at + bytes[0] + bytes[1] + bytes[2];
+    bench->call.in[1] = at += padded(shape_bytes(x));
+    bench->call.out[0] = at += padded(shape_bytes(weight));
+    bench->call.workspace = at + padded(shape_bytes(y));
     bench->call.stream = bench->stream;
     TRY(fill(bench, bench->call.in[0], x));
     return fill(bench, bench->call.in[1], weight);
@@ -97,15 +93,10 @@ static enum status bench_open(const struct backend *backend, enum dtype dtype, c
         ops_linear(bench->graph, "product", x, weight, NULL, NULL, (struct linear_attributes){.weight_is_kn = false});
     TRY(graph_status(bench->graph));
     bench->flops = 2.0 * (double)product->rows * (double)product->inputs * (double)product->outputs;
-    TRY(backend_kernel_create(backend, y->producer, &bench->kernel));
-    return place_operands(bench);
+    return backend_kernel_create(backend, y->producer, &bench->kernel);
 }
 
 static void bench_close(struct bench *bench) {
-    if (bench->memory && bench->backend->memory)
-        bench->backend->memory->give_back(TIER_DEVICE, bench->memory);
-    else
-        mem_free(bench->memory);
     if (bench->stream) bench->backend->streams->free(bench->stream);
     if (bench->kernel) bench->kernel->release(bench->kernel);
     graph_free(bench->graph);
@@ -149,17 +140,29 @@ static enum status measure_turns(const struct bench benches[SIZES], struct measu
     return STATUS_OK;
 }
 
+/* The sizes share one block, so that measuring takes the memory of one: what a call reads may be what another wrote. */
+static enum status place_all(struct bench benches[SIZES], struct bench_memory *memory) {
+    for (int i = 0; i < SIZES; i++)
+        TRY(bench_memory_grow(benches[i].backend, memory, operand_bytes(&benches[i])));
+    for (int i = 0; i < SIZES; i++)
+        TRY(place_operands(&benches[i], memory->arena.base));
+    return STATUS_OK;
+}
+
 enum status profile_measure_matrix_rate(const struct backend *backend, enum dtype dtype, struct measurement *out) {
     struct bench benches[SIZES] = {0};
+    struct bench_memory memory = {.most_bytes = 0};
     enum status status;
     for (int i = 0; i < SIZES; i++) {
         struct product product = product_for(backend, products[i]);
         TRY_GOTO(status, bench_open(backend, dtype, &product, &benches[i]), done);
     }
+    TRY_GOTO(status, place_all(benches, &memory), done);
     TRY_GOTO(status, measure_turns(benches, out), done);
 done:
     for (int i = 0; i < SIZES; i++)
         bench_close(&benches[i]);
+    bench_memory_free(&memory);
     return status;
 }
 

@@ -1,5 +1,7 @@
 #include "profile/rate_work.h"
 
+#include "profile/profile_cache.h"
+
 enum {
     CPU_GRAIN_TOKENS = 1024,
     PRODUCT_ROWS = 512,
@@ -17,6 +19,7 @@ struct rate_machine rate_machine_make(const struct backend *backend, int threads
                                    .block_bytes = RATE_WORK_BLOCK_BYTES,
                                    .kernel_bytes = backend->streams ? 0 : CPU_KERNEL_BYTES};
     if (memory_bytes >= PROFILE_MEMORY_BYTES) return machine;
+    if (memory_bytes < PROFILE_MEMORY_LEAST_BYTES) memory_bytes = PROFILE_MEMORY_LEAST_BYTES;
     machine.kernel_bytes = memory_bytes / 8;
     while (machine.block_bytes > memory_bytes / 16)
         machine.block_bytes /= 2;

@@ -25,7 +25,8 @@ struct rate_machine {
 };
 /* An arena of the machine's backend; not for the disk. */
 enum status rate_arena_open(const struct rate_machine *machine, enum tier tier, int64_t bytes, struct arena *out);
-/* Works of such sizes that two of each activity take memory_bytes, about; PROFILE_MEMORY_BYTES are enough for all. */
+/* Sizes works so that two of each activity take about memory_bytes together. At least PROFILE_MEMORY_LEAST_BYTES are
+ * taken; PROFILE_MEMORY_BYTES are enough for all. */
 struct rate_machine rate_machine_make(const struct backend *backend, int threads, int64_t memory_bytes);
 
 struct rate_work {

@@ -17,6 +17,15 @@ static bool has_tier(const struct machine *machine, const struct programs *progr
     return machine->capacity_bytes[tier] > 0 || (programs && programs->tier_bytes[tier] > 0);
 }
 
+/* The bytes that each member of the company may measure with: at most a rank's arena, and at most the tensors of the
+ * graph. Without a graph the arena alone is the limit. 0 (no limit) on a device with memory of its own. */
+static int64_t memory_for(const struct machine *machine, const struct graph *graph) {
+    int64_t bytes = machine->capacity_bytes[TIER_DEVICE];
+    if (machine->backend->memory) return 0;
+    if (graph && profile_memory_of(machine->backend, graph) < bytes) bytes = profile_memory_of(machine->backend, graph);
+    return bytes > 0 ? bytes : 1;
+}
+
 /* What measuring is told; `cache` is in fresh memory. */
 struct asking {
     char *cache;
@@ -52,6 +61,7 @@ static enum status begin_asking(const struct machine *machine, const struct prog
         .anew = measuring->anew,
         .threads = threads,
         .budget_s = measuring->budget_s,
+        .memory_bytes = memory_for(machine, programs ? programs_main(programs)->graph : NULL),
         .company = &out->company,
     };
     return STATUS_OK;
@@ -160,6 +170,7 @@ static enum status find_kernels(const struct machine *machine, const struct grap
     }
     TRY(begin_asking(machine, NULL, &(struct measuring){0}, plan->threads, &asking));
     asking.company = company_of(machine, &plan->place.mesh);
+    asking.options.memory_bytes = memory_for(machine, graph);
     enum status status = profile_model_kept(machine->backend, graph, cluster, &asking.options, out, &found);
     if (status == STATUS_OK && found) status = add_links(machine, &plan->place.mesh, &asking.options, &out->rates);
     mem_free(asking.cache);
@@ -199,7 +210,6 @@ enum status machine_matrix_rate(const struct machine *machine, const struct prog
     const struct executable *main = programs_main(programs);
     struct asking asking;
     TRY(begin_asking(machine, programs, &(struct measuring){0}, main->threads, &asking));
-    asking.options.memory_bytes = profile_memory_of(machine->backend, main->graph);
     enum status status = profile_matrix_rate_kept(machine->backend, recipe->dtype, &asking.options, flops_per_s);
     mem_free(asking.cache);
     return status;

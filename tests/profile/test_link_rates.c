@@ -6,6 +6,8 @@
 
 #include "backend/backend.h"
 #include "profile/link_rates.h"
+#include "profile/profile_cache.h"
+#include "profile/rate_work.h"
 #include "profile/slowdown.h"
 #include "support/thread_ranks.h"
 #include "support/unit.h"
@@ -88,11 +90,22 @@ static void one_rank_has_none(void **state) {
     assert_int_equal(measured.rates[0].links.mesh.nodes, 0);
 }
 
+/* Works in no memory would have no limit. */
+static void without_memory_the_works_are_the_smallest(void **state) {
+    (void)state;
+    struct rate_machine none = rate_machine_make(&backend_cpu, 1, 0);
+    struct rate_machine least = rate_machine_make(&backend_cpu, 1, PROFILE_MEMORY_LEAST_BYTES);
+    assert_true(none.kernel_bytes > 0);
+    assert_int_equal(none.kernel_bytes, least.kernel_bytes);
+    assert_int_equal(none.block_bytes, least.block_bytes);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_thorough_measurement_has_all_operations_and_pairs),
         cmocka_unit_test(a_quick_one_has_sums_and_gathers_of_all_ranks),
         cmocka_unit_test(one_rank_has_none),
+        cmocka_unit_test(without_memory_the_works_are_the_smallest),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
