@@ -2,7 +2,7 @@
 # Whether training ever runs out of memory: random models, recipes and memory limits, each trained in a memory cgroup
 # without swap (bench/cgroup_run.sh). Either it trains, or it exits with 3 before the first step and all that its hint
 # names is tried: each must then train. Nothing else is right, least of all a process that the kernel killed.
-#   usage: bench/never_oom.sh [--count N] [--seed N] [--from N] [--build DIR] [--folder DIR] [-o FILE]
+#   usage: bench/never_oom.sh [--ranks N] [--count N] [--seed N] [--from N] [--build DIR] [--folder DIR] [-o FILE]
 # What combination K of a seed is, is known from both numbers alone: `--seed S --from K --count 1` tries it again. The
 # logs of what failed stay in FOLDER (BUILD/bench-never-oom). Needs root. 100 take about a quarter of an hour.
 set -eu
@@ -12,11 +12,11 @@ usage() {
     sed -n '5s/^# *//p' "$0" >&2
     exit 2
 }
-steps='' limit='' count=100 seed=1 from=1 build=$source/build folder='' output=''
+steps='' limit='' ranks=1 count=100 seed=1 from=1 build=$source/build folder='' output=''
 while [ $# -gt 0 ]; do
     [ $# -ge 2 ] || usage
     case $1 in
-    --count) count=$2 ;; --seed) seed=$2 ;; --from) from=$2 ;;
+    --ranks) ranks=$2 ;; --count) count=$2 ;; --seed) seed=$2 ;; --from) from=$2 ;;
     --build) build=$2 ;; --folder) folder=$2 ;; -o) output=$(realpath "$2") ;;
     *) usage ;;
     esac
@@ -79,8 +79,8 @@ draw_combination() {
         if [ "$batch" -gt 1 ]; then batch=$((batch / 2)); elif [ "$seq" -gt 64 ]; then seq=$((seq / 2)); else break; fi
     done
     # 16 bytes a parameter for fp32, and what activations may take: the cap of a plain plan, or somewhat more.
-    plain=$((16 * parameters + batch * seq * (layers * 100 * hidden + 4096) + (96 << 20)))
-    draw_between limit $((48 << 20)) "$plain"
+    plain=$((16 * parameters + batch * seq * (layers * 100 * hidden + 4096) + ranks * (96 << 20)))
+    draw_between limit $((ranks * (48 << 20))) "$plain"
     model=(--arch "$arch" --layers "$layers" --hidden "$hidden" --heads $((hidden / 64)) --vocab "$vocab" --context "$seq")
     recipe=(--dtype "$dtype" --batch "$batch" --seq "$seq" --steps "$steps" --save-every "$save")
     [ "$grain" = default ] || recipe+=(--grain "$grain")
@@ -93,7 +93,7 @@ train() { # LOG LIMIT
     rm -rf run
     status=0
     "$source/bench/cgroup_run.sh" "$2" "$build/ballast" train model tokens.bin -o run --warmup-steps 0 "${recipe[@]}" \
-        >"$log" 2>&1 || status=$?
+        --ranks "$ranks" >"$log" 2>&1 || status=$?
     kills=$(sed -n 's/^cgroup_run: .*oom_kills=\([0-9]*\).*/\1/p' "$log")
     peak=$(sed -n 's/^cgroup_run: .*peak=\([0-9]*\).*/\1/p' "$log")
 }
@@ -105,7 +105,7 @@ ways_of() { # LOG
     sed -n 's/^hint: //p' "$1" | sed 's/; or /\n/g' | tr -d , | sed -E \
         -e 's/^(--.*) would fit \(.*\)$/\1/' \
         -e 's/^(--disk) DIR with .* there$/\1 DIR/' \
-        -e 's/^([0-9.]+) (.)iB more memory for the process( with )?/memory \1\2 /'
+        -e 's/^([0-9.]+) (.)iB more memory for the process(es)?( with )?/memory \1\2 /'
 }
 # Sets an option of the recipe, in place of what it was.
 set_option() { # NAME VALUE
@@ -182,7 +182,7 @@ if [ -n "$output" ]; then
     {
         echo "# Random models and memory limits: never killed for want of memory"
         echo
-        echo "Command: \`bench/never_oom.sh --seed $seed --from $from --count $count\`."
+        echo "Command: \`bench/never_oom.sh --ranks $ranks --seed $seed --from $from --count $count\`."
         echo "Machine: $(nproc) cores of $processor. Date: $(date +%Y-%m-%d)."
         echo
         sed 's/^/    /' result.txt

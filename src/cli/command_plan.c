@@ -23,7 +23,7 @@
 /* Explains what "available" leaves out. */
 static void print_reserve(void) {
     char process[SIZE_TEXT];
-    printf("available: to this process within its cgroup, less %s for the process itself and %.0f%% left free;\n"
+    printf("available: to this process within its cgroup, less %s for each process and %.0f%% left free;\n"
            "--device-memory SIZE sets it\n",
            size_print(CLUSTER_PROCESS_BYTES, process), 100 * CLUSTER_RESERVE_FRACTION);
 }

@@ -115,7 +115,7 @@
       .help = "what computes: the processor, or the N-th GPU from 0; results depend on it, so a run goes on where it " \
               "began")                                                                                                 \
     X(DEVICE_MEMORY, OPTION_OF(device_bytes), OPTION_FOR(COMMANDS_MODEL),                                              \
-      .computed = "memory available to the process (within its cgroup), less 64 MiB for the process and 5% left "      \
+      .computed = "memory available to the process (within its cgroup), less 64 MiB for each process and 5% left "     \
                   "free; what is free on the GPU, less 384 MiB",                                                       \
       .help = "the most that a step's arena may take")                                                                 \
     X(HOST_MEMORY, OPTION_OF(host_bytes), OPTION_FOR(COMMANDS_MODEL),                                                  \

@@ -93,8 +93,8 @@ enum status cluster_measure_memory_at(const char *root, struct cluster_memory *o
 void cluster_find_memory(struct cluster_memory *out);
 /* The least of memory available and room in the cgroups. */
 int64_t cluster_memory_room(const struct cluster_memory *memory);
-/* How much more memory a capacity of so many bytes would need; 0: there is enough. */
-int64_t cluster_memory_missing(const struct cluster_memory *memory, int64_t capacity_bytes);
+/* How much more memory so many processes would need for a capacity of so many bytes each; 0: there is enough. */
+int64_t cluster_memory_missing(const struct cluster_memory *memory, int processes, int64_t capacity_bytes);
 /* Only the cores: those within the process's affinity and cgroup, at most its cgroup's quota of processor time (rounded
  * down, at least 1). 1 where the system does not tell. */
 int cluster_count_cores(int *hardware_threads);

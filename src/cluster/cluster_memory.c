@@ -19,8 +19,8 @@ int64_t cluster_memory_room(const struct cluster_memory *memory) {
     return limited ? memory->cgroup_room_bytes : memory->available_bytes;
 }
 
-int64_t cluster_memory_missing(const struct cluster_memory *memory, int64_t capacity_bytes) {
-    double needed = (double)(capacity_bytes + memory->process_bytes) / (1 - CLUSTER_RESERVE_FRACTION);
+int64_t cluster_memory_missing(const struct cluster_memory *memory, int processes, int64_t capacity_bytes) {
+    double needed = processes * (double)(capacity_bytes + memory->process_bytes) / (1 - CLUSTER_RESERVE_FRACTION);
     int64_t missing = (int64_t)ceil(needed) - cluster_memory_room(memory);
     return missing > 0 ? missing : 0;
 }

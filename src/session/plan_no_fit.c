@@ -93,19 +93,33 @@ static enum status check_lower_tier(const struct session_plan *plan, enum tier t
                        tier == TIER_HOST ? describe_total(total) : "");
 }
 
+/* The memory that the processes of this host lack, by what is in use now and by what was when the capacity was
+ * measured. Ranks measure it at different moments of each other's starts, so that a few hundred KiB differ. */
+static enum status find_missing(const struct machine *machine, int processes, int64_t device_bytes, int64_t *missing) {
+    enum { START_BYTES = 1 << 20 };
+    int64_t lack = device_bytes - machine->capacity_bytes[TIER_DEVICE];
+    int64_t then = (int64_t)(processes * (double)lack / (1 - CLUSTER_RESERVE_FRACTION));
+    struct cluster_memory memory;
+    TRY(cluster_measure_memory(&memory));
+    *missing = cluster_memory_missing(&memory, processes, device_bytes + machine->limits.host_bytes);
+    if (*missing < then) *missing = then;
+    if (processes > 1) *missing += (int64_t)processes * START_BYTES;
+    return STATUS_OK;
+}
+
 /* How to get a device tier of so many bytes: by the option, or, where the tier is what the system leaves, by the
  * memory that is missing. */
 static enum status describe_memory(const struct session_plan *plan, int64_t device_bytes, char text[64]) {
-    const struct memory_options *limits = &plan->session->machine.limits;
+    const struct machine *machine = &plan->session->machine;
     char size[SIZE_TEXT];
-    if (SETTINGS_HAVE(limits, device_bytes) || plan->session->machine.backend->memory) {
+    if (SETTINGS_HAVE(&machine->limits, device_bytes) || machine->backend->memory) {
         snprintf(text, 64, "--device-memory %s", size_print_option(device_bytes, size));
         return STATUS_OK;
     }
-    struct cluster_memory memory;
-    TRY(cluster_measure_memory(&memory));
-    int64_t missing = cluster_memory_missing(&memory, device_bytes + limits->host_bytes);
-    snprintf(text, 64, "%s more memory for the process", size_print_up(missing, size));
+    int processes = machine->sharers > 1 ? machine->sharers : 1;
+    int64_t missing;
+    TRY(find_missing(machine, processes, device_bytes, &missing));
+    snprintf(text, 64, "%s more memory for the process%s", size_print_up(missing, size), processes > 1 ? "es" : "");
     return STATUS_OK;
 }
 

@@ -4,15 +4,21 @@
 
 #include "base/mem.h"
 
-static void divide(struct machine *machine, enum tier tier, bool given, int sharers) {
-    if (!given) machine->capacity_bytes[tier] /= sharers;
+/* `own_bytes`: what the capacity left out for one rank beside the tier; each of the others needs as much. */
+static void divide(struct machine *machine, enum tier tier, bool given, int64_t own_bytes, int sharers) {
+    if (given) return;
+    int64_t bytes = machine->capacity_bytes[tier] - (sharers - 1) * own_bytes;
+    machine->capacity_bytes[tier] = bytes > 0 ? bytes / sharers : 0;
 }
 
 static void divide_all(struct machine *machine, bool device_too, int sharers) {
     const struct memory_options *limits = &machine->limits;
-    if (device_too) divide(machine, TIER_DEVICE, SETTINGS_HAVE(limits, device_bytes), sharers);
-    divide(machine, TIER_HOST, SETTINGS_HAVE(limits, host_bytes), sharers);
-    divide(machine, TIER_DISK, SETTINGS_HAVE(limits, disk_bytes), sharers);
+    bool one = !machine->backend->memory; /* both tiers are memory of the process */
+    int64_t beside_device = one ? CLUSTER_PROCESS_BYTES + limits->host_bytes : 0;
+    machine->sharers = sharers;
+    if (device_too) divide(machine, TIER_DEVICE, SETTINGS_HAVE(limits, device_bytes), beside_device, sharers);
+    divide(machine, TIER_HOST, one || SETTINGS_HAVE(limits, host_bytes), CLUSTER_PROCESS_BYTES, sharers);
+    divide(machine, TIER_DISK, SETTINGS_HAVE(limits, disk_bytes), 0, sharers);
 }
 
 /* Declared nodes may be one host: memory is the host's. */
@@ -26,8 +32,7 @@ static int count_sharers(const struct comm *comm) {
 enum status rank_budget_share(struct comm *comm, struct machine *machine) {
     struct comm_group all = comm_group_all(comm);
     if (all.count == 1) return STATUS_OK;
-    machine->sharers = count_sharers(comm);
-    divide_all(machine, !comm->devices, machine->sharers);
+    divide_all(machine, !comm->devices, count_sharers(comm));
     int64_t(*each)[TIER_COUNT] = mem_array((size_t)all.count, sizeof *each);
     if (!each) return STATUS_FAILED;
     enum status status = comm_exchange(comm, &all, machine->capacity_bytes, sizeof machine->capacity_bytes, each);

@@ -5,9 +5,9 @@
 #include "comm/comm.h"
 #include "session/machine.h"
 
-/* Collective. Capacities that were measured are divided among the ranks on this host; those that were asked for, and
- * those of devices which are connected (rank_devices.h), are a rank's already. Then all ranks get the least that one
- * has, since all make the same plan. Does nothing on one rank. */
+/* Collective. Divides measured capacities among the ranks on this host, after each rank's CLUSTER_PROCESS_BYTES.
+ * Capacities from options, and those of connected devices (rank_devices.h), are a rank's already. Then all ranks get
+ * the least capacity of any rank, since all make the same plan. Does nothing on one rank. */
 enum status rank_budget_share(struct comm *comm, struct machine *machine);
 /* Collective: the least that one of them has. */
 enum status rank_budget_least(struct comm *comm, int64_t *bytes);

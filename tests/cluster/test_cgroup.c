@@ -133,13 +133,13 @@ static void capacity_is_what_the_header_says(void **state) {
     assert_int_equal(cluster_measure_memory_at(root, &memory), STATUS_OK);
     assert_int_equal(memory.capacity_bytes, GIB - (int64_t)(0.05 * (double)GIB) - CLUSTER_PROCESS_BYTES);
     /* What is missing, added to the limit, is enough and hardly more. */
-    int64_t wanted = memory.capacity_bytes + 12345678, missing = cluster_memory_missing(&memory, wanted);
+    int64_t wanted = memory.capacity_bytes + 12345678, missing = cluster_memory_missing(&memory, 1, wanted);
     char limit[32];
     snprintf(limit, sizeof limit, "%lld\n", (long long)(GIB + missing));
     put(root, "/sys/fs/cgroup", "memory.max", limit);
     assert_int_equal(cluster_measure_memory_at(root, &memory), STATUS_OK);
     assert_in_range(memory.capacity_bytes, wanted, wanted + 2);
-    assert_int_equal(cluster_memory_missing(&memory, wanted), 0);
+    assert_int_equal(cluster_memory_missing(&memory, 1, wanted), 0);
     put(root, "/sys/fs/cgroup", "memory.max", "1024\n");
     assert_int_equal(cluster_measure_memory_at(root, &memory), STATUS_OK);
     assert_int_equal(memory.capacity_bytes, 0);
