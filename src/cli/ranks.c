@@ -215,10 +215,14 @@ static void give_up(int number) {
 
 static enum status open_in_time(const struct comm_settings *settings) {
     enum { PATIENCE = 4 }; /* times what a rank may be silent once all are there: files are read, and nodes set up */
+    char hint[256];
+    mpi_library_explain_start(hint, sizeof hint);
+    launch_expect_death(hint);
     signal(SIGALRM, give_up);
     alarm((unsigned)(PATIENCE * settings->rank_timeout_s));
     enum status status = comm_open(settings, &job.comm);
     alarm(0);
+    launch_expect_death("");
     signal(SIGALRM, SIG_DFL);
     return status;
 }

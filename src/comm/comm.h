@@ -57,7 +57,7 @@
  * nccl_abi, nccl_library: NCCL's functions, and how they are found;
  * nccl_comm, nccl_operation: operations on the memory of devices;
  * plugin: the wire of MPI, compiled once for each library (src/comm/mpi);
- * launch, launch_join, launch_report: starting ranks on this machine, and hearing how they end. */
+ * launch, launch_join, launch_report, launch_places: starting ranks on this machine, and hearing how they end. */
 #ifndef BALLAST_COMM_COMM_H
 #define BALLAST_COMM_COMM_H
 

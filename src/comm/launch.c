@@ -14,18 +14,20 @@
 
 #include "base/log.h"
 #include "base/mem.h"
+#include "comm/launch_places.h"
 #include "comm/launch_report.h"
 #include "comm/mpi_library.h"
 
 extern char **environ;
 
 /* How each MPI starts ranks on this machine alone, more than it has cores, wherever they like; a batch system's nodes
- * are not asked for. Jobs of Open MPI 4 share one directory, which each job removes at its end while another one may
- * be making it (open-mpi/ompi#8510): `directory_variable` gives each job a directory of its own. */
+ * are not asked for. Jobs of Open MPI 4 share one session directory, which each job removes at its end while another
+ * one may be making it (open-mpi/ompi#8510), and leave their shared memory in /dev/shm when they are killed:
+ * `place_variables` give each job directories of its own (launch_places.h). MPICH's have no names for long. */
 static const struct starter {
     const char *mpi, *programs[3], *version_says, *package;
     const char *arguments[16];
-    const char *environment[4], *directory_variable;
+    const char *environment[4], *place_variables[LAUNCH_PLACES];
 } starters[] = {
     {"openmpi",
      {"mpirun.openmpi", "mpirun"},
@@ -34,14 +36,14 @@ static const struct starter {
      {"--oversubscribe", "--bind-to", "none", "--mca", "plm", "isolated", "--mca", "ras", "^slurm", "--mca",
       "mpi_yield_when_idle", "1", "-n"},
      {"OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1"},
-     "OMPI_MCA_orte_top_session_dir"},
+     {[LAUNCH_SESSION] = "OMPI_MCA_orte_top_session_dir", [LAUNCH_SHARED] = "OMPI_MCA_btl_vader_backing_directory"}},
     {"mpich",
      {"mpirun.mpich", "mpirun"},
      "HYDRA",
      "mpich",
      {"-launcher", "fork", "-bind-to", "none", "-n"},
      {NULL},
-     NULL},
+     {NULL}},
 };
 enum { STARTERS = sizeof starters / sizeof *starters, WORDS_MOST = 32 };
 
@@ -106,14 +108,19 @@ struct command {
     char **arguments, **environment;
 };
 
-/* mpirun creates the directory and removes it. No other launch has this name. */
-static char *give_directory(const struct starter *starter, const char *name, struct scratch *scratch) {
-    const char *parent = getenv("TMPDIR");
-    return scratch_format(scratch, "%s=%s/%s", starter->directory_variable, parent && *parent ? parent : "/tmp", name);
+static enum status give_places(const struct starter *starter, const struct launch_places *places,
+                               struct command *command, size_t *variables) {
+    for (int i = 0; i < LAUNCH_PLACES; i++) {
+        if (!starter->place_variables[i] || !places->path[i]) continue;
+        char *variable = scratch_format(&command->scratch, "%s=%s", starter->place_variables[i], places->path[i]);
+        if (!variable) return STATUS_FAILED;
+        command->environment[(*variables)++] = variable;
+    }
+    return STATUS_OK;
 }
 
 static enum status make_command(const struct launch_settings *settings, const struct starter *starter, char *mpirun,
-                                const char *name, struct command *out) {
+                                const char *name, const struct launch_places *places, struct command *out) {
     size_t count = 0, variables = 0, at = 0;
     while (settings->arguments[count])
         count++;
@@ -133,14 +140,14 @@ static enum status make_command(const struct launch_settings *settings, const st
     out->environment[variables++] = socket;
     for (int i = 0; i < 4 && starter->environment[i]; i++)
         out->environment[variables++] = (char *)starter->environment[i];
-    if (!starter->directory_variable) return STATUS_OK;
-    out->environment[variables] = give_directory(starter, name, &out->scratch);
-    return out->environment[variables] ? STATUS_OK : STATUS_FAILED;
+    return give_places(starter, places, out, &variables);
 }
 
 /* Between fork and exec: calls that are allowed there alone. */
-static _Noreturn void become_mpirun(const struct command *command, pid_t parent, int words, const sigset_t *mask) {
+static _Noreturn void become_mpirun(const struct command *command, const struct launch_places *places, pid_t parent,
+                                    int words, const sigset_t *mask) {
     setsid();
+    launch_places_inherit(places);
     prctl(PR_SET_PDEATHSIG, SIGTERM);
     int nothing = open("/dev/null", O_RDONLY);
     bool good = getppid() == parent && nothing >= 0 && dup2(nothing, STDIN_FILENO) >= 0 &&
@@ -157,7 +164,8 @@ static bool is_ignored(int signal) {
 }
 
 /* `mask`: the signals as they were. */
-static enum status start(const struct command *command, struct launch_started *out, sigset_t *mask) {
+static enum status start(const struct command *command, const struct launch_places *places, struct launch_started *out,
+                         sigset_t *mask) {
     int pipes[2];
     if (pipe2(pipes, O_CLOEXEC) != 0) return status_set(STATUS_FAILED, "no pipe: %s", strerror(errno));
     static const int numbers[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2};
@@ -168,7 +176,7 @@ static enum status start(const struct command *command, struct launch_started *o
     sigprocmask(SIG_BLOCK, &passed, mask);
     pid_t parent = getpid();
     out->process = fork();
-    if (out->process == 0) become_mpirun(command, parent, pipes[1], mask);
+    if (out->process == 0) become_mpirun(command, places, parent, pipes[1], mask);
     close(pipes[1]);
     out->words = pipes[0];
     out->signals = signalfd(-1, &passed, SFD_CLOEXEC);
@@ -188,6 +196,20 @@ static void end_started(const struct launch_started *started, const sigset_t *ma
     sigprocmask(SIG_SETMASK, mask, NULL);
 }
 
+/* Causes that mpirun names, and what to do. */
+static const struct {
+    const char *says, *hint;
+} known_causes[] = {
+    {"unable to find network interfaces",
+     "Open MPI needs a network interface, such as the loopback: ip link set lo up"},
+};
+
+static enum status hint_cause(enum status status, const char *words) {
+    for (size_t i = 0; i < sizeof known_causes / sizeof *known_causes; i++)
+        if (strstr(words, known_causes[i].says)) return status_hint(status, "%s", known_causes[i].hint);
+    return status;
+}
+
 /* Prints all of mpirun's output: Open MPI names the cause first, and its last lines only report the failure. */
 static enum status blame_mpirun(const struct launch_ranks_seen *seen, const char *mpirun, int wait_status) {
     bool speaks = false;
@@ -198,9 +220,22 @@ static enum status blame_mpirun(const struct launch_ranks_seen *seen, const char
         speaks |= has_text;
         line += length + (line[length] == '\n');
     }
-    int code = WIFEXITED(wait_status) ? WEXITSTATUS(wait_status) : 128 + WTERMSIG(wait_status);
-    return status_set(STATUS_FAILED, "%s ended with status %d%s", mpirun, code,
-                      speaks ? "; its messages are above" : "");
+    int number = WIFEXITED(wait_status) ? WEXITSTATUS(wait_status) : WTERMSIG(wait_status);
+    enum status status = status_set(STATUS_FAILED, "%s %s %d%s", mpirun,
+                                    WIFEXITED(wait_status) ? "ended with status" : "was ended by signal", number,
+                                    speaks ? "; its messages are above" : "");
+    return hint_cause(status, launch_last_words(seen));
+}
+
+/* Ranks whose mpirun was killed stop or die of it, in whatever order: that is no stop that somebody asked for. */
+static enum status find_outcome(const struct launch_ranks_seen *seen, const char *mpirun, int wait_status,
+                                bool killed) {
+    bool all_joined;
+    if (WIFSIGNALED(wait_status) && !killed && !launch_was_signalled(seen))
+        return blame_mpirun(seen, mpirun, wait_status);
+    TRY(launch_first_failure(seen, &all_joined));
+    if (killed) return status_set(STATUS_FAILED, "%s did not end after its ranks, so it was killed", mpirun);
+    return wait_status != 0 || !all_joined ? blame_mpirun(seen, mpirun, wait_status) : STATUS_OK;
 }
 
 enum status launch_ranks(const struct launch_settings *settings) {
@@ -210,27 +245,27 @@ enum status launch_ranks(const struct launch_settings *settings) {
     TRY(find_starter(wanted, &starter, &mpirun));
     struct launch_ranks_seen *seen = NULL;
     struct command command = {0};
+    struct launch_places places = {0};
     struct launch_started started = {.process = -1, .handle = -1, .words = -1, .signals = -1};
     enum status status;
     TRY_GOTO(status, launch_listen(settings->ranks, &seen, &name), done);
-    TRY_GOTO(status, make_command(settings, starter, mpirun, name, &command), done);
+    launch_places_clear();
+    if (starter->place_variables[0]) TRY_GOTO(status, launch_places_create(name, &places), done);
+    TRY_GOTO(status, make_command(settings, starter, mpirun, name, &places, &command), done);
     int wait_status = 0;
-    bool killed = false, all_joined;
+    bool killed = false;
     sigset_t mask;
     sigprocmask(SIG_SETMASK, NULL, &mask);
-    status = start(&command, &started, &mask);
+    status = start(&command, &places, &started, &mask);
     if (status == STATUS_OK)
         status = launch_watch(seen, &started, &killed);
     else if (started.process > 0)
         kill(started.process, SIGTERM);
     end_started(&started, &mask, &wait_status);
     if (status != STATUS_OK) goto done;
-    status = launch_first_failure(seen, &all_joined);
-    if (status == STATUS_OK && killed)
-        status = status_set(STATUS_FAILED, "%s did not end after its ranks, so it was killed", mpirun);
-    else if (status == STATUS_OK && (wait_status != 0 || !all_joined))
-        status = blame_mpirun(seen, mpirun, wait_status);
+    status = find_outcome(seen, mpirun, wait_status, killed);
 done:
+    launch_places_remove(&places);
     launch_unlisten(seen);
     scratch_free(&command.scratch);
     mem_free(mpirun);

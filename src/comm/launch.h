@@ -31,6 +31,8 @@ bool launch_is_rank(void);
 enum status launch_join(void);
 /* Whether this process is a rank of a launch: its messages are the parent's to print. */
 bool launch_joined(void);
+/* The hint to print where this process dies from here on without a report. "": none. */
+void launch_expect_death(const char *hint);
 /* At the end, with the thread's message and hint. */
 void launch_report(enum status status);
 /* The same with this message, for signal handlers. */

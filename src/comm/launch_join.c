@@ -69,6 +69,12 @@ enum status launch_join(void) {
 
 bool launch_joined(void) { return parent >= 0; }
 
+void launch_expect_death(const char *hint) {
+    if (parent < 0) return;
+    snprintf(own.hint, sizeof own.hint, "%s", hint);
+    (void)send_own();
+}
+
 void launch_report(enum status status) {
     if (parent < 0) return;
     own.ends = true;

@@ -15,6 +15,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/random.h"
+#include "comm/launch_places.h"
 
 socklen_t launch_address(const char *name, struct sockaddr_un *out) {
     *out = (struct sockaddr_un){.sun_family = AF_UNIX};
@@ -30,7 +31,7 @@ struct seen_rank {
 };
 
 struct launch_ranks_seen {
-    char name[64];
+    char name[LAUNCH_NAME_BYTES];
     int listener, events, ranks, joined, ends;
     struct seen_rank *rank; /* in the order in which they joined */
     int stop;               /* the first signal that was passed on; 0: none */
@@ -52,7 +53,7 @@ enum status launch_listen(int ranks, struct launch_ranks_seen **out, const char 
     struct timespec now;
     clock_gettime(CLOCK_REALTIME, &now);
     uint64_t mark = random_u64((uint64_t)now.tv_nsec, RANDOM_INIT, (uint32_t)getpid(), (uint64_t)now.tv_sec);
-    snprintf(seen->name, sizeof seen->name, "ballast-%d-%016llx", (int)getpid(), (unsigned long long)mark);
+    launch_print_name(getpid(), mark, seen->name);
     struct sockaddr_un address;
     socklen_t length = launch_address(seen->name, &address);
     seen->listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -241,5 +242,7 @@ enum status launch_first_failure(const struct launch_ranks_seen *seen, bool *all
     if (first->record.hint[0]) status_hint(status, "%.*s", (int)sizeof first->record.hint - 1, first->record.hint);
     return status;
 }
+
+bool launch_was_signalled(const struct launch_ranks_seen *seen) { return seen->stop != 0; }
 
 const char *launch_last_words(const struct launch_ranks_seen *seen) { return seen->words; }

@@ -12,7 +12,7 @@
 
 #define LAUNCH_VARIABLE "BALLAST_LAUNCH"
 
-/* What a rank sends: once when it joins, once when it ends. */
+/* What a rank sends: when it joins, where it may die with a known cause (`hint`), and when it ends. */
 struct launch_record {
     bool ends;
     int rank; /* by the launcher's environment; -1: not said there */
@@ -42,6 +42,8 @@ enum status launch_watch(struct launch_ranks_seen *seen, const struct launch_sta
 /* The status of the first rank that failed; OK if none did. A signal that came before all ranks had joined counts as a
  * failure of its own. `all_joined`: whether every rank was seen. */
 enum status launch_first_failure(const struct launch_ranks_seen *seen, bool *all_joined);
+/* Whether a signal was passed on. */
+bool launch_was_signalled(const struct launch_ranks_seen *seen);
 /* The last of what mpirun printed, or "". */
 const char *launch_last_words(const struct launch_ranks_seen *seen);
 

@@ -3,11 +3,14 @@
 #include <dlfcn.h>
 #include <libgen.h>
 #include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "base/mem.h"
+#include "base/size.h"
 
 static const struct {
     const char *name, *package;
@@ -92,6 +95,21 @@ static enum status open_plugin(const char *name, const char *path, const struct 
     }
     *out = wire;
     return STATUS_OK;
+}
+
+/* UCX below MPICH takes about 5 MiB of it for each rank, and ends the process where there is less. */
+void mpi_library_explain_start(char *hint, size_t bytes) {
+    static const int64_t enough = (int64_t)64 << 20;
+    struct statvfs shared;
+    char size[SIZE_TEXT];
+    hint[0] = '\0';
+    if (strcmp(mpi_library_chosen(), "mpich") != 0 || statvfs("/dev/shm", &shared) != 0) return;
+    int64_t left = (int64_t)shared.f_bavail * (int64_t)shared.f_frsize;
+    if (left < enough)
+        snprintf(hint, bytes,
+                 "/dev/shm has %s left, and MPICH may need more: enlarge it (docker run --shm-size=1g), or set "
+                 "UCX_TLS=^posix",
+                 size_print(left, size));
 }
 
 enum status mpi_library_find(const char *engine, struct mpi_library *out) {

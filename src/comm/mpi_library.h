@@ -12,6 +12,7 @@
 #define BALLAST_COMM_MPI_LIBRARY_H
 
 #include <stdbool.h>
+#include <stddef.h>
 
 #include "base/status.h"
 #include "comm/wire.h"
@@ -29,6 +30,8 @@ const char *mpi_library_launched_by(void);
 const char *mpi_library_chosen(void);
 /* Which rank the launcher made of this process; -1 where none did. The first is 0 in the mesh too. */
 int mpi_library_launched_rank(void);
+/* The hint for a process that dies while MPI begins: what of this machine MPI may lack. "" where nothing is known. */
+void mpi_library_explain_start(char *hint, size_t bytes);
 /* The plugin's path, NULL where there is none; the caller frees. */
 char *mpi_library_path(const char *name);
 

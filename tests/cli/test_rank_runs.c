@@ -199,38 +199,100 @@ static void signals_ignored_at_the_start_stop_nothing(void **state) {
     expect_ended(program_finish(place.folder, parent), 143, "stopped after step ");
 }
 
-/* An mpirun that starts nothing and ignores SIGTERM; it names its process in the file `started`. */
-static void write_stuck_mpirun(char path[1400]) {
+/* An mpirun of this MPI's name that does what `script` says and then hangs, whatever SIGTERM asks; it names its process
+ * in the file `started`. The program finds it first. "$REAL" is the MPI's own. */
+static pid_t start_stuck_mpirun(const char *script, char mpirun[1400], const char *const *words) {
+    char path[4096], *before = mem_string(getenv("PATH"));
     const char *name = mpi_job_is("openmpi") ? "mpirun.openmpi" : "mpirun.mpich";
-    snprintf(path, 1400, "%s/%s", place.here, name);
-    FILE *file = fopen(path, "w");
+    snprintf(mpirun, 1400, "%s/%s", place.here, name);
+    FILE *file = fopen(mpirun, "w");
     assert_non_null(file);
     fprintf(file,
             "#!/bin/sh\n[ \"$1\" = --version ] && echo 'Open MPI, HYDRA' && exit\n"
-            "trap '' TERM\necho $$ >'%s/started'\nwhile :; do sleep 0.1; done\n",
-            place.here);
+            "trap '' TERM\nREAL=$(PATH='%s' command -v %s)\n%s\necho $$ >'%s/started'\nwhile :; do sleep 0.1; done\n",
+            before, name, script, place.here);
     assert_int_equal(fchmod(fileno(file), 0700), 0);
     assert_int_equal(fclose(file), 0);
-}
-
-static void a_signal_ends_an_mpirun_that_hangs_before_its_ranks_begin(void **state) {
-    (void)state;
-    const char *const words[] = {TRAIN(place.run, ENDLESS), "--ranks", "2", NULL};
-    char mpirun[1400], started[700], path[4096], *before = mem_string(getenv("PATH"));
-    write_stuck_mpirun(mpirun);
-    snprintf(started, sizeof started, "%s/started", place.here);
     snprintf(path, sizeof path, "%s:%s", place.here, before);
     setenv("PATH", path, 1);
     setenv("BALLAST_MPI", mpi_job_name(), 1);
     pid_t parent = program_start(place.folder, words);
     setenv("PATH", before, 1);
     unsetenv("BALLAST_MPI");
-    for (; !file_exists(started); usleep(5000))
+    mem_free(before);
+    return parent;
+}
+
+static void a_signal_ends_an_mpirun_that_hangs_before_its_ranks_begin(void **state) {
+    (void)state;
+    const char *const words[] = {TRAIN(place.run, ENDLESS), "--ranks", "2", NULL};
+    char mpirun[1400];
+    pid_t parent = start_stuck_mpirun("", mpirun, words);
+    for (; !file_exists(temp_path(place.here, "started")); usleep(5000))
         program_expect_running(place.folder, parent);
     assert_int_equal(kill(parent, SIGHUP), 0);
     expect_ended(program_finish(place.folder, parent), 129, "stopped by signal 1 before training began");
     mpi_job_expect_none(mpirun);
-    mem_free(before);
+}
+
+static void an_mpirun_that_hangs_after_its_ranks_is_ended(void **state) {
+    (void)state;
+    const char *const words[] = {TRAIN(place.run, "2"), "--ranks", "2", NULL};
+    char mpirun[1400];
+    pid_t parent = start_stuck_mpirun("\"$REAL\" \"$@\"", mpirun, words);
+    expect_ended(program_finish(place.folder, parent), 1, "did not end after its ranks, so it was killed");
+    assert_true(file_exists(temp_path(place.here, "started"))); /* it had come to hang */
+    assert_int_equal(newest_step(), 2);
+    mpi_job_expect_none(mpirun);
+    expect_whole_bits("2");
+}
+
+/* The only process that the parent started. */
+static pid_t child_of(pid_t parent) {
+    char path[64];
+    int child = 0;
+    snprintf(path, sizeof path, "/proc/%d/task/%d/children", (int)parent, (int)parent);
+    FILE *file = fopen(path, "r");
+    assert_non_null(file);
+    assert_int_equal(fscanf(file, "%d", &child), 1);
+    fclose(file);
+    return child;
+}
+
+static size_t count_places(const char *folder, pid_t parent) {
+    char prefix[64];
+    struct names names = {0};
+    size_t count = 0;
+    snprintf(prefix, sizeof prefix, "ballast-%d-", (int)parent);
+    assert_int_equal(folder_list(folder, &names), STATUS_OK);
+    for (size_t i = 0; i < names.count; i++)
+        count += strncmp(names.items[i], prefix, strlen(prefix)) == 0;
+    names_free(&names);
+    return count;
+}
+
+static void a_killed_mpirun_leaves_nothing_behind(void **state) {
+    (void)state;
+    const char *const words[] = {TRAIN(place.run, ENDLESS), "--ranks", "2", NULL};
+    setenv("TMPDIR", place.here, 1);
+    pid_t parent = program_start(place.folder, words);
+    unsetenv("TMPDIR");
+    for (; newest_step() == 0; usleep(5000))
+        program_expect_running(place.folder, parent);
+    if (mpi_job_is("openmpi")) {
+        assert_int_equal(count_places(place.here, parent), 1);
+        assert_int_equal(count_places("/dev/shm", parent), 1);
+    }
+    assert_int_equal(kill(child_of(parent), SIGKILL), 0);
+    struct program_run run = program_finish(place.folder, parent);
+    if (run.status != 1) fail_msg("status %d: %s", run.status, run.err);
+    if (!strstr(run.err, "was ended by signal 9")) fail_msg("mpirun is not named: %s", run.err);
+    if (!strstr(run.err, "the last good checkpoint is ")) fail_msg("no checkpoint is named: %s", run.err);
+    program_run_free(&run);
+    mpi_job_expect_none(place.run);
+    assert_int_equal(count_places(place.here, parent), 0);
+    assert_int_equal(count_places("/dev/shm", parent), 0);
+    expect_whole_bits("1");
 }
 
 /* ---- Ranks that die or hang ---- */
@@ -413,6 +475,8 @@ int main(void) {
         CASE(a_second_signal_ends_at_once),
         CASE(signals_ignored_at_the_start_stop_nothing),
         CASE(a_signal_ends_an_mpirun_that_hangs_before_its_ranks_begin),
+        CASE(an_mpirun_that_hangs_after_its_ranks_is_ended),
+        CASE(a_killed_mpirun_leaves_nothing_behind),
         CASE(ranks_that_die_cost_no_more_than_steps),
         CASE(ranks_that_hang_cost_no_more_than_steps),
         CASE(the_parents_death_leaves_no_rank),
