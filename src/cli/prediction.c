@@ -71,6 +71,8 @@ static enum status predict(struct prediction *prediction) {
     TRY(session_begin_step(prediction->model, &prediction->decided, prediction->path, &prediction->machine,
                            &prediction->session, &prediction->plan));
     TRY(require_disk(prediction));
+    if (!file_is_folder(prediction->path))
+        TRY(plan_document_check_model(prediction->path, &prediction->session.model->config));
     TRY(machine_costs_measure(&prediction->session.machine, programs, &(struct measuring){0}, &prediction->costs));
     const struct plan *plan = &prediction->plan.chosen;
     TRY(stage_steps_make(programs_main(programs), plan, &prediction->costs.costs, &prediction->stages));

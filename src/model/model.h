@@ -17,8 +17,8 @@
  * are not read, by their first bytes;
  * model_weights: the weights of a model, read and checked; model_write: the directory that is written; adapter,
  * adapter_config, adapter_write: LoRA adapters and their folder; model_adapter, model_merge: adapters in a model, and
- * merged into its weights; model_preset: published models by name; model_summary, model_document: a model's description
- * for the user, and docs/models.md.
+ * merged into its weights; model_preset: published models by name; model_shape: a model's sizes in files;
+ * model_summary, model_document: a model's description for the user, and docs/models.md.
  *
  * A family is one file (model_gpt2.c, model_llama.c, …): it reads its config.json and builds the graph from operators;
  * no model has a forward or backward of its own. Each tensor in the weight files is one parameter of the graph, of the
@@ -318,6 +318,12 @@ enum status model_write_settings(const struct model *model, const char *folder, 
 /* Writes a model with adapters as one without, into an existing empty folder: W + (alpha / rank) B A, computed in fp32
  * and rounded to the dtype of the file (F16 becomes fp32). */
 enum status model_write_merged(const struct model *model, const char *folder);
+
+/* The family and sizes of a model: {"family", "vocab_size", "hidden", "layers", ...}, for files that are for a model of
+ * this shape alone (model_shape.c). NULL when out of memory. */
+json_t *model_shape_to_json(const struct model_config *config);
+/* BAD_INPUT naming `file` and every size that differs; a size that `shape` lacks is not compared. */
+enum status model_shape_check(const char *file, const json_t *shape, const struct model_config *config);
 
 /* What there is to say about a model: sizes, settings, parameters, files; for `inspect --json`. The caller drops it. */
 enum status model_summarise(const struct model *model, json_t **out);

@@ -132,6 +132,7 @@ static json_t *document(const struct session_plan *plan, const struct step_summa
     json_t *object = plan_to_json(&plan->chosen);
     int failed = !object;
     if (!failed) {
+        failed |= json_object_set_new(object, "model_shape", model_shape_to_json(&plan->session->model->config));
         failed |= step_summary_add_json(prediction ? prediction : &none, object) != STATUS_OK;
         failed |= json_object_set_new(object, "extrapolated_operators", json_integer(plan->costs.extrapolated));
         failed |= json_object_set_new(object, "tiers", tiers_to_json(plan));
@@ -187,6 +188,15 @@ enum status plan_document_read_prediction(const char *path, const struct plan *p
     if (!same) status_clear();
     if (same && found.threads == plan->threads && policies_equal(&found.policy, &plan->policy)) *out = prediction;
     return STATUS_OK;
+}
+
+enum status plan_document_check_model(const char *path, const struct model_config *config) {
+    json_t *object;
+    TRY(json_read_object(path, FILE_LIMIT_BYTES, &object));
+    const json_t *shape = json_object_get(object, "model_shape");
+    enum status status = json_is_object(shape) ? model_shape_check(path, shape, config) : STATUS_OK;
+    json_decref(object);
+    return status == STATUS_OK ? status : status_hint(status, "plan for this model: `ballast plan MODEL_DIR -o FILE`");
 }
 
 enum status plan_document_write(const char *run_folder, const struct session_plan *plan,

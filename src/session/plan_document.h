@@ -6,7 +6,7 @@
 
 #include "session/session_plan.h"
 
-/* {"version", "recipe", "policy", "model", "step_s", "tiers": [{"name", "program_bytes", "capacity_bytes", "by_kind"}],
+/* {"version", "recipe", "policy", "model", "model_shape", "step_s", "tiers": [{"name", "program_bytes", "capacity_bytes", "by_kind"}],
  *  "streams": [{"role", "busy_s", "waiting_s"}], "binds": [{"what", "seconds"}],
  * "extrapolated_operators" (profile/part_node.h), "runners_up", "front", "tried":
  *  [{"step_s", "device_bytes", "host_bytes", "disk_bytes", "policy"}], "search": {"enumerated", "compiled", "proved"}
@@ -17,6 +17,8 @@ enum status plan_document_make(const struct session_plan *plan, const struct ste
                                const char *model_folder, json_t **out);
 /* What a plan file says of a step of `plan`: empty where it says nothing, or is of another recipe or policy. */
 enum status plan_document_read_prediction(const char *path, const struct plan *plan, struct step_summary *out);
+/* BAD_INPUT where a plan file has the shape of another model (model_shape_check). Older files have none. */
+enum status plan_document_check_model(const char *path, const struct model_config *config);
 /* RUN_DIR/plan.json, in place of one that is there. */
 enum status plan_document_write(const char *run_folder, const struct session_plan *plan,
                                 const struct step_summary *prediction, const char *model_folder);

@@ -8,6 +8,7 @@
 #include "session/idle_lanes.h"
 #include "session/machine_costs.h"
 #include "session/plan_choice.h"
+#include "session/plan_document.h"
 #include "session/plan_policy.h"
 #include "session/rank_proof.h"
 #include "session/shape_search.h"
@@ -173,7 +174,9 @@ enum status session_begin(const char *model_folder, unsigned uses, const struct 
     TRY(session_open(model_folder, options, base ? &base->recipe : NULL, session));
     /* What is evaluated is what the model says of tokens, not how it shares them among experts. */
     if (uses == PROGRAMS_TO_EVALUATE || uses == PROGRAMS_TO_REFER) session->model->config.balances_experts = false;
-    enum status status = plan_request_make(session, uses, options, training, base, &request);
+    enum status status = STATUS_OK;
+    if (base) status = plan_document_check_model(options->plan_path, &session->model->config);
+    if (status == STATUS_OK) status = plan_request_make(session, uses, options, training, base, &request);
     return plan_agreed(session, &request, status, plan);
 }
 

@@ -248,6 +248,29 @@ static void bad_policies_are_refused(void **state) {
     }
 }
 
+/* The sizes that differ are named; a plan without them, of an older version, is taken. */
+static void a_plan_for_another_model_is_refused(void **state) {
+    (void)state;
+    char plan[600];
+    snprintf(plan, sizeof plan, "%s", temp_path(place.folder, "other-plan.json"));
+    program_expect(place.folder, 0, NULL, (const char *const[]){"plan", place.model, "-o", plan, NULL});
+    json_t *document = json_load_file(plan, 0, NULL), *shape = json_object_get(document, "model_shape");
+    assert_int_equal(json_integer_value(json_object_get(shape, "layers")), 2);
+    json_object_set_new(shape, "layers", json_integer(3));
+    json_object_set_new(shape, "family", json_string("gpt2"));
+    assert_int_equal(json_dump_file(document, plan, 0), 0);
+    const char *const words[] = {"train", place.model, place.text, "-o", place.run, "--plan", plan, NULL};
+    const char *const texts[] = {"other-plan.json: is for another model", "layers 3 (here 2)",
+                                 "family \"gpt2\" (here \"llama\")", "hint: plan for this model", NULL};
+    program_expect(place.folder, 2, texts, words);
+    program_expect(place.folder, 2, texts, (const char *const[]){"simulate", plan, NULL});
+    assert_false(file_exists(place.run));
+    json_object_del(document, "model_shape");
+    assert_int_equal(json_dump_file(document, plan, 0), 0);
+    program_expect(place.folder, 0, NULL, (const char *const[]){"simulate", plan, NULL});
+    json_decref(document);
+}
+
 static void output_that_holds_something_else_is_refused(void **state) {
     (void)state;
     char note[700], *after;
@@ -310,6 +333,7 @@ int main(void) {
         cmocka_unit_test(text_that_is_not_utf8_is_told),
         cmocka_unit_test(bad_settings_are_refused),
         cmocka_unit_test(bad_policies_are_refused),
+        cmocka_unit_test(a_plan_for_another_model_is_refused),
         cmocka_unit_test(output_that_holds_something_else_is_refused),
         cmocka_unit_test(output_over_another_file_is_refused),
         cmocka_unit_test(bad_devices_are_refused),
