@@ -60,7 +60,7 @@ enum status folder_sync_parent(const char *path) {
     return status;
 }
 
-static enum status create_one(const char *path) {
+enum status folder_create_one(const char *path) {
     if (!fault_point(FAULT_OPEN) && mkdir(path, 0777) == 0) return folder_sync_parent(path);
     return errno == EEXIST ? STATUS_OK : folder_failed(path, "create folder");
 }
@@ -74,7 +74,7 @@ enum status folder_create(const char *path) {
         if (*at != '/' && *at != '\0') continue;
         char kept = *at;
         *at = '\0';
-        TRY(create_one(part));
+        TRY(folder_create_one(part));
         *at = kept;
         if (kept == '\0') break;
     }

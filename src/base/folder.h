@@ -15,6 +15,8 @@ bool folder_holds(const char *folder, const char *name);
 
 /* Creates the folder and its parents, each synced into the folder that holds it; an existing folder is success. */
 enum status folder_create(const char *path);
+/* The same in a folder that must be there. An existing file of the name is success too. */
+enum status folder_create_one(const char *path);
 /* Syncs the folder that holds `path`, so that a new name in it lasts. */
 enum status folder_sync_parent(const char *path);
 /* Removes a folder and all below it; a missing one is success. Does not follow links. */

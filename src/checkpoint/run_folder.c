@@ -90,18 +90,23 @@ static enum status remove_unborn(const char *folder) {
 }
 
 /* Two processes may have found the folder empty: what it holds counts once it is locked. */
-enum status run_folder_create(const char *path, const struct run_settings *settings, int *lock) {
+enum status run_folder_take_new(const char *path, int *lock) {
     int held = -1;
     TRY(folder_create(path));
     TRY(run_folder_lock(path, &held));
-    enum status status;
-    TRY_GOTO(status, run_folder_check_new(path), failed);
-    TRY_GOTO(status, remove_unborn(path), failed);
-    TRY_GOTO(status, run_folder_write(path, settings), failed);
-    *lock = held;
-    return STATUS_OK;
-failed:
-    run_folder_unlock(held);
+    enum status status = run_folder_check_new(path);
+    if (status == STATUS_OK) status = remove_unborn(path);
+    if (status == STATUS_OK)
+        *lock = held;
+    else
+        run_folder_unlock(held);
+    return status;
+}
+
+enum status run_folder_create(const char *path, const struct run_settings *settings, int *lock) {
+    TRY(run_folder_take_new(path, lock));
+    enum status status = run_folder_write(path, settings);
+    if (status != STATUS_OK) run_folder_unlock(*lock);
     return status;
 }
 
@@ -233,7 +238,7 @@ static char *prefixed(const char *folder, const char *prefix, const char *name) 
 char *run_folder_temporary(const char *folder, const char *name) { return prefixed(folder, temporary_prefix, name); }
 
 enum status run_folder_begin(const char *temporary) {
-    bool made = folder_remove(temporary) == STATUS_OK && folder_create(temporary) == STATUS_OK;
+    bool made = folder_remove(temporary) == STATUS_OK && folder_create_one(temporary) == STATUS_OK;
     return made ? STATUS_OK : STATUS_FAILED;
 }
 

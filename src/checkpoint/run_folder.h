@@ -32,8 +32,10 @@ struct run_settings {
 /* BAD_INPUT when the path is something else than a missing or empty folder. One that holds nothing but what a killed
  * start left counts as empty. */
 enum status run_folder_check_new(const char *path);
-/* Creates the folder, takes its lock and then writes run.json; the last of what a new run needs. BAD_INPUT when another
- * process has the folder, or it has become something else meanwhile: then nothing is written. */
+/* Creates the folder and takes its lock. BAD_INPUT when another process has the folder, or it has become something else
+ * meanwhile. */
+enum status run_folder_take_new(const char *path, int *lock);
+/* The same, and then writes run.json, the last of what a new run needs. */
 enum status run_folder_create(const char *path, const struct run_settings *settings, int *lock);
 /* BAD_INPUT when the folder is not a run's. The caller calls run_settings_free. */
 enum status run_folder_read(const char *path, struct run_settings *out);
@@ -56,7 +58,7 @@ enum status run_folder_clear(const char *folder);
 
 /* Where folder/name is while it is written: folder/.tmp-name, in fresh memory; NULL without. */
 char *run_folder_temporary(const char *folder, const char *name);
-/* Makes that an empty folder. */
+/* Makes that an empty folder. FAILED where `folder` is not there. */
 enum status run_folder_begin(const char *temporary);
 /* Makes it folder/name, in place of an older one; on failure it is removed and the older one stays. */
 enum status run_folder_publish(const char *folder, const char *name, const char *temporary);

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -304,11 +305,20 @@ static enum status write_reference(const struct train_run *run) {
     return reference_write(run->folder, run->data.dataset, &run->reference);
 }
 
+/* An empty folder that all ranks see; a run that is refused leaves none behind. */
+static enum status take_folder(struct train_run *run) {
+    bool made = run_leads(run) && !file_exists(run->folder);
+    TRY(run_agree(run, run_leads(run) ? run_folder_take_new(run->folder, &run->lock) : STATUS_OK));
+    enum status status = shared_folder_check(run->session.comm, run->folder);
+    if (status != STATUS_OK && made) (void)rmdir(run->folder);
+    return status;
+}
+
 /* One rank writes all but checkpoints. */
 static enum status write_folder(struct train_run *run) {
     const struct run_settings *settings = &run->settings;
     if (!run_leads(run)) return STATUS_OK;
-    TRY(run_folder_create(run->folder, settings, &run->lock));
+    TRY(run_folder_write(run->folder, settings));
     TRY(write_reference(run));
     TRY(plan_document_write(run->folder, &run->plan, &run->prediction, settings->model_folder));
     return open_metrics(run, settings->options.valid_every);
@@ -323,8 +333,8 @@ static enum status write_first(struct train_run *run) {
     TRY(find_reference(run, false));
     settings->plan = run->plan.chosen;
     TRY(run_agree(run, set_limits(&run->session.machine.limits, settings)));
-    TRY(run_agree(run, write_folder(run)));
-    return shared_folder_check(run->session.comm, run->folder);
+    TRY(take_folder(run));
+    return run_agree(run, write_folder(run));
 }
 
 static enum status prepare_first(struct train_run *run, const char *model_folder, const struct plan_options *plan,

@@ -332,6 +332,25 @@ static void a_kill_at_any_moment_leaves_a_whole_folder(void **state) {
         }
 }
 
+/* The folder that is to hold it is made, but not the one above, which somebody may have removed: a run's. */
+static void a_removed_parent_stays_removed(void **state) {
+    static struct content content;
+    struct job job;
+    const char *gone = temp_path(*state, "gone");
+    make_content(1, &content);
+    assert_int_equal(folder_create(gone), STATUS_OK);
+    make_job(*state, "gone/checkpoints", &content, &job);
+    assert_int_equal(folder_remove(gone), STATUS_OK);
+    for (int ranks = 1; ranks <= 2; ranks++) {
+        expect_status(run(&job, 1, ranks), STATUS_FAILED, "gone/checkpoints");
+        assert_false(file_exists(gone));
+    }
+    assert_int_equal(folder_create(gone), STATUS_OK);
+    make_job(*state, "gone/checkpoints", &content, &job);
+    expect_status(run(&job, 1, 2), STATUS_OK, NULL);
+    expect_whole(job.place);
+}
+
 /* ---- Shared folders ---- */
 
 static enum status check_shared(struct comm *comm, void *payload) {
@@ -371,6 +390,7 @@ int main(void) {
         cmocka_unit_test(ranks_without_a_block_wait_for_the_others),
         cmocka_unit_test(a_failure_of_any_rank_is_told_by_all),
         cmocka_unit_test(values_that_are_not_finite_are_found_by_whoever_has_them),
+        cmocka_unit_test(a_removed_parent_stays_removed),
         cmocka_unit_test(a_host_that_does_not_see_the_folder_is_named),
     };
     return cmocka_run_group_tests(tests, temp_folder_make, temp_folder_drop);

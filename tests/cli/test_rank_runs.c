@@ -407,6 +407,25 @@ static void ranks_with_other_data_are_told_so(void **state) {
     expect_ended(run, 2, "ranks differ in the data file ");
 }
 
+/* One path, seen from two folders, is two: nothing is left in either. */
+static void ranks_with_two_run_folders_leave_neither(void **state) {
+    (void)state;
+    char apart[2][700];
+    for (int rank = 0; rank < 2; rank++) {
+        snprintf(apart[rank], sizeof apart[rank], "%s/apart-%d", place.here, rank);
+        assert_int_equal(folder_create(apart[rank]), STATUS_OK);
+    }
+    struct program_run run =
+        mpi_job_run(place.folder,
+                    "$MPIRUN -n 2 sh -c 'cd %s/apart-${OMPI_COMM_WORLD_RANK:-$PMI_RANK} && exec \"$0\" train %s %s "
+                    "-o run --steps 1 --batch 4 --seq 16' \"$BALLAST\"",
+                    place.here, place.model, place.text);
+    if (run.status == 0 || !strstr(run.err, "does not see there what host")) fail_msg("%d: %s", run.status, run.err);
+    program_run_free(&run);
+    for (int rank = 0; rank < 2; rank++)
+        assert_int_equal(temp_count(apart[rank]), 0);
+}
+
 static void ranks_with_another_command_are_refused(void **state) {
     (void)state;
     struct program_run run =
@@ -483,6 +502,7 @@ int main(void) {
         CASE(a_rank_without_disk_ends_all_and_is_named),
         CASE(ranks_whose_folder_goes_save_where_it_is),
         CASE(ranks_with_other_data_are_told_so),
+        CASE(ranks_with_two_run_folders_leave_neither),
         CASE(ranks_with_another_command_are_refused),
         CASE(ranks_with_another_model_are_told_so),
         CASE(the_terminal_is_rank_0s),
