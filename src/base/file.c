@@ -2,14 +2,18 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/fault.h"
 #include "base/file_behind.h"
+#include "base/folder.h"
+#include "base/hash.h"
 
 enum { WRITER_BYTES = FILE_PIECE_BYTES };
 const char file_temporary_prefix[] = ".tmp-";
@@ -236,19 +240,45 @@ static enum status write_whole(const char *path, int flags, const void *data, si
     return file_writer_close(&writer);
 }
 
-static enum status replace_by(const char *beside, const char *path, const char *text, size_t bytes) {
-    TRY(write_whole(beside, O_EXCL, text, bytes, NULL));
-    enum status status = file_rename(beside, path);
-    if (status != STATUS_OK) unlink(beside);
+/* Whether this process alone has the open file, which is still at the path. */
+static bool is_taken(int file, const char *path) {
+    struct stat open, there;
+    if (flock(file, LOCK_EX | LOCK_NB) != 0 || fstat(file, &open) != 0 || lstat(path, &there) != 0) return false;
+    bool same = open.st_dev == there.st_dev && open.st_ino == there.st_ino;
+    return same && S_ISREG(open.st_mode) && open.st_nlink == 1 && open.st_uid == geteuid();
+}
+
+/* Each path has one temporary file, so that the next write takes over what a killed process left. `lock` is held on it.
+ * Where another process is writing there, or the file system has no locks, it has a name of its own and no lock: -1. */
+static char *take_temporary(const char *path, int *lock) {
+    const char *name = path_name(path);
+    char *beside = mem_format("%.*s%s%016" PRIx64, (int)(name - path), path, file_temporary_prefix,
+                              hash_bytes(name, strlen(name)));
+    if (!beside) return NULL;
+    *lock = open(beside, O_WRONLY | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0666);
+    if (*lock >= 0 && is_taken(*lock, beside)) return beside;
+    if (*lock >= 0) close(*lock);
+    *lock = -1;
+    mem_free(beside);
+    return path_beside(path, file_temporary_prefix);
+}
+
+static enum status replace_by(const char *beside, bool taken, const char *path, const char *text, size_t bytes) {
+    enum status status = write_whole(beside, taken ? O_TRUNC | O_NOFOLLOW : O_EXCL, text, bytes, NULL);
+    bool written = status == STATUS_OK;
+    if (written) status = file_rename(beside, path);
+    if (status != STATUS_OK && (taken || written)) unlink(beside);
     return status;
 }
 
 enum status file_replace(const char *path, const char *text, size_t bytes) {
     struct stat info;
+    int lock;
     if (stat(path, &info) == 0 && !S_ISREG(info.st_mode)) return write_whole(path, O_TRUNC, text, bytes, NULL);
-    char *beside = path_beside(path, file_temporary_prefix);
+    char *beside = take_temporary(path, &lock);
     if (!beside) return STATUS_FAILED;
-    enum status status = replace_by(beside, path, text, bytes);
+    enum status status = replace_by(beside, lock >= 0, path, text, bytes);
+    if (lock >= 0) close(lock);
     mem_free(beside);
     return status == STATUS_OK ? STATUS_OK : status_prefix(status, "%s", path);
 }

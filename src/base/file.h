@@ -52,8 +52,9 @@ enum status file_writer_close(struct file_writer *writer);
 /* Closes and removes without an error. */
 void file_writer_abandon(struct file_writer *writer);
 
-/* Writes text beside `path` under a name of its own (path_beside with this prefix), syncs, renames over it and syncs
- * the folder. A device or pipe is written to directly. */
+/* Writes text beside `path` under a temporary name (this prefix and 16 hexadecimal digits), syncs, renames over it and
+ * syncs the folder. The next write to the path takes over the temporary file of a killed process. A device or pipe is
+ * written to directly. */
 extern const char file_temporary_prefix[];
 enum status file_replace(const char *path, const char *text, size_t bytes);
 /* BAD_INPUT when `from` cannot be read, FAILED when `to` cannot be written or is the same file. */

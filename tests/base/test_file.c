@@ -1,8 +1,11 @@
 /* Files: maps, whole reads, buffered writes and replacement, with each file operation failing in turn. */
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/file.h"
@@ -178,6 +181,56 @@ static void replacement_is_all_or_nothing(void **state) {
     }
 }
 
+static void expect_taken_over(void *folder) {
+    assert_int_equal(replace(folder), STATUS_OK);
+    assert_holds(temp_path(folder, "kept"), "new text", 8);
+    assert_int_equal(temp_count(folder), 1);
+}
+
+/* The next write to the path uses the temporary file of a killed process. */
+static void the_next_replacement_takes_over(void **state) {
+    static const enum fault_kind kinds[] = {FAULT_OPEN, FAULT_WRITE, FAULT_SYNC, FAULT_RENAME};
+    for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++)
+        assert_true(fault_sweep_killed(kinds[k], replace, expect_taken_over, *state) > 0);
+}
+
+/* The path of the temporary file that a killed process left. */
+static char *leave_temporary(const char *folder) {
+    struct names names;
+    char *path = NULL;
+    pid_t process = fork();
+    if (process == 0) {
+        fault_arm_kill(FAULT_RENAME, 1);
+        (void)file_replace(temp_path(folder, "kept"), "new text", 8);
+        _exit(0);
+    }
+    assert_int_equal(waitpid(process, NULL, 0), process);
+    assert_int_equal(folder_list(folder, &names), STATUS_OK);
+    for (size_t i = 0; i < names.count; i++)
+        if (name_is_beside(names.items[i], file_temporary_prefix)) path = path_join(folder, names.items[i]);
+    names_free(&names);
+    assert_non_null(path);
+    return path;
+}
+
+/* A temporary name that another process holds, or that is a link, is left alone. */
+static void a_temporary_file_that_is_not_free_is_left(void **state) {
+    char *beside = leave_temporary(*state), *other = mem_string(temp_path(*state, "other"));
+    int held = open(beside, O_WRONLY | O_CLOEXEC);
+    assert_int_equal(flock(held, LOCK_EX), 0);
+    assert_int_equal(replace(*state), STATUS_OK);
+    assert_int_equal(temp_count(*state), 2);
+    close(held);
+    assert_int_equal(unlink(beside), 0);
+    temp_write_text(other, "theirs");
+    assert_int_equal(symlink(other, beside), 0);
+    assert_int_equal(replace(*state), STATUS_OK);
+    assert_holds(other, "theirs", 6);
+    assert_int_equal(temp_count(*state), 3);
+    mem_free(beside);
+    mem_free(other);
+}
+
 static void replacement_touches_no_other_file(void **state) {
     temp_write_text(temp_path(*state, "kept.new"), "the user's own");
     assert_int_equal(replace(*state), STATUS_OK);
@@ -251,6 +304,8 @@ int main(void) {
         IN_FOLDER(abandoned_files_are_gone),
         IN_FOLDER(copies_are_equal_and_never_of_itself),
         IN_FOLDER(replacement_is_all_or_nothing),
+        IN_FOLDER(the_next_replacement_takes_over),
+        IN_FOLDER(a_temporary_file_that_is_not_free_is_left),
         IN_FOLDER(replacement_touches_no_other_file),
         IN_FOLDER(each_operation_may_fail),
     };
