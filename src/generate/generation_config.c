@@ -192,17 +192,15 @@ static enum status read_object(const char *path, const json_t *object, int64_t v
     return read_draws(path, object, out);
 }
 
-enum status generation_config_from_json(const char *path, json_t *object, int64_t vocab,
+enum status generation_config_from_json(const char *path, const json_t *object, int64_t vocab,
                                         struct generation_config *out) {
     struct generation_config config = {0};
     enum status status = read_object(path, object, vocab, &config);
-    if (status != STATUS_OK) {
+    if (status == STATUS_OK)
+        *out = config;
+    else
         generation_config_free(&config);
-        return status;
-    }
-    warn_of_rest(path, object);
-    *out = config;
-    return STATUS_OK;
+    return status;
 }
 
 static enum status read_file(const char *path, json_t **object) {
@@ -211,14 +209,18 @@ static enum status read_file(const char *path, json_t **object) {
     return *object ? STATUS_OK : status_no_memory(0, file_name);
 }
 
-enum status generation_config_read(const struct model *model, const struct tokenizer *tokenizer,
-                                   struct generation_config *out) {
+/* The ends of model_set_ends stand in for those of the file. */
+static enum status read_model(const struct model *model, const struct tokenizer *tokenizer, bool warns,
+                              struct generation_config *out) {
     struct generation_config config = {0};
     json_t *object = NULL;
     char *path = path_join(model_companion_folder(model, file_name), file_name);
     enum status status;
     TRY_GOTO(status, path ? read_file(path, &object) : STATUS_FAILED, done);
+    if (model->ends && json_object_set(object, "eos_token_id", model->ends) != 0)
+        TRY_GOTO(status, status_no_memory(0, file_name), done);
     TRY_GOTO(status, generation_config_from_json(path, object, model->config.vocab_size, &config), done);
+    if (warns) warn_of_rest(path, object);
     if (!config.has_ends) TRY_GOTO(status, model_end_tokens(model, tokenizer, &config.ends), done);
     *out = config;
     config = (struct generation_config){0};
@@ -227,6 +229,16 @@ done:
     json_decref(object);
     mem_free(path);
     return status;
+}
+
+enum status generation_config_read(const struct model *model, const struct tokenizer *tokenizer,
+                                   struct generation_config *out) {
+    return read_model(model, tokenizer, true, out);
+}
+
+enum status generation_config_read_ends(const struct model *model, const struct tokenizer *tokenizer,
+                                        struct generation_config *out) {
+    return read_model(model, tokenizer, false, out);
 }
 
 void generation_config_free(struct generation_config *config) { vec_free(&config->ends); }

@@ -26,8 +26,12 @@ struct generation_config {
  * generation_config_free. */
 enum status generation_config_read(const struct model *model, const struct tokenizer *tokenizer,
                                    struct generation_config *out);
+/* The same without warnings, for callers that want the ends alone. */
+enum status generation_config_read_ends(const struct model *model, const struct tokenizer *tokenizer,
+                                        struct generation_config *out);
 /* The same of an object for a model of `vocab` tokens, without config.json's ends. `path` is for messages. */
-enum status generation_config_from_json(const char *path, json_t *object, int64_t vocab, struct generation_config *out);
+enum status generation_config_from_json(const char *path, const json_t *object, int64_t vocab,
+                                        struct generation_config *out);
 void generation_config_free(struct generation_config *config);
 
 bool generation_config_is_end(const struct generation_config *config, uint32_t token);

@@ -246,6 +246,7 @@ void model_free(struct model *model) {
     plain_layers_free(model->plain_layers);
     mem_free(model->frozen);
     json_decref(model->config_json);
+    json_decref(model->ends);
     mem_free(model->adapter_folder);
     mem_free(model->folder);
     mem_free(model);

@@ -15,9 +15,9 @@
  * safetensors_write, safetensors_runs: weight files; quantise, stored_format, stored_compressed, plain_layers,
  * coded_weights: weights in fewer bits, as files have them and as programs do; foreign_weights: recognises formats that
  * are not read, by their first bytes;
- * model_weights: the weights of a model, read and checked; model_write: the directory that is written; adapter,
- * adapter_config, adapter_write: LoRA adapters and their folder; model_adapter, model_merge: adapters in a model, and
- * merged into its weights; model_preset: published models by name; model_shape: a model's sizes in files;
+ * model_weights: the weights of a model, read and checked; model_write, model_ends: the directory that is written;
+ * adapter, adapter_config, adapter_write: LoRA adapters and their folder; model_adapter, model_merge: adapters in a
+ * model, and merged into its weights; model_preset: published models by name; model_shape: a model's sizes in files;
  * model_summary, model_document: a model's description for the user, and docs/models.md.
  *
  * A family is one file (model_gpt2.c, model_llama.c, …): it reads its config.json and builds the graph from operators;
@@ -130,6 +130,8 @@ struct model {
     bool base_is_stored;                 /* config.base_format is that of the files */
     struct plain_layers *plain_layers;   /* which they leave plain, or NULL */
     char *frozen;                        /* patterns of model_set_frozen, or NULL */
+    json_t *ends;                        /* of model_set_ends, or NULL */
+    bool ends_config;                    /* the first of them is config.json's */
 };
 
 /* Which outputs a graph shall have. */
@@ -222,6 +224,9 @@ enum status model_set_adapter(struct model *model, const char *text, uint64_t se
 /* Freezes the parameters that match one of the patterns (separated by commas; '*', '?' and '[…]' as in fnmatch).
  * BAD_INPUT when one matches nothing. */
 enum status model_set_frozen(struct model *model, const char *patterns);
+/* Has the model written with these ids as eos_token_id of generation_config.json, and the first of them as
+ * config.json's where `of_config`. */
+enum status model_set_ends(struct model *model, const uint32_t *ids, size_t count, bool of_config);
 /* Before graphs are built: keeps the matrices that adapters stand beside, and those of experts, in a format of fewer
  * bits. WEIGHT_PLAIN changes nothing. BAD_INPUT for a model without adapters, for one whose files have them in another
  * format, and naming a matrix that the format cannot have. */

@@ -20,4 +20,10 @@ enum status weights_check(const struct model *model);
 /* model->adapter_weights must hold this parameter, in its shape and a dtype that can be converted. */
 enum status weights_check_one(const struct model *model, const struct tensor *parameter);
 
+/* Puts the end that config.json gets, where it gets one; false without memory. */
+bool model_put_end(const struct model *model, json_t *config);
+/* Writes generation_config.json (`name`) with model->ends, which there are. */
+enum status model_write_ends(const struct model *model, const char *folder, const char *name,
+                             struct manifest *manifest);
+
 #endif

@@ -10,7 +10,8 @@
 #include "model/model_adapter.h"
 #include "model/model_weights.h"
 
-static const char config_name[] = "config.json", weights_name[] = "model.safetensors";
+static const char config_name[] = "config.json", weights_name[] = "model.safetensors",
+                  generation_name[] = "generation_config.json";
 
 /* The other files of a usable Hugging Face directory: tokenizer and chat templates, then settings of generation and of
  * how images become input, which stand alone. */
@@ -68,7 +69,8 @@ static enum status write_config(const struct model *model, const char *path, con
     json_t *config = json_copy(model->config_json);
     bool newer = json_object_get(config, "dtype") != NULL, older = json_object_get(config, "torch_dtype") != NULL;
     bool good = config && (!newer || json_object_set_new(config, "dtype", json_string(dtype)) == 0) &&
-                ((newer && !older) || json_object_set_new(config, "torch_dtype", json_string(dtype)) == 0);
+                ((newer && !older) || json_object_set_new(config, "torch_dtype", json_string(dtype)) == 0) &&
+                model_put_end(model, config);
     enum status status = good ? json_write_summed(path, config, sums) : status_no_memory(0, "a config");
     json_decref(config);
     return status;
@@ -168,6 +170,12 @@ enum status model_list_items(const struct model *model, const struct weight_targ
     return STATUS_OK;
 }
 
+static enum status write_companion(const struct model *model, const char *folder, const char *name,
+                                   struct manifest *manifest) {
+    if (model->ends && strcmp(name, generation_name) == 0) return model_write_ends(model, folder, name, manifest);
+    return copy_companion(model_companion_folder(model, name), folder, name, manifest);
+}
+
 enum status model_write_settings(const struct model *model, const char *folder, const struct weight_target *sources,
                                  int count, struct manifest *manifest) {
     bool adapter = model->config.adapter.rank > 0;
@@ -175,7 +183,7 @@ enum status model_write_settings(const struct model *model, const char *folder, 
     enum status status = config ? STATUS_OK : STATUS_FAILED;
     if (config && !adapter) status = write_config(model, config, written_dtype(sources, count), manifest);
     for (int i = 0; model->folder && i < COMPANIONS && status == STATUS_OK; i++)
-        status = copy_companion(model_companion_folder(model, companions[i]), folder, companions[i], manifest);
+        status = write_companion(model, folder, companions[i], manifest);
     if (model->folder && status == STATUS_OK)
         status = copy_templates(model_companion_folder(model, templates_name), folder, manifest);
     if (status == STATUS_OK && adapter) status = adapter_write_settings(model, config, manifest);

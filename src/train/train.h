@@ -13,13 +13,13 @@
  *
  * Files, in the order to read them:
  *     train: how a run begins and goes on; train_loop: its steps; learning_rate, run_length: rates and epochs;
- *     reference: what preferences are compared with; train_data: the data of a model's run; run_origin: where a run
- * goes on from, and what was edited since; run_continue: whether it begins or goes on; same_weights: whether ranks have
- * the same model; checkpoint_writer: checkpoints beside steps; metrics, metrics_cut: metrics.jsonl, and what stays of
- * it; event_file, event_file_absent, event: the same for TensorBoard, or nothing without protobuf-c; samples: texts on
- * the way; step_record: timeline.json; replan, plan_watch, plan_change: another plan while steps go on;
- * run_end: how a run ended; run_rescue: a folder that was
- * renamed or removed; evaluate, eval_origin: the loss of a model on files; loss_sum: of batches that ranks share. */
+ *     reference: what preferences are compared with; train_data: the data of a model's run; turn_end: the token that
+ * ends a turn; run_origin: where a run goes on from, and what was edited since; run_continue: whether it begins or goes
+ * on; same_weights: whether ranks have the same model; checkpoint_writer: checkpoints beside steps; metrics,
+ * metrics_cut: metrics.jsonl, and what stays of it; event_file, event_file_absent, event: the same for TensorBoard, or
+ * nothing without protobuf-c; samples: texts on the way; step_record: timeline.json; replan, plan_watch, plan_change:
+ * another plan while steps go on; run_end: how a run ended; run_rescue: a folder that was renamed or removed; evaluate,
+ * eval_origin: the loss of a model on files; loss_sum: of batches that ranks share. */
 #ifndef BALLAST_TRAIN_TRAIN_H
 #define BALLAST_TRAIN_TRAIN_H
 

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/folder.h"
 #include "base/json.h"
@@ -108,10 +109,107 @@ static void packing_changes_nothing(void **state) {
     expect_losses(*state, "plain", EXAMPLE_PACKING_ON, PACKED_ROWS);
 }
 
+static json_t *ends_of(const char *folder, const char *name) {
+    char path[600];
+    json_t *object;
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    expect_status(json_read_object(path, 1 << 20, &object), STATUS_OK, NULL);
+    json_t *ends = json_incref(json_object_get(object, "eos_token_id"));
+    json_decref(object);
+    return ends;
+}
+
+static void expect_ends(const char *folder, const char *name, const char *expected) {
+    json_t *ends = ends_of(folder, name), *wanted = json_loads(expected, JSON_DECODE_ANY, NULL);
+    char *text = ends ? json_dumps(ends, JSON_ENCODE_ANY) : NULL;
+    if (!json_equal(ends, wanted))
+        fail_msg("%s of %s has %s, expected %s", name, folder, text ? text : "none", expected);
+    free(text);
+    json_decref(ends);
+    json_decref(wanted);
+}
+
+/* Two steps on conversations whose template ends turns with <|im_end|>. */
+static void train_briefly(const char *folder, const char *run, const char *tokenizer_end, const char *lora) {
+    json_t *reference = read_reference();
+    const char *template = json_string_value(json_object_get(json_object_get(reference, "templates"), "plain"));
+    write_json(temp_path(folder, "model/tokenizer_config.json"),
+               json_pack("{s:s, s:s?}", "chat_template", template, "eos_token", tokenizer_end));
+    struct plan_options plan;
+    struct train_options options;
+    plan_options_init(&plan);
+    train_options_init(&options);
+    const char *data = temp_path(folder, "model/data.jsonl");
+    options.data_paths = &data;
+    options.data_path_count = 1;
+    options.steps = 2;
+    SETTINGS_GIVE(&options, save_every, 1);
+    SETTINGS_GIVE(&plan, sequence_length, (int64_t)number(reference, "length"));
+    SETTINGS_GIVE(&plan, batch, 2);
+    if (lora) SETTINGS_GIVE(&plan, lora, lora);
+    SETTINGS_GIVE(&plan.memory, device_bytes, 256 << 20);
+    expect_status(train_begin(temp_path(folder, "model"), run, &plan, &options, NULL), STATUS_OK, NULL);
+    json_decref(reference);
+}
+
+/* As transformers' Trainer aligns them: the turn's end first, then those that the model had. */
+static void generation_ends_at_the_trained_turn_end(void **state) {
+    char run[512], model[600], checkpoint[600];
+    snprintf(run, sizeof run, "%s/ends", (const char *)*state);
+    snprintf(model, sizeof model, "%s/model", run);
+    snprintf(checkpoint, sizeof checkpoint, "%s/checkpoints/step-00000001", run);
+    train_briefly(*state, run, "<|endoftext|>", NULL);
+    expect_ends(model, "generation_config.json", "[602, 0]");
+    expect_ends(model, "config.json", "602");
+    expect_ends(checkpoint, "generation_config.json", "[602, 0]");
+    expect_status(tiny_run_resume(run, 3, NULL), STATUS_OK, NULL);
+    expect_ends(model, "generation_config.json", "[602, 0]");
+}
+
+/* The end of documents, which config.json alone names, stays what it is. */
+static void an_end_that_only_the_config_names_stays(void **state) {
+    char run[512], model[600], before[600];
+    snprintf(run, sizeof run, "%s/unnamed", (const char *)*state);
+    snprintf(model, sizeof model, "%s/model", run);
+    snprintf(before, sizeof before, "%s/model", (const char *)*state);
+    train_briefly(*state, run, NULL, NULL);
+    json_t *old = ends_of(before, "config.json");
+    char *text = json_dumps(old, JSON_ENCODE_ANY), list[64];
+    snprintf(list, sizeof list, "[602, %s]", text);
+    expect_ends(model, "config.json", text);
+    expect_ends(model, "generation_config.json", list);
+    free(text);
+    json_decref(old);
+}
+
+static void an_adapter_has_them_and_goes_on(void **state) {
+    char run[512], model[600];
+    snprintf(run, sizeof run, "%s/adapter", (const char *)*state);
+    snprintf(model, sizeof model, "%s/model", run);
+    train_briefly(*state, run, "<|endoftext|>", "4,8,q_proj");
+    expect_ends(model, "generation_config.json", "[602, 0]");
+    expect_status(tiny_run_resume(run, 3, NULL), STATUS_OK, NULL);
+}
+
+static void a_model_that_ends_there_already_is_written_as_it_was(void **state) {
+    char run[512], written[600], path[600];
+    snprintf(run, sizeof run, "%s/already", (const char *)*state);
+    snprintf(written, sizeof written, "%s/model/generation_config.json", run);
+    snprintf(path, sizeof path, "%s", temp_path(*state, "model/generation_config.json"));
+    temp_write_text(path, "{\"eos_token_id\":  [600, 602]}");
+    train_briefly(*state, run, "<|endoftext|>", NULL);
+    assert_true(files_equal(path, written));
+    assert_int_equal(unlink(path), 0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(losses_are_those_of_pytorch),
         cmocka_unit_test(packing_changes_nothing),
+        cmocka_unit_test(generation_ends_at_the_trained_turn_end),
+        cmocka_unit_test(an_end_that_only_the_config_names_stays),
+        cmocka_unit_test(an_adapter_has_them_and_goes_on),
+        cmocka_unit_test(a_model_that_ends_there_already_is_written_as_it_was),
     };
     return cmocka_run_group_tests(tests, set_up, temp_folder_drop);
 }
