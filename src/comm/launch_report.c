@@ -113,6 +113,22 @@ static void end_rank(struct launch_ranks_seen *seen, struct seen_rank *rank, enu
     rank->record.status = status;
 }
 
+/* A rank that is gone without a word. One that has not said yet which it is may be ended by an mpirun that was told to
+ * stop. */
+static void note_death(struct launch_ranks_seen *seen, struct seen_rank *rank) {
+    struct launch_record *record = &rank->record;
+    bool stopped = seen->stop && !rank->joined;
+    end_rank(seen, rank, stopped ? status_of_signal(seen->stop) : STATUS_FAILED);
+    if (stopped)
+        snprintf(record->message, sizeof record->message, "stopped by signal %d before training began", seen->stop);
+    else if (rank->joined)
+        snprintf(record->message, sizeof record->message, "rank %d on %s (process %d) died", record->rank, record->host,
+                 (int)record->process);
+    else
+        snprintf(record->message, sizeof record->message, "a rank (process %d) died before it began",
+                 (int)record->process);
+}
+
 /* A word of the rank's, or that it is gone. */
 static void hear_rank(struct launch_ranks_seen *seen, struct seen_rank *rank) {
     struct launch_record record;
@@ -128,10 +144,7 @@ static void hear_rank(struct launch_ranks_seen *seen, struct seen_rank *rank) {
     }
     close(rank->socket);
     rank->socket = -1;
-    if (rank->ended) return;
-    end_rank(seen, rank, STATUS_FAILED);
-    snprintf(rank->record.message, sizeof rank->record.message, "rank %d on %s (process %d) died", rank->record.rank,
-             rank->record.host, (int)rank->record.process);
+    if (!rank->ended) note_death(seen, rank);
 }
 
 static void keep_words(struct launch_ranks_seen *seen, int descriptor, bool *open) {

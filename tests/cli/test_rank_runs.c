@@ -199,6 +199,16 @@ static void signals_ignored_at_the_start_stop_nothing(void **state) {
     expect_ended(program_finish(place.folder, parent), 143, "stopped after step ");
 }
 
+/* Once MPI is open: UCX would take SIGHUP. */
+static void a_hangup_before_training_begins_stops(void **state) {
+    (void)state;
+    const char *const words[] = {TRAIN(place.run, ENDLESS), "--ranks", "2", NULL};
+    pid_t parent = program_start(place.folder, words);
+    await_message(parent, "a document ends with ");
+    assert_int_equal(kill(parent, SIGHUP), 0);
+    expect_ended(program_finish(place.folder, parent), 129, "stopped ");
+}
+
 /* An mpirun of this MPI's name that does what `script` says and then hangs, whatever SIGTERM asks; it names its process
  * in the file `started`. The program finds it first. "$REAL" is the MPI's own. */
 static pid_t start_stuck_mpirun(const char *script, char mpirun[1400], const char *const *words) {
@@ -493,6 +503,7 @@ int main(void) {
         CASE(a_users_own_mpirun_passes_stops_on),
         CASE(a_second_signal_ends_at_once),
         CASE(signals_ignored_at_the_start_stop_nothing),
+        CASE(a_hangup_before_training_begins_stops),
         CASE(a_signal_ends_an_mpirun_that_hangs_before_its_ranks_begin),
         CASE(an_mpirun_that_hangs_after_its_ranks_is_ended),
         CASE(a_killed_mpirun_leaves_nothing_behind),
