@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
@@ -101,19 +102,22 @@ static enum status open_plugin(const char *name, const char *path, const struct 
     return STATUS_OK;
 }
 
-/* UCX below MPICH takes about 5 MiB of it for each rank, and ends the process where there is less. */
+/* Shared memory is a file of some MiB for each rank, and of more for many. UCX, below MPICH, has it in /dev/shm. */
 void mpi_library_explain_start(char *hint, size_t bytes) {
     static const int64_t enough = (int64_t)64 << 20;
+    bool mpich = strcmp(mpi_library_chosen(), "mpich") == 0;
     struct statvfs shared;
+    struct rlimit file;
     char size[SIZE_TEXT];
     hint[0] = '\0';
-    if (strcmp(mpi_library_chosen(), "mpich") != 0 || statvfs("/dev/shm", &shared) != 0) return;
-    int64_t left = (int64_t)shared.f_bavail * (int64_t)shared.f_frsize;
-    if (left < enough)
+    if (getrlimit(RLIMIT_FSIZE, &file) == 0 && file.rlim_cur < (rlim_t)enough)
+        snprintf(hint, bytes, "files may have %s here (ulimit -f), and MPI's shared memory may need more",
+                 size_print((int64_t)file.rlim_cur, size));
+    else if (mpich && statvfs("/dev/shm", &shared) == 0 && shared.f_bavail * shared.f_frsize < (uint64_t)enough)
         snprintf(hint, bytes,
                  "/dev/shm has %s left, and MPICH may need more: enlarge it (docker run --shm-size=1g), or set "
                  "UCX_TLS=^posix",
-                 size_print(left, size));
+                 size_print((int64_t)(shared.f_bavail * shared.f_frsize), size));
 }
 
 enum status mpi_library_find(const char *engine, struct mpi_library *out) {

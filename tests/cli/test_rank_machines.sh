@@ -1,7 +1,7 @@
 #!/bin/sh
 # ctest: PROCESSORS 2 TIMEOUT 120
 # Ranks on machines that lack what an MPI needs are ended with a hint: Open MPI without a network interface, MPICH with a
-# /dev/shm of 1 MiB.
+# /dev/shm of 1 MiB, both where files may have some hundred KiB.
 set -eu
 plugins=$(dirname "$BALLAST_PROGRAM")
 unshare -m -n true 2>/dev/null || { echo "skipped: this user cannot make namespaces; needs root" && exit 77; }
@@ -26,3 +26,6 @@ expect_hint() {
 }
 expect_hint 'Open MPI needs a network interface' openmpi unshare -n
 expect_hint '/dev/shm has 1.00 MiB left' mpich unshare -m sh -c 'mount -t tmpfs -o size=1m none /dev/shm && exec "$@"' sh
+for mpi in openmpi mpich; do
+    expect_hint 'files may have [0-9]* KiB here (ulimit -f)' $mpi sh -c 'ulimit -f 500 && exec "$@"' sh
+done
