@@ -150,9 +150,11 @@ static enum status read_scaling(const char *file, const json_t *object, struct r
     return STATUS_OK;
 }
 
+/* Transformers takes an empty object as none. */
 static const json_t *given(const json_t *object, const char *key) {
     const json_t *value = json_object_get(object, key);
-    return json_is_null(value) ? NULL : value;
+    bool empty = json_is_object(value) && json_object_size(value) == 0;
+    return json_is_null(value) || empty ? NULL : value;
 }
 
 /* Files of transformers 5 that older releases are to read too have both. */

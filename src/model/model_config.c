@@ -224,11 +224,13 @@ enum status config_hint_quantised(enum status status) {
                                "what adapters stand beside");
 }
 
-/* Whether a setting that the family does not know says only what it does anyway: nothing, all features of a head
- * rotated, all layers with full attention. */
+/* Whether a setting that the family does not know asks for nothing: null, an empty list or object, all features of a
+ * head rotated, full attention in all layers. Transformers refuses an empty list of layer types. */
 static bool is_neutral(const char *name, const json_t *value) {
     bool layers = strcmp(name, "layer_types") == 0;
-    if (json_is_null(value)) return true;
+    bool empty = (json_is_object(value) && json_object_size(value) == 0) ||
+                 (json_is_array(value) && json_array_size(value) == 0 && !layers);
+    if (json_is_null(value) || empty) return true;
     if (strcmp(name, "partial_rotary_factor") == 0) return json_is_number(value) && json_number_value(value) == 1;
     if (!layers || json_array_size(value) == 0) return false;
     for (size_t i = 0; i < json_array_size(value); i++) {

@@ -344,6 +344,30 @@ static void partial_and_long_rope_are_read(void **state) {
     assert_true(config.rope.original_context == 4096);
 }
 
+/* What transformers 5.23 accepts in a config of any family, and computes the same with. */
+static const struct {
+    const char *key, *value;
+} neutral[] = {
+    {"unsloth_fixed", "true"}, {"unsloth_version", "\"2026.5\""}, {"auto_map", "{\"AutoModel\": \"modeling.Model\"}"},
+    {"auto_map", "{}"},        {"partial_rotary_factor", "1.0"},  {"some_new_switch", "null"},
+    {"some_new_switch", "{}"}, {"some_new_switch", "[]"},         {"rope_scaling", "{}"},
+};
+
+static void neutral_settings_are_accepted_by_every_family(void **state) {
+    (void)state;
+    for (int f = 0; f < model_family_count; f++)
+        for (size_t i = 0; i < sizeof neutral / sizeof *neutral; i++) {
+            struct model_config plain, changed;
+            const char *family = model_families[f]->name;
+            const struct config_change change = {family, neutral[i].key, neutral[i].value, NULL};
+            assert_int_equal(config_read_changed(&(struct config_change){family, "some_new_switch", "", NULL}, &plain),
+                             STATUS_OK);
+            if (config_read_changed(&change, &changed) != STATUS_OK)
+                fail_msg("%s: %s = %s: %s", family, change.key, change.value, status_message());
+            assert_memory_equal(&plain, &changed, sizeof plain);
+        }
+}
+
 static void harmless_changes_are_accepted(void **state) {
     (void)state;
     for (size_t i = 0; i < sizeof accepted / sizeof *accepted; i++) {
@@ -412,6 +436,7 @@ int main(void) {
         cmocka_unit_test(partial_and_long_rope_are_read),
         cmocka_unit_test(both_spellings_of_rope_are_read_alike),
         cmocka_unit_test(harmless_changes_are_accepted),
+        cmocka_unit_test(neutral_settings_are_accepted_by_every_family),
         cmocka_unit_test(missing_fields_take_defaults),
         cmocka_unit_test(plain_angles_are_written_where_yarn_is_the_default),
     };
