@@ -30,6 +30,13 @@ static enum status output_failed(const char *path, const char *doing) {
     return status_set(STATUS_FAILED, "%s: cannot %s: %s", path, doing, strerror(errno));
 }
 
+/* O_NOFOLLOW makes a link ELOOP. */
+static enum status create_failed(const char *path) {
+    if (errno != ELOOP) return output_failed(path, "create");
+    return status_hint(status_set(STATUS_FAILED, "%s: is a symbolic link, and Ballast writes through none", path),
+                       "remove the link");
+}
+
 static enum status open_regular(const char *path, int *descriptor, size_t *bytes) {
     /* O_NONBLOCK: a FIFO given by mistake must be refused, not waited for. */
     int file = open_checked(path, O_RDONLY | O_NONBLOCK, 0);
@@ -88,7 +95,7 @@ static enum status open_writer(const char *path, int flags, struct file_writer *
     struct file_writer writer = {.path = mem_string(path), .memory = mem_array(WRITER_BYTES, 1), .descriptor = -1};
     if (writer.path && writer.memory) {
         writer.descriptor = open_checked(path, O_WRONLY | O_CREAT | flags, 0666);
-        if (writer.descriptor < 0) (void)output_failed(path, "create");
+        if (writer.descriptor < 0) (void)create_failed(path);
     }
     if (writer.descriptor < 0) {
         mem_free(writer.path);
@@ -102,10 +109,16 @@ static enum status open_writer(const char *path, int flags, struct file_writer *
     return STATUS_OK;
 }
 
-enum status file_writer_open(const char *path, struct file_writer *out) { return open_writer(path, O_TRUNC, out); }
+enum status file_writer_open(const char *path, struct file_writer *out) {
+    return open_writer(path, O_TRUNC | O_NOFOLLOW, out);
+}
+
+enum status file_writer_open_named(const char *path, struct file_writer *out) {
+    return open_writer(path, O_TRUNC, out);
+}
 
 enum status file_writer_open_part(const char *path, uint64_t offset, struct file_writer *out) {
-    TRY(open_writer(path, 0, out));
+    TRY(open_writer(path, O_NOFOLLOW, out));
     out->part = true;
     if (lseek(out->descriptor, (off_t)offset, SEEK_SET) >= 0) return STATUS_OK;
     (void)output_failed(path, "write at a place of");

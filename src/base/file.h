@@ -32,15 +32,18 @@ struct file_writer {
     struct file_behind *behind;     /* NULL: what is full is written at once */
     struct file_sums *sums;         /* set after opening; takes all that is written. NULL: not wanted. Borrowed */
 };
+/* The file is made, or cut where it is there; FAILED where it is a symbolic link. */
 enum status file_writer_open(const char *path, struct file_writer *out);
+/* The same for a path that the user names, which may be a link: /dev/stdout is. */
+enum status file_writer_open_named(const char *path, struct file_writer *out);
 /* The same for the bytes from `offset` on of a file whose others are, or will be, written elsewhere, at the same time
  * too. The file is made where it is missing, never cut, and not removed on failure. With file_writer_pass_cache the
  * offset is a multiple of FILE_BLOCK_BYTES_LEAST. */
 enum status file_writer_open_part(const char *path, uint64_t offset, struct file_writer *out);
 /* Has a new file written past the page cache (O_DIRECT), where its file system can, by a thread beside the caller: for
  * gigabytes that are not read again soon. It takes a quarter of the processor's time (0.16 s, not 0.68 s a GB on the
- * machines of bench/RESULTS.md) and neither fills the cache nor leaves a long sync for the end. Call it before the first
- * write; without memory or a thread it fails as a write does. */
+ * machines of bench/RESULTS.md) and neither fills the cache nor leaves a long sync for the end. Call it before the
+ * first write; without memory or a thread it fails as a write does. */
 void file_writer_pass_cache(struct file_writer *writer);
 void file_writer_write(struct file_writer *writer, const void *data, size_t bytes);
 /* What follows goes to this place of the file: in a part of one, which is written through the page cache. */

@@ -119,7 +119,7 @@ static enum status write_many(struct request *request) {
     if (options_flag(request->options, OPT_JSON) && !(output.document = json_array()))
         return status_no_memory(0, "the texts' JSON");
     enum status status;
-    TRY_GOTO(status, path ? file_writer_open(path, &file) : STATUS_OK, done);
+    TRY_GOTO(status, path ? file_writer_open_named(path, &file) : STATUS_OK, done);
     status = write_texts(request, &output);
     enum status closed = path ? file_writer_close(&file) : STATUS_OK; /* what was written before a failure stays */
     if (status == STATUS_OK) status = closed;

@@ -160,7 +160,7 @@ static int open_beside(struct token_cache_writer *writer, const char *folder) {
     mem_free(writer->beside);
     writer->beside = mem_format("%s.%ld.%u.new", writer->path, (long)getpid(), atomic_fetch_add(&number, 1));
     if (!writer->beside) return -1;
-    int file = fault_point(FAULT_OPEN) ? -1 : open(writer->beside, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    int file = fault_point(FAULT_OPEN) ? -1 : open(writer->beside, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (file >= 0) (void)flock(file, LOCK_EX | LOCK_NB);
     if (file < 0) (void)status_set(STATUS_FAILED, "%s: cannot create: %s", writer->beside, strerror(errno));
     return file;

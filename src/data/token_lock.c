@@ -41,7 +41,7 @@ static enum token_lock_state take(struct token_lock *lock) {
 static enum token_lock_state open_and_take(struct token_lock *lock) {
     enum { TRIES = 100 };
     for (int i = 0; i < TRIES; i++) {
-        int file = fault_point(FAULT_OPEN) ? -1 : open(lock->path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+        int file = fault_point(FAULT_OPEN) ? -1 : open(lock->path, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0666);
         if (file < 0) return TOKEN_LOCK_NONE;
         lock->descriptor = file;
         lock->open = true;

@@ -149,6 +149,36 @@ static void copies_are_equal_and_never_of_itself(void **state) {
     assert_holds(to, "a\0b", 3);
 }
 
+/* A link in place of a file that Ballast writes leads to a file of the user's. */
+static void nothing_is_written_through_a_link(void **state) {
+    const char *theirs = temp_path(*state, "theirs"), *link = temp_path(*state, "link"),
+               *from = temp_path(*state, "from");
+    struct file_writer writer;
+    temp_write(theirs, "theirs", 6);
+    temp_write(from, "ours", 4);
+    assert_int_equal(symlink(theirs, link), 0);
+    assert_int_equal(file_copy(from, link), STATUS_FAILED);
+    assert_non_null(strstr(status_message(), "link: is a symbolic link"));
+    assert_int_equal(file_writer_open(link, &writer), STATUS_FAILED);
+    assert_int_equal(file_writer_open_part(link, 0, &writer), STATUS_FAILED);
+    assert_holds(theirs, "theirs", 6);
+    assert_int_equal(file_replace(link, "new", 3), STATUS_OK); /* takes the link's place */
+    assert_holds(theirs, "theirs", 6);
+    assert_holds(link, "new", 3);
+}
+
+/* Of a path that the user names, as /dev/stdout is. */
+static void a_named_output_may_be_a_link(void **state) {
+    const char *target = temp_path(*state, "target"), *link = temp_path(*state, "link");
+    struct file_writer writer;
+    temp_write(target, "older text", 10);
+    assert_int_equal(symlink(target, link), 0);
+    assert_int_equal(file_writer_open_named(link, &writer), STATUS_OK);
+    file_writer_write(&writer, "text", 4);
+    assert_int_equal(file_writer_close(&writer), STATUS_OK);
+    assert_holds(target, "text", 4);
+}
+
 static enum status replace(void *folder) { return file_replace(temp_path(folder, "kept"), "new text", 8); }
 
 /* Whatever fails, the name holds the old text or the new one, whole, and nothing is left beside it. */
@@ -303,6 +333,8 @@ int main(void) {
         cmocka_unit_test(full_device_is_reported),
         IN_FOLDER(abandoned_files_are_gone),
         IN_FOLDER(copies_are_equal_and_never_of_itself),
+        IN_FOLDER(nothing_is_written_through_a_link),
+        IN_FOLDER(a_named_output_may_be_a_link),
         IN_FOLDER(replacement_is_all_or_nothing),
         IN_FOLDER(the_next_replacement_takes_over),
         IN_FOLDER(a_temporary_file_that_is_not_free_is_left),
