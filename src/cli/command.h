@@ -19,7 +19,8 @@
  *   scale_plan, scale_view: layouts for many devices, of `plan --devices`;
  *   prediction: the simulated step of `simulate` and `report`;
  *   typed_lines, line_edit, line_edit_absent: what is typed at a prompt, with or without libedit;
- *   limit_spinning: how long OpenMP's threads wait in a loop. */
+ *   limit_spinning: how long OpenMP's threads wait in a loop;
+ *   command_stack: the stack that commands run on. */
 #ifndef BALLAST_CLI_COMMAND_H
 #define BALLAST_CLI_COMMAND_H
 

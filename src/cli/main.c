@@ -1,9 +1,10 @@
 #include "base/process.h"
 #include "cli/command.h"
+#include "cli/command_stack.h"
 #include "cli/limit_spinning.h"
 
 int main(int count, char **arguments) {
     if (process_begin() != STATUS_OK) return STATUS_FAILED;
     limit_spinning(arguments);
-    return cli_run(count - 1, arguments + 1);
+    return command_stack_run(cli_run, count - 1, arguments + 1);
 }
