@@ -12,14 +12,19 @@ uint32_t op_updates(const struct node *node) {
     return node->op->updates & ~(node->op->overwrites ? node->op->overwrites(node) : 0);
 }
 
+static double touched_bytes(const struct node *node, int operand, const struct tensor *tensor) {
+    double touched = node->op->touched ? node->op->touched(node, operand) : 1;
+    return touched * (double)shape_bytes(&tensor->shape);
+}
+
 void op_cost(const struct node *node, struct op_cost *out) {
     double bytes = 0;
     for (int i = 0; i < OP_INPUTS_MAX; i++)
-        if (node->in[i]) bytes += (double)shape_bytes(&node->in[i]->shape);
+        if (node->in[i]) bytes += touched_bytes(node, i, node->in[i]);
     for (int i = 0; i < OP_OUTPUTS_MAX; i++) {
         if (!node->out[i]) continue;
         bool updated = op_updates(node) >> i & 1;
-        bytes += (double)shape_bytes(&node->out[i]->shape) * (updated ? 2 : 1);
+        bytes += touched_bytes(node, OP_INPUTS_MAX + i, node->out[i]) * (updated ? 2 : 1);
     }
     *out = (struct op_cost){.flops = node->op->flops ? node->op->flops(node) : 0, .bytes = bytes};
 }

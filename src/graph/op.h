@@ -20,7 +20,7 @@ struct gradients;
 
 struct op_cost {
     double flops; /* multiplications and additions each count 1 */
-    double bytes; /* each operand read or written once */
+    double bytes; /* read and written, each once */
 };
 
 /* The class of an operator's work: what its FLOPs are spent on. It says how time is estimated where nothing can be
@@ -118,8 +118,11 @@ struct op {
 
     /* What it costs. */
     enum op_work work;
-    /* NULL: no FLOPs worth counting; bytes are counted from the operands in any case. */
+    /* NULL: no FLOPs worth counting. */
     double (*flops)(const struct node *node);
+    /* The fraction of an operand (inputs, then outputs from OP_INPUTS_MAX on) that kernels read or write, with the
+     * values of `example`. NULL: all of each operand. */
+    double (*touched)(const struct node *node, int operand);
     /* Adds those attributes to the key that a node's time depends on and that its operands do not tell. NULL: every
      * byte of the attributes counts. op_key_nothing: none does. */
     void (*cost_key)(const struct node *node, struct op_key *key);

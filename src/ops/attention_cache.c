@@ -55,6 +55,17 @@ static double example_attention_cache(const struct node *node, const struct tens
     return (double)(sequence % cache->texts * cache->positions + (cache->positions - length) / 2 + token);
 }
 
+/* Of the caches, rows that new tokens see and those that they become; updates count twice. */
+static double touched_attention_cache(const struct node *node, int operand) {
+    if (operand <= OP_INPUTS_MAX) return 1;
+    const struct attention_cache_attributes *cache = cache_of(node);
+    int64_t length = node->in[0]->shape.dims[1], seen = (cache->positions - length) / 2 + length;
+    int64_t texts = node->in[0]->shape.dims[0], window = cache->attention.window;
+    if (texts > cache->texts) texts = cache->texts;
+    if (window > 0 && window + length - 1 < seen) seen = window + length - 1;
+    return (double)(texts * (seen + length)) / (2.0 * (double)(cache->texts * cache->positions));
+}
+
 /* Heads as attention has them (attention.c): by key-value groups with their queries, or by query heads. */
 static bool loops_attention_cache(const struct node *node, int way, struct op_loops *out) {
     const struct attention_attributes *attention = &cache_of(node)->attention;
@@ -94,6 +105,7 @@ const struct op op_attention_cache = {
     .cost_key = key_attention_cache,
     .example = example_attention_cache,
     .flops = flops_attention_cache,
+    .touched = touched_attention_cache,
     .loops = loops_attention_cache,
     .take_part = take_part_attention_cache,
     .tell_parts = tell_parts_attention_cache,
@@ -107,8 +119,13 @@ static enum status infer_last_token(const struct node *node, struct shape out[OP
     return STATUS_OK;
 }
 
+static double touched_last_token(const struct node *node, int operand) {
+    return operand == 0 ? 1 / (double)node->in[0]->shape.dims[1] : 1;
+}
+
 const struct op op_last_token = {
     .name = "last_token",
+    .touched = touched_last_token,
     .inputs_least = 1,
     .inputs = 1,
     .outputs = 1,

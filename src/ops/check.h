@@ -33,6 +33,8 @@ void key_heads(const struct attention_attributes *attributes, struct op_key *key
 
 /* Element `index` of the ranges of experts whose slots go to them in turn, for measuring. */
 double example_range(int64_t slots, int64_t experts, int64_t index);
+/* op.touched of an operand whose rows all experts share: those of one. */
+double touched_by_expert(const struct node *node, const struct tensor *rows);
 
 /* gradient_deliver for a gradient that node `of` made without an addend: where the tensor has other uses, adds a node
  * that sums it with their gradients. */

@@ -1,4 +1,6 @@
 /* The embedding: the table's rows of the given ids; and the sum of their gradients. */
+#include <math.h>
+
 #include "ops/check.h"
 
 static enum status infer_embedding(const struct node *node, struct shape out[OP_OUTPUTS_MAX]) {
@@ -38,6 +40,20 @@ static double example_embedding(const struct node *node, const struct tensor *te
     return op_example_id(tensor, index, embedding_tokens(attributes, node->in[1]->shape.dims[0]));
 }
 
+/* Of a table's rows, those of `example`'s tokens: random ids, of which some are equal. */
+static double touched_rows(const struct embedding_attributes *attributes, int64_t rows, const struct tensor *ids) {
+    int64_t tokens = embedding_tokens(attributes, rows), begin = attributes->first_row, end = begin + tokens;
+    if (begin < 0) begin = 0;
+    if (end > rows) end = rows;
+    double drawn = -expm1(-(double)shape_elements(&ids->shape) / (double)tokens);
+    return drawn * (double)(end - begin) / (double)rows;
+}
+
+static double touched_embedding(const struct node *node, int operand) {
+    const struct embedding_attributes *attributes = NODE_ATTRIBUTES(node, embedding_attributes);
+    return operand == 1 ? touched_rows(attributes, node->in[1]->shape.dims[0], node->in[0]) : 1;
+}
+
 /* By rows of the table too: a part has zeros for tokens that others look up. */
 static bool loops_embedding(const struct node *node, int way, struct op_loops *out) {
     if (NODE_ATTRIBUTES(node, embedding_attributes)->tokens > 0) return false; /* it is a part already */
@@ -65,6 +81,7 @@ const struct op op_embedding = {
     .outputs = 1,
     .infer = infer_embedding,
     .work = OP_WORK_LOOKUP,
+    .touched = touched_embedding,
     .cost_key = op_key_nothing,
     .example = example_embedding,
     .differentiate = differentiate_embedding,
@@ -87,6 +104,12 @@ static double example_embedding_grad(const struct node *node, const struct tenso
     return op_example_id(tensor, index, embedding_tokens(&of, attributes->rows));
 }
 
+static double touched_embedding_grad(const struct node *node, int operand) {
+    const struct embedding_grad_attributes *attributes = NODE_ATTRIBUTES(node, embedding_grad_attributes);
+    const struct embedding_attributes of = {attributes->first_row, attributes->tokens};
+    return operand == OP_INPUTS_MAX ? touched_rows(&of, attributes->rows, node->in[0]) : 1;
+}
+
 static void set_table_rows(void *attributes, int64_t rows) {
     ((struct embedding_grad_attributes *)attributes)->rows = rows;
 }
@@ -99,6 +122,7 @@ const struct op op_embedding_grad = {
     .outputs = 1,
     .infer = infer_embedding_grad,
     .work = OP_WORK_LOOKUP_GRAD,
+    .touched = touched_embedding_grad,
     .cost_key = op_key_nothing,
     .example = example_embedding_grad,
     .set_table_rows = set_table_rows,

@@ -5,12 +5,40 @@ static const struct expert_attributes *attributes_of(const struct node *node) {
     return NODE_ATTRIBUTES(node, expert_attributes);
 }
 
-/* Of its part of the slots; the gradient makes gate and up again. */
-static double expert_flops(const struct node *node) {
-    const struct expert_attributes *attributes = attributes_of(node);
-    bool gradient = node->op == &op_expert_mlp_grad;
-    double weights = (double)shape_elements(tensor_values(node->in[gradient ? 3 : 2]));
-    return 2 * (gradient ? 8 : 3) * weights * (double)attributes->slots / (double)attributes->experts;
+double expert_mean_rows(const struct node *node) {
+    return (double)attributes_of(node)->slots / (double)attributes_of(node)->experts;
+}
+
+double touched_by_expert(const struct node *node, const struct tensor *rows) {
+    return expert_mean_rows(node) / (double)shape_rows(&rows->shape);
+}
+
+static double flops_of_products(const struct node *node, int products, const struct tensor *weight) {
+    return 2 * products * (double)shape_elements(tensor_values(weight)) * expert_mean_rows(node);
+}
+
+static double expert_flops(const struct node *node) { return flops_of_products(node, 3, node->in[2]); }
+
+/* Gate, up and the gradient of what down reads in any case. */
+static double expert_grad_flops(const struct node *node) {
+    const struct expert_grad_attributes *attributes = NODE_ATTRIBUTES(node, expert_grad_attributes);
+    int products = 3 + 2 * attributes->dx;
+    for (int i = 0; i < 3; i++)
+        products += attributes->dweight[i];
+    return flops_of_products(node, products, node->in[3]);
+}
+
+/* The first expert clears the rows of all others; each further one takes over the buffer. */
+static double touched_expert(const struct node *node, int operand) {
+    bool result = operand == OP_INPUTS_MAX, previous = operand == 5;
+    if (previous) return 0;
+    return operand == 0 || (result && node->in[5]) ? touched_by_expert(node, node->in[0]) : 1;
+}
+
+static double touched_expert_grad(const struct node *node, int operand) {
+    bool result = operand == OP_INPUTS_MAX, previous = operand == 6;
+    if (previous) return 0;
+    return operand <= 1 || (result && node->in[6]) ? touched_by_expert(node, node->in[0]) : 1;
 }
 
 static void key_expert(const struct node *node, struct op_key *key) {
@@ -93,6 +121,7 @@ const struct op op_expert_mlp = {
     .infer = infer_expert_mlp,
     .work = OP_WORK_EXPERT,
     .flops = expert_flops,
+    .touched = touched_expert,
     .cost_key = key_expert,
     .example = example_expert,
     .differentiate = differentiate_expert_mlp,
@@ -128,7 +157,8 @@ const struct op op_expert_mlp_grad = {
     .outputs = 4,
     .infer = infer_expert_mlp_grad,
     .work = OP_WORK_EXPERT,
-    .flops = expert_flops,
+    .flops = expert_grad_flops,
+    .touched = touched_expert_grad,
     .cost_key = key_expert_grad,
     .example = example_expert,
     .updates = 1u << 1 | 1u << 2 | 1u << 3,

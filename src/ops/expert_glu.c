@@ -4,12 +4,24 @@
 
 enum { WEIGHTS = 4 }; /* gate_up, down, and their biases */
 
-/* Of its part of the slots; the gradient makes gate and up again. */
-static double glu_flops(const struct node *node) {
-    const struct expert_attributes *expert = &NODE_ATTRIBUTES(node, expert_glu_attributes)->expert;
-    bool gradient = node->op == &op_expert_glu_grad;
-    double weights = (double)shape_elements(tensor_values(node->in[gradient ? 4 : 3]));
-    return 2 * (gradient ? 8 : 3) * weights * (double)expert->slots / (double)expert->experts;
+/* Of so many products of down's size. */
+static double flops_of_products(const struct node *node, int products) {
+    return 2 * products * (double)shape_elements(tensor_values(expert_down(node))) * expert_mean_rows(node);
+}
+
+static double glu_flops(const struct node *node) { return flops_of_products(node, 3); }
+
+/* gate_up, which is as two, and the gradient of what down reads in any case. */
+static double glu_grad_flops(const struct node *node) {
+    const struct expert_glu_grad_attributes *attributes = NODE_ATTRIBUTES(node, expert_glu_grad_attributes);
+    return flops_of_products(node, 3 + 2 * attributes->dx + 2 * attributes->dweight[0] + attributes->dweight[1]);
+}
+
+/* As touched_expert in expert.c. */
+static double touched_glu(const struct node *node, int operand) {
+    bool gradient = node->op == &op_expert_glu_grad, result = operand == OP_INPUTS_MAX;
+    if (operand == 6) return 0;
+    return operand <= (gradient ? 1 : 0) || (result && node->in[6]) ? touched_by_expert(node, node->in[0]) : 1;
 }
 
 static void key_glu(const struct node *node, struct op_key *key) {
@@ -105,6 +117,7 @@ const struct op op_expert_glu = {
     .infer = infer_expert_glu,
     .work = OP_WORK_EXPERT,
     .flops = glu_flops,
+    .touched = touched_glu,
     .cost_key = key_glu,
     .example = example_glu,
     .differentiate = differentiate_expert_glu,
@@ -143,7 +156,8 @@ const struct op op_expert_glu_grad = {
     .outputs = 5,
     .infer = infer_expert_glu_grad,
     .work = OP_WORK_EXPERT,
-    .flops = glu_flops,
+    .flops = glu_grad_flops,
+    .touched = touched_glu,
     .cost_key = key_glu_grad,
     .example = example_glu,
     .updates = 1u << 1 | 1u << 2 | 1u << 3 | 1u << 4,

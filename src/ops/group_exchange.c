@@ -175,8 +175,14 @@ static void key_cut(const struct node *node, struct op_key *key) {
     parts_key(&order, key);
 }
 
+static double touched_cut(const struct node *node, int operand) {
+    return operand == 0 ? (double)shape_elements(&node->out[0]->shape) / (double)shape_elements(&node->in[0]->shape)
+                        : 1;
+}
+
 const struct op op_cut = {
     .name = "cut",
+    .touched = touched_cut,
     .attribute_bytes = sizeof(struct cut_attributes),
     .inputs_least = 1,
     .inputs = 1,

@@ -208,7 +208,7 @@ struct dispatch_attributes {
 int64_t routing_tile(int64_t slots, int64_t experts);
 /* Rows of each of the sequences of a grain that hold its slots however they are spread: R. */
 int64_t routing_rows(int64_t sequences, int64_t slots, int64_t experts);
-struct expert_attributes {
+struct expert_attributes { /* the attributes of all nodes of experts begin with these */
     int64_t expert, experts;
     int64_t slots; /* of the grain: S*T*k */
     enum activation function;

@@ -91,6 +91,8 @@ struct tensor *ops_expert_glu(struct graph *graph, const char *name, struct tens
 /* Of a node of an expert or of its gradient: the weight after the activation, and how many features it takes. */
 const struct tensor *expert_down(const struct node *node);
 int64_t expert_width(const struct node *node);
+/* The mean number of rows that an expert has. */
+double expert_mean_rows(const struct node *node);
 /* `previous` is that of the layer before, NULL in the first. */
 struct tensor *ops_expert_load(struct graph *graph, const char *name, struct tensor *logits, struct routing routing,
                                struct tensor *targets, struct tensor *previous);

@@ -96,8 +96,14 @@ static double example_route_grad(const struct node *node, const struct tensor *t
     return example_range(shape_elements(&node->in[3]->shape), shape_columns(&node->in[1]->shape), index);
 }
 
+/* Of weights that add up to 1 the gradient is made of the weights alone. */
+static double touched_route_grad(const struct node *node, int operand) {
+    return operand == 1 && NODE_ATTRIBUTES(node, route_attributes)->normalised ? 0 : 1;
+}
+
 const struct op op_route_grad = {
     .name = "route_grad",
+    .touched = touched_route_grad,
     .attribute_bytes = sizeof(struct route_attributes),
     .inputs_least = 5,
     .inputs = 5,
@@ -175,8 +181,18 @@ static enum status infer_dispatch_grad(const struct node *node, struct shape out
     return check_optional(node, 2, &out[0]);
 }
 
+/* Of rows that lie by experts, those of slots: the others fill tiles. */
+static double touched_slots(const struct tensor *rows, const struct tensor *places) {
+    return (double)shape_elements(&places->shape) / (double)shape_rows(&rows->shape);
+}
+
+static double touched_dispatch_grad(const struct node *node, int operand) {
+    return operand == 0 ? touched_slots(node->in[0], node->in[1]) : 1;
+}
+
 const struct op op_dispatch_grad = {
     .name = "dispatch_grad",
+    .touched = touched_dispatch_grad,
     .attribute_bytes = sizeof(struct dispatch_attributes),
     .inputs_least = 2,
     .inputs = 3,
@@ -226,8 +242,13 @@ static bool loops_combine(const struct node *node, int way, struct op_loops *out
     return way == 0 && features_of(node) > 0;
 }
 
+static double touched_combine(const struct node *node, int operand) {
+    return operand == 0 ? touched_slots(node->in[0], node->in[2]) : 1;
+}
+
 const struct op op_combine = {
     .name = "combine",
+    .touched = touched_combine,
     .attribute_bytes = sizeof(struct dispatch_attributes),
     .inputs_least = 3,
     .inputs = 4,
@@ -249,8 +270,13 @@ static enum status infer_combine_grad(const struct node *node, struct shape out[
     return check_shape(node, 2, &out[1]);
 }
 
+static double touched_combine_grad(const struct node *node, int operand) {
+    return operand == 1 ? touched_slots(node->in[1], node->in[3]) : 1;
+}
+
 const struct op op_combine_grad = {
     .name = "combine_grad",
+    .touched = touched_combine_grad,
     .attribute_bytes = sizeof(struct dispatch_attributes),
     .inputs_least = 4,
     .inputs = 4,

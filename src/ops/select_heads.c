@@ -74,8 +74,18 @@ static void key_selection(const struct node *node, struct op_key *key) {
                attributes->head_dim);
 }
 
+static double touched_select_heads(const struct node *node, int operand) {
+    const struct select_heads_attributes *attributes = selection_of(node);
+    if (operand != 0) return 1;
+    int64_t different = 1;
+    for (int64_t i = 1; i < attributes->selected; i++)
+        different += select_heads_find(attributes, i) != select_heads_find(attributes, i - 1);
+    return (double)different / (double)attributes->heads;
+}
+
 const struct op op_select_heads = {
     .name = "select_heads",
+    .touched = touched_select_heads,
     .attribute_bytes = sizeof(struct select_heads_attributes),
     .inputs_least = 1,
     .inputs = 1,

@@ -158,13 +158,22 @@ static double head_loss_s(const struct node *node, double memory_bytes_per_s) {
     return logits * bytes / (memory_bytes_per_s * classes[work].bytes);
 }
 
-/* A weight in fewer bits is unpacked, by a kernel of its own, before the product reads it (backend/cuda/cuda_slabs.h).
- */
+static const struct tensor *quantized_weight(const struct node *node) {
+    for (int i = 0; i < OP_INPUTS_MAX; i++)
+        if (node->in[i] && node->in[i]->code.format != WEIGHT_PLAIN) return node->in[i];
+    return NULL;
+}
+
+/* A kernel of its own unpacks a quantized weight before each GEMM that reads it (backend/cuda/cuda_slabs.h). A frozen
+ * weight's GEMMs have 2 FLOPs for each row and element; all weights of a node are in one format. */
 static double unpack_s(const struct node *node, double memory_bytes_per_s) {
-    const struct tensor *weight = node->in[1];
-    if (!weight || weight->code.format == WEIGHT_PLAIN) return 0;
+    const struct tensor *weight = quantized_weight(node);
+    if (!weight) return 0;
+    double rows = node->op->work == OP_WORK_EXPERT ? expert_mean_rows(node) : (double)shape_rows(&node->in[0]->shape);
+    double elements = node->op->flops(node) / (2 * rows);
     double bytes = (double)shape_bytes(&weight->shape) + (double)shape_bytes(&weight->code.values);
-    return bytes / (memory_bytes_per_s * classes[OP_WORK_STREAM].bytes);
+    double element_bytes = bytes / (double)shape_elements(&weight->code.values);
+    return elements * element_bytes / (memory_bytes_per_s * classes[OP_WORK_STREAM].bytes);
 }
 
 struct roofline roofline_of(const struct node *node, const struct cluster_device *device, enum roofline_case which) {
@@ -175,15 +184,12 @@ struct roofline roofline_of(const struct node *node, const struct cluster_device
     double part = part_of_flops(node, device, which);
     struct op_cost cost;
     op_cost(node, &cost);
-    /* A lookup touches the rows of its tokens, not the table. */
-    if (work == OP_WORK_LOOKUP) cost.bytes = 2 * (double)shape_bytes(&node->out[0]->shape);
-    if (work == OP_WORK_LOOKUP_GRAD) cost.bytes = 3 * (double)shape_bytes(&node->in[1]->shape);
     double flops_s = part > 0 ? cost.flops / flops_per_s : 0, bytes_s = cost.bytes / limits->memory_bytes_per_s;
     struct roofline cost_of = {.class_name = classes[work].name, .limit_s = longer(flops_s, bytes_s)};
     cost_of.seconds = longer(part > 0 ? flops_s / part : 0, bytes_s / part_of_bytes(node, which));
     double memory_bytes_per_s = limits->memory_bytes_per_s * streaming[which];
     if (is_head(work)) cost_of.seconds += head_loss_s(node, memory_bytes_per_s);
-    if (work == OP_WORK_PRODUCT) cost_of.seconds += unpack_s(node, memory_bytes_per_s);
+    cost_of.seconds += unpack_s(node, memory_bytes_per_s);
     return cost_of;
 }
 
