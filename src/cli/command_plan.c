@@ -95,6 +95,17 @@ static enum status read_plan(const char *path) {
     return plan_read(path, &plan);
 }
 
+static enum status choose_described_dtype(const struct cluster *cluster, bool given, struct plan_options *plan) {
+    const char *name = cluster->device.name;
+    if (!given) {
+        SETTINGS_GIVE(plan, dtype, plan->backend->fastest_dtype());
+        if (plan->dtype == DTYPE_F32) log_note("%s has no bf16 tensor cores; the plan is in fp32", name);
+    }
+    if (plan->dtype != DTYPE_BF16 || cluster->device.bf16_matrix) return STATUS_OK;
+    return status_hint(status_set(STATUS_BAD_INPUT, "--dtype: bf16: %s has no bf16 tensor cores", name),
+                       "use --dtype fp32");
+}
+
 /* Where --cluster describes a device that is not in this machine, the plan is made for that device. */
 static enum status find_described(const struct options *options, struct plan_options *plan) {
     struct cluster cluster;
@@ -102,7 +113,7 @@ static enum status find_described(const struct options *options, struct plan_opt
     TRY(cluster_open(plan->cluster_path, &cluster));
     TRY(described_device_find(plan->cluster_path, &cluster, plan->backend, &plan->backend));
     if (plan->backend != &backend_described) return STATUS_OK;
-    if (!options_given(options, OPT_DTYPE)) SETTINGS_GIVE(plan, dtype, plan->backend->fastest_dtype());
+    TRY(choose_described_dtype(&cluster, options_given(options, OPT_DTYPE), plan));
     if (!SETTINGS_HAVE(plan, threads)) SETTINGS_GIVE(plan, threads, cluster.device.cores);
     return STATUS_OK;
 }

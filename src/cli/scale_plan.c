@@ -64,6 +64,12 @@ static enum status read_cluster(const struct options *options, struct choice_req
     const char *lacks = out->cluster.network.devices < 1                   ? "network"
                         : out->cluster.device.limits.bf16_flops_per_s <= 0 ? "devices[0].limits"
                                                                            : NULL;
+    if (!lacks && !out->cluster.device.bf16_matrix)
+        return status_hint(status_set(STATUS_BAD_INPUT,
+                                      "%s: devices[0].bf16_matrix: false: %s has no bf16 tensor cores", name,
+                                      out->cluster.device.name),
+                           "plans for many devices are in bf16; without --devices and --target-days, Ballast plans one "
+                           "device in fp32");
     if (!lacks) return STATUS_OK;
     return status_hint(
         status_set(STATUS_BAD_INPUT, "%s: %s: is missing, and many devices are planned by it", name, lacks),

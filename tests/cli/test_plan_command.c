@@ -485,8 +485,25 @@ static void a_disk_that_does_not_do_is_described(void **state) {
            model, "--batch", "4", "--seq", "16", "--device-memory", "8K", "--disk", folder);
 }
 
+/* A V100's tensor cores have fp16 alone, which Ballast does not train in. */
+static void bf16_is_planned_only_for_devices_that_have_it(void **state) {
+    const char *folder = *state;
+    struct program_run run = PROGRAM(folder, "plan", "gpt2", "--cluster", "v100x8", "--seq", "256");
+    assert_int_equal(run.status, 0);
+    assert_non_null(strstr(run.out, "recipe    fp32, "));
+    assert_non_null(strstr(run.err, "V100-SXM2-32GB has no bf16 tensor cores; the plan is in fp32"));
+    program_run_free(&run);
+    EXPECT(folder, 0, NULL, "plan", "gpt2", "--cluster", "v100x8", "--seq", "256", "--dtype", "fp32");
+    EXPECT(folder, 2, TEXTS("--dtype: bf16: ", "has no bf16 tensor cores", "use --dtype fp32"), "plan", "gpt2",
+           "--cluster", "v100x8", "--dtype", "bf16");
+    EXPECT(folder, 2, TEXTS("v100x8: devices[0].bf16_matrix: false", "plans for many devices are in bf16"), "plan",
+           "gpt2", "--cluster", "v100x8", "--devices", "16");
+    EXPECT(folder, 0, NULL, "plan", "gpt2", "--cluster", "a100-80x8", "--seq", "256", "--dtype", "bf16");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        CASE(bf16_is_planned_only_for_devices_that_have_it),
         CASE(a_config_alone_can_be_planned),
         CASE(a_preset_can_be_planned),
         CASE(many_devices_can_be_planned_for),
