@@ -182,14 +182,17 @@ static enum status compile(struct search *search, const struct proposal *proposa
 }
 
 /* Of several inputs one is tried half as often as if it were the only one, and less while it is not likely to be the
- * fastest: by what is expected of the next proposal, and by the best so far. */
+ * fastest: by what is expected of the next proposal, and by the best so far. Until a program fits, it is tried more
+ * often: else its plan would be the smallest one (plan_policy.c), with most of the memory unused. */
 static int most_tries(const struct search *search, const struct proposal *proposal) {
     const struct search_input *input = search->input;
     int most = input->most_compiled, few = most / SLOW_TRY_LESS;
     if (search->refines && search->best.family >= 0) return most - most / REFINE_PART;
     if (input->faster_than_s <= 0 || input->graph->nodes.count < SLOW_NODES) return most;
-    bool behind = search->best_s < INFINITY && search->best_s > CATCH_UP * input->faster_than_s;
-    if (!behind && proposal->key < input->faster_than_s) return most / 2;
+    bool expected = proposal->key < input->faster_than_s;
+    if (search->best_s == INFINITY) return expected ? most : most / 2;
+    bool behind = search->best_s > CATCH_UP * input->faster_than_s;
+    if (!behind && expected) return most / 2;
     return few < SLOW_TRIED_LEAST ? SLOW_TRIED_LEAST : few;
 }
 

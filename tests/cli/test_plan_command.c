@@ -501,9 +501,29 @@ static void bf16_is_planned_only_for_devices_that_have_it(void **state) {
     EXPECT(folder, 0, NULL, "plan", "gpt2", "--cluster", "a100-80x8", "--seq", "256", "--dtype", "bf16");
 }
 
+/* Not the policy that needs least: 14B of weights and states do not fit the devices, but most of them does. */
+static void each_shape_uses_the_devices_memory(void **state) {
+    struct program_run run =
+        PROGRAM(*state, "plan", "qwen3-14b", "--ranks", "8", "--nodes", "1", "--cluster", "rtx4090x8", "--tensor", "1",
+                "--stages", "auto", "--batch", "32", "--seq", "2048", "--json");
+    assert_int_equal(run.status, 0);
+    json_t *document = json_loads(run.out, 0, NULL);
+    const json_t *shapes = json_object_get(document, "shapes"), *shape;
+    size_t i, planned = 0;
+    json_array_foreach(shapes, i, shape) {
+        if (strcmp(json_string_value(json_object_get(shape, "outcome")), "planned") != 0) continue;
+        planned++;
+        assert_true(json_integer_value(json_object_get(shape, "device_bytes")) > (json_int_t)15 << 30);
+    }
+    assert_int_equal(planned, 4);
+    json_decref(document);
+    program_run_free(&run);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         CASE(bf16_is_planned_only_for_devices_that_have_it),
+        CASE(each_shape_uses_the_devices_memory),
         CASE(a_config_alone_can_be_planned),
         CASE(a_preset_can_be_planned),
         CASE(many_devices_can_be_planned_for),
