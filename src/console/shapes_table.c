@@ -26,6 +26,9 @@ static void print_planned(FILE *out, const struct rank_shape *shape, bool chosen
     char device[SIZE_TEXT], host[SIZE_TEXT];
     fprintf(out, "%9.4f s  %10s", shape->step_s, size_print(shape->tier_bytes[TIER_DEVICE], device));
     if (shape->tier_bytes[TIER_HOST] > 0) fprintf(out, "  host %s", size_print(shape->tier_bytes[TIER_HOST], host));
+    if (shape->larger_micro_batch)
+        fprintf(out, "  micro-batches of %lld sequences: smaller ones need too many operations between ranks",
+                (long long)shape->plan->recipe.grain_sequences);
     if (chosen) fprintf(out, "  the plan's");
 }
 
@@ -50,7 +53,9 @@ static void print_shape(FILE *out, const struct session_plan *plan, const struct
             fprintf(out, "does not fit");
         break;
     case SHAPE_SAME: fprintf(out, "%11s  %10s  the same as above", "", ""); break;
-    case SHAPE_REFUSED: fprintf(out, "%11s  %10s  %s", "", "", shape->reason); break;
+    case SHAPE_REFUSED:
+        fprintf(out, "%11s  %10s  %s%s", "", "", shape->unjudged ? "not judged: " : "", shape->reason);
+        break;
     case SHAPE_OPEN: break;
     }
     fputc('\n', out);
@@ -100,7 +105,7 @@ void shapes_table_print(FILE *out, const struct session_plan *plan, bool explain
     fprintf(out, "\nshapes (tensor x stages x data ranks, cut): step, device memory\n");
     for (size_t i = 0; i < shapes->list.count; i++) {
         const struct rank_shape *shape = &shapes->list.items[i];
-        bool shown = explain || shape->outcome == SHAPE_PLANNED;
+        bool shown = explain || shape->outcome == SHAPE_PLANNED || shape->unjudged;
         hidden += !shown;
         if (shown) print_shape(out, plan, shape);
     }

@@ -1,8 +1,10 @@
 #include "session/plan_choice.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "session/plan_policy.h"
 #include "session/remake_choice.h"
 #include "session/stage_cuts.h"
@@ -63,13 +65,13 @@ enum status plan_choice_build_graph(const struct session_plan *plan, struct grap
 }
 
 enum status plan_choice_cut(struct session_plan *plan, const struct graph *graph) {
-    return is_uncut(plan) ? stage_cuts_by_flops(plan, graph) : STATUS_OK;
+    return is_uncut(plan) ? stage_cuts_by_flops(plan, graph, true) : STATUS_OK;
 }
 
-static enum status cut_stages(struct session_plan *plan) {
+static enum status cut_stages(struct session_plan *plan, bool limited) {
     struct graph *graph;
     TRY(plan_choice_build_graph(plan, &graph));
-    enum status status = plan_choice_cut(plan, graph);
+    enum status status = stage_cuts_by_flops(plan, graph, limited);
     graph_free(graph);
     return status;
 }
@@ -91,6 +93,45 @@ static enum status begin_again(struct session_plan *plan) {
     return plan_choice_compile(plan);
 }
 
+/* Where each lane's sequences are whole micro-batches of twice the size. */
+static bool double_micro_batch(struct session_plan *plan) {
+    const struct plan_request *request = &plan->request;
+    struct recipe *recipe = &plan->chosen.recipe;
+    int64_t sequences = 2 * recipe->grain_sequences;
+    if (request->recipe_fixed || request->micro_batch_fixed) return false;
+    if (recipe->batch % (sequences * lane_shape_lanes(&recipe->lanes)) != 0) return false;
+    recipe->grain_sequences = sequences;
+    return true;
+}
+
+/* A cut that is made again by seconds is at first an even one: memory would have it uneven, with most of the operations
+ * between ranks in one stage. */
+static enum status compile_cut(struct session_plan *plan, bool uncut, bool again) {
+    if (uncut) plan->chosen.policy.spans[0] = '\0';
+    if (uncut) TRY(name_origin(cut_stages(plan, !again), plan->request.origin));
+    TRY(plan_choice_compile(plan));
+    return again ? cut_again(plan) : STATUS_OK;
+}
+
+/* A pipeline's programs have operations between ranks for each micro-batch. NO_FIT says that these are too many. */
+static enum status compile_first(struct session_plan *plan, bool uncut, bool again) {
+    int64_t before = plan->chosen.recipe.grain_sequences;
+    enum status status = compile_cut(plan, uncut, again);
+    while (status == STATUS_NO_FIT && double_micro_batch(plan)) {
+        status_clear();
+        costs_free(&plan->costs); /* of smaller micro-batches */
+        status = compile_cut(plan, uncut, again);
+    }
+    if (status == STATUS_NO_FIT) plan->chosen.recipe.grain_sequences = before;
+    int64_t after = plan->chosen.recipe.grain_sequences;
+    bool one_of_several_shapes = plan->request.faster_than_s > 0;
+    if (after > before && !one_of_several_shapes)
+        log_note("micro-batches of %" PRId64 " sequences, not %" PRId64
+                 ": smaller ones need more than %d operations between ranks",
+                 after, before, COMM_OPERATIONS_MOST);
+    return status;
+}
+
 /* What chunks a partition has is yet to be chosen: at first each rank has all. */
 enum status plan_choice_make(struct session_plan *plan) {
     bool free = !plan->request.policy_fixed, uncut = is_uncut(plan);
@@ -98,9 +139,7 @@ enum status plan_choice_make(struct session_plan *plan) {
     if (open) plan->chosen.policy.partition = (struct partition){0};
     TRY(tensor_layout_find_rates(plan));
     TRY(tensor_layout_find_strategies(plan->session, &plan->chosen));
-    if (uncut) TRY(name_origin(cut_stages(plan), plan->request.origin));
-    TRY(plan_choice_compile(plan));
-    if (uncut && free && program_set_has(&plan->request.set, PROGRAM_STEP)) TRY(cut_again(plan));
+    TRY(compile_first(plan, uncut, uncut && free && program_set_has(&plan->request.set, PROGRAM_STEP)));
     if (!free) return STATUS_OK;
     if (!open && !plan->request.costs && !plan_choice_fits(plan)) TRY(begin_again(plan));
     TRY(remake_choose(plan));

@@ -74,6 +74,7 @@ static enum status make_settled(const struct session *session, unsigned uses, co
     request.interleave = options->interleave;
     request.collectives_fixed = SETTINGS_HAVE(options, flat);
     request.grains_fixed = !trains || SETTINGS_HAVE(options, grains_per_pass);
+    request.micro_batch_fixed = !trains || SETTINGS_HAVE(options, grain_sequences);
     /* Where nothing is trained, a model is as it is. */
     if (!trains) request.plan.recipe.lora[0] = request.plan.recipe.freeze[0] = '\0';
     if (!trains) request.plan.recipe.base_dtype = WEIGHT_PLAIN;

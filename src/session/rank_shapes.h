@@ -26,6 +26,8 @@ struct rank_shape {
     int64_t tier_bytes[TIER_COUNT];     /* SHAPE_PLANNED */
     int64_t least_bytes;                /* SHAPE_NO_FIT: of the device, of what was compiled; 0: nothing had to be */
     char reason[SHAPE_REASON_BYTES];    /* SHAPE_REFUSED */
+    bool unjudged;                      /* SHAPE_REFUSED: it has more operations between ranks than there can be */
+    bool larger_micro_batch;            /* SHAPE_PLANNED: since smaller ones have too many operations */
 };
 /* By tensor, then by stages, then by cut: Megatron-LM's, that with positions cut too, the solver's, which the search
  * may add to under other limits of memory. None: the shape is settled. */

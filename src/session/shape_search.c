@@ -33,6 +33,7 @@ static struct session_plan plan_of(const struct shape_choice *choice, const stru
 /* What is wrong with a shape is the shape's matter, and that it has more operations between ranks than there can be. */
 static enum status forgive(enum status status, struct rank_shape *shape) {
     if (status != STATUS_BAD_INPUT && status != STATUS_NO_FIT) return status;
+    shape->unjudged = status == STATUS_NO_FIT;
     rank_shape_refuse(shape);
     return STATUS_OK;
 }
@@ -215,6 +216,8 @@ static enum status try_shape(struct shape_choice *choice, struct rank_shape *sha
     enum status status = plan_choice_make(&plan);
     plan.request.faster_than_s = 0;
     bool made = false;
+    shape->larger_micro_batch = plan.chosen.recipe.grain_sequences > shape->plan->recipe.grain_sequences;
+    shape->plan->recipe.grain_sequences = plan.chosen.recipe.grain_sequences;
     if (status == STATUS_OK) note_left(&plan, shape);
     if (status == STATUS_OK) status = time_plan(&plan, choice->best_s, shape, &made);
     if (status == STATUS_OK && shape->outcome == SHAPE_PLANNED) learn_expected(&choice->plan->shapes, shape);

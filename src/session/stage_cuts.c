@@ -17,21 +17,22 @@ static enum status count_passes(const struct plan *plan, int64_t *passes) {
 }
 
 static enum status cut(const struct session_plan *plan, const struct block_costs *costs, int32_t interleave,
-                       char text[POLICY_SPANS_BYTES]) {
+                       bool limited, char text[POLICY_SPANS_BYTES]) {
+    int64_t capacity = plan->session->machine.capacity_bytes[TIER_DEVICE];
     const struct plan *chosen = &plan->chosen;
     int32_t stages = rank_place_stages(&chosen->place);
-    struct span_request request = {.stages = stages,
-                                   .count = stages * interleave,
-                                   .device_bytes = plan->session->machine.capacity_bytes[TIER_DEVICE]};
+    struct span_request request = {
+        .stages = stages, .count = stages * interleave, .device_bytes = limited ? capacity : INT64_MAX};
     TRY(count_passes(chosen, &request.passes));
     return stage_spans_choose(costs, &request, text);
 }
 
-enum status stage_cuts_by_flops(struct session_plan *plan, const struct graph *graph) {
+enum status stage_cuts_by_flops(struct session_plan *plan, const struct graph *graph, bool limited) {
     struct block_costs costs;
     int64_t asked = plan->request.interleave;
     enum status status = block_costs_create(graph, &plan->chosen.policy, &costs);
-    if (status == STATUS_OK) status = cut(plan, &costs, asked > 0 ? (int32_t)asked : 1, plan->chosen.policy.spans);
+    int32_t interleave = asked > 0 ? (int32_t)asked : 1;
+    if (status == STATUS_OK) status = cut(plan, &costs, interleave, limited, plan->chosen.policy.spans);
     block_costs_free(&costs);
     return status;
 }
@@ -57,7 +58,7 @@ static enum status try_cut(const struct session_plan *plan, const struct block_c
                            struct tried_cut *out) {
     struct plan tried = plan->chosen;
     struct stage_steps steps;
-    TRY(cut(plan, costs, interleave, tried.policy.spans));
+    TRY(cut(plan, costs, interleave, true, tried.policy.spans));
     enum status status = stage_steps_make(programs_main(&plan->programs), &tried, &plan->costs, &steps);
     out->step_s = steps.step_s;
     stage_steps_free(&steps);

@@ -501,6 +501,30 @@ static void bf16_is_planned_only_for_devices_that_have_it(void **state) {
     EXPECT(folder, 0, NULL, "plan", "gpt2", "--cluster", "a100-80x8", "--seq", "256", "--dtype", "bf16");
 }
 
+/* 512 micro-batches of 16 sequences, in each of which ranks exchange activations 48 times: larger ones do it. */
+static void larger_micro_batches_have_few_enough_operations(void **state) {
+    const char *folder = *state;
+    struct program_run run = PROGRAM(folder, "plan", "gpt2", "--ranks", "4", "--nodes", "1", "--cluster", "h100x8",
+                                     "--tensor", "2", "--stages", "2", "--batch", "8192");
+    assert_int_equal(run.status, 0);
+    assert_non_null(strstr(run.err, "micro-batches of 32 sequences, not 16: smaller ones need more than 16000"));
+    assert_non_null(strstr(run.out, "256 grains of 32 sequences"));
+    program_run_free(&run);
+    EXPECT(folder, 3, TEXTS("more than 16000 operations between ranks", "larger --grain"), "plan", "gpt2", "--ranks",
+           "4", "--nodes", "1", "--cluster", "h100x8", "--tensor", "2", "--stages", "2", "--batch", "8192", "--grain",
+           "16");
+    run = PROGRAM(folder, "plan", "gpt2", "--ranks", "4", "--nodes", "1", "--cluster", "h100x8", "--tensor", "2",
+                  "--stages", "auto", "--batch", "8192");
+    assert_int_equal(run.status, 0);
+    assert_non_null(strstr(run.out, "micro-batches of 32 sequences: smaller ones need too many operations"));
+    program_run_free(&run);
+    run = PROGRAM(folder, "plan", "gpt2", "--ranks", "4", "--nodes", "1", "--cluster", "h100x8", "--tensor", "2",
+                  "--stages", "auto", "--batch", "8192", "--grain", "16");
+    assert_int_equal(run.status, 0);
+    assert_non_null(strstr(run.out, "not judged: more than 16000 operations between ranks"));
+    program_run_free(&run);
+}
+
 /* Not the policy that needs least: 14B of weights and states do not fit the devices, but most of them does. */
 static void each_shape_uses_the_devices_memory(void **state) {
     struct program_run run =
@@ -523,6 +547,7 @@ static void each_shape_uses_the_devices_memory(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         CASE(bf16_is_planned_only_for_devices_that_have_it),
+        CASE(larger_micro_batches_have_few_enough_operations),
         CASE(each_shape_uses_the_devices_memory),
         CASE(a_config_alone_can_be_planned),
         CASE(a_preset_can_be_planned),
