@@ -1,10 +1,12 @@
 #include "page/serve.h"
 
+#include <arpa/inet.h>
 #include <microhttpd.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -20,6 +22,7 @@
 enum { CONNECTIONS_MOST = 128, CONNECTION_BYTES = 1 << 14, CONNECTION_IDLE_S = 5 };
 /* However often it is asked for, an answer is made at most four times a second: the rest of the time is the step's. */
 enum { ANSWER_LASTS_NS = 250 * 1000 * 1000 };
+enum { HOST_BYTES = 256 };
 
 enum resource { RESOURCE_PAGE, RESOURCE_DATA, RESOURCE_CHANGES, RESOURCE_METRICS, RESOURCE_COUNT };
 
@@ -32,6 +35,7 @@ struct answer {
 struct server {
     struct MHD_Daemon *daemon;
     struct listener listener;
+    char machine[HOST_BYTES];          /* its name */
     char url[LISTEN_HOST_BYTES + 280]; /* of the machine by its name, too */
     char *run_folder;
     /* Of the server's one thread from here on. */
@@ -98,19 +102,37 @@ static enum MHD_Result refuse(struct MHD_Connection *connection, unsigned code, 
     return result;
 }
 
-/* At a loopback address only names of this machine are answered to: a web page elsewhere can have its own name lead
- * here, and would then read the answer as its own. */
+/* The host of a Host header: without its port and the brackets of an address. */
+static bool copy_host(const char *header, char host[HOST_BYTES]) {
+    bool bracketed = header[0] == '[';
+    const char *from = header + bracketed;
+    size_t length = strcspn(from, bracketed ? "]" : ":");
+    if (length >= HOST_BYTES) return false;
+    snprintf(host, HOST_BYTES, "%.*s", (int)length, from);
+    return true;
+}
+
+static bool is_address(const char *host) {
+    struct in6_addr address;
+    return inet_pton(AF_INET, host, &address) == 1 || inet_pton(AF_INET6, host, &address) == 1;
+}
+
+/* "box.example.org" is also called "box" and "box.local". */
+static bool is_named(const char *host, const char *machine) {
+    size_t first = strcspn(machine, ".");
+    if (strcasecmp(host, machine) == 0) return true;
+    return first > 0 && strncasecmp(host, machine, first) == 0 && (!host[first] || !strcasecmp(host + first, ".local"));
+}
+
+/* A web page elsewhere can have its own name lead here, and would then read the answer as its own (DNS rebinding). So
+ * any address is answered to, and of names those of this machine. */
 static bool host_is_mine(const struct server *server, struct MHD_Connection *connection) {
-    static const char *const mine[] = {"localhost", "127.0.0.1", "[::1]"};
-    const char *host = MHD_lookup_connection_value(connection, MHD_HEADER_KIND, MHD_HTTP_HEADER_HOST);
-    if (!server->listener.loopback || !host) return true;
-    size_t length = strlen(server->listener.host);
-    if (strncmp(host, server->listener.host, length) == 0 && (!host[length] || host[length] == ':')) return true;
-    for (size_t i = 0; i < sizeof mine / sizeof *mine; i++) {
-        length = strlen(mine[i]);
-        if (strncmp(host, mine[i], length) == 0 && (!host[length] || host[length] == ':')) return true;
-    }
-    return false;
+    const char *header = MHD_lookup_connection_value(connection, MHD_HEADER_KIND, MHD_HTTP_HEADER_HOST);
+    char host[HOST_BYTES];
+    if (!header) return true;
+    if (!copy_host(header, host)) return false;
+    if (is_address(host) || strcasecmp(host, "localhost") == 0) return true;
+    return !server->listener.loopback && is_named(host, server->machine);
 }
 
 /* The step has the processor first. On Linux a priority is a thread's. */
@@ -127,7 +149,9 @@ static enum MHD_Result answer(void *payload, struct MHD_Connection *connection, 
     step_back();
     if (strcmp(method, MHD_HTTP_METHOD_GET) != 0 && strcmp(method, MHD_HTTP_METHOD_HEAD) != 0)
         return refuse(connection, MHD_HTTP_METHOD_NOT_ALLOWED, "read-only: GET and HEAD");
-    if (!host_is_mine(server, connection)) return refuse(connection, MHD_HTTP_FORBIDDEN, "not a name of this machine");
+    if (!host_is_mine(server, connection))
+        return refuse(connection, MHD_HTTP_FORBIDDEN,
+                      "not a name of this machine; use its address, or the name that hostname prints");
     for (int i = 0; i < RESOURCE_COUNT; i++) {
         if (strcmp(url, resources[i].path) != 0) continue;
         make_answer(server, (enum resource)i);
@@ -154,9 +178,9 @@ static struct MHD_Daemon *start_daemon(struct server *server) {
 /* An address that stands for all of this machine's leads nowhere from another one: its name does. */
 static void name_url(struct server *server) {
     const struct listener *listener = &server->listener;
-    char name[256] = "";
+    if (gethostname(server->machine, HOST_BYTES - 1) != 0) server->machine[0] = '\0';
     bool all = strcmp(listener->host, "0.0.0.0") == 0 || strcmp(listener->host, "::") == 0;
-    if (all && (gethostname(name, sizeof name - 1) != 0 || !name[0])) snprintf(name, sizeof name, "localhost");
+    const char *name = server->machine[0] ? server->machine : "localhost";
     const char *form = listener->ipv6 && !all ? "http://[%s]:%d/" : "http://%s:%d/";
     snprintf(server->url, sizeof server->url, form, all ? name : listener->host, listener->port);
     if (!listener->loopback)
