@@ -69,11 +69,38 @@ static void default_text(const struct option *option, const struct command *comm
         snprintf(text, bytes, " [default: none]");
 }
 
+/* The command that a part of a help text is for, "plan: ...", and what follows; NULL: all commands. */
+static const struct command *command_of(const char *part, const char **text) {
+    for (int i = 0; i < COMMAND_COUNT; i++) {
+        size_t length = strlen(commands[i]->name);
+        if (strncmp(part, commands[i]->name, length) != 0 || strncmp(part + length, ": ", 2) != 0) continue;
+        *text = part + length + 2;
+        return commands[i];
+    }
+    return NULL;
+}
+
+/* The parts, separated by "; ", that are for the command. */
+static void help_text(const struct option *option, const struct command *command, char *text, size_t bytes) {
+    size_t used = 0;
+    text[0] = '\0';
+    for (const char *part = option->help, *end; *part; part = *end ? end + 2 : end) {
+        const char *said = part;
+        const struct command *only = command_of(part, &said);
+        end = strstr(part, "; ");
+        if (!end) end = part + strlen(part);
+        if (only && only != command) continue;
+        used += (size_t)snprintf(text + used, bytes - used, "%s%.*s", used > 0 ? "; " : "", (int)(end - said), said);
+        if (used >= bytes) return;
+    }
+}
+
 static void print_option(FILE *out, const struct option *option, const struct command *command) {
-    char left[80], right[640], fallback[256];
+    char left[80], right[900], help[600], fallback[256];
     print_left(option, left, sizeof left);
     default_text(option, command, fallback, sizeof fallback);
-    snprintf(right, sizeof right, "%s%s", option->help, fallback);
+    help_text(option, command, help, sizeof help);
+    snprintf(right, sizeof right, "%s%s", help, fallback);
     fprintf(out, "%s", left);
     if (strlen(left) + 2 > HELP_COLUMN)
         fprintf(out, "\n%*s", HELP_COLUMN, "");

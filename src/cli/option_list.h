@@ -22,8 +22,8 @@
       .help = "leave out progress and notes; warnings and errors stay")                                                \
     X(OUTPUT, OPTION_OWN(.name = "output", .type = SETTING_TEXT), .letter = 'o', .argument = "PATH",                   \
       OPTION_FOR(COMMAND_GENERATE | COMMAND_TRAIN | COMMAND_PLAN | COMMAND_MERGE | COMMAND_PROFILE | COMMAND_REPORT),  \
-      .help = "train (required there): the run's folder, new or empty; merge (required there): the same of the "       \
-              "model; plan: the plan file to write; profile: the "                                                     \
+      .help = "train: the run's folder, new or empty (required); merge: the model's folder, new or empty (required); " \
+              "plan: the plan file to write; profile: the "                                                            \
               "cluster file to write; report: the HTML file (else RUN_DIR/report.html, or beside the plan); "          \
               "generate: the file of texts of --prompts")
 

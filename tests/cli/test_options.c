@@ -270,6 +270,24 @@ static void help_shows_every_default(void **state) {
     }
 }
 
+/* What an option means for another command is left out. */
+static void help_is_of_the_command(void **state) {
+    (void)state;
+    static const struct {
+        const struct command *command;
+        const char *text;
+    } cases[] = {{&command_merge, "--output PATH the model's folder, new or empty (required) [default: none]"},
+                 {&command_train, "--output PATH the run's folder, new or empty (required) [default: none]"},
+                 {&command_train, "--lr X peak learning rate [default: 3e-4]"},
+                 {&command_resume, "--lr X peak learning rate; warm-up and decay keep their steps"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char *text = printed(print_command, cases[i].command);
+        fold_blanks(text);
+        if (!strstr(text, cases[i].text)) fail_msg("help of %s: %s", cases[i].command->name, text);
+        free(text);
+    }
+}
+
 static void print_models(const void *payload, FILE *out) {
     (void)payload;
     assert_int_equal(model_print_document(out), STATUS_OK);
@@ -350,6 +368,7 @@ int main(void) {
         CASE(bad_config_names_file_and_key),
         CASE(one_config_may_serve_several_commands),
         CASE(help_shows_every_default),
+        CASE(help_is_of_the_command),
         CASE(documents_are_up_to_date),
         CASE(parser_and_training_have_the_same_defaults),
         CASE(each_allocation_may_fail),
