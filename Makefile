@@ -19,7 +19,7 @@ configure = cmake --preset $(1) -B $(2) -DCMAKE_INSTALL_PREFIX=$(PREFIX) $(3) $(
 # $(call compile,DIRECTORY,TARGETS)
 compile = cmake --build $(1) --parallel $(JOBS) --target $(2)
 
-.PHONY: all tools deps deps-test deps-browser demo test test-quick test-slow test-asan fuzz fuzz-build check bench-build bench install format clean help
+.PHONY: all tools deps deps-test deps-browser deps-python demo test test-quick test-slow test-asan fuzz fuzz-build check bench-build bench install format clean help
 
 all: tools
 	$(call configure,release,$(BUILD))
@@ -37,6 +37,16 @@ deps-test:
 
 deps-browser:
 	@scripts/install-packages.sh browser
+
+# Some GB: on Linux, torch from PyPI brings the CUDA libraries. PIP_EXTRA_INDEX_URL=https://download.pytorch.org/whl/cpu
+# in the environment has pip take the CPU build instead.
+deps-python: $(BUILD)-venv/installed
+
+$(BUILD)-venv/installed: tests/reference/requirements.txt
+	@scripts/install-packages.sh python
+	python3 -m venv $(BUILD)-venv
+	$(BUILD)-venv/bin/pip install --quiet -r $<
+	touch $@
 
 demo:
 	@scripts/install-packages.sh build demo
@@ -77,7 +87,7 @@ fuzz: fuzz-build
 	$(call configure,release,$(BUILD),-DBALLAST_FUZZ_BUILD=$(fuzz_directory))
 	FUZZ_SECONDS=$(FUZZ_SECONDS) $(call run_tests,$(BUILD),long) --timeout $$(($(FUZZ_SECONDS) + 60)) -R '^fuzz\.'
 
-check: fuzz-build
+check: fuzz-build deps-python
 	$(call configure,release,$(BUILD),-DBALLAST_FUZZ_BUILD=$(fuzz_directory))
 	$(call compile,$(BUILD),all ballast_tests)
 	BALLAST_LONG=1 FUZZ_SECONDS=$(CHECK_FUZZ_SECONDS) $(call run_tests,$(BUILD),quick long slow) --timeout 7200
@@ -98,7 +108,7 @@ format:
 	find src include tests bench examples -name '*.[ch]' -o -name '*.cu' -o -name '*.cuh' -o -name '*.cpp' | xargs clang-format -i
 
 clean:
-	rm -rf $(BUILD) $(addprefix $(BUILD)-,debug asan tsan fuzz ci)
+	rm -rf $(BUILD) $(addprefix $(BUILD)-,debug asan tsan fuzz ci venv)
 
 help:
 	@echo 'make             builds $(BUILD)/ballast, libballast.so and the MPI plugins; names missing packages, installs nothing'
@@ -106,6 +116,7 @@ help:
 	@echo 'make demo        installs missing packages, builds, trains a small model on a real text and generates text'
 	@echo 'make test        installs missing packages, builds, runs the quick and long tests; FUZZ_SECONDS ($(FUZZ_SECONDS)) for each fuzz target'
 	@echo 'make test-quick  runs the quick tests, which take less than five seconds each'
+	@echo 'make deps-python installs the Python packages of tests/reference in $(BUILD)-venv, for a slow test'
 	@echo 'make test-slow   runs the slow tests, and the page in a browser'
 	@echo 'make test-asan   runs all tests with the address and undefined-behavior sanitizers'
 	@echo 'make fuzz        runs only the fuzz targets, FUZZ_SECONDS ($(FUZZ_SECONDS)) each'

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Installs the Debian packages that Ballast needs and that are missing. Prints nothing if none is missing.
 #   usage: scripts/install-packages.sh [--list | --check] GROUP...
-#   GROUP: build, libraries (a part of build), test, browser, demo
+#   GROUP: build, libraries (a part of build), test, browser, python, demo
 # Installing needs root or sudo, and never asks a question. --list prints the packages of the groups. --check installs
 # nothing: if the compiler, CMake or Ninja is missing, it names the missing packages and ends with status 1.
 set -eu
@@ -19,6 +19,8 @@ cross='gcc-aarch64-linux-gnu libc6-dev-arm64-cross'
 demo='bible-kjv bible-kjv-text'
 # About 400 MB, so only make test-slow uses it.
 browser='chromium'
+# For the virtual environment of make deps-python.
+python='python3-venv'
 
 mode=install
 case ${1-} in
@@ -39,9 +41,10 @@ for group in "$@"; do
         if [ "$(uname -m)" = x86_64 ]; then wanted="$wanted $cross"; fi
         ;;
     browser) wanted="$wanted $browser" ;;
+    python) wanted="$wanted $python" ;;
     demo) wanted="$wanted $demo" ;;
     *)
-        echo "install-packages: '$group' is no group of packages (build, libraries, test, browser, demo)" >&2
+        echo "install-packages: '$group' is no group of packages (build, libraries, test, browser, python, demo)" >&2
         exit 2
         ;;
     esac
