@@ -5,8 +5,9 @@
 
 #include "base/status.h"
 
-/* OK when there is nothing of the name, a device or pipe, or a file that `read` accepts; else BAD_INPUT: a file of
- * another kind is not overwritten. `kind` stands for it in the message ("a plan file"). */
+/* OK when there is nothing of the name, a device or pipe, an empty file (a killed command leaves one), or a file that
+ * `read` accepts; else BAD_INPUT: a file of another kind is not overwritten. `kind` stands for it in the message ("a
+ * plan file"). */
 enum status new_file_check(const char *path, const char *kind, enum status (*read)(const char *path));
 
 /* Calls `write` with an empty folder beside `folder`, which then takes its name. BAD_INPUT, before anything is written,
