@@ -39,6 +39,8 @@ json_t *adapter_list_targets(const struct adapter *adapter) {
     return NULL;
 }
 
+bool adapter_names_layer(const char *target) { return *target && target[strspn(target, target_letters)] == '\0'; }
+
 static enum status check_target(void *payload, const char *target, size_t length) {
     const char *text = payload;
     if (length == 0) return malformed(text, "a target is empty");

@@ -93,7 +93,7 @@ static enum status check_kind(const char *file, const json_t *object) {
 static enum status append_target(const char *file, const json_t *value, struct adapter *adapter) {
     const char *target = json_string_value(value);
     size_t used = strlen(adapter->targets);
-    if (!target || !*target || strchr(target, ','))
+    if (!target || !adapter_names_layer(target))
         return status_set(STATUS_BAD_INPUT, "%s: target_modules: must be names of linear layers", file);
     int length = snprintf(adapter->targets + used, sizeof adapter->targets - used, "%s%s", used ? "," : "", target);
     if (length >= 0 && used + (size_t)length < sizeof adapter->targets) return STATUS_OK;

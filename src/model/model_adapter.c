@@ -146,6 +146,7 @@ static void print_names(const json_t *list, const char *between, char *text, siz
 struct target_check {
     const struct graph *graph;
     const struct model *model;
+    const char *field; /* that names the targets */
 };
 
 static enum status hint_layers(const struct model *model) {
@@ -169,12 +170,13 @@ static enum status check_target(void *payload, const char *target, size_t length
         char layer[ADAPTER_LAYER_BYTES];
         if (layer_of(check->graph->tensors.items[i], layer) && adapter_matches(layer, target, length)) return STATUS_OK;
     }
-    status_set(STATUS_BAD_INPUT, "lora: target '%.*s' is no linear layer that takes an adapter", (int)length, target);
+    status_set(STATUS_BAD_INPUT, "%s: '%.*s' is not a linear layer that takes an adapter", check->field, (int)length,
+               target);
     return hint_layers(check->model);
 }
 
-static enum status check_targets(const struct model *model) {
-    struct target_check check = {.model = model};
+static enum status check_targets(const struct model *model, const char *field) {
+    struct target_check check = {.model = model, .field = field};
     struct graph *graph;
     TRY(adapter_small_graph(model, &graph));
     check.graph = graph;
@@ -239,7 +241,7 @@ enum status model_set_adapter(struct model *model, const char *text, uint64_t se
             "lora: all-linear means attention alone in a mixture of experts; peft adapts experts and router too");
     *own = wanted;
     model->adapter_seed = seed;
-    TRY(check_targets(model));
+    TRY(check_targets(model, "lora"));
     return name_targets(model);
 }
 
@@ -286,7 +288,14 @@ static enum status check_weights(const struct model *model, const struct graph *
     return STATUS_OK;
 }
 
-static enum status open_weights(struct model *model, const char *folder) {
+static enum status check_own_targets(const struct model *model, const char *file) {
+    char *field = mem_format("%s: target_modules", file);
+    enum status status = field ? check_targets(model, field) : STATUS_FAILED;
+    mem_free(field);
+    return status;
+}
+
+static enum status open_weights(struct model *model, const char *folder, const char *file) {
     struct graph *graph;
     char *path = path_join(folder, adapter_weights_name);
     enum status status = path ? STATUS_OK : STATUS_FAILED;
@@ -294,7 +303,7 @@ static enum status open_weights(struct model *model, const char *folder) {
     if (status == STATUS_OK) status = safetensors_open(path, &model->adapter_weights);
     mem_free(path);
     TRY(status);
-    TRY(check_targets(model));
+    TRY(check_own_targets(model, file));
     TRY(name_targets(model));
     TRY(adapter_small_graph(model, &graph));
     status = check_weights(model, graph);
@@ -355,7 +364,7 @@ static enum status open_adapter(const char *folder, const char *file, const char
     model->adapter_folder = mem_string(folder);
     if (!model->adapter_folder) return STATUS_FAILED;
     if (dropout > 0) log_warning("%s asks for dropout (%g), which is not applied", file, dropout);
-    return open_weights(model, folder);
+    return open_weights(model, folder, file);
 }
 
 enum status model_open_adapter(const char *given, const char *base_folder, struct model **out) {

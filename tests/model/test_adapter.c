@@ -147,7 +147,9 @@ static void bad_configs_are_refused(void **state) {
     expect_bad(open_changed(folder, "target_modules", json_string(".*proj")), "target_modules");
     expect_bad(open_changed(folder, "target_modules", json_array()), "target_modules");
     expect_bad(open_changed(folder, "target_modules", json_pack("[i]", 1)), "target_modules");
-    expect_bad(open_changed(folder, "target_modules", json_pack("[s]", "nothing")), "nothing");
+    expect_bad(open_changed(folder, "target_modules", json_pack("[s]", "[q_proj")), "target_modules: must be names");
+    expect_bad(open_changed(folder, "target_modules", json_pack("[s]", "nothing")),
+               "adapter_config.json: target_modules: 'nothing' is not");
     expect_bad(open_changed(folder, "target_modules", json_pack("[s, s]", "q_proj", "v_proj")), "unexpected tensor");
     expect_bad(open_changed(folder, "target_modules", json_pack("[s, s]", "q_proj", "k_proj")), "missing");
 }
