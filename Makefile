@@ -92,8 +92,8 @@ check: fuzz-build deps-python
 	$(call compile,$(BUILD),all ballast_tests)
 	BALLAST_LONG=1 FUZZ_SECONDS=$(CHECK_FUZZ_SECONDS) $(call run_tests,$(BUILD),quick long slow) --timeout 7200
 	$(call configure,asan,$(BUILD)-asan)
-	$(call compile,$(BUILD)-asan,ballast_program test_mutated_files)
-	BALLAST_LONG=1 $(call run_tests,$(BUILD)-asan,long) --timeout 7200 -R '^cli\.mutated_files$$'
+	$(call compile,$(BUILD)-asan,ballast_program test_mutated_files test_killed_runs)
+	BALLAST_LONG=1 $(call run_tests,$(BUILD)-asan,long) --timeout 7200 -R '^cli\.(mutated_files|killed_runs)$$'
 
 bench-build: tools
 	$(call configure,release,$(BUILD))
@@ -123,8 +123,8 @@ help:
 	@echo 'make test-slow   runs the slow tests, and the page in a browser'
 	@echo 'make test-asan   runs all tests with the address and undefined-behavior sanitizers'
 	@echo 'make fuzz        runs only the fuzz targets, FUZZ_SECONDS ($(FUZZ_SECONDS)) each'
-	@echo 'make check       runs all tests with their long sweeps, each fuzz target for an hour, and a campaign of'
-	@echo '                 mutated files with the sanitizers'
+	@echo 'make check       runs all tests with their long sweeps, each fuzz target for an hour, and campaigns of mutated'
+	@echo '                 files and kills with the sanitizers'
 	@echo 'make bench-build builds the benchmarks in $(BUILD)/bench'
 	@echo 'make bench       builds and runs the benchmarks'
 	@echo 'make install     installs the program, the libraries, ballast.h and package files in PREFIX ($(PREFIX)); honors DESTDIR'
