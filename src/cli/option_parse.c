@@ -86,10 +86,18 @@ static enum status read_short(struct options *options, const char *word, struct 
     return status_hint(status, "`ballast %s --help` lists all", options->command->name);
 }
 
+static enum status empty_argument(const struct options *options) {
+    const struct command *command = options->command;
+    status_set(STATUS_BAD_INPUT, "ballast %s: argument %zu is empty", command->name, options->arguments.count + 1);
+    return status_hint(STATUS_BAD_INPUT, "usage: ballast %s %s [options]; is a variable of the shell not set?",
+                       command->name, command->arguments);
+}
+
 static enum status read_words(struct options *options, struct words *words) {
     bool only_arguments = false;
     while (words->next < words->count && !options->help) {
         const char *word = words->items[words->next++];
+        if (word[0] == '\0') return empty_argument(options);
         if (only_arguments || word[0] != '-' || word[1] == '\0')
             TRY(vec_push(&options->arguments, word));
         else if (strcmp(word, "--") == 0)
