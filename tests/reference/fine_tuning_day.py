@@ -2,8 +2,9 @@
 
     fine_tuning_day.py BALLAST DIRECTORY
 
-The steps are those of a user: LoRA on chats, the report page, merge, chat, DPO from the adapter, Ctrl-C, and resume.
-Each loss that Ballast reports is computed again by transformers, or by peft for adapters, in fp32. DIRECTORY must not exist; it holds the models, the data and the runs afterwards. The packages are those of
+The steps are those of a user: LoRA on chats, the report page, merge, chat, DPO from the adapter, Ctrl-C, and resume with
+another learning rate. Each loss that Ballast reports is computed again by transformers, or by peft for adapters, in
+fp32. DIRECTORY must not exist; it holds the models, the data and the runs afterwards. The packages are those of
 requirements.txt.
 
 Exit status: 0 every step is right, 1 a step is wrong (the last line names it), 2 wrong usage.
@@ -333,10 +334,13 @@ def check_dpo_is_interrupted(ballast, place):
 
 
 def check_resume(ballast, place, tokenizer, done):
-    ballast("resume", "dpo", "--steps", str(done + 60))
+    ballast("resume", "dpo", "--steps", str(done + 60), "--lr", "1e-3")
     steps = read_steps(place / "dpo")
-    print(f"  {len(steps)} steps")
+    rates = [row["lr"] for row in steps]
+    print(f"  {len(steps)} steps, learning rate {rates[0]:g} to step {done}, {rates[-1]:g} from there")
     expect([row["step"] for row in steps] == list(range(1, done + 61)), "steps are missing or twice there")
+    expect(all(abs(rate - (1e-4 if i < done else 1e-3)) < 1e-9 for i, rate in enumerate(rates)),
+           f"the learning rates are {rates}")
     ours = ballast.loss("dpo", "pairs.jsonl")["loss"]
     theirs = dpo_loss(load_adapter(place / "dpo" / "model"), load_adapter(place / "sft" / "model"), tokenizer,
                       read_rows(place / "pairs.jsonl"))
@@ -363,7 +367,7 @@ def run_day(program, place):
     check_chat(ballast, place)
     print("DPO on the adapter, until Ctrl-C")
     done = check_dpo_is_interrupted(ballast, place)
-    print("Resume")
+    print("Resume with another learning rate")
     check_resume(ballast, place, tokenizer, done)
 
 
