@@ -220,6 +220,17 @@ void file_writer_print(struct file_writer *writer, const char *format, ...) {
     mem_free(longer);
 }
 
+/* Whether the path itself, and not a link there, names the open file. */
+static bool is_at(int file, const char *path) {
+    struct stat open, there;
+    return fstat(file, &open) == 0 && lstat(path, &there) == 0 && open.st_dev == there.st_dev &&
+           open.st_ino == there.st_ino;
+}
+
+static void remove_written(const struct file_writer *writer) {
+    if (writer->regular && !writer->part && is_at(writer->descriptor, writer->path)) unlink(writer->path);
+}
+
 static void release_writer(struct file_writer *writer) {
     end_behind(writer);
     if (writer->descriptor >= 0) close(writer->descriptor);
@@ -234,13 +245,13 @@ enum status file_writer_close(struct file_writer *writer) {
     if (writer->status == STATUS_OK && writer->regular && (fault_point(FAULT_SYNC) || fsync(writer->descriptor) != 0))
         writer->status = output_failed(writer->path, "sync");
     enum status status = writer->status;
-    if (status != STATUS_OK && writer->regular && !writer->part) unlink(writer->path);
+    if (status != STATUS_OK) remove_written(writer);
     release_writer(writer);
     return status;
 }
 
 void file_writer_abandon(struct file_writer *writer) {
-    if (writer->path && writer->regular && !writer->part) unlink(writer->path);
+    remove_written(writer);
     release_writer(writer);
 }
 

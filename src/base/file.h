@@ -19,7 +19,7 @@ enum status file_read(const char *path, size_t limit_bytes, char **text, size_t 
 
 /* Buffered writing to a new file; errors stick and are reported by file_writer_close, which also syncs to disk.
  * Failure (disk full, permission) is STATUS_FAILED and names the file; the partial file is removed. Devices and pipes
- * (/dev/stdout, /dev/full) are written to, and neither synced nor removed. */
+ * (/dev/stdout, /dev/full) are written to, and neither synced nor removed; a link is not removed either. */
 struct file_writer {
     char *path;
     int descriptor;

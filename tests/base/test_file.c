@@ -177,6 +177,15 @@ static void a_named_output_may_be_a_link(void **state) {
     file_writer_write(&writer, "text", 4);
     assert_int_equal(file_writer_close(&writer), STATUS_OK);
     assert_holds(target, "text", 4);
+    fault_arm(FAULT_SYNC, 1, false);
+    assert_int_equal(file_writer_open_named(link, &writer), STATUS_OK);
+    assert_int_equal(file_writer_close(&writer), STATUS_FAILED);
+    fault_arm(FAULT_SYNC, 0, false);
+    assert_int_equal(file_writer_open_named(link, &writer), STATUS_OK);
+    file_writer_abandon(&writer);
+    struct stat info;
+    assert_int_equal(lstat(link, &info), 0);
+    assert_true(S_ISLNK(info.st_mode));
 }
 
 static enum status replace(void *folder) { return file_replace(temp_path(folder, "kept"), "new text", 8); }
