@@ -266,10 +266,9 @@ static enum status write_whole(const char *path, int flags, const void *data, si
 
 /* Whether this process alone has the open file, which is still at the path. */
 static bool is_taken(int file, const char *path) {
-    struct stat open, there;
-    if (flock(file, LOCK_EX | LOCK_NB) != 0 || fstat(file, &open) != 0 || lstat(path, &there) != 0) return false;
-    bool same = open.st_dev == there.st_dev && open.st_ino == there.st_ino;
-    return same && S_ISREG(open.st_mode) && open.st_nlink == 1 && open.st_uid == geteuid();
+    struct stat info;
+    return flock(file, LOCK_EX | LOCK_NB) == 0 && is_at(file, path) && fstat(file, &info) == 0 &&
+           S_ISREG(info.st_mode) && info.st_nlink == 1 && info.st_uid == geteuid();
 }
 
 /* Each path has one temporary file, so that the next write takes over what a killed process left. `lock` is held on it.
@@ -287,11 +286,12 @@ static char *take_temporary(const char *path, int *lock) {
     return path_beside(path, file_temporary_prefix);
 }
 
-static enum status replace_by(const char *beside, bool taken, const char *path, const char *text, size_t bytes) {
-    enum status status = write_whole(beside, taken ? O_TRUNC | O_NOFOLLOW : O_EXCL, text, bytes, NULL);
+/* Another process may have made the temporary file anew since this one renamed or removed its own. */
+static enum status replace_by(const char *beside, int lock, const char *path, const char *text, size_t bytes) {
+    enum status status = write_whole(beside, lock >= 0 ? O_TRUNC | O_NOFOLLOW : O_EXCL, text, bytes, NULL);
     bool written = status == STATUS_OK;
     if (written) status = file_rename(beside, path);
-    if (status != STATUS_OK && (taken || written)) unlink(beside);
+    if (status != STATUS_OK && (lock >= 0 ? is_at(lock, beside) : written)) unlink(beside);
     return status;
 }
 
@@ -301,7 +301,7 @@ enum status file_replace(const char *path, const char *text, size_t bytes) {
     if (stat(path, &info) == 0 && !S_ISREG(info.st_mode)) return write_whole(path, O_TRUNC, text, bytes, NULL);
     char *beside = take_temporary(path, &lock);
     if (!beside) return STATUS_FAILED;
-    enum status status = replace_by(beside, lock >= 0, path, text, bytes);
+    enum status status = replace_by(beside, lock, path, text, bytes);
     if (lock >= 0) close(lock);
     mem_free(beside);
     return status == STATUS_OK ? STATUS_OK : status_prefix(status, "%s", path);
