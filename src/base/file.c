@@ -271,17 +271,32 @@ static bool is_taken(int file, const char *path) {
            S_ISREG(info.st_mode) && info.st_nlink == 1 && info.st_uid == geteuid();
 }
 
-/* Each path has one temporary file, so that the next write takes over what a killed process left. `lock` is held on it.
+/* Opens `beside` as a new file and locks it. -1: another process has the name, or the file system has no locks. */
+static int create_taken(const char *beside) {
+    int file = open(beside, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    if (file >= 0 && is_taken(file, beside)) return file;
+    if (file >= 0) close(file);
+    return -1;
+}
+
+/* Removes the temporary file of a killed process: its mode and owner may be others than a new file's. */
+static void remove_left(const char *beside) {
+    int file = open(beside, O_WRONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    if (file < 0) return;
+    if (is_taken(file, beside)) unlink(beside);
+    close(file);
+}
+
+/* Each path has one temporary file, so that the next write replaces what a killed process left. `lock` is held on it.
  * Where another process is writing there, or the file system has no locks, it has a name of its own and no lock: -1. */
 static char *take_temporary(const char *path, int *lock) {
     const char *name = path_name(path);
     char *beside = mem_format("%.*s%s%016" PRIx64, (int)(name - path), path, file_temporary_prefix,
                               hash_bytes(name, strlen(name)));
     if (!beside) return NULL;
-    *lock = open(beside, O_WRONLY | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0666);
-    if (*lock >= 0 && is_taken(*lock, beside)) return beside;
-    if (*lock >= 0) close(*lock);
-    *lock = -1;
+    remove_left(beside);
+    *lock = create_taken(beside);
+    if (*lock >= 0) return beside;
     mem_free(beside);
     return path_beside(path, file_temporary_prefix);
 }

@@ -56,7 +56,7 @@ enum status file_writer_close(struct file_writer *writer);
 void file_writer_abandon(struct file_writer *writer);
 
 /* Writes text beside `path` under a temporary name (this prefix and 16 hexadecimal digits), syncs, renames over it and
- * syncs the folder. The next write to the path takes over the temporary file of a killed process. A device or pipe is
+ * syncs the folder. The next write to the path replaces the temporary file of a killed process. A device or pipe is
  * written to directly. */
 extern const char file_temporary_prefix[];
 enum status file_replace(const char *path, const char *text, size_t bytes);

@@ -252,6 +252,19 @@ static char *leave_temporary(const char *folder) {
     return path;
 }
 
+/* The file is as a new one would be, whatever umask the killed process had. */
+static void a_temporary_file_passes_on_no_mode(void **state) {
+    struct stat info;
+    mode_t before = umask(077);
+    mem_free(leave_temporary(*state));
+    umask(022);
+    assert_int_equal(replace(*state), STATUS_OK);
+    umask(before);
+    assert_int_equal(stat(temp_path(*state, "kept"), &info), 0);
+    assert_int_equal(info.st_mode & 0777, 0644);
+    assert_int_equal(temp_count(*state), 1);
+}
+
 /* A temporary name that another process holds, or that is a link, is left alone. */
 static void a_temporary_file_that_is_not_free_is_left(void **state) {
     char *beside = leave_temporary(*state), *other = mem_string(temp_path(*state, "other"));
@@ -346,6 +359,7 @@ int main(void) {
         IN_FOLDER(a_named_output_may_be_a_link),
         IN_FOLDER(replacement_is_all_or_nothing),
         IN_FOLDER(the_next_replacement_takes_over),
+        IN_FOLDER(a_temporary_file_passes_on_no_mode),
         IN_FOLDER(a_temporary_file_that_is_not_free_is_left),
         IN_FOLDER(replacement_touches_no_other_file),
         IN_FOLDER(each_operation_may_fail),
