@@ -274,8 +274,9 @@ static bool is_taken(int file, const char *path) {
 /* Opens `beside` as a new file and locks it. -1: another process has the name, or the file system has no locks. */
 static int create_taken(const char *beside) {
     int file = open(beside, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    if (file >= 0 && is_taken(file, beside)) return file;
-    if (file >= 0) close(file);
+    if (file < 0 || is_taken(file, beside)) return file;
+    if (errno != EWOULDBLOCK && is_at(file, beside)) unlink(beside);
+    close(file);
     return -1;
 }
 

@@ -1,10 +1,16 @@
 /* Files: maps, whole reads, buffered writes and replacement, with each file operation failing in turn. */
+#include <errno.h>
 #include <fcntl.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -252,6 +258,31 @@ static char *leave_temporary(const char *folder) {
     return path;
 }
 
+/* As on Lustre that is mounted without flock. Ends the process where the kernel has no filters. */
+static void refuse_locks(void) {
+    struct sock_filter code[] = {BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+                                 BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_flock, 0, 1),
+                                 BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ENOSYS),
+                                 BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)};
+    struct sock_fprog filter = {sizeof code / sizeof *code, code};
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) != 0)
+        _exit(77);
+}
+
+static void nothing_is_left_where_there_are_no_locks(void **state) {
+    int status;
+    pid_t process = fork();
+    if (process == 0) {
+        refuse_locks();
+        _exit((int)replace(*state));
+    }
+    assert_int_equal(waitpid(process, &status, 0), process);
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 77) unit_skip("this kernel filters no system calls");
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == STATUS_OK);
+    assert_holds(temp_path(*state, "kept"), "new text", 8);
+    assert_int_equal(temp_count(*state), 1);
+}
+
 /* The file is as a new one would be, whatever umask the killed process had. */
 static void a_temporary_file_passes_on_no_mode(void **state) {
     struct stat info;
@@ -359,6 +390,7 @@ int main(void) {
         IN_FOLDER(a_named_output_may_be_a_link),
         IN_FOLDER(replacement_is_all_or_nothing),
         IN_FOLDER(the_next_replacement_takes_over),
+        IN_FOLDER(nothing_is_left_where_there_are_no_locks),
         IN_FOLDER(a_temporary_file_passes_on_no_mode),
         IN_FOLDER(a_temporary_file_that_is_not_free_is_left),
         IN_FOLDER(replacement_touches_no_other_file),
