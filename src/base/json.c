@@ -221,7 +221,7 @@ static enum status write_text(const char *path, const json_t *value, size_t flag
 enum status json_write(const char *path, const json_t *value) { return json_write_summed(path, value, NULL); }
 
 enum status json_write_summed(const char *path, const json_t *value, struct file_sums *sums) {
-    return write_text(path, value, JSON_INDENT(2) | JSON_REAL_PRECISION(17), sums);
+    return write_text(path, value, JSON_FILE_FLAGS, sums);
 }
 
 enum status json_write_compact(const char *path, const json_t *value, int digits) {

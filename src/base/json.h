@@ -39,6 +39,8 @@ enum status json_read_string(const char *file, const json_t *object, const char 
 /* Copied; BAD_INPUT with the most that is legal as hint where text and NUL are more than `bytes`. */
 enum status json_read_text(const char *file, const json_t *object, const char *field, size_t bytes, char *out);
 
+/* jansson's flags for JSON that people read. */
+#define JSON_FILE_FLAGS (JSON_INDENT(2) | JSON_REAL_PRECISION(17))
 /* Writes pretty JSON in place of the file (file_replace). */
 enum status json_write(const char *path, const json_t *value);
 /* The same; `sums`, begun and of no other bytes, takes those of the file. NULL: not wanted. */

@@ -70,7 +70,7 @@ static enum status put_out(const struct options *options, const struct session_p
     const char *path = options_text(options, OPT_OUTPUT);
     json_t *object;
     TRY(library_plan_document(options->arguments.items[0], plan, prediction, &object));
-    enum status status = path ? json_write(path, object) : STATUS_OK;
+    enum status status = path ? new_file_write_json(path, object, JSON_FILE_FLAGS) : STATUS_OK;
     bool asked = options_flag(options, OPT_EXPLAIN), as_json = options_flag(options, OPT_JSON);
     bool explain = asked && prediction;
     if (status == STATUS_OK && asked && as_json) status = explain_layout(plan, object);

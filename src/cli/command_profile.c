@@ -109,7 +109,7 @@ static json_t *document(const struct profiling *profiling) {
 static enum status write_cluster(const char *path, const struct cluster *cluster) {
     json_t *object = cluster_to_json(cluster);
     if (!object) return STATUS_FAILED;
-    enum status status = json_write(path, object);
+    enum status status = new_file_write_json(path, object, JSON_FILE_FLAGS);
     json_decref(object);
     return status;
 }

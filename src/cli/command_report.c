@@ -43,7 +43,7 @@ static enum status write_page(const char *path, const json_t *document) {
     size_t bytes;
     char *page = page_make(document, &bytes), size[SIZE_TEXT];
     if (!page) return STATUS_FAILED;
-    enum status status = file_replace(path, page, bytes);
+    enum status status = new_file_write(path, page, bytes);
     mem_free(page);
     if (status == STATUS_OK) log_note("wrote %s (%s): open it in any browser", path, size_print((int64_t)bytes, size));
     return status;

@@ -21,7 +21,7 @@ static enum status write_trace(const struct prediction *prediction, const char *
     TRY_GOTO(status, trace && predicted ? trace_add(trace, 1, prediction->path, predicted) : STATUS_FAILED, done);
     if (prediction->measured)
         TRY_GOTO(status, trace_add(trace, 2, prediction->measured_path, prediction->measured), done);
-    status = json_write_compact(path, trace, TRACE_DIGITS);
+    status = new_file_write_json(path, trace, JSON_COMPACT | JSON_REAL_PRECISION(TRACE_DIGITS));
 done:
     json_decref(trace);
     json_decref(predicted);

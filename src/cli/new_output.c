@@ -1,17 +1,59 @@
 #include "cli/new_output.h"
 
+#include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/json.h"
+
+static bool is_open_at(int descriptor, const struct stat *info) {
+    struct stat open;
+    return fstat(descriptor, &open) == 0 && open.st_dev == info->st_dev && open.st_ino == info->st_ino;
+}
+
+/* Replacing this file would lose what the command prints: `-o /dev/stdout > FILE`. */
+static enum status refuse_standard_output(const char *path, const struct stat *info) {
+    if (!is_open_at(STDOUT_FILENO, info) && !is_open_at(STDERR_FILENO, info)) return STATUS_OK;
+    (void)status_set(STATUS_BAD_INPUT, "%s: standard output or standard error is redirected to this file", path);
+    return status_hint(STATUS_BAD_INPUT, "name another file");
+}
 
 enum status new_file_check(const char *path, const char *kind, enum status (*read)(const char *path)) {
     struct stat info;
-    if (stat(path, &info) != 0 || !(S_ISREG(info.st_mode) || S_ISDIR(info.st_mode))) return STATUS_OK;
+    if (stat(path, &info) != 0) {
+        if (lstat(path, &info) != 0 || !S_ISLNK(info.st_mode)) return STATUS_OK;
+        return status_hint(status_set(STATUS_BAD_INPUT, "%s: is a symbolic link to a missing file", path),
+                           "remove the link");
+    }
+    if (!S_ISREG(info.st_mode) && !S_ISDIR(info.st_mode)) return STATUS_OK;
+    TRY(refuse_standard_output(path, &info));
     if (S_ISREG(info.st_mode) && (info.st_size == 0 || read(path) == STATUS_OK)) return STATUS_OK;
     (void)status_set(STATUS_BAD_INPUT, "%s: exists and is not %s; it is left as it is", path, kind);
     return status_hint(STATUS_BAD_INPUT, "give -o a new file, or one of the same kind, which is replaced");
+}
+
+enum status new_file_write(const char *path, const char *text, size_t bytes) {
+    struct stat info;
+    bool linked = lstat(path, &info) == 0 && S_ISLNK(info.st_mode) && stat(path, &info) == 0 && S_ISREG(info.st_mode);
+    if (!linked) return file_replace(path, text, bytes);
+    char *target = realpath(path, NULL);
+    if (!target) return status_set(STATUS_FAILED, "%s: cannot follow the link: %s", path, strerror(errno));
+    enum status status = file_replace(target, text, bytes);
+    free(target);
+    return status;
+}
+
+enum status new_file_write_json(const char *path, const json_t *value, size_t flags) {
+    char *text = json_text(value, flags);
+    if (!text) return STATUS_FAILED;
+    size_t length = strlen(text);
+    text[length] = '\n'; /* over the NUL */
+    enum status status = new_file_write(path, text, length + 1);
+    mem_free(text);
+    return status;
 }
 
 enum status new_folder_check(const char *folder) {

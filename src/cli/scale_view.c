@@ -127,7 +127,7 @@ static enum status write_page(const char *path, const struct scale_plan *plan, c
     struct text_buffer text = {0};
     size_t count = find_columns(plan, columns);
     enum status status = scale_page_make(picture, columns, count, plan, &text);
-    if (status == STATUS_OK) status = file_replace(path, text.items, text.count);
+    if (status == STATUS_OK) status = new_file_write(path, text.items, text.count);
     if (status == STATUS_OK) log_note("wrote %s: open it in any browser", path);
     vec_free(&text);
     return status;

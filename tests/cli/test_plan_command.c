@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/file.h"
@@ -142,6 +143,34 @@ static void many_devices_have_a_page_and_drawings(void **state) {
            "8", "--page", page);
     EXPECT(folder, 2, TEXTS("memory.svg: exists and is not a drawing"), "plan", "gpt2", "--cluster", "h100x8",
            "--devices", "8", "--svg", drawings);
+}
+
+static void expect_link(const char *path) {
+    struct stat info;
+    assert_int_equal(lstat(path, &info), 0);
+    assert_true(S_ISLNK(info.st_mode));
+}
+
+/* As /dev/stdout, whose link must stay. */
+static void an_output_through_a_link_leaves_the_link(void **state) {
+    const char *folder = *state, *link = temp_path(folder, "link"), *linked = temp_path(folder, "linked");
+    const char *printed = temp_path(folder, "printed");
+    assert_int_equal(symlink("linked", link), 0);
+    assert_int_equal(symlink(".stdout", printed), 0);
+    EXPECT(folder, 2, TEXTS("link: is a symbolic link to a missing file"), "plan", "SmolLM-135M", "-o", link);
+    temp_write_text(linked, "");
+    for (int again = 0; again < 2; again++)
+        EXPECT(folder, 0, NULL, "plan", "SmolLM-135M", "--for", "generate", "--seq", "32", "-o", link);
+    expect_link(link);
+    EXPECT(folder, 0, NULL, "report", linked, "-o", temp_path(folder, "page.html"));
+    temp_write_text(linked, "");
+    EXPECT(folder, 0, NULL, "plan", "gpt2", "--cluster", "h100x8", "--devices", "8", "--page", link);
+    expect_link(link);
+    EXPECT(folder, 2, TEXTS("printed: standard output or standard error is redirected to this file"), "plan",
+           "SmolLM-135M", "-o", printed);
+    EXPECT(folder, 2, TEXTS("printed: standard output or standard error is redirected to this file"), "plan", "gpt2",
+           "--cluster", "h100x8", "--devices", "8", "--page", printed);
+    expect_link(printed);
 }
 
 static void a_described_card_plans_experts(void **state) {
@@ -568,6 +597,7 @@ int main(void) {
         CASE(the_solvers_layout_is_explained),
         CASE(partitions_are_explained_and_asked_for),
         CASE(stages_are_planned_together),
+        CASE(an_output_through_a_link_leaves_the_link),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
