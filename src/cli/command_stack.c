@@ -12,11 +12,13 @@ struct call {
     int (*run)(int count, char **arguments);
     int count;
     char **arguments;
+    sigset_t mask;
     int result;
 };
 
 static void *make_call(void *payload) {
     struct call *call = payload;
+    pthread_sigmask(SIG_SETMASK, &call->mask, NULL);
     call->result = call->run(call->count, call->arguments);
     return NULL;
 }
@@ -37,20 +39,20 @@ static int start(struct call *call, pthread_t *thread) {
     return error;
 }
 
-/* The thread gets the signals, so that they interrupt what it waits for. */
+/* The thread gets the signals, so that they interrupt its system calls: this one blocks them before that one begins. */
 int command_stack_run(int (*run)(int count, char **arguments), int count, char **arguments) {
     struct call call = {.run = run, .count = count, .arguments = arguments, .result = STATUS_FAILED};
     pthread_t thread;
     sigset_t all;
     if (!is_small()) return run(count, arguments);
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &call.mask);
     int error = start(&call, &thread);
     if (error) {
         fprintf(stderr, "ballast: error: no stack of %d KiB: %s\nhint: raise `ulimit -s`\n", COMMAND_STACK_BYTES >> 10,
                 strerror(error));
         return STATUS_FAILED;
     }
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, NULL);
     pthread_join(thread, NULL);
     return call.result;
 }
