@@ -17,7 +17,7 @@ static enum status find_functions(void *object, const char *path, struct cbc_lib
     void *found;
 #define FIND(name)                                                                                                     \
     found = dlsym(object, "Cbc_" #name);                                                                               \
-    if (!found) return status_set(STATUS_BAD_INPUT, "%s: has no Cbc_" #name, path);                                    \
+    if (!found) return status_set(STATUS_FAILED, "%s: has no Cbc_" #name, path);                                       \
     memcpy(&out->name, &found, sizeof found);
     CBC_FUNCTION_LIST(FIND)
 #undef FIND
@@ -28,8 +28,7 @@ static enum status open_library(const char *path, struct cbc_library *out) {
     void *object = fault_point(FAULT_OPEN) ? NULL : dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (!object) {
         const char *why = dlerror();
-        return status_set(STATUS_BAD_INPUT, "the integer program needs CBC, which cannot be opened: %s",
-                          why ? why : path);
+        return status_set(STATUS_FAILED, "the integer program needs CBC, which cannot be opened: %s", why ? why : path);
     }
     enum status status = find_functions(object, path, out);
     if (status != STATUS_OK) dlclose(object);
@@ -44,9 +43,8 @@ enum status cbc_library_open(const struct cbc_library **out) {
     if (!library.solve) status = open_library(given && *given ? given : SONAME, &found);
     if (!library.solve && status == STATUS_OK) library = found;
     pthread_mutex_unlock(&lock);
-    if (status == STATUS_BAD_INPUT)
+    if (status != STATUS_OK)
         return status_hint(status, "on Debian: apt-get install coinor-libcbc3; or name its %s by BALLAST_CBC", SONAME);
-    TRY(status);
     *out = &library;
     return STATUS_OK;
 }

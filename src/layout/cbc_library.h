@@ -31,8 +31,8 @@ struct cbc_library {
 };
 
 /* Opens libCbcSolver.so.3 where the system's loader finds it, or the file that BALLAST_CBC in the environment names.
- * Once in a process; later calls return the same. BAD_INPUT, with the package to install, where it is missing or lacks
- * a function. */
+ * Once in a process; later calls return the same. FAILED, with the package to install, where it is missing or lacks a
+ * function: a search over layouts then ends, and does not refuse the one layout that needs CBC as BAD_INPUT. */
 enum status cbc_library_open(const struct cbc_library **out);
 
 #endif

@@ -114,8 +114,8 @@ struct cbc_result {
     bool proven; /* CBC says that none is cheaper, within its tolerance; or, where none was found, that there is none */
     int64_t cost;
 };
-/* Solves the program with memory, in at most `node_limit` nodes of branch and bound. FAILED where CBC gives up;
- * BAD_INPUT where it is missing. */
+/* Solves the program with memory, in at most `node_limit` nodes of branch and bound. FAILED where CBC gives up or
+ * is missing. */
 enum status tied_solve_cbc(const struct tied_program *tied, int64_t node_limit, int *choice, struct cbc_result *out);
 
 #endif

@@ -9,7 +9,7 @@
 static void expect_refused(const char *path, const char *message) {
     const struct cbc_library *cbc = NULL;
     assert_int_equal(setenv("BALLAST_CBC", path, 1), 0);
-    expect_status(cbc_library_open(&cbc), STATUS_BAD_INPUT, message);
+    expect_status(cbc_library_open(&cbc), STATUS_FAILED, message);
     assert_non_null(strstr(status_hint_text(), "apt-get install coinor-libcbc3"));
     assert_null(cbc);
 }
