@@ -2,6 +2,7 @@
 
 #include <arpa/inet.h>
 #include <microhttpd.h>
+#include <netdb.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -36,6 +37,7 @@ struct server {
     struct MHD_Daemon *daemon;
     struct listener listener;
     char machine[HOST_BYTES];          /* its name */
+    char canonical[HOST_BYTES];        /* the resolver's name for it; "" where it has none */
     char url[LISTEN_HOST_BYTES + 280]; /* of the machine by its name, too */
     char *run_folder;
     /* Of the server's one thread from here on. */
@@ -132,7 +134,8 @@ static bool host_is_mine(const struct server *server, struct MHD_Connection *con
     if (!header) return true;
     if (!copy_host(header, host)) return false;
     if (is_address(host) || strcasecmp(host, "localhost") == 0) return true;
-    return !server->listener.loopback && is_named(host, server->machine);
+    if (server->listener.loopback) return false;
+    return is_named(host, server->machine) || (server->canonical[0] && strcasecmp(host, server->canonical) == 0);
 }
 
 /* The step has the processor first. On Linux a priority is a thread's. */
@@ -151,7 +154,7 @@ static enum MHD_Result answer(void *payload, struct MHD_Connection *connection, 
         return refuse(connection, MHD_HTTP_METHOD_NOT_ALLOWED, "read-only: GET and HEAD");
     if (!host_is_mine(server, connection))
         return refuse(connection, MHD_HTTP_FORBIDDEN,
-                      "not a name of this machine; use its address, or the name that hostname prints");
+                      "not a name of this machine: use its address, or the name that hostname --fqdn prints");
     for (int i = 0; i < RESOURCE_COUNT; i++) {
         if (strcmp(url, resources[i].path) != 0) continue;
         make_answer(server, (enum resource)i);
@@ -175,6 +178,15 @@ static struct MHD_Daemon *start_daemon(struct server *server) {
     return daemon;
 }
 
+/* Where the hostname is short, its full name, by which other machines reach it. */
+static void find_canonical(const char *machine, char canonical[HOST_BYTES]) {
+    const struct addrinfo wanted = {.ai_flags = AI_CANONNAME, .ai_socktype = SOCK_STREAM};
+    struct addrinfo *found;
+    if (!machine[0] || getaddrinfo(machine, NULL, &wanted, &found) != 0) return;
+    if (found->ai_canonname && strlen(found->ai_canonname) < HOST_BYTES) strcpy(canonical, found->ai_canonname);
+    freeaddrinfo(found);
+}
+
 /* An address that stands for all of this machine's leads nowhere from another one: its name does. */
 static void name_url(struct server *server) {
     const struct listener *listener = &server->listener;
@@ -183,8 +195,9 @@ static void name_url(struct server *server) {
     const char *name = server->machine[0] ? server->machine : "localhost";
     const char *form = listener->ipv6 && !all ? "http://[%s]:%d/" : "http://%s:%d/";
     snprintf(server->url, sizeof server->url, form, all ? name : listener->host, listener->port);
-    if (!listener->loopback)
-        log_warning("--serve %s: everybody who reaches this machine can read the run", listener->host);
+    if (listener->loopback) return;
+    find_canonical(server->machine, server->canonical);
+    log_warning("--serve %s: everybody who reaches this machine can read the run", listener->host);
 }
 
 static enum status start(const char *address, const char *beside, struct server *server) {

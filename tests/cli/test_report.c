@@ -2,6 +2,7 @@
 /* ctest: PROCESSORS 2 LABELS long */
 #include <arpa/inet.h>
 #include <errno.h>
+#include <netdb.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -259,6 +260,15 @@ static void a_finished_run_is_served(void **state) {
     if (port == 0) unit_skip(NO_SERVER);
 }
 
+/* As under http://gpu1.cluster.example:8080/ where the hostname is gpu1. */
+static void expect_canonical_answers(int port, const char *machine) {
+    const struct addrinfo wanted = {.ai_flags = AI_CANONNAME};
+    struct addrinfo *found;
+    if (getaddrinfo(machine, NULL, &wanted, &found) != 0) return;
+    expect_answer(port, "GET", "/metrics", found->ai_canonname, "200", NULL);
+    freeaddrinfo(found);
+}
+
 /* At an address that others reach, names of this machine are answered to and no others. */
 static void other_names_are_refused_at_every_address(void **state) {
     const char *folder = *state, *run = temp_path(folder, "run");
@@ -276,6 +286,7 @@ static void other_names_are_refused_at_every_address(void **state) {
         expect_answer(port, "GET", "/metrics", machine, "200", NULL);
         expect_answer(port, "GET", "/metrics", label, "200", NULL);
         expect_answer(port, "GET", "/metrics", "localhost", "200", NULL);
+        expect_canonical_answers(port, machine);
         expect_answer(port, "GET", "/metrics", "elsewhere.example", "403", "not a name of this machine");
         snprintf(label, sizeof label, "%.*s.elsewhere.example", (int)strcspn(machine, "."), machine);
         expect_answer(port, "GET", "/metrics", label, "403", NULL);
