@@ -102,10 +102,11 @@ static enum status read_device(const char *file, const json_t *object, struct cl
     TRY(read_count(file, object, "cores", 1 << 16, &cores));
     TRY(read_count(file, object, "hardware_threads", 1 << 16, &threads));
     TRY(read_count(file, object, "page_bytes", (int64_t)1 << 30, &out->page_bytes));
-    TRY(json_read_bool(file, object, "bf16_matrix", &out->bf16_matrix));
     TRY(json_read_double(file, object, "fp32_flops_per_s", 0, 1e30, &out->fp32_flops_per_s));
     TRY(json_read_double(file, object, "bf16_flops_per_s", 0, 1e30, &out->bf16_flops_per_s));
     TRY(read_limits(file, json_object_get(object, "limits"), &out->limits));
+    out->bf16_matrix = out->limits.bf16_flops_per_s > 0;
+    TRY(json_read_bool(file, object, "bf16_matrix", &out->bf16_matrix));
     out->cores = (int)cores, out->hardware_threads = (int)threads;
     return read_tiers(file, object, out);
 }

@@ -233,6 +233,24 @@ static void limits_come_back_the_same(void **state) {
     json_decref(object);
 }
 
+/* A file written by hand may lack it: `limits` then name a rate of bf16 products. */
+static void bf16_follows_the_limits_where_it_is_absent(void **state) {
+    (void)state;
+    static const struct cluster_limits limits[] = {{0}, {9e14, 6e13, 3e12, 3e11, 132, 0.75, 700}};
+    for (size_t i = 0; i < sizeof limits / sizeof *limits; i++) {
+        struct cluster before = example(), after;
+        before.device.limits = limits[i];
+        before.device.bf16_matrix = false;
+        json_t *object = cluster_to_json(&before), *device = json_array_get(json_object_get(object, "devices"), 0);
+        assert_int_equal(cluster_from_json("c.json", object, &after), STATUS_OK);
+        assert_false(after.device.bf16_matrix);
+        json_object_del(device, "bf16_matrix");
+        assert_int_equal(cluster_from_json("c.json", object, &after), STATUS_OK);
+        assert_int_equal(after.device.bf16_matrix, i == 1);
+        json_decref(object);
+    }
+}
+
 static void bad_fields_are_named(void **state) {
     (void)state;
     static const char *const required[] = {"version", "devices", "kind", "name", "isa", "cores", "page_bytes", "tiers"};
@@ -284,6 +302,7 @@ int main(void) {
         cmocka_unit_test(files_without_rates_are_read),  cmocka_unit_test(the_lower_of_two_measurements_is_kept),
         cmocka_unit_test(bad_rates_are_named),           cmocka_unit_test(a_copy_is_there_once),
         cmocka_unit_test(every_operation_fails_in_turn), cmocka_unit_test(limits_come_back_the_same),
+        cmocka_unit_test(every_operation_fails_in_turn), cmocka_unit_test(bf16_follows_the_limits_where_it_is_absent),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
