@@ -554,10 +554,10 @@ static enum status prepare_resumed(struct train_run *run, const struct plan_opti
     TRY(comm_agree(plan->comm, read_run(run, leads)));
     TRY(run_origin_find(plan->comm, run->folder, settings, origin));
     enum status status = change_options(settings, changes, origin->state.step);
-    /* The newest is good. */
-    if (status == STATUS_OK && leads) status = checkpoint_remove_old(run->folder, settings->options.keep);
     TRY(comm_agree(plan->comm, status));
-    return resume_from(run, settings, plan, origin);
+    TRY(resume_from(run, settings, plan, origin));
+    /* Only now: a refused resume keeps all checkpoints. */
+    return run_agree(run, run_leads(run) ? checkpoint_remove_old(run->folder, settings->options.keep) : STATUS_OK);
 }
 
 enum status train_open_resumed(const char *run_folder, const struct plan_options *plan,

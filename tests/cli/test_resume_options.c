@@ -184,6 +184,23 @@ static void what_cannot_change_is_refused(void **state) {
            "3e-5");
 }
 
+static bool has_checkpoint(int step) {
+    char name[64];
+    snprintf(name, sizeof name, "checkpoints/step-%08d", step);
+    return file_is_folder(temp_path(place.run, name));
+}
+
+static void a_refused_resume_removes_no_checkpoint(void **state) {
+    (void)state;
+    EXPECT(0, NULL, TRAIN("4"), "--save-every", "1", "--keep", "0");
+    EXPECT(2, "seq: 999 differs from", "resume", place.run, "--keep", "1", "--seq", "999");
+    for (int step = 1; step <= 4; step++)
+        assert_true(has_checkpoint(step));
+    EXPECT(0, NULL, "resume", place.run, "--keep", "1");
+    for (int step = 1; step <= 4; step++)
+        assert_true(has_checkpoint(step) == (step == 4));
+}
+
 /* The bits of one rank. */
 static void ranks_and_adapters_take_new_rates(void **state) {
     (void)state;
@@ -207,6 +224,7 @@ int main(void) {
         CASE(intervals_change_no_bit),
         CASE(a_length_may_become_one_of_epochs),
         CASE(what_cannot_change_is_refused),
+        CASE(a_refused_resume_removes_no_checkpoint),
         CASE(ranks_and_adapters_take_new_rates),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
