@@ -10,11 +10,14 @@
 static enum status set_ends(struct model *model, const struct tokenizer *tokenizer, struct token_ids *ends) {
     const char *name = tokenizer_end_token(tokenizer);
     uint32_t turn = ends->items[ends->count - 1], named;
+    int64_t vocab_size = model->config.vocab_size;
+    if (turn >= vocab_size) return STATUS_OK; /* the model cannot generate it */
     for (size_t i = ends->count - 1; i > 0; i--)
         ends->items[i] = ends->items[i - 1];
     ends->items[0] = turn;
     log_note("a turn ends with token %" PRIu32 ": generation_config.json will name it", turn);
-    return model_set_ends(model, ends->items, ends->count, name && tokenizer_find(tokenizer, name, &named));
+    bool is_named = name && tokenizer_find(tokenizer, name, &named) && named < vocab_size; /* as model_end_token */
+    return model_set_ends(model, ends->items, ends->count, is_named);
 }
 
 static enum status add_turn_end(struct model *model, const struct tokenizer *tokenizer, int64_t time_s,
