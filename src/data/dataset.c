@@ -34,6 +34,7 @@ struct dataset {
     const double *references;         /* borrowed; by sequence */
     double valid_fraction;
     uint64_t seed;
+    bool takes_template; /* dataset_takes_template */
 };
 
 /* Beside training the arenas are there: see dataset_tokenize_beside. */
@@ -205,6 +206,12 @@ static enum status open_all(struct dataset *dataset, const struct dataset_option
     return settle_whole(dataset);
 }
 
+static bool take_template(const struct sources *sources) {
+    for (size_t i = 0; i < sources->count; i++)
+        if (source_takes_template(sources->items[i].kind)) return true;
+    return false;
+}
+
 enum status dataset_open(const struct dataset_options *options, struct dataset **out) {
     TRY(check_options(options));
     struct sources train = {0}, valid = {0};
@@ -221,6 +228,7 @@ enum status dataset_open(const struct dataset_options *options, struct dataset *
     dataset->train_rows = dataset->valid_rows = -1;
     dataset->valid_fraction = options->valid_fraction;
     dataset->seed = options->seed;
+    dataset->takes_template = take_template(&train);
     TRY_GOTO(status, open_all(dataset, options, &train, &valid), done);
     *out = dataset;
     dataset = NULL; /* the caller's now */
@@ -314,6 +322,8 @@ static bool has_examples(const struct components *components) {
 bool dataset_has_examples(const struct dataset *dataset) {
     return has_examples(&dataset->train) || has_examples(&dataset->valid);
 }
+
+bool dataset_takes_template(const struct dataset *dataset) { return dataset->takes_template; }
 
 bool dataset_is_mixed(const struct dataset *dataset) {
     return dataset->train.count > 1 && dataset->train.items[0].weight > 0;

@@ -111,6 +111,8 @@ bool dataset_has(const struct dataset *dataset, enum dataset_split split);
 bool dataset_holds_out(const struct dataset *dataset);
 /* Whether there are supervised examples. */
 bool dataset_has_examples(const struct dataset *dataset);
+/* Whether it trains on files that a chat template renders (source_takes_template). */
+bool dataset_takes_template(const struct dataset *dataset);
 /* Whether training mixes several sources by weights, so that each has epochs of its own. */
 bool dataset_is_mixed(const struct dataset *dataset);
 /* Waits until all that decides how many sequences a split has is tokenized: its files, or the training files where

@@ -27,6 +27,10 @@ static inline bool source_is_of_pairs(enum source_kind kind) {
 static inline bool source_is_supervised(enum source_kind kind) {
     return kind == SOURCE_PROMPTS || kind == SOURCE_CHAT || kind == SOURCE_ALPACA || source_is_of_pairs(kind);
 }
+/* Whether the model's chat template renders it: Alpaca's examples only where the model has one. */
+static inline bool source_takes_template(enum source_kind kind) {
+    return kind == SOURCE_CHAT || kind == SOURCE_PREFERENCE_CHATS || kind == SOURCE_ALPACA;
+}
 
 struct source {
     char *path;

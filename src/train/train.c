@@ -106,7 +106,7 @@ static enum status open_data(struct train_run *run, struct train_options *option
     TRY(train_data_open(run->session.comm, run->session.model, &run->plan.chosen.recipe, run->options, true,
                         &run->data));
     TRY(require_training_data(run));
-    if (dataset_has_examples(run->data.dataset)) TRY(turn_end_set(run->session.model, run->options->chat_time_s));
+    if (dataset_takes_template(run->data.dataset)) TRY(turn_end_set(run->session.model, run->options->chat_time_s));
     TRY(run_length_settle(run->data.dataset, &run->plan.chosen.recipe, run->state.step, options));
     TRY(samples_prepare(run->session.model, run->options, &run->samples));
     dataset_tell_cuts(run->data.dataset);

@@ -129,17 +129,16 @@ static void expect_ends(const char *folder, const char *name, const char *expect
     json_decref(wanted);
 }
 
-/* Two steps on conversations whose template ends turns with <|im_end|>. */
-static void train_briefly(const char *folder, const char *run, const char *tokenizer_end, const char *lora) {
+/* Two steps. */
+static void train_on(const char *folder, const char *data, const char *template, const char *run,
+                     const char *tokenizer_end, const char *lora) {
     json_t *reference = read_reference();
-    const char *template = json_string_value(json_object_get(json_object_get(reference, "templates"), "plain"));
     write_json(temp_path(folder, "model/tokenizer_config.json"),
                json_pack("{s:s, s:s?}", "chat_template", template, "eos_token", tokenizer_end));
     struct plan_options plan;
     struct train_options options;
     plan_options_init(&plan);
     train_options_init(&options);
-    const char *data = temp_path(folder, "model/data.jsonl");
     options.data_paths = &data;
     options.data_path_count = 1;
     options.steps = 2;
@@ -149,6 +148,16 @@ static void train_briefly(const char *folder, const char *run, const char *token
     if (lora) SETTINGS_GIVE(&plan, lora, lora);
     SETTINGS_GIVE(&plan.memory, device_bytes, 256 << 20);
     expect_status(train_begin(temp_path(folder, "model"), run, &plan, &options, NULL), STATUS_OK, NULL);
+    json_decref(reference);
+}
+
+/* On conversations whose template ends turns with <|im_end|>. */
+static void train_briefly(const char *folder, const char *run, const char *tokenizer_end, const char *lora) {
+    char data[600];
+    json_t *reference = read_reference();
+    const char *template = json_string_value(json_object_get(json_object_get(reference, "templates"), "plain"));
+    snprintf(data, sizeof data, "%s/model/data.jsonl", folder);
+    train_on(folder, data, template, run, tokenizer_end, lora);
     json_decref(reference);
 }
 
@@ -202,6 +211,32 @@ static void a_model_that_ends_there_already_is_written_as_it_was(void **state) {
     assert_int_equal(unlink(path), 0);
 }
 
+static void prompts_and_completions_leave_the_ends_alone(void **state) {
+    char run[512], data[600], after[600];
+    json_t *reference = read_reference();
+    const char *template = json_string_value(json_object_get(json_object_get(reference, "templates"), "plain"));
+    snprintf(run, sizeof run, "%s/prompts", (const char *)*state);
+    snprintf(data, sizeof data, "%s", temp_path(*state, "prompts.jsonl"));
+    temp_write_text(data, "{\"prompt\": \"one\", \"completion\": \" two\"}\n"
+                          "{\"prompt\": \"three\", \"completion\": \" four\"}\n");
+    train_on(*state, data, template, run, "<|endoftext|>", NULL);
+    json_t *old = ends_of(*state, "model/config.json"), *now = ends_of(run, "model/config.json");
+    assert_true(json_equal(old, now));
+    snprintf(after, sizeof after, "%s/model/generation_config.json", run);
+    assert_int_equal(access(after, F_OK), -1);
+    json_decref(old);
+    json_decref(now);
+    json_decref(reference);
+}
+
+static void prompts_and_completions_need_no_readable_template(void **state) {
+    char run[512], data[600];
+    snprintf(run, sizeof run, "%s/unreadable", (const char *)*state);
+    snprintf(data, sizeof data, "%s", temp_path(*state, "prompts.jsonl"));
+    train_on(*state, data, "{% for %}", run, NULL, NULL);
+    expect_status(tiny_run_resume(run, 3, NULL), STATUS_OK, NULL);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(losses_are_those_of_pytorch),
@@ -210,6 +245,8 @@ int main(void) {
         cmocka_unit_test(an_end_that_only_the_config_names_stays),
         cmocka_unit_test(an_adapter_has_them_and_goes_on),
         cmocka_unit_test(a_model_that_ends_there_already_is_written_as_it_was),
+        cmocka_unit_test(prompts_and_completions_leave_the_ends_alone),
+        cmocka_unit_test(prompts_and_completions_need_no_readable_template),
     };
     return cmocka_run_group_tests(tests, set_up, temp_folder_drop);
 }
