@@ -175,7 +175,7 @@ static void tell_rows(const struct component *component, const struct component_
     int64_t kept = packing->examples / component_together(options) - packing->left_out;
     bool saves = packing->packed_rows < packing->rows;
     char advice[96] = "";
-    if (saves) snprintf(advice, sizeof advice, "; --packing on would need %lld rows", (long long)packing->packed_rows);
+    if (saves) snprintf(advice, sizeof advice, "; packed they need %lld rows", (long long)packing->packed_rows);
     log_note("%s: %lld %s in %lld row%s, %.0f%% full%s", component->name, (long long)kept, things(options),
              (long long)packing->rows, packing->rows == 1 ? "" : "s", full, advice);
 }

@@ -256,7 +256,8 @@ json_t *recipe_to_json(const struct recipe *recipe) {
     RECIPE_DOUBLES(SET_DOUBLE)
     failed |= json_object_set_new(object, "document_attention",
                                   json_string(document_attention_name(recipe->document_attention)));
-    failed |= json_object_set_new(object, "packing", json_string(example_packing_name(recipe->packing)));
+    const char *packing = recipe->packing_auto ? "auto" : example_packing_name(recipe->packing);
+    failed |= json_object_set_new(object, "packing", json_string(packing));
     failed |= json_object_set_new(object, "loss", json_string(training_loss_name(recipe->loss)));
     if (recipe->loss == TRAINING_DPO) failed |= recipe_pairs_to_json(recipe, object);
     failed |= json_object_set_new(object, "optimizer", json_string(update_rule_name(recipe->optimizer)));
@@ -329,10 +330,12 @@ static enum status read_document_attention(const char *file, const json_t *objec
 
 /* Ballast 0.1.0 had no such key: it packed where attention was within documents, unless examples were pairs. */
 static enum status read_packing(const char *file, const json_t *object, struct recipe *out) {
-    static const char *const names[] = {"off", "on", "rows-held"};
+    static const char *const names[] = {"off", "on", "rows-held", "auto"};
     bool packed = out->document_attention == DOCUMENT_ATTENTION_WITHIN && out->loss != TRAINING_DPO;
     const char *name = example_packing_name(packed ? EXAMPLE_PACKING_ROWS_HELD : EXAMPLE_PACKING_OFF);
     TRY(json_read_string(file, object, "packing", &name));
+    out->packing_auto = strcmp(name, "auto") == 0;
+    if (out->packing_auto) name = example_packing_name(EXAMPLE_PACKING_OFF);
     out->packing = example_packing_find(name);
     if (out->packing != EXAMPLE_PACKING_COUNT) return STATUS_OK;
     enum status status = status_set(STATUS_BAD_INPUT, "%s: packing: '%s' is not known", file, name);

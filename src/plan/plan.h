@@ -125,6 +125,7 @@ struct recipe {
     double clip_norm;                           /* limit of the gradients' global norm; 0: none */
     enum document_attention document_attention;
     enum example_packing packing;
+    bool packing_auto; /* plan files alone: packing is off until the data of a run decide */
     enum training_loss loss;
     double dpo_beta; /* of TRAINING_DPO, as what follows (ops/ops.h); 0 of others */
     enum pair_loss dpo_loss;

@@ -168,13 +168,16 @@ static void choose_pairs(struct resolver *resolver, const struct plan_options *o
         choose_real(resolver, SETTING_dpo_label_smoothing, options->dpo_label_smoothing, base->dpo_label_smoothing);
 }
 
-/* EXAMPLE_PACKING_ON agrees with a base that packs as Ballast 0.1.0 did. */
-static enum example_packing choose_packing(struct resolver *resolver, enum example_packing wanted,
-                                           enum example_packing base) {
-    if (wanted == EXAMPLE_PACKING_ON && base == EXAMPLE_PACKING_ROWS_HELD) wanted = base;
-    return (enum example_packing)choose_name(resolver, SETTING_packing, (int)wanted, (int)base,
-                                             (int)EXAMPLE_PACKING_OFF, example_packing_name(wanted),
-                                             example_packing_name(base));
+/* EXAMPLE_PACKING_ON agrees with a base that packs as Ballast 0.1.0 did. Pairs are never packed. */
+static void choose_packing(struct resolver *resolver, enum example_packing wanted, const struct recipe *base,
+                           struct recipe *recipe) {
+    bool given = is_given(resolver, SETTING_packing), open = !resolver->base_name || base->packing_auto;
+    enum example_packing decided = given && open ? wanted : base->packing;
+    if (wanted == EXAMPLE_PACKING_ON && decided == EXAMPLE_PACKING_ROWS_HELD) wanted = decided;
+    recipe->packing = (enum example_packing)choose_name(resolver, SETTING_packing, (int)wanted, (int)decided,
+                                                        (int)EXAMPLE_PACKING_OFF, example_packing_name(wanted),
+                                                        example_packing_name(decided));
+    recipe->packing_auto = open && !given && recipe->loss != TRAINING_DPO;
 }
 
 static void choose_numbers(struct resolver *resolver, const struct plan_options *options, const struct recipe *base,
@@ -186,10 +189,10 @@ static void choose_numbers(struct resolver *resolver, const struct plan_options 
         resolver, SETTING_document_attention, (int)options->document_attention, (int)base->document_attention,
         (int)across, document_attention_name(options->document_attention),
         document_attention_name(base->document_attention));
-    recipe->packing = choose_packing(resolver, options->packing, base->packing);
     recipe->loss = (enum training_loss)choose_name(resolver, SETTING_loss, (int)options->loss, (int)base->loss,
                                                    (int)TRAINING_NEXT_TOKEN, training_loss_name(options->loss),
                                                    training_loss_name(base->loss));
+    choose_packing(resolver, options->packing, base, recipe);
     if (recipe->loss == TRAINING_DPO) choose_pairs(resolver, options, base, recipe);
     recipe->optimizer = (enum update_rule)choose_name(
         resolver, SETTING_optimizer, (int)options->optimizer, (int)base->optimizer, (int)UPDATE_ADAMW,

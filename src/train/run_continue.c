@@ -164,7 +164,8 @@ static enum status compare_recipes(const char *run_folder, const char *plan_path
     char name[64];
     json_object_foreach(now, field, value) {
         const json_t *old = json_object_get(kept, field);
-        if (status != STATUS_OK || strcmp(field, "products") == 0 || json_equal(value, old)) continue;
+        bool open = strcmp(field, "products") == 0 || (strcmp(field, "packing") == 0 && given.recipe.packing_auto);
+        if (status != STATUS_OK || open || json_equal(value, old)) continue;
         snprintf(name, sizeof name, "--plan: recipe.%s", field);
         status = hint_same(refuse(run_folder, name, value, old), run_folder);
     }

@@ -86,9 +86,20 @@ enum status train_data_open(struct comm *comm, const struct model *model, const 
     return status;
 }
 
+static enum status is_packing_open(const struct plan_options *options, bool *out) {
+    struct plan plan;
+    bool pairs = SETTINGS_HAVE(options, loss) && options->loss == TRAINING_DPO;
+    *out = !SETTINGS_HAVE(options, packing) && !pairs;
+    if (!*out || !SETTINGS_HAVE(options, plan_path)) return STATUS_OK;
+    TRY(plan_read(options->plan_path, &plan));
+    *out = plan.recipe.packing_auto;
+    return STATUS_OK;
+}
+
 enum status train_data_choose_packing(const struct train_options *options, bool training, struct plan_options *plan) {
-    bool pairs = SETTINGS_HAVE(plan, loss) && plan->loss == TRAINING_DPO;
-    if (SETTINGS_HAVE(plan, packing) || SETTINGS_HAVE(plan, plan_path) || pairs) return STATUS_OK;
+    bool open;
+    TRY(is_packing_open(plan, &open));
+    if (!open) return STATUS_OK;
     struct dataset_options data = {.paths = options->data_paths,
                                    .path_count = options->data_path_count,
                                    .valid_paths = options->valid_paths,

@@ -17,7 +17,7 @@ struct train_data {
  * cannot open a file, or has another (dataset_check_same). */
 enum status train_data_open(struct comm *comm, const struct model *model, const struct recipe *recipe,
                             const struct train_options *options, bool training, struct train_data *out);
-/* Packs where that is not given and no plan file decides: where some of the data are supervised examples and
+/* Packs where neither --packing nor a plan file decides: where some of the data are supervised examples and
  * no pairs. Reads the files' names and first lines; BAD_INPUT as dataset_open. `training` as above. */
 enum status train_data_choose_packing(const struct train_options *options, bool training, struct plan_options *plan);
 /* BAD_INPUT, naming file, line and rule, where Ballast 0.1.0 may have made other sequences. */

@@ -120,8 +120,8 @@ static void packing_is_the_default_and_reported(void **state) {
 #define ONE_STEP "--seq", "32", "--steps", "1", "--lr", "1e-12", "--valid-fraction", "0.3", "--dtype", "fp32"
     EXPECT(folder, 0, TEXTS("a.jsonl: 40 examples in 20 rows, 79% full\n"), "train", model, data, "-o", packed,
            ONE_STEP);
-    EXPECT(folder, 0, TEXTS("a.jsonl: 40 examples in 40 rows, 39% full; --packing on would need 20 rows"), "train",
-           model, data, "-o", apart, "--packing", "off", ONE_STEP);
+    EXPECT(folder, 0, TEXTS("a.jsonl: 40 examples in 40 rows, 39% full; packed they need 20 rows"), "train", model,
+           data, "-o", apart, "--packing", "off", ONE_STEP);
     double ratio = last_metric(packed, "val_loss") / last_metric(apart, "val_loss");
     assert_true(ratio - 1 < 1e-6 && 1 - ratio < 1e-6);
     EXPECT(folder, 0,
@@ -163,6 +163,37 @@ static void older_plans_keep_their_rows(void **state) {
         json_decref(object);
         EXPECT(folder, 0, TEXTS(cases[i].rows), "resume", run, "--steps", "2");
     }
+}
+
+static void expect_packing(const char *file, const char *plan_key, const char *expected) {
+    json_t *object = json_load_file(file, 0, NULL), *plan = plan_key ? json_object_get(object, plan_key) : object;
+    assert_string_equal(json_string_value(json_object_get(json_object_get(plan, "recipe"), "packing")), expected);
+    json_decref(object);
+}
+
+/* A plan knows no data. */
+static void the_data_decide_where_a_plan_leaves_packing_open(void **state) {
+    const char *folder = *state, *model = temp_path(folder, "model"), *data = temp_path(folder, "a.jsonl");
+    char plan[4096], fixed[4096], run[4096], apart[4096];
+    snprintf(plan, sizeof plan, "%s/open.json", folder);
+    snprintf(fixed, sizeof fixed, "%s/fixed.json", folder);
+    snprintf(run, sizeof run, "%s/open", folder);
+    snprintf(apart, sizeof apart, "%s/open-apart", folder);
+    EXPECT(folder, 0, NULL, "plan", model, "--seq", "32", "-o", plan);
+    EXPECT(folder, 0, NULL, "plan", model, "--seq", "32", "--packing", "off", "-o", fixed);
+    expect_packing(plan, NULL, "auto");
+    expect_packing(fixed, NULL, "off");
+    EXPECT(folder, 0, TEXTS("40 examples in 20 rows"), "train", model, data, "-o", run, "--plan", plan, "--steps", "1");
+    expect_packing(temp_path(run, "run.json"), "plan", "on");
+    expect_packing(temp_path(run, "plan.json"), NULL, "on");
+    EXPECT(folder, 0, TEXTS("40 examples in 20 rows"), "train", model, data, "-o", run, "--plan", plan, "--steps", "2",
+           "--continue");
+    EXPECT(folder, 0, TEXTS("40 examples in 40 rows, 39% full; packed they need 20 rows"), "train", model, data, "-o",
+           apart, "--plan", plan, "--packing", "off", "--steps", "1");
+    expect_packing(temp_path(apart, "run.json"), "plan", "off");
+    EXPECT(folder, 2, TEXTS("packing: on differs from the off"), "train", model, data, "-o",
+           temp_path(folder, "refused"), "--plan", fixed, "--packing", "on", "--steps", "1");
+    EXPECT(folder, 0, TEXTS("40 examples in 20 rows"), "eval", model, data, "--plan", plan);
 }
 
 /* In any row, also where an earlier run made the tokens. Keys that hold null are left out. */
@@ -211,9 +242,13 @@ static void bad_data_exit_with_2(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(resumed_runs_are_the_same),     cmocka_unit_test(runs_keep_columns),
-        cmocka_unit_test(eval_counts_what_is_asked_for), cmocka_unit_test(packing_is_the_default_and_reported),
-        cmocka_unit_test(older_plans_keep_their_rows),   cmocka_unit_test(unread_keys_are_named),
+        cmocka_unit_test(resumed_runs_are_the_same),
+        cmocka_unit_test(runs_keep_columns),
+        cmocka_unit_test(eval_counts_what_is_asked_for),
+        cmocka_unit_test(packing_is_the_default_and_reported),
+        cmocka_unit_test(older_plans_keep_their_rows),
+        cmocka_unit_test(unread_keys_are_named),
+        cmocka_unit_test(the_data_decide_where_a_plan_leaves_packing_open),
         cmocka_unit_test(bad_data_exit_with_2),
     };
     return cmocka_run_group_tests(tests, set_up, temp_folder_drop);
