@@ -92,7 +92,9 @@ static enum status check_balance_version(const struct model *model, const struct
                "recipe.kernels_version: %d counts padding in the loss that balances experts (output_router_logits of "
                "%s/config.json), version %d does not",
                recipe->kernels_version, model->folder ? model->folder : "", backend->kernels_version);
-    return status_hint(STATUS_BAD_INPUT, "use %s, or --allow-recipe-change to continue with another loss",
+    return status_hint(STATUS_BAD_INPUT,
+                       "use %s. With another loss `ballast resume RUN_DIR --allow-recipe-change` continues a run, and "
+                       "`ballast plan MODEL_DIR -o FILE` makes a plan again",
                        last ? last : "another Ballast");
 }
 
