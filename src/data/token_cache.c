@@ -184,9 +184,10 @@ static struct token_cache_key key_of_0_1_0(const struct token_cache *cache) {
     return key;
 }
 
-/* A file of this version, or one of 0.1.0 with the same ids. */
+/* A file of this version, or a text's of 0.1.0 with the same ids: those of rows lack the unread keys. */
 static bool open_file(struct token_cache *cache, struct token_view *view) {
     if (token_cache_file_open(cache->path, &cache->key, &cache->found, view, &cache->notes)) return true;
+    if (cache->key.kind != SOURCE_TEXT) return false;
     struct token_cache_key key = key_of_0_1_0(cache);
     if (!token_cache_file_open(cache->path, &key, &cache->found, view, &cache->notes)) return false;
     if (tokens_of_0_1_0_check(&cache->text_of_0_1_0) == STATUS_OK) return true;
@@ -467,7 +468,9 @@ void token_cache_rest(struct token_cache *cache) {
 uint64_t token_cache_identity(struct token_cache *cache) {
     pthread_mutex_lock(&cache->hash_lock);
     bool known = hash_text(cache) == STATUS_OK;
-    uint64_t identity = known ? XXH3_64bits(&cache->key, sizeof cache->key) : 0;
+    struct token_cache_key key = cache->key;
+    key.version = TOKEN_IDS_VERSION;
+    uint64_t identity = known ? XXH3_64bits(&key, sizeof key) : 0;
     pthread_mutex_unlock(&cache->hash_lock);
     return identity;
 }

@@ -70,7 +70,7 @@ static bool read_footer(const struct file_input *file, struct cache_footer *out)
     return out->footer_hash == hash_footer(out);
 }
 
-/* Behind the ids stand the unread keys, a JSON list. Ballast 0.1.0 kept none: its caches of rows are made again. */
+/* Behind the ids of rows stand the unread keys, a JSON list. */
 static bool read_unread(const struct file_input *file, uint64_t kind, size_t from, size_t to, json_t **out) {
     json_error_t error;
     *out = NULL;
@@ -115,9 +115,10 @@ const char *token_cache_file_refusal(const char *path, const struct token_cache_
     if (!read) return status_clear(), "its tokens are damaged";
     if (of->text_bytes != key->text_bytes || memcmp(of->text_hash, key->text_hash, sizeof key->text_hash) != 0)
         return "changed since it was tokenized";
+    if (of->version != key->version) return "was tokenized by another version of Ballast";
     if (memcmp(of->tokenizer_hash, key->tokenizer_hash, sizeof key->tokenizer_hash) != 0)
         return "was tokenized by another tokenizer";
-    if (memcmp(of, key, sizeof *key) != 0) return "was tokenized with other settings or by another version";
+    if (memcmp(of, key, sizeof *key) != 0) return "was tokenized with other settings";
     return "its tokens are damaged";
 }
 

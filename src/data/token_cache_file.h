@@ -12,8 +12,9 @@
 #include "base/utf8.h"
 #include "data/token_file.h"
 
-/* Changes when the same text would give other ids. Version 2 is of Ballast 0.1.0 (tokens_of_0_1_0.h). */
-enum { TOKEN_CACHE_VERSION = 3, TOKEN_CACHE_VERSION_OF_0_1_0 = 2 };
+/* The cache's version changes with its layout and with the ids; TOKEN_IDS_VERSION, which a run's checkpoints keep,
+ * when the same text would give other ids. Version 2 is of Ballast 0.1.0 (tokens_of_0_1_0.h). */
+enum { TOKEN_CACHE_VERSION = 4, TOKEN_IDS_VERSION = 3, TOKEN_CACHE_VERSION_OF_0_1_0 = 2 };
 
 /* What a cache was made from. No padding, so that keys compare and hash as bytes. */
 struct token_cache_key {

@@ -14,6 +14,7 @@
 #include "base/mem.h"
 #include "data/dataset.h"
 #include "data/token_cache.h"
+#include "data/token_cache_file.h"
 #include "support/data_files.h"
 #include "support/data_place.h"
 #include "support/dataset_fill.h"
@@ -135,7 +136,7 @@ static void a_stale_cache_is_made_again(void **state) {
 
     before = cache_identity(place);
     place->options.eos_token = -1;
-    expect_again(place, "was tokenized with other settings or by another version");
+    expect_again(place, "was tokenized with other settings");
     assert_true(cache_identity(place) != before);
 
     before = cache_identity(place);
@@ -147,6 +148,24 @@ static void a_stale_cache_is_made_again(void **state) {
     place->options.eos_token = 70000; /* which takes more than 16 bits */
     expect_right(place, 4);
     expect_right(place, 4);
+}
+
+/* Its footer, with the key first, is whole. */
+static void a_cache_of_another_version_is_made_again(void **state) {
+    enum { FOOTER_BYTES = sizeof(struct token_cache_key) + sizeof(struct utf8_damage) + 4 * sizeof(uint64_t) };
+    const struct place *place = *state;
+    expect_right(place, 2);
+    char *cache;
+    size_t bytes;
+    assert_int_equal(file_read(temp_only(place->base.cache_folder), 1 << 24, &cache, &bytes), STATUS_OK);
+    char *footer = cache + bytes - FOOTER_BYTES;
+    uint64_t version = TOKEN_CACHE_VERSION - 1;
+    memcpy(footer + offsetof(struct token_cache_key, version), &version, sizeof version);
+    uint64_t hash = XXH3_64bits(footer, FOOTER_BYTES - sizeof hash);
+    memcpy(footer + FOOTER_BYTES - sizeof hash, &hash, sizeof hash);
+    temp_write(temp_only(place->base.cache_folder), cache, bytes);
+    expect_again(place, "was tokenized by another version of Ballast");
+    mem_free(cache);
 }
 
 static void a_damaged_cache_is_made_again(void **state) {
@@ -327,6 +346,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         IN_PLACE(a_good_cache_is_used_again),
         IN_PLACE(a_stale_cache_is_made_again),
+        IN_PLACE(a_cache_of_another_version_is_made_again),
         IN_PLACE(a_damaged_cache_is_made_again),
         IN_PLACE(failures_leave_nothing_behind),
         IN_PLACE(without_a_cache_it_goes_on),
