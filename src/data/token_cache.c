@@ -185,11 +185,11 @@ static struct token_cache_key key_of_0_1_0(const struct token_cache *cache) {
 }
 
 /* A file of this version, or a text's of 0.1.0 with the same ids: those of rows lack the unread keys. */
-static bool open_file(struct token_cache *cache, struct token_view *view) {
-    if (token_cache_file_open(cache->path, &cache->key, &cache->found, view, &cache->notes)) return true;
+static bool open_file(struct token_cache *cache, struct token_view *view, struct text_notes *notes) {
+    if (token_cache_file_open(cache->path, &cache->key, &cache->found, view, notes)) return true;
     if (cache->key.kind != SOURCE_TEXT) return false;
     struct token_cache_key key = key_of_0_1_0(cache);
-    if (!token_cache_file_open(cache->path, &key, &cache->found, view, &cache->notes)) return false;
+    if (!token_cache_file_open(cache->path, &key, &cache->found, view, notes)) return false;
     if (tokens_of_0_1_0_check(&cache->text_of_0_1_0) == STATUS_OK) return true;
     status_clear();
     file_input_close(&cache->found);
@@ -204,12 +204,15 @@ static enum status load(struct token_cache *cache) {
     pthread_mutex_unlock(&cache->hash_lock);
     TRY(hashed);
     struct token_view view;
-    if (!open_file(cache, &view)) {
+    struct text_notes notes = {0};
+    if (!open_file(cache, &view, &notes)) {
         if (!cache->told_other)
             log_note("%s: %s; tokenizing again", cache->name, token_cache_file_refusal(cache->path, &cache->key));
         cache->told_other = true;
         return STATUS_OK;
     }
+    json_decref(cache->notes.unread); /* of the ids that were made here so far */
+    cache->notes = notes;
     cache->view = view;
     cache->whole = true;
     end_making(cache);
