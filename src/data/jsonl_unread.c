@@ -6,6 +6,7 @@
 
 #include "base/json.h"
 #include "base/log.h"
+#include "base/utf8.h"
 
 enum { NAMES_MOST = 24, NAME_BYTES = 40 };
 
@@ -151,8 +152,10 @@ void jsonl_unread_tell(const char *file, const json_t *names) {
     size_t i, used = 0;
     json_t *name;
     json_array_foreach(names, i, name) {
-        used += (size_t)snprintf(text + used, sizeof text - used, "%s%.*s", used > 0 ? ", " : "", NAME_BYTES,
-                                 json_string_value(name));
+        const char *key = json_string_value(name);
+        size_t bytes = json_string_length(name);
+        if (bytes > NAME_BYTES) bytes = utf8_floor(key, NAME_BYTES);
+        used += (size_t)snprintf(text + used, sizeof text - used, "%s%.*s", used > 0 ? ", " : "", (int)bytes, key);
     }
     if (text[0]) log_note("%s: keys of its rows that are not read: %s", file, text);
 }

@@ -70,6 +70,15 @@ static bool read_footer(const struct file_input *file, struct cache_footer *out)
     return out->footer_hash == hash_footer(out);
 }
 
+static bool is_list_of_names(const json_t *list) {
+    size_t i;
+    json_t *name;
+    json_array_foreach(list, i, name) {
+        if (!json_is_string(name)) return false;
+    }
+    return json_is_array(list);
+}
+
 /* Behind the ids of rows stand the unread keys, a JSON list. */
 static bool read_unread(const struct file_input *file, uint64_t kind, size_t from, size_t to, json_t **out) {
     json_error_t error;
@@ -79,7 +88,10 @@ static bool read_unread(const struct file_input *file, uint64_t kind, size_t fro
     if (text && file_input_read(file, from, to - from, text) == STATUS_OK)
         *out = json_loadb(text, to - from, 0, &error);
     mem_free(text);
-    return *out != NULL;
+    if (is_list_of_names(*out)) return true;
+    json_decref(*out);
+    *out = NULL;
+    return false;
 }
 
 static bool read_cache(const struct file_input *file, const struct token_cache_key *key, struct token_view *out,

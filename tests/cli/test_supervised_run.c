@@ -205,6 +205,8 @@ static void unread_keys_are_named(void **state) {
          "null}\n"
          "{\"prompt\": \"a\", \"completion\": \"b\", \"text\": \"\", \"id\": 2, \"label\": true}\n",
          "not read: id, text, label\n"},
+        {"{\"prompt\": \"a\", \"completion\": \"b\", \"aaaaaaaaaabbbbbbbbbbccccccccccddddddddd\u00e9\": 1}\n",
+         "not read: aaaaaaaaaabbbbbbbbbbccccccccccddddddddd\n"},
         {"{\"text\": \"a river is long\"}\n{\"text\": \"and green\", \"label\": false, \"tools\": []}\n",
          "not read: label, tools\n"},
         {"{\"instruction\": \"a\", \"output\": \"b\", \"system\": \"c\", \"topic\": 1}\n", "not read: topic\n"},
