@@ -84,6 +84,8 @@ static enum status hint_same(enum status status, const char *run_folder) {
 }
 
 /* An option that `resume` may change. */
+static bool may_change(const char *field) { return run_change_is_option(field) || strcmp(field, "sample_prompt") == 0; }
+
 static enum status hint_change(enum status status, const char *run_folder, const char *name, const json_t *value) {
     char word[PATH_SHELL_BYTES], *text = json_text(value, JSON_ENCODE_ANY | JSON_COMPACT | JSON_REAL_PRECISION(9));
     const char *given = json_is_string(value) ? json_string_value(value) : text;
@@ -119,8 +121,7 @@ static enum status compare_options(const char *run_folder, const struct train_op
         char name[64];
         snprintf(name, sizeof name, "%s%s", setting ? "--" : "", setting ? setting->name : field);
         enum status status = refuse(run_folder, name, value, kept);
-        bool changes = run_change_is_option(field);
-        return changes ? hint_change(status, run_folder, name, value) : hint_same(status, run_folder);
+        return may_change(field) ? hint_change(status, run_folder, name, value) : hint_same(status, run_folder);
     }
     return STATUS_OK;
 }
