@@ -182,8 +182,8 @@ static void what_cannot_change_is_refused(void **state) {
     EXPECT(0, "--lr has no effect: all steps are done", "resume", place.run, "--lr", "1e-5");
     EXPECT(2, "hint: `ballast resume ", "train", place.model, place.text, "-o", place.run, "--continue", "--lr",
            "3e-5");
-    EXPECT(2, "--sample-prompt red` changes it", "train", place.model, place.text, "-o", place.run, "--continue",
-           "--sample-prompt", "red");
+    EXPECT(2, "--sample-prompt 'red and blue'` changes it", "train", place.model, place.text, "-o", place.run,
+           "--continue", "--sample-prompt", "red and blue");
 }
 
 static bool has_checkpoint(int step) {
