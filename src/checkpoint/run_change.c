@@ -169,11 +169,12 @@ static enum status read_change(const char *where, const json_t *object, struct r
     return STATUS_OK;
 }
 
-enum status run_changes_from_json(const char *file, const json_t *array, struct run_changes *out) {
+enum status run_changes_from_json(const char *file, const json_t *object, const char *key, struct run_changes *out) {
+    const json_t *array = json_object_get(object, key);
     if (!array) return STATUS_OK;
-    if (!json_is_array(array)) return status_set(STATUS_BAD_INPUT, "%s: changes: must be an array", file);
+    if (!json_is_array(array)) return status_set(STATUS_BAD_INPUT, "%s: %s: must be an array", file, key);
     for (size_t i = 0; i < json_array_size(array); i++) {
-        char *where = mem_format("%s: changes: number %zu", file, i);
+        char *where = mem_format("%s: %s: number %zu", file, key, i);
         struct run_change change;
         enum status status = where ? read_change(where, json_array_get(array, i), &change) : STATUS_FAILED;
         mem_free(where);

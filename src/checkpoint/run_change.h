@@ -38,7 +38,7 @@ enum status run_changes_add_options(struct run_changes *changes, int64_t step, c
 
 /* [{"step": 120, "field": "learning_rate", "from": "0.0003", "to": "0.0001"}, ...]; NULL without memory. */
 json_t *run_changes_to_json(const struct run_changes *changes);
-/* BAD_INPUT naming the field. `array` NULL: none. */
-enum status run_changes_from_json(const char *file, const json_t *array, struct run_changes *out);
+/* Reads the list under `key` (run_changes_key); there may be none. BAD_INPUT naming the field. */
+enum status run_changes_from_json(const char *file, const json_t *object, const char *key, struct run_changes *out);
 
 #endif

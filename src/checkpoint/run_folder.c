@@ -154,7 +154,7 @@ enum status run_settings_from_json(const char *file, const json_t *object, struc
     if (!json_is_object(plan)) return status_set(STATUS_BAD_INPUT, "%s: plan: must be an object", file);
     TRY(train_options_from_json(file, options, &out->memory, &out->options));
     TRY(read_limits(file, json_object_get(object, "memory"), &out->limits));
-    TRY(run_changes_from_json(file, json_object_get(object, run_changes_key(version)), &out->changes));
+    TRY(run_changes_from_json(file, object, run_changes_key(version), &out->changes));
     return plan_from_json(file, plan, &out->plan);
 }
 
