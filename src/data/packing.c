@@ -5,6 +5,7 @@
 #include "base/mem.h"
 #include "base/random.h"
 #include "chat/example.h"
+#include "ops/op_attributes.h"
 
 enum { BLOCK = 1 << 14 };
 
@@ -226,7 +227,7 @@ static enum status fill_example(const struct packing *packing, struct corpus *co
         uint32_t target = (uint32_t)row->targets[*at];
         bool counts = is_target(target, loss_on_all);
         row->tokens[*at] = (int32_t)((uint32_t)row->tokens[*at] & EXAMPLE_ID);
-        row->targets[*at] = counts ? (int32_t)(target & EXAMPLE_ID) : DATASET_IGNORE;
+        row->targets[*at] = counts ? (int32_t)(target & EXAMPLE_ID) : TARGET_IGNORE;
         row_place(row, *at, i, segment);
         *counted += counts;
     }

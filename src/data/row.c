@@ -16,7 +16,7 @@ static int64_t place_tokens(const struct row *row, int64_t border) {
         row_place(row, i, position++, segment);
         bool ends = border >= 0 && row->tokens[i] == border;
         if (ends) {
-            row->targets[i] = DATASET_IGNORE;
+            row->targets[i] = TARGET_IGNORE;
             position = 0;
             segment++;
         }

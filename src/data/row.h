@@ -6,9 +6,6 @@
 
 #include "data/corpus.h"
 
-/* Target of a position that takes no part in the loss. */
-enum { DATASET_IGNORE = -100 };
-
 /* Arrays of `length`. positions and segments may be NULL. */
 struct row {
     int64_t length;

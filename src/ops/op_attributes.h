@@ -8,9 +8,8 @@
 /* Attributes of a node, typed. */
 #define NODE_ATTRIBUTES(node, type) ((const struct type *)(node)->attributes)
 
-/* Targets are token ids; negative ones take no part in the loss. This one marks padding, which adds nothing to the load
- * of experts either. */
-enum { TARGET_PADDING = -101 };
+/* Targets are token ids; negative ones take no part in the loss. Padding adds nothing to the load of experts either. */
+enum { TARGET_IGNORE = -100, TARGET_PADDING = -101 };
 
 /* Values that each step gets, by slot. */
 enum scalar {

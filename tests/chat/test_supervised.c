@@ -98,7 +98,7 @@ static int64_t expect_example(struct expected *all, int count, const struct row 
         if (same < size || size == 0) continue;
         for (int64_t i = 0; i < size; i++) {
             bool trained = loss_on_all || i + 1 >= all[e].prompt;
-            assert_int_equal(row->targets[at + i], trained ? (int)all[e].ids[i + 1] : DATASET_IGNORE);
+            assert_int_equal(row->targets[at + i], trained ? (int)all[e].ids[i + 1] : TARGET_IGNORE);
             assert_int_equal(row->positions[at + i], i);
             assert_int_equal(row->segments[at + i], row->segments[at]);
         }

@@ -272,7 +272,7 @@ static void documents_are_told_apart(void **state) {
             assert_int_equal(positions[at], position++);
             assert_int_equal(segments[at], segment);
             bool ends = ids[first + i] == BORDER;
-            assert_int_equal(targets[at], ends ? DATASET_IGNORE : (int)ids[first + i + 1]);
+            assert_int_equal(targets[at], ends ? TARGET_IGNORE : (int)ids[first + i + 1]);
             expected += !ends;
             if (ends) position = 0, segment++;
         }

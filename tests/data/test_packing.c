@@ -128,7 +128,7 @@ static void rows_hold_each_example_once(void **state) {
                 if (number >= 0) {
                     assert_int_equal(tokens[i], 1000 * number + position);
                     bool trained = position + 1 >= prompts[number];
-                    assert_int_equal(targets[i], trained ? tokens[i] + 1 : DATASET_IGNORE);
+                    assert_int_equal(targets[i], trained ? tokens[i] + 1 : TARGET_IGNORE);
                     expected += trained;
                 }
                 position++;
