@@ -335,7 +335,7 @@ enum ballast_status ballast_train(const char *model, const char *run, const stru
                                   const struct ballast_train_options *options,
                                   const struct ballast_train_events *events);
 
-/* New values for the rest of a run. What is not given stays as the run has it. The run keeps new values for later
+/* New values for the rest of a run. Fields not given keep the run's values. The run keeps new values for later
  * resumes, and run.json keeps their history. */
 #define BALLAST_RESUME_OPTIONS_VERSION 3
 struct ballast_resume_options {
@@ -359,8 +359,8 @@ struct ballast_resume_options {
     { BALLAST_RESUME_OPTIONS_VERSION, -1, -1, -1, NULL, -1, NULL, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, NULL }
 void ballast_resume_options_init(struct ballast_resume_options *options);
 
-/* Continues a run from its newest checkpoint; without options bit for bit as if it had not stopped. Plan options that
- * are given must be those of the run, but for memory limits and grains per pass. A run that is complete only gets its
+/* Continues a run from its newest checkpoint; without options bit for bit as if it had not stopped. Plan options
+ * must equal the run's, except memory limits, partition, collectives and grains per pass. A complete run only gets its
  * model written again. `plan`, `options` and `events` may be NULL. Statuses as ballast_train. */
 enum ballast_status ballast_resume(const char *run, const struct ballast_plan_options *plan,
                                    const struct ballast_resume_options *options,

@@ -33,7 +33,7 @@ static enum status output_failed(const char *path, const char *doing) {
 /* O_NOFOLLOW makes a link ELOOP. */
 static enum status create_failed(const char *path) {
     if (errno != ELOOP) return output_failed(path, "create");
-    return status_hint(status_set(STATUS_FAILED, "%s: is a symbolic link, and Ballast writes through none", path),
+    return status_hint(status_set(STATUS_FAILED, "%s: is a symbolic link; Ballast does not write through links", path),
                        "remove the link");
 }
 

@@ -73,21 +73,23 @@ static void print_examples(FILE *out) {
         "`--loss-on all` trains on all tokens. The loss is the mean over the tokens of a step that are trained on. "
         "Where a\n"
         "border between what is and what is not trained on falls within a token, the token counts as of what follows.\n"
-        "The end of an example longer than a sequence is cut, and examples with nothing to train on within it are left "
-        "out.\n"
-        "A message counts both, and names the `--seq` that cuts none.\n"
+        "Ballast truncates examples longer than a sequence, and skips examples without a token to train "
+        "on.\n"
+        "A message counts both, and gives the `--seq` that truncates none (or the model's context, if shorter).\n"
         "\n"
-        "Several examples share a sequence. Each attends to itself alone, at positions from 0, so its losses are those "
-        "of a\n"
+        "Several examples share a sequence. Each attends to itself alone, at positions from 0, so its losses are as in "
+        "a\n"
         "sequence of its own. The start of a run shows how full the sequences are:\n"
         "\n"
         "    chat.jsonl: 550 examples in 95 rows, 93% full\n"
         "\n"
         "`--packing off` gives each example a sequence of its own. A step of `--batch 8` then holds 8 examples; packed "
         "it holds\n"
-        "8 full sequences. `--valid-fraction` holds out the same examples either way. Preference pairs are never "
+        "8 shared sequences. `--valid-fraction` holds out the same examples either way. Preference pairs are never "
         "packed. A\n"
-        "run that began without packing resumes without it.\n\n",
+        "run that began without packing resumes without it. A plan file fixes packing only where `ballast plan` was "
+        "given\n"
+        "`--packing`.\n\n",
         out);
 }
 

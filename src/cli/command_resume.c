@@ -29,7 +29,7 @@ const struct command command_resume = {
     .summary = "continue a run from its newest checkpoint",
     .details =
         "Without options the result is bit for bit that of a run that never stopped. The run's length, schedule and "
-        "intervals may change: --steps, --epochs, --lr, --schedule, --save-every, --valid-every and their like. New "
+        "intervals may change: --steps, --epochs, --lr, --schedule, --save-every, --valid-every and others. New "
         "values count from the next step on. The run keeps them for later resumes, and RUN_DIR/run.json keeps their "
         "history, which `ballast inspect` and the page show. --lr sets the schedule's peak: warm-up and decay keep "
         "their steps, and every later learning rate is multiplied by the new peak over the old one. A schedule "

@@ -49,8 +49,8 @@ int command_stack_run(int (*run)(int count, char **arguments), int count, char *
     pthread_sigmask(SIG_SETMASK, &all, &call.mask);
     int error = start(&call, &thread);
     if (error) {
-        fprintf(stderr, "ballast: error: no stack of %d KiB: %s\nhint: raise `ulimit -s`\n", COMMAND_STACK_BYTES >> 10,
-                strerror(error));
+        fprintf(stderr, "ballast: error: cannot allocate a stack of %d KiB: %s\nhint: raise `ulimit -s`\n",
+                COMMAND_STACK_BYTES >> 10, strerror(error));
         return STATUS_FAILED;
     }
     pthread_join(thread, NULL);

@@ -83,7 +83,7 @@ const struct command command_train = {
         "SIGINT or SIGTERM ends at once, "
         "with 4. Where nobody reads what it prints any more, it goes on. `--config RUN_DIR/run.json -o FOLDER` repeats "
         "a "
-        "run bit for bit; one whose schedule `resume` changed is refused. Its model and data "
+        "run bit for bit. It refuses a run whose schedule `resume` changed. The run's model and data "
         "are taken where none are given, its plan as --plan takes one. Other "
         "settings may be given anew; an option that differs from the plan's recipe is refused, since the run would be "
         "another.",

@@ -13,7 +13,7 @@ static bool is_text(const struct options *options, enum option_id id, const char
     return value && strcmp(value, text) == 0;
 }
 
-/* Of the run: `resume` continues with options that its command line does not have. */
+/* Uses the run's options: `resume` continues with options that its command line does not have. */
 RULE(never_validates) {
     UNUSED(options);
     return facts->options->valid_every == 0;
@@ -152,7 +152,7 @@ RULE(shows_no_page) {
 #define NO_EXAMPLES NO_EFFECT "the data are plain text, without examples"
 #define IS_ONE_DEVICE NO_EFFECT "without --devices or --target-days one device is planned for"
 #define KEPT_WARMUP                                                                                                    \
-    "ends the run within its warm-up: --lr is reached at its end, if at all (--warmup-steps N shortens it)"
+    "ends the run within the warm-up, so the rate reaches --lr in the last step at best; use a smaller --warmup-steps"
 #define IS_GENERATION NO_EFFECT "--for generate plans no training"
 
 const struct option_effect option_effects[] = {
@@ -164,7 +164,7 @@ const struct option_effect option_effects[] = {
     {OPT_WSD_DECAY_FRACTION, EFFECT_OF_DATA, is_not_wsd, NO_EFFECT "the schedule is not wsd"},
     {OPT_MIN_LR_FRACTION, EFFECT_OF_DATA, is_constant, NO_EFFECT "the schedule is constant"},
     {OPT_SCHEDULE_STEPS, EFFECT_OF_DATA, is_constant_after_warmup, NO_EFFECT "the schedule is constant"},
-    {OPT_LR, EFFECT_OF_DATA, has_no_step_left, NO_EFFECT "all steps are done; a greater --steps makes the run longer"},
+    {OPT_LR, EFFECT_OF_DATA, has_no_step_left, NO_EFFECT "all steps are done; use a larger --steps to continue"},
     {OPT_TOP_K, EFFECT_OF_OPTIONS, takes_the_likeliest, NO_EFFECT "--temperature 0 takes the likeliest token"},
     {OPT_TOP_P, EFFECT_OF_OPTIONS, takes_the_likeliest, NO_EFFECT "--temperature 0 takes the likeliest token"},
     {OPT_SEED, EFFECT_OF_OPTIONS, takes_the_likeliest, NO_EFFECT "--temperature 0 takes the likeliest token"},

@@ -33,7 +33,7 @@ static void print_left(const struct option *option, char *left, size_t bytes) {
         snprintf(left, bytes, "  --%s%s%s", option->setting->name, space, argument);
 }
 
-/* Of a command's help: `resume` has the run's value where the other commands have the default. */
+/* The default in a command's help. `resume` shows the run's value instead. */
 static bool default_of_command(const struct option *option, const struct command *command, char *text, size_t bytes) {
     static const char of_run[] = "; resume: ";
     const char *fallback = option->setting->fallback,
@@ -50,7 +50,7 @@ static bool default_of_command(const struct option *option, const struct command
     return true;
 }
 
-/* `command` NULL: of all. */
+/* `command` NULL: the defaults of all commands. */
 static void default_text(const struct option *option, const struct command *command, char *text, size_t bytes) {
     const char *fallback = option->setting->fallback;
     if (default_of_command(option, command, text, bytes)) return;

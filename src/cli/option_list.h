@@ -38,14 +38,14 @@
     X(DTYPE, OPTION_OF(dtype), .argument = "bf16|fp32", OPTION_FOR(COMMANDS_MODEL | COMMAND_INIT),                     \
       .computed = "bf16 where it is in hardware (AVX512-BF16, AMX or a GPU, see `ballast profile`) and thus several "  \
                   "times as fast, else fp32; or what the plan file or the run says; init: fp32",                       \
-      .help = "data type of parameters and activations; accumulation is always fp32; init: of the written weights")    \
+      .help = "data type of parameters and activations; accumulation is always fp32; init: that of the weights")       \
     X(DOCUMENT_ATTENTION, OPTION_OF(document_attention), .argument = "across|within", OPTION_FOR(COMMANDS_STEP),       \
       .computed = ", or what the plan file or the run says",                                                           \
       .help = "whether tokens see those of earlier documents in their sequence (documents end at the model's "         \
               "eos_token_id); within: each document by itself, its positions from 0")                                  \
     X(PACKING, OPTION_OF(packing), .argument = "on|off",                                                               \
       OPTION_FOR(COMMAND_PLAN | COMMAND_TRAIN | COMMAND_RESUME | COMMAND_EVAL | COMMAND_PROFILE),                      \
-      .computed = "on where the data hold supervised examples; of plan and profile off; or what the plan file or the " \
+      .computed = "on where the data hold supervised examples; off in plan and profile; or what the plan file or the " \
                   "run says",                                                                                          \
       .help = "pack several supervised examples into a sequence. Each attends to itself alone, at positions from 0, "  \
               "so losses stay the same. off: one example per sequence. Part of the recipe")                            \
@@ -71,7 +71,7 @@
               "the better one. Part of the recipe")                                                                    \
     X(GRAIN, OPTION_OF(grain_sequences), OPTION_FOR(COMMANDS_STEP),                                                    \
       .computed = "the fewest that hold 1024 tokens, on a GPU 4096 to 32768 by model and card, of training at most a " \
-                  "lane's share",                                                                                      \
+                  "lane's share; doubled while a pipeline needs too many sends and collectives",                       \
       .help = "sequences on which each kernel is called; part of the recipe")                                          \
     X(LANES, OPTION_OF(lanes), .argument = "N|NODESxN", OPTION_FOR(COMMANDS_STEP),                                     \
       .computed = "1, on several ranks as many as they are; or what the plan file or the run says",                    \
@@ -209,7 +209,7 @@
       .help = "where --output holds the run of these settings already, go on with it as `ballast resume` does; where " \
               "it is complete, do nothing: one command line for a scheduler that starts it again and again")           \
     X(STEPS, OPTION_OF(steps), OPTION_FOR(COMMAND_TRAIN | COMMAND_RESUME), .computed = RUN_VALUE,                      \
-      .help = "optimizer steps of the whole run, those that are done included")                                        \
+      .help = "optimizer steps of the whole run, including the steps already done")                                    \
     X(EPOCHS, OPTION_OF(epochs), OPTION_FOR(COMMAND_TRAIN | COMMAND_RESUME), .excludes = "steps",                      \
       .computed = "--steps" RUN_VALUE,                                                                                 \
       .help = "passes over the training data, in place of --steps; 0.5 is half of one")                                \

@@ -89,8 +89,8 @@ static enum status read_short(struct options *options, const char *word, struct 
 static enum status empty_argument(const struct options *options) {
     const struct command *command = options->command;
     status_set(STATUS_BAD_INPUT, "ballast %s: argument %zu is empty", command->name, options->arguments.count + 1);
-    return status_hint(STATUS_BAD_INPUT, "usage: ballast %s %s [options]; is a variable of the shell not set?",
-                       command->name, command->arguments);
+    return status_hint(STATUS_BAD_INPUT, "usage: ballast %s %s [options]; is a shell variable unset?", command->name,
+                       command->arguments);
 }
 
 static enum status read_words(struct options *options, struct words *words) {

@@ -160,7 +160,7 @@ static enum status refuse_changed(const char *path, const json_t *object, const 
         if (field && !alters_bits(field, of_run, options)) continue;
         (void)status_set(STATUS_BAD_INPUT, "%s: %s: %s changed after step %" PRId64 " of the run", path, key,
                          field ? field : "a setting", (int64_t)json_integer_value(json_object_get(change, "step")));
-        return status_hint(STATUS_BAD_INPUT, "a new run has one value from its first step on, and so other bits");
+        return status_hint(STATUS_BAD_INPUT, "a new run uses one value from step 1, so its results would differ");
     }
     return STATUS_OK;
 }

@@ -222,12 +222,12 @@ static enum status blame_mpirun(const struct launch_ranks_seen *seen, const char
     }
     int number = WIFEXITED(wait_status) ? WEXITSTATUS(wait_status) : WTERMSIG(wait_status);
     enum status status = status_set(STATUS_FAILED, "%s %s %d%s", mpirun,
-                                    WIFEXITED(wait_status) ? "ended with status" : "was ended by signal", number,
+                                    WIFEXITED(wait_status) ? "ended with status" : "was killed by signal", number,
                                     speaks ? "; its messages are above" : "");
     return hint_cause(status, launch_last_words(seen));
 }
 
-/* Ranks whose mpirun was killed stop or die of it, in whatever order: that is no stop that somebody asked for. */
+/* When mpirun is killed, its ranks stop or die in any order; nobody asked for that stop. */
 static enum status find_outcome(const struct launch_ranks_seen *seen, const char *mpirun, int wait_status,
                                 bool killed) {
     bool all_joined;

@@ -113,8 +113,8 @@ static void end_rank(struct launch_ranks_seen *seen, struct seen_rank *rank, enu
     rank->record.status = status;
 }
 
-/* A rank that is gone without a word. One that has not said yet which it is may be ended by an mpirun that was told to
- * stop. */
+/* A rank that died without reporting. Before it joins, a signalled mpirun may have killed it, so it counts
+ * as stopped. */
 static void note_death(struct launch_ranks_seen *seen, struct seen_rank *rank) {
     struct launch_record *record = &rank->record;
     bool stopped = seen->stop && !rank->joined;
@@ -125,7 +125,7 @@ static void note_death(struct launch_ranks_seen *seen, struct seen_rank *rank) {
         snprintf(record->message, sizeof record->message, "rank %d on %s (process %d) died", record->rank, record->host,
                  (int)record->process);
     else
-        snprintf(record->message, sizeof record->message, "a rank (process %d) died before it began",
+        snprintf(record->message, sizeof record->message, "a rank (process %d) died before it joined the run",
                  (int)record->process);
 }
 

@@ -12,7 +12,7 @@
 
 #define LAUNCH_VARIABLE "BALLAST_LAUNCH"
 
-/* What a rank sends: when it joins, where it may die with a known cause (`hint`), and when it ends. */
+/* A rank's message: when it joins, where it may die with a known cause (`hint`), and when it ends. */
 struct launch_record {
     bool ends;
     int rank; /* by the launcher's environment; -1: not said there */

@@ -111,7 +111,7 @@ void mpi_library_explain_start(char *hint, size_t bytes) {
     char size[SIZE_TEXT];
     hint[0] = '\0';
     if (getrlimit(RLIMIT_FSIZE, &file) == 0 && file.rlim_cur < (rlim_t)enough)
-        snprintf(hint, bytes, "files may have %s here (ulimit -f), and MPI's shared memory may need more",
+        snprintf(hint, bytes, "ulimit -f limits files to %s, and MPI's shared memory may need more; raise it",
                  size_print((int64_t)file.rlim_cur, size));
     else if (mpich && statvfs("/dev/shm", &shared) == 0 && shared.f_bavail * shared.f_frsize < (uint64_t)enough)
         snprintf(hint, bytes,

@@ -165,7 +165,7 @@ enum status component_fill_row(const struct component *component, const struct c
     return row_fill_tokens(row, component->corpus, index * row->length, options->border, counted);
 }
 
-/* What the program calls `count` examples. */
+/* The noun for examples in messages. */
 static const char *things(const struct component_options *options) { return options->pairs ? "pairs" : "examples"; }
 
 /* The percentage of the rows' places that hold an example's token. */

@@ -161,7 +161,7 @@ static int compare_lengths(const void *a, const void *b) {
     return (left > right) - (left < right);
 }
 
-/* Of examples, some of which are cut. */
+/* Measures the lengths of examples, some of which are truncated. */
 static enum status measure_lengths(struct packing *packing) {
     size_t count = (size_t)packing->examples;
     int64_t *lengths = mem_array(count, sizeof *lengths);

@@ -518,7 +518,7 @@ void token_cache_tell_text(struct token_cache *cache, bool ended) {
     jsonl_unread_tell(cache->name, cache->notes.unread);
     if (cache->form) log_note("%s: Alpaca's examples, %s", cache->name, cache->form);
     if (cache->begins_with_mark)
-        log_warning("%s: begins with a byte-order mark, which is read as a character of the text; remove its 3 bytes",
+        log_warning("%s: begins with a byte-order mark, which Ballast reads as text; remove these 3 bytes",
                     cache->name);
     if (damage->parts == 0) return;
     log_warning("%s: bytes that are not UTF-8: %lld, in %lld places, the first at byte %lld; they are read as U+FFFD",

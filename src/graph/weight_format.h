@@ -59,7 +59,7 @@ struct weight_layout {
     int64_t zeros_at;                       /* -asym: a byte for each scale; else 0 */
     int64_t bytes;                          /* of all */
 };
-/* Of one of the formats, not plain. `block`: numbers of a block of nf4, a power of two, or of integers, or
+/* The layout of a quantized format. `block`: numbers of a block of nf4, a power of two, or of integers, or
  * WEIGHT_BLOCK_WHOLE; 0: the format's own length, of integers a row. */
 struct weight_layout weight_layout_of(enum weight_format format, int64_t block, int64_t rows, int64_t columns);
 /* Whether the format can have such a matrix: rows of mxfp4 and of integers are whole blocks. */

@@ -44,7 +44,7 @@ enum status cbc_library_open(const struct cbc_library **out) {
     if (!library.solve && status == STATUS_OK) library = found;
     pthread_mutex_unlock(&lock);
     if (status != STATUS_OK)
-        return status_hint(status, "on Debian: apt-get install coinor-libcbc3; or name its %s by BALLAST_CBC", SONAME);
+        return status_hint(status, "on Debian: apt-get install coinor-libcbc3; or point BALLAST_CBC at %s", SONAME);
     *out = &library;
     return STATUS_OK;
 }

@@ -69,7 +69,7 @@ static enum status check_keys(const char *file, const json_t *object) {
         if ((!key || key->must_be_off) && !is_off(name, value))
             return status_set(STATUS_BAD_INPUT, "%s: %.80s: this setting of adapters is not supported", file, name);
         if (key && !strchr(key->types, type_of(value)))
-            return status_set(STATUS_BAD_INPUT, "%s: %s: its value is of a type that peft does not write", file, name);
+            return status_set(STATUS_BAD_INPUT, "%s: %s: peft does not write a value of this type", file, name);
     }
     return STATUS_OK;
 }

@@ -138,7 +138,7 @@ static void print_experts(FILE *out) {
           "layer\n"
           "fused, as `mlp.experts.gate_up_proj` and `mlp.experts.down_proj` of transformers 5 (`save_original_format="
           "False`);\n"
-          "Ballast writes each expert's matrices apart.\n",
+          "Ballast writes each expert's matrices separately.\n",
           out);
 }
 

@@ -55,7 +55,7 @@ static double example_attention_cache(const struct node *node, const struct tens
     return (double)(sequence % cache->texts * cache->positions + (cache->positions - length) / 2 + token);
 }
 
-/* Of the caches, rows that new tokens see and those that they become; updates count twice. */
+/* The fraction of cache rows that new tokens read or write; updates count twice. */
 static double touched_attention_cache(const struct node *node, int operand) {
     if (operand <= OP_INPUTS_MAX) return 1;
     const struct attention_cache_attributes *cache = cache_of(node);

@@ -40,7 +40,7 @@ static double example_embedding(const struct node *node, const struct tensor *te
     return op_example_id(tensor, index, embedding_tokens(attributes, node->in[1]->shape.dims[0]));
 }
 
-/* Of a table's rows, those of `example`'s tokens: random ids, of which some are equal. */
+/* The expected fraction of the table's rows that `example`'s random ids hit; ids may repeat. */
 static double touched_rows(const struct embedding_attributes *attributes, int64_t rows, const struct tensor *ids) {
     int64_t tokens = embedding_tokens(attributes, rows), begin = attributes->first_row, end = begin + tokens;
     if (begin < 0) begin = 0;

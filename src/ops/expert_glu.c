@@ -4,14 +4,14 @@
 
 enum { WEIGHTS = 4 }; /* gate_up, down, and their biases */
 
-/* Of so many products of down's size. */
+/* FLOPs of `products` GEMMs of the size of down. */
 static double flops_of_products(const struct node *node, int products) {
     return 2 * products * (double)shape_elements(tensor_values(expert_down(node))) * expert_mean_rows(node);
 }
 
 static double glu_flops(const struct node *node) { return flops_of_products(node, 3); }
 
-/* gate_up, which is as two, and the gradient of what down reads in any case. */
+/* Always recomputes gate_up (two GEMMs) and the gradient of the input of down. */
 static double glu_grad_flops(const struct node *node) {
     const struct expert_glu_grad_attributes *attributes = NODE_ATTRIBUTES(node, expert_glu_grad_attributes);
     return flops_of_products(node, 3 + 2 * attributes->dx + 2 * attributes->dweight[0] + attributes->dweight[1]);

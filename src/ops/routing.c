@@ -96,7 +96,7 @@ static double example_route_grad(const struct node *node, const struct tensor *t
     return example_range(shape_elements(&node->in[3]->shape), shape_columns(&node->in[1]->shape), index);
 }
 
-/* Of weights that add up to 1 the gradient is made of the weights alone. */
+/* Normalised weights need only themselves for the gradient, not the logits. */
 static double touched_route_grad(const struct node *node, int operand) {
     return operand == 1 && NODE_ATTRIBUTES(node, route_attributes)->normalised ? 0 : 1;
 }
@@ -181,7 +181,7 @@ static enum status infer_dispatch_grad(const struct node *node, struct shape out
     return check_optional(node, 2, &out[0]);
 }
 
-/* Of rows that lie by experts, those of slots: the others fill tiles. */
+/* The fraction of rows sorted by expert that hold slots; the others pad tiles. */
 static double touched_slots(const struct tensor *rows, const struct tensor *places) {
     return (double)shape_elements(&places->shape) / (double)shape_rows(&rows->shape);
 }

@@ -17,7 +17,7 @@ static bool has_tier(const struct machine *machine, const struct programs *progr
     return machine->capacity_bytes[tier] > 0 || (programs && programs->tier_bytes[tier] > 0);
 }
 
-/* The bytes that each member of the company may measure with: at most a rank's arena, and at most the tensors of the
+/* The bytes that each of the concurrent ranks may measure with: at most a rank's arena, and at most the tensors of the
  * graph. Without a graph the arena alone is the limit. 0 (no limit) on a device with memory of its own. */
 static int64_t memory_for(const struct machine *machine, const struct graph *graph) {
     int64_t bytes = machine->capacity_bytes[TIER_DEVICE];

@@ -126,7 +126,7 @@ static enum status compile_first(struct session_plan *plan, bool uncut, bool aga
     int64_t after = plan->chosen.recipe.grain_sequences;
     bool one_of_several_shapes = plan->request.faster_than_s > 0;
     if (after > before && !one_of_several_shapes)
-        log_note("micro-batches of %" PRId64 " sequences, not %" PRId64
+        log_note("uses micro-batches of %" PRId64 " sequences instead of %" PRId64
                  ": smaller ones need more than %d operations between ranks",
                  after, before, COMM_OPERATIONS_MOST);
     return status;

@@ -123,7 +123,7 @@ static enum status describe_memory(const struct session_plan *plan, int64_t devi
     return STATUS_OK;
 }
 
-/* Of pieces that hide the latency; 0: not measured. */
+/* The rate of transfers large enough to hide the latency; 0: not measured. */
 static double gb_per_s(const struct transfer_rate *rate) {
     enum { PIECE_BYTES = 1 << 24 };
     if (!(rate->bytes_per_s > 0)) return 0;
@@ -149,7 +149,7 @@ static enum status describe_disk(const struct session_plan *plan, int64_t free_b
     return *out ? STATUS_OK : STATUS_FAILED;
 }
 
-/* What a disk would change: "--disk DIR with 1.31 GiB there; or ", or less memory beside it. */
+/* Proposes a disk ("--disk DIR with 1.31 GiB free; or "), or less device memory with a larger one. */
 static enum status offer_disk(const struct session_plan *plan, const struct least_memory *with_disk, int64_t needed,
                               int64_t free_bytes, char **out) {
     const struct memory_options *limits = &plan->session->machine.limits;
@@ -163,11 +163,11 @@ static enum status offer_disk(const struct session_plan *plan, const struct leas
         TRY(describe_memory(plan, with_disk->least_bytes, memory));
         *out = mem_format("%s with a larger --disk; or ", memory);
     } else if (!given)
-        *out = mem_format("--disk DIR with %s there; or ", size_print_up(bytes, size));
+        *out = mem_format("--disk DIR with %s free; or ", size_print_up(bytes, size));
     else if (free_bytes >= bytes)
         *out = mem_format("--disk %s:%s; or ", folder, size_print_option(bytes, size));
     else
-        *out = mem_format("--disk DIR where %s are free; or ", size_print_up(bytes, size));
+        *out = mem_format("--disk DIR on a file system with %s free; or ", size_print_up(bytes, size));
     return *out ? STATUS_OK : STATUS_FAILED;
 }
 

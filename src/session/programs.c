@@ -89,8 +89,8 @@ static enum status check_balance_version(const struct model *model, const struct
     if (recipe->kernels_version == backend->kernels_version) return STATUS_OK;
     const char *last = kernel_version_last(backend_of_isa(recipe->isa)->name, recipe->kernels_version);
     status_set(STATUS_BAD_INPUT,
-               "recipe.kernels_version: %d counts padding in the loss that balances experts (output_router_logits of "
-               "%s/config.json), version %d does not",
+               "recipe.kernels_version: %d counts padding in the load-balancing loss (output_router_logits of "
+               "%s/config.json); version %d does not",
                recipe->kernels_version, model->folder ? model->folder : "", backend->kernels_version);
     return status_hint(STATUS_BAD_INPUT,
                        "use %s. With another loss `ballast resume RUN_DIR --allow-recipe-change` continues a run, and "

@@ -78,8 +78,8 @@ static enum status refuse(const char *run_folder, const char *name, const json_t
 static enum status hint_same(enum status status, const char *run_folder) {
     char word[PATH_SHELL_BYTES];
     return status_hint(status,
-                       "--continue continues a run of the same settings. `ballast resume %s` continues with those of "
-                       "the run; or give -o another folder",
+                       "--continue needs the settings of the run. Use `ballast resume %s` to continue with its "
+                       "settings, or give -o another directory",
                        path_for_shell(run_folder, word));
 }
 
@@ -90,7 +90,7 @@ static enum status hint_change(enum status status, const char *run_folder, const
     char folder[PATH_SHELL_BYTES], word[PATH_SHELL_BYTES],
         *text = json_text(value, JSON_ENCODE_ANY | JSON_COMPACT | JSON_REAL_PRECISION(9));
     const char *given = json_is_string(value) ? json_string_value(value) : text;
-    status = status_hint(status, "`ballast resume %s %s %s` changes it; or give -o another folder",
+    status = status_hint(status, "`ballast resume %s %s %s` changes it; or give -o another directory",
                          path_for_shell(run_folder, folder), name, given ? path_for_shell(given, word) : "?");
     mem_free(text);
     return status;

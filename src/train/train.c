@@ -419,11 +419,11 @@ static enum status change_options(struct run_settings *settings, const struct tr
         options->sample_prompt = prompt;
     }
     if (options->save_every == 0)
-        return status_set(STATUS_BAD_INPUT, "--save-every: 0: a resumed run writes checkpoints");
+        return status_set(STATUS_BAD_INPUT, "--save-every: 0: a resumed run needs checkpoints");
     if (options->steps >= done || SETTINGS_HAVE(options, epochs)) return STATUS_OK;
-    (void)status_set(STATUS_BAD_INPUT, "steps: %" PRId64 " are fewer than the %" PRId64 " that are done",
+    (void)status_set(STATUS_BAD_INPUT, "steps: %" PRId64 " is less than the %" PRId64 " steps already done",
                      options->steps, done);
-    return status_hint(STATUS_BAD_INPUT, "--steps is the length of the whole run, not of the rest");
+    return status_hint(STATUS_BAD_INPUT, "--steps is the length of the whole run, not the number of steps left");
 }
 
 /* The folder of a run that goes on. */

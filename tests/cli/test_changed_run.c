@@ -148,7 +148,7 @@ static void an_edited_recipe_is_refused(void **state) {
         {"\"dtype\": \"fp32\"", "\"dtype\": \"bf16\"", "run.json: plan.recipe.dtype: is \"bf16\", and "},
         {"\"loss_on_all\": false", "\"loss_on_all\": true", "run.json: options.loss_on_all: is true, and "},
         {"text.txt\"", "text.txt:0.5\"", "run.json: options.data: is ["},
-        {"\"steps\": 4", "\"steps\": 3", "steps: 3 are fewer than the 4 that are done"},
+        {"\"steps\": 4", "\"steps\": 3", "steps: 3 is less than the 4 steps already done"},
         {"\"keep\": 2", "\"keep\": -2", "run.json: keep: -2 is outside"},
     };
     for (size_t i = 0; i < sizeof edits / sizeof *edits; i++) {

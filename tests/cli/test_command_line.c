@@ -78,7 +78,7 @@ static void errors_go_to_stderr_with_status_2(void **state) {
     EXPECT(*state, 2, TEXTS("no command 'serve'", "hint: ", "report RUN_DIR --serve PORT"), "serve", "model");
     EXPECT(*state, 2, TEXTS("no command 'finetune'", "hint: `ballast train MODEL_DIR DATA -o RUN_DIR`"), "finetune");
     EXPECT(*state, 2, TEXTS("no command 'fine-tune'", "hint: `ballast train MODEL_DIR DATA -o RUN_DIR`"), "fine-tune");
-    EXPECT(*state, 2, TEXTS("no command 'grpo'", "hint: DPO is the one method"), "grpo");
+    EXPECT(*state, 2, TEXTS("no command 'grpo'", "hint: DPO is the only preference method"), "grpo");
     EXPECT(*state, 2, TEXTS("no command 'torchrun'", "--ranks N"), "torchrun", "train.py");
     EXPECT(*state, 2, TEXTS("plan.json"), "simulate", "plan.json");
     EXPECT(*state, 2, TEXTS("--output (-o) RUN_DIR is missing"), "train", "model", "data.txt");

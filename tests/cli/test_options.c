@@ -118,7 +118,7 @@ static void unknown_names_get_a_hint(void **state) {
     REFUSE(&command_plan, "-x: unknown option", NULL, "m", "-x");
     REFUSE(&command_eval, "--lr: not an option of `ballast eval`, but of train", NULL, "m", "d", "--lr", "1");
     REFUSE(&command_plan, "'b' is one argument too many", "usage: ballast plan", "a", "b");
-    REFUSE(&command_train, "ballast train: argument 2 is empty", "variable of the shell", "model", "", "-o", "run");
+    REFUSE(&command_train, "ballast train: argument 2 is empty", "shell variable unset", "model", "", "-o", "run");
     REFUSE(&command_plan, "needs MODEL_DIR", "usage: ballast plan", "--json");
     REFUSE(&command_init, "--arch FAMILY is missing", NULL, "m");
 }

@@ -501,7 +501,7 @@ static void one_pass_fits_where_gradients_need_not_wait(void **state) {
 }
 
 /* A disk that was given and is too small, or of no use: the hint names its free bytes and rates. */
-static void a_disk_that_does_not_do_is_described(void **state) {
+static void a_disk_that_is_too_small_is_described(void **state) {
     const char *folder = *state, *model = temp_path(folder, "model"), *text = temp_path(folder, "text.txt");
     char small[700];
     make_text(text, 5000);
@@ -536,7 +536,7 @@ static void larger_micro_batches_have_few_enough_operations(void **state) {
     struct program_run run = PROGRAM(folder, "plan", "gpt2", "--ranks", "4", "--nodes", "1", "--cluster", "h100x8",
                                      "--tensor", "2", "--stages", "2", "--batch", "8192");
     assert_int_equal(run.status, 0);
-    assert_non_null(strstr(run.err, "micro-batches of 32 sequences, not 16: smaller ones need more than 16000"));
+    assert_non_null(strstr(run.err, "micro-batches of 32 sequences instead of 16: smaller ones need more than 16000"));
     assert_non_null(strstr(run.out, "256 grains of 32 sequences"));
     program_run_free(&run);
     EXPECT(folder, 3, TEXTS("more than 16000 operations between ranks", "larger --grain"), "plan", "gpt2", "--ranks",
@@ -589,7 +589,7 @@ int main(void) {
         CASE(one_pass_fits_where_gradients_need_not_wait),
         CASE(one_step_has_one_number),
         CASE(suggestions_ask_for_less),
-        CASE(a_disk_that_does_not_do_is_described),
+        CASE(a_disk_that_is_too_small_is_described),
         CASE(without_proc_a_given_memory_is_enough),
         CASE(sizes_nobody_means_are_refused),
         CASE(ranks_that_are_not_here_can_be_planned_for),

@@ -27,5 +27,5 @@ expect_hint() {
 expect_hint 'Open MPI needs a network interface' openmpi unshare -n
 expect_hint '/dev/shm has 1.00 MiB left' mpich unshare -m sh -c 'mount -t tmpfs -o size=1m none /dev/shm && exec "$@"' sh
 for mpi in openmpi mpich; do
-    expect_hint 'files may have [0-9]* KiB here (ulimit -f)' $mpi sh -c 'ulimit -f 500 && exec "$@"' sh
+    expect_hint 'ulimit -f limits files to [0-9]* KiB' $mpi sh -c 'ulimit -f 500 && exec "$@"' sh
 done

@@ -296,7 +296,7 @@ static void a_killed_mpirun_leaves_nothing_behind(void **state) {
     assert_int_equal(kill(child_of(parent), SIGKILL), 0);
     struct program_run run = program_finish(place.folder, parent);
     if (run.status != 1) fail_msg("status %d: %s", run.status, run.err);
-    if (!strstr(run.err, "was ended by signal 9")) fail_msg("mpirun is not named: %s", run.err);
+    if (!strstr(run.err, "was killed by signal 9")) fail_msg("mpirun is not named: %s", run.err);
     if (!strstr(run.err, "the last good checkpoint is ")) fail_msg("no checkpoint is named: %s", run.err);
     program_run_free(&run);
     mpi_job_expect_none(place.run);

@@ -334,7 +334,7 @@ done
 rm "$place/balanced_run/checkpoints/step-00000001/ballast_manifest.json" # version 3 of state.json needs none
 sed -i 's/"kernels_version": [0-9]*/"kernels_version": 9/; s/"version": 5/"version": 3/' "$place/balanced_run/run.json" \
     "$place/balanced_run/checkpoints/step-00000001/state.json"
-refuses "kernels_version: 9 counts padding in the loss that balances experts" resume "$place/balanced_run" --steps 2
+refuses "kernels_version: 9 counts padding in the load-balancing loss" resume "$place/balanced_run" --steps 2
 "$ballast" resume "$place/balanced_run" --steps 2 --allow-recipe-change >"$place/out" 2>"$place/err" ||
     fail "resume --allow-recipe-change: $(cat "$place/err")"
 

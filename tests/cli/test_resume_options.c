@@ -173,10 +173,10 @@ static void a_length_may_become_one_of_epochs(void **state) {
     EXPECT(2, "--epochs", "resume", place.run, "--steps", "50", "--epochs", "2");
 }
 
-static void what_cannot_change_is_refused(void **state) {
+static void options_that_cannot_change_are_refused(void **state) {
     (void)state;
     EXPECT(0, NULL, TRAIN("3"));
-    EXPECT(2, "--save-every: 0: a resumed run writes checkpoints", "resume", place.run, "--save-every", "0");
+    EXPECT(2, "--save-every: 0: a resumed run needs checkpoints", "resume", place.run, "--save-every", "0");
     EXPECT(2, "--weight-decay", "resume", place.run, "--weight-decay", "0.5");
     EXPECT(2, "--lr", "resume", place.run, "--lr", "-1");
     EXPECT(0, "--lr has no effect: all steps are done", "resume", place.run, "--lr", "1e-5");
@@ -225,7 +225,7 @@ int main(void) {
         CASE(a_change_that_no_step_kept_is_replaced),
         CASE(intervals_change_no_bit),
         CASE(a_length_may_become_one_of_epochs),
-        CASE(what_cannot_change_is_refused),
+        CASE(options_that_cannot_change_are_refused),
         CASE(a_refused_resume_removes_no_checkpoint),
         CASE(ranks_and_adapters_take_new_rates),
     };

@@ -464,7 +464,7 @@ static struct model_targets load_fused(const char *family, const char *form, str
 }
 
 /* transformers 5 saved each model twice (tests/reference/make_fused_fixtures.py). */
-static void fused_experts_are_those_that_files_have_apart(void **state) {
+static void fused_and_separate_experts_load_alike(void **state) {
     (void)state;
     static const char *const families[] = {"mixtral", "qwen3_moe"};
     for (size_t i = 0; i < sizeof families / sizeof *families; i++) {
@@ -507,7 +507,7 @@ int main(void) {
         cmocka_unit_test(windows_reach_their_layers),
         cmocka_unit_test(long_sequences_are_refused),
         cmocka_unit_test(the_same_weights_come_from_other_files),
-        cmocka_unit_test(fused_experts_are_those_that_files_have_apart),
+        cmocka_unit_test(fused_and_separate_experts_load_alike),
         cmocka_unit_test_setup_teardown(fused_experts_of_another_number_are_refused, temp_folder_make,
                                         temp_folder_drop),
         cmocka_unit_test(dtypes_are_converted),

@@ -281,7 +281,7 @@ static void values_of_another_type_are_refused(void **state) {
 }
 
 /* A norm divides by the root of its mean square and this number. */
-static void norms_have_an_epsilon(void **state) {
+static void an_epsilon_of_0_is_refused(void **state) {
     static const char *const cases[] = {FULL_MODEL_CASES};
     int found = 0;
     (void)state;
@@ -362,7 +362,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(everything_else_is_refused_by_name),
         cmocka_unit_test(values_of_another_type_are_refused),
-        cmocka_unit_test(norms_have_an_epsilon),
+        cmocka_unit_test(an_epsilon_of_0_is_refused),
         cmocka_unit_test(sizes_that_overflow_together_are_refused),
         cmocka_unit_test(unreadable_configs_are_refused),
     };

@@ -191,7 +191,7 @@ static void an_end_that_only_the_config_names_stays(void **state) {
     json_decref(old);
 }
 
-static void an_adapter_has_them_and_goes_on(void **state) {
+static void an_adapter_run_writes_the_turn_end_and_resumes(void **state) {
     char run[512], model[600];
     snprintf(run, sizeof run, "%s/adapter", (const char *)*state);
     snprintf(model, sizeof model, "%s/model", run);
@@ -243,7 +243,7 @@ int main(void) {
         cmocka_unit_test(packing_changes_nothing),
         cmocka_unit_test(generation_ends_at_the_trained_turn_end),
         cmocka_unit_test(an_end_that_only_the_config_names_stays),
-        cmocka_unit_test(an_adapter_has_them_and_goes_on),
+        cmocka_unit_test(an_adapter_run_writes_the_turn_end_and_resumes),
         cmocka_unit_test(a_model_that_ends_there_already_is_written_as_it_was),
         cmocka_unit_test(prompts_and_completions_leave_the_ends_alone),
         cmocka_unit_test(prompts_and_completions_need_no_readable_template),

@@ -278,7 +278,7 @@ static void what_may_not_change_is_refused(void **state) {
     expect_status(train_resume(folder, &plan, &none, NULL), STATUS_NO_FIT, "no plan fits");
     assert_null(strstr(status_hint_text(), "--grain "));
     assert_null(strstr(status_hint_text(), "--seq "));
-    expect_status(tiny_run_resume(folder, 5, NULL), STATUS_BAD_INPUT, "fewer than the 6 that are done");
+    expect_status(tiny_run_resume(folder, 5, NULL), STATUS_BAD_INPUT, "less than the 6 steps already done");
     temp_write_text(run.data, "not the data of the run");
     expect_status(tiny_run_resume(folder, 7, NULL), STATUS_BAD_INPUT, "data.bin");
     assert_int_equal(file_copy(run.valid, run.data), STATUS_OK);
