@@ -82,7 +82,7 @@ void run_changes_apply(struct run_changes *changes, int64_t step, struct recipe 
 
 bool run_change_is_option(const char *field) {
 #define IS_FIELD(name)                                                                                                 \
-    if (strcmp(field, #name) == 0) return true;
+    if (strcmp(field, setting_table[SETTING_##name].key) == 0) return true;
     TRAIN_CHANGES(IS_FIELD)
     return false;
 }

@@ -113,7 +113,7 @@ enum status run_folder_create(const char *path, const struct run_settings *setti
 /* What was not given is null; older versions wrote 0. */
 static enum status read_size(const char *file, const json_t *object, enum setting_id id, struct settings_given *given,
                              int64_t *out) {
-    const char *field = setting_table[id].field;
+    const char *field = setting_table[id].key;
     if (json_is_null(json_object_get(object, field))) return STATUS_OK;
     TRY(json_read_int(file, object, field, 0, INT64_MAX, out));
     if (*out > 0) given->of[id] = true;

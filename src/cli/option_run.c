@@ -12,8 +12,7 @@
 
 static enum option_id find_field(const char *field) {
     for (int i = 0; i < OPTION_COUNT; i++)
-        if (option_table[i].setting->field && strcmp(option_table[i].setting->field, field) == 0)
-            return (enum option_id)i;
+        if (option_table[i].setting->key && strcmp(option_table[i].setting->key, field) == 0) return (enum option_id)i;
     return OPTION_COUNT;
 }
 

@@ -196,12 +196,12 @@ static enum status assemble(const json_t *timeline, const struct timeline_rows *
     json_t *step = json_object_get(timeline, "step");
     struct timeline_rows thin = *rows;
     timeline_rows_thin(&thin, PAGE_TIMELINE_EVENTS);
-#define LIST(field) #field, json_object_get(timeline, #field)
+#define LIST(key) key, json_object_get(timeline, key)
     *out = json_pack("{s:f, s:O*, s:I, s:o, s:o, s:O, s:O*, s:O, s:O, s:O, s:O, s:O*, s:O}", "step_s", step_s, "step",
                      json_is_integer(step) ? step : NULL, "recorded",
                      (json_int_t)json_array_size(json_object_get(timeline, "events")), "bounds", bounds, "events",
-                     rows_to_json(&thin), LIST(names), LIST(moves), LIST(streams), LIST(blocks), LIST(sections),
-                     LIST(phases), LIST(communication), "tiers", tiers);
+                     rows_to_json(&thin), LIST("names"), LIST("moves"), LIST("streams"), LIST("blocks"),
+                     LIST("sections"), LIST("phases"), LIST("communication"), "tiers", tiers);
 #undef LIST
     return *out ? STATUS_OK : status_no_memory(0, "the page's timeline");
 }

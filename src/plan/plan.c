@@ -128,24 +128,25 @@ enum master master_find(const char *name) {
     return master;
 }
 
-/* One list of the recipe's numbers serves checking, writing, reading and comparing: type, least, most and why. What may
- * be set has its limits from the table of settings. */
+/* One list of the recipe's numbers serves checking, writing, reading and comparing: key, type, least, most and why.
+ * What may be set has its limits from the table of settings. */
 #define LEAST(field) setting_table[SETTING_##field].least
 #define MOST(field) setting_table[SETTING_##field].most
 #define RECIPE_INTEGERS(X)                                                                                             \
-    X(round_grains, int64_t, LEAST(round_grains), MOST(round_grains), "0 for all grains of a lane")                    \
-    X(batch, int64_t, LEAST(batch), MOST(batch), "a step needs at least one sequence")                                 \
-    X(sequence_length, int64_t, LEAST(sequence_length), MOST(sequence_length), "a sequence needs at least one token")  \
-    X(grain_sequences, int64_t, LEAST(grain_sequences), recipe->batch,                                                 \
+    X(round_grains, "round_grains", int64_t, LEAST(round_grains), MOST(round_grains), "0 for all grains of a lane")    \
+    X(batch, "batch", int64_t, LEAST(batch), MOST(batch), "a step needs at least one sequence")                        \
+    X(sequence_length, "sequence_length", int64_t, LEAST(sequence_length), MOST(sequence_length),                      \
+      "a sequence needs at least one token")                                                                           \
+    X(grain_sequences, "grain_sequences", int64_t, LEAST(grain_sequences), recipe->batch,                              \
       "a grain holds whole sequences and at most the batch")                                                           \
-    X(seed, uint64_t, LEAST(seed), MOST(seed), "a seed is not negative")                                               \
-    X(kernels_version, int, 0, INT32_MAX, "a version is not negative")
+    X(seed, "seed", uint64_t, LEAST(seed), MOST(seed), "a seed is not negative")                                       \
+    X(kernels_version, "kernels_version", int, 0, INT32_MAX, "a version is not negative")
 #define RECIPE_DOUBLES(X)                                                                                              \
-    X(beta1, "a decaying average's share is below 1")                                                                  \
-    X(beta2, "a decaying average's share is below 1")                                                                  \
-    X(epsilon, "what keeps divisors from 0 is above 0, in fp32 too, and at most 1")                                    \
-    X(weight_decay, "0 for none, and at most 1000")                                                                    \
-    X(clip_norm, "0 for none, and at most 1e9")
+    X(beta1, "beta1", "a decaying average's share is below 1")                                                         \
+    X(beta2, "beta2", "a decaying average's share is below 1")                                                         \
+    X(epsilon, "epsilon", "what keeps divisors from 0 is above 0, in fp32 too, and at most 1")                         \
+    X(weight_decay, "weight_decay", "0 for none, and at most 1000")                                                    \
+    X(clip_norm, "clip_norm", "0 for none, and at most 1e9")
 
 static enum status check_axes(const struct plan *plan) {
     int ranks = rank_place_ranks(&plan->place), tensor = recipe_tensor(&plan->recipe);
@@ -210,8 +211,8 @@ static enum status check_update(const struct plan *plan) {
 enum status plan_check(const struct plan *plan) {
     const struct recipe *recipe = &plan->recipe;
     TRY(recipe_pairs_check(recipe)); /* first: the grain of an odd batch may be larger than it */
-#define CHECK_INTEGER(field, type, least, most, rule)                                                                  \
-    TRY(plan_check_range("recipe." #field, (int64_t)recipe->field, least, most, rule));
+#define CHECK_INTEGER(field, key, type, least, most, rule)                                                             \
+    TRY(plan_check_range("recipe." key, (int64_t)recipe->field, least, most, rule));
     RECIPE_INTEGERS(CHECK_INTEGER)
     TRY(check_axes(plan));
     TRY(check_ranks(plan));
@@ -222,21 +223,27 @@ enum status plan_check(const struct plan *plan) {
 }
 
 enum status recipe_check_optimizer(const struct recipe *recipe) {
-#define CHECK_DOUBLE(field, rule)                                                                                      \
-    TRY(plan_check_real("recipe." #field, recipe->field, setting_table[SETTING_##field].real_least,                    \
+#define CHECK_DOUBLE(field, key, rule)                                                                                 \
+    TRY(plan_check_real("recipe." key, recipe->field, setting_table[SETTING_##field].real_least,                       \
                         setting_table[SETTING_##field].real_most, rule));
     RECIPE_DOUBLES(CHECK_DOUBLE)
-    if (recipe->optimizer == UPDATE_MUON) CHECK_DOUBLE(muon_momentum, "a decaying average's share is below 1")
+    if (recipe->optimizer == UPDATE_MUON)
+        CHECK_DOUBLE(muon_momentum, "muon_momentum", "a decaying average's share is below 1")
     return STATUS_OK;
 }
 
 /* Left out where plans were written before there were such: "" then. */
-#define RECIPE_TEXTS(X) X(lora) X(freeze)
+#define RECIPE_TEXTS(X) X(lora, "lora") X(freeze, "freeze")
 
 /* What says nothing does not. */
 static bool rounds_sums(const struct recipe *recipe) { return recipe->reduce_dtype == DTYPE_BF16; }
 
-#define LAYOUT_RATES(X) X(flops_per_s) X(bytes_per_s) X(latency_s) X(link_bytes_per_s) X(device_bytes)
+#define LAYOUT_RATES(X)                                                                                                \
+    X(flops_per_s, "flops_per_s")                                                                                      \
+    X(bytes_per_s, "bytes_per_s")                                                                                      \
+    X(latency_s, "latency_s")                                                                                          \
+    X(link_bytes_per_s, "link_bytes_per_s")                                                                            \
+    X(device_bytes, "device_bytes")
 
 static json_t *layout_rates_to_json(const struct layout_rates *rates) {
     return json_pack("{s:f, s:f, s:f, s:f, s:f}", "flops_per_s", rates->flops_per_s, "bytes_per_s", rates->bytes_per_s,
@@ -249,10 +256,10 @@ json_t *recipe_to_json(const struct recipe *recipe) {
     int failed = !object;
     failed |= json_object_set_new(object, "dtype", json_string(dtype_name(recipe->dtype)));
     failed |= json_object_set_new(object, "reduce_dtype", json_string(rounds_sums(recipe) ? "bf16" : "fp32"));
-#define SET_INTEGER(field, type, least, most, rule)                                                                    \
-    failed |= json_object_set_new(object, #field, json_integer((json_int_t)recipe->field));
+#define SET_INTEGER(field, key, type, least, most, rule)                                                               \
+    failed |= json_object_set_new(object, key, json_integer((json_int_t)recipe->field));
     RECIPE_INTEGERS(SET_INTEGER)
-#define SET_DOUBLE(field, rule) failed |= json_object_set_new(object, #field, json_real(recipe->field));
+#define SET_DOUBLE(field, key, rule) failed |= json_object_set_new(object, key, json_real(recipe->field));
     RECIPE_DOUBLES(SET_DOUBLE)
     failed |= json_object_set_new(object, "document_attention",
                                   json_string(document_attention_name(recipe->document_attention)));
@@ -276,7 +283,7 @@ json_t *recipe_to_json(const struct recipe *recipe) {
     if (recipe->strategies)
         failed |= json_object_set_new(object, "strategies", recipe_lines_to_json(recipe->strategies));
     failed |= json_object_set_new(object, "isa", json_string(recipe->isa));
-#define SET_TEXT(field) failed |= json_object_set_new(object, #field, json_string(recipe->field));
+#define SET_TEXT(field, key) failed |= json_object_set_new(object, key, json_string(recipe->field));
     RECIPE_TEXTS(SET_TEXT)
     if (recipe->products) failed |= json_object_set_new(object, "products", recipe_lines_to_json(recipe->products));
     if (!failed) return object;
@@ -382,9 +389,9 @@ static enum status read_layout(const char *file, const json_t *object, struct re
                             names, sizeof names / sizeof *names);
     if (!rates) return STATUS_OK;
     if (!json_is_object(rates)) return status_set(STATUS_BAD_INPUT, "%s: layout_rates: must be an object", file);
-#define READ_RATE(field)                                                                                               \
-    TRY(json_require(file, rates, #field));                                                                            \
-    TRY(json_read_double(file, rates, #field, 0, 1e30, &out->layout_rates.field));
+#define READ_RATE(field, key)                                                                                          \
+    TRY(json_require(file, rates, key));                                                                               \
+    TRY(json_read_double(file, rates, key, 0, 1e30, &out->layout_rates.field));
     LAYOUT_RATES(READ_RATE)
     if (out->layout_rates.flops_per_s > 0 && out->layout_rates.bytes_per_s > 0 &&
         out->layout_rates.link_bytes_per_s > 0)
@@ -473,25 +480,25 @@ static enum status recipe_from_json(const char *file, const json_t *object, stru
                                         "layout",
                                         "layout_rates",
                                         "strategies",
-#define NAME_INTEGER(field, type, least, most, rule) #field,
+#define NAME_INTEGER(field, key, type, least, most, rule) key,
                                         RECIPE_INTEGERS(NAME_INTEGER) /* the first: plans had no rounds once */
                                         "dtype",
                                         "isa",
                                         "document_attention",
-#define NAME_DOUBLE(field, rule) #field,
+#define NAME_DOUBLE(field, key, rule) key,
                                         RECIPE_DOUBLES(NAME_DOUBLE)};
     struct recipe read = {0}, *recipe = &read;
     for (size_t i = OPTIONAL_FIELDS; i < sizeof known / sizeof *known; i++)
         TRY(json_require(file, object, known[i]));
     TRY(json_refuse_unknown(file, "recipe.", object, known, sizeof known / sizeof *known));
-#define READ_INTEGER(field, type, least, most, rule)                                                                   \
+#define READ_INTEGER(field, key, type, least, most, rule)                                                              \
     {                                                                                                                  \
         int64_t value = 0;                                                                                             \
-        TRY(read_integer(file, object, "recipe.", #field, least, most, rule, &value));                                 \
+        TRY(read_integer(file, object, "recipe.", key, least, most, rule, &value));                                    \
         recipe->field = (type)value;                                                                                   \
     }
     RECIPE_INTEGERS(READ_INTEGER)
-#define READ_DOUBLE(field, rule) TRY(json_read_double(file, object, #field, -HUGE_VAL, HUGE_VAL, &recipe->field));
+#define READ_DOUBLE(field, key, rule) TRY(json_read_double(file, object, key, -HUGE_VAL, HUGE_VAL, &recipe->field));
     RECIPE_DOUBLES(READ_DOUBLE)
     TRY(read_dtype(file, object, "dtype", &recipe->dtype));
     TRY(read_dtype(file, object, "reduce_dtype", &recipe->reduce_dtype));
@@ -509,7 +516,7 @@ static enum status recipe_from_json(const char *file, const json_t *object, stru
     TRY(read_sequence(file, object, &recipe->sequence));
     TRY(read_layout(file, object, recipe));
     TRY(json_read_text(file, object, "isa", sizeof recipe->isa, recipe->isa));
-#define READ_TEXT(field) TRY(json_read_text(file, object, #field, sizeof recipe->field, recipe->field));
+#define READ_TEXT(field, key) TRY(json_read_text(file, object, key, sizeof recipe->field, recipe->field));
     RECIPE_TEXTS(READ_TEXT)
     TRY(recipe_lines_from_json(file, &recipe_products, json_object_get(object, "products"), &recipe->products));
     *out = *recipe;
@@ -595,39 +602,39 @@ done:
 }
 
 enum status recipe_require_equal(const struct recipe *expected, const struct recipe *actual) {
-#define DIFFERENT(field) return status_set(STATUS_BAD_INPUT, "recipe: %s is another here", #field);
-#define COMPARE_INTEGER(field, type, least, most, rule)                                                                \
-    if (expected->field != actual->field) DIFFERENT(field)
+#define DIFFERENT(key) return status_set(STATUS_BAD_INPUT, "recipe: %s is another here", key);
+#define COMPARE_INTEGER(field, key, type, least, most, rule)                                                           \
+    if (expected->field != actual->field) DIFFERENT(key)
     RECIPE_INTEGERS(COMPARE_INTEGER)
-#define COMPARE_DOUBLE(field, rule)                                                                                    \
-    if (expected->field < actual->field || expected->field > actual->field) DIFFERENT(field)
+#define COMPARE_DOUBLE(field, key, rule)                                                                               \
+    if (expected->field < actual->field || expected->field > actual->field) DIFFERENT(key)
     RECIPE_DOUBLES(COMPARE_DOUBLE)
-    if (expected->dtype != actual->dtype) DIFFERENT(dtype)
-    if (!lane_shape_equal(&expected->lanes, &actual->lanes)) DIFFERENT(lanes)
-    if (rounds_sums(expected) != rounds_sums(actual)) DIFFERENT(reduce_dtype)
-    if (recipe_tensor(expected) != recipe_tensor(actual)) DIFFERENT(tensor)
-    if (expected->sequence != actual->sequence) DIFFERENT(sequence)
-    if (expected->layout != actual->layout) DIFFERENT(layout)
-#define COMPARE_RATE(field)                                                                                            \
+    if (expected->dtype != actual->dtype) DIFFERENT("dtype")
+    if (!lane_shape_equal(&expected->lanes, &actual->lanes)) DIFFERENT("lanes")
+    if (rounds_sums(expected) != rounds_sums(actual)) DIFFERENT("reduce_dtype")
+    if (recipe_tensor(expected) != recipe_tensor(actual)) DIFFERENT("tensor")
+    if (expected->sequence != actual->sequence) DIFFERENT("sequence")
+    if (expected->layout != actual->layout) DIFFERENT("layout")
+#define COMPARE_RATE(field, key)                                                                                       \
     if (expected->layout_rates.field < actual->layout_rates.field ||                                                   \
         expected->layout_rates.field > actual->layout_rates.field)                                                     \
-    DIFFERENT(layout_rates)
+    DIFFERENT("layout_rates")
     LAYOUT_RATES(COMPARE_RATE)
-    if (expected->strategies != actual->strategies) DIFFERENT(strategies) /* equal lines are one text */
-#define COMPARE_TEXT(field)                                                                                            \
-    if (strcmp(expected->field, actual->field) != 0) DIFFERENT(field)
+    if (expected->strategies != actual->strategies) DIFFERENT("strategies") /* equal lines are one text */
+#define COMPARE_TEXT(field, key)                                                                                       \
+    if (strcmp(expected->field, actual->field) != 0) DIFFERENT(key)
     RECIPE_TEXTS(COMPARE_TEXT)
-    if (expected->document_attention != actual->document_attention) DIFFERENT(document_attention)
-    if (expected->packing != actual->packing) DIFFERENT(packing)
-    if (expected->loss != actual->loss) DIFFERENT(loss)
+    if (expected->document_attention != actual->document_attention) DIFFERENT("document_attention")
+    if (expected->packing != actual->packing) DIFFERENT("packing")
+    if (expected->loss != actual->loss) DIFFERENT("loss")
     const char *of_pairs = recipe_pairs_differ(expected, actual);
     if (of_pairs) return status_set(STATUS_BAD_INPUT, "recipe: %s is another here", of_pairs);
-    if (expected->optimizer != actual->optimizer) DIFFERENT(optimizer)
+    if (expected->optimizer != actual->optimizer) DIFFERENT("optimizer")
     if (expected->muon_momentum < actual->muon_momentum || expected->muon_momentum > actual->muon_momentum)
-        DIFFERENT(muon_momentum)
-    if (expected->optimizer_dtype != actual->optimizer_dtype) DIFFERENT(optimizer_dtype)
-    if (expected->master != actual->master) DIFFERENT(master)
-    if (expected->base_dtype != actual->base_dtype) DIFFERENT(base_dtype)
-    if (strcmp(expected->isa, actual->isa) != 0) DIFFERENT(isa)
+        DIFFERENT("muon_momentum")
+    if (expected->optimizer_dtype != actual->optimizer_dtype) DIFFERENT("optimizer_dtype")
+    if (expected->master != actual->master) DIFFERENT("master")
+    if (expected->base_dtype != actual->base_dtype) DIFFERENT("base_dtype")
+    if (strcmp(expected->isa, actual->isa) != 0) DIFFERENT("isa")
     return STATUS_OK;
 }

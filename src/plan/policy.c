@@ -19,10 +19,20 @@ enum status plan_check_real(const char *field, double value, double least, doubl
     return status_hint(status, "the nearest legal value is %.15g", value > most ? most : least);
 }
 
-/* One list of the policy's numbers and tiers serves reading and writing. */
+/* One list of the policy's numbers and tiers, with their keys in files, serves reading and writing. */
 #define POLICY_INTEGERS(X)                                                                                             \
-    X(grains_per_pass) X(chunk_bytes) X(persistent_chunks) X(buffers) X(lookahead) X(update_ahead) X(tile_tokens)
-#define POLICY_TIERS(X) X(parameters) X(gradients) X(optimizer) X(update)
+    X(grains_per_pass, "grains_per_pass")                                                                              \
+    X(chunk_bytes, "chunk_bytes")                                                                                      \
+    X(persistent_chunks, "persistent_chunks")                                                                          \
+    X(buffers, "buffers")                                                                                              \
+    X(lookahead, "lookahead")                                                                                          \
+    X(update_ahead, "update_ahead")                                                                                    \
+    X(tile_tokens, "tile_tokens")
+#define POLICY_TIERS(X)                                                                                                \
+    X(parameters, "parameters")                                                                                        \
+    X(gradients, "gradients")                                                                                          \
+    X(optimizer, "optimizer")                                                                                          \
+    X(update, "update")
 
 enum { BUFFERS_MAX = 1 << 20, LOOKAHEAD_MAX = 64 };
 
@@ -58,7 +68,7 @@ enum status policy_check(const struct policy *policy, int64_t grains) {
 
 bool policy_stays(const struct policy *policy) {
     bool stays = !policy->schedule[0] && policy->tile_tokens == 0;
-#define STAYS(field) stays &= policy->field == TIER_DEVICE;
+#define STAYS(field, key) stays &= policy->field == TIER_DEVICE;
     POLICY_TIERS(STAYS)
     return stays;
 }
@@ -66,7 +76,7 @@ bool policy_stays(const struct policy *policy) {
 bool policy_is_plain(const struct policy *policy) {
     const struct policy plain = {.grains_per_pass = policy->grains_per_pass};
     bool same = !policy->schedule[0];
-#define SAME_FIELD(field) same &= policy->field == plain.field;
+#define SAME_FIELD(field, key) same &= policy->field == plain.field;
     POLICY_INTEGERS(SAME_FIELD)
     POLICY_TIERS(SAME_FIELD)
     return same;
@@ -80,9 +90,9 @@ json_t *partition_to_json(const struct partition *partition) {
 json_t *policy_to_json(const struct policy *policy) {
     json_t *object = json_object();
     int failed = !object;
-#define SET_INTEGER(field) failed |= json_object_set_new(object, #field, json_integer((json_int_t)policy->field));
+#define SET_INTEGER(field, key) failed |= json_object_set_new(object, key, json_integer((json_int_t)policy->field));
     POLICY_INTEGERS(SET_INTEGER)
-#define SET_TIER(field) failed |= json_object_set_new(object, #field, json_string(tier_name(policy->field)));
+#define SET_TIER(field, key) failed |= json_object_set_new(object, key, json_string(tier_name(policy->field)));
     POLICY_TIERS(SET_TIER)
     failed |= json_object_set_new(object, "partition", partition_to_json(&policy->partition));
     failed |= json_object_set_new(object, "remake", json_boolean(policy->remake));
@@ -132,14 +142,14 @@ enum status policy_from_json(const char *file, const json_t *object, struct poli
                                         "spans",
                                         "ranks",
                                         "stages", /* a plan's, and no policy's by itself */
-#define NAME_FIELD(field) #field,
+#define NAME_FIELD(field, key) key,
                                         POLICY_INTEGERS(NAME_FIELD) POLICY_TIERS(NAME_FIELD)};
     struct policy policy = {0};
     TRY(json_refuse_unknown(file, "policy.", object, known, sizeof known / sizeof *known));
     TRY(json_require(file, object, "grains_per_pass"));
-#define READ_INTEGER(field) TRY(json_read_int(file, object, #field, INT64_MIN, INT64_MAX, &policy.field));
+#define READ_INTEGER(field, key) TRY(json_read_int(file, object, key, INT64_MIN, INT64_MAX, &policy.field));
     POLICY_INTEGERS(READ_INTEGER)
-#define READ_TIER(field) TRY(read_tier(file, object, #field, &policy.field));
+#define READ_TIER(field, key) TRY(read_tier(file, object, key, &policy.field));
     POLICY_TIERS(READ_TIER)
     TRY(read_partition(file, object, &policy.partition));
     TRY(json_read_bool(file, object, "remake", &policy.remake));

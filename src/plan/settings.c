@@ -5,7 +5,7 @@
 #include <string.h>
 
 const struct setting setting_table[SETTING_COUNT] = {
-#define SETTING_ROW(id, ...) [SETTING_##id] = {.field = #id, __VA_ARGS__},
+#define SETTING_ROW(id, ...) [SETTING_##id] = {__VA_ARGS__},
     SETTING_LIST(SETTING_ROW)
 #undef SETTING_ROW
 };

@@ -20,8 +20,8 @@ enum setting_type {
 };
 
 struct setting {
-    const char *field; /* in structs and files: "sequence_length" */
-    const char *name;  /* on the command line, without the dashes: "seq" */
+    const char *key;  /* in files: "sequence_length" */
+    const char *name; /* on the command line, without the dashes: "seq" */
     enum setting_type type;
     int64_t least, most;
     double real_least, real_most;
@@ -43,85 +43,110 @@ struct setting {
 /* Of a step: recipe, policy, machine. A moving average's decay is below 1; epsilon is added in fp32, whose least normal
  * number is 1.2e-38. */
 #define SETTING_LIST_PLAN(X)                                                                                           \
-    X(batch, .name = "batch", SETTING_WHOLE_IN(1, SETTING_MOST_SIZE), SETTING_WHOLE_DEFAULT(8))                        \
-    X(sequence_length, .name = "seq", SETTING_WHOLE_IN(1, SETTING_MOST_SIZE), SETTING_WHOLE_DEFAULT(1024))             \
-    X(dtype, .name = "dtype", .type = SETTING_CHOICE, .choices = "bf16|fp32")                                          \
-    X(document_attention, .name = "document-attention", .type = SETTING_CHOICE, .choices = "across|within",            \
-      .fallback = "across")                                                                                            \
-    X(packing, .name = "packing", .type = SETTING_CHOICE, .choices = "on|off")                                         \
-    X(loss, .name = "loss", .type = SETTING_CHOICE, .choices = "next-token|dpo", .fallback = "next-token")             \
-    X(dpo_beta, .name = "dpo-beta", SETTING_REAL_IN(1e-6, 1000), SETTING_REAL_DEFAULT(0.1))                            \
-    X(dpo_loss, .name = "dpo-loss", .type = SETTING_CHOICE, .choices = "sigmoid|hinge|ipo|robust",                     \
+    X(batch, .key = "batch", .name = "batch", SETTING_WHOLE_IN(1, SETTING_MOST_SIZE), SETTING_WHOLE_DEFAULT(8))        \
+    X(sequence_length, .key = "sequence_length", .name = "seq", SETTING_WHOLE_IN(1, SETTING_MOST_SIZE),                \
+      SETTING_WHOLE_DEFAULT(1024))                                                                                     \
+    X(dtype, .key = "dtype", .name = "dtype", .type = SETTING_CHOICE, .choices = "bf16|fp32")                          \
+    X(document_attention, .key = "document_attention", .name = "document-attention", .type = SETTING_CHOICE,           \
+      .choices = "across|within", .fallback = "across")                                                                \
+    X(packing, .key = "packing", .name = "packing", .type = SETTING_CHOICE, .choices = "on|off")                       \
+    X(loss, .key = "loss", .name = "loss", .type = SETTING_CHOICE, .choices = "next-token|dpo",                        \
+      .fallback = "next-token")                                                                                        \
+    X(dpo_beta, .key = "dpo_beta", .name = "dpo-beta", SETTING_REAL_IN(1e-6, 1000), SETTING_REAL_DEFAULT(0.1))         \
+    X(dpo_loss, .key = "dpo_loss", .name = "dpo-loss", .type = SETTING_CHOICE, .choices = "sigmoid|hinge|ipo|robust",  \
       .fallback = "sigmoid")                                                                                           \
-    X(dpo_label_smoothing, .name = "dpo-label-smoothing", SETTING_REAL_IN(0, 0.49), SETTING_REAL_DEFAULT(0))           \
-    X(grain_sequences, .name = "grain", SETTING_WHOLE_IN(1, SETTING_MOST_SIZE))                                        \
-    X(lanes, .name = "lanes", .type = SETTING_TEXT)                                                                    \
-    X(round_grains, .name = "round", SETTING_WHOLE_IN(0, SETTING_MOST_SIZE), SETTING_WHOLE_DEFAULT(0))                 \
-    X(reduce_dtype, .name = "reduce-dtype", .type = SETTING_CHOICE, .choices = "fp32|bf16", .fallback = "fp32")        \
-    X(tensor, .name = "tensor", SETTING_WHOLE_IN(1, 4096), .automatic = "auto", SETTING_WHOLE_DEFAULT(1))              \
-    X(sequence, .name = "sequence", .type = SETTING_CHOICE, .choices = "on|off", .fallback = "off")                    \
-    X(layout, .name = "layout", .type = SETTING_CHOICE, .choices = "megatron|solver", .fallback = "megatron")          \
-    X(grains_per_pass, .name = "grains-per-pass", SETTING_WHOLE_IN(1, SETTING_MOST_SIZE), SETTING_WHOLE_DEFAULT(1))    \
-    X(stages, .name = "stages", SETTING_WHOLE_IN(1, 4096), .automatic = "auto", SETTING_WHOLE_DEFAULT(1))              \
-    X(interleave, .name = "interleave", SETTING_WHOLE_IN(1, 64))                                                       \
-    X(partition, .name = "partition", .type = SETTING_TEXT)                                                            \
-    X(flat, .name = "collectives", .type = SETTING_CHOICE, .choices = "stratified|flat")                               \
-    X(threads, .name = "threads", SETTING_WHOLE_IN(1, 4096))                                                           \
-    X(seed, .name = "seed", SETTING_WHOLE_IN(0, INT64_MAX), SETTING_WHOLE_DEFAULT(1))                                  \
-    X(optimizer, .name = "optimizer", .type = SETTING_CHOICE, .choices = "adamw|lion|sgd|muon", .fallback = "adamw")   \
-    X(beta1, .name = "beta1", SETTING_REAL_IN(0, 0.999999), SETTING_REAL_DEFAULT(0.9))                                 \
-    X(beta2, .name = "beta2", SETTING_REAL_IN(0, 0.999999), SETTING_REAL_DEFAULT(0.95))                                \
-    X(muon_momentum, .name = "muon-momentum", SETTING_REAL_IN(0, 0.999999), SETTING_REAL_DEFAULT(0.95))                \
-    X(epsilon, .name = "epsilon", SETTING_REAL_IN(1e-30, 1), SETTING_REAL_DEFAULT(1e-8))                               \
-    X(weight_decay, .name = "weight-decay", SETTING_REAL_IN(0, 1000), SETTING_REAL_DEFAULT(0.1))                       \
-    X(clip_norm, .name = "clip-norm", SETTING_REAL_IN(0, 1e9), SETTING_REAL_DEFAULT(1))                                \
-    X(optimizer_dtype, .name = "optimizer-dtype", .type = SETTING_CHOICE, .choices = "fp32|bf16|int8",                 \
+    X(dpo_label_smoothing, .key = "dpo_label_smoothing", .name = "dpo-label-smoothing", SETTING_REAL_IN(0, 0.49),      \
+      SETTING_REAL_DEFAULT(0))                                                                                         \
+    X(grain_sequences, .key = "grain_sequences", .name = "grain", SETTING_WHOLE_IN(1, SETTING_MOST_SIZE))              \
+    X(lanes, .key = "lanes", .name = "lanes", .type = SETTING_TEXT)                                                    \
+    X(round_grains, .key = "round_grains", .name = "round", SETTING_WHOLE_IN(0, SETTING_MOST_SIZE),                    \
+      SETTING_WHOLE_DEFAULT(0))                                                                                        \
+    X(reduce_dtype, .key = "reduce_dtype", .name = "reduce-dtype", .type = SETTING_CHOICE, .choices = "fp32|bf16",     \
       .fallback = "fp32")                                                                                              \
-    X(master, .name = "master", .type = SETTING_CHOICE, .choices = "fp32|split|none", .fallback = "fp32")              \
-    X(base_dtype, .name = "base-dtype", .type = SETTING_CHOICE, .choices = "none|nf4|int8|mxfp4", .fallback = "none")  \
-    X(freeze, .name = "freeze", .type = SETTING_TEXTS)                                                                 \
-    X(lora, .name = "lora", .type = SETTING_TEXT)                                                                      \
-    X(backend, .name = "device", .type = SETTING_TEXT)                                                                 \
-    X(device_bytes, .name = "device-memory", .type = SETTING_SIZE)                                                     \
-    X(host_bytes, .name = "host-memory", .type = SETTING_SIZE)                                                         \
-    X(disk_folder, .name = "disk", .type = SETTING_TEXT)                                                               \
-    X(disk_bytes, .name = "disk", .type = SETTING_SIZE)                                                                \
-    X(plan_path, .name = "plan", .type = SETTING_TEXT)                                                                 \
-    X(cluster_path, .name = "cluster", .type = SETTING_TEXT)
+    X(tensor, .key = "tensor", .name = "tensor", SETTING_WHOLE_IN(1, 4096), .automatic = "auto",                       \
+      SETTING_WHOLE_DEFAULT(1))                                                                                        \
+    X(sequence, .key = "sequence", .name = "sequence", .type = SETTING_CHOICE, .choices = "on|off", .fallback = "off") \
+    X(layout, .key = "layout", .name = "layout", .type = SETTING_CHOICE, .choices = "megatron|solver",                 \
+      .fallback = "megatron")                                                                                          \
+    X(grains_per_pass, .key = "grains_per_pass", .name = "grains-per-pass", SETTING_WHOLE_IN(1, SETTING_MOST_SIZE),    \
+      SETTING_WHOLE_DEFAULT(1))                                                                                        \
+    X(stages, .key = "stages", .name = "stages", SETTING_WHOLE_IN(1, 4096), .automatic = "auto",                       \
+      SETTING_WHOLE_DEFAULT(1))                                                                                        \
+    X(interleave, .key = "interleave", .name = "interleave", SETTING_WHOLE_IN(1, 64))                                  \
+    X(partition, .key = "partition", .name = "partition", .type = SETTING_TEXT)                                        \
+    X(flat, .key = "flat", .name = "collectives", .type = SETTING_CHOICE, .choices = "stratified|flat")                \
+    X(threads, .key = "threads", .name = "threads", SETTING_WHOLE_IN(1, 4096))                                         \
+    X(seed, .key = "seed", .name = "seed", SETTING_WHOLE_IN(0, INT64_MAX), SETTING_WHOLE_DEFAULT(1))                   \
+    X(optimizer, .key = "optimizer", .name = "optimizer", .type = SETTING_CHOICE, .choices = "adamw|lion|sgd|muon",    \
+      .fallback = "adamw")                                                                                             \
+    X(beta1, .key = "beta1", .name = "beta1", SETTING_REAL_IN(0, 0.999999), SETTING_REAL_DEFAULT(0.9))                 \
+    X(beta2, .key = "beta2", .name = "beta2", SETTING_REAL_IN(0, 0.999999), SETTING_REAL_DEFAULT(0.95))                \
+    X(muon_momentum, .key = "muon_momentum", .name = "muon-momentum", SETTING_REAL_IN(0, 0.999999),                    \
+      SETTING_REAL_DEFAULT(0.95))                                                                                      \
+    X(epsilon, .key = "epsilon", .name = "epsilon", SETTING_REAL_IN(1e-30, 1), SETTING_REAL_DEFAULT(1e-8))             \
+    X(weight_decay, .key = "weight_decay", .name = "weight-decay", SETTING_REAL_IN(0, 1000),                           \
+      SETTING_REAL_DEFAULT(0.1))                                                                                       \
+    X(clip_norm, .key = "clip_norm", .name = "clip-norm", SETTING_REAL_IN(0, 1e9), SETTING_REAL_DEFAULT(1))            \
+    X(optimizer_dtype, .key = "optimizer_dtype", .name = "optimizer-dtype", .type = SETTING_CHOICE,                    \
+      .choices = "fp32|bf16|int8", .fallback = "fp32")                                                                 \
+    X(master, .key = "master", .name = "master", .type = SETTING_CHOICE, .choices = "fp32|split|none",                 \
+      .fallback = "fp32")                                                                                              \
+    X(base_dtype, .key = "base_dtype", .name = "base-dtype", .type = SETTING_CHOICE, .choices = "none|nf4|int8|mxfp4", \
+      .fallback = "none")                                                                                              \
+    X(freeze, .key = "freeze", .name = "freeze", .type = SETTING_TEXTS)                                                \
+    X(lora, .key = "lora", .name = "lora", .type = SETTING_TEXT)                                                       \
+    X(backend, .key = "backend", .name = "device", .type = SETTING_TEXT)                                               \
+    X(device_bytes, .key = "device_bytes", .name = "device-memory", .type = SETTING_SIZE)                              \
+    X(host_bytes, .key = "host_bytes", .name = "host-memory", .type = SETTING_SIZE)                                    \
+    X(disk_folder, .key = "disk_folder", .name = "disk", .type = SETTING_TEXT)                                         \
+    X(disk_bytes, .key = "disk_bytes", .name = "disk", .type = SETTING_SIZE)                                           \
+    X(plan_path, .key = "plan_path", .name = "plan", .type = SETTING_TEXT)                                             \
+    X(cluster_path, .key = "cluster_path", .name = "cluster", .type = SETTING_TEXT)
 
 /* Of a training run. chat_time_s is a date on the command line, and seconds since 1970 elsewhere. */
 #define SETTING_LIST_TRAIN(X)                                                                                          \
-    X(steps, .name = "steps", SETTING_WHOLE_IN(1, SETTING_MOST_STEPS), SETTING_WHOLE_DEFAULT(1000))                    \
-    X(epochs, .name = "epochs", SETTING_REAL_IN(0, 1e6), .above = true)                                                \
-    X(learning_rate, .name = "lr", SETTING_REAL_IN(0, 1000), .above = true, SETTING_REAL_DEFAULT(3e-4))                \
-    X(schedule, .name = "schedule", .type = SETTING_CHOICE, .choices = "cosine|linear|constant|wsd",                   \
-      .fallback = "cosine")                                                                                            \
-    X(schedule_steps, .name = "schedule-steps", SETTING_WHOLE_IN(1, SETTING_MOST_STEPS))                               \
-    X(warmup_steps, .name = "warmup-steps", SETTING_WHOLE_IN(0, SETTING_MOST_STEPS))                                   \
-    X(min_lr_fraction, .name = "min-lr-fraction", SETTING_REAL_IN(0, 1), SETTING_REAL_DEFAULT(0.1))                    \
-    X(wsd_decay_fraction, .name = "wsd-decay-fraction", SETTING_REAL_IN(0, 1), .above = true,                          \
-      SETTING_REAL_DEFAULT(0.2))                                                                                       \
-    X(save_every, .name = "save-every", SETTING_WHOLE_IN(0, SETTING_MOST_STEPS), SETTING_WHOLE_DEFAULT(100))           \
-    X(keep, .name = "keep", SETTING_WHOLE_IN(0, 1000000), SETTING_WHOLE_DEFAULT(2))                                    \
-    X(replan, .name = "replan", .type = SETTING_CHOICE, .choices = "auto|off", .fallback = "auto")                     \
-    X(valid_every, .name = "valid-every", SETTING_WHOLE_IN(0, SETTING_MOST_STEPS), SETTING_WHOLE_DEFAULT(100))         \
-    X(valid_batches, .name = "valid-batches", SETTING_WHOLE_IN(0, SETTING_MOST_STEPS), SETTING_WHOLE_DEFAULT(0))       \
-    X(valid_fraction, .name = "valid-fraction", SETTING_REAL_IN(0, 0.9), SETTING_REAL_DEFAULT(0))                      \
-    X(valid_paths, .name = "valid", .type = SETTING_TEXTS)                                                             \
-    X(loss_on_all, .name = "loss-on", .type = SETTING_CHOICE, .choices = "completions|all", .fallback = "completions") \
-    X(chat_time_s, .name = "chat-date", .type = SETTING_TEXT, .least = 1, .most = (int64_t)1 << 40)                    \
-    X(columns, .name = "columns", .type = SETTING_TEXT)                                                                \
-    X(sample_every, .name = "sample-every", SETTING_WHOLE_IN(0, SETTING_MOST_STEPS), SETTING_WHOLE_DEFAULT(0))         \
-    X(sample_tokens, .name = "sample-tokens", SETTING_WHOLE_IN(1, SETTING_MOST_SIZE), SETTING_WHOLE_DEFAULT(64))       \
-    X(sample_prompt, .name = "sample-prompt", .type = SETTING_TEXT, .may_be_empty = true)
+    X(steps, .key = "steps", .name = "steps", SETTING_WHOLE_IN(1, SETTING_MOST_STEPS), SETTING_WHOLE_DEFAULT(1000))    \
+    X(epochs, .key = "epochs", .name = "epochs", SETTING_REAL_IN(0, 1e6), .above = true)                               \
+    X(learning_rate, .key = "learning_rate", .name = "lr", SETTING_REAL_IN(0, 1000), .above = true,                    \
+      SETTING_REAL_DEFAULT(3e-4))                                                                                      \
+    X(schedule, .key = "schedule", .name = "schedule", .type = SETTING_CHOICE,                                         \
+      .choices = "cosine|linear|constant|wsd", .fallback = "cosine")                                                   \
+    X(schedule_steps, .key = "schedule_steps", .name = "schedule-steps", SETTING_WHOLE_IN(1, SETTING_MOST_STEPS))      \
+    X(warmup_steps, .key = "warmup_steps", .name = "warmup-steps", SETTING_WHOLE_IN(0, SETTING_MOST_STEPS))            \
+    X(min_lr_fraction, .key = "min_lr_fraction", .name = "min-lr-fraction", SETTING_REAL_IN(0, 1),                     \
+      SETTING_REAL_DEFAULT(0.1))                                                                                       \
+    X(wsd_decay_fraction, .key = "wsd_decay_fraction", .name = "wsd-decay-fraction", SETTING_REAL_IN(0, 1),            \
+      .above = true, SETTING_REAL_DEFAULT(0.2))                                                                        \
+    X(save_every, .key = "save_every", .name = "save-every", SETTING_WHOLE_IN(0, SETTING_MOST_STEPS),                  \
+      SETTING_WHOLE_DEFAULT(100))                                                                                      \
+    X(keep, .key = "keep", .name = "keep", SETTING_WHOLE_IN(0, 1000000), SETTING_WHOLE_DEFAULT(2))                     \
+    X(replan, .key = "replan", .name = "replan", .type = SETTING_CHOICE, .choices = "auto|off", .fallback = "auto")    \
+    X(valid_every, .key = "valid_every", .name = "valid-every", SETTING_WHOLE_IN(0, SETTING_MOST_STEPS),               \
+      SETTING_WHOLE_DEFAULT(100))                                                                                      \
+    X(valid_batches, .key = "valid_batches", .name = "valid-batches", SETTING_WHOLE_IN(0, SETTING_MOST_STEPS),         \
+      SETTING_WHOLE_DEFAULT(0))                                                                                        \
+    X(valid_fraction, .key = "valid_fraction", .name = "valid-fraction", SETTING_REAL_IN(0, 0.9),                      \
+      SETTING_REAL_DEFAULT(0))                                                                                         \
+    X(valid_paths, .key = "valid_paths", .name = "valid", .type = SETTING_TEXTS)                                       \
+    X(loss_on_all, .key = "loss_on_all", .name = "loss-on", .type = SETTING_CHOICE, .choices = "completions|all",      \
+      .fallback = "completions")                                                                                       \
+    X(chat_time_s, .key = "chat_time_s", .name = "chat-date", .type = SETTING_TEXT, .least = 1,                        \
+      .most = (int64_t)1 << 40)                                                                                        \
+    X(columns, .key = "columns", .name = "columns", .type = SETTING_TEXT)                                              \
+    X(sample_every, .key = "sample_every", .name = "sample-every", SETTING_WHOLE_IN(0, SETTING_MOST_STEPS),            \
+      SETTING_WHOLE_DEFAULT(0))                                                                                        \
+    X(sample_tokens, .key = "sample_tokens", .name = "sample-tokens", SETTING_WHOLE_IN(1, SETTING_MOST_SIZE),          \
+      SETTING_WHOLE_DEFAULT(64))                                                                                       \
+    X(sample_prompt, .key = "sample_prompt", .name = "sample-prompt", .type = SETTING_TEXT, .may_be_empty = true)
 
 /* Of writing text. generation_config.json is held to the same values. */
 #define SETTING_LIST_TEXT(X)                                                                                           \
-    X(tokens, .name = "tokens", SETTING_WHOLE_IN(1, 100000000), SETTING_WHOLE_DEFAULT(100))                            \
-    X(temperature, .name = "temperature", SETTING_REAL_IN(0, 100), SETTING_REAL_DEFAULT(0.8))                          \
-    X(top_k, .name = "top-k", SETTING_WHOLE_IN(0, SETTING_MOST_STEPS), SETTING_WHOLE_DEFAULT(0))                       \
-    X(top_p, .name = "top-p", SETTING_REAL_IN(0, 1), .above = true, SETTING_REAL_DEFAULT(1))                           \
-    X(repetition_penalty, .name = "repetition-penalty", SETTING_REAL_IN(0.001, 1000), SETTING_REAL_DEFAULT(1))
+    X(tokens, .key = "tokens", .name = "tokens", SETTING_WHOLE_IN(1, 100000000), SETTING_WHOLE_DEFAULT(100))           \
+    X(temperature, .key = "temperature", .name = "temperature", SETTING_REAL_IN(0, 100), SETTING_REAL_DEFAULT(0.8))    \
+    X(top_k, .key = "top_k", .name = "top-k", SETTING_WHOLE_IN(0, SETTING_MOST_STEPS), SETTING_WHOLE_DEFAULT(0))       \
+    X(top_p, .key = "top_p", .name = "top-p", SETTING_REAL_IN(0, 1), .above = true, SETTING_REAL_DEFAULT(1))           \
+    X(repetition_penalty, .key = "repetition_penalty", .name = "repetition-penalty", SETTING_REAL_IN(0.001, 1000),     \
+      SETTING_REAL_DEFAULT(1))
 
 #define SETTING_LIST(X) SETTING_LIST_PLAN(X) SETTING_LIST_TRAIN(X) SETTING_LIST_TEXT(X)
 

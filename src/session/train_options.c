@@ -85,11 +85,12 @@ json_t *train_options_to_json(const struct train_options *options) {
     json_t *object = json_object();
     int failed = !object;
 #define WRITE_WHOLE(field)                                                                                             \
-    failed |=                                                                                                          \
-        json_object_set_new(object, #field, HAS_VALUE(options, field) ? json_integer(options->field) : json_null());
+    failed |= json_object_set_new(object, setting_table[SETTING_##field].key,                                          \
+                                  HAS_VALUE(options, field) ? json_integer(options->field) : json_null());
     TRAIN_WHOLES(WRITE_WHOLE)
 #define WRITE_REAL(field)                                                                                              \
-    failed |= json_object_set_new(object, #field, HAS_VALUE(options, field) ? json_real(options->field) : json_null());
+    failed |= json_object_set_new(object, setting_table[SETTING_##field].key,                                          \
+                                  HAS_VALUE(options, field) ? json_real(options->field) : json_null());
     TRAIN_REALS(WRITE_REAL)
     failed |= json_object_set_new(object, "schedule", json_string(lr_schedule_name(options->schedule)));
     failed |= json_object_set_new(object, "sample_prompt", json_string(options->sample_prompt));
@@ -125,9 +126,9 @@ static enum status paths_from_json(const char *file, const json_t *object, const
 /* Whether a file gives the setting. One with a default must be there; for the others null says that they were not
  * given, and so did 0 or -1 in earlier versions. */
 static enum status find_number(const char *file, const json_t *object, const struct setting *setting, bool *given) {
-    const json_t *value = json_object_get(object, setting->field);
+    const json_t *value = json_object_get(object, setting->key);
     *given = true;
-    if (setting->fallback) return json_require(file, object, setting->field);
+    if (setting->fallback) return json_require(file, object, setting->key);
     bool real = setting->type == SETTING_REAL;
     double least = real ? setting->real_least : (double)setting->least, number = json_number_value(value);
     bool old = json_is_number(value) && (number <= 0 && number >= -1) && (number < least || (real && number <= least));
@@ -142,7 +143,7 @@ static enum status read_whole(const char *file, const json_t *object, enum setti
     TRY(find_number(file, object, setting, &there));
     if (!there) return STATUS_OK;
     given->of[id] = true;
-    return json_read_int(file, object, setting->field, setting->least, setting->most, out);
+    return json_read_int(file, object, setting->key, setting->least, setting->most, out);
 }
 
 static enum status read_real(const char *file, const json_t *object, enum setting_id id, struct settings_given *given,
@@ -152,9 +153,9 @@ static enum status read_real(const char *file, const json_t *object, enum settin
     TRY(find_number(file, object, setting, &there));
     if (!there) return STATUS_OK;
     given->of[id] = true;
-    TRY(json_read_double(file, object, setting->field, setting->real_least, setting->real_most, out));
+    TRY(json_read_double(file, object, setting->key, setting->real_least, setting->real_most, out));
     if (setting->above && *out <= setting->real_least)
-        return status_set(STATUS_BAD_INPUT, "%s: %s: must be above %g", file, setting->field, setting->real_least);
+        return status_set(STATUS_BAD_INPUT, "%s: %s: must be above %g", file, setting->key, setting->real_least);
     return STATUS_OK;
 }
 

@@ -100,7 +100,7 @@ static enum status hint_change(enum status status, const char *run_folder, const
 static const struct setting *find_setting(const char *field) {
     if (strcmp(field, "valid") == 0) return &setting_table[SETTING_valid_paths];
     for (int i = 0; i < SETTING_COUNT; i++)
-        if (strcmp(setting_table[i].field, field) == 0) return &setting_table[i];
+        if (strcmp(setting_table[i].key, field) == 0) return &setting_table[i];
     return NULL;
 }
 

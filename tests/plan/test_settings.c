@@ -10,7 +10,7 @@ static void defaults_are_legal_and_stand_once(void **state) {
     (void)state;
     for (int i = 0; i < SETTING_COUNT; i++) {
         const struct setting *setting = &setting_table[i];
-        assert_non_null(setting->field);
+        assert_non_null(setting->key);
         assert_non_null(setting->name);
         if (!setting->fallback) continue;
         double number = atof(setting->fallback);
