@@ -1,47 +1,47 @@
-/* Whole parameters of shards: a visit to them goes through a buffer into which all ranks' shards are gathered. Every
+/* Whole parameters of shards: a residency of them goes through a buffer into which all ranks' shards are gathered. Every
  * rank makes the same gathers in the same order, so positions depend on nothing that ranks have apart: what a rank does
  * not compute stands in the list until here (OPCODE_ELSEWHERE). */
 #include "program/collectives.h"
 #include "program/passes.h"
-#include "program/visits.h"
+#include "program/residency.h"
 
 /* Whole parameters keep nothing between uses, homes do. */
 static bool is_gathered(const struct buffer *buffer) {
     return buffer->kind == BUFFER_PARAMETERS && !buffer->persistent;
 }
 
-static bool is_use(const struct visits *visits, const struct buffer *buffer, const struct instruction *user) {
-    (void)visits;
+static bool is_use(const struct residencies *residencies, const struct buffer *buffer, const struct instruction *user) {
+    (void)residencies;
     (void)user;
     return is_gathered(buffer);
 }
 
-static bool is_held(const struct visits *visits, const struct visit *visit) {
-    return is_gathered(&visits->program->buffers.items[visit->buffer]);
+static bool is_held(const struct residencies *residencies, const struct residency *residency) {
+    return is_gathered(&residencies->program->buffers.items[residency->buffer]);
 }
 
 /* After the update of the shard that comes before the first use. */
-static enum status place_gathers(struct visits *visits) {
-    struct visit *items = visits->list.items;
-    for (size_t v = 0; v < visits->list.count; v++) {
-        int32_t written, next, home = visits->program->buffers.items[items[v].buffer].home;
-        visits_home_uses(visits, home, &items[v], &written, &next);
-        visits_place_fetch(visits, &items[v], NULL, written);
-        int section = visits_instruction(visits, items[v].first)->section;
-        TRY(vec_push(&visits->transfers, (struct transfer){section, items[v].fetch, items[v].first, false, v}));
+static enum status place_gathers(struct residencies *residencies) {
+    struct residency *items = residencies->list.items;
+    for (size_t v = 0; v < residencies->list.count; v++) {
+        int32_t written, next, home = residencies->program->buffers.items[items[v].buffer].home;
+        residencies_home_uses(residencies, home, &items[v], &written, &next);
+        residencies_place_fetch(residencies, &items[v], NULL, written);
+        int section = residencies_instruction(residencies, items[v].first)->section;
+        TRY(vec_push(&residencies->transfers, (struct transfer){section, items[v].fetch, items[v].first, false, v}));
     }
     return STATUS_OK;
 }
 
-/* The first visit has the buffer that the schedule made, each other one its own. */
-static enum status make_wholes(struct visits *visits) {
-    struct visit *items = visits->list.items;
-    for (size_t v = 0; v < visits->list.count; v++) {
-        struct buffer whole = visits->program->buffers.items[items[v].buffer];
+/* The first residency has the buffer that the schedule made, each other one its own. */
+static enum status make_wholes(struct residencies *residencies) {
+    struct residency *items = residencies->list.items;
+    for (size_t v = 0; v < residencies->list.count; v++) {
+        struct buffer whole = residencies->program->buffers.items[items[v].buffer];
         items[v].copy = whole.id;
         if (v == 0 || items[v - 1].buffer != whole.id) continue;
-        items[v].copy = whole.id = (int)visits->program->buffers.count;
-        TRY(vec_push(&visits->program->buffers, whole));
+        items[v].copy = whole.id = (int)residencies->program->buffers.count;
+        TRY(vec_push(&residencies->program->buffers, whole));
     }
     return STATUS_OK;
 }
@@ -51,12 +51,12 @@ static int64_t pack_elements(const struct buffer *whole) {
 }
 
 /* Of the group before whose instructions it stands: groups come in order. */
-static enum status make_gather(struct visits *visits, const struct transfer *transfer, struct instruction *out) {
-    struct program *program = visits->program;
-    const struct visit *visit = &visits->list.items[transfer->visit];
-    const struct buffer *whole = &program->buffers.items[visit->copy];
-    struct shard_cut cut = {visits->policy->partition, rank_place_data(&program->place), pack_elements(whole)};
-    int width = visits->policy->partition.parameters;
+static enum status make_gather(struct residencies *residencies, const struct transfer *transfer, struct instruction *out) {
+    struct program *program = residencies->program;
+    const struct residency *residency = &residencies->list.items[transfer->residency];
+    const struct buffer *whole = &program->buffers.items[residency->copy];
+    struct shard_cut cut = {residencies->policy->partition, rank_place_data(&program->place), pack_elements(whole)};
+    int width = residencies->policy->partition.parameters;
     struct program_collective operation;
     TRY(collectives_all_gather(program, &cut, 1, width, SHARD_BLOCK * (whole->bytes / cut.elements), &operation));
     operation.apart = true;
@@ -64,7 +64,7 @@ static enum status make_gather(struct visits *visits, const struct transfer *tra
     struct instruction gather = {.opcode = OPCODE_ALL_GATHER,
                                  .stream = STREAM_COMM,
                                  .section = transfer->section,
-                                 .group = visits_group(visits, transfer->at),
+                                 .group = residencies_group(residencies, transfer->at),
                                  .tier = program->place.tier};
     for (int k = 0; k < OPERANDS_MAX; k++)
         gather.operands[k].buffer = -1;
@@ -72,7 +72,7 @@ static enum status make_gather(struct visits *visits, const struct transfer *tra
         gather.operands[0] =
             (struct operand){.buffer = whole->home, .access = ACCESS_READ, .bytes = own.end - own.begin};
     gather.operands[OP_INPUTS_MAX] =
-        (struct operand){.buffer = visit->copy, .access = ACCESS_WRITE, .bytes = whole->bytes};
+        (struct operand){.buffer = residency->copy, .access = ACCESS_WRITE, .bytes = whole->bytes};
     TRY(collectives_add(program, &operation, &gather));
     *out = gather;
     return STATUS_OK;
@@ -114,16 +114,16 @@ static void remove_elsewhere(struct program *program) {
 }
 
 enum status program_gather(struct program *program, const struct policy *policy) {
-    struct visits visits = {.program = program, .policy = policy, .is_away = is_use, .is_held = is_held};
+    struct residencies residencies = {.program = program, .policy = policy, .is_away = is_use, .is_held = is_held};
     if (partition_width(policy->partition.parameters) == 1) return STATUS_OK;
     enum status status;
-    TRY_GOTO(status, visits_find(&visits), done);
-    TRY_GOTO(status, place_gathers(&visits), done);
-    TRY_GOTO(status, make_wholes(&visits), done);
-    TRY_GOTO(status, visits_weave(&visits, make_gather), done);
+    TRY_GOTO(status, residencies_find(&residencies), done);
+    TRY_GOTO(status, place_gathers(&residencies), done);
+    TRY_GOTO(status, make_wholes(&residencies), done);
+    TRY_GOTO(status, residencies_weave(&residencies, make_gather), done);
     remove_elsewhere(program);
     TRY_GOTO(status, sort_collectives(program), done);
 done:
-    visits_free(&visits);
+    residencies_free(&residencies);
     return status;
 }

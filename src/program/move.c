@@ -1,20 +1,20 @@
-/* Copies between tiers: a visit to a buffer of another tier goes through a copy in that of the user. The copy is
+/* Copies between tiers: a residency of a buffer of another tier goes through a copy in that of the user. The copy is
  * fetched unless its uses overwrite it, and stored if it was changed and is used again. */
 #include "plan/movement.h"
 #include "program/passes.h"
-#include "program/visits.h"
+#include "program/residency.h"
 
-static bool is_elsewhere(const struct visits *visits, const struct buffer *buffer, const struct instruction *user) {
-    (void)visits;
+static bool is_elsewhere(const struct residencies *residencies, const struct buffer *buffer, const struct instruction *user) {
+    (void)residencies;
     return buffer->tier != user->tier;
 }
 
 /* Places are on the device, and what updates parameters aside has none. Parameters that are cut wait for one when they
  * are gathered (gather.c), not when their shards are moved. */
-static bool is_parameter_visit(const struct visits *visits, const struct visit *visit) {
-    bool parameters = visits->program->buffers.items[visit->buffer].kind == BUFFER_PARAMETERS;
-    bool cut = partition_width(visits->policy->partition.parameters) > 1;
-    return parameters && !cut && visit->tier == TIER_DEVICE && !visit->aside;
+static bool is_parameter_residency(const struct residencies *residencies, const struct residency *residency) {
+    bool parameters = residencies->program->buffers.items[residency->buffer].kind == BUFFER_PARAMETERS;
+    bool cut = partition_width(residencies->policy->partition.parameters) > 1;
+    return parameters && !cut && residency->tier == TIER_DEVICE && !residency->aside;
 }
 
 /* ---- transfers ---- */
@@ -22,98 +22,98 @@ static bool is_parameter_visit(const struct visits *visits, const struct visit *
 static int32_t smaller(int32_t a, int32_t b) { return a < b ? a : b; }
 static int32_t larger(int32_t a, int32_t b) { return a > b ? a : b; }
 
-static void place_store(const struct visits *visits, struct visit *visit, const struct visit *after, int32_t next) {
-    bool read_again = after ? !after->overwritten : visits->program->buffers.items[visit->buffer].persistent;
+static void place_store(const struct residencies *residencies, struct residency *residency, const struct residency *after, int32_t next) {
+    bool read_again = after ? !after->overwritten : residencies->program->buffers.items[residency->buffer].persistent;
     bool used_again = read_again || next != INT32_MAX;
-    if (!visit->changed || !used_again) return;
+    if (!residency->changed || !used_again) return;
     /* From the next group on, the place of parameters may belong to another chunk. */
-    int64_t room = is_parameter_visit(visits, visit) ? 0 : visits->policy->lookahead;
-    int64_t group = movement_store_group(visits_group(visits, visit->last), room);
-    visit->store = group > visits->groups ? visits->begin[visits->groups] : visits->begin[group];
-    visit->store = smaller(visit->store, visits_section_end(visits, visit->last));
-    visit->store = smaller(visit->store, next);
+    int64_t room = is_parameter_residency(residencies, residency) ? 0 : residencies->policy->lookahead;
+    int64_t group = movement_store_group(residencies_group(residencies, residency->last), room);
+    residency->store = group > residencies->groups ? residencies->begin[residencies->groups] : residencies->begin[group];
+    residency->store = smaller(residency->store, residencies_section_end(residencies, residency->last));
+    residency->store = smaller(residency->store, next);
     if (after)
-        visit->store =
-            larger(visit->last + 1, smaller(visit->store, visits->begin[visits_group(visits, after->first)]));
+        residency->store =
+            larger(residency->last + 1, smaller(residency->store, residencies->begin[residencies_group(residencies, after->first)]));
 }
 
-static enum status place_transfers(struct visits *visits) {
-    struct visit *items = visits->list.items;
-    const struct visit *changed = NULL; /* the latest visit to the buffer that changed it */
-    for (size_t v = 0; v < visits->list.count; v++) {
+static enum status place_transfers(struct residencies *residencies) {
+    struct residency *items = residencies->list.items;
+    const struct residency *changed = NULL; /* the latest residency of the buffer that changed it */
+    for (size_t v = 0; v < residencies->list.count; v++) {
         if (v > 0 && items[v - 1].buffer != items[v].buffer)
             changed = NULL;
         else if (v > 0 && items[v - 1].changed)
             changed = &items[v - 1];
-        bool followed = v + 1 < visits->list.count && items[v + 1].buffer == items[v].buffer;
+        bool followed = v + 1 < residencies->list.count && items[v + 1].buffer == items[v].buffer;
         int32_t written, next;
-        visits_home_uses(visits, items[v].buffer, &items[v], &written, &next);
+        residencies_home_uses(residencies, items[v].buffer, &items[v], &written, &next);
         if (items[v].overwritten)
             items[v].fetch = -1;
         else
-            visits_place_fetch(visits, &items[v], changed, written);
-        place_store(visits, &items[v], followed ? &items[v + 1] : NULL, next);
-        int section = visits_instruction(visits, items[v].first)->section;
+            residencies_place_fetch(residencies, &items[v], changed, written);
+        place_store(residencies, &items[v], followed ? &items[v + 1] : NULL, next);
+        int section = residencies_instruction(residencies, items[v].first)->section;
         struct transfer fetch = {section, items[v].fetch, items[v].first, false, v};
         struct transfer store = {section, items[v].store, items[v].first, true, v};
-        if (fetch.at >= 0) TRY(vec_push(&visits->transfers, fetch));
-        if (store.at >= 0) TRY(vec_push(&visits->transfers, store));
+        if (fetch.at >= 0) TRY(vec_push(&residencies->transfers, fetch));
+        if (store.at >= 0) TRY(vec_push(&residencies->transfers, store));
     }
     return STATUS_OK;
 }
 
 /* ---- the list with copies ---- */
 
-static bool is_whole(const struct visit *visit) { return visit->fetch < 0 && visit->store < 0; }
+static bool is_whole(const struct residency *residency) { return residency->fetch < 0 && residency->store < 0; }
 
-/* Whether nothing of a buffer is ever at home: of the visits [first, end) none is fetched or stored. */
-static bool never_at_home(const struct visits *visits, size_t first, size_t end) {
-    int32_t buffer = visits->list.items[first].buffer;
+/* Whether nothing of a buffer is ever at home: of the residencies [first, end) none is fetched or stored. */
+static bool never_at_home(const struct residencies *residencies, size_t first, size_t end) {
+    int32_t buffer = residencies->list.items[first].buffer;
     for (size_t v = first; v < end; v++)
-        if (!is_whole(&visits->list.items[v])) return false;
-    for (size_t u = visits->first_use[buffer]; u < visits->first_use[buffer + 1]; u++)
-        if (!visits->uses[u].away) return false;
+        if (!is_whole(&residencies->list.items[v])) return false;
+    for (size_t u = residencies->first_use[buffer]; u < residencies->first_use[buffer + 1]; u++)
+        if (!residencies->uses[u].away) return false;
     return true;
 }
 
-/* The visit's own buffer: a copy of its home, or where nothing is copied a buffer by itself. */
-static enum status make_copy(struct visits *visits, struct visit *visit) {
-    struct buffer copy = visits->program->buffers.items[visit->buffer];
-    visit->copy = copy.id = (int)visits->program->buffers.count;
-    copy.home = is_whole(visit) ? -1 : visit->buffer;
-    copy.tier = visit->tier;
+/* The residency's own buffer: a copy of its home, or where nothing is copied a buffer by itself. */
+static enum status make_copy(struct residencies *residencies, struct residency *residency) {
+    struct buffer copy = residencies->program->buffers.items[residency->buffer];
+    residency->copy = copy.id = (int)residencies->program->buffers.count;
+    copy.home = is_whole(residency) ? -1 : residency->buffer;
+    copy.tier = residency->tier;
     copy.persistent = false;
-    return vec_push(&visits->program->buffers, copy);
+    return vec_push(&residencies->program->buffers, copy);
 }
 
-/* A copy for each visit. A buffer that is never at home becomes that of its first visit. */
-static enum status make_copies(struct visits *visits) {
-    struct visit *items = visits->list.items;
-    for (size_t first = 0, end; first < visits->list.count; first = end) {
-        for (end = first; end < visits->list.count && items[end].buffer == items[first].buffer;)
+/* A copy for each residency. A buffer that is never at home becomes that of its first residency. */
+static enum status make_copies(struct residencies *residencies) {
+    struct residency *items = residencies->list.items;
+    for (size_t first = 0, end; first < residencies->list.count; first = end) {
+        for (end = first; end < residencies->list.count && items[end].buffer == items[first].buffer;)
             end++;
         size_t v = first;
-        if (never_at_home(visits, first, end)) {
-            visits->program->buffers.items[items[v].buffer].tier = items[v].tier;
+        if (never_at_home(residencies, first, end)) {
+            residencies->program->buffers.items[items[v].buffer].tier = items[v].tier;
             items[v].copy = items[v].buffer;
             v++;
         }
         for (; v < end; v++)
-            TRY(make_copy(visits, &items[v]));
+            TRY(make_copy(residencies, &items[v]));
     }
     return STATUS_OK;
 }
 
-static enum status make_transfer(struct visits *visits, const struct transfer *transfer, struct instruction *out) {
-    const struct visit *visit = &visits->list.items[transfer->visit];
-    const struct buffer *buffers = visits->program->buffers.items;
-    int32_t from = transfer->store ? visit->copy : visit->buffer, to = transfer->store ? visit->buffer : visit->copy;
-    const struct instruction *user = visits_instruction(visits, transfer->store ? visit->last : visit->first);
+static enum status make_transfer(struct residencies *residencies, const struct transfer *transfer, struct instruction *out) {
+    const struct residency *residency = &residencies->list.items[transfer->residency];
+    const struct buffer *buffers = residencies->program->buffers.items;
+    int32_t from = transfer->store ? residency->copy : residency->buffer, to = transfer->store ? residency->buffer : residency->copy;
+    const struct instruction *user = residencies_instruction(residencies, transfer->store ? residency->last : residency->first);
     struct instruction copy = {.opcode = OPCODE_COPY,
                                .stream = (int)stream_role_of_copy(buffers[from].tier, buffers[to].tier),
                                .section = transfer->section,
                                .group = user->group,
-                               .deferred = visit->deferred,
+                               .deferred = residency->deferred,
                                .grain = user->grain};
     for (int k = 0; k < OPERANDS_MAX; k++)
         copy.operands[k].buffer = -1;
@@ -145,17 +145,17 @@ static void choose_alignment(struct program *program) {
 }
 
 enum status program_move(struct program *program, const struct policy *policy) {
-    struct visits visits = {
-        .program = program, .policy = policy, .is_away = is_elsewhere, .is_held = is_parameter_visit};
+    struct residencies residencies = {
+        .program = program, .policy = policy, .is_away = is_elsewhere, .is_held = is_parameter_residency};
     enum status status;
-    TRY_GOTO(status, visits_find(&visits), done);
-    TRY_GOTO(status, place_transfers(&visits), done);
-    TRY_GOTO(status, make_copies(&visits), done);
-    TRY_GOTO(status, visits_weave(&visits, make_transfer), done);
+    TRY_GOTO(status, residencies_find(&residencies), done);
+    TRY_GOTO(status, place_transfers(&residencies), done);
+    TRY_GOTO(status, make_copies(&residencies), done);
+    TRY_GOTO(status, residencies_weave(&residencies, make_transfer), done);
     number_streams(program);
     choose_alignment(program);
     program_set_lifetimes(program);
 done:
-    visits_free(&visits);
+    residencies_free(&residencies);
     return status;
 }

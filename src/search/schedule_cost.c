@@ -8,9 +8,9 @@
 struct instance {
     int64_t bytes;
     enum tier home;
-    int32_t first, last;             /* executions of the present visit to the device */
+    int32_t first, last;             /* executions of the present residency on the device */
     int32_t first_group, last_group; /* their groups */
-    int32_t visits;
+    int32_t residencies;
 };
 
 /* Live bytes change at three places of an execution: at copies before its group, at the execution itself, and at copies
@@ -42,10 +42,10 @@ static int32_t group_begin(const struct measurer *measurer, int64_t group) {
     return measurer->begin[group < measurer->groups ? group : measurer->groups];
 }
 
-/* A visit to the device ends; `again`: another comes. */
-static void end_visit(const struct measurer *measurer, const struct instance *instance, bool again) {
+/* A residency on the device ends; `again`: another comes. */
+static void end_residency(const struct measurer *measurer, const struct instance *instance, bool again) {
     int64_t lookahead = measurer->cost->lookahead;
-    bool fetched = instance->visits > 1, stored = again && instance->visits == 1;
+    bool fetched = instance->residencies > 1, stored = again && instance->residencies == 1;
     int32_t first = instance->first, last = instance->last;
     if (fetched) first = group_begin(measurer, movement_fetch_group(instance->first_group, lookahead));
     if (stored) last = group_begin(measurer, movement_store_group(instance->last_group, lookahead)) - 1;
@@ -58,25 +58,25 @@ static void count_traffic(struct copy_traffic *traffic, int64_t bytes) {
     traffic->copies++;
 }
 
-/* From the store behind the first visit to the fetch before the last. */
-static void begin_visit(const struct measurer *measurer, struct instance *instance, int32_t group) {
+/* From the store behind the first residency to the fetch before the last. */
+static void begin_residency(const struct measurer *measurer, struct instance *instance, int32_t group) {
     struct schedule_cost *cost = measurer->cost;
-    end_visit(measurer, instance, true);
-    if (instance->visits == 1) count_traffic(&cost->out[instance->home], instance->bytes);
+    end_residency(measurer, instance, true);
+    if (instance->residencies == 1) count_traffic(&cost->out[instance->home], instance->bytes);
     count_traffic(&cost->in[instance->home], instance->bytes);
     int64_t from = movement_store_group(instance->last_group, cost->lookahead);
     int64_t to = movement_fetch_group(group, cost->lookahead);
     if (from <= to && to < measurer->groups)
         add_live(measurer, instance->home, measurer->begin[from], PLACE_BEFORE, measurer->begin[to], PLACE_BEFORE,
                  instance->bytes);
-    instance->visits++;
+    instance->residencies++;
 }
 
 static void use(const struct measurer *measurer, int32_t index, int32_t execution, int32_t group) {
     struct instance *instance = &measurer->instances.items[index];
     bool stays = movement_stays(instance->last_group, group, measurer->cost->lookahead);
     if (instance->home != TIER_DEVICE && !stays) {
-        begin_visit(measurer, instance, group);
+        begin_residency(measurer, instance, group);
         instance->first = execution;
         instance->first_group = group;
     }
@@ -97,7 +97,7 @@ static enum status make(struct measurer *measurer, int32_t r, int32_t group) {
                                     .first = r,
                                     .first_group = group,
                                     .last_group = group,
-                                    .visits = 1};
+                                    .residencies = 1};
             *current = (int32_t)measurer->instances.count;
             TRY(vec_push(&measurer->instances, made));
         }
@@ -133,7 +133,7 @@ static enum status walk(struct measurer *measurer) {
         }
     }
     for (size_t i = 0; i < measurer->instances.count; i++)
-        end_visit(measurer, &measurer->instances.items[i], false);
+        end_residency(measurer, &measurer->instances.items[i], false);
     return STATUS_OK;
 }
 

@@ -102,7 +102,7 @@ static const char *check_useful(const struct program *program, const struct poli
     return fault;
 }
 
-/* A copy is fetched at most once, unless it is written over in full: a visit begins with one fetch. And nothing is
+/* A copy is fetched at most once, unless it is written over in full: a residency begins with one fetch. And nothing is
  * stored that was not changed since it came. */
 static const char *check_copies(const struct program *program, const struct policy *policy) {
     (void)policy;
