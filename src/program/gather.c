@@ -1,6 +1,6 @@
-/* Whole parameters of shards: a residency of them goes through a buffer into which all ranks' shards are gathered. Every
- * rank makes the same gathers in the same order, so positions depend on nothing that ranks have apart: what a rank does
- * not compute stands in the list until here (OPCODE_ELSEWHERE). */
+/* Whole parameters of shards: a residency of them goes through a buffer into which all ranks' shards are gathered.
+ * Every rank makes the same gathers in the same order, so positions depend on nothing that ranks have apart: what a
+ * rank does not compute stands in the list until here (OPCODE_ELSEWHERE). */
 #include "program/collectives.h"
 #include "program/passes.h"
 #include "program/residency.h"
@@ -51,7 +51,8 @@ static int64_t pack_elements(const struct buffer *whole) {
 }
 
 /* Of the group before whose instructions it stands: groups come in order. */
-static enum status make_gather(struct residencies *residencies, const struct transfer *transfer, struct instruction *out) {
+static enum status make_gather(struct residencies *residencies, const struct transfer *transfer,
+                               struct instruction *out) {
     struct program *program = residencies->program;
     const struct residency *residency = &residencies->list.items[transfer->residency];
     const struct buffer *whole = &program->buffers.items[residency->copy];

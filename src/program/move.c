@@ -4,7 +4,8 @@
 #include "program/passes.h"
 #include "program/residency.h"
 
-static bool is_elsewhere(const struct residencies *residencies, const struct buffer *buffer, const struct instruction *user) {
+static bool is_elsewhere(const struct residencies *residencies, const struct buffer *buffer,
+                         const struct instruction *user) {
     (void)residencies;
     return buffer->tier != user->tier;
 }
@@ -22,19 +23,22 @@ static bool is_parameter_residency(const struct residencies *residencies, const 
 static int32_t smaller(int32_t a, int32_t b) { return a < b ? a : b; }
 static int32_t larger(int32_t a, int32_t b) { return a > b ? a : b; }
 
-static void place_store(const struct residencies *residencies, struct residency *residency, const struct residency *after, int32_t next) {
+static void place_store(const struct residencies *residencies, struct residency *residency,
+                        const struct residency *after, int32_t next) {
     bool read_again = after ? !after->overwritten : residencies->program->buffers.items[residency->buffer].persistent;
     bool used_again = read_again || next != INT32_MAX;
     if (!residency->changed || !used_again) return;
     /* From the next group on, the place of parameters may belong to another chunk. */
     int64_t room = is_parameter_residency(residencies, residency) ? 0 : residencies->policy->lookahead;
     int64_t group = movement_store_group(residencies_group(residencies, residency->last), room);
-    residency->store = group > residencies->groups ? residencies->begin[residencies->groups] : residencies->begin[group];
+    residency->store =
+        group > residencies->groups ? residencies->begin[residencies->groups] : residencies->begin[group];
     residency->store = smaller(residency->store, residencies_section_end(residencies, residency->last));
     residency->store = smaller(residency->store, next);
     if (after)
         residency->store =
-            larger(residency->last + 1, smaller(residency->store, residencies->begin[residencies_group(residencies, after->first)]));
+            larger(residency->last + 1,
+                   smaller(residency->store, residencies->begin[residencies_group(residencies, after->first)]));
 }
 
 static enum status place_transfers(struct residencies *residencies) {
@@ -104,11 +108,14 @@ static enum status make_copies(struct residencies *residencies) {
     return STATUS_OK;
 }
 
-static enum status make_transfer(struct residencies *residencies, const struct transfer *transfer, struct instruction *out) {
+static enum status make_transfer(struct residencies *residencies, const struct transfer *transfer,
+                                 struct instruction *out) {
     const struct residency *residency = &residencies->list.items[transfer->residency];
     const struct buffer *buffers = residencies->program->buffers.items;
-    int32_t from = transfer->store ? residency->copy : residency->buffer, to = transfer->store ? residency->buffer : residency->copy;
-    const struct instruction *user = residencies_instruction(residencies, transfer->store ? residency->last : residency->first);
+    int32_t from = transfer->store ? residency->copy : residency->buffer,
+            to = transfer->store ? residency->buffer : residency->copy;
+    const struct instruction *user =
+        residencies_instruction(residencies, transfer->store ? residency->last : residency->first);
     struct instruction copy = {.opcode = OPCODE_COPY,
                                .stream = (int)stream_role_of_copy(buffers[from].tier, buffers[to].tier),
                                .section = transfer->section,

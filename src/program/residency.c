@@ -17,7 +17,8 @@ static void find_moved(const struct residencies *residencies, bool *moved, size_
             int32_t b = residencies_instruction(residencies, i)->operands[k].buffer;
             if (b < 0) continue;
             counts[b]++;
-            if (!moved[b] && residencies->is_away(residencies, &program->buffers.items[b], residencies_instruction(residencies, i)))
+            if (!moved[b] &&
+                residencies->is_away(residencies, &program->buffers.items[b], residencies_instruction(residencies, i)))
                 moved[b] = *any = true;
         }
     for (size_t b = 0; b < program->buffers.count; b++)
@@ -95,7 +96,8 @@ static enum status find_groups(struct residencies *residencies) {
  * another rule (residencies_hold). */
 static bool is_near(const struct residencies *residencies, const struct residency *residency, int32_t instruction) {
     int32_t last = residencies_group(residencies, residency->last), next = residencies_group(residencies, instruction);
-    return residencies->is_held(residencies, residency) ? last == next : movement_stays(last, next, residencies->policy->lookahead);
+    return residencies->is_held(residencies, residency) ? last == next
+                                                        : movement_stays(last, next, residencies->policy->lookahead);
 }
 
 static bool is_aside(const struct instruction *instruction) {
@@ -108,14 +110,15 @@ static bool joins(const struct residencies *residencies, const struct residency 
                              *next = residencies_instruction(residencies, use->instruction);
     bool parameters = residencies->program->buffers.items[use->buffer].kind == BUFFER_PARAMETERS;
     bool apart = residency->deferred != next->deferred || (parameters && residency->aside != is_aside(next));
-    return residency->buffer == use->buffer && residency->tier == next->tier && !apart && last->section == next->section &&
-           is_near(residencies, residency, use->instruction);
+    return residency->buffer == use->buffer && residency->tier == next->tier && !apart &&
+           last->section == next->section && is_near(residencies, residency, use->instruction);
 }
 
 /* Members of a pack are written one after the other, in either order: what has been written stays one stretch. A read
  * of anything else finds what was there before. */
 static void add_use(const struct residencies *residencies, struct residency *residency, const struct use *use) {
-    bool known = residency->begin <= use->begin && use->end <= residency->end, first = residency->begin == residency->end;
+    bool known = residency->begin <= use->begin && use->end <= residency->end,
+         first = residency->begin == residency->end;
     bool writes = use->access == ACCESS_WRITE;
     residency->last = use->instruction;
     residency->changed |= use->access != ACCESS_READ;
@@ -128,12 +131,12 @@ static void add_use(const struct residencies *residencies, struct residency *res
 
 static enum status begin_residency(struct residencies *residencies, const struct use *use) {
     struct residency residency = {.buffer = use->buffer,
-                          .first = use->instruction,
-                          .fetch = -1,
-                          .store = -1,
-                          .tier = residencies_instruction(residencies, use->instruction)->tier,
-                          .deferred = residencies_instruction(residencies, use->instruction)->deferred,
-                          .aside = is_aside(residencies_instruction(residencies, use->instruction))};
+                                  .first = use->instruction,
+                                  .fetch = -1,
+                                  .store = -1,
+                                  .tier = residencies_instruction(residencies, use->instruction)->tier,
+                                  .deferred = residencies_instruction(residencies, use->instruction)->deferred,
+                                  .aside = is_aside(residencies_instruction(residencies, use->instruction))};
     add_use(residencies, &residency, use);
     return vec_push(&residencies->list, residency);
 }
@@ -171,8 +174,8 @@ void residencies_free(struct residencies *residencies) {
 
 /* ---- places of fetches ---- */
 
-void residencies_home_uses(const struct residencies *residencies, int32_t buffer, const struct residency *residency, int32_t *written,
-                      int32_t *next) {
+void residencies_home_uses(const struct residencies *residencies, int32_t buffer, const struct residency *residency,
+                           int32_t *written, int32_t *next) {
     *written = -1;
     *next = INT32_MAX;
     for (size_t u = residencies->first_use[buffer]; u < residencies->first_use[buffer + 1]; u++) {
@@ -186,9 +189,11 @@ void residencies_home_uses(const struct residencies *residencies, int32_t buffer
 static int32_t smaller(int32_t a, int32_t b) { return a < b ? a : b; }
 static int32_t larger(int32_t a, int32_t b) { return a > b ? a : b; }
 
-void residencies_place_fetch(const struct residencies *residencies, struct residency *residency, const struct residency *before, int32_t written) {
+void residencies_place_fetch(const struct residencies *residencies, struct residency *residency,
+                             const struct residency *before, int32_t written) {
     int32_t begin = residencies_section_begin(residencies, residency->first);
-    int64_t group = movement_fetch_group(residencies_group(residencies, residency->first), residencies->policy->lookahead);
+    int64_t group =
+        movement_fetch_group(residencies_group(residencies, residency->first), residencies->policy->lookahead);
     if (residency->fetch < 0) residency->fetch = residencies->begin[group];
     residency->fetch = larger(residency->fetch, larger(begin, written + 1));
     if (before && before->changed) residency->fetch = larger(residency->fetch, before->store);
@@ -225,7 +230,8 @@ static enum status make_finder(const struct residencies *residencies, struct res
 }
 
 /* The residency that an instruction uses a buffer in; NULL when it uses it at home. */
-static const struct residency *find_residency(const struct residency_finder *finder, int32_t buffer, int32_t instruction) {
+static const struct residency *find_residency(const struct residency_finder *finder, int32_t buffer,
+                                              int32_t instruction) {
     const struct residency *list = finder->residencies->list.items;
     int32_t *latest = &finder->latest[buffer];
     while (*latest >= 0 && list[*latest].first > instruction) {
@@ -239,7 +245,8 @@ static const struct residency *find_residency(const struct residency_finder *fin
 static void redirect(const struct residency_finder *finder, int32_t index, struct instruction *instruction) {
     for (int k = 0; k < OPERANDS_MAX; k++) {
         struct operand *operand = &instruction->operands[k];
-        const struct residency *residency = operand->buffer >= 0 ? find_residency(finder, operand->buffer, index) : NULL;
+        const struct residency *residency =
+            operand->buffer >= 0 ? find_residency(finder, operand->buffer, index) : NULL;
         if (residency) operand->buffer = residency->copy;
     }
 }

@@ -5,8 +5,8 @@
 #include "program/residency.h"
 
 struct place {
-    size_t residency;  /* that has the place */
-    int32_t freed; /* the instruction before which the next one may be fetched */
+    size_t residency; /* that has the place */
+    int32_t freed;    /* the instruction before which the next one may be fetched */
 };
 
 struct places {
@@ -35,13 +35,14 @@ static int32_t next_use(const struct residencies *residencies, size_t residency,
     const struct residency *items = residencies->list.items;
     for (size_t v = residency; v < residencies->list.count && items[v].buffer == items[residency].buffer; v++)
         if (items[v].first > instruction && residencies->is_held(residencies, &items[v]) &&
-            residencies_instruction(residencies, items[v].first)->section == residencies_instruction(residencies, instruction)->section)
+            residencies_instruction(residencies, items[v].first)->section ==
+                residencies_instruction(residencies, instruction)->section)
             return items[v].first;
     return INT32_MAX;
 }
 
-/* The place to give up for a residency at `instruction`: of those that its group does not use, the one whose next use is
- * farthest. -1: none. */
+/* The place to give up for a residency at `instruction`: of those that its group does not use, the one whose next use
+ * is farthest. -1: none. */
 static int64_t choose_place(const struct places *places, int32_t instruction) {
     const struct residencies *residencies = places->residencies;
     int32_t farthest = -1, group = residencies_group(residencies, instruction);
@@ -49,8 +50,8 @@ static int64_t choose_place(const struct places *places, int32_t instruction) {
     for (int64_t p = 0; p < places->count; p++) {
         const struct residency *held = &residencies->list.items[places->items[p].residency];
         int32_t next = next_use(residencies, places->items[p].residency, instruction);
-        bool used =
-            residencies_group(residencies, held->last) == group || (next != INT32_MAX && residencies_group(residencies, next) == group);
+        bool used = residencies_group(residencies, held->last) == group ||
+                    (next != INT32_MAX && residencies_group(residencies, next) == group);
         if (!used && next > farthest) farthest = next, chosen = p;
     }
     return chosen;
@@ -61,7 +62,8 @@ static enum status refuse_buffers(const struct places *places, int32_t group) {
     long long needed = 0;
     for (size_t v = 0; v < residencies->list.count; v++) {
         const struct residency *residency = &residencies->list.items[v];
-        needed += residencies->is_held(residencies, residency) && residencies_group(residencies, residency->first) == group;
+        needed +=
+            residencies->is_held(residencies, residency) && residencies_group(residencies, residency->first) == group;
     }
     enum status status =
         status_set(STATUS_BAD_INPUT, "plan: policy.buffers: %" PRId64 " is not legal: one block uses %lld chunks",
