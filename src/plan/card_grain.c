@@ -11,11 +11,11 @@ static const double LAYER_BYTES = 34, MEMORY_SHARE = 0.25;
 /* As good as the best: less memory is worth the rest. */
 static const double ENOUGH = 0.97;
 
-/* Part of the card's rate that products of so many tokens reach, by full waves and by the gradient's traffic. */
+/* Part of the card's rate that products of so many tokens reach, by full tile waves and by the gradient's traffic. */
 static double rate_of(int multiprocessors, int64_t tokens, int64_t width) {
     int64_t tiles = (tokens + TILE_TOKENS - 1) / TILE_TOKENS * ((width + TILE_FEATURES - 1) / TILE_FEATURES);
-    int64_t waves = (tiles + multiprocessors - 1) / multiprocessors;
-    double filled = (double)tiles / (double)(waves * multiprocessors);
+    int64_t tile_waves = (tiles + multiprocessors - 1) / multiprocessors;
+    double filled = (double)tiles / (double)(tile_waves * multiprocessors);
     return filled / (1 + FLOPS_A_BYTE * GRADIENT_BYTES / (FLOPS_A_TOKEN * (double)tokens));
 }
 

@@ -83,14 +83,14 @@ static const double HOST_PART = 0.70;
 
 static int64_t tiles_along(int64_t size, int64_t tile) { return (size + tile - 1) / tile; }
 
-/* Part of the multiprocessors at work, over the waves of a product's tiles; its sums, each of so many terms, may be cut
+/* Part of the multiprocessors at work, over the tile waves of a product; its sums, each of so many terms, may be cut
  * in parts to fill them. */
 static double filled(const struct shape *result, int64_t terms, int64_t multiprocessors) {
     int64_t tiles = tiles_along(shape_rows(result), TILE_ROWS) * tiles_along(shape_columns(result), TILE_COLUMNS);
     double best = 0;
     for (int64_t parts = 1; parts == 1 || parts * SPLIT_LEAST <= terms; parts *= 2) {
-        int64_t waves = tiles_along(tiles * parts, multiprocessors);
-        double part = (double)(tiles * parts) / (double)(waves * multiprocessors);
+        int64_t tile_waves = tiles_along(tiles * parts, multiprocessors);
+        double part = (double)(tiles * parts) / (double)(tile_waves * multiprocessors);
         if (part > best) best = part;
     }
     return best;

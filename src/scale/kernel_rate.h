@@ -18,7 +18,7 @@ struct card {
 struct card card_describe(const struct cluster_device *device, const struct calibration *calibration);
 
 /* `count` products of m x k by k x n side by side in one kernel (batched), operands and result in 16 bits. The tile is
- * the best of those that libraries have; tiles are counted whole, waves of tiles as calibration.wave_part says; each
+ * the best of those that libraries have; tiles are counted whole, tile waves as calibration.tile_wave_part says; each
  * tile is multiplied and then written. */
 double product_s(const struct card *card, int64_t count, int64_t m, int64_t n, int64_t k);
 /* The same where the result is added to what is in memory, in elements of `sum_bytes`, which is read meanwhile. */

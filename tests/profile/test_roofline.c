@@ -90,10 +90,10 @@ static void every_rate_counts(void **state) {
     graph_free(graph);
 }
 
-/* By hand: 4096 tokens, 2048 to 2048 features: 256 tiles in 2 waves of 132, at 0.85 of
+/* By hand: 4096 tokens, 2048 to 2048 features: 256 tiles in 2 tile waves of 132, at 0.85 of
  * the best shape's 80% of the card. The same on a card of
- * 256 multiprocessors is one full wave. */
-static void products_fill_waves(void **state) {
+ * 256 multiprocessors is one full tile wave. */
+static void products_fill_tile_waves(void **state) {
     (void)state;
     struct cluster cluster = read_h100();
     struct cluster_limits *limits = &cluster.device.limits;
@@ -228,7 +228,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(nothing_beats_the_data_sheet),
         cmocka_unit_test(every_rate_counts),
-        cmocka_unit_test(products_fill_waves),
+        cmocka_unit_test(products_fill_tile_waves),
         cmocka_unit_test(quantized_experts_are_unpacked_for_each_product),
         cmocka_unit_test(expectations_lie_within_their_range),
         cmocka_unit_test(attention_is_no_faster_than_published_kernels),

@@ -1,4 +1,4 @@
-/* Kernels by shape: what tiles, waves, bytes and alignment do to their time. */
+/* Kernels by shape: what tiles, tile waves, bytes and alignment do to their time. */
 #include <math.h>
 
 #include "cluster/cluster_preset.h"
@@ -22,15 +22,15 @@ static void require_near(double actual, double expected, double part) {
 
 /* 108 multiprocessors and tiles of 256 x 128: 12 x 9 tiles take as long as one, and a column more twice that, if waves
  * count whole. */
-static void tiles_are_counted_in_waves(void **state) {
+static void tiles_are_counted_in_tile_waves(void **state) {
     (void)state;
     struct card card = card_of("a100-80x8");
-    calibration.wave_part = 1;
+    calibration.tile_wave_part = 1;
     double one = product_s(&card, 1, 3072, 1152, 8192), more = product_s(&card, 1, 3072, 1160, 8192);
     double multiplied = 2.0 * 256 * 128 * 8192 / (card.product_per_s / 108), written = 2.0 * 256 * 128 / (2039e9 / 108);
     require_near(one, multiplied + written, 0.001);
     assert_true(more > 1.2 * one);
-    calibration.wave_part = 0;
+    calibration.tile_wave_part = 0;
     require_near(product_s(&card, 1, 25600, 11648, 8192) / product_s(&card, 1, 25600, 11520, 8192), 91.0 / 90, 0.001);
 }
 
@@ -48,7 +48,7 @@ static void a_sum_is_read_beside_a_long_product_and_written_after_it(void **stat
     (void)state;
     struct card card = card_of("a100-80x8");
     double n = 8192;
-    calibration.wave_part = 0;
+    calibration.tile_wave_part = 0;
     double sum = product_sum_s(&card, 1, 8192, 8192, 8192, 4), plain = product_s(&card, 1, 8192, 8192, 8192);
     require_near(sum - plain, 2 * n * n / 2039e9, 0.001);
     require_near(product_sum_s(&card, 1, 8192, 8192, 8, 4), (2 * 2 * 8 * n + 2 * 4 * n * n) / card.bytes_per_s, 0.01);
@@ -118,7 +118,7 @@ static void every_calibrated_number_lies_within_its_range(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(tiles_are_counted_in_waves),
+        cmocka_unit_test(tiles_are_counted_in_tile_waves),
         cmocka_unit_test(a_large_product_is_at_the_card_s_rate_and_a_thin_one_at_the_memory_s),
         cmocka_unit_test(a_sum_is_read_beside_a_long_product_and_written_after_it),
         cmocka_unit_test(rows_that_are_not_aligned_cost_four_times),
