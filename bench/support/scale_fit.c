@@ -10,7 +10,7 @@
     X(product_volta, 0.9, 0.5, 1.1)                                                                                    \
     X(product_ampere, 0.9, 0.6, 1.1)                                                                                   \
     X(product_hopper, 0.9, 0.5, 1.1)                                                                                   \
-    X(tile_wave_part, 0.7, 0, 1)                                                                                            \
+    X(tile_wave_part, 0.7, 0, 1)                                                                                       \
     X(flash2_ampere, 0.55, 0.45, 0.7)                                                                                  \
     X(flash2_hopper, 0.35, 0.25, 0.45)                                                                                 \
     X(flash1_part, 0.75, 0.4, 1.0)                                                                                     \

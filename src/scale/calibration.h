@@ -8,7 +8,7 @@
     X(product_volta, 0.9, "of the card's best product rate, what products reach in training: V100")                    \
     X(product_ampere, 0.8674, "the same: A100, A800")                                                                  \
     X(product_hopper, 0.8041, "the same: H100, H200 and later")                                                        \
-    X(tile_wave_part, 0.3876, "of a last wave of tiles that is not full, how much is lost")                                 \
+    X(tile_wave_part, 0.3876, "of a last wave of tiles that is not full, how much is lost")                            \
     X(flash2_ampere, 0.471, "of the data sheet's rate, FlashAttention 2 forward: A100")                                \
     X(flash2_hopper, 0.2513, "the same: H100")                                                                         \
     X(flash1_part, 0.9311, "FlashAttention 1 and Triton's, of FlashAttention 2")                                       \

@@ -62,7 +62,8 @@ static double product_tiles_s(const struct card *card, const struct product *pro
     for (size_t i = 0; i < sizeof tiles / sizeof *tiles; i++) {
         double blocks = (double)product->count * (double)parts_of(product->m, tiles[i].rows) *
                         (double)parts_of(product->n, tiles[i].columns);
-        double tile_waves = blocks / each, whole = ceil(tile_waves), elements = (double)(tiles[i].rows * tiles[i].columns);
+        double tile_waves = blocks / each, whole = ceil(tile_waves),
+               elements = (double)(tiles[i].rows * tiles[i].columns);
         tile_waves += (whole - tile_waves) * (whole <= 1 ? 1 : card->calibration->tile_wave_part);
         double tile_s = elements * (2 * (double)product->k / (sm_per_s * tiles[i].rate) + write_s);
         if (tile_waves * tile_s < best) best = tile_waves * tile_s;

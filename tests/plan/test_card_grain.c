@@ -6,7 +6,8 @@ static const int64_t GIB = (int64_t)1 << 30;
 
 static void the_grain_follows_the_model(void **state) {
     (void)state;
-    assert_int_equal(card_grain_tokens(132, 80 * GIB, 12, 768), 16384); /* GPT-2 124M: 384 tiles in 3 tile waves of 132 */
+    assert_int_equal(card_grain_tokens(132, 80 * GIB, 12, 768),
+                     16384); /* GPT-2 124M: 384 tiles in 3 tile waves of 132 */
     assert_int_equal(card_grain_tokens(132, 80 * GIB, 16, 2048), 8192); /* Llama 3.2 1B: 512 in 4 */
     assert_int_equal(card_grain_tokens(132, 80 * GIB, 32, 4096), 4096); /* Llama 3 8B: more would not leave room */
 }
