@@ -64,7 +64,7 @@ static enum status read_problem(const char *place, const json_t *object, struct 
     int64_t layers, devices;
     TRY(case_int(place, object, "num_layers", 1, 64, &layers));
     TRY(case_int(place, object, "num_devices", 1, 1024, &devices));
-    TRY(case_int(place, object, "num_microbatches", 1, 1 << 20, &out->problem.micro_batches));
+    TRY(case_int(place, object, "num_microbatches", 1, 1 << 20, &out->problem.waves));
     out->problem.layers = (int)layers, out->problem.devices = (int)devices, out->problem.device_bytes = INT64_MAX;
     TRY(read_submeshes(place, object, out));
     return read_costs(place, object, out);

@@ -30,7 +30,7 @@ static const struct stage_cost *cost_of(const struct stage_problem *problem, int
 
 static bool fits(const struct stage_problem *problem, const struct stage_cost *cost, int in_flight) {
     int64_t left = problem->device_bytes - cost->held_bytes;
-    return left >= 0 && cost->micro_batch_bytes <= left / in_flight;
+    return left >= 0 && cost->wave_bytes <= left / in_flight;
 }
 
 static void fill_entry(const struct table *table, int stages, int layer, int devices, double longest) {
@@ -75,7 +75,7 @@ static double step_seconds(const struct table *table, int stages) {
         sum += seconds, longest = fmax(longest, seconds);
         layer = entry->last + 1, d -= problem->submesh_devices[entry->submesh];
     }
-    return sum + (double)(problem->micro_batches - 1) * longest;
+    return sum + (double)(problem->waves - 1) * longest;
 }
 
 static enum status write_cut(const struct table *table, int stages, double seconds, struct stage_cut *out) {
@@ -133,7 +133,7 @@ static enum status find(const struct table *table, const double *times, size_t c
     if (stages == 0)
         return status_set(STATUS_NO_FIT, "no cut uses all %d devices within their memory", table->problem->devices);
     double least_sum = entry_at(table, stages, 0, table->problem->devices)->seconds;
-    double others = (double)(table->problem->micro_batches - 1);
+    double others = (double)(table->problem->waves - 1);
     out->seconds = INFINITY;
     for (size_t i = first_that_fits(table, times, count); i < count; i++) {
         if (least_sum + others * times[i] >= out->seconds) return STATUS_OK;
@@ -152,7 +152,7 @@ static enum status check_costs(const struct stage_problem *problem) {
                 if (!(cost->seconds >= 0))
                     return status_set(STATUS_BAD_INPUT, "layers %d to %d on submesh %d: %g s: must be 0 or more", first,
                                       last, m, cost->seconds);
-                if (cost->held_bytes < 0 || cost->micro_batch_bytes < 0)
+                if (cost->held_bytes < 0 || cost->wave_bytes < 0)
                     return status_set(STATUS_BAD_INPUT, "layers %d to %d on submesh %d: bytes below 0", first, last, m);
             }
         }
@@ -168,9 +168,9 @@ static enum status check(const struct stage_problem *problem) {
     if (problem->submesh_count < 1 || problem->submesh_count > STAGE_MOST_SUBMESHES)
         return status_set(STATUS_BAD_INPUT, "%d submeshes: must be 1 to %d", problem->submesh_count,
                           STAGE_MOST_SUBMESHES);
-    if (problem->micro_batches < 1)
-        return status_set(STATUS_BAD_INPUT, "%lld micro-batches: must be at least 1",
-                          (long long)problem->micro_batches);
+    if (problem->waves < 1)
+        return status_set(STATUS_BAD_INPUT, "%lld waves: must be at least 1",
+                          (long long)problem->waves);
     for (int m = 0; m < problem->submesh_count; m++)
         if (problem->submesh_devices[m] < 1)
             return status_set(STATUS_BAD_INPUT, "submesh %d: %d devices: must be at least 1", m,

@@ -1,12 +1,12 @@
 /* Where a pipeline is cut into stages, and which submesh each gets (Alpa, OSDI'22, section 5).
  *
- * With B micro-batches a step takes sum_i t_i + (B - 1) max_i t_i, t_i the time of one micro-batch in stage i, forward
+ * With B waves a step takes sum_i t_i + (B - 1) max_i t_i, t_i the time of one wave in stage i, forward
  * and backward. For each time t that could be the longest, F(s, k, d) is the least sum over s stages for layers k to
  * the last on d devices, none longer than t:
  *
  *     F(s, k, d) = min over i >= k and submeshes m of  t(k..i, m) + F(s - 1, i + 1, d - devices of m)
  *
- * A stage that s - 1 others follow holds the activations of up to s micro-batches (1F1B). */
+ * A stage that s - 1 others follow holds the activations of up to s waves (1F1B). */
 #ifndef BALLAST_LAYOUT_STAGE_CUT_H
 #define BALLAST_LAYOUT_STAGE_CUT_H
 
@@ -19,14 +19,14 @@ enum { STAGE_MOST_LAYERS = 512, STAGE_MOST_DEVICES = 1 << 14, STAGE_MOST_SUBMESH
 
 /* Layers first to last as one stage on one kind of submesh. */
 struct stage_cost {
-    double seconds;            /* of one micro-batch; INFINITY: cannot be */
+    double seconds;            /* of one wave; INFINITY: cannot be */
     int64_t held_bytes;        /* a device, whatever is in flight */
-    int64_t micro_batch_bytes; /* a device, for each micro-batch in flight */
+    int64_t wave_bytes; /* a device, for each wave in flight */
 };
 struct stage_problem {
     int layers, devices, submesh_count;
     const int *submesh_devices;     /* [submesh_count] */
-    int64_t micro_batches;          /* B, at least 1 */
+    int64_t waves;          /* B, at least 1 */
     const struct stage_cost *costs; /* [layers first][layers last][submesh_count]; first > last is not read */
     int64_t device_bytes;           /* no device of a stage may need more; INT64_MAX: no limit */
 };

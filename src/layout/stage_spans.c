@@ -32,7 +32,7 @@ static enum status cut_costs(const struct block_costs *costs, bool limited, stru
         for (int32_t last = first; last < blocks; last++) {
             sum.seconds += costs->seconds[last];
             sum.held_bytes += limited ? costs->held_bytes[last] : 0;
-            sum.micro_batch_bytes += limited ? costs->pass_bytes[last] : 0;
+            sum.wave_bytes += limited ? costs->pass_bytes[last] : 0;
             runs[first * blocks + last] = sum;
         }
     }
@@ -58,7 +58,7 @@ static enum status choose(const struct block_costs *costs, const struct span_req
                                           .devices = request->count,
                                           .submesh_count = 1,
                                           .submesh_devices = &one,
-                                          .micro_batches = request->passes > 1 ? request->passes : 1,
+                                          .waves = request->passes > 1 ? request->passes : 1,
                                           .costs = runs,
                                           .device_bytes = limited ? request->device_bytes : INT64_MAX};
     enum status status = stage_cut_find(&problem, &cut);

@@ -147,12 +147,12 @@ static enum status take_step(struct pipeline *pipeline, struct clockwork *clock,
     if (*next == clock->steps) return STATUS_OK;
     const struct pipeline_step *step = &clock->list[stage * clock->steps + *next];
     int32_t span = step->chunk * pipeline->spans->stages + stage;
-    int64_t ready = ready_at(clock, span, step->micro_batch, step->backward);
+    int64_t ready = ready_at(clock, span, step->wave, step->backward);
     if (ready < 0) return STATUS_OK;
     int64_t begin = ready > clock->free_at[stage] ? ready : clock->free_at[stage];
     int64_t end = begin + (step->backward ? BACKWARD_TIME : FORWARD_TIME);
-    const struct pipeline_event event = {-1, span, step->micro_batch, step->backward, begin, true};
-    clock->free_at[stage] = *end_of(clock, span, step->micro_batch, step->backward) = end;
+    const struct pipeline_event event = {-1, span, step->wave, step->backward, begin, true};
+    clock->free_at[stage] = *end_of(clock, span, step->wave, step->backward) = end;
     ++*next;
     *took = true;
     TRY(vec_push(&pipeline->events, event));
@@ -174,7 +174,7 @@ static int compare_events(const void *a, const void *b) {
 static void order_forwards(const struct clockwork *clock, int32_t chunks, struct pipeline_step *out) {
     for (int32_t chunk = 0; chunk < chunks; chunk++)
         for (int32_t pass = 0; pass < clock->passes; pass++)
-            *out++ = (struct pipeline_step){.chunk = chunk, .micro_batch = pass};
+            *out++ = (struct pipeline_step){.chunk = chunk, .wave = pass};
 }
 
 /* Interleaving deals passes in groups of as many as there are stages. Others go through all spans forward first. */

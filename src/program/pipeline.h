@@ -1,6 +1,6 @@
 /* Pipelines: what goes from stage to stage, and who does what when.
  *
- * A micro-batch is a pass. Each rank has the nodes of its stage's blocks; an activation or its gradient that another
+ * A wave is a pass. Each rank has the nodes of its stage's blocks; an activation or its gradient that another
  * stage reads is a message, one for each grain. All ranks derive the same list of events from graph and policy: spans'
  * forwards and backwards as 1F1B (or its interleaved form) has them, by a clock on which a forward takes 1 and a
  * backward 2, and messages when their sender is done. A rank takes those events that it is part of, in that order. So

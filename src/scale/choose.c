@@ -32,7 +32,7 @@ static double bound_s(const struct job_costs *costs) {
     for (int32_t chunk = 0; chunk < costs->pipeline.chunks; chunk++)
         layers += (double)stage_layers(costs, 0, chunk);
     double passes =
-        (double)costs->pipeline.micro_batches + (double)(costs->pipeline.stages - 1) / (double)costs->pipeline.chunks;
+        (double)costs->pipeline.waves + (double)(costs->pipeline.stages - 1) / (double)costs->pipeline.chunks;
     return pass * layers * passes;
 }
 

@@ -97,7 +97,7 @@ struct maker {
 
 static size_t pass_index(const struct job_costs *costs, int32_t stage, const struct pipeline_step *step) {
     size_t part = (size_t)stage * (size_t)costs->pipeline.chunks + (size_t)step->chunk;
-    return (part * (size_t)costs->pipeline.micro_batches + (size_t)step->micro_batch) * 2 + step->backward;
+    return (part * (size_t)costs->pipeline.waves + (size_t)step->wave) * 2 + step->backward;
 }
 
 static enum status add_kernel(struct maker *maker, double seconds, int32_t gather) {
@@ -206,7 +206,7 @@ static enum status add_layers(struct maker *maker, const struct pipeline_step *s
 static enum status add_pass(struct maker *maker, const struct pipeline_step *step) {
     const struct job_costs *costs = maker->costs;
     const struct training *job = costs->job;
-    bool final = step->backward && step->micro_batch == costs->pipeline.micro_batches - 1;
+    bool final = step->backward && step->wave == costs->pipeline.waves - 1;
     bool reduces = final && job->system.overlaps_gradients && maker->reduce.seconds > 0;
     bool cut = job->layout.partition.parameters > 1;
     size_t index = pass_index(costs, maker->stage, step);
@@ -291,7 +291,7 @@ static void join_stages(const struct maker *maker) {
     const struct job_costs *costs = maker->costs;
     for (int32_t stage = 0; stage < costs->pipeline.stages; stage++)
         for (int32_t chunk = 0; chunk < costs->pipeline.chunks; chunk++)
-            for (int32_t micro = 0; micro < costs->pipeline.micro_batches; micro++)
+            for (int32_t micro = 0; micro < costs->pipeline.waves; micro++)
                 for (int backward = 0; backward < 2; backward++) {
                     struct pipeline_step step = {chunk, micro, backward};
                     size_t source;

@@ -34,13 +34,13 @@ static void draw_problem(struct made *made, uint64_t seed) {
                                            .devices = 1 + (int)draw(seed, &at, 9),
                                            .submesh_count = submeshes,
                                            .submesh_devices = made->submesh_devices,
-                                           .micro_batches = 1 + (int64_t)draw(seed, &at, 10),
+                                           .waves = 1 + (int64_t)draw(seed, &at, 10),
                                            .costs = made->costs,
                                            .device_bytes = draw(seed, &at, 2) ? INT64_MAX : 70};
 }
 
 /* Least time of all cuts of layers from `first` on `devices`, with what the stages before took. Which stage holds how
- * many micro-batches is known when the last is placed. */
+ * many waves is known when the last is placed. */
 struct cuts {
     const struct stage_problem *problem;
     struct stage stages[LAYERS];
@@ -53,12 +53,12 @@ static void try_cut(struct cuts *cuts, int count) {
         const struct stage *stage = &cuts->stages[i];
         const struct stage_cost *cost =
             &problem->costs[(stage->first * problem->layers + stage->last) * problem->submesh_count + stage->submesh];
-        if (cost->held_bytes + (count - i) * cost->micro_batch_bytes > problem->device_bytes &&
+        if (cost->held_bytes + (count - i) * cost->wave_bytes > problem->device_bytes &&
             problem->device_bytes != INT64_MAX)
             return;
         sum += cost->seconds, longest = fmax(longest, cost->seconds);
     }
-    cuts->least = fmin(cuts->least, sum + (double)(problem->micro_batches - 1) * longest);
+    cuts->least = fmin(cuts->least, sum + (double)(problem->waves - 1) * longest);
 }
 static void try_from(struct cuts *cuts, int count, int first, int devices) {
     if (first == cuts->problem->layers && devices == 0) try_cut(cuts, count);
@@ -124,7 +124,7 @@ static void wrong_problems_are_refused(void **state) {
     made.problem.layers = 0, expect_refused(&made, "0 layers");
     made.problem.devices = STAGE_MOST_DEVICES + 1, expect_refused(&made, "devices: must be");
     made.problem.submesh_count = 0, expect_refused(&made, "0 submeshes");
-    made.problem.micro_batches = 0, expect_refused(&made, "0 micro-batches");
+    made.problem.waves = 0, expect_refused(&made, "0 waves");
     made.submesh_devices[0] = 0, expect_refused(&made, "submesh 0: 0 devices");
     made.costs[0].seconds = NAN, expect_refused(&made, "layers 0 to 0 on submesh 0");
     made.costs[0].held_bytes = -1, expect_refused(&made, "bytes below 0");

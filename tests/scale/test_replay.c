@@ -84,16 +84,16 @@ static double pipeline_s(struct pipeline_shape pipeline, double forward_s, doubl
     int64_t count = pipeline_step_count(&pipeline);
     struct pipeline_step order[1024];
     int32_t index[2][32][8][64];
-    assert_true(count <= 1024 && pipeline.stages <= 32 && pipeline.chunks <= 8 && pipeline.micro_batches <= 64);
+    assert_true(count <= 1024 && pipeline.stages <= 32 && pipeline.chunks <= 8 && pipeline.waves <= 64);
     for (int32_t stage = 0; stage < pipeline.stages; stage++) {
         pipeline_order(&pipeline, stage, order);
         for (int64_t i = 0; i < count; i++)
-            index[order[i].backward][stage][order[i].chunk][order[i].micro_batch] =
+            index[order[i].backward][stage][order[i].chunk][order[i].wave] =
                 add(&replay, stage, REPLAY_KERNELS, order[i].backward ? backward_s : forward_s, REPLAY_NONE, 0);
     }
     for (int32_t stage = 0; stage < pipeline.stages; stage++)
         for (int32_t chunk = 0; chunk < pipeline.chunks; chunk++)
-            for (int32_t micro = 0; micro < pipeline.micro_batches; micro++) {
+            for (int32_t micro = 0; micro < pipeline.waves; micro++) {
                 int32_t part = chunk * pipeline.stages + stage, last = pipeline.stages * pipeline.chunks - 1;
                 int32_t before = (part - 1) % pipeline.stages, after = (part + 1) % pipeline.stages;
                 if (part > 0)
@@ -129,7 +129,7 @@ static void every_pass_comes_once_and_forward_first(void **state) {
             int64_t held = 0, most = 0;
             pipeline_order(&pipelines[p], stage, order);
             for (int64_t i = 0; i < pipeline_step_count(&pipelines[p]); i++) {
-                int *passes = &seen[order[i].chunk][order[i].micro_batch];
+                int *passes = &seen[order[i].chunk][order[i].wave];
                 assert_int_equal(*passes, order[i].backward ? 1 : 0);
                 ++*passes;
                 held += order[i].backward ? -1 : 1;
