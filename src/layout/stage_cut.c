@@ -169,8 +169,7 @@ static enum status check(const struct stage_problem *problem) {
         return status_set(STATUS_BAD_INPUT, "%d submeshes: must be 1 to %d", problem->submesh_count,
                           STAGE_MOST_SUBMESHES);
     if (problem->waves < 1)
-        return status_set(STATUS_BAD_INPUT, "%lld waves: must be at least 1",
-                          (long long)problem->waves);
+        return status_set(STATUS_BAD_INPUT, "%lld waves: must be at least 1", (long long)problem->waves);
     for (int m = 0; m < problem->submesh_count; m++)
         if (problem->submesh_devices[m] < 1)
             return status_set(STATUS_BAD_INPUT, "submesh %d: %d devices: must be at least 1", m,

@@ -19,14 +19,14 @@ enum { STAGE_MOST_LAYERS = 512, STAGE_MOST_DEVICES = 1 << 14, STAGE_MOST_SUBMESH
 
 /* Layers first to last as one stage on one kind of submesh. */
 struct stage_cost {
-    double seconds;            /* of one wave; INFINITY: cannot be */
-    int64_t held_bytes;        /* a device, whatever is in flight */
+    double seconds;     /* of one wave; INFINITY: cannot be */
+    int64_t held_bytes; /* a device, whatever is in flight */
     int64_t wave_bytes; /* a device, for each wave in flight */
 };
 struct stage_problem {
     int layers, devices, submesh_count;
     const int *submesh_devices;     /* [submesh_count] */
-    int64_t waves;          /* B, at least 1 */
+    int64_t waves;                  /* B, at least 1 */
     const struct stage_cost *costs; /* [layers first][layers last][submesh_count]; first > last is not read */
     int64_t device_bytes;           /* no device of a stage may need more; INT64_MAX: no limit */
 };

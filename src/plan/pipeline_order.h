@@ -7,8 +7,8 @@
 #include <stdint.h>
 
 struct pipeline_step {
-    int32_t chunk;       /* of the stage's virtual stages */
-    int32_t wave; /* from 0 */
+    int32_t chunk; /* of the stage's virtual stages */
+    int32_t wave;  /* from 0 */
     bool backward;
 };
 
