@@ -3,7 +3,7 @@
  *     build/bench/compile_speed [RUNS]
  *
  * Models without weights: a tiny one, GPT-2's 12 layers, and GPT-3's 96. Under the plain policy, and with everything
- * that can be elsewhere on the disk, layers recomputed, and 1 or 8 grains in a pass. Processor time, the least of the
+ * that can be elsewhere on the disk, layers recomputed, and 1 or 8 micro-batches in a pass. Processor time, the least of the
  * runs of each. */
 #include <inttypes.h>
 #include <math.h>
@@ -26,13 +26,13 @@ static const struct step_graph_size sizes[] = {
 static const struct way {
     const char *name;
     bool streams;
-    int64_t grains_per_pass;
+    int64_t micro_batches_per_pass;
 } ways[] = {{"plain", false, 1}, {"streaming", true, 1}, {"streaming, 8 grains a pass", true, 8}};
 
 enum pass { SCHEDULE, MOVE, PLACE, SYNCHRONISE, VERIFY, PASSES };
 
 static enum status choose_policy(const struct graph *graph, const struct way *way, struct policy *out) {
-    *out = (struct policy){.grains_per_pass = way->grains_per_pass};
+    *out = (struct policy){.micro_batches_per_pass = way->micro_batches_per_pass};
     if (!way->streams) return STATUS_OK;
     out->parameters = out->gradients = out->optimizer = TIER_DISK;
     out->lookahead = 1;
@@ -78,9 +78,9 @@ static enum status compile_once(const struct graph *graph, const struct plan *pl
 static enum status measure(const struct step_graph_size *size, const struct graph *graph,
                            const struct workspace_table *workspace, const struct way *way, int runs) {
     struct plan plan = {.recipe = {.dtype = graph->dtype,
-                                   .batch = size->grains,
+                                   .batch = size->micro_batches,
                                    .sequence_length = size->sequence,
-                                   .grain_sequences = 1},
+                                   .micro_batch_sequences = 1},
                         .threads = 1};
     double seconds[PASSES] = {INFINITY, INFINITY, INFINITY, INFINITY, INFINITY}, sum = 0;
     size_t counts[2];

@@ -38,7 +38,7 @@ static const struct layer_size {
 
 static struct tensor *input(struct graph *graph, const char *name, int64_t columns) {
     return graph_tensor(graph, TENSOR_ACTIVATION, name,
-                        shape_make(graph->dtype, 3, graph->grain_sequences, graph->sequence_length, columns));
+                        shape_make(graph->dtype, 3, graph->micro_batch_sequences, graph->sequence_length, columns));
 }
 
 static struct expert_weights weights_of(struct graph *graph, int64_t number, int64_t inner, int64_t columns) {

@@ -2,7 +2,7 @@
  *
  *     build/bench/graph_spans
  *
- * GPT-2 124M without weights, 8 grains. What is left to single calls is counted by its operator, or by what it does. */
+ * GPT-2 124M without weights, 8 micro-batches. What is left to single calls is counted by its operator, or by what it does. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,7 +19,7 @@ static const struct step_graph_size size = {"GPT-2 124M", 12, 768, 12, 50257, 10
 
 static const struct way {
     const char *name;
-    int64_t grains_per_pass;
+    int64_t micro_batches_per_pass;
     enum tier states; /* parameters, gradients and optimizer state */
     enum tier update;
 } ways[] = {
@@ -32,7 +32,7 @@ static const struct way {
 static enum status choose_policy(const struct graph *graph, const struct way *way, struct policy *out) {
     struct chunk_list chunks;
     int64_t bytes, least;
-    *out = (struct policy){.grains_per_pass = way->grains_per_pass};
+    *out = (struct policy){.micro_batches_per_pass = way->micro_batches_per_pass};
     if (way->states == TIER_DEVICE) return STATUS_OK;
     out->parameters = out->gradients = out->optimizer = way->states;
     out->update = way->update;
@@ -103,7 +103,7 @@ static enum status count(const struct way *way, const struct program *program) {
 
 static enum status count_way(const struct graph *graph, const struct way *way) {
     struct plan plan = {
-        .recipe = {.dtype = graph->dtype, .batch = size.grains, .sequence_length = size.sequence, .grain_sequences = 1},
+        .recipe = {.dtype = graph->dtype, .batch = size.micro_batches, .sequence_length = size.sequence, .micro_batch_sequences = 1},
         .threads = 1};
     struct program *program;
     TRY(choose_policy(graph, way, &plan.policy));

@@ -1,7 +1,7 @@
 /* How well steps are predicted: policies spread through the space, each predicted from one profile and then run.
  *
  *     build/bench/predict --disk DIR [--layers N] [--hidden N] [--heads N] [--vocab N] [--batch N] [--seq N]
- *                         [--grain N] [--dtype fp32|bf16] [--threads N] [--policies N] [--repeats N] [--seed N]
+ *                         [--micro-batch N] [--dtype fp32|bf16] [--threads N] [--policies N] [--repeats N] [--seed N]
  *                         [-o FILE]
  *
  * Repeats are interleaved: each round opens every policy anew, runs a step that settles it and times the next one. The
@@ -91,11 +91,11 @@ static struct model_step_options options_of(const struct bench *bench, const str
 
 static enum status choose_policies(struct bench *bench, const struct model_step *plain) {
     const struct settings *settings = &bench->settings;
-    int64_t grains = recipe_grains(&plain->plan.chosen.recipe);
+    int64_t micro_batches = recipe_micro_batches(&plain->plan.chosen.recipe);
     for (int64_t i = 0; i < settings->policies; i++) {
         struct entry *entry = &bench->entries[bench->count++];
         entry->twin = -1;
-        TRY(policy_spread(model_step_executable(plain)->graph, grains, (uint64_t)settings->seed, i, settings->policies,
+        TRY(policy_spread(model_step_executable(plain)->graph, micro_batches, (uint64_t)settings->seed, i, settings->policies,
                           &entry->policy));
     }
     for (int64_t k = 0; k < TWINS; k++) {
@@ -278,7 +278,7 @@ static void print_setting(const struct bench *bench, FILE *out) {
             " tokens in grains of %" PRId64 ", %s, %s; %" PRId64 " policies of seed %" PRId64 ", %" PRId64
             " interleaved steps of each\n\n",
             step->family, step->layers, step->hidden, step->vocab, step->plan.batch, step->plan.sequence_length,
-            step->plan.grain_sequences, dtype_name(step->plan.dtype), backend_cpu.isa(), bench->settings.policies,
+            step->plan.micro_batch_sequences, dtype_name(step->plan.dtype), backend_cpu.isa(), bench->settings.policies,
             bench->settings.seed, bench->settings.repeats);
 }
 

@@ -162,7 +162,7 @@ static void print_setting(const struct bench *bench) {
            config->ffn, config->vocab_size, (double)model_parameter_count(graph) * 1e-6,
            (double)model_matrix_parameter_count(graph) * 1e-6, (double)model_trained_count(graph) * 1e-6);
     printf("%" PRId64 " x %" PRId64 " tokens in grains of %" PRId64 " sequences; arena %.2f GiB\n", recipe->batch,
-           recipe->sequence_length, recipe->grain_sequences,
+           recipe->sequence_length, recipe->micro_batch_sequences,
            (double)bench->step.engine.arenas[TIER_DEVICE].bytes / (double)(1 << 30));
     fflush(stdout);
 }

@@ -1,4 +1,4 @@
-/* Ways to make the same step on a GPU, in one process and by turns: grains of 4, 16 and 32 thousand tokens, the
+/* Ways to make the same step on a GPU, in one process and by turns: micro-batches of 4, 16 and 32 thousand tokens, the
  * vocabulary as it is and padded, work asked for by graphs and call by call.
  *
  *     build/bench/step_ways [DEVICE [BATCH [LAYERS]]]        default: cuda 32 12, which is GPT-2 124M
@@ -19,7 +19,7 @@ enum { SEQUENCE = 1024, WARM = 3, ROUNDS = 10, NO_GPU = 77 };
 
 static const struct way {
     const char *name;
-    int64_t vocabulary, grain_tokens;
+    int64_t vocabulary, micro_batch_tokens;
     const char *graphs; /* BALLAST_CUDA_GRAPHS */
 } ways[] = {
     {"grains of 16384 tokens", 50257, 16384, "on"},
@@ -53,7 +53,7 @@ static enum status open_way(const struct bench *bench, const struct way *way, st
     SETTINGS_GIVE(&options.plan, dtype, DTYPE_BF16);
     SETTINGS_GIVE(&options.plan, batch, bench->batch);
     SETTINGS_GIVE(&options.plan, sequence_length, SEQUENCE);
-    SETTINGS_GIVE(&options.plan, grain_sequences, recipe_default_grain(bench->batch, SEQUENCE, way->grain_tokens));
+    SETTINGS_GIVE(&options.plan, micro_batch_sequences, recipe_default_micro_batch(bench->batch, SEQUENCE, way->micro_batch_tokens));
     TRY(model_step_open(&options, step));
     setenv("BALLAST_CUDA_GRAPHS", way->graphs, 1);
     for (int i = 0; i < WARM; i++)

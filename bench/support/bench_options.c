@@ -15,7 +15,7 @@ void bench_options_append(struct bench_option *options, struct model_step_option
         {"vocab", .number = &step->vocab, .most = 1 << 24},
         {"batch", .number = &step->plan.batch, .most = 1 << 20, BENCH_SETTING(&step->plan, batch)},
         {"seq", .number = &step->plan.sequence_length, .most = 1 << 20, BENCH_SETTING(&step->plan, sequence_length)},
-        {"grain", .number = &step->plan.grain_sequences, .most = 1 << 20, BENCH_SETTING(&step->plan, grain_sequences)},
+        {"grain", .number = &step->plan.micro_batch_sequences, .most = 1 << 20, BENCH_SETTING(&step->plan, micro_batch_sequences)},
         {"dtype", .dtype = &step->plan.dtype, BENCH_SETTING(&step->plan, dtype)},
         {"disk", .text = &step->disk_folder},
         {0},
@@ -92,7 +92,7 @@ struct model_step_options bench_options_small(void) {
     plan_options_init(&step.plan);
     SETTINGS_GIVE(&step.plan, batch, 4);
     SETTINGS_GIVE(&step.plan, sequence_length, 256);
-    SETTINGS_GIVE(&step.plan, grain_sequences, 1);
+    SETTINGS_GIVE(&step.plan, micro_batch_sequences, 1);
     SETTINGS_GIVE(&step.plan, dtype, DTYPE_F32);
     return step;
 }

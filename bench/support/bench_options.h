@@ -20,14 +20,14 @@ struct bench_option {
 enum { BENCH_OPTIONS_MOST = 32 };
 
 /* Appends, to a table that has room for BENCH_OPTIONS_MOST entries and its end, those for a model whose sizes are given
- * and for a disk tier: --layers, --hidden, --heads, --vocab, --batch, --seq, --grain, --dtype and --disk. */
+ * and for a disk tier: --layers, --hidden, --heads, --vocab, --batch, --seq, --micro-batch, --dtype and --disk. */
 void bench_options_append(struct bench_option *options, struct model_step_options *step);
 /* BAD_INPUT with a message that names the option, or else `source`, the file whose first comment lists them. */
 enum status bench_options_read(int count, char **words, const struct bench_option *options, const char *source);
 /* BAD_INPUT where --disk was not given. */
 enum status bench_options_require_disk(const struct model_step_options *step);
 /* A GPT-2 that a step of some tenths of a second trains: 4 layers of 256 columns, 2048 tokens in the vocabulary, 4 x
- * 256 tokens a step in grains of one sequence, fp32. */
+ * 256 tokens a step in micro-batches of one sequence, fp32. */
 struct model_step_options bench_options_small(void);
 
 #endif

@@ -14,7 +14,7 @@ struct made_up_machine {
  */
 enum status made_up_costs(const struct graph *graph, const struct made_up_machine *machine, struct costs *out);
 
-/* What the input's graph takes of the device with all in it, one grain a pass. */
+/* What the input's graph takes of the device with all in it, one micro-batch a pass. */
 enum status search_plain_bytes(const struct search_input *input, int64_t *out);
 
 #endif

@@ -35,7 +35,7 @@ static int32_t *find_input(const struct model_step *step, const char *name) {
 static void fill_inputs(const struct model_step *step) {
     const struct recipe *recipe = &step->plan.chosen.recipe;
     uint64_t vocab = (uint64_t)step->session.model->config.vocab_size;
-    int64_t all = recipe_grains(recipe) * recipe->grain_sequences * recipe->sequence_length;
+    int64_t all = recipe_micro_batches(recipe) * recipe->micro_batch_sequences * recipe->sequence_length;
     int32_t *tokens = find_input(step, "tokens"), *targets = find_input(step, "targets");
     int32_t *positions = find_input(step, "positions");
     for (int64_t i = 0; i < all; i++) {
@@ -53,7 +53,7 @@ static enum status make_request(const struct model_step_options *options, const 
     *out = (struct plan_request){.set = {.uses = PROGRAMS_TO_SIMULATE, .texts = 1},
                                  .recipe_fixed = true,
                                  .policy_fixed = true,
-                                 .grains_fixed = true};
+                                 .micro_batches_fixed = true};
     TRY(plan_options_resolve(given, NULL, given->backend, NULL, NULL, NULL, &out->plan));
     if (options->policy) out->plan.policy = *options->policy;
     return plan_check(&out->plan);

@@ -9,7 +9,7 @@ struct model_step_options {
     const char *family; /* "gpt2" or "llama" */
     int64_t layers;
     int64_t hidden, heads, vocab; /* 0: GPT-2's */
-    struct plan_options plan;     /* batch, length, grain, dtype, threads, what is trained, backend (NULL: the CPU) */
+    struct plan_options plan;     /* batch, length, micro-batch, dtype, threads, what is trained, backend (NULL: the CPU) */
     const struct policy *policy;  /* NULL: the plain one */
     const char *disk_folder;      /* of the disk tier; NULL: policies use none */
 };

@@ -90,7 +90,7 @@ static void give_chunks(struct wanderer *walk, struct policy *policy) {
 
 static enum status change(struct wanderer *walk, struct policy *policy) {
     switch (draw(walk, 10)) {
-    case 0: policy->grains_per_pass = 1 + draw(walk, walk->space.grains); break;
+    case 0: policy->micro_batches_per_pass = 1 + draw(walk, walk->space.micro_batches); break;
     case 1:
     case 2: policy->persistent_chunks = near(walk, policy->persistent_chunks); break;
     case 3: policy->buffers = near(walk, policy->buffers); break;
@@ -110,7 +110,7 @@ static enum status try_one(struct wanderer *walk, struct candidate *best) {
     struct candidate next = {.policy = best->policy};
     for (int64_t i = draw(walk, 3); i >= 0; i--)
         TRY(change(walk, &next.policy));
-    enum status status = policy_check(&next.policy, walk->space.grains);
+    enum status status = policy_check(&next.policy, walk->space.micro_batches);
     if (status == STATUS_OK) status = policy_measure(walk->input, 0, &next, NULL);
     if (status != STATUS_OK) {
         status_clear();

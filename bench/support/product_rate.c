@@ -43,7 +43,7 @@ struct candidate {
 
 struct product {
     struct sizes sizes;
-    int64_t count; /* in a grain */
+    int64_t count; /* in a micro-batch */
     struct candidate best;
     double seconds; /* in the last measurement */
 };

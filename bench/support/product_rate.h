@@ -10,13 +10,13 @@
 
 struct product_rate;
 
-/* Finds the distinct products of the graph (forward, dx, dweight; the head's over all tokens of a grain), and for each
+/* Finds the distinct products of the graph (forward, dx, dweight; the head's over all tokens of a micro-batch), and for each
  * the fastest of oneDNN's primitives over layouts of its operands: rows, columns, or oneDNN's choice, and the same for
  * the transposed product. Factors are in `dtype`, results as the graph has them, but fp32 where factors are. Operands
  * share an arena of their own; some seconds. With the present number of threads. */
 enum status product_rate_open(const struct graph *graph, enum dtype dtype, struct product_rate **out);
 void product_rate_close(struct product_rate *rate);
-/* FLOP/s: those of all products of a grain over the time they take, each product measured once (a median of a few
+/* FLOP/s: those of all products of a micro-batch over the time they take, each product measured once (a median of a few
  * runs) and counted as often as the graph has it. */
 enum status product_rate_measure(struct product_rate *rate, double *flops_per_s);
 /* One line for each product: its sizes, layouts, the primitive's name and its rate in the last measurement. */

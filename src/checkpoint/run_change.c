@@ -42,7 +42,7 @@ enum status run_changes_add_recipe(struct run_changes *changes, int64_t step, co
     TRY(add(changes, step, "reduce_dtype", reduce_name(from), reduce_name(to)));
     TRY(add_number(changes, step, "tensor", recipe_tensor(from), recipe_tensor(to)));
     TRY(add(changes, step, "sequence", from->sequence ? "on" : "off", to->sequence ? "on" : "off"));
-    return add_number(changes, step, "round_grains", from->round_grains, to->round_grains);
+    return add_number(changes, step, "round_grains", from->round_micro_batches, to->round_micro_batches);
 }
 
 /* The number of threads was a part of recipes once: what was changed then is kept, and changes nothing now. */
@@ -62,7 +62,7 @@ static void apply(const struct run_change *change, struct recipe *recipe) {
         recipe->products = NULL; /* they are the other's */
     }
     if (strcmp(change->field, "kernels_version") == 0) recipe->kernels_version = atoi(change->to);
-    if (strcmp(change->field, "round_grains") == 0) recipe->round_grains = atoll(change->to);
+    if (strcmp(change->field, "round_grains") == 0) recipe->round_micro_batches = atoll(change->to);
     if (strcmp(change->field, "tensor") == 0) {
         recipe->tensor = atoi(change->to);
         recipe->strategies = NULL; /* they are of so many ranks */

@@ -20,7 +20,7 @@ struct run_changes {
 };
 void run_changes_free(struct run_changes *changes);
 
-/* Adds a change for each of the fields isa, kernels_version, lanes, reduce_dtype, tensor and round_grains that is
+/* Adds a change for each of the fields isa, kernels_version, lanes, reduce_dtype, tensor and round_micro_batches that is
  * another in `to`. */
 enum status run_changes_add_recipe(struct run_changes *changes, int64_t step, const struct recipe *from,
                                    const struct recipe *to);

@@ -78,10 +78,10 @@ enum status step_options_read(const struct options *options, bool decided, struc
     TAKE(TEXT, PLAN, plan_path);
     TAKE(WHOLE, BATCH, batch);
     TAKE(WHOLE, SEQ, sequence_length);
-    TAKE(WHOLE, GRAIN, grain_sequences);
-    TAKE(WHOLE, ROUND, round_grains);
+    TAKE(WHOLE, MICRO_BATCH, micro_batch_sequences);
+    TAKE(WHOLE, ROUND, round_micro_batches);
     TAKE(WHOLE, TENSOR, tensor);
-    TAKE(WHOLE, GRAINS_PER_PASS, grains_per_pass);
+    TAKE(WHOLE, MICRO_BATCHES_PER_PASS, micro_batches_per_pass);
     TAKE(WHOLE, STAGES, stages);
     TAKE(WHOLE, INTERLEAVE, interleave);
     TAKE(TEXT, PARTITION, partition);

@@ -25,7 +25,7 @@ static const char *plural(int64_t count) { return count == 1 ? "" : "s"; }
 
 /* The policy's traits in words; "" for those of the plain policy. */
 enum trait {
-    TRAIT_GRAINS,
+    TRAIT_MICRO_BATCHES,
     TRAIT_HOST,
     TRAIT_DISK,
     TRAIT_STAY,
@@ -41,7 +41,7 @@ enum trait {
     TRAIT_COUNT
 };
 static const char *const plain_words[TRAIT_COUNT] = {
-    [TRAIT_GRAINS] = "",
+    [TRAIT_MICRO_BATCHES] = "",
     [TRAIT_HOST] = "no states on the host",
     [TRAIT_DISK] = "no states on the disk",
     [TRAIT_STAY] = "no chunk stays on the device",
@@ -127,8 +127,8 @@ static void say_partition(const struct policy *policy, struct traits *out) {
 
 static void find_traits(const struct policy *policy, int32_t blocks, struct traits *out) {
     *out = (struct traits){0};
-    struct words grains = words_of(out, TRAIT_GRAINS);
-    add(&grains, "%" PRId64 " grain%s a pass", policy->grains_per_pass, plural(policy->grains_per_pass));
+    struct words micro_batches = words_of(out, TRAIT_MICRO_BATCHES);
+    add(&micro_batches, "%" PRId64 " grain%s a pass", policy->micro_batches_per_pass, plural(policy->micro_batches_per_pass));
     struct words tiles = words_of(out, TRAIT_TILES);
     if (policy->tile_tokens > 0) add(&tiles, "MLPs in tiles of %" PRId64 " tokens", policy->tile_tokens);
     struct words remake = words_of(out, TRAIT_REMAKE);

@@ -28,7 +28,7 @@ static void print_planned(FILE *out, const struct rank_shape *shape, bool chosen
     if (shape->tier_bytes[TIER_HOST] > 0) fprintf(out, "  host %s", size_print(shape->tier_bytes[TIER_HOST], host));
     if (shape->larger_micro_batch)
         fprintf(out, "  micro-batches of %lld sequences: smaller ones need too many operations between ranks",
-                (long long)shape->plan->recipe.grain_sequences);
+                (long long)shape->plan->recipe.micro_batch_sequences);
     if (chosen) fprintf(out, "  the plan's");
 }
 

@@ -40,7 +40,7 @@ static struct inputs find_inputs(const struct engine *engine, enum program_use u
         .tokens = engine_data(engine, use, "tokens"),
         .positions = engine_data(engine, use, "positions"),
         .rows = engine_data(engine, use, "rows"),
-        .count = graph->grain_sequences * graph->sequence_length,
+        .count = graph->micro_batch_sequences * graph->sequence_length,
     };
 }
 

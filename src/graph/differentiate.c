@@ -60,7 +60,7 @@ static struct tensor *accumulator(struct gradients *gradients, struct tensor *pa
 
 struct tensor *gradient_joined_target(struct gradients *gradients, struct tensor *parameter) {
     struct tensor *latest = entry_of(gradients, parameter)->latest;
-    return gradients->graph->one_grain && latest ? latest : gradient_target(gradients, parameter);
+    return gradients->graph->one_micro_batch && latest ? latest : gradient_target(gradients, parameter);
 }
 
 struct tensor *gradient_target(struct gradients *gradients, struct tensor *tensor) {

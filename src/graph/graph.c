@@ -13,11 +13,11 @@ const char *phase_name(enum phase phase) {
     return names[phase];
 }
 
-struct graph *graph_create(enum dtype dtype, int64_t grain_sequences, int64_t sequence_length) {
+struct graph *graph_create(enum dtype dtype, int64_t micro_batch_sequences, int64_t sequence_length) {
     struct graph *graph = mem_array(1, sizeof *graph);
     if (!graph) return NULL;
     graph->dtype = dtype;
-    graph->grain_sequences = grain_sequences;
+    graph->micro_batch_sequences = micro_batch_sequences;
     graph->sequence_length = sequence_length;
     return graph;
 }
@@ -227,7 +227,7 @@ struct tensor *graph_find(const struct graph *graph, const char *name) {
 
 struct tensor *graph_cache_rows(struct graph *graph) {
     struct tensor *rows = graph_find(graph, "rows");
-    struct shape shape = shape_make(DTYPE_I32, 2, graph->grain_sequences, graph->sequence_length, 1);
+    struct shape shape = shape_make(DTYPE_I32, 2, graph->micro_batch_sequences, graph->sequence_length, 1);
     return rows ? rows : graph_tensor(graph, TENSOR_INPUT, "rows", shape);
 }
 

@@ -1,10 +1,10 @@
-/* The graph: tensors and nodes of one grain of a model, in an order in which they can be executed.
+/* The graph: tensors and nodes of one micro-batch of a model, in an order in which they can be executed.
  *
  * Files, in the order to read them:
  *     tensor: shapes, and what a tensor is for; weight_format: frozen weights in fewer bits; weight_sections: a piece
  * of one at a time; weight_part: parts of them; op: all properties of an operator; graph: nodes, and adding them;
  * graph_copy: a second graph like a first one; differentiate: adding the nodes of the gradients, by the operators'
- * rules; token_tiles: parts of blocks that work on some of a grain's tokens at a time; remake: what is made again in
+ * rules; token_tiles: parts of blocks that work on some of a micro-batch's tokens at a time; remake: what is made again in
  * backward instead of being kept; symbolic_profile: what each node takes in a training step, without running it;
  *     finite: the first value that is not finite.
  *
@@ -20,7 +20,7 @@
 enum phase {
     PHASE_FORWARD,
     PHASE_BACKWARD,
-    PHASE_FINISH, /* once a step, when a parameter's gradient has all its grains: sums of its uses, squared norm */
+    PHASE_FINISH, /* once a step, when a parameter's gradient has all its micro-batches: sums of its uses, squared norm */
     PHASE_UPDATE, /* once a step, when all gradients are finished: clip factor, optimizer */
     PHASE_COUNT
 };
@@ -47,18 +47,18 @@ struct graph {
     enum status status;       /* first error; see graph_status */
     /* Dimensions shared by all activations. */
     enum dtype dtype; /* compute dtype of parameters and activations */
-    int64_t grain_sequences;
+    int64_t micro_batch_sequences;
     int64_t sequence_length;
-    /* A step has no other grain, on any rank: so the uses of a parameter may be added up as they come
+    /* A step has no other micro-batch, on any rank: so the uses of a parameter may be added up as they come
      * (graph/differentiate.h). Set before gradients are added. */
-    bool one_grain;
-    bool single_grain; /* a step has one grain, on whichever rank: what it adds to holds zeros before */
+    bool one_micro_batch;
+    bool single_micro_batch; /* a step has one micro-batch, on whichever rank: what it adds to holds zeros before */
     /* Decoding: texts with key-value caches, and the rows of each; 0: there are none. */
     int64_t cache_texts, cache_positions;
 };
 
 /* An empty graph; NULL when out of memory. */
-struct graph *graph_create(enum dtype dtype, int64_t grain_sequences, int64_t sequence_length);
+struct graph *graph_create(enum dtype dtype, int64_t micro_batch_sequences, int64_t sequence_length);
 void graph_free(struct graph *graph);
 /* A copy of a forward graph, which depends on it in nothing; tensors and nodes have the same numbers. NULL when out of
  * memory. */

@@ -55,7 +55,7 @@ static enum status copy_into(const struct graph *graph, struct graph *copy) {
 }
 
 struct graph *graph_copy(const struct graph *graph) {
-    struct graph *copy = graph_create(graph->dtype, graph->grain_sequences, graph->sequence_length);
+    struct graph *copy = graph_create(graph->dtype, graph->micro_batch_sequences, graph->sequence_length);
     if (!copy) return NULL;
     copy->cache_texts = graph->cache_texts, copy->cache_positions = graph->cache_positions;
     if (copy_into(graph, copy) == STATUS_OK) return copy;

@@ -21,7 +21,7 @@ enum status graph_remake(struct graph *graph);
 /* What is made again of a graph that is not rewritten yet, by counts. */
 struct remake_counts {
     double bytes;       /* that the second nodes read and write */
-    double saved_bytes; /* no longer kept until backward, of one grain */
+    double saved_bytes; /* no longer kept until backward, of one micro-batch */
     double flops;       /* of the graph's forward and backward, before */
 };
 enum status graph_remake_count(struct graph *graph, struct remake_counts *out);

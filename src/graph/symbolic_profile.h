@@ -2,7 +2,7 @@
  * Nothing is run: the graph's gradients are added by the operators' rules, and the rest are shapes, FLOPs and last
  * readers (the symbolic profile of Colossal-Auto, arXiv 2302.02599).
  *
- * It is that of the order in which the graph's nodes stand, every activation kept, one grain at a time. A program
+ * It is that of the order in which the graph's nodes stand, every activation kept, one micro-batch at a time. A program
  * compiled so has these activations live at every node, to the byte; what it has beside them are parameters, gradients,
  * states, inputs, results and the kernels' workspace. */
 #ifndef BALLAST_GRAPH_SYMBOLIC_PROFILE_H
@@ -13,7 +13,7 @@
 /* An activation that owns its bytes. Views have none. */
 struct value_profile {
     const struct tensor *tensor; /* of the graph with gradients */
-    int64_t bytes;               /* of one grain */
+    int64_t bytes;               /* of one micro-batch */
     int32_t first, last;      /* nodes of that graph, by id, in which it is live; one whose bytes its reader takes over
                                  (node_in_place_input) ends before that */
     const struct node *owner; /* forward: what makes it; a gradient: what makes the value that it is the gradient of,
@@ -24,7 +24,7 @@ struct value_profile {
     bool leaves_block;        /* made by forward, and read by the forward of another block */
 };
 
-/* A node of the forward graph. Bytes are those of one grain's activations. */
+/* A node of the forward graph. Bytes are those of one micro-batch's activations. */
 struct node_profile {
     struct op_cost forward, backward; /* a loss is made with its gradients: all in backward */
     int64_t made;                     /* its outputs */

@@ -47,10 +47,10 @@ enum { SHAPE_TEXT = 96 };
 
 /* What a tensor is for decides how many instances it has and how long they live. */
 enum tensor_kind {
-    TENSOR_ACTIVATION, /* made in a pass: one instance for each grain in flight and execution of its producer */
-    TENSOR_INPUT,      /* set by the caller before a step, one slice for each grain of the step */
+    TENSOR_ACTIVATION, /* made in a pass: one instance for each micro-batch in flight and execution of its producer */
+    TENSOR_INPUT,      /* set by the caller before a step, one slice for each micro-batch of the step */
     TENSOR_PARAMETER,  /* weights in the compute dtype; persistent */
-    TENSOR_GRADIENT,   /* fp32 sum over the grains of a step for one use of a parameter; zeroed when the step begins */
+    TENSOR_GRADIENT,   /* fp32 sum over the micro-batches of a step for one use of a parameter; zeroed when the step begins */
     TENSOR_CACHE,      /* keys and values of earlier tokens; persistent, one for the whole step */
     TENSOR_STATE,      /* optimizer state: master weights or their lower halves, and moments; persistent */
     TENSOR_RESULT, /* fp64 values of a whole step: loss, squared norms, clip factor; sums are zeroed as gradients are.
@@ -115,7 +115,7 @@ struct node;
 struct tensor {
     int id;             /* index in its graph */
     const char *name;   /* unique for parameters: the name in the weight files, but for those in a stack */
-    struct shape shape; /* activations and inputs: of one grain */
+    struct shape shape; /* activations and inputs: of one micro-batch */
     enum tensor_kind kind;
     int block; /* index of the block that makes it (parameters: that first uses it; gradients: that adds to it) */
     struct node *producer;            /* NULL for inputs, parameters and state */

@@ -214,7 +214,7 @@ static enum status weave_backward(struct tiling *tiling, const struct run *run, 
 /* Either phase of a run, tile by tile. */
 static enum status weave_run(struct tiling *tiling, const struct run *run, enum phase phase) {
     const struct graph *graph = tiling->graph;
-    int64_t tokens = graph->grain_sequences * graph->sequence_length;
+    int64_t tokens = graph->micro_batch_sequences * graph->sequence_length;
     bool *again = mem_array((size_t)(run->forward_end - run->forward), sizeof *again);
     if (!again) return STATUS_FAILED;
     find_again(tiling, run, again);
@@ -290,7 +290,7 @@ static void tiling_free(struct tiling *tiling) {
 }
 
 enum status graph_tile(struct graph *graph, int64_t rows) {
-    int64_t tokens = graph->grain_sequences * graph->sequence_length;
+    int64_t tokens = graph->micro_batch_sequences * graph->sequence_length;
     struct tiling tiling;
     if (rows % OP_ROWS_APART != 0 || tokens % OP_ROWS_APART != 0)
         return status_set(STATUS_BAD_INPUT,

@@ -1,5 +1,5 @@
 /* Tiles: a part of a block that works on each token by itself, and makes wide activations in between (an MLP), works on
- * some of a grain's tokens at a time, so that only these have the wide ones.
+ * some of a micro-batch's tokens at a time, so that only these have the wide ones.
  *
  *     gate = x Wg;  up = x Wu;  act = silu(gate) up;  y = x0 + act Wd        x, y [S,T,C]; gate, up, act [S,T,F]
  *
@@ -17,7 +17,7 @@
 #include "graph/graph.h"
 
 /* Rewrites a complete graph, with gradients or without; update and finish stay. Tiles have `rows` tokens, the last one
- * maybe fewer. BAD_INPUT unless `rows` and a grain's tokens are multiples of OP_ROWS_APART. */
+ * maybe fewer. BAD_INPUT unless `rows` and a micro-batch's tokens are multiples of OP_ROWS_APART. */
 enum status graph_tile(struct graph *graph, int64_t rows);
 /* Whether tiles would change anything of it; it stays as it is. */
 bool graph_has_tiles(struct graph *graph);

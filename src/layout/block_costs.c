@@ -29,7 +29,7 @@ static enum status add_states(const struct graph *graph, const struct partition 
 }
 
 /* What forward makes and backward reads. */
-static enum status add_activations(const struct graph *graph, int64_t grains, struct block_costs *costs) {
+static enum status add_activations(const struct graph *graph, int64_t micro_batches, struct block_costs *costs) {
     bool *counted = mem_array(graph->tensors.count + 1, sizeof *counted);
     if (!counted) return STATUS_FAILED;
     for (size_t n = 0; n < graph->nodes.count; n++) {
@@ -38,7 +38,7 @@ static enum status add_activations(const struct graph *graph, int64_t grains, st
             const struct tensor *tensor = node->in[i] ? tensor_storage(node->in[i]) : NULL;
             const struct node *maker = tensor && tensor->kind == TENSOR_ACTIVATION ? tensor->producer : NULL;
             if (!maker || maker->phase != PHASE_FORWARD || counted[tensor->id]) continue;
-            costs->pass_bytes[maker->block] += grains * shape_bytes(&tensor->shape);
+            costs->pass_bytes[maker->block] += micro_batches * shape_bytes(&tensor->shape);
             counted[tensor->id] = true;
         }
     }
@@ -68,7 +68,7 @@ enum status block_costs_create(const struct graph *graph, const struct policy *p
     if (!out->seconds || !out->held_bytes || !out->pass_bytes) return STATUS_FAILED;
     add_flops(graph, out);
     TRY(add_states(graph, &policy->partition, out));
-    return add_activations(graph, policy->grains_per_pass, out);
+    return add_activations(graph, policy->micro_batches_per_pass, out);
 }
 
 void block_costs_free(struct block_costs *costs) {

@@ -16,7 +16,7 @@
 struct joint_solution {
     struct intra_op_solution strategies;
     struct recompute_schedule schedule; /* a stage a block */
-    double seconds;                     /* of one grain, all computed again included */
+    double seconds;                     /* of one micro-batch, all computed again included */
     int64_t peak_bytes;                 /* of a device */
     double kept_s;                      /* of the fastest strategies that fit with all kept; INFINITY: there are none */
     double checkpoints_s;               /* of the fastest strategies, with checkpoints; INFINITY: they do not fit */

@@ -567,7 +567,7 @@ enum status layout_shard_graph(const struct graph *graph, const struct shard_cho
     struct sharder sharder = {.from = graph,
                               .choices = choices,
                               .position = position,
-                              .graph = graph_create(graph->dtype, graph->grain_sequences, graph->sequence_length),
+                              .graph = graph_create(graph->dtype, graph->micro_batch_sequences, graph->sequence_length),
                               .values = mem_array(graph->tensors.count, sizeof *sharder.values),
                               .learns = mem_array(graph->tensors.count, sizeof *sharder.learns),
                               .conversions = {.mesh = choices->mesh, .pricer = conversion_price_s}};

@@ -82,7 +82,7 @@ enum status stage_spans_choose(const struct block_costs *costs, const struct spa
 enum { PASSES_BY_FLOPS = 8 };
 
 static enum status cut_by_flops(const struct graph *graph, int stages, char text[POLICY_SPANS_BYTES]) {
-    const struct policy plain = {.grains_per_pass = 1};
+    const struct policy plain = {.micro_batches_per_pass = 1};
     const struct span_request request = {stages, stages, PASSES_BY_FLOPS, INT64_MAX};
     struct block_costs costs;
     enum status status = block_costs_create(graph, &plain, &costs);

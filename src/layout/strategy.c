@@ -240,7 +240,7 @@ static void add_parameter_sum(const struct maker *maker, struct strategy *strate
     if (!tensor->trainable) return;
     double sum_s = device_mesh_all_reduce_s(maker->mesh, summed_axes(maker, strategy, operand, false),
                                             elements * (double)dtype_bytes(DTYPE_F32));
-    strategy->backward_s += sum_s / maker->rates->grains;
+    strategy->backward_s += sum_s / maker->rates->micro_batches;
 }
 
 /* What parts of an index tell each other; the tokens of each device are those that other axes leave it. */
@@ -359,9 +359,9 @@ enum status strategies_make(const struct node *node, const struct node_profile *
     struct maker maker = {.node = node, .profile = profile, .mesh = mesh, .rates = rates};
     *out = (struct strategies){0};
     TRY(device_mesh_check(mesh));
-    if (!(rates->flops_per_s > 0 && rates->bytes_per_s > 0 && rates->grains >= 1))
+    if (!(rates->flops_per_s > 0 && rates->bytes_per_s > 0 && rates->micro_batches >= 1))
         return status_set(STATUS_BAD_INPUT, "%g FLOP/s, %g bytes/s, %g grains: must be above 0, and a grain or more",
-                          rates->flops_per_s, rates->bytes_per_s, rates->grains);
+                          rates->flops_per_s, rates->bytes_per_s, rates->micro_batches);
     if (!op_loops_of(node, 0, &maker.loops)) return add_way(&maker, out); /* without an index */
     for (; op_loops_of(node, maker.way, &maker.loops); maker.way++)
         TRY(add_way(&maker, out));

@@ -19,7 +19,7 @@
 /* What one device does in a second, and how often a step's passes share one sum of a parameter's gradient. */
 struct device_rates {
     double flops_per_s, bytes_per_s;
-    double grains; /* of a step, over which that sum is made once; at least 1 */
+    double micro_batches; /* of a step, over which that sum is made once; at least 1 */
 };
 
 struct strategy {

@@ -115,8 +115,8 @@ static enum status read_lanes(const char *given, struct plan_options *out) {
 static enum status read_recipe(const struct ballast_plan_options *given, struct plan_options *out) {
     TAKE_WHOLE("plan", batch)
     TAKE_WHOLE("plan", sequence_length)
-    TAKE_WHOLE("plan", grain_sequences)
-    TAKE_WHOLE("plan", grains_per_pass)
+    TAKE_WHOLE("plan", micro_batch_sequences)
+    TAKE_WHOLE("plan", micro_batches_per_pass)
     TAKE_WHOLE("plan", seed)
     TAKE_CHOICE("plan", dtype, dtype_find)
     TAKE_CHOICE("plan", reduce_dtype, dtype_find)
@@ -133,7 +133,7 @@ static enum status read_recipe(const struct ballast_plan_options *given, struct 
     TAKE_CHOICE("plan", master, master_find)
     TAKE_CHOICE("plan", base_dtype, weight_format_find)
     TAKE_TEXT("plan", lora)
-    TAKE_WHOLE("plan", round_grains)
+    TAKE_WHOLE("plan", round_micro_batches)
     TAKE_WHOLE("plan", tensor)
     if (given->sequence) {
         TRY(setting_check_choice(SETTING(sequence), "plan.sequence", given->sequence));

@@ -291,10 +291,10 @@ static enum status build_into(const struct model *model, enum model_purpose purp
 }
 
 enum status model_build_graph(const struct model *model, enum model_purpose purpose, enum dtype dtype,
-                              int64_t grain_sequences, int64_t sequence_length, struct graph **out,
+                              int64_t micro_batch_sequences, int64_t sequence_length, struct graph **out,
                               struct tensor **out_tensor) {
-    TRY(check_sizes(&model->config, grain_sequences, sequence_length));
-    return build_into(model, purpose, graph_create(dtype, grain_sequences, sequence_length), out, out_tensor);
+    TRY(check_sizes(&model->config, micro_batch_sequences, sequence_length));
+    return build_into(model, purpose, graph_create(dtype, micro_batch_sequences, sequence_length), out, out_tensor);
 }
 
 enum status model_build_decode_graph(const struct model *model, enum dtype dtype, const struct decode_shape *shape,
@@ -342,7 +342,7 @@ static int64_t first_use(const struct graph *graph, const struct tensor *weight)
 
 /* Weights of experts that one token takes: those of the first ones stand for them. */
 static int64_t count_experts(const struct graph *graph, bool trained) {
-    int64_t count = 0, tokens = graph->grain_sequences * graph->sequence_length;
+    int64_t count = 0, tokens = graph->micro_batch_sequences * graph->sequence_length;
     for (size_t i = 0; i < graph->nodes.count; i++) {
         const struct node *node = graph->nodes.items[i];
         if (node->op->work != OP_WORK_EXPERT) continue;

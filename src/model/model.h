@@ -243,10 +243,10 @@ void model_config_set_window(struct model_config *config, int64_t window);
 enum status model_create(const struct model_config *config, struct model **out);
 void model_free(struct model *model);
 
-/* The forward graph of one grain. *out_tensor is the loss or the logits. The caller frees the graph. BAD_INPUT when the
+/* The forward graph of one micro-batch. *out_tensor is the loss or the logits. The caller frees the graph. BAD_INPUT when the
  * sequences are longer than the model's context. */
 enum status model_build_graph(const struct model *model, enum model_purpose purpose, enum dtype dtype,
-                              int64_t grain_sequences, int64_t sequence_length, struct graph **out,
+                              int64_t micro_batch_sequences, int64_t sequence_length, struct graph **out,
                               struct tensor **out_tensor);
 /* The graph of MODEL_DECODE: so many tokens at a time, of any of the texts, whose caches hold so many positions each.
  */

@@ -7,7 +7,7 @@
 struct tensor *build_input(struct builder *builder, const char *name) {
     struct graph *graph = builder->graph;
     return graph_tensor(graph, TENSOR_INPUT, name,
-                        shape_make(DTYPE_I32, 2, graph->grain_sequences, graph->sequence_length, 1));
+                        shape_make(DTYPE_I32, 2, graph->micro_batch_sequences, graph->sequence_length, 1));
 }
 
 struct tensor *build_targets(struct builder *builder) {

@@ -102,7 +102,7 @@ struct tensor *experts_mlp(struct builder *builder, const struct expert_names *n
     struct tensor *result = NULL;
     struct expert_attributes attributes = {
         .experts = config->experts,
-        .slots = graph->grain_sequences * graph->sequence_length * config->experts_per_token,
+        .slots = graph->micro_batch_sequences * graph->sequence_length * config->experts_per_token,
         .function = config->activation,
     };
     for (; attributes.expert < config->experts; attributes.expert++) {

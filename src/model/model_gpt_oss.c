@@ -120,7 +120,7 @@ static struct tensor *add_experts(struct builder *builder, struct tensor *normed
     struct tensor *result = NULL;
     struct expert_glu_attributes attributes = {
         .expert = {.experts = config->experts,
-                   .slots = graph->grain_sequences * graph->sequence_length * config->experts_per_token},
+                   .slots = graph->micro_batch_sequences * graph->sequence_length * config->experts_per_token},
         .alpha = config->glu_alpha,
         .limit = config->glu_limit,
         .weights_are_kn = config->base_format == WEIGHT_PLAIN};

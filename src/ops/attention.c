@@ -48,7 +48,7 @@ struct query_runs query_runs_of(const struct query_part *part, int64_t length) {
     return runs;
 }
 
-/* Over all heads and sequences of a grain. */
+/* Over all heads and sequences of a micro-batch. */
 static double attended_pairs(const struct node *node, const struct shape *q) {
     const struct attention_attributes *attributes = attention_of(node);
     struct query_runs runs = query_runs_of(&attributes->queries, q->dims[1]);

@@ -1,5 +1,5 @@
 /* How experts are used: counts of their slots, and the loss that balances them (Fedus et al., arXiv 2101.03961,
- * equations 4 to 6), as transformers' load_balancing_loss_func computes it: over all tokens of a grain that its
+ * equations 4 to 6), as transformers' load_balancing_loss_func computes it: over all tokens of a micro-batch that its
  * attention mask keeps, and all layers together. Each layer adds its load to a running sum. */
 #include "ops/check.h"
 

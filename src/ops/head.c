@@ -70,7 +70,7 @@ static struct head_loss_grad_attributes grad_attributes_of(struct gradients *gra
     return (struct head_loss_grad_attributes){.dx = gradient_wanted(gradients, node->in[0]),
                                               .dweight = gradient_wanted(gradients, node->in[1]),
                                               .dbias = gradient_wanted(gradients, node->in[3]),
-                                              .begins = gradients_graph(gradients)->single_grain,
+                                              .begins = gradients_graph(gradients)->single_micro_batch,
                                               .softcap = attributes->softcap,
                                               .part = attributes->part};
 }

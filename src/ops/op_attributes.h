@@ -13,7 +13,7 @@ enum { TARGET_IGNORE = -100, TARGET_PADDING = -101 };
 
 /* Values that each step gets, by slot. */
 enum scalar {
-    SCALAR_LOSS_SCALE,         /* 1 / unmasked tokens, or pairs, of the whole step, over all grains and ranks */
+    SCALAR_LOSS_SCALE,         /* 1 / unmasked tokens, or pairs, of the whole step, over all micro-batches and ranks */
     SCALAR_LEARNING_RATE,      /* of this step */
     SCALAR_BIAS_CORRECTION,    /* 1 / (1 - beta1^t), t = 1 in the first step */
     SCALAR_BIAS_CORRECTION_SQ, /* 1 / sqrt(1 - beta2^t) */
@@ -205,11 +205,11 @@ struct dispatch_attributes {
 /* Each expert's rows are a multiple of this many, with rows of zeros after its slots: as many as fill the tiles of a
  * product where there are slots enough, fewer where an expert has few. */
 int64_t routing_tile(int64_t slots, int64_t experts);
-/* Rows of each of the sequences of a grain that hold its slots however they are spread: R. */
+/* Rows of each of the sequences of a micro-batch that hold its slots however they are spread: R. */
 int64_t routing_rows(int64_t sequences, int64_t slots, int64_t experts);
 struct expert_attributes { /* the attributes of all nodes of experts begin with these */
     int64_t expert, experts;
-    int64_t slots; /* of the grain: S*T*k */
+    int64_t slots; /* of the micro-batch: S*T*k */
     enum activation function;
 };
 /* Which outputs exist; dweight: of gate, up and down. */

@@ -5,7 +5,7 @@
 #include "graph/op.h"
 
 /* Every operator, in one list: backends look kernels up in it; tests and benchmarks go through it.
- * Signatures: inputs -> outputs; [x] is optional, += is a sum over grains (or an update in place). */
+ * Signatures: inputs -> outputs; [x] is optional, += is a sum over micro-batches (or an update in place). */
 #define OP_LIST(X)                                                                                                     \
     /* embedding.c: tokens [S,T] int32, table [V,C] -> y [S,T,C] = table[tokens + first_row], or 0 */                  \
     X(embedding)                                                                                                       \
@@ -156,7 +156,7 @@
     X(balanced_loss)                                                                                                   \
     /* the same -> loss +=, dy, 0 where masked, [dload], times SCALAR_LOSS_SCALE */                                    \
     X(balanced_loss_grad)                                                                                              \
-    /* slots [E] int32 -> their sums += [E] fp64. A node of backward, which each grain goes through once */            \
+    /* slots [E] int32 -> their sums += [E] fp64. A node of backward, which each micro-batch goes through once */            \
     X(count_slots)                                                                                                     \
     /* optimizer.c: a, b -> a = a + b in fp32: two accumulators of one parameter (PHASE_FINISH) */                     \
     X(gradient_sum)                                                                                                    \

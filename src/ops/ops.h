@@ -15,7 +15,7 @@
  *
  * Weights of linear and linear_dx, and of experts, may be in a format of fewer bits (graph/weight_format.h): frozen.
  *
- * Activations have the shape [S, T, C]: the sequences of one grain, the positions, the features; "rows" are the S*T
+ * Activations have the shape [S, T, C]: the sequences of one micro-batch, the positions, the features; "rows" are the S*T
  * tokens. Heads lie side by side in the features: [S, T, heads * head_dim]. `d` marks a gradient. Sums are in fp32
  * whatever the dtype of the operands; bf16 results are rounded once, to nearest even. All functions pass NULL operands
  * on (graph.h). */
@@ -59,7 +59,7 @@ struct tensor *ops_last_token(struct graph *graph, const char *name, struct tens
 struct tensor *ops_activation(struct graph *graph, const char *name, struct tensor *x, enum activation function);
 struct tensor *ops_gated_activation(struct graph *graph, const char *name, struct tensor *gate, struct tensor *up,
                                     enum activation function);
-/* Where the tokens of a grain go. */
+/* Where the tokens of a micro-batch go. */
 struct routing {
     struct tensor *weights, *places, *ranges, *slots;
 };
@@ -123,16 +123,16 @@ struct tensor *ops_scatter(struct graph *graph, const char *name, struct tensor 
 struct tensor *ops_cut(struct graph *graph, const char *name, struct tensor *x, struct group_part part, int dimension);
 struct tensor *ops_exchange(struct graph *graph, const char *name, struct tensor *x, struct group_part part, int from,
                             int to);
-/* The loss of a step: TENSOR_RESULT "loss", fp64 [1], a sum over all grains. `bias` may be NULL. */
+/* The loss of a step: TENSOR_RESULT "loss", fp64 [1], a sum over all micro-batches. `bias` may be NULL. */
 struct tensor *ops_head_loss(struct graph *graph, const char *name, struct tensor *x, struct tensor *weight,
                              struct tensor *targets, struct tensor *bias, struct head_attributes attributes);
 /* `bias` may be NULL. */
 struct tensor *ops_head_log_probability(struct graph *graph, const char *name, struct tensor *x, struct tensor *weight,
                                         struct tensor *targets, struct tensor *bias, struct head_attributes attributes);
-/* The loss of pairs: TENSOR_RESULT "loss", fp64 [PREFERENCE_FIGURES], sums over all grains. */
+/* The loss of pairs: TENSOR_RESULT "loss", fp64 [PREFERENCE_FIGURES], sums over all micro-batches. */
 struct tensor *ops_preference_loss(struct graph *graph, const char *name, struct tensor *y, struct tensor *targets,
                                    struct tensor *reference, struct preference_attributes attributes);
-/* The loss of targets with that of the experts' load: TENSOR_RESULT "loss", fp64 [1], a sum over all grains. */
+/* The loss of targets with that of the experts' load: TENSOR_RESULT "loss", fp64 [1], a sum over all micro-batches. */
 struct tensor *ops_balanced_loss(struct graph *graph, const char *name, struct tensor *y, struct tensor *targets,
                                  struct tensor *load, struct balance_attributes attributes);
 struct tensor *ops_head_logits(struct graph *graph, const char *name, struct tensor *x, struct tensor *weight,

@@ -18,7 +18,7 @@ static json_t *rows_to_json(const struct timeline_rows *rows) {
     for (size_t i = 0; i < rows->items.count && !failed; i++) {
         const struct timeline_row *row = &rows->items.items[i];
         json_t *event =
-            json_pack("[i,i,i,i,i,i,o,o,I,i,i,i]", row->stream, row->name, row->block, row->section, row->grain,
+            json_pack("[i,i,i,i,i,i,o,o,I,i,i,i]", row->stream, row->name, row->block, row->section, row->micro_batch,
                       row->phase, short_us(row->start_us), short_us(row->end_us - row->start_us),
                       (json_int_t)row->bytes, row->events, (int)row->chained, timeline_rows_find(rows, row->cause));
         failed |= json_array_append_new(events, event);

@@ -64,7 +64,7 @@ static enum status read_event(const char *name, const json_t *array, size_t numb
                                  .name = index[1],
                                  .block = index[2],
                                  .section = index[3],
-                                 .grain = index[4],
+                                 .micro_batch = index[4],
                                  .phase = index[5],
                                  .start_us = fields[6],
                                  .end_us = fields[6] + fields[7],
@@ -198,7 +198,7 @@ static void join(struct timeline_row *row, const struct timeline_row *next) {
         row->longest_us = next->longest_us;
         row->name = next->name;
         row->block = next->block;
-        row->grain = next->grain;
+        row->micro_batch = next->micro_batch;
     }
     row->end_us = fmax(row->end_us, next->end_us);
     row->bytes += next->bytes;

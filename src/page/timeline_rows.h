@@ -9,7 +9,7 @@
 #include "base/mem.h"
 
 struct timeline_row {
-    int32_t stream, name, block, section, grain, phase; /* indices of the file's lists; -1: none */
+    int32_t stream, name, block, section, micro_batch, phase; /* indices of the file's lists; -1: none */
     double start_us, end_us;
     double longest_us; /* of the events it stands for: the one that gave the name */
     int64_t bytes;

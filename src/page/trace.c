@@ -4,7 +4,7 @@
 #include "sim/timeline.h"
 
 /* Columns of a timeline's events (sim/timeline.h) that a trace shows. */
-enum { STREAM, NAME, BLOCK, SECTION, GRAIN, PHASE, START_US, DURATION_US, BYTES, COLUMNS };
+enum { STREAM, NAME, BLOCK, SECTION, MICRO_BATCH, PHASE, START_US, DURATION_US, BYTES, COLUMNS };
 
 struct source {
     const char *file;
@@ -79,7 +79,7 @@ static enum status add_event(struct source *source, size_t index, const json_t *
     return append(source, json_pack("{s:s, s:s, s:s, s:i, s:I, s:O, s:O, s:{s:s, s:s, s:O, s:O}}", "ph", "X", "name",
                                     name, "cat", phase[0] ? phase : "copy", "pid", source->process, "tid", stream, "ts",
                                     json_array_get(row, START_US), "dur", json_array_get(row, DURATION_US), "args",
-                                    "block", block, "section", section, "grain", json_array_get(row, GRAIN), "bytes",
+                                    "block", block, "section", section, "grain", json_array_get(row, MICRO_BATCH), "bytes",
                                     json_array_get(row, BYTES)));
 }
 

@@ -1,16 +1,16 @@
 #include "plan/lane_shares.h"
 
-struct grain_range lane_shares_grains(const struct recipe *recipe, int lane, int64_t round) {
-    int64_t all = recipe_grains(recipe), in_lane = recipe_lane_grains(recipe), in_share = recipe_share_grains(recipe);
+struct micro_batch_range lane_shares_micro_batches(const struct recipe *recipe, int lane, int64_t round) {
+    int64_t all = recipe_micro_batches(recipe), in_lane = recipe_lane_micro_batches(recipe), in_share = recipe_share_micro_batches(recipe);
     int64_t lane_end = (lane + 1) * in_lane < all ? (lane + 1) * in_lane : all;
     int64_t first = lane * in_lane + round * in_share;
     int64_t end = first + in_share < lane_end ? first + in_share : lane_end;
-    return (struct grain_range){first, end > first ? end - first : 0};
+    return (struct micro_batch_range){first, end > first ? end - first : 0};
 }
 
 static int64_t count_rounds(const struct recipe *recipe) {
-    int64_t in_share = recipe_share_grains(recipe);
-    return (recipe_lane_grains(recipe) + in_share - 1) / in_share;
+    int64_t in_share = recipe_share_micro_batches(recipe);
+    return (recipe_lane_micro_batches(recipe) + in_share - 1) / in_share;
 }
 
 /* Shares of one round. */
@@ -21,18 +21,18 @@ struct cutter {
     struct lane_shares *shares;
 };
 
-/* Of the lanes below a node the first has the most grains. */
-static bool has_grains(const struct recipe *recipe, const struct lane_node *node, int64_t round) {
-    return lane_shares_grains(recipe, node->first, round).count > 0;
+/* Of the lanes below a node the first has the most micro-batches. */
+static bool has_micro_batches(const struct recipe *recipe, const struct lane_node *node, int64_t round) {
+    return lane_shares_micro_batches(recipe, node->first, round).count > 0;
 }
 
-static enum status add_share(const struct cutter *cutter, int lane, int level, struct grain_range grains) {
+static enum status add_share(const struct cutter *cutter, int lane, int level, struct micro_batch_range micro_batches) {
     struct lane_shares *shares = cutter->shares;
     if (level >= shares->levels) shares->levels = level + 1;
     struct lane_share share = {.round = cutter->round,
                                .lane = lane,
-                               .first_grain = grains.first - shares->first_grain,
-                               .grains = grains.count,
+                               .first_micro_batch = micro_batches.first - shares->first_micro_batch,
+                               .micro_batches = micro_batches.count,
                                .level = level,
                                .first_sum = (int32_t)shares->steps.count};
     return vec_push(&shares->list, share);
@@ -43,14 +43,14 @@ static enum status add_step(const struct cutter *cutter, enum lane_sum_kind kind
     return vec_push(&cutter->shares->steps, (struct lane_sum_step){kind, to, from, rounds});
 }
 
-/* The value of a node that has grains, into `level`. */
+/* The value of a node that has micro-batches, into `level`. */
 static enum status add_node(const struct cutter *cutter, int index, int level) {
     const struct lane_node *node = &cutter->tree->node[index];
     if (node->left < 0)
-        return add_share(cutter, node->first, level, lane_shares_grains(cutter->recipe, node->first, cutter->round));
+        return add_share(cutter, node->first, level, lane_shares_micro_batches(cutter->recipe, node->first, cutter->round));
     bool rounds = cutter->recipe->reduce_dtype == DTYPE_BF16;
     TRY(add_node(cutter, node->left, level));
-    if (!has_grains(cutter->recipe, &cutter->tree->node[node->right], cutter->round))
+    if (!has_micro_batches(cutter->recipe, &cutter->tree->node[node->right], cutter->round))
         return rounds ? add_step(cutter, LANE_SUM_ROUND, level, level, true) : STATUS_OK;
     TRY(add_node(cutter, node->right, level + 1));
     return add_step(cutter, LANE_SUM_ADD, level, level + 1, rounds);
@@ -58,21 +58,21 @@ static enum status add_node(const struct cutter *cutter, int index, int level) {
 
 static enum status add_round(const struct cutter *cutter, int root, int ranks) {
     int level = cutter->round > 0;
-    if (has_grains(cutter->recipe, &cutter->tree->node[root], cutter->round))
+    if (has_micro_batches(cutter->recipe, &cutter->tree->node[root], cutter->round))
         TRY(add_node(cutter, root, level));
     else
-        TRY(add_share(cutter, -1, level, (struct grain_range){cutter->shares->first_grain, 0}));
+        TRY(add_share(cutter, -1, level, (struct micro_batch_range){cutter->shares->first_micro_batch, 0}));
     if (ranks > 1) TRY(add_step(cutter, LANE_SUM_REDUCE, level, level, false));
     return level > 0 ? add_step(cutter, LANE_SUM_ADD, 0, level, false) : STATUS_OK;
 }
 
 static enum status add_rounds(const struct recipe *recipe, const struct lane_tree *tree, int root, int ranks,
                               struct lane_shares *out) {
-    int64_t all = recipe_grains(recipe), in_lane = recipe_lane_grains(recipe);
+    int64_t all = recipe_micro_batches(recipe), in_lane = recipe_lane_micro_batches(recipe);
     const struct lane_node *node = &tree->node[root];
     int64_t first = node->first * in_lane, end = first + node->lanes * in_lane;
-    out->first_grain = first < all ? first : all;
-    out->grains = (end < all ? end : all) - out->first_grain;
+    out->first_micro_batch = first < all ? first : all;
+    out->micro_batches = (end < all ? end : all) - out->first_micro_batch;
     out->rounds = count_rounds(recipe);
     struct cutter cutter = {.recipe = recipe, .tree = tree, .shares = out};
     for (; cutter.round < out->rounds; cutter.round++)
@@ -120,7 +120,7 @@ enum status lane_shares_find_empty(const struct recipe *recipe, const struct ran
     int ranks = rank_place_data(place);
     enum status status = held_lanes_create(recipe, ranks, &held);
     for (int rank = 0; rank < ranks && status == STATUS_OK; rank++)
-        empty[rank] = !has_grains(recipe, &held.tree.node[held.subtree[rank]], round);
+        empty[rank] = !has_micro_batches(recipe, &held.tree.node[held.subtree[rank]], round);
     held_lanes_free(&held);
     return status;
 }
@@ -131,7 +131,7 @@ enum status lane_shares_find_equal(const struct recipe *recipe, const struct ran
     enum status status = held_lanes_create(recipe, ranks, &held);
     if (status == STATUS_OK) {
         const struct lane_node *nodes = held.tree.node;
-        *equal = recipe_grains(recipe) == recipe_lane_grains(recipe) * held.tree.lanes;
+        *equal = recipe_micro_batches(recipe) == recipe_lane_micro_batches(recipe) * held.tree.lanes;
         for (int rank = 1; rank < ranks; rank++)
             *equal &= nodes[held.subtree[rank]].lanes == nodes[held.subtree[0]].lanes;
     }
@@ -144,7 +144,7 @@ static double node_total(const struct recipe *recipe, const struct lane_tree *tr
     const struct lane_node *node = &tree->node[index];
     if (node->left < 0) return by_lane[node->first];
     double left = node_total(recipe, tree, node->left, round, by_lane);
-    if (!has_grains(recipe, &tree->node[node->right], round)) return left;
+    if (!has_micro_batches(recipe, &tree->node[node->right], round)) return left;
     return left + node_total(recipe, tree, node->right, round, by_lane);
 }
 

@@ -1,8 +1,8 @@
-/* A step cut into lanes and rounds, as one rank computes it: which grains it adds up when, and which sums follow.
+/* A step cut into lanes and rounds, as one rank computes it: which micro-batches it adds up when, and which sums follow.
  *
- * With S grains, L lanes and c = ceil(S / L), lane l has the grains [l c, (l + 1) c) that there are, and round r of a
- * lane has its grains [r G, (r + 1) G), where G is recipe.round_grains (0: c). In a round each lane adds up its grains
- * in order; then lanes are added by their tree (collective/lane_tree.h), and rounds in order. Lanes without grains add
+ * With S micro-batches, L lanes and c = ceil(S / L), lane l has the micro-batches [l c, (l + 1) c) that there are, and round r of a
+ * lane has its micro-batches [r G, (r + 1) G), where G is recipe.round_micro_batches (0: c). In a round each lane adds up its micro-batches
+ * in order; then lanes are added by their tree (collective/lane_tree.h), and rounds in order. Lanes without micro-batches add
  * nothing.
  *
  * LEVELS. A rank that holds several lanes keeps partial sums. Level 0 is the gradients' own buffers: the sum of the
@@ -27,12 +27,12 @@ struct lane_sum_step {
     bool rounds; /* LANE_SUM_ADD: both are rounded to bf16 before, as edges of the tree are */
 };
 
-/* Consecutive grains of one lane. A rank that has none in a round has one share there without grains, for its sums. */
+/* Consecutive micro-batches of one lane. A rank that has none in a round has one share there without micro-batches, for its sums. */
 struct lane_share {
     int64_t round;
-    int lane;                    /* -1: without grains */
-    int64_t first_grain, grains; /* counted from the rank's first */
-    int level;                   /* where they are added up; without grains: where the round's sum arrives */
+    int lane;                    /* -1: without micro-batches */
+    int64_t first_micro_batch, micro_batches; /* counted from the rank's first */
+    int level;                   /* where they are added up; without micro-batches: where the round's sum arrives */
     int32_t first_sum, sums;     /* steps that follow this share */
 };
 
@@ -40,7 +40,7 @@ struct lane_shares {
     VEC(struct lane_share) list;     /* in the order in which the rank computes them: rounds, and within one lanes */
     VEC(struct lane_sum_step) steps; /* in the order of shares */
     int levels;                      /* at least 1 */
-    int64_t first_grain, grains;     /* of the step: the rank's are [first_grain, first_grain + grains) */
+    int64_t first_micro_batch, micro_batches;     /* of the step: the rank's are [first_micro_batch, first_micro_batch + micro-batches) */
     int64_t rounds;
 };
 
@@ -48,18 +48,18 @@ struct lane_shares {
 enum status lane_shares_create(const struct recipe *recipe, const struct rank_place *place, struct lane_shares *out);
 void lane_shares_free(struct lane_shares *shares);
 
-/* The step's grains of a lane in a round. */
-struct grain_range {
+/* The step's micro-batches of a lane in a round. */
+struct micro_batch_range {
     int64_t first, count;
 };
-struct grain_range lane_shares_grains(const struct recipe *recipe, int lane, int64_t round);
+struct micro_batch_range lane_shares_micro_batches(const struct recipe *recipe, int lane, int64_t round);
 /* empty[r]: whether rank r has nothing to add in a round. BAD_INPUT as above. */
 enum status lane_shares_find_empty(const struct recipe *recipe, const struct rank_place *place, int64_t round,
                                    bool *empty);
-/* Whether all ranks have the same numbers of lanes and grains. BAD_INPUT as above. */
+/* Whether all ranks have the same numbers of lanes and micro-batches. BAD_INPUT as above. */
 enum status lane_shares_find_equal(const struct recipe *recipe, const struct rank_place *place, bool *equal);
 /* The step's sum of a number that each share has, such as its loss, added as gradients are: by[round * lanes + lane]
- * of those with grains. `tree` is that of the recipe's lanes. */
+ * of those with micro-batches. `tree` is that of the recipe's lanes. */
 double lane_shares_total(const struct recipe *recipe, const struct lane_tree *tree, const double *by);
 
 #endif

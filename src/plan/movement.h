@@ -8,13 +8,13 @@
 
 #include "plan/plan.h"
 
-/* How a share's grains (plan/lane_shares.h) are cut into passes: all have `grains`, but for the last one. */
+/* How a share's micro-batches (plan/lane_shares.h) are cut into passes: all have `micro_batches`, but for the last one. */
 struct pass_split {
-    int64_t count, grains, last_grains;
+    int64_t count, micro_batches, last_micro_batches;
 };
-static inline struct pass_split movement_split_passes(int64_t grains, int64_t grains_per_pass) {
-    int64_t count = (grains + grains_per_pass - 1) / grains_per_pass;
-    return (struct pass_split){count, grains_per_pass, grains - (count - 1) * grains_per_pass};
+static inline struct pass_split movement_split_passes(int64_t micro_batches, int64_t micro_batches_per_pass) {
+    int64_t count = (micro_batches + micro_batches_per_pass - 1) / micro_batches_per_pass;
+    return (struct pass_split){count, micro_batches_per_pass, micro_batches - (count - 1) * micro_batches_per_pass};
 }
 
 /* A buffer that is used away from home is fetched and stored by copies, each of which has `lookahead` groups to run

@@ -12,7 +12,7 @@
 
 enum { PLAN_FILE_LIMIT_BYTES = 1 << 24 };
 
-int64_t recipe_default_grain(int64_t batch, int64_t sequence_length, int64_t least_tokens) {
+int64_t recipe_default_micro_batch(int64_t batch, int64_t sequence_length, int64_t least_tokens) {
     int64_t sequences = (least_tokens + sequence_length - 1) / sequence_length;
     return sequences < batch ? sequences : batch;
 }
@@ -31,18 +31,18 @@ double recipe_state_bytes_per_byte(const struct recipe *recipe) {
     return (own + 4 + moments + master) / own;
 }
 
-int64_t recipe_grains(const struct recipe *recipe) {
-    return (recipe->batch + recipe->grain_sequences - 1) / recipe->grain_sequences;
+int64_t recipe_micro_batches(const struct recipe *recipe) {
+    return (recipe->batch + recipe->micro_batch_sequences - 1) / recipe->micro_batch_sequences;
 }
 
-int64_t recipe_lane_grains(const struct recipe *recipe) {
+int64_t recipe_lane_micro_batches(const struct recipe *recipe) {
     int64_t lanes = lane_shape_lanes(&recipe->lanes);
-    return (recipe_grains(recipe) + lanes - 1) / lanes;
+    return (recipe_micro_batches(recipe) + lanes - 1) / lanes;
 }
 
-int64_t recipe_share_grains(const struct recipe *recipe) {
-    int64_t all = recipe_lane_grains(recipe);
-    return recipe->round_grains > 0 && recipe->round_grains < all ? recipe->round_grains : all;
+int64_t recipe_share_micro_batches(const struct recipe *recipe) {
+    int64_t all = recipe_lane_micro_batches(recipe);
+    return recipe->round_micro_batches > 0 && recipe->round_micro_batches < all ? recipe->round_micro_batches : all;
 }
 
 const char *document_attention_name(enum document_attention attention) {
@@ -133,11 +133,11 @@ enum master master_find(const char *name) {
 #define LEAST(field) setting_table[SETTING_##field].least
 #define MOST(field) setting_table[SETTING_##field].most
 #define RECIPE_INTEGERS(X)                                                                                             \
-    X(round_grains, "round_grains", int64_t, LEAST(round_grains), MOST(round_grains), "0 for all grains of a lane")    \
+    X(round_micro_batches, "round_grains", int64_t, LEAST(round_micro_batches), MOST(round_micro_batches), "0 for all grains of a lane")    \
     X(batch, "batch", int64_t, LEAST(batch), MOST(batch), "a step needs at least one sequence")                        \
     X(sequence_length, "sequence_length", int64_t, LEAST(sequence_length), MOST(sequence_length),                      \
       "a sequence needs at least one token")                                                                           \
-    X(grain_sequences, "grain_sequences", int64_t, LEAST(grain_sequences), recipe->batch,                              \
+    X(micro_batch_sequences, "grain_sequences", int64_t, LEAST(micro_batch_sequences), recipe->batch,                              \
       "a grain holds whole sequences and at most the batch")                                                           \
     X(seed, "seed", uint64_t, LEAST(seed), MOST(seed), "a seed is not negative")                                       \
     X(kernels_version, "kernels_version", int, 0, INT32_MAX, "a version is not negative")
@@ -210,7 +210,7 @@ static enum status check_update(const struct plan *plan) {
 
 enum status plan_check(const struct plan *plan) {
     const struct recipe *recipe = &plan->recipe;
-    TRY(recipe_pairs_check(recipe)); /* first: the grain of an odd batch may be larger than it */
+    TRY(recipe_pairs_check(recipe)); /* first: the micro-batch of an odd batch may be larger than it */
 #define CHECK_INTEGER(field, key, type, least, most, rule)                                                             \
     TRY(plan_check_range("recipe." key, (int64_t)recipe->field, least, most, rule));
     RECIPE_INTEGERS(CHECK_INTEGER)
@@ -218,7 +218,7 @@ enum status plan_check(const struct plan *plan) {
     TRY(check_ranks(plan));
     const struct mesh data = rank_place_data_mesh(&plan->place);
     TRY(partition_check(&plan->policy.partition, &data));
-    TRY(policy_check(&plan->policy, recipe_share_grains(recipe)));
+    TRY(policy_check(&plan->policy, recipe_share_micro_batches(recipe)));
     return check_update(plan);
 }
 

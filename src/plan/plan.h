@@ -4,7 +4,7 @@
  * Files, in the order to read them: plan (this; the recipe, checks, JSON), policy (the policy's checks and JSON),
  * settings (what the user sets), rank_place (one rank among all), partition (model states cut among ranks), shards
  * (who has which of a chunk's elements), lane_shares (a step cut into
- * lanes and rounds), card_grain (the grain that a GPU needs), recipe_lines (what a recipe says by name), recipe_pairs
+ * lanes and rounds), card_micro_batch (the micro-batch that a GPU needs), recipe_lines (what a recipe says by name), recipe_pairs
  * (and of pairs), chunks (parameters in chunks), pipeline_order (which stage works on what when), movement (when copies
  * come and go), activations (activation schedules as text), recompute (recomputation schedules and their cost), chain
  * (a step as a chain), rotor (the fastest recomputation in given memory). */
@@ -105,10 +105,10 @@ struct recipe {
     enum dtype dtype;        /* of parameters and activations */
     int64_t batch;           /* sequences a step, over all ranks */
     int64_t sequence_length; /* tokens of a sequence */
-    int64_t grain_sequences; /* sequences on which each kernel is called; parameter gradients add up grain by grain */
-    struct lane_shape lanes; /* a step's grains go to lanes in contiguous runs, each added up by itself, and lanes are
+    int64_t micro_batch_sequences; /* sequences on which each kernel is called; parameter gradients add up micro-batch by micro-batch */
+    struct lane_shape lanes; /* a step's micro-batches go to lanes in contiguous runs, each added up by itself, and lanes are
                                 added by their tree (plan/lane_shares.h) */
-    int64_t round_grains;    /* after so many grains of every lane, lanes are added; 0: after all */
+    int64_t round_micro_batches;    /* after so many micro-batches of every lane, lanes are added; 0: after all */
     /* bf16: a sum of lanes is rounded before it is added to another (collective/lane_sum.h), and travels so */
     enum dtype reduce_dtype;
     int tensor;    /* ranks that share each tensor (layout/shard_graph.h): they cut the sums of its products; 0 is 1 */
@@ -142,20 +142,20 @@ struct recipe {
     int kernels_version; /* the backend's when the plan was made */
 };
 
-/* All zero but for the grains: the plain policy, where everything stays on the device. */
+/* All zero but for the micro-batches: the plain policy, where everything stays on the device. */
 struct policy {
-    int64_t grains_per_pass;   /* grains whose activations are in memory at once; 1 to those of the largest share */
+    int64_t micro_batches_per_pass;   /* micro-batches whose activations are in memory at once; 1 to those of the largest share */
     int64_t chunk_bytes;       /* most parameters in a chunk, in the compute dtype (plan/chunks.h); 0: chosen there */
     int64_t persistent_chunks; /* the first of them stay on the device, with their gradients and optimizer state */
     int64_t
         buffers; /* how many of the other chunks fit in device memory at a time; needed if parameters are elsewhere */
-    int64_t lookahead;    /* groups (one block's forward or backward, all grains) by which fetches precede the first use
+    int64_t lookahead;    /* groups (one block's forward or backward, all micro-batches) by which fetches precede the first use
                              and stores follow the last (plan/movement.h) */
     int64_t update_ahead; /* blocks by which deferred updates stand before what `lookahead` asks for */
     enum tier parameters, gradients, optimizer; /* home of the other chunks' states between uses */
     enum tier update;                           /* where the other chunks are updated: device or host */
     struct partition partition;                 /* of model states among ranks; all 0: each rank has all of them */
-    int64_t tile_tokens; /* of a grain, on which a block's MLP works at a time (graph/token_tiles.h); 0: on all */
+    int64_t tile_tokens; /* of a micro-batch, on which a block's MLP works at a time (graph/token_tiles.h); 0: on all */
     bool remake; /* norms and activation functions again in backward instead of keeping what they made (graph/remake.h)
                   */
     bool flat;   /* operations between ranks send each block straight to where it belongs, not node by node */
@@ -190,21 +190,21 @@ struct plan {
 
 /* At least 1. */
 static inline int recipe_tensor(const struct recipe *recipe) { return recipe->tensor > 0 ? recipe->tensor : 1; }
-/* Sequences that belong together: neighbours of a batch that lie in one grain. */
+/* Sequences that belong together: neighbours of a batch that lie in one micro-batch. */
 static inline int64_t recipe_together(const struct recipe *recipe) { return recipe->loss == TRAINING_DPO ? 2 : 1; }
 /* The fewest sequences that hold at least `least_tokens` (the backend says how many), at most `batch`. */
-int64_t recipe_default_grain(int64_t batch, int64_t sequence_length, int64_t least_tokens);
+int64_t recipe_default_micro_batch(int64_t batch, int64_t sequence_length, int64_t least_tokens);
 /* Of a trained parameter: itself, its fp32 gradient, moments and master, for each of its own bytes. With Muon, of a
  * matrix. */
 double recipe_state_bytes_per_byte(const struct recipe *recipe);
 /* Whether rows have segments: the graph has that input, and attention keeps within them. */
 bool recipe_has_segments(const struct recipe *recipe);
-/* Grains of a step: a short last grain is filled up with sequences of weight zero. */
-int64_t recipe_grains(const struct recipe *recipe);
-/* Grains of a lane: the last one that has any may have fewer, those after it none. */
-int64_t recipe_lane_grains(const struct recipe *recipe);
-/* Grains that a lane adds up before it is added to others: those of the largest share of a round. */
-int64_t recipe_share_grains(const struct recipe *recipe);
+/* Micro-batches of a step: a short last micro-batch is filled up with sequences of weight zero. */
+int64_t recipe_micro_batches(const struct recipe *recipe);
+/* Micro-batches of a lane: the last one that has any may have fewer, those after it none. */
+int64_t recipe_lane_micro_batches(const struct recipe *recipe);
+/* Micro-batches that a lane adds up before it is added to others: those of the largest share of a round. */
+int64_t recipe_share_micro_batches(const struct recipe *recipe);
 
 /* BAD_INPUT "plan: FIELD: VALUE is not legal: RULE", with the nearest legal value as hint, unless least <= value <=
  * most.
@@ -227,8 +227,8 @@ json_t *policy_to_json(const struct policy *policy);
 json_t *plan_to_json(const struct plan *plan);
 /* Fields that the file leaves out have the plain policy's values. */
 enum status policy_from_json(const char *file, const json_t *object, struct policy *out);
-/* The part of plan_check that is about the policy; `grains`: recipe_share_grains. */
-enum status policy_check(const struct policy *policy, int64_t grains);
+/* The part of plan_check that is about the policy; `micro_batches`: recipe_share_micro_batches. */
+enum status policy_check(const struct policy *policy, int64_t micro_batches);
 enum status plan_from_json(const char *file, const json_t *object, struct plan *out);
 /* The plan of a plan file, or of a run.json, which holds one as "plan". */
 const json_t *plan_find(const json_t *object);

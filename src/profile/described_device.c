@@ -9,7 +9,7 @@
 #include "backend/muon_parts.h"
 #include "cluster/tier.h"
 #include "ops/ops.h"
-#include "plan/card_grain.h"
+#include "plan/card_micro_batch.h"
 
 /* Set by described_device_find before other threads are started. */
 static struct cluster described;
@@ -36,11 +36,11 @@ static enum status measure(struct cluster *out) {
 
 static int64_t cache_bytes(void) { return 0; }
 
-static int64_t choose_grain_tokens(int64_t layers, int64_t width, int64_t device_bytes) {
+static int64_t choose_micro_batch_tokens(int64_t layers, int64_t width, int64_t device_bytes) {
     int64_t bytes[TIER_COUNT];
     (void)capacity(bytes);
     if (device_bytes > 0 && device_bytes < bytes[TIER_DEVICE]) bytes[TIER_DEVICE] = device_bytes;
-    return card_grain_tokens((int)described.device.limits.multiprocessors, bytes[TIER_DEVICE], layers, width);
+    return card_micro_batch_tokens((int)described.device.limits.multiprocessors, bytes[TIER_DEVICE], layers, width);
 }
 
 static void set_threads(int threads) { backend_cpu.set_threads(threads); }
@@ -119,8 +119,8 @@ const struct backend backend_described = {
     .measure = measure,
     .cache_bytes = cache_bytes,
     .kernels_version = CUDA_KERNELS_VERSION,
-    .grain_tokens = CARD_GRAIN_LEAST,
-    .choose_grain_tokens = choose_grain_tokens,
+    .micro_batch_tokens = CARD_MICRO_BATCH_LEAST,
+    .choose_micro_batch_tokens = choose_micro_batch_tokens,
     .set_threads = set_threads,
     .kernels = &kernels,
     .memory = &memory,

@@ -16,9 +16,9 @@ struct product {
 static const struct product products[SIZES] = {{512, 768, 3072}, {512, 3072, 768}};
 static const double BUDGET_S = 0.15; /* for both sizes */
 
-/* Devices that need larger grains to reach their rate also need larger products. */
+/* Devices that need larger micro-batches to reach their rate also need larger products. */
 static struct product product_for(const struct backend *backend, struct product product) {
-    int64_t factor = backend->grain_tokens / 1024;
+    int64_t factor = backend->micro_batch_tokens / 1024;
     if (factor < 1) factor = 1;
     return (struct product){factor * factor * product.rows, factor * product.inputs, factor * product.outputs};
 }

@@ -10,8 +10,8 @@ enum { TOKENS_STEP = 64, PART_TOKENS = 256, VOCAB_LEAST = 1024, HEAD_PARTS = 3 }
 static const int64_t TABLE_MOST_BYTES = (int64_t)256 << 20;
 
 /* The shape [S, T, …] that the node works on. */
-static const struct shape *grain_of(const struct node *node) { return &node->in[0]->shape; }
-static int64_t tokens_of(const struct node *node) { return grain_of(node)->dims[0] * grain_of(node)->dims[1]; }
+static const struct shape *micro_batch_of(const struct node *node) { return &node->in[0]->shape; }
+static int64_t tokens_of(const struct node *node) { return micro_batch_of(node)->dims[0] * micro_batch_of(node)->dims[1]; }
 
 static double flops_of(const struct node *node) {
     struct op_cost cost;
@@ -36,8 +36,8 @@ static struct parts product_parts(const struct node *node, double large_flops) {
 /* Attention's work follows the square of the tokens. Of a part of the queries it is measured whole. */
 static struct parts attention_parts(const struct node *node, double large_flops) {
     if (((const struct attention_attributes *)node->attributes)->queries.parts > 1) return (struct parts){0};
-    int64_t length = grain_of(node)->dims[1];
-    double flops = flops_of(node) / (double)grain_of(node)->dims[0];
+    int64_t length = micro_batch_of(node)->dims[1];
+    double flops = flops_of(node) / (double)micro_batch_of(node)->dims[0];
     double part = flops > large_flops / 2 ? sqrt(large_flops / 2 / flops) : 1;
     int64_t tokens = round_down((int64_t)(part * (double)length), 2 * TOKENS_STEP);
     return tokens <= length ? two_parts(tokens) : (struct parts){0};

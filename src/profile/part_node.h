@@ -9,7 +9,7 @@ enum { PARTS_MOST = 2 };
 
 /* The dimensions of a part; 0: the node's own. */
 struct part {
-    int64_t tokens; /* of the grain, as one sequence */
+    int64_t tokens; /* of the micro-batch, as one sequence */
     int64_t vocab;  /* rows of the head's weight or of the embedding's table */
 };
 

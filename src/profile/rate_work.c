@@ -3,7 +3,7 @@
 #include "profile/profile_cache.h"
 
 enum {
-    CPU_GRAIN_TOKENS = 1024,
+    CPU_MICRO_BATCH_TOKENS = 1024,
     PRODUCT_ROWS = 512,
     PRODUCT_WIDTH = 768,
     STREAM_ELEMENTS = 1 << 20,
@@ -27,9 +27,9 @@ struct rate_machine rate_machine_make(const struct backend *backend, int threads
     return machine;
 }
 
-/* The tokens of its grains, over those of the CPU's. */
+/* The tokens of its micro-batches, over those of the CPU's. */
 static int64_t scale_of(const struct backend *backend) {
-    int64_t scale = backend->grain_tokens / CPU_GRAIN_TOKENS;
+    int64_t scale = backend->micro_batch_tokens / CPU_MICRO_BATCH_TOKENS;
     return scale > 1 ? scale : 1;
 }
 

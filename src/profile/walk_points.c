@@ -159,7 +159,7 @@ static enum status walk(const struct walking *walking, int first, int end) {
     return STATUS_OK;
 }
 
-/* Of all that a grain's step goes through. */
+/* Of all that a micro-batch's step goes through. */
 static int64_t step_bytes(const struct graph *graph) {
     int64_t bytes = 0;
     for (size_t i = 0; i < graph->tensors.count; i++)

@@ -220,8 +220,8 @@ static enum status add_nodes(struct execution_source *source, enum phase phase, 
     return STATUS_OK;
 }
 
-/* A block for all grains: forward, backward, or for each grain forward and then backward. What other ranks compute is
- * that of one grain. */
+/* A block for all micro-batches: forward, backward, or for each micro-batch forward and then backward. What other ranks compute is
+ * that of one micro-batch. */
 static enum status add_block(struct execution_source *source, const struct stage *stage, bool pair,
                              const struct pass_part *pass, struct execution_list *out) {
     size_t begin = out->list.count;
@@ -352,7 +352,7 @@ done:
     return status;
 }
 
-/* Whether stage s is a forward whose backward follows at once, so that each grain does both before the next grain. */
+/* Whether stage s is a forward whose backward follows at once, so that each micro-batch does both before the next micro-batch. */
 static bool is_pair(const struct stage_list *stages, size_t s) {
     const struct stage *items = stages->list.items;
     return items[s].action == STAGE_FORWARD && s + 1 < stages->list.count && items[s + 1].action == STAGE_BACKWARD &&
@@ -389,7 +389,7 @@ static enum status add_stages(struct execution_source *source, const struct pass
     return STATUS_OK;
 }
 
-/* Without grains, where nothing is cut: deferred updates, and the sums in the order in which ranks with grains have
+/* Without micro-batches, where nothing is cut: deferred updates, and the sums in the order in which ranks with micro-batches have
  * them. What is exchanged of shards needs the very groups of these ranks. */
 static enum status add_empty(struct execution_source *source, const struct pass_part *pass,
                              struct execution_list *out) {
@@ -464,7 +464,7 @@ static enum status find_crossings(struct execution_source *source) {
     return status;
 }
 
-/* A span's forward is the first forwards of its blocks, its backward the rest of the schedule; a grain's last forward
+/* A span's forward is the first forwards of its blocks, its backward the rest of the schedule; a micro-batch's last forward
  * that is directly followed by its backward belongs to that. */
 static bool is_in(const struct execution_source *source, const struct pipeline_event *event, size_t s, bool pair) {
     const struct stage *stage = &source->stages.list.items[s];
@@ -484,7 +484,7 @@ static enum status add_event(struct execution_source *source, const struct pipel
     return STATUS_OK;
 }
 
-/* Of activations one a grain. Parameters come here only when their update was left to this step, beside which they are
+/* Of activations one a micro-batch. Parameters come here only when their update was left to this step, beside which they are
  * sent (add_deferred_update). */
 static enum status add_message(struct execution_source *source, const struct pipeline_event *event,
                                const struct pass_part *pass, struct execution_list *out) {
@@ -508,24 +508,24 @@ static enum status add_message(struct execution_source *source, const struct pip
 }
 
 /* Pass `number` of the share's: those that this rank has not come first, each with a slot behind the share's. */
-static struct pass_part part_of_pipeline(const struct pass_part *share, int64_t pass_grains, int32_t passes,
+static struct pass_part part_of_pipeline(const struct pass_part *share, int64_t pass_micro_batches, int32_t passes,
                                          int32_t number) {
-    int32_t own = (int32_t)((share->slots + pass_grains - 1) / pass_grains), absent = passes - own;
+    int32_t own = (int32_t)((share->slots + pass_micro_batches - 1) / pass_micro_batches), absent = passes - own;
     bool last = number + 1 == passes;
     struct pass_part pass = {.first_slot = share->slots + number,
                              .opens_step = share->opens_step && number == 0,
                              .closes_share = share->closes_share && last,
                              .closes_step = share->closes_step && last};
     if (number < absent) return pass;
-    pass.first_slot = (number - absent) * pass_grains;
-    pass.slots = last ? share->slots - pass.first_slot : pass_grains;
+    pass.first_slot = (number - absent) * pass_micro_batches;
+    pass.slots = last ? share->slots - pass.first_slot : pass_micro_batches;
     return pass;
 }
 
 /* Activations that come while step `e` is computed stand before it: their room is none that it makes free, for which
  * their sender would wait. No other operation of this stage lies between. */
 static enum status add_arrivals(struct execution_source *source, size_t e, const struct pass_part *share,
-                                int64_t pass_grains, int32_t passes, struct execution_list *out, size_t *next) {
+                                int64_t pass_micro_batches, int32_t passes, struct execution_list *out, size_t *next) {
     const struct pipeline *pipeline = &source->pipeline;
     int64_t end = pipeline_step_end(&pipeline->events.items[e]);
     for (*next = e + 1; *next < pipeline->events.count; ++*next) {
@@ -534,13 +534,13 @@ static enum status add_arrivals(struct execution_source *source, size_t e, const
         const struct pipeline_value *value = event->value >= 0 ? &pipeline->values.items[event->value] : NULL;
         bool arrives = value && value->to == source->stage && value->tensor->kind == TENSOR_ACTIVATION;
         if (!arrives || event->time >= end) return STATUS_OK;
-        const struct pass_part pass = part_of_pipeline(share, pass_grains, passes, event->pass);
+        const struct pass_part pass = part_of_pipeline(share, pass_micro_batches, passes, event->pass);
         TRY(add_message(source, event, &pass, out));
     }
     return STATUS_OK;
 }
 
-enum status executions_of_pipeline(struct execution_source *source, const struct pass_part *share, int64_t pass_grains,
+enum status executions_of_pipeline(struct execution_source *source, const struct pass_part *share, int64_t pass_micro_batches,
                                    int32_t passes, struct execution_list *out) {
     size_t begin = out->list.count;
     begin_share(source, share->closes_share);
@@ -549,8 +549,8 @@ enum status executions_of_pipeline(struct execution_source *source, const struct
     for (size_t e = 0; e < source->pipeline.events.count; e++) {
         const struct pipeline_event *event = &source->pipeline.events.items[e];
         if (e < next || !pipeline_concerns(&source->pipeline, event, source->stage)) continue;
-        if (event->value < 0) TRY(add_arrivals(source, e, share, pass_grains, passes, out, &next));
-        const struct pass_part pass = part_of_pipeline(share, pass_grains, passes, event->pass);
+        if (event->value < 0) TRY(add_arrivals(source, e, share, pass_micro_batches, passes, out, &next));
+        const struct pass_part pass = part_of_pipeline(share, pass_micro_batches, passes, event->pass);
         TRY(event->value < 0 ? add_event(source, event, &pass, out) : add_message(source, event, &pass, out));
     }
     TRY(add_latest(source, share->closes_step, out));

@@ -1,8 +1,8 @@
-/* Executions: which node is executed for which grain, in which order. Scheduling decides this first and buffers after.
+/* Executions: which node is executed for which micro-batch, in which order. Scheduling decides this first and buffers after.
  *
  * A pass follows the stages of the activation schedule. Each stage (forward or backward of one block, or a forward
- * directly followed by its backward) is a group: its nodes are executed for one grain after the other, so that weights
- * are fetched once for all grains and grains share a block's temporaries. Every accumulator receives its grains in
+ * directly followed by its backward) is a group: its nodes are executed for one micro-batch after the other, so that weights
+ * are fetched once for all micro-batches and micro-batches share a block's temporaries. Every accumulator receives its micro-batches in
  * order, whatever the pass.
  *
  * A step is a list of shares (plan/lane_shares.h), each in passes of its own. The last pass of a share adds up the uses
@@ -33,7 +33,7 @@ struct execution {
     int32_t block, chunk;
     const struct pipeline_value *value; /* that is sent or received */
     const struct node *node;            /* NULL for all but nodes */
-    int64_t slot;                       /* grain of the pass, from 0 */
+    int64_t slot;                       /* micro-batch of the pass, from 0 */
     int32_t group;                      /* counted through the program */
     bool takes_over; /* output 0 takes over the buffer of the in-place input, which nobody reads later */
     bool repeated;   /* recomputation: the block's forward was executed before in this pass */
@@ -84,7 +84,7 @@ struct execution_source {
 
 /* What a pass is within its step. */
 struct pass_part {
-    int64_t first_slot, slots; /* grains; 0: other ranks have some */
+    int64_t first_slot, slots; /* micro-batches; 0: other ranks have some */
     bool opens_step, closes_share, closes_step;
 };
 
@@ -115,9 +115,9 @@ void execution_source_free(struct execution_source *source);
 enum status executions_of_pass(struct execution_source *source, const struct pass_part *pass,
                                struct execution_list *out);
 /* The same of all passes of a share in the order of the pipeline: `passes` of them, of which other ranks have the first
- * ones where the share has grains for fewer. `share` has the grains; the section has a slot for each, one more for each
- * pass of other ranks, and a pass `pass_grains` of them, the last one maybe fewer. */
-enum status executions_of_pipeline(struct execution_source *source, const struct pass_part *share, int64_t pass_grains,
+ * ones where the share has micro-batches for fewer. `share` has the micro-batches; the section has a slot for each, one more for each
+ * pass of other ranks, and a pass `pass_micro_batches` of them, the last one maybe fewer. */
+enum status executions_of_pipeline(struct execution_source *source, const struct pass_part *share, int64_t pass_micro_batches,
                                    int32_t passes, struct execution_list *out);
 /* Appends the update that is neither deferred nor early: the clip factor, then a group for each chunk. */
 enum status executions_of_update(struct execution_source *source, struct execution_list *out);

@@ -1,4 +1,4 @@
-/* Instances of activations: each grain in flight has its own, and a recomputed block makes new ones. This says which
+/* Instances of activations: each micro-batch in flight has its own, and a recomputed block makes new ones. This says which
  * instance a tensor stands for at a place in the list of executions; the caller numbers them. The scheduler gives each
  * a buffer, the search measures how long each lives. */
 #ifndef BALLAST_PROGRAM_INSTANCES_H
@@ -8,7 +8,7 @@
 
 struct instances {
     const struct graph *graph;
-    int64_t slots;    /* grains in flight */
+    int64_t slots;    /* micro-batches in flight */
     int32_t *current; /* by slot and storage id: the instance's number; -1: there is none */
     enum tier *homes; /* by block: where what its first forward makes waits for its backward */
 };

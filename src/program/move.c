@@ -121,7 +121,7 @@ static enum status make_transfer(struct residencies *residencies, const struct t
                                .section = transfer->section,
                                .group = user->group,
                                .deferred = residency->deferred,
-                               .grain = user->grain};
+                               .micro_batch = user->micro_batch};
     for (int k = 0; k < OPERANDS_MAX; k++)
         copy.operands[k].buffer = -1;
     copy.operands[0] = (struct operand){.buffer = from, .access = ACCESS_READ, .bytes = buffers[from].bytes};

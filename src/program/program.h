@@ -16,8 +16,8 @@
  * happens before every use of the other; program_verify proves it.
  *
  * Files, in the order to read them: program (this; compiling), passes (the compiler's passes), executions (which node
- * for which grain, in which order), execution_updates (where updates stand), pipeline (what goes from stage to stage,
- * who does what when), instances (activations of each grain and recomputation), step_buffers (all other buffers), packs
+ * for which micro-batch, in which order), execution_updates (where updates stand), pipeline (what goes from stage to stage,
+ * who does what when), instances (activations of each micro-batch and recomputation), step_buffers (all other buffers), packs
  * (tensors side by side), collectives (operations between ranks), scheduler and schedule (sections), schedule_nodes
  * (kernels), schedule_sums (sums, and exchanges of shards), schedule_messages (of pipelines), residency and
  * residency_places (stretches of uses elsewhere), gather (whole parameters out of shards), move (copies between tiers),
@@ -40,7 +40,7 @@
 #include "plan/plan.h"
 
 /* Where ranks have shards of gradients, those are GRADIENTS, and the whole ones of which they are made UNREDUCED: what
- * a rank has added up of its own grains, before all ranks' are added. */
+ * a rank has added up of its own micro-batches, before all ranks' are added. */
 #define BUFFER_KIND_LIST(X)                                                                                            \
     X(PARAMETERS, "parameters")                                                                                        \
     X(GRADIENTS, "gradients")                                                                                          \
@@ -93,7 +93,7 @@ struct buffer {
         last; /* issue positions (indices of instructions) between which it is live, by program_set_lifetimes */
 };
 
-/* Whether it holds sums of gradients, of a rank's grains or of all ranks'. */
+/* Whether it holds sums of gradients, of a rank's micro-batches or of all ranks'. */
 static inline bool buffer_is_gradient(const struct buffer *buffer) {
     return buffer->kind == BUFFER_GRADIENTS || buffer->kind == BUFFER_UNREDUCED;
 }
@@ -105,7 +105,7 @@ static inline bool buffer_is_kept(const struct buffer *buffer) {
 
 enum access { ACCESS_READ, ACCESS_WRITE, ACCESS_UPDATE /* read and written */ };
 
-/* What an instruction does with a buffer: all of it, one grain's slice of it, some of its rows, or some columns of
+/* What an instruction does with a buffer: all of it, one micro-batch's slice of it, some of its rows, or some columns of
  * them. */
 struct operand {
     int32_t buffer;
@@ -174,7 +174,7 @@ struct instruction {
     int32_t group;                         /* the stage it belongs to, counted through the program (executions.h) */
     bool deferred;                         /* part of the update that the previous step left */
     enum tier tier;                        /* kernels: the tier of all operands */
-    int64_t grain;                         /* slot in the pass, for reports */
+    int64_t micro_batch;                         /* slot in the pass, for reports */
     int64_t first_element, elements;       /* kernels: the run of input 0's elements that it works on (kernel_call of
                                               backend.h), to which the operands point; 0: all of them */
     int32_t collective;                    /* operations between ranks: its index in the program's list */
@@ -189,8 +189,8 @@ struct section {
     const char *name;     /* "first pass", "middle passes", "last pass", "sums", "update"; with the lane, of several */
     int32_t first, count; /* its instructions */
     int64_t repeat;       /* at least 1 */
-    int64_t first_grain;  /* of its first repetition; -1 when it holds no pass */
-    int64_t grains;       /* of each repetition */
+    int64_t first_micro_batch;  /* of its first repetition; -1 when it holds no pass */
+    int64_t micro_batches;       /* of each repetition */
     int64_t share;        /* of the step's (plan/lane_shares.h), counted from 0: its slot in sums of losses */
 };
 
@@ -208,7 +208,7 @@ struct program_collective {
     bool apart;                  /* all-gather: ranks have their blocks in other buffers */
     int root;                    /* broadcast: its position in the group */
     const struct tensor *tensor; /* broadcast: whose bytes they are; NULL: those of several */
-    int64_t grain;               /* broadcast of an activation: the rank's grain that it belongs to */
+    int64_t micro_batch;               /* broadcast of an activation: the rank's micro-batch that it belongs to */
     struct comm_traffic traffic; /* what this rank moves */
     int64_t staging_bytes;       /* of the instruction's workspace */
 };

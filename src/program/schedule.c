@@ -79,7 +79,7 @@ static enum status schedule_repeated(struct scheduler *scheduler, struct section
     section.repeat = 1;
     for (int64_t pass = 0; pass < passes; pass++) {
         struct section own = section;
-        if (section.first_grain >= 0) own.first_grain += pass * section.grains;
+        if (section.first_micro_batch >= 0) own.first_micro_batch += pass * section.micro_batches;
         TRY(schedule_pass(scheduler, own, part, executions));
     }
     return STATUS_OK;
@@ -88,26 +88,26 @@ static enum status schedule_repeated(struct scheduler *scheduler, struct section
 /* A first pass, as many middle ones as need be, and a last pass, which may be smaller. */
 static enum status schedule_passes(struct scheduler *scheduler, struct execution_list *executions) {
     const struct lane_share *share = scheduler->share;
-    struct pass_split passes = movement_split_passes(share->grains, scheduler->slots);
-    int64_t front = share->first_grain, end = front + share->grains;
-    int64_t first_grains = passes.count > 1 ? passes.grains : passes.last_grains;
-    const struct section first = {.name = "first pass", .repeat = 1, .first_grain = front, .grains = first_grains};
+    struct pass_split passes = movement_split_passes(share->micro_batches, scheduler->slots);
+    int64_t front = share->first_micro_batch, end = front + share->micro_batches;
+    int64_t first_micro_batches = passes.count > 1 ? passes.micro_batches : passes.last_micro_batches;
+    const struct section first = {.name = "first pass", .repeat = 1, .first_micro_batch = front, .micro_batches = first_micro_batches};
     const struct section middle = {.name = "middle passes",
                                    .repeat = passes.count > 2 ? passes.count - 2 : 0,
-                                   .first_grain = front + passes.grains,
-                                   .grains = passes.grains};
+                                   .first_micro_batch = front + passes.micro_batches,
+                                   .micro_batches = passes.micro_batches};
     const struct section last = {
-        .name = "last pass", .repeat = 1, .first_grain = end - passes.last_grains, .grains = passes.last_grains};
-    const struct pass_part first_part = {.slots = first.grains, .opens_step = true, .closes_share = passes.count == 1};
-    const struct pass_part last_part = {.slots = last.grains, .closes_share = true};
+        .name = "last pass", .repeat = 1, .first_micro_batch = end - passes.last_micro_batches, .micro_batches = passes.last_micro_batches};
+    const struct pass_part first_part = {.slots = first.micro_batches, .opens_step = true, .closes_share = passes.count == 1};
+    const struct pass_part last_part = {.slots = last.micro_batches, .closes_share = true};
     TRY(schedule_pass(scheduler, first, first_part, executions));
-    TRY(schedule_repeated(scheduler, middle, (struct pass_part){.slots = middle.grains}, executions));
+    TRY(schedule_repeated(scheduler, middle, (struct pass_part){.slots = middle.micro_batches}, executions));
     return passes.count > 1 ? schedule_pass(scheduler, last, last_part, executions) : STATUS_OK;
 }
 
-/* The rank has no grains in the round, and only what the others have summed. */
+/* The rank has no micro-batches in the round, and only what the others have summed. */
 static enum status schedule_empty(struct scheduler *scheduler, struct execution_list *executions) {
-    const struct section sums = {.name = "sums", .repeat = 1, .first_grain = -1, .grains = 1};
+    const struct section sums = {.name = "sums", .repeat = 1, .first_micro_batch = -1, .micro_batches = 1};
     const struct pass_part part = {.slots = 0, .opens_step = true, .closes_share = true};
     return schedule_pass(scheduler, sums, part, executions);
 }
@@ -118,7 +118,7 @@ static int64_t count_passes(const struct lane_shares *shares, int64_t round, int
     int64_t passes = 0;
     for (size_t i = 0; i < shares->list.count; i++)
         if (shares->list.items[i].round == round)
-            passes += movement_split_passes(shares->list.items[i].grains, slots).count;
+            passes += movement_split_passes(shares->list.items[i].micro_batches, slots).count;
     return passes;
 }
 
@@ -134,8 +134,8 @@ static enum status schedule_elsewhere_passes(struct scheduler *scheduler, struct
     if (!step_buffers_cut_parameters(&scheduler->buffers)) return STATUS_OK;
     if (share > scheduler->shares.list.items && share[-1].round == share->round) return STATUS_OK;
     int64_t passes = count_passes_elsewhere(scheduler, share->round);
-    if (share->grains == 0) passes--; /* its sums are in the last one */
-    struct section section = {.name = "other ranks' passes", .repeat = 1, .first_grain = -1, .grains = 1};
+    if (share->micro_batches == 0) passes--; /* its sums are in the last one */
+    struct section section = {.name = "other ranks' passes", .repeat = 1, .first_micro_batch = -1, .micro_batches = 1};
     if (passes > 0 && has_no_pass(scheduler->program)) {
         TRY(schedule_pass(scheduler, section, (struct pass_part){.opens_step = true}, executions));
         passes--;
@@ -146,7 +146,7 @@ static enum status schedule_elsewhere_passes(struct scheduler *scheduler, struct
 
 static enum status schedule_unstaged(struct scheduler *scheduler, struct execution_list *executions) {
     TRY(schedule_elsewhere_passes(scheduler, executions));
-    return scheduler->share->grains == 0 ? schedule_empty(scheduler, executions)
+    return scheduler->share->micro_batches == 0 ? schedule_empty(scheduler, executions)
                                          : schedule_passes(scheduler, executions);
 }
 
@@ -180,15 +180,15 @@ static struct round_shares shares_of_round(const struct lane_shares *shares, int
 }
 
 static int64_t count_share_passes(const struct scheduler *scheduler, const struct lane_share *share) {
-    return movement_split_passes(share->grains, scheduler->slots).count;
+    return movement_split_passes(share->micro_batches, scheduler->slots).count;
 }
 
 /* All data ranks of a stage go through the same passes, since they exchange shards in them. The first one has the most
- * shares in a round, and where others have grains in it too, all of its shares have the most of these. So the others
+ * shares in a round, and where others have micro-batches in it too, all of its shares have the most of these. So the others
  * begin a round with whole shares of it, and each of their own with passes of it. */
 static enum status schedule_pipelines_elsewhere(struct scheduler *scheduler, const struct round_shares *most,
                                                 int64_t count, struct execution_list *executions) {
-    const struct section section = {.name = "other ranks' passes", .repeat = 1, .first_grain = -1, .grains = 1};
+    const struct section section = {.name = "other ranks' passes", .repeat = 1, .first_micro_batch = -1, .micro_batches = 1};
     for (int64_t i = 0; i < count; i++)
         TRY(schedule_pipeline(scheduler, section, (struct pass_part){.slots = 0},
                               count_share_passes(scheduler, &most->first[i]), executions));
@@ -202,10 +202,10 @@ static enum status schedule_staged(struct scheduler *scheduler, struct execution
     int64_t before = most.count - own.count;
     int64_t passes = count_share_passes(scheduler, &most.first[before + (share - own.first)]);
     struct section section = {
-        .name = "pipeline", .repeat = 1, .first_grain = share->first_grain, .grains = share->grains};
-    if (share->grains == 0) section = (struct section){.name = "sums", .repeat = 1, .first_grain = -1, .grains = 1};
+        .name = "pipeline", .repeat = 1, .first_micro_batch = share->first_micro_batch, .micro_batches = share->micro_batches};
+    if (share->micro_batches == 0) section = (struct section){.name = "sums", .repeat = 1, .first_micro_batch = -1, .micro_batches = 1};
     if (share == own.first) TRY(schedule_pipelines_elsewhere(scheduler, &most, before, executions));
-    return schedule_pipeline(scheduler, section, (struct pass_part){.slots = share->grains, .closes_share = true},
+    return schedule_pipeline(scheduler, section, (struct pass_part){.slots = share->micro_batches, .closes_share = true},
                              passes, executions);
 }
 
@@ -217,7 +217,7 @@ static enum status schedule_sections(struct scheduler *scheduler, struct executi
         TRY(scheduler->source.spans.stages > 1 ? schedule_staged(scheduler, executions)
                                                : schedule_unstaged(scheduler, executions));
     }
-    const struct section update = {.name = "update", .repeat = 1, .first_grain = -1, .grains = 1};
+    const struct section update = {.name = "update", .repeat = 1, .first_micro_batch = -1, .micro_batches = 1};
     TRY(executions_of_update(&scheduler->source, executions));
     return schedule_section(scheduler, update, executions);
 }
@@ -245,7 +245,7 @@ enum status program_cut(const struct graph *graph, const struct recipe *recipe, 
     if (graph_has_backward(graph)) return lane_shares_create(recipe, place, out);
     struct recipe whole = *recipe;
     whole.lanes = (struct lane_shape){1, 1};
-    whole.round_grains = 0;
+    whole.round_micro_batches = 0;
     return lane_shares_create(&whole, &(struct rank_place){.rank = 0}, out);
 }
 
@@ -308,18 +308,18 @@ static enum status make_buffers(struct scheduler *scheduler) {
                                                .stage = scheduler->source.stage,
                                                .levels = count_levels(scheduler),
                                                .rounds = cut && shares->rounds > 0 ? shares->rounds : 1,
-                                               .grains = shares->grains > 0 ? shares->grains : 1, /* none are read */
+                                               .micro_batches = shares->micro_batches > 0 ? shares->micro_batches : 1, /* none are read */
                                                .shares = (int64_t)shares->list.count};
     TRY(step_buffers_create(&scheduler->buffers));
     scheduler->zeroed = mem_array(scheduler->program->buffers.count, sizeof *scheduler->zeroed);
     return scheduler->zeroed ? STATUS_OK : STATUS_FAILED;
 }
 
-/* Slots of a section: a pass's grains, or all that a pipeline has in flight and its passes (executions_of_pipeline). */
+/* Slots of a section: a pass's micro-batches, or all that a pipeline has in flight and its passes (executions_of_pipeline). */
 static int64_t count_slots(const struct scheduler *scheduler) {
     int64_t most = 0;
     for (size_t i = 0; i < scheduler->most.list.count; i++)
-        if (scheduler->most.list.items[i].grains > most) most = scheduler->most.list.items[i].grains;
+        if (scheduler->most.list.items[i].micro_batches > most) most = scheduler->most.list.items[i].micro_batches;
     bool staged = scheduler->source.spans.stages > 1;
     return staged ? most + movement_split_passes(most, scheduler->slots).count : scheduler->slots;
 }
@@ -344,7 +344,7 @@ enum status program_schedule(const struct graph *graph, const struct plan *plan,
                              const struct workspace_table *workspace, struct program **out) {
     BUG_IF(workspace->count != (int)graph->nodes.count, "a workspace table of another graph");
     struct scheduler scheduler = {
-        .graph = graph, .plan = plan, .workspace = workspace, .slots = plan->policy.grains_per_pass};
+        .graph = graph, .plan = plan, .workspace = workspace, .slots = plan->policy.micro_batches_per_pass};
     enum status status = schedule_all(&scheduler);
     chunks_free(&scheduler.chunks);
     execution_source_free(&scheduler.source);

@@ -53,7 +53,7 @@ static enum status schedule_value(struct scheduler *scheduler, const struct exec
     const struct pipeline_value *value = execution->value;
     const struct tensor *tensor = value->tensor;
     const struct section *section = &program->sections.items[program->sections.count - 1];
-    bool grains = tensor->kind == TENSOR_ACTIVATION;
+    bool micro_batches = tensor->kind == TENSOR_ACTIVATION;
     struct operand operand;
     struct comm_group stages = stages_of(scheduler);
     int from = mesh_group_rank(&stages, (int)(value->span % scheduler->source.spans.stages));
@@ -62,7 +62,7 @@ static enum status schedule_value(struct scheduler *scheduler, const struct exec
     if (operand.bytes == 0) return STATUS_OK;
     const struct program_collective operation =
         collectives_broadcast(mesh_group_pair(from, to), from > to, operand.bytes, tensor,
-                              grains ? section->first_grain + execution->slot : 0);
+                              micro_batches ? section->first_micro_batch + execution->slot : 0);
     return schedule_broadcast(scheduler, execution, &operation, operand);
 }
 

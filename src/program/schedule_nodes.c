@@ -11,7 +11,7 @@ struct instruction scheduler_instruction(const struct scheduler *scheduler, enum
         .stream = execution->aside ? STREAM_UPDATE : STREAM_COMPUTE,
         .deferred = execution->deferred,
         .tier = execution->aside ? scheduler->plan->policy.update : TIER_DEVICE,
-        .grain = execution->slot,
+        .micro_batch = execution->slot,
     };
     for (int i = 0; i < OPERANDS_MAX; i++)
         instruction.operands[i].buffer = -1;
@@ -85,8 +85,8 @@ static struct operand make_operand(struct scheduler *scheduler, const struct sec
         operand.bytes = (shape_rows(&tensor->shape) - 1) * operand.row_stride + operand.row_bytes;
     }
     if (tensor->kind == TENSOR_INPUT) {
-        operand.offset += (section->first_grain + execution->slot) * shape_bytes(&storage->shape);
-        operand.stride = section->grains * shape_bytes(&storage->shape);
+        operand.offset += (section->first_micro_batch + execution->slot) * shape_bytes(&storage->shape);
+        operand.stride = section->micro_batches * shape_bytes(&storage->shape);
     }
     if (step_buffers_sums_by_share(execution->node, tensor)) operand.offset += section->share * operand.bytes;
     struct shard_range run = run_of(scheduler, execution->node);
@@ -100,7 +100,7 @@ static struct operand make_operand(struct scheduler *scheduler, const struct sec
 enum status schedule_zero(struct scheduler *scheduler, const struct execution *execution, int32_t buffer,
                           enum tier tier) {
     struct instruction zero = scheduler_instruction(scheduler, OPCODE_ZERO, execution);
-    zero.grain = 0;
+    zero.micro_batch = 0;
     zero.tier = tier;
     zero.operands[OP_INPUTS_MAX] = (struct operand){
         .buffer = buffer, .access = ACCESS_WRITE, .bytes = scheduler->program->buffers.items[buffer].bytes};

@@ -69,7 +69,7 @@ static enum status schedule_add(struct scheduler *scheduler, const struct execut
 
 /* A rank that has nothing to add overwrites what it has. */
 static struct operand sum_of(const struct scheduler *scheduler, int32_t pack, const struct lane_sum_step *step) {
-    return front_of(scheduler, pack, step->to, scheduler->share->grains > 0 ? ACCESS_UPDATE : ACCESS_WRITE);
+    return front_of(scheduler, pack, step->to, scheduler->share->micro_batches > 0 ? ACCESS_UPDATE : ACCESS_WRITE);
 }
 
 static enum status schedule_all_reduce(struct scheduler *scheduler, const struct execution *execution, int32_t pack,

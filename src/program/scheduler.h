@@ -16,9 +16,9 @@ struct scheduler {
     const struct workspace_table *workspace;
     struct chunk_list chunks;
     struct execution_source source;
-    int64_t slots; /* grains in flight */
+    int64_t slots; /* micro-batches in flight */
     struct lane_shares shares;
-    struct lane_shares most;        /* of the first data rank, which has the most lanes, each with the most grains */
+    struct lane_shares most;        /* of the first data rank, which has the most lanes, each with the most micro-batches */
     const struct lane_share *share; /* the present one */
     bool unrolled;                  /* every pass has a section of its own */
     struct step_buffers buffers;

@@ -41,7 +41,7 @@ bool step_buffers_sums_by_share(const struct node *node, const struct tensor *te
 
 static int64_t count_of(const struct step_buffers *buffers, const struct tensor *tensor) {
     const struct node *producer = tensor->producer;
-    if (tensor->kind == TENSOR_INPUT) return buffers->grains;
+    if (tensor->kind == TENSOR_INPUT) return buffers->micro_batches;
     return producer && step_buffers_sums_by_share(producer, tensor) ? buffers->shares : 1;
 }
 

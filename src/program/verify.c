@@ -27,10 +27,10 @@ struct pieces {
     VEC(struct piece) list;
 };
 
-/* What a buffer holds: a tensor of one grain of a pass. */
+/* What a buffer holds: a tensor of one micro-batch of a pass. */
 struct holding {
     const struct tensor *tensor;
-    int64_t grain;
+    int64_t micro_batch;
 };
 
 struct verifier {
@@ -146,7 +146,7 @@ static const struct tensor *operand_tensor(const struct program *program, const 
     return tensor_storage(index < OP_INPUTS_MAX ? node->in[index] : node->out[index - OP_INPUTS_MAX]);
 }
 
-/* An activation must be of the tensor and grain that the node reads: sizes alone do not tell them apart. */
+/* An activation must be of the tensor and micro-batch that the node reads: sizes alone do not tell them apart. */
 static enum status verify_holding(struct verifier *verifier, const struct proof_issue *issue,
                                   const struct operand *operand, const struct instruction *instruction,
                                   const struct tensor *tensor) {
@@ -155,9 +155,9 @@ static enum status verify_holding(struct verifier *verifier, const struct proof_
     if (holding->tensor != tensor)
         return FAULT(verifier->program, issue->instruction, operand, "holds %s where %s is read",
                      holding->tensor ? holding->tensor->name : "nothing", tensor->name);
-    if (holding->grain != instruction->grain)
+    if (holding->micro_batch != instruction->micro_batch)
         return FAULT(verifier->program, issue->instruction, operand, "holds grain %lld where grain %lld is read",
-                     (long long)holding->grain, (long long)instruction->grain);
+                     (long long)holding->micro_batch, (long long)instruction->micro_batch);
     return STATUS_OK;
 }
 
@@ -185,7 +185,7 @@ static void record_write(struct verifier *verifier, const struct instruction *in
         return;
     }
     verifier->holdings[operand->buffer] =
-        (struct holding){operand_tensor(verifier->program, instruction, index), instruction->grain};
+        (struct holding){operand_tensor(verifier->program, instruction, index), instruction->micro_batch};
     verifier->versions[operand->buffer] = ++verifier->latest[root_of(verifier, operand->buffer)];
 }
 

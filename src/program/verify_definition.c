@@ -13,12 +13,12 @@ value value_tree_sum(const struct lane_tree *tree, int node, bool rounds, const 
     return !left ? right : !right ? left : value_add(left, right);
 }
 
-int64_t definition_grains(const struct definition *definition, int lane, int64_t round, int64_t *first) {
+int64_t definition_micro_batches(const struct definition *definition, int lane, int64_t round, int64_t *first) {
     int64_t lane_end = (lane + 1) * definition->in_lane, end;
     *first = lane * definition->in_lane + round * definition->in_share;
     end = *first + definition->in_share;
     if (end > lane_end) end = lane_end;
-    if (end > definition->grains) end = definition->grains;
+    if (end > definition->micro_batches) end = definition->micro_batches;
     return end > *first ? end - *first : 0;
 }
 
@@ -28,12 +28,12 @@ static const struct tensor_cells *cells_of(const struct definition *definition, 
 
 /* ---- gradients ---- */
 
-static void add_node(const struct definition *definition, const struct node *node, int64_t grain, value *out) {
+static void add_node(const struct definition *definition, const struct node *node, int64_t micro_batch, value *out) {
     for (int i = 0; i < node->op->outputs; i++) {
         if (!node->out[i] || node->out[i]->kind != TENSOR_GRADIENT) continue;
         const struct tensor_cells *own = cells_of(definition, node->out[i]);
         for (int64_t c = own->first; c < own->first + own->count; c++)
-            out[c] = value_add_grain(out[c], node, grain);
+            out[c] = value_add_micro_batch(out[c], node, micro_batch);
     }
 }
 
@@ -79,12 +79,12 @@ static enum status sum_over_groups(const struct definition *definition, value *o
 /* What a lane adds up in a round, by cell. */
 static void add_lane(const struct definition *definition, int lane, int64_t round, int64_t step, value *out) {
     const struct graph *graph = definition->cells->graph;
-    int64_t first, count = definition_grains(definition, lane, round, &first);
+    int64_t first, count = definition_micro_batches(definition, lane, round, &first);
     for (int64_t c = 0; c < definition->cells->count; c++)
         out[c] = value_zero(step, c);
-    for (int64_t grain = first; grain < first + count; grain++)
+    for (int64_t micro_batch = first; micro_batch < first + count; micro_batch++)
         for (size_t n = 0; n < graph->nodes.count; n++)
-            if (graph->nodes.items[n]->phase == PHASE_BACKWARD) add_node(definition, graph->nodes.items[n], grain, out);
+            if (graph->nodes.items[n]->phase == PHASE_BACKWARD) add_node(definition, graph->nodes.items[n], micro_batch, out);
     for (size_t n = 0; n < graph->nodes.count; n++)
         if (sums_uses(graph->nodes.items[n])) add_uses(definition, graph->nodes.items[n], out);
 }
@@ -98,7 +98,7 @@ static enum status add_up(const struct definition *definition, int64_t step, val
         int64_t first;
         memset(by_lane, 0, lanes * cells * sizeof *by_lane);
         for (int lane = 0; lane < definition->tree.lanes; lane++)
-            if (definition_grains(definition, lane, round, &first) > 0)
+            if (definition_micro_batches(definition, lane, round, &first) > 0)
                 add_lane(definition, lane, round, step, by_lane + (size_t)lane * cells);
         for (size_t c = 0; c < cells; c++) {
             value sum = value_tree_sum(&definition->tree, 0, definition->edges_round, by_lane + c, cells);
@@ -142,9 +142,9 @@ static enum status define_step(struct definition *definition, int64_t step) {
 }
 
 enum status definition_create(const struct cells *cells, const struct recipe *recipe, struct definition *out) {
-    int64_t in_lane = recipe_lane_grains(recipe), in_share = recipe_share_grains(recipe);
+    int64_t in_lane = recipe_lane_micro_batches(recipe), in_share = recipe_share_micro_batches(recipe);
     *out = (struct definition){.cells = cells,
-                               .grains = recipe_grains(recipe),
+                               .micro_batches = recipe_micro_batches(recipe),
                                .in_lane = in_lane,
                                .in_share = in_share,
                                .rounds = (in_lane + in_share - 1) / in_share,

@@ -19,8 +19,8 @@ static inline value value_mix(value a, value b) {
 static inline value value_add(value left, value right) { return value_mix(value_mix(left, '+'), right); }
 static inline value value_round(value sum) { return sum ? value_mix(sum, 'r') : 0; }
 static inline value value_add_use(value sum, value use) { return value_mix(value_mix(sum, 'u'), use); }
-static inline value value_add_grain(value sum, const struct node *node, int64_t grain) {
-    return value_mix(value_mix(sum, (value)node->id + 1), (value)grain + 1);
+static inline value value_add_micro_batch(value sum, const struct node *node, int64_t micro_batch) {
+    return value_mix(value_mix(sum, (value)node->id + 1), (value)micro_batch + 1);
 }
 static inline value value_zero(int64_t step, int64_t cell) {
     return value_mix(value_mix((value)step + 1, 'z'), (value)cell + 1);
@@ -43,7 +43,7 @@ struct definition {
     const struct cells *cells;
     struct lane_tree tree; /* the recipe's lanes */
     bool edges_round;      /* to bf16 */
-    int64_t grains, in_lane, in_share, rounds;
+    int64_t micro_batches, in_lane, in_share, rounds;
     value *gradients[DEFINITION_STEPS]; /* by cell: finished, in each step */
     value *kept[DEFINITION_STEPS + 1];  /* by cell: parameters and states when so many steps are done */
 };
@@ -52,7 +52,7 @@ struct definition {
 enum status definition_create(const struct cells *cells, const struct recipe *recipe, struct definition *out);
 void definition_free(struct definition *definition);
 
-/* How many grains a lane adds up in a round, and the step's number of the first. */
-int64_t definition_grains(const struct definition *definition, int lane, int64_t round, int64_t *first);
+/* How many micro-batches a lane adds up in a round, and the step's number of the first. */
+int64_t definition_micro_batches(const struct definition *definition, int lane, int64_t round, int64_t *first);
 
 #endif

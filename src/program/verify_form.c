@@ -112,7 +112,7 @@ static bool is_by_elements(const struct instruction *instruction, const struct t
 }
 
 /* The operand that a tensor must have: all of its storage, its columns of it or the instruction's run of its elements;
- * of an input, the grain's slice. */
+ * of an input, the micro-batch's slice. */
 static struct operand expected_operand(const struct program *program, const struct instruction *instruction,
                                        const struct tensor *tensor, enum access access) {
     const struct section *section = &program->sections.items[instruction->section];
@@ -124,8 +124,8 @@ static struct operand expected_operand(const struct program *program, const stru
         operand.bytes = (shape_rows(&tensor->shape) - 1) * operand.row_stride + operand.row_bytes;
     }
     if (tensor->kind == TENSOR_INPUT) {
-        operand.offset += (section->first_grain + instruction->grain) * bytes;
-        operand.stride = section->grains * bytes;
+        operand.offset += (section->first_micro_batch + instruction->micro_batch) * bytes;
+        operand.stride = section->micro_batches * bytes;
     }
     /* Forward and backward add to their share's own loss. */
     if (tensor->kind == TENSOR_RESULT && instruction->node->phase <= PHASE_BACKWARD)

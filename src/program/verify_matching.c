@@ -46,7 +46,7 @@ bool program_collective_resembles(const struct program_collective *a, const stru
 static bool program_collective_matches(const struct program_collective *a, const struct program_collective *b,
                                        int ranks) {
     bool same_tensor = !a->tensor == !b->tensor && (!a->tensor || a->tensor->id == b->tensor->id);
-    return same_tensor && a->grain == b->grain && program_collective_resembles(a, b, ranks);
+    return same_tensor && a->micro_batch == b->micro_batch && program_collective_resembles(a, b, ranks);
 }
 
 /* Moves on to the rank's next operation. */
@@ -79,7 +79,7 @@ static bool matches(const struct matching *matching, int rank, int other) {
            matching->number[rank][waiting(matching, rank)->collective] ==
                matching->number[other][waiting(matching, other)->collective] &&
            waiting(matching, rank)->deferred == waiting(matching, other)->deferred &&
-           (!mine->node || waiting(matching, rank)->grain == waiting(matching, other)->grain);
+           (!mine->node || waiting(matching, rank)->micro_batch == waiting(matching, other)->micro_batch);
 }
 
 static bool is_ready(const struct matching *matching, int rank) {

@@ -85,21 +85,21 @@ static enum status check_parameter(const struct sums *sums, struct rank_state *s
     return STATUS_OK;
 }
 
-static int64_t grain_of(const struct sums *sums, const struct rank_state *state) {
+static int64_t micro_batch_of(const struct sums *sums, const struct rank_state *state) {
     const struct instruction *instruction = at_hand(state);
     const struct section *section = &state->program->sections.items[instruction->section];
-    return state->first_lane * sums->definition.in_lane + section->first_grain + state->run * section->grains +
-           instruction->grain;
+    return state->first_lane * sums->definition.in_lane + section->first_micro_batch + state->run * section->micro_batches +
+           instruction->micro_batch;
 }
 
-/* The slot of a share among the rank's: rounds in order, and in each its lanes that have grains, or one that has none.
+/* The slot of a share among the rank's: rounds in order, and in each its lanes that have micro-batches, or one that has none.
  */
 static int64_t slot_of(const struct definition *definition, const struct rank_state *state, int lane, int64_t round) {
     int64_t slot = 0, first;
     for (int64_t r = 0; r < round; r++) {
         int64_t lanes = 0;
         for (int l = state->first_lane; l < state->first_lane + state->lanes; l++)
-            lanes += definition_grains(definition, l, r, &first) > 0;
+            lanes += definition_micro_batches(definition, l, r, &first) > 0;
         slot += lanes > 0 ? lanes : 1;
     }
     return slot + lane - state->first_lane;
@@ -108,14 +108,14 @@ static int64_t slot_of(const struct definition *definition, const struct rank_st
 static enum status check_loss(const struct sums *sums, const struct rank_state *state, int i) {
     const struct definition *definition = &sums->definition;
     const struct tensor *tensor = at_hand(state)->node->out[i];
-    int64_t grain = grain_of(sums, state), lane = grain / definition->in_lane;
-    int64_t slot = slot_of(definition, state, (int)lane, grain % definition->in_lane / definition->in_share);
+    int64_t micro_batch = micro_batch_of(sums, state), lane = micro_batch / definition->in_lane;
+    int64_t slot = slot_of(definition, state, (int)lane, micro_batch % definition->in_lane / definition->in_share);
     bool own = at_hand(state)->operands[OP_INPUTS_MAX + i].offset == slot * shape_bytes(&tensor->shape);
     return own ? STATUS_OK : fault(state, "adds to another share's ", tensor->name);
 }
 
 /* Forward and backward. */
-static enum status pass_grain(const struct sums *sums, struct rank_state *state) {
+static enum status pass_micro_batch(const struct sums *sums, struct rank_state *state) {
     const struct node *node = at_hand(state)->node;
     for (int k = 0; k < node->op->inputs; k++)
         if (node->in[k] && tensor_storage(node->in[k])->kind == TENSOR_PARAMETER) TRY(check_parameter(sums, state, k));
@@ -128,7 +128,7 @@ static enum status pass_grain(const struct sums *sums, struct rank_state *state)
         for (size_t c = 0; c < list->places.count; c++) {
             value *sum = list->places.items[c].value;
             if (*sum == 0) return fault(state, "adds to what is no sum: ", tensor->name);
-            *sum = value_add_grain(*sum, node, grain_of(sums, state));
+            *sum = value_add_micro_batch(*sum, node, micro_batch_of(sums, state));
         }
     }
     return STATUS_OK;
@@ -207,7 +207,7 @@ static enum status write_outputs(const struct sums *sums, struct rank_state *sta
 static enum status execute_kernel(const struct sums *sums, struct rank_state *state) {
     const struct node *node = at_hand(state)->node;
     const struct tensor *first = node->in[0];
-    if (node->phase <= PHASE_BACKWARD) return pass_grain(sums, state);
+    if (node->phase <= PHASE_BACKWARD) return pass_micro_batch(sums, state);
     if (node->phase == PHASE_FINISH && node->out[0]->kind == TENSOR_GRADIENT) return add_uses(sums, state);
     if (first && first->kind == TENSOR_RESULT && first->parameter) return check_squares(sums, state, first);
     if (!first || first->kind != TENSOR_GRADIENT) return STATUS_OK;

@@ -45,8 +45,8 @@ void estimates_free(struct estimates *estimates);
 enum status estimates_follow(struct estimates *estimates);
 
 /* What the stages of a pipeline are expected to wait beside their work, as a part of it: while it fills and drains
- * (1F1B), as long as the passes of all other stages take. `grains` of a pass. */
-double estimates_wait_part(const struct estimates *estimates, int64_t grains);
+ * (1F1B), as long as the passes of all other stages take. `micro_batches` of a pass. */
+double estimates_wait_part(const struct estimates *estimates, int64_t micro_batches);
 /* Expected seconds of a clan, whose families are not listed; and of a family, or of a member with such bounds. */
 double estimates_clan_s(const struct estimates *estimates, const struct clan *clan);
 double estimates_family_s(const struct estimates *estimates, int32_t family, const struct policy_seconds *seconds);

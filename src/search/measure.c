@@ -37,8 +37,8 @@ static bool take_bytes(const struct search_input *input, int64_t enough_bytes, c
 }
 
 /* NO_FIT where the programs beside it leave no room for so many operations between ranks. */
-static enum status check_operations(const struct search_input *input, const struct program *program, int64_t grains) {
-    int64_t beside = input->operations_beside * grains / rank_place_stages(&input->place);
+static enum status check_operations(const struct search_input *input, const struct program *program, int64_t micro_batches) {
+    int64_t beside = input->operations_beside * micro_batches / rank_place_stages(&input->place);
     return collectives_check_count(program->collectives.count + (size_t)beside);
 }
 
@@ -50,7 +50,7 @@ static enum status compile_stages(const struct search_input *input, int64_t enou
     for (int stage = 0; stage < stages.count; stage++) {
         if (stages.count > 1) plan->place.rank = mesh_group_rank(&stages, stage);
         TRY(program_compile_placed(input->graph, plan, input->workspace, &programs[stage]));
-        TRY(check_operations(input, programs[stage], plan->policy.grains_per_pass));
+        TRY(check_operations(input, programs[stage], plan->policy.micro_batches_per_pass));
         if (!take_bytes(input, enough_bytes, programs[stage], candidate)) break;
     }
     return STATUS_OK;

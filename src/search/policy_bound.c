@@ -174,7 +174,7 @@ static void add_cut_gradients(const struct policy_bound_input *input, const stru
  * the next step. Where lanes or ranks are added, none is needed after its share. */
 static bool other_uses_wait(const struct policy_bound_input *input, const struct policy *policy) {
     const struct step_cut *cut = input->cut;
-    bool later = step_cut_passes(cut, policy->grains_per_pass) > 1 || defers(input, policy);
+    bool later = step_cut_passes(cut, policy->micro_batches_per_pass) > 1 || defers(input, policy);
     return cut->adds == 0 && rank_place_data(&cut->place) == 1 && later;
 }
 
@@ -248,15 +248,15 @@ static struct policy_seconds bound_seconds(const struct policy_bound_input *inpu
                                            const struct elsewhere *elsewhere) {
     const struct schedule_cost *cost = input->cost;
     struct loads loads = {.costs = input->costs};
-    double grains = (double)input->cut->shares.grains;
-    double passes = (double)step_cut_passes(input->cut, policy->grains_per_pass);
+    double micro_batches = (double)input->cut->shares.micro_batches;
+    double passes = (double)step_cut_passes(input->cut, policy->micro_batches_per_pass);
     for (int activity = 0; activity < ACTIVITY_COUNT; activity++)
-        loads.streams[stream_of(activity)].seconds[activity] = grains * cost->compute_s[activity];
+        loads.streams[stream_of(activity)].seconds[activity] = micro_batches * cost->compute_s[activity];
     for (enum tier tier = TIER_HOST; tier < TIER_COUNT; tier++) {
-        add_copies(&loads, TIER_DEVICE, tier, grains * (double)cost->out[tier].copies,
-                   grains * (double)cost->out[tier].bytes);
-        add_copies(&loads, tier, TIER_DEVICE, grains * (double)cost->in[tier].copies,
-                   grains * (double)cost->in[tier].bytes);
+        add_copies(&loads, TIER_DEVICE, tier, micro_batches * (double)cost->out[tier].copies,
+                   micro_batches * (double)cost->out[tier].bytes);
+        add_copies(&loads, tier, TIER_DEVICE, micro_batches * (double)cost->in[tier].copies,
+                   micro_batches * (double)cost->in[tier].bytes);
     }
     add_gathers(input, policy, passes, (double)elsewhere->buffers, &loads);
     add_parameters(input, policy, passes, elsewhere, &loads);
@@ -288,7 +288,7 @@ struct pass {
     bool opens;      /* a share */
     bool continues;  /* another pass of the share follows */
     int64_t waiting; /* levels of partial sums */
-    int64_t slots;   /* grains */
+    int64_t slots;   /* micro-batches */
 };
 
 struct walk {
@@ -442,8 +442,8 @@ static int64_t constant_bytes(const struct policy_bound_input *input, const stru
 }
 
 int64_t policy_bound_device_bytes(const struct policy_bound_input *input, const struct policy *policy) {
-    struct cut_passes passes = step_cut_largest(input->cut, policy->grains_per_pass);
-    bool continues = passes.first > 0 && input->cut->shares.list.items[0].grains > passes.first;
+    struct cut_passes passes = step_cut_largest(input->cut, policy->micro_batches_per_pass);
+    bool continues = passes.first > 0 && input->cut->shares.list.items[0].micro_batches > passes.first;
     const struct pass first = {.first = true, .opens = true, .continues = continues, .slots = passes.first};
     const struct pass deepest = {.opens = true, .waiting = step_cut_waiting(input->cut), .slots = passes.deepest};
     int64_t most = passes.first > 0 ? pass_bytes(input, policy, first) : 0;
@@ -453,8 +453,8 @@ int64_t policy_bound_device_bytes(const struct policy_bound_input *input, const 
 }
 
 /* Those of the first pass alone; later ones may be repetitions of it. A pipeline's stages share them. */
-int64_t policy_bound_operations(const struct policy_bound_input *input, int64_t grains_per_pass) {
-    int64_t slots = step_cut_largest(input->cut, grains_per_pass).first;
+int64_t policy_bound_operations(const struct policy_bound_input *input, int64_t micro_batches_per_pass) {
+    int64_t slots = step_cut_largest(input->cut, micro_batches_per_pass).first;
     return slots * input->cost->exchanges / rank_place_stages(&input->cut->place);
 }
 
@@ -463,8 +463,8 @@ static int64_t activation_bytes(const struct schedule_cost *cost, int64_t slots)
 }
 
 struct pass_activations policy_bound_activations(const struct schedule_cost *cost, const struct step_cut *cut,
-                                                 int64_t grains_per_pass) {
-    struct cut_passes passes = step_cut_largest(cut, grains_per_pass);
+                                                 int64_t micro_batches_per_pass) {
+    struct cut_passes passes = step_cut_largest(cut, micro_batches_per_pass);
     return (struct pass_activations){activation_bytes(cost, passes.first), activation_bytes(cost, passes.deepest),
                                      activation_bytes(cost, passes.later)};
 }
@@ -511,7 +511,7 @@ static int64_t lower_bytes(const struct policy_bound_input *input, const struct 
     int64_t kept = kept_shards(input, policy, away, tier), gradients = policy->gradients == tier && !cut ? sums : 0;
     if (policy->parameters == tier) kept += away->parameters;
     if (policy->optimizer == tier) kept += away->optimizer;
-    struct cut_passes passes = step_cut_largest(input->cut, policy->grains_per_pass);
+    struct cut_passes passes = step_cut_largest(input->cut, policy->micro_batches_per_pass);
     int64_t passing = passes.first * input->cost->away_bytes[tier];
     if (cut && policy->gradients == tier && passes.later > 0) passing = larger(passing, away->summed);
     if (tier == TIER_HOST) passing = larger(passing, host_update_bytes(input, policy));
@@ -524,14 +524,14 @@ static int64_t lower_bytes(const struct policy_bound_input *input, const struct 
 static int64_t pipeline_bytes(const struct policy_bound_input *input, const struct policy *policy) {
     const struct schedule_cost *cost = input->cost;
     int64_t stages = rank_place_stages(&input->cut->place), kept = 0, running = 0;
-    int64_t flying = smaller(stages, step_cut_passes(input->cut, policy->grains_per_pass));
+    int64_t flying = smaller(stages, step_cut_passes(input->cut, policy->micro_batches_per_pass));
     if (stages == 1) return 0;
     for (size_t i = 0; i < cost->groups.count; i++) {
         const struct group_bytes *group = &cost->groups.items[i];
         kept = larger(kept, larger(group->before, group->after));
         running = larger(running, group->peak - larger(group->before, group->after));
     }
-    int64_t slots = step_cut_largest(input->cut, policy->grains_per_pass).first;
+    int64_t slots = step_cut_largest(input->cut, policy->micro_batches_per_pass).first;
     return (flying - 1) * slots * kept + (stages - 1) * running;
 }
 
@@ -553,11 +553,11 @@ struct policy_bound policy_bound_of(const struct policy_bound_input *input, cons
     return bound;
 }
 
-int64_t policy_bound_fixed_bytes(const struct graph *graph, int64_t grains) {
+int64_t policy_bound_fixed_bytes(const struct graph *graph, int64_t micro_batches) {
     int64_t bytes = 0;
     for (size_t i = 0; i < graph->tensors.count; i++) {
         const struct tensor *tensor = graph->tensors.items[i];
-        if (tensor->kind == TENSOR_INPUT) bytes += grains * shape_bytes(&tensor->shape);
+        if (tensor->kind == TENSOR_INPUT) bytes += micro_batches * shape_bytes(&tensor->shape);
     }
     return bytes;
 }

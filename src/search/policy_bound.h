@@ -50,15 +50,15 @@ struct pass_activations {
     int64_t first, deepest, later;
 };
 struct pass_activations policy_bound_activations(const struct schedule_cost *cost, const struct step_cut *cut,
-                                                 int64_t grains_per_pass);
+                                                 int64_t micro_batches_per_pass);
 /* Of the operations between ranks that a program has, at least. */
-int64_t policy_bound_operations(const struct policy_bound_input *input, int64_t grains_per_pass);
+int64_t policy_bound_operations(const struct policy_bound_input *input, int64_t micro_batches_per_pass);
 /* At most policy_bound_device_bytes, without a walk through the pass. */
 int64_t policy_bound_quick_device_bytes(const struct policy_bound_input *input, const struct policy *policy,
                                         const struct pass_activations *activations);
 
 static inline size_t policy_bound_scratch(const struct schedule_cost *cost) { return cost->groups.count + 2; }
 /* Bytes of the inputs, which stay on the device. */
-int64_t policy_bound_fixed_bytes(const struct graph *graph, int64_t grains);
+int64_t policy_bound_fixed_bytes(const struct graph *graph, int64_t micro_batches);
 
 #endif

@@ -1,4 +1,4 @@
-/* What one grain costs under an activation schedule (plan/activations.h): seconds of compute, bytes on the device group
+/* What one micro-batch costs under an activation schedule (plan/activations.h): seconds of compute, bytes on the device group
  * by group, bytes copied. Measured on the same list of executions that the compiler schedules (program/executions.h).
  */
 #ifndef BALLAST_SEARCH_SCHEDULE_COST_H
@@ -7,7 +7,7 @@
 #include "program/instances.h"
 #include "sim/costs.h"
 
-/* Bytes of one grain's activations on the device. */
+/* Bytes of one micro-batch's activations on the device. */
 struct group_bytes {
     int32_t block;         /* -1: none, since nobody needs what its nodes would make */
     int64_t before, after; /* when the group begins, and when it has ended */
@@ -15,7 +15,7 @@ struct group_bytes {
 };
 
 struct copy_traffic {
-    int64_t bytes, copies; /* of one grain */
+    int64_t bytes, copies; /* of one micro-batch */
 };
 
 struct schedule_cost {
@@ -25,13 +25,13 @@ struct schedule_cost {
     VEC(struct group_bytes) groups;
     int32_t blocks;
     int32_t *forward, *backward;      /* by block: the group of its first forward, of its backward; -1 */
-    double compute_s[ACTIVITY_COUNT]; /* of one grain: kernels of forward and backward, issue time included */
-    int64_t exchanges;                /* of one grain: operations between ranks in forward and backward */
+    double compute_s[ACTIVITY_COUNT]; /* of one micro-batch: kernels of forward and backward, issue time included */
+    int64_t exchanges;                /* of one micro-batch: operations between ranks in forward and backward */
     struct copy_traffic out[TIER_COUNT], in[TIER_COUNT]; /* by the tier where activations wait */
-    int64_t away_bytes[TIER_COUNT];                      /* peak of one grain's bytes there */
+    int64_t away_bytes[TIER_COUNT];                      /* peak of one micro-batch's bytes there */
 };
 
-/* The executions of one grain under `schedule`; what `executions` held before is dropped. `source` was made for the
+/* The executions of one micro-batch under `schedule`; what `executions` held before is dropped. `source` was made for the
  * graph and any schedule; its stages become those of this one. BAD_INPUT when the schedule does not fit the graph. */
 enum status schedule_list_executions(struct execution_source *source, const char *schedule,
                                      struct execution_list *executions);
@@ -46,7 +46,7 @@ enum status schedule_cost_measure(const struct execution_source *source, const s
 enum status schedule_cost_copy(const struct schedule_cost *cost, const char *schedule, enum tier tier,
                                struct schedule_cost *out);
 void schedule_cost_free(struct schedule_cost *cost);
-/* The peak of activations' bytes in a pass over `slots` grains. */
+/* The peak of activations' bytes in a pass over `slots` micro-batches. */
 int64_t schedule_cost_least_bytes(const struct schedule_cost *cost, int64_t slots);
 
 #endif

@@ -6,7 +6,7 @@
 #include "search/step_chain.h"
 
 /* Limits for large models, whose programs take long to compile while neighbouring numbers differ little. */
-enum { COUNTS_MOST = 8, CHUNKS_ALL_MOST = 12, GRAINS_MOST = 32 };
+enum { COUNTS_MOST = 8, CHUNKS_ALL_MOST = 12, MICRO_BATCHES_MOST = 32 };
 
 static bool is_there(const struct search_input *input, enum tier tier) {
     return tier == TIER_DEVICE || input->capacity_bytes[tier] > 0;
@@ -101,7 +101,7 @@ done:
 
 static enum status measure_schedules(struct space *space, bool trains) {
     struct execution_list executions = {0};
-    space->plain.grains_per_pass = 1;
+    space->plain.micro_batches_per_pass = 1;
     const struct chunk_list *chunks = &packings_of(space, 0)->states[0].chunks;
     TRY(execution_source_create(space->input->graph, &space->plain, chunks, false, &space->source));
     enum status status = trains ? add_fastest(space, &executions) : STATUS_OK;
@@ -210,7 +210,7 @@ static const struct states *states_of(const struct space *space, const struct fa
 static void set_policy(const struct space *space, const struct family *family, int64_t persistent, int64_t buffers,
                        struct policy *out) {
     bool chunks = family_moves_states(family) || partition_cuts(partition_of(space, family));
-    out->grains_per_pass = family->grains_per_pass;
+    out->micro_batches_per_pass = family->micro_batches_per_pass;
     out->chunk_bytes = chunks ? states_of(space, family)->chunk_bytes : 0;
     out->persistent_chunks = persistent;
     out->buffers = buffers;
@@ -270,10 +270,10 @@ int32_t space_fit_number(const struct placement *at) {
     return is_away(at->parameters) + 2 * is_away(at->gradients) + 4 * is_away(at->optimizer) + 8 * is_away(at->update);
 }
 
-static int64_t most_grains(const struct space *space) {
-    int64_t fixed = space->input->grains_per_pass;
-    int64_t share = recipe_share_grains(space->input->recipe); /* no pass has grains of two lanes */
-    return fixed > 0 ? fixed : share < GRAINS_MOST ? share : GRAINS_MOST;
+static int64_t most_micro_batches(const struct space *space) {
+    int64_t fixed = space->input->micro_batches_per_pass;
+    int64_t share = recipe_share_micro_batches(space->input->recipe); /* no pass has micro-batches of two lanes */
+    return fixed > 0 ? fixed : share < MICRO_BATCHES_MOST ? share : MICRO_BATCHES_MOST;
 }
 
 /* A family that does not fit has no seconds; it is kept for the search for the least bytes. */
@@ -288,12 +288,12 @@ enum status space_add_family(struct space *space, struct family family, const st
     return vec_push(&space->families, family);
 }
 
-/* All placements and packings. Where nothing moves or is gathered, packing, lookahead and grains a pass change nothing
+/* All placements and packings. Where nothing moves or is gathered, packing, lookahead and micro-batches a pass change nothing
  * and are tried once. */
 static enum status add_families(struct space *space, struct family family, const struct placement_list *placements,
                                 int32_t first_fit, bool first) {
     const struct schedule_cost *cost = space_schedule_cost(space, family.schedule, family.lookahead);
-    struct pass_activations activations = policy_bound_activations(cost, &space->cut, family.grains_per_pass);
+    struct pass_activations activations = policy_bound_activations(cost, &space->cut, family.micro_batches_per_pass);
     bool cuts = partition_cuts(partition_of(space, &family)), gathered = space_gathers(space, &family);
     bool moves = space_schedule(space, &family)->tier != TIER_DEVICE;
     for (size_t i = 0; i < placements->list.count; i++) {
@@ -314,16 +314,16 @@ static enum status add_schedule(struct space *space, struct family family, const
     int32_t schedule = family.schedule, twin = space->schedules.list.items[schedule].twin;
     int32_t fit = twin >= 0 ? space->first_fits[twin] : (int32_t)space->fits.count;
     space->first_fits[schedule] = fit;
-    int64_t fixed = space->input->grains_per_pass, most = most_grains(space);
+    int64_t fixed = space->input->micro_batches_per_pass, most = most_micro_batches(space);
     for (family.lookahead = 0; family.lookahead < LOOKAHEADS; family.lookahead++)
-        for (int64_t grains = fixed > 0 ? fixed : 1;; grains = 2 * grains < most ? 2 * grains : most) {
-            family.grains_per_pass = grains;
-            bool first = family.lookahead == 0 && (fixed > 0 || grains == 1);
+        for (int64_t micro_batches = fixed > 0 ? fixed : 1;; micro_batches = 2 * micro_batches < most ? 2 * micro_batches : most) {
+            family.micro_batches_per_pass = micro_batches;
+            bool first = family.lookahead == 0 && (fixed > 0 || micro_batches == 1);
             while ((int32_t)space->fits.count < fit + PACKINGS_MAX * SPACE_FITS)
                 TRY(vec_push(&space->fits, (struct fit){0}));
             TRY(add_families(space, family, placements, fit, first));
             fit += PACKINGS_MAX * SPACE_FITS;
-            if (grains == most) break;
+            if (micro_batches == most) break;
         }
     return STATUS_OK;
 }
@@ -361,7 +361,7 @@ static enum status list_families(struct space *space, struct family family, cons
 /* As if there were a schedule that computes nothing twice and keeps as little as the one that keeps least. */
 static void bound_clan(struct space *space, struct clan *clan) {
     struct family family = {
-        .division = clan->division, .flat = clan->flat, .at = clan->at, .grains_per_pass = most_grains(space)};
+        .division = clan->division, .flat = clan->flat, .at = clan->at, .micro_batches_per_pass = most_micro_batches(space)};
     const int32_t packings = packings_of(space, clan->division)->listed;
     for (family.packing = 0; family.packing < packings; family.packing++) {
         struct policy_bound_input input = bound_input(space, &family);
@@ -422,15 +422,15 @@ static void find_least_activations(struct space *space) {
 }
 
 enum status space_create(const struct search_input *input, struct space *out) {
-    *out = (struct space){.input = input, .grains = recipe_share_grains(input->recipe)};
+    *out = (struct space){.input = input, .micro_batches = recipe_share_micro_batches(input->recipe)};
     int64_t stages = rank_place_stages(&input->place);
     for (enum tier tier = 0; tier < TIER_COUNT; tier++) {
         int64_t bytes = input->capacity_bytes[tier];
         out->capacity_bytes[tier] = bytes > INT64_MAX / stages ? INT64_MAX : bytes * stages;
     }
     TRY(step_cut_create(input->graph, input->recipe, &input->place, &out->cut));
-    int64_t grains = out->cut.shares.grains;
-    out->fixed_bytes = policy_bound_fixed_bytes(input->graph, grains > 0 ? grains : 1);
+    int64_t micro_batches = out->cut.shares.micro_batches;
+    out->fixed_bytes = policy_bound_fixed_bytes(input->graph, micro_batches > 0 ? micro_batches : 1);
     bool trains = has_gradients(input->graph);
     TRY(divide(out));
     TRY(list_schedules(out, trains));
@@ -538,8 +538,8 @@ bool space_is_hopeless(const struct space *space, const struct family *family) {
 
 bool space_is_crowded(const struct space *space, const struct family *family) {
     struct policy_bound_input input = bound_input(space, family);
-    int64_t beside = space->input->operations_beside * family->grains_per_pass / rank_place_stages(&space->cut.place);
-    return policy_bound_operations(&input, family->grains_per_pass) + beside > COMM_OPERATIONS_MOST;
+    int64_t beside = space->input->operations_beside * family->micro_batches_per_pass / rank_place_stages(&space->cut.place);
+    return policy_bound_operations(&input, family->micro_batches_per_pass) + beside > COMM_OPERATIONS_MOST;
 }
 
 enum status space_members(struct space *space, const struct family *family, struct member_list *out) {

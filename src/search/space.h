@@ -51,7 +51,7 @@ struct clan {
 struct family {
     int32_t schedule, packing, fit, division;
     bool flat;
-    int64_t grains_per_pass, lookahead;
+    int64_t micro_batches_per_pass, lookahead;
     int64_t update_ahead; /* 1 only near another family (space_near.c) … */
     bool has_ahead;       /* … which has this then */
     struct placement at;
@@ -73,7 +73,7 @@ struct space {
      * them together are held against the capacities of all. */
     int64_t capacity_bytes[TIER_COUNT];
     struct step_cut cut;
-    int64_t grains; /* of the largest share */
+    int64_t micro_batches; /* of the largest share */
     struct schedule_list schedules;
     struct schedule_cost
         *schedule_costs; /* by schedule * LOOKAHEADS + lookahead; those that move nothing have lookahead 0 alone */
@@ -91,7 +91,7 @@ struct space {
     size_t coarse_families;      /* without those that space_list_near added; 0: it was not called */
     VEC(struct fit) fits;
     int32_t *first_fits;           /* by schedule, of the clan that is being listed */
-    struct pass_activations least; /* of all schedules, a grain a pass */
+    struct pass_activations least; /* of all schedules, a micro-batch a pass */
     int64_t fixed_bytes;
     int64_t *scratch; /* for the schedule with the most groups */
     size_t scratch_count;
@@ -136,11 +136,11 @@ const struct schedule *space_schedule(const struct space *space, const struct fa
 struct family_numbers {
     VEC(int32_t) list;
 };
-/* Families that differ from one in a single choice at most (schedule, grains a pass, lookahead, a tier), with chunks of
+/* Families that differ from one in a single choice at most (schedule, micro-batches a pass, lookahead, a tier), with chunks of
  * any size. Where there are few chunks it adds the families with smaller ones. */
 enum status space_list_near(struct space *space, int32_t family, struct family_numbers *out);
 
-/* For space_near.c. The chunk sizes of a partition's kind; what one grain takes under a schedule; a family more, whose
+/* For space_near.c. The chunk sizes of a partition's kind; what one micro-batch takes under a schedule; a family more, whose
  * fit is there; what chunks of size `k` take in a division. FAILED without memory. */
 struct packings *space_packings_for(struct space *space, const struct partition *partition);
 struct schedule_cost *space_schedule_cost(const struct space *space, int32_t schedule, int64_t lookahead);

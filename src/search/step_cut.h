@@ -1,4 +1,4 @@
-/* What lanes, rounds and ranks make of a step, for bounds: the rank's grains in shares, each in passes of its own, and
+/* What lanes, rounds and ranks make of a step, for bounds: the rank's micro-batches in shares, each in passes of its own, and
  * the sums that follow (plan/lane_shares.h). */
 #ifndef BALLAST_SEARCH_STEP_CUT_H
 #define BALLAST_SEARCH_STEP_CUT_H
@@ -11,10 +11,10 @@ struct step_cut {
     struct rank_place place;
     struct lane_shape lanes;
     bool rounds_sums;   /* recipe.reduce_dtype is bf16 */
-    int64_t computed;   /* shares with grains */
+    int64_t computed;   /* shares with micro-batches */
     int64_t adds;       /* of each pack of sums, in a step */
     int64_t reductions; /* those to which every rank adds something */
-    int32_t deepest;    /* the share with grains beside which most levels wait, the first of several; -1: none */
+    int32_t deepest;    /* the share with micro-batches beside which most levels wait, the first of several; -1: none */
 };
 
 /* The cut that a program of the graph has (program_cut). The caller frees with step_cut_free, also after a failure. */
@@ -23,14 +23,14 @@ enum status step_cut_create(const struct graph *graph, const struct recipe *reci
 void step_cut_free(struct step_cut *cut);
 
 /* Of all shares. */
-int64_t step_cut_passes(const struct step_cut *cut, int64_t grains_per_pass);
+int64_t step_cut_passes(const struct step_cut *cut, int64_t micro_batches_per_pass);
 
-/* Grains of a pass, 0: there is none: the first of the step, the first of the deepest share, and the largest of those
+/* Micro-batches of a pass, 0: there is none: the first of the step, the first of the deepest share, and the largest of those
  * that go on with a share. */
 struct cut_passes {
     int64_t first, deepest, later;
 };
-struct cut_passes step_cut_largest(const struct step_cut *cut, int64_t grains_per_pass);
+struct cut_passes step_cut_largest(const struct step_cut *cut, int64_t micro_batches_per_pass);
 /* Levels that wait beside the deepest share. */
 static inline int64_t step_cut_waiting(const struct step_cut *cut) {
     return cut->deepest < 0 ? 0 : cut->shares.list.items[cut->deepest].level;

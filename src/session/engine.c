@@ -23,13 +23,13 @@ static enum status open_arenas(struct engine *engine) {
     return STATUS_OK;
 }
 
-static enum status find_grains(struct engine *engine) {
+static enum status find_micro_batches(struct engine *engine) {
     const struct plan *plan = &engine->plan->chosen;
     struct lane_shares shares;
     enum status status = lane_shares_create(&plan->recipe, &plan->place, &shares);
-    engine->grains = (struct grain_range){shares.first_grain, shares.grains};
+    engine->micro_batches = (struct micro_batch_range){shares.first_micro_batch, shares.micro_batches};
     for (size_t i = 0; i < shares.list.count; i++)
-        engine->shares += shares.list.items[i].grains > 0;
+        engine->shares += shares.list.items[i].micro_batches > 0;
     lane_shares_free(&shares);
     return status;
 }
@@ -59,7 +59,7 @@ enum status engine_open(const struct session_plan *plan, struct engine *out) {
     bool steps = programs->of[PROGRAM_STEP] != NULL;
     int figures = steps ? loss_figures(programs->of[PROGRAM_STEP]->graph) : 0;
     struct comm *comm = plan->session->comm;
-    if (steps) TRY(comm_agree(comm, find_grains(out)));
+    if (steps) TRY(comm_agree(comm, find_micro_batches(out)));
     TRY(comm_agree(comm, step_exchange_open(comm, &plan->chosen, figures, &out->exchange)));
     if (steps) out->exchange.loss_parts = parts_of_loss(out, PROGRAM_STEP);
     TRY(comm_agree(comm, warm_up(plan)));
@@ -110,13 +110,13 @@ static void fill_positions(int32_t *positions, int64_t sequences, int64_t length
 }
 
 /* Of a batch, those that the program's inputs hold: in a step this rank's, else all. */
-static struct grain_range grains_of(const struct engine *engine, enum program_use use) {
-    if (use == PROGRAM_STEP) return engine->grains;
-    return (struct grain_range){0, recipe_grains(&engine->plan->chosen.recipe)};
+static struct micro_batch_range micro_batches_of(const struct engine *engine, enum program_use use) {
+    if (use == PROGRAM_STEP) return engine->micro_batches;
+    return (struct micro_batch_range){0, recipe_micro_batches(&engine->plan->chosen.recipe)};
 }
 
-static struct dataset_rows rows_of(const struct recipe *recipe, const struct grain_range *grains, int64_t step) {
-    int64_t first = grains->first * recipe->grain_sequences, end = first + grains->count * recipe->grain_sequences;
+static struct dataset_rows rows_of(const struct recipe *recipe, const struct micro_batch_range *micro_batches, int64_t step) {
+    int64_t first = micro_batches->first * recipe->micro_batch_sequences, end = first + micro_batches->count * recipe->micro_batch_sequences;
     if (first > recipe->batch) first = recipe->batch;
     if (end > recipe->batch) end = recipe->batch;
     return (struct dataset_rows){.step = step, .batch = recipe->batch, .first = first, .count = end - first};
@@ -141,13 +141,13 @@ static void fill_blank(const struct dataset_batch *batch, int64_t length, int64_
         batch->references[i] = 0;
 }
 
-/* Fills rows of a batch straight into the program's inputs; sequences that fill up the last grain have no targets. */
+/* Fills rows of a batch straight into the program's inputs; sequences that fill up the last micro-batch have no targets. */
 static enum status fill_batch(const struct engine *engine, enum program_use use, const struct dataset *dataset,
                               enum dataset_split split, int64_t step, int64_t *targets) {
     const struct recipe *recipe = &engine->plan->chosen.recipe;
-    struct grain_range grains = grains_of(engine, use);
-    struct dataset_rows rows = rows_of(recipe, &grains, step);
-    int64_t sequences = grains.count * recipe->grain_sequences, length = recipe->sequence_length;
+    struct micro_batch_range micro_batches = micro_batches_of(engine, use);
+    struct dataset_rows rows = rows_of(recipe, &micro_batches, step);
+    int64_t sequences = micro_batches.count * recipe->micro_batch_sequences, length = recipe->sequence_length;
     *targets = 0;
     if (sequences == 0) return STATUS_OK;
     struct dataset_batch batch = inputs_of(engine, use);
@@ -236,7 +236,7 @@ enum status engine_join_loss(struct engine *engine) {
     const struct recipe *recipe = &engine->plan->chosen.recipe;
     double scalars[SCALAR_COUNT] = {0};
     if (!engine_is_cut(engine, TENSOR_PARAMETER)) return STATUS_OK;
-    int64_t sequences = recipe_grains(recipe) * recipe->grain_sequences, length = recipe->sequence_length;
+    int64_t sequences = recipe_micro_batches(recipe) * recipe->micro_batch_sequences, length = recipe->sequence_length;
     struct dataset_batch batch = inputs_of(engine, PROGRAM_LOSS);
     fill_blank(&batch, length, 0, sequences);
     fill_positions(batch.positions, sequences, length);
@@ -262,13 +262,13 @@ enum status engine_add_loss(struct engine *engine, const struct dataset *dataset
     return STATUS_OK;
 }
 
-enum status engine_log_probabilities(struct engine *engine, const struct dataset *dataset, int64_t grain,
+enum status engine_log_probabilities(struct engine *engine, const struct dataset *dataset, int64_t micro_batch,
                                      double *sums) {
     const struct recipe *recipe = &engine->plan->chosen.recipe;
-    int64_t sequences = recipe->grain_sequences, length = recipe->sequence_length, count;
+    int64_t sequences = recipe->micro_batch_sequences, length = recipe->sequence_length, count;
     double scalars[SCALAR_COUNT] = {0};
     struct dataset_batch batch = inputs_of(engine, PROGRAM_REFERENCE);
-    enum status filled = dataset_fill_sequences(dataset, grain * sequences, sequences, &batch, &count);
+    enum status filled = dataset_fill_sequences(dataset, micro_batch * sequences, sequences, &batch, &count);
     fill_blank(&batch, length, filled == STATUS_OK ? count : 0, sequences);
     fill_positions(batch.positions, sequences, length);
     TRY(runner_step(engine->runners[PROGRAM_REFERENCE], scalars)); /* the others may wait for this rank's weights */

@@ -7,10 +7,10 @@
 #include "base/mem.h"
 #include "plan/lane_shares.h"
 
-/* Of so many lanes, each of which has ceil(grains / lanes) as long as there are any. */
-static int count_idle(int64_t grains, int lanes) {
-    int64_t each = (grains + lanes - 1) / lanes;
-    return lanes - (int)((grains + each - 1) / each);
+/* Of so many lanes, each of which has ceil(micro-batches / lanes) as long as there are any. */
+static int count_idle(int64_t micro_batches, int lanes) {
+    int64_t each = (micro_batches + lanes - 1) / lanes;
+    return lanes - (int)((micro_batches + each - 1) / each);
 }
 
 static bool can_hold(int lanes, int ranks) {
@@ -36,32 +36,32 @@ static enum status count_idle_ranks(const struct plan *plan, int *out) {
 enum status idle_lanes_find(const struct plan *plan, struct idle_lanes *out) {
     const struct recipe *recipe = &plan->recipe;
     int lanes = lane_shape_lanes(&recipe->lanes), ranks = rank_place_data(&plan->place);
-    int64_t grains = recipe_grains(recipe), whole = recipe->grain_sequences * lanes;
-    *out = (struct idle_lanes){.lanes = count_idle(grains, lanes)};
+    int64_t micro_batches = recipe_micro_batches(recipe), whole = recipe->micro_batch_sequences * lanes;
+    *out = (struct idle_lanes){.lanes = count_idle(micro_batches, lanes)};
     if (out->lanes == 0) return STATUS_OK;
     if (ranks > 1) TRY(count_idle_ranks(plan, &out->ranks));
     out->batch = (recipe->batch + whole - 1) / whole * whole;
     for (int n = lanes - 1; n >= ranks && out->lanes_instead == 0; n--)
-        if (count_idle(grains, n) == 0 && can_hold(n, ranks)) out->lanes_instead = n;
-    for (int64_t g = recipe->grain_sequences - 1; g >= 1 && out->grain_instead == 0; g--)
-        if (count_idle((recipe->batch + g - 1) / g, lanes) == 0) out->grain_instead = g;
+        if (count_idle(micro_batches, n) == 0 && can_hold(n, ranks)) out->lanes_instead = n;
+    for (int64_t g = recipe->micro_batch_sequences - 1; g >= 1 && out->micro_batch_instead == 0; g--)
+        if (count_idle((recipe->batch + g - 1) / g, lanes) == 0) out->micro_batch_instead = g;
     return STATUS_OK;
 }
 
 enum status idle_lanes_warn(const struct plan *plan) {
     struct idle_lanes idle;
-    char ranks[64] = "", lanes[32] = "", grain[32] = "";
+    char ranks[64] = "", lanes[32] = "", micro_batch[32] = "";
     TRY(idle_lanes_find(plan, &idle));
     if (idle.lanes == 0) return STATUS_OK;
     if (idle.ranks > 0)
         snprintf(ranks, sizeof ranks, ", and %d of %d ranks nothing to compute", idle.ranks,
                  rank_place_data(&plan->place));
     if (idle.lanes_instead > 0) snprintf(lanes, sizeof lanes, " or --lanes %d", idle.lanes_instead);
-    if (idle.grain_instead > 0) snprintf(grain, sizeof grain, " or --grain %" PRId64, idle.grain_instead);
-    int64_t grains = recipe_grains(&plan->recipe);
+    if (idle.micro_batch_instead > 0) snprintf(micro_batch, sizeof micro_batch, " or --grain %" PRId64, idle.micro_batch_instead);
+    int64_t micro_batches = recipe_micro_batches(&plan->recipe);
     log_warning("a batch of %" PRId64 " %s leaves %d of %d lanes empty%s; --batch %" PRId64
                 "%s%s gives each of them grains",
-                grains, grains == 1 ? "grain" : "grains", idle.lanes, lane_shape_lanes(&plan->recipe.lanes), ranks,
-                idle.batch, lanes, grain);
+                micro_batches, micro_batches == 1 ? "grain" : "grains", idle.lanes, lane_shape_lanes(&plan->recipe.lanes), ranks,
+                idle.batch, lanes, micro_batch);
     return STATUS_OK;
 }

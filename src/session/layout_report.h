@@ -8,10 +8,10 @@
 #include "session/tensor_layout.h"
 
 struct layout_report {
-    struct graph *graph; /* forward, of one rank's grain */
+    struct graph *graph; /* forward, of one rank's micro-batch */
     struct shard_program program;
     struct shard_choices chosen, megatron; /* megatron.nodes is NULL where Megatron-LM's does not divide */
-    double seconds, megatron_s;            /* of one grain by the solver's costs; NAN where there is none */
+    double seconds, megatron_s;            /* of one micro-batch by the solver's costs; NAN where there is none */
 };
 
 /* Whether the plan's layout is the solver's. */

@@ -65,11 +65,11 @@ static void examine_outputs(void *payload, const struct runner *runner, int32_t 
         const struct operand *operand = &instruction->operands[OP_INPUTS_MAX + i];
         if (!tensor || operand->buffer < 0) continue;
         if (output_is_finite(runner, tensor->shape.dtype, operand, run)) continue;
-        int64_t grain = section->first_grain + run * section->grains + instruction->grain;
-        search->found = section->first_grain < 0
+        int64_t micro_batch = section->first_micro_batch + run * section->micro_batches + instruction->micro_batch;
+        search->found = section->first_micro_batch < 0
                             ? mem_format("%s (in the update)", tensor->name)
                             : mem_format("%s (block %s, grain %" PRId64 ")", tensor->name,
-                                         search->program->graph->blocks.items[instruction->node->block], grain);
+                                         search->program->graph->blocks.items[instruction->node->block], micro_batch);
         return;
     }
 }

@@ -44,8 +44,8 @@ bool plan_choice_fits(const struct session_plan *plan) {
 struct policy plan_choice_begin(const struct session_plan *plan) {
     const struct policy *policy = &plan->chosen.policy;
     const struct plan_request *request = &plan->request;
-    struct policy plain = {.grains_per_pass = request->grains_fixed ? policy->grains_per_pass
-                                                                    : setting_table[SETTING_grains_per_pass].whole,
+    struct policy plain = {.micro_batches_per_pass = request->micro_batches_fixed ? policy->micro_batches_per_pass
+                                                                    : setting_table[SETTING_micro_batches_per_pass].whole,
                            .flat = request->collectives_fixed && policy->flat};
     if (request->partition_fixed) plain.partition = policy->partition;
     memcpy(plain.spans, policy->spans, sizeof plain.spans);
@@ -97,10 +97,10 @@ static enum status begin_again(struct session_plan *plan) {
 static bool double_micro_batch(struct session_plan *plan) {
     const struct plan_request *request = &plan->request;
     struct recipe *recipe = &plan->chosen.recipe;
-    int64_t sequences = 2 * recipe->grain_sequences;
+    int64_t sequences = 2 * recipe->micro_batch_sequences;
     if (request->recipe_fixed || request->micro_batch_fixed) return false;
     if (recipe->batch % (sequences * lane_shape_lanes(&recipe->lanes)) != 0) return false;
-    recipe->grain_sequences = sequences;
+    recipe->micro_batch_sequences = sequences;
     return true;
 }
 
@@ -115,15 +115,15 @@ static enum status compile_cut(struct session_plan *plan, bool uncut, bool again
 
 /* A pipeline's programs have operations between ranks for each micro-batch. NO_FIT says that these are too many. */
 static enum status compile_first(struct session_plan *plan, bool uncut, bool again) {
-    int64_t before = plan->chosen.recipe.grain_sequences;
+    int64_t before = plan->chosen.recipe.micro_batch_sequences;
     enum status status = compile_cut(plan, uncut, again);
     while (status == STATUS_NO_FIT && double_micro_batch(plan)) {
         status_clear();
         costs_free(&plan->costs); /* of smaller micro-batches */
         status = compile_cut(plan, uncut, again);
     }
-    if (status == STATUS_NO_FIT) plan->chosen.recipe.grain_sequences = before;
-    int64_t after = plan->chosen.recipe.grain_sequences;
+    if (status == STATUS_NO_FIT) plan->chosen.recipe.micro_batch_sequences = before;
+    int64_t after = plan->chosen.recipe.micro_batch_sequences;
     bool one_of_several_shapes = plan->request.faster_than_s > 0;
     if (after > before && !one_of_several_shapes)
         log_note("uses micro-batches of %" PRId64 " sequences instead of %" PRId64

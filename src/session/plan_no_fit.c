@@ -29,16 +29,16 @@ static enum status find_with_disk(const struct session_plan *plan, struct least_
     return find_least(plan, &plan->chosen, capacity_bytes, out);
 }
 
-/* Plans that take less, from the one that changes least: fewer grains at once, smaller grains, then shorter sequences.
+/* Plans that take less, from the one that changes least: fewer micro-batches at once, smaller micro-batches, then shorter sequences.
  * Where the recipe is fixed, only the first. False after the last. */
 static bool reduce_plan(struct plan *plan, bool recipe_fixed) {
     struct recipe *recipe = &plan->recipe;
-    if (plan->policy.grains_per_pass > 1)
-        plan->policy.grains_per_pass = 1;
+    if (plan->policy.micro_batches_per_pass > 1)
+        plan->policy.micro_batches_per_pass = 1;
     else if (recipe_fixed)
         return false;
-    else if (recipe->grain_sequences > recipe_together(recipe))
-        recipe->grain_sequences = recipe_together(recipe);
+    else if (recipe->micro_batch_sequences > recipe_together(recipe))
+        recipe->micro_batch_sequences = recipe_together(recipe);
     else if (recipe->sequence_length >= 2 * SEQUENCE_LEAST)
         recipe->sequence_length /= 2;
     else
@@ -48,9 +48,9 @@ static bool reduce_plan(struct plan *plan, bool recipe_fixed) {
 
 static void describe_change(const struct plan *from, const struct plan *to, char text[128]) {
     int used = 0;
-    if (from->policy.grains_per_pass != to->policy.grains_per_pass) used += snprintf(text, 128, "one grain per pass, ");
-    if (from->recipe.grain_sequences != to->recipe.grain_sequences)
-        used += snprintf(text + used, 128 - (size_t)used, "--grain %" PRId64 ", ", to->recipe.grain_sequences);
+    if (from->policy.micro_batches_per_pass != to->policy.micro_batches_per_pass) used += snprintf(text, 128, "one grain per pass, ");
+    if (from->recipe.micro_batch_sequences != to->recipe.micro_batch_sequences)
+        used += snprintf(text + used, 128 - (size_t)used, "--grain %" PRId64 ", ", to->recipe.micro_batch_sequences);
     if (from->recipe.sequence_length != to->recipe.sequence_length)
         used += snprintf(text + used, 128 - (size_t)used, "--seq %" PRId64 ", ", to->recipe.sequence_length);
     text[used > 2 ? used - 2 : 0] = '\0';

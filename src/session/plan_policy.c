@@ -209,24 +209,24 @@ static enum status check_asked(const struct session_plan *plan) {
                        "give it more by --device-memory SIZE, or leave out --partition");
 }
 
-/* A program has instructions for each grain of a pass, so those of few grains are compiled sooner: up to so many then.
- * With 32 programs of one grain the search of 36 layers takes 0.2 s. */
-enum { FEW_GRAINS = 4, COMPILED_SOON = 32 };
+/* A program has instructions for each micro-batch of a pass, so those of few micro-batches are compiled sooner: up to so many then.
+ * With 32 programs of one micro-batch the search of 36 layers takes 0.2 s. */
+enum { FEW_MICRO_BATCHES = 4, COMPILED_SOON = 32 };
 
-static int with_few_grains(const struct plan *plan, int most) {
-    int64_t grains = recipe_share_grains(&plan->recipe);
-    if (rank_place_ranks(&plan->place) > 1 || grains >= FEW_GRAINS || most >= COMPILED_SOON) return most;
-    int64_t more = most * FEW_GRAINS / (grains > 0 ? grains : 1);
+static int with_few_micro_batches(const struct plan *plan, int most) {
+    int64_t micro_batches = recipe_share_micro_batches(&plan->recipe);
+    if (rank_place_ranks(&plan->place) > 1 || micro_batches >= FEW_MICRO_BATCHES || most >= COMPILED_SOON) return most;
+    int64_t more = most * FEW_MICRO_BATCHES / (micro_batches > 0 ? micro_batches : 1);
     return more < COMPILED_SOON ? (int)more : COMPILED_SOON;
 }
 
 /* Of a pipeline each try is as many programs as there are stages. */
 static int most_compiled(const struct plan *plan, const struct graph *graph) {
     int most = search_most_compiled(graph) / rank_place_stages(&plan->place);
-    return with_few_grains(plan, most > COMPILED_FEWEST ? most : COMPILED_FEWEST);
+    return with_few_micro_batches(plan, most > COMPILED_FEWEST ? most : COMPILED_FEWEST);
 }
 
-/* For each grain of a pass: a loss has the forward's operations. */
+/* For each micro-batch of a pass: a loss has the forward's operations. */
 static int64_t operations_beside(const struct session_plan *plan, const struct graph *graph) {
     int64_t count = 0;
     if (!program_set_has(&plan->request.set, PROGRAM_STEP) || !program_set_has(&plan->request.set, PROGRAM_LOSS))
@@ -248,7 +248,7 @@ static void fill_input(struct choosing *choosing, const struct graph *graph, con
                               .tile_tokens = plan->chosen.policy.tile_tokens,
                               .remake = plan->chosen.policy.remake,
                               .spans = plan->chosen.policy.spans,
-                              .grains_per_pass = plan->request.grains_fixed ? plan->chosen.policy.grains_per_pass : 0,
+                              .micro_batches_per_pass = plan->request.micro_batches_fixed ? plan->chosen.policy.micro_batches_per_pass : 0,
                               .operations_beside = operations_beside(plan, graph),
                               .objective = plan->request.objective,
                               .faster_than_s = plan->request.faster_than_s,

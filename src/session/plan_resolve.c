@@ -44,13 +44,13 @@ static void check_given(const struct plan_options *options) {
     BUG_IF(options->lanes.nodes != 0 && !SETTINGS_HAVE(options, lanes), "lanes are set but not given");
     CHECK_GIVEN(batch)
     CHECK_GIVEN(sequence_length)
-    CHECK_GIVEN(grain_sequences)
-    CHECK_GIVEN(round_grains)
+    CHECK_GIVEN(micro_batch_sequences)
+    CHECK_GIVEN(round_micro_batches)
     CHECK_GIVEN(reduce_dtype)
     CHECK_GIVEN(tensor)
     CHECK_GIVEN(sequence)
     CHECK_GIVEN(layout)
-    CHECK_GIVEN(grains_per_pass)
+    CHECK_GIVEN(micro_batches_per_pass)
     CHECK_GIVEN(stages)
     CHECK_GIVEN(interleave)
     CHECK_GIVEN(partition)
@@ -144,17 +144,17 @@ static enum status choose_trained(struct resolver *resolver, const struct plan_o
 
 /* Defaults that depend on model and backend. */
 struct plan_defaults {
-    int64_t sequence_length, grain_tokens;
+    int64_t sequence_length, micro_batch_tokens;
 };
 
 static struct plan_defaults defaults_of(const struct backend *backend, const struct model_config *model,
                                         int64_t device_bytes) {
     struct plan_defaults defaults = {.sequence_length = setting_table[SETTING_sequence_length].whole,
-                                     .grain_tokens = backend->grain_tokens};
+                                     .micro_batch_tokens = backend->micro_batch_tokens};
     if (!model) return defaults;
     if (model->context < defaults.sequence_length) defaults.sequence_length = model->context;
-    if (backend->choose_grain_tokens)
-        defaults.grain_tokens = backend->choose_grain_tokens(model->layers, model->hidden, device_bytes);
+    if (backend->choose_micro_batch_tokens)
+        defaults.micro_batch_tokens = backend->choose_micro_batch_tokens(model->layers, model->hidden, device_bytes);
     return defaults;
 }
 
@@ -237,7 +237,7 @@ static struct mesh data_mesh_of(const struct rank_place *place) {
     return divides ? rank_place_data_mesh(place) : place->mesh;
 }
 
-/* Sequences of the longest lane: with larger grains some lanes, and the ranks that hold them, would have none. Of
+/* Sequences of the longest lane: with larger micro-batches some lanes, and the ranks that hold them, would have none. Of
  * losses alone ranks take whole batches. */
 static int64_t share_of_lane(const struct plan_options *options, const struct rank_place *place, int64_t batch) {
     const struct mesh mesh = data_mesh_of(place);
@@ -277,13 +277,13 @@ static void choose_shape(struct resolver *resolver, const struct plan_options *o
         choose_whole(resolver, SETTING_batch, options->batch, base->batch, setting_table[SETTING_batch].whole);
     recipe->sequence_length = choose_whole(resolver, SETTING_sequence_length, options->sequence_length,
                                            base->sequence_length, defaults->sequence_length);
-    int64_t grain = recipe_default_grain(recipe->batch, recipe->sequence_length, defaults->grain_tokens);
+    int64_t micro_batch = recipe_default_micro_batch(recipe->batch, recipe->sequence_length, defaults->micro_batch_tokens);
     int64_t each = share_of_lane(options, place, recipe->batch), together = recipe_together(recipe);
     bool spread = !options->adds_losses_alone || SETTINGS_HAVE(options, lanes);
-    if (spread && grain > each) grain = each;
-    grain = (grain + together - 1) / together * together;
-    recipe->grain_sequences =
-        choose_whole(resolver, SETTING_grain_sequences, options->grain_sequences, base->grain_sequences, grain);
+    if (spread && micro_batch > each) micro_batch = each;
+    micro_batch = (micro_batch + together - 1) / together * together;
+    recipe->micro_batch_sequences =
+        choose_whole(resolver, SETTING_micro_batch_sequences, options->micro_batch_sequences, base->micro_batch_sequences, micro_batch);
     recipe->seed = (uint64_t)choose_whole(resolver, SETTING_seed, options->seed, (int64_t)base->seed,
                                           setting_table[SETTING_seed].whole);
 }
@@ -296,7 +296,7 @@ static bool can_hold(const struct lane_shape *lanes, int ranks) {
     return held;
 }
 
-/* On several ranks a new run has as many lanes: each rank adds its grains as one rank would. So has one that may change
+/* On several ranks a new run has as many lanes: each rank adds its micro-batches as one rank would. So has one that may change
  * its recipe and goes on on ranks that cannot hold its lanes. */
 static void choose_lanes(struct resolver *resolver, const struct plan_options *options, const struct rank_place *place,
                          const struct recipe *base, struct recipe *recipe) {
@@ -312,10 +312,10 @@ static void choose_lanes(struct resolver *resolver, const struct plan_options *o
         resolver->status = status_set(STATUS_BAD_INPUT, "lanes: %s differs from the %s of %s",
                                       lane_shape_print(&options->lanes, wanted_text),
                                       lane_shape_print(&base->lanes, base_text), resolver->base_name);
-    moved = options->allow_recipe_change && SETTINGS_HAVE(options, round_grains);
-    recipe->round_grains =
-        choose_whole(resolver, SETTING_round_grains, options->round_grains,
-                     moved ? options->round_grains : base->round_grains, setting_table[SETTING_round_grains].whole);
+    moved = options->allow_recipe_change && SETTINGS_HAVE(options, round_micro_batches);
+    recipe->round_micro_batches =
+        choose_whole(resolver, SETTING_round_micro_batches, options->round_micro_batches,
+                     moved ? options->round_micro_batches : base->round_micro_batches, setting_table[SETTING_round_micro_batches].whole);
     moved = options->allow_recipe_change && SETTINGS_HAVE(options, reduce_dtype);
     bool rounds = (moved ? options->reduce_dtype : base->reduce_dtype) == DTYPE_BF16;
     enum dtype decided = rounds ? DTYPE_BF16 : DTYPE_F32;
@@ -408,7 +408,7 @@ static int choose_threads(const struct plan_options *options, const struct plan 
 static enum status choose_policy(const struct plan_options *options, const struct plan *base, const char *base_name,
                                  const struct rank_place *place, struct policy *out) {
     const struct mesh mesh = data_mesh_of(place);
-    struct policy plain = {.grains_per_pass = setting_table[SETTING_grains_per_pass].whole}, policy = plain;
+    struct policy plain = {.micro_batches_per_pass = setting_table[SETTING_micro_batches_per_pass].whole}, policy = plain;
     struct partition asked = {0};
     bool given = SETTINGS_HAVE(options, partition);
     if (base) policy = base->policy;
@@ -420,7 +420,7 @@ static enum status choose_policy(const struct plan_options *options, const struc
     if (given) policy.partition = asked;
     bool staged = base && rank_place_stages(&base->place) == rank_place_stages(place);
     if (!staged || SETTINGS_HAVE(options, interleave)) policy.spans[0] = '\0';
-    if (SETTINGS_HAVE(options, grains_per_pass)) policy.grains_per_pass = options->grains_per_pass;
+    if (SETTINGS_HAVE(options, micro_batches_per_pass)) policy.micro_batches_per_pass = options->micro_batches_per_pass;
     if (SETTINGS_HAVE(options, flat)) policy.flat = options->flat;
     *out = policy;
     return STATUS_OK;

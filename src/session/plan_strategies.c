@@ -45,16 +45,16 @@ static void find_rates(const struct session_plan *plan, struct device_rates *out
     }
 }
 
-/* All ranks' grains are one; as many as divide the step's batch share a sum of gradients. */
+/* All ranks' micro-batches are one; as many as divide the step's batch share a sum of gradients. */
 static enum status make_graph(const struct session_plan *plan, struct plan_strategies *out) {
     const struct recipe *recipe = &plan->chosen.recipe;
     struct tensor *loss;
-    int64_t sequences = recipe->grain_sequences * mesh_ranks(mesh_of(plan));
+    int64_t sequences = recipe->micro_batch_sequences * mesh_ranks(mesh_of(plan));
     if (sequences > recipe->batch) sequences = recipe->batch;
     TRY(model_build_graph(plan->session->model, MODEL_LOSS, recipe->dtype, sequences, recipe->sequence_length,
                           &out->graph, &loss));
     out->question.graph = out->graph;
-    out->question.rates.grains = fmax(1, (double)recipe->batch / (double)sequences);
+    out->question.rates.micro_batches = fmax(1, (double)recipe->batch / (double)sequences);
     return STATUS_OK;
 }
 

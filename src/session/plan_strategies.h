@@ -10,7 +10,7 @@
 #include "session/session_plan.h"
 
 struct plan_strategies {
-    struct graph *graph; /* forward, of as many sequences as all ranks have in one grain each */
+    struct graph *graph; /* forward, of as many sequences as all ranks have in one micro-batch each */
     struct shard_question question;
     struct shard_program program;
     struct joint_solution solution;
@@ -28,7 +28,7 @@ void plan_strategies_free(struct plan_strategies *strategies);
 
 /* {"mesh": [2, 4], "seconds", "peak_bytes", "recomputed": ["layer.0", …], "nodes": [{"name", "operator", "inputs":
  * ["S0RR", …], "output", "compute_s", "forward_s", "backward_s", "dropped": ["12 heads …", …]}]}: a node of each kind
- * of block. Seconds are those of one grain a rank. NULL when out of memory. */
+ * of block. Seconds are those of one micro-batch a rank. NULL when out of memory. */
 json_t *plan_strategies_to_json(const struct plan_strategies *strategies);
 /* Whether the schedule computes a block again. */
 bool plan_strategies_repeats(const struct plan_strategies *strategies, int block);

@@ -36,8 +36,8 @@ static enum status add_backward(struct graph *graph, struct tensor *loss, const 
                                           .group = {recipe_tensor(recipe), rank_place_tensor_rank(&plan->place)}};
     bool alone = rank_place_ranks(&plan->place) == 1 && lane_shape_lanes(&recipe->lanes) == 1;
     /* By the recipe alone, since it changes bits. */
-    graph->single_grain = recipe_grains(recipe) == 1;
-    graph->one_grain = sums_alike(backend) && alone && recipe->batch == recipe->grain_sequences;
+    graph->single_micro_batch = recipe_micro_batches(recipe) == 1;
+    graph->one_micro_batch = sums_alike(backend) && alone && recipe->batch == recipe->micro_batch_sequences;
     TRY(graph_differentiate(graph, loss));
     return ops_add_optimizer(graph, &optimizer);
 }
@@ -76,7 +76,7 @@ static enum status finish_log_probabilities(enum program_use use, const struct r
         return STATUS_OK;
     }
     struct tensor *reference =
-        graph_tensor(graph, TENSOR_INPUT, "reference", shape_make(DTYPE_F64, 2, graph->grain_sequences, 1, 1));
+        graph_tensor(graph, TENSOR_INPUT, "reference", shape_make(DTYPE_F64, 2, graph->micro_batch_sequences, 1, 1));
     const struct preference_attributes attributes = {
         .beta = recipe->dpo_beta, .loss = recipe->dpo_loss, .label_smoothing = recipe->dpo_label_smoothing};
     *output = ops_preference_loss(graph, "preference", *output, graph_find(graph, "targets"), reference, attributes);
@@ -116,7 +116,7 @@ static enum status build_whole_batch(const struct session *session, enum program
     const struct recipe *recipe = &plan->recipe;
     enum model_purpose purpose = purpose_of(use, recipe);
     TRY(check_balance(session->model, recipe, session->machine.backend));
-    TRY(model_build_graph(session->model, purpose, recipe->dtype, recipe->grain_sequences, recipe->sequence_length,
+    TRY(model_build_graph(session->model, purpose, recipe->dtype, recipe->micro_batch_sequences, recipe->sequence_length,
                           graph, output));
     if (purpose != MODEL_LOG_PROBABILITIES) return STATUS_OK;
     enum status status = finish_log_probabilities(use, recipe, *graph, output);
@@ -159,9 +159,9 @@ static enum status build_batch(const struct session *session, enum program_use u
 
 struct plan plan_of_texts(const struct plan *plan, int64_t sequences) {
     struct plan text = *plan;
-    text.recipe.batch = text.recipe.grain_sequences = sequences;
+    text.recipe.batch = text.recipe.micro_batch_sequences = sequences;
     text.recipe.loss = TRAINING_NEXT_TOKEN;
-    text.policy.grains_per_pass = 1;
+    text.policy.micro_batches_per_pass = 1;
     return text;
 }
 
@@ -169,10 +169,10 @@ static bool is_of_texts(enum program_use use) { return PROGRAMS_TO_WRITE >> use 
 
 /* The plan as one of the programs takes it. */
 static struct plan plan_of_use(enum program_use use, const struct plan *plan) {
-    struct plan grain = *plan;
-    grain.recipe.batch = plan->recipe.grain_sequences;
-    grain.policy.grains_per_pass = 1;
-    if (use == PROGRAM_REFERENCE) return grain;
+    struct plan micro_batch = *plan;
+    micro_batch.recipe.batch = plan->recipe.micro_batch_sequences;
+    micro_batch.policy.micro_batches_per_pass = 1;
+    if (use == PROGRAM_REFERENCE) return micro_batch;
     return is_of_texts(use) ? plan_of_texts(plan, use == PROGRAM_DECODE ? DECODE_TEXTS : 1) : *plan;
 }
 

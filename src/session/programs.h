@@ -11,7 +11,7 @@ enum { PREFILL_TOKENS = 64, DECODE_TEXTS = 8 };
 enum program_use {
     PROGRAM_STEP,      /* a training step: forward, backward, update */
     PROGRAM_LOSS,      /* the loss of a batch */
-    PROGRAM_REFERENCE, /* the log-probabilities of a grain's targets, by which preferences are measured */
+    PROGRAM_REFERENCE, /* the log-probabilities of a micro-batch's targets, by which preferences are measured */
     PROGRAM_LOGITS,    /* the logits of a batch, for comparison with other implementations */
     PROGRAM_PREFILL,   /* logits after PREFILL_TOKENS tokens of one text at a time */
     PROGRAM_DECODE,    /* the same after one token each of DECODE_TEXTS texts; in the caches of the prefill */
@@ -42,7 +42,7 @@ extern const char programs_reference_output[];
  * library chooses how to sum by the size of a product. */
 bool programs_take_tiles(const struct machine *machine);
 
-/* A plan as the programs for text take it: one grain of so many sequences, whatever its batch is. */
+/* A plan as the programs for text take it: one micro-batch of so many sequences, whatever its batch is. */
 struct plan plan_of_texts(const struct plan *plan, int64_t sequences);
 
 struct programs {

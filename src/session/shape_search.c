@@ -16,7 +16,7 @@ struct shape_choice {
     struct session_plan *plan;       /* that asks; it becomes the best */
     struct session_plan best;        /* session NULL: none fits yet */
     double best_s;                   /* INFINITY: none fits */
-    VEC(struct machine_rates) rates; /* of grains that the solver was asked about */
+    VEC(struct machine_rates) rates; /* of micro-batches that the solver was asked about */
     VEC(struct graph *) cuts;        /* graphs of the shapes with as many tensor ranks and stages as the last */
     int tensor, stages;              /* of these */
 };
@@ -38,12 +38,12 @@ static enum status forgive(enum status status, struct rank_shape *shape) {
     return STATUS_OK;
 }
 
-/* Shapes with the same grain have the same rates, but for their links. */
+/* Shapes with the same micro-batch have the same rates, but for their links. */
 static enum status find_rates(struct shape_choice *choice, struct session_plan *plan) {
     struct machine_rates rates;
     if (!tensor_layout_lacks_rates(&plan->chosen.recipe)) return STATUS_OK;
     for (size_t i = 0; i < choice->rates.count; i++)
-        if (choice->rates.items[i].grain_sequences == plan->chosen.recipe.grain_sequences) {
+        if (choice->rates.items[i].micro_batch_sequences == plan->chosen.recipe.micro_batch_sequences) {
             tensor_layout_take_rates(plan->session, &choice->rates.items[i], &plan->chosen);
             return STATUS_OK;
         }
@@ -216,8 +216,8 @@ static enum status try_shape(struct shape_choice *choice, struct rank_shape *sha
     enum status status = plan_choice_make(&plan);
     plan.request.faster_than_s = 0;
     bool made = false;
-    shape->larger_micro_batch = plan.chosen.recipe.grain_sequences > shape->plan->recipe.grain_sequences;
-    shape->plan->recipe.grain_sequences = plan.chosen.recipe.grain_sequences;
+    shape->larger_micro_batch = plan.chosen.recipe.micro_batch_sequences > shape->plan->recipe.micro_batch_sequences;
+    shape->plan->recipe.micro_batch_sequences = plan.chosen.recipe.micro_batch_sequences;
     if (status == STATUS_OK) note_left(&plan, shape);
     if (status == STATUS_OK) status = time_plan(&plan, choice->best_s, shape, &made);
     if (status == STATUS_OK && shape->outcome == SHAPE_PLANNED) learn_expected(&choice->plan->shapes, shape);

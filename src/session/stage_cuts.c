@@ -8,11 +8,11 @@
 static enum status count_passes(const struct plan *plan, int64_t *passes) {
     struct lane_shares shares;
     enum status status = lane_shares_create(&plan->recipe, &plan->place, &shares);
-    int64_t grains = 1;
+    int64_t micro_batches = 1;
     for (size_t i = 0; i < shares.list.count; i++)
-        if (shares.list.items[i].grains > grains) grains = shares.list.items[i].grains;
+        if (shares.list.items[i].micro_batches > micro_batches) micro_batches = shares.list.items[i].micro_batches;
     lane_shares_free(&shares);
-    *passes = (grains + plan->policy.grains_per_pass - 1) / plan->policy.grains_per_pass;
+    *passes = (micro_batches + plan->policy.micro_batches_per_pass - 1) / plan->policy.micro_batches_per_pass;
     return status;
 }
 

@@ -21,7 +21,7 @@ static int ranks_of(const struct step_exchange *exchange) { return mesh_ranks(&e
 static void find_places(const struct step_exchange *exchange, const struct lane_shares *shares, int64_t *places) {
     for (int64_t i = 0; i < exchange->slots; i++) {
         const struct lane_share *share = i < (int64_t)shares->list.count ? &shares->list.items[i] : NULL;
-        places[i] = share && share->grains > 0 ? share->round * exchange->tree.lanes + share->lane : -1;
+        places[i] = share && share->micro_batches > 0 ? share->round * exchange->tree.lanes + share->lane : -1;
     }
 }
 

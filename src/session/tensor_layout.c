@@ -37,7 +37,7 @@ static struct plan plan_alone(const struct plan *plan) {
     alone.recipe.tensor = 1;
     alone.recipe.lanes = (struct lane_shape){1, 1};
     alone.place = (struct rank_place){.mesh = {1, 1}};
-    alone.policy = (struct policy){.grains_per_pass = 1};
+    alone.policy = (struct policy){.micro_batches_per_pass = 1};
     return alone;
 }
 
@@ -49,7 +49,7 @@ enum status tensor_layout_measure(const struct session_plan *plan, struct machin
     const struct measuring measuring = {.budget_s = 1};
     enum status status = machine_costs_measure(&plan->session->machine, &programs, &measuring, &costs);
     if (status == STATUS_OK) {
-        *out = (struct machine_rates){.grain_sequences = alone.recipe.grain_sequences,
+        *out = (struct machine_rates){.micro_batch_sequences = alone.recipe.micro_batch_sequences,
                                       .work = {.flops_per_s = 1, .bytes_per_s = 1}};
         find_work_rates(programs_main(&programs)->graph, &costs.costs, &out->work);
         memcpy(out->message, costs.costs.rates.links.message, sizeof out->message);
@@ -102,11 +102,11 @@ static struct device_mesh mesh_of(const struct plan *plan) {
 struct shard_question tensor_layout_question(const struct plan *plan, const struct graph *graph) {
     const struct recipe *recipe = &plan->recipe;
     const struct layout_rates *rates = &recipe->layout_rates;
-    double grains = (double)recipe_grains(recipe) / rank_place_data(&plan->place);
+    double micro_batches = (double)recipe_micro_batches(recipe) / rank_place_data(&plan->place);
     return (struct shard_question){
         .graph = graph,
         .mesh = mesh_of(plan),
-        .rates = {rates->flops_per_s, rates->bytes_per_s, fmax(1, grains)},
+        .rates = {rates->flops_per_s, rates->bytes_per_s, fmax(1, micro_batches)},
         .state_bytes_per_byte = recipe_state_bytes_per_byte(recipe),
         .memory_limit = INTRA_OP_NO_LIMIT,
         .executable = true,

@@ -6,16 +6,16 @@
 #include "session/plan_choice.h"
 #include "session/plan_policy.h"
 
-/* A grain in so many tiles: with more of them products have fewer tokens than they need to reach their rate. */
+/* A micro-batch in so many tiles: with more of them products have fewer tokens than they need to reach their rate. */
 static const int64_t tile_counts[] = {4, 16};
 
-static int64_t grain_tokens(const struct session_plan *plan) {
-    return plan->chosen.recipe.grain_sequences * plan->chosen.recipe.sequence_length;
+static int64_t micro_batch_tokens(const struct session_plan *plan) {
+    return plan->chosen.recipe.micro_batch_sequences * plan->chosen.recipe.sequence_length;
 }
 
 static bool may_gain(const struct session_plan *plan) {
     const struct plan_request *request = &plan->request;
-    int64_t tokens = grain_tokens(plan);
+    int64_t tokens = micro_batch_tokens(plan);
     bool alone = rank_place_ranks(&plan->chosen.place) == 1 && request->faster_than_s == 0 && !request->costs;
     bool possible =
         tokens % OP_ROWS_APART == 0 && tokens > OP_ROWS_APART && programs_take_tiles(&plan->session->machine);
@@ -65,7 +65,7 @@ static enum status try_tile(struct session_plan *plan, int64_t tile_tokens, doub
 }
 
 enum status tile_search(struct session_plan *plan) {
-    int64_t tokens = grain_tokens(plan), last = tokens;
+    int64_t tokens = micro_batch_tokens(plan), last = tokens;
     double best_s;
     if (!may_gain(plan)) return STATUS_OK;
     TRY(time_step(plan, &best_s));

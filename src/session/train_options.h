@@ -47,15 +47,15 @@ struct plan_options {
     const struct backend *backend; /* not given: that of the plan file's or the run's instruction set, else the CPU */
     int64_t batch;                 /* sequences a step */
     int64_t sequence_length;       /* default: at most the model's context */
-    int64_t grain_sequences;   /* default: the fewest that hold what the backend chooses, of training at most a lane's
+    int64_t micro_batch_sequences;   /* default: the fewest that hold what the backend chooses, of training at most a lane's
                                   share */
     struct lane_shape lanes;   /* default: the ranks */
-    int64_t round_grains;      /* default: all of a lane */
+    int64_t round_micro_batches;      /* default: all of a lane */
     enum dtype reduce_dtype;   /* DTYPE_F32 or DTYPE_BF16; default DTYPE_F32 */
     int64_t tensor;            /* ranks that share each tensor; default 1 */
     bool sequence;             /* what these would have whole is cut along positions; default false */
     enum tensor_layout layout; /* which parts of them; default TENSOR_LAYOUT_MEGATRON */
-    int64_t grains_per_pass;   /* never changes a result */
+    int64_t micro_batches_per_pass;   /* never changes a result */
     int64_t stages;            /* of a pipeline; never changes a result; default 1 */
     int64_t interleave;        /* spans of each stage; never changes a result; default: the fastest number */
     const char *partition;     /* plan/partition.h; never changes a result; default: what a search finds */
@@ -86,7 +86,7 @@ struct plan_options {
     bool outline;             /* dimensions are enough: weights may be missing, and a preset's name is a model */
     const char *plan_path;    /* a plan file (train, eval, generate) */
     const char *cluster_path; /* a cluster file whose rates are taken in place of measuring them */
-    bool adds_losses_alone;   /* nothing is trained: the default grain is the same on any number of ranks */
+    bool adds_losses_alone;   /* nothing is trained: the default micro-batch is the same on any number of ranks */
     struct mesh planned;      /* ranks that a plan is for which are not here; 0x0: the plan is for those of `comm` */
     int core_sharers;         /* ranks that share this process's cores (rank_cores.h); 0: none but itself */
     const char *base_folder;  /* of a model that is an adapter: its base; NULL: where its config says */

@@ -12,7 +12,7 @@ struct labels {
     const struct program *program;
     json_t *names, *moves; /* by name */
     int32_t *name;         /* by instruction: index in names */
-    bool *again; /* by instruction: recomputation, a forward that came before in its section for the same grain */
+    bool *again; /* by instruction: recomputation, a forward that came before in its section for the same micro-batch */
     int32_t *block, *phase; /* by group: those of its kernels; -1: it has none */
 };
 /* One more than the graph has, in the list of phases. */
@@ -65,21 +65,21 @@ static enum status label_instructions(struct labels *labels) {
     return failed ? status_no_memory(0, "a timeline's JSON") : STATUS_OK;
 }
 
-/* A section's instructions stand in the order of issue, so the first forward of a node for a grain is the original and
+/* A section's instructions stand in the order of issue, so the first forward of a node for a micro-batch is the original and
  * each further one is recomputation. */
 static enum status label_again(struct labels *labels) {
     const struct program *program = labels->program;
-    int64_t grains = 1;
+    int64_t micro_batches = 1;
     for (size_t i = 0; i < program->instructions.count; i++)
-        if (program->instructions.items[i].grain >= grains) grains = program->instructions.items[i].grain + 1;
-    int32_t *seen = mem_array(program->graph->nodes.count * (size_t)grains, sizeof *seen); /* 1 + the section */
+        if (program->instructions.items[i].micro_batch >= micro_batches) micro_batches = program->instructions.items[i].micro_batch + 1;
+    int32_t *seen = mem_array(program->graph->nodes.count * (size_t)micro_batches, sizeof *seen); /* 1 + the section */
     if (!seen) return STATUS_FAILED;
     for (size_t i = 0; i < program->instructions.count; i++) {
         const struct instruction *instruction = &program->instructions.items[i];
-        if (!instruction->node || instruction->opcode == OPCODE_TAKE || instruction->grain < 0 ||
+        if (!instruction->node || instruction->opcode == OPCODE_TAKE || instruction->micro_batch < 0 ||
             instruction->node->phase != PHASE_FORWARD)
             continue;
-        int32_t *last = &seen[(int64_t)instruction->node->id * grains + instruction->grain];
+        int32_t *last = &seen[(int64_t)instruction->node->id * micro_batches + instruction->micro_batch];
         labels->again[i] = *last == instruction->section + 1;
         *last = instruction->section + 1;
     }
@@ -150,7 +150,7 @@ static json_t *event_to_json(const struct labels *labels, const struct timeline_
     const struct instruction *instruction = &program->instructions.items[event->instruction];
     const struct section *section = &program->sections.items[instruction->section];
     const struct node *node = instruction->node;
-    int64_t grain = section->first_grain + event->repetition * section->grains + instruction->grain;
+    int64_t micro_batch = section->first_micro_batch + event->repetition * section->micro_batches + instruction->micro_batch;
     int32_t buffer = instruction->operands[OP_INPUTS_MAX].buffer;
     int64_t moved = 0;
     if (instruction->opcode == OPCODE_COPY)
@@ -159,7 +159,7 @@ static json_t *event_to_json(const struct labels *labels, const struct timeline_
         moved = data_of(instruction)->bytes;
     return json_pack("[i, i, i, i, I, i, f, f, I, I]", instruction->stream, (int)labels->name[event->instruction],
                      (int)(node ? node->block : labels->block[instruction->group]), instruction->section,
-                     (json_int_t)(section->first_grain < 0 ? -1 : grain),
+                     (json_int_t)(section->first_micro_batch < 0 ? -1 : micro_batch),
                      (int)(node ? phase_of(labels, (size_t)event->instruction) : labels->phase[instruction->group]),
                      microseconds(event->start_s), microseconds(event->end_s - event->start_s), (json_int_t)moved,
                      (json_int_t)cause);

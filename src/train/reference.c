@@ -18,10 +18,10 @@ void reference_free(struct reference *reference) {
 
 /* ---- computing ---- */
 
-/* The sums of one grain of each data rank. */
+/* The sums of one micro-batch of each data rank. */
 struct turn {
-    double *mine, *all;      /* by rank: ranks of one model have those of the same grain */
-    int64_t sequences;       /* of a grain */
+    double *mine, *all;      /* by rank: ranks of one model have those of the same micro-batch */
+    int64_t sequences;       /* of a micro-batch */
     struct engine_turn data; /* which of them is this rank's */
 };
 
@@ -54,16 +54,16 @@ static enum status one_turn(struct engine *engine, const struct dataset *dataset
 static enum status all_turns(struct engine *engine, const struct dataset *dataset,
                              enum status (*asked)(const void *payload), const void *payload, const struct turn *turn,
                              struct reference *out) {
-    int64_t grains = (out->count + turn->sequences - 1) / turn->sequences;
+    int64_t micro_batches = (out->count + turn->sequences - 1) / turn->sequences;
     int64_t places = turn->data.places;
     enum status status = STATUS_OK;
-    progress_begin(PROGRESS_COUNT, grains, "grains of preferences before training");
-    for (int64_t first = 0; first < grains && status == STATUS_OK; first += places) {
+    progress_begin(PROGRESS_COUNT, micro_batches, "grains of preferences before training");
+    for (int64_t first = 0; first < micro_batches && status == STATUS_OK; first += places) {
         status = engine_agree(engine, asked ? asked(payload) : STATUS_OK);
         if (status_is_stop(status)) status = status_set(status, "stopped before the first step");
         if (status == STATUS_OK) status = one_turn(engine, dataset, first, turn);
         if (status == STATUS_OK) take_turn(turn, &engine->plan->chosen.place, first, out);
-        progress_add(grains - first < places ? grains - first : places);
+        progress_add(micro_batches - first < places ? micro_batches - first : places);
     }
     progress_end();
     return status;
@@ -72,7 +72,7 @@ static enum status all_turns(struct engine *engine, const struct dataset *datase
 enum status reference_compute(struct engine *engine, const struct dataset *dataset,
                               enum status (*asked)(const void *payload), const void *payload, struct reference *out) {
     struct comm *comm = engine->plan->session->comm;
-    int64_t sequences = engine->plan->chosen.recipe.grain_sequences, ranks = mesh_ranks(&comm->mesh);
+    int64_t sequences = engine->plan->chosen.recipe.micro_batch_sequences, ranks = mesh_ranks(&comm->mesh);
     struct reference made = {.count = dataset_sequences(dataset)};
     double *room = mem_array((size_t)((ranks + 1) * sequences), sizeof *room);
     made.values = mem_array((size_t)made.count, sizeof *made.values);

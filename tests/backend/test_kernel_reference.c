@@ -33,7 +33,7 @@ static double attribute(const struct fixture *fixture, const char *name) {
 /* The file's activations are [B, T, C] or [rows, C]; here they are [1, rows, C] except where sequences matter. */
 static struct tensor *activation(struct graph *graph, const char *name, int64_t columns) {
     return graph_tensor(graph, TENSOR_ACTIVATION, name,
-                        shape_make(graph->dtype, 3, graph->grain_sequences, graph->sequence_length, columns));
+                        shape_make(graph->dtype, 3, graph->micro_batch_sequences, graph->sequence_length, columns));
 }
 
 static struct tensor *input(struct graph *graph, const struct fixture *fixture, const char *name) {
@@ -42,7 +42,7 @@ static struct tensor *input(struct graph *graph, const struct fixture *fixture, 
     bool is_parameter = strcmp(name, "weight") == 0 || strcmp(name, "bias") == 0;
     if (tensor->dtype == SAFETENSORS_I32)
         return graph_tensor(graph, TENSOR_INPUT, name,
-                            shape_make(DTYPE_I32, 2, graph->grain_sequences, graph->sequence_length, 1));
+                            shape_make(DTYPE_I32, 2, graph->micro_batch_sequences, graph->sequence_length, 1));
     if (is_parameter)
         return graph_parameter(graph, name, tensor->rank, tensor->dims[0], tensor->rank > 1 ? tensor->dims[1] : 1);
     return activation(graph, name, tensor->dims[tensor->rank - 1]);
@@ -222,7 +222,7 @@ static void build_load_balancing(struct graph *graph, const struct fixture *fixt
     struct tensor *x = input(graph, fixture, "x"), *x2 = input(graph, fixture, "x2");
     struct tensor *targets = input(graph, fixture, "targets");
     struct tensor *load = add_load(graph, fixture, x2, targets, add_load(graph, fixture, x, targets, NULL));
-    struct shape shape = shape_make(DTYPE_F32, 3, graph->grain_sequences, graph->sequence_length, 1);
+    struct shape shape = shape_make(DTYPE_F32, 3, graph->micro_batch_sequences, graph->sequence_length, 1);
     struct tensor *y = graph_tensor(graph, TENSOR_ACTIVATION, "log_probability", shape);
     struct balance_grad_attributes attributes = {
         .balance = {.coefficient = attribute(fixture, "coefficient"), .layers = 2}, .dload = true};

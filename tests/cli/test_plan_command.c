@@ -489,7 +489,7 @@ static void stages_are_planned_together(void **state) {
     assert_int_equal(cache_bytes(folder, model, "1"), 2 * cache_bytes(folder, model, "2"));
 }
 
-/* Of all policies those that take all grains in one pass alone fit: no gradient waits for a next pass. */
+/* Of all policies those that take all micro-batches in one pass alone fit: no gradient waits for a next pass. */
 static void one_pass_fits_where_gradients_need_not_wait(void **state) {
     struct program_run run =
         PROGRAM(*state, "plan", "llama-2-7b", "--cluster", "rtx4090x8", "--host-memory", "56G", "--optimizer-dtype",

@@ -41,7 +41,7 @@ static int end_case(void **state) {
 }
 #define CASE(name) cmocka_unit_test_setup_teardown(name, begin_case, end_case)
 
-/* bf16, so that there are masters; validation, and a short last grain. */
+/* bf16, so that there are masters; validation, and a short last micro-batch. */
 #define SETTINGS                                                                                                       \
     "--lanes", "4", "--batch", "7", "--grain", "1", "--seq", "16", "--threads", "1", "--lr", "1e-2",                   \
         "--schedule-steps", "40", "--keep", "0", "--valid-fraction", "0.05", "--valid-every", "5", "--valid-batches",  \
@@ -316,7 +316,7 @@ static void other_ranks_are_refused_with_those_that_do(void **state) {
                                  NULL});
 }
 
-/* The loss in the JSON that eval prints, with the default grain. */
+/* The loss in the JSON that eval prints, with the default micro-batch. */
 static void read_loss(const char *ranks, const char *partition, char loss[64]) {
     struct program_run run =
         PROGRAM(place.folder, "eval", place.model, place.text, "--json", "--batches", "7", "--batch", "3", "--seq",

@@ -141,7 +141,7 @@ static void a_plan_of_0_1_0_is_read(void **state) {
     struct plan plan;
     expect_status(plan_read(path, &plan), STATUS_OK, NULL);
     assert_int_equal(plan.recipe.batch, 4);
-    assert_int_equal(plan.recipe.grain_sequences, 1);
+    assert_int_equal(plan.recipe.micro_batch_sequences, 1);
     assert_string_equal(plan.recipe.isa, "avx2");
     assert_string_equal(plan.recipe.lora, "4,8,q_proj,k_proj,v_proj,o_proj,gate_proj,up_proj,down_proj");
     assert_int_equal(plan.policy.chunk_bytes, 440);

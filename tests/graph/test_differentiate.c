@@ -24,7 +24,7 @@ static int count_accumulators(const struct graph *graph, const char *parameter) 
 }
 
 static const struct small_graph_options base = {
-    .layers = 2, .dtype = DTYPE_F32, .grain_sequences = 2, .sequence_length = 3};
+    .layers = 2, .dtype = DTYPE_F32, .micro_batch_sequences = 2, .sequence_length = 3};
 
 static void every_parameter_moves(void **state) {
     (void)state;

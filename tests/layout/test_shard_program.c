@@ -242,7 +242,7 @@ static void wrong_questions_are_refused(void **state) {
     question = question_of(graph, 1, 2), question.state_bytes_per_byte = 0;
     assert_int_equal(shard_program_make(&question, &program), STATUS_BAD_INPUT);
     shard_program_free(&program);
-    question = question_of(graph, 1, 2), question.rates.grains = 0;
+    question = question_of(graph, 1, 2), question.rates.micro_batches = 0;
     assert_int_equal(shard_program_make(&question, &program), STATUS_BAD_INPUT);
     shard_program_free(&program);
     graph_free(graph);

@@ -43,7 +43,7 @@ static bool is_between_ranks(const struct op *op) {
            op == &op_select_heads;
 }
 
-/* Each depends on all tokens of a grain, and all ranks do it alike. */
+/* Each depends on all tokens of a micro-batch, and all ranks do it alike. */
 static bool is_of_routing(const struct op *op) {
     return op == &op_route || op == &op_expert_load || op == &op_balanced_loss;
 }

@@ -43,10 +43,10 @@ static void refuse_plan_options(const struct library_place *place) {
     REFUSED_PLAN("plan.batch", plan->batch = INT64_MAX);
     REFUSED_PLAN("plan.sequence_length", plan->sequence_length = 0);
     REFUSED_PLAN("plan.sequence_length", plan->sequence_length = INT64_MAX);
-    REFUSED_PLAN("plan.grain_sequences", plan->grain_sequences = 0);
-    REFUSED_PLAN("plan.grain_sequences", plan->grain_sequences = INT64_MAX);
-    REFUSED_PLAN("plan.grains_per_pass", plan->grains_per_pass = 0);
-    REFUSED_PLAN("plan.grains_per_pass", plan->grains_per_pass = INT64_MAX);
+    REFUSED_PLAN("plan.micro_batch_sequences", plan->micro_batch_sequences = 0);
+    REFUSED_PLAN("plan.micro_batch_sequences", plan->micro_batch_sequences = INT64_MAX);
+    REFUSED_PLAN("plan.micro_batches_per_pass", plan->micro_batches_per_pass = 0);
+    REFUSED_PLAN("plan.micro_batches_per_pass", plan->micro_batches_per_pass = INT64_MAX);
     REFUSED_PLAN("plan.threads", plan->threads = 0);
     REFUSED_PLAN("plan.threads", plan->threads = INT64_MAX);
     REFUSED_PLAN("plan.dtype", plan->dtype = "fp8");
@@ -75,7 +75,7 @@ static void refuse_plan_options(const struct library_place *place) {
     REFUSED_PLAN("policy.stages: 2", plan->stages = 2);
     REFUSED_PLAN("plan.interleave", plan->interleave = 65);
     REFUSED_PLAN("plan.collectives", plan->collectives = "round");
-    REFUSED_PLAN("plan.round_grains", plan->round_grains = INT64_MAX);
+    REFUSED_PLAN("plan.round_micro_batches", plan->round_micro_batches = INT64_MAX);
     REFUSED_PLAN("plan.device_memory_bytes", plan->device_memory_bytes = 0);
     REFUSED_PLAN("/nowhere", plan->plan_path = "/nowhere/plan.json");
     REFUSED_PLAN("/nowhere", plan->cluster_path = "/nowhere/cluster.json");

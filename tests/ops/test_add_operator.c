@@ -18,7 +18,7 @@
 #include "support/token_shift.h"
 #include "support/unit.h"
 
-enum { HIDDEN = 16, VOCABULARY = 29, LAYERS = 2, SEQUENCES = 2, LENGTH = 8, GRAINS = 2, SEED = 14 };
+enum { HIDDEN = 16, VOCABULARY = 29, LAYERS = 2, SEQUENCES = 2, LENGTH = 8, MICRO_BATCHES = 2, SEED = 14 };
 static const double MIX = 0.75, BETA1 = 0.9;
 
 static void require(enum status status, const char *what) {
@@ -41,7 +41,7 @@ static struct tensor *build_layers(struct graph *graph, struct tensor *x) {
 
 static struct tensor *input(struct graph *graph, const char *name) {
     return graph_tensor(graph, TENSOR_INPUT, name,
-                        shape_make(DTYPE_I32, 2, graph->grain_sequences, graph->sequence_length, 1));
+                        shape_make(DTYPE_I32, 2, graph->micro_batch_sequences, graph->sequence_length, 1));
 }
 
 /* Up to the head's input; `table` is the embedding's, and the head's weight. */
@@ -85,8 +85,8 @@ struct job {
 };
 
 /* Takes over the graph. */
-static void job_open(struct graph *graph, int64_t grains, const char *schedule, struct job *job) {
-    struct plan plan = small_plan(graph, grains, 1);
+static void job_open(struct graph *graph, int64_t micro_batches, const char *schedule, struct job *job) {
+    struct plan plan = small_plan(graph, micro_batches, 1);
     plan.recipe.beta2 = 0.95, plan.recipe.weight_decay = 0, plan.recipe.clip_norm = 0;
     snprintf(plan.policy.schedule, sizeof plan.policy.schedule, "%s", schedule);
     *job = (struct job){0};
@@ -129,10 +129,10 @@ static int32_t token_at(int64_t index) {
 }
 
 static void training_open(const char *schedule, struct job *job) {
-    job_open(training_graph(), GRAINS, schedule, job);
+    job_open(training_graph(), MICRO_BATCHES, schedule, job);
     set_weights(job);
     int32_t *tokens = data_of(job, "tokens"), *targets = data_of(job, "targets");
-    for (int64_t i = 0; i < GRAINS * SEQUENCES * LENGTH; i++) {
+    for (int64_t i = 0; i < MICRO_BATCHES * SEQUENCES * LENGTH; i++) {
         tokens[i] = token_at(i);
         targets[i] = token_at(i + 1);
     }
@@ -140,7 +140,7 @@ static void training_open(const char *schedule, struct job *job) {
 
 /* One step that changes no weight; returns the loss. */
 static double training_step(const struct job *job) {
-    const double scalars[SCALAR_COUNT] = {[SCALAR_LOSS_SCALE] = 1.0 / (GRAINS * SEQUENCES * LENGTH),
+    const double scalars[SCALAR_COUNT] = {[SCALAR_LOSS_SCALE] = 1.0 / (MICRO_BATCHES * SEQUENCES * LENGTH),
                                           [SCALAR_BIAS_CORRECTION] = 1,
                                           [SCALAR_BIAS_CORRECTION_SQ] = 1};
     require(runner_step(job->runner, scalars), "step");
@@ -296,7 +296,7 @@ static void a_backend_may_lack_it(void **state) {
     struct kernel_list kernels;
     const struct backend with = token_shift_backend(&kernels);
     struct graph *graph = training_graph();
-    struct plan plan = small_plan(graph, GRAINS, 1);
+    struct plan plan = small_plan(graph, MICRO_BATCHES, 1);
     struct executable *executable = NULL;
     assert_true(backend_has_kernel(&with, &op_token_shift) && backend_has_kernel(&with, &op_linear));
     assert_false(backend_has_kernel(&backend_cpu, &op_token_shift));

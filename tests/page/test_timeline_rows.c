@@ -7,7 +7,7 @@
 #include "support/tiny_run.h"
 #include "support/unit.h"
 
-/* events: stream, name, block, section, grain, phase, start, duration, bytes */
+/* events: stream, name, block, section, micro-batch, phase, start, duration, bytes */
 static json_t *timeline_of(json_t *events) {
     json_t *timeline =
         json_pack("{s:i, s:f, s:[s,s], s:[{s:s},{s:s}], s:o, s:[s], s:[s], s:[s,s], s:[]}", "version", 1, "step_s",

@@ -11,7 +11,7 @@
 
 static struct graph *build(int layers, bool tied) {
     return small_graph_build(&(struct small_graph_options){
-        .layers = layers, .tied = tied, .dtype = DTYPE_BF16, .grain_sequences = 1, .sequence_length = 4});
+        .layers = layers, .tied = tied, .dtype = DTYPE_BF16, .micro_batch_sequences = 1, .sequence_length = 4});
 }
 
 /* Every third matrix of a layer, so that both kinds are in one block. */

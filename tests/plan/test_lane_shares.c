@@ -1,4 +1,4 @@
-/* Shares of lanes and rounds, executed symbolically on every number of ranks: each grain is added once, in order, and
+/* Shares of lanes and rounds, executed symbolically on every number of ranks: each micro-batch is added once, in order, and
  * all sums are those of the tree. */
 #include "base/random.h"
 #include "plan/lane_shares.h"
@@ -7,7 +7,7 @@
 
 enum { LEVELS_MOST = 40, CASES = 400 };
 
-/* A sum is told by a number that depends on every grain and on the order of every addition. 0: there is none. */
+/* A sum is told by a number that depends on every micro-batch and on the order of every addition. 0: there is none. */
 typedef uint64_t value;
 
 static value mix(value a, value b) {
@@ -19,8 +19,8 @@ static value mix(value a, value b) {
 
 static value add(value left, value right) { return !left ? right : !right ? left : mix(mix(left, '+'), right); }
 
-/* The grains [first, first + count) of the step, added in order to zeros. */
-static value grains_of(int64_t first, int64_t count) {
+/* The micro-batches [first, first + count) of the step, added in order to zeros. */
+static value micro_batches_of(int64_t first, int64_t count) {
     value sum = 0;
     for (int64_t g = first; g < first + count; g++)
         sum = mix(sum + 1, (value)g + 1);
@@ -47,14 +47,14 @@ static int64_t draw(uint64_t seed, uint64_t item, int64_t sides) {
     return (int64_t)(random_u64(seed, RANDOM_TEST, 3, item) % (uint64_t)sides);
 }
 
-static struct step step_of(int nodes, int per_node, int64_t grains, int64_t round_grains) {
-    struct step step = {.recipe = {.batch = grains,
+static struct step step_of(int nodes, int per_node, int64_t micro_batches, int64_t round_micro_batches) {
+    struct step step = {.recipe = {.batch = micro_batches,
                                    .sequence_length = 1,
-                                   .grain_sequences = 1,
+                                   .micro_batch_sequences = 1,
                                    .lanes = {nodes, per_node},
-                                   .round_grains = round_grains}};
+                                   .round_micro_batches = round_micro_batches}};
     assert_int_equal(lane_tree_create(nodes, per_node, &step.tree), STATUS_OK);
-    int64_t in_lane = recipe_lane_grains(&step.recipe), in_share = recipe_share_grains(&step.recipe);
+    int64_t in_lane = recipe_lane_micro_batches(&step.recipe), in_share = recipe_share_micro_batches(&step.recipe);
     step.rounds = (in_lane + in_share - 1) / in_share;
     return step;
 }
@@ -62,14 +62,14 @@ static struct step step_of(int nodes, int per_node, int64_t grains, int64_t roun
 /* Straight from the definition: cuts nothing, knows no ranks. */
 static value expected(const struct step *step) {
     int64_t all = step->recipe.batch, lanes = step->tree.lanes, c = (all + lanes - 1) / lanes, next = 0;
-    int64_t in_round = step->recipe.round_grains ? step->recipe.round_grains : c;
+    int64_t in_round = step->recipe.round_micro_batches ? step->recipe.round_micro_batches : c;
     value total = 0, *leaves = mem_array((size_t)lanes, sizeof *leaves);
     for (int64_t round = 0; round * in_round < c; round++) {
         for (int64_t l = 0; l < lanes; l++) {
             int64_t first = l * c + round * in_round, count = 0;
             while (count < in_round && first + count < (l + 1) * c && first + count < all)
                 count++;
-            leaves[l] = count ? grains_of(first, count) : 0;
+            leaves[l] = count ? micro_batches_of(first, count) : 0;
             next += count;
         }
         total = add(total, tree_value(&step->tree, 0, step->recipe.reduce_dtype == DTYPE_BF16, leaves));
@@ -85,7 +85,7 @@ struct rank {
     value level[LEVELS_MOST];
     size_t share;
     int32_t sum;
-    int64_t next; /* grain of the rank that comes next in its lane's order */
+    int64_t next; /* micro-batch of the rank that comes next in its lane's order */
     bool waits;
 };
 
@@ -94,9 +94,9 @@ static void run(struct rank *rank) {
     const struct lane_shares *shares = &rank->shares;
     for (rank->waits = false; rank->share < shares->list.count; rank->share++, rank->sum = 0) {
         const struct lane_share *share = &shares->list.items[rank->share];
-        if (rank->sum == 0 && share->grains > 0) {
+        if (rank->sum == 0 && share->micro_batches > 0) {
             assert_true(rank->level[share->level] == 0); /* nothing is lost */
-            rank->level[share->level] = grains_of(shares->first_grain + share->first_grain, share->grains);
+            rank->level[share->level] = micro_batches_of(shares->first_micro_batch + share->first_micro_batch, share->micro_batches);
         }
         for (; rank->sum < share->sums; rank->sum++) {
             const struct lane_sum_step *step = &shares->steps.items[share->first_sum + rank->sum];
@@ -137,21 +137,21 @@ static void reduce(const struct step *step, struct rank *ranks, int count, int64
     mem_free(empty);
 }
 
-static void check_grains(const struct step *step, const struct rank *ranks, int count) {
+static void check_micro_batches(const struct step *step, const struct rank *ranks, int count) {
     int64_t next = 0;
     for (int r = 0; r < count; r++) {
         const struct lane_shares *shares = &ranks[r].shares;
         int64_t sum = 0;
-        assert_int_equal(shares->first_grain, next);
+        assert_int_equal(shares->first_micro_batch, next);
         for (size_t i = 0; i < shares->list.count; i++) {
             const struct lane_share *share = &shares->list.items[i];
             assert_true(i == 0 || share->round >= shares->list.items[i - 1].round);
-            assert_true(share->grains <= recipe_share_grains(&step->recipe) && share->level < shares->levels);
-            assert_int_equal(share->lane < 0, share->grains == 0);
-            sum += share->grains;
+            assert_true(share->micro_batches <= recipe_share_micro_batches(&step->recipe) && share->level < shares->levels);
+            assert_int_equal(share->lane < 0, share->micro_batches == 0);
+            sum += share->micro_batches;
         }
-        assert_int_equal(sum, shares->grains);
-        next += shares->grains;
+        assert_int_equal(sum, shares->micro_batches);
+        next += shares->micro_batches;
     }
     assert_int_equal(next, step->recipe.batch);
 }
@@ -163,7 +163,7 @@ static void check_ranks(const struct step *step, int count, value wanted) {
         assert_int_equal(lane_shares_create(&step->recipe, &place, &ranks[r].shares), STATUS_OK);
         assert_true(ranks[r].shares.levels <= LEVELS_MOST);
     }
-    check_grains(step, ranks, count);
+    check_micro_batches(step, ranks, count);
     for (int64_t round = 0; round <= step->rounds; round++) {
         for (int r = 0; r < count; r++)
             run(&ranks[r]);
@@ -211,23 +211,23 @@ static void one_lane_is_one_share(void **state) {
     step.recipe.lanes = (struct lane_shape){0};
     assert_int_equal(lane_shares_create(&step.recipe, &(struct rank_place){.rank = 0}, &shares), STATUS_OK);
     assert_int_equal(shares.list.count, 1);
-    assert_int_equal(shares.list.items[0].grains, 5);
+    assert_int_equal(shares.list.items[0].micro_batches, 5);
     assert_int_equal(shares.steps.count, 0);
     assert_int_equal(shares.levels, 1);
     lane_shares_free(&shares);
     lane_tree_free(&step.tree);
 }
 
-static void ranks_are_equal_with_as_many_lanes_and_grains(void **state) {
+static void ranks_are_equal_with_as_many_lanes_and_micro_batches(void **state) {
     (void)state;
     static const struct {
         int lanes, ranks;
-        int64_t grains;
+        int64_t micro_batches;
         bool equal;
     } cases[] = {{8, 4, 16, true}, {8, 4, 15, false}, {5, 2, 5, false},
                  {6, 2, 6, true},  {3, 2, 6, false},  {1, 1, 5, true}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        struct step step = step_of(1, cases[i].lanes, cases[i].grains, 0);
+        struct step step = step_of(1, cases[i].lanes, cases[i].micro_batches, 0);
         bool equal = !cases[i].equal;
         assert_int_equal(
             lane_shares_find_equal(&step.recipe, &(struct rank_place){.mesh = {1, cases[i].ranks}}, &equal), STATUS_OK);
@@ -256,7 +256,7 @@ static void levels_are_as_many_as_right_turns(void **state) {
 static void totals_follow_the_tree(void **state) {
     (void)state;
     struct step step = step_of(1, 3, 5, 1);
-    const double by[] = {1e16, 1, 1, 3, -1e16, 777}; /* lanes of 2, 2 and 1 grains */
+    const double by[] = {1e16, 1, 1, 3, -1e16, 777}; /* lanes of 2, 2 and 1 micro-batches */
     assert_true(lane_shares_total(&step.recipe, &step.tree, by) == ((1e16 + 1) + 1) + (3 + -1e16));
     lane_tree_free(&step.tree);
 }
@@ -279,7 +279,7 @@ static void without_memory_there_are_no_shares(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(every_number_of_ranks_has_the_tree_of_the_lanes),
                                        cmocka_unit_test(one_lane_is_one_share),
-                                       cmocka_unit_test(ranks_are_equal_with_as_many_lanes_and_grains),
+                                       cmocka_unit_test(ranks_are_equal_with_as_many_lanes_and_micro_batches),
                                        cmocka_unit_test(levels_are_as_many_as_right_turns),
                                        cmocka_unit_test(totals_follow_the_tree),
                                        cmocka_unit_test(without_memory_there_are_no_shares)};

@@ -40,14 +40,14 @@ static void both_add_up(void **state) {
         assert_int_equal(movement_update_block(block, &policy), blocks[block]);
 }
 
-static void passes_share_grains(void **state) {
+static void passes_share_micro_batches(void **state) {
     (void)state;
     struct pass_split even = movement_split_passes(8, 4), odd = movement_split_passes(7, 3);
     assert_int_equal(even.count, 2);
-    assert_int_equal(even.last_grains, 4);
+    assert_int_equal(even.last_micro_batches, 4);
     assert_int_equal(odd.count, 3);
-    assert_int_equal(odd.grains, 3);
-    assert_int_equal(odd.last_grains, 1);
+    assert_int_equal(odd.micro_batches, 3);
+    assert_int_equal(odd.last_micro_batches, 1);
 }
 
 /* Of two uses in groups 3 and 7, a lookahead of 1 leaves room for a store before 5 and a fetch before 6. */
@@ -68,7 +68,7 @@ int main(void) {
         cmocka_unit_test(lookahead_puts_updates_two_blocks_ahead),
         cmocka_unit_test(update_ahead_puts_updates_a_block_ahead),
         cmocka_unit_test(both_add_up),
-        cmocka_unit_test(passes_share_grains),
+        cmocka_unit_test(passes_share_micro_batches),
         cmocka_unit_test(copies_have_their_lookahead),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

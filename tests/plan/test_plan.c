@@ -13,7 +13,7 @@ static struct plan example(void) {
         .recipe = {.dtype = DTYPE_BF16,
                    .batch = 12,
                    .sequence_length = 384,
-                   .grain_sequences = 3,
+                   .micro_batch_sequences = 3,
                    .seed = 77,
                    .beta1 = 0.9,
                    .beta2 = 0.95,
@@ -22,7 +22,7 @@ static struct plan example(void) {
                    .clip_norm = 1.0 / 3,
                    .isa = "avx512",
                    .kernels_version = 2},
-        .policy = {.grains_per_pass = 4},
+        .policy = {.micro_batches_per_pass = 4},
         .threads = 2,
     };
 }
@@ -80,7 +80,7 @@ static void plans_come_back_the_same(void **state) {
     temp_write_text(path, text);
     assert_int_equal(plan_read(path, &back), STATUS_OK);
     assert_int_equal(recipe_require_equal(&plan.recipe, &back.recipe), STATUS_OK);
-    assert_int_equal(back.policy.grains_per_pass, 4);
+    assert_int_equal(back.policy.micro_batches_per_pass, 4);
     back.recipe.clip_norm = 0.5;
     assert_int_equal(recipe_require_equal(&plan.recipe, &back.recipe), STATUS_BAD_INPUT);
     assert_non_null(strstr(status_message(), "clip_norm"));
@@ -185,13 +185,13 @@ static void bad_integers_are_refused(void **state) {
     refuse_recipe(path, "kernels_version", json_integer((json_int_t)1 << 32), "a version is", "2147483647");
 }
 
-/* Four grains. */
+/* Four micro-batches. */
 static void lanes_and_ranks_come_back_the_same(void **state) {
     const char *path = temp_path(*state, "plan.json");
     struct plan plan = example(), back, other;
-    plan.policy.grains_per_pass = 1;
+    plan.policy.micro_batches_per_pass = 1;
     plan.recipe.lanes = (struct lane_shape){2, 2};
-    plan.recipe.round_grains = 3;
+    plan.recipe.round_micro_batches = 3;
     plan.recipe.reduce_dtype = DTYPE_BF16;
     plan.place.mesh = (struct mesh){2, 1};
     json_t *json = plan_to_json(&plan);
@@ -208,7 +208,7 @@ static void lanes_and_ranks_come_back_the_same(void **state) {
     assert_int_equal(recipe_require_equal(&plan.recipe, &other.recipe), STATUS_BAD_INPUT);
     assert_string_equal(status_message(), "recipe: lanes is another here");
     other = plan;
-    other.recipe.round_grains = 0;
+    other.recipe.round_micro_batches = 0;
     assert_int_equal(recipe_require_equal(&plan.recipe, &other.recipe), STATUS_BAD_INPUT);
     assert_string_equal(status_message(), "recipe: round_grains is another here");
     other = plan;
@@ -244,7 +244,7 @@ static void bad_lanes_and_ranks_are_refused(void **state) {
     refuse(path, changed("recipe", "round_grains", json_integer(-1)), "0 for all grains of a lane", "value is 0");
     refuse(path, changed("policy", "ranks", json_string("zwei")), "ranks: 'zwei' is no number", "2x4 for 4 on each");
     refuse(path, changed("policy", "ranks", json_string("3")), "policy.ranks: 3 ranks cannot hold lanes 1", "ranks: 1");
-    /* Of four grains, two lanes have two each. */
+    /* Of four micro-batches, two lanes have two each. */
     refuse(path, changed("recipe", "lanes", json_string("2")), "policy.grains_per_pass: 4 is not legal", "value is 2");
     refuse(path, changed("recipe", "round_grains", json_integer(3)), "grains_per_pass: 4 is not", "value is 3");
 }
@@ -302,7 +302,7 @@ static void bad_texts_are_refused(void **state) {
     free(text);
 }
 
-/* A pair's sequences are neighbours in one grain. */
+/* A pair's sequences are neighbours in one micro-batch. */
 static void pairs_need_even_numbers(void **state) {
     const char *path = temp_path(*state, "plan.json");
     struct plan plan = example(), back;
@@ -312,8 +312,8 @@ static void pairs_need_even_numbers(void **state) {
     plan.recipe.dpo_label_smoothing = 0.1;
     plan.recipe.document_attention = DOCUMENT_ATTENTION_ACROSS;
     plan.recipe.batch = 12;
-    plan.recipe.grain_sequences = 4;
-    plan.policy.grains_per_pass = 1;
+    plan.recipe.micro_batch_sequences = 4;
+    plan.policy.micro_batches_per_pass = 1;
     json_t *json = plan_to_json(&plan);
     assert_int_equal(json_dump_file(json, path, JSON_REAL_PRECISION(17)), 0);
     json_decref(json);
@@ -329,12 +329,12 @@ static void pairs_need_even_numbers(void **state) {
     back.recipe.dpo_label_smoothing = 0.2;
     assert_int_equal(recipe_require_equal(&plan.recipe, &back.recipe), STATUS_BAD_INPUT);
     assert_non_null(strstr(status_message(), "dpo_label_smoothing"));
-    plan.recipe.grain_sequences = 3;
+    plan.recipe.micro_batch_sequences = 3;
     assert_int_equal(plan_check(&plan), STATUS_BAD_INPUT);
     assert_non_null(strstr(status_message(), "recipe.grain_sequences: 3"));
     assert_string_equal(status_hint_text(), "the nearest legal value is 2");
-    plan.recipe.grain_sequences = 4;
-    plan.recipe.batch = 3; /* smaller than the grain, which was rounded up */
+    plan.recipe.micro_batch_sequences = 4;
+    plan.recipe.batch = 3; /* smaller than the micro-batch, which was rounded up */
     assert_int_equal(plan_check(&plan), STATUS_BAD_INPUT);
     assert_non_null(strstr(status_message(), "recipe.batch: 3 is not legal: sequences are pairs"));
     plan.recipe.batch = 12;
@@ -386,7 +386,7 @@ static void limits_are_legal(void **state) {
     json_decref(json);
 }
 
-static const struct policy tiered = {.grains_per_pass = 3,
+static const struct policy tiered = {.micro_batches_per_pass = 3,
                                      .chunk_bytes = 1 << 20,
                                      .persistent_chunks = 2,
                                      .buffers = 4,
@@ -410,7 +410,7 @@ static void policies_come_back_the_same(void **state) {
     json_decref(again);
     json = json_pack("{s:i}", "grains_per_pass", 2);
     assert_int_equal(policy_from_json("plan.json", json, &back), STATUS_OK);
-    assert_memory_equal(&back, (&(struct policy){.grains_per_pass = 2}), sizeof back);
+    assert_memory_equal(&back, (&(struct policy){.micro_batches_per_pass = 2}), sizeof back);
     json_decref(json);
 }
 
@@ -461,16 +461,16 @@ static void bad_policies_are_refused(void **state) {
     free(long_text);
 }
 
-static void grains_are_counted(void **state) {
+static void micro_batches_are_counted(void **state) {
     (void)state;
-    assert_int_equal(recipe_default_grain(8, 1024, 1024), 1);
-    assert_int_equal(recipe_default_grain(8, 1023, 1024), 2);
-    assert_int_equal(recipe_default_grain(8, 100, 1024), 8);
-    assert_int_equal(recipe_default_grain(64, 100, 1024), 11);
+    assert_int_equal(recipe_default_micro_batch(8, 1024, 1024), 1);
+    assert_int_equal(recipe_default_micro_batch(8, 1023, 1024), 2);
+    assert_int_equal(recipe_default_micro_batch(8, 100, 1024), 8);
+    assert_int_equal(recipe_default_micro_batch(64, 100, 1024), 11);
     struct plan plan = example();
-    assert_int_equal(recipe_grains(&plan.recipe), 4);
+    assert_int_equal(recipe_micro_batches(&plan.recipe), 4);
     plan.recipe.batch = 13;
-    assert_int_equal(recipe_grains(&plan.recipe), 5);
+    assert_int_equal(recipe_micro_batches(&plan.recipe), 5);
 }
 
 int main(void) {
@@ -490,7 +490,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(limits_are_legal, temp_folder_make, temp_folder_drop),
         cmocka_unit_test(policies_come_back_the_same),
         cmocka_unit_test_setup_teardown(bad_policies_are_refused, temp_folder_make, temp_folder_drop),
-        cmocka_unit_test(grains_are_counted),
+        cmocka_unit_test(micro_batches_are_counted),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

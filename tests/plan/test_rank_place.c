@@ -39,17 +39,17 @@ static void ranks_without_other_axes_are_data_ranks(void **state) {
     assert_int_equal(rank_place_data_mesh(&alone).per_node, 1);
 }
 
-static void tensor_ranks_have_the_same_grains_and_shards(void **state) {
+static void tensor_ranks_have_the_same_micro_batches_and_shards(void **state) {
     (void)state;
-    const struct recipe recipe = {.batch = 16, .grain_sequences = 2, .lanes = {2, 2}};
+    const struct recipe recipe = {.batch = 16, .micro_batch_sequences = 2, .lanes = {2, 2}};
     for (int rank = 0; rank < 8; rank++) {
         struct rank_place place = {.mesh = {2, 4}, .rank = rank, .tensor = 2};
         struct rank_place among_data = {.mesh = {2, 2}, .rank = rank / 2};
         struct lane_shares shares, expected;
         assert_int_equal(lane_shares_create(&recipe, &place, &shares), STATUS_OK);
         assert_int_equal(lane_shares_create(&recipe, &among_data, &expected), STATUS_OK);
-        assert_int_equal(shares.first_grain, expected.first_grain);
-        assert_int_equal(shares.grains, expected.grains);
+        assert_int_equal(shares.first_micro_batch, expected.first_micro_batch);
+        assert_int_equal(shares.micro_batches, expected.micro_batches);
         struct comm_group group = shard_group_of(&place, 1, 2);
         assert_int_equal(group.first, rank / 4 * 4 + rank % 2);
         assert_int_equal(group.stride, 2);
@@ -63,7 +63,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_rank_has_a_place_on_each_axis),
         cmocka_unit_test(ranks_without_other_axes_are_data_ranks),
-        cmocka_unit_test(tensor_ranks_have_the_same_grains_and_shards),
+        cmocka_unit_test(tensor_ranks_have_the_same_micro_batches_and_shards),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -25,7 +25,7 @@ static struct graph *build(void) {
                                                            .packed_rotary = true,
                                                            .packed_qkv = true,
                                                            .dtype = DTYPE_BF16,
-                                                           .grain_sequences = 4,
+                                                           .micro_batch_sequences = 4,
                                                            .sequence_length = 64});
 }
 

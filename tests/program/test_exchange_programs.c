@@ -13,7 +13,7 @@
 #include "support/small_graph.h"
 #include "support/unit.h"
 
-enum { GRAINS = 4, RANKS_MOST = 8 };
+enum { MICRO_BATCHES = 4, RANKS_MOST = 8 };
 
 struct ranks {
     int count;
@@ -52,7 +52,7 @@ static void ranks_make_of(enum dtype dtype, const struct rank_place *of, const s
         place.rank = r;
         const struct group_part part = {.parts = of->tensor, .position = rank_place_tensor_rank(&place)};
         out->graphs[r] = exchange_graph_build(dtype, part);
-        struct plan plan = exchange_plan(out->graphs[r], &place, GRAINS);
+        struct plan plan = exchange_plan(out->graphs[r], &place, MICRO_BATCHES);
         if (policy) plan.policy = *policy;
         out->recipe = plan.recipe;
         out->programs[r] = compile(out->graphs[r], &plan);
@@ -104,7 +104,7 @@ static void stages_of_such_ranks_are_proved(void **state) {
         const struct mesh data = rank_place_data_mesh(&place);
         struct graph *graph =
             exchange_graph_build(DTYPE_F32, (struct group_part){.parts = place.tensor, .position = 0});
-        struct policy policy = random_policy(graph, GRAINS / mesh_ranks(&data), &data, seed);
+        struct policy policy = random_policy(graph, MICRO_BATCHES / mesh_ranks(&data), &data, seed);
         if (seed & 1 && place.stages == 2) snprintf(policy.spans, sizeof policy.spans, "1 3 4");
         struct ranks ranks;
         ranks_make_of(DTYPE_F32, &place, &policy, &ranks);
@@ -121,7 +121,7 @@ static void random_policies_are_proved(void **state) {
     (void)state;
     struct graph *graph = exchange_graph_build(DTYPE_F32, (struct group_part){.parts = 2, .position = 0});
     for (uint64_t seed = 0; seed < unit_sweep(12, 200); seed++) {
-        const struct policy policy = random_policy(graph, GRAINS / 2, NULL, seed);
+        const struct policy policy = random_policy(graph, MICRO_BATCHES / 2, NULL, seed);
         expect_proved((struct mesh){2, 2}, 2, &policy);
     }
     graph_free(graph);
@@ -143,10 +143,10 @@ static void a_plan_for_another_group_is_refused(void **state) {
     (void)state;
     const struct rank_place alone = {.rank = 0}, other = place_of((struct mesh){1, 2}, 2, 1);
     struct graph *graph = exchange_graph_build(DTYPE_F32, (struct group_part){.parts = 2, .position = 0});
-    struct plan plan = exchange_plan(graph, &alone, GRAINS);
+    struct plan plan = exchange_plan(graph, &alone, MICRO_BATCHES);
     assert_null(compile(graph, &plan));
     assert_non_null(strstr(status_message(), "made for rank 0 of 2, in a plan for rank 0 of 1"));
-    plan = exchange_plan(graph, &other, GRAINS);
+    plan = exchange_plan(graph, &other, MICRO_BATCHES);
     assert_null(compile(graph, &plan));
     assert_non_null(strstr(status_message(), "made for rank 0 of 2, in a plan for rank 1 of 2"));
     graph_free(graph);
@@ -281,7 +281,7 @@ static void another_order_on_one_rank_is_found(void **state) {
         for (int r = 0; r < ranks.count; r++) {
             const struct rank_place place = place_of((struct mesh){1, 2}, 2, r);
             ranks.graphs[r] = two_sums((struct group_part){.parts = 2, .position = r}, swapped && r == 1);
-            struct plan plan = exchange_plan(ranks.graphs[r], &place, GRAINS);
+            struct plan plan = exchange_plan(ranks.graphs[r], &place, MICRO_BATCHES);
             ranks.recipe = plan.recipe;
             ranks.programs[r] = compile(ranks.graphs[r], &plan);
             if (!ranks.programs[r]) fail_msg("%s", status_message());
@@ -335,7 +335,7 @@ static int count_operations(const struct program *program) {
 /* Operations that are executed again are costed again, and moved again. */
 static void recomputing_costs_messages(void **state) {
     (void)state;
-    const struct policy policy = {.grains_per_pass = 1, .schedule = "f0-5 b5-4 f3 b3 f1-2 b2 f1 b1-0"};
+    const struct policy policy = {.micro_batches_per_pass = 1, .schedule = "f0-5 b5-4 f3 b3 f1-2 b2 f1 b1-0"};
     struct ranks kept, again;
     struct kernel_cost one = {0};
     ranks_make((struct mesh){1, 2}, 2, NULL, &kept);

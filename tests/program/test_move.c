@@ -21,7 +21,7 @@ static struct graph *random_graph(uint64_t seed) {
         .packed_qkv = draw(seed, 2, 2),
         .packed_rotary = draw(seed, 3, 2),
         .dtype = draw(seed, 4, 2) ? DTYPE_F32 : DTYPE_BF16,
-        .grain_sequences = 1 + (int64_t)draw(seed, 5, 3),
+        .micro_batch_sequences = 1 + (int64_t)draw(seed, 5, 3),
         .sequence_length = 1 + (int64_t)draw(seed, 6, 9),
     });
 }
@@ -154,9 +154,9 @@ static void random_policies_are_proved(void **state) {
     int64_t copies = 0, streams[STREAM_ROLE_COUNT + 1] = {0};
     for (uint64_t seed = 1, last = unit_sweep(300, 6000); seed <= last; seed++) {
         struct graph *graph = random_graph(seed);
-        int64_t grains = 1 + (int64_t)draw(seed, 8, 7);
-        struct policy policy = random_policy(graph, grains, NULL, seed);
-        struct program *program = small_program_under(graph, grains, &policy);
+        int64_t micro_batches = 1 + (int64_t)draw(seed, 8, 7);
+        struct policy policy = random_policy(graph, micro_batches, NULL, seed);
+        struct program *program = small_program_under(graph, micro_batches, &policy);
         const char *fault = program_verify(program) == STATUS_OK ? NULL : status_message();
         for (size_t i = 0; i < sizeof properties / sizeof *properties && !fault; i++)
             fault = properties[i](program, &policy);
@@ -241,8 +241,8 @@ static int fewest_fetches(const struct requests *requests, int64_t buffers) {
     return fewest;
 }
 
-static struct program *schedule_only(const struct graph *graph, int64_t grains, const struct policy *policy) {
-    struct plan plan = small_plan(graph, grains, policy->grains_per_pass);
+static struct program *schedule_only(const struct graph *graph, int64_t micro_batches, const struct policy *policy) {
+    struct plan plan = small_plan(graph, micro_batches, policy->micro_batches_per_pass);
     plan.policy = *policy;
     int64_t *bytes = small_graph_workspace(graph);
     struct workspace_table table = {.bytes = bytes, .count = (int)graph->nodes.count};
@@ -298,7 +298,7 @@ static void fetches_are_the_fewest(void **state) {
 
 static struct graph *deep_graph(void) {
     return small_graph_build(
-        &(struct small_graph_options){.layers = 6, .dtype = DTYPE_BF16, .grain_sequences = 2, .sequence_length = 32});
+        &(struct small_graph_options){.layers = 6, .dtype = DTYPE_BF16, .micro_batch_sequences = 2, .sequence_length = 32});
 }
 
 static int64_t device_live(const struct graph *graph, struct policy policy) {
@@ -312,7 +312,7 @@ static int64_t device_live(const struct graph *graph, struct policy policy) {
 static void policies_save_memory(void **state) {
     (void)state;
     struct graph *graph = deep_graph();
-    struct policy plain = {.grains_per_pass = 2, .chunk_bytes = 8192};
+    struct policy plain = {.micro_batches_per_pass = 2, .chunk_bytes = 8192};
     int64_t most = device_live(graph, plain);
     static const char *const schedules[] = {"f0-7 h1-6 b7-0", "f0-7 d1-6 b7-0",
                                             "f0-7 b7 f6 b6 f5 b5 f4 b4 f3 b3 f2 b2 f1 b1-0",
@@ -342,7 +342,7 @@ static void policies_save_memory(void **state) {
 static void swapped_activations_are_away(void **state) {
     (void)state;
     struct graph *graph = deep_graph();
-    struct policy policy = {.grains_per_pass = 2, .chunk_bytes = 8192, .schedule = "f0-7 h2 d3 b7-0"};
+    struct policy policy = {.micro_batches_per_pass = 2, .chunk_bytes = 8192, .schedule = "f0-7 h2 d3 b7-0"};
     struct program *program = small_program_under(graph, 2, &policy);
     int moved = 0;
     for (size_t i = 0; i < program->instructions.count; i++) {
@@ -388,9 +388,9 @@ static void updated_weights_are_not_fetched(void **state) {
     (void)state;
     for (int bf16 = 0; bf16 < 2; bf16++) {
         struct graph *graph = small_graph_build(&(struct small_graph_options){
-            .layers = 3, .dtype = bf16 ? DTYPE_BF16 : DTYPE_F32, .grain_sequences = 1, .sequence_length = 4});
+            .layers = 3, .dtype = bf16 ? DTYPE_BF16 : DTYPE_F32, .micro_batch_sequences = 1, .sequence_length = 4});
         struct policy policy = {
-            .grains_per_pass = 1, .chunk_bytes = 8192, .buffers = 8, .parameters = TIER_HOST, .optimizer = TIER_HOST};
+            .micro_batches_per_pass = 1, .chunk_bytes = 8192, .buffers = 8, .parameters = TIER_HOST, .optimizer = TIER_HOST};
         struct program *program = small_program_under(graph, 2, &policy);
         int updated = 0, fetched = 0;
         assert_int_equal(program_verify(program), STATUS_OK);
@@ -416,7 +416,7 @@ static void copies_have_their_lookahead(void **state) {
     struct graph *graph = deep_graph();
     for (int64_t lookahead = 0; lookahead <= 2; lookahead++) {
         struct policy policy = {
-            .grains_per_pass = 2, .chunk_bytes = 8192, .lookahead = lookahead, .schedule = "f0-2 d1 f3-7 b7-0"};
+            .micro_batches_per_pass = 2, .chunk_bytes = 8192, .lookahead = lookahead, .schedule = "f0-2 d1 f3-7 b7-0"};
         struct program *program = small_program_under(graph, 2, &policy);
         int copies = 0;
         for (size_t i = 0; i < program->instructions.count; i++) {
@@ -440,7 +440,7 @@ static void deferred_updates_come_early(void **state) {
     assert_int_equal(chunks_pack(graph, 8192, &chunks), STATUS_OK);
     for (int64_t lookahead = 0; lookahead <= 2; lookahead++) {
         struct policy policy = {
-            .grains_per_pass = 2, .chunk_bytes = 8192, .lookahead = lookahead, .optimizer = TIER_HOST};
+            .micro_batches_per_pass = 2, .chunk_bytes = 8192, .lookahead = lookahead, .optimizer = TIER_HOST};
         struct program *program = small_program_under(graph, 2, &policy);
         int updates = 0;
         for (size_t i = 0; i < program->instructions.count; i++) {
@@ -462,7 +462,7 @@ static void deferred_updates_come_early(void **state) {
 static void recomputation_stops_where_nothing_is_read(void **state) {
     (void)state;
     struct graph *graph = deep_graph();
-    struct policy policy = {.grains_per_pass = 2, .chunk_bytes = 8192, .schedule = "f0-7 b7-4 f3 b3-0"};
+    struct policy policy = {.micro_batches_per_pass = 2, .chunk_bytes = 8192, .schedule = "f0-7 b7-4 f3 b3-0"};
     struct program *program = small_program_under(graph, 2, &policy);
     int downs = 0, gates = 0;
     for (size_t i = 0; i < program->instructions.count; i++) {
@@ -480,7 +480,7 @@ static void recomputation_stops_where_nothing_is_read(void **state) {
 static void refuse(const struct graph *graph, struct policy policy, const char *rule, const char *hint) {
     struct plan plan = small_plan(graph, 2, 1);
     plan.policy = policy;
-    plan.policy.grains_per_pass = 1;
+    plan.policy.micro_batches_per_pass = 1;
     int64_t *bytes = small_graph_workspace(graph);
     struct workspace_table table = {.bytes = bytes, .count = (int)graph->nodes.count};
     struct program *program;
@@ -508,7 +508,7 @@ static void persistent_chunks_stay(void **state) {
     struct chunk_list chunks;
     assert_int_equal(chunks_pack(graph, 1000, &chunks), STATUS_OK);
     struct policy policy = {
-        .grains_per_pass = 1, .chunk_bytes = 1000, .persistent_chunks = (int64_t)chunks.chunks.count};
+        .micro_batches_per_pass = 1, .chunk_bytes = 1000, .persistent_chunks = (int64_t)chunks.chunks.count};
     chunks_free(&chunks);
     program_free(small_program_under(graph, 2, &policy));
     char nearest[64];
@@ -516,7 +516,7 @@ static void persistent_chunks_stay(void **state) {
     refuse(graph, policy, "is not legal: at most all chunks stay on the device", nearest);
     graph_free(graph);
     graph = small_graph_build(&(struct small_graph_options){
-        .layers = 1, .dtype = DTYPE_F32, .grain_sequences = 1, .sequence_length = 3, .forward_only = true});
+        .layers = 1, .dtype = DTYPE_F32, .micro_batch_sequences = 1, .sequence_length = 3, .forward_only = true});
     program_free(small_program_under(graph, 2, &policy));
     graph_free(graph);
 }
@@ -539,7 +539,7 @@ static void allocations_may_fail(void **state) {
     (void)state;
     for (uint64_t seed = 1, last = unit_sweep(2, 12); seed <= last; seed++) {
         struct graph *graph = small_graph_build(&(struct small_graph_options){
-            .layers = 1, .dtype = DTYPE_BF16, .grain_sequences = 1, .sequence_length = 3});
+            .layers = 1, .dtype = DTYPE_BF16, .micro_batch_sequences = 1, .sequence_length = 3});
         int64_t *bytes = small_graph_workspace(graph);
         struct compilation compilation = {
             graph, small_plan(graph, 3, 2), {.bytes = bytes, .count = (int)graph->nodes.count}};

@@ -1,5 +1,5 @@
 /* Programs of pipelines: every stage's is proved, alone and with the others', each node is executed by one stage for
- * each grain, and each parameter has one stage. */
+ * each micro-batch, and each parameter has one stage. */
 /* ctest: TIMEOUT 600 */
 #include <string.h>
 
@@ -17,8 +17,8 @@ static void describe(const struct plan *plan) {
     print_policy(&plan->policy, 0);
     print_error("%d stages of %d ranks, spans '%s', %lld grains, %lld in a pass, lanes %s, rounds of %lld\n",
                 rank_place_stages(&plan->place), rank_place_ranks(&plan->place), plan->policy.spans,
-                (long long)recipe_grains(&plan->recipe), (long long)plan->policy.grains_per_pass,
-                lane_shape_print(&plan->recipe.lanes, lanes), (long long)plan->recipe.round_grains);
+                (long long)recipe_micro_batches(&plan->recipe), (long long)plan->policy.micro_batches_per_pass,
+                lane_shape_print(&plan->recipe.lanes, lanes), (long long)plan->recipe.round_micro_batches);
 }
 
 static void require_compiled(const struct graph *graph, const struct plan *plan, uint64_t seed,
@@ -33,14 +33,14 @@ static struct graph *draw_graph(int layers, uint64_t seed, bool forward_only) {
                                                            .tied = seed & 1,
                                                            .packed_qkv = seed >> 1 & 1,
                                                            .dtype = seed & 4 ? DTYPE_BF16 : DTYPE_F32,
-                                                           .grain_sequences = 2,
+                                                           .micro_batch_sequences = 2,
                                                            .sequence_length = 4,
                                                            .vocabulary = seed & 8 ? 1000 : 0,
                                                            .forward_only = forward_only});
 }
 
-static struct plan plan_of(const struct graph *graph, int stages, int64_t grains, int64_t grains_per_pass) {
-    struct plan plan = small_plan(graph, grains, grains_per_pass);
+static struct plan plan_of(const struct graph *graph, int stages, int64_t micro_batches, int64_t micro_batches_per_pass) {
+    struct plan plan = small_plan(graph, micro_batches, micro_batches_per_pass);
     plan.place.mesh = (struct mesh){1, stages};
     plan.place.stages = stages;
     plan.place.in_place = true;
@@ -138,9 +138,9 @@ static void stages_share_out_a_step(void **state) {
     (void)state;
     for (int stages = 2; stages <= 8; stages *= 2)
         for (int64_t passes = 1; passes <= 9; passes++)
-            for (int64_t grains_per_pass = 1; grains_per_pass <= 2; grains_per_pass++) {
+            for (int64_t micro_batches_per_pass = 1; micro_batches_per_pass <= 2; micro_batches_per_pass++) {
                 struct graph *graph = draw_graph(7, (uint64_t)passes, false);
-                struct plan plan = plan_of(graph, stages, passes * grains_per_pass, grains_per_pass);
+                struct plan plan = plan_of(graph, stages, passes * micro_batches_per_pass, micro_batches_per_pass);
                 struct rank_programs ranks;
                 require_compiled(graph, &plan, 0, &ranks);
                 require_shared_out(&ranks);
@@ -209,7 +209,7 @@ static struct plan draw_plan(const struct graph *graph, uint64_t seed) {
     struct plan plan = small_plan(graph, 1 + roll(seed, &next, 12), 1);
     int32_t blocks = graph_count_blocks(graph);
     plan.recipe.lanes = shapes[roll(seed, &next, 6)];
-    plan.recipe.round_grains = roll(seed, &next, 3);
+    plan.recipe.round_micro_batches = roll(seed, &next, 3);
     int stages = 2 + roll(seed, &next, 3), most = blocks / stages;
     int data = draw_data(&plan.recipe.lanes, stages, seed, &next);
     int spans = stages * (1 + roll(seed, &next, most < 3 ? most : 3));
@@ -219,7 +219,7 @@ static struct plan draw_plan(const struct graph *graph, uint64_t seed) {
     plan.place.message_bytes = roll(seed, &next, 2) ? 64 : 0;
     plan.place.tier = roll(seed, &next, 3) == 0 ? TIER_HOST : TIER_DEVICE;
     const struct mesh shared = rank_place_data_mesh(&plan.place);
-    plan.policy = random_policy(graph, recipe_share_grains(&plan.recipe), &shared, seed);
+    plan.policy = random_policy(graph, recipe_share_micro_batches(&plan.recipe), &shared, seed);
     if (spans > stages || roll(seed, &next, 2)) draw_spans(blocks, spans, seed, &next, plan.policy.spans);
     return plan;
 }
@@ -273,11 +273,11 @@ static struct program_collective *operation_of(struct program *program, const st
     return &program->collectives.items[instruction->collective];
 }
 
-/* Another grain arrives where one is read. */
-static void plant_other_grain(struct rank_programs *ranks) {
+/* Another micro-batch arrives where one is read. */
+static void plant_other_micro_batch(struct rank_programs *ranks) {
     struct instruction *message = find_message(ranks->programs[1], TENSOR_ACTIVATION, false, 0);
-    operation_of(ranks->programs[1], message)->grain++;
-    message->grain++;
+    operation_of(ranks->programs[1], message)->micro_batch++;
+    message->micro_batch++;
 }
 
 /* A stage receives in another order than the other sends. */
@@ -372,7 +372,7 @@ static void planted_faults_are_found(void **state) {
         const char *name;
         void (*plant)(struct rank_programs *ranks);
         bool together; /* it is for the proof of all ranks to find */
-    } faults[] = {{"other grain", plant_other_grain, false},       {"other order", plant_other_order, true},
+    } faults[] = {{"other grain", plant_other_micro_batch, false},       {"other order", plant_other_order, true},
                   {"other root", plant_other_root, true},          {"lost message", plant_lost_message, true},
                   {"missing waits", plant_missing_waits, false},   {"other place", plant_other_place, false},
                   {"stale parameter", plant_stale_parameter, true}};
@@ -411,7 +411,7 @@ static void illegal_cuts_are_refused(void **state) {
 static void allocations_may_fail(void **state) {
     (void)state;
     struct graph *graph = small_graph_build(
-        &(struct small_graph_options){.layers = 1, .dtype = DTYPE_F32, .grain_sequences = 1, .sequence_length = 3});
+        &(struct small_graph_options){.layers = 1, .dtype = DTYPE_F32, .micro_batch_sequences = 1, .sequence_length = 3});
     int64_t *bytes = small_graph_workspace(graph);
     struct rank_subject subject = {graph, plan_of(graph, 2, 2, 1), bytes};
     assert_true(fault_sweep(FAULT_ALLOCATE, false, rank_programs_prove_subject, &subject) > 100);

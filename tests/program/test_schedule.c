@@ -19,7 +19,7 @@ static struct graph *random_graph(uint64_t seed) {
         .tied = draw(seed, 1, 2),
         .packed_qkv = draw(seed, 2, 2),
         .dtype = draw(seed, 3, 2) ? DTYPE_F32 : DTYPE_BF16,
-        .grain_sequences = 1 + (int64_t)draw(seed, 4, 3),
+        .micro_batch_sequences = 1 + (int64_t)draw(seed, 4, 3),
         .sequence_length = 1 + (int64_t)draw(seed, 5, 9),
         .forward_only = draw(seed, 6, 4) == 0,
     });
@@ -44,9 +44,9 @@ static void random_programs_verify(void **state) {
     (void)state;
     for (uint64_t seed = 1, last = unit_sweep(60, 2000); seed <= last; seed++) {
         struct graph *graph = random_graph(seed);
-        int64_t grains = 1 + (int64_t)draw(seed, 8, 7), slots = 1 + (int64_t)draw(seed, 9, (uint64_t)grains);
+        int64_t micro_batches = 1 + (int64_t)draw(seed, 8, 7), slots = 1 + (int64_t)draw(seed, 9, (uint64_t)micro_batches);
         int streams = 1 + (int)draw(seed, 10, 4);
-        struct program *program = small_program(graph, grains, slots, streams, seed);
+        struct program *program = small_program(graph, micro_batches, slots, streams, seed);
         if (program_verify(program) != STATUS_OK) fail_msg("seed %llu: %s", (unsigned long long)seed, status_message());
         int64_t arena = program->tier_bytes[TIER_DEVICE], live = program->live_bytes[TIER_DEVICE];
         if (arena * 100 > live * 110)
@@ -62,7 +62,7 @@ static void a_deep_model_is_scheduled(void **state) {
                                                                           .tied = true,
                                                                           .packed_qkv = true,
                                                                           .dtype = DTYPE_BF16,
-                                                                          .grain_sequences = 1,
+                                                                          .micro_batch_sequences = 1,
                                                                           .sequence_length = 4});
     struct program *program = small_program(graph, 2, 1, 1, 1);
     if (program_verify(program) != STATUS_OK) fail_msg("%s", status_message());
@@ -70,20 +70,20 @@ static void a_deep_model_is_scheduled(void **state) {
     graph_free(graph);
 }
 
-static void grains_are_dealt_to_passes(void **state) {
+static void micro_batches_are_dealt_to_passes(void **state) {
     (void)state;
     struct graph *graph = random_graph(3);
-    for (int64_t grains = 1; grains <= 9; grains++)
-        for (int64_t slots = 1; slots <= grains; slots++) {
-            struct program *program = small_program(graph, grains, slots, 1, 1);
+    for (int64_t micro_batches = 1; micro_batches <= 9; micro_batches++)
+        for (int64_t slots = 1; slots <= micro_batches; slots++) {
+            struct program *program = small_program(graph, micro_batches, slots, 1, 1);
             int64_t covered = 0;
             for (size_t s = 0; s < program->sections.count; s++) {
                 const struct section *section = &program->sections.items[s];
-                if (section->first_grain < 0) continue;
-                assert_int_equal(section->first_grain, covered);
-                covered += section->grains * section->repeat;
+                if (section->first_micro_batch < 0) continue;
+                assert_int_equal(section->first_micro_batch, covered);
+                covered += section->micro_batches * section->repeat;
             }
-            assert_int_equal(covered, grains);
+            assert_int_equal(covered, micro_batches);
             program_free(program);
         }
     graph_free(graph);
@@ -91,7 +91,7 @@ static void grains_are_dealt_to_passes(void **state) {
 
 static void parameters_lie_alike(void **state) {
     (void)state;
-    struct small_graph_options options = {.layers = 2, .dtype = DTYPE_BF16, .grain_sequences = 1, .sequence_length = 4};
+    struct small_graph_options options = {.layers = 2, .dtype = DTYPE_BF16, .micro_batch_sequences = 1, .sequence_length = 4};
     struct graph *train = small_graph_build(&options);
     options.forward_only = true;
     struct graph *forward = small_graph_build(&options);
@@ -143,7 +143,7 @@ static enum status compile_once(void *payload) {
 static void allocations_may_fail(void **state) {
     (void)state;
     struct graph *graph = small_graph_build(
-        &(struct small_graph_options){.layers = 1, .dtype = DTYPE_F32, .grain_sequences = 1, .sequence_length = 3});
+        &(struct small_graph_options){.layers = 1, .dtype = DTYPE_F32, .micro_batch_sequences = 1, .sequence_length = 3});
     assert_true(graph->nodes.count < 512);
     assert_true(fault_sweep(FAULT_ALLOCATE, false, compile_once, graph) > 10);
     graph_free(graph);
@@ -154,7 +154,7 @@ int main(void) {
         cmocka_unit_test(in_place),
         cmocka_unit_test(random_programs_verify),
         cmocka_unit_test(a_deep_model_is_scheduled),
-        cmocka_unit_test(grains_are_dealt_to_passes),
+        cmocka_unit_test(micro_batches_are_dealt_to_passes),
         cmocka_unit_test(parameters_lie_alike),
         cmocka_unit_test(memory_report_adds_up),
         cmocka_unit_test(allocations_may_fail),

@@ -23,7 +23,7 @@ static void compile(const struct graph *graph, const struct partition *partition
     struct workspace_table table = {.bytes = bytes, .count = (int)graph->nodes.count};
     struct plan plan = small_plan(graph, 8, 1);
     plan.recipe.lanes = (struct lane_shape){1, 8};
-    plan.recipe.round_grains = 1;
+    plan.recipe.round_micro_batches = 1;
     plan.policy.lookahead = 1;
     plan.policy.buffers = 4;
     plan.policy.partition = *partition;
@@ -47,7 +47,7 @@ static struct graph *make_graph(void) {
     return small_graph_build(&(struct small_graph_options){.layers = 2,
                                                            .tied = true,
                                                            .dtype = DTYPE_BF16,
-                                                           .grain_sequences = 2,
+                                                           .micro_batch_sequences = 2,
                                                            .sequence_length = 4,
                                                            .vocabulary = 3000});
 }
@@ -272,7 +272,7 @@ static enum status verify_again(void *payload) { return verify(payload); }
 static void allocations_of_the_proof_may_fail(void **state) {
     (void)state;
     struct graph *graph = small_graph_build(&(struct small_graph_options){
-        .layers = 1, .dtype = DTYPE_F32, .grain_sequences = 1, .sequence_length = 3, .vocabulary = 1500});
+        .layers = 1, .dtype = DTYPE_F32, .micro_batch_sequences = 1, .sequence_length = 3, .vocabulary = 1500});
     struct ranks ranks;
     compile(graph, &(struct partition){2, 4, 4}, &ranks);
     assert_true(fault_sweep(FAULT_ALLOCATE, false, verify_again, &ranks) > 100);

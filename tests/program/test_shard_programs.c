@@ -21,7 +21,7 @@ static void describe(const struct rank_programs *ranks) {
     print_error("partition %s, %dx%d ranks, lanes %s, rounds of %lld, %lld grains\n",
                 partition_print(&plan->policy.partition, &plan->place.mesh, triple), plan->place.mesh.nodes,
                 plan->place.mesh.per_node, lane_shape_print(&plan->recipe.lanes, lanes),
-                (long long)plan->recipe.round_grains, (long long)recipe_grains(&plan->recipe));
+                (long long)plan->recipe.round_micro_batches, (long long)recipe_micro_batches(&plan->recipe));
 }
 
 /* Embeddings of several blocks of elements, so that shards cut through them. */
@@ -30,7 +30,7 @@ static struct graph *draw_graph(uint64_t seed) {
                                                            .tied = seed & 1,
                                                            .packed_qkv = seed >> 1 & 1,
                                                            .dtype = seed & 4 ? DTYPE_BF16 : DTYPE_F32,
-                                                           .grain_sequences = 2,
+                                                           .micro_batch_sequences = 2,
                                                            .sequence_length = 4,
                                                            .vocabulary = 1000});
 }
@@ -205,7 +205,7 @@ static void require_promises(const struct rank_programs *ranks) {
 static void all_triples_are_proved(void **state) {
     (void)state;
     static const struct mesh meshes[] = {{1, 2}, {2, 1}, {1, 4}, {2, 2}, {4, 1}, {1, 8}, {2, 4}, {4, 2}, {8, 1}};
-    /* In grains of 2 for 8 lanes, one of a lane in a round: a round, two rounds, and two that the last lanes have
+    /* In micro-batches of 2 for 8 lanes, one of a lane in a round: a round, two rounds, and two that the last lanes have
      * nothing to add to. */
     static const int64_t batches[] = {16, 32, 24};
     int proved = 0;
@@ -219,7 +219,7 @@ static void all_triples_are_proved(void **state) {
             struct rank_programs ranks;
             plan.policy.flat = i & 1;
             plan.recipe.batch = batches[i % 3];
-            plan.recipe.round_grains = 1;
+            plan.recipe.round_micro_batches = 1;
             if (rank_programs_prove(graph, &plan, &ranks) != STATUS_OK) {
                 describe(&ranks);
                 fail_msg("%s", status_message());
@@ -254,14 +254,14 @@ static int64_t most_bytes(const struct program *program, enum buffer_kind kind, 
     return report.by_kind[kind];
 }
 
-static void require_unreduced(const struct graph *graph, enum tier tier, int64_t grains_per_pass) {
+static void require_unreduced(const struct graph *graph, enum tier tier, int64_t micro_batches_per_pass) {
     struct rank_programs ranks;
     struct plan plan = plan_of(graph, (struct mesh){1, 2}, &(struct partition){1, 2, 2});
     int64_t whole = 0;
-    bool waits = grains_per_pass < 4;
+    bool waits = micro_batches_per_pass < 4;
     plan.recipe.lanes = (struct lane_shape){1, 2};
     plan.policy.gradients = tier;
-    plan.policy.grains_per_pass = grains_per_pass;
+    plan.policy.micro_batches_per_pass = micro_batches_per_pass;
     if (rank_programs_prove(graph, &plan, &ranks) != STATUS_OK) fail_msg("%s", status_message());
     for (size_t i = 0; i < graph->tensors.count; i++)
         if (graph->tensors.items[i]->kind == TENSOR_PARAMETER)
@@ -275,12 +275,12 @@ static void require_unreduced(const struct graph *graph, enum tier tier, int64_t
     rank_programs_drop(&ranks);
 }
 
-/* Where a lane's grains of a round take several passes, what it has added up waits between them, whole: on the host or
+/* Where a lane's micro-batches of a round take several passes, what it has added up waits between them, whole: on the host or
  * the disk as well, and then the device has less than all of it. Of a round in one pass there is nothing to wait. */
 static void unreduced_sums_wait_on_the_host_or_the_disk(void **state) {
     (void)state;
     struct graph *graph = small_graph_build(&(struct small_graph_options){
-        .layers = 3, .dtype = DTYPE_F32, .grain_sequences = 2, .sequence_length = 4, .vocabulary = 1000});
+        .layers = 3, .dtype = DTYPE_F32, .micro_batch_sequences = 2, .sequence_length = 4, .vocabulary = 1000});
     for (enum tier tier = TIER_HOST; tier < TIER_COUNT; tier++) {
         require_unreduced(graph, tier, 1);
         require_unreduced(graph, tier, 2);
@@ -293,14 +293,14 @@ static int roll(uint64_t seed, uint64_t *next, int sides) {
     return (int)(random_u64(seed, RANDOM_TEST, 17, (*next)++) % (uint64_t)sides);
 }
 
-/* Lanes, rounds and grains that ranks share unequally, under a random policy with a random partition. */
+/* Lanes, rounds and micro-batches that ranks share unequally, under a random policy with a random partition. */
 static struct plan draw_plan(const struct graph *graph, uint64_t seed) {
     static const struct lane_shape shapes[] = {{1, 2}, {1, 3}, {1, 4}, {1, 8}, {2, 4}, {2, 3}, {4, 1}, {3, 2}};
     uint64_t next = 0;
     struct plan plan = small_plan(graph, 1 + roll(seed, &next, 14), 1);
     struct lane_tree tree;
     plan.recipe.lanes = shapes[roll(seed, &next, sizeof shapes / sizeof *shapes)];
-    plan.recipe.round_grains = roll(seed, &next, 4);
+    plan.recipe.round_micro_batches = roll(seed, &next, 4);
     assert_int_equal(lane_tree_of_shape(&plan.recipe.lanes, &tree), STATUS_OK);
     int ranks = 2 + roll(seed, &next, tree.lanes - 1);
     while (!lane_tree_holds(&tree, ranks))
@@ -311,7 +311,7 @@ static struct plan draw_plan(const struct graph *graph, uint64_t seed) {
     plan.place.in_place = roll(seed, &next, 2);
     plan.place.message_bytes = roll(seed, &next, 2) ? 4096 : 0;
     plan.place.tier = roll(seed, &next, 3) == 0 ? TIER_HOST : TIER_DEVICE;
-    plan.policy = random_policy(graph, recipe_share_grains(&plan.recipe), &plan.place.mesh, seed);
+    plan.policy = random_policy(graph, recipe_share_micro_batches(&plan.recipe), &plan.place.mesh, seed);
     return plan;
 }
 
@@ -338,7 +338,7 @@ static void allocations_may_fail(void **state) {
     (void)state;
     static const struct partition partitions[] = {{1, 2, 2}, {2, 2, 2}};
     struct graph *graph = small_graph_build(
-        &(struct small_graph_options){.layers = 1, .dtype = DTYPE_F32, .grain_sequences = 1, .sequence_length = 3});
+        &(struct small_graph_options){.layers = 1, .dtype = DTYPE_F32, .micro_batch_sequences = 1, .sequence_length = 3});
     int64_t *bytes = small_graph_workspace(graph);
     for (size_t i = 0; i < sizeof partitions / sizeof *partitions; i++) {
         struct rank_subject subject = {graph, plan_of(graph, (struct mesh){1, 2}, &partitions[i]), bytes};

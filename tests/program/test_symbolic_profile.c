@@ -29,7 +29,7 @@ static struct graph *forward_of(const struct policy_subject *subject, struct ten
     assert_int_equal(model_create(&config, &model), STATUS_OK);
     if (subject->lora) assert_int_equal(model_set_adapter(model, subject->lora, 1), STATUS_OK);
     if (subject->freeze) assert_int_equal(model_set_frozen(model, subject->freeze), STATUS_OK);
-    assert_int_equal(model_build_graph(model, MODEL_LOSS, subject->dtype, options.grain_sequences,
+    assert_int_equal(model_build_graph(model, MODEL_LOSS, subject->dtype, options.micro_batch_sequences,
                                        options.sequence_length, &graph, loss),
                      STATUS_OK);
     model_free(model);
@@ -152,7 +152,7 @@ static void check_recomputed(const struct policy_subject *subject, unsigned agai
     struct graph *graph = training_of(subject);
     int32_t blocks = graph_count_blocks(graph), loss = 0, at = 0;
     char text[512];
-    struct policy policy = {.grains_per_pass = 1};
+    struct policy policy = {.micro_batches_per_pass = 1};
     snprintf(policy.schedule, sizeof policy.schedule, "%s", schedule_of(again, blocks, text));
     struct program *program = small_program_under(graph, 1, &policy);
     struct symbolic_profile profile;

@@ -14,7 +14,7 @@ static int build_graph(void **state) {
                                                             .tied = true,
                                                             .packed_qkv = true,
                                                             .dtype = DTYPE_BF16,
-                                                            .grain_sequences = 2,
+                                                            .micro_batch_sequences = 2,
                                                             .sequence_length = 5});
     return 0;
 }
@@ -114,12 +114,12 @@ static void other_slice(struct program *program) {
     struct operand *operand = &find_kernel(program, "embedding", 0)->operands[0];
     operand->offset += operand->bytes;
 }
-/* The second grain's norm reads the first grain's activation. */
-static void other_grain(struct program *program) {
+/* The second micro-batch's norm reads the first micro-batch's activation. */
+static void other_micro_batch(struct program *program) {
     struct instruction *first = find_kernel(program, "rms_norm", 0), *second = first + 1;
     while (second->node != first->node)
         second++;
-    assert_int_equal(second->grain, first->grain + 1);
+    assert_int_equal(second->micro_batch, first->micro_batch + 1);
     second->operands[0].buffer = first->operands[0].buffer;
 }
 static void other_activation(struct program *program) {
@@ -227,7 +227,7 @@ static const struct planted_fault faults[] = {
     {"other columns", other_columns, 1, "is not where"},
     {"columns taken as a whole", columns_as_whole, 1, "is not where"},
     {"another grain's input", other_slice, 1, "is not where"},
-    {"another grain's activation", other_grain, 1, "where"},
+    {"another grain's activation", other_micro_batch, 1, "where"},
     {"another activation", other_activation, 1, "where"},
     {"aliased workspace", alias_in_instruction, 1, "same instruction"},
     {"another pass's activation", other_pass, 1, "read before this pass"},
@@ -269,7 +269,7 @@ static void missing_columns_are_found(void **state) {
                                           .packed_qkv = true,
                                           .packed_rotary = true,
                                           .dtype = DTYPE_BF16,
-                                          .grain_sequences = 2,
+                                          .micro_batch_sequences = 2,
                                           .sequence_length = 5};
     struct graph *turned = small_graph_build(&options);
     struct program *program = small_program(turned, 2, 1, 1, 0);

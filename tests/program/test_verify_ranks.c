@@ -19,12 +19,12 @@ static int roll(uint64_t seed, uint64_t *next, int sides) {
 static struct plan draw_plan(const struct graph *graph, uint64_t seed) {
     static const struct lane_shape shapes[] = {{1, 1}, {1, 2}, {1, 3}, {1, 8}, {2, 4}, {2, 3}, {4, 1}, {3, 2}};
     uint64_t next = 0;
-    int64_t grains = 1 + roll(seed, &next, 14);
-    struct plan plan = small_plan(graph, grains, 1);
+    int64_t micro_batches = 1 + roll(seed, &next, 14);
+    struct plan plan = small_plan(graph, micro_batches, 1);
     plan.recipe.lanes = shapes[roll(seed, &next, sizeof shapes / sizeof *shapes)];
-    plan.recipe.round_grains = roll(seed, &next, 4);
+    plan.recipe.round_micro_batches = roll(seed, &next, 4);
     plan.recipe.reduce_dtype = seed % 3 == 0 ? DTYPE_BF16 : DTYPE_F32;
-    plan.policy = random_policy(graph, recipe_share_grains(&plan.recipe), NULL, seed);
+    plan.policy = random_policy(graph, recipe_share_micro_batches(&plan.recipe), NULL, seed);
     struct lane_tree tree;
     assert_int_equal(lane_tree_of_shape(&plan.recipe.lanes, &tree), STATUS_OK);
     int ranks = 1 + roll(seed, &next, tree.lanes);
@@ -44,7 +44,7 @@ static struct graph *draw_graph(uint64_t seed) {
                                                            .tied = seed & 1,
                                                            .packed_qkv = seed >> 1 & 1,
                                                            .dtype = seed & 4 ? DTYPE_BF16 : DTYPE_F32,
-                                                           .grain_sequences = 2,
+                                                           .micro_batch_sequences = 2,
                                                            .sequence_length = 4});
 }
 
@@ -62,8 +62,8 @@ static void random_programs_of_ranks_are_proved(void **state) {
             char shape[LANE_SHAPE_BYTES];
             print_policy(&plan.policy, seed);
             fail_msg("lanes %s, rounds of %lld, %lld grains, %dx%d ranks: %s",
-                     lane_shape_print(&plan.recipe.lanes, shape), (long long)plan.recipe.round_grains,
-                     (long long)recipe_grains(&plan.recipe), plan.place.mesh.nodes, plan.place.mesh.per_node,
+                     lane_shape_print(&plan.recipe.lanes, shape), (long long)plan.recipe.round_micro_batches,
+                     (long long)recipe_micro_batches(&plan.recipe), plan.place.mesh.nodes, plan.place.mesh.per_node,
                      status_message());
         }
         several += ranks.count > 1;
@@ -80,11 +80,11 @@ static void random_programs_of_ranks_are_proved(void **state) {
 
 /* ---- planted faults ---- */
 
-/* Four ranks on two nodes, lanes 8 in two rounds, of which the last lane has fewer grains. */
+/* Four ranks on two nodes, lanes 8 in two rounds, of which the last lane has fewer micro-batches. */
 static struct plan plan_of_four(const struct graph *graph) {
     struct plan plan = small_plan(graph, 15, 1);
     plan.recipe.lanes = (struct lane_shape){1, 8};
-    plan.recipe.round_grains = 1;
+    plan.recipe.round_micro_batches = 1;
     plan.policy.lookahead = 1;
     plan.place.mesh = (struct mesh){2, 2};
     plan.place.in_place = true;
@@ -122,7 +122,7 @@ static void send_rounded_sums(struct rank_programs *ranks) {
 }
 
 static void take_another_rank_s_rows(struct rank_programs *ranks) {
-    ranks->programs[3]->sections.items[0].first_grain++;
+    ranks->programs[3]->sections.items[0].first_micro_batch++;
 }
 
 static void exchange_two_operations(struct rank_programs *ranks) {
@@ -256,7 +256,7 @@ static enum status compile_and_verify(void *payload) {
 static void allocations_may_fail(void **state) {
     (void)state;
     struct graph *graph = small_graph_build(
-        &(struct small_graph_options){.layers = 1, .dtype = DTYPE_F32, .grain_sequences = 1, .sequence_length = 3});
+        &(struct small_graph_options){.layers = 1, .dtype = DTYPE_F32, .micro_batch_sequences = 1, .sequence_length = 3});
     int64_t *bytes = small_graph_workspace(graph);
     struct subject subject = {graph, small_plan(graph, 3, 1), bytes};
     subject.plan.recipe.lanes = (struct lane_shape){1, 2};
@@ -270,11 +270,11 @@ static void allocations_may_fail(void **state) {
 static void more_operations_than_there_can_be_are_refused(void **state) {
     (void)state;
     struct graph *graph = small_graph_build(
-        &(struct small_graph_options){.layers = 1, .dtype = DTYPE_F32, .grain_sequences = 1, .sequence_length = 3});
+        &(struct small_graph_options){.layers = 1, .dtype = DTYPE_F32, .micro_batch_sequences = 1, .sequence_length = 3});
     struct rank_programs ranks;
     struct plan plan = small_plan(graph, 2 * (COMM_OPERATIONS_MOST + 1), 1);
     plan.recipe.lanes = (struct lane_shape){1, 2};
-    plan.recipe.round_grains = 1;
+    plan.recipe.round_micro_batches = 1;
     plan.place.mesh = (struct mesh){1, 2};
     assert_int_equal(rank_programs_compile_small(graph, &plan, &ranks), STATUS_NO_FIT);
     assert_non_null(strstr(status_message(), "more than 16000 operations between ranks"));

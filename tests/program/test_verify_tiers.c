@@ -9,7 +9,7 @@
 static struct graph *graph;
 
 /* Blocks: embedding, three layers, head; each chunk holds about one. */
-static const struct policy everywhere = {.grains_per_pass = 2,
+static const struct policy everywhere = {.micro_batches_per_pass = 2,
                                          .chunk_bytes = 8192,
                                          .buffers = 3,
                                          .lookahead = 1,
@@ -25,7 +25,7 @@ static int build_graph(void **state) {
                                                             .tied = true,
                                                             .packed_qkv = true,
                                                             .dtype = DTYPE_BF16,
-                                                            .grain_sequences = 2,
+                                                            .micro_batch_sequences = 2,
                                                             .sequence_length = 5});
     return 0;
 }
@@ -173,12 +173,12 @@ static void copy_of_another_pass(struct program *program) {
     *now = *then;
     synchronise_again(program);
 }
-static void copy_of_another_grain(struct program *program) {
+static void copy_of_another_micro_batch(struct program *program) {
     struct instruction *fetch = find_fetch(program, BUFFER_ACTIVATIONS, TIER_DISK), *other = fetch;
     const struct buffer *copy = buffer_of(program, target(fetch));
     do
         other = find_copy(program, true, BUFFER_ACTIVATIONS, TIER_DISK, index_of(program, other) + 1);
-    while (buffer_of(program, target(other))->tensor != copy->tensor || other->grain == fetch->grain);
+    while (buffer_of(program, target(other))->tensor != copy->tensor || other->micro_batch == fetch->micro_batch);
     int32_t mine = target(fetch)->buffer;
     for (size_t i = 0; i < program->instructions.count; i++)
         for (int k = 0; k < OP_INPUTS_MAX; k++) {
@@ -336,7 +336,7 @@ static const struct planted_fault faults[] = {
     {"workspace in another tier", workspace_in_another_tier, 0, "in the host tier, used in the device tier"},
     {"copy of another chunk", copy_of_another_chunk, 0, "not the buffer of"},
     {"copy of another pass", copy_of_another_pass, 0, "took its bytes"},
-    {"copy of another grain", copy_of_another_grain, 0, "holds grain"},
+    {"copy of another grain", copy_of_another_micro_batch, 0, "holds grain"},
     {"copy of another activation", copy_of_another_activation, 0, "where"},
     {"parameters not fetched", no_fetch_of_parameters, 0, "parameters of chunk"},
     {"gradients not fetched", no_fetch_of_gradients, 0, "gradients of chunk"},

@@ -7,7 +7,7 @@
 #include "support/small_graph.h"
 #include "support/unit.h"
 
-enum { GRAINS = 6 };
+enum { MICRO_BATCHES = 6 };
 
 static enum status first_function(const struct kernel *const *kernels, const struct kernel_call *calls, int count) {
     (void)kernels, (void)calls, (void)count;
@@ -98,7 +98,7 @@ static int64_t check_program(struct graph *graph, struct program *program) {
 
 static struct graph *small(uint64_t seed) {
     struct small_graph_options options = {
-        .layers = 3, .tied = seed % 2, .dtype = DTYPE_BF16, .grain_sequences = 2, .sequence_length = 8};
+        .layers = 3, .tied = seed % 2, .dtype = DTYPE_BF16, .micro_batch_sequences = 2, .sequence_length = 8};
     return small_graph_build(&options);
 }
 
@@ -107,8 +107,8 @@ static void batches_of_random_policies_are_legal(void **state) {
     int64_t held = 0;
     for (uint64_t seed = 1; seed <= unit_sweep(40, 1000); seed++) {
         struct graph *graph = small(seed);
-        struct policy policy = random_policy(graph, GRAINS, NULL, seed);
-        struct program *program = small_program_under(graph, GRAINS, &policy);
+        struct policy policy = random_policy(graph, MICRO_BATCHES, NULL, seed);
+        struct program *program = small_program_under(graph, MICRO_BATCHES, &policy);
         held += check_program(graph, program);
         program_free(program);
         graph_free(graph);
@@ -121,7 +121,7 @@ static void batches_of_random_streams_are_legal(void **state) {
     int64_t held = 0;
     for (uint64_t seed = 1; seed <= unit_sweep(40, 400); seed++) {
         struct graph *graph = small(seed);
-        struct program *program = small_program(graph, GRAINS, 1 + (int64_t)(seed % 3), 1 + (int)(seed % 4), seed);
+        struct program *program = small_program(graph, MICRO_BATCHES, 1 + (int64_t)(seed % 3), 1 + (int)(seed % 4), seed);
         held += check_program(graph, program);
         program_free(program);
         graph_free(graph);

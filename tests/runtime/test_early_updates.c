@@ -41,7 +41,7 @@ static void lanes_have_them_in_their_last_pass(void **state) {
     (void)state;
     const struct policy_subject *subject = policy_subject_named(subjects[0]);
     for (uint64_t seed = 1; seed <= unit_sweep(3, 100); seed++) {
-        struct policy_way way = {.lanes = {1, 1 + (int)(seed % 4)}, .round_grains = (int64_t)(seed % 3)};
+        struct policy_way way = {.lanes = {1, 1 + (int)(seed % 4)}, .round_micro_batches = (int64_t)(seed % 3)};
         way.clip_norm = HIGH_LIMIT;
         struct outcome late = policy_train(subject, &way);
         way.clip_norm = NO_LIMIT;
@@ -80,16 +80,16 @@ static int64_t most_gradients(const struct program *program) {
 
 static void open_step(double clip_norm, const struct policy *policy, struct model_config *config,
                       struct harness *harness) {
-    struct policy_way way = {.clip_norm = clip_norm, .policy = policy, .batch = 2}; /* one grain */
+    struct policy_way way = {.clip_norm = clip_norm, .policy = policy, .batch = 2}; /* one micro-batch */
     struct harness_options options = policy_options(policy_subject_named(subjects[0]), &way, config);
     harness_open(&options, harness);
 }
 
-/* One grain: gradients are made, read by their update and gone, wherever state is. */
+/* One micro-batch: gradients are made, read by their update and gone, wherever state is. */
 static void no_place_has_all_gradients(void **state) {
     (void)state;
     const struct policy ways[] = {
-        {.grains_per_pass = 1}, {.grains_per_pass = 1, .gradients = TIER_DISK, .optimizer = TIER_DISK, .lookahead = 1}};
+        {.micro_batches_per_pass = 1}, {.micro_batches_per_pass = 1, .gradients = TIER_DISK, .optimizer = TIER_DISK, .lookahead = 1}};
     for (int w = 0; w < 2; w++) {
         struct harness late, early;
         struct model_config configs[2];

@@ -33,8 +33,8 @@ static void train_gated(const char *name, const char *lora, enum dtype dtype, in
                                       .dtype = dtype,
                                       .batch = BATCH,
                                       .sequence_length = TOKENS,
-                                      .grain_sequences = 2,
-                                      .grains_per_pass = 1,
+                                      .micro_batch_sequences = 2,
+                                      .micro_batches_per_pass = 1,
                                       .clip_norm = 1,
                                       .streams = streams,
                                       .seed = 7};

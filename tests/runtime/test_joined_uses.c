@@ -1,4 +1,4 @@
-/* Where a step has one grain, a tied table's rows are added to the head's sum: in one accumulator, with the bits of two
+/* Where a step has one micro-batch, a tied table's rows are added to the head's sum: in one accumulator, with the bits of two
  * that are added up once a step. */
 /* ctest: PROCESSORS 2 TIMEOUT 300 */
 /* ctest-again: avx2 slow BALLAST_MAX_ISA=avx2 DNNL_MAX_CPU_ISA=AVX2 */
@@ -24,11 +24,11 @@ static int count_accumulators(const struct policy_way *way) {
     return count;
 }
 
-/* A second lane, which has no grain, leaves the sums as they are; but its uses are added up by lanes. */
+/* A second lane, which has no micro-batch, leaves the sums as they are; but its uses are added up by lanes. */
 static void one_accumulator_has_the_bits_of_two(void **state) {
     (void)state;
     static const char *const subjects[] = {"gpt2 in fp32", "another gpt2 in bf16"};
-    struct policy_way joined = {.long_grains = true}, apart = {.long_grains = true, .lanes = {1, 2}};
+    struct policy_way joined = {.long_micro_batches = true}, apart = {.long_micro_batches = true, .lanes = {1, 2}};
     assert_int_equal(count_accumulators(&joined), 1);
     assert_int_equal(count_accumulators(&apart), 2);
     for (size_t s = 0; s < sizeof subjects / sizeof *subjects; s++) {
@@ -42,7 +42,7 @@ static void one_accumulator_has_the_bits_of_two(void **state) {
 static void it_moves_between_its_uses(void **state) {
     (void)state;
     const struct policy_subject *subject = policy_subject_named("gpt2 in fp32");
-    struct policy_way way = {.long_grains = true};
+    struct policy_way way = {.long_micro_batches = true};
     struct outcome plain = policy_train(subject, &way);
     for (uint64_t seed = 1; seed <= unit_sweep(6, 200); seed++) {
         way.policy_seed = seed;

@@ -1,4 +1,4 @@
-/* Lanes and rounds on one rank: gradients and loss of a step equal, to the bit, what runs over each lane's grains alone
+/* Lanes and rounds on one rank: gradients and loss of a step equal, to the bit, what runs over each lane's micro-batches alone
  * give when they are added by the tree; and no policy changes them. */
 /* ctest: PROCESSORS 2 TIMEOUT 900 LABELS long */
 /* ctest-again: cuda BALLAST_TEST_BACKEND=cuda */
@@ -12,7 +12,7 @@
 #include "support/policy_subject.h"
 #include "support/unit.h"
 
-enum { TOKENS = 13, GRAIN = 2, ROWS_MOST = 40 };
+enum { TOKENS = 13, MICRO_BATCH = 2, ROWS_MOST = 40 };
 
 struct subject {
     const char *model, *lora, *freeze;
@@ -21,7 +21,7 @@ struct subject {
 
 struct cut {
     struct lane_shape lanes;
-    int64_t round_grains, rows, grains_per_pass;
+    int64_t round_micro_batches, rows, micro_batches_per_pass;
     enum dtype reduce_dtype;
 };
 
@@ -57,7 +57,7 @@ static void keep_gradient(void *payload, const struct runner *runner, int32_t in
     assert_int_equal(runner_read_operand(runner, &instruction->operands[0], repetition, *kept), STATUS_OK);
 }
 
-/* Rows [first, first + batch) of those that there are; the others count nothing, as those that fill up a grain. */
+/* Rows [first, first + batch) of those that there are; the others count nothing, as those that fill up a micro-batch. */
 static void set_rows(struct harness *harness, int64_t first, int64_t all) {
     int64_t rows = harness->options.batch, count = rows * TOKENS;
     int32_t tokens[ROWS_MOST * TOKENS], targets[ROWS_MOST * TOKENS];
@@ -81,10 +81,10 @@ static struct gradients run(const struct subject *subject, const struct cut *cut
                                       .dtype = subject->dtype,
                                       .batch = cut->rows,
                                       .sequence_length = TOKENS,
-                                      .grain_sequences = GRAIN,
-                                      .grains_per_pass = cut->grains_per_pass,
+                                      .micro_batch_sequences = MICRO_BATCH,
+                                      .micro_batches_per_pass = cut->micro_batches_per_pass,
                                       .lanes = cut->lanes,
-                                      .round_grains = cut->round_grains,
+                                      .round_micro_batches = cut->round_micro_batches,
                                       .reduce_dtype = cut->reduce_dtype,
                                       .clip_norm = 0.5,
                                       .seed = 4};
@@ -132,10 +132,10 @@ static struct round round_run(const struct subject *subject, const struct recipe
     round.values = mem_array(lanes, sizeof *round.values);
     assert_true(round.lane && round.empty && round.absent && round.values);
     for (int l = 0; l < round.tree.lanes; l++) {
-        struct grain_range grains = lane_shares_grains(recipe, l, number);
-        struct cut alone = {.rows = grains.count * GRAIN, .grains_per_pass = 1};
-        round.empty[l] = grains.count == 0;
-        if (!round.empty[l]) round.lane[l] = run(subject, &alone, grains.first * GRAIN, recipe->batch);
+        struct micro_batch_range micro_batches = lane_shares_micro_batches(recipe, l, number);
+        struct cut alone = {.rows = micro_batches.count * MICRO_BATCH, .micro_batches_per_pass = 1};
+        round.empty[l] = micro_batches.count == 0;
+        if (!round.empty[l]) round.lane[l] = run(subject, &alone, micro_batches.first * MICRO_BATCH, recipe->batch);
     }
     lane_find_absent(&round.tree, round.empty, round.absent);
     return round;
@@ -169,7 +169,7 @@ static void round_add(struct round *round, struct gradients *total) {
 
 static struct gradients run_apart(const struct subject *subject, const struct recipe *recipe, size_t tensors) {
     struct gradients total = gradients_create(tensors);
-    int64_t in_lane = recipe_lane_grains(recipe), in_share = recipe_share_grains(recipe), rounds = 0;
+    int64_t in_lane = recipe_lane_micro_batches(recipe), in_share = recipe_share_micro_batches(recipe), rounds = 0;
     int lanes = lane_shape_lanes(&recipe->lanes);
     double *losses = mem_array((size_t)(in_lane * lanes), sizeof *losses);
     assert_non_null(losses);
@@ -208,7 +208,7 @@ static const struct subject subjects[] = {{"llama", NULL, NULL, DTYPE_F32},
                                           {"qwen3_bias", "2,4,all-linear", NULL, DTYPE_BF16},
                                           {"opt", NULL, "*.0.*", DTYPE_F32}};
 
-/* Rows: the last grain is short in the odd ones; lanes may be short, and more than the grains. */
+/* Rows: the last micro-batch is short in the odd ones; lanes may be short, and more than the micro-batches. */
 static const struct cut cuts[] = {
     {{1, 8}, 0, 31, 1, DTYPE_F32}, {{2, 4}, 0, 31, 2, DTYPE_BF16}, {{1, 3}, 0, 13, 3, DTYPE_F32},
     {{1, 8}, 0, 5, 1, DTYPE_BF16}, {{1, 5}, 1, 25, 1, DTYPE_F32},  {{2, 3}, 2, 37, 2, DTYPE_BF16},
@@ -224,14 +224,14 @@ static void lanes_add_up_to_what_each_gives_alone(void **state) {
             struct gradients one = run(&subjects[s], cut, 0, cut->rows);
             const struct recipe recipe = {.batch = cut->rows,
                                           .sequence_length = TOKENS,
-                                          .grain_sequences = GRAIN,
+                                          .micro_batch_sequences = MICRO_BATCH,
                                           .lanes = cut->lanes,
-                                          .round_grains = cut->round_grains,
+                                          .round_micro_batches = cut->round_micro_batches,
                                           .reduce_dtype = cut->reduce_dtype};
             struct gradients apart = run_apart(&subjects[s], &recipe, one.tensors);
             char what[160], shape[LANE_SHAPE_BYTES];
             snprintf(what, sizeof what, "%s, lanes %s, rounds of %lld grains, %lld rows, sums in %s", subjects[s].model,
-                     lane_shape_print(&cut->lanes, shape), (long long)cut->round_grains, (long long)cut->rows,
+                     lane_shape_print(&cut->lanes, shape), (long long)cut->round_micro_batches, (long long)cut->rows,
                      dtype_name(cut->reduce_dtype));
             print_message("%s\n", what);
             require_equal(what, &one, &apart);
@@ -245,7 +245,7 @@ static void lanes_add_up_to_what_each_gives_alone(void **state) {
 static void no_policy_changes_the_bits_of_lanes(void **state) {
     (void)state;
     static const struct policy_way ways[] = {
-        {.lanes = {1, 8}}, {.lanes = {1, 3}}, {.lanes = {2, 2}, .round_grains = 1}, {.round_grains = 2}};
+        {.lanes = {1, 8}}, {.lanes = {1, 3}}, {.lanes = {2, 2}, .round_micro_batches = 1}, {.round_micro_batches = 2}};
     uint64_t each = unit_sweep(2, 40), lanes = sizeof ways / sizeof *ways;
     for (size_t s = 0; s < policy_subject_count; s++) {
         const struct policy_subject *subject = &policy_subjects[s];
@@ -270,7 +270,7 @@ static void another_tree_has_other_bits(void **state) {
     struct outcome one = policy_train(subject, &(struct policy_way){0});
     struct outcome five = policy_train(subject, &(struct policy_way){.lanes = {1, 5}});
     struct outcome apart = policy_train(subject, &(struct policy_way){.lanes = {5, 1}});
-    struct outcome rounds = policy_train(subject, &(struct policy_way){.lanes = {1, 5}, .round_grains = 1});
+    struct outcome rounds = policy_train(subject, &(struct policy_way){.lanes = {1, 5}, .round_micro_batches = 1});
     struct outcome three = policy_train(subject, &(struct policy_way){.lanes = {1, 3}});
     assert_true(one.weights != five.weights && one.weights != three.weights && five.weights != three.weights);
     struct policy_way rounded = {.lanes = {1, 5}, .reduce_dtype = DTYPE_BF16}, alone = {.reduce_dtype = DTYPE_BF16};

@@ -12,14 +12,14 @@
 #include "support/thread_ranks.h"
 #include "support/unit.h"
 
-enum { TOKENS = 13, GRAIN = 4, BATCH = 10, STEPS = 3, VOCAB = MODEL_CASE_VOCAB, POLICIES = 5 };
+enum { TOKENS = 13, MICRO_BATCH = 4, BATCH = 10, STEPS = 3, VOCAB = MODEL_CASE_VOCAB, POLICIES = 5 };
 
 struct result {
     double losses[STEPS], norms[STEPS], figures[STEPS][PREFERENCE_FIGURES];
     uint64_t weights;
 };
 
-/* The last grain has a pair less than the others. */
+/* The last micro-batch has a pair less than the others. */
 static void set_batch(struct harness *harness, int step) {
     int32_t tokens[BATCH * TOKENS], targets[BATCH * TOKENS];
     double references[BATCH];
@@ -58,8 +58,8 @@ static struct harness_options options_of(const char *family, enum dtype dtype, c
                                     .dpo_beta = 0.2,
                                     .batch = BATCH,
                                     .sequence_length = TOKENS,
-                                    .grain_sequences = GRAIN,
-                                    .grains_per_pass = 1,
+                                    .micro_batch_sequences = MICRO_BATCH,
+                                    .micro_batches_per_pass = 1,
                                     .clip_norm = 0.5,
                                     .weight_decay = 0.1,
                                     .seed = 3};
@@ -90,7 +90,7 @@ static void policies_give_the_same_bits(void **state) {
 static void figures_fit_each_other(void **state) {
     (void)state;
     struct harness_options options = options_of("llama", DTYPE_F32, NULL);
-    options.batch = options.grain_sequences = 2;
+    options.batch = options.micro_batch_sequences = 2;
     struct result one = train(&options);
     const double *figures = one.figures[0];
     double margin = figures[PREFERENCE_CHOSEN] - figures[PREFERENCE_REJECTED];

@@ -25,7 +25,7 @@ static void check_policy(const struct policy_subject *subject, uint64_t seed, co
     char what[128];
     snprintf(what, sizeof what, "%s: policy of seed %llu", subject->name, (unsigned long long)seed);
     outcome_require_equal(what, plain, &other);
-    policy_count_features(&other.policy, BLOCKS, POLICY_SUBJECT_GRAINS, counts);
+    policy_count_features(&other.policy, BLOCKS, POLICY_SUBJECT_MICRO_BATCHES, counts);
 }
 
 /* GPU libraries choose the order of a sum by the size of a GEMM, so the session refuses tiles there. */
@@ -34,10 +34,10 @@ static bool backend_takes_tiles(void) {
     return programs_take_tiles(&machine);
 }
 
-/* The same in tiles over the tokens of a long grain. */
+/* The same in tiles over the tokens of a long micro-batch. */
 static void check_tiles(const struct policy_subject *subject, uint64_t seed, int64_t counts[POLICY_FEATURES]) {
     if (!backend_takes_tiles()) return;
-    struct policy_way way = {.long_grains = true};
+    struct policy_way way = {.long_micro_batches = true};
     struct outcome plain = policy_train(subject, &way);
     way.policy_seed = seed;
     way.policy_traits.tile_tokens = POLICY_LONG_TOKENS / 2;
@@ -63,7 +63,7 @@ static void require_features(const char *whose, const int64_t counts[POLICY_FEAT
 }
 
 /* The families together see every kind of policy; in the long sweep, of 200 for each, every family does. Tiles, which
- * need long grains, are for the first subject; in the long sweep for all. */
+ * need long micro-batches, are for the first subject; in the long sweep for all. */
 static void random_policies_give_the_same_bits(void **state) {
     (void)state;
     uint64_t each = unit_sweep(2, 200 / POLICY_SUBJECTS_EACH);
@@ -157,7 +157,7 @@ static void rotor_schedules_give_the_same_bits(void **state) {
     int nesting = 0, solved = 0;
     char last[POLICY_SCHEDULE_BYTES] = "";
     for (int64_t slots = 1; slots < 9 * BLOCKS; slots++) {
-        struct policy policy = {.grains_per_pass = 2};
+        struct policy policy = {.micro_batches_per_pass = 2};
         struct recompute_schedule schedule = {0};
         struct recompute_cost cost;
         struct stage_list stages;

@@ -38,11 +38,11 @@ enum status __wrap_lane_tree_cut(const struct lane_tree *tree, int ranks, int *s
     return STATUS_OK;
 }
 
-/* "rows": rank 1 takes the rows one grain before its own. */
+/* "rows": rank 1 takes the rows one micro-batch before its own. */
 enum status __wrap_lane_shares_create(const struct recipe *recipe, const struct rank_place *place,
                                       struct lane_shares *out) {
     TRY(__real_lane_shares_create(recipe, place, out));
-    if (strcmp(fault, "rows") == 0 && place->rank == 1) out->first_grain--;
+    if (strcmp(fault, "rows") == 0 && place->rank == 1) out->first_micro_batch--;
     return STATUS_OK;
 }
 

@@ -17,7 +17,7 @@
 #include "support/random_policy.h"
 #include "support/unit.h"
 
-enum { GRAINS = 4, SEED = 18, TOKENS = EXCHANGE_SEQUENCES * EXCHANGE_LENGTH };
+enum { MICRO_BATCHES = 4, SEED = 18, TOKENS = EXCHANGE_SEQUENCES * EXCHANGE_LENGTH };
 
 /* This rank's: the CPU's, or a device whose memory has no addresses for it. */
 static const struct backend *backend = &backend_cpu;
@@ -30,7 +30,7 @@ struct job {
     struct executable *executable;
     struct arena arenas[TIER_COUNT];
     struct runner *runner;
-    int64_t first_grain;
+    int64_t first_micro_batch;
 };
 
 static enum status open_arenas(struct job *job, struct comm *comm) {
@@ -87,13 +87,13 @@ static int32_t token_at(int64_t index) {
     return (int32_t)(random_u64(SEED, RANDOM_TEST, 1, (uint64_t)index) % EXCHANGE_VOCABULARY);
 }
 
-static void set_inputs(struct job *job, int64_t grains) {
+static void set_inputs(struct job *job, int64_t micro_batches) {
     const struct graph *graph = job->executable->graph;
     int32_t *tokens = runner_data(job->runner, graph_find(graph, "tokens"));
     int32_t *targets = runner_data(job->runner, graph_find(graph, "targets"));
-    for (int64_t i = 0; i < grains * TOKENS; i++) {
-        tokens[i] = token_at(job->first_grain * TOKENS + i);
-        targets[i] = token_at(job->first_grain * TOKENS + i + 1);
+    for (int64_t i = 0; i < micro_batches * TOKENS; i++) {
+        tokens[i] = token_at(job->first_micro_batch * TOKENS + i);
+        targets[i] = token_at(job->first_micro_batch * TOKENS + i + 1);
     }
 }
 
@@ -101,15 +101,15 @@ static void set_inputs(struct job *job, int64_t grains) {
 static enum status job_open(const struct plan *plan, enum dtype dtype, struct group_part part, struct comm *comm,
                             struct job *job) {
     struct graph *graph = exchange_graph_build(dtype, part);
-    int64_t grains = GRAINS / rank_place_data(&plan->place);
-    *job = (struct job){.plan = *plan, .part = part, .first_grain = grains * rank_place_data_rank(&plan->place)};
+    int64_t micro_batches = MICRO_BATCHES / rank_place_data(&plan->place);
+    *job = (struct job){.plan = *plan, .part = part, .first_micro_batch = micro_batches * rank_place_data_rank(&plan->place)};
     backend->set_threads(plan->threads);
     TRY(executable_create(backend, graph, plan, NULL, &job->executable));
     TRY(executable_prove(job->executable));
     TRY(open_arenas(job, comm));
     TRY(runner_create(job->executable, job->arenas, comm, &job->runner));
     TRY(set_weights(job));
-    set_inputs(job, grains);
+    set_inputs(job, micro_batches);
     return STATUS_OK;
 }
 
@@ -122,7 +122,7 @@ static void job_close(struct job *job) {
 
 /* No weight moves, so that every step has the same gradients. */
 static enum status job_step(struct job *job) {
-    const double scalars[SCALAR_COUNT] = {[SCALAR_LOSS_SCALE] = 1.0 / (GRAINS * TOKENS),
+    const double scalars[SCALAR_COUNT] = {[SCALAR_LOSS_SCALE] = 1.0 / (MICRO_BATCHES * TOKENS),
                                           [SCALAR_BIAS_CORRECTION] = 1,
                                           [SCALAR_BIAS_CORRECTION_SQ] = 1,
                                           [SCALAR_STEP] = 1};
@@ -201,7 +201,7 @@ static enum status compare_with_whole(const struct job *job, enum dtype dtype) {
     struct job whole;
     plan.place = alone;
     plan.recipe.tensor = 1;
-    plan.policy = (struct policy){.grains_per_pass = 1};
+    plan.policy = (struct policy){.micro_batches_per_pass = 1};
     TRY(job_open(&plan, dtype, (struct group_part){.parts = 1}, NULL, &whole));
     TRY(job_step(&whole));
     TRY(compare_losses(job, &whole, tolerance));
@@ -217,13 +217,13 @@ static enum status compare_with_whole(const struct job *job, enum dtype dtype) {
 /* ---- under other policies ---- */
 
 static const struct policy policies[] = {
-    {.grains_per_pass = 1},
-    {.grains_per_pass = 1, .flat = true},
-    {.grains_per_pass = 2},
-    {.grains_per_pass = 1, .schedule = "f0-5 b5-4 f3 b3 f1-2 b2 f1 b1-0"},
-    {.grains_per_pass = 2, .schedule = "f0-5 h1-3 b5-0"},
-    {.grains_per_pass = 1, .schedule = "f0-5 d1-2 b5 f4 b4-0"},
-    {.grains_per_pass = 1, .buffers = 3, .lookahead = 1, .gradients = TIER_HOST, .optimizer = TIER_DISK},
+    {.micro_batches_per_pass = 1},
+    {.micro_batches_per_pass = 1, .flat = true},
+    {.micro_batches_per_pass = 2},
+    {.micro_batches_per_pass = 1, .schedule = "f0-5 b5-4 f3 b3 f1-2 b2 f1 b1-0"},
+    {.micro_batches_per_pass = 2, .schedule = "f0-5 h1-3 b5-0"},
+    {.micro_batches_per_pass = 1, .schedule = "f0-5 d1-2 b5 f4 b4-0"},
+    {.micro_batches_per_pass = 1, .buffers = 3, .lookahead = 1, .gradients = TIER_HOST, .optimizer = TIER_DISK},
 };
 enum { POLICIES = sizeof policies / sizeof *policies, RANDOM_POLICIES = 6 };
 
@@ -233,8 +233,8 @@ static struct policy policy_of(const struct job *plain, int index) {
     if (index < POLICIES) return policies[index];
     const struct rank_place *place = &plain->plan.place;
     const struct graph *graph = plain->executable->graph;
-    int64_t grains = GRAINS / rank_place_data(place);
-    struct policy policy = random_policy(graph, grains, NULL, (uint64_t)(SEED + index));
+    int64_t micro_batches = MICRO_BATCHES / rank_place_data(place);
+    struct policy policy = random_policy(graph, micro_batches, NULL, (uint64_t)(SEED + index));
     if (rank_place_data(place) == 2) policy_cut(graph, &partitions[index % 4], &policy);
     return policy;
 }
@@ -313,7 +313,7 @@ static enum status run_all(struct comm *comm, int tensor, enum dtype dtype, bool
                                      .tier = device ? TIER_HOST : TIER_DEVICE};
     const struct group_part part = {.parts = tensor, .position = rank_place_tensor_rank(&place)};
     struct graph *graph = exchange_graph_build(dtype, part);
-    const struct plan plan = exchange_plan(graph, &place, GRAINS);
+    const struct plan plan = exchange_plan(graph, &place, MICRO_BATCHES);
     graph_free(graph);
     struct job plain;
     TRY(job_open(&plan, dtype, part, comm, &plain));

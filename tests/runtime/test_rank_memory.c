@@ -35,9 +35,9 @@ static enum status sum_over_ranks(struct comm *comm, int64_t mine, int64_t *all)
     return STATUS_OK;
 }
 
-static const struct policy plain = {.grains_per_pass = 1};
+static const struct policy plain = {.micro_batches_per_pass = 1};
 static const struct policy tiered = {
-    .grains_per_pass = 1, .buffers = 3, .lookahead = 1, .gradients = TIER_HOST, .optimizer = TIER_DISK};
+    .micro_batches_per_pass = 1, .buffers = 3, .lookahead = 1, .gradients = TIER_HOST, .optimizer = TIER_DISK};
 
 static enum status step(struct harness *harness, int number) {
     struct step_numbers numbers;
@@ -120,8 +120,8 @@ static struct harness_options options_of(const struct model_config *config, cons
                                     .dtype = DTYPE_F32,
                                     .batch = 4,
                                     .sequence_length = 16,
-                                    .grain_sequences = 1,
-                                    .grains_per_pass = 1,
+                                    .micro_batch_sequences = 1,
+                                    .micro_batches_per_pass = 1,
                                     .policy = *policy,
                                     .lanes = {1, 4},
                                     .threads = 1,
@@ -140,9 +140,9 @@ static void make_config(int64_t hidden, int64_t layers, struct model_config *out
     out->context = 64;
 }
 
-/* `lanes` of `grains` grains each, one a pass. */
+/* `lanes` of `micro_batches` micro-batches each, one a pass. */
 struct shape_of_step {
-    int lanes, grains;
+    int lanes, micro_batches;
 };
 
 static enum status train_in_shards(struct comm *comm, const struct partition *partition, const struct policy *policy,
@@ -153,7 +153,7 @@ static enum status train_in_shards(struct comm *comm, const struct partition *pa
     struct harness_options options = options_of(&config, policy, comm);
     options.partition = *partition;
     options.lanes = (struct lane_shape){1, step_shape.lanes};
-    options.batch = step_shape.lanes * step_shape.grains;
+    options.batch = step_shape.lanes * step_shape.micro_batches;
     int64_t before = own_memory();
     harness_open(&options, &harness);
     for (int i = 0; i < 2; i++)
@@ -178,7 +178,7 @@ static enum status train_all_partitions(struct comm *comm, const struct policy *
 /* A lane's unreduced sum waits on a tier for the other passes of its round; gradients and states are in shards. */
 static enum status train_with_unreduced(struct comm *comm, enum tier tier) {
     const struct partition zero2 = {1, mesh_ranks(&comm->mesh), mesh_ranks(&comm->mesh)};
-    const struct policy policy = {.grains_per_pass = 1, .lookahead = 1, .gradients = tier};
+    const struct policy policy = {.micro_batches_per_pass = 1, .lookahead = 1, .gradients = tier};
     return train_in_shards(comm, &zero2, &policy, (struct shape_of_step){mesh_ranks(&comm->mesh), 4});
 }
 

@@ -27,7 +27,7 @@ struct variant {
     bool interleaved; /* streams' instructions in a random order, and buffers that are done with are overwritten */
     uint64_t policy_seed;
     struct lane_shape lanes;
-    int64_t round_grains;
+    int64_t round_micro_batches;
     enum weight_format base; /* frozen, with adapters beside all its layers */
 };
 static const struct variant variants[] = {
@@ -49,7 +49,7 @@ static enum status train(const struct variant *variant, struct comm *comm, int s
     struct harness harness;
     const struct policy_way way = {.lanes = variant->lanes,
                                    .batch = 19,
-                                   .round_grains = variant->round_grains,
+                                   .round_micro_batches = variant->round_micro_batches,
                                    .policy_seed = variant->policy_seed,
                                    .threads = 1,
                                    .comm = comm,

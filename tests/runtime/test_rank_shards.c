@@ -87,7 +87,7 @@ static enum status train(const struct run *run, struct comm *comm, struct result
     struct moved_start start;
     const struct policy_way way = {.lanes = {1, 8},
                                    .batch = 31,
-                                   .round_grains = 1,
+                                   .round_micro_batches = 1,
                                    .threads = 1,
                                    .comm = comm,
                                    .partition = &run->partition,

@@ -31,8 +31,8 @@ static void open_harness(const struct policy *policy, struct harness *out) {
                                       .dtype = DTYPE_BF16,
                                       .batch = BATCH,
                                       .sequence_length = TOKENS,
-                                      .grain_sequences = 1,
-                                      .grains_per_pass = 1,
+                                      .micro_batch_sequences = 1,
+                                      .micro_batches_per_pass = 1,
                                       .policy = *policy,
                                       .clip_norm = 1,
                                       .seed = 9};

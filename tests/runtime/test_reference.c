@@ -48,7 +48,7 @@ struct reference {
     char base[512];   /* "": the folder is the model's */
     char freeze[256]; /* patterns */
     bool adapter;     /* the folder is an adapter's */
-    int64_t grain;    /* sequences of a grain, on which the loss depends; 0: on any number it is the same */
+    int64_t micro_batch;    /* sequences of a micro-batch, on which the loss depends; 0: on any number it is the same */
     struct safetensors *tensors, *batches;
     json_t *bf16_updates_off; /* by name: |bf16 - fp32| / |fp32 - initial| of the final weights, in PyTorch */
     enum update_rule optimizer;
@@ -122,7 +122,7 @@ static void reference_open(const char *name, bool full, struct reference *out) {
     read_base(json, out);
     out->bf16_updates_off = json_incref(json_object_get(json, "bf16_updates_off"));
     const json_t *training = json_object_get(json, "training"), *betas = json_object_get(training, "betas");
-    out->grain = json_integer_value(json_object_get(json, "grain_sequences"));
+    out->micro_batch = json_integer_value(json_object_get(json, "grain_sequences"));
     const char *optimizer = json_string_value(json_object_get(training, "optimizer"));
     const char *base_dtype = json_string_value(json_object_get(json, "base_dtype"));
     out->base_dtype = base_dtype ? weight_format_find(base_dtype) : WEIGHT_PLAIN;
@@ -155,8 +155,8 @@ static struct harness_options options_of(const struct reference *reference, enum
                                     .dtype = dtype,
                                     .batch = BATCH,
                                     .sequence_length = TOKENS,
-                                    .grain_sequences = 2,
-                                    .grains_per_pass = 1,
+                                    .micro_batch_sequences = 2,
+                                    .micro_batches_per_pass = 1,
                                     .optimizer = reference->optimizer,
                                     .optimizer_dtype = reference->optimizer_dtype,
                                     .base_dtype = reference->base_dtype,
@@ -174,7 +174,7 @@ static void check_logits_and_loss(const char *name, bool full) {
     reference_open(name, full, &reference);
     struct harness_options options = options_of(&reference, DTYPE_F32);
     options.purpose = MODEL_LOGITS;
-    options.grain_sequences = BATCH;
+    options.micro_batch_sequences = BATCH;
     struct harness harness;
     harness_open(&options, &harness);
     int32_t *tokens = integers(&reference, "input_ids"), *labels = integers(&reference, "labels");
@@ -190,7 +190,7 @@ static void check_logits_and_loss(const char *name, bool full) {
     harness_close(&harness);
     options.purpose = MODEL_LOSS;
     options.forward_only = true;
-    options.grain_sequences = reference.grain > 0 ? reference.grain : 1;
+    options.micro_batch_sequences = reference.micro_batch > 0 ? reference.micro_batch : 1;
     harness_open(&options, &harness);
     harness_set_inputs(&harness, tokens, labels);
     double loss = harness_step(&harness, 0, false),
@@ -268,13 +268,13 @@ static void measure_all(struct gradient_check *check) {
     check->all = sqrt(sum);
 }
 
-static void check_gradients(const char *name, int64_t grain, int64_t grains_per_pass) {
+static void check_gradients(const char *name, int64_t micro_batch, int64_t micro_batches_per_pass) {
     if (!can_run(name)) return;
     struct reference reference;
     reference_open(name, true, &reference);
     struct harness_options options = options_of(&reference, DTYPE_F32);
-    options.grain_sequences = reference.grain > 0 ? reference.grain : grain;
-    options.grains_per_pass = reference.grain > 0 && grains_per_pass > 1 ? BATCH / reference.grain : grains_per_pass;
+    options.micro_batch_sequences = reference.micro_batch > 0 ? reference.micro_batch : micro_batch;
+    options.micro_batches_per_pass = reference.micro_batch > 0 && micro_batches_per_pass > 1 ? BATCH / reference.micro_batch : micro_batches_per_pass;
     struct harness harness;
     harness_open(&options, &harness);
     struct observed observed = {.check = {.reference = &reference}, .program = harness.executable->program};
@@ -284,7 +284,7 @@ static void check_gradients(const char *name, int64_t grain, int64_t grains_per_
     harness_set_inputs(&harness, tokens, labels);
     harness_step(&harness, 0, false);
     assert_int_equal(observed.check.seen, observed.check.tensors);
-    print_message("%-20s grain %lld: worst gradient at %.3f of its bound\n", name, (long long)grain,
+    print_message("%-20s grain %lld: worst gradient at %.3f of its bound\n", name, (long long)micro_batch,
                   observed.check.worst);
     harness_close(&harness);
     mem_free(tokens);

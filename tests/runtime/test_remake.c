@@ -12,9 +12,9 @@ static const char *const subjects[] = {"gpt2 in fp32", "another gpt2 in bf16", "
                                        "qwen3 with adapters"};
 enum { SUBJECTS = sizeof subjects / sizeof *subjects };
 
-static struct outcome train(const struct policy_subject *subject, struct policy policy, bool long_grains) {
-    struct policy_way way = {.policy = &policy, .long_grains = long_grains};
-    policy.grains_per_pass = 1;
+static struct outcome train(const struct policy_subject *subject, struct policy policy, bool long_micro_batches) {
+    struct policy_way way = {.policy = &policy, .long_micro_batches = long_micro_batches};
+    policy.micro_batches_per_pass = 1;
     return policy_train(subject, &way);
 }
 

@@ -1,4 +1,4 @@
-/* One recipe, one result: whatever the grains per pass, the streams, the order in which they run, and however often. */
+/* One recipe, one result: whatever the micro-batches per pass, the streams, the order in which they run, and however often. */
 /* ctest: PROCESSORS 2 TIMEOUT 600 LABELS long */
 /* ctest-again: avx2 BALLAST_MAX_ISA=avx2 DNNL_MAX_CPU_ISA=AVX2 */
 /* ctest-again: cuda BALLAST_TEST_BACKEND=cuda */
@@ -10,7 +10,7 @@
 enum { BATCH = 7, TOKENS = 13 };
 
 static struct outcome train_part(const char *name, const char *lora, const char *freeze, enum dtype dtype, int threads,
-                                 int64_t grains_per_pass, int streams, bool interleaved, uint64_t seed) {
+                                 int64_t micro_batches_per_pass, int streams, bool interleaved, uint64_t seed) {
     char folder[512];
     snprintf(folder, sizeof folder, "%s/models/%s", BALLAST_FIXTURES, name);
     struct harness_options options = {.folder = folder,
@@ -20,8 +20,8 @@ static struct outcome train_part(const char *name, const char *lora, const char 
                                       .dtype = dtype,
                                       .batch = BATCH,
                                       .sequence_length = TOKENS,
-                                      .grain_sequences = 2,
-                                      .grains_per_pass = grains_per_pass,
+                                      .micro_batch_sequences = 2,
+                                      .micro_batches_per_pass = micro_batches_per_pass,
                                       .clip_norm = 0.5,
                                       .weight_decay = 0.1,
                                       .streams = streams,
@@ -30,24 +30,24 @@ static struct outcome train_part(const char *name, const char *lora, const char 
     return outcome_train(&options, interleaved);
 }
 
-static struct outcome train(const char *name, enum dtype dtype, int64_t grains_per_pass, int streams, bool interleaved,
+static struct outcome train(const char *name, enum dtype dtype, int64_t micro_batches_per_pass, int streams, bool interleaved,
                             uint64_t seed) {
-    return train_part(name, NULL, NULL, dtype, 0, grains_per_pass, streams, interleaved, seed);
+    return train_part(name, NULL, NULL, dtype, 0, micro_batches_per_pass, streams, interleaved, seed);
 }
 
 static const char *const models[] = {"gpt2",          "llama", "llama_tied", "mistral",   "opt",
                                      "opt_post_norm", "phi3",  "qwen2_tied", "qwen3_bias"};
 
-static void repeats_and_grains_in_a_pass_change_no_bit(void **state) {
+static void repeats_and_micro_batches_in_a_pass_change_no_bit(void **state) {
     (void)state;
     for (size_t m = 0; m < sizeof models / sizeof *models; m++)
         for (int d = 0; d < 2; d++) {
             enum dtype dtype = d ? DTYPE_BF16 : DTYPE_F32;
             struct outcome plain = train(models[m], dtype, 1, 1, false, 0);
-            for (int64_t grains = 1; grains <= 4; grains++) {
-                struct outcome other = train(models[m], dtype, grains, 1, false, 0);
+            for (int64_t micro_batches = 1; micro_batches <= 4; micro_batches++) {
+                struct outcome other = train(models[m], dtype, micro_batches, 1, false, 0);
                 char what[128];
-                snprintf(what, sizeof what, "%s, %s, %d grains per pass", models[m], dtype_name(dtype), (int)grains);
+                snprintf(what, sizeof what, "%s, %s, %d grains per pass", models[m], dtype_name(dtype), (int)micro_batches);
                 outcome_require_equal(what, &plain, &other);
             }
         }
@@ -65,12 +65,12 @@ static void parts_of_models_have_the_same_bits(void **state) {
         for (int d = 0; d < 2; d++) {
             enum dtype dtype = d ? DTYPE_BF16 : DTYPE_F32;
             struct outcome plain = train_part(parts[p].name, parts[p].lora, parts[p].freeze, dtype, 0, 1, 1, false, 0);
-            for (int64_t grains = 2; grains <= 4; grains++) {
+            for (int64_t micro_batches = 2; micro_batches <= 4; micro_batches++) {
                 struct outcome other =
-                    train_part(parts[p].name, parts[p].lora, parts[p].freeze, dtype, 0, grains, 3, true, 0);
+                    train_part(parts[p].name, parts[p].lora, parts[p].freeze, dtype, 0, micro_batches, 3, true, 0);
                 char what[128];
                 snprintf(what, sizeof what, "%s, lora %s, freeze %s, %s, %d grains per pass", parts[p].name,
-                         parts[p].lora, parts[p].freeze, dtype_name(dtype), (int)grains);
+                         parts[p].lora, parts[p].freeze, dtype_name(dtype), (int)micro_batches);
                 outcome_require_equal(what, &plain, &other);
             }
         }
@@ -120,7 +120,7 @@ static void the_number_of_threads_changes_no_bit(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(repeats_and_grains_in_a_pass_change_no_bit),
+        cmocka_unit_test(repeats_and_micro_batches_in_a_pass_change_no_bit),
         cmocka_unit_test(parts_of_models_have_the_same_bits),
         cmocka_unit_test(random_interleavings_change_no_bit),
         cmocka_unit_test(several_workers_change_no_bit),

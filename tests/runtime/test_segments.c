@@ -19,8 +19,8 @@ static struct harness_options options_for(const char *model, enum model_purpose 
                                     .dtype = DTYPE_F32,
                                     .batch = batch,
                                     .sequence_length = LENGTH,
-                                    .grain_sequences = 1,
-                                    .grains_per_pass = 1};
+                                    .micro_batch_sequences = 1,
+                                    .micro_batches_per_pass = 1};
 }
 
 /* One document a row. */

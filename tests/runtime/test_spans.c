@@ -108,14 +108,14 @@ static int64_t check_spans(const struct program *program) {
     return held;
 }
 
-enum { GRAINS = 6 };
+enum { MICRO_BATCHES = 6 };
 
 static struct graph *small(uint64_t seed) {
     struct small_graph_options options = {.layers = 3,
                                           .tied = seed % 2,
                                           .packed_qkv = seed % 3 == 0,
                                           .dtype = seed % 5 == 0 ? DTYPE_F32 : DTYPE_BF16,
-                                          .grain_sequences = 2,
+                                          .micro_batch_sequences = 2,
                                           .sequence_length = 8,
                                           .forward_only = seed % 11 == 0};
     return small_graph_build(&options);
@@ -126,8 +126,8 @@ static void spans_of_random_policies_are_legal(void **state) {
     int64_t held = 0, instructions = 0;
     for (uint64_t seed = 1; seed <= unit_sweep(60, 1000); seed++) {
         struct graph *graph = small(seed);
-        struct policy policy = random_policy(graph, GRAINS, NULL, seed);
-        struct program *program = small_program_under(graph, GRAINS, &policy);
+        struct policy policy = random_policy(graph, MICRO_BATCHES, NULL, seed);
+        struct program *program = small_program_under(graph, MICRO_BATCHES, &policy);
         held += check_spans(program);
         instructions += (int64_t)program->instructions.count;
         program_free(program);
@@ -141,7 +141,7 @@ static void spans_of_random_streams_are_legal(void **state) {
     int64_t held = 0;
     for (uint64_t seed = 1; seed <= unit_sweep(40, 400); seed++) {
         struct graph *graph = small(seed);
-        struct program *program = small_program(graph, GRAINS, 1 + (int64_t)(seed % 3), 1 + (int)(seed % 4), seed);
+        struct program *program = small_program(graph, MICRO_BATCHES, 1 + (int64_t)(seed % 3), 1 + (int)(seed % 4), seed);
         held += check_spans(program);
         program_free(program);
         graph_free(graph);
@@ -154,7 +154,7 @@ static void planted_faults_are_found(void **state) {
     (void)state;
     struct graph *graph = small(2);
     for (int plant = 0; plant < 3; plant++) {
-        struct program *program = small_program(graph, GRAINS, 1, 1, 1);
+        struct program *program = small_program(graph, MICRO_BATCHES, 1, 1, 1);
         struct spans spans;
         assert_int_equal(spans_find(program, &spans), STATUS_OK);
         int32_t middle = spans.all.items[0].first + spans.all.items[0].count / 2;
@@ -201,8 +201,8 @@ static void open_llama(const struct backend *backend, const struct policy *polic
                                       .dtype = DTYPE_BF16,
                                       .batch = BATCH,
                                       .sequence_length = TOKENS,
-                                      .grain_sequences = 1,
-                                      .grains_per_pass = 1,
+                                      .micro_batch_sequences = 1,
+                                      .micro_batches_per_pass = 1,
                                       .policy = *policy,
                                       .clip_norm = 1};
     harness_open(&options, out);

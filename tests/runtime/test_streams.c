@@ -69,8 +69,8 @@ static void open_llama(const struct backend *backend, struct policy policy, stru
                                       .dtype = DTYPE_BF16,
                                       .batch = BATCH,
                                       .sequence_length = TOKENS,
-                                      .grain_sequences = 2,
-                                      .grains_per_pass = 1,
+                                      .micro_batch_sequences = 2,
+                                      .micro_batches_per_pass = 1,
                                       .policy = policy,
                                       .clip_norm = 1};
     harness_open(&options, out);

@@ -22,7 +22,7 @@ struct kind {
     const struct layout_rates *rates; /* of the solver; NULL: as Megatron-LM's */
     bool uneven_heads;                /* which ranks do not divide, so that positions are */
     enum weight_format base;          /* of what adapters stand beside */
-    const char *strategies;           /* with rates: in place of the solver's; grains are of 2 sequences then */
+    const char *strategies;           /* with rates: in place of the solver's; micro-batches are of 2 sequences then */
 };
 
 struct numbers {
@@ -140,8 +140,8 @@ static enum status train_case(struct comm *comm, const char *name, int tensor, c
                                       .dtype = DTYPE_F32,
                                       .batch = BATCH,
                                       .sequence_length = LENGTH,
-                                      .grain_sequences = kind->strategies ? 2 : 1,
-                                      .grains_per_pass = 1,
+                                      .micro_batch_sequences = kind->strategies ? 2 : 1,
+                                      .micro_batches_per_pass = 1,
                                       .threads = 1,
                                       .lanes = {1, mesh_ranks(&comm->mesh) / tensor},
                                       .lora = kind->lora,

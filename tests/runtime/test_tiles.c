@@ -1,4 +1,4 @@
-/* MLPs in tiles over a grain's tokens: the same bits under any policy, in less memory, and chosen where that is short.
+/* MLPs in tiles over a micro-batch's tokens: the same bits under any policy, in less memory, and chosen where that is short.
  */
 /* ctest: PROCESSORS 2 TIMEOUT 600 */
 /* ctest-again: avx2 slow BALLAST_MAX_ISA=avx2 DNNL_MAX_CPU_ISA=AVX2 */
@@ -9,9 +9,9 @@
 #include "support/policy_subject.h"
 #include "support/unit.h"
 
-/* The sequences of a grain, their tokens and those of a tile; grains of a step. */
+/* The sequences of a micro-batch, their tokens and those of a tile; micro-batches of a step. */
 struct tokens {
-    int64_t sequences, length, tile, grains;
+    int64_t sequences, length, tile, micro_batches;
 };
 static const struct tokens shapes[] = {{32, 64, 1024, 2}, {48, 64, 2048, 1}};
 enum { SHAPES = sizeof shapes / sizeof *shapes, POLICIES = 2 };
@@ -27,8 +27,8 @@ static struct harness_options options_of(const char *subject, const struct token
     config->layers = 2;
     config->context = 4096;
     options.sequence_length = tokens->length;
-    options.grain_sequences = tokens->sequences;
-    options.batch = tokens->grains * tokens->sequences;
+    options.micro_batch_sequences = tokens->sequences;
+    options.batch = tokens->micro_batches * tokens->sequences;
     return options;
 }
 
@@ -100,7 +100,7 @@ static void tiles_are_whole_runs(void **state) {
     (void)state;
     refuse(1000, 4096, "1000 of a grain's 4096 tokens");
     refuse(1024, 4000, "1024 of a grain's 4000 tokens");
-    struct policy policy = {.grains_per_pass = 1, .tile_tokens = 100};
+    struct policy policy = {.micro_batches_per_pass = 1, .tile_tokens = 100};
     assert_int_equal(policy_check(&policy, 1), STATUS_BAD_INPUT);
     assert_non_null(strstr(status_message(), "policy.tile_tokens: 100"));
 }

@@ -8,7 +8,7 @@
 #include "support/synthetic_costs.h"
 #include "support/unit.h"
 
-enum { GRAINS = 4 };
+enum { MICRO_BATCHES = 4 };
 
 static const struct rank_place place = {.mesh = {1, 2}, .tensor = 2, .tier = TIER_DEVICE};
 
@@ -22,7 +22,7 @@ static int64_t count_operations(const struct program *program) {
 }
 
 static struct program *compile(const struct graph *graph, const struct policy *policy) {
-    struct plan plan = exchange_plan(graph, &place, GRAINS);
+    struct plan plan = exchange_plan(graph, &place, MICRO_BATCHES);
     struct program *program = NULL;
     int64_t *bytes = small_graph_workspace(graph);
     const struct workspace_table table = {.bytes = bytes, .count = (int)graph->nodes.count};
@@ -32,10 +32,10 @@ static struct program *compile(const struct graph *graph, const struct policy *p
     return program;
 }
 
-/* What the fastest policy's program executes, of operations between ranks for each grain. No compiled program is faster
+/* What the fastest policy's program executes, of operations between ranks for each micro-batch. No compiled program is faster
  * than its bound. */
 static int64_t search(const struct graph *graph, const struct costs *costs, const struct program *plain) {
-    const struct plan plan = exchange_plan(graph, &place, GRAINS);
+    const struct plan plan = exchange_plan(graph, &place, MICRO_BATCHES);
     int64_t *bytes = small_graph_workspace(graph);
     const struct workspace_table table = {.bytes = bytes, .count = (int)graph->nodes.count};
     const struct search_input input = {
@@ -44,7 +44,7 @@ static int64_t search(const struct graph *graph, const struct costs *costs, cons
         .costs = costs,
         .recipe = &plan.recipe,
         .place = place,
-        .grains_per_pass = 1,
+        .micro_batches_per_pass = 1,
         .capacity_bytes = {
             [TIER_DEVICE] = plain->tier_bytes[TIER_DEVICE] * 85 / 100, [TIER_HOST] = plain->tier_bytes[TIER_DEVICE]}};
     struct search_result result;

@@ -12,7 +12,7 @@
 #include "support/unit.h"
 
 /* Fewer than search_most_compiled has for graphs this small: with more, the search would be right more easily. */
-enum { GRAINS = 4, COMPILED = 24 };
+enum { MICRO_BATCHES = 4, COMPILED = 24 };
 
 /* How much of the states is elsewhere. */
 enum streamed { STREAM_NOTHING, STREAM_HALF, STREAM_ALL, STREAMED };
@@ -21,7 +21,7 @@ struct hand {
     bool recompute;
     enum streamed streamed;
     bool finer; /* chunks of half a layer */
-    int64_t grains_per_pass, lookahead;
+    int64_t micro_batches_per_pass, lookahead;
 };
 
 static void recompute_all(int32_t blocks, char *text, size_t bytes) {
@@ -31,7 +31,7 @@ static void recompute_all(int32_t blocks, char *text, size_t bytes) {
 }
 
 static struct policy hand_set(const struct graph *graph, const struct hand *hand) {
-    struct policy policy = {.grains_per_pass = hand->grains_per_pass};
+    struct policy policy = {.micro_batches_per_pass = hand->micro_batches_per_pass};
     if (hand->recompute) recompute_all(graph_count_blocks(graph), policy.schedule, sizeof policy.schedule);
     if (hand->streamed == STREAM_NOTHING) return policy;
     struct chunk_list chunks;
@@ -63,7 +63,7 @@ static void compile_hands(struct bench *bench) {
         struct hand hand = {.recompute = i % 2,
                             .streamed = (enum streamed)(i / 2 % STREAMED),
                             .finer = i / (8 * STREAMED),
-                            .grains_per_pass = i / (2 * STREAMED) % 2 ? GRAINS : 1,
+                            .micro_batches_per_pass = i / (2 * STREAMED) % 2 ? MICRO_BATCHES : 1,
                             .lookahead = i / (4 * STREAMED) % 2};
         struct plan plan = {.recipe = bench->plan.recipe, .policy = hand_set(bench->graph, &hand)};
         bench->policies[i] = plan.policy;
@@ -103,11 +103,11 @@ static void check(const struct bench *bench, int machine, double part) {
 static void check_model(int layers, enum dtype dtype, uint64_t seed) {
     static const double parts[] = {0.3, 0.5, 0.7};
     struct small_graph_options options = {
-        .layers = layers, .tied = seed % 2, .dtype = dtype, .grain_sequences = 1, .sequence_length = 128};
+        .layers = layers, .tied = seed % 2, .dtype = dtype, .micro_batch_sequences = 1, .sequence_length = 128};
     struct graph *graph = small_graph_build(&options);
     int64_t *bytes = small_graph_workspace(graph);
     struct workspace_table workspace = {.bytes = bytes, .count = (int)graph->nodes.count};
-    struct bench bench = {.graph = graph, .plan = small_plan(graph, GRAINS, 1)};
+    struct bench bench = {.graph = graph, .plan = small_plan(graph, MICRO_BATCHES, 1)};
     bench.input = (struct search_input){
         .graph = graph, .workspace = &workspace, .recipe = &bench.plan.recipe, .most_compiled = COMPILED};
     compile_hands(&bench);
@@ -139,7 +139,7 @@ static void seven_layers_are_no_slower_than_by_hand(void **state) {
 }
 
 static double simulated_s(const struct graph *graph, const struct policy *policy, const struct costs *costs) {
-    struct program *program = small_program_under(graph, GRAINS, policy);
+    struct program *program = small_program_under(graph, MICRO_BATCHES, policy);
     struct timeline timeline;
     assert_true(program->defers);
     assert_int_equal(simulate(program, costs, &timeline), STATUS_OK);
@@ -153,9 +153,9 @@ static double simulated_s(const struct graph *graph, const struct policy *policy
  * another block is. Kernels take long enough to hide what the disk does. */
 static void updates_ahead_hide_beside_a_block(void **state) {
     (void)state;
-    struct small_graph_options options = {.layers = 7, .dtype = DTYPE_F32, .grain_sequences = 1, .sequence_length = 8};
+    struct small_graph_options options = {.layers = 7, .dtype = DTYPE_F32, .micro_batch_sequences = 1, .sequence_length = 8};
     struct graph *graph = small_graph_build(&options);
-    struct policy policy = {.grains_per_pass = GRAINS, .optimizer = TIER_DISK};
+    struct policy policy = {.micro_batches_per_pass = MICRO_BATCHES, .optimizer = TIER_DISK};
     assert_int_equal(chunks_choose_bytes(graph, &policy.chunk_bytes), STATUS_OK);
     for (int machine = 0; machine < SYNTHETIC_MACHINES; machine++) {
         struct costs costs = synthetic_costs(graph, machine, 5);

@@ -8,7 +8,7 @@
 #include "support/synthetic_costs.h"
 #include "support/unit.h"
 
-enum { GRAINS = 5 };
+enum { MICRO_BATCHES = 5 };
 
 struct closeness {
     double time, bytes;  /* of the bounds, by what they bound */
@@ -31,7 +31,7 @@ struct bounds {
 };
 
 static struct bounds bounds_of(const struct policy_bound_input *input, const struct policy *policy, uint64_t seed) {
-    struct pass_activations activations = policy_bound_activations(input->cost, input->cut, policy->grains_per_pass);
+    struct pass_activations activations = policy_bound_activations(input->cost, input->cut, policy->micro_batches_per_pass);
     int64_t chunks = states_count(input->states), persistent = policy->persistent_chunks;
     struct policy wide = *policy;
     wide.buffers += (int64_t)(seed % 3);
@@ -64,7 +64,7 @@ static struct bounds find_bounds(const struct graph *graph, const struct plan *p
                      STATUS_OK);
     struct chunk_sum *from = states_divide(&states, &policy->partition, &plan->place, costs->rates.issue_s);
     assert_non_null(from);
-    int64_t fixed = policy_bound_fixed_bytes(graph, cut.shares.grains > 0 ? cut.shares.grains : 1);
+    int64_t fixed = policy_bound_fixed_bytes(graph, cut.shares.micro_batches > 0 ? cut.shares.micro_batches : 1);
     bool early = executions_update_early(graph, &policy->partition, rank_place_stages(&plan->place));
     struct policy_bound_input input = {graph, costs, &cost, &states, from, &exchange, &cut, fixed, scratch, early};
     struct bounds bounds = bounds_of(&input, policy, seed);
@@ -86,9 +86,9 @@ static int roll(uint64_t seed, uint64_t *next, int sides) {
 static void draw_ranks(uint64_t seed, struct plan *plan, struct costs *costs) {
     static const struct lane_shape shapes[] = {{1, 1}, {1, 2}, {1, 3}, {1, 8}, {2, 4}, {2, 3}};
     uint64_t next = 0;
-    plan->recipe.batch = plan->recipe.grain_sequences * (1 + roll(seed, &next, 20));
+    plan->recipe.batch = plan->recipe.micro_batch_sequences * (1 + roll(seed, &next, 20));
     plan->recipe.lanes = shapes[roll(seed, &next, sizeof shapes / sizeof *shapes)];
-    plan->recipe.round_grains = roll(seed, &next, 3);
+    plan->recipe.round_micro_batches = roll(seed, &next, 3);
     struct lane_tree tree;
     assert_int_equal(lane_tree_of_shape(&plan->recipe.lanes, &tree), STATUS_OK);
     int ranks = 1 + roll(seed, &next, tree.lanes);
@@ -110,13 +110,13 @@ enum subject { ONE_RANK, RANKS, PARTITIONS };
 
 static void check(const struct graph *graph, const struct workspace_table *workspace, enum subject subject,
                   uint64_t seed, struct closeness *closeness) {
-    struct plan plan = small_plan(graph, GRAINS, 1);
+    struct plan plan = small_plan(graph, MICRO_BATCHES, 1);
     int machine = (int)(seed % SYNTHETIC_MACHINES);
     struct costs costs = synthetic_costs(graph, machine, seed);
     if (subject != ONE_RANK) draw_ranks(seed, &plan, &costs);
     const struct mesh *mesh = subject == PARTITIONS ? &plan.place.mesh : NULL;
     if (mesh) plan.place.rank = 0; /* which has a part of every chunk */
-    plan.policy = random_policy(graph, recipe_share_grains(&plan.recipe), mesh, seed);
+    plan.policy = random_policy(graph, recipe_share_micro_batches(&plan.recipe), mesh, seed);
     struct bounds bounds = find_bounds(graph, &plan, workspace, &costs, seed);
     struct policy_bound bound = bounds.bound;
     struct program *program = compile(graph, &plan, workspace);
@@ -133,8 +133,8 @@ static void check(const struct graph *graph, const struct workspace_table *works
         char lanes[LANE_SHAPE_BYTES];
         print_policy(&plan.policy, seed);
         print_message("lanes %s, rounds of %lld, %lld grains, rank %d of %dx%d\n",
-                      lane_shape_print(&plan.recipe.lanes, lanes), (long long)plan.recipe.round_grains,
-                      (long long)recipe_grains(&plan.recipe), plan.place.rank, plan.place.mesh.nodes,
+                      lane_shape_print(&plan.recipe.lanes, lanes), (long long)plan.recipe.round_micro_batches,
+                      (long long)recipe_micro_batches(&plan.recipe), plan.place.rank, plan.place.mesh.nodes,
                       plan.place.mesh.per_node);
         print_message("ranks exchange in the %s tier\n", tier_name(plan.place.tier));
         for (enum tier tier = 0; tier < TIER_COUNT; tier++)
@@ -179,14 +179,14 @@ static void check_graph(const struct small_graph_options *options, enum subject 
 static void bounds_hold_for_small_models(void **state) {
     (void)state;
     struct small_graph_options options = {
-        .layers = 2, .tied = true, .dtype = DTYPE_F32, .grain_sequences = 1, .sequence_length = 16};
+        .layers = 2, .tied = true, .dtype = DTYPE_F32, .micro_batch_sequences = 1, .sequence_length = 16};
     check_graph(&options, ONE_RANK, 1);
 }
 
 static void bounds_hold_for_deeper_models(void **state) {
     (void)state;
     struct small_graph_options options = {
-        .layers = 5, .packed_qkv = true, .dtype = DTYPE_BF16, .grain_sequences = 1, .sequence_length = 32};
+        .layers = 5, .packed_qkv = true, .dtype = DTYPE_BF16, .micro_batch_sequences = 1, .sequence_length = 32};
     check_graph(&options, ONE_RANK, 10000);
 }
 
@@ -194,15 +194,15 @@ static void bounds_hold_for_deeper_models(void **state) {
 static void bounds_hold_for_large_tied_embeddings(void **state) {
     (void)state;
     struct small_graph_options options = {
-        .layers = 2, .tied = true, .dtype = DTYPE_BF16, .grain_sequences = 1, .sequence_length = 16, .vocabulary = 400};
+        .layers = 2, .tied = true, .dtype = DTYPE_BF16, .micro_batch_sequences = 1, .sequence_length = 16, .vocabulary = 400};
     check_graph(&options, ONE_RANK, 20000);
 }
 
-/* A rank without grains has no forward, so that nothing of a pass bounds it. */
+/* A rank without micro-batches has no forward, so that nothing of a pass bounds it. */
 static void bounds_hold_in_lanes_and_on_ranks(void **state) {
     (void)state;
     struct small_graph_options options = {
-        .layers = 3, .tied = true, .dtype = DTYPE_BF16, .grain_sequences = 1, .sequence_length = 16};
+        .layers = 3, .tied = true, .dtype = DTYPE_BF16, .micro_batch_sequences = 1, .sequence_length = 16};
     check_graph(&options, RANKS, 30000);
     options.tied = false;
     options.packed_qkv = true;
@@ -215,7 +215,7 @@ static void bounds_hold_under_partitions(void **state) {
     struct small_graph_options options = {.layers = 3,
                                           .tied = true,
                                           .dtype = DTYPE_BF16,
-                                          .grain_sequences = 1,
+                                          .micro_batch_sequences = 1,
                                           .sequence_length = 16,
                                           .vocabulary = 1000};
     check_graph(&options, PARTITIONS, 50000);
@@ -229,7 +229,7 @@ static void bounds_hold_under_partitions(void **state) {
 static void bounds_hold_where_nothing_is_clipped(void **state) {
     (void)state;
     struct small_graph_options options = {
-        .layers = 4, .tied = true, .dtype = DTYPE_F32, .grain_sequences = 1, .sequence_length = 16, .unclipped = true};
+        .layers = 4, .tied = true, .dtype = DTYPE_F32, .micro_batch_sequences = 1, .sequence_length = 16, .unclipped = true};
     check_graph(&options, ONE_RANK, 70000);
     options.tied = false;
     options.packed_qkv = true;

@@ -18,7 +18,7 @@ struct subject {
 
 static void open_subject(struct subject *out) {
     struct small_graph_options options = {
-        .layers = LAYERS, .dtype = DTYPE_F32, .grain_sequences = 1, .sequence_length = 16};
+        .layers = LAYERS, .dtype = DTYPE_F32, .micro_batch_sequences = 1, .sequence_length = 16};
     *out = (struct subject){.graph = small_graph_build(&options)};
     out->bytes = small_graph_workspace(out->graph);
     out->plan = small_plan(out->graph, 1, 1);

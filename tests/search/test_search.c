@@ -42,9 +42,9 @@ struct setting {
     uint64_t seed;
     double part; /* of the device, as search_bench_limit has it */
     bool host, disk;
-    int64_t grains; /* in a pass; 0: free */
+    int64_t micro_batches; /* in a pass; 0: free */
     struct lane_shape lanes;
-    int64_t round_grains;
+    int64_t round_micro_batches;
     struct mesh mesh;
     bool partitions;    /* all legal ones, stratified and flat */
     enum tier exchange; /* rank_place.tier */
@@ -55,9 +55,9 @@ static void check(struct setting s) {
     struct search_bench bench;
     struct search_result result;
     search_bench_open(s.layers, s.seed % 2 ? DTYPE_BF16 : DTYPE_F32, s.machine, s.seed, &bench);
-    bench.input.grains_per_pass = s.grains;
+    bench.input.micro_batches_per_pass = s.micro_batches;
     bench.plan.recipe.lanes = s.lanes;
-    bench.plan.recipe.round_grains = s.round_grains;
+    bench.plan.recipe.round_micro_batches = s.round_micro_batches;
     bench.plan.place.mesh = s.mesh;
     bench.plan.place.tier = s.exchange;
     bench.costs.rates.links.mesh = (struct mesh){1, 1};
@@ -88,32 +88,32 @@ static void check(struct setting s) {
 static void a_disk_is_used(void **state) {
     (void)state;
     check((struct setting){1, 0, 20, .part = 0.1, .disk = true});
-    check((struct setting){1, 1, 21, .part = 0.3, .disk = true, .grains = 2});
+    check((struct setting){1, 1, 21, .part = 0.3, .disk = true, .micro_batches = 2});
     check((struct setting){1, 2, 22, .part = 0.5, .disk = true});
 }
 
 static void lanes_and_ranks_are_searched(void **state) {
     (void)state;
-    check((struct setting){1, 0, 30, .part = 0.2, .disk = true, .grains = 1, .lanes = {1, 3}});
-    check((struct setting){1, 1, 31, .part = 0.1, .host = true, .grains = 1, .lanes = {1, 2}, .mesh = {1, 2}});
-    check((struct setting){2, 2, 32, .part = 0.3, .lanes = {2, 2}, .round_grains = 1, .mesh = {2, 1}});
+    check((struct setting){1, 0, 30, .part = 0.2, .disk = true, .micro_batches = 1, .lanes = {1, 3}});
+    check((struct setting){1, 1, 31, .part = 0.1, .host = true, .micro_batches = 1, .lanes = {1, 2}, .mesh = {1, 2}});
+    check((struct setting){2, 2, 32, .part = 0.3, .lanes = {2, 2}, .round_micro_batches = 1, .mesh = {2, 1}});
 }
 
 /* All legal triples on up to 8 ranks, by every choice of the memory engine. */
 static void partitions_are_searched(void **state) {
     (void)state;
-    check((struct setting){1, 0, 40, .part = 0.4, .host = true, .grains = 1, .lanes = {1, 2}, .mesh = {1, 2},
+    check((struct setting){1, 0, 40, .part = 0.4, .host = true, .micro_batches = 1, .lanes = {1, 2}, .mesh = {1, 2},
                            .partitions = true});
-    check((struct setting){1, 1, 41, .room = 4, .grains = 1, .lanes = {2, 2}, .mesh = {2, 2}, .partitions = true});
+    check((struct setting){1, 1, 41, .room = 4, .micro_batches = 1, .lanes = {2, 2}, .mesh = {2, 2}, .partitions = true});
     check((struct setting){1, 2, 42, .room = 4, .lanes = {1, 4}, .mesh = {4, 1}, .partitions = true});
-    check((struct setting){1, 0, 43, .room = 8, .grains = 1, .lanes = {4, 2}, .mesh = {4, 2}, .partitions = true});
-    check((struct setting){1, 3, 44, .part = 0.7, .grains = 1, .lanes = {1, 8}, .mesh = {1, 8}, .partitions = true,
+    check((struct setting){1, 0, 43, .room = 8, .micro_batches = 1, .lanes = {4, 2}, .mesh = {4, 2}, .partitions = true});
+    check((struct setting){1, 3, 44, .part = 0.7, .micro_batches = 1, .lanes = {1, 8}, .mesh = {1, 8}, .partitions = true,
                            .exchange = TIER_HOST, .host = true});
 }
 
 static void host_and_disk_are_used(void **state) {
     (void)state;
-    check((struct setting){1, 3, 4, .part = 0.02, .host = true, .disk = true, .grains = 1});
+    check((struct setting){1, 3, 4, .part = 0.02, .host = true, .disk = true, .micro_batches = 1});
 }
 
 static void the_device_alone_is_searched(void **state) {
@@ -128,7 +128,7 @@ static void forward_programs_are_searched(void **state) {
     struct search_bench bench;
     struct search_result result;
     struct small_graph_options options = {
-        .layers = 12, .dtype = DTYPE_F32, .grain_sequences = 1, .sequence_length = 4, .forward_only = true};
+        .layers = 12, .dtype = DTYPE_F32, .micro_batch_sequences = 1, .sequence_length = 4, .forward_only = true};
     search_bench_open(1, DTYPE_F32, 0, 3, &bench);
     struct search_input input = bench.input;
     struct graph *graph = small_graph_build(&options);

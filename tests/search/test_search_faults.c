@@ -8,7 +8,7 @@
 #include "support/synthetic_costs.h"
 #include "support/unit.h"
 
-enum { GRAINS = 2, COMPILED = 2 };
+enum { MICRO_BATCHES = 2, COMPILED = 2 };
 
 static enum status search(void *payload) {
     struct search_result result;
@@ -34,12 +34,12 @@ static void sweep(enum status (*body)(void *payload), struct search_input *input
 static void every_allocation_fails_in_turn(void **state) {
     (void)state;
     const struct small_graph_options options = {
-        .layers = 2, .dtype = DTYPE_BF16, .grain_sequences = 1, .sequence_length = 16};
+        .layers = 2, .dtype = DTYPE_BF16, .micro_batch_sequences = 1, .sequence_length = 16};
     struct graph *graph = small_graph_build(&options);
     int64_t *bytes = small_graph_workspace(graph);
     struct workspace_table workspace = {.bytes = bytes, .count = (int)graph->nodes.count};
-    struct plan plan = small_plan(graph, GRAINS, 1);
-    struct program *plain = small_program_under(graph, GRAINS, &plan.policy);
+    struct plan plan = small_plan(graph, MICRO_BATCHES, 1);
+    struct program *plain = small_program_under(graph, MICRO_BATCHES, &plan.policy);
     struct costs costs = synthetic_costs(graph, 0, 1);
     struct search_input input = {.graph = graph,
                                  .workspace = &workspace,

@@ -1,4 +1,4 @@
-/* What is said where a batch has no grains for some lanes or ranks. */
+/* What is said where a batch has no micro-batches for some lanes or ranks. */
 #include <stdio.h>
 #include <string.h>
 
@@ -12,8 +12,8 @@ static void keep(bool warning, const char *text) {
     snprintf(said, sizeof said, "%s", text);
 }
 
-static const char *warn(int64_t batch, int64_t grain, int lanes, int ranks) {
-    struct plan plan = {.recipe = {.batch = batch, .grain_sequences = grain, .lanes = {1, lanes}},
+static const char *warn(int64_t batch, int64_t micro_batch, int lanes, int ranks) {
+    struct plan plan = {.recipe = {.batch = batch, .micro_batch_sequences = micro_batch, .lanes = {1, lanes}},
                         .place = {.mesh = {1, ranks}}};
     said[0] = '\0';
     log_listen(keep);
@@ -22,21 +22,21 @@ static const char *warn(int64_t batch, int64_t grain, int lanes, int ranks) {
     return said;
 }
 
-static void lanes_without_grains_are_told_with_what_would_fill_them(void **state) {
+static void lanes_without_micro_batches_are_told_with_what_would_fill_them(void **state) {
     (void)state;
     assert_string_equal(warn(4, 1, 8, 1), "a batch of 4 grains leaves 4 of 8 lanes empty; --batch 8 or --lanes 4 gives "
                                           "each of them grains");
     assert_string_equal(warn(8, 2, 8, 4),
                         "a batch of 4 grains leaves 4 of 8 lanes empty, and 2 of 4 ranks nothing to compute; --batch "
                         "16 or --lanes 4 or --grain 1 gives each of them grains");
-    /* More grains than lanes, and yet: lanes have two each as long as there are any. */
+    /* More micro-batches than lanes, and yet: lanes have two each as long as there are any. */
     assert_string_equal(
         warn(9, 1, 8, 8),
         "a batch of 9 grains leaves 3 of 8 lanes empty, and 3 of 8 ranks nothing to compute; --batch 16 "
         "gives each of them grains");
 }
 
-static void nothing_is_said_where_all_lanes_have_grains(void **state) {
+static void nothing_is_said_where_all_lanes_have_micro_batches(void **state) {
     (void)state;
     assert_string_equal(warn(1, 1, 1, 1), "");
     assert_string_equal(warn(8, 1, 8, 4), "");
@@ -47,9 +47,9 @@ static void nothing_is_said_where_all_lanes_have_grains(void **state) {
 static void advice_holds(void **state) {
     (void)state;
     for (int64_t batch = 1; batch <= 20; batch++)
-        for (int64_t grain = 1; grain <= batch; grain++)
+        for (int64_t micro_batch = 1; micro_batch <= batch; micro_batch++)
             for (int lanes = 1; lanes <= 16; lanes++) {
-                struct plan plan = {.recipe = {.batch = batch, .grain_sequences = grain, .lanes = {1, lanes}},
+                struct plan plan = {.recipe = {.batch = batch, .micro_batch_sequences = micro_batch, .lanes = {1, lanes}},
                                     .place = {.mesh = {1, 1}}};
                 struct idle_lanes idle, then;
                 assert_int_equal(idle_lanes_find(&plan, &idle), STATUS_OK);
@@ -62,9 +62,9 @@ static void advice_holds(void **state) {
                 other.recipe.lanes.per_node = idle.lanes_instead;
                 assert_int_equal(idle_lanes_find(&other, &then), STATUS_OK);
                 assert_int_equal(then.lanes, 0);
-                if (idle.grain_instead == 0) continue;
+                if (idle.micro_batch_instead == 0) continue;
                 other = plan;
-                other.recipe.grain_sequences = idle.grain_instead;
+                other.recipe.micro_batch_sequences = idle.micro_batch_instead;
                 assert_int_equal(idle_lanes_find(&other, &then), STATUS_OK);
                 assert_int_equal(then.lanes, 0);
             }
@@ -72,8 +72,8 @@ static void advice_holds(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(lanes_without_grains_are_told_with_what_would_fill_them),
-        cmocka_unit_test(nothing_is_said_where_all_lanes_have_grains),
+        cmocka_unit_test(lanes_without_micro_batches_are_told_with_what_would_fill_them),
+        cmocka_unit_test(nothing_is_said_where_all_lanes_have_micro_batches),
         cmocka_unit_test(advice_holds),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -59,7 +59,7 @@ static int64_t status_line(const char *name) {
 
 enum { RANKS = 4, CAPACITY_MIB = 60 };
 
-/* The tensors of a grain take 260 MiB, of which the largest operator takes 16. */
+/* The tensors of a micro-batch take 260 MiB, of which the largest operator takes 16. */
 static const char config[] = "{\"model_type\": \"llama\", \"hidden_size\": 256, \"num_hidden_layers\": 8,"
                              " \"num_attention_heads\": 4, \"intermediate_size\": 768, \"vocab_size\": 4096,"
                              " \"max_position_embeddings\": 512}";

@@ -18,7 +18,7 @@ static struct backend card_with(const char *its_isa) {
     isa_here = its_isa;
     card.check = check;
     card.isa = isa;
-    card.choose_grain_tokens = NULL;
+    card.choose_micro_batch_tokens = NULL;
     return card;
 }
 
@@ -47,11 +47,11 @@ static struct plan plan_for_h100(void) {
     return resolve(backend, NULL, STATUS_OK, NULL);
 }
 
-/* The card's grains are the card's in any build: 16384 tokens for GPT-2 124M (tests/plan/test_card_grain.c). */
-static void grains_of_a_described_card(void **state) {
+/* The card's micro-batches are the card's in any build: 16384 tokens for GPT-2 124M (tests/plan/test_card_micro_batch.c). */
+static void micro_batches_of_a_described_card(void **state) {
     (void)state;
     struct plan plan = plan_for_h100();
-    assert_int_equal(plan.recipe.grain_sequences, 16);
+    assert_int_equal(plan.recipe.micro_batch_sequences, 16);
     assert_string_equal(plan.recipe.isa, "sm_90-132sm");
 }
 
@@ -142,7 +142,7 @@ static void no_set_of_a_processor_is_part_of_another(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(grains_of_a_described_card),
+        cmocka_unit_test(micro_batches_of_a_described_card),
         cmocka_unit_test(a_described_plan_on_the_card),
         cmocka_unit_test(a_described_plan_elsewhere),
         cmocka_unit_test(another_version_of_the_kernels_is_refused),

@@ -35,7 +35,7 @@ static struct plan_options options_of(const struct proved_shape *shape) {
     plan_options_init(&options);
     options.planned = (struct mesh){1, shape->ranks};
     SETTINGS_GIVE(&options, batch, 2 * shape->ranks);
-    SETTINGS_GIVE(&options, grain_sequences, 1);
+    SETTINGS_GIVE(&options, micro_batch_sequences, 1);
     SETTINGS_GIVE(&options, sequence_length, 12);
     SETTINGS_GIVE(&options, threads, 1);
     if (shape->tensor > 1) SETTINGS_GIVE(&options, tensor, shape->tensor);

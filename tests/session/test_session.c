@@ -73,7 +73,7 @@ static void several_plans(void **state) {
     expect_status(plan_request_make(&session, PROGRAMS_TO_TRAIN, &run.plan, &run.options, NULL, &request), STATUS_OK,
                   NULL);
     expect_status(session_plan_make(&session, &request, &plain), STATUS_OK, NULL);
-    request.plan.policy.grains_per_pass = 2;
+    request.plan.policy.micro_batches_per_pass = 2;
     expect_status(session_plan_make(&session, &request, &passes), STATUS_OK, NULL);
     expect_status(plan_request_make(&session, PROGRAMS_TO_WRITE, &run.plan, NULL, NULL, &request), STATUS_OK, NULL);
     expect_status(session_plan_make(&session, &request, &writing), STATUS_OK, NULL);

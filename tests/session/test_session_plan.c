@@ -92,8 +92,8 @@ static void a_host_tier_that_is_too_small_names_the_memory(void **state) {
 
 /* ---- tiles ---- */
 
-/* A model whose MLPs are wide, with a grain of 4096 tokens. */
-static void plan_long_grain(int64_t device_bytes, const char *cluster, struct planned *out) {
+/* A model whose MLPs are wide, with a micro-batch of 4096 tokens. */
+static void plan_long_micro_batch(int64_t device_bytes, const char *cluster, struct planned *out) {
     struct plan_options options;
     struct model_config config;
     struct model *model;
@@ -125,15 +125,15 @@ static void tiles_are_chosen_where_memory_is_short(void **state) {
     (void)state;
     struct planned planned;
     const int64_t mlp = 4096 * 256 * (int64_t)sizeof(float);
-    plan_long_grain(PLENTY * 4, NULL, &planned);
+    plan_long_micro_batch(PLENTY * 4, NULL, &planned);
     assert_int_equal(planned.plan.chosen.policy.tile_tokens, 0);
     assert_int_equal(planned.plan.search.enumerated, 0);
     drop(&planned);
-    plan_long_grain(4096, NULL, &planned);
+    plan_long_micro_batch(4096, NULL, &planned);
     int64_t least = planned.plan.least_bytes;
     drop(&planned);
     assert_true(least < 2 * mlp); /* backward of an MLP has more than that of all tokens at a time */
-    plan_long_grain(least, NULL, &planned);
+    plan_long_micro_batch(least, NULL, &planned);
     assert_true(planned.plan.chosen.policy.tile_tokens >= 1024 && planned.plan.chosen.policy.tile_tokens < 4096);
     expect_status(session_plan_check_memory(&planned.plan), STATUS_OK, NULL);
     drop(&planned);
@@ -146,10 +146,10 @@ static void a_policy_of_more_memory_is_given_up(void **state) {
     struct plan_options nothing;
     struct session_plan again;
     plan_options_init(&nothing);
-    plan_long_grain(4096, NULL, &planned);
+    plan_long_micro_batch(4096, NULL, &planned);
     int64_t least = planned.plan.least_bytes;
     drop(&planned);
-    plan_long_grain(PLENTY * 4, NULL, &planned);
+    plan_long_micro_batch(PLENTY * 4, NULL, &planned);
     struct plan_request request = plan_request_decided(&planned.plan.chosen, &nothing, NULL);
     request.set = planned.plan.request.set;
     request.plan.policy.lookahead = 1;
@@ -168,7 +168,7 @@ static void a_policy_of_more_memory_is_given_up(void **state) {
 static void a_card_that_is_described_gets_no_tiles(void **state) {
     (void)state;
     struct planned planned;
-    plan_long_grain(4096, "rtx4090x8", &planned);
+    plan_long_micro_batch(4096, "rtx4090x8", &planned);
     assert_int_equal(planned.plan.chosen.policy.tile_tokens, 0);
     drop(&planned);
 }

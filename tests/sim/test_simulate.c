@@ -193,12 +193,12 @@ static void open_subject(uint64_t seed, struct subject *out) {
                                           .tied = seed % 2,
                                           .packed_qkv = seed % 3 == 0,
                                           .dtype = seed % 5 == 0 ? DTYPE_F32 : DTYPE_BF16,
-                                          .grain_sequences = 2,
+                                          .micro_batch_sequences = 2,
                                           .sequence_length = 8};
-    int64_t grains = 1 + (int64_t)(seed % 7);
+    int64_t micro_batches = 1 + (int64_t)(seed % 7);
     *out = (struct subject){.graph = small_graph_build(&options), .seed = seed};
-    struct policy policy = random_policy(out->graph, grains, NULL, seed);
-    out->program = small_program_under(out->graph, grains, &policy);
+    struct policy policy = random_policy(out->graph, micro_batches, NULL, seed);
+    out->program = small_program_under(out->graph, micro_batches, &policy);
     random_costs(out->graph, seed, &out->costs);
 }
 
@@ -373,11 +373,11 @@ static void random_programs_are_simulated(void **state) {
 /* On one stream time is the order of the list: the peak is the compiler's. */
 static void memory_on_one_stream_is_exact(void **state) {
     (void)state;
-    for (int grains = 1; grains <= 2; grains++) {
-        struct small_graph_options options = {.layers = 2, .grain_sequences = 2, .sequence_length = 8};
+    for (int micro_batches = 1; micro_batches <= 2; micro_batches++) {
+        struct small_graph_options options = {.layers = 2, .micro_batch_sequences = 2, .sequence_length = 8};
         options.dtype = DTYPE_BF16;
         struct subject subject = {.graph = small_graph_build(&options)};
-        subject.program = small_program(subject.graph, grains, 1, 1, 1);
+        subject.program = small_program(subject.graph, micro_batches, 1, 1, 1);
         random_costs(subject.graph, 5, &subject.costs);
         struct timeline timeline;
         struct memory_report report;
@@ -391,8 +391,8 @@ static void memory_on_one_stream_is_exact(void **state) {
 
 static void unmeasured_copies_are_refused(void **state) {
     (void)state;
-    struct small_graph_options options = {.layers = 2, .dtype = DTYPE_F32, .grain_sequences = 2, .sequence_length = 8};
-    struct policy policy = {.grains_per_pass = 1, .parameters = TIER_HOST, .chunk_bytes = 4096, .buffers = 8};
+    struct small_graph_options options = {.layers = 2, .dtype = DTYPE_F32, .micro_batch_sequences = 2, .sequence_length = 8};
+    struct policy policy = {.micro_batches_per_pass = 1, .parameters = TIER_HOST, .chunk_bytes = 4096, .buffers = 8};
     struct subject subject = {.graph = small_graph_build(&options)};
     subject.program = small_program_under(subject.graph, 2, &policy);
     random_costs(subject.graph, 5, &subject.costs);

@@ -76,7 +76,7 @@ static void operations_cost_by_group_and_algorithm(void **state) {
     (void)state;
     static const struct partition partitions[] = {{1, 1, 1}, {1, 1, 4}, {2, 2, 2}, {2, 4, 4}, {2, 2, 4}, {4, 4, 4}};
     struct graph *graph = small_graph_build(&(struct small_graph_options){
-        .layers = 2, .dtype = DTYPE_F32, .grain_sequences = 2, .sequence_length = 4, .vocabulary = 1000});
+        .layers = 2, .dtype = DTYPE_F32, .micro_batch_sequences = 2, .sequence_length = 4, .vocabulary = 1000});
     for (size_t i = 0; i < sizeof partitions / sizeof *partitions; i++)
         for (int flat = 0; flat < 2; flat++) {
             int across = 0;

@@ -22,7 +22,7 @@ struct stages {
 
 static struct graph *make_graph(void) {
     return small_graph_build(&(struct small_graph_options){
-        .layers = LAYERS, .dtype = DTYPE_F32, .grain_sequences = 1, .sequence_length = 4});
+        .layers = LAYERS, .dtype = DTYPE_F32, .micro_batch_sequences = 1, .sequence_length = 4});
 }
 
 /* One node of each layer in each direction takes time, and nothing else; a message `latency_s`. */

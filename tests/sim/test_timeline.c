@@ -19,8 +19,8 @@ struct subject {
 
 static void open_subject(struct subject *out) {
     const struct small_graph_options options = {
-        .layers = 3, .dtype = DTYPE_BF16, .grain_sequences = 2, .sequence_length = 8};
-    const struct policy policy = {.grains_per_pass = 1,
+        .layers = 3, .dtype = DTYPE_BF16, .micro_batch_sequences = 2, .sequence_length = 8};
+    const struct policy policy = {.micro_batches_per_pass = 1,
                                   .chunk_bytes = 4096,
                                   .buffers = 8,
                                   .parameters = TIER_HOST,
@@ -84,7 +84,7 @@ static void events_are_in_order(void **state) {
     close_subject(&subject);
 }
 
-/* Block 2 alone is computed again: its forward is there twice a grain, the second time by the name of recomputation. */
+/* Block 2 alone is computed again: its forward is there twice a micro-batch, the second time by the name of recomputation. */
 static void recomputation_is_told(void **state) {
     (void)state;
     struct subject subject;
@@ -129,8 +129,8 @@ static void causes_are_found(void **state) {
     close_subject(&subject);
 }
 
-/* Grains are those of the step: each is met, in the pass that it belongs to. */
-static void grains_are_told(void **state) {
+/* Micro-batches are those of the step: each is met, in the pass that it belongs to. */
+static void micro_batches_are_told(void **state) {
     (void)state;
     struct subject subject;
     open_subject(&subject);
@@ -138,14 +138,14 @@ static void grains_are_told(void **state) {
     size_t index;
     int seen[4] = {0}, none = 0;
     json_array_foreach(json_object_get(subject.json, "events"), index, row) {
-        int64_t grain = json_integer_value(json_array_get(row, 4));
-        assert_true(grain >= -1 && grain < 4);
-        if (grain < 0)
+        int64_t micro_batch = json_integer_value(json_array_get(row, 4));
+        assert_true(micro_batch >= -1 && micro_batch < 4);
+        if (micro_batch < 0)
             none++;
         else
-            seen[grain]++;
+            seen[micro_batch]++;
         const char *section = text_at(subject.json, "sections", json_array_get(row, 3));
-        if (strcmp(section, "middle passes") == 0) assert_true(grain == 1 || grain == 2);
+        if (strcmp(section, "middle passes") == 0) assert_true(micro_batch == 1 || micro_batch == 2);
     }
     assert_true(none > 0 && seen[0] > 0 && seen[1] > 0 && seen[1] == seen[2] && seen[3] > 0);
     close_subject(&subject);
@@ -216,7 +216,7 @@ int main(void) {
         cmocka_unit_test(events_are_in_order),
         cmocka_unit_test(recomputation_is_told),
         cmocka_unit_test(causes_are_found),
-        cmocka_unit_test(grains_are_told),
+        cmocka_unit_test(micro_batches_are_told),
         cmocka_unit_test(streams_and_tiers_are_named),
         cmocka_unit_test_setup_teardown(every_operation_fails_in_turn, temp_folder_make, temp_folder_drop),
     };

@@ -557,7 +557,7 @@ static enum status check_recipe(struct comm *comm, uint64_t seed, int nodes, int
                                     .round_bf16 = round,
                                     .in_place = variant & 8};
     check.recipe = (struct recipe){nodes, per_node, round, check.empty_lane, seed + (uint64_t)variant, 0};
-    for (int lane = 0; lane < nodes * per_node; lane++) /* fewer grains than lanes: the last ones have none */
+    for (int lane = 0; lane < nodes * per_node; lane++) /* fewer micro-batches than lanes: the last ones have none */
         check.empty_lane[lane] = variant & 2 && lane >= 1 + (int)seed % (nodes * per_node);
     enum status status = begin_check(comm, &check);
     if (status == STATUS_OK) status = execute(&check, 2);

@@ -125,7 +125,7 @@ static struct tensor *add_batch_block(const struct maker *maker, struct tensor *
 
 static struct tensor *integers(struct graph *graph, const char *name) {
     return graph_tensor(graph, TENSOR_INPUT, name,
-                        shape_make(DTYPE_I32, 2, graph->grain_sequences, graph->sequence_length, 1));
+                        shape_make(DTYPE_I32, 2, graph->micro_batch_sequences, graph->sequence_length, 1));
 }
 
 struct graph *exchange_graph_build(enum dtype dtype, struct group_part part) {
@@ -149,8 +149,8 @@ struct graph *exchange_graph_build(enum dtype dtype, struct group_part part) {
     return graph;
 }
 
-struct plan exchange_plan(const struct graph *graph, const struct rank_place *place, int64_t grains) {
-    struct plan plan = small_plan(graph, grains, 1);
+struct plan exchange_plan(const struct graph *graph, const struct rank_place *place, int64_t micro_batches) {
+    struct plan plan = small_plan(graph, micro_batches, 1);
     plan.recipe.tensor = rank_place_tensor(place);
     plan.recipe.lanes = (struct lane_shape){1, rank_place_data(place)};
     plan.place = *place;

@@ -15,7 +15,7 @@ enum { EXCHANGE_SEQUENCES = 4, EXCHANGE_LENGTH = 8, EXCHANGE_BLOCKS = 6, EXCHANG
  * part of the gradient on each rank. Ends the test when it cannot be built. */
 struct graph *exchange_graph_build(enum dtype dtype, struct group_part part);
 
-/* A plan of so many grains on the data ranks of the place, each of which has a lane. */
-struct plan exchange_plan(const struct graph *graph, const struct rank_place *place, int64_t grains);
+/* A plan of so many micro-batches on the data ranks of the place, each of which has a lane. */
+struct plan exchange_plan(const struct graph *graph, const struct rank_place *place, int64_t micro_batches);
 
 #endif

@@ -38,9 +38,9 @@ static struct plan_request request_of(const struct harness_options *options) {
         .plan = {.recipe = {.dtype = options->dtype,
                             .batch = options->batch,
                             .sequence_length = options->sequence_length,
-                            .grain_sequences = options->grain_sequences,
+                            .micro_batch_sequences = options->micro_batch_sequences,
                             .lanes = options->lanes,
-                            .round_grains = options->round_grains,
+                            .round_micro_batches = options->round_micro_batches,
                             .tensor = options->tensor,
                             .sequence = options->sequence,
                             .layout =
@@ -72,7 +72,7 @@ static struct plan_request request_of(const struct harness_options *options) {
     recipe->base_dtype = options->base_dtype;
     snprintf(recipe->lora, sizeof recipe->lora, "%s", options->lora ? options->lora : "");
     snprintf(recipe->freeze, sizeof recipe->freeze, "%s", options->freeze ? options->freeze : "");
-    request.plan.policy.grains_per_pass = options->grains_per_pass;
+    request.plan.policy.micro_batches_per_pass = options->micro_batches_per_pass;
     if (options->comm) request.plan.place.mesh = options->comm->mesh;
     request.plan.place.stages = options->stages;
     request.plan.place.tensor = options->tensor;
@@ -132,7 +132,7 @@ static void choose_policy(struct harness *harness, struct plan_request *request)
         main++;
     require(program_build_graph(&harness->session, &request->set, main, plan, &graph), "graph");
     if (harness->options.policy_seed != 0)
-        plan->policy = random_policy_with(graph, recipe_share_grains(&plan->recipe), NULL, harness->options.policy_seed,
+        plan->policy = random_policy_with(graph, recipe_share_micro_batches(&plan->recipe), NULL, harness->options.policy_seed,
                                           &harness->options.policy_traits);
     if (partition_cuts(&harness->options.partition)) policy_cut(graph, &harness->options.partition, &plan->policy);
     plan->policy.flat = harness->options.flat;
@@ -194,23 +194,23 @@ static int32_t *input_of(const struct executable *executable, const struct runne
     return tensor ? runner_data(runner, tensor) : NULL;
 }
 
-/* Of a batch, the grains that the program's inputs hold. */
-static struct grain_range grains_of(const struct harness *harness, const struct runner *runner) {
+/* Of a batch, the micro-batches that the program's inputs hold. */
+static struct micro_batch_range micro_batches_of(const struct harness *harness, const struct runner *runner) {
     const struct harness_options *options = &harness->options;
-    int64_t all = (options->batch + options->grain_sequences - 1) / options->grain_sequences;
+    int64_t all = (options->batch + options->micro_batch_sequences - 1) / options->micro_batch_sequences;
     bool step = runner == harness->engine.runners[PROGRAM_STEP];
-    return step ? harness->engine.grains : (struct grain_range){0, all};
+    return step ? harness->engine.micro_batches : (struct micro_batch_range){0, all};
 }
 
 static void set_inputs(const struct harness *harness, const struct executable *executable, const struct runner *runner,
                        const int32_t *tokens, const int32_t *targets) {
     const struct harness_options *options = &harness->options;
-    struct grain_range grains = grains_of(harness, runner);
-    int64_t length = options->sequence_length, in_grain = options->grain_sequences * length;
-    int64_t first = grains.first * in_grain, real = options->batch * length;
+    struct micro_batch_range micro_batches = micro_batches_of(harness, runner);
+    int64_t length = options->sequence_length, in_micro_batch = options->micro_batch_sequences * length;
+    int64_t first = micro_batches.first * in_micro_batch, real = options->batch * length;
     int32_t *to_tokens = input_of(executable, runner, "tokens"), *to_targets = input_of(executable, runner, "targets");
     int32_t *positions = input_of(executable, runner, "positions");
-    for (int64_t i = 0; i < grains.count * in_grain; i++) {
+    for (int64_t i = 0; i < micro_batches.count * in_micro_batch; i++) {
         to_tokens[i] = first + i < real ? tokens[first + i] : 0;
         if (to_targets) to_targets[i] = first + i < real ? targets[first + i] : TARGET_PADDING;
         if (positions) positions[i] = (int32_t)(i % length);
@@ -223,8 +223,8 @@ void harness_set_inputs(struct harness *harness, const int32_t *tokens, const in
 
 void harness_set_references(struct harness *harness, const double *references) {
     const struct harness_options *options = &harness->options;
-    struct grain_range grains = grains_of(harness, harness->runner);
-    int64_t first = grains.first * options->grain_sequences, count = grains.count * options->grain_sequences;
+    struct micro_batch_range micro_batches = micro_batches_of(harness, harness->runner);
+    int64_t first = micro_batches.first * options->micro_batch_sequences, count = micro_batches.count * options->micro_batch_sequences;
     double *to = harness_data(harness, "reference");
     for (int64_t i = 0; i < count; i++)
         to[i] = first + i < options->batch ? references[first + i] : 0;
@@ -239,9 +239,9 @@ static int64_t count_unmasked(const int32_t *targets, int64_t count) {
 
 /* Those of this rank's rows that are there. */
 static int64_t count_pairs(const struct harness *harness) {
-    struct grain_range grains = grains_of(harness, harness->runner);
-    int64_t first = grains.first * harness->options.grain_sequences,
-            end = first + grains.count * harness->options.grain_sequences;
+    struct micro_batch_range micro_batches = micro_batches_of(harness, harness->runner);
+    int64_t first = micro_batches.first * harness->options.micro_batch_sequences,
+            end = first + micro_batches.count * harness->options.micro_batch_sequences;
     return first >= harness->options.batch
                ? 0
                : ((end < harness->options.batch ? end : harness->options.batch) - first) / 2;
@@ -249,8 +249,8 @@ static int64_t count_pairs(const struct harness *harness) {
 
 int64_t harness_count_targets(const struct harness *harness) {
     if (harness->options.loss == TRAINING_DPO) return count_pairs(harness);
-    int64_t grains = grains_of(harness, harness->runner).count, length = harness->options.sequence_length;
-    return count_unmasked(harness_data(harness, "targets"), grains * harness->options.grain_sequences * length);
+    int64_t micro_batches = micro_batches_of(harness, harness->runner).count, length = harness->options.sequence_length;
+    return count_unmasked(harness_data(harness, "targets"), micro_batches * harness->options.micro_batch_sequences * length);
 }
 
 double harness_evaluate(struct harness *harness, const int32_t *tokens, const int32_t *targets) {

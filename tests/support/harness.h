@@ -24,9 +24,9 @@ struct harness_options {
     enum state_format optimizer_dtype;
     enum master master;
     enum weight_format base_dtype;
-    int64_t batch, sequence_length, grain_sequences, grains_per_pass;
-    struct policy policy; /* but for the grains */
-    uint64_t policy_seed; /* not 0: a random policy, grains and all, but for */
+    int64_t batch, sequence_length, micro_batch_sequences, micro_batches_per_pass;
+    struct policy policy; /* but for the micro-batches */
+    uint64_t policy_seed; /* not 0: a random policy, micro-batches and all, but for */
     struct policy_traits policy_traits;
     int stages;                 /* of a pipeline; 0: one */
     const char *spans;          /* policy.spans; NULL: "" */
@@ -38,7 +38,7 @@ struct harness_options {
     bool evaluates; /* also compiles PROGRAM_LOSS, in the same arenas: harness_evaluate */
     int threads;    /* 0: 2 */
     struct lane_shape lanes;
-    int64_t round_grains;
+    int64_t round_micro_batches;
     bool sequence;                    /* of recipe */
     int tensor;                       /* ranks of `comm` that share each tensor; 0: 1 */
     struct layout_rates layout_rates; /* by which a solver says which parts; all 0: Megatron-LM's */

@@ -25,7 +25,7 @@ void library_place_make(const char *folder, struct library_place *out) {
     ballast_plan_options_init(&out->plan);
     ballast_train_options_init(&out->train);
     ballast_train_events_init(&out->events);
-    out->plan.batch = 3, out->plan.grain_sequences = 2, out->plan.sequence_length = 16;
+    out->plan.batch = 3, out->plan.micro_batch_sequences = 2, out->plan.sequence_length = 16;
     out->plan.threads = 2, out->plan.device_memory_bytes = 256 << 20;
     out->train.data_paths = out->data_paths, out->train.data_path_count = 1;
     out->train.steps = 6, out->train.learning_rate = 1e-3, out->train.warmup_steps = 2;

@@ -12,7 +12,7 @@ static inline bool has(const struct op_case *op_case, unsigned flag) { return (o
 
 static inline struct tensor *activation(struct graph *graph, const struct op_case *op_case, const char *name,
                                         int64_t columns) {
-    struct shape shape = shape_make(graph->dtype, 3, graph->grain_sequences, graph->sequence_length, columns);
+    struct shape shape = shape_make(graph->dtype, 3, graph->micro_batch_sequences, graph->sequence_length, columns);
     if (!has(op_case, CASE_VIEWS)) return graph_tensor(graph, TENSOR_ACTIVATION, name, shape);
     shape.dims[2] += VIEW_BEFORE + VIEW_AFTER;
     struct tensor *base = graph_tensor(graph, TENSOR_ACTIVATION, graph_format(graph, "%s.base", name), shape);
@@ -23,12 +23,12 @@ static inline struct tensor *activation(struct graph *graph, const struct op_cas
 
 static inline struct tensor *integers(struct graph *graph, const char *name) {
     return graph_tensor(graph, TENSOR_INPUT, name,
-                        shape_make(DTYPE_I32, 2, graph->grain_sequences, graph->sequence_length, 1));
+                        shape_make(DTYPE_I32, 2, graph->micro_batch_sequences, graph->sequence_length, 1));
 }
 
 static inline struct tensor *row_values(struct graph *graph, const char *name, int64_t count) {
     return graph_tensor(graph, TENSOR_ACTIVATION, name,
-                        shape_make(DTYPE_F32, 3, graph->grain_sequences, graph->sequence_length, count));
+                        shape_make(DTYPE_F32, 3, graph->micro_batch_sequences, graph->sequence_length, count));
 }
 
 static inline struct tensor *accumulator(struct graph *graph, const char *name, int rank, int64_t d0, int64_t d1) {

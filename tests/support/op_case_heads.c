@@ -35,7 +35,7 @@ static struct tensor *last_made(const struct graph *graph) {
 void build_join_statistics(struct graph *graph, const struct op_case *op_case, const struct op_sizes *sizes) {
     enum { PARTS = 3 };
     (void)op_case, (void)sizes;
-    struct shape shape = shape_make(DTYPE_F32, 3, PARTS, graph->grain_sequences, graph->sequence_length);
+    struct shape shape = shape_make(DTYPE_F32, 3, PARTS, graph->micro_batch_sequences, graph->sequence_length);
     shape.rank = 4, shape.dims[3] = HEAD_STATISTICS;
     struct tensor *in[OP_INPUTS_MAX] = {graph_tensor(graph, TENSOR_ACTIVATION, "parts", shape)};
     add(graph, &op_join_statistics, "joined", NULL, in, NULL);

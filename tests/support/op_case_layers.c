@@ -161,7 +161,7 @@ void build_attention(struct graph *graph, const struct op_case *op_case, const s
                                         activation(graph, op_case, "v", kv),
                                         IF_WANTED(has(op_case, CASE_SEGMENTS), integers(graph, "segments")),
                                         IF_WANTED(has(op_case, CASE_SINKS), sinks(graph, sizes))};
-    struct shape lse = shape_make(DTYPE_F32, 3, graph->grain_sequences, sizes->heads, graph->sequence_length);
+    struct shape lse = shape_make(DTYPE_F32, 3, graph->micro_batch_sequences, sizes->heads, graph->sequence_length);
     struct tensor *out[OP_OUTPUTS_MAX] = {activation(graph, op_case, "y", q),
                                           graph_tensor(graph, TENSOR_ACTIVATION, "lse", lse)};
     add(graph, &op_attention, "attention", &attributes, in, out);
@@ -304,7 +304,7 @@ static struct tensor *stacked_parts(struct graph *graph, const struct op_case *o
     enum dtype other = graph->dtype == DTYPE_F32 ? DTYPE_BF16 : DTYPE_F32;
     struct shape shape = {has(op_case, CASE_CONVERTS) ? other : graph->dtype,
                           4,
-                          {CASE_PARTS, graph->grain_sequences, graph->sequence_length, columns}};
+                          {CASE_PARTS, graph->micro_batch_sequences, graph->sequence_length, columns}};
     return graph_tensor(graph, TENSOR_ACTIVATION, name, shape);
 }
 
@@ -330,7 +330,7 @@ void build_cut(struct graph *graph, const struct op_case *op_case, const struct 
 /* Of [S, T], whose positions are its columns. */
 void build_cut_tokens(struct graph *graph, const struct op_case *op_case, const struct op_sizes *sizes) {
     (void)sizes;
-    int64_t sequences = graph->grain_sequences, length = graph->sequence_length;
+    int64_t sequences = graph->micro_batch_sequences, length = graph->sequence_length;
     const struct cut_attributes attributes = {.dimension = 1,
                                               .part = {CASE_PARTS, CASE_OWN_PART, 0, has(op_case, CASE_ZIGZAG)}};
     struct tensor *in[OP_INPUTS_MAX] = {

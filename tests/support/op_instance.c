@@ -199,7 +199,7 @@ void op_instance_write(struct op_instance *instance, const struct tensor *tensor
         element_write(element(instance, tensor, i / columns, i % columns), tensor->shape.dtype, values[i]);
 }
 
-/* Integers that the operators take: `index` counts tokens of the grain. */
+/* Integers that the operators take: `index` counts tokens of the micro-batch. */
 static double integer_value(const struct op_instance *instance, const char *name, int64_t index, uint32_t random) {
     const struct tensor *weight = op_case_tensor(instance->graph, "weight");
     const struct node *first = instance->graph->nodes.items[0];

@@ -22,8 +22,8 @@ enum { POLICY_NESTED_BLOCKS = 5 };
     X(nested)                                                                                                          \
     X(lookahead)                                                                                                       \
     X(update_ahead)                                                                                                    \
-    X(four_grains)                                                                                                     \
-    X(middle_pass_of_grains) /* a middle pass over more than one */                                                    \
+    X(four_micro_batches)                                                                                                     \
+    X(middle_pass_of_micro_batches) /* a middle pass over more than one */                                                    \
     X(tiles)                                                                                                           \
     X(remake)
 
@@ -35,8 +35,8 @@ enum policy_feature {
 };
 extern const char *const policy_feature_names[POLICY_FEATURES];
 
-/* Adds 1 to the counts of what the policy has, for a model of so many blocks and a step of so many grains. */
-void policy_count_features(const struct policy *policy, int32_t blocks, int64_t grains,
+/* Adds 1 to the counts of what the policy has, for a model of so many blocks and a step of so many micro-batches. */
+void policy_count_features(const struct policy *policy, int32_t blocks, int64_t micro_batches,
                            int64_t counts[POLICY_FEATURES]);
 
 #endif

@@ -2,9 +2,9 @@
 
 #include "support/unit.h"
 
-/* The last grain is not full. */
-enum { GRAIN = 2, BATCH = GRAIN * POLICY_SUBJECT_GRAINS - 1, TOKENS = 13 };
-enum { LONG_LENGTH = 32, LONG_GRAIN = POLICY_LONG_TOKENS / LONG_LENGTH };
+/* The last micro-batch is not full. */
+enum { MICRO_BATCH = 2, BATCH = MICRO_BATCH * POLICY_SUBJECT_MICRO_BATCHES - 1, TOKENS = 13 };
+enum { LONG_LENGTH = 32, LONG_MICRO_BATCH = POLICY_LONG_TOKENS / LONG_LENGTH };
 
 /* Adapters are "rank,alpha,layers" (adapter_parse). They start with B = 0, so that the norms of their gradients are
  * small: where one is below POLICY_SUBJECT_CLIP_NORM, name more layers. Of the two dtypes, each family has one of each;
@@ -134,7 +134,7 @@ static struct model_config config_of(const struct policy_subject *subject) {
 struct harness_options policy_options(const struct policy_subject *subject, const struct policy_way *way,
                                       struct model_config *config) {
     double clip_norm = way->clip_norm < 0 ? 0 : way->clip_norm > 0 ? way->clip_norm : POLICY_SUBJECT_CLIP_NORM;
-    int64_t batch = way->batch > 0 ? way->batch : way->long_grains ? LONG_GRAIN : BATCH;
+    int64_t batch = way->batch > 0 ? way->batch : way->long_micro_batches ? LONG_MICRO_BATCH : BATCH;
     *config = config_of(subject);
     return (struct harness_options){.backend = way->backend,
                                     .config = config,
@@ -147,9 +147,9 @@ struct harness_options policy_options(const struct policy_subject *subject, cons
                                     .purpose = MODEL_LOSS,
                                     .dtype = subject->dtype,
                                     .batch = batch,
-                                    .sequence_length = way->long_grains ? LONG_LENGTH : TOKENS,
-                                    .grain_sequences = way->long_grains ? LONG_GRAIN : GRAIN,
-                                    .grains_per_pass = way->policy ? way->policy->grains_per_pass : 1,
+                                    .sequence_length = way->long_micro_batches ? LONG_LENGTH : TOKENS,
+                                    .micro_batch_sequences = way->long_micro_batches ? LONG_MICRO_BATCH : MICRO_BATCH,
+                                    .micro_batches_per_pass = way->policy ? way->policy->micro_batches_per_pass : 1,
                                     .policy = way->policy ? *way->policy : (struct policy){0},
                                     .policy_seed = way->policy_seed,
                                     .policy_traits = way->policy_traits,
@@ -162,7 +162,7 @@ struct harness_options policy_options(const struct policy_subject *subject, cons
                                     .comm = way->comm,
                                     .weight_decay = 0.1,
                                     .lanes = way->lanes,
-                                    .round_grains = way->round_grains,
+                                    .round_micro_batches = way->round_micro_batches,
                                     .reduce_dtype = way->reduce_dtype,
                                     .streams = way->streams,
                                     .stream_seed = way->stream_seed,

@@ -5,7 +5,7 @@
 #include "support/outcome.h"
 
 /* Of each family: all weights in fp32, all in bf16 and the family's other form, adapters, some layers frozen. */
-enum { POLICY_SUBJECTS_EACH = 4, POLICY_SUBJECT_BLOCKS = 8, POLICY_SUBJECT_GRAINS = 5 };
+enum { POLICY_SUBJECTS_EACH = 4, POLICY_SUBJECT_BLOCKS = 8, POLICY_SUBJECT_MICRO_BATCHES = 5 };
 enum { POLICY_LONG_TOKENS = 2048 };
 #define POLICY_SUBJECT_CLIP_NORM 0.02 /* below every norm, so that clipping is at work in every step */
 
@@ -34,11 +34,11 @@ struct policy_way {
     uint64_t policy_seed;          /* not 0: a random one, but for */
     struct policy_traits policy_traits;
     bool interleaved;        /* by runner_step_interleaved */
-    bool long_grains;        /* the step is one grain of POLICY_LONG_TOKENS, which tiles cut */
+    bool long_micro_batches;        /* the step is one micro-batch of POLICY_LONG_TOKENS, which tiles cut */
     struct lane_shape lanes; /* of the recipe; all 0: one */
-    int64_t round_grains;
+    int64_t round_micro_batches;
     enum dtype reduce_dtype;
-    int64_t batch;                     /* sequences; 0: POLICY_SUBJECT_GRAINS grains, the last not full */
+    int64_t batch;                     /* sequences; 0: POLICY_SUBJECT_MICRO_BATCHES micro-batches, the last not full */
     double clip_norm;                  /* 0: POLICY_SUBJECT_CLIP_NORM; below 0: none */
     int threads;                       /* 0: 2 */
     struct comm *comm;                 /* ranks that train together; NULL: one */

@@ -94,15 +94,15 @@ static void draw_partition(struct dice *dice, const struct graph *graph, const s
     policy->flat = roll(dice, 2);
 }
 
-struct policy random_policy(const struct graph *graph, int64_t grains, const struct mesh *mesh, uint64_t seed) {
-    return random_policy_with(graph, grains, mesh, seed,
+struct policy random_policy(const struct graph *graph, int64_t micro_batches, const struct mesh *mesh, uint64_t seed) {
+    return random_policy_with(graph, micro_batches, mesh, seed,
                               &(struct policy_traits){.tiers = TIERS_DRAWN, .schedule = ACTIVATIONS_DRAWN});
 }
 
-struct policy random_policy_with(const struct graph *graph, int64_t grains, const struct mesh *mesh, uint64_t seed,
+struct policy random_policy_with(const struct graph *graph, int64_t micro_batches, const struct mesh *mesh, uint64_t seed,
                                  const struct policy_traits *traits) {
     struct dice dice = {.seed = seed};
-    struct policy policy = {.grains_per_pass = 1 + roll(&dice, grains < 4 ? grains : 4),
+    struct policy policy = {.micro_batches_per_pass = 1 + roll(&dice, micro_batches < 4 ? micro_batches : 4),
                             .tile_tokens = traits->tile_tokens};
     policy.chunk_bytes = 1 + total_bytes(graph) / (1 + roll(&dice, 12));
     struct chunk_list chunks;

@@ -15,8 +15,8 @@ enum { RANK_CASE_STEPS = 10, RANK_CASE_NAME_BYTES = 200 };
 #define RANK_CASE_AXES(X)                                                                                              \
     X(subject)   /* family, and dtype, adapters or frozen layers: of policy_subjects */                                \
     X(lanes)     /* 8, 2x4, 3 */                                                                                       \
-    X(batch)     /* full grains, a short last one, fewer grains than lanes */                                          \
-    X(round)     /* all grains of a lane, 1, 2 */                                                                      \
+    X(batch)     /* full micro-batches, a short last one, fewer micro-batches than lanes */                                          \
+    X(round)     /* all micro-batches of a lane, 1, 2 */                                                                      \
     X(reduce)    /* gradients are added in fp32, or rounded to bf16 before */                                          \
     X(clip)      /* at work, or off */                                                                                 \
     X(tiers)     /* of all states: the device, the host, the disk; or drawn each for itself */                         \
@@ -35,7 +35,7 @@ enum rank_axis {
 struct rank_case {
     int value[RANK_AXES];
     uint64_t seed; /* of random policies */
-    bool brief;    /* two blocks, two steps of a grain a lane or fewer: where an emulator runs the kernels */
+    bool brief;    /* two blocks, two steps of a micro-batch a lane or fewer: where an emulator runs the kernels */
 };
 
 /* By axis. */

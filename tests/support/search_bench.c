@@ -14,12 +14,12 @@ void search_bench_open(int layers, enum dtype dtype, int machine, uint64_t seed,
                                           .tied = seed % 2,
                                           .packed_qkv = seed % 3 == 0,
                                           .dtype = dtype,
-                                          .grain_sequences = 1,
+                                          .micro_batch_sequences = 1,
                                           .sequence_length = 16};
     *out = (struct search_bench){.graph = small_graph_build(&options)};
     out->bytes = small_graph_workspace(out->graph);
     out->workspace = (struct workspace_table){.bytes = out->bytes, .count = (int)out->graph->nodes.count};
-    out->plan = small_plan(out->graph, SEARCH_BENCH_GRAINS, 1);
+    out->plan = small_plan(out->graph, SEARCH_BENCH_MICRO_BATCHES, 1);
     out->costs = synthetic_costs(out->graph, machine, seed);
     out->input = (struct search_input){
         .graph = out->graph, .workspace = &out->workspace, .costs = &out->costs, .recipe = &out->plan.recipe};
@@ -55,7 +55,7 @@ bool search_bench_fits(const struct search_bench *bench, const struct measured *
 }
 
 int64_t search_bench_plain_bytes(const struct search_bench *bench) {
-    struct policy plain = {.grains_per_pass = 1};
+    struct policy plain = {.micro_batches_per_pass = 1};
     return search_bench_measure(bench, &plain).bytes[TIER_DEVICE];
 }
 

@@ -52,9 +52,9 @@ static struct tensor *layer_build(struct graph *graph, int layer, struct tensor 
 }
 
 struct graph *small_graph_build(const struct small_graph_options *options) {
-    struct graph *graph = graph_create(options->dtype, options->grain_sequences, options->sequence_length);
+    struct graph *graph = graph_create(options->dtype, options->micro_batch_sequences, options->sequence_length);
     assert_non_null(graph);
-    struct shape tokens_shape = shape_make(DTYPE_I32, 2, options->grain_sequences, options->sequence_length, 1);
+    struct shape tokens_shape = shape_make(DTYPE_I32, 2, options->micro_batch_sequences, options->sequence_length, 1);
     graph_begin_block(graph, "embedding");
     struct tensor *tokens = graph_tensor(graph, TENSOR_INPUT, "tokens", tokens_shape);
     struct tensor *targets = graph_tensor(graph, TENSOR_INPUT, "targets", tokens_shape);
@@ -96,18 +96,18 @@ int64_t *small_graph_workspace(const struct graph *graph) {
     return bytes;
 }
 
-struct plan small_plan(const struct graph *graph, int64_t grains, int64_t grains_per_pass) {
+struct plan small_plan(const struct graph *graph, int64_t micro_batches, int64_t micro_batches_per_pass) {
     return (struct plan){
         .recipe = {.dtype = graph->dtype,
-                   .batch = grains * graph->grain_sequences,
+                   .batch = micro_batches * graph->micro_batch_sequences,
                    .sequence_length = graph->sequence_length,
-                   .grain_sequences = graph->grain_sequences,
+                   .micro_batch_sequences = graph->micro_batch_sequences,
                    .beta1 = 0.9,
                    .beta2 = 0.95,
                    .epsilon = 1e-8,
                    .weight_decay = 0.1,
                    .clip_norm = 1},
-        .policy = {.grains_per_pass = grains_per_pass},
+        .policy = {.micro_batches_per_pass = micro_batches_per_pass},
         .threads = 2,
     };
 }
@@ -136,14 +136,14 @@ static struct program *compile(const struct graph *graph, const struct plan *pla
     return program;
 }
 
-struct program *small_program(const struct graph *graph, int64_t grains, int64_t grains_per_pass, int streams,
+struct program *small_program(const struct graph *graph, int64_t micro_batches, int64_t micro_batches_per_pass, int streams,
                               uint64_t seed) {
-    struct plan plan = small_plan(graph, grains, grains_per_pass);
+    struct plan plan = small_plan(graph, micro_batches, micro_batches_per_pass);
     return compile(graph, &plan, streams, seed);
 }
 
-struct program *small_program_under(const struct graph *graph, int64_t grains, const struct policy *policy) {
-    struct plan plan = small_plan(graph, grains, policy->grains_per_pass);
+struct program *small_program_under(const struct graph *graph, int64_t micro_batches, const struct policy *policy) {
+    struct plan plan = small_plan(graph, micro_batches, policy->micro_batches_per_pass);
     plan.policy = *policy;
     return compile(graph, &plan, 0, 0);
 }

@@ -12,7 +12,7 @@ struct small_graph_options {
     bool packed_qkv;    /* q, k, v are columns of one product, as in GPT-2; else three products and rotary embedding */
     bool packed_rotary; /* with packed_qkv: rotary embedding of columns, as in Phi-3 */
     enum dtype dtype;
-    int64_t grain_sequences, sequence_length;
+    int64_t micro_batch_sequences, sequence_length;
     int64_t vocabulary; /* 0: 37 */
     bool forward_only;
     bool unclipped; /* updates wait for no norm */
@@ -25,14 +25,14 @@ struct graph *small_graph_build(const struct small_graph_options *options);
 /* Synthetic workspace sizes for tests without kernels: from nothing to a few KiB, by node. Free with mem_free. */
 int64_t *small_graph_workspace(const struct graph *graph);
 
-/* A plan for the graph with this many grains a step. */
-struct plan small_plan(const struct graph *graph, int64_t grains, int64_t grains_per_pass);
+/* A plan for the graph with this many micro-batches a step. */
+struct plan small_plan(const struct graph *graph, int64_t micro_batches, int64_t micro_batches_per_pass);
 
 /* Compiles with synthetic workspace on `streams` streams, to which instructions are dealt at random by `seed`. */
-struct program *small_program(const struct graph *graph, int64_t grains, int64_t grains_per_pass, int streams,
+struct program *small_program(const struct graph *graph, int64_t micro_batches, int64_t micro_batches_per_pass, int streams,
                               uint64_t seed);
 /* The same under a policy, on its own streams. */
-struct program *small_program_under(const struct graph *graph, int64_t grains, const struct policy *policy);
+struct program *small_program_under(const struct graph *graph, int64_t micro_batches, const struct policy *policy);
 /* Deals the nodes of a scheduled program to streams at random, all instructions of a node to one. */
 void small_scatter(struct program *program, int streams, uint64_t seed);
 

@@ -31,7 +31,7 @@ void tiny_run_make(const char *folder, const char *name, struct tiny_run *out) {
     out->valid_paths[0] = out->valid;
     plan_options_init(&out->plan);
     SETTINGS_GIVE(&out->plan, batch, TINY_BATCH);
-    SETTINGS_GIVE(&out->plan, grain_sequences, 2);
+    SETTINGS_GIVE(&out->plan, micro_batch_sequences, 2);
     SETTINGS_GIVE(&out->plan, sequence_length, TINY_TOKENS);
     SETTINGS_GIVE(&out->plan, threads, 2);
     SETTINGS_GIVE(&out->plan.memory, device_bytes, 256 << 20);

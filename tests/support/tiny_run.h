@@ -10,7 +10,7 @@ enum { TINY_TOKENS = 16, TINY_BATCH = 3, TINY_VOCAB = MODEL_CASE_VOCAB };
 struct tiny_run {
     char model[512], data[512], valid[512]; /* the model is tests/fixtures/models/NAME */
     const char *data_paths[1], *valid_paths[1];
-    struct plan_options plan;     /* batch 3 in grains of 2, 16 tokens, 2 threads, fp32 */
+    struct plan_options plan;     /* batch 3 in micro-batches of 2, 16 tokens, 2 threads, fp32 */
     struct train_options options; /* 6 steps, checkpoint every 2, validation every 3 */
 };
 

@@ -76,7 +76,7 @@ static void expect_losses(const char *folder, const char *template, enum example
     SETTINGS_GIVE(&options, weight_decay, number(reference, "weight_decay"));
     SETTINGS_GIVE(&options, clip_norm, number(reference, "clip_norm"));
     SETTINGS_GIVE(&plan, batch, batch);
-    SETTINGS_GIVE(&plan, grain_sequences, 2);
+    SETTINGS_GIVE(&plan, micro_batch_sequences, 2);
     SETTINGS_GIVE(&plan, threads, 2);
     SETTINGS_GIVE(&plan, sequence_length, (int64_t)number(reference, "length"));
     SETTINGS_GIVE(&plan, packing, packing);

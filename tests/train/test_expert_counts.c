@@ -1,5 +1,5 @@
 /* What metrics.jsonl says of experts: every token's slots in every layer, in the first step and each tenth; the same
- * whether grains are in memory together, ranks share them, or a run was stopped between. */
+ * whether micro-batches are in memory together, ranks share them, or a run was stopped between. */
 /* ctest: PROCESSORS 2 */
 #include <jansson.h>
 #include <stdio.h>
@@ -13,7 +13,7 @@
 #include "support/tiny_run.h"
 #include "support/unit.h"
 
-/* Of mixtral's fixture. The batch of three sequences is filled up to two grains of two; padding has no slots. */
+/* Of mixtral's fixture. The batch of three sequences is filled up to two micro-batches of two; padding has no slots. */
 enum { LAYERS = 2, EXPERTS = 5, CHOSEN = 2, SEQUENCES = 3, SLOTS = SEQUENCES * TINY_TOKENS * CHOSEN, STEPS = 12 };
 
 static int set_up(void **state) {

@@ -35,7 +35,7 @@ static void settle(struct train_run *run) {
 /* To the policy of a seed. */
 static void change(struct train_run *run, uint64_t seed) {
     const struct graph *graph = programs_main(&run->plan.programs)->graph;
-    struct policy policy = random_policy(graph, recipe_share_grains(&run->plan.chosen.recipe), NULL, seed);
+    struct policy policy = random_policy(graph, recipe_share_micro_batches(&run->plan.chosen.recipe), NULL, seed);
     struct session_plan next;
     bool changed;
     uint64_t before, after;
@@ -330,7 +330,7 @@ static void a_resumed_run_may_be_told_to_keep_its_plan(void **state) {
 /* Operations of a kind fail one by one, the later ones not all; states that wait in memory or, where there is too
  * little, on the disk. */
 static int sweep(struct train_run *run, enum fault_kind kind, bool in_memory) {
-    struct policy policy = {.grains_per_pass = 1, .optimizer = TIER_DISK, .gradients = TIER_DISK, .buffers = 2};
+    struct policy policy = {.micro_batches_per_pass = 1, .optimizer = TIER_DISK, .gradients = TIER_DISK, .buffers = 2};
     uint64_t before, after;
     bool met = true;
     int faults = 0;
@@ -391,7 +391,7 @@ static void a_lost_engine_ends_the_run(void **state) {
     turn(other, 2);
     expect_status(train_save(other), STATUS_OK, NULL);
     settle(other);
-    struct policy plain = {.grains_per_pass = 1};
+    struct policy plain = {.micro_batches_per_pass = 1};
     struct session_plan next;
     expect_status(session_plan_renew(&other->plan, &plain, NULL, &next), STATUS_OK, NULL);
     fault_arm(FAULT_ALLOCATE, 8, true);

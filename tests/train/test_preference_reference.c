@@ -66,7 +66,7 @@ static void compare(const char *what, double found, const json_t *expected, cons
 }
 
 /* `kind`: {"loss", "smoothing"}; NULL: as it is by default. `expected` by the name of the data's file. */
-static void check(const char *folder, const char *name, int64_t grain, const json_t *settings, const json_t *by_name,
+static void check(const char *folder, const char *name, int64_t micro_batch, const json_t *settings, const json_t *by_name,
                   const json_t *kind) {
     const json_t *expected = json_object_get(by_name, name);
     const char *loss = kind ? json_string_value(json_object_get(kind, "loss")) : "default";
@@ -97,7 +97,7 @@ static void check(const char *folder, const char *name, int64_t grain, const jso
         SETTINGS_GIVE(&plan, dpo_label_smoothing, number(kind, "smoothing"));
     }
     SETTINGS_GIVE(&plan, batch, 2 * PAIRS);
-    SETTINGS_GIVE(&plan, grain_sequences, grain);
+    SETTINGS_GIVE(&plan, micro_batch_sequences, micro_batch);
     SETTINGS_GIVE(&plan, threads, 2);
     SETTINGS_GIVE(&plan, sequence_length, (int64_t)number(settings, "length"));
     SETTINGS_GIVE(&plan.memory, device_bytes, 256 << 20);

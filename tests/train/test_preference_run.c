@@ -61,7 +61,7 @@ static void make_run(const char *folder, struct preference_run *out) {
     train_options_init(&out->options);
     SETTINGS_GIVE(&out->plan, loss, TRAINING_DPO);
     SETTINGS_GIVE(&out->plan, batch, BATCH);
-    SETTINGS_GIVE(&out->plan, grain_sequences, 4);
+    SETTINGS_GIVE(&out->plan, micro_batch_sequences, 4);
     SETTINGS_GIVE(&out->plan, sequence_length, LENGTH);
     SETTINGS_GIVE(&out->plan, threads, 2);
     SETTINGS_GIVE(&out->plan.memory, device_bytes, 256 << 20);
@@ -460,7 +460,7 @@ static void data_of_the_other_kind_are_refused(void **state) {
     SETTINGS_GIVE(&run.plan, batch, 7);
     expect_status(begin(&run, temp_path(*state, "none"), NULL), STATUS_BAD_INPUT, "a pair lies in one grain");
     make_run(*state, &run);
-    SETTINGS_GIVE(&run.plan, grain_sequences, 3);
+    SETTINGS_GIVE(&run.plan, micro_batch_sequences, 3);
     expect_status(begin(&run, temp_path(*state, "none"), NULL), STATUS_BAD_INPUT, "recipe.grain_sequences: 3");
 }
 

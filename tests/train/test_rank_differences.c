@@ -63,7 +63,7 @@ static enum status rank_body(struct comm *comm, const char *const words[RANK_JOB
     if (strstr(words[0], "text")) take_text(&run, folder, comm->rank == 1 && strcmp(words[0], "a letter of text") == 0);
     if (comm->rank == 1) change(&run, folder, words[0]);
     run.plan.comm = comm;
-    SETTINGS_GIVE(&run.plan, grain_sequences, 1);
+    SETTINGS_GIVE(&run.plan, micro_batch_sequences, 1);
     SETTINGS_GIVE(&run.plan, threads, 1);
     if (strstr(words[0], "shards")) SETTINGS_GIVE(&run.plan, partition, "zero3");
     char *run_folder = mem_format("%s/run", words[1]);

@@ -71,7 +71,7 @@ static void run_ranks(struct ranks_run *ranks) {
 static void make_run(const char *root, const char *model, struct tiny_run *out) {
     tiny_run_make(root, model, out);
     SETTINGS_GIVE(&out->plan, batch, 4);
-    SETTINGS_GIVE(&out->plan, grain_sequences, 1);
+    SETTINGS_GIVE(&out->plan, micro_batch_sequences, 1);
     SETTINGS_GIVE(&out->plan, lanes, ((struct lane_shape){1, RANKS_MOST}));
     SETTINGS_GIVE(&out->plan, threads, 1);
     memory_options_set_disk(&out->plan.memory, root);
@@ -109,7 +109,7 @@ static void change_at_random(struct ranks_run *ranks, struct train_run *run, int
     const struct graph *graph = programs_main(&run->plan.programs)->graph;
     const uint64_t seed = random_u64(SEED, RANDOM_TEST, (uint32_t)ranks->count, (uint64_t)step);
     const struct mesh mesh = {1, ranks->count};
-    struct policy policy = random_policy(graph, recipe_share_grains(&run->plan.chosen.recipe), &mesh, seed);
+    struct policy policy = random_policy(graph, recipe_share_micro_batches(&run->plan.chosen.recipe), &mesh, seed);
     struct session_plan next;
     bool changed;
     settle(run);
@@ -259,7 +259,7 @@ static void all_learn_the_same_costs(void **state) {
 /* The n-th operation on files of the process fails, on whichever rank that is. */
 static void change_with_faults(struct ranks_run *ranks, struct train_run *run, int rank, int64_t step) {
     static const enum fault_kind kinds[] = {FAULT_OPEN, FAULT_READ, FAULT_WRITE, FAULT_SYNC};
-    struct policy policy = {.grains_per_pass = 1, .optimizer = TIER_DISK, .gradients = TIER_DISK, .buffers = 2};
+    struct policy policy = {.micro_batches_per_pass = 1, .optimizer = TIER_DISK, .gradients = TIER_DISK, .buffers = 2};
     struct comm *comm = run->session.comm;
     uint64_t before, after;
     if (step > 3) return;

@@ -264,7 +264,7 @@ static void what_may_not_change_is_refused(void **state) {
     expect_status(train_resume(folder, &plan, &none, NULL), STATUS_BAD_INPUT, name);
     REFUSED(batch, 4, "batch: 4 differs from the 3")
     REFUSED(sequence_length, 8, "seq")
-    REFUSED(grain_sequences, 1, "grain")
+    REFUSED(micro_batch_sequences, 1, "grain")
     REFUSED(seed, 9, "seed")
     REFUSED(dtype, DTYPE_BF16, "dtype")
     REFUSED(optimizer, UPDATE_SGD, "optimizer: sgd differs from the adamw")

@@ -94,7 +94,7 @@ static void ranks_rescue_a_run_together(void **state) {
     char whole[512], folder[512], moved[512], rescued[600];
     make_run(*state, &run);
     run.options.valid_every = 0;
-    SETTINGS_GIVE(&run.plan, grain_sequences, 1);
+    SETTINGS_GIVE(&run.plan, micro_batch_sequences, 1);
     SETTINGS_GIVE(&run.plan, lanes, ((struct lane_shape){1, 2}));
     snprintf(whole, sizeof whole, "%s/ranks-whole", (const char *)*state);
     expect_status(tiny_run_begin(&run, whole, NULL), STATUS_OK, NULL);

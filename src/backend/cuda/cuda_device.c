@@ -8,7 +8,7 @@
 #include "backend/cuda/cuda_kernel.h"
 #include "backend/cuda/cuda_matmul.h"
 #include "backend/cuda_facts.h"
-#include "plan/card_grain.h"
+#include "plan/card_micro_batch.h"
 
 /* The lowest compute capability that the kernels are built for, the first with bf16 in hardware. */
 enum { LEAST_MAJOR = 8 };
@@ -151,13 +151,13 @@ int64_t cuda_device_cache_bytes(void) {
     return cudaDeviceGetAttribute(&bytes, cudaDevAttrL2CacheSize, selected) == cudaSuccess ? bytes : 0;
 }
 
-int64_t cuda_device_grain_tokens(int64_t layers, int64_t width, int64_t device_bytes) {
+int64_t cuda_device_micro_batch_tokens(int64_t layers, int64_t width, int64_t device_bytes) {
     struct cudaDeviceProp properties;
     if (look_up(&properties) != STATUS_OK) {
         status_clear();
-        return CARD_GRAIN_LEAST;
+        return CARD_MICRO_BATCH_LEAST;
     }
     int64_t bytes = (int64_t)properties.totalGlobalMem;
     if (device_bytes > 0 && device_bytes < bytes) bytes = device_bytes;
-    return card_grain_tokens(properties.multiProcessorCount, bytes, layers, width);
+    return card_micro_batch_tokens(properties.multiProcessorCount, bytes, layers, width);
 }

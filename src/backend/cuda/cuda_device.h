@@ -21,7 +21,7 @@ enum status cuda_device_left_bytes(int64_t *device_bytes);
 enum status cuda_device_measure(struct cluster *out);
 enum status cuda_device_describe(char *text, size_t bytes);
 int64_t cuda_device_cache_bytes(void);
-int64_t cuda_device_grain_tokens(int64_t layers, int64_t width, int64_t device_bytes);
+int64_t cuda_device_micro_batch_tokens(int64_t layers, int64_t width, int64_t device_bytes);
 
 /* Makes the device current for the calling thread. */
 enum status cuda_device_enter(void);
