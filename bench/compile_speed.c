@@ -3,8 +3,8 @@
  *     build/bench/compile_speed [RUNS]
  *
  * Models without weights: a tiny one, GPT-2's 12 layers, and GPT-3's 96. Under the plain policy, and with everything
- * that can be elsewhere on the disk, layers recomputed, and 1 or 8 micro-batches in a pass. Processor time, the least of the
- * runs of each. */
+ * that can be elsewhere on the disk, layers recomputed, and 1 or 8 micro-batches in a pass. Processor time, the least
+ * of the runs of each. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>

@@ -2,7 +2,8 @@
  *
  *     build/bench/graph_spans
  *
- * GPT-2 124M without weights, 8 micro-batches. What is left to single calls is counted by its operator, or by what it does. */
+ * GPT-2 124M without weights, 8 micro-batches. What is left to single calls is counted by its operator, or by what it
+ * does. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -102,9 +103,11 @@ static enum status count(const struct way *way, const struct program *program) {
 }
 
 static enum status count_way(const struct graph *graph, const struct way *way) {
-    struct plan plan = {
-        .recipe = {.dtype = graph->dtype, .batch = size.micro_batches, .sequence_length = size.sequence, .micro_batch_sequences = 1},
-        .threads = 1};
+    struct plan plan = {.recipe = {.dtype = graph->dtype,
+                                   .batch = size.micro_batches,
+                                   .sequence_length = size.sequence,
+                                   .micro_batch_sequences = 1},
+                        .threads = 1};
     struct program *program;
     TRY(choose_policy(graph, way, &plan.policy));
     int64_t *bytes = mem_array(graph->nodes.count, sizeof *bytes);

@@ -25,8 +25,10 @@ static enum status prepare(const char *folder, struct logits_run *run) {
     int64_t context = run->session.model->config.context, length = context < TOKENS_MOST ? context : TOKENS_MOST;
     const struct plan_request request = {
         .set = {.uses = 1 << PROGRAM_LOGITS, .texts = 1},
-        .plan = {.recipe =
-                     {.dtype = DTYPE_F32, .batch = SEQUENCES, .sequence_length = length, .micro_batch_sequences = SEQUENCES},
+        .plan = {.recipe = {.dtype = DTYPE_F32,
+                            .batch = SEQUENCES,
+                            .sequence_length = length,
+                            .micro_batch_sequences = SEQUENCES},
                  .policy = {.micro_batches_per_pass = 1},
                  .threads = THREADS},
         .policy_fixed = true,

@@ -95,8 +95,8 @@ static enum status choose_policies(struct bench *bench, const struct model_step 
     for (int64_t i = 0; i < settings->policies; i++) {
         struct entry *entry = &bench->entries[bench->count++];
         entry->twin = -1;
-        TRY(policy_spread(model_step_executable(plain)->graph, micro_batches, (uint64_t)settings->seed, i, settings->policies,
-                          &entry->policy));
+        TRY(policy_spread(model_step_executable(plain)->graph, micro_batches, (uint64_t)settings->seed, i,
+                          settings->policies, &entry->policy));
     }
     for (int64_t k = 0; k < TWINS; k++) {
         int64_t twin = k * (settings->policies - 1) / (TWINS - 1);

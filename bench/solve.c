@@ -4,9 +4,9 @@
  *     build/bench/solve [--explain | BLOCKS]
  *
  * The model is GPT-3 175B (96 blocks of width 12288; Brown et al., arXiv 2005.14165) in bf16 with a vocabulary of 51200
- * as Megatron-LM pads it, 8 sequences of 2048 a micro-batch and 24 micro-batches a step; the mesh 8 nodes of 8 devices at an H100's
- * rates, NVLink within a node, 400 Gbit/s a device across. Times are the least of three runs, of this thread. --explain
- * prints the strategies of the first layer, and what was dropped. */
+ * as Megatron-LM pads it, 8 sequences of 2048 a micro-batch and 24 micro-batches a step; the mesh 8 nodes of 8 devices
+ * at an H100's rates, NVLink within a node, 400 Gbit/s a device across. Times are the least of three runs, of this
+ * thread. --explain prints the strategies of the first layer, and what was dropped. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

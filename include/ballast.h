@@ -141,10 +141,10 @@ void ballast_stop(void);
 struct ballast_plan_options {
     int version;
 
-    int64_t batch;           /* sequences a step; not given: 8 */
-    int64_t sequence_length; /* tokens a sequence; not given: the model's context, at most 1024 */
-    int64_t micro_batch_sequences; /* sequences on which each kernel is called; not given: the fewest that hold 1024 tokens
-                                (on a GPU 4096 to 32768), at most the batch */
+    int64_t batch;                 /* sequences a step; not given: 8 */
+    int64_t sequence_length;       /* tokens a sequence; not given: the model's context, at most 1024 */
+    int64_t micro_batch_sequences; /* sequences on which each kernel is called; not given: the fewest that hold 1024
+                                tokens (on a GPU 4096 to 32768), at most the batch */
     int64_t threads;   /* compute threads, which change no bit; not given: the physical cores that the process may use,
                           divided among the ranks that share them */
     int64_t seed;      /* of the data's order and of sampling, from 0; not given: 1 */
@@ -156,7 +156,8 @@ struct ballast_plan_options {
     const char *const *freeze; /* patterns (*, ?, [...]) over names of weights that are not trained */
     size_t freeze_count;       /* 0: none */
 
-    int64_t micro_batches_per_pass;     /* micro-batches whose activations are in memory at once; not given: 1. Changes no bit */
+    int64_t micro_batches_per_pass; /* micro-batches whose activations are in memory at once; not given: 1. Changes no
+                                       bit */
     const char *device;          /* "cpu", "cuda" or "cuda:N"; not given: cuda where this build can use one. A process
                                     keeps to the GPU that it used first */
     int64_t device_memory_bytes; /* the most that the arena may take; not given: what is available to the process */
@@ -168,13 +169,13 @@ struct ballast_plan_options {
     const char *lanes; /* "8", or "2x4" (nodes x lanes a node): the shares of a step whose sums are added by halves, so
                           that as many ranks, or a half, a quarter of them …, have the same bits; not given: the
                           ranks of the first start */
-    const char *partition;    /* in how many shards parameters, gradients and optimizer states are, as `--partition` has
-                                 it; not given: the fastest that fits. Changes no bit */
-    const char *collectives;  /* "stratified" or "flat"; not given: the faster. Changes no bit */
-    int64_t round_micro_batches;     /* add the lanes after so many micro-batches of each; not given: 0, all of them */
-    int64_t tensor;           /* ranks that share each tensor; not given: 1, none do */
-    int64_t stages;           /* of a pipeline, each on as many ranks; not given: 1. Changes no bit */
-    int64_t interleave;       /* runs of layers of each stage; not given: whichever is fastest. Changes no bit */
+    const char *partition;   /* in how many shards parameters, gradients and optimizer states are, as `--partition` has
+                                it; not given: the fastest that fits. Changes no bit */
+    const char *collectives; /* "stratified" or "flat"; not given: the faster. Changes no bit */
+    int64_t round_micro_batches; /* add the lanes after so many micro-batches of each; not given: 0, all of them */
+    int64_t tensor;              /* ranks that share each tensor; not given: 1, none do */
+    int64_t stages;              /* of a pipeline, each on as many ranks; not given: 1. Changes no bit */
+    int64_t interleave;          /* runs of layers of each stage; not given: whichever is fastest. Changes no bit */
     const char *reduce_dtype; /* "bf16" rounds a lane's gradients before they are added to another's; not given: fp32 */
 
     const char *layout; /* of what ranks share: "megatron" or "solver"; not given: megatron */
@@ -360,8 +361,8 @@ struct ballast_resume_options {
 void ballast_resume_options_init(struct ballast_resume_options *options);
 
 /* Continues a run from its newest checkpoint; without options bit for bit as if it had not stopped. Plan options
- * must equal the run's, except memory limits, partition, collectives and micro-batches per pass. A complete run only gets its
- * model written again. `plan`, `options` and `events` may be NULL. Statuses as ballast_train. */
+ * must equal the run's, except memory limits, partition, collectives and micro-batches per pass. A complete run only
+ * gets its model written again. `plan`, `options` and `events` may be NULL. Statuses as ballast_train. */
 enum ballast_status ballast_resume(const char *run, const struct ballast_plan_options *plan,
                                    const struct ballast_resume_options *options,
                                    const struct ballast_train_events *events);

@@ -1,6 +1,6 @@
 /* Attention and its gradient by the own kernels and by cuDNN's deterministic ones, in one process and on the same
- * operands: GPT-2 124M's heads of 64 and Llama 8B's of 128, sequences of 1024 in a micro-batch of 16384 tokens. What this
- * machine or build has not is named.
+ * operands: GPT-2 124M's heads of 64 and Llama 8B's of 128, sequences of 1024 in a micro-batch of 16384 tokens. What
+ * this machine or build has not is named.
  *
  *     build/bench/attention_ways
  *

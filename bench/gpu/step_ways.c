@@ -53,7 +53,8 @@ static enum status open_way(const struct bench *bench, const struct way *way, st
     SETTINGS_GIVE(&options.plan, dtype, DTYPE_BF16);
     SETTINGS_GIVE(&options.plan, batch, bench->batch);
     SETTINGS_GIVE(&options.plan, sequence_length, SEQUENCE);
-    SETTINGS_GIVE(&options.plan, micro_batch_sequences, recipe_default_micro_batch(bench->batch, SEQUENCE, way->micro_batch_tokens));
+    SETTINGS_GIVE(&options.plan, micro_batch_sequences,
+                  recipe_default_micro_batch(bench->batch, SEQUENCE, way->micro_batch_tokens));
     TRY(model_step_open(&options, step));
     setenv("BALLAST_CUDA_GRAPHS", way->graphs, 1);
     for (int i = 0; i < WARM; i++)

@@ -9,9 +9,9 @@ struct model_step_options {
     const char *family; /* "gpt2" or "llama" */
     int64_t layers;
     int64_t hidden, heads, vocab; /* 0: GPT-2's */
-    struct plan_options plan;     /* batch, length, micro-batch, dtype, threads, what is trained, backend (NULL: the CPU) */
-    const struct policy *policy;  /* NULL: the plain one */
-    const char *disk_folder;      /* of the disk tier; NULL: policies use none */
+    struct plan_options plan; /* batch, length, micro-batch, dtype, threads, what is trained, backend (NULL: the CPU) */
+    const struct policy *policy; /* NULL: the plain one */
+    const char *disk_folder;     /* of the disk tier; NULL: policies use none */
 };
 
 struct model_step {

@@ -5,8 +5,8 @@
 #include "graph/graph.h"
 #include "plan/plan.h"
 
-/* Number `index` of `count` policies for a graph whose step has `micro_batches` micro-batches; number 0 is the plain one. The same
- * seed gives the same policies. FAILED when out of memory. */
+/* Number `index` of `count` policies for a graph whose step has `micro_batches` micro-batches; number 0 is the plain
+ * one. The same seed gives the same policies. FAILED when out of memory. */
 enum status policy_spread(const struct graph *graph, int64_t micro_batches, uint64_t seed, int64_t index, int64_t count,
                           struct policy *out);
 enum { POLICY_TEXT = 96 };

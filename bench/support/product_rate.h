@@ -10,10 +10,10 @@
 
 struct product_rate;
 
-/* Finds the distinct products of the graph (forward, dx, dweight; the head's over all tokens of a micro-batch), and for each
- * the fastest of oneDNN's primitives over layouts of its operands: rows, columns, or oneDNN's choice, and the same for
- * the transposed product. Factors are in `dtype`, results as the graph has them, but fp32 where factors are. Operands
- * share an arena of their own; some seconds. With the present number of threads. */
+/* Finds the distinct products of the graph (forward, dx, dweight; the head's over all tokens of a micro-batch), and for
+ * each the fastest of oneDNN's primitives over layouts of its operands: rows, columns, or oneDNN's choice, and the same
+ * for the transposed product. Factors are in `dtype`, results as the graph has them, but fp32 where factors are.
+ * Operands share an arena of their own; some seconds. With the present number of threads. */
 enum status product_rate_open(const struct graph *graph, enum dtype dtype, struct product_rate **out);
 void product_rate_close(struct product_rate *rate);
 /* FLOP/s: those of all products of a micro-batch over the time they take, each product measured once (a median of a few

@@ -55,8 +55,10 @@ enum status search_rows_find(const struct step_graph_size *size, struct search_e
     TRY(step_graph_build(size, &graph));
     int64_t *bytes = mem_array(graph->nodes.count, sizeof *bytes);
     struct workspace_table workspace = {.bytes = bytes, .count = (int)graph->nodes.count};
-    struct recipe recipe = {
-        .dtype = graph->dtype, .batch = size->micro_batches, .sequence_length = size->sequence, .micro_batch_sequences = 1};
+    struct recipe recipe = {.dtype = graph->dtype,
+                            .batch = size->micro_batches,
+                            .sequence_length = size->sequence,
+                            .micro_batch_sequences = 1};
     struct search_input input = {.graph = graph,
                                  .workspace = &workspace,
                                  .recipe = &recipe,

@@ -189,8 +189,9 @@ struct backend {
     int kernels_version;
     /* Default tokens of a micro-batch. With fewer the device does not reach its rate. */
     int64_t micro_batch_tokens;
-    /* Tokens of a micro-batch for a model with so many layers of this width, if the device's arena may have `device_bytes`
-     * (0: what the device has). The same for equal devices, whatever else uses them. NULL: micro_batch_tokens for all. */
+    /* Tokens of a micro-batch for a model with so many layers of this width, if the device's arena may have
+     * `device_bytes` (0: what the device has). The same for equal devices, whatever else uses them. NULL:
+     * micro_batch_tokens for all. */
     int64_t (*choose_micro_batch_tokens)(int64_t layers, int64_t width, int64_t device_bytes);
     /* Sets the number of compute threads of the calling thread's kernels and starts them; kernels are created and run
      * with one number. */

@@ -20,8 +20,8 @@ struct run_changes {
 };
 void run_changes_free(struct run_changes *changes);
 
-/* Adds a change for each of the fields isa, kernels_version, lanes, reduce_dtype, tensor and round_micro_batches that is
- * another in `to`. */
+/* Adds a change for each of the fields isa, kernels_version, lanes, reduce_dtype, tensor and round_micro_batches that
+ * is another in `to`. */
 enum status run_changes_add_recipe(struct run_changes *changes, int64_t step, const struct recipe *from,
                                    const struct recipe *to);
 /* Makes a checkpoint's recipe, of `step`, the one that the run continues with. The checkpoint lacks the changes that

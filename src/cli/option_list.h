@@ -69,7 +69,7 @@
       .computed = ", or what the plan file says",                                                                      \
       .help = "of --dpo-loss sigmoid and robust: the part of the pairs in which the rejected answer is taken to be "   \
               "the better one. Part of the recipe")                                                                    \
-    X(MICRO_BATCH, OPTION_OF(micro_batch_sequences), OPTION_FOR(COMMANDS_STEP),                                                    \
+    X(MICRO_BATCH, OPTION_OF(micro_batch_sequences), OPTION_FOR(COMMANDS_STEP),                                        \
       .computed = "the fewest that hold 1024 tokens, on a GPU 4096 to 32768 by model and card, of training at most a " \
                   "lane's share; doubled while a pipeline needs too many sends and collectives",                       \
       .help = "sequences on which each kernel is called; part of the recipe")                                          \
@@ -77,7 +77,7 @@
       .computed = "1, on several ranks as many as they are; or what the plan file or the run says",                    \
       .help = "a step's grains go to so many lanes, each added up by itself; then lanes are added, by halves. Ranks "  \
               "that can hold whole halves give the same bits: 1, 2, 4 or 8 for 8. Part of the recipe")                 \
-    X(ROUND, OPTION_OF(round_micro_batches), OPTION_FOR(COMMANDS_STEP),                                                       \
+    X(ROUND, OPTION_OF(round_micro_batches), OPTION_FOR(COMMANDS_STEP),                                                \
       .computed = ", which is all; or what the plan file or the run says",                                             \
       .help = "add the lanes after so many grains of each; part of the recipe")                                        \
     X(REDUCE_DTYPE, OPTION_OF(reduce_dtype), .argument = "fp32|bf16", OPTION_FOR(COMMANDS_STEP),                       \
@@ -99,7 +99,7 @@
       .help =                                                                                                          \
           "which part of each tensor a rank has under --tensor: what Megatron-LM cuts, or the cheapest strategies "    \
           "by the machine's rates. Part of the recipe")                                                                \
-    X(MICRO_BATCHES_PER_PASS, OPTION_OF(micro_batches_per_pass), OPTION_FOR(COMMANDS_STEP),                                          \
+    X(MICRO_BATCHES_PER_PASS, OPTION_OF(micro_batches_per_pass), OPTION_FOR(COMMANDS_STEP),                            \
       .computed = ", or what the plan file says",                                                                      \
       .help = "grains whose activations are in memory at once; never changes a result")                                \
     X(THREADS, OPTION_OF(threads), OPTION_FOR(COMMANDS_MODEL),                                                         \

@@ -1,9 +1,9 @@
 /* The order of sums over ranks, as data.
  *
- * A lane is a share of a step's micro-batches; its sum is one leaf. Lanes are added by a fixed binary tree: n lanes are cut
- * into halves, the left one of ceil(n/2), and so on; `2x4` is such a tree over 2 nodes whose leaves are such trees over
- * 4 lanes. The tree is the recipe's. Where it is cut is policy: a rank holds one whole subtree, so that the sums within
- * a rank and those across ranks are always the same sums. */
+ * A lane is a share of a step's micro-batches; its sum is one leaf. Lanes are added by a fixed binary tree: n lanes are
+ * cut into halves, the left one of ceil(n/2), and so on; `2x4` is such a tree over 2 nodes whose leaves are such trees
+ * over 4 lanes. The tree is the recipe's. Where it is cut is policy: a rank holds one whole subtree, so that the sums
+ * within a rank and those across ranks are always the same sums. */
 #ifndef BALLAST_COMM_LANE_TREE_H
 #define BALLAST_COMM_LANE_TREE_H
 

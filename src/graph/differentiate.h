@@ -13,7 +13,8 @@
  * `loss` is output 0 of a node with differentiate_loss; that node is removed from the graph, its successor makes the
  * same tensor. Each use of a parameter gets its own accumulator (TENSOR_GRADIENT, fp32): with several uses (tied
  * embeddings) one accumulator's sums would depend on how many micro-batches a pass holds; they are added up once a step
- * instead. With graph->one_micro_batch a rule may go on in the accumulator of the use before (gradient_joined_target). */
+ * instead. With graph->one_micro_batch a rule may go on in the accumulator of the use before (gradient_joined_target).
+ */
 enum status graph_differentiate(struct graph *graph, struct tensor *loss);
 /* The same for a part of a model, whose loss is elsewhere: the gradients of the activations that it makes and does not
  * read are given (activations without a producer), and those of the activations that it gets are wanted. */
@@ -30,8 +31,8 @@ struct tensor *gradient_partial(struct gradients *gradients, struct tensor *tens
 /* Where the new node shall write: a fresh activation, columns of the base's gradient when `tensor` is a view, or a new
  * accumulator when it is a parameter. */
 struct tensor *gradient_target(struct gradients *gradients, struct tensor *tensor);
-/* Of a parameter: the accumulator of its use before, where the step has one micro-batch and there is such a use; else as
- * gradient_target. A rule that asks for it adds its own sum, made apart from zero, so that the bits are those of two
+/* Of a parameter: the accumulator of its use before, where the step has one micro-batch and there is such a use; else
+ * as gradient_target. A rule that asks for it adds its own sum, made apart from zero, so that the bits are those of two
  * accumulators that are added up. */
 struct tensor *gradient_joined_target(struct gradients *gradients, struct tensor *parameter);
 /* The target now holds the partial and this use's contribution: where there is a partial, the node that writes the

@@ -50,7 +50,8 @@ enum tensor_kind {
     TENSOR_ACTIVATION, /* made in a pass: one instance for each micro-batch in flight and execution of its producer */
     TENSOR_INPUT,      /* set by the caller before a step, one slice for each micro-batch of the step */
     TENSOR_PARAMETER,  /* weights in the compute dtype; persistent */
-    TENSOR_GRADIENT,   /* fp32 sum over the micro-batches of a step for one use of a parameter; zeroed when the step begins */
+    TENSOR_GRADIENT,   /* fp32 sum over the micro-batches of a step for one use of a parameter; zeroed when the step
+                          begins */
     TENSOR_CACHE,      /* keys and values of earlier tokens; persistent, one for the whole step */
     TENSOR_STATE,      /* optimizer state: master weights or their lower halves, and moments; persistent */
     TENSOR_RESULT, /* fp64 values of a whole step: loss, squared norms, clip factor; sums are zeroed as gradients are.

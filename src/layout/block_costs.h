@@ -12,8 +12,8 @@ struct block_costs {
     int64_t *held_bytes; /* of a rank's parameters, gradients and optimizer states */
     int64_t *pass_bytes; /* of a pass's activations that wait for backward */
 };
-/* Bytes under a policy's partition and micro-batches a pass, all of them kept; FLOPs in place of seconds, and a little for
- * each block so that none of them is free. The caller frees, also after a failure. */
+/* Bytes under a policy's partition and micro-batches a pass, all of them kept; FLOPs in place of seconds, and a little
+ * for each block so that none of them is free. The caller frees, also after a failure. */
 enum status block_costs_create(const struct graph *graph, const struct policy *policy, struct block_costs *out);
 void block_costs_free(struct block_costs *costs);
 

@@ -1,6 +1,6 @@
 /* A sharded training step as a chain (plan/chain.h): the blocks of a model on one device of a mesh, each as its
- * strategies leave it. Times are of one micro-batch and hold the communication of strategies and conversions, which a block
- * that is computed again makes again (Colossal-Auto, arXiv 2302.02599, section 5). */
+ * strategies leave it. Times are of one micro-batch and hold the communication of strategies and conversions, which a
+ * block that is computed again makes again (Colossal-Auto, arXiv 2302.02599, section 5). */
 #ifndef BALLAST_LAYOUT_SHARD_CHAIN_H
 #define BALLAST_LAYOUT_SHARD_CHAIN_H
 

@@ -243,8 +243,8 @@ void model_config_set_window(struct model_config *config, int64_t window);
 enum status model_create(const struct model_config *config, struct model **out);
 void model_free(struct model *model);
 
-/* The forward graph of one micro-batch. *out_tensor is the loss or the logits. The caller frees the graph. BAD_INPUT when the
- * sequences are longer than the model's context. */
+/* The forward graph of one micro-batch. *out_tensor is the loss or the logits. The caller frees the graph. BAD_INPUT
+ * when the sequences are longer than the model's context. */
 enum status model_build_graph(const struct model *model, enum model_purpose purpose, enum dtype dtype,
                               int64_t micro_batch_sequences, int64_t sequence_length, struct graph **out,
                               struct tensor **out_tensor);

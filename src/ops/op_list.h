@@ -156,7 +156,7 @@
     X(balanced_loss)                                                                                                   \
     /* the same -> loss +=, dy, 0 where masked, [dload], times SCALAR_LOSS_SCALE */                                    \
     X(balanced_loss_grad)                                                                                              \
-    /* slots [E] int32 -> their sums += [E] fp64. A node of backward, which each micro-batch goes through once */            \
+    /* slots [E] int32 -> their sums += [E] fp64. A node of backward, which each micro-batch goes through once */      \
     X(count_slots)                                                                                                     \
     /* optimizer.c: a, b -> a = a + b in fp32: two accumulators of one parameter (PHASE_FINISH) */                     \
     X(gradient_sum)                                                                                                    \

@@ -15,8 +15,8 @@
  *
  * Weights of linear and linear_dx, and of experts, may be in a format of fewer bits (graph/weight_format.h): frozen.
  *
- * Activations have the shape [S, T, C]: the sequences of one micro-batch, the positions, the features; "rows" are the S*T
- * tokens. Heads lie side by side in the features: [S, T, heads * head_dim]. `d` marks a gradient. Sums are in fp32
+ * Activations have the shape [S, T, C]: the sequences of one micro-batch, the positions, the features; "rows" are the
+ * S*T tokens. Heads lie side by side in the features: [S, T, heads * head_dim]. `d` marks a gradient. Sums are in fp32
  * whatever the dtype of the operands; bf16 results are rounded once, to nearest even. All functions pass NULL operands
  * on (graph.h). */
 #ifndef BALLAST_OPS_OPS_H

@@ -1,7 +1,8 @@
 #include "plan/lane_shares.h"
 
 struct micro_batch_range lane_shares_micro_batches(const struct recipe *recipe, int lane, int64_t round) {
-    int64_t all = recipe_micro_batches(recipe), in_lane = recipe_lane_micro_batches(recipe), in_share = recipe_share_micro_batches(recipe);
+    int64_t all = recipe_micro_batches(recipe), in_lane = recipe_lane_micro_batches(recipe),
+            in_share = recipe_share_micro_batches(recipe);
     int64_t lane_end = (lane + 1) * in_lane < all ? (lane + 1) * in_lane : all;
     int64_t first = lane * in_lane + round * in_share;
     int64_t end = first + in_share < lane_end ? first + in_share : lane_end;
@@ -47,7 +48,8 @@ static enum status add_step(const struct cutter *cutter, enum lane_sum_kind kind
 static enum status add_node(const struct cutter *cutter, int index, int level) {
     const struct lane_node *node = &cutter->tree->node[index];
     if (node->left < 0)
-        return add_share(cutter, node->first, level, lane_shares_micro_batches(cutter->recipe, node->first, cutter->round));
+        return add_share(cutter, node->first, level,
+                         lane_shares_micro_batches(cutter->recipe, node->first, cutter->round));
     bool rounds = cutter->recipe->reduce_dtype == DTYPE_BF16;
     TRY(add_node(cutter, node->left, level));
     if (!has_micro_batches(cutter->recipe, &cutter->tree->node[node->right], cutter->round))

@@ -1,9 +1,10 @@
-/* A step cut into lanes and rounds, as one rank computes it: which micro-batches it adds up when, and which sums follow.
+/* A step cut into lanes and rounds, as one rank computes it: which micro-batches it adds up when, and which sums
+ * follow.
  *
- * With S micro-batches, L lanes and c = ceil(S / L), lane l has the micro-batches [l c, (l + 1) c) that there are, and round r of a
- * lane has its micro-batches [r G, (r + 1) G), where G is recipe.round_micro_batches (0: c). In a round each lane adds up its micro-batches
- * in order; then lanes are added by their tree (collective/lane_tree.h), and rounds in order. Lanes without micro-batches add
- * nothing.
+ * With S micro-batches, L lanes and c = ceil(S / L), lane l has the micro-batches [l c, (l + 1) c) that there are, and
+ * round r of a lane has its micro-batches [r G, (r + 1) G), where G is recipe.round_micro_batches (0: c). In a round
+ * each lane adds up its micro-batches in order; then lanes are added by their tree (collective/lane_tree.h), and rounds
+ * in order. Lanes without micro-batches add nothing.
  *
  * LEVELS. A rank that holds several lanes keeps partial sums. Level 0 is the gradients' own buffers: the sum of the
  * first round is made there, and there each later round is added. The levels from 1 on are partial sums: a left child
@@ -27,20 +28,22 @@ struct lane_sum_step {
     bool rounds; /* LANE_SUM_ADD: both are rounded to bf16 before, as edges of the tree are */
 };
 
-/* Consecutive micro-batches of one lane. A rank that has none in a round has one share there without micro-batches, for its sums. */
+/* Consecutive micro-batches of one lane. A rank that has none in a round has one share there without micro-batches, for
+ * its sums. */
 struct lane_share {
     int64_t round;
-    int lane;                    /* -1: without micro-batches */
+    int lane;                                 /* -1: without micro-batches */
     int64_t first_micro_batch, micro_batches; /* counted from the rank's first */
-    int level;                   /* where they are added up; without micro-batches: where the round's sum arrives */
-    int32_t first_sum, sums;     /* steps that follow this share */
+    int level;               /* where they are added up; without micro-batches: where the round's sum arrives */
+    int32_t first_sum, sums; /* steps that follow this share */
 };
 
 struct lane_shares {
     VEC(struct lane_share) list;     /* in the order in which the rank computes them: rounds, and within one lanes */
     VEC(struct lane_sum_step) steps; /* in the order of shares */
     int levels;                      /* at least 1 */
-    int64_t first_micro_batch, micro_batches;     /* of the step: the rank's are [first_micro_batch, first_micro_batch + micro-batches) */
+    int64_t first_micro_batch,
+        micro_batches; /* of the step: the rank's are [first_micro_batch, first_micro_batch + micro-batches) */
     int64_t rounds;
 };
 

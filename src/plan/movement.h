@@ -8,7 +8,8 @@
 
 #include "plan/plan.h"
 
-/* How a share's micro-batches (plan/lane_shares.h) are cut into passes: all have `micro_batches`, but for the last one. */
+/* How a share's micro-batches (plan/lane_shares.h) are cut into passes: all have `micro_batches`, but for the last one.
+ */
 struct pass_split {
     int64_t count, micro_batches, last_micro_batches;
 };

@@ -133,11 +133,12 @@ enum master master_find(const char *name) {
 #define LEAST(field) setting_table[SETTING_##field].least
 #define MOST(field) setting_table[SETTING_##field].most
 #define RECIPE_INTEGERS(X)                                                                                             \
-    X(round_micro_batches, "round_grains", int64_t, LEAST(round_micro_batches), MOST(round_micro_batches), "0 for all grains of a lane")    \
+    X(round_micro_batches, "round_grains", int64_t, LEAST(round_micro_batches), MOST(round_micro_batches),             \
+      "0 for all grains of a lane")                                                                                    \
     X(batch, "batch", int64_t, LEAST(batch), MOST(batch), "a step needs at least one sequence")                        \
     X(sequence_length, "sequence_length", int64_t, LEAST(sequence_length), MOST(sequence_length),                      \
       "a sequence needs at least one token")                                                                           \
-    X(micro_batch_sequences, "grain_sequences", int64_t, LEAST(micro_batch_sequences), recipe->batch,                              \
+    X(micro_batch_sequences, "grain_sequences", int64_t, LEAST(micro_batch_sequences), recipe->batch,                  \
       "a grain holds whole sequences and at most the batch")                                                           \
     X(seed, "seed", uint64_t, LEAST(seed), MOST(seed), "a seed is not negative")                                       \
     X(kernels_version, "kernels_version", int, 0, INT32_MAX, "a version is not negative")

@@ -4,10 +4,10 @@
  * Files, in the order to read them: plan (this; the recipe, checks, JSON), policy (the policy's checks and JSON),
  * settings (what the user sets), rank_place (one rank among all), partition (model states cut among ranks), shards
  * (who has which of a chunk's elements), lane_shares (a step cut into
- * lanes and rounds), card_micro_batch (the micro-batch that a GPU needs), recipe_lines (what a recipe says by name), recipe_pairs
- * (and of pairs), chunks (parameters in chunks), pipeline_order (which stage works on what when), movement (when copies
- * come and go), activations (activation schedules as text), recompute (recomputation schedules and their cost), chain
- * (a step as a chain), rotor (the fastest recomputation in given memory). */
+ * lanes and rounds), card_micro_batch (the micro-batch that a GPU needs), recipe_lines (what a recipe says by name),
+ * recipe_pairs (and of pairs), chunks (parameters in chunks), pipeline_order (which stage works on what when), movement
+ * (when copies come and go), activations (activation schedules as text), recompute (recomputation schedules and their
+ * cost), chain (a step as a chain), rotor (the fastest recomputation in given memory). */
 #ifndef BALLAST_PLAN_PLAN_H
 #define BALLAST_PLAN_PLAN_H
 
@@ -102,13 +102,14 @@ struct layout_rates {
 };
 
 struct recipe {
-    enum dtype dtype;        /* of parameters and activations */
-    int64_t batch;           /* sequences a step, over all ranks */
-    int64_t sequence_length; /* tokens of a sequence */
-    int64_t micro_batch_sequences; /* sequences on which each kernel is called; parameter gradients add up micro-batch by micro-batch */
-    struct lane_shape lanes; /* a step's micro-batches go to lanes in contiguous runs, each added up by itself, and lanes are
-                                added by their tree (plan/lane_shares.h) */
-    int64_t round_micro_batches;    /* after so many micro-batches of every lane, lanes are added; 0: after all */
+    enum dtype dtype;              /* of parameters and activations */
+    int64_t batch;                 /* sequences a step, over all ranks */
+    int64_t sequence_length;       /* tokens of a sequence */
+    int64_t micro_batch_sequences; /* sequences on which each kernel is called; parameter gradients add up micro-batch
+                                      by micro-batch */
+    struct lane_shape lanes;     /* a step's micro-batches go to lanes in contiguous runs, each added up by itself, and
+                                    lanes are     added by their tree (plan/lane_shares.h) */
+    int64_t round_micro_batches; /* after so many micro-batches of every lane, lanes are added; 0: after all */
     /* bf16: a sum of lanes is rounded before it is added to another (collective/lane_sum.h), and travels so */
     enum dtype reduce_dtype;
     int tensor;    /* ranks that share each tensor (layout/shard_graph.h): they cut the sums of its products; 0 is 1 */
@@ -144,13 +145,14 @@ struct recipe {
 
 /* All zero but for the micro-batches: the plain policy, where everything stays on the device. */
 struct policy {
-    int64_t micro_batches_per_pass;   /* micro-batches whose activations are in memory at once; 1 to those of the largest share */
+    int64_t micro_batches_per_pass; /* micro-batches whose activations are in memory at once; 1 to those of the largest
+                                       share */
     int64_t chunk_bytes;       /* most parameters in a chunk, in the compute dtype (plan/chunks.h); 0: chosen there */
     int64_t persistent_chunks; /* the first of them stay on the device, with their gradients and optimizer state */
     int64_t
         buffers; /* how many of the other chunks fit in device memory at a time; needed if parameters are elsewhere */
-    int64_t lookahead;    /* groups (one block's forward or backward, all micro-batches) by which fetches precede the first use
-                             and stores follow the last (plan/movement.h) */
+    int64_t lookahead; /* groups (one block's forward or backward, all micro-batches) by which fetches precede the first
+                          use and stores follow the last (plan/movement.h) */
     int64_t update_ahead; /* blocks by which deferred updates stand before what `lookahead` asks for */
     enum tier parameters, gradients, optimizer; /* home of the other chunks' states between uses */
     enum tier update;                           /* where the other chunks are updated: device or host */

@@ -21,7 +21,7 @@ enum status plan_check_real(const char *field, double value, double least, doubl
 
 /* One list of the policy's numbers and tiers, with their keys in files, serves reading and writing. */
 #define POLICY_INTEGERS(X)                                                                                             \
-    X(micro_batches_per_pass, "grains_per_pass")                                                                              \
+    X(micro_batches_per_pass, "grains_per_pass")                                                                       \
     X(chunk_bytes, "chunk_bytes")                                                                                      \
     X(persistent_chunks, "persistent_chunks")                                                                          \
     X(buffers, "buffers")                                                                                              \

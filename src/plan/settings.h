@@ -57,9 +57,9 @@ struct setting {
       .fallback = "sigmoid")                                                                                           \
     X(dpo_label_smoothing, .key = "dpo_label_smoothing", .name = "dpo-label-smoothing", SETTING_REAL_IN(0, 0.49),      \
       SETTING_REAL_DEFAULT(0))                                                                                         \
-    X(micro_batch_sequences, .key = "grain_sequences", .name = "grain", SETTING_WHOLE_IN(1, SETTING_MOST_SIZE))              \
+    X(micro_batch_sequences, .key = "grain_sequences", .name = "grain", SETTING_WHOLE_IN(1, SETTING_MOST_SIZE))        \
     X(lanes, .key = "lanes", .name = "lanes", .type = SETTING_TEXT)                                                    \
-    X(round_micro_batches, .key = "round_grains", .name = "round", SETTING_WHOLE_IN(0, SETTING_MOST_SIZE),                    \
+    X(round_micro_batches, .key = "round_grains", .name = "round", SETTING_WHOLE_IN(0, SETTING_MOST_SIZE),             \
       SETTING_WHOLE_DEFAULT(0))                                                                                        \
     X(reduce_dtype, .key = "reduce_dtype", .name = "reduce-dtype", .type = SETTING_CHOICE, .choices = "fp32|bf16",     \
       .fallback = "fp32")                                                                                              \
@@ -68,8 +68,8 @@ struct setting {
     X(sequence, .key = "sequence", .name = "sequence", .type = SETTING_CHOICE, .choices = "on|off", .fallback = "off") \
     X(layout, .key = "layout", .name = "layout", .type = SETTING_CHOICE, .choices = "megatron|solver",                 \
       .fallback = "megatron")                                                                                          \
-    X(micro_batches_per_pass, .key = "grains_per_pass", .name = "grains-per-pass", SETTING_WHOLE_IN(1, SETTING_MOST_SIZE),    \
-      SETTING_WHOLE_DEFAULT(1))                                                                                        \
+    X(micro_batches_per_pass, .key = "grains_per_pass", .name = "grains-per-pass",                                     \
+      SETTING_WHOLE_IN(1, SETTING_MOST_SIZE), SETTING_WHOLE_DEFAULT(1))                                                \
     X(stages, .key = "stages", .name = "stages", SETTING_WHOLE_IN(1, 4096), .automatic = "auto",                       \
       SETTING_WHOLE_DEFAULT(1))                                                                                        \
     X(interleave, .key = "interleave", .name = "interleave", SETTING_WHOLE_IN(1, 64))                                  \

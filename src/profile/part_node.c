@@ -11,7 +11,9 @@ static const int64_t TABLE_MOST_BYTES = (int64_t)256 << 20;
 
 /* The shape [S, T, …] that the node works on. */
 static const struct shape *micro_batch_of(const struct node *node) { return &node->in[0]->shape; }
-static int64_t tokens_of(const struct node *node) { return micro_batch_of(node)->dims[0] * micro_batch_of(node)->dims[1]; }
+static int64_t tokens_of(const struct node *node) {
+    return micro_batch_of(node)->dims[0] * micro_batch_of(node)->dims[1];
+}
 
 static double flops_of(const struct node *node) {
     struct op_cost cost;

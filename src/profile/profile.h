@@ -32,9 +32,9 @@ struct profile_options {
 
 /* Seconds of a GFLOP of matrix products in this dtype with the backend's present number of threads: the yardstick of
  * MFU. It times several undisturbed calls (measurement.h) of the backend's `linear`, on 512 x 768 x 3072 or 512 x 3072
- * x 768, whichever is faster; about 0.2 s. Takes about 27 MiB for that time. With f times the CPU's tokens in a micro-batch,
- * a device has f^2 times the rows and f times the columns: a GPU's take 0.7 GiB. FAILED when the backend has no such
- * kernel or there is no memory. */
+ * x 768, whichever is faster; about 0.2 s. Takes about 27 MiB for that time. With f times the CPU's tokens in a
+ * micro-batch, a device has f^2 times the rows and f times the columns: a GPU's take 0.7 GiB. FAILED when the backend
+ * has no such kernel or there is no memory. */
 enum status profile_measure_matrix_rate(const struct backend *backend, enum dtype dtype, struct measurement *out);
 /* The rate from the cache, or measured when the cache has none or a noisy one; *measured counts the measurements. */
 enum status profile_find_matrix_rate(const struct backend *backend, enum dtype dtype, struct profile_cache *cache,

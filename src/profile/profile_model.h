@@ -7,8 +7,8 @@
 #include "profile/profile.h"
 #include "sim/costs.h"
 
-/* The most memory that measuring takes for a graph: the bytes of its tensors in a micro-batch, since training needs them too.
- * 0, meaning all, on a device with memory of its own. */
+/* The most memory that measuring takes for a graph: the bytes of its tensors in a micro-batch, since training needs
+ * them too. 0, meaning all, on a device with memory of its own. */
 int64_t profile_memory_of(const struct backend *backend, const struct graph *graph);
 
 /* All equal nodes of a graph. */

@@ -22,8 +22,12 @@ enum status collectives_all_gather(struct program *program, const struct shard_c
 /* `bytes` of the rank at position `root` of the group. */
 static inline struct program_collective collectives_broadcast(struct comm_group group, int root, int64_t bytes,
                                                               const struct tensor *tensor, int64_t micro_batch) {
-    return (struct program_collective){
-        .kind = COMM_BROADCAST, .group = group, .bytes = bytes, .root = root, .tensor = tensor, .micro_batch = micro_batch};
+    return (struct program_collective){.kind = COMM_BROADCAST,
+                                       .group = group,
+                                       .bytes = bytes,
+                                       .root = root,
+                                       .tensor = tensor,
+                                       .micro_batch = micro_batch};
 }
 
 /* What an operator of the graph is (op.exchange), on its tensor group, of so many bytes of data. BAD_INPUT where the

@@ -220,8 +220,8 @@ static enum status add_nodes(struct execution_source *source, enum phase phase, 
     return STATUS_OK;
 }
 
-/* A block for all micro-batches: forward, backward, or for each micro-batch forward and then backward. What other ranks compute is
- * that of one micro-batch. */
+/* A block for all micro-batches: forward, backward, or for each micro-batch forward and then backward. What other ranks
+ * compute is that of one micro-batch. */
 static enum status add_block(struct execution_source *source, const struct stage *stage, bool pair,
                              const struct pass_part *pass, struct execution_list *out) {
     size_t begin = out->list.count;
@@ -352,7 +352,8 @@ done:
     return status;
 }
 
-/* Whether stage s is a forward whose backward follows at once, so that each micro-batch does both before the next micro-batch. */
+/* Whether stage s is a forward whose backward follows at once, so that each micro-batch does both before the next
+ * micro-batch. */
 static bool is_pair(const struct stage_list *stages, size_t s) {
     const struct stage *items = stages->list.items;
     return items[s].action == STAGE_FORWARD && s + 1 < stages->list.count && items[s + 1].action == STAGE_BACKWARD &&
@@ -389,8 +390,8 @@ static enum status add_stages(struct execution_source *source, const struct pass
     return STATUS_OK;
 }
 
-/* Without micro-batches, where nothing is cut: deferred updates, and the sums in the order in which ranks with micro-batches have
- * them. What is exchanged of shards needs the very groups of these ranks. */
+/* Without micro-batches, where nothing is cut: deferred updates, and the sums in the order in which ranks with
+ * micro-batches have them. What is exchanged of shards needs the very groups of these ranks. */
 static enum status add_empty(struct execution_source *source, const struct pass_part *pass,
                              struct execution_list *out) {
     for (int32_t block = 0; pass->opens_step && block < source->blocks; block++, source->group++)
@@ -464,8 +465,8 @@ static enum status find_crossings(struct execution_source *source) {
     return status;
 }
 
-/* A span's forward is the first forwards of its blocks, its backward the rest of the schedule; a micro-batch's last forward
- * that is directly followed by its backward belongs to that. */
+/* A span's forward is the first forwards of its blocks, its backward the rest of the schedule; a micro-batch's last
+ * forward that is directly followed by its backward belongs to that. */
 static bool is_in(const struct execution_source *source, const struct pipeline_event *event, size_t s, bool pair) {
     const struct stage *stage = &source->stages.list.items[s];
     if (stage->action == STAGE_MOVE || stage_spans_of_block(&source->spans, stage->block) != event->span) return false;
@@ -484,8 +485,8 @@ static enum status add_event(struct execution_source *source, const struct pipel
     return STATUS_OK;
 }
 
-/* Of activations one a micro-batch. Parameters come here only when their update was left to this step, beside which they are
- * sent (add_deferred_update). */
+/* Of activations one a micro-batch. Parameters come here only when their update was left to this step, beside which
+ * they are sent (add_deferred_update). */
 static enum status add_message(struct execution_source *source, const struct pipeline_event *event,
                                const struct pass_part *pass, struct execution_list *out) {
     const struct pipeline_value *value = &source->pipeline.values.items[event->value];
@@ -540,8 +541,8 @@ static enum status add_arrivals(struct execution_source *source, size_t e, const
     return STATUS_OK;
 }
 
-enum status executions_of_pipeline(struct execution_source *source, const struct pass_part *share, int64_t pass_micro_batches,
-                                   int32_t passes, struct execution_list *out) {
+enum status executions_of_pipeline(struct execution_source *source, const struct pass_part *share,
+                                   int64_t pass_micro_batches, int32_t passes, struct execution_list *out) {
     size_t begin = out->list.count;
     begin_share(source, share->closes_share);
     TRY(pipeline_order_passes(&source->pipeline, passes));

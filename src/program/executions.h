@@ -1,9 +1,10 @@
-/* Executions: which node is executed for which micro-batch, in which order. Scheduling decides this first and buffers after.
+/* Executions: which node is executed for which micro-batch, in which order. Scheduling decides this first and buffers
+ * after.
  *
  * A pass follows the stages of the activation schedule. Each stage (forward or backward of one block, or a forward
- * directly followed by its backward) is a group: its nodes are executed for one micro-batch after the other, so that weights
- * are fetched once for all micro-batches and micro-batches share a block's temporaries. Every accumulator receives its micro-batches in
- * order, whatever the pass.
+ * directly followed by its backward) is a group: its nodes are executed for one micro-batch after the other, so that
+ * weights are fetched once for all micro-batches and micro-batches share a block's temporaries. Every accumulator
+ * receives its micro-batches in order, whatever the pass.
  *
  * A step is a list of shares (plan/lane_shares.h), each in passes of its own. The last pass of a share adds up the uses
  * of tied parameters and then says, block by block, where sums over lanes and ranks stand: what follows a reduction
@@ -115,10 +116,10 @@ void execution_source_free(struct execution_source *source);
 enum status executions_of_pass(struct execution_source *source, const struct pass_part *pass,
                                struct execution_list *out);
 /* The same of all passes of a share in the order of the pipeline: `passes` of them, of which other ranks have the first
- * ones where the share has micro-batches for fewer. `share` has the micro-batches; the section has a slot for each, one more for each
- * pass of other ranks, and a pass `pass_micro_batches` of them, the last one maybe fewer. */
-enum status executions_of_pipeline(struct execution_source *source, const struct pass_part *share, int64_t pass_micro_batches,
-                                   int32_t passes, struct execution_list *out);
+ * ones where the share has micro-batches for fewer. `share` has the micro-batches; the section has a slot for each, one
+ * more for each pass of other ranks, and a pass `pass_micro_batches` of them, the last one maybe fewer. */
+enum status executions_of_pipeline(struct execution_source *source, const struct pass_part *share,
+                                   int64_t pass_micro_batches, int32_t passes, struct execution_list *out);
 /* Appends the update that is neither deferred nor early: the clip factor, then a group for each chunk. */
 enum status executions_of_update(struct execution_source *source, struct execution_list *out);
 

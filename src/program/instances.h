@@ -1,6 +1,6 @@
-/* Instances of activations: each micro-batch in flight has its own, and a recomputed block makes new ones. This says which
- * instance a tensor stands for at a place in the list of executions; the caller numbers them. The scheduler gives each
- * a buffer, the search measures how long each lives. */
+/* Instances of activations: each micro-batch in flight has its own, and a recomputed block makes new ones. This says
+ * which instance a tensor stands for at a place in the list of executions; the caller numbers them. The scheduler gives
+ * each a buffer, the search measures how long each lives. */
 #ifndef BALLAST_PROGRAM_INSTANCES_H
 #define BALLAST_PROGRAM_INSTANCES_H
 

@@ -1,8 +1,8 @@
 /* Pipelines: what goes from stage to stage, and who does what when.
  *
  * A wave is a pass. Each rank has the nodes of its stage's blocks; an activation or its gradient that another
- * stage reads is a message, one for each micro-batch. All ranks derive the same list of events from graph and policy: spans'
- * forwards and backwards as 1F1B (or its interleaved form) has them, by a clock on which a forward takes 1 and a
+ * stage reads is a message, one for each micro-batch. All ranks derive the same list of events from graph and policy:
+ * spans' forwards and backwards as 1F1B (or its interleaved form) has them, by a clock on which a forward takes 1 and a
  * backward 2, and messages when their sender is done. A rank takes those events that it is part of, in that order. So
  * nobody waits for ever: whatever an event waits for stands before it in the one list. */
 #ifndef BALLAST_PROGRAM_PIPELINE_H
@@ -13,8 +13,8 @@
 #include "layout/stage_spans.h"
 
 /* A tensor with bytes of its own that one stage has, made in the forward or backward of a span, and another reads: an
- * activation, for each micro-batch; a parameter that both use, when it was updated; or the other stage's sum of its gradient,
- * once a share, which goes to the stage that updates it. */
+ * activation, for each micro-batch; a parameter that both use, when it was updated; or the other stage's sum of its
+ * gradient, once a share, which goes to the stage that updates it. */
 struct pipeline_value {
     struct tensor *tensor;
     int32_t span; /* that makes it */

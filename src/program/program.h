@@ -16,16 +16,16 @@
  * happens before every use of the other; program_verify proves it.
  *
  * Files, in the order to read them: program (this; compiling), passes (the compiler's passes), executions (which node
- * for which micro-batch, in which order), execution_updates (where updates stand), pipeline (what goes from stage to stage,
- * who does what when), instances (activations of each micro-batch and recomputation), step_buffers (all other buffers), packs
- * (tensors side by side), collectives (operations between ranks), scheduler and schedule (sections), schedule_nodes
- * (kernels), schedule_sums (sums, and exchanges of shards), schedule_messages (of pipelines), residency and
- * residency_places (stretches of uses elsewhere), gather (whole parameters out of shards), move (copies between tiers),
- * lifetimes (of buffers), place (offsets), sweep (placement in the order of time), place_apart (copies away from bytes
- * that were just in use), happens (vector clocks), segments (bytes cut at operands' borders), synchronise (waits),
- * proof_order (the proof's own clocks), verify (the proof), verify_form (its part about each instruction by itself); of
- * all ranks' programs together verify_ranks, verify_matching (operations meet), verify_definition, verify_cells and
- * verify_sums (every element is what the recipe says). */
+ * for which micro-batch, in which order), execution_updates (where updates stand), pipeline (what goes from stage to
+ * stage, who does what when), instances (activations of each micro-batch and recomputation), step_buffers (all other
+ * buffers), packs (tensors side by side), collectives (operations between ranks), scheduler and schedule (sections),
+ * schedule_nodes (kernels), schedule_sums (sums, and exchanges of shards), schedule_messages (of pipelines), residency
+ * and residency_places (stretches of uses elsewhere), gather (whole parameters out of shards), move (copies between
+ * tiers), lifetimes (of buffers), place (offsets), sweep (placement in the order of time), place_apart (copies away
+ * from bytes that were just in use), happens (vector clocks), segments (bytes cut at operands' borders), synchronise
+ * (waits), proof_order (the proof's own clocks), verify (the proof), verify_form (its part about each instruction by
+ * itself); of all ranks' programs together verify_ranks, verify_matching (operations meet), verify_definition,
+ * verify_cells and verify_sums (every element is what the recipe says). */
 #ifndef BALLAST_PROGRAM_PROGRAM_H
 #define BALLAST_PROGRAM_PROGRAM_H
 
@@ -105,8 +105,8 @@ static inline bool buffer_is_kept(const struct buffer *buffer) {
 
 enum access { ACCESS_READ, ACCESS_WRITE, ACCESS_UPDATE /* read and written */ };
 
-/* What an instruction does with a buffer: all of it, one micro-batch's slice of it, some of its rows, or some columns of
- * them. */
+/* What an instruction does with a buffer: all of it, one micro-batch's slice of it, some of its rows, or some columns
+ * of them. */
 struct operand {
     int32_t buffer;
     enum access access;
@@ -174,7 +174,7 @@ struct instruction {
     int32_t group;                         /* the stage it belongs to, counted through the program (executions.h) */
     bool deferred;                         /* part of the update that the previous step left */
     enum tier tier;                        /* kernels: the tier of all operands */
-    int64_t micro_batch;                         /* slot in the pass, for reports */
+    int64_t micro_batch;                   /* slot in the pass, for reports */
     int64_t first_element, elements;       /* kernels: the run of input 0's elements that it works on (kernel_call of
                                               backend.h), to which the operands point; 0: all of them */
     int32_t collective;                    /* operations between ranks: its index in the program's list */
@@ -189,9 +189,9 @@ struct section {
     const char *name;     /* "first pass", "middle passes", "last pass", "sums", "update"; with the lane, of several */
     int32_t first, count; /* its instructions */
     int64_t repeat;       /* at least 1 */
-    int64_t first_micro_batch;  /* of its first repetition; -1 when it holds no pass */
-    int64_t micro_batches;       /* of each repetition */
-    int64_t share;        /* of the step's (plan/lane_shares.h), counted from 0: its slot in sums of losses */
+    int64_t first_micro_batch; /* of its first repetition; -1 when it holds no pass */
+    int64_t micro_batches;     /* of each repetition */
+    int64_t share;             /* of the step's (plan/lane_shares.h), counted from 0: its slot in sums of losses */
 };
 
 /* An operation of a group of ranks. The ranks of a group have the same operations on it in the same order; a rank
@@ -208,7 +208,7 @@ struct program_collective {
     bool apart;                  /* all-gather: ranks have their blocks in other buffers */
     int root;                    /* broadcast: its position in the group */
     const struct tensor *tensor; /* broadcast: whose bytes they are; NULL: those of several */
-    int64_t micro_batch;               /* broadcast of an activation: the rank's micro-batch that it belongs to */
+    int64_t micro_batch;         /* broadcast of an activation: the rank's micro-batch that it belongs to */
     struct comm_traffic traffic; /* what this rank moves */
     int64_t staging_bytes;       /* of the instruction's workspace */
 };

@@ -91,14 +91,18 @@ static enum status schedule_passes(struct scheduler *scheduler, struct execution
     struct pass_split passes = movement_split_passes(share->micro_batches, scheduler->slots);
     int64_t front = share->first_micro_batch, end = front + share->micro_batches;
     int64_t first_micro_batches = passes.count > 1 ? passes.micro_batches : passes.last_micro_batches;
-    const struct section first = {.name = "first pass", .repeat = 1, .first_micro_batch = front, .micro_batches = first_micro_batches};
+    const struct section first = {
+        .name = "first pass", .repeat = 1, .first_micro_batch = front, .micro_batches = first_micro_batches};
     const struct section middle = {.name = "middle passes",
                                    .repeat = passes.count > 2 ? passes.count - 2 : 0,
                                    .first_micro_batch = front + passes.micro_batches,
                                    .micro_batches = passes.micro_batches};
-    const struct section last = {
-        .name = "last pass", .repeat = 1, .first_micro_batch = end - passes.last_micro_batches, .micro_batches = passes.last_micro_batches};
-    const struct pass_part first_part = {.slots = first.micro_batches, .opens_step = true, .closes_share = passes.count == 1};
+    const struct section last = {.name = "last pass",
+                                 .repeat = 1,
+                                 .first_micro_batch = end - passes.last_micro_batches,
+                                 .micro_batches = passes.last_micro_batches};
+    const struct pass_part first_part = {
+        .slots = first.micro_batches, .opens_step = true, .closes_share = passes.count == 1};
     const struct pass_part last_part = {.slots = last.micro_batches, .closes_share = true};
     TRY(schedule_pass(scheduler, first, first_part, executions));
     TRY(schedule_repeated(scheduler, middle, (struct pass_part){.slots = middle.micro_batches}, executions));
@@ -147,7 +151,7 @@ static enum status schedule_elsewhere_passes(struct scheduler *scheduler, struct
 static enum status schedule_unstaged(struct scheduler *scheduler, struct execution_list *executions) {
     TRY(schedule_elsewhere_passes(scheduler, executions));
     return scheduler->share->micro_batches == 0 ? schedule_empty(scheduler, executions)
-                                         : schedule_passes(scheduler, executions);
+                                                : schedule_passes(scheduler, executions);
 }
 
 /* ---- pipelines ---- */
@@ -184,11 +188,12 @@ static int64_t count_share_passes(const struct scheduler *scheduler, const struc
 }
 
 /* All data ranks of a stage go through the same passes, since they exchange shards in them. The first one has the most
- * shares in a round, and where others have micro-batches in it too, all of its shares have the most of these. So the others
- * begin a round with whole shares of it, and each of their own with passes of it. */
+ * shares in a round, and where others have micro-batches in it too, all of its shares have the most of these. So the
+ * others begin a round with whole shares of it, and each of their own with passes of it. */
 static enum status schedule_pipelines_elsewhere(struct scheduler *scheduler, const struct round_shares *most,
                                                 int64_t count, struct execution_list *executions) {
-    const struct section section = {.name = "other ranks' passes", .repeat = 1, .first_micro_batch = -1, .micro_batches = 1};
+    const struct section section = {
+        .name = "other ranks' passes", .repeat = 1, .first_micro_batch = -1, .micro_batches = 1};
     for (int64_t i = 0; i < count; i++)
         TRY(schedule_pipeline(scheduler, section, (struct pass_part){.slots = 0},
                               count_share_passes(scheduler, &most->first[i]), executions));
@@ -201,12 +206,16 @@ static enum status schedule_staged(struct scheduler *scheduler, struct execution
     struct round_shares most = shares_of_round(&scheduler->most, share->round);
     int64_t before = most.count - own.count;
     int64_t passes = count_share_passes(scheduler, &most.first[before + (share - own.first)]);
-    struct section section = {
-        .name = "pipeline", .repeat = 1, .first_micro_batch = share->first_micro_batch, .micro_batches = share->micro_batches};
-    if (share->micro_batches == 0) section = (struct section){.name = "sums", .repeat = 1, .first_micro_batch = -1, .micro_batches = 1};
+    struct section section = {.name = "pipeline",
+                              .repeat = 1,
+                              .first_micro_batch = share->first_micro_batch,
+                              .micro_batches = share->micro_batches};
+    if (share->micro_batches == 0)
+        section = (struct section){.name = "sums", .repeat = 1, .first_micro_batch = -1, .micro_batches = 1};
     if (share == own.first) TRY(schedule_pipelines_elsewhere(scheduler, &most, before, executions));
-    return schedule_pipeline(scheduler, section, (struct pass_part){.slots = share->micro_batches, .closes_share = true},
-                             passes, executions);
+    return schedule_pipeline(scheduler, section,
+                             (struct pass_part){.slots = share->micro_batches, .closes_share = true}, passes,
+                             executions);
 }
 
 /* ---- a step ---- */
@@ -308,14 +317,16 @@ static enum status make_buffers(struct scheduler *scheduler) {
                                                .stage = scheduler->source.stage,
                                                .levels = count_levels(scheduler),
                                                .rounds = cut && shares->rounds > 0 ? shares->rounds : 1,
-                                               .micro_batches = shares->micro_batches > 0 ? shares->micro_batches : 1, /* none are read */
+                                               .micro_batches = shares->micro_batches > 0 ? shares->micro_batches
+                                                                                          : 1, /* none are read */
                                                .shares = (int64_t)shares->list.count};
     TRY(step_buffers_create(&scheduler->buffers));
     scheduler->zeroed = mem_array(scheduler->program->buffers.count, sizeof *scheduler->zeroed);
     return scheduler->zeroed ? STATUS_OK : STATUS_FAILED;
 }
 
-/* Slots of a section: a pass's micro-batches, or all that a pipeline has in flight and its passes (executions_of_pipeline). */
+/* Slots of a section: a pass's micro-batches, or all that a pipeline has in flight and its passes
+ * (executions_of_pipeline). */
 static int64_t count_slots(const struct scheduler *scheduler) {
     int64_t most = 0;
     for (size_t i = 0; i < scheduler->most.list.count; i++)

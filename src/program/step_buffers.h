@@ -46,8 +46,8 @@ struct step_buffers {
     const struct pipeline *pipeline; /* buffers are of what this rank's stage has; NULL: of all */
     int stage;
     int levels;
-    int64_t rounds;            /* that have gradients' levels of their own: 1, or all where gradients are cut */
-    int64_t micro_batches, shares;    /* the rank's: of inputs, and of sums of losses */
+    int64_t rounds;                /* that have gradients' levels of their own: 1, or all where gradients are cut */
+    int64_t micro_batches, shares; /* the rank's: of inputs, and of sums of losses */
     int32_t *buffers;          /* by tensor id: as forward and backward have it, of the first round at level 0; -1 */
     int64_t *offsets;          /* by tensor id: where in it */
     int32_t *packs;            /* by tensor id: its gradient pack; -1 */

@@ -84,7 +84,8 @@ static void add_lane(const struct definition *definition, int lane, int64_t roun
         out[c] = value_zero(step, c);
     for (int64_t micro_batch = first; micro_batch < first + count; micro_batch++)
         for (size_t n = 0; n < graph->nodes.count; n++)
-            if (graph->nodes.items[n]->phase == PHASE_BACKWARD) add_node(definition, graph->nodes.items[n], micro_batch, out);
+            if (graph->nodes.items[n]->phase == PHASE_BACKWARD)
+                add_node(definition, graph->nodes.items[n], micro_batch, out);
     for (size_t n = 0; n < graph->nodes.count; n++)
         if (sums_uses(graph->nodes.items[n])) add_uses(definition, graph->nodes.items[n], out);
 }

@@ -88,11 +88,12 @@ static enum status check_parameter(const struct sums *sums, struct rank_state *s
 static int64_t micro_batch_of(const struct sums *sums, const struct rank_state *state) {
     const struct instruction *instruction = at_hand(state);
     const struct section *section = &state->program->sections.items[instruction->section];
-    return state->first_lane * sums->definition.in_lane + section->first_micro_batch + state->run * section->micro_batches +
-           instruction->micro_batch;
+    return state->first_lane * sums->definition.in_lane + section->first_micro_batch +
+           state->run * section->micro_batches + instruction->micro_batch;
 }
 
-/* The slot of a share among the rank's: rounds in order, and in each its lanes that have micro-batches, or one that has none.
+/* The slot of a share among the rank's: rounds in order, and in each its lanes that have micro-batches, or one that has
+ * none.
  */
 static int64_t slot_of(const struct definition *definition, const struct rank_state *state, int lane, int64_t round) {
     int64_t slot = 0, first;

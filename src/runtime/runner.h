@@ -44,9 +44,9 @@ enum status runner_step(struct runner *runner, const double *scalars);
  * by another program. */
 enum status runner_finish(struct runner *runner);
 
-/* The bytes of an input (all micro-batches), result or kept activation (of the last pass's first micro-batch), or of a parameter or
- * state of which the home has all, in memory that the CPU has addresses for. NULL when the program has none, and for
- * other homes. */
+/* The bytes of an input (all micro-batches), result or kept activation (of the last pass's first micro-batch), or of a
+ * parameter or state of which the home has all, in memory that the CPU has addresses for. NULL when the program has
+ * none, and for other homes. */
 void *runner_data(const struct runner *runner, const struct tensor *tensor);
 /* The elements of a parameter or state that this rank has: all, or those of its shard, which may be none. Returns the
  * address of the first of them; NULL where the CPU has none. */

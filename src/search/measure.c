@@ -37,7 +37,8 @@ static bool take_bytes(const struct search_input *input, int64_t enough_bytes, c
 }
 
 /* NO_FIT where the programs beside it leave no room for so many operations between ranks. */
-static enum status check_operations(const struct search_input *input, const struct program *program, int64_t micro_batches) {
+static enum status check_operations(const struct search_input *input, const struct program *program,
+                                    int64_t micro_batches) {
     int64_t beside = input->operations_beside * micro_batches / rank_place_stages(&input->place);
     return collectives_check_count(program->collectives.count + (size_t)beside);
 }

@@ -1,5 +1,6 @@
-/* What one micro-batch costs under an activation schedule (plan/activations.h): seconds of compute, bytes on the device group
- * by group, bytes copied. Measured on the same list of executions that the compiler schedules (program/executions.h).
+/* What one micro-batch costs under an activation schedule (plan/activations.h): seconds of compute, bytes on the device
+ * group by group, bytes copied. Measured on the same list of executions that the compiler schedules
+ * (program/executions.h).
  */
 #ifndef BALLAST_SEARCH_SCHEDULE_COST_H
 #define BALLAST_SEARCH_SCHEDULE_COST_H
@@ -31,8 +32,9 @@ struct schedule_cost {
     int64_t away_bytes[TIER_COUNT];                      /* peak of one micro-batch's bytes there */
 };
 
-/* The executions of one micro-batch under `schedule`; what `executions` held before is dropped. `source` was made for the
- * graph and any schedule; its stages become those of this one. BAD_INPUT when the schedule does not fit the graph. */
+/* The executions of one micro-batch under `schedule`; what `executions` held before is dropped. `source` was made for
+ * the graph and any schedule; its stages become those of this one. BAD_INPUT when the schedule does not fit the graph.
+ */
 enum status schedule_list_executions(struct execution_source *source, const char *schedule,
                                      struct execution_list *executions);
 /* Of the executions that schedule_list_executions gave for `schedule` just before. The caller frees with

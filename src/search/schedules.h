@@ -35,9 +35,9 @@ struct schedule_list {
  * numbers of moved or recomputed blocks are tried of each kind, spread evenly. The caller frees, also after a failure.
  */
 enum status schedules_list(int32_t blocks, const bool tiers[TIER_COUNT], int32_t most, struct schedule_list *out);
-/* Adds the fastest schedules (plan/rotor.h) whose activations of one micro-batch stay within budgets of bytes, those that are
- * not in the list yet. Nothing is added where no schedule stays within a budget, nor for more than SOLVED_BLOCKS_MOST
- * blocks. */
+/* Adds the fastest schedules (plan/rotor.h) whose activations of one micro-batch stay within budgets of bytes, those
+ * that are not in the list yet. Nothing is added where no schedule stays within a budget, nor for more than
+ * SOLVED_BLOCKS_MOST blocks. */
 enum { SOLVED_BLOCKS_MOST = 128, BUDGETS_MOST = 8 };
 enum status schedules_add_fastest(const struct chain *chain, const int64_t *budgets_bytes, int count,
                                   struct schedule_list *out);

@@ -285,8 +285,9 @@ static enum status compile_best(struct search *search) {
     return STATUS_OK;
 }
 
-/* More lookahead only needs more bytes, and so do more micro-batches in a pass, unless the pass is the last of its share and
- * does away with gradients that else wait whole for the next: those that are cut, and those that are updated early. */
+/* More lookahead only needs more bytes, and so do more micro-batches in a pass, unless the pass is the last of its
+ * share and does away with gradients that else wait whole for the next: those that are cut, and those that are updated
+ * early. */
 static bool may_be_least(const struct search *search, const struct family *family) {
     int64_t fixed = search->input->micro_batches_per_pass;
     const struct division *division = &search->space.divisions.items[family->division];

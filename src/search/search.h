@@ -1,20 +1,20 @@
 /* Finds the fastest policy that fits the machine: bounds all policies by closed forms, then compiles and simulates the
  * best of them.
  *
- * A *member* is one policy of the space. A *family* is all members that share partition, schedule, chunk size, micro-batches a
- * pass, lookahead and the tiers of model states; they differ in how many chunks stay on the device and in the buffers
- * for the others. A *clan* is all families of one partition and the same tiers of states: with several partitions to
- * choose from there are thousands, which are bounded as a whole before their families are. The *fullest* member keeps
- * as many chunks as fit. Chunks of parts of a layer, and updates ahead without lookahead, are looked at near the best
- * program alone. A *bound* is what no program of a member or family goes below (policy_bound.h); what is *expected* of
- * it is the bound plus what programs like it took above theirs.
+ * A *member* is one policy of the space. A *family* is all members that share partition, schedule, chunk size,
+ * micro-batches a pass, lookahead and the tiers of model states; they differ in how many chunks stay on the device and
+ * in the buffers for the others. A *clan* is all families of one partition and the same tiers of states: with several
+ * partitions to choose from there are thousands, which are bounded as a whole before their families are. The *fullest*
+ * member keeps as many chunks as fit. Chunks of parts of a layer, and updates ahead without lookahead, are looked at
+ * near the best program alone. A *bound* is what no program of a member or family goes below (policy_bound.h); what is
+ * *expected* of it is the bound plus what programs like it took above theirs.
  *
  * Files, in the order to read them: search (this; the order of compiling), measure (one policy, compiled and
  * simulated), policy_outcomes (what came of all), estimates (what they teach of others), queue (proposals by expected
  * time), refine (the last programs: policies near the best), space (families and members), space_near (families near
- * one), schedules (activation schedules that are tried), schedule_cost (what one micro-batch takes under one), states (model
- * states chunk by chunk), step_cut (lanes, rounds and ranks), exchange (the seconds of operations between ranks),
- * policy_bound (seconds and bytes from these four), step_chain (a step as a chain for plan/rotor.h). */
+ * one), schedules (activation schedules that are tried), schedule_cost (what one micro-batch takes under one), states
+ * (model states chunk by chunk), step_cut (lanes, rounds and ranks), exchange (the seconds of operations between
+ * ranks), policy_bound (seconds and bytes from these four), step_chain (a step as a chain for plan/rotor.h). */
 #ifndef BALLAST_SEARCH_SEARCH_H
 #define BALLAST_SEARCH_SEARCH_H
 
@@ -38,8 +38,8 @@ struct search_input {
     bool remake;                        /* the same (policy.remake) */
     const char *spans;                  /* where a pipeline is cut (policy.spans); NULL: chosen anew */
     int64_t capacity_bytes[TIER_COUNT]; /* 0: no such tier */
-    int64_t micro_batches_per_pass;            /* 0: free; else no other */
-    int64_t operations_beside;          /* between ranks, of the plan's other programs, for each micro-batch of a pass */
+    int64_t micro_batches_per_pass;     /* 0: free; else no other */
+    int64_t operations_beside; /* between ranks, of the plan's other programs, for each micro-batch of a pass */
     const struct partition *partitions; /* to choose from */
     int partition_count;                /* 0: all states on each rank */
     enum search_collectives collectives;

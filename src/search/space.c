@@ -288,8 +288,8 @@ enum status space_add_family(struct space *space, struct family family, const st
     return vec_push(&space->families, family);
 }
 
-/* All placements and packings. Where nothing moves or is gathered, packing, lookahead and micro-batches a pass change nothing
- * and are tried once. */
+/* All placements and packings. Where nothing moves or is gathered, packing, lookahead and micro-batches a pass change
+ * nothing and are tried once. */
 static enum status add_families(struct space *space, struct family family, const struct placement_list *placements,
                                 int32_t first_fit, bool first) {
     const struct schedule_cost *cost = space_schedule_cost(space, family.schedule, family.lookahead);
@@ -316,7 +316,8 @@ static enum status add_schedule(struct space *space, struct family family, const
     space->first_fits[schedule] = fit;
     int64_t fixed = space->input->micro_batches_per_pass, most = most_micro_batches(space);
     for (family.lookahead = 0; family.lookahead < LOOKAHEADS; family.lookahead++)
-        for (int64_t micro_batches = fixed > 0 ? fixed : 1;; micro_batches = 2 * micro_batches < most ? 2 * micro_batches : most) {
+        for (int64_t micro_batches = fixed > 0 ? fixed : 1;;
+             micro_batches = 2 * micro_batches < most ? 2 * micro_batches : most) {
             family.micro_batches_per_pass = micro_batches;
             bool first = family.lookahead == 0 && (fixed > 0 || micro_batches == 1);
             while ((int32_t)space->fits.count < fit + PACKINGS_MAX * SPACE_FITS)
@@ -360,8 +361,10 @@ static enum status list_families(struct space *space, struct family family, cons
 
 /* As if there were a schedule that computes nothing twice and keeps as little as the one that keeps least. */
 static void bound_clan(struct space *space, struct clan *clan) {
-    struct family family = {
-        .division = clan->division, .flat = clan->flat, .at = clan->at, .micro_batches_per_pass = most_micro_batches(space)};
+    struct family family = {.division = clan->division,
+                            .flat = clan->flat,
+                            .at = clan->at,
+                            .micro_batches_per_pass = most_micro_batches(space)};
     const int32_t packings = packings_of(space, clan->division)->listed;
     for (family.packing = 0; family.packing < packings; family.packing++) {
         struct policy_bound_input input = bound_input(space, &family);
@@ -538,7 +541,8 @@ bool space_is_hopeless(const struct space *space, const struct family *family) {
 
 bool space_is_crowded(const struct space *space, const struct family *family) {
     struct policy_bound_input input = bound_input(space, family);
-    int64_t beside = space->input->operations_beside * family->micro_batches_per_pass / rank_place_stages(&space->cut.place);
+    int64_t beside =
+        space->input->operations_beside * family->micro_batches_per_pass / rank_place_stages(&space->cut.place);
     return policy_bound_operations(&input, family->micro_batches_per_pass) + beside > COMM_OPERATIONS_MOST;
 }
 

@@ -136,12 +136,12 @@ const struct schedule *space_schedule(const struct space *space, const struct fa
 struct family_numbers {
     VEC(int32_t) list;
 };
-/* Families that differ from one in a single choice at most (schedule, micro-batches a pass, lookahead, a tier), with chunks of
- * any size. Where there are few chunks it adds the families with smaller ones. */
+/* Families that differ from one in a single choice at most (schedule, micro-batches a pass, lookahead, a tier), with
+ * chunks of any size. Where there are few chunks it adds the families with smaller ones. */
 enum status space_list_near(struct space *space, int32_t family, struct family_numbers *out);
 
-/* For space_near.c. The chunk sizes of a partition's kind; what one micro-batch takes under a schedule; a family more, whose
- * fit is there; what chunks of size `k` take in a division. FAILED without memory. */
+/* For space_near.c. The chunk sizes of a partition's kind; what one micro-batch takes under a schedule; a family more,
+ * whose fit is there; what chunks of size `k` take in a division. FAILED without memory. */
 struct packings *space_packings_for(struct space *space, const struct partition *partition);
 struct schedule_cost *space_schedule_cost(const struct space *space, int32_t schedule, int64_t lookahead);
 enum status space_add_family(struct space *space, struct family family, const struct pass_activations *activations);

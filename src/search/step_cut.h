@@ -1,5 +1,5 @@
-/* What lanes, rounds and ranks make of a step, for bounds: the rank's micro-batches in shares, each in passes of its own, and
- * the sums that follow (plan/lane_shares.h). */
+/* What lanes, rounds and ranks make of a step, for bounds: the rank's micro-batches in shares, each in passes of its
+ * own, and the sums that follow (plan/lane_shares.h). */
 #ifndef BALLAST_SEARCH_STEP_CUT_H
 #define BALLAST_SEARCH_STEP_CUT_H
 
@@ -25,8 +25,8 @@ void step_cut_free(struct step_cut *cut);
 /* Of all shares. */
 int64_t step_cut_passes(const struct step_cut *cut, int64_t micro_batches_per_pass);
 
-/* Micro-batches of a pass, 0: there is none: the first of the step, the first of the deepest share, and the largest of those
- * that go on with a share. */
+/* Micro-batches of a pass, 0: there is none: the first of the step, the first of the deepest share, and the largest of
+ * those that go on with a share. */
 struct cut_passes {
     int64_t first, deepest, later;
 };

@@ -115,8 +115,10 @@ static struct micro_batch_range micro_batches_of(const struct engine *engine, en
     return (struct micro_batch_range){0, recipe_micro_batches(&engine->plan->chosen.recipe)};
 }
 
-static struct dataset_rows rows_of(const struct recipe *recipe, const struct micro_batch_range *micro_batches, int64_t step) {
-    int64_t first = micro_batches->first * recipe->micro_batch_sequences, end = first + micro_batches->count * recipe->micro_batch_sequences;
+static struct dataset_rows rows_of(const struct recipe *recipe, const struct micro_batch_range *micro_batches,
+                                   int64_t step) {
+    int64_t first = micro_batches->first * recipe->micro_batch_sequences,
+            end = first + micro_batches->count * recipe->micro_batch_sequences;
     if (first > recipe->batch) first = recipe->batch;
     if (end > recipe->batch) end = recipe->batch;
     return (struct dataset_rows){.step = step, .batch = recipe->batch, .first = first, .count = end - first};
@@ -141,7 +143,8 @@ static void fill_blank(const struct dataset_batch *batch, int64_t length, int64_
         batch->references[i] = 0;
 }
 
-/* Fills rows of a batch straight into the program's inputs; sequences that fill up the last micro-batch have no targets. */
+/* Fills rows of a batch straight into the program's inputs; sequences that fill up the last micro-batch have no
+ * targets. */
 static enum status fill_batch(const struct engine *engine, enum program_use use, const struct dataset *dataset,
                               enum dataset_split split, int64_t step, int64_t *targets) {
     const struct recipe *recipe = &engine->plan->chosen.recipe;

@@ -14,15 +14,15 @@
 struct engine {
     const struct session_plan *plan; /* borrowed, programs and all */
     struct arena arenas[TIER_COUNT];
-    struct runner *runners[PROGRAM_USES]; /* NULL: the plan has no such program */
-    struct runner *main;                  /* of them, the main program's: through it weights are read and written */
-    struct byte_store homes;              /* of weights and state that have no address, by tensor */
-    struct step_exchange exchange;        /* with the other ranks */
-    struct micro_batch_range micro_batches;            /* of a step: this rank's */
-    struct stage_spans spans;             /* which stage has what */
-    struct expert_counts expert_counts;   /* of a step, by engine_count_experts */
-    int64_t shares;                       /* of a step: this rank's that have micro-batches, which are its first */
-    double scalars[SCALAR_COUNT];         /* of the last training step */
+    struct runner *runners[PROGRAM_USES];   /* NULL: the plan has no such program */
+    struct runner *main;                    /* of them, the main program's: through it weights are read and written */
+    struct byte_store homes;                /* of weights and state that have no address, by tensor */
+    struct step_exchange exchange;          /* with the other ranks */
+    struct micro_batch_range micro_batches; /* of a step: this rank's */
+    struct stage_spans spans;               /* which stage has what */
+    struct expert_counts expert_counts;     /* of a step, by engine_count_experts */
+    int64_t shares;                         /* of a step: this rank's that have micro-batches, which are its first */
+    double scalars[SCALAR_COUNT];           /* of the last training step */
     bool torn; /* a step or its updates failed halfway: weights and state belong to no step */
 };
 
@@ -115,10 +115,11 @@ struct engine_turn engine_turn_of(const struct engine *engine);
 /* For a rank that has no batch while others do. Where weights are cut, ranks gather them from each other, and this one
  * goes through the program too, over a batch without targets. */
 enum status engine_join_loss(struct engine *engine);
-/* The log-probabilities of micro-batch `micro_batch` of all the data's sequences (dataset_fill_sequences), each summed over its
- * targets in token order; 0 behind the last. The plan has PROGRAM_REFERENCE. Where weights are cut all ranks call it
- * together, those without a micro-batch with one behind the last. */
-enum status engine_log_probabilities(struct engine *engine, const struct dataset *dataset, int64_t micro_batch, double *sums);
+/* The log-probabilities of micro-batch `micro_batch` of all the data's sequences (dataset_fill_sequences), each summed
+ * over its targets in token order; 0 behind the last. The plan has PROGRAM_REFERENCE. Where weights are cut all ranks
+ * call it together, those without a micro-batch with one behind the last. */
+enum status engine_log_probabilities(struct engine *engine, const struct dataset *dataset, int64_t micro_batch,
+                                     double *sums);
 
 /* The data of a tensor of a program, by name; BUG when there is none. */
 void *engine_data(const struct engine *engine, enum program_use use, const char *name);
@@ -135,9 +136,9 @@ int64_t engine_resident_bytes(const struct engine *engine);
 /* BAD_INPUT "ORIGIN: TENSOR (a weight) …" when a weight or optimizer state that checkpoints hold, and this rank has, is
  * not finite; for what was just loaded. */
 enum status engine_require_finite(const struct engine *engine, const char *origin);
-/* Collective. Repeats the last step and returns "TENSOR (micro-batch G)": the first place, in the order of execution, where a
- * value is not finite. In fresh memory, or NULL. `weight` tells whether it is a weight, before the step computed
- * anything. */
+/* Collective. Repeats the last step and returns "TENSOR (micro-batch G)": the first place, in the order of execution,
+ * where a value is not finite. In fresh memory, or NULL. `weight` tells whether it is a weight, before the step
+ * computed anything. */
 char *engine_find_nonfinite(struct engine *engine, bool *weight);
 
 #endif

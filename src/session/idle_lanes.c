@@ -57,11 +57,12 @@ enum status idle_lanes_warn(const struct plan *plan) {
         snprintf(ranks, sizeof ranks, ", and %d of %d ranks nothing to compute", idle.ranks,
                  rank_place_data(&plan->place));
     if (idle.lanes_instead > 0) snprintf(lanes, sizeof lanes, " or --lanes %d", idle.lanes_instead);
-    if (idle.micro_batch_instead > 0) snprintf(micro_batch, sizeof micro_batch, " or --grain %" PRId64, idle.micro_batch_instead);
+    if (idle.micro_batch_instead > 0)
+        snprintf(micro_batch, sizeof micro_batch, " or --grain %" PRId64, idle.micro_batch_instead);
     int64_t micro_batches = recipe_micro_batches(&plan->recipe);
     log_warning("a batch of %" PRId64 " %s leaves %d of %d lanes empty%s; --batch %" PRId64
                 "%s%s gives each of them grains",
-                micro_batches, micro_batches == 1 ? "grain" : "grains", idle.lanes, lane_shape_lanes(&plan->recipe.lanes), ranks,
-                idle.batch, lanes, micro_batch);
+                micro_batches, micro_batches == 1 ? "grain" : "grains", idle.lanes,
+                lane_shape_lanes(&plan->recipe.lanes), ranks, idle.batch, lanes, micro_batch);
     return STATUS_OK;
 }

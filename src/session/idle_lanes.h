@@ -6,9 +6,9 @@
 
 /* What a batch leaves without micro-batches, and the next settings that would not: 0 where there are none. */
 struct idle_lanes {
-    int lanes, ranks;      /* without micro-batches */
-    int64_t batch;         /* the next one that gives every lane as many */
-    int lanes_instead;     /* the most, fewer than there are, that these ranks hold and that all get micro-batches */
+    int lanes, ranks;  /* without micro-batches */
+    int64_t batch;     /* the next one that gives every lane as many */
+    int lanes_instead; /* the most, fewer than there are, that these ranks hold and that all get micro-batches */
     int64_t micro_batch_instead; /* sequences: the largest smaller micro-batch with which all lanes get some */
 };
 

@@ -209,8 +209,8 @@ static enum status check_asked(const struct session_plan *plan) {
                        "give it more by --device-memory SIZE, or leave out --partition");
 }
 
-/* A program has instructions for each micro-batch of a pass, so those of few micro-batches are compiled sooner: up to so many then.
- * With 32 programs of one micro-batch the search of 36 layers takes 0.2 s. */
+/* A program has instructions for each micro-batch of a pass, so those of few micro-batches are compiled sooner: up to
+ * so many then. With 32 programs of one micro-batch the search of 36 layers takes 0.2 s. */
 enum { FEW_MICRO_BATCHES = 4, COMPILED_SOON = 32 };
 
 static int with_few_micro_batches(const struct plan *plan, int most) {
@@ -239,20 +239,20 @@ static int64_t operations_beside(const struct session_plan *plan, const struct g
 static void fill_input(struct choosing *choosing, const struct graph *graph, const struct workspace_table *workspace,
                        const struct costs *costs) {
     const struct session_plan *plan = choosing->plan;
-    choosing->input =
-        (struct search_input){.graph = graph,
-                              .workspace = workspace,
-                              .costs = costs,
-                              .recipe = &plan->chosen.recipe,
-                              .place = plan->chosen.place,
-                              .tile_tokens = plan->chosen.policy.tile_tokens,
-                              .remake = plan->chosen.policy.remake,
-                              .spans = plan->chosen.policy.spans,
-                              .micro_batches_per_pass = plan->request.micro_batches_fixed ? plan->chosen.policy.micro_batches_per_pass : 0,
-                              .operations_beside = operations_beside(plan, graph),
-                              .objective = plan->request.objective,
-                              .faster_than_s = plan->request.faster_than_s,
-                              .most_compiled = most_compiled(&plan->chosen, graph)};
+    choosing->input = (struct search_input){
+        .graph = graph,
+        .workspace = workspace,
+        .costs = costs,
+        .recipe = &plan->chosen.recipe,
+        .place = plan->chosen.place,
+        .tile_tokens = plan->chosen.policy.tile_tokens,
+        .remake = plan->chosen.policy.remake,
+        .spans = plan->chosen.policy.spans,
+        .micro_batches_per_pass = plan->request.micro_batches_fixed ? plan->chosen.policy.micro_batches_per_pass : 0,
+        .operations_beside = operations_beside(plan, graph),
+        .objective = plan->request.objective,
+        .faster_than_s = plan->request.faster_than_s,
+        .most_compiled = most_compiled(&plan->chosen, graph)};
     for (enum tier tier = 0; tier < TIER_COUNT; tier++)
         choosing->input.capacity_bytes[tier] = choosing->capacity_bytes[tier];
 }

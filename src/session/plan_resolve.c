@@ -237,8 +237,8 @@ static struct mesh data_mesh_of(const struct rank_place *place) {
     return divides ? rank_place_data_mesh(place) : place->mesh;
 }
 
-/* Sequences of the longest lane: with larger micro-batches some lanes, and the ranks that hold them, would have none. Of
- * losses alone ranks take whole batches. */
+/* Sequences of the longest lane: with larger micro-batches some lanes, and the ranks that hold them, would have none.
+ * Of losses alone ranks take whole batches. */
 static int64_t share_of_lane(const struct plan_options *options, const struct rank_place *place, int64_t batch) {
     const struct mesh mesh = data_mesh_of(place);
     const struct lane_shape ranks = {mesh.nodes, mesh.per_node};
@@ -277,13 +277,15 @@ static void choose_shape(struct resolver *resolver, const struct plan_options *o
         choose_whole(resolver, SETTING_batch, options->batch, base->batch, setting_table[SETTING_batch].whole);
     recipe->sequence_length = choose_whole(resolver, SETTING_sequence_length, options->sequence_length,
                                            base->sequence_length, defaults->sequence_length);
-    int64_t micro_batch = recipe_default_micro_batch(recipe->batch, recipe->sequence_length, defaults->micro_batch_tokens);
+    int64_t micro_batch =
+        recipe_default_micro_batch(recipe->batch, recipe->sequence_length, defaults->micro_batch_tokens);
     int64_t each = share_of_lane(options, place, recipe->batch), together = recipe_together(recipe);
     bool spread = !options->adds_losses_alone || SETTINGS_HAVE(options, lanes);
     if (spread && micro_batch > each) micro_batch = each;
     micro_batch = (micro_batch + together - 1) / together * together;
     recipe->micro_batch_sequences =
-        choose_whole(resolver, SETTING_micro_batch_sequences, options->micro_batch_sequences, base->micro_batch_sequences, micro_batch);
+        choose_whole(resolver, SETTING_micro_batch_sequences, options->micro_batch_sequences,
+                     base->micro_batch_sequences, micro_batch);
     recipe->seed = (uint64_t)choose_whole(resolver, SETTING_seed, options->seed, (int64_t)base->seed,
                                           setting_table[SETTING_seed].whole);
 }
@@ -296,8 +298,8 @@ static bool can_hold(const struct lane_shape *lanes, int ranks) {
     return held;
 }
 
-/* On several ranks a new run has as many lanes: each rank adds its micro-batches as one rank would. So has one that may change
- * its recipe and goes on on ranks that cannot hold its lanes. */
+/* On several ranks a new run has as many lanes: each rank adds its micro-batches as one rank would. So has one that may
+ * change its recipe and goes on on ranks that cannot hold its lanes. */
 static void choose_lanes(struct resolver *resolver, const struct plan_options *options, const struct rank_place *place,
                          const struct recipe *base, struct recipe *recipe) {
     char wanted_text[LANE_SHAPE_BYTES], base_text[LANE_SHAPE_BYTES];
@@ -313,9 +315,9 @@ static void choose_lanes(struct resolver *resolver, const struct plan_options *o
                                       lane_shape_print(&options->lanes, wanted_text),
                                       lane_shape_print(&base->lanes, base_text), resolver->base_name);
     moved = options->allow_recipe_change && SETTINGS_HAVE(options, round_micro_batches);
-    recipe->round_micro_batches =
-        choose_whole(resolver, SETTING_round_micro_batches, options->round_micro_batches,
-                     moved ? options->round_micro_batches : base->round_micro_batches, setting_table[SETTING_round_micro_batches].whole);
+    recipe->round_micro_batches = choose_whole(resolver, SETTING_round_micro_batches, options->round_micro_batches,
+                                               moved ? options->round_micro_batches : base->round_micro_batches,
+                                               setting_table[SETTING_round_micro_batches].whole);
     moved = options->allow_recipe_change && SETTINGS_HAVE(options, reduce_dtype);
     bool rounds = (moved ? options->reduce_dtype : base->reduce_dtype) == DTYPE_BF16;
     enum dtype decided = rounds ? DTYPE_BF16 : DTYPE_F32;
@@ -408,7 +410,8 @@ static int choose_threads(const struct plan_options *options, const struct plan 
 static enum status choose_policy(const struct plan_options *options, const struct plan *base, const char *base_name,
                                  const struct rank_place *place, struct policy *out) {
     const struct mesh mesh = data_mesh_of(place);
-    struct policy plain = {.micro_batches_per_pass = setting_table[SETTING_micro_batches_per_pass].whole}, policy = plain;
+    struct policy plain = {.micro_batches_per_pass = setting_table[SETTING_micro_batches_per_pass].whole},
+                  policy = plain;
     struct partition asked = {0};
     bool given = SETTINGS_HAVE(options, partition);
     if (base) policy = base->policy;

@@ -116,8 +116,8 @@ static enum status build_whole_batch(const struct session *session, enum program
     const struct recipe *recipe = &plan->recipe;
     enum model_purpose purpose = purpose_of(use, recipe);
     TRY(check_balance(session->model, recipe, session->machine.backend));
-    TRY(model_build_graph(session->model, purpose, recipe->dtype, recipe->micro_batch_sequences, recipe->sequence_length,
-                          graph, output));
+    TRY(model_build_graph(session->model, purpose, recipe->dtype, recipe->micro_batch_sequences,
+                          recipe->sequence_length, graph, output));
     if (purpose != MODEL_LOG_PROBABILITIES) return STATUS_OK;
     enum status status = finish_log_probabilities(use, recipe, *graph, output);
     if (status != STATUS_OK) graph_free(*graph);

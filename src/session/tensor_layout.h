@@ -17,7 +17,8 @@ struct machine_rates {
 };
 /* Whether the solver is asked for and recipe.layout_rates are not known. */
 bool tensor_layout_lacks_rates(const struct recipe *recipe);
-/* The best rates of the model's kernels, measured on one rank's graph of the plan's micro-batch, and those of the links. */
+/* The best rates of the model's kernels, measured on one rank's graph of the plan's micro-batch, and those of the
+ * links. */
 enum status tensor_layout_measure(const struct session_plan *plan, struct machine_rates *out);
 /* Sets recipe.layout_rates: the links are those between ranks that share tensors; without such, a tenth of the
  * memory's. What the model takes is held against the devices of all stages together. */
@@ -28,8 +29,9 @@ enum status tensor_layout_find_rates(struct session_plan *plan);
 /* Fills recipe.strategies where the solver is asked for and has not been yet, at the recipe's rates. */
 enum status tensor_layout_find_strategies(const struct session *session, struct plan *plan);
 
-/* For a forward graph of one rank, of the plan's micro-batch. BAD_INPUT where heads or features have no equal parts, or the
- * recipe's strategies are not this graph's. The caller frees `out` with shard_choices_free, also after a failure. */
+/* For a forward graph of one rank, of the plan's micro-batch. BAD_INPUT where heads or features have no equal parts, or
+ * the recipe's strategies are not this graph's. The caller frees `out` with shard_choices_free, also after a failure.
+ */
 enum status tensor_layout_choose(const struct plan *plan, const struct graph *graph, struct shard_choices *out);
 
 /* The question that the solver answers, and its answer, or the recipe's strategies: also for what tells of it

@@ -43,23 +43,23 @@ enum gpu_collectives { GPU_COLLECTIVES_AUTO, GPU_COLLECTIVES_NCCL, GPU_COLLECTIV
  * A value that is given and differs from that is refused by name. Whoever fills this has checked each value against its
  * setting. */
 struct plan_options {
-    struct settings_given given;   /* of the settings below; those of the memory stand in `memory` */
-    const struct backend *backend; /* not given: that of the plan file's or the run's instruction set, else the CPU */
-    int64_t batch;                 /* sequences a step */
-    int64_t sequence_length;       /* default: at most the model's context */
-    int64_t micro_batch_sequences;   /* default: the fewest that hold what the backend chooses, of training at most a lane's
-                                  share */
-    struct lane_shape lanes;   /* default: the ranks */
-    int64_t round_micro_batches;      /* default: all of a lane */
-    enum dtype reduce_dtype;   /* DTYPE_F32 or DTYPE_BF16; default DTYPE_F32 */
-    int64_t tensor;            /* ranks that share each tensor; default 1 */
-    bool sequence;             /* what these would have whole is cut along positions; default false */
-    enum tensor_layout layout; /* which parts of them; default TENSOR_LAYOUT_MEGATRON */
-    int64_t micro_batches_per_pass;   /* never changes a result */
-    int64_t stages;            /* of a pipeline; never changes a result; default 1 */
-    int64_t interleave;        /* spans of each stage; never changes a result; default: the fastest number */
-    const char *partition;     /* plan/partition.h; never changes a result; default: what a search finds */
-    bool flat;                 /* policy.flat; never changes a result; default: what a search finds */
+    struct settings_given given;    /* of the settings below; those of the memory stand in `memory` */
+    const struct backend *backend;  /* not given: that of the plan file's or the run's instruction set, else the CPU */
+    int64_t batch;                  /* sequences a step */
+    int64_t sequence_length;        /* default: at most the model's context */
+    int64_t micro_batch_sequences;  /* default: the fewest that hold what the backend chooses, of training at most a
+                                 lane's  share */
+    struct lane_shape lanes;        /* default: the ranks */
+    int64_t round_micro_batches;    /* default: all of a lane */
+    enum dtype reduce_dtype;        /* DTYPE_F32 or DTYPE_BF16; default DTYPE_F32 */
+    int64_t tensor;                 /* ranks that share each tensor; default 1 */
+    bool sequence;                  /* what these would have whole is cut along positions; default false */
+    enum tensor_layout layout;      /* which parts of them; default TENSOR_LAYOUT_MEGATRON */
+    int64_t micro_batches_per_pass; /* never changes a result */
+    int64_t stages;                 /* of a pipeline; never changes a result; default 1 */
+    int64_t interleave;             /* spans of each stage; never changes a result; default: the fastest number */
+    const char *partition;          /* plan/partition.h; never changes a result; default: what a search finds */
+    bool flat;                      /* policy.flat; never changes a result; default: what a search finds */
     enum gpu_collectives gpu_collectives; /* never changes a result */
     enum dtype dtype;                     /* DTYPE_F32 or DTYPE_BF16; default DTYPE_F32 */
     int threads; /* never changes a result; default: the cores of the machine, divided among the ranks that share them

@@ -65,13 +65,14 @@ static enum status label_instructions(struct labels *labels) {
     return failed ? status_no_memory(0, "a timeline's JSON") : STATUS_OK;
 }
 
-/* A section's instructions stand in the order of issue, so the first forward of a node for a micro-batch is the original and
- * each further one is recomputation. */
+/* A section's instructions stand in the order of issue, so the first forward of a node for a micro-batch is the
+ * original and each further one is recomputation. */
 static enum status label_again(struct labels *labels) {
     const struct program *program = labels->program;
     int64_t micro_batches = 1;
     for (size_t i = 0; i < program->instructions.count; i++)
-        if (program->instructions.items[i].micro_batch >= micro_batches) micro_batches = program->instructions.items[i].micro_batch + 1;
+        if (program->instructions.items[i].micro_batch >= micro_batches)
+            micro_batches = program->instructions.items[i].micro_batch + 1;
     int32_t *seen = mem_array(program->graph->nodes.count * (size_t)micro_batches, sizeof *seen); /* 1 + the section */
     if (!seen) return STATUS_FAILED;
     for (size_t i = 0; i < program->instructions.count; i++) {
@@ -150,7 +151,8 @@ static json_t *event_to_json(const struct labels *labels, const struct timeline_
     const struct instruction *instruction = &program->instructions.items[event->instruction];
     const struct section *section = &program->sections.items[instruction->section];
     const struct node *node = instruction->node;
-    int64_t micro_batch = section->first_micro_batch + event->repetition * section->micro_batches + instruction->micro_batch;
+    int64_t micro_batch =
+        section->first_micro_batch + event->repetition * section->micro_batches + instruction->micro_batch;
     int32_t buffer = instruction->operands[OP_INPUTS_MAX].buffer;
     int64_t moved = 0;
     if (instruction->opcode == OPCODE_COPY)

@@ -14,8 +14,8 @@ struct reference {
 };
 void reference_free(struct reference *reference);
 
-/* With the weights that the engine has now; collective. `asked` says before each micro-batch of all ranks whether to go on:
- * OK, or a status that stands for a stop, which is returned; NULL: nothing stops it. The same bits on any number of
+/* With the weights that the engine has now; collective. `asked` says before each micro-batch of all ranks whether to go
+ * on: OK, or a status that stands for a stop, which is returned; NULL: nothing stops it. The same bits on any number of
  * data ranks and stages. */
 enum status reference_compute(struct engine *engine, const struct dataset *dataset,
                               enum status (*asked)(const void *payload), const void *payload, struct reference *out);

@@ -48,9 +48,10 @@ static void initialisers_leave_everything_not_given(void **state) {
     EXPECT_SAME_INITIALISERS(text, TEXT);
     EXPECT_SAME_INITIALISERS(tier_memory, TIER_MEMORY);
     const struct ballast_plan_options plan = BALLAST_PLAN_OPTIONS_INIT;
-    const int64_t numbers[] = {plan.batch,     plan.sequence_length, plan.micro_batch_sequences,     plan.threads,
-                               plan.seed,      plan.micro_batches_per_pass, plan.device_memory_bytes, plan.host_memory_bytes,
-                               plan.disk_bytes};
+    const int64_t numbers[] = {
+        plan.batch,     plan.sequence_length,        plan.micro_batch_sequences, plan.threads,
+        plan.seed,      plan.micro_batches_per_pass, plan.device_memory_bytes,   plan.host_memory_bytes,
+        plan.disk_bytes};
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
         assert_int_equal(numbers[i], -1);
     assert_true(!plan.optimizer && !plan.optimizer_dtype && !plan.master && !plan.base_dtype);
@@ -58,8 +59,8 @@ static void initialisers_leave_everything_not_given(void **state) {
     assert_true(!plan.dpo_loss && plan.dpo_label_smoothing < 0);
     assert_true(!plan.dtype && !plan.document_attention && !plan.packing && !plan.lora && !plan.freeze &&
                 !plan.freeze_count && !plan.device && !plan.disk_folder && !plan.plan_path && !plan.cluster_path &&
-                !plan.lanes && !plan.partition && !plan.collectives && plan.round_micro_batches == -1 && plan.tensor == -1 &&
-                plan.stages == -1 && plan.interleave == -1);
+                !plan.lanes && !plan.partition && !plan.collectives && plan.round_micro_batches == -1 &&
+                plan.tensor == -1 && plan.stages == -1 && plan.interleave == -1);
     const struct ballast_train_options train_given = BALLAST_TRAIN_OPTIONS_INIT;
     assert_true(train_given.steps == -1 && train_given.epochs < 0 && !train_given.schedule && train_given.keep == -1 &&
                 train_given.clip_norm < 0 && train_given.sample_tokens == -1 && !train_given.sample_prompt &&
@@ -86,7 +87,8 @@ static void train_has_the_bits_of_train_begin(void **state) {
     EXPECT_OK(library_train(&place, place.run));
     plan_options_init(&plan);
     train_options_init(&options);
-    SETTINGS_GIVE(&plan, batch, 3), SETTINGS_GIVE(&plan, micro_batch_sequences, 2), SETTINGS_GIVE(&plan, sequence_length, 16);
+    SETTINGS_GIVE(&plan, batch, 3), SETTINGS_GIVE(&plan, micro_batch_sequences, 2),
+        SETTINGS_GIVE(&plan, sequence_length, 16);
     SETTINGS_GIVE(&plan, threads, 2), SETTINGS_GIVE(&plan.memory, device_bytes, 256 << 20);
     assert_int_equal(plan_options_choose_device(NULL, false, &plan), STATUS_OK);
     options.data_paths = place.data_paths, options.data_path_count = 1;

@@ -12,8 +12,11 @@
 static json_t *make_timeline(void) {
     const struct small_graph_options options = {
         .layers = 2, .dtype = DTYPE_BF16, .micro_batch_sequences = 2, .sequence_length = 8};
-    const struct policy policy = {
-        .micro_batches_per_pass = 1, .chunk_bytes = 4096, .buffers = 8, .parameters = TIER_HOST, .optimizer = TIER_DISK};
+    const struct policy policy = {.micro_batches_per_pass = 1,
+                                  .chunk_bytes = 4096,
+                                  .buffers = 8,
+                                  .parameters = TIER_HOST,
+                                  .optimizer = TIER_DISK};
     struct graph *graph = small_graph_build(&options);
     struct program *program = small_program_under(graph, 2, &policy);
     struct costs costs;

@@ -9,7 +9,8 @@ static void the_micro_batch_follows_the_model(void **state) {
     assert_int_equal(card_micro_batch_tokens(132, 80 * GIB, 12, 768),
                      16384); /* GPT-2 124M: 384 tiles in 3 tile waves of 132 */
     assert_int_equal(card_micro_batch_tokens(132, 80 * GIB, 16, 2048), 8192); /* Llama 3.2 1B: 512 in 4 */
-    assert_int_equal(card_micro_batch_tokens(132, 80 * GIB, 32, 4096), 4096); /* Llama 3 8B: more would not leave room */
+    assert_int_equal(card_micro_batch_tokens(132, 80 * GIB, 32, 4096),
+                     4096); /* Llama 3 8B: more would not leave room */
 }
 
 static void the_micro_batch_follows_the_card(void **state) {
@@ -27,7 +28,8 @@ static void micro_batches_grow_with_memory(void **state) {
         for (int64_t layers = 1; layers <= 128; layers *= 2)
             for (int64_t gib = 1, before = 0; gib <= 1024; gib *= 2) {
                 int64_t tokens = card_micro_batch_tokens(132, gib * GIB, layers, width);
-                assert_true(tokens >= CARD_MICRO_BATCH_LEAST && tokens <= CARD_MICRO_BATCH_MOST && (tokens & (tokens - 1)) == 0);
+                assert_true(tokens >= CARD_MICRO_BATCH_LEAST && tokens <= CARD_MICRO_BATCH_MOST &&
+                            (tokens & (tokens - 1)) == 0);
                 assert_true(tokens >= before);
                 before = tokens;
             }

@@ -1,5 +1,5 @@
-/* Shares of lanes and rounds, executed symbolically on every number of ranks: each micro-batch is added once, in order, and
- * all sums are those of the tree. */
+/* Shares of lanes and rounds, executed symbolically on every number of ranks: each micro-batch is added once, in order,
+ * and all sums are those of the tree. */
 #include "base/random.h"
 #include "plan/lane_shares.h"
 #include "support/fault_sweep.h"
@@ -96,7 +96,8 @@ static void run(struct rank *rank) {
         const struct lane_share *share = &shares->list.items[rank->share];
         if (rank->sum == 0 && share->micro_batches > 0) {
             assert_true(rank->level[share->level] == 0); /* nothing is lost */
-            rank->level[share->level] = micro_batches_of(shares->first_micro_batch + share->first_micro_batch, share->micro_batches);
+            rank->level[share->level] =
+                micro_batches_of(shares->first_micro_batch + share->first_micro_batch, share->micro_batches);
         }
         for (; rank->sum < share->sums; rank->sum++) {
             const struct lane_sum_step *step = &shares->steps.items[share->first_sum + rank->sum];
@@ -146,7 +147,8 @@ static void check_micro_batches(const struct step *step, const struct rank *rank
         for (size_t i = 0; i < shares->list.count; i++) {
             const struct lane_share *share = &shares->list.items[i];
             assert_true(i == 0 || share->round >= shares->list.items[i - 1].round);
-            assert_true(share->micro_batches <= recipe_share_micro_batches(&step->recipe) && share->level < shares->levels);
+            assert_true(share->micro_batches <= recipe_share_micro_batches(&step->recipe) &&
+                        share->level < shares->levels);
             assert_int_equal(share->lane < 0, share->micro_batches == 0);
             sum += share->micro_batches;
         }

@@ -26,7 +26,8 @@ static bool is_out(const struct operands *operands, const bool *kept, int operan
  * ago, are. */
 static void what_waits_is_out_of_the_caches(void **state) {
     (void)state;
-    struct small_graph_options options = {.layers = 2, .dtype = DTYPE_F32, .micro_batch_sequences = 1, .sequence_length = 8};
+    struct small_graph_options options = {
+        .layers = 2, .dtype = DTYPE_F32, .micro_batch_sequences = 1, .sequence_length = 8};
     struct graph *graph = small_graph_build(&options);
     bool *kept = operands_kept(graph);
     int waiting = 0, passing = 0, recent = 0;

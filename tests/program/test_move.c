@@ -297,8 +297,8 @@ static void fetches_are_the_fewest(void **state) {
 /* ---- what policies are for ---- */
 
 static struct graph *deep_graph(void) {
-    return small_graph_build(
-        &(struct small_graph_options){.layers = 6, .dtype = DTYPE_BF16, .micro_batch_sequences = 2, .sequence_length = 32});
+    return small_graph_build(&(struct small_graph_options){
+        .layers = 6, .dtype = DTYPE_BF16, .micro_batch_sequences = 2, .sequence_length = 32});
 }
 
 static int64_t device_live(const struct graph *graph, struct policy policy) {
@@ -389,8 +389,11 @@ static void updated_weights_are_not_fetched(void **state) {
     for (int bf16 = 0; bf16 < 2; bf16++) {
         struct graph *graph = small_graph_build(&(struct small_graph_options){
             .layers = 3, .dtype = bf16 ? DTYPE_BF16 : DTYPE_F32, .micro_batch_sequences = 1, .sequence_length = 4});
-        struct policy policy = {
-            .micro_batches_per_pass = 1, .chunk_bytes = 8192, .buffers = 8, .parameters = TIER_HOST, .optimizer = TIER_HOST};
+        struct policy policy = {.micro_batches_per_pass = 1,
+                                .chunk_bytes = 8192,
+                                .buffers = 8,
+                                .parameters = TIER_HOST,
+                                .optimizer = TIER_HOST};
         struct program *program = small_program_under(graph, 2, &policy);
         int updated = 0, fetched = 0;
         assert_int_equal(program_verify(program), STATUS_OK);

@@ -39,7 +39,8 @@ static struct graph *draw_graph(int layers, uint64_t seed, bool forward_only) {
                                                            .forward_only = forward_only});
 }
 
-static struct plan plan_of(const struct graph *graph, int stages, int64_t micro_batches, int64_t micro_batches_per_pass) {
+static struct plan plan_of(const struct graph *graph, int stages, int64_t micro_batches,
+                           int64_t micro_batches_per_pass) {
     struct plan plan = small_plan(graph, micro_batches, micro_batches_per_pass);
     plan.place.mesh = (struct mesh){1, stages};
     plan.place.stages = stages;
@@ -372,7 +373,7 @@ static void planted_faults_are_found(void **state) {
         const char *name;
         void (*plant)(struct rank_programs *ranks);
         bool together; /* it is for the proof of all ranks to find */
-    } faults[] = {{"other grain", plant_other_micro_batch, false},       {"other order", plant_other_order, true},
+    } faults[] = {{"other grain", plant_other_micro_batch, false}, {"other order", plant_other_order, true},
                   {"other root", plant_other_root, true},          {"lost message", plant_lost_message, true},
                   {"missing waits", plant_missing_waits, false},   {"other place", plant_other_place, false},
                   {"stale parameter", plant_stale_parameter, true}};
@@ -410,8 +411,8 @@ static void illegal_cuts_are_refused(void **state) {
 
 static void allocations_may_fail(void **state) {
     (void)state;
-    struct graph *graph = small_graph_build(
-        &(struct small_graph_options){.layers = 1, .dtype = DTYPE_F32, .micro_batch_sequences = 1, .sequence_length = 3});
+    struct graph *graph = small_graph_build(&(struct small_graph_options){
+        .layers = 1, .dtype = DTYPE_F32, .micro_batch_sequences = 1, .sequence_length = 3});
     int64_t *bytes = small_graph_workspace(graph);
     struct rank_subject subject = {graph, plan_of(graph, 2, 2, 1), bytes};
     assert_true(fault_sweep(FAULT_ALLOCATE, false, rank_programs_prove_subject, &subject) > 100);

@@ -44,7 +44,8 @@ static void random_programs_verify(void **state) {
     (void)state;
     for (uint64_t seed = 1, last = unit_sweep(60, 2000); seed <= last; seed++) {
         struct graph *graph = random_graph(seed);
-        int64_t micro_batches = 1 + (int64_t)draw(seed, 8, 7), slots = 1 + (int64_t)draw(seed, 9, (uint64_t)micro_batches);
+        int64_t micro_batches = 1 + (int64_t)draw(seed, 8, 7),
+                slots = 1 + (int64_t)draw(seed, 9, (uint64_t)micro_batches);
         int streams = 1 + (int)draw(seed, 10, 4);
         struct program *program = small_program(graph, micro_batches, slots, streams, seed);
         if (program_verify(program) != STATUS_OK) fail_msg("seed %llu: %s", (unsigned long long)seed, status_message());
@@ -91,7 +92,8 @@ static void micro_batches_are_dealt_to_passes(void **state) {
 
 static void parameters_lie_alike(void **state) {
     (void)state;
-    struct small_graph_options options = {.layers = 2, .dtype = DTYPE_BF16, .micro_batch_sequences = 1, .sequence_length = 4};
+    struct small_graph_options options = {
+        .layers = 2, .dtype = DTYPE_BF16, .micro_batch_sequences = 1, .sequence_length = 4};
     struct graph *train = small_graph_build(&options);
     options.forward_only = true;
     struct graph *forward = small_graph_build(&options);
@@ -142,8 +144,8 @@ static enum status compile_once(void *payload) {
 
 static void allocations_may_fail(void **state) {
     (void)state;
-    struct graph *graph = small_graph_build(
-        &(struct small_graph_options){.layers = 1, .dtype = DTYPE_F32, .micro_batch_sequences = 1, .sequence_length = 3});
+    struct graph *graph = small_graph_build(&(struct small_graph_options){
+        .layers = 1, .dtype = DTYPE_F32, .micro_batch_sequences = 1, .sequence_length = 3});
     assert_true(graph->nodes.count < 512);
     assert_true(fault_sweep(FAULT_ALLOCATE, false, compile_once, graph) > 10);
     graph_free(graph);

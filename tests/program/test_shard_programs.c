@@ -205,8 +205,8 @@ static void require_promises(const struct rank_programs *ranks) {
 static void all_triples_are_proved(void **state) {
     (void)state;
     static const struct mesh meshes[] = {{1, 2}, {2, 1}, {1, 4}, {2, 2}, {4, 1}, {1, 8}, {2, 4}, {4, 2}, {8, 1}};
-    /* In micro-batches of 2 for 8 lanes, one of a lane in a round: a round, two rounds, and two that the last lanes have
-     * nothing to add to. */
+    /* In micro-batches of 2 for 8 lanes, one of a lane in a round: a round, two rounds, and two that the last lanes
+     * have nothing to add to. */
     static const int64_t batches[] = {16, 32, 24};
     int proved = 0;
     for (size_t m = 0; m < sizeof meshes / sizeof *meshes; m++) {
@@ -275,8 +275,9 @@ static void require_unreduced(const struct graph *graph, enum tier tier, int64_t
     rank_programs_drop(&ranks);
 }
 
-/* Where a lane's micro-batches of a round take several passes, what it has added up waits between them, whole: on the host or
- * the disk as well, and then the device has less than all of it. Of a round in one pass there is nothing to wait. */
+/* Where a lane's micro-batches of a round take several passes, what it has added up waits between them, whole: on the
+ * host or the disk as well, and then the device has less than all of it. Of a round in one pass there is nothing to
+ * wait. */
 static void unreduced_sums_wait_on_the_host_or_the_disk(void **state) {
     (void)state;
     struct graph *graph = small_graph_build(&(struct small_graph_options){
@@ -337,8 +338,8 @@ static void random_plans_are_proved(void **state) {
 static void allocations_may_fail(void **state) {
     (void)state;
     static const struct partition partitions[] = {{1, 2, 2}, {2, 2, 2}};
-    struct graph *graph = small_graph_build(
-        &(struct small_graph_options){.layers = 1, .dtype = DTYPE_F32, .micro_batch_sequences = 1, .sequence_length = 3});
+    struct graph *graph = small_graph_build(&(struct small_graph_options){
+        .layers = 1, .dtype = DTYPE_F32, .micro_batch_sequences = 1, .sequence_length = 3});
     int64_t *bytes = small_graph_workspace(graph);
     for (size_t i = 0; i < sizeof partitions / sizeof *partitions; i++) {
         struct rank_subject subject = {graph, plan_of(graph, (struct mesh){1, 2}, &partitions[i]), bytes};

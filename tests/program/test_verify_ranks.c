@@ -255,8 +255,8 @@ static enum status compile_and_verify(void *payload) {
 
 static void allocations_may_fail(void **state) {
     (void)state;
-    struct graph *graph = small_graph_build(
-        &(struct small_graph_options){.layers = 1, .dtype = DTYPE_F32, .micro_batch_sequences = 1, .sequence_length = 3});
+    struct graph *graph = small_graph_build(&(struct small_graph_options){
+        .layers = 1, .dtype = DTYPE_F32, .micro_batch_sequences = 1, .sequence_length = 3});
     int64_t *bytes = small_graph_workspace(graph);
     struct subject subject = {graph, small_plan(graph, 3, 1), bytes};
     subject.plan.recipe.lanes = (struct lane_shape){1, 2};
@@ -269,8 +269,8 @@ static void allocations_may_fail(void **state) {
 /* Each round has operations of its own. */
 static void more_operations_than_there_can_be_are_refused(void **state) {
     (void)state;
-    struct graph *graph = small_graph_build(
-        &(struct small_graph_options){.layers = 1, .dtype = DTYPE_F32, .micro_batch_sequences = 1, .sequence_length = 3});
+    struct graph *graph = small_graph_build(&(struct small_graph_options){
+        .layers = 1, .dtype = DTYPE_F32, .micro_batch_sequences = 1, .sequence_length = 3});
     struct rank_programs ranks;
     struct plan plan = small_plan(graph, 2 * (COMM_OPERATIONS_MOST + 1), 1);
     plan.recipe.lanes = (struct lane_shape){1, 2};

@@ -89,7 +89,8 @@ static void open_step(double clip_norm, const struct policy *policy, struct mode
 static void no_place_has_all_gradients(void **state) {
     (void)state;
     const struct policy ways[] = {
-        {.micro_batches_per_pass = 1}, {.micro_batches_per_pass = 1, .gradients = TIER_DISK, .optimizer = TIER_DISK, .lookahead = 1}};
+        {.micro_batches_per_pass = 1},
+        {.micro_batches_per_pass = 1, .gradients = TIER_DISK, .optimizer = TIER_DISK, .lookahead = 1}};
     for (int w = 0; w < 2; w++) {
         struct harness late, early;
         struct model_config configs[2];

@@ -46,8 +46,8 @@ static int subject_with_kernels(int subject) {
     return subject;
 }
 
-/* Small ones: an emulated thread costs hundreds of the processor's instructions. Micro-batches for both ranks, but for every
- * third; all tiers, schedules, partitions and roundings come in a sweep. */
+/* Small ones: an emulated thread costs hundreds of the processor's instructions. Micro-batches for both ranks, but for
+ * every third; all tiers, schedules, partitions and roundings come in a sweep. */
 static const char *write_references(const char *folder, uint64_t first, uint64_t count) {
     struct rank_case cases[CASES_MOST];
     print_message("seed %d, cases %d to %d\n", SEED, (int)first, (int)(first + count) - 1);

@@ -1,5 +1,5 @@
-/* Lanes and rounds on one rank: gradients and loss of a step equal, to the bit, what runs over each lane's micro-batches alone
- * give when they are added by the tree; and no policy changes them. */
+/* Lanes and rounds on one rank: gradients and loss of a step equal, to the bit, what runs over each lane's
+ * micro-batches alone give when they are added by the tree; and no policy changes them. */
 /* ctest: PROCESSORS 2 TIMEOUT 900 LABELS long */
 /* ctest-again: cuda BALLAST_TEST_BACKEND=cuda */
 #include <stdio.h>
@@ -57,7 +57,8 @@ static void keep_gradient(void *payload, const struct runner *runner, int32_t in
     assert_int_equal(runner_read_operand(runner, &instruction->operands[0], repetition, *kept), STATUS_OK);
 }
 
-/* Rows [first, first + batch) of those that there are; the others count nothing, as those that fill up a micro-batch. */
+/* Rows [first, first + batch) of those that there are; the others count nothing, as those that fill up a micro-batch.
+ */
 static void set_rows(struct harness *harness, int64_t first, int64_t all) {
     int64_t rows = harness->options.batch, count = rows * TOKENS;
     int32_t tokens[ROWS_MOST * TOKENS], targets[ROWS_MOST * TOKENS];

@@ -102,7 +102,8 @@ static enum status job_open(const struct plan *plan, enum dtype dtype, struct gr
                             struct job *job) {
     struct graph *graph = exchange_graph_build(dtype, part);
     int64_t micro_batches = MICRO_BATCHES / rank_place_data(&plan->place);
-    *job = (struct job){.plan = *plan, .part = part, .first_micro_batch = micro_batches * rank_place_data_rank(&plan->place)};
+    *job = (struct job){
+        .plan = *plan, .part = part, .first_micro_batch = micro_batches * rank_place_data_rank(&plan->place)};
     backend->set_threads(plan->threads);
     TRY(executable_create(backend, graph, plan, NULL, &job->executable));
     TRY(executable_prove(job->executable));

@@ -45,10 +45,10 @@ static bool can_run(const char *name) {
 
 struct reference {
     char folder[512];
-    char base[512];   /* "": the folder is the model's */
-    char freeze[256]; /* patterns */
-    bool adapter;     /* the folder is an adapter's */
-    int64_t micro_batch;    /* sequences of a micro-batch, on which the loss depends; 0: on any number it is the same */
+    char base[512];      /* "": the folder is the model's */
+    char freeze[256];    /* patterns */
+    bool adapter;        /* the folder is an adapter's */
+    int64_t micro_batch; /* sequences of a micro-batch, on which the loss depends; 0: on any number it is the same */
     struct safetensors *tensors, *batches;
     json_t *bf16_updates_off; /* by name: |bf16 - fp32| / |fp32 - initial| of the final weights, in PyTorch */
     enum update_rule optimizer;
@@ -274,7 +274,9 @@ static void check_gradients(const char *name, int64_t micro_batch, int64_t micro
     reference_open(name, true, &reference);
     struct harness_options options = options_of(&reference, DTYPE_F32);
     options.micro_batch_sequences = reference.micro_batch > 0 ? reference.micro_batch : micro_batch;
-    options.micro_batches_per_pass = reference.micro_batch > 0 && micro_batches_per_pass > 1 ? BATCH / reference.micro_batch : micro_batches_per_pass;
+    options.micro_batches_per_pass = reference.micro_batch > 0 && micro_batches_per_pass > 1
+                                         ? BATCH / reference.micro_batch
+                                         : micro_batches_per_pass;
     struct harness harness;
     harness_open(&options, &harness);
     struct observed observed = {.check = {.reference = &reference}, .program = harness.executable->program};

@@ -1,4 +1,5 @@
-/* One recipe, one result: whatever the micro-batches per pass, the streams, the order in which they run, and however often. */
+/* One recipe, one result: whatever the micro-batches per pass, the streams, the order in which they run, and however
+ * often. */
 /* ctest: PROCESSORS 2 TIMEOUT 600 LABELS long */
 /* ctest-again: avx2 BALLAST_MAX_ISA=avx2 DNNL_MAX_CPU_ISA=AVX2 */
 /* ctest-again: cuda BALLAST_TEST_BACKEND=cuda */
@@ -30,8 +31,8 @@ static struct outcome train_part(const char *name, const char *lora, const char 
     return outcome_train(&options, interleaved);
 }
 
-static struct outcome train(const char *name, enum dtype dtype, int64_t micro_batches_per_pass, int streams, bool interleaved,
-                            uint64_t seed) {
+static struct outcome train(const char *name, enum dtype dtype, int64_t micro_batches_per_pass, int streams,
+                            bool interleaved, uint64_t seed) {
     return train_part(name, NULL, NULL, dtype, 0, micro_batches_per_pass, streams, interleaved, seed);
 }
 
@@ -47,7 +48,8 @@ static void repeats_and_micro_batches_in_a_pass_change_no_bit(void **state) {
             for (int64_t micro_batches = 1; micro_batches <= 4; micro_batches++) {
                 struct outcome other = train(models[m], dtype, micro_batches, 1, false, 0);
                 char what[128];
-                snprintf(what, sizeof what, "%s, %s, %d grains per pass", models[m], dtype_name(dtype), (int)micro_batches);
+                snprintf(what, sizeof what, "%s, %s, %d grains per pass", models[m], dtype_name(dtype),
+                         (int)micro_batches);
                 outcome_require_equal(what, &plain, &other);
             }
         }

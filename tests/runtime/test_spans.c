@@ -141,7 +141,8 @@ static void spans_of_random_streams_are_legal(void **state) {
     int64_t held = 0;
     for (uint64_t seed = 1; seed <= unit_sweep(40, 400); seed++) {
         struct graph *graph = small(seed);
-        struct program *program = small_program(graph, MICRO_BATCHES, 1 + (int64_t)(seed % 3), 1 + (int)(seed % 4), seed);
+        struct program *program =
+            small_program(graph, MICRO_BATCHES, 1 + (int64_t)(seed % 3), 1 + (int)(seed % 4), seed);
         held += check_spans(program);
         program_free(program);
         graph_free(graph);

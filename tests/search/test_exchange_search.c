@@ -32,8 +32,8 @@ static struct program *compile(const struct graph *graph, const struct policy *p
     return program;
 }
 
-/* What the fastest policy's program executes, of operations between ranks for each micro-batch. No compiled program is faster
- * than its bound. */
+/* What the fastest policy's program executes, of operations between ranks for each micro-batch. No compiled program is
+ * faster than its bound. */
 static int64_t search(const struct graph *graph, const struct costs *costs, const struct program *plain) {
     const struct plan plan = exchange_plan(graph, &place, MICRO_BATCHES);
     int64_t *bytes = small_graph_workspace(graph);

@@ -153,7 +153,8 @@ static double simulated_s(const struct graph *graph, const struct policy *policy
  * another block is. Kernels take long enough to hide what the disk does. */
 static void updates_ahead_hide_beside_a_block(void **state) {
     (void)state;
-    struct small_graph_options options = {.layers = 7, .dtype = DTYPE_F32, .micro_batch_sequences = 1, .sequence_length = 8};
+    struct small_graph_options options = {
+        .layers = 7, .dtype = DTYPE_F32, .micro_batch_sequences = 1, .sequence_length = 8};
     struct graph *graph = small_graph_build(&options);
     struct policy policy = {.micro_batches_per_pass = MICRO_BATCHES, .optimizer = TIER_DISK};
     assert_int_equal(chunks_choose_bytes(graph, &policy.chunk_bytes), STATUS_OK);

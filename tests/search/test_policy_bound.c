@@ -31,7 +31,8 @@ struct bounds {
 };
 
 static struct bounds bounds_of(const struct policy_bound_input *input, const struct policy *policy, uint64_t seed) {
-    struct pass_activations activations = policy_bound_activations(input->cost, input->cut, policy->micro_batches_per_pass);
+    struct pass_activations activations =
+        policy_bound_activations(input->cost, input->cut, policy->micro_batches_per_pass);
     int64_t chunks = states_count(input->states), persistent = policy->persistent_chunks;
     struct policy wide = *policy;
     wide.buffers += (int64_t)(seed % 3);
@@ -193,8 +194,12 @@ static void bounds_hold_for_deeper_models(void **state) {
 /* A chunk that is larger than all others, and of which two blocks make gradients. */
 static void bounds_hold_for_large_tied_embeddings(void **state) {
     (void)state;
-    struct small_graph_options options = {
-        .layers = 2, .tied = true, .dtype = DTYPE_BF16, .micro_batch_sequences = 1, .sequence_length = 16, .vocabulary = 400};
+    struct small_graph_options options = {.layers = 2,
+                                          .tied = true,
+                                          .dtype = DTYPE_BF16,
+                                          .micro_batch_sequences = 1,
+                                          .sequence_length = 16,
+                                          .vocabulary = 400};
     check_graph(&options, ONE_RANK, 20000);
 }
 
@@ -228,8 +233,12 @@ static void bounds_hold_under_partitions(void **state) {
 /* Updates follow their gradients where no state is cut. */
 static void bounds_hold_where_nothing_is_clipped(void **state) {
     (void)state;
-    struct small_graph_options options = {
-        .layers = 4, .tied = true, .dtype = DTYPE_F32, .micro_batch_sequences = 1, .sequence_length = 16, .unclipped = true};
+    struct small_graph_options options = {.layers = 4,
+                                          .tied = true,
+                                          .dtype = DTYPE_F32,
+                                          .micro_batch_sequences = 1,
+                                          .sequence_length = 16,
+                                          .unclipped = true};
     check_graph(&options, ONE_RANK, 70000);
     options.tied = false;
     options.packed_qkv = true;

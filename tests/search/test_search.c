@@ -104,11 +104,13 @@ static void partitions_are_searched(void **state) {
     (void)state;
     check((struct setting){1, 0, 40, .part = 0.4, .host = true, .micro_batches = 1, .lanes = {1, 2}, .mesh = {1, 2},
                            .partitions = true});
-    check((struct setting){1, 1, 41, .room = 4, .micro_batches = 1, .lanes = {2, 2}, .mesh = {2, 2}, .partitions = true});
+    check(
+        (struct setting){1, 1, 41, .room = 4, .micro_batches = 1, .lanes = {2, 2}, .mesh = {2, 2}, .partitions = true});
     check((struct setting){1, 2, 42, .room = 4, .lanes = {1, 4}, .mesh = {4, 1}, .partitions = true});
-    check((struct setting){1, 0, 43, .room = 8, .micro_batches = 1, .lanes = {4, 2}, .mesh = {4, 2}, .partitions = true});
-    check((struct setting){1, 3, 44, .part = 0.7, .micro_batches = 1, .lanes = {1, 8}, .mesh = {1, 8}, .partitions = true,
-                           .exchange = TIER_HOST, .host = true});
+    check(
+        (struct setting){1, 0, 43, .room = 8, .micro_batches = 1, .lanes = {4, 2}, .mesh = {4, 2}, .partitions = true});
+    check((struct setting){1, 3, 44, .part = 0.7, .micro_batches = 1, .lanes = {1, 8}, .mesh = {1, 8},
+                           .partitions = true, .exchange = TIER_HOST, .host = true});
 }
 
 static void host_and_disk_are_used(void **state) {

@@ -49,8 +49,9 @@ static void advice_holds(void **state) {
     for (int64_t batch = 1; batch <= 20; batch++)
         for (int64_t micro_batch = 1; micro_batch <= batch; micro_batch++)
             for (int lanes = 1; lanes <= 16; lanes++) {
-                struct plan plan = {.recipe = {.batch = batch, .micro_batch_sequences = micro_batch, .lanes = {1, lanes}},
-                                    .place = {.mesh = {1, 1}}};
+                struct plan plan = {
+                    .recipe = {.batch = batch, .micro_batch_sequences = micro_batch, .lanes = {1, lanes}},
+                    .place = {.mesh = {1, 1}}};
                 struct idle_lanes idle, then;
                 assert_int_equal(idle_lanes_find(&plan, &idle), STATUS_OK);
                 if (idle.lanes == 0) continue;

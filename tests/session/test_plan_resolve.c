@@ -47,7 +47,8 @@ static struct plan plan_for_h100(void) {
     return resolve(backend, NULL, STATUS_OK, NULL);
 }
 
-/* The card's micro-batches are the card's in any build: 16384 tokens for GPT-2 124M (tests/plan/test_card_micro_batch.c). */
+/* The card's micro-batches are the card's in any build: 16384 tokens for GPT-2 124M
+ * (tests/plan/test_card_micro_batch.c). */
 static void micro_batches_of_a_described_card(void **state) {
     (void)state;
     struct plan plan = plan_for_h100();

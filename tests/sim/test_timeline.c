@@ -84,7 +84,8 @@ static void events_are_in_order(void **state) {
     close_subject(&subject);
 }
 
-/* Block 2 alone is computed again: its forward is there twice a micro-batch, the second time by the name of recomputation. */
+/* Block 2 alone is computed again: its forward is there twice a micro-batch, the second time by the name of
+ * recomputation. */
 static void recomputation_is_told(void **state) {
     (void)state;
     struct subject subject;

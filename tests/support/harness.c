@@ -132,8 +132,8 @@ static void choose_policy(struct harness *harness, struct plan_request *request)
         main++;
     require(program_build_graph(&harness->session, &request->set, main, plan, &graph), "graph");
     if (harness->options.policy_seed != 0)
-        plan->policy = random_policy_with(graph, recipe_share_micro_batches(&plan->recipe), NULL, harness->options.policy_seed,
-                                          &harness->options.policy_traits);
+        plan->policy = random_policy_with(graph, recipe_share_micro_batches(&plan->recipe), NULL,
+                                          harness->options.policy_seed, &harness->options.policy_traits);
     if (partition_cuts(&harness->options.partition)) policy_cut(graph, &harness->options.partition, &plan->policy);
     plan->policy.flat = harness->options.flat;
     graph_free(graph);
@@ -224,7 +224,8 @@ void harness_set_inputs(struct harness *harness, const int32_t *tokens, const in
 void harness_set_references(struct harness *harness, const double *references) {
     const struct harness_options *options = &harness->options;
     struct micro_batch_range micro_batches = micro_batches_of(harness, harness->runner);
-    int64_t first = micro_batches.first * options->micro_batch_sequences, count = micro_batches.count * options->micro_batch_sequences;
+    int64_t first = micro_batches.first * options->micro_batch_sequences,
+            count = micro_batches.count * options->micro_batch_sequences;
     double *to = harness_data(harness, "reference");
     for (int64_t i = 0; i < count; i++)
         to[i] = first + i < options->batch ? references[first + i] : 0;
@@ -250,7 +251,8 @@ static int64_t count_pairs(const struct harness *harness) {
 int64_t harness_count_targets(const struct harness *harness) {
     if (harness->options.loss == TRAINING_DPO) return count_pairs(harness);
     int64_t micro_batches = micro_batches_of(harness, harness->runner).count, length = harness->options.sequence_length;
-    return count_unmasked(harness_data(harness, "targets"), micro_batches * harness->options.micro_batch_sequences * length);
+    return count_unmasked(harness_data(harness, "targets"),
+                          micro_batches * harness->options.micro_batch_sequences * length);
 }
 
 double harness_evaluate(struct harness *harness, const int32_t *tokens, const int32_t *targets) {

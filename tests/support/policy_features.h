@@ -22,8 +22,8 @@ enum { POLICY_NESTED_BLOCKS = 5 };
     X(nested)                                                                                                          \
     X(lookahead)                                                                                                       \
     X(update_ahead)                                                                                                    \
-    X(four_micro_batches)                                                                                                     \
-    X(middle_pass_of_micro_batches) /* a middle pass over more than one */                                                    \
+    X(four_micro_batches)                                                                                              \
+    X(middle_pass_of_micro_batches) /* a middle pass over more than one */                                             \
     X(tiles)                                                                                                           \
     X(remake)
 

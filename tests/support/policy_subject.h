@@ -34,7 +34,7 @@ struct policy_way {
     uint64_t policy_seed;          /* not 0: a random one, but for */
     struct policy_traits policy_traits;
     bool interleaved;        /* by runner_step_interleaved */
-    bool long_micro_batches;        /* the step is one micro-batch of POLICY_LONG_TOKENS, which tiles cut */
+    bool long_micro_batches; /* the step is one micro-batch of POLICY_LONG_TOKENS, which tiles cut */
     struct lane_shape lanes; /* of the recipe; all 0: one */
     int64_t round_micro_batches;
     enum dtype reduce_dtype;

@@ -18,12 +18,12 @@ struct policy_traits {
     int64_t tile_tokens; /* never drawn */
 };
 
-/* The policy of `seed` for a graph whose step has `micro_batches` micro-batches, with any partition of the mesh's ranks (NULL: none).
- * Ends the test when it runs out of memory. */
+/* The policy of `seed` for a graph whose step has `micro_batches` micro-batches, with any partition of the mesh's ranks
+ * (NULL: none). Ends the test when it runs out of memory. */
 struct policy random_policy(const struct graph *graph, int64_t micro_batches, const struct mesh *mesh, uint64_t seed);
 /* The same but for what the traits set. */
-struct policy random_policy_with(const struct graph *graph, int64_t micro_batches, const struct mesh *mesh, uint64_t seed,
-                                 const struct policy_traits *traits);
+struct policy random_policy_with(const struct graph *graph, int64_t micro_batches, const struct mesh *mesh,
+                                 uint64_t seed, const struct policy_traits *traits);
 /* Puts a partition into a policy, and gives parameters places enough for its chunks. */
 void policy_cut(const struct graph *graph, const struct partition *partition, struct policy *policy);
 /* Its JSON on stderr, to be called before a test fails. */

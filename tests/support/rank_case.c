@@ -107,8 +107,10 @@ static struct partition partition_of(const struct rank_case *spec, const struct 
 static struct harness_options options_of(const struct rank_case *spec, struct comm *comm, struct model_config *config) {
     enum { MICRO_BATCH = 2 };
     struct lane_shape lanes = lanes_of[spec->value[RANK_AXIS_lanes]];
-    int64_t count = lanes.nodes * lanes.per_node, batches[] = {3 * count * MICRO_BATCH, (2 * count - 1) * MICRO_BATCH - 1, 4};
-    int64_t brief_batches[] = {count * MICRO_BATCH, count * MICRO_BATCH - 1, 4}, *of = spec->brief ? brief_batches : batches;
+    int64_t count = lanes.nodes * lanes.per_node,
+            batches[] = {3 * count * MICRO_BATCH, (2 * count - 1) * MICRO_BATCH - 1, 4};
+    int64_t brief_batches[] = {count * MICRO_BATCH, count * MICRO_BATCH - 1, 4},
+            *of = spec->brief ? brief_batches : batches;
     struct policy_way way = {.lanes = lanes,
                              .round_micro_batches = spec->value[RANK_AXIS_round],
                              .reduce_dtype = spec->value[RANK_AXIS_reduce] ? DTYPE_BF16 : DTYPE_F32,

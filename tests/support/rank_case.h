@@ -15,8 +15,8 @@ enum { RANK_CASE_STEPS = 10, RANK_CASE_NAME_BYTES = 200 };
 #define RANK_CASE_AXES(X)                                                                                              \
     X(subject)   /* family, and dtype, adapters or frozen layers: of policy_subjects */                                \
     X(lanes)     /* 8, 2x4, 3 */                                                                                       \
-    X(batch)     /* full micro-batches, a short last one, fewer micro-batches than lanes */                                          \
-    X(round)     /* all micro-batches of a lane, 1, 2 */                                                                      \
+    X(batch)     /* full micro-batches, a short last one, fewer micro-batches than lanes */                            \
+    X(round)     /* all micro-batches of a lane, 1, 2 */                                                               \
     X(reduce)    /* gradients are added in fp32, or rounded to bf16 before */                                          \
     X(clip)      /* at work, or off */                                                                                 \
     X(tiers)     /* of all states: the device, the host, the disk; or drawn each for itself */                         \

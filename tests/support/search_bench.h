@@ -31,8 +31,8 @@ bool search_bench_fits(const struct search_bench *bench, const struct measured *
 /* The device's bytes of the plain policy. */
 int64_t search_bench_plain_bytes(const struct search_bench *bench);
 /* Sets the capacities: of the device `part` of what lies between the least that is needed and the plain policy's, of
- * the host half of the plain policy's, of the disk more than anything takes. The search is left to the micro-batches of the
- * input.
+ * the host half of the plain policy's, of the disk more than anything takes. The search is left to the micro-batches of
+ * the input.
  */
 void search_bench_limit(struct search_bench *bench, double part, bool host, bool disk);
 

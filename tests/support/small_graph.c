@@ -136,8 +136,8 @@ static struct program *compile(const struct graph *graph, const struct plan *pla
     return program;
 }
 
-struct program *small_program(const struct graph *graph, int64_t micro_batches, int64_t micro_batches_per_pass, int streams,
-                              uint64_t seed) {
+struct program *small_program(const struct graph *graph, int64_t micro_batches, int64_t micro_batches_per_pass,
+                              int streams, uint64_t seed) {
     struct plan plan = small_plan(graph, micro_batches, micro_batches_per_pass);
     return compile(graph, &plan, streams, seed);
 }

@@ -29,8 +29,8 @@ int64_t *small_graph_workspace(const struct graph *graph);
 struct plan small_plan(const struct graph *graph, int64_t micro_batches, int64_t micro_batches_per_pass);
 
 /* Compiles with synthetic workspace on `streams` streams, to which instructions are dealt at random by `seed`. */
-struct program *small_program(const struct graph *graph, int64_t micro_batches, int64_t micro_batches_per_pass, int streams,
-                              uint64_t seed);
+struct program *small_program(const struct graph *graph, int64_t micro_batches, int64_t micro_batches_per_pass,
+                              int streams, uint64_t seed);
 /* The same under a policy, on its own streams. */
 struct program *small_program_under(const struct graph *graph, int64_t micro_batches, const struct policy *policy);
 /* Deals the nodes of a scheduled program to streams at random, all instructions of a node to one. */

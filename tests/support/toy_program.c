@@ -41,7 +41,8 @@ void toy_create(const struct toy_section *sections, const struct toy_instruction
     assert_non_null(out->costs.kernels);
     set_slowdowns(&out->costs, 1);
     for (int s = 0; sections[s].count > 0; s++) {
-        struct section section = {.name = "toy", .count = sections[s].count, .repeat = sections[s].repeat, .micro_batches = 1};
+        struct section section = {
+            .name = "toy", .count = sections[s].count, .repeat = sections[s].repeat, .micro_batches = 1};
         section.first = (int32_t)out->program.instructions.count;
         assert_int_equal(vec_push(&out->program.sections, section), STATUS_OK);
         for (int32_t i = 0; i < section.count; i++)

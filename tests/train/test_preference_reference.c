@@ -66,8 +66,8 @@ static void compare(const char *what, double found, const json_t *expected, cons
 }
 
 /* `kind`: {"loss", "smoothing"}; NULL: as it is by default. `expected` by the name of the data's file. */
-static void check(const char *folder, const char *name, int64_t micro_batch, const json_t *settings, const json_t *by_name,
-                  const json_t *kind) {
+static void check(const char *folder, const char *name, int64_t micro_batch, const json_t *settings,
+                  const json_t *by_name, const json_t *kind) {
     const json_t *expected = json_object_get(by_name, name);
     const char *loss = kind ? json_string_value(json_object_get(kind, "loss")) : "default";
     struct plan_options plan;
