@@ -26,13 +26,13 @@ static const struct step_graph_size sizes[] = {
 static const struct way {
     const char *name;
     bool streams;
-    int64_t micro_batches_per_pass;
+    int64_t micro_batches_per_wave;
 } ways[] = {{"plain", false, 1}, {"streaming", true, 1}, {"streaming, 8 grains a pass", true, 8}};
 
-enum pass { SCHEDULE, MOVE, PLACE, SYNCHRONISE, VERIFY, PASSES };
+enum wave { SCHEDULE, MOVE, PLACE, SYNCHRONISE, VERIFY, WAVES };
 
 static enum status choose_policy(const struct graph *graph, const struct way *way, struct policy *out) {
-    *out = (struct policy){.micro_batches_per_pass = way->micro_batches_per_pass};
+    *out = (struct policy){.micro_batches_per_wave = way->micro_batches_per_wave};
     if (!way->streams) return STATUS_OK;
     out->parameters = out->gradients = out->optimizer = TIER_DISK;
     out->lookahead = 1;
@@ -52,9 +52,9 @@ static enum status choose_policy(const struct graph *graph, const struct way *wa
 }
 
 static enum status compile_once(const struct graph *graph, const struct plan *plan,
-                                const struct workspace_table *workspace, double seconds[PASSES], size_t counts[2]) {
+                                const struct workspace_table *workspace, double seconds[WAVES], size_t counts[2]) {
     struct program *program;
-    double times[PASSES + 1];
+    double times[WAVES + 1];
     times[SCHEDULE] = step_graph_now_s();
     TRY(program_schedule(graph, plan, workspace, &program));
     times[MOVE] = step_graph_now_s();
@@ -66,9 +66,9 @@ static enum status compile_once(const struct graph *graph, const struct plan *pl
     if (status == STATUS_OK) status = program_synchronise(program);
     times[VERIFY] = step_graph_now_s();
     if (status == STATUS_OK) status = program_verify(program);
-    times[PASSES] = step_graph_now_s();
-    for (int pass = 0; pass < PASSES; pass++)
-        seconds[pass] = fmin(seconds[pass], times[pass + 1] - times[pass]);
+    times[WAVES] = step_graph_now_s();
+    for (int wave = 0; wave < WAVES; wave++)
+        seconds[wave] = fmin(seconds[wave], times[wave + 1] - times[wave]);
     counts[0] = program->instructions.count;
     counts[1] = program->buffers.count;
     program_free(program);
@@ -82,13 +82,13 @@ static enum status measure(const struct step_graph_size *size, const struct grap
                                    .sequence_length = size->sequence,
                                    .micro_batch_sequences = 1},
                         .threads = 1};
-    double seconds[PASSES] = {INFINITY, INFINITY, INFINITY, INFINITY, INFINITY}, sum = 0;
+    double seconds[WAVES] = {INFINITY, INFINITY, INFINITY, INFINITY, INFINITY}, sum = 0;
     size_t counts[2];
     TRY(choose_policy(graph, way, &plan.policy));
     for (int run = 0; run < runs; run++)
         TRY(compile_once(graph, &plan, workspace, seconds, counts));
-    for (int pass = 0; pass < PASSES; pass++)
-        sum += seconds[pass];
+    for (int wave = 0; wave < WAVES; wave++)
+        sum += seconds[wave];
     printf("  %-27s %6zu %6zu %8.1f %8.1f %8.1f %8.1f %8.1f %8.1f\n", way->name, counts[0], counts[1],
            1e3 * seconds[SCHEDULE], 1e3 * seconds[MOVE], 1e3 * seconds[PLACE], 1e3 * seconds[SYNCHRONISE],
            1e3 * seconds[VERIFY], 1e3 * sum);

@@ -20,7 +20,7 @@ static const struct step_graph_size size = {"GPT-2 124M", 12, 768, 12, 50257, 10
 
 static const struct way {
     const char *name;
-    int64_t micro_batches_per_pass;
+    int64_t micro_batches_per_wave;
     enum tier states; /* parameters, gradients and optimizer state */
     enum tier update;
 } ways[] = {
@@ -33,7 +33,7 @@ static const struct way {
 static enum status choose_policy(const struct graph *graph, const struct way *way, struct policy *out) {
     struct chunk_list chunks;
     int64_t bytes, least;
-    *out = (struct policy){.micro_batches_per_pass = way->micro_batches_per_pass};
+    *out = (struct policy){.micro_batches_per_wave = way->micro_batches_per_wave};
     if (way->states == TIER_DEVICE) return STATUS_OK;
     out->parameters = out->gradients = out->optimizer = way->states;
     out->update = way->update;

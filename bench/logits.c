@@ -29,7 +29,7 @@ static enum status prepare(const char *folder, struct logits_run *run) {
                             .batch = SEQUENCES,
                             .sequence_length = length,
                             .micro_batch_sequences = SEQUENCES},
-                 .policy = {.micro_batches_per_pass = 1},
+                 .policy = {.micro_batches_per_wave = 1},
                  .threads = THREADS},
         .policy_fixed = true,
     };

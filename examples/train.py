@@ -30,7 +30,7 @@ def struct(name, *fields):
 
 plan_options = struct(
     "plan_options", (c_int64, "batch sequence_length micro_batch_sequences threads seed"),
-    (TEXT, "dtype document_attention loss"), (c_double, "dpo_beta"), (TEXT, "lora"), (TEXTS, "freeze"), (c_size_t, "freeze_count"), (c_int64, "micro_batches_per_pass"),
+    (TEXT, "dtype document_attention loss"), (c_double, "dpo_beta"), (TEXT, "lora"), (TEXTS, "freeze"), (c_size_t, "freeze_count"), (c_int64, "micro_batches_per_wave"),
     (TEXT, "device"), (c_int64, "device_memory_bytes host_memory_bytes"), (TEXT, "disk_folder"), (c_int64, "disk_bytes"),
     (TEXT, "lanes partition collectives"), (c_int64, "round_micro_batches tensor stages interleave"),
     (TEXT, "reduce_dtype layout optimizer optimizer_dtype master plan_path cluster_path base_dtype sequence"),

@@ -156,7 +156,7 @@ struct ballast_plan_options {
     const char *const *freeze; /* patterns (*, ?, [...]) over names of weights that are not trained */
     size_t freeze_count;       /* 0: none */
 
-    int64_t micro_batches_per_pass; /* micro-batches whose activations are in memory at once; not given: 1. Changes no
+    int64_t micro_batches_per_wave; /* micro-batches whose activations are in memory at once; not given: 1. Changes no
                                        bit */
     const char *device;          /* "cpu", "cuda" or "cuda:N"; not given: cuda where this build can use one. A process
                                     keeps to the GPU that it used first */
@@ -361,7 +361,7 @@ struct ballast_resume_options {
 void ballast_resume_options_init(struct ballast_resume_options *options);
 
 /* Continues a run from its newest checkpoint; without options bit for bit as if it had not stopped. Plan options
- * must equal the run's, except memory limits, partition, collectives and micro-batches per pass. A complete run only
+ * must equal the run's, except memory limits, partition, collectives and micro-batches per wave. A complete run only
  * gets its model written again. `plan`, `options` and `events` may be NULL. Statuses as ballast_train. */
 enum ballast_status ballast_resume(const char *run, const struct ballast_plan_options *plan,
                                    const struct ballast_resume_options *options,

@@ -26,7 +26,7 @@ enum status made_up_costs(const struct graph *graph, const struct made_up_machin
 }
 
 enum status search_plain_bytes(const struct search_input *input, int64_t *out) {
-    struct plan plan = {.recipe = *input->recipe, .policy.micro_batches_per_pass = 1};
+    struct plan plan = {.recipe = *input->recipe, .policy.micro_batches_per_wave = 1};
     struct program *program;
     TRY(program_compile(input->graph, &plan, input->workspace, NULL, &program));
     *out = program->tier_bytes[TIER_DEVICE];

@@ -88,9 +88,9 @@ static enum status choose_schedule(const struct graph *graph, const struct turn 
 enum status policy_spread(const struct graph *graph, int64_t micro_batches, uint64_t seed, int64_t index, int64_t count,
                           struct policy *out) {
     struct turn turn = {seed, index, count};
-    struct policy policy = {.micro_batches_per_pass = 1};
+    struct policy policy = {.micro_batches_per_wave = 1};
     if (index > 0) {
-        policy.micro_batches_per_pass = 1 + choose(&turn, CHOICE_MICRO_BATCHES, micro_batches);
+        policy.micro_batches_per_wave = 1 + choose(&turn, CHOICE_MICRO_BATCHES, micro_batches);
         TRY(choose_buffers(graph, &turn, &policy));
         policy.lookahead = choose(&turn, CHOICE_LOOKAHEAD, 4);
         policy.parameters = (enum tier)choose(&turn, CHOICE_PARAMETERS, TIER_COUNT);
@@ -115,6 +115,6 @@ char *policy_spread_print(const struct policy *policy, char text[POLICY_TEXT]) {
              "p %-6s g %-6s o %-6s u %-6s %6.2f MB +%-2" PRId64 " b %-2" PRId64 " l %" PRId64 " n %" PRId64 " %s",
              tier_name(policy->parameters), tier_name(policy->gradients), tier_name(policy->optimizer),
              tier_name(policy->update), (double)policy->chunk_bytes * 1e-6, policy->persistent_chunks, policy->buffers,
-             policy->lookahead, policy->micro_batches_per_pass, schedule_kind(policy->schedule));
+             policy->lookahead, policy->micro_batches_per_wave, schedule_kind(policy->schedule));
     return text;
 }

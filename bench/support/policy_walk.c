@@ -90,7 +90,7 @@ static void give_chunks(struct wanderer *walk, struct policy *policy) {
 
 static enum status change(struct wanderer *walk, struct policy *policy) {
     switch (draw(walk, 10)) {
-    case 0: policy->micro_batches_per_pass = 1 + draw(walk, walk->space.micro_batches); break;
+    case 0: policy->micro_batches_per_wave = 1 + draw(walk, walk->space.micro_batches); break;
     case 1:
     case 2: policy->persistent_chunks = near(walk, policy->persistent_chunks); break;
     case 3: policy->buffers = near(walk, policy->buffers); break;

@@ -27,7 +27,7 @@ static const struct measuring measuring = {.anew = true};
 static enum status refuse_without_model(const struct options *options) {
     static const enum option_id ids[] = {
         OPT_BATCH,       OPT_SEQ,         OPT_DTYPE,         OPT_DOCUMENT_ATTENTION,
-        OPT_MICRO_BATCH, OPT_LORA,        OPT_FREEZE,        OPT_MICRO_BATCHES_PER_PASS,
+        OPT_MICRO_BATCH, OPT_LORA,        OPT_FREEZE,        OPT_MICRO_BATCHES_PER_WAVE,
         OPT_PARTITION,   OPT_COLLECTIVES, OPT_OPTIMIZER,     OPT_OPTIMIZER_DTYPE,
         OPT_MASTER,      OPT_BASE_DTYPE,  OPT_MUON_MOMENTUM, OPT_PACKING};
     static const char *const names[] = {"batch",     "seq",         "dtype",         "document-attention",

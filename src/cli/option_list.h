@@ -99,7 +99,7 @@
       .help =                                                                                                          \
           "which part of each tensor a rank has under --tensor: what Megatron-LM cuts, or the cheapest strategies "    \
           "by the machine's rates. Part of the recipe")                                                                \
-    X(MICRO_BATCHES_PER_PASS, OPTION_OF(micro_batches_per_pass), OPTION_FOR(COMMANDS_STEP),                            \
+    X(MICRO_BATCHES_PER_WAVE, OPTION_OF(micro_batches_per_wave), OPTION_FOR(COMMANDS_STEP),                            \
       .computed = ", or what the plan file says",                                                                      \
       .help = "grains whose activations are in memory at once; never changes a result")                                \
     X(THREADS, OPTION_OF(threads), OPTION_FOR(COMMANDS_MODEL),                                                         \

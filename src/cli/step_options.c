@@ -81,7 +81,7 @@ enum status step_options_read(const struct options *options, bool decided, struc
     TAKE(WHOLE, MICRO_BATCH, micro_batch_sequences);
     TAKE(WHOLE, ROUND, round_micro_batches);
     TAKE(WHOLE, TENSOR, tensor);
-    TAKE(WHOLE, MICRO_BATCHES_PER_PASS, micro_batches_per_pass);
+    TAKE(WHOLE, MICRO_BATCHES_PER_WAVE, micro_batches_per_wave);
     TAKE(WHOLE, STAGES, stages);
     TAKE(WHOLE, INTERLEAVE, interleave);
     TAKE(TEXT, PARTITION, partition);

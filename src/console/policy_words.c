@@ -128,8 +128,8 @@ static void say_partition(const struct policy *policy, struct traits *out) {
 static void find_traits(const struct policy *policy, int32_t blocks, struct traits *out) {
     *out = (struct traits){0};
     struct words micro_batches = words_of(out, TRAIT_MICRO_BATCHES);
-    add(&micro_batches, "%" PRId64 " grain%s a pass", policy->micro_batches_per_pass,
-        plural(policy->micro_batches_per_pass));
+    add(&micro_batches, "%" PRId64 " grain%s a pass", policy->micro_batches_per_wave,
+        plural(policy->micro_batches_per_wave));
     struct words tiles = words_of(out, TRAIT_TILES);
     if (policy->tile_tokens > 0) add(&tiles, "MLPs in tiles of %" PRId64 " tokens", policy->tile_tokens);
     struct words remake = words_of(out, TRAIT_REMAKE);

@@ -6,10 +6,10 @@
 
 enum { POLICY_WORDS_BYTES = 512 };
 
-/* "2 micro-batches a pass; gradients and optimizer state on the disk; all of the first 3 chunks on the device; 8 blocks
- * computed again"; returns `text`. `blocks` are those of the model's passes. */
+/* "2 micro-batches a wave; gradients and optimizer state on the disk; all of the first 3 chunks on the device; 8 blocks
+ * computed again"; returns `text`. `blocks` are those of the model's waves. */
 char *policy_words(const struct policy *policy, int32_t blocks, char text[POLICY_WORDS_BYTES]);
-/* The same of what is not as in the chosen policy, alone: "1 micro-batch a pass; nothing computed again". */
+/* The same of what is not as in the chosen policy, alone: "1 micro-batch a wave; nothing computed again". */
 char *policy_difference_words(const struct policy *policy, const struct policy *chosen, int32_t blocks,
                               char text[POLICY_WORDS_BYTES]);
 

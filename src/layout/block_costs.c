@@ -38,7 +38,7 @@ static enum status add_activations(const struct graph *graph, int64_t micro_batc
             const struct tensor *tensor = node->in[i] ? tensor_storage(node->in[i]) : NULL;
             const struct node *maker = tensor && tensor->kind == TENSOR_ACTIVATION ? tensor->producer : NULL;
             if (!maker || maker->phase != PHASE_FORWARD || counted[tensor->id]) continue;
-            costs->pass_bytes[maker->block] += micro_batches * shape_bytes(&tensor->shape);
+            costs->wave_bytes[maker->block] += micro_batches * shape_bytes(&tensor->shape);
             counted[tensor->id] = true;
         }
     }
@@ -64,16 +64,16 @@ enum status block_costs_create(const struct graph *graph, const struct policy *p
     *out = (struct block_costs){.blocks = blocks,
                                 .seconds = mem_array(count, sizeof *out->seconds),
                                 .held_bytes = mem_array(count, sizeof *out->held_bytes),
-                                .pass_bytes = mem_array(count, sizeof *out->pass_bytes)};
-    if (!out->seconds || !out->held_bytes || !out->pass_bytes) return STATUS_FAILED;
+                                .wave_bytes = mem_array(count, sizeof *out->wave_bytes)};
+    if (!out->seconds || !out->held_bytes || !out->wave_bytes) return STATUS_FAILED;
     add_flops(graph, out);
     TRY(add_states(graph, &policy->partition, out));
-    return add_activations(graph, policy->micro_batches_per_pass, out);
+    return add_activations(graph, policy->micro_batches_per_wave, out);
 }
 
 void block_costs_free(struct block_costs *costs) {
     mem_free(costs->seconds);
     mem_free(costs->held_bytes);
-    mem_free(costs->pass_bytes);
+    mem_free(costs->wave_bytes);
     *costs = (struct block_costs){0};
 }

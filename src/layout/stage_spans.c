@@ -32,7 +32,7 @@ static enum status cut_costs(const struct block_costs *costs, bool limited, stru
         for (int32_t last = first; last < blocks; last++) {
             sum.seconds += costs->seconds[last];
             sum.held_bytes += limited ? costs->held_bytes[last] : 0;
-            sum.wave_bytes += limited ? costs->pass_bytes[last] : 0;
+            sum.wave_bytes += limited ? costs->wave_bytes[last] : 0;
             runs[first * blocks + last] = sum;
         }
     }
@@ -58,7 +58,7 @@ static enum status choose(const struct block_costs *costs, const struct span_req
                                           .devices = request->count,
                                           .submesh_count = 1,
                                           .submesh_devices = &one,
-                                          .waves = request->passes > 1 ? request->passes : 1,
+                                          .waves = request->waves > 1 ? request->waves : 1,
                                           .costs = runs,
                                           .device_bytes = limited ? request->device_bytes : INT64_MAX};
     enum status status = stage_cut_find(&problem, &cut);
@@ -78,12 +78,12 @@ enum status stage_spans_choose(const struct block_costs *costs, const struct spa
     return choose(costs, request, false, text);
 }
 
-/* More passes than one, so that the longest span counts. */
-enum { PASSES_BY_FLOPS = 8 };
+/* More waves than one, so that the longest span counts. */
+enum { WAVES_BY_FLOPS = 8 };
 
 static enum status cut_by_flops(const struct graph *graph, int stages, char text[POLICY_SPANS_BYTES]) {
-    const struct policy plain = {.micro_batches_per_pass = 1};
-    const struct span_request request = {stages, stages, PASSES_BY_FLOPS, INT64_MAX};
+    const struct policy plain = {.micro_batches_per_wave = 1};
+    const struct span_request request = {stages, stages, WAVES_BY_FLOPS, INT64_MAX};
     struct block_costs costs;
     enum status status = block_costs_create(graph, &plain, &costs);
     if (status == STATUS_OK) status = stage_spans_choose(&costs, &request, text);

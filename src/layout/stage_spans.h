@@ -20,12 +20,12 @@ struct stage_spans {
  * failure. */
 enum status stage_spans_create(const struct graph *graph, const char *text, int stages, struct stage_spans *out);
 void stage_spans_free(struct stage_spans *spans);
-/* Spans by which so many passes take least, as text: cut by Alpa's program (layout/stage_cut.h). Where spans are as
- * many as `stages`, each fits `device_bytes` with the passes that it has in flight; where no cut does, as if they were
+/* Spans by which so many waves take least, as text: cut by Alpa's program (layout/stage_cut.h). Where spans are as
+ * many as `stages`, each fits `device_bytes` with the waves that it has in flight; where no cut does, as if they were
  * not limited. BAD_INPUT for too few blocks. */
 struct span_request {
     int32_t stages, count; /* count: spans, a multiple of the stages */
-    int64_t passes, device_bytes;
+    int64_t waves, device_bytes;
 };
 enum status stage_spans_choose(const struct block_costs *costs, const struct span_request *request,
                                char text[POLICY_SPANS_BYTES]);

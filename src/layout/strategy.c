@@ -202,7 +202,7 @@ static double uncovered_s(const struct device_mesh *mesh, unsigned axes, double 
 
 /* Blocks of keys and values go round beside forward; beside backward they do with the sums of their gradients in fp32.
  * A device has the block that it works on and the one that comes. */
-static void add_passes(const struct maker *maker, struct strategy *strategy) {
+static void add_waves(const struct maker *maker, struct strategy *strategy) {
     unsigned axes = whole_axes(maker, strategy, true);
     double bytes = 0, elements = 0, flops = maker->profile->forward.flops + maker->profile->backward.flops;
     for (int operand = 0; operand < OP_INPUTS_MAX; operand++) {
@@ -269,7 +269,7 @@ static void add_communication(const struct maker *maker, struct strategy *strate
             add_sum(maker, strategy, operand, &strategy->backward_s, &strategy->forward_s);
         if (is_read_whole(maker, operand)) add_gathers(maker, strategy, operand);
     }
-    add_passes(maker, strategy);
+    add_waves(maker, strategy);
     add_exchanges(maker, strategy);
 }
 

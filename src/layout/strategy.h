@@ -16,7 +16,7 @@
 #include "graph/symbolic_profile.h"
 #include "layout/layout.h"
 
-/* What one device does in a second, and how often a step's passes share one sum of a parameter's gradient. */
+/* What one device does in a second, and how often a step's waves share one sum of a parameter's gradient. */
 struct device_rates {
     double flops_per_s, bytes_per_s;
     double micro_batches; /* of a step, over which that sum is made once; at least 1 */

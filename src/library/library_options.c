@@ -116,7 +116,7 @@ static enum status read_recipe(const struct ballast_plan_options *given, struct 
     TAKE_WHOLE("plan", batch)
     TAKE_WHOLE("plan", sequence_length)
     TAKE_WHOLE("plan", micro_batch_sequences)
-    TAKE_WHOLE("plan", micro_batches_per_pass)
+    TAKE_WHOLE("plan", micro_batches_per_wave)
     TAKE_WHOLE("plan", seed)
     TAKE_CHOICE("plan", dtype, dtype_find)
     TAKE_CHOICE("plan", reduce_dtype, dtype_find)

@@ -1,4 +1,4 @@
-/* The activation schedule of a pass: the order of the blocks' forwards and backwards, and the tiers where activations
+/* The activation schedule of a wave: the order of the blocks' forwards and backwards, and the tiers where activations
  * wait for backward.
  *
  *     "f0-13 d0-3 b13-10 f9 b9 …"

@@ -1,7 +1,7 @@
 /* Chunks: groups of parameters side by side in memory, the unit in which model states are copied and updated.
  *
  * Parameters are packed in the order in which forward first uses them (ProTrain, arXiv 2406.08334, section 3.1), so
- * that the chunks of a pass are visited in ascending order. Those of one block stay together where they fit. A chunk
+ * that the chunks of a wave are visited in ascending order. Those of one block stay together where they fit. A chunk
  * holds only parameters that are trained, only frozen ones, or only frozen ones in fewer bits. A shared parameter stays
  * at its first use.
  *

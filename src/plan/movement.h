@@ -8,14 +8,14 @@
 
 #include "plan/plan.h"
 
-/* How a share's micro-batches (plan/lane_shares.h) are cut into passes: all have `micro_batches`, but for the last one.
+/* How a share's micro-batches (plan/lane_shares.h) are cut into waves: all have `micro_batches`, but for the last one.
  */
-struct pass_split {
+struct wave_split {
     int64_t count, micro_batches, last_micro_batches;
 };
-static inline struct pass_split movement_split_passes(int64_t micro_batches, int64_t micro_batches_per_pass) {
-    int64_t count = (micro_batches + micro_batches_per_pass - 1) / micro_batches_per_pass;
-    return (struct pass_split){count, micro_batches_per_pass, micro_batches - (count - 1) * micro_batches_per_pass};
+static inline struct wave_split movement_split_waves(int64_t micro_batches, int64_t micro_batches_per_wave) {
+    int64_t count = (micro_batches + micro_batches_per_wave - 1) / micro_batches_per_wave;
+    return (struct wave_split){count, micro_batches_per_wave, micro_batches - (count - 1) * micro_batches_per_wave};
 }
 
 /* A buffer that is used away from home is fetched and stored by copies, each of which has `lookahead` groups to run

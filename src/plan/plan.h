@@ -145,7 +145,7 @@ struct recipe {
 
 /* All zero but for the micro-batches: the plain policy, where everything stays on the device. */
 struct policy {
-    int64_t micro_batches_per_pass; /* micro-batches whose activations are in memory at once; 1 to those of the largest
+    int64_t micro_batches_per_wave; /* micro-batches whose activations are in memory at once; 1 to those of the largest
                                        share */
     int64_t chunk_bytes;       /* most parameters in a chunk, in the compute dtype (plan/chunks.h); 0: chosen there */
     int64_t persistent_chunks; /* the first of them stay on the device, with their gradients and optimizer state */

@@ -21,7 +21,7 @@ enum status plan_check_real(const char *field, double value, double least, doubl
 
 /* One list of the policy's numbers and tiers, with their keys in files, serves reading and writing. */
 #define POLICY_INTEGERS(X)                                                                                             \
-    X(micro_batches_per_pass, "grains_per_pass")                                                                       \
+    X(micro_batches_per_wave, "grains_per_pass")                                                                       \
     X(chunk_bytes, "chunk_bytes")                                                                                      \
     X(persistent_chunks, "persistent_chunks")                                                                          \
     X(buffers, "buffers")                                                                                              \
@@ -37,7 +37,7 @@ enum status plan_check_real(const char *field, double value, double least, doubl
 enum { BUFFERS_MAX = 1 << 20, LOOKAHEAD_MAX = 64 };
 
 enum status policy_check(const struct policy *policy, int64_t micro_batches) {
-    TRY(plan_check_range("policy.grains_per_pass", policy->micro_batches_per_pass, 1, micro_batches,
+    TRY(plan_check_range("policy.grains_per_pass", policy->micro_batches_per_wave, 1, micro_batches,
                          "a pass holds at least one grain and at most those that a lane adds up at once"));
     TRY(plan_check_range("policy.chunk_bytes", policy->chunk_bytes, 0, INT64_MAX, "a chunk has a size"));
     TRY(plan_check_range("policy.persistent_chunks", policy->persistent_chunks, 0, INT64_MAX, "a count of chunks"));
@@ -74,7 +74,7 @@ bool policy_stays(const struct policy *policy) {
 }
 
 bool policy_is_plain(const struct policy *policy) {
-    const struct policy plain = {.micro_batches_per_pass = policy->micro_batches_per_pass};
+    const struct policy plain = {.micro_batches_per_wave = policy->micro_batches_per_wave};
     bool same = !policy->schedule[0];
 #define SAME_FIELD(field, key) same &= policy->field == plain.field;
     POLICY_INTEGERS(SAME_FIELD)

@@ -68,7 +68,7 @@ struct setting {
     X(sequence, .key = "sequence", .name = "sequence", .type = SETTING_CHOICE, .choices = "on|off", .fallback = "off") \
     X(layout, .key = "layout", .name = "layout", .type = SETTING_CHOICE, .choices = "megatron|solver",                 \
       .fallback = "megatron")                                                                                          \
-    X(micro_batches_per_pass, .key = "grains_per_pass", .name = "grains-per-pass",                                     \
+    X(micro_batches_per_wave, .key = "grains_per_pass", .name = "grains-per-pass",                                     \
       SETTING_WHOLE_IN(1, SETTING_MOST_SIZE), SETTING_WHOLE_DEFAULT(1))                                                \
     X(stages, .key = "stages", .name = "stages", SETTING_WHOLE_IN(1, 4096), .automatic = "auto",                       \
       SETTING_WHOLE_DEFAULT(1))                                                                                        \

@@ -127,7 +127,7 @@ static enum status group_all(struct execution_source *source, int32_t *number) {
         const struct node *node = graph->nodes.items[n];
         number[n] = node->phase <= PHASE_BACKWARD ? (int32_t)node->phase * source->blocks + node->block : -1;
     }
-    TRY(group_nodes(graph, number, 2 * source->blocks, &source->passes));
+    TRY(group_nodes(graph, number, 2 * source->blocks, &source->waves));
     find_finish_blocks(graph, source->completed_by, number);
     drop_other_uses(graph, source->completed_by);
     drop_other_parameters(source);
@@ -193,7 +193,7 @@ static void free_groups(struct node_groups *groups) {
 
 void execution_source_free(struct execution_source *source) {
     stage_list_free(&source->stages);
-    free_groups(&source->passes);
+    free_groups(&source->waves);
     free_groups(&source->tied);
     free_groups(&source->finish);
     free_groups(&source->updates);
@@ -215,23 +215,23 @@ enum status executions_add(const struct execution_source *source, const struct n
 static enum status add_nodes(struct execution_source *source, enum phase phase, int32_t block, int64_t slot,
                              struct execution_list *out) {
     int32_t index = (int32_t)phase * source->blocks + block;
-    for (int32_t n = source->passes.first[index]; n < source->passes.first[index + 1]; n++)
-        TRY(executions_add(source, source->passes.nodes[n], slot, out));
+    for (int32_t n = source->waves.first[index]; n < source->waves.first[index + 1]; n++)
+        TRY(executions_add(source, source->waves.nodes[n], slot, out));
     return STATUS_OK;
 }
 
 /* A block for all micro-batches: forward, backward, or for each micro-batch forward and then backward. What other ranks
  * compute is that of one micro-batch. */
 static enum status add_block(struct execution_source *source, const struct stage *stage, bool pair,
-                             const struct pass_part *pass, struct execution_list *out) {
+                             const struct wave_part *wave, struct execution_list *out) {
     size_t begin = out->list.count;
-    int64_t slots = pass->slots > 0 ? pass->slots : 1;
-    for (int64_t slot = pass->first_slot; slot < pass->first_slot + slots; slot++) {
+    int64_t slots = wave->slots > 0 ? wave->slots : 1;
+    for (int64_t slot = wave->first_slot; slot < wave->first_slot + slots; slot++) {
         if (stage->action == STAGE_FORWARD) TRY(add_nodes(source, PHASE_FORWARD, stage->block, slot, out));
         if (stage->action == STAGE_BACKWARD || pair) TRY(add_nodes(source, PHASE_BACKWARD, stage->block, slot, out));
     }
     for (size_t i = begin; i < out->list.count; i++) {
-        out->list.items[i].elsewhere = pass->slots == 0;
+        out->list.items[i].elsewhere = wave->slots == 0;
         out->list.items[i].repeated = stage > &source->stages.list.items[source->opening[stage->block]];
     }
     return STATUS_OK;
@@ -244,7 +244,7 @@ static enum status add_group(struct execution_source *source, const struct node_
     return STATUS_OK;
 }
 
-/* A block's backward in the last pass of a share: what it completes is summed. */
+/* A block's backward in the last wave of a share: what it completes is summed. */
 static enum status add_sums(struct execution_source *source, int32_t block, bool computes, struct execution_list *out) {
     const struct execution sums = {.kind = EXECUTION_SUMS, .block = block, .group = source->group};
     if (computes) TRY(add_group(source, &source->tied, block, out));
@@ -281,7 +281,7 @@ struct execution executions_transfer(const struct execution_source *source, cons
     return (struct execution){.kind = kind, .value = value, .slot = slot, .group = source->group};
 }
 
-/* What later executions read, collected from the end of a pass to its beginning. */
+/* What later executions read, collected from the end of a wave to its beginning. */
 struct sweep {
     const struct graph *graph;
     bool *needed; /* by slot and storage id */
@@ -328,7 +328,7 @@ static void keep_useful(struct execution_list *executions, size_t begin, const b
 }
 
 /* Removes executions without effect and decides which outputs are in place, from `begin` on. */
-static enum status sweep_pass(const struct graph *graph, int64_t slots, size_t begin,
+static enum status sweep_wave(const struct graph *graph, int64_t slots, size_t begin,
                               struct execution_list *executions) {
     struct execution *items = executions->list.items;
     size_t count = executions->list.count - begin;
@@ -366,25 +366,25 @@ static void note_groups(struct execution_source *source, int32_t block, bool for
 }
 
 /* Stage s of the schedule; with its backward where `pair`. */
-static enum status add_stage(struct execution_source *source, const struct pass_part *pass, size_t s, bool pair,
+static enum status add_stage(struct execution_source *source, const struct wave_part *wave, size_t s, bool pair,
                              struct execution_list *out) {
     const struct stage *stage = &source->stages.list.items[s];
     bool forward = stage->action == STAGE_FORWARD, backward = pair || !forward;
-    if (pass->opens_step && forward) TRY(execution_updates_add_deferred(source, stage->block, out));
-    TRY(add_block(source, stage, pair, pass, out));
-    if (pass->closes_share && backward) TRY(add_sums(source, stage->block, pass->slots > 0, out));
-    if (pass->closes_share) TRY(add_late(source, pass->closes_step, out));
+    if (wave->opens_step && forward) TRY(execution_updates_add_deferred(source, stage->block, out));
+    TRY(add_block(source, stage, pair, wave, out));
+    if (wave->closes_share && backward) TRY(add_sums(source, stage->block, wave->slots > 0, out));
+    if (wave->closes_share) TRY(add_late(source, wave->closes_step, out));
     note_groups(source, stage->block, forward, backward);
     source->group++;
     return STATUS_OK;
 }
 
-static enum status add_stages(struct execution_source *source, const struct pass_part *pass,
+static enum status add_stages(struct execution_source *source, const struct wave_part *wave,
                               struct execution_list *out) {
     for (size_t s = 0; s < source->stages.list.count; s++) {
         bool pair = is_pair(&source->stages, s);
         if (source->stages.list.items[s].action == STAGE_MOVE) continue;
-        TRY(add_stage(source, pass, s, pair, out));
+        TRY(add_stage(source, wave, s, pair, out));
         s += pair;
     }
     return STATUS_OK;
@@ -392,13 +392,13 @@ static enum status add_stages(struct execution_source *source, const struct pass
 
 /* Without micro-batches, where nothing is cut: deferred updates, and the sums in the order in which ranks with
  * micro-batches have them. What is exchanged of shards needs the very groups of these ranks. */
-static enum status add_empty(struct execution_source *source, const struct pass_part *pass,
+static enum status add_empty(struct execution_source *source, const struct wave_part *wave,
                              struct execution_list *out) {
-    for (int32_t block = 0; pass->opens_step && block < source->blocks; block++, source->group++)
+    for (int32_t block = 0; wave->opens_step && block < source->blocks; block++, source->group++)
         TRY(execution_updates_add_deferred(source, block, out));
     for (int32_t block = source->blocks; block-- > 0; source->group++) {
         TRY(add_sums(source, block, false, out));
-        TRY(add_late(source, pass->closes_step, out));
+        TRY(add_late(source, wave->closes_step, out));
     }
     return STATUS_OK;
 }
@@ -412,14 +412,14 @@ static void begin_share(struct execution_source *source, bool closes_share) {
     memset(source->summed_in, -1, bytes);
 }
 
-enum status executions_of_pass(struct execution_source *source, const struct pass_part *pass,
+enum status executions_of_wave(struct execution_source *source, const struct wave_part *wave,
                                struct execution_list *out) {
     size_t begin = out->list.count;
-    begin_share(source, pass->closes_share);
-    bool stages = pass->slots > 0 || source->cuts;
-    TRY(stages ? add_stages(source, pass, out) : add_empty(source, pass, out));
-    TRY(add_latest(source, pass->closes_step, out));
-    return sweep_pass(source->graph, pass->slots > 0 ? pass->slots : 1, begin, out);
+    begin_share(source, wave->closes_share);
+    bool stages = wave->slots > 0 || source->cuts;
+    TRY(stages ? add_stages(source, wave, out) : add_empty(source, wave, out));
+    TRY(add_latest(source, wave->closes_step, out));
+    return sweep_wave(source->graph, wave->slots > 0 ? wave->slots : 1, begin, out);
 }
 
 /* ---- pipelines ---- */
@@ -448,11 +448,11 @@ static enum status find_crossings(struct execution_source *source) {
     struct execution_source whole;
     struct execution_list executions = {.list = {0}};
     VEC(const struct node *) nodes = {0};
-    const struct pass_part pass = {.slots = 1, .closes_share = true};
+    const struct wave_part wave = {.slots = 1, .closes_share = true};
     struct policy policy = *source->policy;
     policy.spans[0] = 0;
     enum status status = execution_source_create(source->graph, &policy, source->chunks, false, &whole);
-    if (status == STATUS_OK) status = executions_of_pass(&whole, &pass, &executions);
+    if (status == STATUS_OK) status = executions_of_wave(&whole, &wave, &executions);
     for (size_t i = 0; i < executions.list.count && status == STATUS_OK; i++) {
         const struct node *node = executions.list.items[i].node;
         if (node && node->phase <= PHASE_BACKWARD) status = vec_push(&nodes, node);
@@ -476,10 +476,10 @@ static bool is_in(const struct execution_source *source, const struct pipeline_e
 }
 
 static enum status add_event(struct execution_source *source, const struct pipeline_event *event,
-                             const struct pass_part *pass, struct execution_list *out) {
+                             const struct wave_part *wave, struct execution_list *out) {
     for (size_t s = 0; s < source->stages.list.count; s++) {
         bool pair = is_pair(&source->stages, s);
-        if (is_in(source, event, s, pair)) TRY(add_stage(source, pass, s, pair, out));
+        if (is_in(source, event, s, pair)) TRY(add_stage(source, wave, s, pair, out));
         s += pair;
     }
     return STATUS_OK;
@@ -488,19 +488,19 @@ static enum status add_event(struct execution_source *source, const struct pipel
 /* Of activations one a micro-batch. Parameters come here only when their update was left to this step, beside which
  * they are sent (add_deferred_update). */
 static enum status add_message(struct execution_source *source, const struct pipeline_event *event,
-                               const struct pass_part *pass, struct execution_list *out) {
+                               const struct wave_part *wave, struct execution_list *out) {
     const struct pipeline_value *value = &source->pipeline.values.items[event->value];
     const struct tensor *tensor = value->tensor;
     if (tensor->kind == TENSOR_PARAMETER) {
         int32_t chunk = source->chunks->chunk_of[tensor->id];
-        bool left = pass->opens_step && execution_defers_update(source, chunk);
+        bool left = wave->opens_step && execution_defers_update(source, chunk);
         if (left && execution_updates_share(source, value, chunk) && value->to == source->stage)
             TRY(execution_updates_add_transfer(source, value, true, out));
     } else {
-        int64_t times = tensor->kind == TENSOR_ACTIVATION && pass->slots > 0 ? pass->slots : 1;
-        for (int64_t slot = pass->first_slot; slot < pass->first_slot + times; slot++) {
+        int64_t times = tensor->kind == TENSOR_ACTIVATION && wave->slots > 0 ? wave->slots : 1;
+        for (int64_t slot = wave->first_slot; slot < wave->first_slot + times; slot++) {
             struct execution transfer = executions_transfer(source, value, slot);
-            transfer.elsewhere = pass->slots == 0;
+            transfer.elsewhere = wave->slots == 0;
             TRY(vec_push(&out->list, transfer));
         }
     }
@@ -508,25 +508,25 @@ static enum status add_message(struct execution_source *source, const struct pip
     return STATUS_OK;
 }
 
-/* Pass `number` of the share's: those that this rank has not come first, each with a slot behind the share's. */
-static struct pass_part part_of_pipeline(const struct pass_part *share, int64_t pass_micro_batches, int32_t passes,
+/* Wave `number` of the share's: those that this rank has not come first, each with a slot behind the share's. */
+static struct wave_part part_of_pipeline(const struct wave_part *share, int64_t wave_micro_batches, int32_t waves,
                                          int32_t number) {
-    int32_t own = (int32_t)((share->slots + pass_micro_batches - 1) / pass_micro_batches), absent = passes - own;
-    bool last = number + 1 == passes;
-    struct pass_part pass = {.first_slot = share->slots + number,
+    int32_t own = (int32_t)((share->slots + wave_micro_batches - 1) / wave_micro_batches), absent = waves - own;
+    bool last = number + 1 == waves;
+    struct wave_part wave = {.first_slot = share->slots + number,
                              .opens_step = share->opens_step && number == 0,
                              .closes_share = share->closes_share && last,
                              .closes_step = share->closes_step && last};
-    if (number < absent) return pass;
-    pass.first_slot = (number - absent) * pass_micro_batches;
-    pass.slots = last ? share->slots - pass.first_slot : pass_micro_batches;
-    return pass;
+    if (number < absent) return wave;
+    wave.first_slot = (number - absent) * wave_micro_batches;
+    wave.slots = last ? share->slots - wave.first_slot : wave_micro_batches;
+    return wave;
 }
 
 /* Activations that come while step `e` is computed stand before it: their room is none that it makes free, for which
  * their sender would wait. No other operation of this stage lies between. */
-static enum status add_arrivals(struct execution_source *source, size_t e, const struct pass_part *share,
-                                int64_t pass_micro_batches, int32_t passes, struct execution_list *out, size_t *next) {
+static enum status add_arrivals(struct execution_source *source, size_t e, const struct wave_part *share,
+                                int64_t wave_micro_batches, int32_t waves, struct execution_list *out, size_t *next) {
     const struct pipeline *pipeline = &source->pipeline;
     int64_t end = pipeline_step_end(&pipeline->events.items[e]);
     for (*next = e + 1; *next < pipeline->events.count; ++*next) {
@@ -535,25 +535,25 @@ static enum status add_arrivals(struct execution_source *source, size_t e, const
         const struct pipeline_value *value = event->value >= 0 ? &pipeline->values.items[event->value] : NULL;
         bool arrives = value && value->to == source->stage && value->tensor->kind == TENSOR_ACTIVATION;
         if (!arrives || event->time >= end) return STATUS_OK;
-        const struct pass_part pass = part_of_pipeline(share, pass_micro_batches, passes, event->pass);
-        TRY(add_message(source, event, &pass, out));
+        const struct wave_part wave = part_of_pipeline(share, wave_micro_batches, waves, event->wave);
+        TRY(add_message(source, event, &wave, out));
     }
     return STATUS_OK;
 }
 
-enum status executions_of_pipeline(struct execution_source *source, const struct pass_part *share,
-                                   int64_t pass_micro_batches, int32_t passes, struct execution_list *out) {
+enum status executions_of_pipeline(struct execution_source *source, const struct wave_part *share,
+                                   int64_t wave_micro_batches, int32_t waves, struct execution_list *out) {
     size_t begin = out->list.count;
     begin_share(source, share->closes_share);
-    TRY(pipeline_order_passes(&source->pipeline, passes));
+    TRY(pipeline_order_waves(&source->pipeline, waves));
     size_t next = 0; /* of what this stage is part of, the first that is not listed yet */
     for (size_t e = 0; e < source->pipeline.events.count; e++) {
         const struct pipeline_event *event = &source->pipeline.events.items[e];
         if (e < next || !pipeline_concerns(&source->pipeline, event, source->stage)) continue;
-        if (event->value < 0) TRY(add_arrivals(source, e, share, pass_micro_batches, passes, out, &next));
-        const struct pass_part pass = part_of_pipeline(share, pass_micro_batches, passes, event->pass);
-        TRY(event->value < 0 ? add_event(source, event, &pass, out) : add_message(source, event, &pass, out));
+        if (event->value < 0) TRY(add_arrivals(source, e, share, wave_micro_batches, waves, out, &next));
+        const struct wave_part wave = part_of_pipeline(share, wave_micro_batches, waves, event->wave);
+        TRY(event->value < 0 ? add_event(source, event, &wave, out) : add_message(source, event, &wave, out));
     }
     TRY(add_latest(source, share->closes_step, out));
-    return sweep_pass(source->graph, share->slots + passes, begin, out);
+    return sweep_wave(source->graph, share->slots + waves, begin, out);
 }

@@ -1,12 +1,12 @@
 /* Executions: which node is executed for which micro-batch, in which order. Scheduling decides this first and buffers
  * after.
  *
- * A pass follows the stages of the activation schedule. Each stage (forward or backward of one block, or a forward
+ * A wave follows the stages of the activation schedule. Each stage (forward or backward of one block, or a forward
  * directly followed by its backward) is a group: its nodes are executed for one micro-batch after the other, so that
  * weights are fetched once for all micro-batches and micro-batches share a block's temporaries. Every accumulator
- * receives its micro-batches in order, whatever the pass.
+ * receives its micro-batches in order, whatever the wave.
  *
- * A step is a list of shares (plan/lane_shares.h), each in passes of its own. The last pass of a share adds up the uses
+ * A step is a list of shares (plan/lane_shares.h), each in waves of its own. The last wave of a share adds up the uses
  * of tied parameters and then says, block by block, where sums over lanes and ranks stand: what follows a reduction
  * stands `delay` groups after it, so that compute goes on beside. */
 #ifndef BALLAST_PROGRAM_EXECUTIONS_H
@@ -34,10 +34,10 @@ struct execution {
     int32_t block, chunk;
     const struct pipeline_value *value; /* that is sent or received */
     const struct node *node;            /* NULL for all but nodes */
-    int64_t slot;                       /* micro-batch of the pass, from 0 */
+    int64_t slot;                       /* micro-batch of the wave, from 0 */
     int32_t group;                      /* counted through the program */
     bool takes_over; /* output 0 takes over the buffer of the in-place input, which nobody reads later */
-    bool repeated;   /* recomputation: the block's forward was executed before in this pass */
+    bool repeated;   /* recomputation: the block's forward was executed before in this wave */
     bool deferred;   /* updates a chunk with the previous step's gradients */
     bool aside;      /* updates a chunk that moves beside other blocks: on the updates' stream, on the policy's tier */
     bool elsewhere;  /* other ranks do it; here parameters that it reads are gathered for them (gather.c) */
@@ -64,11 +64,11 @@ struct execution_source {
     int stage;
     struct pipeline pipeline;   /* what crosses stages; of one stage nothing */
     int32_t *opening;           /* by block: where the schedule has its first forward */
-    struct node_groups passes;  /* by phase * blocks + block */
+    struct node_groups waves;  /* by phase * blocks + block */
     struct node_groups tied;    /* PHASE_FINISH: sums of a parameter's uses, by the block that completes them */
     struct node_groups finish;  /* the rest of PHASE_FINISH, by the block that completes the gradient */
     struct node_groups updates; /* PHASE_UPDATE, by 1 + the chunk whose parameter is updated; 0: of none */
-    int32_t *forward_groups, *backward_groups; /* by block: of its first forward and its backward in that pass; -1 */
+    int32_t *forward_groups, *backward_groups; /* by block: of its first forward and its backward in that wave; -1 */
     int32_t group;                             /* the next group's number */
     /* By tensor id: the block whose backward completes a gradient, the first use's for a tied parameter, and with
      * `sums` all others of the same part of a chunk; -1 for all else, the other uses' accumulators among them. */
@@ -83,8 +83,8 @@ struct execution_source {
     int32_t next_deferred; /* the chunk whose deferred update comes next */
 };
 
-/* What a pass is within its step. */
-struct pass_part {
+/* What a wave is within its step. */
+struct wave_part {
     int64_t first_slot, slots; /* micro-batches; 0: other ranks have some */
     bool opens_step, closes_share, closes_step;
 };
@@ -109,17 +109,17 @@ enum status execution_source_create_stage(const struct graph *graph, const struc
                                           struct execution_source *out);
 void execution_source_free(struct execution_source *source);
 
-/* Appends the executions of one pass. A step's first pass contains the previous step's deferred updates, each a few
- * groups before its chunk is used; a share's last pass contains its sums; the step's last pass contains PHASE_FINISH,
+/* Appends the executions of one wave. A step's first wave contains the previous step's deferred updates, each a few
+ * groups before its chunk is used; a share's last wave contains its sums; the step's last wave contains PHASE_FINISH,
  * each gradient after its last use and its sums, and early updates. Executions whose results nobody reads are left out:
  * recomputing a block makes only what its backward reads. */
-enum status executions_of_pass(struct execution_source *source, const struct pass_part *pass,
+enum status executions_of_wave(struct execution_source *source, const struct wave_part *wave,
                                struct execution_list *out);
-/* The same of all passes of a share in the order of the pipeline: `passes` of them, of which other ranks have the first
+/* The same of all waves of a share in the order of the pipeline: `waves` of them, of which other ranks have the first
  * ones where the share has micro-batches for fewer. `share` has the micro-batches; the section has a slot for each, one
- * more for each pass of other ranks, and a pass `pass_micro_batches` of them, the last one maybe fewer. */
-enum status executions_of_pipeline(struct execution_source *source, const struct pass_part *share,
-                                   int64_t pass_micro_batches, int32_t passes, struct execution_list *out);
+ * more for each wave of other ranks, and a wave `wave_micro_batches` of them, the last one maybe fewer. */
+enum status executions_of_pipeline(struct execution_source *source, const struct wave_part *share,
+                                   int64_t wave_micro_batches, int32_t waves, struct execution_list *out);
 /* Appends the update that is neither deferred nor early: the clip factor, then a group for each chunk. */
 enum status executions_of_update(struct execution_source *source, struct execution_list *out);
 

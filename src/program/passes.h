@@ -8,9 +8,9 @@
  * exchange. Each buffer is in the tier where the policy keeps it between uses, and instructions use it there.
  *
  * A step is a list of shares (plan/lane_shares.h; one, where there is one lane, round and rank). A share's
- * micro-batches are cut into passes of `micro_batches_per_pass`: a first pass (which zeroes the accumulators), repeated
- * middle passes, and a last one, in which the share's sums are added to others and reduced over ranks. The step's first
- * pass makes the deferred updates; its last one finishes the gradients; then comes the update. The order within a pass
+ * micro-batches are cut into waves of `micro_batches_per_wave`: a first wave (which zeroes the accumulators), repeated
+ * middle waves, and a last one, in which the share's sums are added to others and reduced over ranks. The step's first
+ * wave makes the deferred updates; its last one finishes the gradients; then comes the update. The order within a wave
  * is that of executions.h. */
 enum status program_schedule(const struct graph *graph, const struct plan *plan,
                              const struct workspace_table *workspace, struct program **out);

@@ -103,39 +103,39 @@ enum { FORWARD_TIME = 1, BACKWARD_TIME = 2 };
 
 struct clockwork {
     const struct pipeline *pipeline;
-    int32_t passes;
+    int32_t waves;
     int64_t steps;              /* of a stage */
     struct pipeline_step *list; /* by stage * steps */
     int64_t *next, *free_at;    /* by stage: its next step, and when it has time for it */
-    int64_t *ends;              /* by (span * passes + pass) * 2 + backward; -1: not yet */
+    int64_t *ends;              /* by (span * waves + wave) * 2 + backward; -1: not yet */
 };
 
-static int64_t *end_of(const struct clockwork *clock, int32_t span, int32_t pass, bool backward) {
-    return &clock->ends[((int64_t)span * clock->passes + pass) * 2 + backward];
+static int64_t *end_of(const struct clockwork *clock, int32_t span, int32_t wave, bool backward) {
+    return &clock->ends[((int64_t)span * clock->waves + wave) * 2 + backward];
 }
 
 /* When what a step needs of other spans is there; -1: that is not known yet. */
-static int64_t ready_at(const struct clockwork *clock, int32_t span, int32_t pass, bool backward) {
+static int64_t ready_at(const struct clockwork *clock, int32_t span, int32_t wave, bool backward) {
     int32_t before = backward ? span + 1 : span - 1;
     bool outermost = before < 0 || before >= clock->pipeline->spans->count;
-    int64_t own = backward ? *end_of(clock, span, pass, false) : 0;
-    int64_t other = outermost ? 0 : *end_of(clock, before, pass, backward);
+    int64_t own = backward ? *end_of(clock, span, wave, false) : 0;
+    int64_t other = outermost ? 0 : *end_of(clock, before, wave, backward);
     if (own < 0 || other < 0) return -1;
     return own > other ? own : other;
 }
 
-/* Sums go when they are complete. Parameters go when the first pass has made the updates that the step before left,
+/* Sums go when they are complete. Parameters go when the first wave has made the updates that the step before left,
  * which is as its step begins. */
-static enum status add_messages(struct pipeline *pipeline, const struct pipeline_event *step, int32_t passes,
+static enum status add_messages(struct pipeline *pipeline, const struct pipeline_event *step, int32_t waves,
                                 int64_t end) {
     for (int32_t v = 0; v < (int32_t)pipeline->values.count; v++) {
         const struct pipeline_value *value = &pipeline->values.items[v];
         if (value->span != step->span || value->backward != step->backward) continue;
-        if (value->tensor->kind == TENSOR_PARAMETER && step->pass > 0) continue;
-        if (value->tensor->kind == TENSOR_GRADIENT && step->pass + 1 < passes) continue;
+        if (value->tensor->kind == TENSOR_PARAMETER && step->wave > 0) continue;
+        if (value->tensor->kind == TENSOR_GRADIENT && step->wave + 1 < waves) continue;
         int64_t time = value->tensor->kind == TENSOR_PARAMETER ? step->time : end;
         TRY(vec_push(&pipeline->events,
-                     (struct pipeline_event){v, step->span, step->pass, step->backward, time, time == step->time}));
+                     (struct pipeline_event){v, step->span, step->wave, step->backward, time, time == step->time}));
     }
     return STATUS_OK;
 }
@@ -156,7 +156,7 @@ static enum status take_step(struct pipeline *pipeline, struct clockwork *clock,
     ++*next;
     *took = true;
     TRY(vec_push(&pipeline->events, event));
-    return add_messages(pipeline, &event, clock->passes, end);
+    return add_messages(pipeline, &event, clock->waves, end);
 }
 
 /* At one time messages come before what may read them, those of the step that begins then last. */
@@ -166,30 +166,30 @@ static int compare_events(const void *a, const void *b) {
     if ((x->value < 0) != (y->value < 0)) return x->value < 0 ? 1 : -1;
     if (x->begins != y->begins) return x->begins ? 1 : -1;
     if (x->span != y->span) return x->span < y->span ? -1 : 1;
-    if (x->pass != y->pass) return x->pass < y->pass ? -1 : 1;
+    if (x->wave != y->wave) return x->wave < y->wave ? -1 : 1;
     return (x->value > y->value) - (x->value < y->value);
 }
 
-/* Without backwards every span takes the passes as they come; a stage with several spans, the first span's first. */
+/* Without backwards every span takes the waves as they come; a stage with several spans, the first span's first. */
 static void order_forwards(const struct clockwork *clock, int32_t chunks, struct pipeline_step *out) {
     for (int32_t chunk = 0; chunk < chunks; chunk++)
-        for (int32_t pass = 0; pass < clock->passes; pass++)
-            *out++ = (struct pipeline_step){.chunk = chunk, .wave = pass};
+        for (int32_t wave = 0; wave < clock->waves; wave++)
+            *out++ = (struct pipeline_step){.chunk = chunk, .wave = wave};
 }
 
-/* Interleaving deals passes in groups of as many as there are stages. Others go through all spans forward first. */
+/* Interleaving deals waves in groups of as many as there are stages. Others go through all spans forward first. */
 static void order_stage(const struct clockwork *clock, int stage, struct pipeline_step *out) {
     const struct stage_spans *spans = clock->pipeline->spans;
-    int32_t chunks = spans->count / spans->stages, passes = clock->passes;
-    const struct pipeline_shape shape = {spans->stages, chunks, passes};
-    if (clock->pipeline->trains && pipeline_chunks(spans->stages, chunks, passes) == chunks) {
+    int32_t chunks = spans->count / spans->stages, waves = clock->waves;
+    const struct pipeline_shape shape = {spans->stages, chunks, waves};
+    if (clock->pipeline->trains && pipeline_chunks(spans->stages, chunks, waves) == chunks) {
         pipeline_order(&shape, stage, out);
         return;
     }
     order_forwards(clock, chunks, out);
     if (!clock->pipeline->trains) return;
-    for (int32_t n = 0; n < chunks * passes; n++)
-        out[chunks * passes + n] = (struct pipeline_step){chunks - 1 - n / passes, n % passes, true};
+    for (int32_t n = 0; n < chunks * waves; n++)
+        out[chunks * waves + n] = (struct pipeline_step){chunks - 1 - n / waves, n % waves, true};
 }
 
 static enum status run_clock(struct pipeline *pipeline, struct clockwork *clock) {
@@ -205,11 +205,11 @@ static enum status run_clock(struct pipeline *pipeline, struct clockwork *clock)
     return STATUS_OK;
 }
 
-enum status pipeline_order_passes(struct pipeline *pipeline, int32_t passes) {
+enum status pipeline_order_waves(struct pipeline *pipeline, int32_t waves) {
     const struct stage_spans *spans = pipeline->spans;
-    size_t stages = (size_t)spans->stages, ends = (size_t)spans->count * (size_t)passes * 2;
-    int64_t steps = (int64_t)(spans->count / spans->stages) * passes * (pipeline->trains ? 2 : 1);
-    struct clockwork clock = {.pipeline = pipeline, .passes = passes, .steps = steps};
+    size_t stages = (size_t)spans->stages, ends = (size_t)spans->count * (size_t)waves * 2;
+    int64_t steps = (int64_t)(spans->count / spans->stages) * waves * (pipeline->trains ? 2 : 1);
+    struct clockwork clock = {.pipeline = pipeline, .waves = waves, .steps = steps};
     clock.list = mem_array(stages * (size_t)steps, sizeof *clock.list);
     clock.next = mem_array(stages, sizeof *clock.next);
     clock.free_at = mem_array(stages, sizeof *clock.free_at);

@@ -1,6 +1,6 @@
 /* Pipelines: what goes from stage to stage, and who does what when.
  *
- * A wave is a pass. Each rank has the nodes of its stage's blocks; an activation or its gradient that another
+ * A pipeline schedules waves. Each rank has the nodes of its stage's blocks; an activation or its gradient that another
  * stage reads is a message, one for each micro-batch. All ranks derive the same list of events from graph and policy:
  * spans' forwards and backwards as 1F1B (or its interleaved form) has them, by a clock on which a forward takes 1 and a
  * backward 2, and messages when their sender is done. A rank takes those events that it is part of, in that order. So
@@ -25,7 +25,7 @@ struct pipeline_value {
 struct pipeline_event {
     int32_t value; /* index of the value that is sent; -1: a span's forward or backward */
     int32_t span;
-    int32_t pass;
+    int32_t wave;
     bool backward;
     int64_t time; /* when it begins, on the clock above */
     bool begins;  /* a message that goes as its span's step begins, and not when that has ended */
@@ -35,7 +35,7 @@ struct pipeline {
     const struct stage_spans *spans; /* borrowed */
     bool trains;                     /* there are backwards */
     VEC(struct pipeline_value) values;
-    VEC(struct pipeline_event) events; /* of the passes that pipeline_order_passes was asked for */
+    VEC(struct pipeline_event) events; /* of the waves that pipeline_order_waves was asked for */
 };
 
 /* What crosses stages when these nodes are executed: each value goes to a stage once. BAD_INPUT where a cut lies within
@@ -45,8 +45,8 @@ enum status pipeline_create(const struct stage_spans *spans, const struct node *
 /* Whether a stage has a parameter, gradient, state, sum of squares or cache. */
 bool pipeline_holds(const struct pipeline *pipeline, const struct tensor *tensor, int stage);
 
-/* The events of so many passes. */
-enum status pipeline_order_passes(struct pipeline *pipeline, int32_t passes);
+/* The events of so many waves. */
+enum status pipeline_order_waves(struct pipeline *pipeline, int32_t waves);
 void pipeline_free(struct pipeline *pipeline);
 
 /* When a span's forward or backward ends. */

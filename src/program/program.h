@@ -174,7 +174,7 @@ struct instruction {
     int32_t group;                         /* the stage it belongs to, counted through the program (executions.h) */
     bool deferred;                         /* part of the update that the previous step left */
     enum tier tier;                        /* kernels: the tier of all operands */
-    int64_t micro_batch;                   /* slot in the pass, for reports */
+    int64_t micro_batch;                   /* slot in the wave, for reports */
     int64_t first_element, elements;       /* kernels: the run of input 0's elements that it works on (kernel_call of
                                               backend.h), to which the operands point; 0: all of them */
     int32_t collective;                    /* operations between ranks: its index in the program's list */
@@ -189,7 +189,7 @@ struct section {
     const char *name;     /* "first pass", "middle passes", "last pass", "sums", "update"; with the lane, of several */
     int32_t first, count; /* its instructions */
     int64_t repeat;       /* at least 1 */
-    int64_t first_micro_batch; /* of its first repetition; -1 when it holds no pass */
+    int64_t first_micro_batch; /* of its first repetition; -1 when it holds no wave */
     int64_t micro_batches;     /* of each repetition */
     int64_t share;             /* of the step's (plan/lane_shares.h), counted from 0: its slot in sums of losses */
 };

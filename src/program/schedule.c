@@ -45,7 +45,7 @@ static enum status schedule_section(struct scheduler *scheduler, struct section 
     return STATUS_OK;
 }
 
-static bool has_no_pass(const struct program *program) { return program->sections.count == 0; }
+static bool has_no_wave(const struct program *program) { return program->sections.count == 0; }
 
 /* "first pass", or among several shares "first pass, lane 2, round 1". */
 static enum status name_section(struct scheduler *scheduler, struct section *section) {
@@ -60,110 +60,110 @@ static enum status name_section(struct scheduler *scheduler, struct section *sec
     return section->name ? STATUS_OK : STATUS_FAILED;
 }
 
-static enum status schedule_pass(struct scheduler *scheduler, struct section section, struct pass_part part,
+static enum status schedule_wave(struct scheduler *scheduler, struct section section, struct wave_part part,
                                  struct execution_list *executions) {
     const struct lane_share *last = &scheduler->shares.list.items[scheduler->shares.list.count - 1];
-    part.opens_step &= has_no_pass(scheduler->program);
+    part.opens_step &= has_no_wave(scheduler->program);
     part.closes_step = part.closes_share && scheduler->share == last;
     TRY(name_section(scheduler, &section));
-    TRY(executions_of_pass(&scheduler->source, &part, executions));
+    TRY(executions_of_wave(&scheduler->source, &part, executions));
     return schedule_section(scheduler, section, executions);
 }
 
-/* The same passes one after the other: a section that is repeated, or where ranks have different ones a section each,
+/* The same waves one after the other: a section that is repeated, or where ranks have different ones a section each,
  * since the gathers of all are the same operations. */
-static enum status schedule_repeated(struct scheduler *scheduler, struct section section, struct pass_part part,
+static enum status schedule_repeated(struct scheduler *scheduler, struct section section, struct wave_part part,
                                      struct execution_list *executions) {
-    int64_t passes = section.repeat;
-    if (!scheduler->unrolled) return passes > 0 ? schedule_pass(scheduler, section, part, executions) : STATUS_OK;
+    int64_t waves = section.repeat;
+    if (!scheduler->unrolled) return waves > 0 ? schedule_wave(scheduler, section, part, executions) : STATUS_OK;
     section.repeat = 1;
-    for (int64_t pass = 0; pass < passes; pass++) {
+    for (int64_t wave = 0; wave < waves; wave++) {
         struct section own = section;
-        if (section.first_micro_batch >= 0) own.first_micro_batch += pass * section.micro_batches;
-        TRY(schedule_pass(scheduler, own, part, executions));
+        if (section.first_micro_batch >= 0) own.first_micro_batch += wave * section.micro_batches;
+        TRY(schedule_wave(scheduler, own, part, executions));
     }
     return STATUS_OK;
 }
 
-/* A first pass, as many middle ones as need be, and a last pass, which may be smaller. */
-static enum status schedule_passes(struct scheduler *scheduler, struct execution_list *executions) {
+/* A first wave, as many middle ones as need be, and a last wave, which may be smaller. */
+static enum status schedule_waves(struct scheduler *scheduler, struct execution_list *executions) {
     const struct lane_share *share = scheduler->share;
-    struct pass_split passes = movement_split_passes(share->micro_batches, scheduler->slots);
+    struct wave_split waves = movement_split_waves(share->micro_batches, scheduler->slots);
     int64_t front = share->first_micro_batch, end = front + share->micro_batches;
-    int64_t first_micro_batches = passes.count > 1 ? passes.micro_batches : passes.last_micro_batches;
+    int64_t first_micro_batches = waves.count > 1 ? waves.micro_batches : waves.last_micro_batches;
     const struct section first = {
         .name = "first pass", .repeat = 1, .first_micro_batch = front, .micro_batches = first_micro_batches};
     const struct section middle = {.name = "middle passes",
-                                   .repeat = passes.count > 2 ? passes.count - 2 : 0,
-                                   .first_micro_batch = front + passes.micro_batches,
-                                   .micro_batches = passes.micro_batches};
+                                   .repeat = waves.count > 2 ? waves.count - 2 : 0,
+                                   .first_micro_batch = front + waves.micro_batches,
+                                   .micro_batches = waves.micro_batches};
     const struct section last = {.name = "last pass",
                                  .repeat = 1,
-                                 .first_micro_batch = end - passes.last_micro_batches,
-                                 .micro_batches = passes.last_micro_batches};
-    const struct pass_part first_part = {
-        .slots = first.micro_batches, .opens_step = true, .closes_share = passes.count == 1};
-    const struct pass_part last_part = {.slots = last.micro_batches, .closes_share = true};
-    TRY(schedule_pass(scheduler, first, first_part, executions));
-    TRY(schedule_repeated(scheduler, middle, (struct pass_part){.slots = middle.micro_batches}, executions));
-    return passes.count > 1 ? schedule_pass(scheduler, last, last_part, executions) : STATUS_OK;
+                                 .first_micro_batch = end - waves.last_micro_batches,
+                                 .micro_batches = waves.last_micro_batches};
+    const struct wave_part first_part = {
+        .slots = first.micro_batches, .opens_step = true, .closes_share = waves.count == 1};
+    const struct wave_part last_part = {.slots = last.micro_batches, .closes_share = true};
+    TRY(schedule_wave(scheduler, first, first_part, executions));
+    TRY(schedule_repeated(scheduler, middle, (struct wave_part){.slots = middle.micro_batches}, executions));
+    return waves.count > 1 ? schedule_wave(scheduler, last, last_part, executions) : STATUS_OK;
 }
 
 /* The rank has no micro-batches in the round, and only what the others have summed. */
 static enum status schedule_empty(struct scheduler *scheduler, struct execution_list *executions) {
     const struct section sums = {.name = "sums", .repeat = 1, .first_micro_batch = -1, .micro_batches = 1};
-    const struct pass_part part = {.slots = 0, .opens_step = true, .closes_share = true};
-    return schedule_pass(scheduler, sums, part, executions);
+    const struct wave_part part = {.slots = 0, .opens_step = true, .closes_share = true};
+    return schedule_wave(scheduler, sums, part, executions);
 }
 
-/* ---- passes of other ranks ---- */
+/* ---- waves of other ranks ---- */
 
-static int64_t count_passes(const struct lane_shares *shares, int64_t round, int64_t slots) {
-    int64_t passes = 0;
+static int64_t count_waves(const struct lane_shares *shares, int64_t round, int64_t slots) {
+    int64_t waves = 0;
     for (size_t i = 0; i < shares->list.count; i++)
         if (shares->list.items[i].round == round)
-            passes += movement_split_passes(shares->list.items[i].micro_batches, slots).count;
-    return passes;
+            waves += movement_split_waves(shares->list.items[i].micro_batches, slots).count;
+    return waves;
 }
 
-static int64_t count_passes_elsewhere(const struct scheduler *scheduler, int64_t round) {
-    return count_passes(&scheduler->most, round, scheduler->slots) -
-           count_passes(&scheduler->shares, round, scheduler->slots);
+static int64_t count_waves_elsewhere(const struct scheduler *scheduler, int64_t round) {
+    return count_waves(&scheduler->most, round, scheduler->slots) -
+           count_waves(&scheduler->shares, round, scheduler->slots);
 }
 
-/* Where parameters are cut, all ranks have the gathers of all passes: a rank with fewer passes than others in a round
- * begins it with theirs. The last pass of the round, which has its sums, is one of its own if it has any. */
-static enum status schedule_elsewhere_passes(struct scheduler *scheduler, struct execution_list *executions) {
+/* Where parameters are cut, all ranks have the gathers of all waves: a rank with fewer waves than others in a round
+ * begins it with theirs. The last wave of the round, which has its sums, is one of its own if it has any. */
+static enum status schedule_elsewhere_waves(struct scheduler *scheduler, struct execution_list *executions) {
     const struct lane_share *share = scheduler->share;
     if (!step_buffers_cut_parameters(&scheduler->buffers)) return STATUS_OK;
     if (share > scheduler->shares.list.items && share[-1].round == share->round) return STATUS_OK;
-    int64_t passes = count_passes_elsewhere(scheduler, share->round);
-    if (share->micro_batches == 0) passes--; /* its sums are in the last one */
+    int64_t waves = count_waves_elsewhere(scheduler, share->round);
+    if (share->micro_batches == 0) waves--; /* its sums are in the last one */
     struct section section = {.name = "other ranks' passes", .repeat = 1, .first_micro_batch = -1, .micro_batches = 1};
-    if (passes > 0 && has_no_pass(scheduler->program)) {
-        TRY(schedule_pass(scheduler, section, (struct pass_part){.opens_step = true}, executions));
-        passes--;
+    if (waves > 0 && has_no_wave(scheduler->program)) {
+        TRY(schedule_wave(scheduler, section, (struct wave_part){.opens_step = true}, executions));
+        waves--;
     }
-    section.repeat = passes;
-    return schedule_repeated(scheduler, section, (struct pass_part){.slots = 0}, executions);
+    section.repeat = waves;
+    return schedule_repeated(scheduler, section, (struct wave_part){.slots = 0}, executions);
 }
 
 static enum status schedule_unstaged(struct scheduler *scheduler, struct execution_list *executions) {
-    TRY(schedule_elsewhere_passes(scheduler, executions));
+    TRY(schedule_elsewhere_waves(scheduler, executions));
     return scheduler->share->micro_batches == 0 ? schedule_empty(scheduler, executions)
-                                                : schedule_passes(scheduler, executions);
+                                                : schedule_waves(scheduler, executions);
 }
 
 /* ---- pipelines ---- */
 
-/* All passes of the share, whose activations are there at the same time. */
-static enum status schedule_pipeline(struct scheduler *scheduler, struct section section, struct pass_part part,
-                                     int64_t passes, struct execution_list *executions) {
+/* All waves of the share, whose activations are there at the same time. */
+static enum status schedule_pipeline(struct scheduler *scheduler, struct section section, struct wave_part part,
+                                     int64_t waves, struct execution_list *executions) {
     const struct lane_share *last = &scheduler->shares.list.items[scheduler->shares.list.count - 1];
-    part.opens_step = has_no_pass(scheduler->program);
+    part.opens_step = has_no_wave(scheduler->program);
     part.closes_step = part.closes_share && scheduler->share == last;
     TRY(name_section(scheduler, &section));
-    TRY(executions_of_pipeline(&scheduler->source, &part, scheduler->slots, (int32_t)passes, executions));
+    TRY(executions_of_pipeline(&scheduler->source, &part, scheduler->slots, (int32_t)waves, executions));
     return schedule_section(scheduler, section, executions);
 }
 
@@ -183,20 +183,20 @@ static struct round_shares shares_of_round(const struct lane_shares *shares, int
     return found;
 }
 
-static int64_t count_share_passes(const struct scheduler *scheduler, const struct lane_share *share) {
-    return movement_split_passes(share->micro_batches, scheduler->slots).count;
+static int64_t count_share_waves(const struct scheduler *scheduler, const struct lane_share *share) {
+    return movement_split_waves(share->micro_batches, scheduler->slots).count;
 }
 
-/* All data ranks of a stage go through the same passes, since they exchange shards in them. The first one has the most
+/* All data ranks of a stage go through the same waves, since they exchange shards in them. The first one has the most
  * shares in a round, and where others have micro-batches in it too, all of its shares have the most of these. So the
- * others begin a round with whole shares of it, and each of their own with passes of it. */
+ * others begin a round with whole shares of it, and each of their own with waves of it. */
 static enum status schedule_pipelines_elsewhere(struct scheduler *scheduler, const struct round_shares *most,
                                                 int64_t count, struct execution_list *executions) {
     const struct section section = {
         .name = "other ranks' passes", .repeat = 1, .first_micro_batch = -1, .micro_batches = 1};
     for (int64_t i = 0; i < count; i++)
-        TRY(schedule_pipeline(scheduler, section, (struct pass_part){.slots = 0},
-                              count_share_passes(scheduler, &most->first[i]), executions));
+        TRY(schedule_pipeline(scheduler, section, (struct wave_part){.slots = 0},
+                              count_share_waves(scheduler, &most->first[i]), executions));
     return STATUS_OK;
 }
 
@@ -205,7 +205,7 @@ static enum status schedule_staged(struct scheduler *scheduler, struct execution
     struct round_shares own = shares_of_round(&scheduler->shares, share->round);
     struct round_shares most = shares_of_round(&scheduler->most, share->round);
     int64_t before = most.count - own.count;
-    int64_t passes = count_share_passes(scheduler, &most.first[before + (share - own.first)]);
+    int64_t waves = count_share_waves(scheduler, &most.first[before + (share - own.first)]);
     struct section section = {.name = "pipeline",
                               .repeat = 1,
                               .first_micro_batch = share->first_micro_batch,
@@ -214,7 +214,7 @@ static enum status schedule_staged(struct scheduler *scheduler, struct execution
         section = (struct section){.name = "sums", .repeat = 1, .first_micro_batch = -1, .micro_batches = 1};
     if (share == own.first) TRY(schedule_pipelines_elsewhere(scheduler, &most, before, executions));
     return schedule_pipeline(scheduler, section,
-                             (struct pass_part){.slots = share->micro_batches, .closes_share = true}, passes,
+                             (struct wave_part){.slots = share->micro_batches, .closes_share = true}, waves,
                              executions);
 }
 
@@ -325,14 +325,14 @@ static enum status make_buffers(struct scheduler *scheduler) {
     return scheduler->zeroed ? STATUS_OK : STATUS_FAILED;
 }
 
-/* Slots of a section: a pass's micro-batches, or all that a pipeline has in flight and its passes
+/* Slots of a section: a wave's micro-batches, or all that a pipeline has in flight and its waves
  * (executions_of_pipeline). */
 static int64_t count_slots(const struct scheduler *scheduler) {
     int64_t most = 0;
     for (size_t i = 0; i < scheduler->most.list.count; i++)
         if (scheduler->most.list.items[i].micro_batches > most) most = scheduler->most.list.items[i].micro_batches;
     bool staged = scheduler->source.spans.stages > 1;
-    return staged ? most + movement_split_passes(most, scheduler->slots).count : scheduler->slots;
+    return staged ? most + movement_split_waves(most, scheduler->slots).count : scheduler->slots;
 }
 
 static enum status schedule_all(struct scheduler *scheduler) {
@@ -355,7 +355,7 @@ enum status program_schedule(const struct graph *graph, const struct plan *plan,
                              const struct workspace_table *workspace, struct program **out) {
     BUG_IF(workspace->count != (int)graph->nodes.count, "a workspace table of another graph");
     struct scheduler scheduler = {
-        .graph = graph, .plan = plan, .workspace = workspace, .slots = plan->policy.micro_batches_per_pass};
+        .graph = graph, .plan = plan, .workspace = workspace, .slots = plan->policy.micro_batches_per_wave};
     enum status status = schedule_all(&scheduler);
     chunks_free(&scheduler.chunks);
     execution_source_free(&scheduler.source);

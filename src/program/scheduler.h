@@ -20,7 +20,7 @@ struct scheduler {
     struct lane_shares shares;
     struct lane_shares most; /* of the first data rank, which has the most lanes, each with the most micro-batches */
     const struct lane_share *share; /* the present one */
-    bool unrolled;                  /* every pass has a section of its own */
+    bool unrolled;                  /* every wave has a section of its own */
     struct step_buffers buffers;
     struct instances activations; /* numbered by their buffers */
     int64_t *zeroed;              /* by buffer id of step buffers: 1 + the latest share that zeroed it */

@@ -145,9 +145,9 @@ static enum status synchronise_issue(void *payload, struct walk *walk) {
     for (int i = 0; i < count; i++)
         TRY(order_access(synchroniser, walk, operands[i]->access, reaches[i]));
     /* Reads first: a write of the same instruction replaces the history. */
-    for (int pass = 0; pass < 2; pass++)
+    for (int wave = 0; wave < 2; wave++)
         for (int i = 0; i < count; i++)
-            if ((operands[i]->access == ACCESS_READ) == (pass == 0))
+            if ((operands[i]->access == ACCESS_READ) == (wave == 0))
                 record_access(synchroniser, walk, instruction->stream, operands[i]->access, reaches[i]);
     return STATUS_OK;
 }

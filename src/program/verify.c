@@ -27,7 +27,7 @@ struct pieces {
     VEC(struct piece) list;
 };
 
-/* What a buffer holds: a tensor of one micro-batch of a pass. */
+/* What a buffer holds: a tensor of one micro-batch of a wave. */
 struct holding {
     const struct tensor *tensor;
     int64_t micro_batch;

@@ -116,7 +116,7 @@ static enum status check_loss(const struct sums *sums, const struct rank_state *
 }
 
 /* Forward and backward. */
-static enum status pass_micro_batch(const struct sums *sums, struct rank_state *state) {
+static enum status wave_micro_batch(const struct sums *sums, struct rank_state *state) {
     const struct node *node = at_hand(state)->node;
     for (int k = 0; k < node->op->inputs; k++)
         if (node->in[k] && tensor_storage(node->in[k])->kind == TENSOR_PARAMETER) TRY(check_parameter(sums, state, k));
@@ -208,7 +208,7 @@ static enum status write_outputs(const struct sums *sums, struct rank_state *sta
 static enum status execute_kernel(const struct sums *sums, struct rank_state *state) {
     const struct node *node = at_hand(state)->node;
     const struct tensor *first = node->in[0];
-    if (node->phase <= PHASE_BACKWARD) return pass_micro_batch(sums, state);
+    if (node->phase <= PHASE_BACKWARD) return wave_micro_batch(sums, state);
     if (node->phase == PHASE_FINISH && node->out[0]->kind == TENSOR_GRADIENT) return add_uses(sums, state);
     if (first && first->kind == TENSOR_RESULT && first->parameter) return check_squares(sums, state, first);
     if (!first || first->kind != TENSOR_GRADIENT) return STATUS_OK;

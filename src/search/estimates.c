@@ -57,12 +57,12 @@ static int stages_of(const struct estimates *estimates) { return rank_place_stag
 
 double estimates_wait_part(const struct estimates *estimates, int64_t micro_batches) {
     if (stages_of(estimates) == 1) return 0;
-    int64_t passes = step_cut_passes(&estimates->space->cut, micro_batches);
-    return passes > 0 ? (double)(stages_of(estimates) - 1) / (double)passes : 0;
+    int64_t waves = step_cut_waves(&estimates->space->cut, micro_batches);
+    return waves > 0 ? (double)(stages_of(estimates) - 1) / (double)waves : 0;
 }
 
 static double wait_part_of(const struct estimates *estimates, int32_t family) {
-    return estimates_wait_part(estimates, family_at(estimates, family)->micro_batches_per_pass);
+    return estimates_wait_part(estimates, family_at(estimates, family)->micro_batches_per_wave);
 }
 
 static double with_exposed(const struct estimates *estimates, const struct policy_seconds *seconds, double share) {

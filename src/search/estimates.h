@@ -45,7 +45,7 @@ void estimates_free(struct estimates *estimates);
 enum status estimates_follow(struct estimates *estimates);
 
 /* What the stages of a pipeline are expected to wait beside their work, as a part of it: while it fills and drains
- * (1F1B), as long as the passes of all other stages take. `micro_batches` of a pass. */
+ * (1F1B), as long as the waves of all other stages take. `micro_batches` of a wave. */
 double estimates_wait_part(const struct estimates *estimates, int64_t micro_batches);
 /* Expected seconds of a clan, whose families are not listed; and of a family, or of a member with such bounds. */
 double estimates_clan_s(const struct estimates *estimates, const struct clan *clan);

@@ -51,7 +51,7 @@ static enum status compile_stages(const struct search_input *input, int64_t enou
     for (int stage = 0; stage < stages.count; stage++) {
         if (stages.count > 1) plan->place.rank = mesh_group_rank(&stages, stage);
         TRY(program_compile_placed(input->graph, plan, input->workspace, &programs[stage]));
-        TRY(check_operations(input, programs[stage], plan->policy.micro_batches_per_pass));
+        TRY(check_operations(input, programs[stage], plan->policy.micro_batches_per_wave));
         if (!take_bytes(input, enough_bytes, programs[stage], candidate)) break;
     }
     return STATUS_OK;

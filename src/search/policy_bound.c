@@ -123,76 +123,76 @@ static struct wholes wholes_of(const struct states *states, bool again) {
 
 /* Parameters that are in shards are gathered as others are fetched: once for forward, and again for backward unless
  * they are still in a buffer. */
-static void add_gathers(const struct policy_bound_input *input, const struct policy *policy, double passes,
+static void add_gathers(const struct policy_bound_input *input, const struct policy *policy, double waves,
                         double buffers, struct loads *loads) {
     const struct exchange *exchange = input->exchange;
     enum tier tier = input->cut->place.tier;
     if (!gathers(policy)) return;
     double again_s = fmax(exchange->gather_again_s - buffers * exchange->largest_gather_s, 0);
-    loads->streams[STREAM_COMM].seconds[ACTIVITY_MESSAGE] += passes * (exchange->gather_s + again_s);
+    loads->streams[STREAM_COMM].seconds[ACTIVITY_MESSAGE] += waves * (exchange->gather_s + again_s);
     if (tier == TIER_DEVICE) return;
     struct wholes first = wholes_of(input->states, false), again = wholes_of(input->states, true);
     double largest = (double)input->states->largest[0];
-    add_copies(loads, tier, TIER_DEVICE, passes * (first.packs + fmax(again.packs - buffers, 0)),
-               passes * (first.bytes + fmax(again.bytes - buffers * largest, 0)));
+    add_copies(loads, tier, TIER_DEVICE, waves * (first.packs + fmax(again.packs - buffers, 0)),
+               waves * (first.bytes + fmax(again.bytes - buffers * largest, 0)));
 }
 
 /* A shard from elsewhere is fetched for its gathers; between two that are near to each other it may stay. */
-static void add_shards(const struct policy_bound_input *input, const struct policy *policy, double passes,
+static void add_shards(const struct policy_bound_input *input, const struct policy *policy, double waves,
                        const struct chunk_sum *away, struct loads *loads) {
     bool far = (int64_t)input->cost->groups.count > 2 * policy->lookahead + 2;
-    double times = far ? passes : 1;
+    double times = far ? waves : 1;
     add_copies(loads, policy->parameters, input->cut->place.tier, times * away->packs,
                times * (double)away->parameters);
 }
 
 /* Parameters from elsewhere are fetched once for forward, and those that backward reads again for it unless they are
  * still in a buffer. */
-static void add_parameters(const struct policy_bound_input *input, const struct policy *policy, double passes,
+static void add_parameters(const struct policy_bound_input *input, const struct policy *policy, double waves,
                            const struct elsewhere *elsewhere, struct loads *loads) {
     const struct chunk_sum *away = elsewhere->moves;
-    if (gathers(policy)) add_shards(input, policy, passes, away, loads);
+    if (gathers(policy)) add_shards(input, policy, waves, away, loads);
     if (gathers(policy) || policy->parameters == TIER_DEVICE) return;
     double again = (double)larger(away->again_packs - elsewhere->buffers, 0);
     double bytes = (double)larger(away->again - elsewhere->buffers * elsewhere->buffer_bytes, 0);
     bool trains = input->cost->groups.count > 0 && away->gradient_packs > 0;
-    add_copies(loads, policy->parameters, TIER_DEVICE, passes * away->packs, passes * (double)away->parameters);
-    if (trains) add_copies(loads, policy->parameters, TIER_DEVICE, passes * again, passes * bytes);
+    add_copies(loads, policy->parameters, TIER_DEVICE, waves * away->packs, waves * (double)away->parameters);
+    if (trains) add_copies(loads, policy->parameters, TIER_DEVICE, waves * again, waves * bytes);
 }
 
-/* Unreduced sums wait for the next pass of their share; reduced ones of an update that is deferred, for that. */
-static void add_cut_gradients(const struct policy_bound_input *input, const struct policy *policy, double passes,
+/* Unreduced sums wait for the next wave of their share; reduced ones of an update that is deferred, for that. */
+static void add_cut_gradients(const struct policy_bound_input *input, const struct policy *policy, double waves,
                               const struct chunk_sum *away, struct loads *loads) {
-    double later = passes - (double)input->cut->computed;
+    double later = waves - (double)input->cut->computed;
     add_copies(loads, TIER_DEVICE, policy->gradients, later * away->summed_packs, later * (double)away->summed);
     add_copies(loads, policy->gradients, TIER_DEVICE, later * away->summed_packs, later * (double)away->summed);
     if (policy->optimizer == TIER_DEVICE) return;
     add_copies(loads, policy->gradients, policy->update, away->summed_packs, (double)away->shards);
 }
 
-/* Whether accumulators of other uses, which are no part of the sums, have to wait somewhere: for another pass, or for
+/* Whether accumulators of other uses, which are no part of the sums, have to wait somewhere: for another wave, or for
  * the next step. Where lanes or ranks are added, none is needed after its share. */
 static bool other_uses_wait(const struct policy_bound_input *input, const struct policy *policy) {
     const struct step_cut *cut = input->cut;
-    bool later = step_cut_passes(cut, policy->micro_batches_per_pass) > 1 || defers(input, policy);
+    bool later = step_cut_waves(cut, policy->micro_batches_per_wave) > 1 || defers(input, policy);
     return cut->adds == 0 && rank_place_data(&cut->place) == 1 && later;
 }
 
-/* Sums are stored after each pass and fetched for the next of the share; partial ones are fetched to be added to. An
+/* Sums are stored after each wave and fetched for the next of the share; partial ones are fetched to be added to. An
  * update has a tied parameter's sum alone. */
-static void add_gradients(const struct policy_bound_input *input, const struct policy *policy, double passes,
+static void add_gradients(const struct policy_bound_input *input, const struct policy *policy, double waves,
                           const struct chunk_sum *away, struct loads *loads) {
     const struct step_cut *cut = input->cut;
     if (cuts_gradients(policy)) {
-        add_cut_gradients(input, policy, passes, away, loads);
+        add_cut_gradients(input, policy, waves, away, loads);
         return;
     }
     bool whole = other_uses_wait(input, policy);
     double packs = whole ? away->gradient_packs : away->summed_packs;
     double bytes = (double)(whole ? away->gradients : away->summed);
-    double fetches = passes - (double)cut->computed + (double)cut->adds;
-    bool taken = input->early && policy->update == TIER_DEVICE; /* by the update, where the last pass left them */
-    double stores = taken ? passes - (double)cut->computed : passes;
+    double fetches = waves - (double)cut->computed + (double)cut->adds;
+    bool taken = input->early && policy->update == TIER_DEVICE; /* by the update, where the last wave left them */
+    double stores = taken ? waves - (double)cut->computed : waves;
     add_copies(loads, TIER_DEVICE, policy->gradients, stores * packs, stores * bytes);
     add_copies(loads, policy->gradients, TIER_DEVICE, fetches * packs, fetches * bytes);
     if (!taken) add_copies(loads, policy->gradients, policy->update, away->summed_packs, (double)away->summed);
@@ -249,7 +249,7 @@ static struct policy_seconds bound_seconds(const struct policy_bound_input *inpu
     const struct schedule_cost *cost = input->cost;
     struct loads loads = {.costs = input->costs};
     double micro_batches = (double)input->cut->shares.micro_batches;
-    double passes = (double)step_cut_passes(input->cut, policy->micro_batches_per_pass);
+    double waves = (double)step_cut_waves(input->cut, policy->micro_batches_per_wave);
     for (int activity = 0; activity < ACTIVITY_COUNT; activity++)
         loads.streams[stream_of(activity)].seconds[activity] = micro_batches * cost->compute_s[activity];
     for (enum tier tier = TIER_HOST; tier < TIER_COUNT; tier++) {
@@ -258,9 +258,9 @@ static struct policy_seconds bound_seconds(const struct policy_bound_input *inpu
         add_copies(&loads, tier, TIER_DEVICE, micro_batches * (double)cost->in[tier].copies,
                    micro_batches * (double)cost->in[tier].bytes);
     }
-    add_gathers(input, policy, passes, (double)elsewhere->buffers, &loads);
-    add_parameters(input, policy, passes, elsewhere, &loads);
-    add_gradients(input, policy, passes, elsewhere->moves, &loads);
+    add_gathers(input, policy, waves, (double)elsewhere->buffers, &loads);
+    add_parameters(input, policy, waves, elsewhere, &loads);
+    add_gradients(input, policy, waves, elsewhere->moves, &loads);
     add_exchanged(input, policy, elsewhere->updates, &loads);
     add_updates(input, policy, elsewhere, &loads);
     add_sums(input, &loads);
@@ -282,11 +282,11 @@ struct policy_seconds policy_bound_least_seconds(const struct policy_bound_input
 
 /* ---- bytes ---- */
 
-/* A pass: in the first one of a share, its gradients on the device become live only in its backward. */
-struct pass {
+/* A wave: in the first one of a share, its gradients on the device become live only in its backward. */
+struct wave {
     bool first;      /* of the step */
     bool opens;      /* a share */
-    bool continues;  /* another pass of the share follows */
+    bool continues;  /* another wave of the share follows */
     int64_t waiting; /* levels of partial sums */
     int64_t slots;   /* micro-batches */
 };
@@ -294,9 +294,9 @@ struct pass {
 struct walk {
     const struct policy_bound_input *input;
     const struct policy *policy;
-    struct pass pass;
+    struct wave wave;
     int64_t groups;
-    int64_t *changes; /* by group, and one more for the update after the pass */
+    int64_t *changes; /* by group, and one more for the update after the wave */
 };
 
 /* Bytes that are live from the beginning of one group to the end of another; the update counts as a group. */
@@ -312,15 +312,15 @@ static int64_t last_group_away(const struct walk *walk, int64_t group) {
 }
 
 /* A whole gradient goes when its share's last backward of it has ended and it is reduced; it waits for that from the
- * passes before. */
+ * waves before. */
 static void add_cut_windows(const struct walk *walk, const struct gradient_pack *pack, int64_t group) {
     const struct policy *policy = walk->policy;
     bool stays = pack->chunk < policy->persistent_chunks || policy->gradients == TIER_DEVICE;
     int64_t begin = stays ? 0 : movement_fetch_group(group, policy->lookahead);
-    if (walk->pass.waiting > 0) return;
-    if (!walk->pass.opens)
+    if (walk->wave.waiting > 0) return;
+    if (!walk->wave.opens)
         add_window(walk, begin, group, pack->summed);
-    else if (walk->pass.continues && stays)
+    else if (walk->wave.continues && stays)
         add_window(walk, group + 1, walk->groups, pack->summed);
 }
 
@@ -328,10 +328,10 @@ static void add_cut_windows(const struct walk *walk, const struct gradient_pack 
  * device for that as soon as it is complete. */
 static bool sums_leave(const struct walk *walk) {
     const struct rank_place *place = &walk->input->cut->place;
-    return !walk->pass.continues && rank_place_data(place) > 1 && place->tier != TIER_DEVICE;
+    return !walk->wave.continues && rank_place_data(place) > 1 && place->tier != TIER_DEVICE;
 }
 
-/* In a share's first pass a group's gradients are zeroed within the group, so they count from its end on; and when they
+/* In a share's first wave a group's gradients are zeroed within the group, so they count from its end on; and when they
  * are added to another level, that one counts. */
 static void add_gradient_windows(const struct walk *walk) {
     const struct policy *policy = walk->policy;
@@ -340,19 +340,19 @@ static void add_gradient_windows(const struct walk *walk) {
         const struct gradient_pack *pack = &states->gradients.items[i];
         bool stays = pack->chunk < policy->persistent_chunks, kept = !stays && defers(walk->input, policy);
         int64_t group = pack->block < states->blocks ? walk->input->cost->backward[pack->block] : -1;
-        bool leaves = walk->input->early && !walk->pass.continues; /* with its update; this may be the last pass */
+        bool leaves = walk->input->early && !walk->wave.continues; /* with its update; this may be the last wave */
         if (group < 0) continue;
         if (cuts_gradients(policy)) {
             add_cut_windows(walk, pack, group);
             continue;
         }
         if (stays || policy->gradients == TIER_DEVICE) {
-            bool own = walk->pass.waiting == 0;
-            add_window(walk, 0, walk->groups, walk->pass.waiting * pack->summed);
-            if (own && !leaves) add_window(walk, kept || !walk->pass.opens ? 0 : group + 1, walk->groups, pack->bytes);
-            if (own && leaves && !walk->pass.opens) add_window(walk, 0, group, pack->bytes);
-        } else if (walk->pass.waiting == 0 && !leaves)
-            add_window(walk, walk->pass.opens ? group + 1 : movement_fetch_group(group, policy->lookahead),
+            bool own = walk->wave.waiting == 0;
+            add_window(walk, 0, walk->groups, walk->wave.waiting * pack->summed);
+            if (own && !leaves) add_window(walk, kept || !walk->wave.opens ? 0 : group + 1, walk->groups, pack->bytes);
+            if (own && leaves && !walk->wave.opens) add_window(walk, 0, group, pack->bytes);
+        } else if (walk->wave.waiting == 0 && !leaves)
+            add_window(walk, walk->wave.opens ? group + 1 : movement_fetch_group(group, policy->lookahead),
                        sums_leave(walk) ? group : last_group_away(walk, group), pack->bytes);
     }
 }
@@ -369,7 +369,7 @@ static bool updated_leave(const struct walk *walk) {
 static void add_update_windows(const struct walk *walk) {
     const struct policy *policy = walk->policy;
     const struct states *states = walk->input->states;
-    if (!defers(walk->input, policy) || policy->update != TIER_DEVICE || !walk->pass.first) return;
+    if (!defers(walk->input, policy) || policy->update != TIER_DEVICE || !walk->wave.first) return;
     for (int64_t c = policy->persistent_chunks; c < states_count(states); c++) {
         struct chunk_sum chunk = chunk_sum_of(walk->input->from, c);
         int64_t user = states->chunks.chunks.items[c].block, block = movement_update_block(user, policy);
@@ -408,9 +408,9 @@ static int64_t group_parameters(const struct walk *walk, int64_t index) {
     return bytes;
 }
 
-static int64_t pass_bytes(const struct policy_bound_input *input, const struct policy *policy, struct pass pass) {
+static int64_t wave_bytes(const struct policy_bound_input *input, const struct policy *policy, struct wave wave) {
     const struct schedule_cost *cost = input->cost;
-    struct walk walk = {input, policy, pass, (int64_t)cost->groups.count, input->scratch};
+    struct walk walk = {input, policy, wave, (int64_t)cost->groups.count, input->scratch};
     memset(walk.changes, 0, policy_bound_scratch(cost) * sizeof *walk.changes);
     add_gradient_windows(&walk);
     add_update_windows(&walk);
@@ -418,8 +418,8 @@ static int64_t pass_bytes(const struct policy_bound_input *input, const struct p
     for (int64_t i = 0; i < walk.groups; i++) {
         const struct group_bytes *group = &cost->groups.items[i];
         windows += walk.changes[i];
-        int64_t others = (pass.slots - 1) * larger(group->before, group->after);
-        int64_t beginning = pass.slots * group->before + group_parameters(&walk, i);
+        int64_t others = (wave.slots - 1) * larger(group->before, group->after);
+        int64_t beginning = wave.slots * group->before + group_parameters(&walk, i);
         most = larger(most, windows + larger(group->peak + others, beginning));
     }
     return larger(most, windows + walk.changes[walk.groups]);
@@ -442,19 +442,19 @@ static int64_t constant_bytes(const struct policy_bound_input *input, const stru
 }
 
 int64_t policy_bound_device_bytes(const struct policy_bound_input *input, const struct policy *policy) {
-    struct cut_passes passes = step_cut_largest(input->cut, policy->micro_batches_per_pass);
-    bool continues = passes.first > 0 && input->cut->shares.list.items[0].micro_batches > passes.first;
-    const struct pass first = {.first = true, .opens = true, .continues = continues, .slots = passes.first};
-    const struct pass deepest = {.opens = true, .waiting = step_cut_waiting(input->cut), .slots = passes.deepest};
-    int64_t most = passes.first > 0 ? pass_bytes(input, policy, first) : 0;
-    if (passes.deepest > 0) most = larger(most, pass_bytes(input, policy, deepest));
-    if (passes.later > 0) most = larger(most, pass_bytes(input, policy, (struct pass){.slots = passes.later}));
+    struct cut_waves waves = step_cut_largest(input->cut, policy->micro_batches_per_wave);
+    bool continues = waves.first > 0 && input->cut->shares.list.items[0].micro_batches > waves.first;
+    const struct wave first = {.first = true, .opens = true, .continues = continues, .slots = waves.first};
+    const struct wave deepest = {.opens = true, .waiting = step_cut_waiting(input->cut), .slots = waves.deepest};
+    int64_t most = waves.first > 0 ? wave_bytes(input, policy, first) : 0;
+    if (waves.deepest > 0) most = larger(most, wave_bytes(input, policy, deepest));
+    if (waves.later > 0) most = larger(most, wave_bytes(input, policy, (struct wave){.slots = waves.later}));
     return constant_bytes(input, policy) + most;
 }
 
-/* Those of the first pass alone; later ones may be repetitions of it. A pipeline's stages share them. */
-int64_t policy_bound_operations(const struct policy_bound_input *input, int64_t micro_batches_per_pass) {
-    int64_t slots = step_cut_largest(input->cut, micro_batches_per_pass).first;
+/* Those of the first wave alone; later ones may be repetitions of it. A pipeline's stages share them. */
+int64_t policy_bound_operations(const struct policy_bound_input *input, int64_t micro_batches_per_wave) {
+    int64_t slots = step_cut_largest(input->cut, micro_batches_per_wave).first;
     return slots * input->cost->exchanges / rank_place_stages(&input->cut->place);
 }
 
@@ -462,17 +462,17 @@ static int64_t activation_bytes(const struct schedule_cost *cost, int64_t slots)
     return slots > 0 ? schedule_cost_least_bytes(cost, slots) : -1;
 }
 
-struct pass_activations policy_bound_activations(const struct schedule_cost *cost, const struct step_cut *cut,
-                                                 int64_t micro_batches_per_pass) {
-    struct cut_passes passes = step_cut_largest(cut, micro_batches_per_pass);
-    return (struct pass_activations){activation_bytes(cost, passes.first), activation_bytes(cost, passes.deepest),
-                                     activation_bytes(cost, passes.later)};
+struct wave_activations policy_bound_activations(const struct schedule_cost *cost, const struct step_cut *cut,
+                                                 int64_t micro_batches_per_wave) {
+    struct cut_waves waves = step_cut_largest(cut, micro_batches_per_wave);
+    return (struct wave_activations){activation_bytes(cost, waves.first), activation_bytes(cost, waves.deepest),
+                                     activation_bytes(cost, waves.later)};
 }
 
-/* All gradients that stay are live throughout a later pass, and at the end of the first; those of the levels that wait,
- * throughout the first pass of a share. */
+/* All gradients that stay are live throughout a later wave, and at the end of the first; those of the levels that wait,
+ * throughout the first wave of a share. */
 int64_t policy_bound_quick_device_bytes(const struct policy_bound_input *input, const struct policy *policy,
-                                        const struct pass_activations *activations) {
+                                        const struct wave_activations *activations) {
     const struct chunk_sum *all = input->from, *away = &all[policy->persistent_chunks];
     bool elsewhere = policy->gradients != TIER_DEVICE;
     if (cuts_gradients(policy)) {
@@ -511,27 +511,27 @@ static int64_t lower_bytes(const struct policy_bound_input *input, const struct 
     int64_t kept = kept_shards(input, policy, away, tier), gradients = policy->gradients == tier && !cut ? sums : 0;
     if (policy->parameters == tier) kept += away->parameters;
     if (policy->optimizer == tier) kept += away->optimizer;
-    struct cut_passes passes = step_cut_largest(input->cut, policy->micro_batches_per_pass);
-    int64_t passing = passes.first * input->cost->away_bytes[tier];
-    if (cut && policy->gradients == tier && passes.later > 0) passing = larger(passing, away->summed);
+    struct cut_waves waves = step_cut_largest(input->cut, policy->micro_batches_per_wave);
+    int64_t passing = waves.first * input->cost->away_bytes[tier];
+    if (cut && policy->gradients == tier && waves.later > 0) passing = larger(passing, away->summed);
     if (tier == TIER_HOST) passing = larger(passing, host_update_bytes(input, policy));
-    if (input->early && passes.later <= 0) gradients = 0;
+    if (input->early && waves.later <= 0) gradients = 0;
     return kept + larger(gradients, passing + (defers(input, policy) ? gradients : 0));
 }
 
-/* What the first stage of a pipeline holds beside its part of the whole model's, as if all stages did: as many passes
+/* What the first stage of a pipeline holds beside its part of the whole model's, as if all stages did: as many waves
  * are in flight in it as there are stages, and each stage has room of its own for what runs. */
 static int64_t pipeline_bytes(const struct policy_bound_input *input, const struct policy *policy) {
     const struct schedule_cost *cost = input->cost;
     int64_t stages = rank_place_stages(&input->cut->place), kept = 0, running = 0;
-    int64_t flying = smaller(stages, step_cut_passes(input->cut, policy->micro_batches_per_pass));
+    int64_t flying = smaller(stages, step_cut_waves(input->cut, policy->micro_batches_per_wave));
     if (stages == 1) return 0;
     for (size_t i = 0; i < cost->groups.count; i++) {
         const struct group_bytes *group = &cost->groups.items[i];
         kept = larger(kept, larger(group->before, group->after));
         running = larger(running, group->peak - larger(group->before, group->after));
     }
-    int64_t slots = step_cut_largest(input->cut, policy->micro_batches_per_pass).first;
+    int64_t slots = step_cut_largest(input->cut, policy->micro_batches_per_wave).first;
     return (flying - 1) * slots * kept + (stages - 1) * running;
 }
 

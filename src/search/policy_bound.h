@@ -32,7 +32,7 @@ struct policy_bound {
     struct policy_seconds seconds;
     int64_t bytes[TIER_COUNT];
     int64_t likely_bytes; /* of the device, if all buffers for parameters are in use; of a pipeline's stages together,
-                             if each takes as much as the first, which has most passes in flight */
+                             if each takes as much as the first, which has most waves in flight */
 };
 
 /* `device_bytes`: policy_bound_device_bytes, which does not depend on the number of buffers. */
@@ -45,17 +45,17 @@ int64_t policy_bound_device_bytes(const struct policy_bound_input *input, const 
 struct policy_seconds policy_bound_least_seconds(const struct policy_bound_input *input, const struct policy *policy,
                                                  int64_t most_persistent);
 
-/* Peak bytes of activations in some passes (step_cut_largest); -1: there is none. */
-struct pass_activations {
+/* Peak bytes of activations in some waves (step_cut_largest); -1: there is none. */
+struct wave_activations {
     int64_t first, deepest, later;
 };
-struct pass_activations policy_bound_activations(const struct schedule_cost *cost, const struct step_cut *cut,
-                                                 int64_t micro_batches_per_pass);
+struct wave_activations policy_bound_activations(const struct schedule_cost *cost, const struct step_cut *cut,
+                                                 int64_t micro_batches_per_wave);
 /* Of the operations between ranks that a program has, at least. */
-int64_t policy_bound_operations(const struct policy_bound_input *input, int64_t micro_batches_per_pass);
-/* At most policy_bound_device_bytes, without a walk through the pass. */
+int64_t policy_bound_operations(const struct policy_bound_input *input, int64_t micro_batches_per_wave);
+/* At most policy_bound_device_bytes, without a walk through the wave. */
 int64_t policy_bound_quick_device_bytes(const struct policy_bound_input *input, const struct policy *policy,
-                                        const struct pass_activations *activations);
+                                        const struct wave_activations *activations);
 
 static inline size_t policy_bound_scratch(const struct schedule_cost *cost) { return cost->groups.count + 2; }
 /* Bytes of the inputs, which stay on the device. */

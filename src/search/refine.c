@@ -151,7 +151,7 @@ static int32_t find_finer(const struct refinement *refinement, const struct fami
     for (size_t i = 0; i < near->list.count; i++) {
         const struct family *family = family_of(refinement, near->list.items[i]);
         bool same = same_kind(family, base) && family->schedule == base->schedule && family->flat == base->flat &&
-                    family->micro_batches_per_pass == base->micro_batches_per_pass;
+                    family->micro_batches_per_wave == base->micro_batches_per_wave;
         int64_t own = chunk_bytes(refinement, family);
         if (same && own < bytes && (found < 0 || own > chunk_bytes(refinement, family_of(refinement, found))))
             found = near->list.items[i];

@@ -216,7 +216,7 @@ enum status schedule_list_executions(struct execution_source *source, const char
     TRY(activations_parse(schedule, source->blocks, &source->stages));
     source->group = 0;
     executions->list.count = 0;
-    return executions_of_pass(source, &(struct pass_part){.slots = 1}, executions);
+    return executions_of_wave(source, &(struct wave_part){.slots = 1}, executions);
 }
 
 enum status schedule_cost_measure(const struct execution_source *source, const struct execution_list *executions,

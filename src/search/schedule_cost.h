@@ -48,7 +48,7 @@ enum status schedule_cost_measure(const struct execution_source *source, const s
 enum status schedule_cost_copy(const struct schedule_cost *cost, const char *schedule, enum tier tier,
                                struct schedule_cost *out);
 void schedule_cost_free(struct schedule_cost *cost);
-/* The peak of activations' bytes in a pass over `slots` micro-batches. */
+/* The peak of activations' bytes in a wave over `slots` micro-batches. */
 int64_t schedule_cost_least_bytes(const struct schedule_cost *cost, int64_t slots);
 
 #endif

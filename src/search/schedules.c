@@ -7,7 +7,7 @@
 #include "plan/plan.h"
 #include "plan/rotor.h"
 
-/* Of the largest budget. The solver's time grows with them: 15 ms at 98 blocks, which fill a hundredth of a pass each.
+/* Of the largest budget. The solver's time grows with them: 15 ms at 98 blocks, which fill a hundredth of a wave each.
  */
 enum { SOLVER_SLOTS = 64 };
 

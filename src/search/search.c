@@ -285,15 +285,15 @@ static enum status compile_best(struct search *search) {
     return STATUS_OK;
 }
 
-/* More lookahead only needs more bytes, and so do more micro-batches in a pass, unless the pass is the last of its
+/* More lookahead only needs more bytes, and so do more micro-batches in a wave, unless the wave is the last of its
  * share and does away with gradients that else wait whole for the next: those that are cut, and those that are updated
  * early. */
 static bool may_be_least(const struct search *search, const struct family *family) {
-    int64_t fixed = search->input->micro_batches_per_pass;
+    int64_t fixed = search->input->micro_batches_per_wave;
     const struct division *division = &search->space.divisions.items[family->division];
     bool waits = partition_width(division->partition.gradients) > 1 || division->early;
-    bool last = waits && family->micro_batches_per_pass >= search->space.micro_batches;
-    return family->lookahead == 0 && (last || family->micro_batches_per_pass == (fixed > 0 ? fixed : 1));
+    bool last = waits && family->micro_batches_per_wave >= search->space.micro_batches;
+    return family->lookahead == 0 && (last || family->micro_batches_per_wave == (fixed > 0 ? fixed : 1));
 }
 
 /* Whether no program of it is enough. Then none but the first is compiled where another of several inputs may fit. */
@@ -392,7 +392,7 @@ static void close(struct search *search) {
 }
 
 static void lower_bound(const struct search *search, const struct policy_seconds *seconds, struct search_bound *bound) {
-    int64_t fixed = search->input->micro_batches_per_pass;
+    int64_t fixed = search->input->micro_batches_per_wave;
     double least = outcome_least_s(search->input, seconds),
            expected = least * (1 + estimates_wait_part(&search->estimates, fixed > 0 ? fixed : 1));
     if (!bound->may_fit || least < bound->seconds) bound->seconds = least;

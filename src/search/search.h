@@ -2,7 +2,7 @@
  * best of them.
  *
  * A *member* is one policy of the space. A *family* is all members that share partition, schedule, chunk size,
- * micro-batches a pass, lookahead and the tiers of model states; they differ in how many chunks stay on the device and
+ * micro-batches a wave, lookahead and the tiers of model states; they differ in how many chunks stay on the device and
  * in the buffers for the others. A *clan* is all families of one partition and the same tiers of states: with several
  * partitions to choose from there are thousands, which are bounded as a whole before their families are. The *fullest*
  * member keeps as many chunks as fit. Chunks of parts of a layer, and updates ahead without lookahead, are looked at
@@ -38,8 +38,8 @@ struct search_input {
     bool remake;                        /* the same (policy.remake) */
     const char *spans;                  /* where a pipeline is cut (policy.spans); NULL: chosen anew */
     int64_t capacity_bytes[TIER_COUNT]; /* 0: no such tier */
-    int64_t micro_batches_per_pass;     /* 0: free; else no other */
-    int64_t operations_beside; /* between ranks, of the plan's other programs, for each micro-batch of a pass */
+    int64_t micro_batches_per_wave;     /* 0: free; else no other */
+    int64_t operations_beside; /* between ranks, of the plan's other programs, for each micro-batch of a wave */
     const struct partition *partitions; /* to choose from */
     int partition_count;                /* 0: all states on each rank */
     enum search_collectives collectives;

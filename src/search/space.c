@@ -101,7 +101,7 @@ done:
 
 static enum status measure_schedules(struct space *space, bool trains) {
     struct execution_list executions = {0};
-    space->plain.micro_batches_per_pass = 1;
+    space->plain.micro_batches_per_wave = 1;
     const struct chunk_list *chunks = &packings_of(space, 0)->states[0].chunks;
     TRY(execution_source_create(space->input->graph, &space->plain, chunks, false, &space->source));
     enum status status = trains ? add_fastest(space, &executions) : STATUS_OK;
@@ -210,7 +210,7 @@ static const struct states *states_of(const struct space *space, const struct fa
 static void set_policy(const struct space *space, const struct family *family, int64_t persistent, int64_t buffers,
                        struct policy *out) {
     bool chunks = family_moves_states(family) || partition_cuts(partition_of(space, family));
-    out->micro_batches_per_pass = family->micro_batches_per_pass;
+    out->micro_batches_per_wave = family->micro_batches_per_wave;
     out->chunk_bytes = chunks ? states_of(space, family)->chunk_bytes : 0;
     out->persistent_chunks = persistent;
     out->buffers = buffers;
@@ -249,7 +249,7 @@ static int64_t least_buffers(const struct space *space, const struct family *fam
 /* By the closed form: the most chunks that can stay, -1 when the device is too small even for 0. Bytes grow with them.
  */
 static int64_t quick_most_persistent(struct space *space, const struct family *family,
-                                     const struct pass_activations *activations) {
+                                     const struct wave_activations *activations) {
     struct policy_bound_input input = bound_input(space, family);
     int64_t capacity = space->capacity_bytes[TIER_DEVICE];
     int64_t low = -1, high = family_moves_states(family) ? states_count(input.states) - 1 : 0;
@@ -271,13 +271,13 @@ int32_t space_fit_number(const struct placement *at) {
 }
 
 static int64_t most_micro_batches(const struct space *space) {
-    int64_t fixed = space->input->micro_batches_per_pass;
-    int64_t share = recipe_share_micro_batches(space->input->recipe); /* no pass has micro-batches of two lanes */
+    int64_t fixed = space->input->micro_batches_per_wave;
+    int64_t share = recipe_share_micro_batches(space->input->recipe); /* no wave has micro-batches of two lanes */
     return fixed > 0 ? fixed : share < MICRO_BATCHES_MOST ? share : MICRO_BATCHES_MOST;
 }
 
 /* A family that does not fit has no seconds; it is kept for the search for the least bytes. */
-enum status space_add_family(struct space *space, struct family family, const struct pass_activations *activations) {
+enum status space_add_family(struct space *space, struct family family, const struct wave_activations *activations) {
     struct policy_bound_input input = bound_input(space, &family);
     struct fit *fit = &space->fits.items[family.fit];
     set_policy(space, &family, 0, least_buffers(space, &family, 0) + BUFFERS_MORE_MAX, &space->policy);
@@ -288,12 +288,12 @@ enum status space_add_family(struct space *space, struct family family, const st
     return vec_push(&space->families, family);
 }
 
-/* All placements and packings. Where nothing moves or is gathered, packing, lookahead and micro-batches a pass change
+/* All placements and packings. Where nothing moves or is gathered, packing, lookahead and micro-batches a wave change
  * nothing and are tried once. */
 static enum status add_families(struct space *space, struct family family, const struct placement_list *placements,
                                 int32_t first_fit, bool first) {
     const struct schedule_cost *cost = space_schedule_cost(space, family.schedule, family.lookahead);
-    struct pass_activations activations = policy_bound_activations(cost, &space->cut, family.micro_batches_per_pass);
+    struct wave_activations activations = policy_bound_activations(cost, &space->cut, family.micro_batches_per_wave);
     bool cuts = partition_cuts(partition_of(space, &family)), gathered = space_gathers(space, &family);
     bool moves = space_schedule(space, &family)->tier != TIER_DEVICE;
     for (size_t i = 0; i < placements->list.count; i++) {
@@ -314,11 +314,11 @@ static enum status add_schedule(struct space *space, struct family family, const
     int32_t schedule = family.schedule, twin = space->schedules.list.items[schedule].twin;
     int32_t fit = twin >= 0 ? space->first_fits[twin] : (int32_t)space->fits.count;
     space->first_fits[schedule] = fit;
-    int64_t fixed = space->input->micro_batches_per_pass, most = most_micro_batches(space);
+    int64_t fixed = space->input->micro_batches_per_wave, most = most_micro_batches(space);
     for (family.lookahead = 0; family.lookahead < LOOKAHEADS; family.lookahead++)
         for (int64_t micro_batches = fixed > 0 ? fixed : 1;;
              micro_batches = 2 * micro_batches < most ? 2 * micro_batches : most) {
-            family.micro_batches_per_pass = micro_batches;
+            family.micro_batches_per_wave = micro_batches;
             bool first = family.lookahead == 0 && (fixed > 0 || micro_batches == 1);
             while ((int32_t)space->fits.count < fit + PACKINGS_MAX * SPACE_FITS)
                 TRY(vec_push(&space->fits, (struct fit){0}));
@@ -339,7 +339,7 @@ static enum status add_placement(const struct search_input *input, struct placem
     return choice ? vec_push(&placements->list, at) : STATUS_OK;
 }
 
-/* Every combination: optimizer state is the largest and is used once a step, but with one pass a step parameters are
+/* Every combination: optimizer state is the largest and is used once a step, but with one wave a step parameters are
  * used only twice, and in bf16 take a sixth of its bytes, so they can be the ones to put on the slowest tier. */
 static enum status list_placements(const struct space *space, bool trains, struct placement_list *placements) {
     enum tier farthest = trains ? TIER_COUNT - 1 : TIER_DEVICE; /* of what only training has */
@@ -364,7 +364,7 @@ static void bound_clan(struct space *space, struct clan *clan) {
     struct family family = {.division = clan->division,
                             .flat = clan->flat,
                             .at = clan->at,
-                            .micro_batches_per_pass = most_micro_batches(space)};
+                            .micro_batches_per_wave = most_micro_batches(space)};
     const int32_t packings = packings_of(space, clan->division)->listed;
     for (family.packing = 0; family.packing < packings; family.packing++) {
         struct policy_bound_input input = bound_input(space, &family);
@@ -417,7 +417,7 @@ static enum status list_space(struct space *space, bool trains) {
 /* ---- all ---- */
 
 static void find_least_activations(struct space *space) {
-    space->least = (struct pass_activations){INT64_MAX, -1, -1};
+    space->least = (struct wave_activations){INT64_MAX, -1, -1};
     for (int32_t s = 0; s < (int32_t)space->schedules.list.count; s++) {
         int64_t bytes = policy_bound_activations(space_schedule_cost(space, s, 0), &space->cut, 1).first;
         if (bytes < space->least.first) space->least.first = bytes;
@@ -502,7 +502,7 @@ static enum status add_members(struct space *space, const struct family *family,
     return STATUS_OK;
 }
 
-/* By the walk through the pass: the most chunks that can stay, -1 when the device is too small even for 0. */
+/* By the walk through the wave: the most chunks that can stay, -1 when the device is too small even for 0. */
 static const struct fit *find_fit(struct space *space, const struct family *family) {
     struct fit *fit = &space->fits.items[family->fit];
     int64_t capacity = space->capacity_bytes[TIER_DEVICE];
@@ -542,8 +542,8 @@ bool space_is_hopeless(const struct space *space, const struct family *family) {
 bool space_is_crowded(const struct space *space, const struct family *family) {
     struct policy_bound_input input = bound_input(space, family);
     int64_t beside =
-        space->input->operations_beside * family->micro_batches_per_pass / rank_place_stages(&space->cut.place);
-    return policy_bound_operations(&input, family->micro_batches_per_pass) + beside > COMM_OPERATIONS_MOST;
+        space->input->operations_beside * family->micro_batches_per_wave / rank_place_stages(&space->cut.place);
+    return policy_bound_operations(&input, family->micro_batches_per_wave) + beside > COMM_OPERATIONS_MOST;
 }
 
 enum status space_members(struct space *space, const struct family *family, struct member_list *out) {

@@ -51,7 +51,7 @@ struct clan {
 struct family {
     int32_t schedule, packing, fit, division;
     bool flat;
-    int64_t micro_batches_per_pass, lookahead;
+    int64_t micro_batches_per_wave, lookahead;
     int64_t update_ahead; /* 1 only near another family (space_near.c) … */
     bool has_ahead;       /* … which has this then */
     struct placement at;
@@ -91,7 +91,7 @@ struct space {
     size_t coarse_families;      /* without those that space_list_near added; 0: it was not called */
     VEC(struct fit) fits;
     int32_t *first_fits;           /* by schedule, of the clan that is being listed */
-    struct pass_activations least; /* of all schedules, a micro-batch a pass */
+    struct wave_activations least; /* of all schedules, a micro-batch a wave */
     int64_t fixed_bytes;
     int64_t *scratch; /* for the schedule with the most groups */
     size_t scratch_count;
@@ -115,7 +115,7 @@ bool space_is_hopeless(const struct space *space, const struct family *family);
 /* All members have more operations between ranks than there can be, for certain. */
 bool space_is_crowded(const struct space *space, const struct family *family);
 /* All members of which no tier is certain to overflow. Their bytes of the device are yet to be device_bounded: that
- * takes a walk through the pass, and few are ever asked. */
+ * takes a walk through the wave, and few are ever asked. */
 enum status space_members(struct space *space, const struct family *family, struct member_list *out);
 void space_bound_device(struct space *space, const struct family *family, struct member *member);
 /* The member that needs least of the device: no chunk stays. */
@@ -136,7 +136,7 @@ const struct schedule *space_schedule(const struct space *space, const struct fa
 struct family_numbers {
     VEC(int32_t) list;
 };
-/* Families that differ from one in a single choice at most (schedule, micro-batches a pass, lookahead, a tier), with
+/* Families that differ from one in a single choice at most (schedule, micro-batches a wave, lookahead, a tier), with
  * chunks of any size. Where there are few chunks it adds the families with smaller ones. */
 enum status space_list_near(struct space *space, int32_t family, struct family_numbers *out);
 
@@ -144,7 +144,7 @@ enum status space_list_near(struct space *space, int32_t family, struct family_n
  * whose fit is there; what chunks of size `k` take in a division. FAILED without memory. */
 struct packings *space_packings_for(struct space *space, const struct partition *partition);
 struct schedule_cost *space_schedule_cost(const struct space *space, int32_t schedule, int64_t lookahead);
-enum status space_add_family(struct space *space, struct family family, const struct pass_activations *activations);
+enum status space_add_family(struct space *space, struct family family, const struct wave_activations *activations);
 enum status space_divide_packing(const struct space *space, const struct states *packed, int32_t k,
                                  struct division *division);
 

@@ -33,7 +33,7 @@ static enum status pack_finer(struct space *space, const struct partition *parti
 
 static bool is_near(const struct family *a, const struct family *b) {
     bool updates = a->at.optimizer == b->at.optimizer && a->at.update != b->at.update;
-    int choices = (a->schedule != b->schedule) + (a->micro_batches_per_pass != b->micro_batches_per_pass) +
+    int choices = (a->schedule != b->schedule) + (a->micro_batches_per_wave != b->micro_batches_per_wave) +
                   (family_copy_way(a) != family_copy_way(b)) + (a->at.parameters != b->at.parameters) +
                   (a->at.gradients != b->at.gradients) + (a->at.optimizer != b->at.optimizer) + updates;
     return a->division == b->division && a->flat == b->flat && choices <= 1;
@@ -51,7 +51,7 @@ static bool has_twin(const struct space *space, size_t from, const struct family
  */
 static enum status add_ahead(struct space *space, struct family ahead) {
     const struct schedule_cost *cost = space_schedule_cost(space, ahead.schedule, ahead.lookahead);
-    struct pass_activations activations = policy_bound_activations(cost, &space->cut, ahead.micro_batches_per_pass);
+    struct wave_activations activations = policy_bound_activations(cost, &space->cut, ahead.micro_batches_per_wave);
     ahead.fit = (int32_t)space->fits.count;
     TRY(vec_push(&space->fits, (struct fit){0}));
     return space_add_family(space, ahead, &activations);
@@ -75,7 +75,7 @@ static enum status add_all_ahead(struct space *space, const struct family *base)
 static enum status add_finer(struct space *space, const struct family *coarse, size_t first_finer) {
     const struct packings *packings = space_packings_for(space, &space->divisions.items[coarse->division].partition);
     const struct schedule_cost *cost = space_schedule_cost(space, coarse->schedule, coarse->lookahead);
-    struct pass_activations activations = policy_bound_activations(cost, &space->cut, coarse->micro_batches_per_pass);
+    struct wave_activations activations = policy_bound_activations(cost, &space->cut, coarse->micro_batches_per_wave);
     for (int32_t k = packings->listed; k < packings->count; k++) {
         struct family family = *coarse;
         family.packing = k;

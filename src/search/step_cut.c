@@ -36,29 +36,29 @@ enum status step_cut_create(const struct graph *graph, const struct recipe *reci
 
 void step_cut_free(struct step_cut *cut) { lane_shares_free(&cut->shares); }
 
-int64_t step_cut_passes(const struct step_cut *cut, int64_t micro_batches_per_pass) {
-    int64_t passes = 0;
+int64_t step_cut_waves(const struct step_cut *cut, int64_t micro_batches_per_wave) {
+    int64_t waves = 0;
     for (size_t i = 0; i < cut->shares.list.count; i++)
         if (cut->shares.list.items[i].micro_batches > 0)
-            passes += movement_split_passes(cut->shares.list.items[i].micro_batches, micro_batches_per_pass).count;
-    return passes;
+            waves += movement_split_waves(cut->shares.list.items[i].micro_batches, micro_batches_per_wave).count;
+    return waves;
 }
 
-static int64_t opening_micro_batches(const struct lane_share *share, int64_t micro_batches_per_pass) {
-    return share->micro_batches < micro_batches_per_pass ? share->micro_batches : micro_batches_per_pass;
+static int64_t opening_micro_batches(const struct lane_share *share, int64_t micro_batches_per_wave) {
+    return share->micro_batches < micro_batches_per_wave ? share->micro_batches : micro_batches_per_wave;
 }
 
-struct cut_passes step_cut_largest(const struct step_cut *cut, int64_t micro_batches_per_pass) {
-    struct cut_passes passes = {0};
+struct cut_waves step_cut_largest(const struct step_cut *cut, int64_t micro_batches_per_wave) {
+    struct cut_waves waves = {0};
     for (size_t i = 0; i < cut->shares.list.count; i++) {
         const struct lane_share *share = &cut->shares.list.items[i];
         if (share->micro_batches == 0) continue;
-        struct pass_split split = movement_split_passes(share->micro_batches, micro_batches_per_pass);
+        struct wave_split split = movement_split_waves(share->micro_batches, micro_batches_per_wave);
         int64_t later = split.count == 1 ? 0 : split.count > 2 ? split.micro_batches : split.last_micro_batches;
-        if (i == 0) passes.first = opening_micro_batches(share, micro_batches_per_pass);
-        if (later > passes.later) passes.later = later;
+        if (i == 0) waves.first = opening_micro_batches(share, micro_batches_per_wave);
+        if (later > waves.later) waves.later = later;
     }
     if (step_cut_waiting(cut) > 0)
-        passes.deepest = opening_micro_batches(&cut->shares.list.items[cut->deepest], micro_batches_per_pass);
-    return passes;
+        waves.deepest = opening_micro_batches(&cut->shares.list.items[cut->deepest], micro_batches_per_wave);
+    return waves;
 }

@@ -1,4 +1,4 @@
-/* What lanes, rounds and ranks make of a step, for bounds: the rank's micro-batches in shares, each in passes of its
+/* What lanes, rounds and ranks make of a step, for bounds: the rank's micro-batches in shares, each in waves of its
  * own, and the sums that follow (plan/lane_shares.h). */
 #ifndef BALLAST_SEARCH_STEP_CUT_H
 #define BALLAST_SEARCH_STEP_CUT_H
@@ -23,14 +23,14 @@ enum status step_cut_create(const struct graph *graph, const struct recipe *reci
 void step_cut_free(struct step_cut *cut);
 
 /* Of all shares. */
-int64_t step_cut_passes(const struct step_cut *cut, int64_t micro_batches_per_pass);
+int64_t step_cut_waves(const struct step_cut *cut, int64_t micro_batches_per_wave);
 
-/* Micro-batches of a pass, 0: there is none: the first of the step, the first of the deepest share, and the largest of
+/* Micro-batches of a wave, 0: there is none: the first of the step, the first of the deepest share, and the largest of
  * those that go on with a share. */
-struct cut_passes {
+struct cut_waves {
     int64_t first, deepest, later;
 };
-struct cut_passes step_cut_largest(const struct step_cut *cut, int64_t micro_batches_per_pass);
+struct cut_waves step_cut_largest(const struct step_cut *cut, int64_t micro_batches_per_wave);
 /* Levels that wait beside the deepest share. */
 static inline int64_t step_cut_waiting(const struct step_cut *cut) {
     return cut->deepest < 0 ? 0 : cut->shares.list.items[cut->deepest].level;

@@ -44,9 +44,9 @@ bool plan_choice_fits(const struct session_plan *plan) {
 struct policy plan_choice_begin(const struct session_plan *plan) {
     const struct policy *policy = &plan->chosen.policy;
     const struct plan_request *request = &plan->request;
-    struct policy plain = {.micro_batches_per_pass = request->micro_batches_fixed
-                                                         ? policy->micro_batches_per_pass
-                                                         : setting_table[SETTING_micro_batches_per_pass].whole,
+    struct policy plain = {.micro_batches_per_wave = request->micro_batches_fixed
+                                                         ? policy->micro_batches_per_wave
+                                                         : setting_table[SETTING_micro_batches_per_wave].whole,
                            .flat = request->collectives_fixed && policy->flat};
     if (request->partition_fixed) plain.partition = policy->partition;
     memcpy(plain.spans, policy->spans, sizeof plain.spans);

@@ -33,8 +33,8 @@ static enum status find_with_disk(const struct session_plan *plan, struct least_
  * shorter sequences. Where the recipe is fixed, only the first. False after the last. */
 static bool reduce_plan(struct plan *plan, bool recipe_fixed) {
     struct recipe *recipe = &plan->recipe;
-    if (plan->policy.micro_batches_per_pass > 1)
-        plan->policy.micro_batches_per_pass = 1;
+    if (plan->policy.micro_batches_per_wave > 1)
+        plan->policy.micro_batches_per_wave = 1;
     else if (recipe_fixed)
         return false;
     else if (recipe->micro_batch_sequences > recipe_together(recipe))
@@ -48,7 +48,7 @@ static bool reduce_plan(struct plan *plan, bool recipe_fixed) {
 
 static void describe_change(const struct plan *from, const struct plan *to, char text[128]) {
     int used = 0;
-    if (from->policy.micro_batches_per_pass != to->policy.micro_batches_per_pass)
+    if (from->policy.micro_batches_per_wave != to->policy.micro_batches_per_wave)
         used += snprintf(text, 128, "one grain per pass, ");
     if (from->recipe.micro_batch_sequences != to->recipe.micro_batch_sequences)
         used += snprintf(text + used, 128 - (size_t)used, "--grain %" PRId64 ", ", to->recipe.micro_batch_sequences);

@@ -209,7 +209,7 @@ static enum status check_asked(const struct session_plan *plan) {
                        "give it more by --device-memory SIZE, or leave out --partition");
 }
 
-/* A program has instructions for each micro-batch of a pass, so those of few micro-batches are compiled sooner: up to
+/* A program has instructions for each micro-batch of a wave, so those of few micro-batches are compiled sooner: up to
  * so many then. With 32 programs of one micro-batch the search of 36 layers takes 0.2 s. */
 enum { FEW_MICRO_BATCHES = 4, COMPILED_SOON = 32 };
 
@@ -226,7 +226,7 @@ static int most_compiled(const struct plan *plan, const struct graph *graph) {
     return with_few_micro_batches(plan, most > COMPILED_FEWEST ? most : COMPILED_FEWEST);
 }
 
-/* For each micro-batch of a pass: a loss has the forward's operations. */
+/* For each micro-batch of a wave: a loss has the forward's operations. */
 static int64_t operations_beside(const struct session_plan *plan, const struct graph *graph) {
     int64_t count = 0;
     if (!program_set_has(&plan->request.set, PROGRAM_STEP) || !program_set_has(&plan->request.set, PROGRAM_LOSS))
@@ -248,7 +248,7 @@ static void fill_input(struct choosing *choosing, const struct graph *graph, con
         .tile_tokens = plan->chosen.policy.tile_tokens,
         .remake = plan->chosen.policy.remake,
         .spans = plan->chosen.policy.spans,
-        .micro_batches_per_pass = plan->request.micro_batches_fixed ? plan->chosen.policy.micro_batches_per_pass : 0,
+        .micro_batches_per_wave = plan->request.micro_batches_fixed ? plan->chosen.policy.micro_batches_per_wave : 0,
         .operations_beside = operations_beside(plan, graph),
         .objective = plan->request.objective,
         .faster_than_s = plan->request.faster_than_s,

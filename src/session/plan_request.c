@@ -28,7 +28,7 @@ static enum status resolve_texts(const struct session *session, const struct pla
     struct plan plan;
     SETTINGS_DROP(&rest, batch);
     SETTINGS_DROP(&rest, micro_batch_sequences);
-    SETTINGS_DROP(&rest, micro_batches_per_pass);
+    SETTINGS_DROP(&rest, micro_batches_per_wave);
     TRY(plan_options_resolve(&rest, training, session->machine.backend, config, base, options->plan_path, &plan));
     *out = plan_of_texts(&plan, 1);
     /* A plan made for training may be longer than the context; a length that was asked for is refused later. */
@@ -73,7 +73,7 @@ static enum status make_settled(const struct session *session, unsigned uses, co
     request.partition_fixed = SETTINGS_HAVE(options, partition);
     request.interleave = options->interleave;
     request.collectives_fixed = SETTINGS_HAVE(options, flat);
-    request.micro_batches_fixed = !trains || SETTINGS_HAVE(options, micro_batches_per_pass);
+    request.micro_batches_fixed = !trains || SETTINGS_HAVE(options, micro_batches_per_wave);
     request.micro_batch_fixed = !trains || SETTINGS_HAVE(options, micro_batch_sequences);
     /* Where nothing is trained, a model is as it is. */
     if (!trains) request.plan.recipe.lora[0] = request.plan.recipe.freeze[0] = '\0';
@@ -148,7 +148,7 @@ static enum status resolve_stages(void *context, const struct plan_options *opti
     *out = *decided;
     out->place.stages = (int)options->stages;
     if (rank_place_stages(&out->place) != rank_place_stages(&decided->place))
-        out->policy = (struct policy){.micro_batches_per_pass = setting_table[SETTING_micro_batches_per_pass].whole};
+        out->policy = (struct policy){.micro_batches_per_wave = setting_table[SETTING_micro_batches_per_wave].whole};
     return plan_check(out);
 }
 
@@ -169,7 +169,7 @@ struct plan_request plan_request_decided(const struct plan *plan, const struct p
                                    .partition_fixed = SETTINGS_HAVE(options, partition),
                                    .interleave = options->interleave,
                                    .collectives_fixed = SETTINGS_HAVE(options, flat),
-                                   .micro_batches_fixed = SETTINGS_HAVE(options, micro_batches_per_pass)};
+                                   .micro_batches_fixed = SETTINGS_HAVE(options, micro_batches_per_wave)};
     add_reference(&request);
     return request;
 }

@@ -21,7 +21,7 @@ struct plan_request {
     int64_t interleave;        /* spans of each stage of a pipeline that is not cut yet; 0: whichever is fastest */
     bool micro_batch_fixed; /* by an option, or since no program trains; else larger ones are tried where micro-batches
                                have more operations between ranks than there can be */
-    bool micro_batches_fixed; /* by an option, or since no program trains: no other number of micro-batches in a pass is
+    bool micro_batches_fixed; /* by an option, or since no program trains: no other number of micro-batches in a wave is
                                  chosen */
 };
 

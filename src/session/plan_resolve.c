@@ -50,7 +50,7 @@ static void check_given(const struct plan_options *options) {
     CHECK_GIVEN(tensor)
     CHECK_GIVEN(sequence)
     CHECK_GIVEN(layout)
-    CHECK_GIVEN(micro_batches_per_pass)
+    CHECK_GIVEN(micro_batches_per_wave)
     CHECK_GIVEN(stages)
     CHECK_GIVEN(interleave)
     CHECK_GIVEN(partition)
@@ -410,7 +410,7 @@ static int choose_threads(const struct plan_options *options, const struct plan 
 static enum status choose_policy(const struct plan_options *options, const struct plan *base, const char *base_name,
                                  const struct rank_place *place, struct policy *out) {
     const struct mesh mesh = data_mesh_of(place);
-    struct policy plain = {.micro_batches_per_pass = setting_table[SETTING_micro_batches_per_pass].whole},
+    struct policy plain = {.micro_batches_per_wave = setting_table[SETTING_micro_batches_per_wave].whole},
                   policy = plain;
     struct partition asked = {0};
     bool given = SETTINGS_HAVE(options, partition);
@@ -423,7 +423,7 @@ static enum status choose_policy(const struct plan_options *options, const struc
     if (given) policy.partition = asked;
     bool staged = base && rank_place_stages(&base->place) == rank_place_stages(place);
     if (!staged || SETTINGS_HAVE(options, interleave)) policy.spans[0] = '\0';
-    if (SETTINGS_HAVE(options, micro_batches_per_pass)) policy.micro_batches_per_pass = options->micro_batches_per_pass;
+    if (SETTINGS_HAVE(options, micro_batches_per_wave)) policy.micro_batches_per_wave = options->micro_batches_per_wave;
     if (SETTINGS_HAVE(options, flat)) policy.flat = options->flat;
     *out = policy;
     return STATUS_OK;

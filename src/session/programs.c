@@ -161,7 +161,7 @@ struct plan plan_of_texts(const struct plan *plan, int64_t sequences) {
     struct plan text = *plan;
     text.recipe.batch = text.recipe.micro_batch_sequences = sequences;
     text.recipe.loss = TRAINING_NEXT_TOKEN;
-    text.policy.micro_batches_per_pass = 1;
+    text.policy.micro_batches_per_wave = 1;
     return text;
 }
 
@@ -171,7 +171,7 @@ static bool is_of_texts(enum program_use use) { return PROGRAMS_TO_WRITE >> use 
 static struct plan plan_of_use(enum program_use use, const struct plan *plan) {
     struct plan micro_batch = *plan;
     micro_batch.recipe.batch = plan->recipe.micro_batch_sequences;
-    micro_batch.policy.micro_batches_per_pass = 1;
+    micro_batch.policy.micro_batches_per_wave = 1;
     if (use == PROGRAM_REFERENCE) return micro_batch;
     return is_of_texts(use) ? plan_of_texts(plan, use == PROGRAM_DECODE ? DECODE_TEXTS : 1) : *plan;
 }

@@ -5,14 +5,14 @@
 #include "layout/stage_spans.h"
 
 /* Of the rank's largest share. */
-static enum status count_passes(const struct plan *plan, int64_t *passes) {
+static enum status count_waves(const struct plan *plan, int64_t *waves) {
     struct lane_shares shares;
     enum status status = lane_shares_create(&plan->recipe, &plan->place, &shares);
     int64_t micro_batches = 1;
     for (size_t i = 0; i < shares.list.count; i++)
         if (shares.list.items[i].micro_batches > micro_batches) micro_batches = shares.list.items[i].micro_batches;
     lane_shares_free(&shares);
-    *passes = (micro_batches + plan->policy.micro_batches_per_pass - 1) / plan->policy.micro_batches_per_pass;
+    *waves = (micro_batches + plan->policy.micro_batches_per_wave - 1) / plan->policy.micro_batches_per_wave;
     return status;
 }
 
@@ -23,7 +23,7 @@ static enum status cut(const struct session_plan *plan, const struct block_costs
     int32_t stages = rank_place_stages(&chosen->place);
     struct span_request request = {
         .stages = stages, .count = stages * interleave, .device_bytes = limited ? capacity : INT64_MAX};
-    TRY(count_passes(chosen, &request.passes));
+    TRY(count_waves(chosen, &request.waves));
     return stage_spans_choose(costs, &request, text);
 }
 

@@ -37,7 +37,7 @@ static struct plan plan_alone(const struct plan *plan) {
     alone.recipe.tensor = 1;
     alone.recipe.lanes = (struct lane_shape){1, 1};
     alone.place = (struct rank_place){.mesh = {1, 1}};
-    alone.policy = (struct policy){.micro_batches_per_pass = 1};
+    alone.policy = (struct policy){.micro_batches_per_wave = 1};
     return alone;
 }
 

@@ -55,7 +55,7 @@ struct plan_options {
     int64_t tensor;                 /* ranks that share each tensor; default 1 */
     bool sequence;                  /* what these would have whole is cut along positions; default false */
     enum tensor_layout layout;      /* which parts of them; default TENSOR_LAYOUT_MEGATRON */
-    int64_t micro_batches_per_pass; /* never changes a result */
+    int64_t micro_batches_per_wave; /* never changes a result */
     int64_t stages;                 /* of a pipeline; never changes a result; default 1 */
     int64_t interleave;             /* spans of each stage; never changes a result; default: the fastest number */
     const char *partition;          /* plan/partition.h; never changes a result; default: what a search finds */

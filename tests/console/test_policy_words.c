@@ -4,7 +4,7 @@
 #include "console/policy_words.h"
 #include "support/unit.h"
 
-static const struct policy disk = {.micro_batches_per_pass = 2,
+static const struct policy disk = {.micro_batches_per_wave = 2,
                                    .persistent_chunks = 3,
                                    .gradients = TIER_DISK,
                                    .optimizer = TIER_DISK,
@@ -13,20 +13,20 @@ static const struct policy disk = {.micro_batches_per_pass = 2,
 static void policies_have_words(void **state) {
     (void)state;
     char text[POLICY_WORDS_BYTES];
-    const struct policy plain = {.micro_batches_per_pass = 1};
+    const struct policy plain = {.micro_batches_per_wave = 1};
     assert_string_equal(policy_words(&plain, 6, text), "1 grain a pass; all on the device");
     assert_string_equal(policy_words(&disk, 6, text),
                         "2 grains a pass; gradients and optimizer state on the disk; all of the first 3 chunks on the "
                         "device; activations of 2 of 6 blocks on the disk; 2 blocks computed again");
-    const struct policy tiles = {.micro_batches_per_pass = 1, .tile_tokens = 2048};
+    const struct policy tiles = {.micro_batches_per_wave = 1, .tile_tokens = 2048};
     assert_string_equal(policy_words(&tiles, 6, text), "1 grain a pass; MLPs in tiles of 2048 tokens");
-    const struct policy again = {.micro_batches_per_pass = 1, .remake = true};
+    const struct policy again = {.micro_batches_per_wave = 1, .remake = true};
     assert_string_equal(policy_words(&again, 6, text),
                         "1 grain a pass; all on the device; norms and activation functions again in backward");
     struct policy ahead = disk;
     ahead.update_ahead = 1;
     assert_non_null(strstr(policy_words(&ahead, 6, text), "; updates a block ahead"));
-    const struct policy cut = {.micro_batches_per_pass = 1, .partition = {1, 4, 4}, .flat = true};
+    const struct policy cut = {.micro_batches_per_wave = 1, .partition = {1, 4, 4}, .flat = true};
     assert_string_equal(policy_words(&cut, 6, text),
                         "1 grain a pass; 1|4|4 shards of parameters, gradients and optimizer state; operations between "
                         "ranks straight to each");
@@ -41,7 +41,7 @@ static void expect_difference(struct policy policy, const char *words) {
 static void differences_have_words(void **state) {
     (void)state;
     struct policy other = disk;
-    other.micro_batches_per_pass = 1;
+    other.micro_batches_per_wave = 1;
     expect_difference(other, "1 grain a pass");
     other = disk;
     other.schedule[0] = '\0';
@@ -62,7 +62,7 @@ static void differences_have_words(void **state) {
     other = disk;
     other.chunk_bytes = 4096;
     expect_difference(other, "chunks of another size");
-    expect_difference((struct policy){.micro_batches_per_pass = 2},
+    expect_difference((struct policy){.micro_batches_per_wave = 2},
                       "no states on the disk; no chunk stays on the device; no activations on the disk; nothing "
                       "computed again");
 }
@@ -71,7 +71,7 @@ static void differences_have_words(void **state) {
 static void all_that_can_be_said_fits(void **state) {
     (void)state;
     char text[POLICY_WORDS_BYTES];
-    struct policy much = {.micro_batches_per_pass = 1000000,
+    struct policy much = {.micro_batches_per_wave = 1000000,
                           .persistent_chunks = 1000000,
                           .lookahead = 1,
                           .parameters = TIER_HOST,

@@ -127,7 +127,7 @@ static void compute_at_once(const char *folder, enum dtype dtype, const int32_t 
                                       .batch = 1,
                                       .sequence_length = LENGTH,
                                       .micro_batch_sequences = 1,
-                                      .micro_batches_per_pass = 1};
+                                      .micro_batches_per_wave = 1};
     struct harness harness;
     harness_open(&options, &harness);
     harness_set_inputs(&harness, tokens, NULL);

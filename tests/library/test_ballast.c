@@ -50,7 +50,7 @@ static void initialisers_leave_everything_not_given(void **state) {
     const struct ballast_plan_options plan = BALLAST_PLAN_OPTIONS_INIT;
     const int64_t numbers[] = {
         plan.batch,     plan.sequence_length,        plan.micro_batch_sequences, plan.threads,
-        plan.seed,      plan.micro_batches_per_pass, plan.device_memory_bytes,   plan.host_memory_bytes,
+        plan.seed,      plan.micro_batches_per_wave, plan.device_memory_bytes,   plan.host_memory_bytes,
         plan.disk_bytes};
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
         assert_int_equal(numbers[i], -1);

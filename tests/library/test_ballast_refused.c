@@ -45,8 +45,8 @@ static void refuse_plan_options(const struct library_place *place) {
     REFUSED_PLAN("plan.sequence_length", plan->sequence_length = INT64_MAX);
     REFUSED_PLAN("plan.micro_batch_sequences", plan->micro_batch_sequences = 0);
     REFUSED_PLAN("plan.micro_batch_sequences", plan->micro_batch_sequences = INT64_MAX);
-    REFUSED_PLAN("plan.micro_batches_per_pass", plan->micro_batches_per_pass = 0);
-    REFUSED_PLAN("plan.micro_batches_per_pass", plan->micro_batches_per_pass = INT64_MAX);
+    REFUSED_PLAN("plan.micro_batches_per_wave", plan->micro_batches_per_wave = 0);
+    REFUSED_PLAN("plan.micro_batches_per_wave", plan->micro_batches_per_wave = INT64_MAX);
     REFUSED_PLAN("plan.threads", plan->threads = 0);
     REFUSED_PLAN("plan.threads", plan->threads = INT64_MAX);
     REFUSED_PLAN("plan.dtype", plan->dtype = "fp8");

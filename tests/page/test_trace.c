@@ -12,7 +12,7 @@
 static json_t *make_timeline(void) {
     const struct small_graph_options options = {
         .layers = 2, .dtype = DTYPE_BF16, .micro_batch_sequences = 2, .sequence_length = 8};
-    const struct policy policy = {.micro_batches_per_pass = 1,
+    const struct policy policy = {.micro_batches_per_wave = 1,
                                   .chunk_bytes = 4096,
                                   .buffers = 8,
                                   .parameters = TIER_HOST,

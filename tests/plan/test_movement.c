@@ -40,9 +40,9 @@ static void both_add_up(void **state) {
         assert_int_equal(movement_update_block(block, &policy), blocks[block]);
 }
 
-static void passes_share_micro_batches(void **state) {
+static void waves_share_micro_batches(void **state) {
     (void)state;
-    struct pass_split even = movement_split_passes(8, 4), odd = movement_split_passes(7, 3);
+    struct wave_split even = movement_split_waves(8, 4), odd = movement_split_waves(7, 3);
     assert_int_equal(even.count, 2);
     assert_int_equal(even.last_micro_batches, 4);
     assert_int_equal(odd.count, 3);
@@ -68,7 +68,7 @@ int main(void) {
         cmocka_unit_test(lookahead_puts_updates_two_blocks_ahead),
         cmocka_unit_test(update_ahead_puts_updates_a_block_ahead),
         cmocka_unit_test(both_add_up),
-        cmocka_unit_test(passes_share_micro_batches),
+        cmocka_unit_test(waves_share_micro_batches),
         cmocka_unit_test(copies_have_their_lookahead),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

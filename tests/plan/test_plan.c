@@ -22,7 +22,7 @@ static struct plan example(void) {
                    .clip_norm = 1.0 / 3,
                    .isa = "avx512",
                    .kernels_version = 2},
-        .policy = {.micro_batches_per_pass = 4},
+        .policy = {.micro_batches_per_wave = 4},
         .threads = 2,
     };
 }
@@ -80,7 +80,7 @@ static void plans_come_back_the_same(void **state) {
     temp_write_text(path, text);
     assert_int_equal(plan_read(path, &back), STATUS_OK);
     assert_int_equal(recipe_require_equal(&plan.recipe, &back.recipe), STATUS_OK);
-    assert_int_equal(back.policy.micro_batches_per_pass, 4);
+    assert_int_equal(back.policy.micro_batches_per_wave, 4);
     back.recipe.clip_norm = 0.5;
     assert_int_equal(recipe_require_equal(&plan.recipe, &back.recipe), STATUS_BAD_INPUT);
     assert_non_null(strstr(status_message(), "clip_norm"));
@@ -189,7 +189,7 @@ static void bad_integers_are_refused(void **state) {
 static void lanes_and_ranks_come_back_the_same(void **state) {
     const char *path = temp_path(*state, "plan.json");
     struct plan plan = example(), back, other;
-    plan.policy.micro_batches_per_pass = 1;
+    plan.policy.micro_batches_per_wave = 1;
     plan.recipe.lanes = (struct lane_shape){2, 2};
     plan.recipe.round_micro_batches = 3;
     plan.recipe.reduce_dtype = DTYPE_BF16;
@@ -313,7 +313,7 @@ static void pairs_need_even_numbers(void **state) {
     plan.recipe.document_attention = DOCUMENT_ATTENTION_ACROSS;
     plan.recipe.batch = 12;
     plan.recipe.micro_batch_sequences = 4;
-    plan.policy.micro_batches_per_pass = 1;
+    plan.policy.micro_batches_per_wave = 1;
     json_t *json = plan_to_json(&plan);
     assert_int_equal(json_dump_file(json, path, JSON_REAL_PRECISION(17)), 0);
     json_decref(json);
@@ -386,7 +386,7 @@ static void limits_are_legal(void **state) {
     json_decref(json);
 }
 
-static const struct policy tiered = {.micro_batches_per_pass = 3,
+static const struct policy tiered = {.micro_batches_per_wave = 3,
                                      .chunk_bytes = 1 << 20,
                                      .persistent_chunks = 2,
                                      .buffers = 4,
@@ -410,7 +410,7 @@ static void policies_come_back_the_same(void **state) {
     json_decref(again);
     json = json_pack("{s:i}", "grains_per_pass", 2);
     assert_int_equal(policy_from_json("plan.json", json, &back), STATUS_OK);
-    assert_memory_equal(&back, (&(struct policy){.micro_batches_per_pass = 2}), sizeof back);
+    assert_memory_equal(&back, (&(struct policy){.micro_batches_per_wave = 2}), sizeof back);
     json_decref(json);
 }
 

@@ -335,7 +335,7 @@ static int count_operations(const struct program *program) {
 /* Operations that are executed again are costed again, and moved again. */
 static void recomputing_costs_messages(void **state) {
     (void)state;
-    const struct policy policy = {.micro_batches_per_pass = 1, .schedule = "f0-5 b5-4 f3 b3 f1-2 b2 f1 b1-0"};
+    const struct policy policy = {.micro_batches_per_wave = 1, .schedule = "f0-5 b5-4 f3 b3 f1-2 b2 f1 b1-0"};
     struct ranks kept, again;
     struct kernel_cost one = {0};
     ranks_make((struct mesh){1, 2}, 2, NULL, &kept);

@@ -242,7 +242,7 @@ static int fewest_fetches(const struct requests *requests, int64_t buffers) {
 }
 
 static struct program *schedule_only(const struct graph *graph, int64_t micro_batches, const struct policy *policy) {
-    struct plan plan = small_plan(graph, micro_batches, policy->micro_batches_per_pass);
+    struct plan plan = small_plan(graph, micro_batches, policy->micro_batches_per_wave);
     plan.policy = *policy;
     int64_t *bytes = small_graph_workspace(graph);
     struct workspace_table table = {.bytes = bytes, .count = (int)graph->nodes.count};
@@ -312,7 +312,7 @@ static int64_t device_live(const struct graph *graph, struct policy policy) {
 static void policies_save_memory(void **state) {
     (void)state;
     struct graph *graph = deep_graph();
-    struct policy plain = {.micro_batches_per_pass = 2, .chunk_bytes = 8192};
+    struct policy plain = {.micro_batches_per_wave = 2, .chunk_bytes = 8192};
     int64_t most = device_live(graph, plain);
     static const char *const schedules[] = {"f0-7 h1-6 b7-0", "f0-7 d1-6 b7-0",
                                             "f0-7 b7 f6 b6 f5 b5 f4 b4 f3 b3 f2 b2 f1 b1-0",
@@ -342,7 +342,7 @@ static void policies_save_memory(void **state) {
 static void swapped_activations_are_away(void **state) {
     (void)state;
     struct graph *graph = deep_graph();
-    struct policy policy = {.micro_batches_per_pass = 2, .chunk_bytes = 8192, .schedule = "f0-7 h2 d3 b7-0"};
+    struct policy policy = {.micro_batches_per_wave = 2, .chunk_bytes = 8192, .schedule = "f0-7 h2 d3 b7-0"};
     struct program *program = small_program_under(graph, 2, &policy);
     int moved = 0;
     for (size_t i = 0; i < program->instructions.count; i++) {
@@ -389,7 +389,7 @@ static void updated_weights_are_not_fetched(void **state) {
     for (int bf16 = 0; bf16 < 2; bf16++) {
         struct graph *graph = small_graph_build(&(struct small_graph_options){
             .layers = 3, .dtype = bf16 ? DTYPE_BF16 : DTYPE_F32, .micro_batch_sequences = 1, .sequence_length = 4});
-        struct policy policy = {.micro_batches_per_pass = 1,
+        struct policy policy = {.micro_batches_per_wave = 1,
                                 .chunk_bytes = 8192,
                                 .buffers = 8,
                                 .parameters = TIER_HOST,
@@ -405,7 +405,7 @@ static void updated_weights_are_not_fetched(void **state) {
     }
 }
 
-/* The group of the next kernel after instruction i that is part of this step's own passes. */
+/* The group of the next kernel after instruction i that is part of this step's own waves. */
 static int32_t next_group(const struct program *program, size_t i) {
     const struct instruction *items = program->instructions.items;
     while (items[i].opcode != OPCODE_KERNEL || items[i].deferred)
@@ -419,7 +419,7 @@ static void copies_have_their_lookahead(void **state) {
     struct graph *graph = deep_graph();
     for (int64_t lookahead = 0; lookahead <= 2; lookahead++) {
         struct policy policy = {
-            .micro_batches_per_pass = 2, .chunk_bytes = 8192, .lookahead = lookahead, .schedule = "f0-2 d1 f3-7 b7-0"};
+            .micro_batches_per_wave = 2, .chunk_bytes = 8192, .lookahead = lookahead, .schedule = "f0-2 d1 f3-7 b7-0"};
         struct program *program = small_program_under(graph, 2, &policy);
         int copies = 0;
         for (size_t i = 0; i < program->instructions.count; i++) {
@@ -443,7 +443,7 @@ static void deferred_updates_come_early(void **state) {
     assert_int_equal(chunks_pack(graph, 8192, &chunks), STATUS_OK);
     for (int64_t lookahead = 0; lookahead <= 2; lookahead++) {
         struct policy policy = {
-            .micro_batches_per_pass = 2, .chunk_bytes = 8192, .lookahead = lookahead, .optimizer = TIER_HOST};
+            .micro_batches_per_wave = 2, .chunk_bytes = 8192, .lookahead = lookahead, .optimizer = TIER_HOST};
         struct program *program = small_program_under(graph, 2, &policy);
         int updates = 0;
         for (size_t i = 0; i < program->instructions.count; i++) {
@@ -465,7 +465,7 @@ static void deferred_updates_come_early(void **state) {
 static void recomputation_stops_where_nothing_is_read(void **state) {
     (void)state;
     struct graph *graph = deep_graph();
-    struct policy policy = {.micro_batches_per_pass = 2, .chunk_bytes = 8192, .schedule = "f0-7 b7-4 f3 b3-0"};
+    struct policy policy = {.micro_batches_per_wave = 2, .chunk_bytes = 8192, .schedule = "f0-7 b7-4 f3 b3-0"};
     struct program *program = small_program_under(graph, 2, &policy);
     int downs = 0, gates = 0;
     for (size_t i = 0; i < program->instructions.count; i++) {
@@ -483,7 +483,7 @@ static void recomputation_stops_where_nothing_is_read(void **state) {
 static void refuse(const struct graph *graph, struct policy policy, const char *rule, const char *hint) {
     struct plan plan = small_plan(graph, 2, 1);
     plan.policy = policy;
-    plan.policy.micro_batches_per_pass = 1;
+    plan.policy.micro_batches_per_wave = 1;
     int64_t *bytes = small_graph_workspace(graph);
     struct workspace_table table = {.bytes = bytes, .count = (int)graph->nodes.count};
     struct program *program;
@@ -511,7 +511,7 @@ static void persistent_chunks_stay(void **state) {
     struct chunk_list chunks;
     assert_int_equal(chunks_pack(graph, 1000, &chunks), STATUS_OK);
     struct policy policy = {
-        .micro_batches_per_pass = 1, .chunk_bytes = 1000, .persistent_chunks = (int64_t)chunks.chunks.count};
+        .micro_batches_per_wave = 1, .chunk_bytes = 1000, .persistent_chunks = (int64_t)chunks.chunks.count};
     chunks_free(&chunks);
     program_free(small_program_under(graph, 2, &policy));
     char nearest[64];

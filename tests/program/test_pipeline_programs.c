@@ -17,7 +17,7 @@ static void describe(const struct plan *plan) {
     print_policy(&plan->policy, 0);
     print_error("%d stages of %d ranks, spans '%s', %lld grains, %lld in a pass, lanes %s, rounds of %lld\n",
                 rank_place_stages(&plan->place), rank_place_ranks(&plan->place), plan->policy.spans,
-                (long long)recipe_micro_batches(&plan->recipe), (long long)plan->policy.micro_batches_per_pass,
+                (long long)recipe_micro_batches(&plan->recipe), (long long)plan->policy.micro_batches_per_wave,
                 lane_shape_print(&plan->recipe.lanes, lanes), (long long)plan->recipe.round_micro_batches);
 }
 
@@ -40,8 +40,8 @@ static struct graph *draw_graph(int layers, uint64_t seed, bool forward_only) {
 }
 
 static struct plan plan_of(const struct graph *graph, int stages, int64_t micro_batches,
-                           int64_t micro_batches_per_pass) {
-    struct plan plan = small_plan(graph, micro_batches, micro_batches_per_pass);
+                           int64_t micro_batches_per_wave) {
+    struct plan plan = small_plan(graph, micro_batches, micro_batches_per_wave);
     plan.place.mesh = (struct mesh){1, stages};
     plan.place.stages = stages;
     plan.place.in_place = true;
@@ -72,8 +72,8 @@ static int64_t count_held(const struct rank_programs *ranks, const struct tensor
 static bool uses(const struct program *program, const struct tensor *tensor) {
     for (size_t i = 0; i < program->instructions.count; i++) {
         const struct node *node = program->instructions.items[i].node;
-        bool passes = node && node->phase <= PHASE_BACKWARD;
-        for (int k = 0; passes && k < node->op->inputs; k++)
+        bool waves = node && node->phase <= PHASE_BACKWARD;
+        for (int k = 0; waves && k < node->op->inputs; k++)
             if (node->in[k] && tensor_storage(node->in[k]) == tensor) return true;
     }
     return false;
@@ -138,10 +138,10 @@ static void require_shared_out(const struct rank_programs *ranks) {
 static void stages_share_out_a_step(void **state) {
     (void)state;
     for (int stages = 2; stages <= 8; stages *= 2)
-        for (int64_t passes = 1; passes <= 9; passes++)
-            for (int64_t micro_batches_per_pass = 1; micro_batches_per_pass <= 2; micro_batches_per_pass++) {
-                struct graph *graph = draw_graph(7, (uint64_t)passes, false);
-                struct plan plan = plan_of(graph, stages, passes * micro_batches_per_pass, micro_batches_per_pass);
+        for (int64_t waves = 1; waves <= 9; waves++)
+            for (int64_t micro_batches_per_wave = 1; micro_batches_per_wave <= 2; micro_batches_per_wave++) {
+                struct graph *graph = draw_graph(7, (uint64_t)waves, false);
+                struct plan plan = plan_of(graph, stages, waves * micro_batches_per_wave, micro_batches_per_wave);
                 struct rank_programs ranks;
                 require_compiled(graph, &plan, 0, &ranks);
                 require_shared_out(&ranks);
@@ -150,8 +150,8 @@ static void stages_share_out_a_step(void **state) {
             }
 }
 
-/* A stage holds the activations of as many passes as stages follow it, and of one more that it receives. */
-static void memory_does_not_grow_with_passes(void **state) {
+/* A stage holds the activations of as many waves as stages follow it, and of one more that it receives. */
+static void memory_does_not_grow_with_waves(void **state) {
     (void)state;
     struct graph *graph = draw_graph(6, 0, false);
     struct plan few = plan_of(graph, 4, 6, 1), many = plan_of(graph, 4, 24, 1);
@@ -422,7 +422,7 @@ static void allocations_may_fail(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(stages_share_out_a_step),  cmocka_unit_test(memory_does_not_grow_with_passes),
+        cmocka_unit_test(stages_share_out_a_step),  cmocka_unit_test(memory_does_not_grow_with_waves),
         cmocka_unit_test(random_plans_are_proved),  cmocka_unit_test(evaluation_goes_through_the_stages),
         cmocka_unit_test(planted_faults_are_found), cmocka_unit_test(illegal_cuts_are_refused),
         cmocka_unit_test(allocations_may_fail)};

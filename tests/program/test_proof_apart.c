@@ -34,7 +34,7 @@ enum status __wrap_walk_program(const struct program *program, enum status (*vis
 
 /* Programs of all kinds: dealt to streams at random, and with tiers, whose streams are their own. */
 static const struct policy policies[] = {
-    {.micro_batches_per_pass = 1,
+    {.micro_batches_per_wave = 1,
      .chunk_bytes = 8192,
      .buffers = 2,
      .lookahead = 1,
@@ -43,7 +43,7 @@ static const struct policy policies[] = {
      .optimizer = TIER_HOST,
      .update = TIER_HOST,
      .schedule = "f0-4 b4-0"},
-    {.micro_batches_per_pass = 2,
+    {.micro_batches_per_wave = 2,
      .chunk_bytes = 8192,
      .buffers = 3,
      .lookahead = 1,
@@ -59,7 +59,7 @@ static bool all_are_proved(const struct graph *graph, enum fault fault) {
     bool proved = true;
     planted = fault;
     for (size_t i = 0; i < sizeof policies / sizeof *policies; i++) {
-        struct plan plan = small_plan(graph, 6, policies[i].micro_batches_per_pass);
+        struct plan plan = small_plan(graph, 6, policies[i].micro_batches_per_wave);
         plan.policy = policies[i];
         int64_t *bytes = small_graph_workspace(graph);
         struct workspace_table workspace = {.bytes = bytes, .count = (int)graph->nodes.count};

@@ -71,7 +71,7 @@ static void a_deep_model_is_scheduled(void **state) {
     graph_free(graph);
 }
 
-static void micro_batches_are_dealt_to_passes(void **state) {
+static void micro_batches_are_dealt_to_waves(void **state) {
     (void)state;
     struct graph *graph = random_graph(3);
     for (int64_t micro_batches = 1; micro_batches <= 9; micro_batches++)
@@ -156,7 +156,7 @@ int main(void) {
         cmocka_unit_test(in_place),
         cmocka_unit_test(random_programs_verify),
         cmocka_unit_test(a_deep_model_is_scheduled),
-        cmocka_unit_test(micro_batches_are_dealt_to_passes),
+        cmocka_unit_test(micro_batches_are_dealt_to_waves),
         cmocka_unit_test(parameters_lie_alike),
         cmocka_unit_test(memory_report_adds_up),
         cmocka_unit_test(allocations_may_fail),

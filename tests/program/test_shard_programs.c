@@ -254,14 +254,14 @@ static int64_t most_bytes(const struct program *program, enum buffer_kind kind, 
     return report.by_kind[kind];
 }
 
-static void require_unreduced(const struct graph *graph, enum tier tier, int64_t micro_batches_per_pass) {
+static void require_unreduced(const struct graph *graph, enum tier tier, int64_t micro_batches_per_wave) {
     struct rank_programs ranks;
     struct plan plan = plan_of(graph, (struct mesh){1, 2}, &(struct partition){1, 2, 2});
     int64_t whole = 0;
-    bool waits = micro_batches_per_pass < 4;
+    bool waits = micro_batches_per_wave < 4;
     plan.recipe.lanes = (struct lane_shape){1, 2};
     plan.policy.gradients = tier;
-    plan.policy.micro_batches_per_pass = micro_batches_per_pass;
+    plan.policy.micro_batches_per_wave = micro_batches_per_wave;
     if (rank_programs_prove(graph, &plan, &ranks) != STATUS_OK) fail_msg("%s", status_message());
     for (size_t i = 0; i < graph->tensors.count; i++)
         if (graph->tensors.items[i]->kind == TENSOR_PARAMETER)
@@ -275,8 +275,8 @@ static void require_unreduced(const struct graph *graph, enum tier tier, int64_t
     rank_programs_drop(&ranks);
 }
 
-/* Where a lane's micro-batches of a round take several passes, what it has added up waits between them, whole: on the
- * host or the disk as well, and then the device has less than all of it. Of a round in one pass there is nothing to
+/* Where a lane's micro-batches of a round take several waves, what it has added up waits between them, whole: on the
+ * host or the disk as well, and then the device has less than all of it. Of a round in one wave there is nothing to
  * wait. */
 static void unreduced_sums_wait_on_the_host_or_the_disk(void **state) {
     (void)state;

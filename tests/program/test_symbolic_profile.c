@@ -152,7 +152,7 @@ static void check_recomputed(const struct policy_subject *subject, unsigned agai
     struct graph *graph = training_of(subject);
     int32_t blocks = graph_count_blocks(graph), loss = 0, at = 0;
     char text[512];
-    struct policy policy = {.micro_batches_per_pass = 1};
+    struct policy policy = {.micro_batches_per_wave = 1};
     snprintf(policy.schedule, sizeof policy.schedule, "%s", schedule_of(again, blocks, text));
     struct program *program = small_program_under(graph, 1, &policy);
     struct symbolic_profile profile;

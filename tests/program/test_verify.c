@@ -164,8 +164,8 @@ static void copy_of_nothing(struct program *program) {
     find_kind(program, BUFFER_ACTIVATIONS, 0)->home = (int32_t)program->buffers.count;
 }
 static void computing_on_disk(struct program *program) { find_kernel(program, "linear", 0)->tier = TIER_DISK; }
-/* Backward of the first pass's last block reads what the last pass makes. */
-static void other_pass(struct program *program) {
+/* Backward of the first wave's last block reads what the last wave makes. */
+static void other_wave(struct program *program) {
     size_t last = (size_t)program->sections.items[program->sections.count - 2].first;
     struct operand *now = &find_kernel(program, "rms_norm", last)->operands[0];
     *now = find_kernel(program, "rms_norm", 0)->operands[0];
@@ -230,7 +230,7 @@ static const struct planted_fault faults[] = {
     {"another grain's activation", other_micro_batch, 1, "where"},
     {"another activation", other_activation, 1, "where"},
     {"aliased workspace", alias_in_instruction, 1, "same instruction"},
-    {"another pass's activation", other_pass, 1, "read before this pass"},
+    {"another pass's activation", other_wave, 1, "read before this pass"},
     {"zero of nothing", zero_of_nothing, 1, "is missing"},
     {"zero of two buffers", zero_of_two, 1, "one too many"},
     {"zero by reading", zero_by_reading, 1, "no plain write"},

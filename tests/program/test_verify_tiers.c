@@ -9,7 +9,7 @@
 static struct graph *graph;
 
 /* Blocks: embedding, three layers, head; each chunk holds about one. */
-static const struct policy everywhere = {.micro_batches_per_pass = 2,
+static const struct policy everywhere = {.micro_batches_per_wave = 2,
                                          .chunk_bytes = 8192,
                                          .buffers = 3,
                                          .lookahead = 1,
@@ -166,8 +166,8 @@ static void copy_of_another_chunk(struct program *program) {
     mine->buffer = target(other)->buffer;
     mine->offset = 0;
 }
-/* What the first pass fetched, in the second. */
-static void copy_of_another_pass(struct program *program) {
+/* What the first wave fetched, in the second. */
+static void copy_of_another_wave(struct program *program) {
     struct operand *then = parameter_of(some_reader(program));
     struct operand *now = parameter_of(find_kernel(program, "rms_norm", (size_t)program->sections.items[1].first));
     *now = *then;
@@ -335,7 +335,7 @@ static const struct planted_fault faults[] = {
     {"zero in another tier", zero_in_another_tier, 0, "in the device tier, used in the host tier"},
     {"workspace in another tier", workspace_in_another_tier, 0, "in the host tier, used in the device tier"},
     {"copy of another chunk", copy_of_another_chunk, 0, "not the buffer of"},
-    {"copy of another pass", copy_of_another_pass, 0, "took its bytes"},
+    {"copy of another pass", copy_of_another_wave, 0, "took its bytes"},
     {"copy of another grain", copy_of_another_micro_batch, 0, "holds grain"},
     {"copy of another activation", copy_of_another_activation, 0, "where"},
     {"parameters not fetched", no_fetch_of_parameters, 0, "parameters of chunk"},

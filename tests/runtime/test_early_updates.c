@@ -36,8 +36,8 @@ static void the_bits_are_those_of_updates_at_the_end(void **state) {
     }
 }
 
-/* Lanes leave sums that wait for others, and only the last one's pass updates. */
-static void lanes_have_them_in_their_last_pass(void **state) {
+/* Lanes leave sums that wait for others, and only the last one's wave updates. */
+static void lanes_have_them_in_their_last_wave(void **state) {
     (void)state;
     const struct policy_subject *subject = policy_subject_named(subjects[0]);
     for (uint64_t seed = 1; seed <= unit_sweep(3, 100); seed++) {
@@ -89,8 +89,8 @@ static void open_step(double clip_norm, const struct policy *policy, struct mode
 static void no_place_has_all_gradients(void **state) {
     (void)state;
     const struct policy ways[] = {
-        {.micro_batches_per_pass = 1},
-        {.micro_batches_per_pass = 1, .gradients = TIER_DISK, .optimizer = TIER_DISK, .lookahead = 1}};
+        {.micro_batches_per_wave = 1},
+        {.micro_batches_per_wave = 1, .gradients = TIER_DISK, .optimizer = TIER_DISK, .lookahead = 1}};
     for (int w = 0; w < 2; w++) {
         struct harness late, early;
         struct model_config configs[2];
@@ -114,7 +114,7 @@ static void no_place_has_all_gradients(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(the_bits_are_those_of_updates_at_the_end),
-                                       cmocka_unit_test(lanes_have_them_in_their_last_pass),
+                                       cmocka_unit_test(lanes_have_them_in_their_last_wave),
                                        cmocka_unit_test(no_place_has_all_gradients)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

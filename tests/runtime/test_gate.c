@@ -34,7 +34,7 @@ static void train_gated(const char *name, const char *lora, enum dtype dtype, in
                                       .batch = BATCH,
                                       .sequence_length = TOKENS,
                                       .micro_batch_sequences = 2,
-                                      .micro_batches_per_pass = 1,
+                                      .micro_batches_per_wave = 1,
                                       .clip_norm = 1,
                                       .streams = streams,
                                       .seed = 7};

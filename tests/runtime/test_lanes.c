@@ -21,7 +21,7 @@ struct subject {
 
 struct cut {
     struct lane_shape lanes;
-    int64_t round_micro_batches, rows, micro_batches_per_pass;
+    int64_t round_micro_batches, rows, micro_batches_per_wave;
     enum dtype reduce_dtype;
 };
 
@@ -83,7 +83,7 @@ static struct gradients run(const struct subject *subject, const struct cut *cut
                                       .batch = cut->rows,
                                       .sequence_length = TOKENS,
                                       .micro_batch_sequences = MICRO_BATCH,
-                                      .micro_batches_per_pass = cut->micro_batches_per_pass,
+                                      .micro_batches_per_wave = cut->micro_batches_per_wave,
                                       .lanes = cut->lanes,
                                       .round_micro_batches = cut->round_micro_batches,
                                       .reduce_dtype = cut->reduce_dtype,
@@ -134,7 +134,7 @@ static struct round round_run(const struct subject *subject, const struct recipe
     assert_true(round.lane && round.empty && round.absent && round.values);
     for (int l = 0; l < round.tree.lanes; l++) {
         struct micro_batch_range micro_batches = lane_shares_micro_batches(recipe, l, number);
-        struct cut alone = {.rows = micro_batches.count * MICRO_BATCH, .micro_batches_per_pass = 1};
+        struct cut alone = {.rows = micro_batches.count * MICRO_BATCH, .micro_batches_per_wave = 1};
         round.empty[l] = micro_batches.count == 0;
         if (!round.empty[l]) round.lane[l] = run(subject, &alone, micro_batches.first * MICRO_BATCH, recipe->batch);
     }

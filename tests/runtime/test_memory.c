@@ -91,7 +91,7 @@ static int measure(const struct measured *measured) {
                                       .batch = measured->batch,
                                       .sequence_length = measured->length,
                                       .micro_batch_sequences = 1,
-                                      .micro_batches_per_pass = 2,
+                                      .micro_batches_per_wave = 2,
                                       .policy = measured->policy ? *measured->policy : plain,
                                       .policy_seed = measured->policy_seed,
                                       .clip_norm = 1,
@@ -206,7 +206,7 @@ static void steps_allocate_nothing(void **state) {
                                           .batch = 4,
                                           .sequence_length = 64,
                                           .micro_batch_sequences = 1,
-                                          .micro_batches_per_pass = 2,
+                                          .micro_batches_per_wave = 2,
                                           .policy = moves ? tiered : plain,
                                           .clip_norm = 1,
                                           .seed = 1};

@@ -59,7 +59,7 @@ static struct harness_options options_of(const char *family, enum dtype dtype, c
                                     .batch = BATCH,
                                     .sequence_length = TOKENS,
                                     .micro_batch_sequences = MICRO_BATCH,
-                                    .micro_batches_per_pass = 1,
+                                    .micro_batches_per_wave = 1,
                                     .clip_norm = 0.5,
                                     .weight_decay = 0.1,
                                     .seed = 3};

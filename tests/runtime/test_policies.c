@@ -157,7 +157,7 @@ static void rotor_schedules_give_the_same_bits(void **state) {
     int nesting = 0, solved = 0;
     char last[POLICY_SCHEDULE_BYTES] = "";
     for (int64_t slots = 1; slots < 9 * BLOCKS; slots++) {
-        struct policy policy = {.micro_batches_per_pass = 2};
+        struct policy policy = {.micro_batches_per_wave = 2};
         struct recompute_schedule schedule = {0};
         struct recompute_cost cost;
         struct stage_list stages;

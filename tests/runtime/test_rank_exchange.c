@@ -202,7 +202,7 @@ static enum status compare_with_whole(const struct job *job, enum dtype dtype) {
     struct job whole;
     plan.place = alone;
     plan.recipe.tensor = 1;
-    plan.policy = (struct policy){.micro_batches_per_pass = 1};
+    plan.policy = (struct policy){.micro_batches_per_wave = 1};
     TRY(job_open(&plan, dtype, (struct group_part){.parts = 1}, NULL, &whole));
     TRY(job_step(&whole));
     TRY(compare_losses(job, &whole, tolerance));
@@ -218,13 +218,13 @@ static enum status compare_with_whole(const struct job *job, enum dtype dtype) {
 /* ---- under other policies ---- */
 
 static const struct policy policies[] = {
-    {.micro_batches_per_pass = 1},
-    {.micro_batches_per_pass = 1, .flat = true},
-    {.micro_batches_per_pass = 2},
-    {.micro_batches_per_pass = 1, .schedule = "f0-5 b5-4 f3 b3 f1-2 b2 f1 b1-0"},
-    {.micro_batches_per_pass = 2, .schedule = "f0-5 h1-3 b5-0"},
-    {.micro_batches_per_pass = 1, .schedule = "f0-5 d1-2 b5 f4 b4-0"},
-    {.micro_batches_per_pass = 1, .buffers = 3, .lookahead = 1, .gradients = TIER_HOST, .optimizer = TIER_DISK},
+    {.micro_batches_per_wave = 1},
+    {.micro_batches_per_wave = 1, .flat = true},
+    {.micro_batches_per_wave = 2},
+    {.micro_batches_per_wave = 1, .schedule = "f0-5 b5-4 f3 b3 f1-2 b2 f1 b1-0"},
+    {.micro_batches_per_wave = 2, .schedule = "f0-5 h1-3 b5-0"},
+    {.micro_batches_per_wave = 1, .schedule = "f0-5 d1-2 b5 f4 b4-0"},
+    {.micro_batches_per_wave = 1, .buffers = 3, .lookahead = 1, .gradients = TIER_HOST, .optimizer = TIER_DISK},
 };
 enum { POLICIES = sizeof policies / sizeof *policies, RANDOM_POLICIES = 6 };
 

@@ -35,9 +35,9 @@ static enum status sum_over_ranks(struct comm *comm, int64_t mine, int64_t *all)
     return STATUS_OK;
 }
 
-static const struct policy plain = {.micro_batches_per_pass = 1};
+static const struct policy plain = {.micro_batches_per_wave = 1};
 static const struct policy tiered = {
-    .micro_batches_per_pass = 1, .buffers = 3, .lookahead = 1, .gradients = TIER_HOST, .optimizer = TIER_DISK};
+    .micro_batches_per_wave = 1, .buffers = 3, .lookahead = 1, .gradients = TIER_HOST, .optimizer = TIER_DISK};
 
 static enum status step(struct harness *harness, int number) {
     struct step_numbers numbers;
@@ -121,7 +121,7 @@ static struct harness_options options_of(const struct model_config *config, cons
                                     .batch = 4,
                                     .sequence_length = 16,
                                     .micro_batch_sequences = 1,
-                                    .micro_batches_per_pass = 1,
+                                    .micro_batches_per_wave = 1,
                                     .policy = *policy,
                                     .lanes = {1, 4},
                                     .threads = 1,
@@ -140,7 +140,7 @@ static void make_config(int64_t hidden, int64_t layers, struct model_config *out
     out->context = 64;
 }
 
-/* `lanes` of `micro_batches` micro-batches each, one a pass. */
+/* `lanes` of `micro_batches` micro-batches each, one a wave. */
 struct shape_of_step {
     int lanes, micro_batches;
 };
@@ -175,10 +175,10 @@ static enum status train_all_partitions(struct comm *comm, const struct policy *
     return status;
 }
 
-/* A lane's unreduced sum waits on a tier for the other passes of its round; gradients and states are in shards. */
+/* A lane's unreduced sum waits on a tier for the other waves of its round; gradients and states are in shards. */
 static enum status train_with_unreduced(struct comm *comm, enum tier tier) {
     const struct partition zero2 = {1, mesh_ranks(&comm->mesh), mesh_ranks(&comm->mesh)};
-    const struct policy policy = {.micro_batches_per_pass = 1, .lookahead = 1, .gradients = tier};
+    const struct policy policy = {.micro_batches_per_wave = 1, .lookahead = 1, .gradients = tier};
     return train_in_shards(comm, &zero2, &policy, (struct shape_of_step){mesh_ranks(&comm->mesh), 4});
 }
 

@@ -32,7 +32,7 @@ static void open_harness(const struct policy *policy, struct harness *out) {
                                       .batch = BATCH,
                                       .sequence_length = TOKENS,
                                       .micro_batch_sequences = 1,
-                                      .micro_batches_per_pass = 1,
+                                      .micro_batches_per_wave = 1,
                                       .policy = *policy,
                                       .clip_norm = 1,
                                       .seed = 9};

@@ -156,7 +156,7 @@ static struct harness_options options_of(const struct reference *reference, enum
                                     .batch = BATCH,
                                     .sequence_length = TOKENS,
                                     .micro_batch_sequences = 2,
-                                    .micro_batches_per_pass = 1,
+                                    .micro_batches_per_wave = 1,
                                     .optimizer = reference->optimizer,
                                     .optimizer_dtype = reference->optimizer_dtype,
                                     .base_dtype = reference->base_dtype,
@@ -268,15 +268,15 @@ static void measure_all(struct gradient_check *check) {
     check->all = sqrt(sum);
 }
 
-static void check_gradients(const char *name, int64_t micro_batch, int64_t micro_batches_per_pass) {
+static void check_gradients(const char *name, int64_t micro_batch, int64_t micro_batches_per_wave) {
     if (!can_run(name)) return;
     struct reference reference;
     reference_open(name, true, &reference);
     struct harness_options options = options_of(&reference, DTYPE_F32);
     options.micro_batch_sequences = reference.micro_batch > 0 ? reference.micro_batch : micro_batch;
-    options.micro_batches_per_pass = reference.micro_batch > 0 && micro_batches_per_pass > 1
+    options.micro_batches_per_wave = reference.micro_batch > 0 && micro_batches_per_wave > 1
                                          ? BATCH / reference.micro_batch
-                                         : micro_batches_per_pass;
+                                         : micro_batches_per_wave;
     struct harness harness;
     harness_open(&options, &harness);
     struct observed observed = {.check = {.reference = &reference}, .program = harness.executable->program};

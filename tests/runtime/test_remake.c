@@ -14,7 +14,7 @@ enum { SUBJECTS = sizeof subjects / sizeof *subjects };
 
 static struct outcome train(const struct policy_subject *subject, struct policy policy, bool long_micro_batches) {
     struct policy_way way = {.policy = &policy, .long_micro_batches = long_micro_batches};
-    policy.micro_batches_per_pass = 1;
+    policy.micro_batches_per_wave = 1;
     return policy_train(subject, &way);
 }
 

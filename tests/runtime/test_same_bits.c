@@ -1,4 +1,4 @@
-/* One recipe, one result: whatever the micro-batches per pass, the streams, the order in which they run, and however
+/* One recipe, one result: whatever the micro-batches per wave, the streams, the order in which they run, and however
  * often. */
 /* ctest: PROCESSORS 2 TIMEOUT 600 LABELS long */
 /* ctest-again: avx2 BALLAST_MAX_ISA=avx2 DNNL_MAX_CPU_ISA=AVX2 */
@@ -11,7 +11,7 @@
 enum { BATCH = 7, TOKENS = 13 };
 
 static struct outcome train_part(const char *name, const char *lora, const char *freeze, enum dtype dtype, int threads,
-                                 int64_t micro_batches_per_pass, int streams, bool interleaved, uint64_t seed) {
+                                 int64_t micro_batches_per_wave, int streams, bool interleaved, uint64_t seed) {
     char folder[512];
     snprintf(folder, sizeof folder, "%s/models/%s", BALLAST_FIXTURES, name);
     struct harness_options options = {.folder = folder,
@@ -22,7 +22,7 @@ static struct outcome train_part(const char *name, const char *lora, const char 
                                       .batch = BATCH,
                                       .sequence_length = TOKENS,
                                       .micro_batch_sequences = 2,
-                                      .micro_batches_per_pass = micro_batches_per_pass,
+                                      .micro_batches_per_wave = micro_batches_per_wave,
                                       .clip_norm = 0.5,
                                       .weight_decay = 0.1,
                                       .streams = streams,
@@ -31,15 +31,15 @@ static struct outcome train_part(const char *name, const char *lora, const char 
     return outcome_train(&options, interleaved);
 }
 
-static struct outcome train(const char *name, enum dtype dtype, int64_t micro_batches_per_pass, int streams,
+static struct outcome train(const char *name, enum dtype dtype, int64_t micro_batches_per_wave, int streams,
                             bool interleaved, uint64_t seed) {
-    return train_part(name, NULL, NULL, dtype, 0, micro_batches_per_pass, streams, interleaved, seed);
+    return train_part(name, NULL, NULL, dtype, 0, micro_batches_per_wave, streams, interleaved, seed);
 }
 
 static const char *const models[] = {"gpt2",          "llama", "llama_tied", "mistral",   "opt",
                                      "opt_post_norm", "phi3",  "qwen2_tied", "qwen3_bias"};
 
-static void repeats_and_micro_batches_in_a_pass_change_no_bit(void **state) {
+static void repeats_and_micro_batches_in_a_wave_change_no_bit(void **state) {
     (void)state;
     for (size_t m = 0; m < sizeof models / sizeof *models; m++)
         for (int d = 0; d < 2; d++) {
@@ -122,7 +122,7 @@ static void the_number_of_threads_changes_no_bit(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(repeats_and_micro_batches_in_a_pass_change_no_bit),
+        cmocka_unit_test(repeats_and_micro_batches_in_a_wave_change_no_bit),
         cmocka_unit_test(parts_of_models_have_the_same_bits),
         cmocka_unit_test(random_interleavings_change_no_bit),
         cmocka_unit_test(several_workers_change_no_bit),

@@ -20,7 +20,7 @@ static struct harness_options options_for(const char *model, enum model_purpose 
                                     .batch = batch,
                                     .sequence_length = LENGTH,
                                     .micro_batch_sequences = 1,
-                                    .micro_batches_per_pass = 1};
+                                    .micro_batches_per_wave = 1};
 }
 
 /* One document a row. */

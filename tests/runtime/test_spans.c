@@ -203,7 +203,7 @@ static void open_llama(const struct backend *backend, const struct policy *polic
                                       .batch = BATCH,
                                       .sequence_length = TOKENS,
                                       .micro_batch_sequences = 1,
-                                      .micro_batches_per_pass = 1,
+                                      .micro_batches_per_wave = 1,
                                       .policy = *policy,
                                       .clip_norm = 1};
     harness_open(&options, out);

@@ -70,7 +70,7 @@ static void open_llama(const struct backend *backend, struct policy policy, stru
                                       .batch = BATCH,
                                       .sequence_length = TOKENS,
                                       .micro_batch_sequences = 2,
-                                      .micro_batches_per_pass = 1,
+                                      .micro_batches_per_wave = 1,
                                       .policy = policy,
                                       .clip_norm = 1};
     harness_open(&options, out);

@@ -141,7 +141,7 @@ static enum status train_case(struct comm *comm, const char *name, int tensor, c
                                       .batch = BATCH,
                                       .sequence_length = LENGTH,
                                       .micro_batch_sequences = kind->strategies ? 2 : 1,
-                                      .micro_batches_per_pass = 1,
+                                      .micro_batches_per_wave = 1,
                                       .threads = 1,
                                       .lanes = {1, mesh_ranks(&comm->mesh) / tensor},
                                       .lora = kind->lora,

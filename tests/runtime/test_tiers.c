@@ -13,7 +13,7 @@
 
 enum { BATCH = 5, TOKENS = 13, VOCAB = MODEL_CASE_VOCAB, STEPS = 3 };
 
-static const struct policy everywhere = {.micro_batches_per_pass = 2,
+static const struct policy everywhere = {.micro_batches_per_wave = 2,
                                          .chunk_bytes = 8192,
                                          .buffers = 9,
                                          .lookahead = 1,
@@ -30,7 +30,7 @@ static struct harness_options options_of(const struct policy *policy, const char
                                     .batch = BATCH,
                                     .sequence_length = TOKENS,
                                     .micro_batch_sequences = 1,
-                                    .micro_batches_per_pass = policy->micro_batches_per_pass,
+                                    .micro_batches_per_wave = policy->micro_batches_per_wave,
                                     .policy = *policy,
                                     .disk = disk,
                                     .clip_norm = 0.5,
@@ -148,7 +148,7 @@ static void assert_same(const struct outcome *a, const struct outcome *b) {
 }
 
 static void short_and_slow_transfers_change_nothing(void **state) {
-    struct policy plain = {.micro_batches_per_pass = 1};
+    struct policy plain = {.micro_batches_per_wave = 1};
     struct harness_options options = options_of(&plain, *state);
     struct outcome expected = train(&options, FAULT_KINDS);
     options = options_of(&everywhere, *state);
@@ -237,7 +237,7 @@ static struct pair take_turns(const struct policy *policy, const char *disk, boo
 }
 
 static void programs_take_turns(void **state) {
-    struct policy plain = {.micro_batches_per_pass = 1};
+    struct policy plain = {.micro_batches_per_wave = 1};
     struct pair alone = take_turns(&plain, *state, false), expected = take_turns(&plain, *state, true);
     assert_memory_equal(alone.losses, expected.losses, sizeof alone.losses);
     assert_true(alone.weights == expected.weights);
@@ -308,7 +308,7 @@ static void weights_may_come_from_outside(void **state) {
     struct model_config config = wide();
     for (enum tier tier = 0; tier < TIER_COUNT; tier++) {
         struct policy policy = {.chunk_bytes = 400000, .buffers = 12, .parameters = tier, .optimizer = tier};
-        policy.micro_batches_per_pass = 1;
+        policy.micro_batches_per_wave = 1;
         struct harness_options options = options_of(&policy, *state);
         options.folder = NULL;
         options.config = &config;

@@ -44,7 +44,7 @@ static int64_t search(const struct graph *graph, const struct costs *costs, cons
         .costs = costs,
         .recipe = &plan.recipe,
         .place = place,
-        .micro_batches_per_pass = 1,
+        .micro_batches_per_wave = 1,
         .capacity_bytes = {
             [TIER_DEVICE] = plain->tier_bytes[TIER_DEVICE] * 85 / 100, [TIER_HOST] = plain->tier_bytes[TIER_DEVICE]}};
     struct search_result result;

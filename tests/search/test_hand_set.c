@@ -21,7 +21,7 @@ struct hand {
     bool recompute;
     enum streamed streamed;
     bool finer; /* chunks of half a layer */
-    int64_t micro_batches_per_pass, lookahead;
+    int64_t micro_batches_per_wave, lookahead;
 };
 
 static void recompute_all(int32_t blocks, char *text, size_t bytes) {
@@ -31,7 +31,7 @@ static void recompute_all(int32_t blocks, char *text, size_t bytes) {
 }
 
 static struct policy hand_set(const struct graph *graph, const struct hand *hand) {
-    struct policy policy = {.micro_batches_per_pass = hand->micro_batches_per_pass};
+    struct policy policy = {.micro_batches_per_wave = hand->micro_batches_per_wave};
     if (hand->recompute) recompute_all(graph_count_blocks(graph), policy.schedule, sizeof policy.schedule);
     if (hand->streamed == STREAM_NOTHING) return policy;
     struct chunk_list chunks;
@@ -63,7 +63,7 @@ static void compile_hands(struct bench *bench) {
         struct hand hand = {.recompute = i % 2,
                             .streamed = (enum streamed)(i / 2 % STREAMED),
                             .finer = i / (8 * STREAMED),
-                            .micro_batches_per_pass = i / (2 * STREAMED) % 2 ? MICRO_BATCHES : 1,
+                            .micro_batches_per_wave = i / (2 * STREAMED) % 2 ? MICRO_BATCHES : 1,
                             .lookahead = i / (4 * STREAMED) % 2};
         struct plan plan = {.recipe = bench->plan.recipe, .policy = hand_set(bench->graph, &hand)};
         bench->policies[i] = plan.policy;
@@ -156,7 +156,7 @@ static void updates_ahead_hide_beside_a_block(void **state) {
     struct small_graph_options options = {
         .layers = 7, .dtype = DTYPE_F32, .micro_batch_sequences = 1, .sequence_length = 8};
     struct graph *graph = small_graph_build(&options);
-    struct policy policy = {.micro_batches_per_pass = MICRO_BATCHES, .optimizer = TIER_DISK};
+    struct policy policy = {.micro_batches_per_wave = MICRO_BATCHES, .optimizer = TIER_DISK};
     assert_int_equal(chunks_choose_bytes(graph, &policy.chunk_bytes), STATUS_OK);
     for (int machine = 0; machine < SYNTHETIC_MACHINES; machine++) {
         struct costs costs = synthetic_costs(graph, machine, 5);

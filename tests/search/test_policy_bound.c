@@ -31,8 +31,8 @@ struct bounds {
 };
 
 static struct bounds bounds_of(const struct policy_bound_input *input, const struct policy *policy, uint64_t seed) {
-    struct pass_activations activations =
-        policy_bound_activations(input->cost, input->cut, policy->micro_batches_per_pass);
+    struct wave_activations activations =
+        policy_bound_activations(input->cost, input->cut, policy->micro_batches_per_wave);
     int64_t chunks = states_count(input->states), persistent = policy->persistent_chunks;
     struct policy wide = *policy;
     wide.buffers += (int64_t)(seed % 3);
@@ -203,7 +203,7 @@ static void bounds_hold_for_large_tied_embeddings(void **state) {
     check_graph(&options, ONE_RANK, 20000);
 }
 
-/* A rank without micro-batches has no forward, so that nothing of a pass bounds it. */
+/* A rank without micro-batches has no forward, so that nothing of a wave bounds it. */
 static void bounds_hold_in_lanes_and_on_ranks(void **state) {
     (void)state;
     struct small_graph_options options = {

@@ -42,7 +42,7 @@ struct setting {
     uint64_t seed;
     double part; /* of the device, as search_bench_limit has it */
     bool host, disk;
-    int64_t micro_batches; /* in a pass; 0: free */
+    int64_t micro_batches; /* in a wave; 0: free */
     struct lane_shape lanes;
     int64_t round_micro_batches;
     struct mesh mesh;
@@ -55,7 +55,7 @@ static void check(struct setting s) {
     struct search_bench bench;
     struct search_result result;
     search_bench_open(s.layers, s.seed % 2 ? DTYPE_BF16 : DTYPE_F32, s.machine, s.seed, &bench);
-    bench.input.micro_batches_per_pass = s.micro_batches;
+    bench.input.micro_batches_per_wave = s.micro_batches;
     bench.plan.recipe.lanes = s.lanes;
     bench.plan.recipe.round_micro_batches = s.round_micro_batches;
     bench.plan.place.mesh = s.mesh;

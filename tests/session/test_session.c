@@ -65,7 +65,7 @@ static void one_after_the_other(void **state) {
 static void several_plans(void **state) {
     struct tiny_run run;
     struct session session;
-    struct session_plan plain, passes, writing;
+    struct session_plan plain, waves, writing;
     struct plan_request request;
     struct train_data data;
     tiny_run_make(*state, "llama", &run);
@@ -73,21 +73,21 @@ static void several_plans(void **state) {
     expect_status(plan_request_make(&session, PROGRAMS_TO_TRAIN, &run.plan, &run.options, NULL, &request), STATUS_OK,
                   NULL);
     expect_status(session_plan_make(&session, &request, &plain), STATUS_OK, NULL);
-    request.plan.policy.micro_batches_per_pass = 2;
-    expect_status(session_plan_make(&session, &request, &passes), STATUS_OK, NULL);
+    request.plan.policy.micro_batches_per_wave = 2;
+    expect_status(session_plan_make(&session, &request, &waves), STATUS_OK, NULL);
     expect_status(plan_request_make(&session, PROGRAMS_TO_WRITE, &run.plan, NULL, NULL, &request), STATUS_OK, NULL);
     expect_status(session_plan_make(&session, &request, &writing), STATUS_OK, NULL);
     assert_null(writing.programs.of[PROGRAM_STEP]);
     assert_int_equal(programs_main_use(&writing.programs), PROGRAM_PREFILL);
-    assert_true(programs_main(&passes.programs)->program->sections.count !=
+    assert_true(programs_main(&waves.programs)->program->sections.count !=
                 programs_main(&plain.programs)->program->sections.count);
     expect_status(train_data_open(session.comm, session.model, &plain.chosen.recipe, &run.options, true, &data),
                   STATUS_OK, NULL);
-    struct outcome one = compute(&plain, data.dataset), two = compute(&passes, data.dataset);
+    struct outcome one = compute(&plain, data.dataset), two = compute(&waves, data.dataset);
     require_equal(&one, &two);
     train_data_close(&data);
     session_plan_free(&writing);
-    session_plan_free(&passes);
+    session_plan_free(&waves);
     session_plan_free(&plain);
     session_close(&session);
 }

@@ -153,7 +153,7 @@ static double best_of_shape(struct session_plan *plan) {
                                  .recipe = &plan->chosen.recipe,
                                  .place = plan->chosen.place,
                                  .spans = plan->chosen.policy.spans,
-                                 .micro_batches_per_pass = 1};
+                                 .micro_batches_per_wave = 1};
     memcpy(input.capacity_bytes, plan->session->machine.capacity_bytes, sizeof input.capacity_bytes);
     const struct mesh data = rank_place_data_mesh(&input.place);
     struct partition *list = NULL;
@@ -230,7 +230,7 @@ static void subject_draw(const char *folder, uint64_t seed, bool small, struct s
     SETTINGS_GIVE(&out->options, micro_batch_sequences, 1);
     out->options.planned = meshes[draw(&state, small ? 2 : 4)];
     limit_memory(out, (small ? 1.0 : 0.8) + 0.1 * (double)draw(&state, 6), small ? 0 : 0.5 * (double)draw(&state, 3));
-    if (small) SETTINGS_GIVE(&out->options, micro_batches_per_pass, 1);
+    if (small) SETTINGS_GIVE(&out->options, micro_batches_per_wave, 1);
 }
 
 static struct alone check_seed(const char *folder, uint64_t seed, bool brute) {

@@ -393,7 +393,7 @@ static void unmeasured_copies_are_refused(void **state) {
     (void)state;
     struct small_graph_options options = {
         .layers = 2, .dtype = DTYPE_F32, .micro_batch_sequences = 2, .sequence_length = 8};
-    struct policy policy = {.micro_batches_per_pass = 1, .parameters = TIER_HOST, .chunk_bytes = 4096, .buffers = 8};
+    struct policy policy = {.micro_batches_per_wave = 1, .parameters = TIER_HOST, .chunk_bytes = 4096, .buffers = 8};
     struct subject subject = {.graph = small_graph_build(&options)};
     subject.program = small_program_under(subject.graph, 2, &policy);
     random_costs(subject.graph, 5, &subject.costs);

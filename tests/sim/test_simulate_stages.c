@@ -49,12 +49,12 @@ static struct costs costs_of_layers(const struct graph *graph, double latency_s)
     return costs;
 }
 
-static void compile(const struct graph *graph, int count, int64_t passes, const char *spans, struct stages *out) {
+static void compile(const struct graph *graph, int count, int64_t waves, const char *spans, struct stages *out) {
     int64_t *bytes = small_graph_workspace(graph);
     const struct workspace_table table = {.bytes = bytes, .count = (int)graph->nodes.count};
     *out = (struct stages){.count = count};
     for (int stage = 0; stage < count; stage++) {
-        struct plan plan = small_plan(graph, passes, 1);
+        struct plan plan = small_plan(graph, waves, 1);
         plan.place = (struct rank_place){.mesh = {1, count}, .rank = stage, .stages = count, .in_place = true};
         snprintf(plan.policy.spans, sizeof plan.policy.spans, "%s", spans);
         if (program_compile_proved(graph, &plan, &table, &out->programs[stage]) != STATUS_OK)
@@ -83,11 +83,11 @@ static double slowest(const struct stages *stages) {
     return step_s;
 }
 
-static double time_step(int count, int64_t passes, const char *spans, double latency_s) {
+static double time_step(int count, int64_t waves, const char *spans, double latency_s) {
     struct graph *graph = make_graph();
     struct costs costs = costs_of_layers(graph, latency_s);
     struct stages stages;
-    compile(graph, count, passes, spans, &stages);
+    compile(graph, count, waves, spans, &stages);
     if (simulate_all(&stages, &costs) != STATUS_OK) fail_msg("%s", status_message());
     double step_s = slowest(&stages);
     drop(&stages);
@@ -96,7 +96,7 @@ static double time_step(int count, int64_t passes, const char *spans, double lat
     return step_s;
 }
 
-/* A stage with a part of the layers takes (passes + stages - 1) (f + b) where f and b are its own seconds; with v spans
+/* A stage with a part of the layers takes (waves + stages - 1) (f + b) where f and b are its own seconds; with v spans
  * of them each, the stages wait for a v-th of what they waited (arXiv 2104.04473, sections 2.2.1 and 2.2.2). */
 static void pipelines_take_their_published_times(void **state) {
     (void)state;
@@ -106,24 +106,24 @@ static void pipelines_take_their_published_times(void **state) {
     } cases[] = {{2, 1, "4"}, {3, 1, "3 5"}, {6, 1, "2 3 4 5 6"}, {2, 3, "2 3 4 5 6"}, {3, 2, "2 3 4 5 6"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         for (int64_t rounds = 1; rounds <= 3; rounds++) {
-            int64_t passes = rounds * cases[i].stages;
-            double pass_s = (FORWARD_S + BACKWARD_S) * LAYERS / cases[i].stages;
-            double expected = (double)passes * pass_s + (cases[i].stages - 1) * pass_s / cases[i].interleave;
-            double found = time_step(cases[i].stages, passes, cases[i].spans, 0);
+            int64_t waves = rounds * cases[i].stages;
+            double wave_s = (FORWARD_S + BACKWARD_S) * LAYERS / cases[i].stages;
+            double expected = (double)waves * wave_s + (cases[i].stages - 1) * wave_s / cases[i].interleave;
+            double found = time_step(cases[i].stages, waves, cases[i].spans, 0);
             if (fabs(found - expected) > 1e-6)
                 fail_msg("%d stages of %d spans, %lld passes: %g s, not %g", cases[i].stages, cases[i].interleave,
-                         (long long)passes, found, expected);
+                         (long long)waves, found, expected);
         }
 }
 
 static void uneven_stages_wait_for_the_longest(void **state) {
     (void)state;
-    /* 2 and 4 layers: one pass through both, and all others at the pace of the second. */
+    /* 2 and 4 layers: one wave through both, and all others at the pace of the second. */
     double expected = 6 * (FORWARD_S + BACKWARD_S) + 7 * 4 * (FORWARD_S + BACKWARD_S);
     assert_true(fabs(time_step(2, 8, "3", 0) - expected) < 1e-6);
 }
 
-/* Of one pass, both messages are on the way to its end; and the more stages, the more of them. */
+/* Of one wave, both messages are on the way to its end; and the more stages, the more of them. */
 static void messages_take_their_time(void **state) {
     (void)state;
     double all_s = LAYERS * (FORWARD_S + BACKWARD_S);

@@ -20,7 +20,7 @@ struct subject {
 static void open_subject(struct subject *out) {
     const struct small_graph_options options = {
         .layers = 3, .dtype = DTYPE_BF16, .micro_batch_sequences = 2, .sequence_length = 8};
-    const struct policy policy = {.micro_batches_per_pass = 1,
+    const struct policy policy = {.micro_batches_per_wave = 1,
                                   .chunk_bytes = 4096,
                                   .buffers = 8,
                                   .parameters = TIER_HOST,
@@ -130,7 +130,7 @@ static void causes_are_found(void **state) {
     close_subject(&subject);
 }
 
-/* Micro-batches are those of the step: each is met, in the pass that it belongs to. */
+/* Micro-batches are those of the step: each is met, in the wave that it belongs to. */
 static void micro_batches_are_told(void **state) {
     (void)state;
     struct subject subject;

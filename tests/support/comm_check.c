@@ -375,13 +375,13 @@ static enum status check_formula(const struct check *check, const struct comm_tr
     }
     if (total != received) return wrong(check, "more sent than received", total - received);
     if (any_empty(check) || spec->round_bf16) return STATUS_OK;
-    int64_t passes = spec->kind == COMM_ALL_REDUCE ? 2 : 1, wanted = passes * (count - 1) * spec->bytes;
+    int64_t waves = spec->kind == COMM_ALL_REDUCE ? 2 : 1, wanted = waves * (count - 1) * spec->bytes;
     if (total != times * wanted) return wrong(check, "bytes moved", total);
     int per_node = mesh_group_per_node(&check->comm->mesh, &spec->group);
     bool aligned = per_node > 0 && (spec->flat || !reduces(spec) || (count & (count - 1)) == 0);
     if (!aligned || spec->kind == COMM_ALL_TO_ALL) return STATUS_OK;
     int64_t whole = spec->flat ? count - per_node : count / per_node - 1;
-    if (across != times * passes * whole * spec->bytes) return wrong(check, "bytes between nodes", across);
+    if (across != times * waves * whole * spec->bytes) return wrong(check, "bytes between nodes", across);
     return STATUS_OK;
 }
 

@@ -72,7 +72,7 @@ static struct plan_request request_of(const struct harness_options *options) {
     recipe->base_dtype = options->base_dtype;
     snprintf(recipe->lora, sizeof recipe->lora, "%s", options->lora ? options->lora : "");
     snprintf(recipe->freeze, sizeof recipe->freeze, "%s", options->freeze ? options->freeze : "");
-    request.plan.policy.micro_batches_per_pass = options->micro_batches_per_pass;
+    request.plan.policy.micro_batches_per_wave = options->micro_batches_per_wave;
     if (options->comm) request.plan.place.mesh = options->comm->mesh;
     request.plan.place.stages = options->stages;
     request.plan.place.tensor = options->tensor;

@@ -24,7 +24,7 @@ struct harness_options {
     enum state_format optimizer_dtype;
     enum master master;
     enum weight_format base_dtype;
-    int64_t batch, sequence_length, micro_batch_sequences, micro_batches_per_pass;
+    int64_t batch, sequence_length, micro_batch_sequences, micro_batches_per_wave;
     struct policy policy; /* but for the micro-batches */
     uint64_t policy_seed; /* not 0: a random policy, micro-batches and all, but for */
     struct policy_traits policy_traits;

@@ -154,7 +154,7 @@ void layout_case_train(const struct layout_case *spec, struct comm *comm, struct
                                       .batch = BATCH,
                                       .sequence_length = LENGTH,
                                       .micro_batch_sequences = 1,
-                                      .micro_batches_per_pass = 1,
+                                      .micro_batches_per_wave = 1,
                                       .threads = 1,
                                       .lanes = {1, LANES},
                                       .lora = trained_of(spec->value)->lora,

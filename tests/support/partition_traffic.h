@@ -1,7 +1,7 @@
 /* What the operations of a partition move between ranks, as closed forms: the communication of AMSP (arXiv 2311.00257,
- * section 3) with M = rounds for gradients and passes for parameters, and with the real number formats. A step has, of
+ * section 3) with M = rounds for gradients and waves for parameters, and with the real number formats. A step has, of
  * each chunk:
- *     each gather of its parameters   an all-gather among p neighbours (the paper's: two a pass)
+ *     each gather of its parameters   an all-gather among p neighbours (the paper's: two a wave)
  *     each round, gradients whole     an all-reduce of fp32 sums over all ranks
  *                 gradients cut in g  a reduce-scatter over all ranks; then those with the same g-shard gather it
  *     gradients cut                   an all-gather of the norms' block sums (fp64) among g neighbours

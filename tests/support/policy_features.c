@@ -35,7 +35,7 @@ void policy_count_features(const struct policy *policy, int32_t blocks, int64_t 
     struct stage_list stages;
     assert_int_equal(activations_parse(policy->schedule, blocks, &stages), STATUS_OK);
     const bool all_move = policy->persistent_chunks == 0;
-    const int64_t slots = policy->micro_batches_per_pass, passes = (micro_batches + slots - 1) / slots;
+    const int64_t slots = policy->micro_batches_per_wave, waves = (micro_batches + slots - 1) / slots;
     const bool has[POLICY_FEATURES] = {
         [POLICY_FEATURE_parameters_on_host] = all_move && policy->parameters == TIER_HOST,
         [POLICY_FEATURE_parameters_on_disk] = all_move && policy->parameters == TIER_DISK,
@@ -52,7 +52,7 @@ void policy_count_features(const struct policy *policy, int32_t blocks, int64_t 
         [POLICY_FEATURE_lookahead] = policy->lookahead > 0,
         [POLICY_FEATURE_update_ahead] = all_move && policy->optimizer != TIER_DEVICE && policy->update_ahead > 0,
         [POLICY_FEATURE_four_micro_batches] = slots >= 4,
-        [POLICY_FEATURE_middle_pass_of_micro_batches] = slots > 1 && passes > 2,
+        [POLICY_FEATURE_middle_wave_of_micro_batches] = slots > 1 && waves > 2,
         [POLICY_FEATURE_tiles] = policy->tile_tokens > 0,
         [POLICY_FEATURE_remake] = policy->remake,
     };

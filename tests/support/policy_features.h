@@ -23,7 +23,7 @@ enum { POLICY_NESTED_BLOCKS = 5 };
     X(lookahead)                                                                                                       \
     X(update_ahead)                                                                                                    \
     X(four_micro_batches)                                                                                              \
-    X(middle_pass_of_micro_batches) /* a middle pass over more than one */                                             \
+    X(middle_wave_of_micro_batches) /* a middle wave over more than one */                                             \
     X(tiles)                                                                                                           \
     X(remake)
 

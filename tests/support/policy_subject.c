@@ -149,7 +149,7 @@ struct harness_options policy_options(const struct policy_subject *subject, cons
                                     .batch = batch,
                                     .sequence_length = way->long_micro_batches ? LONG_LENGTH : TOKENS,
                                     .micro_batch_sequences = way->long_micro_batches ? LONG_MICRO_BATCH : MICRO_BATCH,
-                                    .micro_batches_per_pass = way->policy ? way->policy->micro_batches_per_pass : 1,
+                                    .micro_batches_per_wave = way->policy ? way->policy->micro_batches_per_wave : 1,
                                     .policy = way->policy ? *way->policy : (struct policy){0},
                                     .policy_seed = way->policy_seed,
                                     .policy_traits = way->policy_traits,

@@ -102,7 +102,7 @@ struct policy random_policy(const struct graph *graph, int64_t micro_batches, co
 struct policy random_policy_with(const struct graph *graph, int64_t micro_batches, const struct mesh *mesh,
                                  uint64_t seed, const struct policy_traits *traits) {
     struct dice dice = {.seed = seed};
-    struct policy policy = {.micro_batches_per_pass = 1 + roll(&dice, micro_batches < 4 ? micro_batches : 4),
+    struct policy policy = {.micro_batches_per_wave = 1 + roll(&dice, micro_batches < 4 ? micro_batches : 4),
                             .tile_tokens = traits->tile_tokens};
     policy.chunk_bytes = 1 + total_bytes(graph) / (1 + roll(&dice, 12));
     struct chunk_list chunks;

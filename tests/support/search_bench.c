@@ -55,7 +55,7 @@ bool search_bench_fits(const struct search_bench *bench, const struct measured *
 }
 
 int64_t search_bench_plain_bytes(const struct search_bench *bench) {
-    struct policy plain = {.micro_batches_per_pass = 1};
+    struct policy plain = {.micro_batches_per_wave = 1};
     return search_bench_measure(bench, &plain).bytes[TIER_DEVICE];
 }
 

@@ -96,7 +96,7 @@ int64_t *small_graph_workspace(const struct graph *graph) {
     return bytes;
 }
 
-struct plan small_plan(const struct graph *graph, int64_t micro_batches, int64_t micro_batches_per_pass) {
+struct plan small_plan(const struct graph *graph, int64_t micro_batches, int64_t micro_batches_per_wave) {
     return (struct plan){
         .recipe = {.dtype = graph->dtype,
                    .batch = micro_batches * graph->micro_batch_sequences,
@@ -107,7 +107,7 @@ struct plan small_plan(const struct graph *graph, int64_t micro_batches, int64_t
                    .epsilon = 1e-8,
                    .weight_decay = 0.1,
                    .clip_norm = 1},
-        .policy = {.micro_batches_per_pass = micro_batches_per_pass},
+        .policy = {.micro_batches_per_wave = micro_batches_per_wave},
         .threads = 2,
     };
 }
@@ -136,14 +136,14 @@ static struct program *compile(const struct graph *graph, const struct plan *pla
     return program;
 }
 
-struct program *small_program(const struct graph *graph, int64_t micro_batches, int64_t micro_batches_per_pass,
+struct program *small_program(const struct graph *graph, int64_t micro_batches, int64_t micro_batches_per_wave,
                               int streams, uint64_t seed) {
-    struct plan plan = small_plan(graph, micro_batches, micro_batches_per_pass);
+    struct plan plan = small_plan(graph, micro_batches, micro_batches_per_wave);
     return compile(graph, &plan, streams, seed);
 }
 
 struct program *small_program_under(const struct graph *graph, int64_t micro_batches, const struct policy *policy) {
-    struct plan plan = small_plan(graph, micro_batches, policy->micro_batches_per_pass);
+    struct plan plan = small_plan(graph, micro_batches, policy->micro_batches_per_wave);
     plan.policy = *policy;
     return compile(graph, &plan, 0, 0);
 }

@@ -26,10 +26,10 @@ struct graph *small_graph_build(const struct small_graph_options *options);
 int64_t *small_graph_workspace(const struct graph *graph);
 
 /* A plan for the graph with this many micro-batches a step. */
-struct plan small_plan(const struct graph *graph, int64_t micro_batches, int64_t micro_batches_per_pass);
+struct plan small_plan(const struct graph *graph, int64_t micro_batches, int64_t micro_batches_per_wave);
 
 /* Compiles with synthetic workspace on `streams` streams, to which instructions are dealt at random by `seed`. */
-struct program *small_program(const struct graph *graph, int64_t micro_batches, int64_t micro_batches_per_pass,
+struct program *small_program(const struct graph *graph, int64_t micro_batches, int64_t micro_batches_per_wave,
                               int streams, uint64_t seed);
 /* The same under a policy, on its own streams. */
 struct program *small_program_under(const struct graph *graph, int64_t micro_batches, const struct policy *policy);

@@ -76,7 +76,7 @@ static enum status open_rank(struct comm *comm, struct job *job, struct rank *ou
     out->writer.source.block_bytes = job->block_bytes;
     out->state = (struct checkpoint_state){.plan = out->plan.chosen};
     out->state.plan.place = (struct rank_place){.rank = 0}; /* that the files be comparable */
-    out->state.plan.policy = (struct policy){.micro_batches_per_pass = 1};
+    out->state.plan.policy = (struct policy){.micro_batches_per_wave = 1};
     out->state.plan.recipe.tensor = 1;
     return STATUS_OK;
 }

@@ -330,7 +330,7 @@ static void a_resumed_run_may_be_told_to_keep_its_plan(void **state) {
 /* Operations of a kind fail one by one, the later ones not all; states that wait in memory or, where there is too
  * little, on the disk. */
 static int sweep(struct train_run *run, enum fault_kind kind, bool in_memory) {
-    struct policy policy = {.micro_batches_per_pass = 1, .optimizer = TIER_DISK, .gradients = TIER_DISK, .buffers = 2};
+    struct policy policy = {.micro_batches_per_wave = 1, .optimizer = TIER_DISK, .gradients = TIER_DISK, .buffers = 2};
     uint64_t before, after;
     bool met = true;
     int faults = 0;
@@ -391,7 +391,7 @@ static void a_lost_engine_ends_the_run(void **state) {
     turn(other, 2);
     expect_status(train_save(other), STATUS_OK, NULL);
     settle(other);
-    struct policy plain = {.micro_batches_per_pass = 1};
+    struct policy plain = {.micro_batches_per_wave = 1};
     struct session_plan next;
     expect_status(session_plan_renew(&other->plan, &plain, NULL, &next), STATUS_OK, NULL);
     fault_arm(FAULT_ALLOCATE, 8, true);

@@ -259,7 +259,7 @@ static void all_learn_the_same_costs(void **state) {
 /* The n-th operation on files of the process fails, on whichever rank that is. */
 static void change_with_faults(struct ranks_run *ranks, struct train_run *run, int rank, int64_t step) {
     static const enum fault_kind kinds[] = {FAULT_OPEN, FAULT_READ, FAULT_WRITE, FAULT_SYNC};
-    struct policy policy = {.micro_batches_per_pass = 1, .optimizer = TIER_DISK, .gradients = TIER_DISK, .buffers = 2};
+    struct policy policy = {.micro_batches_per_wave = 1, .optimizer = TIER_DISK, .gradients = TIER_DISK, .buffers = 2};
     struct comm *comm = run->session.comm;
     uint64_t before, after;
     if (step > 3) return;

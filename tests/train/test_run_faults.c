@@ -16,7 +16,7 @@
 enum { FIRST_STEPS = 3, ALL_STEPS = 5 };
 
 /* Everything elsewhere, of each kind some. */
-static const struct policy tiered = {.micro_batches_per_pass = 2,
+static const struct policy tiered = {.micro_batches_per_wave = 2,
                                      .chunk_bytes = 8192,
                                      .buffers = 9,
                                      .lookahead = 1,
