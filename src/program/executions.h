@@ -64,7 +64,7 @@ struct execution_source {
     int stage;
     struct pipeline pipeline;   /* what crosses stages; of one stage nothing */
     int32_t *opening;           /* by block: where the schedule has its first forward */
-    struct node_groups waves;  /* by phase * blocks + block */
+    struct node_groups waves;   /* by phase * blocks + block */
     struct node_groups tied;    /* PHASE_FINISH: sums of a parameter's uses, by the block that completes them */
     struct node_groups finish;  /* the rest of PHASE_FINISH, by the block that completes the gradient */
     struct node_groups updates; /* PHASE_UPDATE, by 1 + the chunk whose parameter is updated; 0: of none */

@@ -213,9 +213,8 @@ static enum status schedule_staged(struct scheduler *scheduler, struct execution
     if (share->micro_batches == 0)
         section = (struct section){.name = "sums", .repeat = 1, .first_micro_batch = -1, .micro_batches = 1};
     if (share == own.first) TRY(schedule_pipelines_elsewhere(scheduler, &most, before, executions));
-    return schedule_pipeline(scheduler, section,
-                             (struct wave_part){.slots = share->micro_batches, .closes_share = true}, waves,
-                             executions);
+    return schedule_pipeline(
+        scheduler, section, (struct wave_part){.slots = share->micro_batches, .closes_share = true}, waves, executions);
 }
 
 /* ---- a step ---- */
