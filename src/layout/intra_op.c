@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#include "layout/tied_program.h"
+#include "layout/ilp_program.h"
 
 /* Nodes are partial choices in the search's own order, and of branch and bound for CBC, which takes longer for one. */
 enum { USUAL_NODES = 1 << 18, USUAL_CBC_NODES = 4000, FEW_CBC_NODES = 64 };
@@ -118,7 +118,7 @@ void intra_op_evaluate(const struct intra_op_program *program, const int *choice
 /* --- the search for the first of the cheapest --- */
 
 struct solving {
-    const struct tied_program *tied;
+    const struct ilp_program *ilp;
     int64_t node_limit, nodes; /* 0: those that are usual */
     int *best, *tried, *order; /* [variables] order: of choosing where memory binds */
     bool found, exact, first;
@@ -127,16 +127,16 @@ struct solving {
     struct scratch scratch;
 };
 
-static enum status solving_create(const struct tied_program *tied, int64_t node_limit, struct solving *out) {
-    *out = (struct solving){.tied = tied, .node_limit = node_limit, .cost = TIED_FORBIDDEN};
-    out->best = scratch_alloc(&out->scratch, (size_t)tied->count, sizeof *out->best);
-    out->tried = scratch_alloc(&out->scratch, (size_t)tied->count, sizeof *out->tried);
-    out->order = scratch_alloc(&out->scratch, (size_t)tied->count, sizeof *out->order);
-    return out->best && out->tried && out->order ? tied_order_find(tied, out->order) : STATUS_FAILED;
+static enum status solving_create(const struct ilp_program *ilp, int64_t node_limit, struct solving *out) {
+    *out = (struct solving){.ilp = ilp, .node_limit = node_limit, .cost = ILP_FORBIDDEN};
+    out->best = scratch_alloc(&out->scratch, (size_t)ilp->count, sizeof *out->best);
+    out->tried = scratch_alloc(&out->scratch, (size_t)ilp->count, sizeof *out->tried);
+    out->order = scratch_alloc(&out->scratch, (size_t)ilp->count, sizeof *out->order);
+    return out->best && out->tried && out->order ? ilp_order_find(ilp, out->order) : STATUS_FAILED;
 }
 
 static void take(struct solving *solving, int64_t cost) {
-    memcpy(solving->best, solving->tried, (size_t)solving->tied->count * sizeof *solving->best);
+    memcpy(solving->best, solving->tried, (size_t)solving->ilp->count * sizeof *solving->best);
     solving->found = true, solving->cost = cost;
 }
 
@@ -145,16 +145,16 @@ static int64_t nodes_left(const struct solving *solving) {
 }
 
 /* What costs as much as the best that was found is looked for too: it may come before that. */
-static enum status search_within(struct solving *solving, const struct tied_buckets *buckets, int64_t paid,
+static enum status search_within(struct solving *solving, const struct ilp_buckets *buckets, int64_t paid,
                                  int64_t below, size_t width) {
-    struct tied_search search = {.tied = solving->tied,
+    struct ilp_search search = {.ilp = solving->ilp,
                                  .buckets = buckets,
                                  .paid = paid,
                                  .below = below,
                                  .width = width,
                                  .nodes_left = nodes_left(solving),
                                  .choice = solving->tried};
-    TRY(tied_search(&search));
+    TRY(ilp_search(&search));
     solving->nodes += nodes_left(solving) - search.nodes_left;
     if (search.bound > solving->bound) solving->bound = search.bound;
     if (search.found && (search.complete || search.cost < solving->cost)) take(solving, search.cost);
@@ -165,9 +165,9 @@ static enum status search_within(struct solving *solving, const struct tied_buck
 
 static bool is_settled(const struct solving *solving) { return solving->first || solving->hopeless; }
 
-static int64_t below_best(const struct solving *solving) { return solving->found ? solving->cost + 1 : TIED_FORBIDDEN; }
+static int64_t below_best(const struct solving *solving) { return solving->found ? solving->cost + 1 : ILP_FORBIDDEN; }
 
-static enum status widen(struct solving *solving, const struct tied_buckets *buckets, int64_t paid) {
+static enum status widen(struct solving *solving, const struct ilp_buckets *buckets, int64_t paid) {
     for (size_t width = WIDTH_FIRST; !is_settled(solving) && nodes_left(solving) > 0; width *= WIDTH_RATIO)
         TRY(search_within(solving, buckets, paid, below_best(solving), width));
     return STATUS_OK;
@@ -175,50 +175,50 @@ static enum status widen(struct solving *solving, const struct tied_buckets *buc
 
 /* Prices are raised towards what is known to fit, or to some cost above the bound. */
 static enum status search_with_prices(struct solving *solving) {
-    struct tied_prices prices;
-    struct tied_buckets buckets = {.count = 0};
+    struct ilp_prices prices;
+    struct ilp_buckets buckets = {.count = 0};
     enum status status =
-        tied_prices_find(solving->tied, solving->found ? solving->cost : 2 * solving->bound + 1, &prices);
-    if (status == STATUS_OK) status = tied_buckets_make(&prices.priced, solving->order, &buckets);
+        ilp_prices_find(solving->ilp, solving->found ? solving->cost : 2 * solving->bound + 1, &prices);
+    if (status == STATUS_OK) status = ilp_buckets_make(&prices.priced, solving->order, &buckets);
     if (status == STATUS_OK) {
         if (prices.bound > solving->bound) solving->bound = prices.bound;
         status = widen(solving, &buckets, prices.paid);
     }
-    tied_buckets_free(&buckets);
-    tied_prices_free(&prices);
+    ilp_buckets_free(&buckets);
+    ilp_prices_free(&prices);
     return status;
 }
 
 static enum status solve_with_cbc(struct solving *solving) {
     struct cbc_result cbc;
     int64_t few = solving->node_limit < FEW_CBC_NODES ? solving->node_limit : FEW_CBC_NODES;
-    TRY(tied_solve_cbc(solving->tied, solving->node_limit > 0 ? few : USUAL_CBC_NODES, solving->tried, &cbc));
+    TRY(ilp_solve_cbc(solving->ilp, solving->node_limit > 0 ? few : USUAL_CBC_NODES, solving->tried, &cbc));
     if (cbc.found && cbc.cost < solving->cost) take(solving, cbc.cost);
     solving->exact = solving->found && cbc.proven && cbc.cost == solving->cost;
     solving->hopeless = cbc.proven && !cbc.found && !solving->found;
     return STATUS_OK;
 }
 
-static enum status solve_by_elimination(struct solving *solving, const struct tied_buckets *buckets) {
-    bool limited = solving->tied->moment_count > 0;
+static enum status solve_by_elimination(struct solving *solving, const struct ilp_buckets *buckets) {
+    bool limited = solving->ilp->moment_count > 0;
     solving->bound = buckets->least;
-    if (buckets->least >= TIED_FORBIDDEN) return status_set(STATUS_NO_FIT, "all choices meet a pair that is forbidden");
+    if (buckets->least >= ILP_FORBIDDEN) return status_set(STATUS_NO_FIT, "all choices meet a pair that is forbidden");
     if (!limited) return search_within(solving, buckets, 0, buckets->least + 1, SIZE_MAX);
-    TRY(search_within(solving, buckets, 0, TIED_FORBIDDEN, WIDTH_FIRST));
+    TRY(search_within(solving, buckets, 0, ILP_FORBIDDEN, WIDTH_FIRST));
     if (!is_settled(solving)) TRY(search_with_prices(solving));
     bool enough = is_settled(solving) || (solving->node_limit > 0 && solving->found);
     return enough ? STATUS_OK : solve_with_cbc(solving);
 }
 
 /* Where elimination takes too much memory, CBC alone. */
-static enum status solve_tied(struct solving *solving) {
-    struct tied_buckets buckets;
-    enum status status = tied_buckets_make(solving->tied, NULL, &buckets);
+static enum status solve_ilp(struct solving *solving) {
+    struct ilp_buckets buckets;
+    enum status status = ilp_buckets_make(solving->ilp, NULL, &buckets);
     if (status == STATUS_OK)
         status = solve_by_elimination(solving, &buckets);
     else if (status == STATUS_NO_FIT)
         status = solve_with_cbc(solving);
-    tied_buckets_free(&buckets);
+    ilp_buckets_free(&buckets);
     return status;
 }
 
@@ -227,8 +227,8 @@ static enum status write_solution(const struct intra_op_program *program, const 
     int *choice = mem_array((size_t)program->node_count, sizeof *choice);
     if (!choice) return STATUS_FAILED;
     for (int i = 0; i < program->node_count; i++) {
-        int variable = solving->tied->variable_of[i];
-        choice[i] = solving->tied->original[solving->tied->first[variable] + solving->best[variable]];
+        int variable = solving->ilp->variable_of[i];
+        choice[i] = solving->ilp->original[solving->ilp->first[variable] + solving->best[variable]];
     }
     *out = (struct intra_op_solution){.choice = choice, .first = solving->first, .nodes_searched = solving->nodes};
     intra_op_evaluate(program, choice, &out->cost, &out->peak);
@@ -245,20 +245,20 @@ static enum status refuse(const struct intra_op_program *program, const struct s
 }
 
 enum status intra_op_solve(const struct intra_op_program *program, int64_t node_limit, struct intra_op_solution *out) {
-    struct tied_program tied = {0};
+    struct ilp_program ilp = {0};
     struct solving solving = {0};
     enum status status;
     *out = (struct intra_op_solution){0};
     TRY(intra_op_check(program));
-    TRY_GOTO(status, tied_program_make(program, &tied), done);
-    TRY_GOTO(status, tied_program_reduce(&tied), done);
-    TRY_GOTO(status, solving_create(&tied, node_limit, &solving), done);
-    TRY_GOTO(status, solve_tied(&solving), done);
+    TRY_GOTO(status, ilp_program_make(program, &ilp), done);
+    TRY_GOTO(status, ilp_program_reduce(&ilp), done);
+    TRY_GOTO(status, solving_create(&ilp, node_limit, &solving), done);
+    TRY_GOTO(status, solve_ilp(&solving), done);
     out->given_up = !solving.found && !solving.hopeless;
     status = solving.found ? write_solution(program, &solving, out) : refuse(program, &solving);
 done:
     scratch_free(&solving.scratch);
-    tied_program_free(&tied);
+    ilp_program_free(&ilp);
     return status;
 }
 

@@ -7,7 +7,7 @@
  *     conversion_nodes: a step of it as nodes of a graph;
  *     strategy: how a node may be cut, and what that costs;
  *     intra_op: the program that chooses a strategy for each node;
- *     tied_program, tied_reduce, tied_eliminate, tied_price, tied_order, tied_search, cbc_library, tied_cbc: how
+ *     ilp_program, ilp_reduce, ilp_eliminate, ilp_price, ilp_order, ilp_search, cbc_library, ilp_cbc: how
  *     it is solved;
  *     shard_choice, shard_share, shard_graph: the part of each rank of a group, how a node's operands lie then, and its
  *     own graph; shard_texts: where they write texts;

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/random.h"
-#include "layout/tied_program.h"
+#include "layout/ilp_program.h"
 #include "support/fault_sweep.h"
 #include "support/unit.h"
 
@@ -96,10 +96,10 @@ static int64_t try_all(const struct intra_op_program *program, int *best) {
     int choice[MOST_NODES] = {0}, at = 0;
     int64_t least = INTRA_OP_FORBIDDEN, cost, peak;
     while (at >= 0) {
-        bool tied = true;
+        bool ilp = true;
         for (int i = 0; i < program->node_count; i++)
-            tied = tied && choice[i] == choice[program->nodes[i].same_as];
-        if (tied) {
+            ilp = ilp && choice[i] == choice[program->nodes[i].same_as];
+        if (ilp) {
             intra_op_evaluate(program, choice, &cost, &peak);
             if (cost < least && peak <= program->memory_limit) {
                 least = cost;
@@ -201,14 +201,14 @@ static void elimination_agrees_with_cbc(void **state) {
     static struct made made;
     int compared = 0;
     for (uint64_t seed = 1; seed <= unit_sweep(16, 1000); seed++) {
-        struct tied_program tied;
+        struct ilp_program ilp;
         struct cbc_result cbc;
         struct intra_op_solution solution;
         int choice[MOST_NODES];
         draw_program(&made, seed, MOST_NODES, MOST_NODES + 10, MOST_CHOICES);
         if (seed % 2) made.program.memory_limit = INTRA_OP_NO_LIMIT;
-        assert_int_equal(tied_program_make(&made.program, &tied), STATUS_OK);
-        assert_int_equal(tied_solve_cbc(&tied, 100000, choice, &cbc), STATUS_OK);
+        assert_int_equal(ilp_program_make(&made.program, &ilp), STATUS_OK);
+        assert_int_equal(ilp_solve_cbc(&ilp, 100000, choice, &cbc), STATUS_OK);
         enum status status = intra_op_solve(&made.program, 0, &solution);
         if (status == STATUS_OK) {
             assert_true(cbc.found && cbc.proven && solution.exact && solution.first);
@@ -220,7 +220,7 @@ static void elimination_agrees_with_cbc(void **state) {
             assert_int_equal(status, STATUS_NO_FIT);
             assert_true(cbc.proven && !cbc.found);
         }
-        tied_program_free(&tied);
+        ilp_program_free(&ilp);
     }
     print_message("seeds 1 on; %d compared\n", compared);
     assert_true(compared > 5);

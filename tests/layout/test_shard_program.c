@@ -70,8 +70,8 @@ static void check_family(const char *family) {
     if (intra_op_solve(&program.program, 0, &solution) != STATUS_OK) fail_msg("%s: %s", family, status_message());
     check_lines(&program, &solution);
     double seconds = count_seconds(&program, &solution), solved = (double)solution.cost * program.unit_s;
-    bool tied_parameters = program.program.edge_count > 0 && seconds <= solved * (1 + 1e-9);
-    if (!tied_parameters || solved > seconds * 1.5) fail_msg("%s: %g s, not %g s", family, solved, seconds);
+    bool ilp_parameters = program.program.edge_count > 0 && seconds <= solved * (1 + 1e-9);
+    if (!ilp_parameters || solved > seconds * 1.5) fail_msg("%s: %g s, not %g s", family, solved, seconds);
     int like = 0;
     for (size_t i = 0; i < graph->nodes.count; i++) {
         like += program.block_like[i] != (int)i;
@@ -97,16 +97,16 @@ static void ties_cost_at_most_what_they_save(void **state) {
     struct graph *graph = sized_graph_make("gpt2", &sizes);
     struct shard_question question = question_of(graph, 1, 2);
     struct shard_program program;
-    struct intra_op_solution tied, loose;
+    struct intra_op_solution ilp, loose;
     assert_int_equal(shard_program_make(&question, &program), STATUS_OK);
-    assert_int_equal(intra_op_solve(&program.program, 0, &tied), STATUS_OK);
+    assert_int_equal(intra_op_solve(&program.program, 0, &ilp), STATUS_OK);
     struct intra_op_node *nodes = (struct intra_op_node *)program.program.nodes;
     for (size_t i = 0; i < graph->nodes.count; i++)
         if (nodes[i].same_as == program.block_like[i]) nodes[i].same_as = (int)i;
     assert_int_equal(intra_op_solve(&program.program, 0, &loose), STATUS_OK);
-    assert_true(loose.cost <= tied.cost);
-    print_message("tied %lld, loose %lld\n", (long long)tied.cost, (long long)loose.cost);
-    intra_op_solution_free(&tied);
+    assert_true(loose.cost <= ilp.cost);
+    print_message("tied %lld, loose %lld\n", (long long)ilp.cost, (long long)loose.cost);
+    intra_op_solution_free(&ilp);
     intra_op_solution_free(&loose);
     shard_program_free(&program);
     graph_free(graph);

@@ -4,61 +4,61 @@
 #include <math.h>
 #include <string.h>
 
-#include "layout/tied_program.h"
+#include "layout/ilp_program.h"
 
 enum { PRICE_BITS = 40, STEPS = 60 };
 #define PRICE_MOST 0x1p60
 
 /* Memory of one moment, by all choices. */
-static const int64_t *moment_at(const struct tied_program *tied, int moment) {
-    return tied->memory + (size_t)moment * (size_t)tied->first[tied->count];
+static const int64_t *moment_at(const struct ilp_program *ilp, int moment) {
+    return ilp->memory + (size_t)moment * (size_t)ilp->first[ilp->count];
 }
 
 /* What so many bytes pay, rounded down; not more than counts. */
 static int64_t price_of(int64_t bytes, int64_t price) {
     __int128 paid = ((__int128)bytes * price) >> PRICE_BITS;
-    return paid < TIED_FORBIDDEN ? (int64_t)paid : TIED_FORBIDDEN;
+    return paid < ILP_FORBIDDEN ? (int64_t)paid : ILP_FORBIDDEN;
 }
 
-/* The costs at these prices, cut to TIED_FORBIDDEN, and what the limit gets back. */
-static void set_prices(const struct tied_program *tied, const int64_t *price, struct tied_prices *out) {
-    int choices = tied->first[tied->count];
+/* The costs at these prices, cut to ILP_FORBIDDEN, and what the limit gets back. */
+static void set_prices(const struct ilp_program *ilp, const int64_t *price, struct ilp_prices *out) {
+    int choices = ilp->first[ilp->count];
     out->paid = 0;
-    memcpy(out->priced.cost, tied->cost, (size_t)choices * sizeof *tied->cost);
-    for (int m = 0; m < tied->moment_count; m++) {
-        const int64_t *memory = moment_at(tied, m);
-        __int128 paid = (((__int128)tied->limit * price[m]) >> PRICE_BITS) + 1;
+    memcpy(out->priced.cost, ilp->cost, (size_t)choices * sizeof *ilp->cost);
+    for (int m = 0; m < ilp->moment_count; m++) {
+        const int64_t *memory = moment_at(ilp, m);
+        __int128 paid = (((__int128)ilp->limit * price[m]) >> PRICE_BITS) + 1;
         out->paid = paid < INT64_MAX / 2 - out->paid ? out->paid + (int64_t)paid : INT64_MAX / 2;
         for (int k = 0; k < choices; k++)
-            out->priced.cost[k] = tied_sum(out->priced.cost[k], price_of(memory[k], price[m]));
+            out->priced.cost[k] = ilp_sum(out->priced.cost[k], price_of(memory[k], price[m]));
     }
 }
 
 /* How far the choices exceed the limit at each moment, and the squares' sum. */
-static double find_excess(const struct tied_program *tied, const int *choice, double *excess) {
+static double find_excess(const struct ilp_program *ilp, const int *choice, double *excess) {
     double squares = 0;
-    for (int m = 0; m < tied->moment_count; m++) {
+    for (int m = 0; m < ilp->moment_count; m++) {
         int64_t sum = 0;
-        for (int v = 0; v < tied->count; v++)
-            sum += moment_at(tied, m)[tied->first[v] + choice[v]];
-        excess[m] = (double)(sum - tied->limit);
+        for (int v = 0; v < ilp->count; v++)
+            sum += moment_at(ilp, m)[ilp->first[v] + choice[v]];
+        excess[m] = (double)(sum - ilp->limit);
         squares += excess[m] * excess[m];
     }
     return squares;
 }
 
 struct pricing {
-    const struct tied_program *tied;
+    const struct ilp_program *ilp;
     int *choice;
     int64_t *values, *price, *best_price;
     double *exact, *excess; /* prices before rounding */
 };
 
-static enum status pricing_create(const struct tied_program *tied, struct scratch *scratch, struct pricing *out) {
-    size_t count = (size_t)tied->count, moments = (size_t)tied->moment_count;
-    *out = (struct pricing){.tied = tied,
+static enum status pricing_create(const struct ilp_program *ilp, struct scratch *scratch, struct pricing *out) {
+    size_t count = (size_t)ilp->count, moments = (size_t)ilp->moment_count;
+    *out = (struct pricing){.ilp = ilp,
                             .choice = scratch_alloc(scratch, count, sizeof(int)),
-                            .values = scratch_alloc(scratch, tied_most_choices(tied), sizeof(int64_t)),
+                            .values = scratch_alloc(scratch, ilp_most_choices(ilp), sizeof(int64_t)),
                             .price = scratch_alloc(scratch, moments, sizeof(int64_t)),
                             .best_price = scratch_alloc(scratch, moments, sizeof(int64_t)),
                             .exact = scratch_alloc(scratch, moments, sizeof(double)),
@@ -69,25 +69,25 @@ static enum status pricing_create(const struct tied_program *tied, struct scratc
 }
 
 /* The bound at the present prices, and the choices that have it. */
-static enum status find_bound(const struct pricing *pricing, struct tied_prices *out, int64_t *bound) {
-    struct tied_buckets buckets;
-    set_prices(pricing->tied, pricing->price, out);
-    enum status status = tied_buckets_make(&out->priced, NULL, &buckets);
-    if (status == STATUS_OK) tied_buckets_choose(&buckets, pricing->values, pricing->choice);
+static enum status find_bound(const struct pricing *pricing, struct ilp_prices *out, int64_t *bound) {
+    struct ilp_buckets buckets;
+    set_prices(pricing->ilp, pricing->price, out);
+    enum status status = ilp_buckets_make(&out->priced, NULL, &buckets);
+    if (status == STATUS_OK) ilp_buckets_choose(&buckets, pricing->values, pricing->choice);
     *bound = buckets.least - out->paid;
-    tied_buckets_free(&buckets);
+    ilp_buckets_free(&buckets);
     return status;
 }
 
 static void move_prices(struct pricing *pricing, double step) {
-    for (int m = 0; m < pricing->tied->moment_count; m++) {
+    for (int m = 0; m < pricing->ilp->moment_count; m++) {
         pricing->exact[m] = fmin(fmax(pricing->exact[m] + step * pricing->excess[m], 0), PRICE_MOST);
         pricing->price[m] = (int64_t)fmin(pricing->exact[m] * exp2(PRICE_BITS), PRICE_MOST);
     }
 }
 
-static enum status raise_bound(struct pricing *pricing, int64_t above, struct tied_prices *out) {
-    size_t bytes = (size_t)pricing->tied->moment_count * sizeof *pricing->price;
+static enum status raise_bound(struct pricing *pricing, int64_t above, struct ilp_prices *out) {
+    size_t bytes = (size_t)pricing->ilp->moment_count * sizeof *pricing->price;
     double reach = 1;
     out->bound = INT64_MIN;
     for (int i = 0; i < STEPS && out->bound < above; i++) {
@@ -99,27 +99,27 @@ static enum status raise_bound(struct pricing *pricing, int64_t above, struct ti
         } else {
             reach *= 0.8;
         }
-        double squares = find_excess(pricing->tied, pricing->choice, pricing->excess);
+        double squares = find_excess(pricing->ilp, pricing->choice, pricing->excess);
         if (squares == 0 || bound >= above) break;
         move_prices(pricing, reach * (double)(above - bound) / squares);
     }
-    set_prices(pricing->tied, pricing->best_price, out);
+    set_prices(pricing->ilp, pricing->best_price, out);
     return STATUS_OK;
 }
 
-enum status tied_prices_find(const struct tied_program *tied, int64_t above, struct tied_prices *out) {
+enum status ilp_prices_find(const struct ilp_program *ilp, int64_t above, struct ilp_prices *out) {
     struct pricing pricing;
     struct scratch scratch = {0};
-    *out = (struct tied_prices){.priced = *tied};
-    out->priced.cost = mem_array((size_t)tied->first[tied->count], sizeof *out->priced.cost);
+    *out = (struct ilp_prices){.priced = *ilp};
+    out->priced.cost = mem_array((size_t)ilp->first[ilp->count], sizeof *out->priced.cost);
     if (!out->priced.cost) return STATUS_FAILED;
-    enum status status = pricing_create(tied, &scratch, &pricing);
+    enum status status = pricing_create(ilp, &scratch, &pricing);
     if (status == STATUS_OK) status = raise_bound(&pricing, above, out);
     scratch_free(&scratch);
     return status;
 }
 
-void tied_prices_free(struct tied_prices *prices) {
+void ilp_prices_free(struct ilp_prices *prices) {
     mem_free(prices->priced.cost);
-    *prices = (struct tied_prices){0};
+    *prices = (struct ilp_prices){0};
 }

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "layout/tied_program.h"
+#include "layout/ilp_program.h"
 
 /* How many of the cheapest a label is compared with: the others rarely leave it out. */
 enum { COMPARED_MOST = 64 };
@@ -18,7 +18,7 @@ enum { COMPARED_MOST = 64 };
 struct place {
     int variable;
     int link_count, front_count;
-    const struct tied_pair **links; /* to variables before it */
+    const struct ilp_pair **links; /* to variables before it */
     int *front;                     /* variables up to here that have pairs with later ones */
     int64_t *least, *most;          /* [moments] memory of all later variables */
 };
@@ -39,7 +39,7 @@ struct layer {
 };
 
 struct state {
-    struct tied_search *search;
+    struct ilp_search *search;
     struct place *places;
     int64_t *values; /* of one variable's choices */
     bool cut;        /* labels were left out that might have been the best */
@@ -48,24 +48,24 @@ struct state {
 
 /* ---- what is known before ---- */
 
-static void add_extremes(const struct tied_program *tied, int variable, const int64_t *later, int64_t *sums,
+static void add_extremes(const struct ilp_program *ilp, int variable, const int64_t *later, int64_t *sums,
                          bool most) {
-    for (int m = 0; m < tied->moment_count; m++) {
-        const int64_t *own = tied->memory + (size_t)m * (size_t)tied->first[tied->count] + tied->first[variable];
+    for (int m = 0; m < ilp->moment_count; m++) {
+        const int64_t *own = ilp->memory + (size_t)m * (size_t)ilp->first[ilp->count] + ilp->first[variable];
         int64_t extreme = own[0];
-        for (int k = 1; k < tied->choices[variable]; k++)
+        for (int k = 1; k < ilp->choices[variable]; k++)
             if (most ? own[k] > extreme : own[k] < extreme) extreme = own[k];
         sums[m] = later[m] + extreme;
     }
 }
 
-static enum status link(const struct tied_program *tied, const int *place_of, int at, struct scratch *scratch,
+static enum status link(const struct ilp_program *ilp, const int *place_of, int at, struct scratch *scratch,
                         struct place *place) {
-    place->links = scratch_alloc(scratch, tied->pairs.count + 1, sizeof *place->links);
-    place->front = scratch_alloc(scratch, (size_t)tied->count, sizeof *place->front);
+    place->links = scratch_alloc(scratch, ilp->pairs.count + 1, sizeof *place->links);
+    place->front = scratch_alloc(scratch, (size_t)ilp->count, sizeof *place->front);
     if (!place->links || !place->front) return STATUS_FAILED;
-    for (size_t i = 0; i < tied->pairs.count; i++) {
-        const struct tied_pair *pair = &tied->pairs.items[i];
+    for (size_t i = 0; i < ilp->pairs.count; i++) {
+        const struct ilp_pair *pair = &ilp->pairs.items[i];
         int low = place_of[pair->low], high = place_of[pair->high];
         if ((low == at && high < at) || (high == at && low < at)) place->links[place->link_count++] = pair;
         if ((low > at) == (high > at)) continue;
@@ -78,40 +78,40 @@ static enum status link(const struct tied_program *tied, const int *place_of, in
 }
 
 static enum status find_places(struct state *state) {
-    const struct tied_program *tied = state->search->tied;
-    const struct tied_buckets *buckets = state->search->buckets;
-    size_t count = (size_t)tied->count, moments = (size_t)tied->moment_count;
+    const struct ilp_program *ilp = state->search->ilp;
+    const struct ilp_buckets *buckets = state->search->buckets;
+    size_t count = (size_t)ilp->count, moments = (size_t)ilp->moment_count;
     int *place_of = scratch_alloc(&state->scratch, count, sizeof *place_of);
     state->places = scratch_alloc(&state->scratch, count, sizeof *state->places);
-    state->values = scratch_alloc(&state->scratch, tied_most_choices(tied), sizeof *state->values);
+    state->values = scratch_alloc(&state->scratch, ilp_most_choices(ilp), sizeof *state->values);
     int64_t *sums = scratch_alloc(&state->scratch, 2 * moments * (count + 1), sizeof *sums);
     if (!place_of || !state->places || !state->values || !sums) return STATUS_FAILED;
-    for (int at = 0; at < tied->count; at++)
-        place_of[tied_buckets_variable(buckets, at)] = at;
-    for (int at = tied->count - 1; at >= 0; at--) {
+    for (int at = 0; at < ilp->count; at++)
+        place_of[ilp_buckets_variable(buckets, at)] = at;
+    for (int at = ilp->count - 1; at >= 0; at--) {
         struct place *place = &state->places[at];
-        place->variable = tied_buckets_variable(buckets, at);
+        place->variable = ilp_buckets_variable(buckets, at);
         place->least = sums + 2 * moments * (size_t)at, place->most = place->least + moments;
-        if (at + 1 < tied->count) {
+        if (at + 1 < ilp->count) {
             const struct place *next = &state->places[at + 1];
-            add_extremes(tied, next->variable, next->least, place->least, false);
-            add_extremes(tied, next->variable, next->most, place->most, true);
+            add_extremes(ilp, next->variable, next->least, place->least, false);
+            add_extremes(ilp, next->variable, next->most, place->most, true);
         }
-        TRY(link(tied, place_of, at, &state->scratch, place));
+        TRY(link(ilp, place_of, at, &state->scratch, place));
     }
     return STATUS_OK;
 }
 
 /* ---- labels ---- */
 
-static enum status add_label(struct layer *layer, const struct tied_program *tied, struct label label) {
+static enum status add_label(struct layer *layer, const struct ilp_program *ilp, struct label label) {
     const int *choice = label.choice;
     const int64_t *memory = label.memory;
-    label.choice = scratch_alloc(&layer->scratch, (size_t)tied->count, sizeof *label.choice);
-    label.memory = scratch_alloc(&layer->scratch, (size_t)tied->moment_count, sizeof *label.memory);
+    label.choice = scratch_alloc(&layer->scratch, (size_t)ilp->count, sizeof *label.choice);
+    label.memory = scratch_alloc(&layer->scratch, (size_t)ilp->moment_count, sizeof *label.memory);
     if (!label.choice || !label.memory) return STATUS_FAILED;
-    memcpy(label.choice, choice, (size_t)tied->count * sizeof *choice);
-    memcpy(label.memory, memory, (size_t)tied->moment_count * sizeof *memory);
+    memcpy(label.choice, choice, (size_t)ilp->count * sizeof *choice);
+    memcpy(label.memory, memory, (size_t)ilp->moment_count * sizeof *memory);
     return vec_push(&layer->labels, label);
 }
 
@@ -120,25 +120,25 @@ static void layer_free(struct layer *layer) {
     scratch_free(&layer->scratch);
 }
 
-/* With the variable's choice put in; TIED_FORBIDDEN where two may not meet. */
-static int64_t added_cost(const struct tied_program *tied, const struct place *place, const int *choice) {
-    int64_t sum = tied->cost[tied->first[place->variable] + choice[place->variable]];
+/* With the variable's choice put in; ILP_FORBIDDEN where two may not meet. */
+static int64_t added_cost(const struct ilp_program *ilp, const struct place *place, const int *choice) {
+    int64_t sum = ilp->cost[ilp->first[place->variable] + choice[place->variable]];
     for (int i = 0; i < place->link_count; i++) {
-        const struct tied_pair *pair = place->links[i];
-        sum = tied_sum(sum, pair->cost[choice[pair->low] * tied->choices[pair->high] + choice[pair->high]]);
+        const struct ilp_pair *pair = place->links[i];
+        sum = ilp_sum(sum, pair->cost[choice[pair->low] * ilp->choices[pair->high] + choice[pair->high]]);
     }
     return sum;
 }
 
 /* Adds the memory of the label's choice; false where no continuation fits. */
-static bool add_memory(const struct tied_program *tied, const struct place *place, const int64_t *before,
+static bool add_memory(const struct ilp_program *ilp, const struct place *place, const int64_t *before,
                        struct label *label) {
-    size_t width = (size_t)tied->first[tied->count];
-    size_t at = (size_t)(tied->first[place->variable] + label->choice[place->variable]);
-    for (int m = 0; m < tied->moment_count; m++) {
-        int64_t sum = before[m] + tied->memory[(size_t)m * width + at];
-        if (sum + place->least[m] > tied->limit) return false;
-        label->memory[m] = sum > tied->limit - place->most[m] ? sum : tied->limit - place->most[m];
+    size_t width = (size_t)ilp->first[ilp->count];
+    size_t at = (size_t)(ilp->first[place->variable] + label->choice[place->variable]);
+    for (int m = 0; m < ilp->moment_count; m++) {
+        int64_t sum = before[m] + ilp->memory[(size_t)m * width + at];
+        if (sum + place->least[m] > ilp->limit) return false;
+        label->memory[m] = sum > ilp->limit - place->most[m] ? sum : ilp->limit - place->most[m];
     }
     return true;
 }
@@ -152,26 +152,26 @@ static int64_t least_of(const int64_t *values, int count) {
 
 /* All labels that one is continued by. `made` is room for one. */
 static enum status extend(struct state *state, int at, const struct label *from, struct label *made, struct layer *to) {
-    struct tied_search *search = state->search;
+    struct ilp_search *search = state->search;
     const struct place *place = &state->places[at];
-    int choices = search->tied->choices[place->variable];
-    memcpy(made->choice, from->choice, (size_t)search->tied->count * sizeof *made->choice);
-    tied_buckets_values(search->buckets, at, made->choice, state->values);
+    int choices = search->ilp->choices[place->variable];
+    memcpy(made->choice, from->choice, (size_t)search->ilp->count * sizeof *made->choice);
+    ilp_buckets_values(search->buckets, at, made->choice, state->values);
     int64_t least = least_of(state->values, choices);
     for (int k = 0; k < choices; k++) {
         made->reach = from->reach + state->values[k] - least;
         if (made->reach >= search->below) continue;
         made->choice[place->variable] = k;
-        made->cost = tied_sum(from->cost, added_cost(search->tied, place, made->choice));
-        if (made->cost >= TIED_FORBIDDEN || !add_memory(search->tied, place, from->memory, made)) continue;
+        made->cost = ilp_sum(from->cost, added_cost(search->ilp, place, made->choice));
+        if (made->cost >= ILP_FORBIDDEN || !add_memory(search->ilp, place, from->memory, made)) continue;
         if (search->nodes_left <= 0) {
             state->cut = true;
             if (made->reach < search->bound) search->bound = made->reach;
             continue;
         }
         search->nodes_left--;
-        made->place = place, made->count = search->tied->count;
-        TRY(add_label(to, search->tied, *made));
+        made->place = place, made->count = search->ilp->count;
+        TRY(add_label(to, search->ilp, *made));
     }
     return STATUS_OK;
 }
@@ -230,11 +230,11 @@ static void leave_out_worse(struct layer *layer, int moments) {
 }
 
 static void keep_best(struct state *state, struct layer *layer) {
-    struct tied_search *search = state->search;
+    struct ilp_search *search = state->search;
     size_t count = layer->labels.count;
     if (count < 2) return;
     qsort(layer->labels.items, count, sizeof *layer->labels.items, by_front);
-    leave_out_worse(layer, search->tied->moment_count);
+    leave_out_worse(layer, search->ilp->moment_count);
     if (layer->labels.count <= search->width) return;
     qsort(layer->labels.items, layer->labels.count, sizeof *layer->labels.items, by_reach);
     layer->labels.count = search->width;
@@ -246,20 +246,20 @@ static void keep_best(struct state *state, struct layer *layer) {
 /* ---- the search ---- */
 
 static enum status begin(const struct state *state, struct layer *layer, struct label *made) {
-    const struct tied_search *search = state->search;
-    const struct tied_program *tied = search->tied;
-    made->choice = mem_array((size_t)tied->count, sizeof *made->choice);
-    made->memory = mem_array((size_t)tied->moment_count, sizeof *made->memory);
+    const struct ilp_search *search = state->search;
+    const struct ilp_program *ilp = search->ilp;
+    made->choice = mem_array((size_t)ilp->count, sizeof *made->choice);
+    made->memory = mem_array((size_t)ilp->moment_count, sizeof *made->memory);
     if (!made->choice || !made->memory) return STATUS_FAILED;
-    for (int v = 0; v < tied->count; v++)
+    for (int v = 0; v < ilp->count; v++)
         made->choice[v] = -1;
     made->reach = search->buckets->least - search->paid;
-    return add_label(layer, tied, *made);
+    return add_label(layer, ilp, *made);
 }
 
 static enum status walk(struct state *state, struct layer *layer, struct label *made) {
     TRY(begin(state, layer, made));
-    for (int at = 0; at < state->search->tied->count && layer->labels.count > 0; at++) {
+    for (int at = 0; at < state->search->ilp->count && layer->labels.count > 0; at++) {
         struct layer next = {.labels = {0}};
         enum status status = STATUS_OK;
         for (size_t i = 0; i < layer->labels.count && status == STATUS_OK; i++)
@@ -274,17 +274,17 @@ static enum status walk(struct state *state, struct layer *layer, struct label *
 
 /* Of the last place one label is left: the memory of all is as if they met the limit. */
 static void take(struct state *state, const struct layer *layer) {
-    struct tied_search *search = state->search;
+    struct ilp_search *search = state->search;
     search->found = layer->labels.count > 0;
     search->complete = !state->cut;
     if (!search->found) return;
     const struct label *best = &layer->labels.items[0];
     search->cost = best->cost;
-    memcpy(search->choice, best->choice, (size_t)search->tied->count * sizeof *search->choice);
+    memcpy(search->choice, best->choice, (size_t)search->ilp->count * sizeof *search->choice);
     if (best->cost < search->bound) search->bound = best->cost;
 }
 
-enum status tied_search(struct tied_search *search) {
+enum status ilp_search(struct ilp_search *search) {
     struct state state = {.search = search};
     struct layer layer = {.labels = {0}};
     struct label made = {.cost = 0};

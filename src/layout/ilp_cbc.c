@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "layout/cbc_library.h"
-#include "layout/tied_program.h"
+#include "layout/ilp_program.h"
 
 /* Columns in compressed form. */
 struct columns {
@@ -19,7 +19,7 @@ struct rows {
     VEC(double) upper;
 };
 struct mixed {
-    const struct tied_program *tied;
+    const struct ilp_program *ilp;
     struct columns columns;
     struct rows rows;
     double scale;  /* of costs */
@@ -42,22 +42,22 @@ static int64_t least_of(const int64_t *cost, int count) {
 static int64_t spread_of(const int64_t *cost, int count) {
     int64_t least = least_of(cost, count), most = least;
     for (int k = 0; k < count; k++)
-        if (cost[k] < TIED_FORBIDDEN && cost[k] > most) most = cost[k];
+        if (cost[k] < ILP_FORBIDDEN && cost[k] > most) most = cost[k];
     return most - least;
 }
 
-static int pair_entries(const struct tied_program *tied, const struct tied_pair *pair) {
-    return tied->choices[pair->low] * tied->choices[pair->high];
+static int pair_entries(const struct ilp_program *ilp, const struct ilp_pair *pair) {
+    return ilp->choices[pair->low] * ilp->choices[pair->high];
 }
 
-static double cost_scale(const struct tied_program *tied) {
+static double cost_scale(const struct ilp_program *ilp) {
     int64_t most = 0;
-    for (int v = 0; v < tied->count; v++) {
-        int64_t spread = spread_of(tied->cost + tied->first[v], tied->choices[v]);
+    for (int v = 0; v < ilp->count; v++) {
+        int64_t spread = spread_of(ilp->cost + ilp->first[v], ilp->choices[v]);
         most = spread > most ? spread : most;
     }
-    for (size_t i = 0; i < tied->pairs.count; i++) {
-        int64_t spread = spread_of(tied->pairs.items[i].cost, pair_entries(tied, &tied->pairs.items[i]));
+    for (size_t i = 0; i < ilp->pairs.count; i++) {
+        int64_t spread = spread_of(ilp->pairs.items[i].cost, pair_entries(ilp, &ilp->pairs.items[i]));
         most = spread > most ? spread : most;
     }
     return (double)most > MOST_COST ? MOST_COST / (double)most : 1;
@@ -73,22 +73,22 @@ static enum status add_rows(struct rows *rows, int count, double lower, double u
 
 /* A row for each variable: one choice; for each pair and choice: its entries are the choice's; for each moment. */
 static enum status make_rows(struct mixed *mixed) {
-    const struct tied_program *tied = mixed->tied;
-    int count = tied->count;
-    TRY(add_rows(&mixed->rows, tied->count, 1, 1));
-    for (size_t i = 0; i < tied->pairs.count; i++) {
-        const struct tied_pair *pair = &tied->pairs.items[i];
+    const struct ilp_program *ilp = mixed->ilp;
+    int count = ilp->count;
+    TRY(add_rows(&mixed->rows, ilp->count, 1, 1));
+    for (size_t i = 0; i < ilp->pairs.count; i++) {
+        const struct ilp_pair *pair = &ilp->pairs.items[i];
         mixed->pair_row[i] = count;
-        count += tied->choices[pair->low] + tied->choices[pair->high];
-        TRY(add_rows(&mixed->rows, tied->choices[pair->low] + tied->choices[pair->high], 0, 0));
+        count += ilp->choices[pair->low] + ilp->choices[pair->high];
+        TRY(add_rows(&mixed->rows, ilp->choices[pair->low] + ilp->choices[pair->high], 0, 0));
     }
     mixed->moment_row = count;
-    return add_rows(&mixed->rows, tied->moment_count, 0, 1);
+    return add_rows(&mixed->rows, ilp->moment_count, 0, 1);
 }
 
 static enum status begin_column(struct mixed *mixed, int64_t cost, int64_t least) {
     struct columns *columns = &mixed->columns;
-    bool forbidden = cost >= TIED_FORBIDDEN;
+    bool forbidden = cost >= ILP_FORBIDDEN;
     TRY(vec_push(&columns->start, (int)columns->row.count));
     TRY(vec_push(&columns->lower, 0));
     TRY(vec_push(&columns->upper, forbidden ? 0 : 1));
@@ -101,24 +101,24 @@ static enum status add_value(struct mixed *mixed, int row, double value) {
 }
 
 static enum status add_choice(struct mixed *mixed, int variable, int choice) {
-    const struct tied_program *tied = mixed->tied;
+    const struct ilp_program *ilp = mixed->ilp;
     TRY(add_value(mixed, variable, 1));
-    for (size_t i = 0; i < tied->pairs.count; i++) {
-        const struct tied_pair *pair = &tied->pairs.items[i];
+    for (size_t i = 0; i < ilp->pairs.count; i++) {
+        const struct ilp_pair *pair = &ilp->pairs.items[i];
         if (pair->low == variable) TRY(add_value(mixed, mixed->pair_row[i] + choice, -1));
-        if (pair->high == variable) TRY(add_value(mixed, mixed->pair_row[i] + tied->choices[pair->low] + choice, -1));
+        if (pair->high == variable) TRY(add_value(mixed, mixed->pair_row[i] + ilp->choices[pair->low] + choice, -1));
     }
-    for (int m = 0; m < tied->moment_count; m++) {
+    for (int m = 0; m < ilp->moment_count; m++) {
         int64_t memory =
-            tied->memory[(size_t)m * (size_t)tied->first[tied->count] + (size_t)(tied->first[variable] + choice)];
-        if (memory > 0) TRY(add_value(mixed, mixed->moment_row + m, (double)memory / ((double)tied->limit + 0.5)));
+            ilp->memory[(size_t)m * (size_t)ilp->first[ilp->count] + (size_t)(ilp->first[variable] + choice)];
+        if (memory > 0) TRY(add_value(mixed, mixed->moment_row + m, (double)memory / ((double)ilp->limit + 0.5)));
     }
     return STATUS_OK;
 }
 
 static enum status add_pair(struct mixed *mixed, size_t index) {
-    const struct tied_pair *pair = &mixed->tied->pairs.items[index];
-    int rows = mixed->tied->choices[pair->low], columns = mixed->tied->choices[pair->high];
+    const struct ilp_pair *pair = &mixed->ilp->pairs.items[index];
+    int rows = mixed->ilp->choices[pair->low], columns = mixed->ilp->choices[pair->high];
     int64_t least = least_of(pair->cost, rows * columns);
     for (int a = 0; a < rows; a++) {
         for (int b = 0; b < columns; b++) {
@@ -131,16 +131,16 @@ static enum status add_pair(struct mixed *mixed, size_t index) {
 }
 
 static enum status make_columns(struct mixed *mixed) {
-    const struct tied_program *tied = mixed->tied;
-    for (int v = 0; v < tied->count; v++) {
-        const int64_t *cost = tied->cost + tied->first[v];
-        int64_t least = least_of(cost, tied->choices[v]);
-        for (int k = 0; k < tied->choices[v]; k++) {
+    const struct ilp_program *ilp = mixed->ilp;
+    for (int v = 0; v < ilp->count; v++) {
+        const int64_t *cost = ilp->cost + ilp->first[v];
+        int64_t least = least_of(cost, ilp->choices[v]);
+        for (int k = 0; k < ilp->choices[v]; k++) {
             TRY(begin_column(mixed, cost[k], least));
             TRY(add_choice(mixed, v, k));
         }
     }
-    for (size_t i = 0; i < tied->pairs.count; i++)
+    for (size_t i = 0; i < ilp->pairs.count; i++)
         TRY(add_pair(mixed, i));
     return vec_push(&mixed->columns.start, (int)mixed->columns.row.count);
 }
@@ -161,7 +161,7 @@ static Cbc_Model *load(const struct cbc_library *cbc, struct mixed *mixed, int64
     cbc->loadProblem(model, (int)columns->cost.count, (int)mixed->rows.lower.count, columns->start.items,
                      columns->row.items, columns->value.items, columns->lower.items, columns->upper.items,
                      columns->cost.items, mixed->rows.lower.items, mixed->rows.upper.items);
-    for (int i = 0; i < mixed->tied->first[mixed->tied->count]; i++)
+    for (int i = 0; i < mixed->ilp->first[mixed->ilp->count]; i++)
         cbc->setInteger(model, i);
     cbc->setParameter(model, "presolve", "off"); /* some paths of CoinUtils' presolve leak memory */
     cbc->setAllowableGap(model, 0);
@@ -171,31 +171,31 @@ static Cbc_Model *load(const struct cbc_library *cbc, struct mixed *mixed, int64
 }
 
 /* False where it has chosen none or several for a variable. */
-static bool read_choices(const struct tied_program *tied, const double *value, int *choice) {
-    for (int v = 0; v < tied->count; v++) {
+static bool read_choices(const struct ilp_program *ilp, const double *value, int *choice) {
+    for (int v = 0; v < ilp->count; v++) {
         int taken = 0;
-        for (int k = 0; k < tied->choices[v]; k++)
-            if (value[tied->first[v] + k] > CHOSEN) choice[v] = k, taken++;
+        for (int k = 0; k < ilp->choices[v]; k++)
+            if (value[ilp->first[v] + k] > CHOSEN) choice[v] = k, taken++;
         if (taken != 1) return false;
     }
     return true;
 }
 
-static void read_result(const struct cbc_library *cbc, const struct tied_program *tied, Cbc_Model *model, int *choice,
+static void read_result(const struct cbc_library *cbc, const struct ilp_program *ilp, Cbc_Model *model, int *choice,
                         struct cbc_result *out) {
     const double *best = cbc->bestSolution(model);
-    bool read = best && read_choices(tied, best, choice);
-    int64_t cost = read ? tied_program_cost(tied, choice) : TIED_FORBIDDEN;
-    *out = (struct cbc_result){.found = read && cost < TIED_FORBIDDEN && tied_program_fits(tied, choice), .cost = cost};
+    bool read = best && read_choices(ilp, best, choice);
+    int64_t cost = read ? ilp_program_cost(ilp, choice) : ILP_FORBIDDEN;
+    *out = (struct cbc_result){.found = read && cost < ILP_FORBIDDEN && ilp_program_fits(ilp, choice), .cost = cost};
     out->proven = out->found ? cbc->isProvenOptimal(model) : !best && cbc->isProvenInfeasible(model);
 }
 
-enum status tied_solve_cbc(const struct tied_program *tied, int64_t node_limit, int *choice, struct cbc_result *out) {
-    struct mixed mixed = {.tied = tied, .scale = cost_scale(tied)};
+enum status ilp_solve_cbc(const struct ilp_program *ilp, int64_t node_limit, int *choice, struct cbc_result *out) {
+    struct mixed mixed = {.ilp = ilp, .scale = cost_scale(ilp)};
     const struct cbc_library *cbc;
     enum status status = STATUS_FAILED;
     TRY(cbc_library_open(&cbc));
-    mixed.pair_row = mem_array(tied->pairs.count + 1, sizeof *mixed.pair_row);
+    mixed.pair_row = mem_array(ilp->pairs.count + 1, sizeof *mixed.pair_row);
     if (!mixed.pair_row) return status;
     TRY_GOTO(status, make_rows(&mixed), done);
     TRY_GOTO(status, make_columns(&mixed), done);
@@ -208,7 +208,7 @@ enum status tied_solve_cbc(const struct tied_program *tied, int64_t node_limit, 
     if (cbc->isAbandoned(model))
         status = status_set(STATUS_FAILED, "CBC gave up on the integer program for numerical reasons");
     else
-        read_result(cbc, tied, model, choice, out);
+        read_result(cbc, ilp, model, choice, out);
     cbc->deleteModel(model);
 done:
     mixed_free(&mixed);

@@ -4,12 +4,12 @@
 #include <math.h>
 #include <string.h>
 
-#include "layout/tied_program.h"
+#include "layout/ilp_program.h"
 
 enum { STARTS_MOST = 16 };
 
 struct ordering {
-    const struct tied_program *tied;
+    const struct ilp_program *ilp;
     int *neighbours, *first; /* [first[variables]] by variable */
     int *open;               /* by variable: neighbours that are not chosen yet */
     bool *chosen;
@@ -19,29 +19,29 @@ struct ordering {
 };
 
 static enum status find_neighbours(struct ordering *ordering) {
-    const struct tied_program *tied = ordering->tied;
-    size_t count = (size_t)tied->count;
+    const struct ilp_program *ilp = ordering->ilp;
+    size_t count = (size_t)ilp->count;
     ordering->first = scratch_alloc(&ordering->scratch, count + 1, sizeof(int));
-    ordering->neighbours = scratch_alloc(&ordering->scratch, 2 * tied->pairs.count, sizeof(int));
+    ordering->neighbours = scratch_alloc(&ordering->scratch, 2 * ilp->pairs.count, sizeof(int));
     ordering->open = scratch_alloc(&ordering->scratch, count, sizeof(int));
     ordering->chosen = scratch_alloc(&ordering->scratch, count, sizeof(bool));
     ordering->order = scratch_alloc(&ordering->scratch, count, sizeof(int));
     if (!ordering->first || !ordering->neighbours || !ordering->open || !ordering->chosen || !ordering->order)
         return STATUS_FAILED;
-    for (size_t i = 0; i < tied->pairs.count; i++)
-        ordering->open[tied->pairs.items[i].low]++, ordering->open[tied->pairs.items[i].high]++;
+    for (size_t i = 0; i < ilp->pairs.count; i++)
+        ordering->open[ilp->pairs.items[i].low]++, ordering->open[ilp->pairs.items[i].high]++;
     for (size_t v = 0; v < count; v++)
         ordering->first[v + 1] = ordering->first[v] + ordering->open[v];
     memset(ordering->open, 0, count * sizeof(int));
-    for (size_t i = 0; i < tied->pairs.count; i++) {
-        int low = tied->pairs.items[i].low, high = tied->pairs.items[i].high;
+    for (size_t i = 0; i < ilp->pairs.count; i++) {
+        int low = ilp->pairs.items[i].low, high = ilp->pairs.items[i].high;
         ordering->neighbours[ordering->first[low] + ordering->open[low]++] = high;
         ordering->neighbours[ordering->first[high] + ordering->open[high]++] = low;
     }
     return STATUS_OK;
 }
 
-static double ways(const struct ordering *ordering, int variable) { return log(ordering->tied->choices[variable]); }
+static double ways(const struct ordering *ordering, int variable) { return log(ordering->ilp->choices[variable]); }
 
 /* The front after the variable is chosen too. */
 static double front_with(const struct ordering *ordering, int variable) {
@@ -66,7 +66,7 @@ static int next_variable(const struct ordering *ordering) {
     int best = -1;
     bool near = false;
     double least = 0;
-    for (int v = 0; v < ordering->tied->count; v++) {
+    for (int v = 0; v < ordering->ilp->count; v++) {
         if (ordering->chosen[v]) continue;
         bool own = ordering->open[v] < ordering->first[v + 1] - ordering->first[v];
         double front = front_with(ordering, v);
@@ -80,8 +80,8 @@ static int next_variable(const struct ordering *ordering) {
 static double order_from(struct ordering *ordering, int start) {
     double sum = 0;
     ordering->count = 0, ordering->front = 0;
-    memset(ordering->chosen, 0, (size_t)ordering->tied->count * sizeof(bool));
-    for (int v = 0; v < ordering->tied->count; v++)
+    memset(ordering->chosen, 0, (size_t)ordering->ilp->count * sizeof(bool));
+    for (int v = 0; v < ordering->ilp->count; v++)
         ordering->open[v] = ordering->first[v + 1] - ordering->first[v];
     for (int next = start; next >= 0; next = next_variable(ordering)) {
         choose(ordering, next);
@@ -90,15 +90,15 @@ static double order_from(struct ordering *ordering, int start) {
     return sum;
 }
 
-enum status tied_order_find(const struct tied_program *tied, int *order) {
-    struct ordering ordering = {.tied = tied};
+enum status ilp_order_find(const struct ilp_program *ilp, int *order) {
+    struct ordering ordering = {.ilp = ilp};
     enum status status = find_neighbours(&ordering);
     double least = INFINITY;
-    for (int start = 0; start < tied->count && start < STARTS_MOST && status == STATUS_OK; start++) {
+    for (int start = 0; start < ilp->count && start < STARTS_MOST && status == STATUS_OK; start++) {
         double sum = order_from(&ordering, start);
         if (start > 0 && sum >= least * (1 - 1e-9)) continue;
         least = sum;
-        memcpy(order, ordering.order, (size_t)tied->count * sizeof *order);
+        memcpy(order, ordering.order, (size_t)ilp->count * sizeof *order);
     }
     scratch_free(&ordering.scratch);
     return status;

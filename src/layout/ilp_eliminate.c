@@ -2,7 +2,7 @@
  * elimination; Dechter, "Bucket elimination: a unifying framework for reasoning", 1999). */
 #include <string.h>
 
-#include "layout/tied_program.h"
+#include "layout/ilp_program.h"
 
 enum { MOST_SCOPE = 24 };
 
@@ -14,14 +14,14 @@ struct table {
     bool gone;
 };
 /* A variable that was eliminated, and the tables that it was in: they depend on it and on those eliminated later. */
-struct tied_bucket {
+struct ilp_bucket {
     int variable, count;
     struct table *tables;
 };
 /* While variables are eliminated: the tables that are left. */
 struct work {
-    const struct tied_program *tied;
-    struct tied_buckets *buckets;
+    const struct ilp_program *ilp;
+    struct ilp_buckets *buckets;
     VEC(struct table) tables;
     bool *left; /* by variable: not eliminated */
 };
@@ -44,12 +44,12 @@ static bool scope_add(struct table *table, int variable) {
     return true;
 }
 
-/* Entries of a table over the scope; TIED_MOST_ENTRIES + 1 where there are more. */
+/* Entries of a table over the scope; ILP_MOST_ENTRIES + 1 where there are more. */
 static int64_t scope_entries(const struct work *work, const struct table *table) {
     int64_t entries = 1;
-    for (int i = 0; i < table->count && entries <= TIED_MOST_ENTRIES; i++)
-        entries *= work->tied->choices[table->scope[i]];
-    return entries <= TIED_MOST_ENTRIES ? entries : TIED_MOST_ENTRIES + 1;
+    for (int i = 0; i < table->count && entries <= ILP_MOST_ENTRIES; i++)
+        entries *= work->ilp->choices[table->scope[i]];
+    return entries <= ILP_MOST_ENTRIES ? entries : ILP_MOST_ENTRIES + 1;
 }
 
 /* The variables that meet `variable` in a table, and itself. */
@@ -66,16 +66,16 @@ static bool scope_around(const struct work *work, int variable, struct table *ou
 }
 
 static enum status begin(struct work *work) {
-    const struct tied_program *tied = work->tied;
-    work->left = scratch_alloc(&work->buckets->scratch, (size_t)tied->count, sizeof *work->left);
-    work->buckets->of = scratch_alloc(&work->buckets->scratch, (size_t)tied->count, sizeof *work->buckets->of);
+    const struct ilp_program *ilp = work->ilp;
+    work->left = scratch_alloc(&work->buckets->scratch, (size_t)ilp->count, sizeof *work->left);
+    work->buckets->of = scratch_alloc(&work->buckets->scratch, (size_t)ilp->count, sizeof *work->buckets->of);
     if (!work->left || !work->buckets->of) return STATUS_FAILED;
-    for (int v = 0; v < tied->count; v++) {
+    for (int v = 0; v < ilp->count; v++) {
         work->left[v] = true;
-        TRY(vec_push(&work->tables, (struct table){.count = 1, .scope = {v}, .cost = tied->cost + tied->first[v]}));
+        TRY(vec_push(&work->tables, (struct table){.count = 1, .scope = {v}, .cost = ilp->cost + ilp->first[v]}));
     }
-    for (size_t i = 0; i < tied->pairs.count; i++) {
-        const struct tied_pair *pair = &tied->pairs.items[i];
+    for (size_t i = 0; i < ilp->pairs.count; i++) {
+        const struct ilp_pair *pair = &ilp->pairs.items[i];
         TRY(vec_push(&work->tables, (struct table){.count = 2, .scope = {pair->low, pair->high}, .cost = pair->cost}));
     }
     return STATUS_OK;
@@ -106,7 +106,7 @@ static enum status walk_begin(struct work *work, const struct table *scope, int 
         int64_t stride = 1;
         for (int k = table->count - 1; k >= 0; k--) {
             walk->stride[walk->table_count][scope_find(scope, table->scope[k])] = stride;
-            stride *= work->tied->choices[table->scope[k]];
+            stride *= work->ilp->choices[table->scope[k]];
         }
         walk->tables[walk->table_count++] = table;
     }
@@ -116,7 +116,7 @@ static enum status walk_begin(struct work *work, const struct table *scope, int 
 static int64_t walk_cost(const struct walk *walk) {
     int64_t sum = 0;
     for (int i = 0; i < walk->table_count; i++)
-        sum = tied_sum(sum, walk->tables[i]->cost[walk->offset[i]]);
+        sum = ilp_sum(sum, walk->tables[i]->cost[walk->offset[i]]);
     return sum;
 }
 
@@ -130,7 +130,7 @@ static void walk_move(struct walk *walk, int at, int by) {
 static bool walk_next(struct walk *walk, int skipped) {
     for (int at = walk->scope.count - 1; at >= 0; at--) {
         if (at == skipped) continue;
-        if (walk->choice[at] + 1 < walk->work->tied->choices[walk->scope.scope[at]]) {
+        if (walk->choice[at] + 1 < walk->work->ilp->choices[walk->scope.scope[at]]) {
             walk_move(walk, at, 1);
             return true;
         }
@@ -141,8 +141,8 @@ static bool walk_next(struct walk *walk, int skipped) {
 
 /* Over the choices of the variable at `position`, the others as they are. */
 static int64_t walk_least(struct walk *walk, int position) {
-    int choices = walk->work->tied->choices[walk->scope.scope[position]];
-    int64_t least = TIED_FORBIDDEN;
+    int choices = walk->work->ilp->choices[walk->scope.scope[position]];
+    int64_t least = ILP_FORBIDDEN;
     for (int k = 0; k < choices; k++) {
         int64_t cost = walk_cost(walk);
         if (cost < least) least = cost;
@@ -153,12 +153,12 @@ static int64_t walk_least(struct walk *walk, int position) {
 
 /* Keeps the tables; the work's own list moves as it grows. */
 static enum status remember(struct work *work, int variable, const struct walk *walk) {
-    struct tied_buckets *buckets = work->buckets;
+    struct ilp_buckets *buckets = work->buckets;
     struct table *tables = scratch_alloc(&buckets->scratch, (size_t)walk->table_count, sizeof *tables);
     if (!tables) return STATUS_FAILED;
     for (int i = 0; i < walk->table_count; i++)
         tables[i] = *walk->tables[i];
-    buckets->of[buckets->count++] = (struct tied_bucket){variable, walk->table_count, tables};
+    buckets->of[buckets->count++] = (struct ilp_bucket){variable, walk->table_count, tables};
     return STATUS_OK;
 }
 
@@ -184,13 +184,13 @@ static enum status eliminate(struct work *work, int variable) {
 /* The variable whose table is smallest; -1 when none is left, -2 when the smallest is too large. */
 static int smallest(const struct work *work) {
     int best = -1;
-    int64_t least = TIED_MOST_ENTRIES + 1;
+    int64_t least = ILP_MOST_ENTRIES + 1;
     bool any = false;
-    for (int v = 0; v < work->tied->count; v++) {
+    for (int v = 0; v < work->ilp->count; v++) {
         struct table around;
         if (!work->left[v]) continue;
         any = true;
-        int64_t entries = scope_around(work, v, &around) ? scope_entries(work, &around) : TIED_MOST_ENTRIES + 1;
+        int64_t entries = scope_around(work, v, &around) ? scope_entries(work, &around) : ILP_MOST_ENTRIES + 1;
         if (entries < least) least = entries, best = v;
     }
     return any && best < 0 ? -2 : best;
@@ -198,11 +198,11 @@ static int smallest(const struct work *work) {
 
 /* The next variable to eliminate: where an order of choosing is given the last of it, else the smallest. */
 static int next_variable(const struct work *work, const int *order) {
-    int left = work->tied->count - work->buckets->count;
+    int left = work->ilp->count - work->buckets->count;
     if (!order) return smallest(work);
     if (left == 0) return -1;
     struct table around;
-    bool small = scope_around(work, order[left - 1], &around) && scope_entries(work, &around) <= TIED_MOST_ENTRIES;
+    bool small = scope_around(work, order[left - 1], &around) && scope_entries(work, &around) <= ILP_MOST_ENTRIES;
     return small ? order[left - 1] : -2;
 }
 
@@ -211,53 +211,53 @@ static enum status eliminate_all(struct work *work, const int *order) {
     int next;
     while ((next = next_variable(work, order)) >= 0)
         TRY(eliminate(work, next));
-    if (next == -2) return status_set(STATUS_NO_FIT, "a table of more than %lld entries", (long long)TIED_MOST_ENTRIES);
+    if (next == -2) return status_set(STATUS_NO_FIT, "a table of more than %lld entries", (long long)ILP_MOST_ENTRIES);
     for (size_t i = 0; i < work->tables.count; i++)
         if (!work->tables.items[i].gone)
-            work->buckets->least = tied_sum(work->buckets->least, work->tables.items[i].cost[0]);
+            work->buckets->least = ilp_sum(work->buckets->least, work->tables.items[i].cost[0]);
     return STATUS_OK;
 }
 
-enum status tied_buckets_make(const struct tied_program *tied, const int *order, struct tied_buckets *out) {
-    *out = (struct tied_buckets){.tied = tied};
-    struct work work = {.tied = tied, .buckets = out};
+enum status ilp_buckets_make(const struct ilp_program *ilp, const int *order, struct ilp_buckets *out) {
+    *out = (struct ilp_buckets){.ilp = ilp};
+    struct work work = {.ilp = ilp, .buckets = out};
     enum status status = eliminate_all(&work, order);
     vec_free(&work.tables);
     return status;
 }
 
-void tied_buckets_free(struct tied_buckets *buckets) { scratch_free(&buckets->scratch); }
+void ilp_buckets_free(struct ilp_buckets *buckets) { scratch_free(&buckets->scratch); }
 
-static const struct tied_bucket *bucket_at(const struct tied_buckets *buckets, int at) {
+static const struct ilp_bucket *bucket_at(const struct ilp_buckets *buckets, int at) {
     return &buckets->of[buckets->count - 1 - at];
 }
 
-int tied_buckets_variable(const struct tied_buckets *buckets, int at) { return bucket_at(buckets, at)->variable; }
+int ilp_buckets_variable(const struct ilp_buckets *buckets, int at) { return bucket_at(buckets, at)->variable; }
 
-static int64_t table_offset(const struct tied_program *tied, const struct table *table, const int *choice) {
+static int64_t table_offset(const struct ilp_program *ilp, const struct table *table, const int *choice) {
     int64_t at = 0;
     for (int i = 0; i < table->count; i++)
-        at = at * tied->choices[table->scope[i]] + choice[table->scope[i]];
+        at = at * ilp->choices[table->scope[i]] + choice[table->scope[i]];
     return at;
 }
 
-void tied_buckets_values(const struct tied_buckets *buckets, int at, int *choice, int64_t *values) {
-    const struct tied_bucket *bucket = bucket_at(buckets, at);
-    const struct tied_program *tied = buckets->tied;
-    int choices = tied->choices[bucket->variable], was = choice[bucket->variable];
+void ilp_buckets_values(const struct ilp_buckets *buckets, int at, int *choice, int64_t *values) {
+    const struct ilp_bucket *bucket = bucket_at(buckets, at);
+    const struct ilp_program *ilp = buckets->ilp;
+    int choices = ilp->choices[bucket->variable], was = choice[bucket->variable];
     for (int k = 0; k < choices; k++) {
         values[k] = 0, choice[bucket->variable] = k;
         for (int t = 0; t < bucket->count; t++)
-            values[k] = tied_sum(values[k], bucket->tables[t].cost[table_offset(tied, &bucket->tables[t], choice)]);
+            values[k] = ilp_sum(values[k], bucket->tables[t].cost[table_offset(ilp, &bucket->tables[t], choice)]);
     }
     choice[bucket->variable] = was;
 }
 
-void tied_buckets_choose(const struct tied_buckets *buckets, int64_t *values, int *choice) {
+void ilp_buckets_choose(const struct ilp_buckets *buckets, int64_t *values, int *choice) {
     for (int at = 0; at < buckets->count; at++) {
-        int variable = tied_buckets_variable(buckets, at), best = 0;
-        tied_buckets_values(buckets, at, choice, values);
-        for (int k = 1; k < buckets->tied->choices[variable]; k++)
+        int variable = ilp_buckets_variable(buckets, at), best = 0;
+        ilp_buckets_values(buckets, at, choice, values);
+        for (int k = 1; k < buckets->ilp->choices[variable]; k++)
             if (values[k] < values[best]) best = k;
         choice[variable] = best;
     }
