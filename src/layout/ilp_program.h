@@ -52,9 +52,9 @@ bool ilp_program_fits(const struct ilp_program *ilp, const int *choice);
  * chosen in the other order, each knowing what those before it chose. Exact. */
 struct ilp_buckets {
     const struct ilp_program *ilp;
-    int count;              /* variables */
+    int count;             /* variables */
     struct ilp_bucket *of; /* as they were eliminated */
-    int64_t least;          /* cost of the cheapest choices; ILP_FORBIDDEN where all meet a pair that is forbidden */
+    int64_t least;         /* cost of the cheapest choices; ILP_FORBIDDEN where all meet a pair that is forbidden */
     struct scratch scratch;
 };
 /* `order`: of choosing; NULL: that of eliminating each time the variable that leaves the smallest table. NO_FIT where a
@@ -80,16 +80,16 @@ enum status ilp_order_find(const struct ilp_program *ilp, int *order);
 struct ilp_search {
     const struct ilp_program *ilp;
     const struct ilp_buckets *buckets; /* of the program, or of the same with prices for memory */
-    int64_t paid;                       /* what the prices give back */
-    int64_t below;                      /* what costs as much is not looked for */
-    size_t width;                       /* partial choices that are kept at most, for each variable */
-    int64_t nodes_left;                 /* partial choices that may be made; those that are made are taken off */
-    int *choice;                        /* out, where found [variables] */
-    bool found;                         /* choices that fit and cost less than `below` */
-    bool complete;                      /* nothing was left out: `choice` is the first of the cheapest, or there is none
-                                           below `below` */
-    int64_t cost;                       /* of `choice` */
-    int64_t bound;                      /* no choices that fit cost less, unless they cost `below` or more */
+    int64_t paid;                      /* what the prices give back */
+    int64_t below;                     /* what costs as much is not looked for */
+    size_t width;                      /* partial choices that are kept at most, for each variable */
+    int64_t nodes_left;                /* partial choices that may be made; those that are made are taken off */
+    int *choice;                       /* out, where found [variables] */
+    bool found;                        /* choices that fit and cost less than `below` */
+    bool complete;                     /* nothing was left out: `choice` is the first of the cheapest, or there is none
+                                          below `below` */
+    int64_t cost;                      /* of `choice` */
+    int64_t bound;                     /* no choices that fit cost less, unless they cost `below` or more */
 };
 enum status ilp_search(struct ilp_search *search);
 

@@ -19,8 +19,8 @@ struct place {
     int variable;
     int link_count, front_count;
     const struct ilp_pair **links; /* to variables before it */
-    int *front;                     /* variables up to here that have pairs with later ones */
-    int64_t *least, *most;          /* [moments] memory of all later variables */
+    int *front;                    /* variables up to here that have pairs with later ones */
+    int64_t *least, *most;         /* [moments] memory of all later variables */
 };
 
 struct label {
@@ -48,8 +48,7 @@ struct state {
 
 /* ---- what is known before ---- */
 
-static void add_extremes(const struct ilp_program *ilp, int variable, const int64_t *later, int64_t *sums,
-                         bool most) {
+static void add_extremes(const struct ilp_program *ilp, int variable, const int64_t *later, int64_t *sums, bool most) {
     for (int m = 0; m < ilp->moment_count; m++) {
         const int64_t *own = ilp->memory + (size_t)m * (size_t)ilp->first[ilp->count] + ilp->first[variable];
         int64_t extreme = own[0];

@@ -148,12 +148,12 @@ static int64_t nodes_left(const struct solving *solving) {
 static enum status search_within(struct solving *solving, const struct ilp_buckets *buckets, int64_t paid,
                                  int64_t below, size_t width) {
     struct ilp_search search = {.ilp = solving->ilp,
-                                 .buckets = buckets,
-                                 .paid = paid,
-                                 .below = below,
-                                 .width = width,
-                                 .nodes_left = nodes_left(solving),
-                                 .choice = solving->tried};
+                                .buckets = buckets,
+                                .paid = paid,
+                                .below = below,
+                                .width = width,
+                                .nodes_left = nodes_left(solving),
+                                .choice = solving->tried};
     TRY(ilp_search(&search));
     solving->nodes += nodes_left(solving) - search.nodes_left;
     if (search.bound > solving->bound) solving->bound = search.bound;
