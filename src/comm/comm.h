@@ -52,7 +52,7 @@
  * mpi_comm, mpi_thread: the engine of many ranks, and its thread;
  * operation, operation_steps: an operation that this thread moves on;
  * window: memory that ranks of a node share;
- * step_watch: whether a step moves on; pulse, mpi_pulse: which rank is silent;
+ * step_watch: whether a step moves on; heartbeat, mpi_heartbeat: which rank is silent;
  * mpi_library: which MPI, and where its plugin is;
  * nccl_abi, nccl_library: NCCL's functions, and how they are found;
  * nccl_comm, nccl_operation: operations on the memory of devices;

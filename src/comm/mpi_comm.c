@@ -47,7 +47,7 @@ static enum status engine_wait(struct comm_operation *base) {
     return atomic_load(&operation->state) == OPERATION_FAILED ? mpi_failed(mpi) : STATUS_OK;
 }
 
-/* Operations of other libraries: known to the pulse as the time since which one is waited for. */
+/* Operations of other libraries: known to the heartbeat as the time since which one is waited for. */
 static void engine_waits(struct comm *comm, bool begins) {
     struct mpi_comm *mpi = mpi_comm_of(comm);
     if (begins) atomic_fetch_add(&mpi->started, 1);
@@ -82,11 +82,11 @@ static bool engine_speaks(const struct comm *comm) {
 
 static void free_mpi(struct mpi_comm *mpi) {
     if (!mpi) return;
-    pulse_free(&mpi->pulse.pulse);
-    mem_free(mpi->pulse.send);
-    mem_free(mpi->pulse.receive);
-    mem_free(mpi->pulse.sent);
-    mem_free(mpi->pulse.got);
+    heartbeat_free(&mpi->heartbeat.heartbeat);
+    mem_free(mpi->heartbeat.send);
+    mem_free(mpi->heartbeat.receive);
+    mem_free(mpi->heartbeat.sent);
+    mem_free(mpi->heartbeat.got);
     mem_free(mpi->comm.host);
     mem_free(mpi->comm.ends);
     mem_free(mpi->exchange_requests);
@@ -149,12 +149,12 @@ static enum status begin(struct mpi_comm *mpi, void *argument) {
     TRY(renumber(mpi, world));
     struct comm_group all = comm_group_all(&mpi->comm);
     TRY(mpi_exchange(mpi, &all, world->host, sizeof *mpi->comm.host, mpi->comm.host));
-    return mpi_begin_pulse(mpi);
+    return mpi_begin_heartbeat(mpi);
 }
 
 static enum status end(struct mpi_comm *mpi, void *argument) {
     (void)argument;
-    TRY(mpi_end_pulse(mpi));
+    TRY(mpi_end_heartbeat(mpi));
     return mpi_check(mpi, mpi->wire->close(mpi->wire_context));
 }
 
@@ -245,7 +245,7 @@ enum status mpi_comm_open(const struct wire *wire, void *context, const struct c
     mpi->failed_rank = -1;
     mpi->queue_end = &mpi->queue;
     double period_s = settings->rank_timeout_s / 32;
-    mpi->pulse.period_ns = (int64_t)((period_s < 1 ? period_s : 1) * 1e9);
+    mpi->heartbeat.period_ns = (int64_t)((period_s < 1 ? period_s : 1) * 1e9);
     prctl(PR_SET_PDEATHSIG, SIGTERM); /* a rank does not outlive what launched it */
     enum status status = start_thread(mpi);
     if (status != STATUS_OK) {

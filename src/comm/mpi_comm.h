@@ -9,13 +9,13 @@
 #include <stdatomic.h>
 
 #include "comm/comm_engine.h"
-#include "comm/pulse.h"
+#include "comm/heartbeat.h"
 #include "comm/window.h"
 
 struct operation;
 
-/* Tags: exchanges, pulses, then two an operation, by the number that the receiving rank gave it. */
-enum { TAG_EXCHANGE, TAG_PULSE, TAG_OPERATION };
+/* Tags: exchanges, heartbeats, then two an operation, by the number that the receiving rank gave it. */
+enum { TAG_EXCHANGE, TAG_HEARTBEAT, TAG_OPERATION };
 /* Operations at a time: those of programs, and a few around them. */
 enum { SLOTS = COMM_OPERATIONS_MOST + 256 };
 
@@ -30,15 +30,15 @@ struct mpi_task {
     char message[600];
 };
 
-/* The pulse's messages: one send and one receive for each distance. */
-struct mpi_pulse {
-    struct pulse pulse;
+/* The heartbeat's messages: one send and one receive for each distance. */
+struct mpi_heartbeat {
+    struct heartbeat heartbeat;
     int64_t period_ns, next_ns;
     int64_t others_ns; /* processor time of the other threads, at the last beat */
     int distances, turn;
     bool beats, ending;
     int *send, *receive;            /* requests */
-    struct pulse_entry *sent, *got; /* ranks entries each */
+    struct heartbeat_entry *sent, *got; /* ranks entries each */
 };
 
 struct mpi_comm {
@@ -68,7 +68,7 @@ struct mpi_comm {
     int *exchange_requests;     /* the thread's, two a rank: so that an exchange needs no memory */
     int64_t exchange_ns;        /* the thread's: when the exchange that it is at was begun; 0: none */
     struct operation *active;   /* the thread's */
-    struct mpi_pulse pulse;     /* the thread's */
+    struct mpi_heartbeat heartbeat;     /* the thread's */
     _Atomic int64_t traffic[2 * MESH_AXES + 1];
     struct window *windows;     /* all open ones, the newest first */
     int window_count;           /* ever opened: their numbers */
@@ -99,10 +99,10 @@ enum status mpi_exchange(struct mpi_comm *mpi, const struct comm_group *group, c
 enum status mpi_run_exchange(struct mpi_comm *mpi, const struct comm_group *group, const void *mine, size_t bytes,
                              void *all);
 
-/* For the thread, mpi_pulse.c. Keeping it is sending one's own when it is due, and recording the failure of a rank that
+/* For the thread, mpi_heartbeat.c. Keeping it is sending one's own when it is due, and recording the failure of a rank that
  * is silent or keeps operations waiting. Beginning and ending are collective. */
-enum status mpi_begin_pulse(struct mpi_comm *mpi);
-void mpi_keep_pulse(struct mpi_comm *mpi);
-enum status mpi_end_pulse(struct mpi_comm *mpi);
+enum status mpi_begin_heartbeat(struct mpi_comm *mpi);
+void mpi_keep_heartbeat(struct mpi_comm *mpi);
+enum status mpi_end_heartbeat(struct mpi_comm *mpi);
 
 #endif

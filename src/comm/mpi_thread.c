@@ -71,7 +71,7 @@ static bool progress(struct mpi_comm *mpi) {
     int abort_status = atomic_load(&mpi->abort_status);
     if (abort_status) mpi->wire->abort(mpi->wire_context, abort_status);
     take_queue(mpi);
-    mpi_keep_pulse(mpi);
+    mpi_keep_heartbeat(mpi);
     for (struct operation **link = &mpi->active; *link;) {
         struct operation *operation = *link;
         bool failed = atomic_load(&mpi->failure) != FAILURE_NONE;
@@ -111,12 +111,12 @@ static void run_task(struct mpi_comm *mpi, struct mpi_task *task) {
     pthread_mutex_unlock(&mpi->mutex);
 }
 
-/* Sleeps until there is something to do, or a pulse is due. */
+/* Sleeps until there is something to do, or a heartbeat is due. */
 static struct mpi_task *wait_for_work(struct mpi_comm *mpi, bool *ending) {
     pthread_mutex_lock(&mpi->mutex);
     struct timespec until;
     clock_gettime(CLOCK_MONOTONIC, &until);
-    int64_t ns = until.tv_nsec + mpi->pulse.period_ns;
+    int64_t ns = until.tv_nsec + mpi->heartbeat.period_ns;
     until.tv_sec += ns / 1000000000;
     until.tv_nsec = ns % 1000000000;
     int waited = 0;

@@ -1,7 +1,7 @@
 /* Whether a step moves on. A thread that computes for ever uses processor time as one that works does; so in a step
  * work is what ends instructions. The longest that one took so far says how long the next may take.
  *
- * The threads that execute a step call what is above the line, the pulse's thread what is below. */
+ * The threads that execute a step call what is above the line, the heartbeat's thread what is below. */
 #ifndef BALLAST_COMM_STEP_WATCH_H
 #define BALLAST_COMM_STEP_WATCH_H
 
@@ -14,7 +14,7 @@ struct step_watch {
     atomic_int held;             /* threads in it that wait for something outside */
     atomic_uint ended;           /* instructions */
     _Atomic int64_t patience_ns; /* as the step asks */
-    /* The pulse's thread: */
+    /* The heartbeat's thread: */
     unsigned seen;
     int64_t moved_ns, looked_ns; /* since when `seen` stands; when it was last looked at */
     int64_t longest_ns;          /* the longest that it was seen to stand in a step, with nobody waited for */

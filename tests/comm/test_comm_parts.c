@@ -1,4 +1,4 @@
-/* Meshes and groups, pulses, schedules without ranks, the engine of one rank, and which MPI is chosen. */
+/* Meshes and groups, heartbeats, schedules without ranks, the engine of one rank, and which MPI is chosen. */
 #include <stdio.h>
 #include <unistd.h>
 
@@ -7,7 +7,7 @@
 #include "comm/comm.h"
 #include "comm/launch.h"
 #include "comm/mpi_library.h"
-#include "comm/pulse.h"
+#include "comm/heartbeat.h"
 #include "support/fault_sweep.h"
 #include "support/temp_folder.h"
 #include "support/thread_ranks.h"
@@ -38,32 +38,32 @@ static void groups_of_a_mesh(void **state) {
     assert_int_equal(mesh_group_per_node(&mesh, &peers), 1);
 }
 
-/* Ranks 0 to 4 pass pulses as they would; rank 3 stops after the tenth period. */
+/* Ranks 0 to 4 pass heartbeats as they would; rank 3 stops after the tenth period. */
 static void a_silent_rank_is_found(void **state) {
     (void)state;
     enum { RANKS = 5, TIMEOUT = 100, PERIOD = 5, STOPS = 10 * PERIOD };
-    struct pulse pulse[RANKS];
+    struct heartbeat heartbeat[RANKS];
     for (int r = 0; r < RANKS; r++)
-        assert_int_equal(pulse_create(RANKS, r, TIMEOUT, 0, &pulse[r]), STATUS_OK);
-    assert_int_equal(pulse_distances(RANKS), 3);
+        assert_int_equal(heartbeat_create(RANKS, r, TIMEOUT, 0, &heartbeat[r]), STATUS_OK);
+    assert_int_equal(heartbeat_distances(RANKS), 3);
     int64_t found = -1;
     for (int64_t now = PERIOD; now < 1000 && found < 0; now += PERIOD)
         for (int r = 0; r < RANKS; r++) {
             if (r == 3 && now > STOPS) continue;
-            pulse_beat(&pulse[r], (uint32_t)(now / PERIOD + (r == 4 ? 0 : 2)), true, now);
+            heartbeat_beat(&heartbeat[r], (uint32_t)(now / PERIOD + (r == 4 ? 0 : 2)), true, now);
             int to = (r + (1 << now / PERIOD % 3)) % RANKS;
-            if (to != 3 || now <= STOPS) pulse_merge(&pulse[to], pulse[r].entry, now);
-            int silent = pulse_silent(&pulse[r], now);
+            if (to != 3 || now <= STOPS) heartbeat_merge(&heartbeat[to], heartbeat[r].entry, now);
+            int silent = heartbeat_silent(&heartbeat[r], now);
             assert_true(silent == -1 || (silent == 3 && now - STOPS > TIMEOUT));
             if (silent == 3) found = now;
         }
     assert_true(found > 0 && found <= STOPS + 2 * TIMEOUT);
-    assert_int_equal(pulse_behind(&pulse[0]), 3);
+    assert_int_equal(heartbeat_behind(&heartbeat[0]), 3);
     /* A rank that was stopped itself blames nobody. */
-    pulse_beat(&pulse[3], 12, true, 2000);
-    assert_int_equal(pulse_silent(&pulse[3], 2000), -1);
+    heartbeat_beat(&heartbeat[3], 12, true, 2000);
+    assert_int_equal(heartbeat_silent(&heartbeat[3], 2000), -1);
     for (int r = 0; r < RANKS; r++)
-        pulse_free(&pulse[r]);
+        heartbeat_free(&heartbeat[r]);
 }
 
 /* Rank 1 starts nothing any more. As long as it works the others wait; then it does nothing, and is blamed. Rank 2,
@@ -71,23 +71,23 @@ static void a_silent_rank_is_found(void **state) {
 static void a_rank_that_works_is_waited_for(void **state) {
     (void)state;
     enum { RANKS = 3, TIMEOUT = 100, PERIOD = 5, WORKS = 1000 };
-    struct pulse pulse[RANKS];
+    struct heartbeat heartbeat[RANKS];
     for (int r = 0; r < RANKS; r++)
-        assert_int_equal(pulse_create(RANKS, r, TIMEOUT, 0, &pulse[r]), STATUS_OK);
+        assert_int_equal(heartbeat_create(RANKS, r, TIMEOUT, 0, &heartbeat[r]), STATUS_OK);
     int64_t found = -1;
     for (int64_t now = PERIOD; now < 2000 && found < 0; now += PERIOD) {
         for (int r = 0; r < RANKS; r++) {
-            pulse_beat(&pulse[r], r == 1 ? 7 : 8, r == 1 && now < WORKS, now);
-            pulse_merge(&pulse[(r + 1 + now / PERIOD % 2) % RANKS], pulse[r].entry, now);
+            heartbeat_beat(&heartbeat[r], r == 1 ? 7 : 8, r == 1 && now < WORKS, now);
+            heartbeat_merge(&heartbeat[(r + 1 + now / PERIOD % 2) % RANKS], heartbeat[r].entry, now);
         }
-        int hanging = pulse_hanging(&pulse[0], now);
+        int hanging = heartbeat_hanging(&heartbeat[0], now);
         assert_true(hanging == -1 || hanging == 1);
-        assert_int_equal(pulse_hanging(&pulse[1], now), -1);
+        assert_int_equal(heartbeat_hanging(&heartbeat[1], now), -1);
         if (hanging == 1) found = now;
     }
     assert_true(found >= WORKS + TIMEOUT && found <= WORKS + 2 * TIMEOUT);
     for (int r = 0; r < RANKS; r++)
-        pulse_free(&pulse[r]);
+        heartbeat_free(&heartbeat[r]);
 }
 
 /* An instruction has ten times as long as the longest one before it, or what its step asks for. What a rank waits for
