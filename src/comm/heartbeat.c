@@ -4,12 +4,12 @@
 
 enum status heartbeat_create(int ranks, int me, int64_t timeout_ns, int64_t now_ns, struct heartbeat *out) {
     struct heartbeat heartbeat = {.ranks = ranks,
-                          .me = me,
-                          .entry = mem_array((size_t)ranks, sizeof *heartbeat.entry),
-                          .heard_ns = mem_array((size_t)ranks, sizeof *heartbeat.heard_ns),
-                          .worked_ns = mem_array((size_t)ranks, sizeof *heartbeat.worked_ns),
-                          .even_ns = now_ns,
-                          .timeout_ns = timeout_ns};
+                                  .me = me,
+                                  .entry = mem_array((size_t)ranks, sizeof *heartbeat.entry),
+                                  .heard_ns = mem_array((size_t)ranks, sizeof *heartbeat.heard_ns),
+                                  .worked_ns = mem_array((size_t)ranks, sizeof *heartbeat.worked_ns),
+                                  .even_ns = now_ns,
+                                  .timeout_ns = timeout_ns};
     if (!heartbeat.entry || !heartbeat.heard_ns || !heartbeat.worked_ns) {
         heartbeat_free(&heartbeat);
         return STATUS_FAILED;
@@ -50,8 +50,8 @@ void heartbeat_beat(struct heartbeat *heartbeat, uint32_t started, bool worked, 
 void heartbeat_merge(struct heartbeat *heartbeat, const struct heartbeat_entry *theirs, int64_t now_ns) {
     for (int rank = 0; rank < heartbeat->ranks; rank++) {
         if (rank == heartbeat->me || (int32_t)(theirs[rank].beat - heartbeat->entry[rank].beat) <= 0) continue;
-        bool moved =
-            theirs[rank].worked != heartbeat->entry[rank].worked || theirs[rank].started != heartbeat->entry[rank].started;
+        bool moved = theirs[rank].worked != heartbeat->entry[rank].worked ||
+                     theirs[rank].started != heartbeat->entry[rank].started;
         heartbeat->entry[rank] = theirs[rank];
         heartbeat->heard_ns[rank] = now_ns;
         if (moved) heartbeat->worked_ns[rank] = now_ns;
@@ -79,7 +79,8 @@ int heartbeat_behind(const struct heartbeat *heartbeat) {
 int heartbeat_hanging(const struct heartbeat *heartbeat, int64_t now_ns) {
     int slowest = heartbeat_behind(heartbeat);
     for (int rank = 0; rank < heartbeat->ranks && slowest >= 0; rank++)
-        if (started_beyond(heartbeat, rank, slowest) == 0 && now_ns - heartbeat->worked_ns[rank] > heartbeat->timeout_ns)
+        if (started_beyond(heartbeat, rank, slowest) == 0 &&
+            now_ns - heartbeat->worked_ns[rank] > heartbeat->timeout_ns)
             return rank;
     return -1;
 }

@@ -18,9 +18,9 @@ struct heartbeat_entry {
 struct heartbeat {
     int ranks, me;
     struct heartbeat_entry *entry; /* by rank */
-    int64_t *heard_ns;         /* when the beat was last seen to rise */
-    int64_t *worked_ns;        /* the same of its work */
-    int64_t even_ns;           /* since then all have started as many operations as this rank; -1: some rank has not */
+    int64_t *heard_ns;             /* when the beat was last seen to rise */
+    int64_t *worked_ns;            /* the same of its work */
+    int64_t even_ns; /* since then all have started as many operations as this rank; -1: some rank has not */
     int64_t timeout_ns;
 };
 

@@ -37,7 +37,7 @@ struct mpi_heartbeat {
     int64_t others_ns; /* processor time of the other threads, at the last beat */
     int distances, turn;
     bool beats, ending;
-    int *send, *receive;            /* requests */
+    int *send, *receive;                /* requests */
     struct heartbeat_entry *sent, *got; /* ranks entries each */
 };
 
@@ -62,13 +62,13 @@ struct mpi_comm {
     char failure_text[600];
     atomic_int abort_status; /* abort when not 0 */
 
-    atomic_uint started;        /* operations and exchanges */
-    _Atomic int64_t outside_ns; /* when an operation of another library was begun, which is waited for; 0: none */
-    bool moved;                 /* the thread's: an operation was moved on since the last beat */
-    int *exchange_requests;     /* the thread's, two a rank: so that an exchange needs no memory */
-    int64_t exchange_ns;        /* the thread's: when the exchange that it is at was begun; 0: none */
-    struct operation *active;   /* the thread's */
-    struct mpi_heartbeat heartbeat;     /* the thread's */
+    atomic_uint started;            /* operations and exchanges */
+    _Atomic int64_t outside_ns;     /* when an operation of another library was begun, which is waited for; 0: none */
+    bool moved;                     /* the thread's: an operation was moved on since the last beat */
+    int *exchange_requests;         /* the thread's, two a rank: so that an exchange needs no memory */
+    int64_t exchange_ns;            /* the thread's: when the exchange that it is at was begun; 0: none */
+    struct operation *active;       /* the thread's */
+    struct mpi_heartbeat heartbeat; /* the thread's */
     _Atomic int64_t traffic[2 * MESH_AXES + 1];
     struct window *windows;     /* all open ones, the newest first */
     int window_count;           /* ever opened: their numbers */
@@ -99,8 +99,8 @@ enum status mpi_exchange(struct mpi_comm *mpi, const struct comm_group *group, c
 enum status mpi_run_exchange(struct mpi_comm *mpi, const struct comm_group *group, const void *mine, size_t bytes,
                              void *all);
 
-/* For the thread, mpi_heartbeat.c. Keeping it is sending one's own when it is due, and recording the failure of a rank that
- * is silent or keeps operations waiting. Beginning and ending are collective. */
+/* For the thread, mpi_heartbeat.c. Keeping it is sending one's own when it is due, and recording the failure of a rank
+ * that is silent or keeps operations waiting. Beginning and ending are collective. */
 enum status mpi_begin_heartbeat(struct mpi_comm *mpi);
 void mpi_keep_heartbeat(struct mpi_comm *mpi);
 enum status mpi_end_heartbeat(struct mpi_comm *mpi);

@@ -117,10 +117,10 @@ enum status mpi_begin_heartbeat(struct mpi_comm *mpi) {
         struct wire_piece out = {heartbeat->sent + i * ranks, (int64_t)bytes},
                           in = {heartbeat->got + i * ranks, (int64_t)bytes};
         int to = (me + (1 << i)) % ranks, from = (me - (1 << i) + ranks) % ranks;
-        TRY(mpi_check(mpi,
-                      mpi->wire->request(mpi->wire_context, WIRE_SYNC_SEND, to, TAG_HEARTBEAT, &out, 1, &heartbeat->send[i])));
-        TRY(mpi_check(
-            mpi, mpi->wire->request(mpi->wire_context, WIRE_RECEIVE, from, TAG_HEARTBEAT, &in, 1, &heartbeat->receive[i])));
+        TRY(mpi_check(mpi, mpi->wire->request(mpi->wire_context, WIRE_SYNC_SEND, to, TAG_HEARTBEAT, &out, 1,
+                                              &heartbeat->send[i])));
+        TRY(mpi_check(mpi, mpi->wire->request(mpi->wire_context, WIRE_RECEIVE, from, TAG_HEARTBEAT, &in, 1,
+                                              &heartbeat->receive[i])));
         TRY(mpi_check(mpi, mpi->wire->start(mpi->wire_context, heartbeat->receive[i])));
     }
     heartbeat->beats = heartbeat->distances > 0;
