@@ -175,10 +175,10 @@ enum status engine_compute_step(struct engine *engine, int64_t step, double lear
     double figures[LOSS_FIGURES_MOST] = {0};
     TRY(step_exchange_targets(&engine->exchange, filled, targets, &all));
     set_scalars(engine, step, learning_rate, all);
-    engine->torn = true;
+    engine->partially_updated = true;
     TRY(runner_step(engine->runners[PROGRAM_STEP], engine->scalars));
     TRY(step_exchange_loss(&engine->exchange, engine_data(engine, PROGRAM_STEP, "loss"), figures));
-    engine->torn = false;
+    engine->partially_updated = false;
     const double *clip = engine_data(engine, PROGRAM_STEP, "clip");
     double scale = engine->scalars[SCALAR_LOSS_SCALE];
     *out = (struct step_numbers){.loss = figures[0] * scale, .grad_norm = clip[0]};
@@ -203,10 +203,10 @@ enum status engine_agree_least(struct engine *engine, enum status mine, int64_t 
 }
 
 enum status engine_settle(struct engine *engine) {
-    bool torn = engine->torn;
-    engine->torn = true;
+    bool partially_updated = engine->partially_updated;
+    engine->partially_updated = true;
     TRY(runner_finish(engine->main));
-    engine->torn = torn;
+    engine->partially_updated = partially_updated;
     return STATUS_OK;
 }
 

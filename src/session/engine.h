@@ -23,7 +23,7 @@ struct engine {
     struct expert_counts expert_counts;     /* of a step, by engine_count_experts */
     int64_t shares;                         /* of a step: this rank's that have micro-batches, which are its first */
     double scalars[SCALAR_COUNT];           /* of the last training step */
-    bool torn; /* a step or its updates failed halfway: weights and state belong to no step */
+    bool partially_updated; /* a step or its updates failed halfway: weights and state belong to no step */
 };
 
 /* Opens the arenas. The caller calls engine_close, also after a failure of what follows. All ranks of the session open

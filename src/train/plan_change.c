@@ -111,7 +111,7 @@ static enum status go_back(struct train_run *run, const struct kept_states *kept
     plan_change_tell_stay(run);
     run->session.machine.backend->set_threads(run->plan.chosen.threads);
     enum status status = enter_engine(run, kept);
-    run->engine.torn = status != STATUS_OK;
+    run->engine.partially_updated = status != STATUS_OK;
     return status;
 }
 

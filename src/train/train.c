@@ -169,7 +169,7 @@ static enum status write_result(struct train_run *run) {
  * Not one that failed within a step: there they wait for it, and end with it. */
 static enum status agree_on_end(struct train_run *run, enum status status) {
     bool known = status_is_stop(status) || run->session.comm->agreed_failure;
-    return known || run->engine.torn ? status : engine_agree(&run->engine, status);
+    return known || run->engine.partially_updated ? status : engine_agree(&run->engine, status);
 }
 
 static enum status end_steps(struct train_run *run, enum status status) {

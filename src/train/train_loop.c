@@ -131,7 +131,7 @@ static enum status one_step(struct train_run *run) {
     step_record_begin(&run->record, run->engine.main, run->state.step, watched || is_doubtful(run));
     int64_t start = clock_now_ns();
     enum status stepped = engine_step(&run->engine, run->data.dataset, run->state.step, learning_rate, &numbers);
-    run->whole = stepped != STATUS_OK && !run->engine.torn; /* what could not begin has changed nothing */
+    run->whole = stepped != STATUS_OK && !run->engine.partially_updated; /* what could not begin has changed nothing */
     TRY(stepped);
     int64_t elapsed = clock_now_ns() - start;
     enum status recorded =
@@ -310,7 +310,7 @@ static enum status save_displaced(struct train_run *run) {
  * but what came after it failed. */
 static void save_after(struct train_run *run) {
     bool tried = run->saved_step == run->state.step, written = train_loop_finish_save(run) == STATUS_OK;
-    bool wanted = run->options->save_every > 0 && run->whole && !run->engine.torn && run->state.step > 0;
+    bool wanted = run->options->save_every > 0 && run->whole && !run->engine.partially_updated && run->state.step > 0;
     if (written && wanted && !tried && begin_save(run) == STATUS_OK) (void)train_loop_finish_save(run);
 }
 

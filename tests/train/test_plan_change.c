@@ -398,7 +398,7 @@ static void a_lost_engine_ends_the_run(void **state) {
     enum status status = plan_change_make(other, &next, &changed);
     fault_arm(FAULT_ALLOCATE, 0, false);
     expect_status(status, STATUS_FAILED, NULL);
-    assert_true(other->engine.torn);
+    assert_true(other->engine.partially_updated);
     session_plan_free(&next);
     expect_status(train_loop_end(other, status), STATUS_FAILED, NULL);
     other->begun = false;
