@@ -92,8 +92,8 @@ bool run_wants_rescue(const struct train_run *run) {
     struct comm_group all = comm_group_all(comm);
     struct {
         bool displaced, sound;
-    } mine = {run_leads(run) && !run_is_in_place(run), run->whole && !run->engine.partially_updated}, wanted = {.sound = true},
-      *theirs = mem_array((size_t)all.count, sizeof mine);
+    } mine = {run_leads(run) && !run_is_in_place(run), run->whole && !run->engine.partially_updated},
+      wanted = {.sound = true}, *theirs = mem_array((size_t)all.count, sizeof mine);
     bool told = comm_agree(comm, theirs ? STATUS_OK : STATUS_FAILED) == STATUS_OK &&
                 comm_exchange(comm, &all, &mine, sizeof mine, theirs) == STATUS_OK;
     for (int rank = 0; rank < all.count && told; rank++) {
