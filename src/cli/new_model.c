@@ -34,7 +34,7 @@ static enum status list_plain(const struct graph *graph, const struct byte_store
 }
 
 /* Those in fewer bits lie in several tensors each. */
-static enum status list_coded(struct graph *graph, struct stored_writer *writer, const struct byte_store *store,
+static enum status list_quantized(struct graph *graph, struct stored_writer *writer, const struct byte_store *store,
                               struct parameters *out) {
     size_t parameters = graph->tensors.count;
     for (size_t i = 0; i < parameters; i++)
@@ -50,12 +50,12 @@ static enum status write_weights(const struct new_model *wanted, const struct mo
     struct graph *graph;
     struct tensor *logits;
     struct initial_weights weights = {model, wanted->seed};
-    struct stored_writer writer = {.make = model_draw_coded, .payload = &weights};
-    const struct byte_store plain = model_initial_store(&weights), coded = stored_writer_store(&writer);
+    struct stored_writer writer = {.make = model_draw_quantized, .payload = &weights};
+    const struct byte_store plain = model_initial_store(&weights), quantized = stored_writer_store(&writer);
     struct parameters found = {.elements = 0};
     TRY(model_build_graph(model, MODEL_LOGITS, wanted->dtype, 1, 1, &graph, &logits));
     enum status status = list_plain(graph, &plain, &found);
-    if (status == STATUS_OK) status = list_coded(graph, &writer, &coded, &found);
+    if (status == STATUS_OK) status = list_quantized(graph, &writer, &quantized, &found);
     if (status == STATUS_OK) status = model_write(model, folder, found.list.items, (int)found.list.count, NULL);
     *elements = found.elements;
     vec_free(&found.list);

@@ -100,7 +100,7 @@ struct tensor *graph_parameter(struct graph *graph, const char *name, int rank, 
     return tensor;
 }
 
-struct tensor *graph_coded_parameter(struct graph *graph, const char *name, const struct weight_code *code) {
+struct tensor *graph_quantized_parameter(struct graph *graph, const char *name, const struct weight_code *code) {
     if (failed(graph) || !name) return NULL;
     BUG_IF(block_has_parameter(graph, name), "two parameters are called %s", name);
     if (!weight_format_fits(code->format, code->block, code->values.dims[1])) {

@@ -79,7 +79,7 @@ struct tensor *graph_tensor(struct graph *graph, enum tensor_kind kind, const ch
 struct tensor *graph_parameter(struct graph *graph, const char *name, int rank, int64_t d0, int64_t d1);
 /* A frozen matrix of numbers kept in fewer bits: bytes. Of the code's values the graph's dtype takes the place of
  * theirs. BAD_INPUT, naming it, where the format cannot have such a matrix. */
-struct tensor *graph_coded_parameter(struct graph *graph, const char *name, const struct weight_code *code);
+struct tensor *graph_quantized_parameter(struct graph *graph, const char *name, const struct weight_code *code);
 /* Says that files have the parameter in a stack (graph/tensor.h), whose name is copied. */
 void graph_stack(struct graph *graph, struct tensor *parameter, const char *name, int64_t index, int64_t count);
 /* Says that files may have the parameter in this stack instead, whose name is copied. */

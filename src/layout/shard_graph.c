@@ -140,12 +140,12 @@ static struct tensor *make_plain(struct sharder *sharder, const struct tensor *f
 }
 
 /* In fewer bits. */
-static struct tensor *make_coded(struct sharder *sharder, const struct tensor *from, const struct shape *shape,
+static struct tensor *make_quantized(struct sharder *sharder, const struct tensor *from, const struct shape *shape,
                                  bool is_part) {
     struct weight_code code = from->code;
     code.values = *shape;
     if (is_part) code.format = weight_part_format(code.format);
-    return graph_coded_parameter(sharder->graph, from->name, &code);
+    return graph_quantized_parameter(sharder->graph, from->name, &code);
 }
 
 /* Whether blocks lie within the parts of so many ranks, which cut a weight as `is` does. */
@@ -186,14 +186,14 @@ static struct tensor *refuse_blocks(struct sharder *sharder, const struct tensor
 
 static struct tensor *make_parameter(struct sharder *sharder, const struct tensor *from, const struct tensor_part *is) {
     struct shape shape = *tensor_values(from);
-    bool coded = from->code.format != WEIGHT_PLAIN;
+    bool quantized = from->code.format != WEIGHT_PLAIN;
     for (int c = 0; is && c < is->count; c++) {
         int64_t *size = &shape.dims[is->cuts[c].dimension];
         *size = index_part_size(&(struct index_part){.size = *size, .parts = is->cuts[c].parts});
     }
-    if (is && coded && !weight_format_fits(from->code.format, from->code.block, shape.dims[1]))
+    if (is && quantized && !weight_format_fits(from->code.format, from->code.block, shape.dims[1]))
         return refuse_blocks(sharder, from, is);
-    struct tensor *made = coded ? make_coded(sharder, from, &shape, is != NULL) : make_plain(sharder, from, &shape);
+    struct tensor *made = quantized ? make_quantized(sharder, from, &shape, is != NULL) : make_plain(sharder, from, &shape);
     if (made && from->stack.name)
         graph_stack(sharder->graph, made, from->stack.name, from->stack.index, from->stack.count);
     if (!made || !is) return made;
@@ -203,7 +203,7 @@ static struct tensor *make_parameter(struct sharder *sharder, const struct tenso
     else
         sharder->graph->status = STATUS_FAILED;
     made->part = part;
-    if (part && coded && !weight_part_fits(made)) refuse_blocks(sharder, from, is);
+    if (part && quantized && !weight_part_fits(made)) refuse_blocks(sharder, from, is);
     return made;
 }
 

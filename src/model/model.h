@@ -13,7 +13,7 @@
  * model_olmo2, model_olmoe, model_phi3, model_qwen2, model_qwen2_moe, model_qwen3, model_qwen3_moe, model_smollm3: one
  * layer each; safetensors, safetensors_header, safetensors_load, safetensors_convert, safetensors_layout,
  * safetensors_write, safetensors_runs: weight files; quantise, stored_format, stored_compressed, plain_layers,
- * coded_weights: weights in fewer bits, as files have them and as programs do; foreign_weights: recognises formats that
+ * quantized_weights: weights in fewer bits, as files have them and as programs do; foreign_weights: recognises formats that
  * are not read, by their first bytes;
  * model_weights: the weights of a model, read and checked; model_write, model_ends: the directory that is written;
  * adapter, adapter_config, adapter_write: LoRA adapters and their folder; model_adapter, model_merge: adapters in a
@@ -299,7 +299,7 @@ struct initial_weights {
 };
 struct byte_store model_initial_store(struct initial_weights *weights);
 /* The sections of a weight in fewer bits with these values, of `weights`, a struct initial_weights. */
-enum status model_draw_coded(const void *weights, const struct tensor *tensor, unsigned char *out);
+enum status model_draw_quantized(const void *weights, const struct tensor *tensor, unsigned char *out);
 /* The folder with a model's file of this name ("tokenizer.json", "generation_config.json"): the adapter's where that
  * has its own, else the model's. The files of a tokenizer and its chat templates belong together, so that an adapter's
  * tokenizer.json stands for all of them. NULL where the model was read from no folder. */

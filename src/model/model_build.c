@@ -37,10 +37,10 @@ struct tensor *build_layer_parameter(struct builder *builder, const char *name, 
     return wanted ? parameter(builder, build_layer_name(builder, name), d0, d1) : NULL;
 }
 
-static struct tensor *coded(struct builder *builder, const char *name, int64_t rows, int64_t columns) {
+static struct tensor *quantized(struct builder *builder, const char *name, int64_t rows, int64_t columns) {
     const struct weight_code code = {builder->config->base_format, shape_make(DTYPE_F32, 2, rows, columns, 1),
                                      builder->config->base_block};
-    return graph_coded_parameter(builder->graph, name, &code);
+    return graph_quantized_parameter(builder->graph, name, &code);
 }
 
 static struct tensor *matrix(struct builder *builder, const char *name, int64_t rows, int64_t columns) {
@@ -48,7 +48,7 @@ static struct tensor *matrix(struct builder *builder, const char *name, int64_t 
     if (config->base_format == WEIGHT_PLAIN || config->family->expert_format != WEIGHT_PLAIN ||
         (name && plain_layers_have(config->plain_layers, name)))
         return parameter(builder, name, rows, columns);
-    return coded(builder, name, rows, columns);
+    return quantized(builder, name, rows, columns);
 }
 
 struct tensor *build_matrix(struct builder *builder, const char *name, int64_t rows, int64_t columns) {
@@ -59,8 +59,8 @@ struct tensor *build_layer_matrix(struct builder *builder, const char *name, int
     return matrix(builder, build_layer_name(builder, name), rows, columns);
 }
 
-struct tensor *build_layer_coded(struct builder *builder, const char *name, int64_t rows, int64_t columns) {
-    return coded(builder, build_layer_name(builder, name), rows, columns);
+struct tensor *build_layer_quantized(struct builder *builder, const char *name, int64_t rows, int64_t columns) {
+    return quantized(builder, build_layer_name(builder, name), rows, columns);
 }
 
 struct tensor *build_layer_linear(struct builder *builder, const char *name, struct tensor *x, int64_t in, int64_t out,

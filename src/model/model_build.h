@@ -33,7 +33,7 @@ struct tensor *build_matrix(struct builder *builder, const char *name, int64_t r
 /* The same of the present layer. */
 struct tensor *build_layer_matrix(struct builder *builder, const char *name, int64_t rows, int64_t columns);
 /* A frozen matrix of the present layer in the config's base_format, which is not plain. */
-struct tensor *build_layer_coded(struct builder *builder, const char *name, int64_t rows, int64_t columns);
+struct tensor *build_layer_quantized(struct builder *builder, const char *name, int64_t rows, int64_t columns);
 /* PREFIX LAYERS.LAYER.NAME */
 const char *build_layer_name(struct builder *builder, const char *name);
 struct linear_sizes {

@@ -101,9 +101,9 @@ static double initial_deviation(const struct model_config *config, const struct 
 static struct tensor *part_of(struct builder *builder, int64_t expert, const char *name, int64_t d0, int64_t d1) {
     struct graph *graph = builder->graph;
     const char *own = graph_format(graph, "mlp.experts.%lld.%s", (long long)expert, name);
-    bool is_coded = d1 > 0 && builder->config->base_format != WEIGHT_PLAIN;
+    bool is_quantized = d1 > 0 && builder->config->base_format != WEIGHT_PLAIN;
     struct tensor *tensor =
-        is_coded ? build_layer_coded(builder, own, d1, d0) : build_layer_parameter(builder, own, d0, d1, true);
+        is_quantized ? build_layer_quantized(builder, own, d1, d0) : build_layer_parameter(builder, own, d0, d1, true);
     graph_stack(graph, tensor, build_layer_name(builder, graph_format(graph, "mlp.experts.%s", name)), expert,
                 builder->config->experts);
     return tensor;

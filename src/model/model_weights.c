@@ -7,7 +7,7 @@
 
 #include "base/half.h"
 #include "base/random.h"
-#include "model/coded_weights.h"
+#include "model/quantized_weights.h"
 #include "model/model_build.h"
 #include "model/model_config.h"
 #include "model/plain_layers.h"
@@ -328,23 +328,23 @@ static enum status initialise(const struct model *model, const struct weight_tar
 
 /* ---- in formats of fewer bits ---- */
 
-static bool is_coded(const struct weight_target *target) { return target->tensor->code.format != WEIGHT_PLAIN; }
+static bool is_quantized(const struct weight_target *target) { return target->tensor->code.format != WEIGHT_PLAIN; }
 
 static enum status read_drawn(const void *payload, int64_t first, int64_t count, float *out) {
     draw_block(payload, (uint64_t)first, (size_t)count, out);
     return STATUS_OK;
 }
 
-enum status model_draw_coded(const void *weights, const struct tensor *tensor, unsigned char *out) {
+enum status model_draw_quantized(const void *weights, const struct tensor *tensor, unsigned char *out) {
     const struct initial_weights *initial = weights;
     struct initial values = initial_of(initial->model, initial->seed, tensor);
     return quantise_weight(&tensor->code, &(struct number_source){read_drawn, &values}, out);
 }
 
-static enum status draw_coded(const struct model *model, uint64_t seed, const struct weight_target *target) {
-    const struct tensor whole = coded_weight_whole(target->tensor);
+static enum status draw_quantized(const struct model *model, uint64_t seed, const struct weight_target *target) {
+    const struct tensor whole = quantized_weight_whole(target->tensor);
     const struct initial values = initial_of(model, seed, &whole);
-    return coded_weight_quantise(target, &(struct number_source){read_drawn, &values});
+    return quantized_weight_quantise(target, &(struct number_source){read_drawn, &values});
 }
 
 struct stored_numbers {
@@ -358,17 +358,17 @@ static enum status read_stored(const void *payload, int64_t first, int64_t count
 }
 
 static enum status quantise_stored(const struct model *model, const struct weight_target *target) {
-    const struct tensor whole = coded_weight_whole(target->tensor);
+    const struct tensor whole = quantized_weight_whole(target->tensor);
     const struct safetensors_tensor *source = safetensors_find(model->weights, whole.name);
     if (!source) return missing(model, whole.name);
     TRY(check_parameter(source, tensor_values(&whole)));
     const struct stored_numbers numbers = {model->weights, source};
-    enum status status = coded_weight_quantise(target, &(struct number_source){read_stored, &numbers});
+    enum status status = quantized_weight_quantise(target, &(struct number_source){read_stored, &numbers});
     return status == STATUS_OK ? STATUS_OK : status_prefix(status, "%s: %s", source->file, whole.name);
 }
 
-static enum status load_coded(const struct model *model, const struct weight_target *target) {
-    return model->base_is_stored ? coded_weight_read(target, model->weights) : quantise_stored(model, target);
+static enum status load_quantized(const struct model *model, const struct weight_target *target) {
+    return model->base_is_stored ? quantized_weight_read(target, model->weights) : quantise_stored(model, target);
 }
 
 /* ---- of all formats ---- */
@@ -400,10 +400,10 @@ enum status model_load_weights(const struct model *model, const struct weight_ta
     struct safetensors_loads loads = {0};
     enum status status = STATUS_OK;
     for (int i = 0; i < count && status == STATUS_OK; i++)
-        if (!is_coded(&targets[i])) status = add_load(model, &targets[i], &loads);
+        if (!is_quantized(&targets[i])) status = add_load(model, &targets[i], &loads);
     if (status == STATUS_OK) status = safetensors_load(loads.items, loads.count);
     for (int i = 0; i < count && status == STATUS_OK; i++)
-        if (is_coded(&targets[i])) status = load_coded(model, &targets[i]);
+        if (is_quantized(&targets[i])) status = load_quantized(model, &targets[i]);
     vec_free(&loads);
     return status;
 }
@@ -442,7 +442,7 @@ enum status model_hash_files(const struct model *model, int part, int parts, uin
 enum status model_initialise_weights(const struct model *model, uint64_t seed, const struct weight_target *targets,
                                      int count) {
     for (int i = 0; i < count; i++)
-        TRY(is_coded(&targets[i]) ? draw_coded(model, seed, &targets[i]) : initialise(model, &targets[i], seed));
+        TRY(is_quantized(&targets[i]) ? draw_quantized(model, seed, &targets[i]) : initialise(model, &targets[i], seed));
     return STATUS_OK;
 }
 

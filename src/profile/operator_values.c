@@ -20,7 +20,7 @@ static void write_value(void *to, enum dtype dtype, int64_t index, double value)
 }
 
 /* Any codes will do; scales are to be of the size that a weight's are. */
-static void fill_coded(const struct tensor *tensor, unsigned char *to) {
+static void fill_quantized(const struct tensor *tensor, unsigned char *to) {
     enum { EXPONENT = 124, MIDDLE = WEIGHT_SCALES / 2 };
     struct weight_layout layout = weight_code_layout(&tensor->code);
     const float scale = 0.125f;
@@ -36,7 +36,7 @@ static void fill_coded(const struct tensor *tensor, unsigned char *to) {
 /* Computes the first values one by one and copies them to the rest; integers are all computed. */
 void operator_values_fill(const struct node *node, const struct tensor *tensor, void *to) {
     enum dtype dtype = tensor->shape.dtype;
-    if (tensor->code.format != WEIGHT_PLAIN) return fill_coded(tensor, to);
+    if (tensor->code.format != WEIGHT_PLAIN) return fill_quantized(tensor, to);
     int64_t count = shape_elements(&tensor->shape), bytes = dtype_bytes(dtype);
     int64_t first = dtype == DTYPE_I32 || count < PATTERN ? count : PATTERN;
     for (int64_t i = 0; i < first; i++)

@@ -9,7 +9,7 @@
 #include "base/mem.h"
 #include "ops/ops.h"
 #include "profile/operator_values.h"
-#include "support/coded_numbers.h"
+#include "support/quantized_numbers.h"
 #include "support/cuda_kernels.h"
 #include "support/unit.h"
 
@@ -35,12 +35,12 @@ static struct tensor *activation(struct graph *graph, const char *name, int64_t 
 }
 
 /* x w (+ residual), or dy w^t (+ what is there). */
-static struct node *build(const struct subject *of, bool coded, struct graph *graph) {
+static struct node *build(const struct subject *of, bool quantized, struct graph *graph) {
     const struct size *size = of->size;
     int64_t d0 = of->kn ? size->in : size->out, d1 = of->kn ? size->out : size->in;
     const struct weight_code code = {of->format, shape_make(of->dtype, 2, d0, d1, 1), of->block};
     struct tensor *weight =
-        coded ? graph_coded_parameter(graph, "w.weight", &code) : graph_parameter(graph, "w.weight", 2, d0, d1);
+        quantized ? graph_quantized_parameter(graph, "w.weight", &code) : graph_parameter(graph, "w.weight", 2, d0, d1);
     struct tensor *from = activation(graph, "from", size->rows, of->backward ? size->out : size->in);
     struct tensor *add = activation(graph, "add", size->rows, of->backward ? size->in : size->out);
     struct linear_attributes attributes = {.weight_is_kn = of->kn};
@@ -66,7 +66,7 @@ static void *numbers_of(const struct subject *of, const struct node *node, const
     void *numbers = mem_aligned(64, (size_t)(count * 4 + 63) / 64 * 64);
     assert_non_null(numbers);
     for (int64_t i = 0; i < count; i++) {
-        float number = coded_number(&layout, weight, i);
+        float number = quantized_number(&layout, weight, i);
         if (of->dtype == DTYPE_BF16)
             ((uint16_t *)numbers)[i] = bf16_from_float(number);
         else
@@ -93,14 +93,14 @@ static void *run(const struct node *node, void *from, void *weight, void *add) {
 }
 
 static void compare(const struct subject *of) {
-    struct graph *coded = graph_create(of->dtype, 1, of->size->rows),
+    struct graph *quantized = graph_create(of->dtype, 1, of->size->rows),
                  *plain = graph_create(of->dtype, 1, of->size->rows);
-    assert_non_null(coded);
+    assert_non_null(quantized);
     assert_non_null(plain);
-    const struct node *node = build(of, true, coded), *other = build(of, false, plain);
+    const struct node *node = build(of, true, quantized), *other = build(of, false, plain);
     void *from = filled(node, node->in[0]), *weight = filled(node, node->in[1]);
     const struct weight_layout layout = weight_code_layout(&node->in[1]->code);
-    coded_vary_scales(&layout, weight);
+    quantized_vary_scales(&layout, weight);
     void *add = filled(node, node->in[of->backward ? 2 : 3]), *numbers = numbers_of(of, node, weight);
     void *found = run(node, from, weight, add), *expected = run(other, from, numbers, add);
     if (memcmp(found, expected, (size_t)shape_bytes(&node->out[0]->shape)) != 0)
@@ -110,7 +110,7 @@ static void compare(const struct subject *of) {
     void *blocks[] = {from, weight, add, numbers, found, expected};
     for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++)
         mem_free(blocks[i]);
-    graph_free(coded);
+    graph_free(quantized);
     graph_free(plain);
 }
 

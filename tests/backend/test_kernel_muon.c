@@ -98,18 +98,18 @@ static void check(const char *name, enum dtype dtype, const char *weight, double
     assert_true(((double *)instance.data[instance.node->in[1]->id])[1] == 0.7);
     double *g = values_of(&instance, "gradient"), *w = values_of(&instance, weight),
            *before = values_of(&instance, weight);
-    bool coded = op_case_tensor(instance.graph, "momentum_buffer")->shape.dtype == DTYPE_U8;
-    double *m = coded ? mem_array((size_t)count, sizeof *m) : values_of(&instance, "momentum_buffer");
+    bool quantized = op_case_tensor(instance.graph, "momentum_buffer")->shape.dtype == DTYPE_U8;
+    double *m = quantized ? mem_array((size_t)count, sizeof *m) : values_of(&instance, "momentum_buffer");
     double *none = mem_array((size_t)count, sizeof *none);
     assert_true(m && none);
-    if (coded) /* all of them zero */
+    if (quantized) /* all of them zero */
         memset(instance.data[op_case_tensor(instance.graph, "momentum_buffer_absmax")->id], 0,
                (size_t)(count + 255) / 256 * 4);
     plain_muon(&instance, g, m, w);
     op_instance_run_all(&instance);
     if (op_instance_overrun(&instance)) fail_msg("%s wrote beside %s", name, op_instance_overrun(&instance));
-    double *moment = coded ? NULL : values_of(&instance, "momentum_buffer"), *found = values_of(&instance, weight);
-    double moment_off = coded ? 0 : off_by(count, moment, m, none), off = off_by(count, found, w, before);
+    double *moment = quantized ? NULL : values_of(&instance, "momentum_buffer"), *found = values_of(&instance, weight);
+    double moment_off = quantized ? 0 : off_by(count, moment, m, none), off = off_by(count, found, w, before);
     print_message("%-16s %s: moment off by %.1e, weight by %.1e of its change\n", name, dtype_name(dtype), moment_off,
                   off);
     if (!(moment_off <= moment_most && off <= most)) fail_msg("%s: off by %.2e and %.2e", name, moment_off, off);

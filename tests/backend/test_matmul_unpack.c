@@ -13,7 +13,7 @@
 #include "base/half.h"
 #include "base/mem.h"
 #include "model/quantise.h"
-#include "support/coded_numbers.h"
+#include "support/quantized_numbers.h"
 #include "support/unit.h"
 
 struct size {
@@ -103,18 +103,18 @@ static void check_near(const struct subject *of, const void *a, const void *b, c
 }
 
 static void check_product(const struct subject *of, const void *a, const void *sections, const void *numbers) {
-    struct matmul_spec spec = spec_of(of), coded = spec;
+    struct matmul_spec spec = spec_of(of), quantized = spec;
     size_t bytes = (size_t)(spec.m * spec.n) * sizeof(float);
     bool same_order, packed;
-    coded.b_format = of->format;
-    coded.b_block = of->block;
-    float *expected = multiply(&spec, a, numbers, 2, &same_order), *first = multiply(&coded, a, sections, 2, &packed);
+    quantized.b_format = of->format;
+    quantized.b_block = of->block;
+    float *expected = multiply(&spec, a, numbers, 2, &same_order), *first = multiply(&quantized, a, sections, 2, &packed);
     if (same_order && memcmp(expected, first, bytes) != 0)
         fail_msg("%s in %s, %lld x %lld x %lld, %d: other bits than of the numbers", weight_format_name(of->format),
                  dtype_name(of->dtype), (long long)spec.m, (long long)spec.n, (long long)spec.k, of->along);
     check_near(of, a, numbers, first, expected);
     for (int threads = 1; threads <= 7; threads += 3) {
-        float *other = multiply(&coded, a, sections, threads, &packed);
+        float *other = multiply(&quantized, a, sections, threads, &packed);
         if (memcmp(first, other, bytes) != 0)
             fail_msg("%s, %lld x %lld x %lld: other bits on %d threads", weight_format_name(of->format),
                      (long long)spec.m, (long long)spec.n, (long long)spec.k, threads);
@@ -125,7 +125,7 @@ static void check_product(const struct subject *of, const void *a, const void *s
 }
 
 static void make_sections(const struct weight_code *code, const struct weight_layout *layout, unsigned char *sections) {
-    if (weight_format_has_groups(code->format)) return coded_fill_integers(layout, sections);
+    if (weight_format_has_groups(code->format)) return quantized_fill_integers(layout, sections);
     assert_int_equal(quantise_weight(code, &(struct number_source){.read = read_values}, sections), STATUS_OK);
 }
 
@@ -151,7 +151,7 @@ static void check_subject(const struct subject *of) {
     for (int64_t i = 0; i < of->size.m * of->size.k; i++)
         put(of->dtype, a, i, value_at(i));
     for (int64_t i = 0; i < rows * columns; i++)
-        put(of->dtype, numbers, i, coded_number(&layout, sections, i));
+        put(of->dtype, numbers, i, quantized_number(&layout, sections, i));
     check_product(of, a, sections, numbers);
     mem_free(sections);
     mem_free(numbers);
@@ -183,7 +183,7 @@ static void runs_are_the_numbers_one_by_one(void **state) {
         assert_true((size_t)layout.bytes <= sizeof sections);
         make_sections(&code, &layout, sections);
         if (format == WEIGHT_MXFP4) memcpy(sections + layout.scales_at, exponents, sizeof exponents);
-        struct coded_weight weight = {format,
+        struct quantized_weight weight = {format,
                                       layout.block,
                                       sections,
                                       sections + layout.scales_at,
@@ -197,7 +197,7 @@ static void runs_are_the_numbers_one_by_one(void **state) {
                     enum dtype dtype = way ? DTYPE_BF16 : DTYPE_F32, to = way == 2 ? DTYPE_BF16 : DTYPE_F32;
                     cpu_simd()->unpack(&weight, first, count, dtype, to, out);
                     for (int64_t i = 0; i < count; i++) {
-                        float wanted = coded_number(&layout, sections, first + i);
+                        float wanted = quantized_number(&layout, sections, first + i);
                         if (way) wanted = bf16_to_float(bf16_from_float(wanted));
                         float found = get(to, out, i);
                         assert_memory_equal(&found, &wanted, sizeof wanted);

@@ -141,11 +141,11 @@ static json_t *read_json(const char *folder, const char *name) {
 
 static void init_takes_the_shape_of_another_model(void **state) {
     const char *folder = *state, *model = temp_path(folder, "model"), *text = temp_path(folder, "text.txt");
-    const char *twin = temp_path(folder, "twin"), *coded = temp_path(folder, "coded");
+    const char *twin = temp_path(folder, "twin"), *quantized = temp_path(folder, "coded");
     make_text(text, 20000);
     make_tiny_model(folder, model, text);
     EXPECT(folder, 0, TEXTS("a model like"), "init", twin, "--like", model, "--dtype", "bf16");
-    EXPECT(folder, 0, TEXTS("a model like"), "init", coded, "--like", twin, "--base-dtype", "nf4", "--dtype", "bf16");
+    EXPECT(folder, 0, TEXTS("a model like"), "init", quantized, "--like", twin, "--base-dtype", "nf4", "--dtype", "bf16");
     static const char *const made[] = {"twin", "coded"};
     for (int i = 0; i < 2; i++) {
         const char *path = temp_path(folder, made[i]);
@@ -155,12 +155,12 @@ static void init_takes_the_shape_of_another_model(void **state) {
         json_decref(config);
         assert_true(file_exists(temp_path(path, "tokenizer.json")));
     }
-    EXPECT(folder, 0, TEXTS("a model like"), "init", temp_path(folder, "plain"), "--like", coded);
+    EXPECT(folder, 0, TEXTS("a model like"), "init", temp_path(folder, "plain"), "--like", quantized);
     json_t *config = read_json(temp_path(folder, "plain"), "config.json");
     assert_null(json_object_get(config, "quantization_config"));
     json_decref(config);
 
-    EXPECT(folder, 2, TEXTS("base-dtype: none, but the model's files have weights in nf4"), "plan", coded, "--lora",
+    EXPECT(folder, 2, TEXTS("base-dtype: none, but the model's files have weights in nf4"), "plan", quantized, "--lora",
            "2,4,all-linear", "--base-dtype", "none");
     const char *other = temp_path(folder, "other");
     EXPECT(folder, 2, TEXTS("--layers and --like"), "init", other, "--like", model, "--layers", "2");

@@ -6,7 +6,7 @@
 #include "graph/graph.h"
 #include "graph/weight_part.h"
 #include "model/quantise.h"
-#include "support/coded_numbers.h"
+#include "support/quantized_numbers.h"
 #include "support/unit.h"
 
 struct subject {
@@ -56,7 +56,7 @@ static unsigned char *make_whole(const struct weight_code *code) {
     unsigned char *bytes = mem_array((size_t)layout.bytes, 1);
     assert_non_null(bytes);
     if (weight_format_has_groups(code->format))
-        coded_fill_integers(&layout, bytes);
+        quantized_fill_integers(&layout, bytes);
     else
         assert_int_equal(quantise_weight(code, &(struct number_source){.read = read_values}, bytes), STATUS_OK);
     return bytes;
@@ -108,8 +108,8 @@ static void check_numbers(const struct subject *of, const struct tensor *part, c
     numbers.shape = part->code.values;
     for (int64_t i = 0, run; i < layout.rows * layout.columns; i++) {
         int64_t from = tensor_part_find(&numbers, i, &run);
-        float found = coded_number(&layout, bytes, i), wanted = 0;
-        if (from != TENSOR_NOWHERE) wanted = coded_number(&all, whole, from), seen[from]++;
+        float found = quantized_number(&layout, bytes, i), wanted = 0;
+        if (from != TENSOR_NOWHERE) wanted = quantized_number(&all, whole, from), seen[from]++;
         if (from == TENSOR_NOWHERE ? found != 0 : memcmp(&found, &wanted, sizeof found) != 0)
             fail_msg("%s, part %lld of %lld: number %lld is %g, not %g", weight_format_name(of->format),
                      (long long)part->part->cuts[0].part, (long long)of->parts, (long long)i, (double)found,

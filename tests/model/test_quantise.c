@@ -8,7 +8,7 @@
 #include "base/mem.h"
 #include "model/quantise.h"
 #include "model/safetensors.h"
-#include "support/coded_numbers.h"
+#include "support/quantized_numbers.h"
 #include "support/fault_sweep.h"
 #include "support/unit.h"
 
@@ -239,9 +239,9 @@ static void each_number_is_near_its_own(void **state) {
         for (int64_t i = 0; i < 1280; i++) {
             double number = (double)(i - 500), first = (double)(i / layout.block * layout.block - 500);
             double largest = fmax(fabs(first), fabs(first + (double)layout.block - 1));
-            if (!(fabs((double)coded_number(&layout, bytes, i) - number) <= bounds[format] * largest))
+            if (!(fabs((double)quantized_number(&layout, bytes, i) - number) <= bounds[format] * largest))
                 fail_msg("%s: number %g became %g", weight_format_name(format), number,
-                         (double)coded_number(&layout, bytes, i));
+                         (double)quantized_number(&layout, bytes, i));
         }
     }
 }

@@ -9,7 +9,7 @@
 #include "cli/new_model.h"
 #include "model/plain_layers.h"
 #include "model/stored_format.h"
-#include "support/coded_numbers.h"
+#include "support/quantized_numbers.h"
 #include "support/fault_sweep.h"
 #include "support/temp_folder.h"
 #include "support/unit.h"
@@ -95,7 +95,7 @@ static void blocks_of_128_are_read_as_bitsandbytes_does(void **state) {
     for (size_t i = 0; i < expected->elements; i++) {
         float number;
         assert_int_equal(safetensors_convert(numbers, expected, i, 1, DTYPE_F32, &number), STATUS_OK);
-        assert_true(coded_number(&layout, bytes, (int64_t)i) == number);
+        assert_true(quantized_number(&layout, bytes, (int64_t)i) == number);
     }
     mem_free(bytes);
     graph_free(graph);
@@ -129,7 +129,7 @@ static void weights_of_compressed_tensors_are_read_to_the_bit(void **state) {
     struct graph *graph = graph_create(DTYPE_F32, 1, 1);
     assert_non_null(graph);
     const struct weight_code code = {WEIGHT_MXFP4, shape_make(DTYPE_F32, 2, 24, 96, 1), 0};
-    const struct tensor *weight = graph_coded_parameter(graph, "linear.weight", &code);
+    const struct tensor *weight = graph_quantized_parameter(graph, "linear.weight", &code);
     if (safetensors_open_folder(COMPRESSED, &set) != STATUS_OK) fail_msg("%s", status_message());
     if (stored_weight_check(set, weight, used) != STATUS_OK) fail_msg("%s", status_message());
     const struct safetensors_tensor *numbers = safetensors_find(set, "linear.numbers");
@@ -141,7 +141,7 @@ static void weights_of_compressed_tensors_are_read_to_the_bit(void **state) {
     read_in_pieces(set, weight, bytes);
     assert_int_equal(safetensors_read(set, numbers, 0, numbers->bytes, expected), STATUS_OK);
     for (int64_t i = 0; i < 24L * 96; i++) {
-        float found = coded_number(&layout, bytes, i);
+        float found = quantized_number(&layout, bytes, i);
         if (memcmp(&found, &expected[i], sizeof found) != 0)
             fail_msg("number %lld: %.9g, not %.9g", (long long)i, (double)found, (double)expected[i]);
     }
@@ -184,7 +184,7 @@ static void check_integers(const struct safetensors *set, const char *name, cons
     struct graph *graph = graph_create(DTYPE_F32, 1, 1);
     assert_non_null(graph);
     snprintf(key, sizeof key, "%s.weight", name);
-    const struct tensor *weight = graph_coded_parameter(graph, key, &code);
+    const struct tensor *weight = graph_quantized_parameter(graph, key, &code);
     snprintf(key, sizeof key, "%s.numbers", name);
     const struct safetensors_tensor *numbers = safetensors_find(set, key);
     bool *used = mem_array(set->tensors.count, sizeof *used);
@@ -201,7 +201,7 @@ static void check_integers(const struct safetensors *set, const char *name, cons
     read_in_pieces(set, weight, bytes);
     assert_int_equal(safetensors_convert(set, numbers, 0, numbers->elements, DTYPE_F32, expected), STATUS_OK);
     for (size_t i = 0; i < numbers->elements; i++) {
-        float found = rounded(coded_number(&layout, bytes, (int64_t)i), numbers->dtype);
+        float found = rounded(quantized_number(&layout, bytes, (int64_t)i), numbers->dtype);
         if (memcmp(&found, &expected[i], sizeof found) != 0)
             fail_msg("%s, number %zu: %.9g, not %.9g", name, i, (double)found, (double)expected[i]);
     }
@@ -233,7 +233,7 @@ static void layers_that_stay_plain_are_those_of_the_libraries(void **state) {
     (void)state;
     json_error_t error;
     json_t *cases = json_load_file(BALLAST_FIXTURES "/quantised/plain_layers.json", 0, &error);
-    size_t plain_ones = 0, coded_ones = 0;
+    size_t plain_ones = 0, quantized_ones = 0;
     for (size_t i = 0; i < json_array_size(cases); i++) {
         const json_t *one = json_array_get(cases, i), *names = json_object_get(one, "names");
         const json_t *plain = json_object_get(one, "plain");
@@ -248,11 +248,11 @@ static void layers_that_stay_plain_are_those_of_the_libraries(void **state) {
             if (plain_layers_have(layers, weight) != wanted)
                 fail_msg("case %zu: %s is %splain", i, name, wanted ? "" : "not ");
             at += wanted;
-            plain_ones += wanted, coded_ones += !wanted;
+            plain_ones += wanted, quantized_ones += !wanted;
         }
         plain_layers_free(layers);
     }
-    assert_true(plain_ones > 50 && coded_ones > 100);
+    assert_true(plain_ones > 50 && quantized_ones > 100);
     assert_false(plain_layers_have(NULL, "lm_head.weight"));
     json_decref(cases);
 }
@@ -262,7 +262,7 @@ static void layers_that_stay_plain_are_those_of_the_libraries(void **state) {
 static void layers_left_plain_are_read_so(void **state) {
     (void)state;
     struct model *model;
-    int coded = 0;
+    int quantized = 0;
     if (model_open(MIXED, &model) != STATUS_OK) fail_msg("%s", status_message());
     struct graph *graph = graph_of(model);
     static const char *const plain[] = {"0.mlp.gate_proj", "0.mlp.up_proj", "1.self_attn.k_proj"};
@@ -272,8 +272,8 @@ static void layers_left_plain_are_read_so(void **state) {
         assert_int_equal(graph_find(graph, name)->code.format, WEIGHT_PLAIN);
     }
     for (size_t i = 0; i < graph->tensors.count; i++)
-        coded += graph->tensors.items[i]->code.format == WEIGHT_W4A16_ASYM;
-    assert_int_equal(coded, 11);
+        quantized += graph->tensors.items[i]->code.format == WEIGHT_W4A16_ASYM;
+    assert_int_equal(quantized, 11);
     graph_free(graph);
     model_free(model);
 }
@@ -377,7 +377,7 @@ static void check_drawn(const char *folder, const char *family, enum weight_form
         if (tensor->code.format == WEIGHT_PLAIN) continue;
         unsigned char *bytes = load(model, tensor), *drawn = mem_array((size_t)shape_bytes(&tensor->shape), 1);
         assert_non_null(drawn);
-        assert_int_equal(model_draw_coded(&initial, tensor, drawn), STATUS_OK);
+        assert_int_equal(model_draw_quantized(&initial, tensor, drawn), STATUS_OK);
         assert_memory_equal(bytes, drawn, (size_t)shape_bytes(&tensor->shape));
         mem_free(bytes);
         mem_free(drawn);
@@ -546,7 +546,7 @@ static void tensors_of_integers_are_checked(void **state) {
         const struct weight_code code = integer_code(name, json_object_get(configs, name), set);
         struct graph *graph = graph_create(DTYPE_F32, 1, 1);
         strcat(name, ".weight");
-        enum status status = stored_weight_check(set, graph_coded_parameter(graph, name, &code), used);
+        enum status status = stored_weight_check(set, graph_quantized_parameter(graph, name, &code), used);
         if (status != STATUS_BAD_INPUT || !strstr(status_message(), wrong[i].message))
             fail_msg("'%s' says nothing of '%s'", status_message(), wrong[i].message);
         graph_free(graph);

@@ -125,12 +125,12 @@ static double unpacked_weights(bool gradient, bool dx) {
     struct tensor rows = {.shape = shape_make(DTYPE_BF16, 3, 1, 4096, 1024)},
                   ranges = {.shape = shape_make(DTYPE_I32, 2, 4, 2, 1)};
     struct tensor plain = {.shape = code.values},
-                  coded = {.shape = shape_make(DTYPE_U8, 1, weight_code_layout(&code).bytes, 0, 0), .code = code};
+                  quantized = {.shape = shape_make(DTYPE_U8, 1, weight_code_layout(&code).bytes, 0, 0), .code = code};
     struct expert_grad_attributes attributes = {.expert = {.experts = 4, .slots = 4096, .function = ACTIVATION_SILU},
                                                 .dx = dx};
     double seconds[2];
-    for (int quantized = 0; quantized < 2; quantized++) {
-        struct tensor *weight = quantized ? &coded : &plain;
+    for (int is_quantized = 0; is_quantized < 2; is_quantized++) {
+        struct tensor *weight = is_quantized ? &quantized : &plain;
         struct node node = {.op = gradient ? &op_expert_mlp_grad : &op_expert_mlp,
                             .name = "expert",
                             .attributes = &attributes,
@@ -138,9 +138,9 @@ static double unpacked_weights(bool gradient, bool dx) {
         struct tensor *in[OP_INPUTS_MAX] = {&rows, &ranges, weight, weight, weight};
         struct tensor *back[OP_INPUTS_MAX] = {&rows, &rows, &ranges, weight, weight, weight};
         memcpy(node.in, gradient ? back : in, sizeof node.in);
-        seconds[quantized] = roofline_of(&node, &cluster.device, ROOFLINE_EXPECTED).seconds;
+        seconds[is_quantized] = roofline_of(&node, &cluster.device, ROOFLINE_EXPECTED).seconds;
     }
-    double bytes = (double)shape_bytes(&coded.shape) + (double)shape_bytes(&code.values);
+    double bytes = (double)shape_bytes(&quantized.shape) + (double)shape_bytes(&code.values);
     return (seconds[1] - seconds[0]) * cluster.device.limits.memory_bytes_per_s * 0.85 / bytes;
 }
 

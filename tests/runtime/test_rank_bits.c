@@ -69,12 +69,12 @@ static void run_job(struct rank_job job, const char *path) {
 }
 
 /* The number-th of the subjects whose base is in fewer bits, from the first on again after the last. */
-static int coded_subject(uint64_t number) {
-    int coded[64], count = 0;
+static int quantized_subject(uint64_t number) {
+    int quantized[64], count = 0;
     for (size_t s = 0; s < policy_subject_count; s++)
-        if (policy_subjects[s].base_dtype != WEIGHT_PLAIN && count < 64) coded[count++] = (int)s;
+        if (policy_subjects[s].base_dtype != WEIGHT_PLAIN && count < 64) quantized[count++] = (int)s;
     assert_true(count > 0);
-    return coded[number % (uint64_t)count];
+    return quantized[number % (uint64_t)count];
 }
 
 /* A sample, on every job that holds it; two of those with stages have bases in fewer bits. */
@@ -88,7 +88,7 @@ static void ranks_have_one_ranks_bits(void **state) {
         sample[i].value[RANK_AXIS_tiers] = (int)i % rank_axis_values(RANK_AXIS_tiers);
         sample[i].value[RANK_AXIS_stages] = (int)(i + i / 3) % 3;
         bool staged = sample[i].value[RANK_AXIS_stages] > 0;
-        if (staged && i >= SAMPLE / 2) sample[i].value[RANK_AXIS_subject] = coded_subject(SEED + i);
+        if (staged && i >= SAMPLE / 2) sample[i].value[RANK_AXIS_subject] = quantized_subject(SEED + i);
     }
     const char *path = rank_references_write(*state, sample, SAMPLE, NULL);
     bool all = unit_sweep(0, 1);

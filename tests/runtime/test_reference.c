@@ -33,7 +33,7 @@ static const char *const full_cases[] = {
 static const char *const optimizer_cases[] = {"optimizers/llama_lion",     "optimizers/llama_sgd",
                                               "optimizers/llama_int8",     "optimizers/llama_lion_int8",
                                               "optimizers/llama_sgd_int8", "optimizers/llama_muon"};
-static const char *const light_cases[] = {LIGHT_MODEL_CASES, CODED_MODEL_CASES};
+static const char *const light_cases[] = {LIGHT_MODEL_CASES, QUANTIZED_MODEL_CASES};
 
 /* The cases that BALLAST_TEST_PART leaves, and of experts in fewer bits none on a GPU, which has no kernels for them.
  */

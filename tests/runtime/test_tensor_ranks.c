@@ -43,13 +43,13 @@ static void expect_positions(const struct harness *harness) {
 /* Of bases in fewer bits ranks have parts. */
 static void expect_parts(const struct harness *harness) {
     const struct graph *graph = programs_main(&harness->plan.programs)->graph;
-    bool coded = false, cut = false;
+    bool quantized = false, cut = false;
     for (size_t i = 0; i < graph->tensors.count; i++) {
         const struct tensor *tensor = graph->tensors.items[i];
-        coded |= tensor->code.format != WEIGHT_PLAIN;
+        quantized |= tensor->code.format != WEIGHT_PLAIN;
         cut |= tensor->code.format != WEIGHT_PLAIN && tensor->part;
     }
-    assert_true(cut == (coded && harness->options.tensor > 1));
+    assert_true(cut == (quantized && harness->options.tensor > 1));
 }
 
 static void train(const struct harness_options *options, struct numbers *out) {
@@ -123,17 +123,17 @@ static enum status train_staged(struct comm *comm, const char *name, int stages,
 }
 
 /* So that two ranks' parts of each matrix are whole blocks. */
-enum { CODED_WIDTH = 128 };
+enum { QUANTIZED_WIDTH = 128 };
 static void widen(struct model_config *config) {
-    config->head_dim = CODED_WIDTH / config->heads;
-    config->hidden = config->embedding_width = CODED_WIDTH;
+    config->head_dim = QUANTIZED_WIDTH / config->heads;
+    config->hidden = config->embedding_width = QUANTIZED_WIDTH;
 }
 
 static enum status train_case(struct comm *comm, const char *name, int tensor, const struct kind *kind,
                               size_t variant_count) {
     struct shared_sizes sizes = shared_sizes_usual;
     if (kind->uneven_heads) sizes.heads = UNEVEN_HEADS, sizes.kv_heads = 1;
-    if (kind->base != WEIGHT_PLAIN) sizes.ffn = CODED_WIDTH;
+    if (kind->base != WEIGHT_PLAIN) sizes.ffn = QUANTIZED_WIDTH;
     struct model_config config = shared_model_config(name, &sizes);
     if (kind->base != WEIGHT_PLAIN) widen(&config);
     struct harness_options options = {.config = &config,
@@ -223,7 +223,7 @@ static enum status train_solved(struct comm *comm, const char *name, int tensor,
 
 /* Adapters beside frozen weights in fewer bits, of which ranks have parts; phi3's are packed.
  */
-static enum status train_coded(struct comm *comm, int tensor, size_t variant_count) {
+static enum status train_quantized(struct comm *comm, int tensor, size_t variant_count) {
     static const struct {
         const char *name, *lora;
         enum weight_format base;
@@ -248,7 +248,7 @@ static enum status solve_cases(struct comm *comm, int tensor) {
 }
 
 /* words: how many ranks share a tensor; "all" families, or "some" under every variant; "whole", "sequence" to cut
- * positions, "adapters", "stages" of a pipeline, "uneven" heads, "coded" bases, "experts", two "axes", or "solver",
+ * positions, "adapters", "stages" of a pipeline, "uneven" heads, "quantized" bases, "experts", two "axes", or "solver",
  * where "some" is one family. */
 static enum status body(struct comm *comm, const char *const words[RANK_JOB_WORDS]) {
     static const char *const cases[] = {DENSE_MODEL_CASES}, *const some[] = {"llama", "gpt2", "qwen3", "gemma2"};
@@ -261,7 +261,7 @@ static enum status body(struct comm *comm, const char *const words[RANK_JOB_WORD
     size_t count = all ? sizeof cases / sizeof *cases : sizeof some / sizeof *some;
     if (strcmp(words[2], "solver") == 0)
         return all ? solve_cases(comm, tensor) : train_solved(comm, "llama", tensor, 5, &solver_rates[0]);
-    if (strcmp(words[2], "coded") == 0) return train_coded(comm, tensor, partitions ? 5 : 3);
+    if (strcmp(words[2], "coded") == 0) return train_quantized(comm, tensor, partitions ? 5 : 3);
     if (strcmp(words[2], "uneven") == 0) return train_uneven(comm, tensor, partitions ? 5 : 3);
     if (strcmp(words[2], "axes") == 0) return train_two_axes(comm, tensor, partitions ? 5 : 3);
     if (strcmp(words[2], "experts") == 0) return train_experts(comm, tensor, partitions ? 5 : 3);

@@ -22,6 +22,6 @@ enum { MODEL_CASE_VOCAB = 53 };
         "llama_rope_scaling_llama3", "mistral_older", "mixtral_older", "olmo2_older", "opt_bare", "phi3_older",        \
         "phi3_longrope_older", "qwen2_older", "qwen3_older", "qwen3_moe_older", "smollm3_interval"
 /* The same with weights in fewer bits. */
-#define CODED_MODEL_CASES "gpt_oss_mxfp4"
+#define QUANTIZED_MODEL_CASES "gpt_oss_mxfp4"
 
 #endif

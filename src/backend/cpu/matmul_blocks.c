@@ -200,7 +200,7 @@ static void pack_words(const struct blocks_chunk *chunk, const struct word_sourc
                            panel + word * width);
 }
 
-static void pack_coded(const struct blocks_chunk *chunk, int64_t column, int64_t k, float *panel) {
+static void pack_quantized(const struct blocks_chunk *chunk, int64_t column, int64_t k, float *panel) {
     const struct matmul_spec *spec = &chunk->matmul->spec;
     _Alignas(64) char room[PANEL_COLUMNS * PACK_STEPS * ELEMENT_BYTES];
     struct word_source source = piece_of(chunk, column, k);
@@ -214,7 +214,7 @@ static void pack_coded(const struct blocks_chunk *chunk, int64_t column, int64_t
 
 static void pack_piece(const struct blocks_chunk *chunk, int64_t column, int64_t k, float *panel) {
     const struct matmul_spec *spec = &chunk->matmul->spec;
-    if (spec->b_format != WEIGHT_PLAIN) return pack_coded(chunk, column, k, panel);
+    if (spec->b_format != WEIGHT_PLAIN) return pack_quantized(chunk, column, k, panel);
     struct word_source source = piece_of(chunk, column, k);
     int64_t first = (chunk->k + k) * spec->b_k + (chunk->column + column) * spec->b_column;
     source.data = element_at(chunk->operands->b, spec->dtype, first);

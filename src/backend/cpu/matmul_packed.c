@@ -208,7 +208,7 @@ static int64_t pack_width(const struct packed_matmul *matmul) {
 }
 
 /* Panels of numbers of b in fewer bits, unpacked to where they are packed from. */
-static void pack_coded(const struct packed_chunk *chunk, int64_t k, int64_t column, struct packing packing) {
+static void pack_quantized(const struct packed_chunk *chunk, int64_t k, int64_t column, struct packing packing) {
     const struct packed_matmul *matmul = chunk->matmul;
     enum dtype dtype = matmul->kernel.word_steps == 1 ? DTYPE_F32 : matmul->spec.dtype;
     _Alignas(64) float room[PANEL_MOST * STEP_MOST];
@@ -234,7 +234,7 @@ static void pack_right(const void *context, int64_t task, int thread) {
     const struct packed_chunk *chunk = context;
     const struct packed_matmul *matmul = chunk->matmul;
     const struct matmul_spec *spec = &matmul->spec;
-    bool coded = spec->b_format != WEIGHT_PLAIN;
+    bool quantized = spec->b_format != WEIGHT_PLAIN;
     int64_t width = pack_width(matmul), across = pack_tasks(chunk);
     int64_t k = task / across * matmul->step, column = task % across * width;
     struct packing packing = {
@@ -244,7 +244,7 @@ static void pack_right(const void *context, int64_t task, int thread) {
         .line_stride = spec->b_column,
         .step_stride = spec->b_k,
     };
-    if (coded) return pack_coded(chunk, k, column, packing);
+    if (quantized) return pack_quantized(chunk, k, column, packing);
     packing.from = element_at(chunk->operands->b, spec->dtype,
                               (chunk->k + k) * spec->b_k + (chunk->column + column) * spec->b_column);
     pack_b(matmul, &packing, right_panel(chunk, k, column));

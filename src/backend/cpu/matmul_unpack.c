@@ -2,11 +2,11 @@
 
 #include "backend/cpu/cpu_isa.h"
 
-static struct coded_weight weight_of(const struct matmul_spec *spec, const void *b) {
+static struct quantized_weight weight_of(const struct matmul_spec *spec, const void *b) {
     int64_t columns = spec->b_k == 1 ? spec->b_column : spec->b_k, rows = spec->n * spec->k / columns;
     struct weight_layout layout = weight_layout_of(spec->b_format, spec->b_block, rows, columns);
     const unsigned char *bytes = b;
-    return (struct coded_weight){
+    return (struct quantized_weight){
         .format = spec->b_format,
         .block = layout.block,
         .codes = bytes,
@@ -19,7 +19,7 @@ static struct coded_weight weight_of(const struct matmul_spec *spec, const void 
 
 void matmul_unpack(const struct matmul_spec *spec, const void *b, const struct matmul_tile *tile, enum dtype to,
                    void *out) {
-    const struct coded_weight weight = weight_of(spec, b);
+    const struct quantized_weight weight = weight_of(spec, b);
     bool along = spec->b_k == 1; /* steps are neighbours */
     int64_t lines = along ? tile->columns : tile->steps, count = along ? tile->steps : tile->columns;
     int64_t first = tile->k * spec->b_k + tile->column * spec->b_column;

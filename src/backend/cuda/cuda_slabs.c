@@ -8,14 +8,14 @@ struct cuda_slabs {
     int64_t unpacked_at;        /* in the workspace, after the products' */
 };
 
-static bool is_coded(const struct matmul_spec *spec) { return spec->b_format != WEIGHT_PLAIN; }
+static bool is_quantized(const struct matmul_spec *spec) { return spec->b_format != WEIGHT_PLAIN; }
 
 /* b's rows are the weight's, or its columns are. */
 static bool is_along(const struct matmul_spec *spec) { return spec->b_k == 1; }
 
 static struct cuda_matmul_spec slab_spec(const struct cuda_matmul_spec *spec, int64_t columns) {
     struct cuda_matmul_spec slab = *spec;
-    if (!is_coded(&spec->product)) return slab;
+    if (!is_quantized(&spec->product)) return slab;
     slab.product.b_format = WEIGHT_PLAIN;
     slab.product.n = columns;
     if (!is_along(&spec->product)) slab.product.b_k = columns;
@@ -40,7 +40,7 @@ enum status cuda_slabs_create(const struct cuda_matmul_spec *spec, struct cuda_s
     struct cuda_slabs *slabs = mem_array(1, sizeof *slabs);
     if (!slabs) return STATUS_FAILED;
     slabs->spec = spec->product;
-    slabs->columns = is_coded(&spec->product) ? cuda_slab_columns(&spec->product) : spec->product.n;
+    slabs->columns = is_quantized(&spec->product) ? cuda_slab_columns(&spec->product) : spec->product.n;
     enum status status = create_products(spec, slabs);
     if (status != STATUS_OK) {
         cuda_slabs_free(slabs);
@@ -52,7 +52,7 @@ enum status cuda_slabs_create(const struct cuda_matmul_spec *spec, struct cuda_s
 }
 
 int64_t cuda_slabs_workspace_bytes(const struct cuda_slabs *slabs) {
-    return slabs->unpacked_at + (is_coded(&slabs->spec) ? cuda_slab_bytes(&slabs->spec) : 0);
+    return slabs->unpacked_at + (is_quantized(&slabs->spec) ? cuda_slab_bytes(&slabs->spec) : 0);
 }
 
 static void unpack(const struct cuda_slabs *slabs, const void *b, int64_t column, int64_t columns, void *to,
@@ -76,7 +76,7 @@ void cuda_slabs_run(struct cuda_slabs *slabs, const struct matmul_operands *oper
     for (int64_t column = 0; column < spec->n; column += slabs->columns) {
         int64_t left = spec->n - column, columns = left < slabs->columns ? left : slabs->columns;
         struct matmul_operands own = *operands;
-        if (is_coded(spec)) {
+        if (is_quantized(spec)) {
             unpack(slabs, operands->b, column, columns, unpacked, stream);
             own.b = unpacked;
         }

@@ -262,7 +262,7 @@ static struct expert_call open_call(const struct node *node, const struct kernel
 }
 
 /* A product whose b is a weight in fewer bits, and the bias one of its columns: some columns at a time. */
-static void multiply_coded(const struct expert_call &own, const struct weight_code *code,
+static void multiply_quantized(const struct expert_call &own, const struct weight_code *code,
                            const struct ranged_product &whole, cudaStream_t stream) {
     struct weight_layout layout = weight_code_layout(code);
     const struct matmul_spec spec = cuda_expert_product(own.node, whole.n, whole.k);
@@ -295,7 +295,7 @@ static void by_weight(const struct expert_call &own, const void *a, int64_t a_ro
     if (code->format == WEIGHT_PLAIN)
         multiply(own.dtype, at, own.stream);
     else
-        multiply_coded(own, code, at, own.stream);
+        multiply_quantized(own, code, at, own.stream);
 }
 
 /* c += the sum over rows of the gradients `dout` of a weight's results times what went in. */

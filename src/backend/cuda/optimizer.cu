@@ -397,23 +397,23 @@ template <bool SIGNED> __device__ inline void pack_moment(float moment, bool ins
     if (threadIdx.x == 0) *scale = largest;
 }
 
-struct coded_update {
+struct quantized_update {
     struct update update; /* whose moments are codes */
     float *scales[UPDATE_MOMENTS_MAX];
     unsigned first;
 };
-constexpr int CODED_TOGETHER = 16;
-static_assert(sizeof(struct table<coded_update, CODED_TOGETHER>) <= 4096, "as above");
+constexpr int QUANTIZED_TOGETHER = 16;
+static_assert(sizeof(struct table<quantized_update, QUANTIZED_TOGETHER>) <= 4096, "as above");
 static_assert((int)THREADS == (int)UPDATE_SCALE_BLOCK, "a block of the grid has a block of moments");
 
 template <enum update_rule RULE, typename P>
 __global__ void __launch_bounds__(THREADS)
-    coded_update_kernel(const __grid_constant__ struct table<coded_update, CODED_TOGETHER> table) {
+    quantized_update_kernel(const __grid_constant__ struct table<quantized_update, QUANTIZED_TOGETHER> table) {
     constexpr bool chance = sizeof(P) == 2, two = RULE == UPDATE_ADAMW;
-    const struct coded_update &coded = entry_of_block(table);
-    const struct update &own = coded.update;
+    const struct quantized_update &quantized = entry_of_block(table);
+    const struct update &own = quantized.update;
     double clip = own.clip ? own.clip[1] : 1;
-    int64_t block = blockIdx.x - coded.first, i = block * UPDATE_SCALE_BLOCK + threadIdx.x;
+    int64_t block = blockIdx.x - quantized.first, i = block * UPDATE_SCALE_BLOCK + threadIdx.x;
     bool inside = i < own.count;
     if (isnan(clip)) {
         if (inside) update_nothing(own, i);
@@ -425,20 +425,20 @@ __global__ void __launch_bounds__(THREADS)
     if (inside) {
         uint32_t words[4] = {};
         float weight = RULE == UPDATE_MUON ? 0 : widen(load_weight<P, 1>(own, i).at[0]);
-        m = __fmul_rn(moment_number<true>(*codes[0]), coded.scales[0][block]);
-        if (two) v = __fmul_rn(moment_number<false>(*codes[1]), coded.scales[1][block]);
+        m = __fmul_rn(moment_number<true>(*codes[0]), quantized.scales[0][block]);
+        if (two) v = __fmul_rn(moment_number<false>(*codes[1]), quantized.scales[1][block]);
         update_element<RULE>(step, own.gradient[i], &weight, &m, &v);
         if (chance)
             draw_block({step.seed, step.number, step.count}, RANDOM_ROUND_WEIGHT, own.draws + (uint32_t)(i / 4), words);
         store_weight<P, 1>(own, i, &weight, words);
     }
-    pack_moment<true>(m, inside, codes[0], &coded.scales[0][block]);
-    if (two) pack_moment<false>(v, inside, codes[1], &coded.scales[1][block]);
+    pack_moment<true>(m, inside, codes[0], &quantized.scales[0][block]);
+    if (two) pack_moment<false>(v, inside, codes[1], &quantized.scales[1][block]);
 }
 
 template <enum update_rule RULE, typename P>
-static enum status launch_coded(const struct kernel *const *kernels, const struct kernel_call *calls, int count) {
-    struct table<coded_update, CODED_TOGETHER> table = {
+static enum status launch_quantized(const struct kernel *const *kernels, const struct kernel_call *calls, int count) {
+    struct table<quantized_update, QUANTIZED_TOGETHER> table = {
         .count = count
     };
     unsigned blocks = 0;
@@ -447,21 +447,21 @@ static enum status launch_coded(const struct kernel *const *kernels, const struc
         table.at[i] = {update_of(kernels[i], &calls[i], NULL, 0), {run.scales[0], run.scales[1]}, blocks};
         blocks += grid_size(divide_up(table.at[i].update.count, UPDATE_SCALE_BLOCK));
     }
-    launch(known<coded_update_kernel<RULE, P>>(), grid_size(blocks), THREADS, 0, stream_of(calls), table);
+    launch(known<quantized_update_kernel<RULE, P>>(), grid_size(blocks), THREADS, 0, stream_of(calls), table);
     return cuda_outcome();
 }
 
 template <enum update_rule RULE, typename P>
-static enum status coded_updates_run(const struct kernel *const *kernels, const struct kernel_call *calls, int count) {
-    for (int i = 0; i < count; i += CODED_TOGETHER)
-        TRY((launch_coded<RULE, P>(kernels + i, calls + i, count - i < CODED_TOGETHER ? count - i : CODED_TOGETHER)));
+static enum status quantized_updates_run(const struct kernel *const *kernels, const struct kernel_call *calls, int count) {
+    for (int i = 0; i < count; i += QUANTIZED_TOGETHER)
+        TRY((launch_quantized<RULE, P>(kernels + i, calls + i, count - i < QUANTIZED_TOGETHER ? count - i : QUANTIZED_TOGETHER)));
     return STATUS_OK;
 }
 
 template <enum update_rule RULE, typename P>
 static enum status update_create_of(const struct node *node, struct kernel **out) {
     if (NODE_ATTRIBUTES(node, update_attributes)->moments == DTYPE_U8)
-        return together_create<coded_updates_run<RULE, P>>(node, out);
+        return together_create<quantized_updates_run<RULE, P>>(node, out);
     return NODE_ATTRIBUTES(node, update_attributes)->moments == DTYPE_BF16
                ? together_create<updates_run<RULE, P, __nv_bfloat16>>(node, out)
                : together_create<updates_run<RULE, P, float>>(node, out);
@@ -497,20 +497,20 @@ static void move_matrix(const struct kernel *kernel, const struct kernel_call *c
            THREADS, 0, stream_of(call), table);
 }
 
-static void move_coded_matrix(const struct kernel *kernel, const struct kernel_call *call, float *direction) {
-    struct table<coded_update, CODED_TOGETHER> table = {
+static void move_quantized_matrix(const struct kernel *kernel, const struct kernel_call *call, float *direction) {
+    struct table<quantized_update, QUANTIZED_TOGETHER> table = {
         .count = 1
     };
     const struct update_run run = update_run_of(kernel->node, call);
     table.at[0] = {update_of(kernel, call, direction, 0), {run.scales[0], run.scales[1]}, 0};
-    launch(known<coded_update_kernel<UPDATE_MUON, float>>(),
+    launch(known<quantized_update_kernel<UPDATE_MUON, float>>(),
            grid_size(divide_up(table.at[0].update.count, UPDATE_SCALE_BLOCK)), THREADS, 0, stream_of(call), table);
 }
 
 enum status cuda_muon_move(const struct kernel *kernel, const struct kernel_call *call, float *direction) {
     enum dtype moments = NODE_ATTRIBUTES(kernel->node, update_attributes)->moments;
     if (moments == DTYPE_U8)
-        move_coded_matrix(kernel, call, direction);
+        move_quantized_matrix(kernel, call, direction);
     else if (moments == DTYPE_BF16)
         move_matrix<__nv_bfloat16>(kernel, call, direction);
     else

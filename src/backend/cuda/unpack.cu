@@ -18,7 +18,7 @@ struct code_tables {
 };
 
 /* Integers, with zeros and without. */
-enum { CODED_INTEGERS_4 = WEIGHT_W4A16, CODED_INTEGERS_8 = WEIGHT_W8A16 };
+enum { QUANTIZED_INTEGERS_4 = WEIGHT_W4A16, QUANTIZED_INTEGERS_8 = WEIGHT_W8A16 };
 
 template <int FORMAT> constexpr bool IS_NF4 = FORMAT == WEIGHT_NF4 || FORMAT == WEIGHT_NF4_WIDE;
 
@@ -47,7 +47,7 @@ __device__ inline struct block_scale block_of(const struct unpacking &own, const
     int64_t length = FORMAT == WEIGHT_MXFP4 ? 32 : own.block;
     int64_t block = IS_NF4<FORMAT> ? index >> own.shift : index / length;
     struct block_scale scale = {scale_of<FORMAT>(own, tables, block), 0, length - (index - block * length)};
-    if constexpr (FORMAT == CODED_INTEGERS_4 || FORMAT == CODED_INTEGERS_8)
+    if constexpr (FORMAT == QUANTIZED_INTEGERS_4 || FORMAT == QUANTIZED_INTEGERS_8)
         scale.zero = own.zeros ? (float)own.zeros[block] : 0;
     return scale;
 }
@@ -58,12 +58,12 @@ __device__ inline float number_at(const struct unpacking &own, const struct code
                                   const struct block_scale &block) {
     if constexpr (FORMAT == WEIGHT_INT8)
         return __fmul_rn(__fmul_rn((float)((const int8_t *)own.codes)[index], block.scale), WEIGHT_INT8_STEP);
-    if constexpr (FORMAT == CODED_INTEGERS_8)
+    if constexpr (FORMAT == QUANTIZED_INTEGERS_8)
         return __fmul_rn((float)((const int8_t *)own.codes)[index] - block.zero, block.scale);
     uint8_t pair = own.codes[index / 2];
     bool high = (index % 2 == 0) == IS_NF4<FORMAT>;
     int code = high ? pair >> 4 : pair & 15;
-    if constexpr (FORMAT == CODED_INTEGERS_4) return __fmul_rn((float)(code - 8) - block.zero, block.scale);
+    if constexpr (FORMAT == QUANTIZED_INTEGERS_4) return __fmul_rn((float)(code - 8) - block.zero, block.scale);
     return __fmul_rn(tables.values[code], block.scale);
 }
 
@@ -114,9 +114,9 @@ static void unpack_weight(enum weight_format format, cudaStream_t stream, const 
     case WEIGHT_INT8: unpack_format<T, WEIGHT_INT8>(stream, own); return;
     case WEIGHT_MXFP4: unpack_format<T, WEIGHT_MXFP4>(stream, own); return;
     case WEIGHT_W4A16:
-    case WEIGHT_W4A16_ASYM: unpack_format<T, CODED_INTEGERS_4>(stream, own); return;
+    case WEIGHT_W4A16_ASYM: unpack_format<T, QUANTIZED_INTEGERS_4>(stream, own); return;
     case WEIGHT_W8A16:
-    case WEIGHT_W8A16_ASYM: unpack_format<T, CODED_INTEGERS_8>(stream, own); return;
+    case WEIGHT_W8A16_ASYM: unpack_format<T, QUANTIZED_INTEGERS_8>(stream, own); return;
     default: BUG("unpacking %s", weight_format_name(format));
     }
 }

@@ -146,7 +146,7 @@ struct word_product {
 };
 
 /* A weight's sections (graph/weight_format.h). */
-struct coded_weight {
+struct quantized_weight {
     enum weight_format format;
     int64_t block; /* numbers that share a scale */
     const uint8_t *codes;
@@ -224,7 +224,7 @@ struct coded_weight {
     /* Numbers of a weight (simd_unpack.c): `count` from the first on, each rounded to `dtype` and written in `to`,    \
      * which is that or fp32. */                                                                                       \
     X(void, unpack,                                                                                                    \
-      (const struct coded_weight *weight, int64_t first, int64_t count, enum dtype dtype, enum dtype to, void *out))   \
+      (const struct quantized_weight *weight, int64_t first, int64_t count, enum dtype dtype, enum dtype to, void *out))   \
     /* Attention of one query (simd_attention_cache.c); `scores` holds `keys` floats. */                               \
     X(void, attention_query, (const struct attention_query *query, float *scores))
 

@@ -11,18 +11,18 @@ struct table {
 };
 
 /* Codes of two a byte: whether the first one is in the high bits. */
-INLINE bool high_first(const struct coded_weight *weight) {
+INLINE bool high_first(const struct quantized_weight *weight) {
     return weight->format == WEIGHT_NF4 || weight->format == WEIGHT_NF4_WIDE;
 }
-INLINE bool has_pairs(const struct coded_weight *weight) {
+INLINE bool has_pairs(const struct quantized_weight *weight) {
     return weight->format != WEIGHT_INT8 && weight->format != WEIGHT_W8A16 && weight->format != WEIGHT_W8A16_ASYM;
 }
 /* What is taken from the codes of integers. */
-INLINE float zero_of(const struct coded_weight *weight, int64_t block) {
+INLINE float zero_of(const struct quantized_weight *weight, int64_t block) {
     return weight->zeros ? (float)weight->zeros[block] : 0;
 }
 
-INLINE float scale_of(const struct coded_weight *weight, int64_t block) {
+INLINE float scale_of(const struct quantized_weight *weight, int64_t block) {
     const uint8_t *bytes = weight->scales;
     if (weight->format == WEIGHT_MXFP4) {
         /* 2^-127, which byte 0 stands for, is below the smallest normal number. */
@@ -38,7 +38,7 @@ INLINE float scale_of(const struct coded_weight *weight, int64_t block) {
 
 /* mxfp4 in bf16, where no number of the block is subnormal or infinite: the scale is added to the exponents of all but
  * the zeros. False elsewhere. */
-INLINE bool shift_table(const struct coded_weight *weight, int64_t block, struct table *table) {
+INLINE bool shift_table(const struct quantized_weight *weight, int64_t block, struct table *table) {
     enum { LEAST = 3, MOST = 250, BIAS = 127, EXPONENT = 7 };
     static const uint16_t values[CODES] = {0x0000, 0x3f00, 0x3f80, 0x3fc0, 0x4000, 0x4040, 0x4080, 0x40c0,
                                            0x8000, 0xbf00, 0xbf80, 0xbfc0, 0xc000, 0xc040, 0xc080, 0xc0c0};
@@ -55,7 +55,7 @@ INLINE bool shift_table(const struct coded_weight *weight, int64_t block, struct
     return true;
 }
 
-INLINE void fill_table(const struct coded_weight *weight, int64_t block, bool bf16, struct table *table) {
+INLINE void fill_table(const struct quantized_weight *weight, int64_t block, bool bf16, struct table *table) {
     if (bf16 && weight->format == WEIGHT_MXFP4 && shift_table(weight, block, table)) return;
     static const float integers[CODES] = {-8, -7, -6, -5, -4, -3, -2, -1, 0, 1, 2, 3, 4, 5, 6, 7};
     const float *values = weight->format == WEIGHT_MXFP4 ? weight_mxfp4_values
@@ -73,13 +73,13 @@ INLINE void fill_table(const struct coded_weight *weight, int64_t block, bool bf
     }
 }
 
-INLINE int code_at(const struct coded_weight *weight, int64_t index) {
+INLINE int code_at(const struct quantized_weight *weight, int64_t index) {
     uint8_t pair = weight->codes[index / 2];
     bool high = (index % 2 == 0) == high_first(weight);
     return high ? pair >> 4 : pair & 15;
 }
 
-INLINE void look_up_one(const struct coded_weight *weight, const struct table *table, int64_t index, bool bf16,
+INLINE void look_up_one(const struct quantized_weight *weight, const struct table *table, int64_t index, bool bf16,
                         void *out, int64_t at) {
     int code = code_at(weight, index);
     if (bf16)
@@ -138,7 +138,7 @@ INLINE void look_up_sixteen(const struct table *table, __m128i codes, bool bf16,
 #endif
 
 /* Numbers of one block. */
-INLINE void look_up(const struct coded_weight *weight, const struct table *table, int64_t first, int64_t count,
+INLINE void look_up(const struct quantized_weight *weight, const struct table *table, int64_t first, int64_t count,
                     bool bf16, void *out) {
     int64_t i = 0;
 #if SIMD_LANES > 4
@@ -175,7 +175,7 @@ INLINE vf bytes_as_numbers(const int8_t *from) {
 #endif
 
 /* Numbers of one block. */
-INLINE void unpack_bytes(const struct coded_weight *weight, int64_t block, int64_t first, int64_t count, bool bf16,
+INLINE void unpack_bytes(const struct quantized_weight *weight, int64_t block, int64_t first, int64_t count, bool bf16,
                          bool to_bf16, void *out) {
     const int8_t *codes = (const int8_t *)weight->codes + first;
     bool in_steps = weight->format == WEIGHT_INT8;
@@ -192,13 +192,13 @@ INLINE void unpack_bytes(const struct coded_weight *weight, int64_t block, int64
 }
 
 /* Division by a constant is a shift. */
-INLINE int64_t block_of(const struct coded_weight *weight, int64_t number) {
+INLINE int64_t block_of(const struct quantized_weight *weight, int64_t number) {
     enum { USUAL = 64, SHORT = 32 };
     if (weight->block == USUAL) return number / USUAL;
     return weight->block == SHORT ? number / SHORT : number / weight->block;
 }
 
-void SIMD_NAME(simd_unpack)(const struct coded_weight *weight, int64_t first, int64_t count, enum dtype dtype,
+void SIMD_NAME(simd_unpack)(const struct quantized_weight *weight, int64_t first, int64_t count, enum dtype dtype,
                             enum dtype to, void *out) {
     bool bf16 = dtype == DTYPE_BF16, to_bf16 = to == DTYPE_BF16;
     int64_t block = block_of(weight, first), left = (block + 1) * weight->block - first;

@@ -7,7 +7,7 @@
 
 #include "base/mem.h"
 #include "graph/weight_part.h"
-#include "model/coded_weights.h"
+#include "model/quantized_weights.h"
 #include "support/temp_folder.h"
 #include "support/unit.h"
 #include "support/weight_files.h"
@@ -20,7 +20,7 @@
 #endif
 #endif
 
-/* Coded in 4 bits the weight takes more than twice the limit, of which pieces, windows and scales take 3 to 3.5 MiB
+/* Quantized in 4 bits the weight takes more than twice the limit, of which pieces, windows and scales take 3 to 3.5 MiB
  * with two threads. */
 enum { SIDE = 4096, LIMIT_BYTES = 4 << 20 };
 
@@ -73,11 +73,11 @@ static enum status write_store(void *payload, const void *key, int64_t offset, i
 typedef enum status fill_target(const struct weight_target *target, const void *payload);
 
 static enum status fill_by_quantising(const struct weight_target *target, const void *payload) {
-    return coded_weight_quantise(target, &(struct number_source){draw, payload});
+    return quantized_weight_quantise(target, &(struct number_source){draw, payload});
 }
 
 static enum status fill_from_files(const struct weight_target *target, const void *payload) {
-    return coded_weight_read(target, payload);
+    return quantized_weight_read(target, payload);
 }
 
 /* Bytes [first, first + elements) of a tensor to a store within the limit: those of all of it in memory. */

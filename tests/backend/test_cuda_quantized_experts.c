@@ -8,7 +8,7 @@
 #include "base/mem.h"
 #include "ops/ops.h"
 #include "profile/operator_values.h"
-#include "support/coded_numbers.h"
+#include "support/quantized_numbers.h"
 #include "support/cuda_kernels.h"
 #include "support/unit.h"
 
@@ -24,19 +24,19 @@ struct subject {
 };
 
 static struct tensor *weight(const struct subject *of, struct graph *graph, const char *name, int64_t out, int64_t in,
-                             bool coded) {
+                             bool quantized) {
     int64_t d0 = of->kn ? in : out, d1 = of->kn ? out : in;
     const struct weight_code code = {of->format, shape_make(of->dtype, 2, d0, d1, 1), 0};
-    return coded ? graph_coded_parameter(graph, name, &code) : graph_parameter(graph, name, 2, d0, d1);
+    return quantized ? graph_quantized_parameter(graph, name, &code) : graph_parameter(graph, name, 2, d0, d1);
 }
 
 static struct node *add_pairs(const struct subject *of, struct graph *graph, struct tensor *in[OP_INPUTS_MAX],
-                              struct expert_attributes expert, bool coded) {
+                              struct expert_attributes expert, bool quantized) {
     const struct expert_glu_grad_attributes attributes = {
         .glu = {.expert = expert, .alpha = 1.5, .limit = 0.4, .weights_are_kn = of->kn}, .dx = true};
     struct tensor **weights = in + (of->backward ? 3 : 2);
-    weights[0] = weight(of, graph, "gate_up", 2 * of->inner, of->columns, coded);
-    weights[1] = weight(of, graph, "down", of->columns, of->inner, coded);
+    weights[0] = weight(of, graph, "gate_up", 2 * of->inner, of->columns, quantized);
+    weights[1] = weight(of, graph, "down", of->columns, of->inner, quantized);
     weights[2] = graph_parameter(graph, "gate_up_bias", 1, 2 * of->inner, 1);
     if (of->backward) return graph_add(graph, &op_expert_glu_grad, "expert", in, &attributes, NULL);
     weights[3] = graph_parameter(graph, "down_bias", 1, of->columns, 1);
@@ -44,17 +44,17 @@ static struct node *add_pairs(const struct subject *of, struct graph *graph, str
 }
 
 static struct node *add_plain(const struct subject *of, struct graph *graph, struct tensor *in[OP_INPUTS_MAX],
-                              struct expert_attributes expert, bool coded) {
+                              struct expert_attributes expert, bool quantized) {
     const struct expert_grad_attributes attributes = {.expert = expert, .dx = true};
     struct tensor **weights = in + (of->backward ? 3 : 2);
-    weights[0] = weight(of, graph, "gate", of->inner, of->columns, coded);
-    weights[1] = weight(of, graph, "up", of->inner, of->columns, coded);
-    weights[2] = weight(of, graph, "down", of->columns, of->inner, coded);
+    weights[0] = weight(of, graph, "gate", of->inner, of->columns, quantized);
+    weights[1] = weight(of, graph, "up", of->inner, of->columns, quantized);
+    weights[2] = weight(of, graph, "down", of->columns, of->inner, quantized);
     if (of->backward) return graph_add(graph, &op_expert_mlp_grad, "expert", in, &attributes, NULL);
     return graph_add(graph, &op_expert_mlp, "expert", in, &expert, NULL);
 }
 
-static struct node *build(const struct subject *of, bool coded, struct graph *graph) {
+static struct node *build(const struct subject *of, bool quantized, struct graph *graph) {
     struct expert_attributes expert = {
         .expert = 1, .experts = EXPERTS, .slots = SLOTS, .function = of->pairs ? 0 : ACTIVATION_SILU};
     struct shape rows = shape_make(of->dtype, 3, 1, routing_rows(1, SLOTS, EXPERTS), of->columns);
@@ -63,7 +63,7 @@ static struct node *build(const struct subject *of, bool coded, struct graph *gr
     if (of->backward) in[0] = graph_tensor(graph, TENSOR_ACTIVATION, "dy", rows);
     in[x] = graph_tensor(graph, TENSOR_ACTIVATION, "x", rows);
     in[x + 1] = graph_tensor(graph, TENSOR_ACTIVATION, "ranges", shape_make(DTYPE_I32, 2, EXPERTS, 2, 1));
-    struct node *node = of->pairs ? add_pairs(of, graph, in, expert, coded) : add_plain(of, graph, in, expert, coded);
+    struct node *node = of->pairs ? add_pairs(of, graph, in, expert, quantized) : add_plain(of, graph, in, expert, quantized);
     if (graph_status(graph) != STATUS_OK) fail_msg("%s", status_message());
     return node;
 }
@@ -74,7 +74,7 @@ static void *filled(const struct node *node, const struct tensor *tensor) {
     operator_values_fill(node, tensor, values);
     if (tensor->code.format == WEIGHT_PLAIN) return values;
     const struct weight_layout layout = weight_code_layout(&tensor->code);
-    coded_vary_scales(&layout, values);
+    quantized_vary_scales(&layout, values);
     return values;
 }
 
@@ -85,7 +85,7 @@ static void *numbers_of(const struct tensor *weight, const void *sections) {
     void *numbers = mem_aligned(64, (size_t)(count * 4 + 63) / 64 * 64);
     assert_non_null(numbers);
     for (int64_t i = 0; i < count; i++) {
-        float number = coded_number(&layout, sections, i);
+        float number = quantized_number(&layout, sections, i);
         if (weight->code.values.dtype == DTYPE_BF16)
             ((uint16_t *)numbers)[i] = bf16_from_float(number);
         else
@@ -114,10 +114,10 @@ static void *run(const struct node *node, void *const in[OP_INPUTS_MAX]) {
 }
 
 static void compare(const struct subject *of) {
-    struct graph *coded = graph_create(of->dtype, 1, TOKENS), *plain = graph_create(of->dtype, 1, TOKENS);
-    assert_non_null(coded);
+    struct graph *quantized = graph_create(of->dtype, 1, TOKENS), *plain = graph_create(of->dtype, 1, TOKENS);
+    assert_non_null(quantized);
     assert_non_null(plain);
-    const struct node *node = build(of, true, coded), *other = build(of, false, plain);
+    const struct node *node = build(of, true, quantized), *other = build(of, false, plain);
     void *in[OP_INPUTS_MAX] = {NULL}, *numbers[OP_INPUTS_MAX] = {NULL}, *same[OP_INPUTS_MAX] = {NULL};
     for (int i = 0; i < OP_INPUTS_MAX; i++) {
         if (!node->in[i]) continue;
@@ -132,7 +132,7 @@ static void compare(const struct subject *of) {
     for (int i = 0; i < OP_INPUTS_MAX; i++)
         mem_free(in[i]), mem_free(numbers[i]);
     mem_free(found), mem_free(expected);
-    graph_free(coded);
+    graph_free(quantized);
     graph_free(plain);
 }
 

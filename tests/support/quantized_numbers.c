@@ -1,4 +1,4 @@
-#include "support/coded_numbers.h"
+#include "support/quantized_numbers.h"
 
 #include <math.h>
 #include <string.h>
@@ -20,7 +20,7 @@ static float integer_number(const struct weight_layout *layout, const unsigned c
     return (float)code * float_at(bytes, layout->scales_at + 4 * block);
 }
 
-void coded_fill_integers(const struct weight_layout *layout, void *to) {
+void quantized_fill_integers(const struct weight_layout *layout, void *to) {
     unsigned char *bytes = to;
     memset(bytes, 0, (size_t)layout->bytes);
     for (int64_t i = 0; i < layout->codes_bytes; i++)
@@ -33,7 +33,7 @@ void coded_fill_integers(const struct weight_layout *layout, void *to) {
     }
 }
 
-float coded_number(const struct weight_layout *layout, const void *from, int64_t index) {
+float quantized_number(const struct weight_layout *layout, const void *from, int64_t index) {
     const unsigned char *bytes = from;
     int64_t block = index / layout->block;
     if (layout->format == WEIGHT_INT8) {
@@ -61,9 +61,9 @@ static void vary_scale(const struct weight_layout *layout, unsigned char *scale,
         *scale = (unsigned char)(layout->format == WEIGHT_MXFP4 ? 122 + block % 5 : block * 7 % 256);
 }
 
-void coded_vary_scales(const struct weight_layout *layout, void *to) {
+void quantized_vary_scales(const struct weight_layout *layout, void *to) {
     unsigned char *bytes = to;
-    if (weight_format_has_groups(layout->format)) return coded_fill_integers(layout, to);
+    if (weight_format_has_groups(layout->format)) return quantized_fill_integers(layout, to);
     for (int64_t i = 0; i < layout->scales; i++)
         vary_scale(layout, bytes + layout->scales_at + i * layout->scale_bytes, i);
     for (int64_t i = 0; i < layout->groups; i++) {

@@ -2,18 +2,18 @@
  * part. Blocks are those of the whole weight, which is never in memory: pieces are read or quantised as they are
  * needed, and those for a store go through a buffer of BYTE_STORE_PIECE. Beside that there is what a quantiser
  * (model/quantise.h) and a reader of parts (graph/weight_part.h) hold. */
-#ifndef BALLAST_MODEL_CODED_WEIGHTS_H
-#define BALLAST_MODEL_CODED_WEIGHTS_H
+#ifndef BALLAST_MODEL_QUANTIZED_WEIGHTS_H
+#define BALLAST_MODEL_QUANTIZED_WEIGHTS_H
 
 #include "model/model.h"
 #include "model/quantise.h"
 
 /* The weight that a tensor is a part of, as a tensor of its own; what is no part, itself. It borrows from `tensor`. */
-struct tensor coded_weight_whole(const struct tensor *tensor);
+struct tensor quantized_weight_whole(const struct tensor *tensor);
 
 /* From numbers of the whole weight, in its order. BAD_INPUT for one that is not finite. */
-enum status coded_weight_quantise(const struct weight_target *target, const struct number_source *numbers);
+enum status quantized_weight_quantise(const struct weight_target *target, const struct number_source *numbers);
 /* From files that have the whole weight in its format. */
-enum status coded_weight_read(const struct weight_target *target, const struct safetensors *set);
+enum status quantized_weight_read(const struct weight_target *target, const struct safetensors *set);
 
 #endif

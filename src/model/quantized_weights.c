@@ -1,10 +1,10 @@
-#include "model/coded_weights.h"
+#include "model/quantized_weights.h"
 
 #include "base/mem.h"
 #include "graph/weight_part.h"
 #include "model/stored_format.h"
 
-struct tensor coded_weight_whole(const struct tensor *tensor) {
+struct tensor quantized_weight_whole(const struct tensor *tensor) {
     struct tensor whole = *tensor;
     if (!tensor->part) return whole;
     whole.part = NULL;
@@ -35,7 +35,7 @@ static enum status fill(const struct weight_target *target, const struct weight_
     return status;
 }
 
-/* `whole` is a source of what coded_weight_whole says. */
+/* `whole` is a source of what quantized_weight_whole says. */
 static enum status fill_own(const struct weight_target *target, const struct weight_source *whole) {
     struct weight_part_reader *reader;
     if (!target->tensor->part) return fill(target, whole);
@@ -46,8 +46,8 @@ static enum status fill_own(const struct weight_target *target, const struct wei
     return status;
 }
 
-enum status coded_weight_quantise(const struct weight_target *target, const struct number_source *numbers) {
-    const struct tensor whole = coded_weight_whole(target->tensor);
+enum status quantized_weight_quantise(const struct weight_target *target, const struct number_source *numbers) {
+    const struct tensor whole = quantized_weight_whole(target->tensor);
     struct quantiser *quantiser;
     TRY(quantiser_open(&whole.code, numbers, &quantiser));
     const struct weight_source source = quantiser_source(quantiser);
@@ -67,7 +67,7 @@ static enum status read_stored(void *payload, const struct weight_piece *piece) 
     return stored_weight_read(stored->set, &stored->whole, piece);
 }
 
-enum status coded_weight_read(const struct weight_target *target, const struct safetensors *set) {
-    struct stored_weight stored = {set, coded_weight_whole(target->tensor)};
+enum status quantized_weight_read(const struct weight_target *target, const struct safetensors *set) {
+    struct stored_weight stored = {set, quantized_weight_whole(target->tensor)};
     return fill_own(target, &(struct weight_source){read_stored, &stored});
 }

@@ -1,15 +1,15 @@
 /* The numbers of a weight in a format of fewer bits, one by one by the definition of graph/weight_format.h. */
-#ifndef BALLAST_TESTS_CODED_NUMBERS_H
-#define BALLAST_TESTS_CODED_NUMBERS_H
+#ifndef BALLAST_TESTS_QUANTIZED_NUMBERS_H
+#define BALLAST_TESTS_QUANTIZED_NUMBERS_H
 
 #include "graph/weight_format.h"
 
 /* Number `index` of the weight whose sections begin at `bytes`. */
-float coded_number(const struct weight_layout *layout, const void *bytes, int64_t index);
+float quantized_number(const struct weight_layout *layout, const void *bytes, int64_t index);
 /* Fills the sections of a weight of integers in groups: any codes, and each block with a scale and a zero of its own.
  */
-void coded_fill_integers(const struct weight_layout *layout, void *bytes);
+void quantized_fill_integers(const struct weight_layout *layout, void *bytes);
 /* Gives each block of a weight whose codes are there another scale than its neighbours; fills one of integers. */
-void coded_vary_scales(const struct weight_layout *layout, void *bytes);
+void quantized_vary_scales(const struct weight_layout *layout, void *bytes);
 
 #endif
