@@ -35,7 +35,7 @@ static enum status list_plain(const struct graph *graph, const struct byte_store
 
 /* Those in fewer bits lie in several tensors each. */
 static enum status list_quantized(struct graph *graph, struct stored_writer *writer, const struct byte_store *store,
-                              struct parameters *out) {
+                                  struct parameters *out) {
     size_t parameters = graph->tensors.count;
     for (size_t i = 0; i < parameters; i++)
         if (graph->tensors.items[i]->code.format != WEIGHT_PLAIN)

@@ -141,7 +141,7 @@ static struct tensor *make_plain(struct sharder *sharder, const struct tensor *f
 
 /* In fewer bits. */
 static struct tensor *make_quantized(struct sharder *sharder, const struct tensor *from, const struct shape *shape,
-                                 bool is_part) {
+                                     bool is_part) {
     struct weight_code code = from->code;
     code.values = *shape;
     if (is_part) code.format = weight_part_format(code.format);
@@ -193,7 +193,8 @@ static struct tensor *make_parameter(struct sharder *sharder, const struct tenso
     }
     if (is && quantized && !weight_format_fits(from->code.format, from->code.block, shape.dims[1]))
         return refuse_blocks(sharder, from, is);
-    struct tensor *made = quantized ? make_quantized(sharder, from, &shape, is != NULL) : make_plain(sharder, from, &shape);
+    struct tensor *made =
+        quantized ? make_quantized(sharder, from, &shape, is != NULL) : make_plain(sharder, from, &shape);
     if (made && from->stack.name)
         graph_stack(sharder->graph, made, from->stack.name, from->stack.index, from->stack.count);
     if (!made || !is) return made;

@@ -13,12 +13,12 @@
  * model_olmo2, model_olmoe, model_phi3, model_qwen2, model_qwen2_moe, model_qwen3, model_qwen3_moe, model_smollm3: one
  * layer each; safetensors, safetensors_header, safetensors_load, safetensors_convert, safetensors_layout,
  * safetensors_write, safetensors_runs: weight files; quantise, stored_format, stored_compressed, plain_layers,
- * quantized_weights: weights in fewer bits, as files have them and as programs do; foreign_weights: recognises formats that
- * are not read, by their first bytes;
- * model_weights: the weights of a model, read and checked; model_write, model_ends: the directory that is written;
- * adapter, adapter_config, adapter_write: LoRA adapters and their folder; model_adapter, model_merge: adapters in a
- * model, and merged into its weights; model_preset: published models by name; model_shape: a model's sizes in files;
- * model_summary, model_document: a model's description for the user, and docs/models.md.
+ * quantized_weights: weights in fewer bits, as files have them and as programs do; foreign_weights: recognises formats
+ * that are not read, by their first bytes; model_weights: the weights of a model, read and checked; model_write,
+ * model_ends: the directory that is written; adapter, adapter_config, adapter_write: LoRA adapters and their folder;
+ * model_adapter, model_merge: adapters in a model, and merged into its weights; model_preset: published models by name;
+ * model_shape: a model's sizes in files; model_summary, model_document: a model's description for the user, and
+ * docs/models.md.
  *
  * A family is one file (model_gpt2.c, model_llama.c, …): it reads its config.json and builds the graph from operators;
  * no model has a forward or backward of its own. Each tensor in the weight files is one parameter of the graph, of the

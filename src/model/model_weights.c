@@ -7,10 +7,10 @@
 
 #include "base/half.h"
 #include "base/random.h"
-#include "model/quantized_weights.h"
 #include "model/model_build.h"
 #include "model/model_config.h"
 #include "model/plain_layers.h"
+#include "model/quantized_weights.h"
 #include "model/stored_format.h"
 
 static const char head_name[] = "lm_head.weight";
@@ -442,7 +442,8 @@ enum status model_hash_files(const struct model *model, int part, int parts, uin
 enum status model_initialise_weights(const struct model *model, uint64_t seed, const struct weight_target *targets,
                                      int count) {
     for (int i = 0; i < count; i++)
-        TRY(is_quantized(&targets[i]) ? draw_quantized(model, seed, &targets[i]) : initialise(model, &targets[i], seed));
+        TRY(is_quantized(&targets[i]) ? draw_quantized(model, seed, &targets[i])
+                                      : initialise(model, &targets[i], seed));
     return STATUS_OK;
 }
 

@@ -8,8 +8,8 @@
 #include "base/mem.h"
 #include "ops/ops.h"
 #include "profile/operator_values.h"
-#include "support/quantized_numbers.h"
 #include "support/cuda_kernels.h"
+#include "support/quantized_numbers.h"
 #include "support/unit.h"
 
 #ifdef BALLAST_CUDA_EMULATED
@@ -63,7 +63,8 @@ static struct node *build(const struct subject *of, bool quantized, struct graph
     if (of->backward) in[0] = graph_tensor(graph, TENSOR_ACTIVATION, "dy", rows);
     in[x] = graph_tensor(graph, TENSOR_ACTIVATION, "x", rows);
     in[x + 1] = graph_tensor(graph, TENSOR_ACTIVATION, "ranges", shape_make(DTYPE_I32, 2, EXPERTS, 2, 1));
-    struct node *node = of->pairs ? add_pairs(of, graph, in, expert, quantized) : add_plain(of, graph, in, expert, quantized);
+    struct node *node =
+        of->pairs ? add_pairs(of, graph, in, expert, quantized) : add_plain(of, graph, in, expert, quantized);
     if (graph_status(graph) != STATUS_OK) fail_msg("%s", status_message());
     return node;
 }

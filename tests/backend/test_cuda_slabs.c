@@ -9,8 +9,8 @@
 #include "base/mem.h"
 #include "ops/ops.h"
 #include "profile/operator_values.h"
-#include "support/quantized_numbers.h"
 #include "support/cuda_kernels.h"
+#include "support/quantized_numbers.h"
 #include "support/unit.h"
 
 #ifdef BALLAST_CUDA_EMULATED

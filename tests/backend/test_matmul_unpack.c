@@ -108,7 +108,8 @@ static void check_product(const struct subject *of, const void *a, const void *s
     bool same_order, packed;
     quantized.b_format = of->format;
     quantized.b_block = of->block;
-    float *expected = multiply(&spec, a, numbers, 2, &same_order), *first = multiply(&quantized, a, sections, 2, &packed);
+    float *expected = multiply(&spec, a, numbers, 2, &same_order),
+          *first = multiply(&quantized, a, sections, 2, &packed);
     if (same_order && memcmp(expected, first, bytes) != 0)
         fail_msg("%s in %s, %lld x %lld x %lld, %d: other bits than of the numbers", weight_format_name(of->format),
                  dtype_name(of->dtype), (long long)spec.m, (long long)spec.n, (long long)spec.k, of->along);
@@ -184,12 +185,12 @@ static void runs_are_the_numbers_one_by_one(void **state) {
         make_sections(&code, &layout, sections);
         if (format == WEIGHT_MXFP4) memcpy(sections + layout.scales_at, exponents, sizeof exponents);
         struct quantized_weight weight = {format,
-                                      layout.block,
-                                      sections,
-                                      sections + layout.scales_at,
-                                      (const float *)(const void *)(sections + layout.groups_at),
-                                      (const float *)(const void *)(sections + layout.offset_at),
-                                      layout.zeros_at > 0 ? (const int8_t *)sections + layout.zeros_at : NULL};
+                                          layout.block,
+                                          sections,
+                                          sections + layout.scales_at,
+                                          (const float *)(const void *)(sections + layout.groups_at),
+                                          (const float *)(const void *)(sections + layout.offset_at),
+                                          layout.zeros_at > 0 ? (const int8_t *)sections + layout.zeros_at : NULL};
         for (int64_t first = 0; first < ALL; first += 7)
             for (int64_t count = 1; first + count <= ALL; count += 11)
                 for (int way = 0; way < 3; way++) {

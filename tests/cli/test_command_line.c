@@ -145,7 +145,8 @@ static void init_takes_the_shape_of_another_model(void **state) {
     make_text(text, 20000);
     make_tiny_model(folder, model, text);
     EXPECT(folder, 0, TEXTS("a model like"), "init", twin, "--like", model, "--dtype", "bf16");
-    EXPECT(folder, 0, TEXTS("a model like"), "init", quantized, "--like", twin, "--base-dtype", "nf4", "--dtype", "bf16");
+    EXPECT(folder, 0, TEXTS("a model like"), "init", quantized, "--like", twin, "--base-dtype", "nf4", "--dtype",
+           "bf16");
     static const char *const made[] = {"twin", "coded"};
     for (int i = 0; i < 2; i++) {
         const char *path = temp_path(folder, made[i]);

@@ -8,8 +8,8 @@
 #include "base/mem.h"
 #include "model/quantise.h"
 #include "model/safetensors.h"
-#include "support/quantized_numbers.h"
 #include "support/fault_sweep.h"
+#include "support/quantized_numbers.h"
 #include "support/unit.h"
 
 static const char *const cases[] = {"odd", "whole", "groups"};

@@ -263,7 +263,7 @@ static struct expert_call open_call(const struct node *node, const struct kernel
 
 /* A product whose b is a weight in fewer bits, and the bias one of its columns: some columns at a time. */
 static void multiply_quantized(const struct expert_call &own, const struct weight_code *code,
-                           const struct ranged_product &whole, cudaStream_t stream) {
+                               const struct ranged_product &whole, cudaStream_t stream) {
     struct weight_layout layout = weight_code_layout(code);
     const struct matmul_spec spec = cuda_expert_product(own.node, whole.n, whole.k);
     int64_t width = cuda_slab_columns(&spec), bytes = dtype_bytes(own.dtype);

@@ -452,9 +452,11 @@ static enum status launch_quantized(const struct kernel *const *kernels, const s
 }
 
 template <enum update_rule RULE, typename P>
-static enum status quantized_updates_run(const struct kernel *const *kernels, const struct kernel_call *calls, int count) {
+static enum status quantized_updates_run(const struct kernel *const *kernels, const struct kernel_call *calls,
+                                         int count) {
     for (int i = 0; i < count; i += QUANTIZED_TOGETHER)
-        TRY((launch_quantized<RULE, P>(kernels + i, calls + i, count - i < QUANTIZED_TOGETHER ? count - i : QUANTIZED_TOGETHER)));
+        TRY((launch_quantized<RULE, P>(kernels + i, calls + i,
+                                       count - i < QUANTIZED_TOGETHER ? count - i : QUANTIZED_TOGETHER)));
     return STATUS_OK;
 }
 

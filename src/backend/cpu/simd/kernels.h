@@ -224,7 +224,8 @@ struct quantized_weight {
     /* Numbers of a weight (simd_unpack.c): `count` from the first on, each rounded to `dtype` and written in `to`,    \
      * which is that or fp32. */                                                                                       \
     X(void, unpack,                                                                                                    \
-      (const struct quantized_weight *weight, int64_t first, int64_t count, enum dtype dtype, enum dtype to, void *out))   \
+      (const struct quantized_weight *weight, int64_t first, int64_t count, enum dtype dtype, enum dtype to,           \
+       void *out))                                                                                                     \
     /* Attention of one query (simd_attention_cache.c); `scores` holds `keys` floats. */                               \
     X(void, attention_query, (const struct attention_query *query, float *scores))
 
