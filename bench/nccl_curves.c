@@ -99,12 +99,12 @@ static enum status compare_curve(const struct curve *curve, const char *title, c
     return STATUS_OK;
 }
 
-/* The cards' preset, with the rates that the text gives for the network. */
+/* The GPUs' preset, with the rates that the text gives for the network. */
 static enum status find_machine(const char *file, const char *hw, struct cluster *out) {
-    static const char *const cards[][2] = {
+    static const char *const gpus[][2] = {
         {"B200", "b200x8"}, {"H200", "h200x8"}, {"H100", "h100x8"}, {"A800", "a800x8"}, {"A100", "a100-80x8"}};
-    for (size_t i = 0; i < sizeof cards / sizeof *cards; i++)
-        if (strstr(hw, cards[i][0])) return cluster_open(cards[i][1], out);
+    for (size_t i = 0; i < sizeof gpus / sizeof *gpus; i++)
+        if (strstr(hw, gpus[i][0])) return cluster_open(gpus[i][1], out);
     return status_set(STATUS_BAD_INPUT, "%s: hw: no machine that is known: %s", file, hw);
 }
 

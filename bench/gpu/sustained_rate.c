@@ -1,5 +1,5 @@
-/* Products in bf16 for ten seconds beside a burst of 0.15 s after a rest: what a card does at boost, and what it does
- * once its power and heat decide. MFU is against the data sheet; this says how much of that the card can give at all.
+/* Products in bf16 for ten seconds beside a burst of 0.15 s after a rest: what a GPU does at boost, and what it does
+ * once its power and heat decide. MFU is against the data sheet; this says how much of that the GPU can give at all.
  *
  *     build/bench/sustained_rate [SECONDS]        Needs a GPU; without one it ends with 77. */
 #include <stdio.h>
@@ -26,7 +26,7 @@ static enum status ask(void *context) {
     return backend_cuda.streams->check();
 }
 
-/* Random bits are what a card works hardest on: zeros would keep its clock up. */
+/* Random bits are what a GPU works hardest on: zeros would keep its clock up. */
 static enum status take_random(void **out) {
     const int64_t bytes = (int64_t)SIDE * SIDE * 2;
     TRY(backend_cuda.memory->take(TIER_DEVICE, bytes, out));

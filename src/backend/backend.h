@@ -2,7 +2,7 @@
  *
  * Files, in the order to read them:
  *     backend: the table; the backends of this build, and which operators each has kernels for;
- *     backend_cuda_absent: in place of cuda/ in a build without CUDA; cuda_facts: what plans for a described card and
+ *     backend_cuda_absent: in place of cuda/ in a build without CUDA; cuda_facts: what plans for a target device and
  *         the CUDA backend must agree on;
  *     kernel_versions: which versions of its kernels each backend has had;
  *     kernel_parts: what all kernels have in common;
@@ -180,7 +180,7 @@ struct backend {
     enum status (*left_bytes)(int64_t *device_bytes);
     /* The machine as this backend uses it: all but the rates (src/profile). */
     enum status (*measure)(struct cluster *out);
-    /* Text that distinguishes the device from others of another speed: the card, its slot, its libraries. NULL: the
+    /* Text that distinguishes the device from others of another speed: the GPU, its slot, its libraries. NULL: the
      * device is the processor. */
     enum status (*describe)(char *text, size_t bytes);
     /* Bytes of the largest cache between kernels and the device's memory; 0 where the system does not tell. */

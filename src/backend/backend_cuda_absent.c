@@ -1,7 +1,7 @@
 /* In place of src/backend/cuda where the build found no CUDA. */
 #include "backend/backend.h"
 #include "backend/cuda_facts.h"
-#include "plan/card_micro_batch.h"
+#include "plan/gpu_micro_batch.h"
 
 static enum status refuse(void) { return status_set(STATUS_BAD_INPUT, "this build has no CUDA, which a GPU needs"); }
 
@@ -20,4 +20,4 @@ const struct backend backend_cuda = {.name = "cuda",
                                      .check = refuse,
                                      .isa = no_isa,
                                      .kernels_version = CUDA_KERNELS_VERSION,
-                                     .micro_batch_tokens = CARD_MICRO_BATCH_LEAST};
+                                     .micro_batch_tokens = GPU_MICRO_BATCH_LEAST};

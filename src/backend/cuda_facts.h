@@ -1,4 +1,4 @@
-/* What of the CUDA backend holds whether or not there is a card, or even CUDA in the build: plans for described cards
+/* What of the CUDA backend holds whether or not there is a GPU, or even CUDA in the build: plans for described GPUs
  * (profile/described_device.h) are made with it. */
 #ifndef BALLAST_BACKEND_CUDA_FACTS_H
 #define BALLAST_BACKEND_CUDA_FACTS_H
@@ -100,7 +100,7 @@ enum { CUDA_KERNELS_VERSION = 6 };
 enum { CUDA_PRODUCT_WORKSPACE_BYTES = 32 << 20 };
 
 /* Columns of a product whose b is in fewer bits that are unpacked at a time (cuda/cuda_slabs.h): equal parts of n, in
- * multiples of CUDA_SLAB_UNIT, whose numbers take CUDA_SLAB_BYTES, of which caches of cards (6 MiB of an RTX 3090, 50
+ * multiples of CUDA_SLAB_UNIT, whose numbers take CUDA_SLAB_BYTES, of which caches of GPUs (6 MiB of an RTX 3090, 50
  * of an H100, 72 of an RTX 4090) hold all or much; a judgement, not measured. */
 enum { CUDA_SLAB_BYTES = 16 << 20, CUDA_SLAB_UNIT = 64 };
 static inline int64_t cuda_slab_columns(const struct matmul_spec *spec) {

@@ -32,7 +32,7 @@ struct cluster_limits {
     int64_t multiprocessors;
     double product_part; /* of bf16_flops_per_s, what the best shape of a product reaches by others' measurements; 0:
                             not known */
-    double watts;        /* the most that a card may take; 0: not known */
+    double watts;        /* the most that a GPU may take; 0: not known */
 };
 
 struct cluster_device {

@@ -4,7 +4,7 @@
  * Files, in the order to read them: plan (this; the recipe, checks, JSON), policy (the policy's checks and JSON),
  * settings (what the user sets), rank_place (one rank among all), partition (model states cut among ranks), shards
  * (who has which of a chunk's elements), lane_shares (a step cut into
- * lanes and rounds), card_micro_batch (the micro-batch that a GPU needs), recipe_lines (what a recipe says by name),
+ * lanes and rounds), gpu_micro_batch (the micro-batch that a GPU needs), recipe_lines (what a recipe says by name),
  * recipe_pairs (and of pairs), chunks (parameters in chunks), pipeline_order (which stage works on what when), movement
  * (when copies come and go), activations (activation schedules as text), recompute (recomputation schedules and their
  * cost), chain (a step as a chain), rotor (the fastest recomputation in given memory). */

@@ -9,7 +9,7 @@
 #include "backend/muon_parts.h"
 #include "cluster/tier.h"
 #include "ops/ops.h"
-#include "plan/card_micro_batch.h"
+#include "plan/gpu_micro_batch.h"
 
 /* Set by described_device_find before other threads are started. */
 static struct cluster described;
@@ -40,7 +40,7 @@ static int64_t choose_micro_batch_tokens(int64_t layers, int64_t width, int64_t 
     int64_t bytes[TIER_COUNT];
     (void)capacity(bytes);
     if (device_bytes > 0 && device_bytes < bytes[TIER_DEVICE]) bytes[TIER_DEVICE] = device_bytes;
-    return card_micro_batch_tokens((int)described.device.limits.multiprocessors, bytes[TIER_DEVICE], layers, width);
+    return gpu_micro_batch_tokens((int)described.device.limits.multiprocessors, bytes[TIER_DEVICE], layers, width);
 }
 
 static void set_threads(int threads) { backend_cpu.set_threads(threads); }
@@ -98,7 +98,7 @@ static int64_t workspace_bytes(const struct node *node) {
 static enum status create(const struct node *node, struct kernel **out) {
     return kernel_plain(node, NULL, workspace_align(workspace_bytes(node)), out);
 }
-/* What a card has kernels for. */
+/* What a GPU has kernels for. */
 static const struct kernel_entry entries[] = {
 #define DESCRIBED_ENTRY(name) {&op_##name, create},
     CUDA_KERNEL_LIST(DESCRIBED_ENTRY)
@@ -119,7 +119,7 @@ const struct backend backend_described = {
     .measure = measure,
     .cache_bytes = cache_bytes,
     .kernels_version = CUDA_KERNELS_VERSION,
-    .micro_batch_tokens = CARD_MICRO_BATCH_LEAST,
+    .micro_batch_tokens = GPU_MICRO_BATCH_LEAST,
     .choose_micro_batch_tokens = choose_micro_batch_tokens,
     .set_threads = set_threads,
     .kernels = &kernels,

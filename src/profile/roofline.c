@@ -34,7 +34,7 @@ static const double streaming[ROOFLINE_CASES] = {0.88, 1, 1.06};
 static const double PRODUCT_PART = 0.80;
 
 /* Parts of the data sheet's rates. Where the reason is another's measurement, it says whose; where it is a reading of
- * the own kernels' machine code, it is that of bench/results/2026-11-22-gpu-expected.md. Those wait for a card. */
+ * the own kernels' machine code, it is that of bench/results/2026-11-22-gpu-expected.md. Those wait for a GPU. */
 static const struct {
     const char *name;
     double flops, bytes;

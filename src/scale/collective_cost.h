@@ -35,7 +35,7 @@ struct fabric {
     double switch_bytes_per_s; /* of all-reduces that the switch adds up (NVLS); 0: it cannot */
     double hop_s;
     double congestion;
-    long capability; /* of the cards */
+    long capability; /* of the GPUs */
 };
 /* `congestion`: by how much the rate across nodes falls with each doubling of their number, where paths collide. */
 struct fabric fabric_describe(const struct cluster *cluster, double congestion);

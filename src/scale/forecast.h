@@ -2,7 +2,7 @@
  * Ballast does not run yet, other systems' ways of working.
  *
  * A job (training.h) says which transformer is trained, on which cluster, in which layout, by which system. Costs of
- * operators come from the card's data sheet and a few calibrated parts; costs of collectives from NCCL's tuning model.
+ * operators come from the GPU's data sheet and a few calibrated parts; costs of collectives from NCCL's tuning model.
  * The job becomes a list of instructions for each pipeline stage, and the lists are replayed by discrete events. Ranks
  * that do the same are simulated once: one for each stage.
  *

@@ -19,12 +19,12 @@ static double training_part(long capability, const struct calibration *calibrati
  * 128 and from 1024 positions on 1.6 times forward; at heads of 64 1.3 times forward and 1.5 times backward). */
 static double cudnn_part(long capability) { return capability >= 90 ? 1.6 : 1; }
 
-struct card card_describe(const struct cluster_device *device, const struct calibration *calibration) {
+struct gpu gpu_describe(const struct cluster_device *device, const struct calibration *calibration) {
     const struct cluster_limits *limits = &device->limits;
     long capability = compute_capability(device->isa);
     double best = limits->product_part > 0 ? limits->product_part : 0.8;
     double flash2 = capability >= 90 ? calibration->flash2_hopper : calibration->flash2_ampere;
-    return (struct card){
+    return (struct gpu){
         .flops_per_s = limits->bf16_flops_per_s,
         .product_per_s = limits->bf16_flops_per_s * best * training_part(capability, calibration),
         .sheet_bytes_per_s = limits->memory_bytes_per_s,
@@ -56,34 +56,34 @@ struct product {
 static double alignment_part(int64_t n, int64_t k) { return n % 8 != 0 || k % 8 != 0 ? 0.25 : 1; }
 
 /* A multiprocessor multiplies a tile and then writes it, at its part of the memory's rate. */
-static double product_tiles_s(const struct card *card, const struct product *product) {
-    double each = (double)card->multiprocessors, sm_per_s = card->product_per_s / each, best = INFINITY;
-    double write_s = (double)product->written_bytes / (card->sheet_bytes_per_s / each);
+static double product_tiles_s(const struct gpu *gpu, const struct product *product) {
+    double each = (double)gpu->multiprocessors, sm_per_s = gpu->product_per_s / each, best = INFINITY;
+    double write_s = (double)product->written_bytes / (gpu->sheet_bytes_per_s / each);
     for (size_t i = 0; i < sizeof tiles / sizeof *tiles; i++) {
         double blocks = (double)product->count * (double)parts_of(product->m, tiles[i].rows) *
                         (double)parts_of(product->n, tiles[i].columns);
         double tile_waves = blocks / each, whole = ceil(tile_waves),
                elements = (double)(tiles[i].rows * tiles[i].columns);
-        tile_waves += (whole - tile_waves) * (whole <= 1 ? 1 : card->calibration->tile_wave_part);
+        tile_waves += (whole - tile_waves) * (whole <= 1 ? 1 : gpu->calibration->tile_wave_part);
         double tile_s = elements * (2 * (double)product->k / (sm_per_s * tiles[i].rate) + write_s);
         if (tile_waves * tile_s < best) best = tile_waves * tile_s;
     }
     return best / alignment_part(product->n, product->k);
 }
 
-static double one_product_s(const struct card *card, const struct product *product) {
+static double one_product_s(const struct gpu *gpu, const struct product *product) {
     double m = (double)product->m, n = (double)product->n, k = (double)product->k;
     double result = (double)(product->written_bytes + product->read_bytes) * m * n;
     double bytes = (double)product->count * (2 * (m * k + k * n) + result);
-    return fmax(product_tiles_s(card, product), bytes / card->bytes_per_s) + card->calibration->kernel_s;
+    return fmax(product_tiles_s(gpu, product), bytes / gpu->bytes_per_s) + gpu->calibration->kernel_s;
 }
 
-double product_s(const struct card *card, int64_t count, int64_t m, int64_t n, int64_t k) {
-    return one_product_s(card, &(struct product){count, m, n, k, 2, 0});
+double product_s(const struct gpu *gpu, int64_t count, int64_t m, int64_t n, int64_t k) {
+    return one_product_s(gpu, &(struct product){count, m, n, k, 2, 0});
 }
 
-double product_sum_s(const struct card *card, int64_t count, int64_t m, int64_t n, int64_t k, int64_t sum_bytes) {
-    return one_product_s(card, &(struct product){count, m, n, k, sum_bytes, sum_bytes});
+double product_sum_s(const struct gpu *gpu, int64_t count, int64_t m, int64_t n, int64_t k, int64_t sum_bytes) {
+    return one_product_s(gpu, &(struct product){count, m, n, k, sum_bytes, sum_bytes});
 }
 
 /* Bytes moved for a score between the two products, with dropout, which Megatron's systems have unless they are told
@@ -93,12 +93,12 @@ double product_sum_s(const struct card *card, int64_t count, int64_t m, int64_t 
 static const double scores_forward_bytes = 8, scores_backward_bytes = 9;
 
 /* Scores go to memory and come back, a product before and one after. */
-static double scores_s(const struct card *card, const struct attention_shape *shape, bool gradient) {
+static double scores_s(const struct gpu *gpu, const struct attention_shape *shape, bool gradient) {
     int64_t pairs = shape->sequences * shape->heads;
     double scores = (double)pairs * (double)shape->queries * (double)shape->keys;
-    double products = product_s(card, pairs, shape->queries, shape->keys, shape->head_size) +
-                      product_s(card, pairs, shape->queries, shape->head_size, shape->keys);
-    double softmax = streaming_s(card, scores * (gradient ? scores_backward_bytes : scores_forward_bytes));
+    double products = product_s(gpu, pairs, shape->queries, shape->keys, shape->head_size) +
+                      product_s(gpu, pairs, shape->queries, shape->head_size, shape->keys);
+    double softmax = streaming_s(gpu, scores * (gradient ? scores_backward_bytes : scores_forward_bytes));
     return gradient ? 2 * products + softmax : products + softmax;
 }
 
@@ -114,15 +114,15 @@ static double head_part(const struct attention_shape *shape) {
     return shape->head_size >= 128 || shape->kind == ATTENTION_FLASH1 ? 1 : 0.9;
 }
 
-double attention_s(const struct card *card, const struct attention_shape *shape, bool gradient) {
-    if (shape->kind == ATTENTION_SCORES) return scores_s(card, shape, gradient);
+double attention_s(const struct gpu *gpu, const struct attention_shape *shape, bool gradient) {
+    if (shape->kind == ATTENTION_SCORES) return scores_s(gpu, shape, gradient);
     double flops = 4 * (double)(shape->sequences * shape->heads) * (double)shape->queries * (double)shape->keys *
                    (double)shape->head_size * causal_part(shape);
-    double rate = card->flops_per_s * card->flash_part[shape->kind] * head_part(shape);
-    double seconds = gradient ? 2.5 * flops / (rate * card->calibration->flash_backward) : flops / rate;
-    return seconds + (gradient ? 2 : 1) * card->calibration->kernel_s;
+    double rate = gpu->flops_per_s * gpu->flash_part[shape->kind] * head_part(shape);
+    double seconds = gradient ? 2.5 * flops / (rate * gpu->calibration->flash_backward) : flops / rate;
+    return seconds + (gradient ? 2 : 1) * gpu->calibration->kernel_s;
 }
 
-double streaming_s(const struct card *card, double bytes) {
-    return bytes / card->bytes_per_s + card->calibration->kernel_s;
+double streaming_s(const struct gpu *gpu, double bytes) {
+    return bytes / gpu->bytes_per_s + gpu->calibration->kernel_s;
 }

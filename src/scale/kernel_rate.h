@@ -1,13 +1,13 @@
-/* Seconds of kernels on a card that is only described: by shape, by bytes against FLOPs, and by the calibration. */
+/* Seconds of kernels on a GPU that is only described: by shape, by bytes against FLOPs, and by the calibration. */
 #ifndef BALLAST_SCALE_KERNEL_RATE_H
 #define BALLAST_SCALE_KERNEL_RATE_H
 
 #include "scale/calibration.h"
 #include "scale/training.h"
 
-/* What kernels know of the card and the calibration. */
-struct card {
-    double flops_per_s;                 /* in 16 bits, of the data sheet, at the power that the card may take */
+/* What kernels know of the GPU and the calibration. */
+struct gpu {
+    double flops_per_s;                 /* in 16 bits, of the data sheet, at the power that the GPU may take */
     double product_per_s;               /* what a large product reaches in training */
     double sheet_bytes_per_s;           /* of memory, of the data sheet */
     double bytes_per_s;                 /* what streaming kernels reach */
@@ -15,23 +15,23 @@ struct card {
     int64_t multiprocessors;
     const struct calibration *calibration;
 };
-struct card card_describe(const struct cluster_device *device, const struct calibration *calibration);
+struct gpu gpu_describe(const struct cluster_device *device, const struct calibration *calibration);
 
 /* `count` products of m x k by k x n side by side in one kernel (batched), operands and result in 16 bits. The tile is
  * the best of those that libraries have; tiles are counted whole, tile waves as calibration.tile_wave_part says; each
  * tile is multiplied and then written. */
-double product_s(const struct card *card, int64_t count, int64_t m, int64_t n, int64_t k);
+double product_s(const struct gpu *gpu, int64_t count, int64_t m, int64_t n, int64_t k);
 /* The same where the result is added to what is in memory, in elements of `sum_bytes`, which is read meanwhile. */
-double product_sum_s(const struct card *card, int64_t count, int64_t m, int64_t n, int64_t k, int64_t sum_bytes);
+double product_sum_s(const struct gpu *gpu, int64_t count, int64_t m, int64_t n, int64_t k, int64_t sum_bytes);
 
 struct attention_shape {
     int64_t sequences, heads, queries, keys, head_size;
     enum attention_kind kind;
 };
 /* Causal attention; forward, or the gradient by itself. */
-double attention_s(const struct card *card, const struct attention_shape *shape, bool gradient);
+double attention_s(const struct gpu *gpu, const struct attention_shape *shape, bool gradient);
 
 /* One kernel that moves so many bytes. */
-double streaming_s(const struct card *card, double bytes);
+double streaming_s(const struct gpu *gpu, double bytes);
 
 #endif

@@ -9,7 +9,7 @@ enum { BYTES = 2 }; /* of an element of activations and weights */
 /* One rank's share of a layer for a micro-batch. */
 struct share {
     const struct training *job;
-    const struct card *card;
+    const struct gpu *gpu;
     int64_t tokens;   /* of the rank's part of the sequences */
     int64_t across;   /* tensor ranks */
     int64_t keys_out; /* width of queries, keys and values together */
@@ -21,12 +21,12 @@ struct rank_group tensor_group(const struct training *job) {
     return ranks <= node ? (struct rank_group){ranks, 1} : (struct rank_group){node, (ranks + node - 1) / node};
 }
 
-static struct share share_of(const struct training *job, const struct card *card) {
+static struct share share_of(const struct training *job, const struct gpu *gpu) {
     const struct transformer *model = &job->model;
     const struct layout *layout = &job->layout;
     return (struct share){
         .job = job,
-        .card = card,
+        .gpu = gpu,
         .tokens = layout->micro_batch * layout->sequence_length / layout->context,
         .across = layout->tensor,
         .keys_out = transformer_query_width(model) + 2 * model->kv_heads * transformer_head_size(model),
@@ -39,11 +39,11 @@ static int64_t at_least_one(int64_t value) { return value > 0 ? value : 1; }
 /* The product of a weight, or of `count` weights of equal size; backward those for its input and for itself. */
 static double weight_s(const struct share *share, int64_t count, int64_t tokens, int64_t out, int64_t in,
                        bool backward) {
-    const struct card *card = share->card;
-    if (!backward) return product_s(card, count, tokens, out, in);
-    double input = product_s(card, count, tokens, in, out);
-    if (!training_sums_by_product(share->job)) return input + product_s(card, count, in, out, tokens);
-    return input + product_sum_s(card, count, in, out, tokens, share->job->system.gradient_bytes);
+    const struct gpu *gpu = share->gpu;
+    if (!backward) return product_s(gpu, count, tokens, out, in);
+    double input = product_s(gpu, count, tokens, in, out);
+    if (!training_sums_by_product(share->job)) return input + product_s(gpu, count, in, out, tokens);
+    return input + product_sum_s(gpu, count, in, out, tokens, share->job->system.gradient_bytes);
 }
 
 static double attention_products_s(const struct share *share, bool backward) {
@@ -73,7 +73,7 @@ static double attention_kernel_s(const struct share *share, bool gradient) {
                                     .keys = layout->sequence_length,
                                     .head_size = transformer_head_size(model),
                                     .kind = share->job->system.attention};
-    return attention_s(share->card, &shape, gradient);
+    return attention_s(share->gpu, &shape, gradient);
 }
 
 /* Passes over a row, in elements of 16 bits, by elementwise kernels of a layer. Joined: norms read and write a row,
@@ -112,9 +112,9 @@ static double elementwise_s(const struct share *share, bool backward) {
                       passes->activation * active * (double)(share->ffn_in + model->ffn) / across;
     /* Tokens are put in the order of their experts and back, each once for each that it visits. */
     if (model->experts > 0) elements += 4 * active * (double)model->hidden / cut;
-    double traffic = (backward ? backward_traffic : 1) * share->card->calibration->elementwise_traffic;
+    double traffic = (backward ? backward_traffic : 1) * share->gpu->calibration->elementwise_traffic;
     double bytes = traffic * BYTES * (double)share->tokens * elements;
-    return streaming_s(share->card, bytes) + (passes->kernels - 1) * share->card->calibration->kernel_s;
+    return streaming_s(share->gpu, bytes) + (passes->kernels - 1) * share->gpu->calibration->kernel_s;
 }
 
 /* Multiprocessors that a collective within a node takes from the product beside it: NCCL has a block for each of its
@@ -127,7 +127,7 @@ static double tensor_collective_s(const struct share *share, const struct fabric
                                   bool beside) {
     const struct training *job = share->job;
     double bytes = (double)share->tokens * (double)job->model.hidden * BYTES;
-    double taken = fmin(1, COLLECTIVE_MULTIPROCESSORS / (double)share->card->multiprocessors);
+    double taken = fmin(1, COLLECTIVE_MULTIPROCESSORS / (double)share->gpu->multiprocessors);
     return collective_s(fabric, kind, bytes, tensor_group(job)) * (beside ? taken : 1);
 }
 
@@ -176,7 +176,7 @@ static double slowest_of(int64_t ranks) {
 
 static double launches_s(const struct share *share, bool backward) {
     if (!share->job->system.blocks_launches) return 0;
-    return pass_kernels(share, backward) * share->card->calibration->launch_s * slowest_of(share->across);
+    return pass_kernels(share, backward) * share->gpu->calibration->launch_s * slowest_of(share->across);
 }
 
 /* Keys and values go around the context group; the part that attention does not hide is not counted. */
@@ -212,26 +212,26 @@ static struct pass_cost head_cost(const struct share *share) {
     double bytes = share->job->system.fp32_loss ? 14 : 4;
     return (struct pass_cost){
         .forward_s =
-            weight_s(share, 1, share->tokens, vocab, model->hidden, false) + streaming_s(share->card, bytes * logits),
+            weight_s(share, 1, share->tokens, vocab, model->hidden, false) + streaming_s(share->gpu, bytes * logits),
         .backward_s =
-            weight_s(share, 1, share->tokens, vocab, model->hidden, true) + streaming_s(share->card, bytes * logits),
+            weight_s(share, 1, share->tokens, vocab, model->hidden, true) + streaming_s(share->gpu, bytes * logits),
     };
 }
 
 static struct pass_cost embedding_cost(const struct share *share) {
     double bytes = 2 * BYTES * (double)share->tokens * (double)share->job->model.hidden;
-    return (struct pass_cost){.forward_s = streaming_s(share->card, bytes),
-                              .backward_s = streaming_s(share->card, 2 * bytes)};
+    return (struct pass_cost){.forward_s = streaming_s(share->gpu, bytes),
+                              .backward_s = streaming_s(share->gpu, 2 * bytes)};
 }
 
-void layer_costs_find(const struct training *job, const struct card *card, const struct fabric *fabric,
+void layer_costs_find(const struct training *job, const struct gpu *gpu, const struct fabric *fabric,
                       struct layer_costs *out) {
-    struct share share = share_of(job, card);
+    struct share share = share_of(job, gpu);
     /* AdamW reads and writes two moments and the master weight in fp32, reads a gradient, writes a weight; the norm and
      * its clipping read and write gradients before. */
     double adam = 6 * 4 + (double)job->system.gradient_bytes + 2, norm = 3 * (double)job->system.gradient_bytes;
     *out = (struct layer_costs){.layer = layer_cost(&share, fabric),
                                 .embedding = embedding_cost(&share),
                                 .head = head_cost(&share),
-                                .parameter_s = (adam + norm) / card->bytes_per_s};
+                                .parameter_s = (adam + norm) / gpu->bytes_per_s};
 }

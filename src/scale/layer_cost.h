@@ -18,7 +18,7 @@ struct layer_costs {
     struct pass_cost embedding, head; /* of the first and of the last stage; the head with the loss */
     double parameter_s;               /* of the optimizer, for a parameter that the rank updates */
 };
-void layer_costs_find(const struct training *job, const struct card *card, const struct fabric *fabric,
+void layer_costs_find(const struct training *job, const struct gpu *gpu, const struct fabric *fabric,
                       struct layer_costs *out);
 
 /* Ranks of a tensor group: within a node as far as it goes. */

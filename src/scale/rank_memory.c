@@ -69,7 +69,7 @@ struct rank_memory rank_memory_of(const struct job_costs *costs, int32_t stage) 
                                  .activations = passes * (layers * kept_bytes(job) + output)};
     memory.working = (double)job->system.buffer_bytes + gathered + logits_bytes(costs, stage) +
                      (layout->recomputation == RECOMPUTE_NONE ? 1 : 2) * layer_bytes(job);
-    memory.total = memory.states + memory.activations + memory.working + costs->card.calibration->runtime_bytes;
+    memory.total = memory.states + memory.activations + memory.working + costs->gpu.calibration->runtime_bytes;
     return memory;
 }
 

@@ -3,12 +3,12 @@
 void job_costs_find(const struct training *job, const struct calibration *calibration, struct job_costs *out) {
     const struct layout *layout = &job->layout;
     *out = (struct job_costs){.job = job,
-                              .card = card_describe(&job->cluster.device, calibration),
+                              .gpu = gpu_describe(&job->cluster.device, calibration),
                               .fabric = fabric_describe(&job->cluster, calibration->congestion)};
     out->pipeline = (struct pipeline_shape){
         (int32_t)layout->pipeline, pipeline_chunks(layout->pipeline, layout->virtual_stages, layout->micro_batches),
         (int32_t)layout->micro_batches};
-    layer_costs_find(job, &out->card, &out->fabric, &out->layers);
+    layer_costs_find(job, &out->gpu, &out->fabric, &out->layers);
 }
 
 /* Layers of the first `count` of the parts, filled one after the other; the last ones have one at least. */
@@ -115,7 +115,7 @@ static enum status add_collective(struct maker *maker, enum replay_kind kind, st
                                      .queue = REPLAY_COLLECTIVES,
                                      .kind = kind,
                                      .seconds = exchange.seconds,
-                                     .slows = exchange.link_part * maker->costs->card.calibration->collective_slowdown,
+                                     .slows = exchange.link_part * maker->costs->gpu.calibration->collective_slowdown,
                                      .waits = {replay_wait(after, 0), replay_no_wait()}};
     return replay_add(maker->replay, one, &maker->collective);
 }
@@ -236,7 +236,7 @@ static struct exchange reduce_of(const struct job_costs *costs, double dense, do
 
 static struct exchange hand_out_of(const struct job_costs *costs, int32_t stage) {
     const struct training *job = costs->job;
-    double broadcast_s = costs->card.calibration->broadcast_s, experts = (double)stage_expert_parameters(costs, stage);
+    double broadcast_s = costs->gpu.calibration->broadcast_s, experts = (double)stage_expert_parameters(costs, stage);
     double dense = (double)stage_parameters(costs, stage) - experts;
     struct exchange one = exchange_update(job, &costs->fabric, dense, false, broadcast_s);
     return experts > 0 ? both(one, exchange_update(job, &costs->fabric, experts, true, broadcast_s)) : one;
@@ -254,7 +254,7 @@ static enum status add_update(struct maker *maker) {
     double update_s = costs->layers.parameter_s * stage_cut(costs, maker->stage, job->layout.partition.optimizer);
     maker->kind = REPLAY_UPDATE;
     TRY(add_collective(maker, REPLAY_REDUCE, rest, maker->kernel));
-    TRY(add_kernel(maker, update_s + costs->card.calibration->step_s, maker->collective));
+    TRY(add_kernel(maker, update_s + costs->gpu.calibration->step_s, maker->collective));
     if (job->system.overlaps_update) return STATUS_OK;
     return add_collective(maker, REPLAY_HAND_OUT, hand_out_of(costs, maker->stage), maker->kernel);
 }
@@ -319,8 +319,8 @@ static void find_exchanges(struct maker *maker) {
     const struct training *job = maker->costs->job;
     const struct fabric *fabric = &maker->costs->fabric;
     double layer = layer_parameters(maker->costs), traffic = gradient_traffic(job);
-    maker->gradient_s = traffic > 0 ? streaming_s(&maker->costs->card, traffic * layer) : 0;
-    double piece_s = maker->costs->card.calibration->kernel_s;
+    maker->gradient_s = traffic > 0 ? streaming_s(&maker->costs->gpu, traffic * layer) : 0;
+    double piece_s = maker->costs->gpu.calibration->kernel_s;
     maker->gather = exchange_gather(job, fabric, layer, piece_s);
     maker->again = exchange_gather_again(job, fabric, layer, piece_s);
     if (gathers_twice(job, layer)) maker->again.seconds *= 2;

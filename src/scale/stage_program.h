@@ -10,7 +10,7 @@
 
 struct job_costs {
     const struct training *job;
-    struct card card;
+    struct gpu gpu;
     struct fabric fabric;
     struct layer_costs layers;
     struct pipeline_shape pipeline;

@@ -64,7 +64,7 @@ enum attention_kind {
     ATTENTION_SCORES, /* writes the scores to memory */
     ATTENTION_FLASH1, /* FlashAttention 1 and its Triton version */
     ATTENTION_FLASH2, /* FlashAttention 2 and what is as fast */
-    ATTENTION_CUDNN,  /* cuDNN's, made anew for each card; Transformer Engine prefers it from Hopper on */
+    ATTENTION_CUDNN,  /* cuDNN's, made anew for each GPU; Transformer Engine prefers it from Hopper on */
     ATTENTION_COUNT
 };
 

@@ -121,7 +121,7 @@ cudaError_t cudaHostUnregister(void *base) {
     return cudaSuccess;
 }
 
-static void the_card_names_its_instruction_set(void **state) {
+static void the_gpu_names_its_instruction_set(void **state) {
     (void)state;
     assert_int_equal(backend_cuda.select(1), STATUS_OK);
     assert_int_equal(backend_cuda.check(), STATUS_OK);
@@ -204,7 +204,7 @@ static void refused_host_memory_is_released(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_card_names_its_instruction_set), cmocka_unit_test(capacity_is_what_is_free),
+        cmocka_unit_test(the_gpu_names_its_instruction_set), cmocka_unit_test(capacity_is_what_is_free),
         cmocka_unit_test(host_arenas_are_pinned_pages),
         cmocka_unit_test_setup_teardown(the_disk_takes_host_arenas, temp_folder_make, temp_folder_drop),
         cmocka_unit_test(refused_host_memory_is_released)};

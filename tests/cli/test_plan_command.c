@@ -173,15 +173,15 @@ static void an_output_through_a_link_leaves_the_link(void **state) {
     expect_link(printed);
 }
 
-static void a_described_card_plans_experts(void **state) {
+static void a_described_gpu_plans_experts(void **state) {
     EXPECT(*state, 0, NULL, "plan", BALLAST_FIXTURES "/models/mixtral", "--cluster",
            BALLAST_SOURCE "/clusters/h100-sxm.json");
     EXPECT(*state, 0, NULL, "plan", BALLAST_FIXTURES "/models/gpt_oss_mxfp4", "--lora", "2,4,all-linear", "--cluster",
            BALLAST_SOURCE "/clusters/h100-sxm.json");
 }
 
-/* A card that is elsewhere: its plan is whole, and says that nothing of it is measured. */
-static void a_described_card_can_be_planned(void **state) {
+/* A GPU that is elsewhere: its plan is whole, and says that nothing of it is measured. */
+static void a_described_gpu_can_be_planned(void **state) {
     const char *folder = *state, *plan = temp_path(folder, "plan.json");
     struct program_run run = PROGRAM(folder, "plan", "gpt2", "--cluster", BALLAST_SOURCE "/clusters/h100-sxm.json",
                                      "--batch", "32", "-o", plan);
@@ -584,8 +584,8 @@ int main(void) {
         CASE(the_fewest_devices_are_looked_for_in_whole_nodes),
         CASE(many_devices_are_planned_for_the_model_s_own_sizes),
         CASE(many_devices_have_a_page_and_drawings),
-        CASE(a_described_card_can_be_planned),
-        CASE(a_described_card_plans_experts),
+        CASE(a_described_gpu_can_be_planned),
+        CASE(a_described_gpu_plans_experts),
         CASE(one_pass_fits_where_gradients_need_not_wait),
         CASE(one_step_has_one_number),
         CASE(suggestions_ask_for_less),

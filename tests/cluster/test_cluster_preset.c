@@ -50,10 +50,10 @@ static struct cluster open_one(const char *name) {
     return cluster;
 }
 
-static void presets_are_nodes_of_the_cards_in_their_names(void **state) {
+static void presets_are_nodes_of_the_gpus_in_their_names(void **state) {
     (void)state;
     static const struct {
-        const char *name, *card;
+        const char *name, *gpu;
         int64_t devices;
     } nodes[] = {{"v100x8", "V100", 8},    {"v100x16", "V100", 16}, {"a100-40x8", "A100-SXM4-40GB", 8},
                  {"a100-80x8", "80GB", 8}, {"a800x8", "A800", 8},   {"h100x8", "H100", 8},
@@ -61,7 +61,7 @@ static void presets_are_nodes_of_the_cards_in_their_names(void **state) {
                  {"rtx4090x8", "4090", 8}};
     for (size_t i = 0; i < sizeof nodes / sizeof *nodes; i++) {
         struct cluster cluster = open_one(nodes[i].name);
-        assert_non_null(strstr(cluster.device.name, nodes[i].card));
+        assert_non_null(strstr(cluster.device.name, nodes[i].gpu));
         assert_int_equal(cluster.network.devices, nodes[i].devices);
         assert_true(cluster.network.link_bytes_per_s >=
                     2 * cluster.network.node_bytes_per_s / (double)nodes[i].devices);
@@ -118,7 +118,7 @@ static void an_allocation_that_fails_is_reported_or_not_needed(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_figure_of_a_preset_has_its_source),
-        cmocka_unit_test(presets_are_nodes_of_the_cards_in_their_names),
+        cmocka_unit_test(presets_are_nodes_of_the_gpus_in_their_names),
         cmocka_unit_test(a_name_that_is_nearly_right_is_corrected),
         cmocka_unit_test(a_network_comes_back_the_same),
         cmocka_unit_test(an_allocation_that_fails_is_reported_or_not_needed),

@@ -91,7 +91,7 @@ static void every_rate_counts(void **state) {
 }
 
 /* By hand: 4096 tokens, 2048 to 2048 features: 256 tiles in 2 tile waves of 132, at 0.85 of
- * the best shape's 80% of the card. The same on a card of
+ * the best shape's 80% of the GPU. The same on a GPU of
  * 256 multiprocessors is one full tile wave. */
 static void products_fill_tile_waves(void **state) {
     (void)state;
@@ -152,17 +152,17 @@ static void quantized_experts_are_unpacked_for_each_product(void **state) {
     expect_near(unpacked_weights(true, true), 5);
 }
 
-static const char *const card_files[] = {"h100x8", "h200x8", "a100-80x8", "rtx4090x8", "rtx3090x8", "v100x8"};
-enum { CARDS = sizeof card_files / sizeof *card_files };
+static const char *const gpu_files[] = {"h100x8", "h200x8", "a100-80x8", "rtx4090x8", "rtx3090x8", "v100x8"};
+enum { GPUS = sizeof gpu_files / sizeof *gpu_files };
 
-/* The data sheet <= the fast end <= what is expected <= the slow end, for every operator of every card. */
+/* The data sheet <= the fast end <= what is expected <= the slow end, for every operator of every GPU. */
 static void expectations_lie_within_their_range(void **state) {
     (void)state;
     struct graph *graph = build();
-    for (int c = 0; c < CARDS; c++) {
+    for (int c = 0; c < GPUS; c++) {
         struct cluster cluster;
         char path[512];
-        snprintf(path, sizeof path, BALLAST_SOURCE "/clusters/%s.json", card_files[c]);
+        snprintf(path, sizeof path, BALLAST_SOURCE "/clusters/%s.json", gpu_files[c]);
         assert_int_equal(cluster_read(path, &cluster), STATUS_OK);
         for (size_t i = 0; i < graph->nodes.count; i++) {
             struct roofline cost[ROOFLINE_CASES];
@@ -171,7 +171,7 @@ static void expectations_lie_within_their_range(void **state) {
             if (!(cost[ROOFLINE_FAST].limit_s <= cost[ROOFLINE_FAST].seconds &&
                   cost[ROOFLINE_FAST].seconds < cost[ROOFLINE_EXPECTED].seconds &&
                   cost[ROOFLINE_EXPECTED].seconds < cost[ROOFLINE_SLOW].seconds))
-                fail_msg("%s on %s: %g, %g, %g s", graph->nodes.items[i]->name, card_files[c],
+                fail_msg("%s on %s: %g, %g, %g s", graph->nodes.items[i]->name, gpu_files[c],
                          cost[ROOFLINE_FAST].seconds, cost[ROOFLINE_EXPECTED].seconds, cost[ROOFLINE_SLOW].seconds);
         }
     }

@@ -1,6 +1,6 @@
 /* Ranks whose devices run CUDA's kernels, compiled for the CPU (tests/cuda_emulator) behind streams that do everything
- * later: the bits of one such device. Two ranks on one card, which exchange by way of the host's memory and MPI, and
- * two ranks on a card each, whose cards exchange by the test's NCCL (tests/nccl_double). */
+ * later: the bits of one such device. Two ranks on one GPU, which exchange by way of the host's memory and MPI, and
+ * two ranks on a GPU each, whose GPUs exchange by the test's NCCL (tests/nccl_double). */
 /* ctest: PROCESSORS 2 TIMEOUT 1800 LABELS long */
 /* link: -rdynamic */
 #include <libgen.h>
@@ -21,13 +21,13 @@
 
 enum { SEED = 72, CASES_MOST = 24 };
 
-/* `card`: which of several it says it is. */
-static const struct backend *begin(uint64_t seed, int card) {
+/* `GPU`: which of several it says it is. */
+static const struct backend *begin(uint64_t seed, int gpu) {
     static const struct deferred_sums sums = {{.pack_bf16 = cuda_pack_bf16, .unpack_bf16 = cuda_unpack_bf16},
                                               cuda_add_sums};
     const struct backend *backend = deferred_begin_with(seed, cuda_kernel_create);
     deferred_use_sums(&sums);
-    deferred_choose(card);
+    deferred_choose(gpu);
     return backend;
 }
 
@@ -68,16 +68,16 @@ static const char *write_references(const char *folder, uint64_t first, uint64_t
     return path;
 }
 
-static void run_job(const char *path, const char *cards) {
-    struct rank_job job = {2, 1, false, {path, cards}};
-    if (rank_job_run(&job) != STATUS_OK) fail_msg("%s: %s", cards, status_message());
+static void run_job(const char *path, const char *gpus) {
+    struct rank_job job = {2, 1, false, {path, gpus}};
+    if (rank_job_run(&job) != STATUS_OK) fail_msg("%s: %s", gpus, status_message());
 }
 
-static void ranks_on_one_card_have_one_ranks_bits(void **state) {
+static void ranks_on_one_gpu_have_one_ranks_bits(void **state) {
     run_job(write_references(*state, 0, unit_sweep(1, CASES_MOST)), "one card");
 }
 
-static void ranks_on_a_card_each_have_one_ranks_bits(void **state) {
+static void ranks_on_a_gpu_each_have_one_ranks_bits(void **state) {
     run_job(write_references(*state, unit_sweep(1, 0), unit_sweep(1, CASES_MOST)), "cards");
 }
 
@@ -92,12 +92,12 @@ static void skip_without_cuda(void) {
     unit_skip("this build has no CUDA backend; needs the CUDA toolkit, 12 or later, and a C++ compiler");
 }
 
-static void ranks_on_one_card_have_one_ranks_bits(void **state) {
+static void ranks_on_one_gpu_have_one_ranks_bits(void **state) {
     (void)state;
     skip_without_cuda();
 }
 
-static void ranks_on_a_card_each_have_one_ranks_bits(void **state) {
+static void ranks_on_a_gpu_each_have_one_ranks_bits(void **state) {
     (void)state;
     skip_without_cuda();
 }
@@ -111,7 +111,7 @@ int main(int count, char **argument) {
     setenv("BALLAST_NCCL", path, 0);
     mem_free(path);
     rank_job_enter(count, argument, rank_body);
-    const struct CMUnitTest tests[] = {cmocka_unit_test(ranks_on_one_card_have_one_ranks_bits),
-                                       cmocka_unit_test(ranks_on_a_card_each_have_one_ranks_bits)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(ranks_on_one_gpu_have_one_ranks_bits),
+                                       cmocka_unit_test(ranks_on_a_gpu_each_have_one_ranks_bits)};
     return cmocka_run_group_tests(tests, temp_folder_make, temp_folder_drop);
 }

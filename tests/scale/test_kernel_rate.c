@@ -8,12 +8,12 @@
 
 static struct calibration calibration;
 
-static struct card card_of(const char *name) {
+static struct gpu gpu_of(const char *name) {
     struct cluster cluster;
     assert_int_equal(cluster_open(name, &cluster), STATUS_OK);
     calibration = calibration_default();
     calibration.kernel_s = 0;
-    return card_describe(&cluster.device, &calibration);
+    return gpu_describe(&cluster.device, &calibration);
 }
 
 static void require_near(double actual, double expected, double part) {
@@ -24,40 +24,40 @@ static void require_near(double actual, double expected, double part) {
  * count whole. */
 static void tiles_are_counted_in_tile_waves(void **state) {
     (void)state;
-    struct card card = card_of("a100-80x8");
+    struct gpu gpu = gpu_of("a100-80x8");
     calibration.tile_wave_part = 1;
-    double one = product_s(&card, 1, 3072, 1152, 8192), more = product_s(&card, 1, 3072, 1160, 8192);
-    double multiplied = 2.0 * 256 * 128 * 8192 / (card.product_per_s / 108), written = 2.0 * 256 * 128 / (2039e9 / 108);
+    double one = product_s(&gpu, 1, 3072, 1152, 8192), more = product_s(&gpu, 1, 3072, 1160, 8192);
+    double multiplied = 2.0 * 256 * 128 * 8192 / (gpu.product_per_s / 108), written = 2.0 * 256 * 128 / (2039e9 / 108);
     require_near(one, multiplied + written, 0.001);
     assert_true(more > 1.2 * one);
     calibration.tile_wave_part = 0;
-    require_near(product_s(&card, 1, 25600, 11648, 8192) / product_s(&card, 1, 25600, 11520, 8192), 91.0 / 90, 0.001);
+    require_near(product_s(&gpu, 1, 25600, 11648, 8192) / product_s(&gpu, 1, 25600, 11520, 8192), 91.0 / 90, 0.001);
 }
 
-static void a_large_product_is_at_the_card_s_rate_and_a_thin_one_at_the_memory_s(void **state) {
+static void a_large_product_is_at_the_gpu_s_rate_and_a_thin_one_at_the_memory_s(void **state) {
     (void)state;
-    struct card card = card_of("h100x8");
+    struct gpu gpu = gpu_of("h100x8");
     double n = 16384, flops = 2 * n * n * n;
-    double large = product_s(&card, 1, 16384, 16384, 16384);
-    assert_true(large > flops / card.product_per_s && large < 1.1 * flops / card.product_per_s);
-    require_near(product_s(&card, 1, 16, 16384, 16384), 2 * (n * n + 2 * 16 * n) / card.bytes_per_s, 0.01);
+    double large = product_s(&gpu, 1, 16384, 16384, 16384);
+    assert_true(large > flops / gpu.product_per_s && large < 1.1 * flops / gpu.product_per_s);
+    require_near(product_s(&gpu, 1, 16, 16384, 16384), 2 * (n * n + 2 * 16 * n) / gpu.bytes_per_s, 0.01);
 }
 
 /* Of a sum beside many terms only writing counts, twice as long in fp32 as in 16 bits; beside few all its bytes. */
 static void a_sum_is_read_beside_a_long_product_and_written_after_it(void **state) {
     (void)state;
-    struct card card = card_of("a100-80x8");
+    struct gpu gpu = gpu_of("a100-80x8");
     double n = 8192;
     calibration.tile_wave_part = 0;
-    double sum = product_sum_s(&card, 1, 8192, 8192, 8192, 4), plain = product_s(&card, 1, 8192, 8192, 8192);
+    double sum = product_sum_s(&gpu, 1, 8192, 8192, 8192, 4), plain = product_s(&gpu, 1, 8192, 8192, 8192);
     require_near(sum - plain, 2 * n * n / 2039e9, 0.001);
-    require_near(product_sum_s(&card, 1, 8192, 8192, 8, 4), (2 * 2 * 8 * n + 2 * 4 * n * n) / card.bytes_per_s, 0.01);
+    require_near(product_sum_s(&gpu, 1, 8192, 8192, 8, 4), (2 * 2 * 8 * n + 2 * 4 * n * n) / gpu.bytes_per_s, 0.01);
 }
 
 static void rows_that_are_not_aligned_cost_four_times(void **state) {
     (void)state;
-    struct card card = card_of("a100-80x8");
-    require_near(product_s(&card, 1, 8192, 8184 + 4, 8192) / product_s(&card, 1, 8192, 8192, 8192), 4, 0.01);
+    struct gpu gpu = gpu_of("a100-80x8");
+    require_near(product_s(&gpu, 1, 8192, 8184 + 4, 8192) / product_s(&gpu, 1, 8192, 8192, 8192), 4, 0.01);
 }
 
 static struct attention_shape shape_of(int64_t sequence, int64_t head, enum attention_kind kind) {
@@ -66,15 +66,15 @@ static struct attention_shape shape_of(int64_t sequence, int64_t head, enum atte
 
 static void attention_grows_with_the_square_and_its_kinds_differ(void **state) {
     (void)state;
-    struct card card = card_of("a100-80x8");
+    struct gpu gpu = gpu_of("a100-80x8");
     struct attention_shape small = shape_of(8192, 128, ATTENTION_FLASH2),
                            large = shape_of(16384, 128, ATTENTION_FLASH2);
     struct attention_shape older = shape_of(8192, 128, ATTENTION_FLASH1),
                            scores = shape_of(8192, 128, ATTENTION_SCORES);
-    require_near(attention_s(&card, &large, false) / attention_s(&card, &small, false), 4, 0.02);
-    assert_true(attention_s(&card, &older, false) > attention_s(&card, &small, false));
-    assert_true(attention_s(&card, &scores, false) > attention_s(&card, &older, false));
-    assert_true(attention_s(&card, &small, true) > 2 * attention_s(&card, &small, false));
+    require_near(attention_s(&gpu, &large, false) / attention_s(&gpu, &small, false), 4, 0.02);
+    assert_true(attention_s(&gpu, &older, false) > attention_s(&gpu, &small, false));
+    assert_true(attention_s(&gpu, &scores, false) > attention_s(&gpu, &older, false));
+    assert_true(attention_s(&gpu, &small, true) > 2 * attention_s(&gpu, &small, false));
 }
 
 static void cudnn_is_faster_than_flash_attention_from_hopper_on(void **state) {
@@ -82,24 +82,24 @@ static void cudnn_is_faster_than_flash_attention_from_hopper_on(void **state) {
     static const struct {
         const char *name;
         double times;
-    } cards[] = {{"a100-80x8", 1}, {"h100x8", 1.6}, {"b200x8", 1.6}};
-    for (size_t i = 0; i < sizeof cards / sizeof *cards; i++) {
-        struct card card = card_of(cards[i].name);
+    } gpus[] = {{"a100-80x8", 1}, {"h100x8", 1.6}, {"b200x8", 1.6}};
+    for (size_t i = 0; i < sizeof gpus / sizeof *gpus; i++) {
+        struct gpu gpu = gpu_of(gpus[i].name);
         struct attention_shape flash = shape_of(8192, 128, ATTENTION_FLASH2), cudnn = flash;
         cudnn.kind = ATTENTION_CUDNN;
         for (int gradient = 0; gradient < 2; gradient++)
-            require_near(attention_s(&card, &flash, gradient) / attention_s(&card, &cudnn, gradient), cards[i].times,
+            require_near(attention_s(&gpu, &flash, gradient) / attention_s(&gpu, &cudnn, gradient), gpus[i].times,
                          0.001);
     }
 }
 
-static void newer_cards_are_faster(void **state) {
+static void newer_gpus_are_faster(void **state) {
     (void)state;
     static const char *const names[] = {"v100x8", "a100-80x8", "h100x8", "b200x8"};
     double before = INFINITY;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        struct card card = card_of(names[i]);
-        double seconds = product_s(&card, 1, 8192, 8192, 8192) + streaming_s(&card, 1e9);
+        struct gpu gpu = gpu_of(names[i]);
+        double seconds = product_s(&gpu, 1, 8192, 8192, 8192) + streaming_s(&gpu, 1e9);
         assert_true(seconds < before);
         before = seconds;
     }
@@ -119,12 +119,12 @@ static void every_calibrated_number_lies_within_its_range(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(tiles_are_counted_in_tile_waves),
-        cmocka_unit_test(a_large_product_is_at_the_card_s_rate_and_a_thin_one_at_the_memory_s),
+        cmocka_unit_test(a_large_product_is_at_the_gpu_s_rate_and_a_thin_one_at_the_memory_s),
         cmocka_unit_test(a_sum_is_read_beside_a_long_product_and_written_after_it),
         cmocka_unit_test(rows_that_are_not_aligned_cost_four_times),
         cmocka_unit_test(attention_grows_with_the_square_and_its_kinds_differ),
         cmocka_unit_test(cudnn_is_faster_than_flash_attention_from_hopper_on),
-        cmocka_unit_test(newer_cards_are_faster),
+        cmocka_unit_test(newer_gpus_are_faster),
         cmocka_unit_test(every_calibrated_number_lies_within_its_range),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -7,19 +7,19 @@
 #include "support/tiny_run.h"
 #include "support/unit.h"
 
-/* A card as the CUDA backend would find it. */
+/* A GPU as the CUDA backend would find it. */
 static const char *isa_here;
 
 static enum status check(void) { return STATUS_OK; }
 static const char *isa(void) { return isa_here; }
 
-static struct backend card_with(const char *its_isa) {
-    struct backend card = backend_cuda;
+static struct backend gpu_with(const char *its_isa) {
+    struct backend gpu = backend_cuda;
     isa_here = its_isa;
-    card.check = check;
-    card.isa = isa;
-    card.choose_micro_batch_tokens = NULL;
-    return card;
+    gpu.check = check;
+    gpu.isa = isa;
+    gpu.choose_micro_batch_tokens = NULL;
+    return gpu;
 }
 
 static struct cluster h100(void) {
@@ -47,21 +47,21 @@ static struct plan plan_for_h100(void) {
     return resolve(backend, NULL, STATUS_OK, NULL);
 }
 
-/* The card's micro-batches are the card's in any build: 16384 tokens for GPT-2 124M
- * (tests/plan/test_card_micro_batch.c). */
-static void micro_batches_of_a_described_card(void **state) {
+/* The GPU's micro-batches are the GPU's in any build: 16384 tokens for GPT-2 124M
+ * (tests/plan/test_gpu_micro_batch.c). */
+static void micro_batches_of_a_described_gpu(void **state) {
     (void)state;
     struct plan plan = plan_for_h100();
     assert_int_equal(plan.recipe.micro_batch_sequences, 16);
     assert_string_equal(plan.recipe.isa, "sm_90-132sm");
 }
 
-/* The card adds its libraries' versions, and all else stays. */
-static void a_described_plan_on_the_card(void **state) {
+/* The GPU adds its libraries' versions, and all else stays. */
+static void a_described_plan_on_the_gpu(void **state) {
     (void)state;
     struct plan described = plan_for_h100();
-    struct backend card = card_with("sm_90-132sm+cublaslt-13.0.2");
-    struct plan real = resolve(&card, &described, STATUS_OK, NULL);
+    struct backend gpu = gpu_with("sm_90-132sm+cublaslt-13.0.2");
+    struct plan real = resolve(&gpu, &described, STATUS_OK, NULL);
     assert_string_equal(real.recipe.isa, isa_here);
     snprintf(described.recipe.isa, sizeof described.recipe.isa, "%s", isa_here);
     expect_status(recipe_require_equal(&described.recipe, &real.recipe), STATUS_OK, NULL);
@@ -75,15 +75,15 @@ static void a_described_plan_elsewhere(void **state) {
                                          "sm_90-1320sm+cublaslt-13.0.2"};
     const struct plan described = plan_for_h100();
     for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
-        struct backend card = card_with(others[i]);
-        (void)resolve(&card, &described, STATUS_BAD_INPUT, "it was made with sm_90-132sm, this machine has sm_");
+        struct backend gpu = gpu_with(others[i]);
+        (void)resolve(&gpu, &described, STATUS_BAD_INPUT, "it was made with sm_90-132sm, this machine has sm_");
         assert_non_null(strstr(status_hint_text(), "described by a cluster file"));
     }
     struct plan vague = described; /* of an architecture alone */
     snprintf(vague.recipe.isa, sizeof vague.recipe.isa, "sm_90");
-    struct backend card = card_with("sm_90-132sm+cublaslt-13.0.2");
-    (void)resolve(&card, &vague, STATUS_BAD_INPUT, "it was made with sm_90, this machine has sm_90-132sm+");
-    struct backend newer = card_with("sm_90-132sm+cublaslt-13.0.2");
+    struct backend gpu = gpu_with("sm_90-132sm+cublaslt-13.0.2");
+    (void)resolve(&gpu, &vague, STATUS_BAD_INPUT, "it was made with sm_90, this machine has sm_90-132sm+");
+    struct backend newer = gpu_with("sm_90-132sm+cublaslt-13.0.2");
     char refusal[128];
     snprintf(refusal, sizeof refusal,
              "plan.json: recipe.kernels_version: %d is an older version of the cuda kernels; Ballast ",
@@ -120,14 +120,14 @@ static void another_backend_is_refused_by_its_isa(void **state) {
 }
 
 /* What was trained with other libraries has other bits. */
-static void a_plan_of_a_card(void **state) {
+static void a_plan_of_a_gpu(void **state) {
     (void)state;
     struct plan described = plan_for_h100();
-    struct backend card = card_with("sm_90-132sm+cublaslt-13.0.2");
-    struct plan real = resolve(&card, &described, STATUS_OK, NULL);
-    (void)resolve(&card, &real, STATUS_OK, NULL);
-    card = card_with("sm_90-132sm+cublaslt-13.1.0");
-    (void)resolve(&card, &real, STATUS_BAD_INPUT, "isa is another here");
+    struct backend gpu = gpu_with("sm_90-132sm+cublaslt-13.0.2");
+    struct plan real = resolve(&gpu, &described, STATUS_OK, NULL);
+    (void)resolve(&gpu, &real, STATUS_OK, NULL);
+    gpu = gpu_with("sm_90-132sm+cublaslt-13.1.0");
+    (void)resolve(&gpu, &real, STATUS_BAD_INPUT, "isa is another here");
     assert_string_equal(status_hint_text(), "");
 }
 
@@ -143,12 +143,12 @@ static void no_set_of_a_processor_is_part_of_another(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(micro_batches_of_a_described_card),
-        cmocka_unit_test(a_described_plan_on_the_card),
+        cmocka_unit_test(micro_batches_of_a_described_gpu),
+        cmocka_unit_test(a_described_plan_on_the_gpu),
         cmocka_unit_test(a_described_plan_elsewhere),
         cmocka_unit_test(another_version_of_the_kernels_is_refused),
         cmocka_unit_test(another_backend_is_refused_by_its_isa),
-        cmocka_unit_test(a_plan_of_a_card),
+        cmocka_unit_test(a_plan_of_a_gpu),
         cmocka_unit_test(no_set_of_a_processor_is_part_of_another),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

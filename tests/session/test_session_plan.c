@@ -165,7 +165,7 @@ static void a_policy_of_more_memory_is_given_up(void **state) {
 }
 
 /* It would refuse them. */
-static void a_card_that_is_described_gets_no_tiles(void **state) {
+static void a_gpu_that_is_described_gets_no_tiles(void **state) {
     (void)state;
     struct planned planned;
     plan_long_micro_batch(4096, "rtx4090x8", &planned);
@@ -247,7 +247,7 @@ int main(void) {
         cmocka_unit_test(a_host_tier_that_is_too_small_names_the_memory),
         cmocka_unit_test(tiles_are_chosen_where_memory_is_short),
         cmocka_unit_test(a_policy_of_more_memory_is_given_up),
-        cmocka_unit_test(a_card_that_is_described_gets_no_tiles),
+        cmocka_unit_test(a_gpu_that_is_described_gets_no_tiles),
         cmocka_unit_test(flat_operations_of_devices_are_refused),
         cmocka_unit_test(pipelines_are_cut_by_their_simulated_step),
     };

@@ -4,7 +4,7 @@
  *
  * A plan is made from shapes and the device's properties alone, so that its workspace is known when a program is
  * compiled; the first engine that the library's rules put forward is taken, unless they call it nondeterministic, so
- * one shape has one engine on one card with one version of the library. Of its engines for attention cuDNN 9.19 says
+ * one shape has one engine on one GPU with one version of the library. Of its engines for attention cuDNN 9.19 says
  * neither; the gradient's graph is the one by which NVIDIA's own front end asks for the deterministic engine. */
 #ifndef BALLAST_BACKEND_CUDA_ATTENTION_CUDNN_H
 #define BALLAST_BACKEND_CUDA_ATTENTION_CUDNN_H

@@ -3,7 +3,7 @@
 #include "backend/cuda/cuda_kernel.h"
 #include "backend/cuda/cuda_matmul.h"
 #include "backend/cuda_facts.h"
-#include "plan/card_micro_batch.h"
+#include "plan/gpu_micro_batch.h"
 
 static enum dtype fastest_dtype(void) { return DTYPE_BF16; }
 
@@ -38,7 +38,7 @@ const struct backend backend_cuda = {
     .describe = cuda_device_describe,
     .cache_bytes = cuda_device_cache_bytes,
     .kernels_version = CUDA_KERNELS_VERSION,
-    .micro_batch_tokens = CARD_MICRO_BATCH_LEAST,
+    .micro_batch_tokens = GPU_MICRO_BATCH_LEAST,
     .choose_micro_batch_tokens = cuda_device_micro_batch_tokens,
     .set_threads = set_threads,
     .kernels = &cuda_kernels,

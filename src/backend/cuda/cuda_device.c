@@ -8,7 +8,7 @@
 #include "backend/cuda/cuda_kernel.h"
 #include "backend/cuda/cuda_matmul.h"
 #include "backend/cuda_facts.h"
-#include "plan/card_micro_batch.h"
+#include "plan/gpu_micro_batch.h"
 
 /* The lowest compute capability that the kernels are built for, the first with bf16 in hardware. */
 enum { LEAST_MAJOR = 8 };
@@ -50,8 +50,8 @@ static enum status look_up(struct cudaDeviceProp *out) {
     return status_set(STATUS_BAD_INPUT, "no NVIDIA GPU can be used here: %s", cudaGetErrorString(error));
 }
 
-/* cuBLAS gives the same bits only for the same architecture, number of multiprocessors and version. A described card
- * has the first two, "sm_90-132sm"; the rest, "+cublaslt-13.0.2", is known only on the card. */
+/* cuBLAS gives the same bits only for the same architecture, number of multiprocessors and version. A target device
+ * has the first two, "sm_90-132sm"; the rest, "+cublaslt-13.0.2", is known only on the GPU. */
 static void name_isa(const struct cudaDeviceProp *properties) {
     size_t version = cublasLtGetVersion();
     snprintf(isa, sizeof isa, "sm_%d%d-%dsm" CUDA_ISA_LIBRARIES "%zu.%zu.%zu%s", properties->major, properties->minor,
@@ -155,9 +155,9 @@ int64_t cuda_device_micro_batch_tokens(int64_t layers, int64_t width, int64_t de
     struct cudaDeviceProp properties;
     if (look_up(&properties) != STATUS_OK) {
         status_clear();
-        return CARD_MICRO_BATCH_LEAST;
+        return GPU_MICRO_BATCH_LEAST;
     }
     int64_t bytes = (int64_t)properties.totalGlobalMem;
     if (device_bytes > 0 && device_bytes < bytes) bytes = device_bytes;
-    return card_micro_batch_tokens(properties.multiProcessorCount, bytes, layers, width);
+    return gpu_micro_batch_tokens(properties.multiProcessorCount, bytes, layers, width);
 }

@@ -2,7 +2,7 @@
  * and the functions that make its kernels.
  *
  * Operands are in device memory; a kernel's `run` queues work on the call's stream and returns cuda_outcome(). The same
- * kernel on the same card always gives the same bits: no sum depends on the order in which threads finish.
+ * kernel on the same GPU always gives the same bits: no sum depends on the order in which threads finish.
  *
  * Files, in the order to read them:
  * cuda_kernel: this; backend_cuda: the table that struct backend is; cuda_device: the GPU in use, its memory, how

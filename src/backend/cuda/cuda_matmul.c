@@ -127,7 +127,7 @@ enum status cuda_matmul_open(void) {
     return status;
 }
 
-/* The library's first choice of an algorithm, made from the spec and the card without measuring. */
+/* The library's first choice of an algorithm, made from the spec and the GPU without measuring. */
 static enum status put_forward(const struct cuda_matmul_spec *spec, struct cuda_matmul *matmul, struct choice *choice) {
     cublasLtMatmulPreferenceOpaque_t preference;
     cublasLtMatmulHeuristicResult_t best = {.state = CUBLAS_STATUS_NOT_SUPPORTED};

@@ -328,7 +328,7 @@ static void head_layout(struct head_kernel *head, bool gradient) {
     head->kernel.workspace_bytes = head->matmul_at + (products > final ? products : final);
 }
 
-/* Holds as much of a row as the card's shared memory allows a block. */
+/* Holds as much of a row as the GPU's shared memory allows a block. */
 template <typename T> static enum status loss_prepare(int64_t row, int *held) {
     int device = 0, most = 0;
     cudaError_t error = cudaGetDevice(&device);
