@@ -37,7 +37,7 @@ enum trait {
     TRAIT_LOOKAHEAD,
     TRAIT_SHARDS,
     TRAIT_FLAT,
-    TRAIT_REMAKE,
+    TRAIT_SELECTIVE_RECOMPUTE,
     TRAIT_COUNT
 };
 static const char *const plain_words[TRAIT_COUNT] = {
@@ -53,7 +53,7 @@ static const char *const plain_words[TRAIT_COUNT] = {
     [TRAIT_LOOKAHEAD] = "copies not ahead",
     [TRAIT_SHARDS] = "each rank has all states",
     [TRAIT_FLAT] = "operations between ranks node by node",
-    [TRAIT_REMAKE] = "what norms and activation functions made is kept",
+    [TRAIT_SELECTIVE_RECOMPUTE] = "what norms and activation functions made is kept",
 };
 enum { TRAIT_BYTES = 80 };
 struct traits {
@@ -132,8 +132,8 @@ static void find_traits(const struct policy *policy, int32_t blocks, struct trai
         plural(policy->micro_batches_per_wave));
     struct words tiles = words_of(out, TRAIT_TILES);
     if (policy->tile_tokens > 0) add(&tiles, "MLPs in tiles of %" PRId64 " tokens", policy->tile_tokens);
-    struct words remake = words_of(out, TRAIT_REMAKE);
-    if (policy->remake) add(&remake, "norms and activation functions again in backward");
+    struct words selective_recompute = words_of(out, TRAIT_SELECTIVE_RECOMPUTE);
+    if (policy->selective_recompute) add(&selective_recompute, "norms and activation functions again in backward");
     say_states(policy, out);
     say_schedule(policy, blocks, out);
     say_partition(policy, out);
@@ -145,7 +145,7 @@ char *policy_words(const struct policy *policy, int32_t blocks, char text[POLICY
     int said = 0;
     find_traits(policy, blocks, &traits);
     for (int i = 0; i < TRAIT_COUNT; i++) {
-        if (i == TRAIT_REMAKE && said == 1) add(&words, "; all on the device");
+        if (i == TRAIT_SELECTIVE_RECOMPUTE && said == 1) add(&words, "; all on the device");
         if (traits.text[i][0]) add(&words, "%s%s", said++ > 0 ? "; " : "", traits.text[i]);
     }
     return text;

@@ -95,7 +95,7 @@ json_t *policy_to_json(const struct policy *policy) {
 #define SET_TIER(field, key) failed |= json_object_set_new(object, key, json_string(tier_name(policy->field)));
     POLICY_TIERS(SET_TIER)
     failed |= json_object_set_new(object, "partition", partition_to_json(&policy->partition));
-    failed |= json_object_set_new(object, "remake", json_boolean(policy->remake));
+    failed |= json_object_set_new(object, "remake", json_boolean(policy->selective_recompute));
     failed |= json_object_set_new(object, "flat", json_boolean(policy->flat));
     failed |= json_object_set_new(object, "spans", json_string(policy->spans));
     failed |= json_object_set_new(object, "schedule", json_string(policy->schedule));
@@ -152,7 +152,7 @@ enum status policy_from_json(const char *file, const json_t *object, struct poli
 #define READ_TIER(field, key) TRY(read_tier(file, object, key, &policy.field));
     POLICY_TIERS(READ_TIER)
     TRY(read_partition(file, object, &policy.partition));
-    TRY(json_read_bool(file, object, "remake", &policy.remake));
+    TRY(json_read_bool(file, object, "remake", &policy.selective_recompute));
     TRY(json_read_bool(file, object, "flat", &policy.flat));
     TRY(json_read_text(file, object, "spans", sizeof policy.spans, policy.spans));
     TRY(json_read_text(file, object, "schedule", sizeof policy.schedule, policy.schedule));

@@ -223,7 +223,7 @@ static void set_policy(const struct space *space, const struct family *family, i
     out->partition = *partition_of(space, family);
     out->flat = family->flat;
     out->tile_tokens = space->input->tile_tokens;
-    out->remake = space->input->remake;
+    out->selective_recompute = space->input->selective_recompute;
 }
 
 static struct policy_bound_input bound_input(const struct space *space, const struct family *family) {

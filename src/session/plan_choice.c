@@ -6,7 +6,7 @@
 
 #include "base/log.h"
 #include "session/plan_policy.h"
-#include "session/remake_choice.h"
+#include "session/selective_recompute_choice.h"
 #include "session/stage_cuts.h"
 #include "session/tensor_layout.h"
 #include "session/tile_search.h"
@@ -143,7 +143,7 @@ enum status plan_choice_make(struct session_plan *plan) {
     TRY(compile_first(plan, uncut, uncut && free && program_set_has(&plan->request.set, PROGRAM_STEP)));
     if (!free) return STATUS_OK;
     if (!open && !plan->request.costs && !plan_choice_fits(plan)) TRY(begin_again(plan));
-    TRY(remake_choose(plan));
+    TRY(selective_recompute_choose(plan));
     TRY(plan_policy_choose(plan));
     return tile_search(plan);
 }

@@ -246,7 +246,7 @@ static void fill_input(struct choosing *choosing, const struct graph *graph, con
         .recipe = &plan->chosen.recipe,
         .place = plan->chosen.place,
         .tile_tokens = plan->chosen.policy.tile_tokens,
-        .remake = plan->chosen.policy.remake,
+        .selective_recompute = plan->chosen.policy.selective_recompute,
         .spans = plan->chosen.policy.spans,
         .micro_batches_per_wave = plan->request.micro_batches_fixed ? plan->chosen.policy.micro_batches_per_wave : 0,
         .operations_beside = operations_beside(plan, graph),

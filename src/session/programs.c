@@ -4,7 +4,7 @@
 
 #include "backend/kernel_versions.h"
 #include "graph/differentiate.h"
-#include "graph/remake.h"
+#include "graph/selective_recompute.h"
 #include "graph/token_tiles.h"
 #include "layout/shard_graph.h"
 #include "layout/shard_texts.h"
@@ -149,7 +149,7 @@ static enum status build_batch(const struct session *session, enum program_use u
     if (status == STATUS_OK && use == PROGRAM_STEP)
         status = add_backward(graph, output, plan, session->machine.backend);
     if (status == STATUS_OK) status = tile_batch(session, plan, graph);
-    if (status == STATUS_OK && use == PROGRAM_STEP && plan->policy.remake) status = graph_remake(graph);
+    if (status == STATUS_OK && use == PROGRAM_STEP && plan->policy.selective_recompute) status = graph_selective_recompute(graph);
     if (status == STATUS_OK)
         *out = graph;
     else

@@ -55,7 +55,7 @@ struct programs {
  * that is not for this model. The caller frees with programs_free. */
 enum status programs_compile(const struct session *session, const struct program_set *set, const struct plan *plan,
                              struct programs *out);
-/* The set's programs under another policy for the same graphs: with the same tiles and `remake`. */
+/* The set's programs under another policy for the same graphs: with the same tiles and `selective_recompute`. */
 struct recompiled {
     struct program *of[PROGRAM_USES]; /* owned; NULL: not of the set */
     int64_t tier_bytes[TIER_COUNT];   /* as those of struct programs */

@@ -212,7 +212,7 @@ enum status session_plan_renew(const struct session_plan *now, const struct poli
     request.plan.policy = policy ? *policy : plan_choice_begin(now);
     if (costs) { /* they are of its graph */
         request.plan.policy.tile_tokens = now->chosen.policy.tile_tokens;
-        request.plan.policy.remake = now->chosen.policy.remake;
+        request.plan.policy.selective_recompute = now->chosen.policy.selective_recompute;
     }
     enum status made = session_plan_make(now->session, &request, out), status = made;
     if (made == STATUS_OK && costs) status = session_plan_measure(out);

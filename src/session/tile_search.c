@@ -46,7 +46,7 @@ static enum status try_tile(struct session_plan *plan, int64_t tile_tokens, doub
     struct session_plan tiled = {.session = plan->session, .request = plan->request, .chosen = plan->chosen};
     tiled.chosen.policy = plan->request.plan.policy;
     tiled.chosen.policy.tile_tokens = tile_tokens;
-    tiled.chosen.policy.remake = plan->chosen.policy.remake;
+    tiled.chosen.policy.selective_recompute = plan->chosen.policy.selective_recompute;
     tiled.request.faster_than_s = *best_s;
     double seconds = INFINITY;
     enum status status = choose_with(&tiled);

@@ -20,7 +20,7 @@ static void policies_have_words(void **state) {
                         "device; activations of 2 of 6 blocks on the disk; 2 blocks computed again");
     const struct policy tiles = {.micro_batches_per_wave = 1, .tile_tokens = 2048};
     assert_string_equal(policy_words(&tiles, 6, text), "1 grain a pass; MLPs in tiles of 2048 tokens");
-    const struct policy again = {.micro_batches_per_wave = 1, .remake = true};
+    const struct policy again = {.micro_batches_per_wave = 1, .selective_recompute = true};
     assert_string_equal(policy_words(&again, 6, text),
                         "1 grain a pass; all on the device; norms and activation functions again in backward");
     struct policy ahead = disk;
@@ -57,7 +57,7 @@ static void differences_have_words(void **state) {
     other.partition.optimizer = 2;
     expect_difference(other, "1|1|2 shards of parameters, gradients and optimizer state");
     other = disk;
-    other.remake = true;
+    other.selective_recompute = true;
     expect_difference(other, "norms and activation functions again in backward");
     other = disk;
     other.chunk_bytes = 4096;

@@ -42,7 +42,7 @@ static int64_t stay(const char *folder, int64_t device_bytes, bool remakes) {
     create(folder, device_bytes, PLENTY, &planned);
     int64_t bytes = planned.plan.programs.tier_bytes[TIER_DEVICE];
     assert_int_equal(planned.plan.search.enumerated, 0);
-    assert_int_equal(planned.plan.chosen.policy.remake, remakes);
+    assert_int_equal(planned.plan.chosen.policy.selective_recompute, remakes);
     drop(&planned);
     return bytes;
 }

@@ -54,7 +54,7 @@ void policy_count_features(const struct policy *policy, int32_t blocks, int64_t 
         [POLICY_FEATURE_four_micro_batches] = slots >= 4,
         [POLICY_FEATURE_middle_wave_of_micro_batches] = slots > 1 && waves > 2,
         [POLICY_FEATURE_tiles] = policy->tile_tokens > 0,
-        [POLICY_FEATURE_remake] = policy->remake,
+        [POLICY_FEATURE_selective_recompute] = policy->selective_recompute,
     };
     for (int f = 0; f < POLICY_FEATURES; f++)
         counts[f] += has[f];

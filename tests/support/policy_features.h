@@ -25,7 +25,7 @@ enum { POLICY_NESTED_BLOCKS = 5 };
     X(four_micro_batches)                                                                                              \
     X(middle_wave_of_micro_batches) /* a middle wave over more than one */                                             \
     X(tiles)                                                                                                           \
-    X(remake)
+    X(selective_recompute)
 
 enum policy_feature {
 #define POLICY_FEATURE_ENUM(name) POLICY_FEATURE_##name,

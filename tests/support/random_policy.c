@@ -121,7 +121,7 @@ struct policy random_policy_with(const struct graph *graph, int64_t micro_batche
     set_tiers(traits, &policy);
     if (updates_whole_matrices(graph)) policy.update = TIER_DEVICE;
     if (mesh && mesh_ranks(mesh) > 1) draw_partition(&dice, graph, mesh, &policy);
-    policy.remake = roll(&dice, 2);
+    policy.selective_recompute = roll(&dice, 2);
     policy.update_ahead = roll(&dice, 3);
     return policy;
 }

@@ -199,11 +199,11 @@ static void known_costs_leave_the_graph_open(void **state) {
             expect_status(costs_copy(&other->plan.costs, &other->watch.costs), STATUS_OK, NULL);
         }
         turn(other, 2);
-        assert_false(other->plan.chosen.policy.remake);
+        assert_false(other->plan.chosen.policy.selective_recompute);
         limit(other, other->plan.programs.tier_bytes[TIER_DEVICE] * 2 / 3);
         turn(other, 1);
         assert_int_equal(seen.count, 1);
-        assert_true(seen.policy.remake);
+        assert_true(seen.policy.selective_recompute);
         int32_t nodes = (int32_t)programs_main(&other->plan.programs)->graph->nodes.count;
         assert_true(!other->watch.costs.kernels || other->watch.costs.count == nodes);
         bytes[known] = seen.last.device_bytes;
@@ -239,7 +239,7 @@ static void more_memory_is_used(void **state) {
         turn(other, STEPS - 2);
         assert_int_equal(seen.count, less);
         int64_t bytes = other->plan.programs.tier_bytes[TIER_DEVICE];
-        assert_true(other->plan.chosen.policy.remake ? less && bytes < plain_bytes : bytes == plain_bytes);
+        assert_true(other->plan.chosen.policy.selective_recompute ? less && bytes < plain_bytes : bytes == plain_bytes);
         expect_status(train_hash(other, &hashes[less]), STATUS_OK, NULL);
         expect_status(train_close(other), STATUS_OK, NULL);
     }

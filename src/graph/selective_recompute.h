@@ -10,20 +10,20 @@
  * The rule: of a light forward node, output 0 is made again where forward reads it too and, of backward, only the
  * node's own block does, and where each of the node's activations is read by backward at that place or behind it, so
  * that nothing is kept for longer. */
-#ifndef BALLAST_GRAPH_REMAKE_H
-#define BALLAST_GRAPH_REMAKE_H
+#ifndef BALLAST_GRAPH_SELECTIVE_RECOMPUTE_H
+#define BALLAST_GRAPH_SELECTIVE_RECOMPUTE_H
 
 #include "graph/graph.h"
 
 /* Rewrites a complete graph with gradients, cut into tiles or not; update and finish stay. */
-enum status graph_remake(struct graph *graph);
+enum status graph_selective_recompute(struct graph *graph);
 
 /* What is made again of a graph that is not rewritten yet, by counts. */
-struct remake_counts {
+struct selective_recompute_counts {
     double bytes;       /* that the second nodes read and write */
     double saved_bytes; /* no longer kept until backward, of one micro-batch */
     double flops;       /* of the graph's forward and backward, before */
 };
-enum status graph_remake_count(struct graph *graph, struct remake_counts *out);
+enum status graph_selective_recompute_count(struct graph *graph, struct selective_recompute_counts *out);
 
 #endif

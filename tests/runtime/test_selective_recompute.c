@@ -4,7 +4,7 @@
 /* ctest-again: avx2 slow BALLAST_MAX_ISA=avx2 DNNL_MAX_CPU_ISA=AVX2 */
 #include <stdio.h>
 
-#include "graph/remake.h"
+#include "graph/selective_recompute.h"
 #include "support/policy_subject.h"
 #include "support/unit.h"
 
@@ -23,7 +23,7 @@ static void nothing_changes_a_bit(void **state) {
     for (int s = 0; s < SUBJECTS; s++) {
         const struct policy_subject *subject = policy_subject_named(subjects[s]);
         struct outcome plain = train(subject, (struct policy){0}, false);
-        struct outcome again = train(subject, (struct policy){.remake = true}, false);
+        struct outcome again = train(subject, (struct policy){.selective_recompute = true}, false);
         outcome_require_equal(subjects[s], &plain, &again);
     }
 }
@@ -32,7 +32,7 @@ static void tiles_read_rows_of_what_is_made_again(void **state) {
     (void)state;
     const struct policy_subject *subject = policy_subject_named("llama in fp32");
     struct outcome plain = train(subject, (struct policy){0}, true);
-    struct outcome again = train(subject, (struct policy){.remake = true, .tile_tokens = POLICY_LONG_TOKENS / 2}, true);
+    struct outcome again = train(subject, (struct policy){.selective_recompute = true, .tile_tokens = POLICY_LONG_TOKENS / 2}, true);
     outcome_require_equal("in tiles", &plain, &again);
 }
 
@@ -65,7 +65,7 @@ static void forward_keeps_none_of_it(void **state) {
     int64_t bytes[2];
     for (int again = 0; again < 2; again++) {
         struct harness harness;
-        options.policy.remake = again;
+        options.policy.selective_recompute = again;
         harness_open(&options, &harness);
         bytes[again] = harness.executable->program->tier_bytes[TIER_DEVICE];
         int reads = count_reads(harness_graph(&harness));

@@ -1,6 +1,6 @@
-#include "session/remake_choice.h"
+#include "session/selective_recompute_choice.h"
 
-#include "graph/remake.h"
+#include "graph/selective_recompute.h"
 #include "session/plan_choice.h"
 #include "sim/costs.h"
 
@@ -8,20 +8,20 @@
 static bool is_open(const struct session_plan *plan) {
     const struct plan_request *request = &plan->request;
     return program_set_has(&request->set, PROGRAM_STEP) && policy_is_plain(&plan->chosen.policy) &&
-           !plan->chosen.policy.remake && request->faster_than_s == 0 && !request->costs;
+           !plan->chosen.policy.selective_recompute && request->faster_than_s == 0 && !request->costs;
 }
 
-enum status remake_choose(struct session_plan *plan) {
-    struct remake_counts counts;
+enum status selective_recompute_choose(struct session_plan *plan) {
+    struct selective_recompute_counts counts;
     if (!is_open(plan)) return STATUS_OK;
-    TRY(graph_remake_count(programs_main(&plan->programs)->graph, &counts));
-    bool fitted = plan_choice_fits(plan), light = counts.flops >= REMAKE_FLOPS_PER_BYTE * counts.bytes;
+    TRY(graph_selective_recompute_count(programs_main(&plan->programs)->graph, &counts));
+    bool fitted = plan_choice_fits(plan), light = counts.flops >= SELECTIVE_RECOMPUTE_FLOPS_PER_BYTE * counts.bytes;
     if (counts.bytes == 0 || (fitted && !light)) return STATUS_OK;
     struct session_plan other = {.session = plan->session, .request = plan->request, .chosen = plan->chosen};
-    other.chosen.policy.remake = true;
+    other.chosen.policy.selective_recompute = true;
     TRY(plan_choice_compile(&other));
     int64_t before = plan->programs.tier_bytes[TIER_DEVICE], bytes = other.programs.tier_bytes[TIER_DEVICE];
-    int64_t part = plan->chosen.recipe.dtype == DTYPE_F32 ? REMAKE_LEAST_PART_FP32 : REMAKE_LEAST_PART;
+    int64_t part = plan->chosen.recipe.dtype == DTYPE_F32 ? SELECTIVE_RECOMPUTE_LEAST_PART_FP32 : SELECTIVE_RECOMPUTE_LEAST_PART;
     if (before - bytes < (fitted ? before / part : 1)) {
         programs_free(&other.programs);
         return STATUS_OK;
