@@ -172,8 +172,8 @@ struct op {
     /* Activations are worked on row by row, a row a token: what is made of some rows depends on no others, and what is
      * updated is a sum over rows in their order, so that OP_ROWS_APART after the other may be added (token_tiles.h). */
     bool by_rows;
-    /* Costs little beside the products that read output 0, so that backward may make it again (graph/selective_recompute.h). No
-     * input's buffer is taken over. */
+    /* Costs little beside the products that read output 0, so that backward may make it again
+     * (graph/selective_recompute.h). No input's buffer is taken over. */
     bool light;
     int in_place_input; /* 1 + index of the input whose buffer output 0 may take over, bytes being equal; 0: none */
 };

@@ -43,7 +43,8 @@ static void find_readings(const struct selective_recompute *selective_recompute)
     for (size_t n = 0; n < graph->nodes.count; n++)
         for (int i = 0; i < OP_INPUTS_MAX; i++) {
             struct tensor *in = graph->nodes.items[n]->in[i];
-            if (is_activation(in)) note_reader(&selective_recompute->readings[tensor_storage(in)->id], graph->nodes.items[n]);
+            if (is_activation(in))
+                note_reader(&selective_recompute->readings[tensor_storage(in)->id], graph->nodes.items[n]);
         }
 }
 
@@ -52,7 +53,8 @@ static const struct reading *reading_of(const struct selective_recompute *select
 }
 
 /* Whether backward has the node's inputs there anyway. One that is made again itself may not be there yet. */
-static bool inputs_last(const struct selective_recompute *selective_recompute, const struct node *node, int32_t before) {
+static bool inputs_last(const struct selective_recompute *selective_recompute, const struct node *node,
+                        int32_t before) {
     bool last = true;
     for (int i = 0; i < OP_INPUTS_MAX; i++) {
         if (!is_activation(node->in[i])) continue;
@@ -137,7 +139,8 @@ static int by_place(const void *a, const void *b) {
 static enum status weave(struct selective_recompute *selective_recompute) {
     const struct graph *graph = selective_recompute->graph;
     size_t next = 0;
-    qsort(selective_recompute->list.items, selective_recompute->list.count, sizeof *selective_recompute->list.items, by_place);
+    qsort(selective_recompute->list.items, selective_recompute->list.count, sizeof *selective_recompute->list.items,
+          by_place);
     for (int32_t n = 0; n < (int32_t)graph->nodes.count; n++) {
         struct node *node = graph->nodes.items[n];
         for (; next < selective_recompute->list.count && selective_recompute->list.items[next].before == n; next++)

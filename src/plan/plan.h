@@ -158,9 +158,10 @@ struct policy {
     enum tier update;                           /* where the other chunks are updated: device or host */
     struct partition partition;                 /* of model states among ranks; all 0: each rank has all of them */
     int64_t tile_tokens; /* of a micro-batch, on which a block's MLP works at a time (graph/token_tiles.h); 0: on all */
-    bool selective_recompute; /* norms and activation functions again in backward instead of keeping what they made (graph/selective_recompute.h)
-                  */
-    bool flat;   /* operations between ranks send each block straight to where it belongs, not node by node */
+    bool selective_recompute; /* norms and activation functions again in backward instead of keeping what they made
+                               * (graph/selective_recompute.h)
+                               */
+    bool flat; /* operations between ranks send each block straight to where it belongs, not node by node */
     /* Blocks at which spans after the first begin, "4 8" (layout/stage_spans.h); "": chosen. Of one stage: "". */
     char spans[POLICY_SPANS_BYTES];
     char schedule[POLICY_SCHEDULE_BYTES]; /* of activations (plan/activations.h); "": all are kept */
@@ -169,7 +170,8 @@ struct policy {
 /* Whether nothing was chosen of it but the partition and what is light to make again: chunks, schedule and tiers are
  * those of the plain policy. */
 bool policy_is_plain(const struct policy *policy);
-/* Whether nothing is moved between tiers or computed again but what is light (selective_recompute); model states may be cut. */
+/* Whether nothing is moved between tiers or computed again but what is light (selective_recompute); model states may be
+ * cut. */
 bool policy_stays(const struct policy *policy);
 /* Whether a chunk is updated beside the next step's forward instead of at this step's end: optimizer state that is not
  * on the device passes through it then, hidden behind compute. */

@@ -35,7 +35,7 @@ struct search_input {
     const struct recipe *recipe;
     struct rank_place place;            /* the rank whose policies are compared: the first has most to do */
     int64_t tile_tokens;                /* that the graph was made for (policy.tile_tokens) */
-    bool selective_recompute;                        /* the same (policy.selective_recompute) */
+    bool selective_recompute;           /* the same (policy.selective_recompute) */
     const char *spans;                  /* where a pipeline is cut (policy.spans); NULL: chosen anew */
     int64_t capacity_bytes[TIER_COUNT]; /* 0: no such tier */
     int64_t micro_batches_per_wave;     /* 0: free; else no other */

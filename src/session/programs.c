@@ -149,7 +149,8 @@ static enum status build_batch(const struct session *session, enum program_use u
     if (status == STATUS_OK && use == PROGRAM_STEP)
         status = add_backward(graph, output, plan, session->machine.backend);
     if (status == STATUS_OK) status = tile_batch(session, plan, graph);
-    if (status == STATUS_OK && use == PROGRAM_STEP && plan->policy.selective_recompute) status = graph_selective_recompute(graph);
+    if (status == STATUS_OK && use == PROGRAM_STEP && plan->policy.selective_recompute)
+        status = graph_selective_recompute(graph);
     if (status == STATUS_OK)
         *out = graph;
     else

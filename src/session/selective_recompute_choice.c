@@ -21,7 +21,8 @@ enum status selective_recompute_choose(struct session_plan *plan) {
     other.chosen.policy.selective_recompute = true;
     TRY(plan_choice_compile(&other));
     int64_t before = plan->programs.tier_bytes[TIER_DEVICE], bytes = other.programs.tier_bytes[TIER_DEVICE];
-    int64_t part = plan->chosen.recipe.dtype == DTYPE_F32 ? SELECTIVE_RECOMPUTE_LEAST_PART_FP32 : SELECTIVE_RECOMPUTE_LEAST_PART;
+    int64_t part =
+        plan->chosen.recipe.dtype == DTYPE_F32 ? SELECTIVE_RECOMPUTE_LEAST_PART_FP32 : SELECTIVE_RECOMPUTE_LEAST_PART;
     if (before - bytes < (fitted ? before / part : 1)) {
         programs_free(&other.programs);
         return STATUS_OK;

@@ -32,7 +32,8 @@ static void tiles_read_rows_of_what_is_made_again(void **state) {
     (void)state;
     const struct policy_subject *subject = policy_subject_named("llama in fp32");
     struct outcome plain = train(subject, (struct policy){0}, true);
-    struct outcome again = train(subject, (struct policy){.selective_recompute = true, .tile_tokens = POLICY_LONG_TOKENS / 2}, true);
+    struct outcome again =
+        train(subject, (struct policy){.selective_recompute = true, .tile_tokens = POLICY_LONG_TOKENS / 2}, true);
     outcome_require_equal("in tiles", &plain, &again);
 }
 
