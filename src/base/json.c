@@ -61,7 +61,8 @@ json_t *json_load(const char *text, size_t bytes, size_t flags, bool *widened, j
     static const char mark[] = "\xEF\xBB\xBF"; /* a byte-order mark, which editors of Windows put first */
     if (bytes >= 3 && memcmp(text, mark, 3) == 0) text += 3, bytes -= 3;
     json_t *value = json_loadb(text, bytes, flags, error);
-    bool wide = !value && json_error_code(error) == json_error_numeric_overflow;
+    /* Without memory jansson leaves the text empty and the code as it was. */
+    bool wide = !value && error->text[0] && json_error_code(error) == json_error_numeric_overflow;
     if (widened) *widened = wide;
     if (!wide) return value;
     size_t wide_bytes;

@@ -316,6 +316,26 @@ static void text_is_whole_or_missing(void **state) {
     json_decref(object);
 }
 
+/* Without memory jansson reports no error and leaves the code as the caller had it. */
+static void a_failed_allocation_is_no_wide_integer(void **state) {
+    (void)state;
+    static const char text[] = "{\"key\": \"value\"}";
+    json_faults(true);
+    for (int nth = 1, failed = 1; failed; nth++) {
+        json_error_t error;
+        bool wide;
+        memset(&error, json_error_numeric_overflow, sizeof error);
+        fault_arm(FAULT_ALLOCATE, nth, false);
+        json_t *value = json_load(text, strlen(text), 0, &wide, &error);
+        fault_arm(FAULT_ALLOCATE, 0, false);
+        assert_false(wide);
+        failed = !value;
+        assert_true(failed || nth > 3);
+        json_decref(value);
+    }
+    json_faults(false);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(malformed_text_is_refused),
@@ -330,6 +350,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(files_over_the_limit_are_refused, temp_folder_make, temp_folder_drop),
         cmocka_unit_test(damaged_text_is_survived),
         cmocka_unit_test(text_is_whole_or_missing),
+        cmocka_unit_test(a_failed_allocation_is_no_wide_integer),
         cmocka_unit_test_setup_teardown(each_operation_may_fail, temp_folder_make, temp_folder_drop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
