@@ -2,7 +2,7 @@
 #include "chat/chat.h"
 #include "template/jinja.h"
 
-static void print_examples(FILE *out) {
+static void print_rows(FILE *out) {
     fputs(
         "# Supervised data and chat templates\n\n"
         "Made by `ballast help templates > docs/chat.md`; a test compares.\n\n"
@@ -51,7 +51,12 @@ static void print_examples(FILE *out) {
         "those\n"
         "  that follow it; or the answers are whole conversations, and the prompt is what both begin with. Only the "
         "last\n"
-        "  turns, which the answer is, are trained on.\n\n"
+        "  turns, which the answer is, are trained on.\n\n",
+        out);
+}
+
+static void print_keys(FILE *out) {
+    fputs(
         "Beside the messages of any of these forms:\n\n"
         "| key | meaning |\n"
         "|---|---|\n"
@@ -69,7 +74,12 @@ static void print_examples(FILE *out) {
         "above beside texts. Documents for a template go into `chat_template_kwargs`. Ballast logs every other key of "
         "any row that\n"
         "it does not read, and keys of messages and of `chat_template_kwargs` that the chat template does not name.\n"
-        "\n"
+        "\n",
+        out);
+}
+
+static void print_sequences(FILE *out) {
+    fputs(
         "`--loss-on all` trains on all tokens. The loss is the mean over the tokens of a step that are trained on. "
         "Where a\n"
         "border between what is and what is not trained on falls within a token, the token counts as of what follows.\n"
@@ -135,7 +145,7 @@ static void print_templates(FILE *out) {
         "such\n"
         "files `chat_template` of `tokenizer_config.json`: a text, or a list of named ones, of which `default` is "
         "taken, and\n"
-        "`tool_use` for conversations with tools. Results are those of Jinja 3.1 in the "
+        "`tool_use` for conversations with tools. Templates render as with Jinja 3.1 in the "
         "environment\n"
         "that `transformers` 5 makes (`tests/chat/test_chat_template.c`). All that is not listed here is refused by "
         "name,\n"
@@ -159,7 +169,9 @@ static void print_names(FILE *out, const char *title, enum jinja_names names) {
 }
 
 void chat_print_document(FILE *out) {
-    print_examples(out);
+    print_rows(out);
+    print_keys(out);
+    print_sequences(out);
     print_preferences(out);
     print_templates(out);
     print_names(out, "filters", JINJA_FILTERS);
