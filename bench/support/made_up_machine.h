@@ -14,7 +14,7 @@ struct made_up_machine {
  */
 enum status made_up_costs(const struct graph *graph, const struct made_up_machine *machine, struct costs *out);
 
-/* What the input's graph takes of the device with all in it, one micro-batch a pass. */
+/* Device bytes of the input's graph with everything on the device and one micro-batch per wave. */
 enum status search_plain_bytes(const struct search_input *input, int64_t *out);
 
 #endif

@@ -16,8 +16,8 @@ struct product_rate;
  * Operands share an arena of their own; some seconds. With the present number of threads. */
 enum status product_rate_open(const struct graph *graph, enum dtype dtype, struct product_rate **out);
 void product_rate_close(struct product_rate *rate);
-/* FLOP/s: those of all products of a micro-batch over the time they take, each product measured once (a median of a few
- * runs) and counted as often as the graph has it. */
+/* FLOP/s over all GEMMs of a micro-batch. Measures each distinct GEMM (median of a few runs) and counts it as often as
+ * it occurs in the graph. */
 enum status product_rate_measure(struct product_rate *rate, double *flops_per_s);
 /* One line for each product: its sizes, layouts, the primitive's name and its rate in the last measurement. */
 void product_rate_print(const struct product_rate *rate, FILE *out);

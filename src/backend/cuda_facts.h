@@ -1,5 +1,5 @@
-/* What of the CUDA backend holds whether or not there is a GPU, or even CUDA in the build: plans for described GPUs
- * (profile/described_device.h) are made with it. */
+/* Constants of the CUDA backend that need neither a GPU nor CUDA in the build. Plans for target devices
+ * (profile/described_device.h) use them. */
 #ifndef BALLAST_BACKEND_CUDA_FACTS_H
 #define BALLAST_BACKEND_CUDA_FACTS_H
 

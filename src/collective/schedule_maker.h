@@ -29,8 +29,8 @@ static inline struct comm_range maker_block(const struct schedule_maker *maker, 
 }
 enum status maker_step(struct schedule_maker *maker, struct schedule_step step);
 enum status maker_begin_stage(struct schedule_maker *maker, struct maker_stage *stage);
-/* Adds the stage's transfer of `count` blocks with its messages, through staging where `place` says so. Adds none
- * where the blocks are empty. */
+/* Adds the stage's transfer of `count` blocks with its messages, through staging if `place` is staging. Adds
+ * nothing if the blocks are empty. */
 enum status maker_stage_transfer(struct schedule_maker *maker, struct maker_stage *stage, int peer, bool receive,
                                  enum schedule_place place, const int *blocks, int count);
 /* Begins the transfers, whose receives were added first; STEP_PACK for each message that is sent, if `pack`. */

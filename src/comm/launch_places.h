@@ -1,6 +1,6 @@
 /* The directories of a launch's mpirun: one below TMPDIR for its session, one in /dev/shm for the memory that its ranks
  * share. Both have the launch's name and are locked while the launching process or its mpirun lives, so that a later
- * launch can tell those of dead ones, which a SIGKILL leaves behind. */
+ * launch recognizes the directories that a SIGKILL left behind. */
 #ifndef BALLAST_COMM_LAUNCH_PLACES_H
 #define BALLAST_COMM_LAUNCH_PLACES_H
 

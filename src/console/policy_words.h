@@ -7,9 +7,9 @@
 enum { POLICY_WORDS_BYTES = 512 };
 
 /* "2 micro-batches a wave; gradients and optimizer state on the disk; all of the first 3 chunks on the device; 8 blocks
- * computed again"; returns `text`. `blocks` are those of the model's waves. */
+ * computed again"; returns `text`. `blocks`: the model's number of blocks. */
 char *policy_words(const struct policy *policy, int32_t blocks, char text[POLICY_WORDS_BYTES]);
-/* The same of what is not as in the chosen policy, alone: "1 micro-batch a wave; nothing computed again". */
+/* The same for the settings that differ from the chosen policy: "1 micro-batch a wave; nothing computed again". */
 char *policy_difference_words(const struct policy *policy, const struct policy *chosen, int32_t blocks,
                               char text[POLICY_WORDS_BYTES]);
 

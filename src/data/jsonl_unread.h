@@ -9,10 +9,10 @@
 #include "data/jsonl.h"
 #include "data/source.h"
 
-/* Adds the keys of a row that a file of this kind does not read to *names, an array of strings, each once; of messages,
- * tools and chat_template_kwargs also those that the chat template does not name (`chat` NULL: rows are texts). A key
- * whose value is null is left out. NULL stands for no names and is replaced where there are some; the caller drops it.
- * After the most names that are kept, "..." stands for the others. */
+/* Adds the row's keys that files of this kind do not read to *names, an array of distinct strings. Also adds keys of
+ * messages, tools and chat_template_kwargs that the chat template does not name (`chat` NULL: rows are texts). Skips
+ * keys whose value is null. *names may be NULL, for none; the caller releases it. Beyond a maximum, "..." stands for
+ * all further names. */
 enum status jsonl_unread_add(const json_t *row, enum source_kind kind, const struct jsonl_columns *columns,
                              const struct chat_template *chat, json_t **names);
 /* Adds the names of another list. */

@@ -17,11 +17,11 @@ struct packing {
     uint32_t *order;
     int64_t *row_first; /* [rows + 1] */
     int64_t examples, rows;
-    int64_t held_rows;   /* of `rows`, at their end: those of the examples that are held out; 0: none are */
-    int64_t places;      /* of all rows, that have an example's token */
-    int64_t packed_rows; /* that the examples would need together; of pairs `rows` */
-    int64_t cut;         /* examples that are longer than a row: their ends are left out */
-    /* Where some are cut: places that the longest example needs, and that 95% of the examples do not exceed. */
+    int64_t held_rows;   /* the last rows, which hold the held-out examples; 0: none */
+    int64_t places;      /* positions in all rows that hold a token of an example */
+    int64_t packed_rows; /* rows that packed examples would need; for pairs `rows` */
+    int64_t cut;         /* examples longer than a row, which are truncated */
+    /* If examples are cut: the longest length and the 95th percentile, in positions of a row. */
     int64_t longest, percentile_95;
     int64_t left_out; /* examples, or pairs, with nothing to train on in the part that fits a row */
 };

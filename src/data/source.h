@@ -50,8 +50,8 @@ struct sources {
  * of the path, *weight in millionths, 0 without one. */
 enum status source_split_argument(const char *argument, size_t *path_bytes, int64_t *weight);
 
-/* Appends what an argument means for training: a file to `train`; of a folder its train.* and
- * train-* to `train` (there must be some) and those of valid, validation, val and dev to `valid`, each sorted by name.
+/* Appends the files of a training argument: a file to `train`; of a directory, train.* and train-* to `train` (at least
+ * one) and files named likewise after valid, validation, val or dev to `valid`, each sorted by name.
  * BAD_INPUT, naming the file, when it is missing or of another kind. On failure the lists keep what they had so far.
  * `columns`: of .jsonl files (jsonl.h). */
 enum status sources_add_train(const char *argument, const struct jsonl_columns *columns, struct sources *train,

@@ -184,7 +184,8 @@ static struct token_cache_key key_of_0_1_0(const struct token_cache *cache) {
     return key;
 }
 
-/* A file of this version, or a text's of 0.1.0 with the same ids: those of rows lack the unread keys. */
+/* Opens the file of this version, or for plain text a file of 0.1.0 with the same ids. Rows need a file of this
+ * version, because older ones lack the unread keys. */
 static bool open_file(struct token_cache *cache, struct token_view *view, struct text_notes *notes) {
     if (token_cache_file_open(cache->path, &cache->key, &cache->found, view, notes)) return true;
     if (cache->key.kind != SOURCE_TEXT) return false;

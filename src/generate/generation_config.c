@@ -209,7 +209,7 @@ static enum status read_file(const char *path, json_t **object) {
     return *object ? STATUS_OK : status_no_memory(0, file_name);
 }
 
-/* The ends of model_set_ends stand in for those of the file. */
+/* End tokens given to model_set_ends replace those in the file. */
 static enum status read_model(const struct model *model, const struct tokenizer *tokenizer, bool warns,
                               struct generation_config *out) {
     struct generation_config config = {0};
