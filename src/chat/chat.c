@@ -64,7 +64,7 @@ static enum status read_weight(const json_t *message, size_t i, bool *masked) {
         if (!known)
             return status_hint(
                 status_set(STATUS_BAD_INPUT, "messages[%zu].%s: must be 0, 1, true or false", i, names[k]),
-                "a turn is trained on or not; there are no weights in between");
+                "Ballast has no fractional turn weights; use 0 or 1");
         if (!off && !is_assistant(message))
             return status_hint(status_set(STATUS_BAD_INPUT,
                                           "messages[%zu].%s: only the assistant's turns can be trained on", i,

@@ -157,5 +157,5 @@ void jsonl_unread_tell(const char *file, const json_t *names) {
         if (bytes > NAME_BYTES) bytes = utf8_floor(key, NAME_BYTES);
         used += (size_t)snprintf(text + used, sizeof text - used, "%s%.*s", used > 0 ? ", " : "", (int)bytes, key);
     }
-    if (text[0]) log_note("%s: keys of its rows that are not read: %s", file, text);
+    if (text[0]) log_note("%s: row keys that are not read: %s", file, text);
 }

@@ -88,7 +88,7 @@ evaluates 60 6.7253 "$place/parts" "$data/parts.jsonl" --seq 512
 
 # Integers beyond 64 bits, in rows and in tokenizer_config.json.
 evaluates 3 7.0205 "$place/chatml" "$data/f5_big_int_field.jsonl" --seq 64
-grep -q "keys of its rows that are not read: id" "$place/err" || fail "the key 'id' is dropped without a word"
+grep -q "row keys that are not read: id" "$place/err" || fail "the key 'id' is dropped without a word"
 model unlimited
 edit "$place/unlimited/tokenizer_config.json" 's/"model_max_length": .*/"model_max_length": 1000000000000000019884624838656,/'
 evaluates 3 7.0205 "$place/unlimited" "$data/f5_conv_prompt_completion.jsonl" --seq 64
