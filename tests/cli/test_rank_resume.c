@@ -297,6 +297,19 @@ static void a_run_of_the_best_shape_goes_on_as_it_began(void **state) {
                                  NULL});
 }
 
+static void a_new_learning_rate_has_the_bits_of_one_rank(void **state) {
+    (void)state;
+    char one[700], four[700];
+    snprintf(one, sizeof one, "%s/one", place.here);
+    snprintf(four, sizeof four, "%s/four", place.here);
+    expect(0, NULL, (const char *const[]){TRAIN(one, "1", "4", "2"), NULL});
+    expect(0, NULL, (const char *const[]){TRAIN(four, "4", "4", "2"), NULL});
+    expect(0, NULL, (const char *const[]){"resume", one, "--steps", "6", "--lr", "3e-2", NULL});
+    expect(0, NULL, (const char *const[]){"resume", four, "--ranks", "2", "--steps", "6", "--lr", "3e-2", NULL});
+    expect_same_checkpoints(one, four, 6, "model.safetensors");
+    expect_same_runs(one, four);
+}
+
 static void other_ranks_are_refused_with_those_that_do(void **state) {
     (void)state;
     expect(0, NULL, (const char *const[]){TRAIN(place.run, "2", "3", "3"), NULL});
@@ -418,6 +431,7 @@ int main(void) {
         CASE(a_run_goes_on_with_the_ranks_that_share_its_tensors),
         CASE(a_run_goes_on_with_the_strategies_that_were_solved),
         CASE(a_run_of_the_best_shape_goes_on_as_it_began),
+        CASE(a_new_learning_rate_has_the_bits_of_one_rank),
         CASE(other_ranks_are_refused_with_those_that_do),
         CASE(evaluation_does_not_depend_on_ranks),
         CASE(a_rank_that_fails_while_all_save_leaves_the_last_checkpoint),
