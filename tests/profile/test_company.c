@@ -23,12 +23,12 @@ struct scene {
 
 static void rest(void) { nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL); }
 
-/* Until each other member has worked twice since: so they work beside it, and go on. */
+/* Waits until each other member has worked twice more, and until the one that fails has begun. */
 static enum status wait_for_all(void *payload) {
     struct scene *scene = payload;
     for (int member = 1; member < MEMBERS; member++) {
-        int before = atomic_load(&scene->at_work[member]);
-        while (member != scene->fails && atomic_load(&scene->at_work[member]) < before + 2)
+        int before = member == scene->fails ? -1 : atomic_load(&scene->at_work[member]);
+        while (atomic_load(&scene->at_work[member]) < before + 2)
             rest();
         scene->seen[member] = true;
     }
@@ -38,7 +38,10 @@ static enum status wait_for_all(void *payload) {
 static enum status work(void *payload, int member, const atomic_bool *ended) {
     struct scene *scene = payload;
     assert_in_range(member, 1, MEMBERS - 1);
-    if (member == scene->fails) return status_set(STATUS_FAILED, "member %d fails", member);
+    if (member == scene->fails) {
+        atomic_fetch_add(&scene->at_work[member], 1);
+        return status_set(STATUS_FAILED, "member %d fails", member);
+    }
     for (; !atomic_load(ended); rest())
         atomic_fetch_add(&scene->at_work[member], 1);
     return STATUS_OK;
