@@ -3,7 +3,7 @@
 # rest; where this machine can hold the step, beside the same recipe without such a limit, the two in turns.
 #   usage: bench/cap.sh [--case large|1.5b|3b|7b|7b-10|gpt2|tiny] [--cap SIZE] [--batch N] [--seq N] [--steps N] [--rounds N]
 #                       [--plan FILE] [--open-memory SIZE|none] [--build DIR] [--folder DIR] [-o FILE]
-# The model is made by `ballast init`, in the same cgroup, where FOLDER (BUILD/bench-cap) does not have it yet. A step's
+# The model is made by `ballast init`, in the same cgroup, where DIR (BUILD/bench-cap) does not have it yet. A step's
 # time is the median from the second step on: the first makes no update of a step before it. Needs root (cgroup_run.sh).
 #
 #   case   parameters                                cap   init's model, disk tier with 8 x 1024 tokens

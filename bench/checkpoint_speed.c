@@ -1,9 +1,9 @@
 /* What checkpoints cost a training run, and how fast they reach the disk.
  *
- *     build/bench/checkpoint_speed MODEL FOLDER [ROUNDS] [BATCH] [SEQ]
+ *     build/bench/checkpoint_speed MODEL DIR [ROUNDS] [BATCH] [SEQ]
  *
  * By turns, in one run: a step alone; a step while a checkpoint is written; the same bytes written to a plain file past
- * the page cache and synced, as `dd oflag=direct conv=fsync` does. FOLDER is where the checkpoints and the file go; it
+ * the page cache and synced, as `dd oflag=direct conv=fsync` does. DIR is where the checkpoints and the file go; it
  * must not exist. bench/loading.sh calls this. */
 #include <fcntl.h>
 #include <stdio.h>
@@ -171,7 +171,7 @@ static enum status bench_run(const char *model, const char *folder, int rounds, 
 int main(int count, char **arguments) {
     if (process_begin() != STATUS_OK) return STATUS_FAILED;
     if (count < 3 || count > 6) {
-        fprintf(stderr, "usage: %s MODEL FOLDER [ROUNDS] [BATCH] [SEQ]\n", arguments[0]);
+        fprintf(stderr, "usage: %s MODEL DIR [ROUNDS] [BATCH] [SEQ]\n", arguments[0]);
         return 2;
     }
     int rounds = count > 3 ? atoi(arguments[3]) : 5;

@@ -27,7 +27,7 @@ static const struct way {
     const char *name;
     bool streams;
     int64_t micro_batches_per_wave;
-} ways[] = {{"plain", false, 1}, {"streaming", true, 1}, {"streaming, 8 grains a pass", true, 8}};
+} ways[] = {{"plain", false, 1}, {"streaming", true, 1}, {"streaming, 8 micro-batches a wave", true, 8}};
 
 enum wave { SCHEDULE, MOVE, PLACE, SYNCHRONISE, VERIFY, WAVES };
 

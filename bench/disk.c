@@ -1,6 +1,6 @@
 /* Rates of the disk tier, by each engine, beside a plain loop of pread or pwrite past the page cache in the same run.
  *
- *     build/bench/disk FOLDER [MIB]     a file of MIB (512) in FOLDER for each
+ *     build/bench/disk DIR [MIB]     a file of MIB (512) in DIR for each
  *
  * Each transfer size is measured in rounds in which the ways take turns, and the best round of each is told: the disks
  * of shared machines vary from second to second. "both" reads one half and writes the other, each from a thread of its
@@ -228,7 +228,7 @@ int main(int argc, char **argv) {
     if (process_begin() != STATUS_OK) return STATUS_FAILED;
     int64_t mib = argc > 2 ? atoll(argv[2]) : 512;
     if (argc < 2 || argc > 3 || mib < 2 || mib > 2048) {
-        fprintf(stderr, "usage: %s FOLDER [MIB]      MIB: 2 to 2048\n", argv[0]);
+        fprintf(stderr, "usage: %s DIR [MIB]      MIB: 2 to 2048\n", argv[0]);
         return 2;
     }
     struct subject subjects[WAYS];

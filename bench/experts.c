@@ -202,17 +202,16 @@ static void print_layers(const struct layer_size *size, enum dtype dtype, const 
            alone_backward = layer_seconds(experts, PHASE_BACKWARD, "expert_mlp_grad");
     double least_forward = larger(dense_forward, bytes->read);
     double least_backward = larger(dense_backward * 8 / 6, bytes->read + bytes->added);
-    printf(
-        "%-21s %-5s %7.1f + %7.1f ms, routing %4.1f + %4.1f ms of it; dense %7.1f + %7.1f ms, %4.0f GFLOP/s; "
-        "of dense: forward %.2f, backward %.2f, both %.2f; counting what is made again %.2f; at most %.2f (bytes alone "
-        "%.1f + %.1f ms)\n",
-        size->name, dtype_name(dtype), forward * 1e3, backward * 1e3, (forward - alone) * 1e3,
-        (backward - alone_backward) * 1e3, dense_forward * 1e3, dense_backward * 1e3,
-        3 * flops / (dense_forward + dense_backward) * 1e-9, dense_forward / forward, dense_backward / backward,
-        (dense_forward + dense_backward) / (forward + backward),
-        11.0 / 9 * (dense_forward + dense_backward) / (forward + backward),
-        (dense_forward + dense_backward) / (least_forward + least_backward), bytes->read * 1e3,
-        (bytes->read + bytes->added) * 1e3);
+    printf("%-21s %-5s %7.1f + %7.1f ms, routing %4.1f + %4.1f ms of it; dense %7.1f + %7.1f ms, %4.0f GFLOP/s; "
+           "of dense: forward %.2f, backward %.2f, both %.2f; counting recomputation %.2f; at most %.2f (bytes alone "
+           "%.1f + %.1f ms)\n",
+           size->name, dtype_name(dtype), forward * 1e3, backward * 1e3, (forward - alone) * 1e3,
+           (backward - alone_backward) * 1e3, dense_forward * 1e3, dense_backward * 1e3,
+           3 * flops / (dense_forward + dense_backward) * 1e-9, dense_forward / forward, dense_backward / backward,
+           (dense_forward + dense_backward) / (forward + backward),
+           11.0 / 9 * (dense_forward + dense_backward) / (forward + backward),
+           (dense_forward + dense_backward) / (least_forward + least_backward), bytes->read * 1e3,
+           (bytes->read + bytes->added) * 1e3);
     fflush(stdout);
 }
 

@@ -39,7 +39,7 @@ def parse():
     parser.add_argument("--seq", type=int, default=256, help="[256]")
     parser.add_argument("--steps", type=int, default=6, help="the first half is left out [6]")
     parser.add_argument("--rounds", type=int, default=3, help="of the open runs [3]")
-    parser.add_argument("--disk", action="store_true", help="capped runs may use a disk tier in the folder")
+    parser.add_argument("--disk", action="store_true", help="capped runs may use a disk tier in the directory")
     parser.add_argument("--no-open", action="store_true", help="capped runs alone")
     options = parser.parse_args()
     if options.steps < 2:

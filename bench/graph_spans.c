@@ -25,7 +25,7 @@ static const struct way {
     enum tier update;
 } ways[] = {
     {"all on the device", 1, TIER_DEVICE, TIER_DEVICE},
-    {"all on the device, 8 grains a pass", 8, TIER_DEVICE, TIER_DEVICE},
+    {"all on the device, 8 micro-batches a wave", 8, TIER_DEVICE, TIER_DEVICE},
     {"states on the host, updates on the device", 1, TIER_HOST, TIER_DEVICE},
     {"states and updates on the host", 1, TIER_HOST, TIER_HOST},
 };

@@ -57,7 +57,7 @@ trap finish EXIT
     seq 65536 | awk '{ x = (x * 75 + 74) % 65537; printf "\\x%02x\\0", x % 256 } END { print "" }' |
         { read -r text && printf '%b' "$text"; }
 } >tokens.bin
-train() { # FOLDER OPTION...
+train() { # DIR OPTION...
     local run=$1
     shift
     "$ballast" train model tokens.bin -o "$run" --ranks "$ranks" --batch "$ranks" --seq 128 --grain 1 --steps 150 \

@@ -1,7 +1,7 @@
 /* Loading a model beside reading its files.
  *
  *     build/bench/load_speed MODEL [ROUNDS]           each recipe's dtype: cold and warm, by turns with plain reads
- *     build/bench/load_speed MODEL DTYPE FOLDER       writes the model to FOLDER with weights of that dtype (BF16, F16)
+ *     build/bench/load_speed MODEL DTYPE DIR       writes the model to DIR with weights of that dtype (BF16, F16)
  *
  * "cold": the file's pages are dropped from the cache before (posix_fadvise). The read is `cat`'s: read() into one
  * buffer. bench/loading.sh makes the models and calls this. */
@@ -172,7 +172,7 @@ static enum status convert(const char *folder, const char *dtype, const char *to
 int main(int count, char **arguments) {
     if (process_begin() != STATUS_OK) return STATUS_FAILED;
     if (count < 2 || count > 4) {
-        fprintf(stderr, "usage: %s MODEL [ROUNDS] | MODEL BF16|F16 FOLDER\n", arguments[0]);
+        fprintf(stderr, "usage: %s MODEL [ROUNDS] | MODEL BF16|F16 DIR\n", arguments[0]);
         return 2;
     }
     int rounds = count == 3 ? atoi(arguments[2]) : 3;

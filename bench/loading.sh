@@ -1,7 +1,7 @@
 #!/bin/sh
 # Loading, checkpoints and the start of a run: each beside its limit, measured in the same run.
-#   usage: bench/loading.sh [BUILD] [FOLDER]
-# Models are made in FOLDER (BUILD/bench-loading, 8 GB) where they are not there yet.
+#   usage: bench/loading.sh [BUILD] [DIR]
+# Models are made in DIR (BUILD/bench-loading, 8 GB) where they are not there yet.
 set -eu
 source=$(cd "$(dirname "$0")/.." && pwd)
 build=$(cd "${1:-$source/build}" && pwd)

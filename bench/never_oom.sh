@@ -4,7 +4,7 @@
 # names is tried: each must then train. Nothing else is right, least of all a process that the kernel killed.
 #   usage: bench/never_oom.sh [--ranks N] [--count N] [--seed N] [--from N] [--build DIR] [--folder DIR] [-o FILE]
 # What combination K of a seed is, is known from both numbers alone: `--seed S --from K --count 1` tries it again. The
-# logs of what failed stay in FOLDER (BUILD/bench-never-oom). Needs root. 100 take about a quarter of an hour.
+# logs of what failed stay in DIR (BUILD/bench-never-oom). Needs root. 100 take about a quarter of an hour.
 set -eu
 export LC_ALL=C
 source=$(cd "$(dirname "$0")/.." && pwd)

@@ -92,7 +92,7 @@ int main(int argc, char **argv) {
     if (process_begin() != STATUS_OK) return STATUS_FAILED;
     struct rates rates;
     if (measure_rates(&rates) != STATUS_OK) return failed("rates");
-    printf("isa %s: matrix products %.0f GFLOP/s in fp32, %.0f in bf16; memory %.1f GB/s\n", backend_cpu.isa(),
+    printf("isa %s: GEMM %.0f GFLOP/s in fp32, %.0f in bf16; memory %.1f GB/s\n", backend_cpu.isa(),
            rates.matrix[0] * 1e-9, rates.matrix[1] * 1e-9, rates.memory * 1e-9);
     for (int i = 0; i < op_case_count; i++) {
         if (!(op_cases[i].flags & CASE_TIMED) || (argc > 1 && !strstr(op_cases[i].name, argv[1]))) continue;

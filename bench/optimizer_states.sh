@@ -1,7 +1,7 @@
 #!/bin/sh
 # What smaller optimizer states cost: the demo's model and text (scripts/demo.sh), trained with each of them.
 #
-#     bench/optimizer_states.sh [FOLDER [STEPS [BUILD [THREADS]]]]     (default: build/optimizer-states 2000 build 1)
+#     bench/optimizer_states.sh [DIR [STEPS [BUILD [THREADS]]]]     (default: build/optimizer-states 2000 build 1)
 #
 # Prints a row for each: validation losses at each fifth of the steps, the last one beside the
 # default's, and the mean training loss of the last 100 steps.

@@ -48,9 +48,9 @@ def add_options(parser):
 
 
 def prepare(options):
-    """Fills in the folder; fails where `ballast` is not there."""
+    """Fills in the directory; fails where `ballast` is not there."""
     if not (options.build / "ballast").exists():
-        fail(f"{options.build}/ballast is not there: build it (make), or name its folder with --build")
+        fail(f"{options.build}/ballast is not there: build it (make), or name its directory with --build")
     options.build = options.build.resolve()
     options.folder = (options.folder or options.build / "bench-peers").resolve()
     options.folder.mkdir(parents=True, exist_ok=True)

@@ -275,7 +275,7 @@ static void print_setting(const struct bench *bench, FILE *out) {
     const struct model_step_options *step = &bench->settings.step;
     fprintf(out,
             "%s, %" PRId64 " layers of %" PRId64 ", vocabulary %" PRId64 "; %" PRId64 " x %" PRId64
-            " tokens in grains of %" PRId64 ", %s, %s; %" PRId64 " policies of seed %" PRId64 ", %" PRId64
+            " tokens in micro-batches of %" PRId64 ", %s, %s; %" PRId64 " policies of seed %" PRId64 ", %" PRId64
             " interleaved steps of each\n\n",
             step->family, step->layers, step->hidden, step->vocab, step->plan.batch, step->plan.sequence_length,
             step->plan.micro_batch_sequences, dtype_name(step->plan.dtype), backend_cpu.isa(), bench->settings.policies,

@@ -102,7 +102,8 @@ static enum status measure(int64_t layers, double limit_share, bool explained) {
 static enum status run(int64_t only) {
     static const int64_t layers[] = {12, 24, 48, 96, 192};
     static const double shares[] = {0, 0.9, 0.7, 0.5};
-    printf("blocks   nodes      limit  program ms  solve ms   both ms  seconds a grain  peak GiB  nodes  result\n");
+    printf(
+        "blocks   nodes      limit  program ms  solve ms   both ms  seconds a micro-batch  peak GiB  nodes  result\n");
     for (size_t i = 0; i < sizeof layers / sizeof *layers; i++) {
         if (only != 0 && only != layers[i]) continue;
         for (size_t k = 0; k < sizeof shares / sizeof *shares; k++) {

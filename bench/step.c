@@ -7,7 +7,7 @@
  * By default GPT-2 124M in fp32, 4 x 1024 tokens, all cores, 3 steps. The Llama has the same sizes, GPT-2's vocabulary,
  * tied embeddings and 2048 columns in its MLP: 124 M parameters too. Weights and tokens are random.
  *
- * After one step to warm up, rounds of: oneDNN's own rate on the step's matrix products, each in its best layout
+ * After one step to warm up, rounds of: oneDNN's own rate on the step's GEMMs, each in its best layout
  * (support/product_rate.h), for bf16 also with fp32 factors, which are faster where oneDNN emulates bf16; memory
  * bandwidth; a step. One line a round, the limits once more at the end, then
  * medians: tokens/s, model FLOP/s (support/model_step.h says how they are counted) and their ratio to oneDNN's rate.
@@ -161,8 +161,8 @@ static void print_setting(const struct bench *bench) {
            bench->options->step.family, dtype_name(recipe->dtype), config->layers, config->hidden, config->heads,
            config->ffn, config->vocab_size, (double)model_parameter_count(graph) * 1e-6,
            (double)model_matrix_parameter_count(graph) * 1e-6, (double)model_trained_count(graph) * 1e-6);
-    printf("%" PRId64 " x %" PRId64 " tokens in grains of %" PRId64 " sequences; arena %.2f GiB\n", recipe->batch,
-           recipe->sequence_length, recipe->micro_batch_sequences,
+    printf("%" PRId64 " x %" PRId64 " tokens in micro-batches of %" PRId64 " sequences; arena %.2f GiB\n",
+           recipe->batch, recipe->sequence_length, recipe->micro_batch_sequences,
            (double)bench->step.engine.arenas[TIER_DEVICE].bytes / (double)(1 << 30));
     fflush(stdout);
 }

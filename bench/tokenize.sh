@@ -1,8 +1,8 @@
 #!/bin/sh
 # Tokenizes 100 MB beside the `tokenizers` library, both on one thread in one run.
-#   usage: bench/tokenize.sh PYTHON [BUILD] [FOLDER]
+#   usage: bench/tokenize.sh PYTHON [BUILD] [DIR]
 # PYTHON has tests/reference/requirements.txt. BUILD (build) holds bench/tokenize_speed. Text and tokenizers are made in
-# FOLDER (BUILD/bench-tokenize) where they are not there yet.
+# DIR (BUILD/bench-tokenize) where they are not there yet.
 set -eu
 if [ $# -lt 1 ]; then
     sed -n '2,5s/^# *//p' "$0" >&2

@@ -112,7 +112,7 @@ class Turns:
 
 
 def train(options, agent, work, files, extra):
-    """The run's folder."""
+    """The run's directory."""
     folder = options.folder / "two-hosts-run"
     shutil.rmtree(folder, ignore_errors=True)
     run(options, agent, peers.ballast_command(options, *files, folder, work, extra))

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Whether a run mends a profile that is wrong: costs of the disk or of products are made 3 times higher or lower in the
+"""Whether a run corrects a wrong profile: costs of the disk or of products are made 3 times higher or lower in the
 file that keeps them, and a run that began by them must have the best plan's speed after 20 steps.
 
     bench/wrong_profile.py [--build DIR] [--folder DIR] [--threads 1] [--rounds 8] [--mistake NAME...] [--layers 8]

@@ -94,6 +94,6 @@ int main(int count, char **arguments) {
     ballast_set_log(on_log, NULL);
     expect(BALLAST_OK, ballast_ranks_open(NULL, &rank, &ranks));
     train(arguments[1], arguments[2], arguments[3], atoll(arguments[4]));
-    if (rank == 0) generate(arguments[3], "The model"); /* the run's folder stands for its model */
+    if (rank == 0) generate(arguments[3], "The model"); /* the run's directory stands for its model */
     return (int)ballast_ranks_close(BALLAST_OK);
 }

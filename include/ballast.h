@@ -58,7 +58,7 @@
  * What it does not do. It never ends the process (but for ballast_ranks_close), prints nothing, and sets no signal
  * handlers: warnings go to the log callback, if there is one, and to stop a run is for ballast_stop() or the step
  * callback. (One exception: where Ballast finds a defect of its own, whatever the input was, it prints one line on
- * stderr and calls abort(), as to go on could write wrong weights.) It changes no locale, working folder, umask or
+ * stderr and calls abort(), as to go on could write wrong weights.) It changes no locale, working directory, umask or
  * environment; the number of OpenMP's threads is put back to what the caller had.
  *
  * What your process has to be like. The program sets these up for itself; in a library they are yours:
@@ -181,10 +181,10 @@ struct ballast_plan_options {
     const char *layout; /* of what ranks share: "megatron" or "solver"; not given: megatron */
 
     const char *optimizer;       /* "adamw", "lion", "sgd" with momentum, or "muon"; not given: adamw */
-    const char *optimizer_dtype; /* of its moments: "fp32", "bf16", rounded by chance, or "int8", with a scale for each
-                                    256 of them; not given: fp32 */
+    const char *optimizer_dtype; /* of its moments: "fp32", "bf16" with stochastic rounding, or "int8", with a scale for
+                                    each 256 of them; not given: fp32 */
     const char *master;          /* of bf16 weights: "fp32"; "split": the 16 bits that bf16 lacks; or "none", where they
-                                    are rounded by chance; not given: fp32 */
+                                    are rounded stochastically; not given: fp32 */
 
     const char *plan_path;    /* a plan file (`ballast plan -o`), with which options that are given must agree. Resuming
                                  takes the run's own plan, and refuses this */
@@ -216,12 +216,12 @@ struct ballast_train_options {
     int version;
 
     /* Data: .txt, .jsonl ({"text"}, or {"prompt", "completion"} or {"messages"}, whose completions are trained on, or
-     * for the loss "dpo" {"prompt", "chosen", "rejected"}), .bin (llm.c's tokens), or folders that hold train.* and
-     * valid.*; PATH:WEIGHT draws sequences in exact proportions. Relative paths are taken from the working folder, and
-     * kept in the run as absolute ones. */
+     * for the loss "dpo" {"prompt", "chosen", "rejected"}), .bin (llm.c's tokens), or directories that hold train.* and
+     * valid.*; PATH:WEIGHT draws sequences in exact proportions. Relative paths are taken from the working directory,
+     * and kept in the run as absolute ones. */
     const char *const *data_paths;
     size_t data_path_count;         /* at least 1 */
-    const char *const *valid_paths; /* validation data beside the valid.* of folders */
+    const char *const *valid_paths; /* validation data beside the valid.* of directories */
     size_t valid_path_count;        /* 0: none */
     double
         valid_fraction;  /* part of the training data held out where there is no other validation data; not given: 0 */
@@ -294,7 +294,7 @@ struct ballast_train_events {
     void (*validated)(int64_t step, double loss, void *payload);
     /* What the model wrote after the prompt. */
     void (*sampled)(int64_t step, const char *prompt, const char *text, void *payload);
-    /* A checkpoint is whole: a Hugging Face folder, which generate and evaluate take. */
+    /* A checkpoint is whole: a Hugging Face directory, which generate and evaluate take. */
     void (*saved)(int64_t step, const char *folder, void *payload);
     void *payload; /* handed to each */
 };
@@ -304,8 +304,8 @@ void ballast_train_events_init(struct ballast_train_events *events);
 
 /* ======== Simple calls ======== */
 
-/* A model is a Hugging Face folder (config.json, *.safetensors, tokenizer.json) of a family that docs/models.md lists,
- * or a run's folder, which stands for its RUN/model. */
+/* A model is a Hugging Face directory (config.json, *.safetensors, tokenizer.json) of a family that docs/models.md
+ * lists, or a run's directory, which stands for its RUN/model. */
 
 /* What a training step takes, before anything is loaded. */
 #define BALLAST_PLAN_RESULT_VERSION 1
@@ -321,16 +321,16 @@ struct ballast_plan_result {
     { BALLAST_PLAN_RESULT_VERSION, 0, 0, 0, 0, 0, 0, 0.0, 0, 0, 0.0 }
 void ballast_plan_result_init(struct ballast_plan_result *result);
 
-/* Plans a training step. `model` may also be a folder with config.json alone, or the name of a published model
+/* Plans a training step. `model` may also be a directory with config.json alone, or the name of a published model
  * (`ballast help presets`). `training` gives the optimizer's numbers, which are a part of the recipe; the rest of it is
  * not used, data included; may be NULL. Measures the model's operators, some seconds the first time on a machine. `out`
  * is initialised. NO_FIT where no plan fits. */
 enum ballast_status ballast_plan(const char *model, const struct ballast_plan_options *plan,
                                  const struct ballast_train_options *training, struct ballast_plan_result *out);
 
-/* Trains `model` into the folder `run`, which must not exist or be empty: run.json (all settings), metrics.jsonl (a
+/* Trains `model` into the directory `run`, which must not exist or be empty: run.json (all settings), metrics.jsonl (a
  * line a step, losses to the last bit), checkpoints/step-00000100 … and at the end the trained model in RUN/model, a
- * Hugging Face folder. `events` may be NULL. NO_FIT; FAILED; STOPPED by ballast_stop() or the step callback: the run
+ * Hugging Face directory. `events` may be NULL. NO_FIT; FAILED; STOPPED by ballast_stop() or the step callback: the run
  * can be resumed. */
 enum ballast_status ballast_train(const char *model, const char *run, const struct ballast_plan_options *plan,
                                   const struct ballast_train_options *options,
@@ -370,7 +370,7 @@ enum ballast_status ballast_resume(const char *run, const struct ballast_plan_op
 #define BALLAST_EVALUATE_OPTIONS_VERSION 2
 struct ballast_evaluate_options {
     int version;
-    const char *const *data_paths; /* as for training; of a folder its valid.* */
+    const char *const *data_paths; /* as for training; of a directory its valid.* */
     size_t data_path_count;        /* at least 1 */
     int64_t batches;               /* the most of each file, 0: all; not given: 0 */
     const char *columns, *loss_on; /* as for training */
@@ -535,7 +535,7 @@ enum ballast_status ballast_session_plan_json(struct ballast_session *session, c
 struct ballast_trainer;
 
 /* As ballast_train and ballast_resume up to the first step, with the same files, events and results. Events are copied;
- * their payload must stay valid until the trainer is closed. The run's folder is locked as long. */
+ * their payload must stay valid until the trainer is closed. The run's directory is locked as long. */
 enum ballast_status ballast_trainer_open(const char *model, const char *run, const struct ballast_plan_options *plan,
                                          const struct ballast_train_options *options,
                                          const struct ballast_train_events *events, struct ballast_trainer **out);

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Fails where a document links to a file or heading that is not there, or names a file of the tree that is not there.
 #   usage: scripts/check-links.sh [ROOT]
-# Looks at all *.md. Links to the web are not followed. Names in backquotes count where they begin with a folder of the
+# Looks at all *.md. Links to the web are not followed. Names in backquotes count where they begin with a directory of the
 # tree (`src/plan/plan.h`, `tests/cli`) and hold no placeholder; dated results (bench/results) may name what was there.
 set -eu
 cd "${1:-$(dirname "$0")/..}"

@@ -2,7 +2,7 @@
 # Runs clang-tidy with the checks in .clang-tidy on the C files that changed. Fails where it finds something.
 #   usage: scripts/check-tidy.sh [BASE]      BASE: the commit to compare the working tree with
 # Without BASE, that is the merge base with origin/main, or on main itself the last tag, or the 20th commit back.
-# BUILD (build) is a configured build folder: files that it does not compile are left out. TIDY_FILES (100): the most
+# BUILD (build) is a configured build directory: files that it does not compile are left out. TIDY_FILES (100): the most
 # files to check, since one takes some two seconds of processor time.
 set -eu
 cd "$(dirname "$0")/.."

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Fails where a function or variable of src is external without need: nothing uses it, only tests and benchmarks do, or
 # only its own file does (it should then be static).
-#   usage: scripts/check-unused.sh BUILD [ROOT]      BUILD: a build folder, of whichever options
+#   usage: scripts/check-unused.sh BUILD [ROOT]      BUILD: a build directory, of whichever options
 # The objects of the build say who defines and references what. Sources that the build leaves out (CUDA, optional
 # libraries) count by their words.
 set -eu

@@ -42,7 +42,7 @@ show() {
 
 rm -rf "$demo"
 mkdir -p "$demo/data"
-# The ids of the text are cached; here rather than in the home folder.
+# The ids of the text are cached; here rather than in the home directory.
 XDG_CACHE_HOME=$root/$demo/cache
 export XDG_CACHE_HOME
 

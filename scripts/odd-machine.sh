@@ -6,7 +6,7 @@
 #   4g        4 GiB of memory (a cgroup, v1 or v2)
 #   no-uring  io_uring switched off (for the whole machine, until the command ends)
 #   no-ipv6   a network of its own that has a loopback without IPv6
-#   user      a user without rights and without a home (the build folder is made writable for all)
+#   user      a user without rights and without a home (the build directory is made writable for all)
 #   clock     a wall clock that runs backwards
 # All but avx2, one-core and clock need root.
 set -eu

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Runs the tests of a build folder, class by class, then says which took longest, which left their class, what was
+# Runs the tests of a build directory, class by class, then says which took longest, which left their class, what was
 # skipped, and what that would need.
 #   usage: scripts/run-tests.sh BUILD_FOLDER "CLASS..." CTEST_ARGUMENT...
 # Classes: quick (under five seconds on two cores of a server of 2020), long, and slow (left to make test-slow). A test

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Runs a command under a Slurm of its own on this machine: a controller, and a daemon for each declared node.
 #   usage: scripts/with-slurm.sh NODES COMMAND [WORD]...
-# As root, with slurm-wlm and munge installed (77 where they are not). Nothing outside a folder of its own is touched,
+# As root, with slurm-wlm and munge installed (77 where they are not). Nothing outside a directory of its own is touched,
 # and all is gone when the command ends; the status is the command's. Jobs find no configuration but this one's.
 set -eu
 if [ $# -lt 2 ]; then
@@ -68,7 +68,7 @@ SlurmctldPidFile=$place/controller.pid
 SlurmdPidFile=$place/%n.pid
 SlurmdSpoolDir=$place/spool-%n
 StateSaveLocation=$place/state
-# Folders of PMIx and shared memory of Open MPI are named by job and step alone, so two Slurms would share them.
+# Directories of PMIx and shared memory of Open MPI are named by job and step alone, so two Slurms would share them.
 FirstJobId=$(($$ % 60000 * 1000 + 1))
 TmpFS=$place/tmp
 ReturnToService=2

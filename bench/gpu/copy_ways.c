@@ -1,7 +1,7 @@
 /* Ways of the host's memory to the GPU and back, and of a file to the GPU, in one process: pageable, registered and
  * pinned memory; reads past the page cache into pinned memory and through a pageable buffer.
  *
- *     build/bench/copy_ways [FOLDER]        the file's; default: the present one
+ *     build/bench/copy_ways [DIR]        the file's; default: the present one
  *
  * Copies of 256 MiB, the median of five. Needs a GPU; without one it ends with 77. */
 #include <cuda_runtime_api.h>

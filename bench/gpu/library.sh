@@ -43,19 +43,19 @@ models=/dev/shm/ballast-gpu-$$
 
 # The GPU, and bf16 FLOP/s of its data sheet. A rehearsal has the emulator, the deferred device and the CPU instead, and
 # ten times the time.
-card=$(nvidia-smi --query-gpu=name,memory.total,driver_version --format=csv,noheader 2>/dev/null | head -1)
-case $card in
+gpu=$(nvidia-smi --query-gpu=name,memory.total,driver_version --format=csv,noheader 2>/dev/null | head -1)
+case $gpu in
 *H100*PCIe*) peak_flops=756e12 ;;
 *A100*) peak_flops=312e12 ;;
 *) peak_flops=989e12 ;;
 esac
 device=cuda tests_on=cuda slowness=1
 [ -z "$rehearse" ] || device=cpu tests_on=deferred slowness=10 budget=$((10 * budget))
-if [ -z "$card$rehearse" ]; then
+if [ -z "$gpu$rehearse" ]; then
     echo "$call: no NVIDIA GPU here; --rehearse runs without one" >&2
     exit 2
 fi
-card=${card:-none}
+gpu=${gpu:-none}
 
 # ---- the bundle ----
 
@@ -119,7 +119,7 @@ fi
 borrow
 ballast=$place/ballast
 commit=$(cat "$place/commit" 2>/dev/null || echo unknown)
-export here source place work logs models ballast device tests_on peak_flops rehearse card
+export here source place work logs models ballast device tests_on peak_flops rehearse gpu
 export XDG_CACHE_HOME=$work/cache
 
 # ---- the report ----
@@ -145,7 +145,7 @@ report() {
     {
         echo "# $call call on a GPU"
         echo
-        echo "Command: \`$command\`, $SECONDS s of $budget s. GPU: $card. Machine: $(nproc) cores of$(
+        echo "Command: \`$command\`, $SECONDS s of $budget s. GPU: $gpu. Machine: $(nproc) cores of$(
             sed -n 's/^model name[^:]*://p' /proc/cpuinfo | head -1
         ), MemTotal $(memory_total). Commit: $commit. Date: $(date +%Y-%m-%d)."
         [ -z "$rehearse" ] || echo "A rehearsal on the emulator, the deferred device and the CPU: no figure is a GPU's."
@@ -179,7 +179,7 @@ done
 # ---- parts ----
 
 # check NAME SECONDS NEEDS WHAT COMMAND...: a part that must pass, in time. NEEDS are words: test:NAME and bench:NAME of
-# the bundle, command:NAME, torch, nccl, nvidia (cuBLASLt), card.
+# the bundle, command:NAME, torch, nccl, nvidia (cuBLASLt), gpu.
 # measure NAME ...: the same, but running out of time is no failure.
 names=() kinds=() limits=() needs=() what=() commands=()
 add_part() {
@@ -198,7 +198,7 @@ lacks() {
         test:*) [ -x "$place/tests/test_${need#*:}" ] ;;
         bench:*) [ -x "$place/bench/${need#*:}" ] ;;
         command:*) command -v "${need#*:}" ;;
-        card) [ "$card" != none ] ;;
+        gpu) [ "$gpu" != none ] ;;
         nvidia) ! borrowed_missing | grep -q '^libcublasLt' ;;
         nccl) [ -n "${BALLAST_NCCL:-}" ] || ! borrowed_missing | grep -q '^libnccl' ;;
         torch) python3 -c 'import importlib.util as u, sys; sys.exit(not (u.find_spec("torch") and u.find_spec("transformers")))' ;;
@@ -275,7 +275,7 @@ select_parts() {
 run_parts() {
     local i reasons
     select_parts
-    if [ "$card" != none ]; then
+    if [ "$gpu" != none ]; then
         for reasons in clocks_event_reasons.active clocks_throttle_reasons.active; do
             nvidia-smi --query-gpu=$reasons --format=csv,noheader >/dev/null 2>&1 && break
         done

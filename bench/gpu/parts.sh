@@ -235,7 +235,7 @@ rates() {
         "copies in $(sed -n 's/^host *to device *//p' rates.txt), out $(sed -n 's/^device *to host *//p' rates.txt)"
 }
 
-# Each operator's time beside the card's limit: by bytes at the rate of zeros, by FLOPs at the data sheet's.
+# Each operator's time beside the GPU's limit: by bytes at the rate of zeros, by FLOPs at the data sheet's.
 operators() {
     make_model gpt2 || return
     "$ballast" profile "$models/gpt2" --device "$device" --dtype bf16 --batch "$(of_rehearsal 2 32)" --seq "$sequence" | tee operators.txt || return
@@ -244,10 +244,10 @@ operators() {
     awk -v gbps="${memory:-0}" -v peak="$peak_flops" '
         /^operator / { rows = 1; next }
         rows && $8 ~ /%/ { part = $5 * 1e9 / peak; bytes = gbps > 0 ? $6 / gbps : 0
-            printf "  %-22s %10s ms %5.1f%% of the step, %4.0f%% of the card\n", $1, $4, $8, 100 * (part > bytes ? part : bytes) }
+            printf "  %-22s %10s ms %5.1f%% of the step, %4.0f%% of the GPU\n", $1, $4, $8, 100 * (part > bytes ? part : bytes) }
         ' operators.txt | tee parts-of-limit.txt
     echo "= $(sed -n 's/^all operators of a step, one after the other: //p' operators.txt) in operators;" \
-        "most: $(head -4 parts-of-limit.txt | awk '{ printf "%s%s %s of the step at %s of the card", (NR > 1 ? ", " : ""), $1, $4, $8 }')"
+        "most: $(head -4 parts-of-limit.txt | awk '{ printf "%s%s %s of the step at %s of the GPU", (NR > 1 ? ", " : ""), $1, $4, $8 }')"
 }
 
 bench() { "$place/bench/$1"; }
@@ -293,14 +293,14 @@ field() { sed -n "s/.*\"$2\": \\([0-9.e+-]*\\).*/\\1/p" "$1"; }
 median() { sort -g | awk '{ s[NR] = $1 } END { print s[int((NR + 1) / 2)] }'; }
 used_mib() { nvidia-smi --query-gpu=memory.used --format=csv,noheader,nounits 2>/dev/null | head -1; }
 
-# While a run goes on: what the card holds after its third step.
+# While a run goes on: what the GPU holds after its third step.
 watch_memory() {
     while [ "$(wc -l 2>/dev/null <"$1/metrics.jsonl" || echo 0)" -lt 3 ]; do sleep 0.2; done
     used_mib >"$1.memory"
 }
 
 # The first runs leave 3 GiB to CUDA, since no GPU has shown yet what its libraries take: 76G of an H100's 79.6 GiB.
-device_memory() { sed -n 's/.*, \([0-9]*\) MiB.*/\1/p' <<<"$card" | awk '{ printf "--device-memory=%dG", $1 / 1024 - 3 }'; }
+device_memory() { sed -n 's/.*, \([0-9]*\) MiB.*/\1/p' <<<"$gpu" | awk '{ printf "--device-memory=%dG", $1 / 1024 - 3 }'; }
 
 # steps MODEL BATCH STEPS OPTIONS...: steps that were made count, also where the time was too short for the rest.
 steps() {

@@ -22,7 +22,7 @@ static const struct way {
     int64_t vocabulary, micro_batch_tokens;
     const char *graphs; /* BALLAST_CUDA_GRAPHS */
 } ways[] = {
-    {"grains of 16384 tokens", 50257, 16384, "on"},
+    {"micro-batches of 16384 tokens", 50257, 16384, "on"},
     {"of 4096", 50257, 4096, "on"},
     {"of 32768", 50257, 32768, "on"},
     {"vocabulary padded to 50304", 50304, 16384, "on"},

@@ -19,8 +19,9 @@ struct bench_option {
 #define BENCH_SETTING(options, field) .given = &(options)->given.of[SETTING_##field]
 enum { BENCH_OPTIONS_MOST = 32 };
 
-/* Appends, to a table that has room for BENCH_OPTIONS_MOST entries and its end, those for a model whose sizes are given
- * and for a disk tier: --layers, --hidden, --heads, --vocab, --batch, --seq, --micro-batch, --dtype and --disk. */
+/* Appends, to a table that has space for BENCH_OPTIONS_MOST entries and its end, those for a model whose sizes are
+ * given and for a disk tier: --layers, --hidden, --heads, --vocab, --batch, --seq, --micro-batch, --dtype and --disk.
+ */
 void bench_options_append(struct bench_option *options, struct model_step_options *step);
 /* BAD_INPUT with a message that names the option, or else `source`, the file whose first comment lists them. */
 enum status bench_options_read(int count, char **words, const struct bench_option *options, const char *source);

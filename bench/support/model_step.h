@@ -35,9 +35,9 @@ void model_step_close(struct model_step *step);
 enum status model_step_run(struct model_step *step, int64_t *ns);
 
 int64_t model_step_tokens(const struct model_step *step);
-/* Of one step: 2 for each token and parameter that takes part in a matrix product (the head's, not the embedding that
- * is looked up) in the forward pass and 2 for the gradient of its input, 2 more where it is trained; and 6 * heads *
- * head size * (length + 1) for each token and layer of causal attention. All that is trained: 6 a parameter. */
+/* Of one step: 2 for each token and parameter that takes part in a matrix multiplication (the head's, not the embedding
+ * that is looked up) in the forward pass and 2 for the gradient of its input, 2 more where it is trained; and 6 * heads
+ * * head size * (length + 1) for each token and layer of causal attention. All that is trained: 6 a parameter. */
 double model_step_model_flops(const struct model_step *step);
 /* The same as the operators of the program count it, the recomputed scores of attention included. */
 double model_step_program_flops(const struct model_step *step);

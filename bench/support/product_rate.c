@@ -250,7 +250,7 @@ static enum status choose_best(const struct product_rate *rate, struct product *
     return STATUS_OK;
 }
 
-/* Room for the largest product's operands with what packing adds; filled with values like activations',
+/* Space for the largest product's operands with what packing adds; filled with values like activations',
  * since zeros and denormals have speeds of their own. */
 static enum status open_arena(struct product_rate *rate) {
     int64_t element = dtype_bytes(rate->dtype), factors = 0;
@@ -275,7 +275,7 @@ static enum status open_arena(struct product_rate *rate) {
 static enum status prepare(struct product_rate *rate, const struct graph *graph) {
     for (size_t i = 0; i < graph->nodes.count; i++)
         TRY(add_node(rate, graph->nodes.items[i]));
-    if (rate->products.count == 0) return status_set(STATUS_FAILED, "the graph has no matrix products");
+    if (rate->products.count == 0) return status_set(STATUS_FAILED, "the graph has no GEMMs");
     dnnl_status_t status = dnnl_engine_create(&rate->engine, dnnl_cpu, 0);
     if (status == dnnl_success) status = dnnl_stream_create(&rate->stream, rate->engine, dnnl_stream_default_flags);
     if (status != dnnl_success) return failed("start", status);
@@ -325,7 +325,8 @@ void product_rate_print(const struct product_rate *rate, FILE *out) {
         const struct product *product = &rate->products.items[i];
         const struct sizes *sizes = &product->sizes;
         fprintf(out,
-                "  %6" PRId64 " x %5" PRId64 " x %5" PRId64 " -> %s  %3" PRId64 " a grain  %7.1f GFLOP/s  %s%s, %s\n",
+                "  %6" PRId64 " x %5" PRId64 " x %5" PRId64 " -> %s  %3" PRId64
+                " a micro-batch  %7.1f GFLOP/s  %s%s, %s\n",
                 sizes->m, sizes->n, sizes->k, dtype_name(sizes->out_dtype), product->count,
                 flops_of(sizes) / product->seconds * 1e-9, product->best.transposed ? "transposed, " : "",
                 product->best.layout, product->best.implementation);

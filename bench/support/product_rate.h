@@ -1,4 +1,4 @@
-/* oneDNN's own rate on the matrix products of a training step, each in the layout that suits it best: what a step that
+/* oneDNN's own rate on the GEMMs of a training step, each in the layout that suits it best: what a step that
  * were products alone, with nothing to copy, pack or wait for, would reach. */
 #ifndef BALLAST_BENCH_PRODUCT_RATE_H
 #define BALLAST_BENCH_PRODUCT_RATE_H

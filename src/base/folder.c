@@ -62,12 +62,12 @@ enum status folder_sync_parent(const char *path) {
 
 enum status folder_create_one(const char *path) {
     if (!fault_point(FAULT_OPEN) && mkdir(path, 0777) == 0) return folder_sync_parent(path);
-    return errno == EEXIST ? STATUS_OK : folder_failed(path, "create folder");
+    return errno == EEXIST ? STATUS_OK : folder_failed(path, "create directory");
 }
 
 enum status folder_create(const char *path) {
     char part[PATH_MAX];
-    if (path[0] == '\0') return status_set(STATUS_FAILED, "a folder without a name cannot be created");
+    if (path[0] == '\0') return status_set(STATUS_FAILED, "a directory without a name cannot be created");
     if (snprintf(part, sizeof part, "%s", path) >= (int)sizeof part)
         return status_set(STATUS_FAILED, "%s: path too long", path);
     for (char *at = part + 1;; at++) {
@@ -78,7 +78,7 @@ enum status folder_create(const char *path) {
         *at = kept;
         if (kept == '\0') break;
     }
-    return file_is_folder(path) ? STATUS_OK : status_set(STATUS_FAILED, "%s: exists and is not a folder", path);
+    return file_is_folder(path) ? STATUS_OK : status_set(STATUS_FAILED, "%s: exists and is not a directory", path);
 }
 
 /* Calls `visit` on each thing in the folder until one fails. */

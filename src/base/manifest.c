@@ -172,7 +172,7 @@ static enum status read_file(const char *manifest_path, size_t index, const json
     if (!json_is_object(object)) return status_set(STATUS_BAD_INPUT, "%s: must be an object", where);
     TRY(json_require(where, object, "name"));
     TRY(json_read_string(where, object, "name", &name));
-    if (!is_file_name(name)) return status_set(STATUS_BAD_INPUT, "%s: name: is no file of this folder", where);
+    if (!is_file_name(name)) return status_set(STATUS_BAD_INPUT, "%s: name: is no file of this directory", where);
     if (find(out, name)) return status_set(STATUS_BAD_INPUT, "%s: name: '%s' is there twice", where, name);
     memcpy(file.name, name, strlen(name) + 1);
     TRY(json_require(where, object, "bytes"));

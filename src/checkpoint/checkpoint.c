@@ -112,7 +112,7 @@ static enum status read_version(const char *file, const json_t *object, int64_t 
     (void)status_set(STATUS_BAD_INPUT,
                      "%s: version: %" PRId64 " is from before Ballast 0.1.0, which read the data in another order",
                      file, *out);
-    return status_hint(STATUS_BAD_INPUT, "the folder is a model: start a new run from it with `ballast train`");
+    return status_hint(STATUS_BAD_INPUT, "the directory is a model: start a new run from it with `ballast train`");
 }
 
 static enum status state_from_json(const char *file, const json_t *object, struct checkpoint_state *out) {

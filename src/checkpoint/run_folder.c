@@ -30,7 +30,7 @@ static bool is_unborn(const char *folder, const char *name) {
 
 enum status run_folder_check_new(const char *path) {
     if (!file_exists(path)) return STATUS_OK;
-    if (!file_is_folder(path)) return status_set(STATUS_BAD_INPUT, "%s: exists and is not a folder", path);
+    if (!file_is_folder(path)) return status_set(STATUS_BAD_INPUT, "%s: exists and is not a directory", path);
     struct names names;
     TRY(folder_list(path, &names));
     bool empty = true, run = false;
@@ -42,11 +42,12 @@ enum status run_folder_check_new(const char *path) {
     if (empty) return STATUS_OK;
     if (!run) {
         enum status status = status_set(STATUS_BAD_INPUT, "%s: holds something else; it is left as it is", path);
-        return status_hint(status, "give -o a new or an empty folder");
+        return status_hint(status, "give -o a new or an empty directory");
     }
     enum status status = status_set(STATUS_BAD_INPUT, "%s: holds a run already; it is left as it is", path);
     char word[PATH_SHELL_BYTES];
-    return status_hint(status, "go on with: ballast resume %s; or give -o another folder", path_for_shell(path, word));
+    return status_hint(status, "go on with: ballast resume %s; or give -o another directory",
+                       path_for_shell(path, word));
 }
 
 static json_t *limits_to_json(const struct memory_options *limits) {
@@ -161,7 +162,7 @@ enum status run_settings_from_json(const char *file, const json_t *object, struc
 /* A folder without run.json. */
 static enum status refuse_other(const char *path) {
     bool unborn = run_folder_check_new(path) == STATUS_OK;
-    enum status status = status_set(STATUS_BAD_INPUT, "%s: is not the folder of a run: it has no run.json", path);
+    enum status status = status_set(STATUS_BAD_INPUT, "%s: is not the directory of a run: it has no run.json", path);
     return unborn ? status_hint(status, "a run that ended before its first step is begun again: ballast train")
                   : status;
 }

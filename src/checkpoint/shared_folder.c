@@ -48,7 +48,7 @@ static enum status find_token(const struct comm *comm, const char *folder, const
     if (found) return STATUS_OK;
     (void)status_set(STATUS_BAD_INPUT, "%s: host %s does not see there what host %s writes", folder,
                      comm->host[comm->rank], comm->host[0]);
-    return status_hint(STATUS_BAD_INPUT, "give a run's folder on a file system that all hosts share");
+    return status_hint(STATUS_BAD_INPUT, "give a run's directory on a file system that all hosts share");
 }
 
 static void remove_token(const char *folder, const struct token *token) {

@@ -8,7 +8,7 @@
 
 static enum status look_at(const char *path, json_t **out) {
     if (!file_exists(path) && cluster_preset_find(path)) return inspect_cluster_preset(path, out);
-    if (!file_exists(path)) return status_set(STATUS_BAD_INPUT, "%s: no such file or folder", path);
+    if (!file_exists(path)) return status_set(STATUS_BAD_INPUT, "%s: no such file or directory", path);
     if (file_is_folder(path)) {
         if (folder_holds(path, "run.json")) return inspect_run(path, out);
         if (folder_holds(path, "config.json") || folder_holds(path, "adapter_config.json"))
@@ -22,7 +22,7 @@ static enum status look_at(const char *path, json_t **out) {
     if (path_ends(path, ".json")) return inspect_json_file(path, out);
     TRY(foreign_weights_refuse_name(path));
     enum status status = status_set(STATUS_BAD_INPUT, "%s: not a kind of file that inspect knows", path);
-    return status_hint(status, "it knows model and run folders, .safetensors, .bin token files, and .json files of "
+    return status_hint(status, "it knows model and run directories, .safetensors, .bin token files, and .json files of "
                                "tokenizers, plans and clusters");
 }
 
@@ -44,10 +44,11 @@ const struct command command_inspect = {
     .least = 1,
     .most = 1,
     .summary = "what a model, run, weight file, token file, tokenizer, plan or cluster file holds",
-    .details = "PATH is a model's, checkpoint's or run's folder, a .safetensors file, a .bin token file, or the .json "
-               "file of a tokenizer, plan or cluster, or a machine of clusters/ by name (h100x8). All of it is checked "
-               "on the way, as where it is used. "
-               "With --verify the contents of files are compared with the checksums of "
-               "when they were written; the exit status is 2 when something is damaged.",
+    .details =
+        "PATH is a model's, checkpoint's or run's directory, a .safetensors file, a .bin token file, or the .json "
+        "file of a tokenizer, plan or cluster, or a machine of clusters/ by name (h100x8). All of it is checked "
+        "on the way, as where it is used. "
+        "With --verify the contents of files are compared with the checksums of "
+        "when they were written; the exit status is 2 when something is damaged.",
     .run = run,
 };

@@ -192,7 +192,7 @@ const struct command command_plan = {
     .most = 1,
     .summary = "the memory of a training step, exactly, and its time, before anything is loaded",
     .details =
-        "The model may be a folder with config.json alone, or the name of a published one (`ballast help presets`). "
+        "The model may be a directory with config.json alone, or the name of a published one (`ballast help presets`). "
         "Compiles the step (or, --for generate, the programs for text) and prints its memory by kind, its "
         "predicted time and what binds it. What does not fit in memory goes to --host-memory and --disk, if "
         "there are any, by the fastest policy that a search finds. The first time on a machine it measures for "

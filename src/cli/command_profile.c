@@ -36,7 +36,7 @@ static enum status refuse_without_model(const struct options *options) {
                                         "master",    "base-dtype",  "muon-momentum", "packing"};
     for (size_t i = 0; i < sizeof ids / sizeof *ids; i++)
         if (options_given(options, ids[i]))
-            return status_set(STATUS_BAD_INPUT, "ballast profile: --%s says something of a model; give its folder",
+            return status_set(STATUS_BAD_INPUT, "ballast profile: --%s says something of a model; give its directory",
                               names[i]);
     return STATUS_OK;
 }
@@ -174,13 +174,14 @@ const struct command command_profile = {
     .most = 1,
     .summary = "what the machine does in a second, and what each operator of a model costs",
     .details =
-        "Measures matrix products in fp32 and bf16, zeros, copies to and from the host and disk tiers where "
+        "Measures GEMMs in fp32 and bf16, zeros, copies to and from the host and disk tiers where "
         "--host-memory (or a GPU) and --disk give them, and how much slower each is beside each other: a second or "
         "two. Under mpirun or with --ranks, also what ranks exchange: messages by axis, operations by size, pairs, and "
         "how "
         "much they slow kernels down. With a model, also each "
         "distinct operator of its training step, for three seconds; no weight is read. What is measured is kept in the "
-        "cache folder for other runs; what other programs disturbed is measured again by the next. With -o, writes a "
+        "cache directory for other runs; what other programs disturbed is measured again by the next. With -o, writes "
+        "a "
         "cluster file, which --cluster takes.",
     .run = run,
 };

@@ -98,7 +98,7 @@ static enum status serve_existing(const char *address, const char *run_folder, c
 
 static enum status run(const struct options *options) {
     const char *source = options->arguments.items[0], *output = options_text(options, OPT_OUTPUT);
-    if (!file_exists(source)) return status_set(STATUS_BAD_INPUT, "%s: no such file or folder", source);
+    if (!file_exists(source)) return status_set(STATUS_BAD_INPUT, "%s: no such file or directory", source);
     bool folder = file_is_folder(source);
     const char *beside = options_text(options, OPT_BESIDE), *address = options_text(options, OPT_SERVE);
     if (beside && !folder)

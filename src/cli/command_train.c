@@ -70,7 +70,7 @@ const struct command command_train = {
     .summary = "train a model on text",
     .details =
         "MODEL_DIR is a Hugging Face directory; its weights are where training starts. DATA is .txt, .jsonl or a token "
-        "file (.bin), or a folder with train.* and valid.*. A .jsonl file has documents ({\"text\": ...}) or "
+        "file (.bin), or a directory with train.* and valid.*. A .jsonl file has documents ({\"text\": ...}) or "
         "supervised "
         "examples ({\"prompt\": ..., \"completion\": ...} or {\"messages\": [...]}), of which the completions or the "
         "assistant's turns are trained on, or preferences ({\"prompt\": ..., \"chosen\": ..., \"rejected\": ...}; "

@@ -85,7 +85,7 @@ static enum status judge(const char *folder, const json_t *folders) {
         listed += json_is_true(json_object_get(row, "checksums"));
     }
     if (damaged > 0)
-        return status_set(STATUS_BAD_INPUT, "%s: %zu of %zu folders are damaged", folder, damaged,
+        return status_set(STATUS_BAD_INPUT, "%s: %zu of %zu directories are damaged", folder, damaged,
                           json_array_size(folders));
     if (listed > 0) return STATUS_OK;
     return status_set(STATUS_BAD_INPUT, "%s: has no checksums to compare with", folder);
@@ -93,7 +93,7 @@ static enum status judge(const char *folder, const json_t *folders) {
 
 enum status inspect_verify(const char *folder, bool json) {
     if (!file_is_folder(folder))
-        return status_set(STATUS_BAD_INPUT, "%s: is not a folder: --verify takes a checkpoint's or a run's", folder);
+        return status_set(STATUS_BAD_INPUT, "%s: is not a directory: --verify takes a checkpoint's or a run's", folder);
     json_t *folders = json_array();
     if (!folders) return status_no_memory(0, "a summary");
     enum status status;

@@ -59,13 +59,13 @@ enum status new_file_write_json(const char *path, const json_t *value, size_t fl
 enum status new_folder_check(const char *folder) {
     struct names names = {0};
     if (!file_exists(folder)) return STATUS_OK;
-    if (!file_is_folder(folder)) return status_set(STATUS_BAD_INPUT, "%s: exists and is no folder", folder);
+    if (!file_is_folder(folder)) return status_set(STATUS_BAD_INPUT, "%s: exists and is no directory", folder);
     TRY(folder_list(folder, &names));
     size_t count = names.count;
     names_free(&names);
     if (count == 0) return STATUS_OK;
     enum status status = status_set(STATUS_BAD_INPUT, "%s: already holds something else; nothing was written", folder);
-    return status_hint(status, "give a folder that does not exist or is empty");
+    return status_hint(status, "give a directory that does not exist or is empty");
 }
 
 static char *without_slashes(const char *path) {

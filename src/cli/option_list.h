@@ -22,7 +22,8 @@
       .help = "leave out progress and notes; warnings and errors stay")                                                \
     X(OUTPUT, OPTION_OWN(.name = "output", .type = SETTING_TEXT), .letter = 'o', .argument = "PATH",                   \
       OPTION_FOR(COMMAND_GENERATE | COMMAND_TRAIN | COMMAND_PLAN | COMMAND_MERGE | COMMAND_PROFILE | COMMAND_REPORT),  \
-      .help = "train: the run's folder, new or empty (required); merge: the model's folder, new or empty (required); " \
+      .help = "train: the run's directory, new or empty (required); merge: the model's directory, new or empty "       \
+              "(required); "                                                                                           \
               "plan: the plan file to write; profile: the "                                                            \
               "cluster file to write; report: the HTML file (else RUN_DIR/report.html, or beside the plan); "          \
               "generate: the file of texts of --prompts")
@@ -125,7 +126,7 @@
     X(DISK, OPTION_OF(disk_folder), .argument = "DIR[:SIZE]",                                                          \
       OPTION_FOR(COMMANDS_MODEL | COMMAND_SIMULATE | COMMAND_REPORT),                                                  \
       .computed = "none, of resume and simulate what the run had; SIZE: what is free there, less 5%",                  \
-      .help = "folder for what does not fit in memory, and the most to take there")                                    \
+      .help = "directory for what does not fit in memory, and the most to take there")                                 \
     X(RANKS, OPTION_OWN(.name = "ranks", SETTING_WHOLE_IN(1, 4096)), OPTION_FOR(COMMANDS_RANKS | COMMAND_PLAN),        \
       .computed = "1, or as many as mpirun or srun started",                                                           \
       .help = "start so many processes on this machine, by mpirun, which compute together; where mpirun or srun "      \
@@ -289,7 +290,7 @@
       .help = "the keys by which .jsonl files have text, prompt and completion, messages, instruction, input and "     \
               "output, or prompt, chosen and rejected: prompt=question,completion=answer; a run keeps them")           \
     X(VALID, OPTION_OF(valid_paths), .argument = "PATH", OPTION_FOR(COMMAND_TRAIN),                                    \
-      .help = "validation data beside the valid.* of folders; may be given several times")                             \
+      .help = "validation data beside the valid.* of directories; may be given several times")                         \
     X(VALID_EVERY, OPTION_OF(valid_every), OPTION_FOR(COMMAND_TRAIN | COMMAND_RESUME), .computed = RUN_VALUE,          \
       .help = "steps between validations, where there is validation data; 0: never")                                   \
     X(VALID_BATCHES, OPTION_OF(valid_batches), OPTION_FOR(COMMAND_TRAIN | COMMAND_RESUME), .computed = RUN_VALUE,      \

@@ -112,7 +112,7 @@ enum status scale_plan_check_outputs(const struct options *options) {
     if (options_given(options, OPT_PAGE)) TRY(new_file_check(options_text(options, OPT_PAGE), "a page", read_page));
     if (!options_given(options, OPT_SVG)) return STATUS_OK;
     if (file_exists(folder) && !file_is_folder(folder))
-        return status_set(STATUS_BAD_INPUT, "--svg %s: is no folder", folder);
+        return status_set(STATUS_BAD_INPUT, "--svg %s: is no directory", folder);
     for (enum scale_plot plot = 0; plot < SCALE_PLOT_COUNT; plot++) {
         char *path = mem_format("%s/%s.svg", folder, scale_plot_name(plot));
         enum status status = path ? new_file_check(path, "a drawing", read_drawing) : STATUS_FAILED;

@@ -175,7 +175,7 @@ static enum status finish_message(const struct symbols *symbols, const struct wa
     int count = message_segments(symbols, walk->schedule, message);
     if (count !=
         message_segments(symbols, schedule_of(symbols, peer), &schedule_of(symbols, peer)->messages.items[sent]))
-        return FAULT(at, "message %d brings other pieces than it has room for", index);
+        return FAULT(at, "message %d brings pieces that do not fit its receive buffer", index);
     memcpy(rank->payload[index], symbols->of[peer].payload[sent], (size_t)count * sizeof(symbol));
     if (message->place == PLACE_STAGING) return STATUS_OK;
     return move_message(symbols, at, index, message->place == PLACE_OUT ? rank->out : rank->data, true);

@@ -130,12 +130,13 @@ enum status mpi_library_find(const char *engine, struct mpi_library *out) {
                            "self, openmpi, mpich, or the path of a plugin");
     char *path = mpi_library_path(name);
     if (!path)
-        return status_hint(status_set(STATUS_BAD_INPUT,
-                                      "there is no plugin ballast-mpi-%s.so for the MPI that launched this "
-                                      "process",
-                                      name),
-                           "it is built where %s is installed (on Debian: lib%s-dev); BALLAST_PLUGINS names its folder",
-                           name, name);
+        return status_hint(
+            status_set(STATUS_BAD_INPUT,
+                       "there is no plugin ballast-mpi-%s.so for the MPI that launched this "
+                       "process",
+                       name),
+            "it is built where %s is installed (on Debian: lib%s-dev); BALLAST_PLUGINS names its directory", name,
+            name);
     enum status status = open_plugin(name, path, &out->wire);
     mem_free(path);
     return status;

@@ -79,7 +79,7 @@ enum status described_table_print(FILE *out, const struct session_plan *plan, do
     int ranks = rank_place_ranks(&plan->chosen.place);
     fprintf(out, "not measured: MFU %.1f%% of the data sheet's %.0f TFLOP/s\n", 100 * flops / (step_s * limit * ranks),
             limit * 1e-12);
-    fputs("not measured: the memory is what the file gives the device; a run leaves 384 MiB of a card to graphs and\n"
+    fputs("not measured: the memory is what the file gives the device; a run leaves 384 MiB of a GPU to graphs and\n"
           "libraries\n",
           out);
     return STATUS_OK;

@@ -60,7 +60,7 @@ static enum status refuse_kind(const char *path, const char *dot) {
     (void)status_set(STATUS_BAD_INPUT, "%s: not a kind of data file that is known", path);
     return status_hint(STATUS_BAD_INPUT, "data are .txt, .jsonl ({\"text\": ...}, {\"prompt\": ..., \"completion\": "
                                          "...} or {\"messages\": [...]} a line), .bin (tokens with llm.c's header), or "
-                                         "a folder with train.* and valid.*");
+                                         "a directory with train.* and valid.*");
 }
 
 static enum status find_kind(const char *path, enum source_kind *out) {
@@ -166,8 +166,8 @@ static enum status list_folder(const char *folder, const char *const *required, 
     enum status status;
     if (!found)
         TRY_GOTO(status,
-                 status_set(STATUS_BAD_INPUT, "%s: a folder without a file %s.* or %s-* (.txt, .jsonl or .bin)", folder,
-                            *required, *required),
+                 status_set(STATUS_BAD_INPUT, "%s: a directory without a file %s.* or %s-* (.txt, .jsonl or .bin)",
+                            folder, *required, *required),
                  done);
     if (train) TRY_GOTO(status, add_folder(folder, &names, train_names, columns, train), done);
     TRY_GOTO(status, add_folder(folder, &names, valid_names, columns, valid), done);

@@ -256,7 +256,7 @@ static enum status open_cache(const struct token_cache_options *options, const s
     TRY(file_input_open(source->path, &making->text));
     if (making->text.bytes == 0) return status_set(STATUS_BAD_INPUT, "%s: is empty", source->path);
     if (source->kind == SOURCE_CHAT || source->kind == SOURCE_PREFERENCE_CHATS) {
-        BUG_IF(!options->chat_folder, "conversations without a folder of the chat template");
+        BUG_IF(!options->chat_folder, "conversations without a directory of the chat template");
         TRY(chat_template_open(options->chat_folder, &making->chat));
     }
     if (source->kind == SOURCE_ALPACA && options->chat_folder)
@@ -279,10 +279,11 @@ enum status token_cache_open(const struct token_cache_options *options, const st
                              struct token_cache **out) {
     if (!options->tokenizer) {
         (void)status_set(STATUS_BAD_INPUT,
-                         "%s: text data need a tokenizer, and the model's folder has no tokenizer.json", source->path);
+                         "%s: text data need a tokenizer, and the model's directory has no tokenizer.json",
+                         source->path);
         return status_hint(STATUS_BAD_INPUT, "add the model's tokenizer.json, or give token files (.bin)");
     }
-    BUG_IF(!options->folder || !options->tokenizer_path, "token cache without folder or tokenizer path");
+    BUG_IF(!options->folder || !options->tokenizer_path, "token cache without directory or tokenizer path");
     struct token_cache *cache = mem_array(1, sizeof *cache);
     if (!cache) return STATUS_FAILED;
     pthread_mutex_init(&cache->hash_lock, NULL);

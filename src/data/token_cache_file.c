@@ -236,8 +236,9 @@ static void drop_beside(struct token_cache_writer *writer) {
 
 static void warn_without_cache(const char *path) {
     log_warning("%s: the tokens of this run are not kept for later ones, as %s", path, status_message());
-    log_warning("XDG_CACHE_HOME names another folder for the cache; until then they are in %s (TMPDIR), or in memory",
-                getenv("TMPDIR") ? getenv("TMPDIR") : "/var/tmp");
+    log_warning(
+        "XDG_CACHE_HOME names another directory for the cache; until then they are in %s (TMPDIR), or in memory",
+        getenv("TMPDIR") ? getenv("TMPDIR") : "/var/tmp");
 }
 
 /* Moves to the next place that works. The writer's own place failed; the message says why. */

@@ -294,7 +294,7 @@ enum status graph_tile(struct graph *graph, int64_t rows) {
     struct tiling tiling;
     if (rows % OP_ROWS_APART != 0 || tokens % OP_ROWS_APART != 0)
         return status_set(STATUS_BAD_INPUT,
-                          "tiles of %lld of a grain's %lld tokens: both must be whole runs of %d tokens",
+                          "tiles of %lld of a micro-batch's %lld tokens: both must be whole runs of %d tokens",
                           (long long)rows, (long long)tokens, OP_ROWS_APART);
     enum status status = tiling_create(graph, rows, &tiling);
     if (status == STATUS_OK) status = weave(&tiling);

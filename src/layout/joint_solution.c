@@ -28,7 +28,7 @@ static enum status find_schedule(const struct chain *chain, int64_t bytes, struc
     TRY(recompute_simulate(chain, out, &cost));
     if (cost.peak <= bytes) return STATUS_OK;
     vec_free(out);
-    if (bytes < 1) return status_set(STATUS_NO_FIT, "parameters and optimizer states leave no room for activations");
+    if (bytes < 1) return status_set(STATUS_NO_FIT, "parameters and optimizer states leave no memory for activations");
     TRY(chain_discretise(chain, bytes, SLOTS, &slots));
     enum status status = rotor_solve(&slots, SLOTS, out, &cost);
     chain_free(&slots);

@@ -5,9 +5,10 @@
 
 #include "base/file.h"
 
-static const char convert_hint[] = "save it as safetensors, with what it was saved with; for transformers: "
-                                   "AutoModelForCausalLM.from_pretrained(folder).save_pretrained(new_folder), of peft "
-                                   "AutoPeftModelForCausalLM";
+static const char convert_hint[] =
+    "save it as safetensors, with what it was saved with; for transformers: "
+    "AutoModelForCausalLM.from_pretrained(directory).save_pretrained(new_folder), of peft "
+    "AutoPeftModelForCausalLM";
 
 static const struct format {
     const char *what;
@@ -18,7 +19,7 @@ static const struct format {
     {"is GGUF, llama.cpp's format, mostly of quantised weights",
      ".gguf .ggml",
      {"GGUF", "lmgg"},
-     "training needs what it was made from: the model's folder with config.json and *.safetensors"},
+     "training needs what it was made from: the model's directory with config.json and *.safetensors"},
     {"is a pickle of PyTorch, which is a program and not only data; weights are read from safetensors",
      ".bin .pt .pth .ckpt .pkl",
      {"PK\3\4", "\x80\2\x8a\n"}, /* a zip archive; PyTorch's older form, which begins with its magic number */
@@ -28,7 +29,7 @@ static const struct format {
     {"is a pointer of Git LFS, not the file itself",
      "",
      {"version https://git-lfs", NULL},
-     "get the files themselves: git lfs pull, in their folder"},
+     "get the files themselves: git lfs pull, in their directory"},
 };
 enum { FORMATS = sizeof formats / sizeof *formats, FIRST_BYTES = 64 };
 

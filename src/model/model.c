@@ -179,12 +179,12 @@ enum status model_open_preset(const struct model_preset *preset, struct model **
 enum status model_open_outline(const char *name, struct model **out) {
     const struct model_preset *preset = model_preset_find(name);
     if (preset && file_exists(name))
-        log_note("%s: the folder here is meant, not the preset of that name", name);
+        log_note("%s: the directory here is meant, not the preset of that name", name);
     else if (preset)
         return model_open_preset(preset, out);
     enum status status = open_found(name, true, out);
     if (status == STATUS_BAD_INPUT && !file_exists(name) && !status_hint_text()[0])
-        return model_preset_hint(status_set(status, "%s: no folder and no preset has this name", name), name);
+        return model_preset_hint(status_set(status, "%s: no directory and no preset has this name", name), name);
     return status;
 }
 

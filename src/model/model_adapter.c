@@ -343,8 +343,8 @@ static enum status open_base(const char *folder, const char *file, const char *b
         status = model_open_base(file, found, out);
     else if (found)
         status = status_hint(
-            status_set(STATUS_BAD_INPUT, "%s: base_model_name_or_path: '%.200s' is no folder here", file, base), "%s",
-            merge);
+            status_set(STATUS_BAD_INPUT, "%s: base_model_name_or_path: '%.200s' is no directory here", file, base),
+            "%s", merge);
     mem_free(found);
     return status;
 }

@@ -38,8 +38,8 @@ static bool is_hub_name(const char *text) {
 static enum status refuse_missing(const char *given) {
     const char *name = strncmp(given, hub_url, strlen(hub_url)) == 0 ? given + strlen(hub_url) : given;
     const struct model_preset *preset = model_preset_find(name);
-    if (!preset && !is_hub_name(name)) return status_set(STATUS_BAD_INPUT, "%s: no such folder", given);
-    status_set(STATUS_BAD_INPUT, "%s: no such folder%s", given,
+    if (!preset && !is_hub_name(name)) return status_set(STATUS_BAD_INPUT, "%s: no such directory", given);
+    status_set(STATUS_BAD_INPUT, "%s: no such directory%s", given,
                preset ? "; the preset of that name has no weights, which this needs"
                       : "; a model of the Hugging Face hub has to be downloaded first");
     const char *hub = preset ? preset->hub : name, *own = path_name(hub);
@@ -52,11 +52,11 @@ static enum status refuse_missing(const char *given) {
 static enum status refuse_file(const char *given) {
     TRY(foreign_weights_refuse_file(given));
     TRY(foreign_weights_refuse_name(given));
-    status_set(STATUS_BAD_INPUT, "%s: is a file; a model is a folder with config.json and its weights", given);
+    status_set(STATUS_BAD_INPUT, "%s: is a file; a model is a directory with config.json and its weights", given);
     const char *name = path_name(given);
     if (!strstr(name, ".safetensors") && strcmp(name, "config.json") != 0) return STATUS_BAD_INPUT;
     int length = name > given + 1 ? (int)(name - given) - 1 : 1;
-    return status_hint(STATUS_BAD_INPUT, "give its folder, %.*s", length, name > given ? given : ".");
+    return status_hint(STATUS_BAD_INPUT, "give its directory, %.*s", length, name > given ? given : ".");
 }
 
 /* The last of step-00000100, step-00000200, … which are sorted; NULL where there is none. */

@@ -236,7 +236,8 @@ static enum status print_row(const struct model_preset *preset, FILE *out) {
 enum status model_preset_print_list(FILE *out) {
     fputs("Published models whose dimensions are built in. `ballast plan`, `profile`, `simulate --model` and `init "
           "--like`\n"
-          "take their names where no folder has that name, without a download; training needs the model's folder.\n\n",
+          "take their names where no directory has that name, without a download; training needs the model's "
+          "directory.\n\n",
           out);
     fprintf(out, "%-18s %10s %7s %7s %8s  %s\n", "name", "parameters", "layers", "hidden", "context", "published as");
     for (int i = 0; i < model_preset_count; i++)

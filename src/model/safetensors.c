@@ -85,7 +85,7 @@ static enum status collect_shards(const char *index, json_t *weight_map, json_t 
     json_object_foreach(weight_map, tensor, value) {
         const char *shard = json_string_value(value);
         if (!shard || !plain_file_name(shard))
-            return status_set(STATUS_BAD_INPUT, "%s: weight_map: %s: must name a file in the same folder", index,
+            return status_set(STATUS_BAD_INPUT, "%s: weight_map: %s: must name a file in the same directory", index,
                               tensor);
         if (json_object_set_new(shards, shard, json_true()) != 0) return status_no_memory(0, "a list of weight files");
     }
@@ -152,7 +152,7 @@ static enum status open_found(const char *folder, const char *single, const char
         TRY(foreign_weights_refuse_folder(folder));
         status_set(STATUS_BAD_INPUT, "%s: holds neither model.safetensors nor %s", folder, index_name);
         return status_hint(STATUS_BAD_INPUT, "weights in other formats can be saved again with transformers: "
-                                             "model.save_pretrained(folder)");
+                                             "model.save_pretrained(directory)");
     }
     struct safetensors *set = mem_array(1, sizeof *set);
     return set ? finish(add_indexed(set, folder, index), set, out) : STATUS_FAILED;

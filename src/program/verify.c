@@ -156,8 +156,9 @@ static enum status verify_holding(struct verifier *verifier, const struct proof_
         return FAULT(verifier->program, issue->instruction, operand, "holds %s where %s is read",
                      holding->tensor ? holding->tensor->name : "nothing", tensor->name);
     if (holding->micro_batch != instruction->micro_batch)
-        return FAULT(verifier->program, issue->instruction, operand, "holds grain %lld where grain %lld is read",
-                     (long long)holding->micro_batch, (long long)instruction->micro_batch);
+        return FAULT(verifier->program, issue->instruction, operand,
+                     "holds micro-batch %lld where micro-batch %lld is read", (long long)holding->micro_batch,
+                     (long long)instruction->micro_batch);
     return STATUS_OK;
 }
 

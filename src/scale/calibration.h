@@ -5,7 +5,7 @@
 
 /* name, value, meaning. bench/RESULTS.md says how they were fitted. */
 #define CALIBRATION_LIST(X)                                                                                            \
-    X(product_volta, 0.9, "of the card's best product rate, what products reach in training: V100")                    \
+    X(product_volta, 0.9, "of the GPU's best product rate, what products reach in training: V100")                     \
     X(product_ampere, 0.8674, "the same: A100, A800")                                                                  \
     X(product_hopper, 0.8041, "the same: H100, H200 and later")                                                        \
     X(tile_wave_part, 0.3876, "of a last wave of tiles that is not full, how much is lost")                            \

@@ -14,7 +14,7 @@ enum status machine_measure_disk(const char *folder, int64_t *bytes) {
     int error = statvfs(folder, &found) != 0 ? errno : file_is_folder(folder) ? 0 : ENOTDIR;
     if (error) {
         enum status status = status_set(STATUS_BAD_INPUT, "disk: %s: %s", folder, strerror(error));
-        return status_hint(status, "--disk takes a folder that exists: DIR or DIR:SIZE");
+        return status_hint(status, "--disk takes a directory that exists: DIR or DIR:SIZE");
     }
     *bytes = (int64_t)((1 - CLUSTER_RESERVE_FRACTION) * (double)found.f_bavail * (double)found.f_frsize);
     return STATUS_OK;
@@ -23,7 +23,7 @@ enum status machine_measure_disk(const char *folder, int64_t *bytes) {
 static enum status find_disk(const struct memory_options *limits, int64_t *capacity_bytes) {
     int64_t free_bytes = 0;
     if (SETTINGS_HAVE(limits, disk_bytes) && !SETTINGS_HAVE(limits, disk_folder))
-        return status_set(STATUS_BAD_INPUT, "disk: names no folder before its size");
+        return status_set(STATUS_BAD_INPUT, "disk: names no directory before its size");
     if (SETTINGS_HAVE(limits, disk_folder)) TRY(machine_measure_disk(limits->disk_folder, &free_bytes));
     *capacity_bytes = SETTINGS_HAVE(limits, disk_bytes) ? limits->disk_bytes : free_bytes;
     return STATUS_OK;

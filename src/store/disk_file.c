@@ -18,7 +18,7 @@
 #include "base/size.h"
 #include "store/arena.h"
 
-static const char elsewhere[] = "free some, lower --disk's size (--disk DIR:SIZE), or name another folder";
+static const char elsewhere[] = "free some, lower --disk's size (--disk DIR:SIZE), or name another directory";
 
 static int disk_file_create_unnamed(const char *folder) {
     return fault_point(FAULT_OPEN) ? -1 : open(folder, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
@@ -46,11 +46,11 @@ int disk_file_create_unlinked(const char *folder) {
 
 static enum status create(const char *folder, int *out) {
     if (!file_exists(folder))
-        return status_hint(status_set(STATUS_BAD_INPUT, "%s: no such folder for the disk tier", folder),
+        return status_hint(status_set(STATUS_BAD_INPUT, "%s: no such directory for the disk tier", folder),
                            "create it, or give --disk one that exists");
     if (!file_is_folder(folder))
-        return status_hint(status_set(STATUS_BAD_INPUT, "%s: not a folder, so no place for the disk tier", folder),
-                           "give --disk a folder");
+        return status_hint(status_set(STATUS_BAD_INPUT, "%s: not a directory, so no place for the disk tier", folder),
+                           "give --disk a directory");
     int file = disk_file_create_unnamed(folder);
     /* EISDIR and ENOENT: kernels and filesystems that take the flag for a plain attempt to open the folder. */
     if (file < 0 && (errno == EOPNOTSUPP || errno == EISDIR || errno == ENOENT))
@@ -62,7 +62,7 @@ static enum status create(const char *folder, int *out) {
     bool input = errno == EACCES || errno == EPERM || errno == EROFS || errno == ENOENT || errno == ENAMETOOLONG;
     enum status status = status_set(input ? STATUS_BAD_INPUT : STATUS_FAILED,
                                     "%s: cannot create the disk tier's file: %s", folder, strerror(errno));
-    return status_hint(status, "give --disk a folder that you may write in, on a disk with room");
+    return status_hint(status, "give --disk a directory that you may write in, on a disk with free space");
 }
 
 static int64_t free_bytes(int file) {

@@ -35,7 +35,7 @@ static void free_disk(struct disk *disk) {
 }
 
 static enum status open_disk(struct arena *arena, const struct arena_settings *settings) {
-    BUG_IF(!settings || !settings->folder || settings->channels < 1, "a disk tier without folder or channels");
+    BUG_IF(!settings || !settings->folder || settings->channels < 1, "a disk tier without directory or channels");
     BUG_IF(arena->bytes % DISK_ALIGNMENT != 0, "a disk tier of %lld bytes", (long long)arena->bytes);
     struct disk *disk = mem_array(1, sizeof *disk);
     if (!disk) return STATUS_FAILED;
@@ -68,8 +68,8 @@ static enum status request_failed(const struct disk *disk, const struct disk_req
                    request->write ? "write" : "read", (long long)(request->end - request->at), (long long)request->at,
                    error == 0 ? "the file ends there" : strerror(error));
     return error == ENOSPC || error == EDQUOT
-               ? status_hint(status, "free some room there, or give --disk another folder")
-               : status_hint(status, "look at the disk (dmesg), or give --disk a folder on another one");
+               ? status_hint(status, "free some space there, or give --disk another directory")
+               : status_hint(status, "look at the disk (dmesg), or give --disk a directory on another one");
 }
 
 /* One that the engine has given back: what has failed and what remains of it. */

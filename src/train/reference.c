@@ -57,7 +57,7 @@ static enum status all_turns(struct engine *engine, const struct dataset *datase
     int64_t micro_batches = (out->count + turn->sequences - 1) / turn->sequences;
     int64_t places = turn->data.places;
     enum status status = STATUS_OK;
-    progress_begin(PROGRESS_COUNT, micro_batches, "grains of preferences before training");
+    progress_begin(PROGRESS_COUNT, micro_batches, "micro-batches of preferences before training");
     for (int64_t first = 0; first < micro_batches && status == STATUS_OK; first += places) {
         status = engine_agree(engine, asked ? asked(payload) : STATUS_OK);
         if (status_is_stop(status)) status = status_set(status, "stopped before the first step");

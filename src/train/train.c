@@ -566,7 +566,7 @@ enum status train_open_resumed(const char *run_folder, const struct plan_options
     struct run_origin origin = {0};
     struct train_run *run = NULL;
     enum status status = STATUS_OK;
-    if (!file_is_folder(run_folder)) status = status_set(STATUS_BAD_INPUT, "%s: is not a folder", run_folder);
+    if (!file_is_folder(run_folder)) status = status_set(STATUS_BAD_INPUT, "%s: is not a directory", run_folder);
     if (status == STATUS_OK) run = create_run(run_folder, events, plan->comm);
     if (status == STATUS_OK && !run) status = STATUS_FAILED;
     TRY(comm_agree(plan->comm, status));

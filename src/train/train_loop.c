@@ -228,7 +228,7 @@ enum { LOOKS_AFTER_STEPS = 100 };
 
 static enum status require_place(const struct train_run *run) {
     return run_is_in_place(run) ? STATUS_OK
-                                : status_set(STATUS_FAILED, "%s: is not the run's folder any more", run->folder);
+                                : status_set(STATUS_FAILED, "%s: is not the run's directory any more", run->folder);
 }
 
 static enum status begin_save(struct train_run *run) {

@@ -35,7 +35,7 @@ cudaError_t cudaGetDeviceCount(int *count) {
 
 cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *out, int device) {
     assert_int_equal(device, 1);
-    *out = (struct cudaDeviceProp){.name = "a card", .major = 9, .minor = 0, .multiProcessorCount = MULTIPROCESSORS};
+    *out = (struct cudaDeviceProp){.name = "a GPU", .major = 9, .minor = 0, .multiProcessorCount = MULTIPROCESSORS};
     return cudaSuccess;
 }
 

@@ -142,7 +142,7 @@ has 'cuBLASLt 130200; not here: libballast-nowhere.so.1' || fail 'the newest cuB
 has 'bits  *ok .*2 subjects of 2 have equal bits' || fail 'the subjects are not counted'
 # 6 x (12 layers x (4 + 8) x 768^2 + 768 x 50257) + 6 x 12 x 768 x 1024 FLOPs, 32768 tokens in 0.05 s, of 989e12.
 has 'gpt2-124m .* MFU 52.9% of the data sheet, 50.0% of measured; predicted 0.0550 s (+10%).* 100 MiB beyond the arena' || fail 'the steps are not worked out'
-has 'operators .*linear 30.0% of the step at 50% of the card' || fail 'the card has no part in operators'
+has 'operators .*linear 30.0% of the step at 50% of the GPU' || fail 'the GPU has no part in operators'
 grep -q '^init /dev/shm/ballast-gpu-[^/]*/gpt2 .*--dtype bf16' "$work/commands" || fail 'the model is not in memory, or not in bf16'
 grep -q '^train .*--device-memory=76G' "$work/commands" || fail 'the first run leaves no memory to CUDA'
 

@@ -131,7 +131,7 @@ static void updates_are_those_of_plain_c(void **state) {
     check("muon.no_master", DTYPE_F32, "weight", 0.01, 1e-4);
 }
 
-/* Rounded by chance, and the parameter is the rounding of its master. */
+/* Rounded stochastically, and the parameter is the rounding of its master. */
 static void weights_are_rounded_as_those_of_other_rules(void **state) {
     (void)state;
     struct op_instance with = create("muon", DTYPE_BF16);

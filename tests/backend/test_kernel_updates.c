@@ -232,9 +232,9 @@ static void masters_in_two_halves_have_the_same_numbers(void **state) {
     if (op_instance_has_kernel(&op_muon)) expect_whole_masters("muon", "muon.split_master");
 }
 
-/* ---- by chance ---- */
+/* ---- stochastic rounding ---- */
 
-/* bf16 by chance, as backend/update_step.h says it. */
+/* bf16 with stochastic rounding, as backend/update_step.h says it. */
 static double rounded_by_chance(float value, uint32_t bits) {
     uint32_t raw;
     memcpy(&raw, &value, sizeof raw);

@@ -98,8 +98,8 @@ static void what_is_no_file_is_refused(void **state) {
 
 static void unwritable_places_are_reported(void **state) {
     struct file_writer writer;
-    assert_int_equal(file_writer_open(temp_path(*state, "no/such/folder"), &writer), STATUS_FAILED);
-    assert_non_null(strstr(status_message(), "no/such/folder"));
+    assert_int_equal(file_writer_open(temp_path(*state, "no/such/directory"), &writer), STATUS_FAILED);
+    assert_non_null(strstr(status_message(), "no/such/directory"));
     assert_int_equal(file_replace(*state, "x", 1), STATUS_FAILED);
     assert_int_equal(file_replace(temp_path(*state, "no/file"), "x", 1), STATUS_FAILED);
 }
@@ -219,7 +219,7 @@ static void replacement_is_all_or_nothing(void **state) {
             }
             assert_int_equal(status, STATUS_FAILED);
             if (kinds[k] == FAULT_SYNC && nth == 2)
-                assert_holds(path, "new text", 8); /* only the folder's sync was left */
+                assert_holds(path, "new text", 8); /* only the directory's sync was left */
             else
                 assert_holds(path, "old", 3);
         }

@@ -1,4 +1,4 @@
-/* Folders: made, listed, published and removed, with each operation failing in turn. */
+/* Directories: made, listed, published and removed, with each operation failing in turn. */
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -97,7 +97,7 @@ static void every_folder_is_synced(void **state) {
     make_tree(from);
     int64_t before = fault_count(FAULT_SYNC);
     assert_int_equal(folder_publish(from, temp_path(*state, "to")), STATUS_OK);
-    assert_int_equal(fault_count(FAULT_SYNC) - before, 3 + 1); /* folders, the parent */
+    assert_int_equal(fault_count(FAULT_SYNC) - before, 3 + 1); /* directories, the parent */
 }
 
 static void paths_are_joined(void **state) {

@@ -1,4 +1,4 @@
-/* Checksums by blocks, and the manifest that lists them: what was changed in a folder is found and named. */
+/* Checksums by blocks, and the manifest that lists them: what was changed in a directory is found and named. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -131,7 +131,7 @@ static void flip(const char *path, long at) {
 
 static void what_changed_is_named(void **state) {
     char folder[512];
-    snprintf(folder, sizeof folder, "%s/folder", (const char *)*state);
+    snprintf(folder, sizeof folder, "%s/directory", (const char *)*state);
     unsigned char *large = make_bytes(LARGE_BYTES);
     make_folder(folder, large);
     mem_free(large);
@@ -262,10 +262,10 @@ static void bad_manifests_are_refused(void **state) {
     refuse(good, "self", json_string("0123456789abcdef"), "the manifest is damaged");
     refuse(good, "more", json_true(), "the manifest is damaged");
     refuse(good, "file.name", NULL, "m: files: number 0: name: missing");
-    refuse(good, "file.name", json_string(""), "number 0: name: is no file of this folder");
-    refuse(good, "file.name", json_string(".."), "number 0: name: is no file of this folder");
-    refuse(good, "file.name", json_string("../../etc/passwd"), "number 0: name: is no file of this folder");
-    refuse(good, "file.name", json_string(manifest_name), "number 0: name: is no file of this folder");
+    refuse(good, "file.name", json_string(""), "number 0: name: is no file of this directory");
+    refuse(good, "file.name", json_string(".."), "number 0: name: is no file of this directory");
+    refuse(good, "file.name", json_string("../../etc/passwd"), "number 0: name: is no file of this directory");
+    refuse(good, "file.name", json_string(manifest_name), "number 0: name: is no file of this directory");
     refuse(good, "file.name", json_string("empty"), "name: 'empty' is there twice");
     refuse(good, "file.bytes", json_integer(-1), "bytes: -1 is outside");
     refuse(good, "file.bytes", json_integer(INT64_MAX), "blocks: must be an array of 137438953472 for");

@@ -37,7 +37,7 @@ static void hints_name_it(void **state) {
     assert_string_equal(status_hint_text(), "the legal tiers are device, host and disk");
     nearest_hint(STATUS_BAD_INPUT, "value", "", tiers, 1);
     assert_string_equal(status_hint_text(), "the legal values are device");
-    nearest_hint(STATUS_BAD_INPUT, "value", "y", words, 2); /* cut where there is no room */
+    nearest_hint(STATUS_BAD_INPUT, "value", "y", words, 2); /* cut where there is no space */
     assert_memory_equal(status_hint_text(), "the legal values are xxx", 24);
 }
 

@@ -27,7 +27,7 @@ static void write_config(const char *folder, json_t *config) {
     json_decref(config);
 }
 
-/* A folder with the template and the special tokens of the fixtures. */
+/* A directory with the template and the special tokens of the fixtures. */
 static struct chat_template *open_template(const char *folder, const json_t *template) {
     struct chat_template *chat;
     json_t *config = json_deep_copy(json_object_get(families, "special"));

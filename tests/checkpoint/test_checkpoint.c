@@ -28,7 +28,7 @@ static void the_newest_are_kept(void **state) {
         assert_int_equal(names.count, keep == 0 ? 6 : keep);
         assert_string_equal(names.items[names.count - 1], "step-00000006");
         names_free(&names);
-        /* Going on drops the very folder that the model was read from. */
+        /* Going on drops the very directory that the model was read from. */
         expect_status(tiny_run_resume(folder, 9, NULL), STATUS_OK, NULL);
         assert_int_equal(folder_list(temp_path(folder, "checkpoints"), &names), STATUS_OK);
         assert_int_equal(names.count, keep == 0 ? 9 : keep);

@@ -1,5 +1,5 @@
-/* Folders that ranks write together are those of one rank, byte for byte; where one rank fails, or all are killed, the
- * one before stays whole. */
+/* Directories that ranks write together are those of one rank, byte for byte; where one rank fails, or all are killed,
+ * the one before stays whole. */
 /* ctest: PROCESSORS 2 TIMEOUT 300 LABELS long */
 #include <math.h>
 #include <stdio.h>
@@ -332,7 +332,7 @@ static void a_kill_at_any_moment_leaves_a_whole_folder(void **state) {
         }
 }
 
-/* The folder that is to hold it is made, but not the one above, which somebody may have removed: a run's. */
+/* The directory that is to hold it is made, but not the one above, which somebody may have removed: a run's. */
 static void a_removed_parent_stays_removed(void **state) {
     static struct content content;
     struct job job;
@@ -351,7 +351,7 @@ static void a_removed_parent_stays_removed(void **state) {
     expect_whole(job.place);
 }
 
-/* ---- Shared folders ---- */
+/* ---- Shared directories ---- */
 
 static enum status check_shared(struct comm *comm, void *payload) {
     char(*folders)[400] = payload;

@@ -1,4 +1,4 @@
-/* What a run's folder may be, and what of a metrics file stays. */
+/* What a run's directory may be, and what of a metrics file stays. */
 #include <stdio.h>
 #include <string.h>
 
@@ -34,8 +34,8 @@ static void other_folders_are_left_alone(void **state) {
     expect_untouched(folder, "thesis.tex", "years of work");
     expect_status(tiny_run_resume(folder, 0, NULL), STATUS_BAD_INPUT, "no run.json");
     expect_untouched(folder, "thesis.tex", "years of work");
-    expect_status(tiny_run_begin(&run, temp_path(folder, "thesis.tex"), NULL), STATUS_BAD_INPUT, "is not a folder");
-    expect_status(tiny_run_resume(temp_path(folder, "none"), 0, NULL), STATUS_BAD_INPUT, "is not a folder");
+    expect_status(tiny_run_begin(&run, temp_path(folder, "thesis.tex"), NULL), STATUS_BAD_INPUT, "is not a directory");
+    expect_status(tiny_run_resume(temp_path(folder, "none"), 0, NULL), STATUS_BAD_INPUT, "is not a directory");
 }
 
 static void a_run_is_not_begun_twice(void **state) {
@@ -82,7 +82,7 @@ static void one_process_at_a_time(void **state) {
     run_folder_unlock(second);
 }
 
-/* The other process has the folder, and has not written into it yet. */
+/* The other process has the directory, and has not written into it yet. */
 static void the_loser_of_two_starts_writes_nothing(void **state) {
     struct tiny_run run;
     int lock = -1;
@@ -95,7 +95,7 @@ static void the_loser_of_two_starts_writes_nothing(void **state) {
     run_folder_unlock(lock);
 }
 
-/* It looked when the folder was empty, and gets the lock when the other run is done. */
+/* It looked when the directory was empty, and gets the lock when the other run is done. */
 static void a_run_that_came_between_is_left_alone(void **state) {
     struct run_settings settings = {.model_folder = "/model"};
     int lock = -1;
@@ -120,7 +120,7 @@ static enum status create_run(void *payload) {
     return folder_remove(birth->folder);
 }
 
-/* Either it is a run's folder, which can be resumed, or one that a new run can begin in. */
+/* Either it is a run's directory, which can be resumed, or one that a new run can begin in. */
 static void create_after_kill(void *payload) {
     struct birth *birth = payload;
     int lock = -1;

@@ -1,5 +1,5 @@
-/* Bad input, one thing wrong at a time: exit status 2, a message that names file and field, no run folder made, and a
- * run that is there already stays as it is. */
+/* Bad input, one thing wrong at a time: exit status 2, a message that names file and field, no run directory made, and
+ * a run that is there already stays as it is. */
 /* ctest: LABELS long */
 #include <jansson.h>
 #include <stdio.h>
@@ -42,7 +42,7 @@ static const char *copy_model(void) {
     return broken;
 }
 
-/* Training must refuse, name all of `texts`, and make no run folder. */
+/* Training must refuse, name all of `texts`, and make no run directory. */
 static void refuse_data(const char *model, const char *data, const char *const *texts) {
     const char *const words[] = {"train", model, data, "-o", place.run, "--steps", "1", "--dtype", "fp32", NULL};
     program_expect(place.folder, 2, texts, words);

@@ -116,9 +116,9 @@ static void verify_names_what_is_damaged(void **state) {
     assert_non_null(strstr(problem(document, 1), "config.json: block 0 (bytes 0 to "));
     assert_non_null(strstr(problem(document, 2), "model.safetensors: has 1000 bytes, was written with "));
     json_decref(document);
-    EXPECT(2, TEXTS("3 of 3 folders are damaged"), "inspect", "--verify", RUN);
+    EXPECT(2, TEXTS("3 of 3 directories are damaged"), "inspect", "--verify", RUN);
     EXPECT(2, TEXTS("has no checksums to compare with"), "inspect", "--verify", temp_path(*state, "model"));
-    EXPECT(2, TEXTS("is not a folder"), "inspect", "--verify", temp_path(*state, "text.txt"));
+    EXPECT(2, TEXTS("is not a directory"), "inspect", "--verify", temp_path(*state, "text.txt"));
 }
 
 /* Settings of a finished model are its owner's to edit, its weights are not. */
@@ -199,7 +199,7 @@ static void what_was_not_given_has_not_changed(void **state) {
     program_run_free(&again);
 }
 
-/* Its message names the folder; the document has it mended. */
+/* Its message names the directory; the document has it mended. */
 static void a_failure_in_a_folder_that_is_not_utf8_is_said(void **state) {
     const char *run = temp_path(*state, "r\xffn");
     assert_int_equal(rename(RUN, run), 0);

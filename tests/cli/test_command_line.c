@@ -119,7 +119,7 @@ static void init_makes_a_whole_model_or_nothing(void **state) {
 #define SIZES "--arch", "llama", "--hidden", "24", "--layers", "1", "--heads", "3", "--context", "16"
     const char *other = temp_path(folder, "other");
     EXPECT(folder, 2, TEXTS("model: already holds something else"), "init", model, SIZES, "--vocab", "300");
-    EXPECT(folder, 2, TEXTS("text.txt: exists and is no folder"), "init", text, SIZES, "--vocab", "300");
+    EXPECT(folder, 2, TEXTS("text.txt: exists and is no directory"), "init", text, SIZES, "--vocab", "300");
     EXPECT(folder, 2, TEXTS("text.txt"), "init", other, SIZES, "--vocab", "10", "--tokenizer-data", text);
     EXPECT(folder, 2, TEXTS("text.txt"), "init", other, SIZES, "--vocab", "100000", "--tokenizer-data", text);
     EXPECT(folder, 2, TEXTS("nothing.txt"), "init", other, SIZES, "--vocab", "300", "--tokenizer-data", "nothing.txt");

@@ -141,7 +141,7 @@ static void plan_files_are_of_the_runs_recipe(void **state) {
 static void folders_of_something_else_are_left_alone(void **state) {
     (void)state;
     EXPECT(2, "holds something else", "train", place.model, place.text, "-o", place.model, "--continue");
-    EXPECT(2, "exists and is not a folder", "train", place.model, place.text, "-o", place.text, "--continue");
+    EXPECT(2, "exists and is not a directory", "train", place.model, place.text, "-o", place.text, "--continue");
     char file[700];
     assert_int_equal(folder_create(place.run), STATUS_OK);
     snprintf(file, sizeof file, "%s/run.json", place.run);

@@ -1,4 +1,4 @@
-/* Training with a disk tier by the program: the same bits as in memory, killed at any moment, and with a folder that
+/* Training with a disk tier by the program: the same bits as in memory, killed at any moment, and with a directory that
  * fails.
  */
 /* ctest: PROCESSORS 2 TIMEOUT 900 LABELS long */
@@ -86,7 +86,7 @@ static void disk_runs_give_the_same_bits(void **state) {
     require_empty_scratch();
 }
 
-/* Two runs share the folder. */
+/* Two runs share the directory. */
 static void runs_share_a_folder(void **state) {
     (void)state;
     char first[1200], second[1200];
@@ -284,7 +284,7 @@ static void kills_lose_nothing(void **state) {
     assert_true(5 * tally.resumes_killed >= tally.killed);
 }
 
-/* A folder that goes away is not missed; one that is not there, or too small, is refused before training. */
+/* A directory that goes away is not missed; one that is not there, or too small, is refused before training. */
 static void folders_that_fail(void **state) {
     (void)state;
     char run[1200], gone[1200], small[1200];

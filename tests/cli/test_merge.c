@@ -70,9 +70,9 @@ static void a_moved_base_is_told(void **state) {
     EXPECT(folder, 0, TEXTS("done"), "train", names.model, names.text, "-o", names.run, SMALL, "--steps", "1", "--lora",
            "2,4,v_proj");
     assert_int_equal(file_rename(names.model, moved), STATUS_OK);
-    EXPECT(folder, 2, TEXTS("base_model_name_or_path", "is no folder here", "ballast merge"), "eval", names.adapter,
+    EXPECT(folder, 2, TEXTS("base_model_name_or_path", "is no directory here", "ballast merge"), "eval", names.adapter,
            names.text);
-    EXPECT(folder, 2, TEXTS("is no folder here"), "merge", names.adapter, "-o", names.merged);
+    EXPECT(folder, 2, TEXTS("is no directory here"), "merge", names.adapter, "-o", names.merged);
     assert_false(file_exists(names.merged));
     EXPECT(folder, 0, TEXTS(names.merged), "merge", names.adapter, "-o", names.merged, "--base", moved);
 }

@@ -1,5 +1,5 @@
-/* What is given as a model and is none: what it is instead, and what to do. A run's folder stands for its model, with
- * every command that takes one. */
+/* What is given as a model and is none: what it is instead, and what to do. A run's directory stands for its model,
+ * with every command that takes one. */
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -68,12 +68,12 @@ static void a_run_without_a_model_is_told(void **state) {
 static void names_of_the_hub_are_told(void **state) {
     (void)state;
     static const char hub[] = "hf download meta-llama/Llama-9-1B --local-dir Llama-9-1B";
-    EXPECT(2, TEXTS("no such folder", hub), "eval", "meta-llama/Llama-9-1B", place.text);
-    EXPECT(2, TEXTS("no such folder", hub), "generate", "meta-llama/Llama-9-1B", "--prompt", "a");
+    EXPECT(2, TEXTS("no such directory", hub), "eval", "meta-llama/Llama-9-1B", place.text);
+    EXPECT(2, TEXTS("no such directory", hub), "generate", "meta-llama/Llama-9-1B", "--prompt", "a");
     assert_int_equal(folder_remove(other), STATUS_OK);
-    EXPECT(2, TEXTS("no such folder", hub), "train", "meta-llama/Llama-9-1B", place.text, "-o", other, SMALL);
-    EXPECT(2, TEXTS("no such folder", hub), "eval", "https://huggingface.co/meta-llama/Llama-9-1B", place.text);
-    EXPECT(2, TEXTS("no such folder"), "eval", temp_path(place.folder, "nothing"), place.text);
+    EXPECT(2, TEXTS("no such directory", hub), "train", "meta-llama/Llama-9-1B", place.text, "-o", other, SMALL);
+    EXPECT(2, TEXTS("no such directory", hub), "eval", "https://huggingface.co/meta-llama/Llama-9-1B", place.text);
+    EXPECT(2, TEXTS("no such directory"), "eval", temp_path(place.folder, "nothing"), place.text);
 }
 
 static void write_file(const char *name, const char *bytes, size_t count) {
@@ -109,8 +109,9 @@ static void other_formats_are_told(void **state) {
 
 static void files_in_place_of_folders_are_told(void **state) {
     (void)state;
-    EXPECT(2, TEXTS("is a file", "give its folder"), "eval", temp_path(place.model, "model.safetensors"), place.text);
-    EXPECT(2, TEXTS("is a file", "give its folder"), "eval", temp_path(place.model, "config.json"), place.text);
+    EXPECT(2, TEXTS("is a file", "give its directory"), "eval", temp_path(place.model, "model.safetensors"),
+           place.text);
+    EXPECT(2, TEXTS("is a file", "give its directory"), "eval", temp_path(place.model, "config.json"), place.text);
     EXPECT(2, TEXTS("is a file"), "eval", place.text, place.text);
     EXPECT(2, TEXTS("holds no config.json"), "eval", place.folder, place.text);
     assert_int_equal(folder_remove(other), STATUS_OK);

@@ -373,7 +373,7 @@ static int make_place(void **state) {
 
 static int drop_place(void **state) { return chdir("/") == 0 ? temp_folder_drop(state) : -1; }
 
-/* ---- What there is in a folder. */
+/* ---- What there is in a directory. */
 
 static struct {
     char *items[NAMES];

@@ -277,8 +277,8 @@ static void help_is_of_the_command(void **state) {
     static const struct {
         const struct command *command;
         const char *text;
-    } cases[] = {{&command_merge, "--output PATH the model's folder, new or empty (required) [default: none]"},
-                 {&command_train, "--output PATH the run's folder, new or empty (required) [default: none]"},
+    } cases[] = {{&command_merge, "--output PATH the model's directory, new or empty (required) [default: none]"},
+                 {&command_train, "--output PATH the run's directory, new or empty (required) [default: none]"},
                  {&command_train, "--lr X peak learning rate [default: 3e-4]"},
                  {&command_resume, "--lr X peak learning rate; warm-up and decay keep their steps"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

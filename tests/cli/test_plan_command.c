@@ -48,7 +48,7 @@ static void a_preset_can_be_planned(void **state) {
     assert_string_equal(json_string_value(json_object_get(document, "model")), "smollm-135m");
     json_decref(document);
     EXPECT(folder, 2, TEXTS("hint: did you mean the preset smollm-135m?"), "plan", "smolm-135m");
-    static const char weights[] = "smollm-135m: no such folder; the preset of that name has no weights";
+    static const char weights[] = "smollm-135m: no such directory; the preset of that name has no weights";
     EXPECT(folder, 2, TEXTS(weights, "HuggingFaceTB/SmolLM-135M"), "train", "smollm-135m", text, "-o",
            temp_path(folder, "run"));
     EXPECT(folder, 2, TEXTS(weights), "eval", "smollm-135m", text);
@@ -193,7 +193,7 @@ static void a_described_gpu_can_be_planned(void **state) {
     assert_non_null(strstr(run.out, "not measured: operators of NVIDIA H100"));
     assert_non_null(strstr(run.out, "attention_grad "));
     assert_non_null(strstr(run.out, "of the data sheet's 989 TFLOP/s"));
-    assert_non_null(strstr(run.out, "384 MiB of a card to graphs and\nlibraries"));
+    assert_non_null(strstr(run.out, "384 MiB of a GPU to graphs and\nlibraries"));
     program_run_free(&run);
     json_t *document = json_load_file(plan, 0, NULL);
     const json_t *range = json_object_get(document, "step_range_s");

@@ -102,9 +102,9 @@ static void errors_are_told_once(void **state) {
     (void)state;
     char nothing[700];
     snprintf(nothing, sizeof nothing, "%s/nothing", place.folder);
-    expect_error(PROGRAM(place.folder, "eval", nothing, place.text, "--ranks", "3"), 2, "no such folder");
+    expect_error(PROGRAM(place.folder, "eval", nothing, place.text, "--ranks", "3"), 2, "no such directory");
     expect_error(mpi_job_run(place.folder, "$MPIRUN -n 3 $BALLAST eval '%s' '%s'", nothing, place.text), 2,
-                 "no such folder");
+                 "no such directory");
     expect_error(
         mpi_job_run(place.folder, "$MPIRUN -n 3 $BALLAST eval '%s' '%s' --sequences 3", place.model, place.text), 2,
         "error: --sequences: unknown option");

@@ -372,10 +372,10 @@ static void a_rank_without_disk_ends_all_and_is_named(void **state) {
     assert_int_equal(newest_step(), 0);
 }
 
-/* ---- The folder ---- */
+/* ---- The directory ---- */
 
 /* All ranks save elsewhere, in a part each, and the run goes on from there. They stand still while it happens, so that
- * none finds half of it, and no checkpoint is due: one that is just begun would make the folder again. */
+ * none finds half of it, and no checkpoint is due: one that is just begun would make the directory again. */
 static void displace(bool removed) {
     const char *const words[] = {"train", place.model,         place.text, "-o", place.run,     "--continue", "--steps",
                                  ENDLESS, SETTINGS("1000000"), "--ranks",  "2",  "--partition", "zero3",      NULL};
@@ -417,7 +417,7 @@ static void ranks_with_other_data_are_told_so(void **state) {
     expect_ended(run, 2, "ranks differ in the data file ");
 }
 
-/* One path, seen from two folders, is two: nothing is left in either. */
+/* One path, seen from two directories, is two: nothing is left in either. */
 static void ranks_with_two_run_folders_leave_neither(void **state) {
     (void)state;
     char apart[2][700];

@@ -61,7 +61,7 @@ static void report_writes_a_page(void **state) {
     assert_true(holds(temp_path(folder, "two.html"), "\"beside\":{"));
     assert_true(holds(temp_path(folder, "two.html"), "\"state\":\"finished\""));
     assert_false(holds(temp_path(run, "report.html"), "\"beside\":{"));
-    EXPECT(folder, 2, TEXTS("model: is not the folder of a run"), "report", run, "--beside",
+    EXPECT(folder, 2, TEXTS("model: is not the directory of a run"), "report", run, "--beside",
            temp_path(folder, "model"));
     EXPECT(folder, 0, NULL, "plan", temp_path(folder, "model"), "-o", plan);
     EXPECT(folder, 2, TEXTS("p.json is a plan, which has no curves"), "report", plan, "--beside", run);
@@ -69,8 +69,8 @@ static void report_writes_a_page(void **state) {
     EXPECT(folder, 0, NULL, "report", plan, "-o", temp_path(folder, "x.html"), "--quiet");
     assert_true(begins(temp_path(folder, "x.html"), "<!doctype html>"));
     EXPECT(folder, 2, TEXTS("text.txt: exists and is not a page"), "report", run, "-o", temp_path(folder, "text.txt"));
-    EXPECT(folder, 2, TEXTS("nowhere: no such file or folder"), "report", "nowhere");
-    EXPECT(folder, 2, TEXTS("model: is not the folder of a run"), "report", temp_path(folder, "model"));
+    EXPECT(folder, 2, TEXTS("nowhere: no such file or directory"), "report", "nowhere");
+    EXPECT(folder, 2, TEXTS("model: is not the directory of a run"), "report", temp_path(folder, "model"));
     EXPECT(folder, 2, TEXTS("text.txt: not valid JSON"), "report", temp_path(folder, "text.txt"), "-o",
            temp_path(folder, "y.html"));
     EXPECT(folder, 1, TEXTS("cannot"), "report", run, "-o", temp_path(folder, "no/folder/y.html"));
@@ -244,7 +244,7 @@ static void a_run_is_served_while_it_trains(void **state) {
 static void a_finished_run_is_served(void **state) {
     const char *folder = *state, *run = temp_path(folder, "run"), *model = temp_path(folder, "model");
     EXPECT(folder, 0, NULL, "train", model, temp_path(folder, "text.txt"), "-o", run, "--steps", "2", SETTINGS);
-    EXPECT(folder, 2, TEXTS("model: is not the folder of a run"), "report", model, "--serve", "0");
+    EXPECT(folder, 2, TEXTS("model: is not the directory of a run"), "report", model, "--serve", "0");
     EXPECT(folder, 2, TEXTS("--serve writes no file"), "report", run, "--serve", "0", "-o", "page.html");
     const char *const words[] = {"report", run, "--serve", "0", NULL};
     pid_t process = program_start(folder, words);

@@ -221,7 +221,7 @@ model first
 "$ballast" train "$place/first" "$data/acc.jsonl" -o "$place/lora" --lora 4,8,q_proj --steps 2 --save-every 1 --seq 16 \
     --batch 2 >"$place/out" 2>"$place/err" || fail "train: $(cat "$place/err")"
 mv "$place/first" "$place/second"
-refuses "is no folder here" resume "$place/lora" --steps 3
+refuses "is no directory here" resume "$place/lora" --steps 3
 sed 's/"rms_norm_eps": [^,]*/"rms_norm_eps": 0.1/' "$place/second/config.json" >"$place/bos/config.json"
 refuses "is not the one that the adapters were trained with" resume "$place/lora" --steps 3 --base "$place/bos"
 "$ballast" resume "$place/lora" --steps 3 --base "$place/second" >"$place/out" 2>"$place/err" ||

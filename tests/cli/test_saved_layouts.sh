@@ -1,5 +1,5 @@
 #!/bin/sh
-# What ranks write that share tensors, positions or stages, with and without shards of states: the same folder as one
+# What ranks write that share tensors, positions or stages, with and without shards of states: the same directory as one
 # rank's, file for file, tensor for tensor, with weights that give its losses in one rank, which writes what the ranks
 # wrote as samples; and, where Python has torch and transformers (BALLAST_PYTHON names another one), a model that
 # transformers loads whole and computes the same logits with.

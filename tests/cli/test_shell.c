@@ -1,5 +1,5 @@
 /* What a shell may do to a run: streams that are closed at the start or whose reader goes away, a limit on the size of
- * files, no folder for the cache. */
+ * files, no directory for the cache. */
 /* ctest: PROCESSORS 2 */
 #include <jansson.h>
 #include <stdio.h>
@@ -20,7 +20,7 @@ static int set_up(void **state) {
     return 0;
 }
 
-/* The status of a shell's command in the folder; $B is the program. */
+/* The status of a shell's command in the directory; $B is the program. */
 static int shell(const char *folder, const char *command) {
     char text[2048];
     int length = snprintf(text, sizeof text, "cd '%s' && B='%s' && { %s; }", folder, BALLAST_PROGRAM, command);

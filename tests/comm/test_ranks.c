@@ -155,7 +155,7 @@ static void compute_watched(struct comm *comm, double seconds) {
     step_watch_end(&comm->watch);
 }
 
-/* The victim computes for longer than the timeout, in a step and before an exchange: the others wait. */
+/* The victim computes for longer than the timeout, in a step and before a collective: the others wait. */
 static enum status be_slow(struct comm *comm, const struct rank_words *words) {
     double timeout_s = atof(getenv("TIMEOUT_S"));
     struct steps steps;
@@ -169,7 +169,7 @@ static enum status be_slow(struct comm *comm, const struct rank_words *words) {
     return STATUS_OK;
 }
 
-/* The victim does nothing before an exchange. */
+/* The victim does nothing before a collective. */
 static enum status keep_waiting(struct comm *comm, const struct rank_words *words) {
     if (comm->rank == words->victim) sleep(1000);
     return comm_agree(comm, STATUS_OK);
@@ -374,7 +374,7 @@ static void an_mpirun_that_fails_is_quoted(void **state) {
     (void)state;
     struct job job = {"check", 2, 0, 0, false, ""};
     if (!mpi_job_is("openmpi")) return; /* only of this one the test knows how to make it fail */
-    setenv("OMPI_MCA_orte_top_session_dir", "/dev/null/no-folder", 1);
+    setenv("OMPI_MCA_orte_top_session_dir", "/dev/null/no-directory", 1);
     log_listen(hear);
     enum status status = run_job(&job);
     log_listen(NULL);

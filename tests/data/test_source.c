@@ -49,7 +49,7 @@ static void other_files_are_refused_by_name(void **state) {
     assert_int_equal(sources_add_train(missing, NULL, &train, &valid), STATUS_BAD_INPUT);
     assert_non_null(strstr(status_message(), missing));
     assert_int_equal(train.count + valid.count, 0);
-    /* A dot in a folder's name is no ending of the file's. */
+    /* A dot in a directory's name is no ending of the file's. */
     assert_int_equal(folder_create(temp_path(*state, "f.txt")), STATUS_OK);
     temp_write_text(temp_path(*state, "f.txt/data"), "x");
     assert_int_equal(sources_add_train(temp_path(*state, "f.txt/data"), NULL, &train, &valid), STATUS_BAD_INPUT);

@@ -23,7 +23,7 @@
 #include "support/tokenizer_text.h"
 #include "support/unit.h"
 
-/* One folder with text.txt and tokenizer.json, and the folder of the cache below one that is not there either. */
+/* One directory with text.txt and tokenizer.json, and the directory of the cache below one that is not there either. */
 struct place {
     struct data_place base;
     char text_path[4096];
@@ -293,7 +293,7 @@ static void a_failed_build_keeps_the_old_cache(void **state) {
 
 static void what_cannot_be_is_refused(void **state) {
     struct place *place = *state;
-    temp_write_text(temp_path(place->base.folder, "a"), "a file where the folder should be");
+    temp_write_text(temp_path(place->base.folder, "a"), "a file where the directory should be");
     expect_right(place, 2); /* without a cache */
     assert_int_equal(unlink(temp_path(place->base.folder, "a")), 0);
     temp_write_text(place->text_path, "");

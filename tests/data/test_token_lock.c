@@ -1,6 +1,6 @@
 /* Several processes that need the ids of one text: one makes them, the others read what it has; one that dies or stops
  * on the way holds nobody up for good. The program is also what those processes are:
- * test_token_lock child FOLDER. */
+ * test_token_lock child DIR. */
 /* ctest: PROCESSORS 2 TIMEOUT 300 LABELS long */
 /* link: -Wl,--wrap=clock_gettime */
 #include <fcntl.h>

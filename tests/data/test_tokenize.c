@@ -115,7 +115,7 @@ static struct utf8_damage damage_of(const char *text, size_t bytes, int chunks) 
     return damage;
 }
 
-/* What is mended is counted over all chunks, as one sees it in the whole. */
+/* What is repaired is counted over all chunks, as one sees it in the whole. */
 static void what_is_not_utf8_is_counted(void **state) {
     (void)state;
     static const struct {
@@ -319,7 +319,7 @@ static enum status refuse(void *payload, const uint32_t *ids, size_t count) {
     (void)ids;
     (void)count;
     ++*(int *)payload;
-    return status_set(STATUS_FAILED, "no room");
+    return status_set(STATUS_FAILED, "no space");
 }
 
 static void the_sink_can_stop_it(void **state) {
@@ -328,7 +328,7 @@ static void the_sink_can_stop_it(void **state) {
     struct tokenize_options options = {.tokenizer = tokenizer, .eos_token = -1, .kind = SOURCE_TEXT};
     enum status status = run_to_end(&options, "some text", 9, 1, (struct token_sink){refuse, &calls});
     assert_int_equal(status, STATUS_FAILED);
-    assert_string_equal(status_message(), "no room");
+    assert_string_equal(status_message(), "no space");
     assert_int_equal(calls, 1);
 }
 

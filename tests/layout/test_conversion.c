@@ -129,7 +129,7 @@ static void nothing_is_cheaper(void **state) {
     }
 }
 
-/* What a step may read: a gather and an exchange only from devices that differ along the step's axis, a cut only from
+/* What a step may read: a gather and a collective only from devices that differ along the step's axis, a cut only from
  * the device itself. */
 static void check_reach(const struct device_mesh *mesh, const struct layout_shape *shape, const struct layout *before,
                         const struct layout_step *step) {

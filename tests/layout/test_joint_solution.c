@@ -196,7 +196,7 @@ static void models_that_fit_no_device_are_refused(void **state) {
     graph_free(graph);
 }
 
-/* With room for all, and the second stage with little. */
+/* With space for all, and the second stage with little. */
 struct tight {
     struct shard_program program;
     struct intra_op_solution fastest;

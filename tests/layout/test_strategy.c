@@ -307,7 +307,7 @@ static void zigzag_shares_balance_a_causal_mask(void **state) {
         }
 }
 
-/* Gathered: all-gathers and reduce-scatters, and room for all. Passed round: what the work does not cover. */
+/* Gathered: all-gathers and reduce-scatters, and space for all. Passed round: what the work does not cover. */
 static void keys_and_values_are_gathered_or_passed_round(void **state) {
     (void)state;
     struct device_mesh mesh = {.axes = 1, .sizes = {4}, .latency_s = {3}, .s_per_byte = {1}};

@@ -1,4 +1,4 @@
-/* The public calls of include/ballast.h: the same bits as the rooms below give, one after the other in a process,
+/* The public calls of include/ballast.h: the same bits as the modules below give, one after the other in a process,
  * stepped or whole; what the header promises about the process. */
 /* ctest: PROCESSORS 2 */
 #include <fcntl.h>
@@ -77,7 +77,7 @@ static void initialisers_leave_everything_not_given(void **state) {
 
 /* ---- bits ---- */
 
-/* The calls below do what the rooms do: the same run by src/train. */
+/* The calls below do what the modules do: the same run by src/train. */
 static void train_has_the_bits_of_train_begin(void **state) {
     struct library_place place;
     char whole[700];

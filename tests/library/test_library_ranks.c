@@ -89,7 +89,7 @@ static void a_failure_ends_all_with_one_message(void **state) {
     struct program_run done = mpi_job_run(place.folder, "$MPIRUN -n 2 '%s' rank '%s/nothing' '%s' '%s/none' 1",
                                           own_path, place.folder, place.text, place.folder);
     assert_int_not_equal(done.status, 0);
-    if (count_lines_with(done.err, "told: ") != 1 || !strstr(done.err, "nothing: no such folder"))
+    if (count_lines_with(done.err, "told: ") != 1 || !strstr(done.err, "nothing: no such directory"))
         fail_msg("not one message: %s", done.err);
     program_run_free(&done);
     mpi_job_expect_none("/nothing");

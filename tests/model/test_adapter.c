@@ -217,7 +217,7 @@ static void bad_weights_are_refused(void **state) {
     temp_write_text(path, "nothing");
     expect_bad(model_open_adapter(folder, fixture_model("llama_bias"), &model), "adapter_model.safetensors");
     expect_bad(model_open_adapter(folder, folder, &model), "adapter_config.json");
-    expect_bad(model_open(fixture("llama_lora"), &model), "is no folder here");
+    expect_bad(model_open(fixture("llama_lora"), &model), "is no directory here");
     assert_non_null(strstr(status_hint_text(), "ballast merge"));
 }
 

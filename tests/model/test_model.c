@@ -410,7 +410,7 @@ static void tokenizer_files_are_copied(void **state) {
         fclose(file);
         assert_string_equal(text, copied[i]);
     }
-    /* A folder that holds something is left as it is. */
+    /* A directory that holds something is left as it is. */
     assert_int_equal(model_write(model, from, targets.items, targets.count, NULL), STATUS_FAILED);
     assert_non_null(strstr(status_message(), "is not empty"));
     assert_true(file_exists(temp_path(from, "notes.md")) && file_exists(temp_path(from, "config.json")));

@@ -1,4 +1,4 @@
-/* Model folders whose weights and config do not fit together: each is refused with the file and the tensor. */
+/* Model directories whose weights and config do not fit together: each is refused with the file and the tensor. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,7 +28,7 @@ static void assert_opens(const char *folder) {
     model_free(model);
 }
 
-/* A fresh folder of its own for each change. */
+/* A fresh directory of its own for each change. */
 static const char *copy_of(const char *model_case, void **state) {
     const char *folder = temp_path(*state, "model");
     assert_int_equal(folder_remove(folder), STATUS_OK);
@@ -171,11 +171,11 @@ static void bad_indexes_are_refused(void **state) {
         const char *tensor, *value, *says;
     } changes[] = {
         {LLAMA_NORM, "\"model-00003-of-00002.safetensors\"", "model-00003-of-00002.safetensors: no such file"},
-        {LLAMA_NORM, "\"../model.safetensors\"", LLAMA_NORM ": must name a file in the same folder"},
-        {LLAMA_NORM, "\"/etc/passwd\"", LLAMA_NORM ": must name a file in the same folder"},
-        {LLAMA_NORM, "\"..\"", LLAMA_NORM ": must name a file in the same folder"},
-        {LLAMA_NORM, "\"\"", LLAMA_NORM ": must name a file in the same folder"},
-        {LLAMA_NORM, "7", LLAMA_NORM ": must name a file in the same folder"},
+        {LLAMA_NORM, "\"../model.safetensors\"", LLAMA_NORM ": must name a file in the same directory"},
+        {LLAMA_NORM, "\"/etc/passwd\"", LLAMA_NORM ": must name a file in the same directory"},
+        {LLAMA_NORM, "\"..\"", LLAMA_NORM ": must name a file in the same directory"},
+        {LLAMA_NORM, "\"\"", LLAMA_NORM ": must name a file in the same directory"},
+        {LLAMA_NORM, "7", LLAMA_NORM ": must name a file in the same directory"},
         {LLAMA_NORM, "\"model-00001-of-00002.safetensors\"", LLAMA_NORM ": is in model-00002-of-00002"},
         {LLAMA_NORM, "", LLAMA_NORM ": is not in the weight_map"},
         {"model.extra.weight", "\"model-00001-of-00002.safetensors\"", "model.extra.weight: is not in model-00001"},
@@ -255,7 +255,7 @@ static enum status open_load_write(void *folder) {
         unlink(temp_path(folder, "model.safetensors"));
         unlink(temp_path(folder, "config.json"));
     }
-    if (rmdir(folder) != 0 || mkdir(folder, 0777) != 0) fail_msg("files are left in the folder");
+    if (rmdir(folder) != 0 || mkdir(folder, 0777) != 0) fail_msg("files are left in the directory");
     return status;
 }
 

@@ -125,7 +125,7 @@ static void names_are_those_people_type(void **state) {
     assert_null(model_preset_find("llama"));
     struct model *model;
     assert_int_equal(model_open_outline("lama-3.1-8b", &model), STATUS_BAD_INPUT);
-    assert_non_null(strstr(status_message(), "lama-3.1-8b: no folder and no preset"));
+    assert_non_null(strstr(status_message(), "lama-3.1-8b: no directory and no preset"));
     assert_non_null(strstr(status_hint_text(), "did you mean the preset llama-3.1-8b?"));
     assert_int_equal(model_open_outline("something else", &model), STATUS_BAD_INPUT);
     assert_non_null(strstr(status_hint_text(), "ballast help presets"));
@@ -136,7 +136,7 @@ static void a_preset_is_no_model_to_train(void **state) {
     (void)state;
     struct model *model;
     assert_int_equal(model_open("qwen2.5-7b", &model), STATUS_BAD_INPUT);
-    assert_non_null(strstr(status_message(), "qwen2.5-7b: no such folder; the preset of that name has no weights"));
+    assert_non_null(strstr(status_message(), "qwen2.5-7b: no such directory; the preset of that name has no weights"));
     assert_non_null(strstr(status_hint_text(), "hf download Qwen/Qwen2.5-7B "));
 }
 
@@ -161,7 +161,7 @@ static void a_config_alone_is_an_outline(void **state) {
     assert_int_equal(model_open_outline(folder, &model), STATUS_BAD_INPUT);
 }
 
-/* A folder of a preset's name is what the name means. */
+/* A directory of a preset's name is what the name means. */
 static void a_folder_wins(void **state) {
     const char *folder = temp_path(*state, "llama-3.1-8b");
     assert_int_equal(folder_create(folder), STATUS_OK);

@@ -156,7 +156,7 @@ static void reading_holds_pieces(void **state) {
 
 int main(void) {
     omp_set_num_threads(2);
-    mallopt(M_MMAP_THRESHOLD, 1 << 16); /* what was freed is no room for what comes */
+    mallopt(M_MMAP_THRESHOLD, 1 << 16); /* what was freed is no space for what comes */
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(quantising_holds_pieces),
         cmocka_unit_test_setup_teardown(reading_holds_pieces, temp_folder_make, temp_folder_drop),

@@ -169,7 +169,7 @@ function goThrough() {
   // Each is drawn once its width is known, and those above make room for themselves.
   if (![...document.querySelectorAll('.chart')].every(plot => plot.querySelector('svg'))) return setTimeout(goThrough, 20);
   expect(document.documentElement.scrollWidth <= innerWidth, `nothing is wider than ${innerWidth}: ${document.documentElement.scrollWidth}`);
-  expect(byId('name').textContent === data.name, 'the title is the name of the folder');
+  expect(byId('name').textContent === data.name, 'the title is the name of the directory');
   expect(!data.end || byId('state').textContent.includes(data.resume), 'the command that goes on is told');
   document.querySelectorAll('[role=group]').forEach(node => expect(node.getAttribute('aria-label') && node.tabIndex === 0, 'what has keys can be reached and has a name'));
   document.querySelectorAll('input, select').forEach(node => expect(node.getAttribute('aria-label') || node.closest('label'), 'every control has a name'));

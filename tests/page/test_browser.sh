@@ -2,7 +2,7 @@
 # The page in a browser: headless Chromium opens it from file:// and from a wrapper as wide as a phone, in light and in
 # dark, prints it, and does what a reader does (interact.js). Fails where anything is written to the console or a picture
 # is missing. Without Chromium (it is large, so make test leaves it out; make test-slow installs it) the test is skipped.
-#   usage: tests/page/test_browser.sh [FOLDER]      FOLDER: keep pages and pictures there, to be looked at
+#   usage: tests/page/test_browser.sh [DIR]      DIR: keep pages and pictures there, to be looked at
 # ctest: LABELS slow SKIP_RETURN_CODE 77 TIMEOUT 300 PROCESSORS 2
 set -eu
 browser=$(command -v chromium || command -v chromium-browser || command -v google-chrome || true)
@@ -29,7 +29,7 @@ recorded=$work/recorded
 mkdir "$work/bare"
 cp "$run/run.json" "$work/bare"
 "$program" report "$work/bare" -o "$out/bare.html" --quiet
-# A run of 100000 steps, with a step of 7500 events, and one whose folder, samples and names would run if they could.
+# A run of 100000 steps, with a step of 7500 events, and one whose directory, samples and names would run if they could.
 mkdir "$work/large"
 cp "$run/run.json" "$run/plan.json" "$work/large"
 awk 'BEGIN { for (i = 1; i <= 100000; i++)

@@ -138,7 +138,7 @@ static void the_end_of_a_run_is_told(void **state) {
     json_decref(document);
 }
 
-/* The command can be pasted into a shell, whatever the folder is called. */
+/* The command can be pasted into a shell, whatever the directory is called. */
 static void the_command_that_goes_on_is_told(void **state) {
     const char *folder = temp_path(*state, "it's $(here)");
     assert_int_equal(folder_create(folder), STATUS_OK);

@@ -17,7 +17,7 @@ struct subject {
     const char *cache;
     struct graph *graph;
     const char *disk; /* also measures what the machine does, with a disk tier there; NULL: only operators */
-    bool products;    /* also the rates of matrix products */
+    bool products;    /* also the rates of GEMMs */
 };
 
 static enum status measure(const struct subject *subject, bool anew) {
@@ -43,7 +43,7 @@ static enum status measure(const struct subject *subject, bool anew) {
 static enum status measure_anew(void *payload) { return measure(payload, true); }
 static enum status find_kept(void *payload) { return measure(payload, false); }
 
-/* Every file of the cache's folder is one that can be read. */
+/* Every file of the cache's directory is one that can be read. */
 static void require_whole_cache(void *payload, enum status status) {
     const struct subject *subject = payload;
     struct names names;

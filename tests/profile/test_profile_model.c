@@ -327,7 +327,7 @@ static void damaged_files_are_measured_anew(void **state) {
     graph_free(graph);
 }
 
-/* A file where the folder should be: nothing can be kept, and that is no error. */
+/* A file where the directory should be: nothing can be kept, and that is no error. */
 static void no_folder_is_no_error(void **state) {
     struct graph *graph = kept_profile_graph();
     struct profile_options options = options_in(temp_path(*state, "file"));

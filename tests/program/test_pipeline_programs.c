@@ -15,7 +15,7 @@
 static void describe(const struct plan *plan) {
     char lanes[LANE_SHAPE_BYTES];
     print_policy(&plan->policy, 0);
-    print_error("%d stages of %d ranks, spans '%s', %lld grains, %lld in a pass, lanes %s, rounds of %lld\n",
+    print_error("%d stages of %d ranks, spans '%s', %lld micro-batches, %lld in a pass, lanes %s, rounds of %lld\n",
                 rank_place_stages(&plan->place), rank_place_ranks(&plan->place), plan->policy.spans,
                 (long long)recipe_micro_batches(&plan->recipe), (long long)plan->policy.micro_batches_per_wave,
                 lane_shape_print(&plan->recipe.lanes, lanes), (long long)plan->recipe.round_micro_batches);
@@ -373,9 +373,12 @@ static void planted_faults_are_found(void **state) {
         const char *name;
         void (*plant)(struct rank_programs *ranks);
         bool together; /* it is for the proof of all ranks to find */
-    } faults[] = {{"other grain", plant_other_micro_batch, false}, {"other order", plant_other_order, true},
-                  {"other root", plant_other_root, true},          {"lost message", plant_lost_message, true},
-                  {"missing waits", plant_missing_waits, false},   {"other place", plant_other_place, false},
+    } faults[] = {{"other micro-batch", plant_other_micro_batch, false},
+                  {"other order", plant_other_order, true},
+                  {"other root", plant_other_root, true},
+                  {"lost message", plant_lost_message, true},
+                  {"missing waits", plant_missing_waits, false},
+                  {"other place", plant_other_place, false},
                   {"stale parameter", plant_stale_parameter, true}};
     for (size_t f = 0; f < sizeof faults / sizeof *faults; f++) {
         struct graph *graph = draw_graph(2, 1, false); /* tied */

@@ -18,7 +18,7 @@ static void describe(const struct rank_programs *ranks) {
     char triple[PARTITION_BYTES], lanes[LANE_SHAPE_BYTES];
     const struct plan *plan = &ranks->plan;
     print_policy(&plan->policy, 0);
-    print_error("partition %s, %dx%d ranks, lanes %s, rounds of %lld, %lld grains\n",
+    print_error("partition %s, %dx%d ranks, lanes %s, rounds of %lld, %lld micro-batches\n",
                 partition_print(&plan->policy.partition, &plan->place.mesh, triple), plan->place.mesh.nodes,
                 plan->place.mesh.per_node, lane_shape_print(&plan->recipe.lanes, lanes),
                 (long long)plan->recipe.round_micro_batches, (long long)recipe_micro_batches(&plan->recipe));

@@ -61,7 +61,7 @@ static void random_programs_of_ranks_are_proved(void **state) {
         if (status != STATUS_OK) {
             char shape[LANE_SHAPE_BYTES];
             print_policy(&plan.policy, seed);
-            fail_msg("lanes %s, rounds of %lld, %lld grains, %dx%d ranks: %s",
+            fail_msg("lanes %s, rounds of %lld, %lld micro-batches, %dx%d ranks: %s",
                      lane_shape_print(&plan.recipe.lanes, shape), (long long)plan.recipe.round_micro_batches,
                      (long long)recipe_micro_batches(&plan.recipe), plan.place.mesh.nodes, plan.place.mesh.per_node,
                      status_message());

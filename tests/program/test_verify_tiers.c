@@ -336,7 +336,7 @@ static const struct planted_fault faults[] = {
     {"workspace in another tier", workspace_in_another_tier, 0, "in the host tier, used in the device tier"},
     {"copy of another chunk", copy_of_another_chunk, 0, "not the buffer of"},
     {"copy of another pass", copy_of_another_wave, 0, "took its bytes"},
-    {"copy of another grain", copy_of_another_micro_batch, 0, "holds grain"},
+    {"copy of another micro-batch", copy_of_another_micro_batch, 0, "holds micro-batch"},
     {"copy of another activation", copy_of_another_activation, 0, "where"},
     {"parameters not fetched", no_fetch_of_parameters, 0, "parameters of chunk"},
     {"gradients not fetched", no_fetch_of_gradients, 0, "gradients of chunk"},

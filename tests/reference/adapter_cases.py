@@ -1,13 +1,13 @@
 """LoRA adapters as peft computes them, and training with frozen weights, on the models of model_cases.
 
-tests/fixtures/adapters/<case> is an adapter's folder as peft writes it (without one where weights are only frozen), and
+tests/fixtures/adapters/<case> is an adapter's directory as peft writes it (without one where weights are only frozen), and
 
 reference.safetensors, of the tokens in batches.safetensors (model_cases):
     logits, loss64                of the model with its adapter
     grad64.<name>                 F32  of what trains, by its name in the files
     train.losses, .grad_norms, .lrs, .losses_bf16, final.<name>   as in model_cases
     merged.<name>                 F32  base weights that merge_and_unload changes
-reference.json: the settings; "base" is the folder of the base model under tests/fixtures/models, "freeze" the patterns
+reference.json: the settings; "base" is the directory of the base model under tests/fixtures/models, "freeze" the patterns
 of frozen weights, "base_dtype" the format of the linear layers' weights, which bitsandbytes quantised; bf16_updates_off
 and bf16_updates_spread as in model_cases.
 """

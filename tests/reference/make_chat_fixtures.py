@@ -125,7 +125,7 @@ def train(model, ids, targets, settings):
 
 
 def make_training():
-    """A model's folder with a tokenizer, conversations, and the losses of full-batch steps on the assistant's turns."""
+    """A model's directory with a tokenizer, conversations, and the losses of full-batch steps on the assistant's turns."""
     torch.use_deterministic_algorithms(True)
     settings = {"steps": 15, "lr": 5e-3, "epsilon": 1e-6, "weight_decay": 0.1, "clip_norm": 1.0, "length": 60}
     tokenizer = make_tokenizer(TRAINED["generation"])
@@ -155,7 +155,7 @@ def main():
     families = [make_family(name, template) for name, template in FAMILIES.items()]
     packed_json.write(FIXTURES / "chat" / "families.json.gz",
                       {"now": NOW, "special": SPECIAL, "conversations": CONVERSATIONS, "families": families})
-    # The tokenizer with its marks, as a model's folder has it.
+    # The tokenizer with its marks, as a model's directory has it.
     make_tokenizer("").backend_tokenizer.save(str(FIXTURES / "chat" / "tokenizer.json"), pretty=False)
     make_training()
 

@@ -1,9 +1,9 @@
 """Make tests/fixtures/report/run.tar.gz, a run with its plan: what `ballast report` reads, of a believable run.
 
     python3 tests/reference/make_report_fixtures.py                    # the committed fixtures
-    python3 tests/reference/make_report_fixtures.py FOLDER STEPS EVENTS  # a larger run, to see how the page holds it
+    python3 tests/reference/make_report_fixtures.py DIR STEPS EVENTS  # a larger run, to see how the page holds it
 
-A step of a small Llama whose optimizer state is on the disk: four grains in two passes, forward and backward of each
+A step of a small Llama whose optimizer state is on the disk: four micro-batches in two waves, forward and backward of each
 block, reads and writes beside them, deferred updates in the next forward. No clock and no machine is asked: the same
 files come out everywhere.
 """

@@ -4,7 +4,7 @@
 
 Writes, beside each tokenizer NAME.json, NAME.expected.json.gz:
     {"ids": [[...], ...],            for each text of texts.json, without special tokens of the template
-     "decoded": {"INDEX": text},     where decoding these ids does not give the (mended) text back
+     "decoded": {"INDEX": text},     where decoding these ids does not give the (repaired) text back
      "skipped": {"INDEX": text},     where decoding without special tokens gives something else again
      "template": [[...], ...],       the first texts, with special tokens
      "decode": [[ids, text, text without special tokens], ...]}   for ids drawn at random; null where the library panics

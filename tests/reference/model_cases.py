@@ -1,7 +1,7 @@
 """Tiny models with the logits, losses, gradients and short training runs that transformers gives for them.
 
 FULL cases record everything. Each LIGHT case stores the model of a full case in another way: another dtype, shards,
-names, or spelling of the config. Every folder holds a Hugging Face model, generated.json (generated_cases.py), and
+names, or spelling of the config. Every directory holds a Hugging Face model, generated.json (generated_cases.py), and
 
 reference.safetensors, for B = 4 sequences of T = 19 tokens, V = vocabulary, of the tokens in ../batches.safetensors:
     logits                        F32 [B,T,V]   weights and arithmetic in fp32, whatever dtype the file stores
@@ -510,7 +510,7 @@ def save_tensors(tensors, path):
 
 
 def balance_of(model, ids, labels):
-    """The loss that balances experts, of each grain by itself, by the labels that it has of all."""
+    """The loss that balances experts, of each micro-batch by itself, by the labels that it has of all."""
     counts = [(part != -100).sum() for part in labels.split(BALANCED_GRAIN)]
     losses = [model(input_ids=part.long(), use_cache=False, output_router_logits=True).aux_loss
               for part in ids.split(BALANCED_GRAIN)]

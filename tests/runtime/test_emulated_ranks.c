@@ -1,6 +1,6 @@
 /* Ranks whose devices run CUDA's kernels, compiled for the CPU (tests/cuda_emulator) behind streams that do everything
  * later: the bits of one such device. Two ranks on one GPU, which exchange by way of the host's memory and MPI, and
- * two ranks on a GPU each, whose GPUs exchange by the test's NCCL (tests/nccl_double). */
+ * two ranks on a GPU each, whose GPUs communicate by the test's NCCL (tests/nccl_double). */
 /* ctest: PROCESSORS 2 TIMEOUT 1800 LABELS long */
 /* link: -rdynamic */
 #include <libgen.h>
@@ -74,7 +74,7 @@ static void run_job(const char *path, const char *gpus) {
 }
 
 static void ranks_on_one_gpu_have_one_ranks_bits(void **state) {
-    run_job(write_references(*state, 0, unit_sweep(1, CASES_MOST)), "one card");
+    run_job(write_references(*state, 0, unit_sweep(1, CASES_MOST)), "one GPU");
 }
 
 static void ranks_on_a_gpu_each_have_one_ranks_bits(void **state) {

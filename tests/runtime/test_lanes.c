@@ -231,9 +231,9 @@ static void lanes_add_up_to_what_each_gives_alone(void **state) {
                                           .reduce_dtype = cut->reduce_dtype};
             struct gradients apart = run_apart(&subjects[s], &recipe, one.tensors);
             char what[160], shape[LANE_SHAPE_BYTES];
-            snprintf(what, sizeof what, "%s, lanes %s, rounds of %lld grains, %lld rows, sums in %s", subjects[s].model,
-                     lane_shape_print(&cut->lanes, shape), (long long)cut->round_micro_batches, (long long)cut->rows,
-                     dtype_name(cut->reduce_dtype));
+            snprintf(what, sizeof what, "%s, lanes %s, rounds of %lld micro-batches, %lld rows, sums in %s",
+                     subjects[s].model, lane_shape_print(&cut->lanes, shape), (long long)cut->round_micro_batches,
+                     (long long)cut->rows, dtype_name(cut->reduce_dtype));
             print_message("%s\n", what);
             require_equal(what, &one, &apart);
             gradients_free(&one);
@@ -279,7 +279,7 @@ static void another_tree_has_other_bits(void **state) {
     assert_true(in_bf16.weights != five.weights);
     outcome_require_equal("one lane has no edge that rounds", &one, &one_lane);
     outcome_require_equal("5x1 is the tree of 5", &five, &apart);
-    outcome_require_equal("one grain a lane is one round", &five, &rounds);
+    outcome_require_equal("one micro-batch a lane is one round", &five, &rounds);
 }
 
 int main(void) {

@@ -113,7 +113,7 @@ static void all_pairs_have_one_ranks_bits(void **state) {
     mem_free(cases);
 }
 
-/* What ranks exchange goes through the host's memory then, and the device works as late as its events allow. */
+/* What ranks communicate goes through the host's memory then, and the device works as late as its events allow. */
 static void ranks_with_devices_have_the_same_bits(void **state) {
     struct rank_case cases[3];
     for (uint64_t i = 0; i < 3; i++) {

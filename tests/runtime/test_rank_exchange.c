@@ -362,7 +362,7 @@ static void groups_stand_beside_data_ranks(void **state) {
     expect_ok((struct rank_job){4, 1, true, {"2", "bf16"}});
 }
 
-/* What ranks exchange goes by way of the host's memory. */
+/* What ranks communicate goes by way of the host's memory. */
 static void devices_have_one_ranks_gradients(void **state) {
     (void)state;
     expect_ok((struct rank_job){2, 1, false, {"2", "fp32", "device"}});

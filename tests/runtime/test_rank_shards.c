@@ -133,8 +133,8 @@ static enum status compare(struct comm *comm, const struct run *run, const struc
     return status_set(STATUS_FAILED, "%s: the weights differ from one rank's", name);
 }
 
-/* The i-th partition. In make test flat or stratified, with the first subject and another one; in make check both, with
- * all. */
+/* The i-th partition. In make test flat or hierarchical, with the first subject and another one; in make check both,
+ * with all. */
 static enum status train_partition(struct comm *comm, int i, const struct partition *partition,
                                    const struct result *ones) {
     bool all = unit_sweep(0, 1);

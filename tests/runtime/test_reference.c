@@ -45,9 +45,9 @@ static bool can_run(const char *name) {
 
 struct reference {
     char folder[512];
-    char base[512];      /* "": the folder is the model's */
+    char base[512];      /* "": the directory is the model's */
     char freeze[256];    /* patterns */
-    bool adapter;        /* the folder is an adapter's */
+    bool adapter;        /* the directory is an adapter's */
     int64_t micro_batch; /* sequences of a micro-batch, on which the loss depends; 0: on any number it is the same */
     struct safetensors *tensors, *batches;
     json_t *bf16_updates_off; /* by name: |bf16 - fp32| / |fp32 - initial| of the final weights, in PyTorch */
@@ -286,7 +286,7 @@ static void check_gradients(const char *name, int64_t micro_batch, int64_t micro
     harness_set_inputs(&harness, tokens, labels);
     harness_step(&harness, 0, false);
     assert_int_equal(observed.check.seen, observed.check.tensors);
-    print_message("%-20s grain %lld: worst gradient at %.3f of its bound\n", name, (long long)micro_batch,
+    print_message("%-20s micro-batch %lld: worst gradient at %.3f of its bound\n", name, (long long)micro_batch,
                   observed.check.worst);
     harness_close(&harness);
     mem_free(tokens);

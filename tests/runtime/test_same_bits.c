@@ -48,7 +48,7 @@ static void repeats_and_micro_batches_in_a_wave_change_no_bit(void **state) {
             for (int64_t micro_batches = 1; micro_batches <= 4; micro_batches++) {
                 struct outcome other = train(models[m], dtype, micro_batches, 1, false, 0);
                 char what[128];
-                snprintf(what, sizeof what, "%s, %s, %d grains per pass", models[m], dtype_name(dtype),
+                snprintf(what, sizeof what, "%s, %s, %d micro-batches per wave", models[m], dtype_name(dtype),
                          (int)micro_batches);
                 outcome_require_equal(what, &plain, &other);
             }
@@ -71,7 +71,7 @@ static void parts_of_models_have_the_same_bits(void **state) {
                 struct outcome other =
                     train_part(parts[p].name, parts[p].lora, parts[p].freeze, dtype, 0, micro_batches, 3, true, 0);
                 char what[128];
-                snprintf(what, sizeof what, "%s, lora %s, freeze %s, %s, %d grains per pass", parts[p].name,
+                snprintf(what, sizeof what, "%s, lora %s, freeze %s, %s, %d micro-batches per wave", parts[p].name,
                          parts[p].lora, parts[p].freeze, dtype_name(dtype), (int)micro_batches);
                 outcome_require_equal(what, &plain, &other);
             }

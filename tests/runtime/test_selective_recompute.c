@@ -70,7 +70,7 @@ static void forward_keeps_none_of_it(void **state) {
         harness_open(&options, &harness);
         bytes[again] = harness.executable->program->tier_bytes[TIER_DEVICE];
         int reads = count_reads(harness_graph(&harness));
-        print_message("remake %d: %d readers, %lld bytes\n", again, reads, (long long)bytes[again]);
+        print_message("selective recomputation %d: %d readers, %lld bytes\n", again, reads, (long long)bytes[again]);
         if (again)
             assert_int_equal(reads, 1);
         else

@@ -99,8 +99,8 @@ static void refuse(int64_t tile, int64_t length, const char *words) {
 
 static void tiles_are_whole_runs(void **state) {
     (void)state;
-    refuse(1000, 4096, "1000 of a grain's 4096 tokens");
-    refuse(1024, 4000, "1024 of a grain's 4000 tokens");
+    refuse(1000, 4096, "1000 of a micro-batch's 4096 tokens");
+    refuse(1024, 4000, "1024 of a micro-batch's 4000 tokens");
     struct policy policy = {.micro_batches_per_wave = 1, .tile_tokens = 100};
     assert_int_equal(policy_check(&policy, 1), STATUS_BAD_INPUT);
     assert_non_null(strstr(status_message(), "policy.tile_tokens: 100"));

@@ -133,11 +133,11 @@ static void check(const struct graph *graph, const struct workspace_table *works
     if (!held) {
         char lanes[LANE_SHAPE_BYTES];
         print_policy(&plan.policy, seed);
-        print_message("lanes %s, rounds of %lld, %lld grains, rank %d of %dx%d\n",
+        print_message("lanes %s, rounds of %lld, %lld micro-batches, rank %d of %dx%d\n",
                       lane_shape_print(&plan.recipe.lanes, lanes), (long long)plan.recipe.round_micro_batches,
                       (long long)recipe_micro_batches(&plan.recipe), plan.place.rank, plan.place.mesh.nodes,
                       plan.place.mesh.per_node);
-        print_message("ranks exchange in the %s tier\n", tier_name(plan.place.tier));
+        print_message("ranks communicate in the %s tier\n", tier_name(plan.place.tier));
         for (enum tier tier = 0; tier < TIER_COUNT; tier++)
             print_message("%s: %lld bytes, bound %lld\n", tier_name(tier), (long long)program->tier_bytes[tier],
                           (long long)bound.bytes[tier]);

@@ -82,7 +82,7 @@ static void absences_are_those_of_programs(void **state) {
     close_subject(&subject);
 }
 
-/* Between groups 1 and 9 there is room for a store and a fetch of three groups each, and of no more. */
+/* Between groups 1 and 9 there is space for a store and a fetch of three groups each, and of no more. */
 static void what_stays(void **state) {
     (void)state;
     struct subject subject;

@@ -46,7 +46,7 @@ struct setting {
     struct lane_shape lanes;
     int64_t round_micro_batches;
     struct mesh mesh;
-    bool partitions;    /* all legal ones, stratified and flat */
+    bool partitions;    /* all legal ones, hierarchical and flat */
     enum tier exchange; /* rank_place.tier */
     int64_t room;       /* times what the plain policy takes, in place of `part` */
 };

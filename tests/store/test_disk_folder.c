@@ -1,4 +1,4 @@
-/* The folder of the disk tier: what it must be, what it is left as, and what is said when it does not do. */
+/* The directory of the disk tier: what it must be, what it is left as, and what is said when it does not do. */
 #include <errno.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -47,10 +47,10 @@ static void write_all(const struct arena *arena, char fill) {
 }
 
 static void what_is_no_folder_is_refused(void **state) {
-    check_refused(temp_path(*state, "absent"), BYTES, STATUS_BAD_INPUT, "no such folder");
+    check_refused(temp_path(*state, "absent"), BYTES, STATUS_BAD_INPUT, "no such directory");
     temp_write_text(temp_path(*state, "file"), "text");
-    check_refused(temp_path(*state, "file"), BYTES, STATUS_BAD_INPUT, "not a folder");
-    check_refused("", BYTES, STATUS_BAD_INPUT, "no such folder");
+    check_refused(temp_path(*state, "file"), BYTES, STATUS_BAD_INPUT, "not a directory");
+    check_refused("", BYTES, STATUS_BAD_INPUT, "no such directory");
     assert_int_equal(unlink(temp_path(*state, "file")), 0);
 }
 

@@ -23,7 +23,7 @@ static const struct variant variants[] = {
     {DISK_ENGINE_THREADS, false}, {DISK_ENGINE_THREADS, true}, {DISK_ENGINE_URING, false}, {DISK_ENGINE_URING, true}};
 enum { VARIANTS = sizeof variants / sizeof *variants };
 
-/* Each test runs for each variant that this machine allows: in *state are folder and settings. */
+/* Each test runs for each variant that this machine allows: in *state are directory and settings. */
 static struct arena_settings settings;
 
 static bool is_allowed(const struct variant *variant) {

@@ -149,7 +149,7 @@ static enum status cut_lanes(struct check *check) {
     return STATUS_OK;
 }
 
-/* Blocks of another size, with room for all bytes, and with owners in any order: the same in the whole group. */
+/* Blocks of another size, with space for all bytes, and with owners in any order: the same in the whole group. */
 static void draw_blocks(struct check *check, uint64_t seed) {
     struct comm_spec *spec = &check->spec;
     int64_t each = (spec->bytes + spec->group.count - 1) / spec->group.count;

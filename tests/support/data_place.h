@@ -1,4 +1,4 @@
-/* A folder for tests of data: with a small tokenizer, and options for datasets of what a test puts there. */
+/* A directory for tests of data: with a small tokenizer, and options for datasets of what a test puts there. */
 #ifndef BALLAST_TESTS_DATA_PLACE_H
 #define BALLAST_TESTS_DATA_PLACE_H
 

@@ -10,7 +10,7 @@ enum { EXCHANGE_SEQUENCES = 4, EXCHANGE_LENGTH = 8, EXCHANGE_BLOCKS = 6, EXCHANG
 #define EXCHANGE_CLIP 0.05
 
 /* For a rank of a group of 1, 2 or 4. Blocks: an embedding; products cut by columns and by rows; the same between
- * activations cut by positions, with an exchange of positions for features; results gathered, and scattered, by
+ * activations cut by positions, with a collective of positions for features; results gathered, and scattered, by
  * columns; a cut by sequences, then cuts along the axes of a mesh; a head. Parameters are cut, whole, or whole with a
  * part of the gradient on each rank. Ends the test when it cannot be built. */
 struct graph *exchange_graph_build(enum dtype dtype, struct group_part part);

@@ -2,7 +2,7 @@
  * (cmake/Tests.cmake): no plan then depends on the machine or on how busy it is.
  *
  * The linker calls these functions in place of those of session/machine_costs.h. Before it is "measured" nothing is
- * known, as with an empty cache folder. A described device keeps the costs of its data sheet. */
+ * known, as with an empty cache directory. A described device keeps the costs of its data sheet. */
 #ifndef BALLAST_TESTS_GIVEN_COSTS_H
 #define BALLAST_TESTS_GIVEN_COSTS_H
 

@@ -118,7 +118,7 @@ static void receive(const struct exchanged *of, int position, const struct node 
     }
 }
 
-/* What is in and out of an exchange is apart: all ranks' inputs are there until all have their outputs. */
+/* What is in and out of a collective is apart: all ranks' inputs are there until all have their outputs. */
 static void exchange(struct graph_ranks *ranks, size_t n) {
     char *made[GRAPH_RANKS_MOST];
     for (int r = 0; r < ranks->ranks; r++) {

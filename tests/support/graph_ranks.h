@@ -1,5 +1,5 @@
 /* Graphs of a group's ranks, executed side by side in one process: the same node of all ranks, then the next; what
- * ranks exchange is done here. */
+ * ranks communicate is done here. */
 #ifndef BALLAST_TESTS_GRAPH_RANKS_H
 #define BALLAST_TESTS_GRAPH_RANKS_H
 

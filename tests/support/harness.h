@@ -11,7 +11,7 @@ struct harness_options {
     const struct backend *backend; /* NULL: harness_default_backend */
     const char *folder;            /* a Hugging Face directory; NULL: `config`, with initial weights */
     const struct model_config *config;
-    const char *adapter;                 /* the folder of an adapter on that model, NULL: none */
+    const char *adapter;                 /* the directory of an adapter on that model, NULL: none */
     const char *lora, *freeze;           /* as model_set_adapter and model_set_frozen take them; NULL: "" */
     void (*before_arena)(void *payload); /* called when all is compiled; NULL: nothing */
     void *payload;
@@ -32,7 +32,7 @@ struct harness_options {
     const char *spans;          /* policy.spans; NULL: "" */
     struct partition partition; /* of both, with operations between ranks that are flat or not */
     bool flat;
-    const char *disk; /* the folder of the disk tier; NULL: the one for temporary files */
+    const char *disk; /* the directory of the disk tier; NULL: the one for temporary files */
     enum disk_engine_choice engine;
     bool buffered;  /* the disk through the page cache */
     bool evaluates; /* also compiles PROGRAM_LOSS, in the same arenas: harness_evaluate */

@@ -11,8 +11,8 @@ struct graph *kept_profile_graph(void);
 struct cluster kept_profile_machine(void);
 /* Gives every operator of a file that a profile was kept in this spread and, above 0, this time. */
 void kept_profile_set(const char *path, double seconds, double spread);
-/* Calls no measurement noisy that is kept under this cache folder, so that none is repeated. A busy machine would have
- * each start of the program measure again, for up to some seconds. */
+/* Calls no measurement noisy that is kept under this cache directory, so that none is repeated. A busy machine would
+ * have each start of the program measure again, for up to some seconds. */
 void kept_profile_quieten(const char *cache);
 
 #endif

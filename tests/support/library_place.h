@@ -18,7 +18,7 @@ struct library_place {
     struct ballast_train_options train;
     struct ballast_train_events events;
 };
-/* In a folder; `out` is not moved. */
+/* In a directory; `out` is not moved. */
 void library_place_make(const char *folder, struct library_place *out);
 enum ballast_status library_train(const struct library_place *place, const char *run);
 

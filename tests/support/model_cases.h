@@ -1,4 +1,4 @@
-/* The models among the fixtures (tests/reference/make_fixtures.py), by folder. */
+/* The models among the fixtures (tests/reference/make_fixtures.py), by directory. */
 #ifndef BALLAST_TESTS_MODEL_CASES_H
 #define BALLAST_TESTS_MODEL_CASES_H
 

@@ -32,7 +32,8 @@ static void drop_own_cache(void) {
     if (getpid() == cache_owner) (void)folder_remove(own_cache);
 }
 
-/* What ranks measure of each other is kept from one of this program's jobs to the next, and not in the user's folder.
+/* What ranks measure of each other is kept from one of this program's jobs to the next, and not in the user's
+ * directory.
  */
 static void keep_own_cache(void) {
     const char *parent = getenv("TMPDIR");

@@ -30,7 +30,7 @@ int count_lines_with(const char *text, const char *part);
 /* ---- Their processes ---- */
 
 enum { MPI_JOB_RANKS = 16 };
-/* The ranks that are there whose command line has `mark`, a folder's path for example, each at its number; 0 where
+/* The ranks that are there whose command line has `mark`, a directory's path for example, each at its number; 0 where
  * there is none. Returns how many. */
 int mpi_job_find(const char *mark, int ranks[MPI_JOB_RANKS]);
 /* Waits until the process that program_start began has so many. */

@@ -39,14 +39,14 @@ int __wrap__cmocka_run_group_tests(const char *group, const struct CMUnitTest *t
     return __real__cmocka_run_group_tests(group, tests, count, set_up, tear_down);
 }
 
-/* With BALLAST_PORTABLE_TESTS fixtures are named from the folder above the program's, which may be anywhere. */
+/* With BALLAST_PORTABLE_TESTS fixtures are named from the directory above the program's, which may be anywhere. */
 __attribute__((constructor)) static void enter_place(void) {
     char program[PATH_MAX];
     if (BALLAST_FIXTURES[0] == '/') return;
     ssize_t length = readlink("/proc/self/exe", program, sizeof program - 1);
     if (length > 0) program[length] = '\0';
     if (length <= 0 || chdir(dirname(dirname(program))) != 0) {
-        fprintf(stderr, "the test's own folder is not known\n");
+        fprintf(stderr, "the test's own directory is not known\n");
         _exit(1);
     }
 }

@@ -30,7 +30,7 @@ const struct op_sizes op_sizes_gpt2 = {.sequences = 1,
 /* Several of attention's tiles, the last of them with a single position. */
 #define TILES                                                                                                          \
     { .sequences = 1, .length = 385, .heads = 2, .kv_heads = 1, .head_dim = 40, .window = 150 }
-/* More than one block of the packed matrix product in each direction; more than one block of rows. */
+/* More than one block of the packed matrix multiplication in each direction; more than one block of rows. */
 #define LARGE                                                                                                          \
     { .sequences = 2, .length = 101, .columns = 281, .inner = 203, .vocab = 300 }
 /* Few tokens of an expert, and several tiles of them. */

@@ -36,7 +36,7 @@ void partition_traffic_add(const struct partition *partition, const struct mesh 
                            const struct partition_use *use, struct partition_traffic *sum);
 
 /* One reduction over all ranks: a reduce-scatter, or the first half of an all-reduce. Block b, the bytes [b, b + 1) *
- * block_bytes, is summed at rank owner[b]. Stratified, each node of `tree` (collective/lane_tree.h), whose leaves are
+ * block_bytes, is summed at rank owner[b]. Hierarchical, each node of `tree` (collective/lane_tree.h), whose leaves are
  * the ranks, adds its two sides: a block moves from the side without its holder to the other, where there is something
  * on it. Flat, and among ranks of a node that read each other in place, it moves from every rank to its holder. */
 struct partition_sum {

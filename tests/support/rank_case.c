@@ -76,7 +76,8 @@ int rank_case_mpi_value(const char *mpi) {
 }
 
 void rank_case_print(const struct rank_case *spec, char name[RANK_CASE_NAME_BYTES]) {
-    static const char *const batches[] = {"full grains", "a short last grain", "fewer grains than lanes"};
+    static const char *const batches[] = {"full micro-batches", "a short last micro-batch",
+                                          "fewer micro-batches than lanes"};
     static const char *const tiers[] = {"device", "host", "disk", "drawn tiers"};
     static const char *const schedules[] = {"kept", "computed again", "moved", "drawn schedule"};
     char lanes[LANE_SHAPE_BYTES];

@@ -54,7 +54,7 @@ void rank_case_print(const struct rank_case *spec, char name[RANK_CASE_NAME_BYTE
 struct rank_result {
     double losses[RANK_CASE_STEPS], norms[RANK_CASE_STEPS];
     uint64_t weights; /* parameters and optimizer states */
-    bool on_device;   /* what ranks exchanged was in the memory of their devices */
+    bool on_device;   /* what ranks communicated was in the memory of their devices */
 };
 
 /* Trains with the backend (NULL: the CPU's); comm NULL: on one rank. Checks the bytes that were moved against the

@@ -50,7 +50,7 @@ static enum status train_all(struct comm *comm, const struct backend *backend, b
         if (!rank_case_holds(&references[i].spec, ranks)) continue;
         TRY(rank_case_train(&references[i].spec, backend, comm, &mine));
         if (mine.on_device != on_device)
-            return status_set(STATUS_FAILED, "ranks exchange %s", on_device ? "by way of the host" : "on devices");
+            return status_set(STATUS_FAILED, "ranks communicate %s", on_device ? "by way of the host" : "on devices");
         TRY(comm_agree(comm, compare(&references[i], &mine)));
         trained++;
     }

@@ -12,7 +12,7 @@ struct program_run {
 /* Runs BALLAST_PROGRAM with these words (ending with NULL) and waits. `folder` is for its output, and is otherwise not
  * used. Fails the test where the program cannot be started. */
 struct program_run program_run(const char *folder, const char *const *words);
-/* PROGRAM(folder, "plan", "model", "--json") */
+/* PROGRAM(directory, "plan", "model", "--json") */
 #define PROGRAM(folder, ...) program_run(folder, (const char *const[]){__VA_ARGS__, NULL})
 /* The same with the file `input` as standard input. */
 struct program_run program_run_input(const char *folder, const char *input, const char *const *words);
@@ -36,11 +36,11 @@ struct program_place {
     char folder[512], model[600], text[600]; /* `folder` also has the cache */
     char here[540], run[600];                /* for what is made: `folder`, or one case's own; there is no run yet */
 };
-/* A fresh folder with such a text and model; 0, as cmocka's set-ups return. */
+/* A fresh directory with such a text and model; 0, as cmocka's set-ups return. */
 int program_place_make(struct program_place *out, int words);
 int program_place_drop(const struct program_place *place);
-/* For test cases that share a place, so that the model is made and the machine measured once: a fresh folder for what
- * one case makes, with its `run`. Each returns 0, as cmocka's set-ups do. */
+/* For test cases that share a place, so that the model is made and the machine measured once: a fresh directory for
+ * what one case makes, with its `run`. Each returns 0, as cmocka's set-ups do. */
 int program_case_begin(struct program_place *place);
 int program_case_end(const struct program_place *place);
 void make_text(const char *path, int words);

@@ -1,17 +1,17 @@
-/* A folder of its own for a test. */
+/* A directory of its own for a test. */
 #ifndef BALLAST_TESTS_TEMP_FOLDER_H
 #define BALLAST_TESTS_TEMP_FOLDER_H
 
 #include <stddef.h>
 
-/* cmocka setup and teardown: *state becomes the path of a fresh empty folder (a string), which the teardown removes
+/* cmocka setup and teardown: *state becomes the path of a fresh empty directory (a string), which the teardown removes
  * with all in it. For cmocka_unit_test_setup_teardown or cmocka_run_group_tests. */
 int temp_folder_make(void **state);
 int temp_folder_drop(void **state);
 
 /* "folder/name", valid until the teardown. From the test's own thread. */
 const char *temp_path(const char *folder, const char *name);
-/* How many files and folders are in a folder, which there must be. */
+/* How many files and directories are in a directory, which there must be. */
 size_t temp_count(const char *folder);
 /* The path of the only one, as temp_path gives it. */
 const char *temp_only(const char *folder);

@@ -9,7 +9,7 @@ enum { THREAD_RANKS_MOST = 16 };
 
 struct thread_ranks {
     int ranks;
-    uint64_t seed; /* messages are late by chance */
+    uint64_t seed; /* messages are late at random */
     struct comm_settings settings;
     enum status (*body)(struct comm *comm, void *payload); /* of each rank */
     void *payload;

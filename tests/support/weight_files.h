@@ -35,7 +35,7 @@ void copy_model(const char *model_case, const char *folder);
 /* Writes JSON text. */
 void write_json(const char *path, const json_t *value);
 
-/* Room for all parameters of a model, in `dtype`. */
+/* Space for all parameters of a model, in `dtype`. */
 struct model_targets {
     struct graph *graph;
     struct weight_target *items;

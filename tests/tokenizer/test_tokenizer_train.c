@@ -120,7 +120,7 @@ static void the_reachable_number_is_right(void **state) {
     tokenizer_free(tokenizer);
 }
 
-/* Text that is not UTF-8 is mended first, as for encoding. */
+/* Text that is not UTF-8 is repaired first, as for encoding. */
 static void broken_text_is_mended(void **state) {
     const char *path = temp_path(*state, "tokenizer.json");
     struct tokenizer *tokenizer;

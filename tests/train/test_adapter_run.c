@@ -1,4 +1,4 @@
-/* Runs that train adapters or a part of the weights: what their folders hold, resuming, memory. */
+/* Runs that train adapters or a part of the weights: what their directories hold, resuming, memory. */
 /* ctest: PROCESSORS 2 */
 #include <math.h>
 #include <stdio.h>
@@ -76,7 +76,7 @@ static enum status evaluate(const char *model, const struct tiny_run *run, doubl
     return STATUS_OK;
 }
 
-/* An adapter's folder is a model for eval and train; training goes on from it, and keeps to its settings. */
+/* An adapter's directory is a model for eval and train; training goes on from it, and keeps to its settings. */
 static void an_adapter_stands_for_a_model(void **state) {
     struct tiny_run run;
     char folder[500];

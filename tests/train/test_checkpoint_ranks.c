@@ -99,7 +99,7 @@ static enum status save(struct job *job, struct rank *rank) {
     while (asks && !checkpoint_writer_ended(&rank->writer))
         ;
     enum status status = checkpoint_writer_finish(&rank->writer, &folder);
-    if (status == STATUS_OK && !folder) status = status_set(STATUS_FAILED, "no folder");
+    if (status == STATUS_OK && !folder) status = status_set(STATUS_FAILED, "no directory");
     mem_free(folder);
     return status;
 }

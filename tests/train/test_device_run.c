@@ -221,7 +221,7 @@ static void a_device_evaluates(void **state) {
     assert_memory_equal(&plain, &other, sizeof plain);
 }
 
-/* What is measured is kept in the folder as well. */
+/* What is measured is kept in the directory as well. */
 static int set_up(void **state) { return temp_folder_make(state) == 0 ? setenv("XDG_CACHE_HOME", *state, 1) : -1; }
 
 int main(void) {

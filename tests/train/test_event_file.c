@@ -117,7 +117,7 @@ static void describe_event(struct reader event, char text[256]) {
 
 #define NO_PROTOBUF "this build writes no event files; needs protobuf-c"
 
-/* Every event of the folder's `index`th file, each in a line; false when there is none. */
+/* Every event of the directory's `index`th file, each in a line; false when there is none. */
 static bool describe_file(const char *folder, int index, char text[4096]) {
     struct names names;
     assert_int_equal(folder_list(folder, &names), STATUS_OK);

@@ -117,7 +117,7 @@ static struct train_run *open_watched(const char *root, const char *folder, stru
     return out;
 }
 
-/* The plan that the run's folder would go on with. */
+/* The plan that the run's directory would go on with. */
 static struct plan plan_of_folder(const char *folder, const char *file) {
     struct plan plan;
     expect_status(plan_read(temp_path(folder, file), &plan), STATUS_OK, NULL);

@@ -289,7 +289,7 @@ static void evaluation_gives_what_validation_gave(void **state) {
     expect_status(evaluate_files(run.model, &run.plan, &options, &result), STATUS_BAD_INPUT, "preferences alone");
 }
 
-/* The run's folder says what it was compared with, and by which loss; what is given comes first. */
+/* The run's directory says what it was compared with, and by which loss; what is given comes first. */
 static void a_run_is_evaluated_as_it_was_trained(void **state) {
     struct preference_run run;
     char folder[512];
@@ -458,7 +458,7 @@ static void data_of_the_other_kind_are_refused(void **state) {
     expect_status(begin(&run, temp_path(*state, "none"), NULL), STATUS_BAD_INPUT, "train.jsonl: holds preferences");
     make_run(*state, &run);
     SETTINGS_GIVE(&run.plan, batch, 7);
-    expect_status(begin(&run, temp_path(*state, "none"), NULL), STATUS_BAD_INPUT, "a pair lies in one grain");
+    expect_status(begin(&run, temp_path(*state, "none"), NULL), STATUS_BAD_INPUT, "a pair lies in one micro-batch");
     make_run(*state, &run);
     SETTINGS_GIVE(&run.plan, micro_batch_sequences, 3);
     expect_status(begin(&run, temp_path(*state, "none"), NULL), STATUS_BAD_INPUT, "recipe.grain_sequences: 3");

@@ -55,7 +55,7 @@ static void take_text(struct tiny_run *run, const char *folder, bool other) {
     mem_free(text);
 }
 
-/* `words`: what rank 1 has other than rank 0; the folders of both. */
+/* `words`: what rank 1 has other than rank 0; the directories of both. */
 static enum status rank_body(struct comm *comm, const char *const words[RANK_JOB_WORDS]) {
     const char *folder = words[1 + comm->rank];
     struct tiny_run run;

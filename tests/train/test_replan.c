@@ -1,4 +1,4 @@
-/* When a run changes its plan, and whether costs that are wrong are mended by what its steps took. */
+/* When a run changes its plan, and whether costs that are wrong are repaired by what its steps took. */
 /* ctest: PROCESSORS 1 */
 #include "train/replan.h"
 
@@ -178,7 +178,7 @@ static struct behind mend(const struct scene *scene, const struct mistake *mista
     return behind;
 }
 
-/* Returns how many of the mistakes cost so much that they had to be mended. */
+/* Returns how many of the mistakes cost so much that they had to be repaired. */
 static int expect_mended(const struct scene *scene) {
     int mended = 0;
     for (size_t m = 0; m < sizeof mistakes / sizeof *mistakes; m++) {

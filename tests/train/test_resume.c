@@ -197,7 +197,7 @@ static void mixtures_go_on(void **state) {
     expect_same_mixed(state, DOCUMENT_ATTENTION_WITHIN);
 }
 
-/* Rounded by chance: the numbers drawn depend on the step, not on where the run began. */
+/* Rounded stochastically: the numbers drawn depend on the step, not on where the run began. */
 static void expect_states_go_on(void **state, enum update_rule rule, enum state_format format, enum master master) {
     struct tiny_run run;
     char whole[512], cut[512];

@@ -110,7 +110,7 @@ static enum status begin_once(void *payload) {
     return begin(subject, subject->folder);
 }
 
-/* A run is a folder with run.json: that can be gone on with, and in any other a new one can be begun. */
+/* A run is a directory with run.json: that can be gone on with, and in any other a new one can be begun. */
 static void after_begin(void *payload, enum status status) {
     const struct subject *subject = payload;
     bool is_run = file_exists(temp_path(subject->folder, "run.json"));

@@ -54,7 +54,7 @@ static enum status resume(const char *folder, int64_t steps, double epochs, stru
     return train_resume(folder, &plan, &resume, &events);
 }
 
-/* A fresh run of so many epochs in the folder. */
+/* A fresh run of so many epochs in the directory. */
 static struct seen begin(struct tiny_run *run, const char *folder, double epochs) {
     struct seen seen;
     const struct train_events events = events_of(&seen);
@@ -128,7 +128,7 @@ static void bits_are_those_of_so_many_steps(void **state) {
     assert_float_equal(seen.epochs, 0, 0);
 }
 
-/* What the run's folder keeps of a warm-up that was not given: a tenth of the steps. */
+/* What the run's directory keeps of a warm-up that was not given: a tenth of the steps. */
 static void the_default_warmup_is_kept(void **state) {
     struct tiny_run run;
     struct run_settings settings;

@@ -1,4 +1,4 @@
-/* A run whose folder is renamed or removed while it trains, on one rank or several, or whose data are cut short. */
+/* A run whose directory is renamed or removed while it trains, on one rank or several, or whose data are cut short. */
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -12,7 +12,7 @@
 struct displacement {
     const char *folder, *moved; /* moved NULL: removed */
     int64_t at;
-    bool again;   /* another folder gets the name */
+    bool again;   /* another directory gets the name */
     int64_t last; /* step that was seen */
 };
 

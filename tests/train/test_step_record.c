@@ -60,7 +60,7 @@ static void short_runs_are_recorded(void **state) {
     json_decref(timeline);
 }
 
-/* A folder in the file's place: the run fails and says why. */
+/* A directory in the file's place: the run fails and says why. */
 static void a_file_that_cannot_be_written_is_told(void **state) {
     char folder[512];
     train_steps(*state, "blocked", 1, folder);

@@ -177,12 +177,12 @@ static enum status create_primitive(const description_t operands[OPERANDS], stru
     if (status == dnnl_success) status = describe_product(&block->description, operands, attributes);
     dnnl_primitive_attr_destroy(attributes);
     if (status == dnnl_unimplemented) return STATUS_OK;
-    if (status != dnnl_success) return onednn_failed("describe a matrix product", status);
+    if (status != dnnl_success) return onednn_failed("describe a GEMM", status);
     status = dnnl_primitive_desc_query(block->description, dnnl_query_impl_info_str, 0, (void *)&implementation);
     if (status != dnnl_success) return onednn_failed("name its kernel", status);
     if (strncmp(implementation, "brg", 3) != 0) return STATUS_OK;
     status = dnnl_primitive_create(&block->primitive, block->description);
-    return status == dnnl_success ? STATUS_OK : onednn_failed("compile a matrix product", status);
+    return status == dnnl_success ? STATUS_OK : onednn_failed("compile a GEMM", status);
 }
 
 /* oneDNN makes a product for as many threads as OpenMP's next loop would have. */
@@ -305,7 +305,7 @@ void onednn_block_run(const struct onednn_block *block, int seat, int thread, co
         dnnl_memory_set_data_handle(arguments[i].memory, (void *)pointers[i]);
     dnnl_status_t status = dnnl_primitive_execute(block->primitive, onednn.stream, block->count, arguments);
     onednn_memory_leave();
-    BUG_IF(status != dnnl_success, "oneDNN cannot run a matrix product (its status %d)", (int)status);
+    BUG_IF(status != dnnl_success, "oneDNN cannot run a GEMM (its status %d)", (int)status);
 }
 
 void onednn_limit_avx2(void) { (void)dnnl_set_max_cpu_isa(dnnl_cpu_isa_avx2); }
