@@ -1,6 +1,6 @@
 #!/bin/bash
 # Trains models in much less memory than a step of theirs needs, in a memory cgroup without swap, with the disk for the
-# rest; where this machine can hold the step, beside the same recipe without such a limit, the two in turns.
+# rest; where this machine can hold the step, compared with the same recipe without such a limit, the two in turns.
 #   usage: bench/cap.sh [--case large|1.5b|3b|7b|7b-10|gpt2|tiny] [--cap SIZE] [--batch N] [--seq N] [--steps N] [--rounds N]
 #                       [--plan FILE] [--open-memory SIZE|none] [--build DIR] [--folder DIR] [-o FILE]
 # The model is made by `ballast init`, in the same cgroup, where DIR (BUILD/bench-cap) does not have it yet. A step's

@@ -96,7 +96,7 @@ static enum status round_run(struct bench *bench, struct times *times, int round
     mem_free(folder);
     TRY(checkpoint_remove_old(bench->folder, 1));
     TRY(plain_write(bench->plain, bench->bytes, &times->plain[round]));
-    printf("  round %d: step %.3f s, beside a checkpoint %.3f s (both ended after %.3f s); checkpoint %.3f s, plain "
+    printf("  round %d: step %.3f s, during a checkpoint %.3f s (both ended after %.3f s); checkpoint %.3f s, plain "
            "%.3f s\n",
            round + 1, (double)times->alone[round] * 1e-9, (double)times->beside[round] * 1e-9, (double)both * 1e-9,
            (double)times->checkpoint[round] * 1e-9, (double)times->plain[round] * 1e-9);
@@ -113,7 +113,7 @@ static enum status rounds_run(struct bench *bench, int rounds) {
     double alone = median_s(times.alone, rounds), beside = median_s(times.beside, rounds);
     double checkpoint = median_s(times.checkpoint, rounds), plain = median_s(times.plain, rounds);
     double gb = (double)bench->bytes * 1e-9;
-    printf("step beside a checkpoint / step alone %.3f\n", beside / alone);
+    printf("step during a checkpoint / step alone %.3f\n", beside / alone);
     printf("checkpoint of %.2f GB: %.2f GB/s; plain direct write %.2f GB/s; ratio of times %.2f\n", gb, gb / checkpoint,
            gb / plain, checkpoint / plain);
     return STATUS_OK;

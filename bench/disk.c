@@ -1,4 +1,5 @@
-/* Rates of the disk tier, by each engine, beside a plain loop of pread or pwrite past the page cache in the same run.
+/* Rates of the disk tier, by each engine, compared with a plain loop of pread or pwrite past the page cache in the same
+ * run.
  *
  *     build/bench/disk DIR [MIB]     a file of MIB (512) in DIR for each
  *
@@ -155,7 +156,7 @@ static double measure(struct subject *subject, enum task task, int64_t bytes, in
     return good ? (double)bytes / (double)(clock_now_ns() - start) * 1e9 : 0;
 }
 
-/* The same with arithmetic beside it; *left is what the arithmetic still does in a second. */
+/* The same with concurrent arithmetic; *left is what the arithmetic still does in a second. */
 static double measure_beside(struct subject *subject, int64_t bytes, int64_t transfer, char *data, double *left) {
     struct busy busy;
     bool good = busy_start(&busy);

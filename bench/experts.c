@@ -1,5 +1,5 @@
-/* A layer of experts, forward and backward, beside a gated MLP as wide as the experts of one token together: the same
- * FLOPs, in dense products.
+/* A layer of experts, forward and backward, compared with a gated MLP as wide as the experts of one token together: the
+ * same FLOPs, in dense products.
  *
  *     build/bench/experts [fp32|bf16 [SLOTS]]
  *

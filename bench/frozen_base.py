@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Adapters beside a frozen base in fewer bits: within a memory limit, and beside the same base in bf16.
+"""Adapters on a frozen base in fewer bits: within a memory limit, and compared with the same base in bf16.
 
     bench/frozen_base.py [--model smollm2-360m] [--format nf4] [--limit 600M] [--batch 2] [--seq 256] [--steps 6] [-o NAME]
     bench/frozen_base.py --model qwen3-30b-a3b --limit 16G --batch 8 --seq 128 --steps 3 --disk --no-open
@@ -161,7 +161,7 @@ def main():
         f"{options.model}, LoRA {options.lora}, batch {options.batch} x {options.seq}, {options.steps} steps, "
         f"{options.threads} threads, base in {options.format}."
     )
-    peers.report(options, "Adapters beside a frozen base in fewer bits", configuration, body)
+    peers.report(options, "Adapters on a frozen base in fewer bits", configuration, body)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-/* Loading a model beside reading its files.
+/* Loading a model compared with reading its files.
  *
  *     build/bench/load_speed MODEL [ROUNDS]           each recipe's dtype: cold and warm, by turns with plain reads
  *     build/bench/load_speed MODEL DTYPE DIR       writes the model to DIR with weights of that dtype (BF16, F16)

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Loading, checkpoints and the start of a run: each beside its limit, measured in the same run.
+# Loading, checkpoints and the start of a run: each compared with its limit, measured in the same run.
 #   usage: bench/loading.sh [BUILD] [DIR]
 # Models are made in DIR (BUILD/bench-loading, 8 GB) where they are not there yet.
 set -eu
@@ -60,7 +60,7 @@ make_tokens text.txt
 run_steps text.txt 1 "1 step, all tokens in the cache"
 run_steps text.txt 1 "1 step, all tokens in the cache"
 
-echo "== start, 300 MB of text; steps beside tokenizing"
+echo "== start, 300 MB of text; steps during tokenizing"
 if [ ! -e long.txt ]; then
     for copy in $(seq 75); do cat text.txt; done >long.new
     mv long.new long.txt

@@ -1,4 +1,4 @@
-/* Collective times of src/scale beside measured ones.
+/* Collective times of src/scale compared with measured ones.
  *
  *     build/bench/nccl_curves FILE        by curve: sizes, mean and worst error of bus bandwidth, small and large sizes
  *     build/bench/nccl_curves --points FILE        each point, with algorithm and protocol
@@ -17,7 +17,8 @@
 #include "cluster/cluster_preset.h"
 #include "scale/collective_cost.h"
 
-/* Of a collective called from PyTorch and timed by events: its smallest all-reduce beside NCCL's latency for it. */
+/* Of a collective called from PyTorch and timed by events: its smallest all-reduce compared with NCCL's latency for it.
+ */
 static const double CALL_S = 20e-6;
 /* From here on bytes count for more than latency. */
 static const double LARGE_BYTES = 16 << 20;

@@ -1,5 +1,5 @@
-/* Each operator at the sizes of GPT-2 124M (one sequence of 1024 tokens), beside the machine's matrix rate and memory
- * bandwidth as measured in the same run.
+/* Each operator at the sizes of GPT-2 124M (one sequence of 1024 tokens), compared with the machine's matrix rate and
+ * memory bandwidth as measured in the same run.
  *
  *     build/bench/ops [PART]      only cases whose name holds PART
  *

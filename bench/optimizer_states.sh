@@ -3,7 +3,7 @@
 #
 #     bench/optimizer_states.sh [DIR [STEPS [BUILD [THREADS]]]]     (default: build/optimizer-states 2000 build 1)
 #
-# Prints a row for each: validation losses at each fifth of the steps, the last one beside the
+# Prints a row for each: validation losses at each fifth of the steps, the last one compared with the
 # default's, and the mean training loss of the last 100 steps.
 set -eu
 

@@ -5,15 +5,15 @@
  *                         [-o FILE]
  *
  * Repeats are interleaved: each round opens every policy anew, runs a step that settles it and times the next one. The
- * machine is profiled before each round, as runs after one another do it: what was noisy is measured again. Beside each
- * step a product of matrices is timed, the mean of some calls and not the best, so that what slows the machine for a
- * while (heat, neighbours) slows it too: a step counts as long as it would have taken at the fastest product of all,
- * and of a plan's repeats the half beside the fastest products counts, by its median. The first plan and two more are
- * in the list twice: how far equal plans are apart is the noise floor. What measurements have in common above
- * predictions is told apart from the rest (support/prediction_errors.h). Memory is right where the system says that
- * exactly the arenas' bytes are resident. Below, what streams were at work on, predicted and in the step beside the
- * fastest product, of each plan and of all together. -o also writes the report to a file. The profile is kept in
- * DIR/profile. */
+ * machine is profiled before each round, as runs after one another do it: what was noisy is measured again. After
+ * each step a GEMM is timed, the mean of some calls and not the best, so that what slows the
+ * machine for a while (heat, neighbours) slows it too: a step counts as long as it would have taken at the fastest
+ * product of all, and of a plan's repeats the half with the fastest GEMMs counts, by its median. The first
+ * plan and two more are in the list twice: how far equal plans are apart is the noise floor. What measurements have in
+ * common above predictions is told apart from the rest (support/prediction_errors.h). Memory is right where the system
+ * says that exactly the arenas' bytes are resident. Below, what streams were at work on, predicted and in the step
+ * with the fastest GEMM, of each plan and of all together. -o also writes the report to a file. The profile
+ * is kept in DIR/profile. */
 #include <inttypes.h>
 #include <math.h>
 #include <omp.h>
@@ -46,7 +46,7 @@ struct settings {
 };
 
 struct repeat {
-    double step_s, reference_s; /* the step, and a reference product beside it */
+    double step_s, reference_s; /* the step, and a reference GEMM timed after it */
 };
 
 struct entry {
@@ -54,7 +54,7 @@ struct entry {
     int64_t twin; /* the entry of the same plan; -1: none */
     double predicted_s, measured_s;
     struct repeat repeats[REPEATS_MOST];
-    struct step_summary predicted, measured; /* the latter in the repeat beside the fastest product */
+    struct step_summary predicted, measured; /* the latter in the repeat with the fastest GEMM */
     int64_t predicted_bytes[TIER_COUNT], measured_bytes[TIER_COUNT];
 };
 
@@ -165,7 +165,7 @@ static enum status run_steps(struct bench *bench, struct model_step *step, struc
     runner_set_recorder(step->engine.main, timeline);
     TRY(time_reference(bench, &before));
     omp_pause_resource_all(
-        omp_pause_soft); /* a run has no team of its own beside those of streams (runner_workers.c) */
+        omp_pause_soft); /* a run has no team of its own besides those of streams (runner_workers.c) */
     TRY(model_step_run(step, &ns));
     TRY(time_reference(bench, &after));
     *out = (struct repeat){(double)ns * 1e-9, (before + after) / 2};
@@ -297,7 +297,7 @@ static void print_table(const struct bench *bench, FILE *out) {
         else
             fprintf(out, "\n");
     }
-    fprintf(out, "load: how much slower the product was beside a typical one of the repeats that count\n");
+    fprintf(out, "load: how much slower the product was compared with a typical one of the repeats that count\n");
 }
 
 /* A line for each plan: "compute matrix products 0.0900 0.1000" is predicted and measured time at work. */
@@ -366,7 +366,7 @@ static void print_kinds(const struct bench *bench, FILE *out) {
     fprintf(out, "around a step's program: %.2f%%\n", 100 * around_s / steps.measured_s);
 }
 
-/* A line of a bar: `error` beside what it may be. */
+/* A line of a bar: `error` compared with what it may be. */
 static void print_bar(const char *name, double error, struct bar_limit limit, double floor, FILE *out) {
     fprintf(out, "%-16s %.1f%%, at most %.1f%%: %s\n", name, 100 * error, 100 * bar_lift(limit, floor),
             bar_words(bar_judge(error, limit, floor)));

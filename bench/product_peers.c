@@ -1,4 +1,4 @@
-/* The products of GPT-2 124M's step in fp32 beside those of oneDNN, BLIS and OpenBLAS, in turns, in one process: time,
+/* The products of GPT-2 124M's step in fp32 besides those of oneDNN, BLIS and OpenBLAS, in turns, in one process: time,
  * or with OMP_NUM_THREADS=1 processor time, which other programs on the machine change less.
  *
  *     build/bench/product_peers [ROUNDS [NAME]]

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Training on several ranks of this machine beside PyTorch's DistributedDataParallel and FSDP2 with gloo: the same weights,
+"""Training on several ranks of this machine compared with PyTorch's DistributedDataParallel and FSDP2 with gloo: the same weights,
 tokens, steps, optimizer, number of ranks and threads of each rank, in one run.
 
     bench/ranks.py --python VENV/bin/python [--ranks 2] [--model gpt2 llama] [--dtype fp32 bf16] [--seq 1024] [--batch 4]
                    [--partitions]
 
---partitions adds Ballast with each partition of parameters, gradients and optimizer states beside the one that it chooses.
+--partitions adds Ballast with each partition of parameters, gradients and optimizer states compared with the one that it chooses.
 The contenders take turns, --repeats times. Tokens a second are those of the median step of the later half. Memory is
 the greatest sum, over all processes of a contender, of their proportional shares (PSS: a page that several of them have
 counts once), looked at five times a second in a run of its own before: looking takes a tenth of the step's time. Losses of
@@ -230,7 +230,7 @@ def main():
         f"{peers.versions(options.python, ['torch', 'transformers'])}; "
         f"{options.repeats} repeats of {options.steps} steps, in turns."
     )
-    peers.report(options, "Ranks beside PyTorch", configuration, body)
+    peers.report(options, "Ranks compared with PyTorch", configuration, body)
 
 
 if __name__ == "__main__":

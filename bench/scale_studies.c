@@ -7,7 +7,7 @@
  *     build/bench/scale_studies calculon   the eight steps by which Calculon was validated (arXiv 2205.05198, table 5)
  *     build/bench/scale_studies nemo       NVIDIA's tables of 5B and 175B, by the configurations of their time
  *
- * Everything is simulated. Beside a figure that a paper gives the table has it, as "published". */
+ * Everything is simulated. Compared with a figure that a paper gives the table has it, as "published". */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>

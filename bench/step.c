@@ -14,7 +14,7 @@
  * With --table each round has a second step, watched between instructions, and a table of operators follows, with the
  * limit of each (by the faster of oneDNN's rates) and what a profile made after the steps says of it. With --no-limits
  * only steps are measured. With --lora or --freeze the same step with everything trained takes turns with it, and the
- * ratio of times is set beside the ratio of the programs' FLOPs. */
+ * ratio of times is compared with the ratio of the programs' FLOPs. */
 #include <inttypes.h>
 #include <omp.h>
 #include <oneapi/dnnl/dnnl.h>
@@ -114,7 +114,7 @@ static enum status measure_limits(struct bench *bench, int round) {
         printf(" %s %.1f", memory_use_name((enum memory_use)use), *rate * 1e-9);
     }
     printf(" GB/s");
-    /* the limits' team: beside it GNU's OpenMP puts the threads of the step's to sleep (runner_workers.c) */
+    /* the limits' team: while it exists GNU's OpenMP puts the threads of the step's to sleep (runner_workers.c) */
     omp_pause_resource_all(omp_pause_soft);
     return STATUS_OK;
 }
@@ -242,7 +242,8 @@ static enum status read_options(int count, char **words, struct options *out) {
     TRY(bench_options_read(count, words, options, "bench/step.c"));
     if (out->freeze) SETTINGS_GIVE(plan, freeze, &out->freeze), plan->freeze_count = 1;
     if (out->table && out->no_limits)
-        return status_set(STATUS_BAD_INPUT, "--table: sets operators beside limits, which --no-limits leaves out");
+        return status_set(STATUS_BAD_INPUT,
+                          "--table: sets operators compared with limits, which --no-limits leaves out");
     return STATUS_OK;
 }
 

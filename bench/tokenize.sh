@@ -1,5 +1,5 @@
 #!/bin/sh
-# Tokenizes 100 MB beside the `tokenizers` library, both on one thread in one run.
+# Tokenizes 100 MB compared with the `tokenizers` library, both on one thread in one run.
 #   usage: bench/tokenize.sh PYTHON [BUILD] [DIR]
 # PYTHON has tests/reference/requirements.txt. BUILD (build) holds bench/tokenize_speed. Text and tokenizers are made in
 # DIR (BUILD/bench-tokenize) where they are not there yet.

@@ -3,8 +3,8 @@
  *     build/bench/tokenize_speed                      the worst word: runs of one letter, by length
  *     build/bench/tokenize_speed TOKENIZER TEXT       a text, by documents (apart at blank lines) and as a whole
  *
- * bench/tokenize.sh runs the second form beside the `tokenizers` library. Sums of ids are printed so that both can be
- * seen to give the same ids. */
+ * bench/tokenize.sh runs the second form compared with the `tokenizers` library. Sums of ids are printed so that both
+ * can be seen to give the same ids. */
 #include <stdio.h>
 #include <string.h>
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Training steps of Ballast beside those of llm.c's train_gpt2 on the CPU: same weights, tokens and optimizer, in turns.
+"""Training steps of Ballast besides those of llm.c's train_gpt2 on the CPU: same weights, tokens and optimizer, in turns.
 
     bench/vs_llmc.py --llmc CHECKOUT --python VENV/bin/python [--batch 4] [--seq 1024]
 
@@ -126,7 +126,7 @@ def main():
     body = peers.table(["contender", "tokens/s", "peak GiB", "losses"], rows)
     body += f"\n\nLosses differ by {difference:.1e} at most, relative: {same}."
     configuration = f"GPT-2 124M, fp32, batch {work.batch} x {work.seq}, {options.threads} threads, {options.repeats} repeats."
-    peers.report(options, "Beside llm.c", configuration, body)
+    peers.report(options, "Compared with llm.c", configuration, body)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ it trains at all, tokens a second (median step of the later half), the peak that
 and the greatest resident memory of the process. Losses must agree with the first contender that ran; optimizers
 with states of 8 or 4 bits differ by design.
 
-Packages beside tests/reference/requirements.txt: torchao==0.18.0, deepspeed==0.19.8 (DS_ACCELERATOR=cpu DS_BUILD_OPS=0 pip
+Packages besides tests/reference/requirements.txt: torchao==0.18.0, deepspeed==0.19.8 (DS_ACCELERATOR=cpu DS_BUILD_OPS=0 pip
 install --no-build-isolation deepspeed, after setuptools and wheel; NVMe needs Debian's libaio-dev, and a compiler).
 """
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Training steps of Ballast beside those of PyTorch: the same weights, tokens, steps and optimizer, in one run.
+"""Training steps of Ballast besides those of PyTorch: the same weights, tokens, steps and optimizer, in one run.
 
     bench/vs_pytorch.py --python VENV/bin/python [--model gpt2 llama] [--dtype fp32 bf16] [--seq 256 1024 4096] [--batch 1 4 8]
 
@@ -93,7 +93,7 @@ def main():
         f"{options.repeats} repeats of {options.steps} steps, in turns; "
         + (f"gradients clipped at {options.clip_norm:g}." if options.clip_norm > 0 else "no clipping.")
     )
-    peers.report(options, "Beside PyTorch", configuration, body)
+    peers.report(options, "Compared with PyTorch", configuration, body)
 
 
 if __name__ == "__main__":

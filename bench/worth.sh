@@ -1,5 +1,5 @@
 #!/bin/bash
-# What the search is worth: the step that is predicted for the plan it chose, beside those of plans that one would set by
+# What the search is worth: the step that is predicted for the plan it chose, besides those of plans that one would set by
 # hand, all simulated with the same costs. With --run, also steps measured in turns.
 #   usage: bench/worth.sh MODEL_DIR --cap SIZE --disk DIR [--batch N] [--seq N] [--dtype bf16|fp32] [--run DATA]
 #                         [--steps N] [--rounds N] [--build DIR]

@@ -10,7 +10,7 @@ chosen by it. Of some batches and sizes of memory that one is taken in which the
 predicted, by the right profile, to be furthest behind the best one; --scan prints how far it is in each, and ends. A run
 with the wrong profile is stopped after 20 steps; its plan then, the plan with which it began and the best one run in turns,
 without --replan, 6 steps each, of which the median from the third on counts. A row has by how much slower than the best
-plan they were: as the right profile predicts it, and the median of the rounds, each beside the best plan of the same
+plan they were: as the right profile predicts it, and the median of the rounds, each compared with the best plan of the same
 round, with the interval that it lies in (bars.py); and how far the best plan's own rounds are apart. A run is said to meet
 the bar, or to miss it, where the whole interval does; and where the plan that it began with cannot be told from the best
 one, it says nothing. Losses of the run that changed must be those of one that did not, to the last digit.

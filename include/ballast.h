@@ -38,13 +38,13 @@
  * Results. A call that can fail returns enum ballast_status; results come back through pointers, which are written only
  *   where it returns BALLAST_OK. What went wrong is in ballast_error_message() and ballast_error_hint().
  * Absent values. In option structs a number of -1 (any negative one) and a NULL text are "not given": the default that
- *   stands beside the field is then taken. The initialisers leave everything not given. A struct that may be NULL is as
+ *   is next to the field is then taken. The initialisers leave everything not given. A struct that may be NULL is as
  *   if all of it were not given. Values out of range are refused with BALLAST_BAD_INPUT and the field's name. Texts
  *   such as dtype and schedule are those of the command line, and ranges are too (docs/options.md).
  * Versions. Each struct that you make begins with `version`, which its initialiser sets; another one than this
  *   library's is refused. From C, use the macros; from other languages, the ballast_..._init functions do the same.
  *   Structs that callbacks get may grow at their end.
- * Texts are UTF-8 and end with a NUL unless a length stands beside them. Paths are as the C library takes them.
+ * Texts are UTF-8 and end with a NUL unless a length is next to them. Paths are as the C library takes them.
  * Ownership. What you hand in is yours, is not changed, and is not needed after the call returns. What callbacks get is
  *   valid until they return. What is opened is closed by you, when no call uses it; closing NULL does nothing.
  * Threads. Calls come one after the other, from any thread: a second one that begins while one is under way, from
@@ -124,7 +124,7 @@ const char *ballast_error_hint(void);
 
 enum ballast_log_level { BALLAST_LOG_NOTE = 0, BALLAST_LOG_WARNING = 1 };
 /* One line without a newline. From any thread, one at a time; may be called between your calls while a trainer is open,
- * as text is tokenized beside the steps. */
+ * as text is tokenized during the steps. */
 typedef void ballast_log_callback(enum ballast_log_level level, const char *text, void *payload);
 /* For the whole process from now on; NULL, as it is at first: nowhere. Not from a log callback. */
 void ballast_set_log(ballast_log_callback *callback, void *payload);
@@ -151,7 +151,7 @@ struct ballast_plan_options {
     const char *dtype; /* "bf16" or "fp32"; not given: bf16 where it is in hardware and so faster, else fp32 */
     const char *document_attention; /* "across" or "within" the documents of a sequence; not given: across */
     const char *loss; /* "next-token", or "dpo" for pairs of answers of which one is preferred; not given: next-token */
-    double dpo_beta;  /* of "dpo": what log-probabilities count beside those before training; not given: 0.1 */
+    double dpo_beta;  /* of "dpo": what log-probabilities count relative to those before training; not given: 0.1 */
     const char *lora; /* "RANK,ALPHA,TARGETS": adapters are trained, all else is frozen; not given: none */
     const char *const *freeze; /* patterns (*, ?, [...]) over names of weights that are not trained */
     size_t freeze_count;       /* 0: none */
@@ -189,7 +189,7 @@ struct ballast_plan_options {
     const char *plan_path;    /* a plan file (`ballast plan -o`), with which options that are given must agree. Resuming
                                  takes the run's own plan, and refuses this */
     const char *cluster_path; /* a cluster file (`ballast profile -o`), whose rates are taken instead of measuring */
-    const char *base_dtype;   /* of the matrices beside which `lora` trains adapters: "nf4", "int8" or "mxfp4"; not
+    const char *base_dtype;   /* of the matrices to which `lora` trains adapters: "nf4", "int8" or "mxfp4"; not
                                  given: "none", they are of `dtype` */
     const char *sequence;     /* "on": ranks that share tensors have parts of the positions where they would have all,
                                  between products; not given: "off" */
@@ -221,7 +221,7 @@ struct ballast_train_options {
      * and kept in the run as absolute ones. */
     const char *const *data_paths;
     size_t data_path_count;         /* at least 1 */
-    const char *const *valid_paths; /* validation data beside the valid.* of directories */
+    const char *const *valid_paths; /* validation data next to the valid.* of directories */
     size_t valid_path_count;        /* 0: none */
     double
         valid_fraction;  /* part of the training data held out where there is no other validation data; not given: 0 */
@@ -457,7 +457,7 @@ enum ballast_status ballast_generate(const char *model, const struct ballast_pla
 
 /* ---- Ranks: a program that mpirun or srun started several times ---- */
 
-/* Ballast opens MPI, by the library that started the program and a plugin for it (ballast-mpi-openmpi.so, …, beside
+/* Ballast opens MPI, by the library that started the program and a plugin for it (ballast-mpi-openmpi.so, …, next to
  * libballast.so or in lib/ballast): the program is neither linked with MPI nor uses it itself.
  *
  *     int rank, ranks;

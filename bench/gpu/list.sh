@@ -11,13 +11,13 @@ first_parts() {
     check reference 12 test:reference "gpt2 and llama against PyTorch's stored steps" reference gpt2 llama
     measure gpt2-124m 25 bench:random_tokens 'tokens/s, MFU, memory beyond the arena' steps gpt2 32 12
     measure llama-1b 40 bench:random_tokens 'the same' steps llama-1b 16 8
-    measure attention 10 'gpu bench:attention_ways' "own attention and its gradient beside cuDNN's" bench attention_ways
+    measure attention 10 'gpu bench:attention_ways' "own attention and its gradient compared with cuDNN's" bench attention_ways
     measure products 20 'gpu bench:product_choice' "cuBLASLt's best 8 algorithms of each shape" bench product_choice
     measure operators 18 '' "time of GPT-2's operators, and part of the GPU's limit" operators
 }
 
 second_parts() {
-    measure sustained 14 'gpu bench:sustained_rate' 'GEMMs for 10 s beside a burst of 0.15 s' bench sustained_rate
+    measure sustained 14 'gpu bench:sustained_rate' 'GEMMs for 10 s compared with a burst of 0.15 s' bench sustained_rate
     measure copies 14 'gpu bench:copy_ways' 'host and device, pageable, registered and pinned; O_DIRECT' bench copy_ways
     measure rates 14 '' 'copies each way alone and at once, GEMMs' rates
     check graphs 25 'test:spans test:same_bits test:lanes' 'graphs and runs of several steps' run_tests spans same_bits lanes
@@ -29,7 +29,7 @@ second_parts() {
     measure pytorch-gpt2 35 'gpu torch bench:random_tokens' 'eager and compiled, fused AdamW, SDPA' pytorch gpt2 32 16
     measure pytorch-llama-1b 45 'gpu torch bench:random_tokens' 'the same' pytorch llama-1b 16 8
     measure peer 12 gpu "llm.c's steps, where LLMC names its build" peer
-    measure step-ways 30 'gpu bench:step_ways' 'sizes of micro-batches, a padded vocabulary, graphs beside calls' bench step_ways
+    measure step-ways 30 'gpu bench:step_ways' 'sizes of micro-batches, a padded vocabulary, graphs compared with calls' bench step_ways
     measure racecheck 12 'gpu command:compute-sanitizer test:kernel_reference' 'shared memory; findings around cp.async are no failure' racecheck
     check subjects 40 test:policies 'equal bits of the other subjects, as many as fit' other_subjects
 }

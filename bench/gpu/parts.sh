@@ -235,7 +235,7 @@ rates() {
         "copies in $(sed -n 's/^host *to device *//p' rates.txt), out $(sed -n 's/^device *to host *//p' rates.txt)"
 }
 
-# Each operator's time beside the GPU's limit: by bytes at the rate of zeros, by FLOPs at the data sheet's.
+# Each operator's time compared with the GPU's limit: by bytes at the rate of zeros, by FLOPs at the data sheet's.
 operators() {
     make_model gpt2 || return
     "$ballast" profile "$models/gpt2" --device "$device" --dtype bf16 --batch "$(of_rehearsal 2 32)" --seq "$sequence" | tee operators.txt || return

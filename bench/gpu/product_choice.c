@@ -1,11 +1,11 @@
 /* What it costs that every product has one algorithm whose sums have one order: the algorithm that the backend chose,
- * beside the first eight of those that cuBLASLt puts forward whose sums have one, and the fastest in any order.
+ * compared with the first eight of those that cuBLASLt puts forward whose sums have one, and the fastest in any order.
  *
  *     build/bench/product_choice
  *
  * The products of a layer of a model of 1.2 billion parameters on 4096 tokens in bf16: forward, dx, dw (added up in
- * fp32); and the logits of GPT-2's vocabulary of 50257, beside 50304. Times are the device's, the median of several
- * rows of calls. Needs a GPU; without one it ends with 77. */
+ * fp32); and the logits of GPT-2's vocabulary of 50257, compared with 50304. Times are the device's, the median of
+ * several rows of calls. Needs a GPU; without one it ends with 77. */
 #include <cublasLt.h>
 #include <stdio.h>
 

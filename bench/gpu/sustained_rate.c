@@ -1,5 +1,6 @@
-/* Products in bf16 for ten seconds beside a burst of 0.15 s after a rest: what a GPU does at boost, and what it does
- * once its power and heat decide. MFU is against the data sheet; this says how much of that the GPU can give at all.
+/* Products in bf16 for ten seconds compared with a burst of 0.15 s after a rest: what a GPU does at boost, and what it
+ * does once its power and heat decide. MFU is against the data sheet; this says how much of that the GPU can give at
+ * all.
  *
  *     build/bench/sustained_rate [SECONDS]        Needs a GPU; without one it ends with 77. */
 #include <stdio.h>

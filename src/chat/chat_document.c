@@ -71,7 +71,7 @@ static void print_keys(FILE *out) {
         "`function_call`,\n"
         "`weight`, `history` or `documents` would be lost, rows with `label: false` (unpaired preferences), and the "
         "three row keys\n"
-        "above beside texts. Documents for a template go into `chat_template_kwargs`. Ballast logs every other key of "
+        "above next to texts. Documents for a template go into `chat_template_kwargs`. Ballast logs every other key of "
         "any row that\n"
         "it does not read, and keys of messages and of `chat_template_kwargs` that the chat template does not name.\n"
         "\n",
@@ -126,7 +126,7 @@ static void print_preferences(FILE *out) {
         "the same\n"
         "with `val_` of validations. `ballast eval run pairs.jsonl` gives them of a run's model, by the run's own loss "
         "and "
-        "beside\n"
+        "relative to\n"
         "the model that it began with; of any other model `--loss dpo --reference MODEL_DIR` does.\n\n"
         "Other losses of a pair are TRL's too, compared with it in the same test: `--dpo-loss hinge`, max(0, 1 - "
         "margin);\n"

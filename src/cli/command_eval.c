@@ -103,7 +103,7 @@ const struct command command_eval = {
     .details =
         "Prints the mean negative log-likelihood of a token in nats, its exponential, and bits per byte of plain "
         "text, for each file and for all together. DATA is as for train; of a directory, its valid.*. With --loss "
-        "dpo DATA are preferences: the loss, the rewards of chosen and rejected answers beside --reference, their "
+        "dpo DATA are preferences: the loss, the rewards of chosen and rejected answers relative to --reference, their "
         "difference, and how many chosen answers have the larger one. Of the directory of a run that was trained so, "
         "these are the run's where they are not given.",
     .run = run,

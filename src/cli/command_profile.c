@@ -175,7 +175,7 @@ const struct command command_profile = {
     .summary = "what the machine does in a second, and what each operator of a model costs",
     .details =
         "Measures GEMMs in fp32 and bf16, zeros, copies to and from the host and disk tiers where "
-        "--host-memory (or a GPU) and --disk give them, and how much slower each is beside each other: a second or "
+        "--host-memory (or a GPU) and --disk give them, and how much they slow each other down: a second or "
         "two. Under mpirun or with --ranks, also what ranks exchange: messages by axis, operations by size, pairs, and "
         "how "
         "much they slow kernels down. With a model, also each "

@@ -165,7 +165,7 @@ const struct command command_simulate = {
     .details =
         "Compiles the very program that `ballast train` would run, measures the model's operators and the machine's "
         "rates (some seconds; kept for the next time), and runs the program against them: the step's time, what each "
-        "stream does, and what binds. For a run's directory, beside the step that the run measured. The "
+        "stream does, and what binds. For a run's directory, with the step that the run measured. The "
         "prediction is kept as RUN_DIR/predicted.json for `ballast report`. With --trace, writes both for Perfetto.",
     .run = run,
 };

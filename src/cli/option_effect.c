@@ -186,7 +186,7 @@ const struct option_effect option_effects[] = {
     {OPT_OPTIMIZER_DTYPE, EFFECT_OF_OPTIONS, plans_generation, IS_GENERATION},
     {OPT_MASTER, EFFECT_OF_OPTIONS, plans_generation, IS_GENERATION},
     {OPT_BASE_DTYPE, EFFECT_OF_OPTIONS, plans_generation, IS_GENERATION},
-    {OPT_MASTER, EFFECT_OF_DATA, computes_in_fp32, NO_EFFECT "weights in fp32 have no masters beside them"},
+    {OPT_MASTER, EFFECT_OF_DATA, computes_in_fp32, NO_EFFECT "fp32 weights have no master weights"},
     {OPT_PRICE, EFFECT_OF_OPTIONS, plans_one_device, IS_ONE_DEVICE},
     {OPT_TRAIN_TOKENS, EFFECT_OF_OPTIONS, plans_one_device, IS_ONE_DEVICE},
     {OPT_PAGE, EFFECT_OF_OPTIONS, plans_one_device, IS_ONE_DEVICE},

@@ -34,7 +34,7 @@ static void print_transfers(FILE *out, const struct cluster_rates *rates) {
         for (enum tier to = 0; to < TIER_COUNT; to++)
             if (rates->copy[from][to].bytes_per_s > 0)
                 print_transfer(out, tier_name(from), tier_name(to), &rates->copy[from][to]);
-    fprintf(out, "an instruction   %.2f us beside its work; a stream that waits for it wakes after %.1f us\n",
+    fprintf(out, "an instruction   %.2f us apart from its work; a stream that waits for it wakes after %.1f us\n",
             rates->issue_s * 1e6, rates->wake_s * 1e6);
 }
 
@@ -55,7 +55,7 @@ static void print_slowdowns(FILE *out, const struct cluster_rates *rates) {
     fprintf(out, "\n%-18s", "times as long");
     for (enum activity b = 0; b < ACTIVITY_COUNT; b++)
         if (is_measured(rates, b)) fprintf(out, " %18s", activity_name(b));
-    fprintf(out, "  beside it\n");
+    fprintf(out, "  concurrent with\n");
     for (enum activity a = 0; a < ACTIVITY_COUNT; a++) {
         if (!is_measured(rates, a)) continue;
         fprintf(out, "%-18s", activity_name(a));

@@ -45,7 +45,7 @@ void ranks_table_print(FILE *out, const struct rank_place *place, const struct s
     print_bytes(out, &step->traffic);
     print_proof(out, place);
     if (links->mesh.nodes > 0 && step->communication_s > 0)
-        fprintf(out, "  %-20s %9.4f s, %.0f%% of it beside compute\n", "communication", step->communication_s,
+        fprintf(out, "  %-20s %9.4f s, %.0f%% of it overlapped with compute\n", "communication", step->communication_s,
                 100 * step->hidden_s / step->communication_s);
     print_certainty(out, &place->mesh, links);
 }

@@ -279,7 +279,7 @@ void dataset_tokenize_beside(struct dataset *dataset) {
     dataset->effort.chunks = CHUNKS_BESIDE;
     size_t count = corpora ? list_corpora(dataset, corpora) : 0;
     if (!corpora || tokenize_thread_start(corpora, count, &dataset->thread) != STATUS_OK)
-        log_warning("%s: the text is tokenized where a step needs it, not beside the steps", status_message());
+        log_warning("%s: the text is tokenized where a step needs it, not during the steps", status_message());
     mem_free(corpora);
 }
 

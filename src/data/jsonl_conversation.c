@@ -108,7 +108,7 @@ static enum status add_variables(const char *name, int64_t line, const json_t *o
         if (json_object_get(variables, reserved[i])) {
             (void)status_set(STATUS_BAD_INPUT, "%s: line %lld: %s.%s: is not a variable of chat templates", name,
                              (long long)line, key, reserved[i]);
-            return status_hint(STATUS_BAD_INPUT, "messages and tools stand beside chat_template_kwargs");
+            return status_hint(STATUS_BAD_INPUT, "messages and tools belong next to chat_template_kwargs");
         }
     return json_object_set(conversation, key, variables) == 0 ? STATUS_OK : status_no_memory(0, key);
 }

@@ -150,7 +150,7 @@ static enum status check_lines(const struct text_of_0_1_0 *text) {
 enum status tokens_of_0_1_0_check(const struct text_of_0_1_0 *text) {
     bool document = text->kind == SOURCE_TEXT || text->kind == SOURCE_JSONL;
     if (tokenizer_changes(text->tokenizer) != 0)
-        return refuse(text->path, 0, "did not read the special tokens that the files beside tokenizer.json name", "");
+        return refuse(text->path, 0, "did not read the special tokens that the files next to tokenizer.json name", "");
     if (!text->chat) TRY(tokens_of_0_1_0_check_end(text->path, text->eos_token, text->eos_token_then));
     if (document && tokenizer_before(text->tokenizer)->count + tokenizer_after(text->tokenizer)->count > 0)
         return refuse(text->path, 0, "left out the tokens that the tokenizer's template adds to a document", "");

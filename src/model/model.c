@@ -45,7 +45,7 @@ enum status model_family_find(const char *file, const char *field, const char *n
 
 /* Says what a model with parts beside its text model would need to be. */
 static enum status refuse_wrapper(const char *file, const char *type) {
-    status_set(STATUS_BAD_INPUT, "%s: model_type: \"%.60s\" is not supported: it has other parts beside its text model",
+    status_set(STATUS_BAD_INPUT, "%s: model_type: \"%.60s\" is not supported: it has other parts than its text model",
                file, type);
     char known[256] = "";
     for (int i = 0; i < model_wrapper_count; i++) {

@@ -257,7 +257,7 @@ enum status model_set_base_format(struct model *model, enum weight_format format
         return status_hint(status_set(STATUS_BAD_INPUT,
                                       "base-dtype: weights in %s are frozen, and nothing else is trained",
                                       weight_format_name(format)),
-                           "--lora trains adapters beside them");
+                           "--lora trains adapters on them");
     if (model->config.family->expert_format != WEIGHT_PLAIN)
         return status_hint(status_set(STATUS_BAD_INPUT, "base-dtype: %s: its experts are not quantised here",
                                       model->config.family->name),

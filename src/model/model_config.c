@@ -221,7 +221,7 @@ static enum status read_quantisation(const char *file, const json_t *object, str
 enum status config_hint_quantised(enum status status) {
     return status_hint(status, "get the model that they were made from, in F32, BF16 or F16; of quantised ones, "
                                "bitsandbytes' nf4 and int8 and compressed-tensors' mxfp4 and integers are read, as "
-                               "what adapters stand beside");
+                               "the base of adapters");
 }
 
 /* Whether a setting that the family does not know asks for nothing: null, an empty list or object, all features of a

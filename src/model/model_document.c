@@ -168,7 +168,7 @@ enum status model_print_document(FILE *out) {
         "# Models\n\nMade by `ballast help models > docs/models.md`; a test compares.\n\n"
         "The `model_type` in a model's config.json names its family. A family reads the settings listed here; any\n"
         "other, and any value that would make another model, is refused by name, and so is a model that holds one of\n"
-        "these beside other parts, but for `gemma3`. Each family has reference models from transformers, in\n"
+        "these and other parts, but for `gemma3`. Each family has reference models from transformers, in\n"
         "`tests/fixtures/models`, to which logits, gradients and training are held.\n\n"
         "| `model_type` | positions | norm | MLP | grouped queries | sliding window | head of a new model |\n"
         "|---|---|---|---|---|---|---|\n",

@@ -81,9 +81,8 @@ static struct tensor *layer(struct builder *builder, struct tensor *x, struct te
 
 const struct model_family family_gemma3_text = {
     .name = "gemma3_text",
-    .models =
-        "Gemma 3 (text). Models of type `gemma3` (from 4B up), which have a vision tower beside that, are read too: "
-        "their text model trains, the rest is written as it was read",
+    .models = "Gemma 3 (text). Models of type `gemma3` (from 4B up), which have a vision tower too, are read too: "
+              "their text model trains, the rest is written as it was read",
     .ffn = {4, 1, 1}, /* 10240 at a hidden size of 2560 */
     .keys = keys,
     GEMMA_FAMILY,

@@ -150,7 +150,7 @@ static struct tensor *layer(struct builder *builder, struct tensor *x, struct te
 
 const struct model_family family_gpt_oss = {
     .name = "gpt_oss",
-    .models = "gpt-oss. Its files' experts in MXFP4 are read as what adapters stand beside",
+    .models = "gpt-oss. Its files' experts in MXFP4 are read as the base of adapters",
     .ffn = {1, 1, 1}, /* 2880 at a hidden size of 2880 */
     .keys = keys,
     .prefix = "model.",

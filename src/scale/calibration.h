@@ -15,11 +15,11 @@
     X(flash_backward, 0.65, "rate of flash attention's gradient, of its forward")                                      \
     X(memory_part, 0.6792, "of the data sheet's memory rate, what streaming kernels reach")                            \
     X(elementwise_traffic, 0.8743, "bytes of elementwise kernels, of those counted")                                   \
-    X(kernel_s, 8e-06, "seconds of a kernel beside its work: its launch, beginning and end")                           \
+    X(kernel_s, 8e-06, "seconds of a kernel apart from its work: its launch, beginning and end")                       \
     X(launch_s, 6.428e-05, "seconds from a kernel to the next where launches block")                                   \
-    X(collective_slowdown, 0.6, "how much longer kernels take beside a collective at the links' full rate")            \
+    X(collective_slowdown, 0.6, "how much longer kernels take during a collective at the links' full rate")            \
     X(congestion, 0.1533, "of the rate across two nodes, what a doubling of them takes away")                          \
-    X(broadcast_s, 0.001702, "seconds of a broadcast of new parameters beside its bytes")                              \
+    X(broadcast_s, 0.001702, "seconds of a broadcast of new parameters apart from its bytes")                          \
     X(runtime_bytes, 6.052e+09, "of CUDA, its libraries and NCCL's buffers")                                           \
     X(step_s, 0.04413, "seconds of a step that are neither kernels nor collectives")
 

@@ -47,7 +47,7 @@ static enum status check_stored_base(const struct model *model, const struct pla
     if (config->base_format == WEIGHT_PLAIN || config->adapter.rank > 0 || recipe->lora[0]) return STATUS_OK;
     return status_hint(status_set(STATUS_BAD_INPUT, "the model's weights are stored in %s, which are not trained",
                                   weight_format_name(config->base_format)),
-                       "--lora trains adapters beside them");
+                       "--lora trains adapters on them");
 }
 
 static enum status make_settled(const struct session *session, unsigned uses, const struct plan_options *options,

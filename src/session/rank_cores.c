@@ -52,7 +52,7 @@ enum status rank_cores_find_company(struct comm *comm, struct company *out) {
         if (comm->rank == 0)
             log_note(
                 "rank 0 may not use the cores of the %d other ranks on its host: operators are measured alone, and "
-                "may take longer beside them",
+                "may take longer because of them",
                 company.members - 1);
         company = (struct company){.members = 1};
     }

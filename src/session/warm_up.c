@@ -95,7 +95,7 @@ enum status warm_up(const struct session_plan *plan) {
         if (plan->programs.of[use]) TRY(warm_program(plan->programs.of[use]));
     TRY(backend->left_bytes(&left));
     if (needed <= left) return STATUS_OK;
-    status_set(STATUS_NO_FIT, "the plan needs %s of the device, which has %s left beside the code of all kernels",
+    status_set(STATUS_NO_FIT, "the plan needs %s of the device, which has %s left next to the code of all kernels",
                size_print(needed, need), size_print(left, there));
     return status_hint(STATUS_NO_FIT, "plan with --device-memory %s", size_print_option(left, option));
 }

@@ -164,7 +164,7 @@ static enum status append_tokens(const char *path, const json_t *additions, int6
         int64_t id = own ? json_integer_value(own) : next;
         if (id >= limit) {
             log_warning(
-                "%s: %.60s is named beside it and would get id %lld, which the model has no row for: it is read "
+                "%s: %.60s is named next to it and would get id %lld, which the model has no row for: it is read "
                 "as plain text",
                 path, content, (long long)id);
             continue;

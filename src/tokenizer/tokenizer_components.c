@@ -91,7 +91,7 @@ void tokenizer_print_document(FILE *out) {
         "are\n"
         "those of the `tokenizers` library 0.23, which made the fixtures in `tests/fixtures/tokenizers`. `truncation`\n"
         "and `padding` are ignored, as transformers clears them. `added_tokens` are read with all their settings.\n\n"
-        "As in transformers 5, special tokens that only files beside `tokenizer.json` name become added tokens:\n"
+        "As in transformers 5, special tokens that only files next to `tokenizer.json` name become added tokens:\n"
         "`tokenizer_config.json` (`added_tokens_decoder`, `eos_token` and its like, `extra_special_tokens` or\n"
         "`additional_special_tokens`), `special_tokens_map.json` and `added_tokens.json`. A token that would get an "
         "id\n"

@@ -250,7 +250,7 @@ static void free_references(struct evaluation *evaluation) {
 
 static enum status require_reference(const struct evaluation *evaluation) {
     if (!is_of_pairs(evaluation) || evaluation->references) return STATUS_OK;
-    return status_hint(status_set(STATUS_BAD_INPUT, "reference: preferences are evaluated beside the model that "
+    return status_hint(status_set(STATUS_BAD_INPUT, "reference: preferences are evaluated next to the model that "
                                                     "training began with"),
                        "--reference MODEL_DIR");
 }

@@ -1,5 +1,5 @@
 /* CUDA's kernels where there is no device: compiled for the CPU (tests/cuda_emulator), each case of the list gives what
- * the CPU's kernels give, writes nothing beside it, and gives the same bits in another order of threads and blocks. */
+ * the CPU's kernels give, writes nothing next to it, and gives the same bits in another order of threads and blocks. */
 /* ctest-again: part1 BALLAST_TEST_PART=1 */
 /* ctest-again: part2 BALLAST_TEST_PART=2 */
 /* ctest-again: part3 BALLAST_TEST_PART=3 */
@@ -27,7 +27,7 @@
 /* Each run of the program takes every PARTS-th case. */
 enum { SEED = 4711, PARTS = 10 };
 
-/* Beside a case's own sizes, which are odd: sizes that let rows be moved 16 bytes at a time, norms of a whole block's
+/* Besides a case's own sizes, which are odd: sizes that let rows be moved 16 bytes at a time, norms of a whole block's
  * threads, and heads of each width that has a kernel of its own. Lengths are even: parts in zigzag are two runs. */
 static const struct op_sizes more_sizes[] = {
     {.sequences = 2,
@@ -64,7 +64,7 @@ static struct op_instance create(const struct op_case *op_case, const struct op_
     op_instance_fill(&instance, SEED);
     op_instance_run_all(&instance);
     const char *overrun = op_instance_overrun(&instance);
-    if (overrun) fail_msg("%s in %s wrote beside %s", op_case->name, dtype_name(dtype), overrun);
+    if (overrun) fail_msg("%s in %s wrote outside %s", op_case->name, dtype_name(dtype), overrun);
     return instance;
 }
 

@@ -47,7 +47,7 @@ static void algorithms_are_pinned(void **state) {
     assert_int_equal(strncmp(product, "fp32>fp32:", 10), 0);
     assert_int_equal(strcspn(lines, "\n") + 1, strlen(lines));
 
-    /* Another algorithm than the library's first, beside what is of other products. */
+    /* Another algorithm than the library's first, next to what is of other products. */
     char *algorithm = lines + strlen(product) + 1;
     algorithm[0] = '0', algorithm[1] = '1';
     char given[2048];

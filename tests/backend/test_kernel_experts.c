@@ -248,7 +248,7 @@ static void check(const struct routing_case *routing, enum dtype dtype) {
         expect_close(&layer, &instance, gradient_tensor(&layer, layer.weights[e].down), plain->ddown[e]);
     }
     const char *overrun = op_instance_overrun(&instance);
-    if (overrun) fail_msg("%s: bytes beside %s have changed", routing->name, overrun);
+    if (overrun) fail_msg("%s: bytes next to %s have changed", routing->name, overrun);
     mem_free(plain);
     op_instance_free(&instance);
 }

@@ -107,7 +107,7 @@ static void check(const char *name, enum dtype dtype, const char *weight, double
                (size_t)(count + 255) / 256 * 4);
     plain_muon(&instance, g, m, w);
     op_instance_run_all(&instance);
-    if (op_instance_overrun(&instance)) fail_msg("%s wrote beside %s", name, op_instance_overrun(&instance));
+    if (op_instance_overrun(&instance)) fail_msg("%s wrote outside %s", name, op_instance_overrun(&instance));
     double *moment = quantized ? NULL : values_of(&instance, "momentum_buffer"), *found = values_of(&instance, weight);
     double moment_off = quantized ? 0 : off_by(count, moment, m, none), off = off_by(count, found, w, before);
     print_message("%-16s %s: moment off by %.1e, weight by %.1e of its change\n", name, dtype_name(dtype), moment_off,

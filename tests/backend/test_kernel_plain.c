@@ -95,7 +95,7 @@ static void log_probabilities_are_those_of_plain_c(void **state) {
     op_instance_free(&own);
 }
 
-/* A head whose logits lie where its weight's gradient will be, beside one with tiles of logits. */
+/* A head whose logits lie where its weight's gradient will be, next to one with tiles of logits. */
 static void check_beginning(const char *name, enum dtype dtype, double most) {
     struct op_case without = *plain_case_find(name);
     struct op_instance begins = plain_case_make(name, dtype), tiles;

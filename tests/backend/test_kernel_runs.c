@@ -32,7 +32,7 @@ static int draw_cuts(int64_t elements, uint64_t rarity, uint32_t round, int64_t 
 
 static void expect_equal(const struct op_instance *whole, const struct op_instance *cut, int runs, bool together) {
     const char *name = whole->node->op->name, *overrun = op_instance_overrun(cut);
-    if (overrun) fail_msg("%s in %d runs wrote beside %s", name, runs, overrun);
+    if (overrun) fail_msg("%s in %d runs wrote outside %s", name, runs, overrun);
     for (int i = 0; i < OP_OUTPUTS_MAX; i++) {
         const struct tensor *output = whole->node->out[i];
         if (!output) continue;

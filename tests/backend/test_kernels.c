@@ -1,5 +1,5 @@
 /* Every operator's kernel, by the list of cases: complete and finite results whatever was in memory before, nothing
- * written beside them, the same bits run after run, in place, and on any number of threads. */
+ * written next to them, the same bits run after run, in place, and on any number of threads. */
 /* ctest: PROCESSORS 2 */
 /* ctest-again: avx2 BALLAST_MAX_ISA=avx2 DNNL_MAX_CPU_ISA=AVX2 */
 /* ctest-again: cuda BALLAST_TEST_BACKEND=cuda */
@@ -45,7 +45,7 @@ static void check_complete(const struct op_case *op_case, enum dtype dtype) {
         mem_free(values);
     }
     const char *overrun = op_instance_overrun(&instance);
-    if (overrun) fail_msg("%s in %s wrote beside %s", op_case->name, dtype_name(dtype), overrun);
+    if (overrun) fail_msg("%s in %s wrote outside %s", op_case->name, dtype_name(dtype), overrun);
     op_instance_free(&instance);
 }
 

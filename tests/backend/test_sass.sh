@@ -1,7 +1,7 @@
 #!/bin/sh
 # What the compiler made of CUDA's kernels, read from the machine code for sm_90 in the program: loads and stores of 16
 # bytes, copies to shared memory that nobody waits for, no division in loops, nothing spilled. No GPU is needed, but
-# cuobjdump and nvdisasm of the CUDA toolkit, in PATH, beside nvcc, or as pip installs them (nvidia-cuda-cuobjdump,
+# cuobjdump and nvdisasm of the CUDA toolkit, in PATH, next to nvcc, or as pip installs them (nvidia-cuda-cuobjdump,
 # nvidia-cuda-nvdisasm).
 #   usage: test_sass.sh [FILE]      another file with CUDA code in place of BALLAST_PROGRAM
 set -eu

@@ -100,7 +100,7 @@ static double plain_activation(enum activation function, double x) {
     return 0;
 }
 
-/* Near the tail of -x the value is small beside x: errors are measured against the larger of both. */
+/* Near the tail of -x the value is small compared with x: errors are measured against the larger of both. */
 static void activations_are_within_bounds(void **state) {
     (void)state;
     float *x = floats(COUNT), *y = floats(COUNT);

@@ -196,7 +196,7 @@ static void a_named_output_may_be_a_link(void **state) {
 
 static enum status replace(void *folder) { return file_replace(temp_path(folder, "kept"), "new text", 8); }
 
-/* Whatever fails, the name holds the old text or the new one, whole, and nothing is left beside it. */
+/* Whatever fails, the name holds the old text or the new one, whole, and nothing is left next to it. */
 static void replacement_is_all_or_nothing(void **state) {
     const char *path = temp_path(*state, "kept");
     static const enum fault_kind kinds[] = {FAULT_ALLOCATE, FAULT_OPEN, FAULT_WRITE, FAULT_SYNC, FAULT_RENAME};

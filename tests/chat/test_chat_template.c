@@ -1,4 +1,5 @@
-/* Conversations rendered by templates in the manner of known families, beside transformers' apply_chat_template. */
+/* Conversations rendered by templates in the manner of known families, compared with transformers' apply_chat_template.
+ */
 #include "support/unit.h"
 
 #include <jansson.h>

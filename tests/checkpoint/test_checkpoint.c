@@ -61,7 +61,7 @@ struct arming {
     int64_t before;
 };
 
-/* Faults begin when the checkpoint of step 2 is whole; what is met, of the next one and of the steps beside it, is a
+/* Faults begin when the checkpoint of step 2 is whole; what is met, of the next one and of the steps next to it, is a
  * matter of timing, and what must hold afterwards is not. */
 static void arm_after_checkpoint(void *payload, int64_t step, const char *folder) {
     struct arming *arming = payload;

@@ -193,7 +193,7 @@ static void every_family_goes_from_init_to_generate(void **state) {
     }
 }
 
-/* Every field that scripts read, and nothing on stdout beside the document. */
+/* Every field that scripts read, and nothing on stdout apart from the document. */
 static void json_is_one_document(void **state) {
     const char *folder = *state, *model = temp_path(folder, "model"), *text = temp_path(folder, "text.txt");
     const char *plan = temp_path(folder, "plan.json");

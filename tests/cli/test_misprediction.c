@@ -34,7 +34,8 @@ static void falsify(const char *path, const char *begin, double seconds) {
     json_object_foreach(json_object_get(file, "products"), key, value) json_array_set_new(value, 1, json_real(0));
     json_object_foreach(json_object_get(file, "rates"), key, rates) {
         json_object_set_new(rates, "noise", json_real(0));
-        json_object_set_new(rates, "issue_s", json_real(1e-9)); /* beside other programs, more than a tiny step takes */
+        json_object_set_new(rates, "issue_s",
+                            json_real(1e-9)); /* under load from other programs, more than a tiny step takes */
         json_object_set_new(rates, "wake_s", json_real(1e-9));
     }
     assert_int_equal(json_dump_file(file, path, 0), 0);

@@ -1,4 +1,4 @@
-/* Long work tells how far it is: each piece begins, comes to its total and ends. Checkpoints that are written beside
+/* Long work tells how far it is: each piece begins, comes to its total and ends. Checkpoints that are written during
  * steps tell nothing, since nobody waits for them. */
 #include <stdio.h>
 #include <string.h>

@@ -182,7 +182,7 @@ static void a_run_goes_on_in_any_shards(void **state) {
     expect_same_checkpoints(place.run, whole, atoi(steps), "model.safetensors");
 }
 
-/* Saved by one number of stages, resumed by others, beside data parallelism and with state on the disk. Validation and
+/* Saved by one number of stages, resumed by others, with data parallelism and with state on the disk. Validation and
  * samples go through the stages too. */
 static void a_run_goes_on_in_any_stages(void **state) {
     (void)state;
@@ -218,7 +218,7 @@ static void make_shared_model(const char *folder) {
                                  "--vocab", "283", "--context", "64", "--tokenizer-data", place.text, NULL});
 }
 
-/* Saved by ranks that share tensors, or positions too, and gone on with by as many, beside data ranks: the bits of a
+/* Saved by ranks that share tensors, or positions too, and gone on with by as many, with data ranks: the bits of a
  * run without a break. Another number of them is another recipe. */
 static void a_run_goes_on_with_the_ranks_that_share_its_tensors(void **state) {
     (void)state;

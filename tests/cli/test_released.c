@@ -45,7 +45,7 @@ static const json_t *recipe_of(const json_t *settings) {
     return json_object_get(json_object_get(settings, "plan"), "recipe");
 }
 
-/* Copies a run beside the model and the text, which are at other paths here; returns the version of its kernels. */
+/* Copies a run next to the model and the text, which are at other paths here; returns the version of its kernels. */
 static int take_run(const char *folder, const char *name) {
     char *command = mem_format("cp -r %s%s %s/run", RELEASED, name, folder);
     assert_int_equal(system(command), 0);

@@ -152,7 +152,7 @@ for name in chatml bos; do
         grep -q '^  "prompt_tokens": 17' || fail "$name: chat has another prompt than transformers"
 done
 
-# Special tokens that only the files beside tokenizer.json name get transformers' ids.
+# Special tokens that only the files next to tokenizer.json name get transformers' ids.
 outside() { # <tokens> <prompt> <what tokenizer_config.json says more>
     model outside
     edit "$place/outside/tokenizer_config.json" "s/^{/{$3,/"
@@ -199,7 +199,7 @@ cp -r "$place/adapter" "$place/other"
 based_on "$place/other"
 refuses "the base model is an adapter itself" eval "$place/adapter" "$data/acc.jsonl" --seq 64
 based_on ../chatml
-"$ballast" inspect "$place/adapter" >"$place/out" 2>"$place/err" || fail "a base beside the adapter: $(cat "$place/err")"
+"$ballast" inspect "$place/adapter" >"$place/out" 2>"$place/err" || fail "a base next to the adapter: $(cat "$place/err")"
 
 # The same targets in another order are the same adapter.
 "$ballast" train "$place/adapter" "$data/acc.jsonl" -o "$place/again" --lora 4,8,v_proj,q_proj --steps 1 --seq 16 --batch 2 \

@@ -296,7 +296,7 @@ static void nothing_grows(void **state) {
     expect_ok((struct job){"grow", 4, 0, 2, false, ""});
 }
 
-/* A rank that is only slow is beside other programs, and must not be taken for one that hangs. */
+/* A rank that is only slow is under load from other programs, and must not be taken for one that hangs. */
 #define TIMEOUT_S "3"
 
 static void failures_are_named(void **state) {

@@ -190,14 +190,14 @@ static void answers_are_put_behind_their_prompts(void **state) {
         "{\"messages\": [" SAYS("system", "s") ", " SAYS("user", "u") ", " SAYS("assistant", "r") "], "
                                                                                                   "\"tools\": [{}]}",
         2);
-    /* The prompt is what both begin with; a text beside them says it again. */
+    /* The prompt is what both begin with; a text next to them says it again. */
     static const char whole[] = "{\"prompt\": \"u\", \"chosen\": [" SAYS("user", "u") ", " SAYS(
         "assistant", "c") "], \"rejected\": [" SAYS("user", "u") ", " SAYS("assistant", "r") "]}";
     expect_form(whole, JSONL_CHOSEN, "{\"messages\": [" SAYS("user", "u") ", " SAYS("assistant", "c") "]}", 1);
     expect_form(whole, JSONL_REJECTED, "{\"messages\": [" SAYS("user", "u") ", " SAYS("assistant", "r") "]}", 1);
 }
 
-/* A text beside messages that do not say it again would be lost. */
+/* A text next to messages that do not say it again would be lost. */
 static void a_prompt_that_is_left_out_is_refused(void **state) {
     (void)state;
     json_t *object = json_loads(

@@ -297,7 +297,7 @@ static void bad_lines_are_named_by_number(void **state) {
     mem_free(lines);
 }
 
-/* As a thread beside training makes them, and as one who waits does. */
+/* As a thread during training makes them, and as one who waits does. */
 static void waves_of_any_size_give_the_same(void **state) {
     (void)state;
     size_t bytes;

@@ -1,6 +1,6 @@
 /* Text that is tokenized while it is read: the same batches as from a cache, however far the tokens are; errors where
- * they are met; nothing left behind. Without a thread beside, each reader makes what it lacks: that is the slowest that
- * such a thread can be. */
+ * they are met; nothing left behind. Without a thread at work, each reader makes what it lacks: that is the slowest
+ * that such a thread can be. */
 /* ctest: PROCESSORS 2 */
 #include <pthread.h>
 #include <stdio.h>
@@ -313,7 +313,7 @@ static void one_text_may_be_two_sources(void **state) {
     expect_same_batches(place, 200);
 }
 
-/* Several who read at once, at different places, beside the thread. */
+/* Several who read at once, at different places, next to the thread. */
 struct reader {
     pthread_t thread;
     const struct dataset *dataset;

@@ -321,7 +321,7 @@ static void write_together(struct decoding *decoding, struct text_under_way text
         }
 }
 
-/* Whatever is computed beside a text, and wherever it lies: the same bits. */
+/* Whatever is computed next to a text, and wherever it lies: the same bits. */
 static void check_texts_apart(const char *folder, enum dtype dtype) {
     static struct text_under_way together[TEXTS], alone;
     struct text_engine many, one;

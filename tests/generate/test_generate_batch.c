@@ -1,4 +1,4 @@
-/* Many texts at a time: each is what it is alone, whatever is written beside it; prompts from files. */
+/* Many texts at a time: each is what it is alone, whatever is written next to it; prompts from files. */
 /* ctest: PROCESSORS 2 */
 #include <stdio.h>
 #include <string.h>

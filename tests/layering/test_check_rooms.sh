@@ -65,7 +65,7 @@ must_fail 'no sources in'
 plant
 sh "$check" --table "$place" >"$place/ARCHITECTURE.md"
 grep -q '^| `graph` | 8 | ' "$place/ARCHITECTURE.md" || { cat "$place/ARCHITECTURE.md" && exit 1; }
-must_pass 'a tree beside its table'
+must_pass 'a tree next to its table'
 seq 4 >>"$place/src/graph/first.c"
 must_fail 'ARCHITECTURE.md: the table says 8 lines for graph; there are 12'
 plant

@@ -327,9 +327,9 @@ static int compare_parts(const struct graph *full, const struct graph *adapted) 
         const struct tensor *weight = full->tensors.items[i];
         if (weight->kind != TENSOR_PARAMETER || weight->base) continue;
         const struct tensor *frozen = graph_find(adapted, weight->name);
-        if (!frozen) fail_msg("no %s beside adapters", weight->name);
+        if (!frozen) fail_msg("no %s next to adapters", weight->name);
         if (!same_part(weight, frozen))
-            fail_msg("%s: %s where all weights are trained, %s beside adapters", weight->name,
+            fail_msg("%s: %s where all weights are trained, %s next to adapters", weight->name,
                      weight->part ? "cut" : "whole", frozen->part ? "cut otherwise" : "whole");
         cut += weight->part != NULL;
     }

@@ -95,7 +95,7 @@ static void refuse_train_options(const struct library_place *place) {
     REFUSED_TRAIN("options.chat_time_s", options->chat_time_s = 0);
     REFUSED_TRAIN("options.steps", options->steps = 0);
     REFUSED_TRAIN("options.steps", options->steps = INT64_MAX);
-    REFUSED_TRAIN("options.epochs", options->epochs = 2); /* beside steps */
+    REFUSED_TRAIN("options.epochs", options->epochs = 2); /* during steps */
     REFUSED_TRAIN("options.epochs", options->steps = -1; options->epochs = INFINITY);
     REFUSED_TRAIN("options.learning_rate", options->learning_rate = 0);
     REFUSED_TRAIN("options.learning_rate", options->learning_rate = 1e300);

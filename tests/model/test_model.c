@@ -362,7 +362,7 @@ static void expect_same_file(const char *parent, const char *model_case) {
 
 static void an_unchanged_model_has_the_same_tensors(void **state) { expect_same_file(*state, "gpt2"); }
 
-/* A vision tower beside the text model, in fp32 and in bf16, whose kernels have four dimensions. */
+/* A vision tower next to the text model, in fp32 and in bf16, whose kernels have four dimensions. */
 static void the_rest_of_a_wrapper_is_carried(void **state) {
     expect_same_file(*state, "gemma3_wrapped");
     expect_same_file(*state, "gemma3_wrapped_modules");

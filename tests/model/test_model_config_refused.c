@@ -268,7 +268,7 @@ static void values_of_another_type_are_refused(void **state) {
                                         "true", "1",  "0",   "-1",         "1.5"};
     (void)state;
     for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
-        if (strncmp(cases[c], "gemma3_wrapped", 14) == 0) continue; /* nothing of the text model stands beside it */
+        if (strncmp(cases[c], "gemma3_wrapped", 14) == 0) continue; /* nothing of the text model is next to it */
         json_t *object = fixture_json(cases[c], "config.json"), *value;
         const char *key;
         json_object_foreach(object, key, value) {
@@ -346,7 +346,7 @@ static void unreadable_configs_are_refused(void **state) {
 
     enum { HUGE = 17 << 20 };
     temp_write_text(path, "{\"model_type\":\"llava\",\"text_config\":{\"model_type\":\"llama\"}}");
-    assert_open_refused(*state, "model_type: \"llava\" is not supported: it has other parts beside its text model");
+    assert_open_refused(*state, "model_type: \"llava\" is not supported: it has other parts than its text model");
     assert_non_null(strstr(status_hint_text(), "gemma3"));
     char *text = mem_array(HUGE, 1);
     memset(text, ' ', HUGE);

@@ -108,7 +108,7 @@ static void nf4_has_the_codes_of_bitsandbytes(void **state) {
         check_floats(set, cases[i], ".nf4.groups", found + layout.groups_at, 1e-6);
         check_floats(set, cases[i], ".nf4.offset", found + layout.offset_at, 1e-6);
         int neighbours = count_neighbours(set, cases[i], found + layout.scales_at);
-        print_message("%s: %d of %d scales at the number beside\n", cases[i], neighbours, (int)layout.scales);
+        print_message("%s: %d of %d scales at the number next to\n", cases[i], neighbours, (int)layout.scales);
         assert_true(neighbours * 100 <= layout.scales);
         mem_free(found);
     }

@@ -159,7 +159,7 @@ static const struct tensor *state_of(const struct job *job, const char *paramete
     return NULL;
 }
 
-/* The derivative of the loss by one weight, from the losses beside it. */
+/* The derivative of the loss by one weight, from the losses next to it. */
 static double difference(const struct job *job, float *weight) {
     const float step = 1e-2F, at = *weight;
     *weight = at + step;

@@ -63,7 +63,7 @@ awk 'BEGIN { for (i = 1; i <= 60; i++)
     >"$work/pairs/metrics.jsonl"
 "$program" report "$work/pairs" -o "$out/pairs.html" --quiet
 
-# A run of adapters beside all linear layers, which was resumed with other settings, and one of several ranks.
+# A run of adapters on all linear layers, which was resumed with other settings, and one of several ranks.
 mkdir "$work/adapters"
 layers=q_proj,k_proj,v_proj,o_proj,gate_proj,up_proj,down_proj
 changes='[{"step":20,"field":"learning_rate","from":"0.0003","to":"0.0001"},{"step":20,"field":"steps","from":"20","to":"300"}]'
@@ -118,7 +118,7 @@ picture plan 360 800 light
 picture bare 1280 900 dark
 chromium_run "test -s $out/run.pdf" --print-to-pdf="$out/run.pdf" --no-pdf-header-footer "file://$out/recorded.html"
 
-# A reader's hands, on a phone's width and a desk's, on a new run with another beside, on one of an older version, on a
+# A reader's hands, on a phone's width and a desk's, on a new run compared with another, on one of an older version, on a
 # large one and on one that means harm.
 for page in recorded run large evil; do
     sed -e '/^start();$/r '"$source/tests/page/interact.js" "$out/$page.html" >"$out/interact.html"

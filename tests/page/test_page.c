@@ -224,7 +224,7 @@ static void a_run_that_goes_on_is_followed(void **state) {
 static enum status read_and_make(void *payload) {
     struct page_run *run;
     json_t *document = NULL;
-    TRY(page_run_open(payload, payload, &run)); /* beside itself */
+    TRY(page_run_open(payload, payload, &run)); /* next to itself */
     enum status status = page_run_data(run, &document);
     if (status == STATUS_OK) status = page_run_end(payload, document);
     char *page = status == STATUS_OK ? page_make(document, NULL) : NULL;

@@ -24,7 +24,7 @@ enum { MOST_STATES = (1 << (2 * MOST_STAGES)) * (MOST_STAGES + 1) * (MOST_STAGES
 struct search {
     const struct chain *chain;
     int64_t slots;
-    bool published;           /* forward of all must also fit beside the gradient of its own output */
+    bool published;           /* forward of all must also fit next to the gradient of its own output */
     double time[MOST_STATES]; /* least time in which a state is reached */
     bool queued[MOST_STATES];
     struct state queue[MOST_STATES];
@@ -212,7 +212,7 @@ static void the_example_is_solved(void **state) {
     chain_free(&chain);
 }
 
-/* Forward of all beside a gradient larger than that of its own output: by the published limits keeping all fits in 16
+/* Forward of all next to a gradient larger than that of its own output: by the published limits keeping all fits in 16
  * slots, where it takes 18. */
 static void large_later_gradients_fit(void **state) {
     (void)state;

@@ -48,7 +48,7 @@ static void copies_fit_the_memory(void **state) {
     const int64_t weight = (int64_t)WIDTH * WIDTH * 4;
     const struct backend backend = with_cache(32 << 20);
     int64_t unbounded = memory_of(&backend, 0, false);
-    /* One copy is what the operator itself takes; below AVX-512 the product has a packed weight beside it. */
+    /* One copy is what the operator itself takes; below AVX-512 the product has a packed weight next to it. */
     int64_t least = memory_of(&backend, 1, false);
     assert_true(memory_of(&backend, 0, true) <= least);
     assert_in_range(least, weight, 3 * weight);

@@ -1,5 +1,5 @@
 /* Operators that ranks of a group make together, in programs: proved for each rank and for all, on groups of 2 and 4
- * ranks beside data ranks and stages, under any policy; and faults that are found. */
+ * ranks with data ranks and stages, under any policy; and faults that are found. */
 #include <stdio.h>
 #include <string.h>
 
@@ -90,7 +90,7 @@ static void programs_of_all_ranks_are_proved(void **state) {
     expect_proved(eight, 2, NULL);
 }
 
-/* Stages of ranks that share tensors, beside data ranks with partitions. */
+/* Stages of ranks that share tensors, with data ranks with partitions. */
 static void stages_of_such_ranks_are_proved(void **state) {
     (void)state;
     static const struct {

@@ -58,7 +58,7 @@ static bool is_deferred(const struct program *program, int32_t buffer) {
     return false;
 }
 
-/* Beside those that deferred updates use, never more chunks on the device than the policy has buffers for. */
+/* Besides those that deferred updates use, never more chunks on the device than the policy has buffers for. */
 static const char *check_buffers(const struct program *program, const struct policy *policy) {
     int32_t *alive = mem_array(program->instructions.count, sizeof *alive);
     assert_non_null(alive);
@@ -177,7 +177,7 @@ static void random_policies_are_proved(void **state) {
     assert_true(streams[STREAM_COMM] > 0);
 }
 
-/* ---- fetches of parameters beside the fewest possible ---- */
+/* ---- fetches of parameters next to the fewest possible ---- */
 
 enum { MOST_CHUNKS = 12, MOST_GROUPS = 64 };
 

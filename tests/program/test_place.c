@@ -91,8 +91,8 @@ static void any_sizes_stay_apart(void **state) {
 
 enum { GROUPS = 12, IN_GROUP = 4, COPY_UNITS = 10, ROOM = 3 };
 
-/* A copy in each group but the last, whose own buffer has space for `ROOM` of them and a bit; beside each copy what its
- * group computes with. */
+/* A copy in each group but the last, whose own buffer has space for `ROOM` of them and a bit; next to each copy what
+ * its group computes with. */
 static void make_copies(struct program *program) {
     *program = (struct program){.alignment = 64};
     for (int32_t i = 0; i < GROUPS * IN_GROUP; i++)

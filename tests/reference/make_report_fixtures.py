@@ -4,7 +4,7 @@
     python3 tests/reference/make_report_fixtures.py DIR STEPS EVENTS  # a larger run, to see how the page holds it
 
 A step of a small Llama whose optimizer state is on the disk: four micro-batches in two waves, forward and backward of each
-block, reads and writes beside them, deferred updates in the next forward. No clock and no machine is asked: the same
+block, reads and writes overlapped with them, deferred updates in the next forward. No clock and no machine is asked: the same
 files come out everywhere.
 """
 

@@ -2,7 +2,7 @@
 
     python tests/reference/make_tokenizer_fixtures.py
 
-Writes, beside each tokenizer NAME.json, NAME.expected.json.gz:
+Writes, next to each tokenizer NAME.json, NAME.expected.json.gz:
     {"ids": [[...], ...],            for each text of texts.json, without special tokens of the template
      "decoded": {"INDEX": text},     where decoding these ids does not give the (repaired) text back
      "skipped": {"INDEX": text},     where decoding without special tokens gives something else again

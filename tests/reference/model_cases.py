@@ -98,7 +98,7 @@ ROPE_UNTRUNCATED = {"rope_type": "yarn", "rope_theta": 400.0, "factor": 8.0, "be
 
 
 def gpt_oss(**settings):
-    """Limits that many gates and many numbers beside them pass."""
+    """Limits that many gates and many numbers next to them pass."""
     return decoder(GptOssConfig, pad_token_id=None, eos_token_id=VOCAB - 1, **settings)
 
 
@@ -283,7 +283,7 @@ def store_older_bases(folder, model):
 
 
 def store_older_longrope(folder, model):
-    """As store_older_config, with the share of a head beside rope_scaling."""
+    """As store_older_config, with the share of a head next to rope_scaling."""
     store_older_config(folder, model)
     config = json.loads((folder / "config.json").read_text())
     scaling = config["rope_scaling"]
@@ -294,7 +294,7 @@ def store_older_longrope(folder, model):
 
 
 def store_wrapped(folder, model):
-    """Gemma 3 beside a vision tower, which is not trained."""
+    """Gemma 3 next to a vision tower, which is not trained."""
     vision = SiglipVisionConfig(hidden_size=14, intermediate_size=22, num_hidden_layers=1, num_attention_heads=2,
                                 image_size=8, patch_size=4)
     config = Gemma3Config(text_config=model.config, vision_config=vision, mm_tokens_per_image=4,

@@ -13,7 +13,7 @@
 
 #ifdef BALLAST_CUDA_EMULATED
 
-/* Of the quick run, beside every 17th: experts, one that all tokens take beside them, and their balance; whole
+/* Of the quick run, next to every 17th: experts, one that all tokens take next to them, and their balance; whole
  * matrices. */
 static const char experts[] = "another qwen2_moe in bf16", matrices[] = "llama in bf16 by Muon with split masters";
 

@@ -204,7 +204,7 @@ static void require_equal(const char *what, const struct gradients *one, const s
 }
 
 static const struct subject subjects[] = {{"llama", NULL, NULL, DTYPE_F32},
-                                          {"gpt2", NULL, NULL, DTYPE_BF16}, /* tied, and positions beside tokens */
+                                          {"gpt2", NULL, NULL, DTYPE_BF16}, /* tied, and positions next to tokens */
                                           {"llama_tied", NULL, NULL, DTYPE_F32},
                                           {"qwen3_bias", "2,4,all-linear", NULL, DTYPE_BF16},
                                           {"opt", NULL, "*.0.*", DTYPE_F32}};

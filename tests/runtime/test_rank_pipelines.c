@@ -1,6 +1,6 @@
 /* Stages of a pipeline never change the bits: losses, norms, weights and optimizer states are those of one rank, by
  * jobs of 2, 4 and 8 ranks, for even and random cuts, interleaved or not, under random policies, with stages alone and
- * beside data parallelism with partitions. BALLAST_TEST_MPI says which MPI. */
+ * with data parallelism with partitions. BALLAST_TEST_MPI says which MPI. */
 /* ctest: PROCESSORS 2 TIMEOUT 1800 LABELS long */
 /* ctest-again: mpich slow BALLAST_TEST_MPI=mpich */
 #include <stdio.h>
@@ -19,7 +19,7 @@ struct result {
     uint64_t weights;
 };
 
-/* What a run has beside its stages. */
+/* What a run has next to its stages. */
 struct variant {
     const char *family;
     bool tied; /* the embedding is the head too, and both their stages have it */
@@ -28,7 +28,7 @@ struct variant {
     uint64_t policy_seed;
     struct lane_shape lanes;
     int64_t round_micro_batches;
-    enum weight_format base; /* frozen, with adapters beside all its layers */
+    enum weight_format base; /* frozen, with adapters on all its layers */
 };
 static const struct variant variants[] = {
     {"llama", false, "", false, 0, {1, 1}, 0, WEIGHT_PLAIN},

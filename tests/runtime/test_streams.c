@@ -45,7 +45,7 @@ static void random_policies_give_the_same_bits(void **state) {
     assert_true(launches > 0);
 }
 
-/* Kernels on several streams, and every kind of instruction beside every other. */
+/* Kernels on several streams, and every kind of instruction concurrent with every other. */
 static void instructions_on_any_stream(void **state) {
     (void)state;
     uint64_t each = unit_sweep(2, 20);

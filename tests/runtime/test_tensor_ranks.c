@@ -1,4 +1,4 @@
-/* Ranks that share tensors train as one rank does: ten steps of every family on 2 and 4 ranks, beside data ranks and
+/* Ranks that share tensors train as one rank does: ten steps of every family on 2 and 4 ranks, with data ranks and
  * partitions, under policies that recompute and move; and stages of them to the bit as without stages. */
 /* ctest: PROCESSORS 2 TIMEOUT 900 LABELS long */
 #include <math.h>
@@ -21,7 +21,7 @@ struct kind {
     int stages;
     const struct layout_rates *rates; /* of the solver; NULL: as Megatron-LM's */
     bool uneven_heads;                /* which ranks do not divide, so that positions are */
-    enum weight_format base;          /* of what adapters stand beside */
+    enum weight_format base;          /* of what adapters are added to */
     const char *strategies;           /* with rates: in place of the solver's; micro-batches are of 2 sequences then */
 };
 
@@ -221,7 +221,7 @@ static enum status train_solved(struct comm *comm, const char *name, int tensor,
     return train_case(comm, name, tensor, &kind, variant_count);
 }
 
-/* Adapters beside frozen weights in fewer bits, of which ranks have parts; phi3's are packed.
+/* Adapters on frozen weights in fewer bits, of which ranks have parts; phi3's are packed.
  */
 static enum status train_quantized(struct comm *comm, int tensor, size_t variant_count) {
     static const struct {
@@ -318,7 +318,7 @@ static void adapters_beside_fewer_bits_train_as_on_one_rank(void **state) {
     expect_job(4, "2", "some", "coded", false);
 }
 
-/* Of 4 ranks, and in make check of 8 beside data ranks with partitions. */
+/* Of 4 ranks, and in make check of 8 with data ranks with partitions. */
 static void stages_change_no_bit(void **state) {
     (void)state;
     expect_job(4, "2", "some", "stages", false);
@@ -346,7 +346,7 @@ static void experts_are_cut_by_their_features(void **state) {
     if (unit_sweep(0, 1)) expect_job(4, "2", "some", "experts", false);
 }
 
-/* In make check of 8 beside data ranks with partitions, and as two stages, to the bit as without. */
+/* In make check of 8 with data ranks with partitions, and as two stages, to the bit as without. */
 static void ranks_of_two_axes_train_as_one_rank_does(void **state) {
     (void)state;
     expect_job(4, "4", "some", "axes", false);

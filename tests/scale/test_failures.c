@@ -1,4 +1,5 @@
-/* Failing nodes: the expected time beside failures drawn at random, and the best interval beside others. */
+/* Failing nodes: the expected time compared with failures drawn at random, and the best interval compared with others.
+ */
 #include <math.h>
 
 #include "scale/failures.h"

@@ -43,7 +43,7 @@ static void a_large_product_is_at_the_gpu_s_rate_and_a_thin_one_at_the_memory_s(
     require_near(product_s(&gpu, 1, 16, 16384, 16384), 2 * (n * n + 2 * 16 * n) / gpu.bytes_per_s, 0.01);
 }
 
-/* Of a sum beside many terms only writing counts, twice as long in fp32 as in 16 bits; beside few all its bytes. */
+/* Of a sum next to many terms only writing counts, twice as long in fp32 as in 16 bits; next to few all its bytes. */
 static void a_sum_is_read_beside_a_long_product_and_written_after_it(void **state) {
     (void)state;
     struct gpu gpu = gpu_of("a100-80x8");

@@ -57,7 +57,7 @@ static void check_disturbed(const struct search_bench *bench, double best_s) {
     }
 }
 
-/* The long sweep has all machines, the host beside the disk, and several micro-batches, free how many in a wave. */
+/* The long sweep has all machines, the host next to the disk, and several micro-batches, free how many in a wave. */
 static void check(double part) {
     bool all = unit_sweep(0, 1);
     for (int machine = all ? 0 : 2; machine <= (all ? SYNTHETIC_MACHINES - 1 : 2); machine++) {

@@ -49,7 +49,7 @@ static void the_device_has_room_for_the_plan(void **state) {
     assert_int_equal(warm_up(&harness.plan), STATUS_OK);
     deferred_leave_bytes(needed - 1);
     assert_int_equal(warm_up(&harness.plan), STATUS_NO_FIT);
-    assert_non_null(strstr(status_message(), "beside the code of all kernels"));
+    assert_non_null(strstr(status_message(), "next to the code of all kernels"));
     assert_non_null(strstr(status_hint_text(), "--device-memory "));
     close_llama(&harness);
 }

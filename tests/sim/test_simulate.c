@@ -101,7 +101,7 @@ static void shares_are_fair(void **state) {
     toy_free(&toy);
 }
 
-/* A product that copies slow to a half, and that does not slow them: 4 s of it beside 3 s of copies take 1.5 s off. */
+/* A product that copies slow to a half, and that does not slow them: 4 s of it next to 3 s of copies take 1.5 s off. */
 static void slowdown_may_be_uneven(void **state) {
     (void)state;
     const struct toy_section sections[] = {{2, 1}, {0, 0}};

@@ -66,7 +66,7 @@ static void require_costs(const struct graph *graph, const struct partition *par
         bool message = opcode_is_collective(program->instructions.items[event->instruction].opcode);
         if (message) busy += event->end_s - event->start_s;
     }
-    assert_true(busy >= expected - 1e-6); /* beside others they may take longer */
+    assert_true(busy >= expected - 1e-6); /* next to others they may take longer */
     timeline_free(&timeline);
     costs_free(&costs);
     program_free(program);

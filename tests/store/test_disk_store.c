@@ -60,7 +60,7 @@ static void fill(uint64_t *words, int64_t bytes, uint64_t seed) {
         words[w] = (seed << 40) + (uint64_t)w;
 }
 
-/* One thread's share of the arena, changed and read at random beside a copy of what it should hold. */
+/* One thread's share of the arena, changed and read at random compared with a copy of what it should hold. */
 struct share {
     const struct arena *arena;
     int channel, rounds;

@@ -36,7 +36,7 @@ enum { LIMITED = 2 }; /* of the rates, from here on */
 enum { MEGATRON, SEQUENCE, SOLVER, LAYOUTS = SOLVER + sizeof rates / sizeof *rates };
 static const char *const partitions[] = {"ddp", "zero1", "zero2", "zero3"};
 static const char *const spans[] = {"", "1 2 3"};
-/* What is trained: all weights, or adapters beside these in full or in fewer bits. */
+/* What is trained: all weights, or adapters on these in full or in fewer bits. */
 static const struct trained {
     const char *name, *lora;
     enum weight_format base;

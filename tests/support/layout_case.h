@@ -17,7 +17,7 @@ enum { LAYOUT_CASE_STEPS = 10, LAYOUT_CASE_NAME_BYTES = 200 };
     X(tiers)     /* of all states: the device, the host, the disk, or drawn each for itself */                         \
     X(schedule)  /* activations are kept, computed again, moved, or drawn */                                           \
     X(spans)     /* of stages: one run of blocks each, or two by turns */                                              \
-    X(adapter)   /* all weights are trained, or adapters of all of them, beside full weights, int8 or nf4 */           \
+    X(adapter)   /* all weights are trained, or adapters of all of them, next to full weights, int8 or nf4 */          \
     X(heads)     /* as many as the ranks divide; fewer of keys than ranks; or such that positions are cut instead */   \
     X(messages)  /* ranks read each other's windows, or get messages */
 enum layout_axis {

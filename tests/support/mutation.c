@@ -235,7 +235,7 @@ static void change_tree(json_t *root, struct dice *dice, char *text, size_t room
         put(node, json_pack("[o]", json_deep_copy(node.value)));
         break;
     case 4:
-        what = "beside a new key";
+        what = "next to a new key";
         if (json_is_object(node.value))
             json_object_set_new(node.value, "new_key", awkward_value(dice));
         else

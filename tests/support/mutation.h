@@ -29,7 +29,7 @@ struct mutation {
 struct mutation mutation_make(enum file_form form, struct bytes original, uint64_t seed);
 
 /* Paths of the values that differ between two files, as an array of strings; json_decref. A path is the keys that lead
- * to the value with dots between them, "[]" for an element of a list; lines have one set of paths. Beside these:
+ * to the value with dots between them, "[]" for an element of a list; lines have one set of paths. Besides these:
  * "<text>" where a side is no JSON, "<lines>" where there are not as many lines, "<data>" for the bytes of weights or
  * of FORM_BYTES, and "<order>" where keys have another order or text another form, and nothing else differs. */
 json_t *mutation_paths(enum file_form form, struct bytes original, struct bytes changed);

@@ -390,7 +390,7 @@ void op_instance_run_all(struct op_instance *instance) {
         op_instance_run(instance, i);
 }
 
-/* Beside a view its base stays poisoned. */
+/* Next to a view its base stays poisoned. */
 static bool beside_intact(const struct op_instance *instance, const struct tensor *view) {
     int64_t bytes = dtype_bytes(view->shape.dtype), stride = tensor_row_stride(view) * bytes;
     int64_t before = view->base_column * bytes, own = shape_columns(&view->shape) * bytes;

@@ -53,7 +53,7 @@ void op_instance_run_cut(struct op_instance *instance, int node, const int64_t *
 bool op_instance_runs_together(const struct op_instance *instance, int node);
 /* Runs all nodes in order. */
 void op_instance_run_all(struct op_instance *instance);
-/* The name of a buffer around which bytes have changed (beside a view: columns that are not its own), or NULL. */
+/* The name of a buffer around which bytes have changed (next to a view: columns that are not its own), or NULL. */
 const char *op_instance_overrun(const struct op_instance *instance);
 
 /* Values of a tensor, contiguous, as doubles; free with mem_free. And back, rounded to its dtype. */

@@ -1,4 +1,5 @@
-/* The template engine, rule by rule, beside what Jinja makes of the same templates in transformers' environment. */
+/* The template engine, rule by rule, compared with what Jinja makes of the same templates in transformers' environment.
+ */
 #include "support/unit.h"
 
 #include <jansson.h>

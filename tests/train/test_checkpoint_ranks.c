@@ -1,4 +1,4 @@
-/* Checkpoints that ranks write beside each other are one rank's, byte for byte; a failure of one is all ranks', and
+/* Checkpoints that ranks write concurrently are one rank's, byte for byte; a failure of one is all ranks', and
  * leaves the one before whole. */
 /* ctest: PROCESSORS 2 TIMEOUT 1200 LABELS long */
 #include <stdio.h>

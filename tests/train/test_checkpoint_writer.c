@@ -161,7 +161,7 @@ static void a_checkpoint_is_that_of_its_step(void **state) {
     close_fixture(&fixture);
 }
 
-/* The step that runs beside a write that fails is not held up, and the failure waits until it is asked for. */
+/* The step that runs during a write that fails is not held up, and the failure waits until it is asked for. */
 static void a_full_disk_is_told(void **state) {
     static struct fixture fixture;
     static struct checkpoint_writer writer;

@@ -283,7 +283,7 @@ static void evaluation_gives_what_validation_gave(void **state) {
     json_decref(metrics);
     options.reference = NULL;
     expect_status(evaluate_files(temp_path(folder, "model"), &run.plan, &options, &result), STATUS_BAD_INPUT,
-                  "beside the model that training began with");
+                  "next to the model that training began with");
     options.reference = run.model;
     SETTINGS_DROP(&run.plan, loss);
     expect_status(evaluate_files(run.model, &run.plan, &options, &result), STATUS_BAD_INPUT, "preferences alone");
@@ -349,7 +349,7 @@ static char *train_ranks(const struct preference_run *run, const char *folder, i
     return tiny_run_metrics(folder);
 }
 
-/* Of data ranks, with a partition or without, and of stages, alone and beside data ranks. */
+/* Of data ranks, with a partition or without, and of stages, alone and with data ranks. */
 static void ranks_have_the_bits_of_one(void **state) {
     static const struct {
         int ranks, stages;
@@ -414,7 +414,7 @@ static void expect_near_metrics(const char *what, const char *found, const char 
     mem_free(b);
 }
 
-/* The head's rows are cut, beside data ranks; positions too, beside stages; or what a solver says. */
+/* The head's rows are cut, with data ranks; positions too, with stages; or what a solver says. */
 static void ranks_that_share_tensors_learn_the_same(void **state) {
     static const struct {
         const char *name;
@@ -422,7 +422,7 @@ static void ranks_that_share_tensors_learn_the_same(void **state) {
         bool sequence, solves;
     } shapes[] = {{"sequence in stages", 4, 2, true, false},
                   {"solver", 2, 1, false, true},
-                  {"tensor beside data", 4, 1, false, false}};
+                  {"tensor next to data", 4, 1, false, false}};
     struct preference_run run;
     make_run(*state, &run);
     run.options.steps = 10;
@@ -458,7 +458,7 @@ static void data_of_the_other_kind_are_refused(void **state) {
     expect_status(begin(&run, temp_path(*state, "none"), NULL), STATUS_BAD_INPUT, "train.jsonl: holds preferences");
     make_run(*state, &run);
     SETTINGS_GIVE(&run.plan, batch, 7);
-    expect_status(begin(&run, temp_path(*state, "none"), NULL), STATUS_BAD_INPUT, "a pair lies in one micro-batch");
+    expect_status(begin(&run, temp_path(*state, "none"), NULL), STATUS_BAD_INPUT, "a pair lies in one grain");
     make_run(*state, &run);
     SETTINGS_GIVE(&run.plan, micro_batch_sequences, 3);
     expect_status(begin(&run, temp_path(*state, "none"), NULL), STATUS_BAD_INPUT, "recipe.grain_sequences: 3");

@@ -113,7 +113,7 @@ static enum status poll_and_note(void *payload, int64_t step, int64_t saved_step
     return stop_signal_poll(payload, step, saved_step);
 }
 
-/* Once the checkpoint of step 2, which is written beside steps, is known to be whole. */
+/* Once the checkpoint of step 2, which is written during steps, is known to be whole. */
 static void raise_twice(void *payload, const struct train_step *step) {
     (void)payload, (void)step;
     if (known_saved < 2) return;
