@@ -52,11 +52,11 @@ large) gpt2 36 1280 20 50257 && usual=3G ;;
     ;;
 7b)
     model=(--like llama-2-7b --dtype bf16) vocabulary=32000
-    usual=20G usual_open=none states=(--optimizer-dtype bf16 --master none)
+    usual=20G usual_open=none states=(--optimizer-dtype bf16 --master-weights none)
     ;;
 7b-10)
     model=(--arch llama --layers 10 --hidden 4096 --heads 32 --ffn 11008 --vocab 32000 --context 4096 --dtype bf16)
-    usual=7G usual_open=none states=(--optimizer-dtype bf16 --master none)
+    usual=7G usual_open=none states=(--optimizer-dtype bf16 --master-weights none)
     ;;
 *) usage ;;
 esac

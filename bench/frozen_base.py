@@ -53,7 +53,7 @@ def make_model(options, format_):
     if not (folder / "config.json").exists():
         shutil.rmtree(folder, ignore_errors=True)
         command = [options.build / "ballast", "init", folder, "--like", options.model, "--dtype", "bf16", "--quiet"]
-        subprocess.run([*command, "--base-dtype", "none" if format_ == "bf16" else format_], check=True)
+        subprocess.run([*command, "--quantize-base", "none" if format_ == "bf16" else format_], check=True)
     return folder
 
 

@@ -60,7 +60,7 @@ trap finish EXIT
 train() { # DIR OPTION...
     local run=$1
     shift
-    "$ballast" train model tokens.bin -o "$run" --ranks "$ranks" --batch "$ranks" --seq 128 --grain 1 --steps 150 \
+    "$ballast" train model tokens.bin -o "$run" --ranks "$ranks" --batch "$ranks" --seq 128 --micro-batch 1 --steps 150 \
         --dtype fp32 --save-every 20 --disk disk "$@"
 }
 echo "$bytes" >"$group/$limit_file"

@@ -83,7 +83,7 @@ draw_combination() {
     draw_between limit $((ranks * (48 << 20))) "$plain"
     model=(--arch "$arch" --layers "$layers" --hidden "$hidden" --heads $((hidden / 64)) --vocab "$vocab" --context "$seq")
     recipe=(--dtype "$dtype" --batch "$batch" --seq "$seq" --steps "$steps" --save-every "$save")
-    [ "$grain" = default ] || recipe+=(--grain "$grain")
+    [ "$grain" = default ] || recipe+=(--micro-batch "$grain")
     [ "$disk" = no ] || recipe+=(--disk "$folder/disk")
 }
 

@@ -32,8 +32,8 @@ train() {
         >"$folder/log" 2>&1 || { cat "$folder/log" >&2; exit 1; }
 }
 
-for options in '' '--optimizer-dtype bf16' '--optimizer-dtype bf16 --master none' '--optimizer-dtype int8' \
-    '--optimizer-dtype int8 --master none'; do
+for options in '' '--optimizer-dtype bf16' '--optimizer-dtype bf16 --master-weights none' '--optimizer-dtype int8' \
+    '--optimizer-dtype int8 --master-weights none'; do
     train "$options"
 done
 

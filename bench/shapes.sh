@@ -1,6 +1,6 @@
 #!/bin/bash
 # Shapes of described H100s, 2 nodes of 8 for models of 1B, 13B and 175B parameters, and 8 nodes of 8 for 175B: what
-# `ballast plan --tensor auto --stages auto` chooses, what it says of all other shapes, and the processor time that it
+# `ballast plan --tensor-parallel auto --pipeline-parallel auto` chooses, what it says of all other shapes, and the processor time that it
 # takes.
 #
 #     bench/shapes.sh [BALLAST]
@@ -16,7 +16,7 @@ cat > "$folder/config.json" <<'JSON'
 JSON
 plan() { # MODEL NODES
     printf '\n== %s on %d nodes\n' "$(basename "$1")" "$2"
-    { time -p "$ballast" plan "$1" --ranks $((8 * $2)) --nodes "$2" --cluster h100x8 --tensor auto --stages auto \
+    { time -p "$ballast" plan "$1" --ranks $((8 * $2)) --nodes "$2" --cluster h100x8 --tensor-parallel auto --pipeline-parallel auto \
         --batch 64 --seq 2048 --explain > "$folder/plan.txt" 2> "$folder/messages.txt"; } 2>&1 | grep -E 'user|sys'
     grep -E '^(recipe|policy|  time|MFU)' "$folder/plan.txt" | cut -c 1-200
     sed -n '/^shapes/,/^partitions\|^strategies/p' "$folder/plan.txt" | grep -v '^partitions\|^strategies'

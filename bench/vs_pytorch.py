@@ -36,7 +36,7 @@ DEFAULT_PYTORCH = ["PyTorch eager", "PyTorch eager, chunked head", "PyTorch comp
 def run_ballast(options, work, model, tokens):
     run, log = options.folder / "run", options.folder / "ballast.log"
     shutil.rmtree(run, ignore_errors=True)
-    own = ["--clip-norm", options.clip_norm, *(["--master", options.master] if work.dtype == "bf16" else [])]
+    own = ["--clip-norm", options.clip_norm, *(["--master-weights", options.master] if work.dtype == "bf16" else [])]
     command = peers.ballast_command(options, model, tokens, run, work, own)
     status, _, peak = peers.run_measured(command, log)
     if status:
@@ -66,7 +66,7 @@ def parse():
     parser.add_argument("--steps", type=int, default=8, help="of each process; the first half is left out [8]")
     parser.add_argument("--repeats", type=int, default=5, help="[5]")
     parser.add_argument("--clip-norm", type=float, default=1.0, help="of every contender; 0: no clipping [1]")
-    parser.add_argument("--master", choices=("fp32", "split"), default="fp32", help="Ballast's in bf16 [fp32]")
+    parser.add_argument("--master-weights", choices=("fp32", "split"), default="fp32", help="Ballast's in bf16 [fp32]")
     parser.add_argument("--pytorch", nargs="+", choices=[*PYTORCH, *IN_BACKWARD], help="[all but max-autotune]")
     options = parser.parse_args()
     options.pytorch = options.pytorch or [*DEFAULT_PYTORCH, *(IN_BACKWARD if options.clip_norm == 0 else [])]

@@ -24,7 +24,7 @@ second_parts() {
     check runs 14 '' 'a resumed run has the bits of an unbroken one; generated text is that of the CPU' runs
     check nccl 6 'gpu test:nccl_self nccl' "a communicator of one rank; sums of ranks" run_tests nccl_self
     measure llama-1b-in-8g 26 bench:random_tokens 'offload: 8 GB of the GPU' steps llama-1b 32 5 --device-memory 8G --host-memory 40G
-    measure llama-8b 75 bench:random_tokens 'offload: bf16 with 8-bit states' steps llama-8b 8 4 --optimizer-dtype int8 --master none --host-memory 60G
+    measure llama-8b 75 bench:random_tokens 'offload: bf16 with 8-bit states' steps llama-8b 8 4 --optimizer-dtype int8 --master-weights none --host-memory 60G
     measure memcheck 30 'gpu command:compute-sanitizer test:kernel_plain' 'kernel tests under the sanitizer' memcheck
     measure pytorch-gpt2 35 'gpu torch bench:random_tokens' 'eager and compiled, fused AdamW, SDPA' pytorch gpt2 32 16
     measure pytorch-llama-1b 45 'gpu torch bench:random_tokens' 'the same' pytorch llama-1b 16 8

@@ -341,7 +341,7 @@ steps() {
 
 # train_run NAME STEPS: of the small model that `runs` made.
 train_run() {
-    "$ballast" train "$work/writer" "$work/text.txt" -o "$work/$1" --device "$device" --dtype bf16 --batch 4 --grain 2 --seq 64 \
+    "$ballast" train "$work/writer" "$work/text.txt" -o "$work/$1" --device "$device" --dtype bf16 --batch 4 --micro-batch 2 --seq 64 \
         --steps "$2" --save-every 2 --schedule constant --warmup-steps 0 --quiet
 }
 write_text() { "$ballast" generate "$work/whole" --device "$1" --dtype fp32 --temperature 0 --prompt 'part' --tokens 32 --quiet; }

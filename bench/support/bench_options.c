@@ -15,7 +15,7 @@ void bench_options_append(struct bench_option *options, struct model_step_option
         {"vocab", .number = &step->vocab, .most = 1 << 24},
         {"batch", .number = &step->plan.batch, .most = 1 << 20, BENCH_SETTING(&step->plan, batch)},
         {"seq", .number = &step->plan.sequence_length, .most = 1 << 20, BENCH_SETTING(&step->plan, sequence_length)},
-        {"grain", .number = &step->plan.micro_batch_sequences, .most = 1 << 20,
+        {"micro-batch", .number = &step->plan.micro_batch_sequences, .most = 1 << 20,
          BENCH_SETTING(&step->plan, micro_batch_sequences)},
         {"dtype", .dtype = &step->plan.dtype, BENCH_SETTING(&step->plan, dtype)},
         {"disk", .text = &step->disk_folder},

@@ -131,26 +131,27 @@ def after_half(_):
 class Variant:
     """How a case trains, and the commands that follow. `bf16`: options of the step in bf16 alone."""
 
-    def __init__(self, name, step=(), bf16=(), run=FIXED, data="tokens.bin", after=lambda case: [], grain=1, threads=1,
-                 steps=4, new_model=False):
+    def __init__(self, name, step=(), bf16=(), run=FIXED, data="tokens.bin", after=lambda case: [], micro_batch=1,
+                 threads=1, steps=4, new_model=False):
         self.name, self.step, self.bf16, self.run = name, list(step), list(bf16), [*run, "--steps", str(steps)]
         self.data, self.after, self.new_model = data, after, new_model
-        self.numbers = ["--threads", str(threads), "--grain", str(grain)]
+        self.numbers = ["--threads", str(threads), "--micro-batch", str(micro_batch)]
 
 
 VARIANTS = [
     Variant("plain", run=[*FIXED, *VALID, *SAMPLE], data="text.txt", threads=2, after=after_plain),
     Variant("capped"),  # Group.measure finds the cap
     Variant("lora", LORA, data="text.txt", after=after_adapters),
-    Variant("nf4", [*LORA, "--base-dtype", "nf4"], after=after_adapters),
-    Variant("dpo", ["--loss", "dpo"], data="pairs.jsonl", grain=2, after=after_pairs),
+    Variant("nf4", [*LORA, "--quantize-base", "nf4"], after=after_adapters),
+    Variant("dpo", ["--loss", "dpo"], data="pairs.jsonl", micro_batch=2, after=after_pairs),
     Variant("ranks", ["--ranks", "2", "--lanes", "4"], run=RANKS, data="text.txt", after=after_ranks),
-    Variant("pipeline", ["--ranks", "2", "--stages", "2"], run=[]),
-    Variant("tensor", ["--ranks", "2", "--tensor", "2"], bf16=["--sequence", "on"], run=RANKS, new_model=True),
-    Variant("tensor-3", ["--ranks", "3", "--tensor", "3"], run=[]),
+    Variant("pipeline", ["--ranks", "2", "--pipeline-parallel", "2"], run=[]),
+    Variant("tensor", ["--ranks", "2", "--tensor-parallel", "2"], bf16=["--sequence-parallel", "on"], run=RANKS,
+            new_model=True),
+    Variant("tensor-3", ["--ranks", "3", "--tensor-parallel", "3"], run=[]),
     Variant("resumed", run=HALF, steps=2, after=after_half),
     Variant("taken-over", run=HALF, steps=2, after=after_half),  # the new build resumes the old build's run
-    Variant("compact", ["--optimizer-dtype", "int8"], bf16=["--master", "split"]),
+    Variant("compact", ["--optimizer-dtype", "int8"], bf16=["--master-weights", "split"]),
     Variant("muon", ["--optimizer", "muon"]),
 ]
 

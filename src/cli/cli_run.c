@@ -46,8 +46,8 @@ static const struct {
     {"export merge-lora merge-adapter",
      "RUN_DIR/model is a Hugging Face directory; `ballast merge` merges an adapter into its base model"},
     {"convert", "RUN_DIR/model is a Hugging Face directory; nothing needs converting"},
-    {"quantize",
-     "`ballast train ... --lora ... --base-dtype nf4` quantizes an adapter's base; Ballast writes no quantized models"},
+    {"quantize", "`ballast train ... --lora ... --quantize-base nf4` quantizes an adapter's base; Ballast writes no "
+                 "quantized models"},
     {"download pull fetch", "fetch the model with another tool: any Hugging Face directory will do"},
     {"upload push", "upload RUN_DIR/model with another tool: it is a Hugging Face directory"},
     {"preprocess tokenize prepare", "`ballast train` tokenizes text itself and keeps the tokens for later runs"},

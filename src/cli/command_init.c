@@ -46,7 +46,7 @@ static enum status run(const struct options *options) {
     struct new_model wanted = {.tokenizer_text = options_text(options, OPT_TOKENIZER_DATA),
                                .like = options_text(options, OPT_LIKE),
                                .seed = (uint64_t)options_whole(options, OPT_SEED)};
-    const char *dtype = options_text(options, OPT_DTYPE), *format = options_text(options, OPT_BASE_DTYPE);
+    const char *dtype = options_text(options, OPT_DTYPE), *format = options_text(options, OPT_QUANTIZE_BASE);
     wanted.dtype = dtype ? dtype_find(dtype) : DTYPE_F32;
     if (format) wanted.base_format = weight_format_find(format);
     TRY(check_text_path(wanted.tokenizer_text));
@@ -66,7 +66,7 @@ const struct command command_init = {
     .most = 1,
     .summary = "a new model with random weights",
     .details =
-        "Writes a Hugging Face directory: config.json, model.safetensors (as --dtype says, matrices as --base-dtype "
+        "Writes a Hugging Face directory: config.json, model.safetensors (as --dtype says, matrices as --quantize-base "
         "does) and, with --tokenizer-data, a tokenizer trained on that text, with <|endoftext|> as its special token. "
         "MODEL_DIR must not exist, or be empty.",
     .run = run,

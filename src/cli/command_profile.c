@@ -26,18 +26,14 @@ static const struct measuring measuring = {.anew = true};
 /* Refuses options that need a model. */
 static enum status refuse_without_model(const struct options *options) {
     static const enum option_id ids[] = {
-        OPT_BATCH,       OPT_SEQ,         OPT_DTYPE,         OPT_DOCUMENT_ATTENTION,
-        OPT_MICRO_BATCH, OPT_LORA,        OPT_FREEZE,        OPT_MICRO_BATCHES_PER_WAVE,
-        OPT_PARTITION,   OPT_COLLECTIVES, OPT_OPTIMIZER,     OPT_OPTIMIZER_DTYPE,
-        OPT_MASTER,      OPT_BASE_DTYPE,  OPT_MUON_MOMENTUM, OPT_PACKING};
-    static const char *const names[] = {"batch",     "seq",         "dtype",         "document-attention",
-                                        "grain",     "lora",        "freeze",        "grains-per-pass",
-                                        "partition", "collectives", "optimizer",     "optimizer-dtype",
-                                        "master",    "base-dtype",  "muon-momentum", "packing"};
+        OPT_BATCH,          OPT_SEQ,           OPT_DTYPE,         OPT_DOCUMENT_ATTENTION,
+        OPT_MICRO_BATCH,    OPT_LORA,          OPT_FREEZE,        OPT_MICRO_BATCHES_PER_WAVE,
+        OPT_PARTITION,      OPT_COLLECTIVES,   OPT_OPTIMIZER,     OPT_OPTIMIZER_DTYPE,
+        OPT_MASTER_WEIGHTS, OPT_QUANTIZE_BASE, OPT_MUON_MOMENTUM, OPT_PACKING};
     for (size_t i = 0; i < sizeof ids / sizeof *ids; i++)
         if (options_given(options, ids[i]))
-            return status_set(STATUS_BAD_INPUT, "ballast profile: --%s says something of a model; give its directory",
-                              names[i]);
+            return status_set(STATUS_BAD_INPUT, "ballast profile: --%s needs a model; give its directory",
+                              option_table[ids[i]].setting->name);
     return STATUS_OK;
 }
 

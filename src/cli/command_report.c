@@ -100,9 +100,9 @@ static enum status run(const struct options *options) {
     const char *source = options->arguments.items[0], *output = options_text(options, OPT_OUTPUT);
     if (!file_exists(source)) return status_set(STATUS_BAD_INPUT, "%s: no such file or directory", source);
     bool folder = file_is_folder(source);
-    const char *beside = options_text(options, OPT_BESIDE), *address = options_text(options, OPT_SERVE);
+    const char *beside = options_text(options, OPT_COMPARE), *address = options_text(options, OPT_SERVE);
     if (beside && !folder)
-        return status_set(STATUS_BAD_INPUT, "--beside %s: %s is a plan, which has no curves", beside, source);
+        return status_set(STATUS_BAD_INPUT, "--compare %s: %s is a plan, which has no curves", beside, source);
     if (address && !folder) return status_set(STATUS_BAD_INPUT, "--serve: %s is a plan; only a run is served", source);
     if (address && output) return status_set(STATUS_BAD_INPUT, "--serve writes no file: leave out -o %s", output);
     if (address) return serve_existing(address, source, beside);
@@ -128,7 +128,7 @@ const struct command command_report = {
     .summary = "a run or a plan as one page for the browser",
     .details =
         "Writes one HTML file that needs no network and nothing beside it: the plan, memory over a step, what "
-        "each stream did when, the curves of training, and what the model wrote. --beside puts another run's curves "
+        "each stream did when, the curves of training, and what the model wrote. --compare puts another run's curves "
         "into the same plots. A plan's step is simulated, a run's taken from where "
         "`ballast simulate RUN_DIR` left it. What a run does not have yet is left out; a run may still be going on. "
         "--serve PORT serves the page of a run, finished or not, until Ctrl-C.",

@@ -34,7 +34,8 @@ const struct command command_resume = {
         "history, which `ballast inspect` and the page show. --lr sets the schedule's peak: warm-up and decay keep "
         "their steps, and every later learning rate is multiplied by the new peak over the old one. A schedule "
         "without --schedule-steps stretches to the new --steps. The recipe and the data stay as they are. "
-        "--device-memory, --host-memory, --disk, --partition, --collectives, --grains-per-pass and --replan never "
+        "--device-memory, --host-memory, --disk, --partition, --collectives, --micro-batches-per-wave and --replan "
+        "never "
         "change a result. The checkpoint's files are compared with their checksums.",
     .run = run,
 };

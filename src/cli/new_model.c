@@ -110,8 +110,8 @@ static enum status set_base_format(struct model *model, enum weight_format forma
     }
     enum weight_format own = model->config.family->expert_format;
     if (own != WEIGHT_PLAIN && own != format)
-        return status_set(STATUS_BAD_INPUT, "base-dtype: %s has experts in %s, not in %s", model->config.family->name,
-                          weight_format_name(own), weight_format_name(format));
+        return status_set(STATUS_BAD_INPUT, "quantize-base: %s has experts in %s, not in %s",
+                          model->config.family->name, weight_format_name(own), weight_format_name(format));
     json_t *config = stored_format_write_config(format, own != WEIGHT_PLAIN);
     bool good = config && json_object_set_new(model->config_json, "quantization_config", config) == 0;
     return good ? STATUS_OK : status_no_memory(0, "a config");

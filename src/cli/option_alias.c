@@ -9,10 +9,21 @@ enum { NAME_BYTES = 64 };
 
 #define ROW(id, list, text)                                                                                            \
     { .option = (id), .names = (list), .note = (text) }
+#define RENAMED(id, name) ROW(id, name, "its name since 0.2.0")
 #define ARGUMENT(list, text)                                                                                           \
     { .option = OPTION_COUNT, .names = (list), .note = (text), .argument = true }
 
 const struct option_alias option_aliases[] = {
+    /* Ballast 0.1.0 */
+    RENAMED(OPT_MICRO_BATCH, "grain"),
+    RENAMED(OPT_MICRO_BATCHES_PER_WAVE, "grains-per-pass"),
+    RENAMED(OPT_TENSOR_PARALLEL, "tensor"),
+    RENAMED(OPT_SEQUENCE_PARALLEL, "sequence"),
+    RENAMED(OPT_PIPELINE_PARALLEL, "stages"),
+    RENAMED(OPT_VIRTUAL_STAGES, "interleave"),
+    RENAMED(OPT_MASTER_WEIGHTS, "master"),
+    RENAMED(OPT_QUANTIZE_BASE, "base-dtype"),
+    RENAMED(OPT_COMPARE, "beside"),
     /* the length of a run */
     ROW(OPT_STEPS,
         "max-steps num-steps n-steps train-steps training-steps total-steps max-train-steps max-iters iters iterations "
@@ -20,13 +31,15 @@ const struct option_alias option_aliases[] = {
         NULL),
     ROW(OPT_EPOCHS, "num-train-epochs num-epochs n-epochs max-epochs train-epochs epoch", NULL),
     ROW(OPT_BATCH,
-        "batch-size bs per-device-train-batch-size per-device-batch-size train-batch-size micro-batch-size "
-        "mini-batch-size total-batch-size global-batch-size per-gpu-train-batch-size",
+        "batch-size bs train-batch-size mini-batch-size total-batch-size global-batch-size effective-batch-size",
         "sequences of a whole step"),
+    ROW(OPT_MICRO_BATCH,
+        "micro-batch-size micro-bsz mbs per-device-train-batch-size per-device-batch-size per-gpu-train-batch-size "
+        "train-micro-batch-size-per-gpu device-batch-size local-batch-size",
+        "--batch N is the size of a whole step"),
     ROW(OPT_BATCH,
         "gradient-accumulation-steps gradient-accumulation grad-accum grad-accum-steps accumulate-grad-batches",
-        "it holds all sequences of a step, and gradients add up over as many passes as memory needs "
-        "(--grains-per-pass)"),
+        "it holds all sequences of a step, and gradients accumulate over its micro-batches (--micro-batch)"),
     ROW(OPT_BATCH, "per-device-eval-batch-size eval-batch-size val-batch-size", "validation has the same batch"),
     ROW(OPT_SEQ,
         "seq-len seq-length sequence-len sequence-length max-seq-length max-seq-len max-length block-size cutoff-len "
@@ -79,10 +92,10 @@ const struct option_alias option_aliases[] = {
         "lora-r lora-rank lora-alpha lora-target-modules lora-targets lora-modules use-lora use-peft peft adapter "
         "lora-attn-modules target-modules r alpha finetuning-type",
         "8,16,q_proj,v_proj or 8,16,all-linear"),
-    ROW(OPT_BASE_DTYPE,
+    ROW(OPT_QUANTIZE_BASE,
         "qlora load-in-4bit use-qlora quantization-bit nf4 bnb-4bit-quant-type quantization quantization-method",
         "nf4, with --lora"),
-    ROW(OPT_BASE_DTYPE, "load-in-8bit int8", "int8, with --lora"),
+    ROW(OPT_QUANTIZE_BASE, "load-in-8bit int8", "int8, with --lora"),
     ROW(OPTION_COUNT, "lora-dropout", "adapters are trained without dropout: leave it out"),
     ROW(OPT_FREEZE, "freeze-layers freeze-modules frozen freeze-trainable-layers", NULL),
     ROW(OPTION_COUNT,
@@ -90,7 +103,7 @@ const struct option_alias option_aliases[] = {
         "modules-to-save",
         "training has plain LoRA: --lora RANK,ALPHA,TARGETS"),
     ROW(OPTION_COUNT, "bnb-4bit-compute-dtype bnb-4bit-use-double-quant use-bnb-nested-quant double-quantization",
-        "--base-dtype nf4 has bitsandbytes' double quantization, and computes in --dtype"),
+        "--quantize-base nf4 has bitsandbytes' double quantization, and computes in --dtype"),
     ROW(OPTION_COUNT, "dropout attention-dropout hidden-dropout neftune-noise-alpha",
         "training has no dropout and adds no noise: leave it out"),
     ROW(OPTION_COUNT, "ema average-checkpoints", "weights are not averaged: leave it out"),
@@ -193,13 +206,16 @@ const struct option_alias option_aliases[] = {
         "fsdp-config ds-config dp-shard",
         "zero1, zero2, zero3 or ddp, with --ranks N"),
     ROW(OPT_DEVICE_MEMORY, "max-memory-mb device-map low-cpu-mem-usage", "the plan places weights and states"),
-    ROW(OPT_TENSOR, "tensor-model-parallel-size tensor-parallel-size tensor-parallel tp", "with --ranks N"),
-    ROW(OPT_STAGES, "pipeline-model-parallel-size pipeline-parallel-size pipeline-parallel pp", "with --ranks N"),
-    ROW(OPT_INTERLEAVE, "num-layers-per-virtual-pipeline-stage virtual-pipeline-model-parallel-size",
-        "virtual stages per pipeline stage"),
-    ROW(OPT_SEQUENCE, "sequence-parallel", "on, with --tensor N"),
+    ROW(OPT_TENSOR_PARALLEL, "tensor-model-parallel-size tensor-parallel-size tensor-parallel-degree tp-size tp",
+        "with --ranks N"),
+    ROW(OPT_PIPELINE_PARALLEL,
+        "pipeline-model-parallel-size pipeline-parallel-size pipeline-parallel-degree pp-size pp", "with --ranks N"),
+    ROW(OPT_VIRTUAL_STAGES, "num-layers-per-virtual-pipeline-stage virtual-pipeline-model-parallel-size",
+        "virtual stages per rank"),
+    ROW(OPT_SEQUENCE_PARALLEL, "enable-sequence-parallel", "with --tensor-parallel N"),
     ROW(OPTION_COUNT, "context-parallel-size cp expert-model-parallel-size ep",
-        "there is no context or expert parallelism; --partition, --tensor and --stages divide a model"),
+        "there is no context or expert parallelism; --partition, --tensor-parallel and --pipeline-parallel divide a "
+        "model"),
     ROW(OPT_RANKS, "nproc-per-node num-gpus num-processes data-parallel-size dp-size world-size", "all processes"),
     ROW(OPT_NODES, "nnodes num-machines", "with --ranks N"),
     ROW(OPTION_COUNT, "node-rank local-rank master-addr master-port distributed-backend accelerate-config",

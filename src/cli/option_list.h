@@ -71,38 +71,38 @@
       .help = "of --dpo-loss sigmoid and robust: the part of the pairs in which the rejected answer is taken to be "   \
               "the better one. Part of the recipe")                                                                    \
     X(MICRO_BATCH, OPTION_OF(micro_batch_sequences), OPTION_FOR(COMMANDS_STEP),                                        \
-      .computed = "the fewest that hold 1024 tokens, on a GPU 4096 to 32768 by model and card, of training at most a " \
+      .computed = "the fewest that hold 1024 tokens, on a GPU 4096 to 32768 by model and GPU, in training at most a "  \
                   "lane's share; doubled while a pipeline needs too many sends and collectives",                       \
-      .help = "sequences on which each kernel is called; part of the recipe")                                          \
+      .help = "sequences per kernel call. Part of the recipe")                                                         \
     X(LANES, OPTION_OF(lanes), .argument = "N|NODESxN", OPTION_FOR(COMMANDS_STEP),                                     \
-      .computed = "1, on several ranks as many as they are; or what the plan file or the run says",                    \
-      .help = "a step's grains go to so many lanes, each added up by itself; then lanes are added, by halves. Ranks "  \
-              "that can hold whole halves give the same bits: 1, 2, 4 or 8 for 8. Part of the recipe")                 \
+      .computed = "1, on several ranks their number; or what the plan file or the run says",                           \
+      .help = "logical data-parallel ranks. Each lane adds up the gradients of its micro-batches, and a binary tree "  \
+              "adds the lanes. Any number of ranks that holds whole subtrees gives the same bits: 1, 2, 4 or 8 ranks " \
+              "for 8 lanes. Part of the recipe")                                                                       \
     X(ROUND, OPTION_OF(round_micro_batches), OPTION_FOR(COMMANDS_STEP),                                                \
       .computed = ", which is all; or what the plan file or the run says",                                             \
-      .help = "add the lanes after so many grains of each; part of the recipe")                                        \
+      .help = "add the lanes after this many micro-batches of each. Part of the recipe")                               \
     X(REDUCE_DTYPE, OPTION_OF(reduce_dtype), .argument = "fp32|bf16", OPTION_FOR(COMMANDS_STEP),                       \
       .computed = ", or what the plan file or the run says",                                                           \
       .help = "bf16 rounds a lane's gradients before they are added to another's, so that ranks send half the bytes; " \
               "part of the recipe")                                                                                    \
-    X(TENSOR, OPTION_OF(tensor), .argument = "N|auto", OPTION_FOR(COMMANDS_STEP),                                      \
+    X(TENSOR_PARALLEL, OPTION_OF(tensor), .argument = "N|auto", OPTION_FOR(COMMANDS_STEP),                             \
       .computed = ", or what the plan file or the run says",                                                           \
-      .help = "ranks that share each tensor: matrices by heads and features, tables by the vocabulary, so that each "  \
-              "has a part of the weights; divides --ranks, heads and features. auto: the fastest, chosen when a run "  \
-              "begins. Part of the "                                                                                   \
-              "recipe")                                                                                                \
-    X(SEQUENCE, OPTION_OF(sequence), .argument = "on|off", OPTION_FOR(COMMANDS_STEP),                                  \
-      .computed = ", or what the plan file or the run says",                                                           \
-      .help = "on: ranks that share tensors have parts of the positions where they would have all of them, between "   \
-              "products; --tensor divides --seq. Less memory, the same bytes sent. Part of the recipe")                \
-    X(LAYOUT, OPTION_OF(layout), .argument = "megatron|solver", OPTION_FOR(COMMANDS_STEP),                             \
+      .help = "tensor parallelism: split heads, features and vocabulary across N ranks, so that each holds a part of " \
+              "the weights. N divides --ranks, heads and features. auto: the fastest N, chosen when a run begins. "    \
+              "Part of the recipe")                                                                                    \
+    X(SEQUENCE_PARALLEL, OPTION_OF(sequence), .argument = "[on|off]", .bare = "on", OPTION_FOR(COMMANDS_STEP),         \
       .computed = ", or what the plan file or the run says",                                                           \
       .help =                                                                                                          \
-          "which part of each tensor a rank has under --tensor: what Megatron-LM cuts, or the cheapest strategies "    \
-          "by the machine's rates. Part of the recipe")                                                                \
+          "sequence parallelism: with --tensor-parallel N, shard activations along the sequence dimension between "    \
+          "matrix multiplications. N divides --seq. Saves memory and sends the same bytes. Part of the recipe")        \
+    X(LAYOUT, OPTION_OF(layout), .argument = "megatron|solver", OPTION_FOR(COMMANDS_STEP),                             \
+      .computed = ", or what the plan file or the run says",                                                           \
+      .help = "how --tensor-parallel splits tensors: as Megatron-LM does, or by the cheapest strategies at the "       \
+              "machine's rates. Part of the recipe")                                                                   \
     X(MICRO_BATCHES_PER_WAVE, OPTION_OF(micro_batches_per_wave), OPTION_FOR(COMMANDS_STEP),                            \
       .computed = ", or what the plan file says",                                                                      \
-      .help = "grains whose activations are in memory at once; never changes a result")                                \
+      .help = "micro-batches whose activations are in memory at once; never changes a result")                         \
     X(THREADS, OPTION_OF(threads), OPTION_FOR(COMMANDS_MODEL),                                                         \
       .computed = "the physical cores that the process may use, divided among the ranks that share them; or what the " \
                   "plan file or the run says",                                                                         \
@@ -137,12 +137,13 @@
     X(RANK_TIMEOUT, OPTION_OWN(.name = "rank-timeout", SETTING_REAL_IN(1, 86400), SETTING_REAL_DEFAULT(30)),           \
       .argument = "SECONDS", OPTION_FOR(COMMANDS_RANKS),                                                               \
       .help = "how long a rank may be silent or keep the others waiting before these end with an error")               \
-    X(STAGES, OPTION_OF(stages), .argument = "N|auto", OPTION_FOR(COMMANDS_STEP),                                      \
+    X(PIPELINE_PARALLEL, OPTION_OF(stages), .argument = "N|auto", OPTION_FOR(COMMANDS_STEP),                           \
       .computed = ", or what the plan file or the run says",                                                           \
-      .help = "stages of a pipeline: each rank has the layers of one, and passes go through them one after the "       \
-              "other; divides --ranks; auto: the fastest; never changes a result (docs/clusters.md)")                  \
-    X(INTERLEAVE, OPTION_OF(interleave), OPTION_FOR(COMMANDS_STEP), .computed = "whichever makes the fastest step",    \
-      .help = "runs of layers of each stage (virtual stages): more of them wait less for each other, and send more; "  \
+      .help = "pipeline parallelism: N stages, each with a part of the layers on its own ranks. N divides --ranks. "   \
+              "auto: the fastest N; never changes a result (docs/clusters.md)")                                        \
+    X(VIRTUAL_STAGES, OPTION_OF(interleave), OPTION_FOR(COMMANDS_STEP),                                                \
+      .computed = "whichever makes the fastest step",                                                                  \
+      .help = "virtual pipeline stages of each rank. More of them make the pipeline's bubble smaller and send more; "  \
               "never changes a result")                                                                                \
     X(PARTITION, OPTION_OF(partition), .argument = "P", OPTION_FOR(COMMANDS_STEP),                                     \
       .computed = "the fastest that fits, or what the plan file or the run says",                                      \
@@ -151,14 +152,14 @@
               "node x nodes); never changes a result (docs/clusters.md)")                                              \
     X(COLLECTIVES, OPTION_OF(flat), .argument = "stratified|flat", OPTION_FOR(COMMANDS_STEP),                          \
       .computed = "the faster, or what the plan file or the run says",                                                 \
-      .help = "operations between ranks in each node before those across nodes, or straight from every rank to every " \
-              "other; never changes a result")                                                                         \
+      .help = "stratified: collectives run within each node, then across nodes. flat: each rank sends straight to "    \
+              "every other; never changes a result")                                                                   \
     X(GPU_COLLECTIVES,                                                                                                 \
       OPTION_OWN(.name = "gpu-collectives", .type = SETTING_CHOICE, .choices = "auto|nccl|host", .fallback = "auto"),  \
       .argument = "auto|nccl|host", OPTION_FOR(COMMANDS_RANKS),                                                        \
       .help =                                                                                                          \
-          "what ranks with GPUs exchange: from one GPU to the other by NCCL, or by way of the host; auto: by NCCL "    \
-          "where it is installed and each rank has a GPU of its own; never changes a result")                          \
+          "how collectives of GPUs travel: from GPU to GPU by NCCL, or through the host's memory. auto: NCCL where "   \
+          "it is installed and each rank has its own GPU; never changes a result")                                     \
     X(OBJECTIVE, OPTION_OWN(.name = "objective", .type = SETTING_CHOICE, .choices = "step|sum", .fallback = "step"),   \
       .argument = "step|sum", OPTION_FOR(COMMAND_PLAN),                                                                \
       .help = "what a policy is chosen by: the time of its simulated step, or, to compare, the sum of all work as if " \
@@ -248,22 +249,22 @@
       .computed = ", or what the plan file says", .help = "muon: decay of the matrices' moment. Part of the recipe")   \
     X(OPTIMIZER_DTYPE, OPTION_OF(optimizer_dtype), .argument = "fp32|bf16|int8",                                       \
       OPTION_FOR(COMMAND_TRAIN | COMMAND_PLAN | COMMAND_PROFILE), .computed = ", or what the plan file says",          \
-      .help = "numbers of the optimizer's moments; bf16, with half of the bytes, is rounded up or down by chance, so " \
-              "that small changes are not lost; int8, with a quarter, has a scale for each 256 of them, as "           \
-              "bitsandbytes. Part of the recipe")                                                                      \
-    X(MASTER, OPTION_OF(master), .argument = "fp32|split|none",                                                        \
+      .help = "data type of the optimizer's moments. bf16 takes half of the bytes, with stochastic rounding; int8 "    \
+              "takes a quarter, with a scale for each 256 values, as in bitsandbytes. Part of the recipe")             \
+    X(MASTER_WEIGHTS, OPTION_OF(master), .argument = "fp32|split|none",                                                \
       OPTION_FOR(COMMAND_TRAIN | COMMAND_PLAN | COMMAND_PROFILE), .computed = ", or what the plan file says",          \
-      .help = "what is kept beside bf16 weights: fp32 ones; split: of these the 16 bits that bf16 lacks, with half "   \
-              "of the bytes; or none, and the weights are rounded by chance. Part of the recipe")                      \
+      .help =                                                                                                          \
+          "master weights of bf16 weights: fp32; split: the 16 bits of fp32 that bf16 lacks, in half of the bytes; "   \
+          "none: bf16 weights alone, with stochastic rounding. Part of the recipe")                                    \
     X(FREEZE, OPTION_OF(freeze), .argument = "PATTERN", OPTION_FOR(COMMAND_TRAIN | COMMAND_PLAN | COMMAND_PROFILE),    \
       .computed = "nothing, or what the plan file says",                                                               \
       .help = "weights that are not trained, by name, with *, ? and [...]; may be given several times")                \
-    X(BASE_DTYPE, OPTION_OF(base_dtype), .argument = "none|nf4|int8|mxfp4",                                            \
+    X(QUANTIZE_BASE, OPTION_OF(base_dtype), .argument = "none|nf4|int8|mxfp4",                                         \
       OPTION_FOR(COMMAND_TRAIN | COMMAND_PLAN | COMMAND_PROFILE | COMMAND_INIT),                                       \
       .computed = ", or what the plan file says",                                                                      \
-      .help = "in what the matrices of linear layers and experts are kept while --lora trains adapters beside them: "  \
-              "nf4 (4 bits, bitsandbytes' double quantisation), int8 (a scale a row), mxfp4 (4 bits, blocks of 32), "  \
-              "none (--dtype). Part of the recipe; of init, what is written")                                          \
+      .help = "quantized format of the matrices of linear layers and experts, for adapters (--lora): nf4 (4 bits, "    \
+              "double quantization as in bitsandbytes), int8 (a scale per row), mxfp4 (4 bits, blocks of 32), none "   \
+              "(--dtype). Part of the recipe")                                                                         \
     X(LORA, OPTION_OF(lora), .argument = "RANK,ALPHA,TARGETS",                                                         \
       OPTION_FOR(COMMAND_TRAIN | COMMAND_PLAN | COMMAND_PROFILE),                                                      \
       .computed = "none, or what the plan file or the model's own adapter says",                                       \
@@ -311,9 +312,9 @@
       OPTION_FOR(COMMAND_TRAIN | COMMAND_RESUME | COMMAND_REPORT), .computed = "no server",                            \
       .help = "serve the run's page at http://ADDRESS:PORT/, and its figures for Prometheus at /metrics; without "     \
               "ADDRESS only this machine can reach it; port 0 takes a free one and prints it")                         \
-    X(BESIDE, OPTION_OWN(.name = "beside", .type = SETTING_TEXT), .argument = "RUN_DIR",                               \
+    X(COMPARE, OPTION_OWN(.name = "compare", .type = SETTING_TEXT), .argument = "RUN_DIR",                             \
       OPTION_FOR(COMMAND_TRAIN | COMMAND_RESUME | COMMAND_REPORT), .computed = "none",                                 \
-      .help = "another run, whose curves the page (of --serve, where training) shows in the same plots")
+      .help = "another run, whose curves the page shows in the same plots (train, resume: the page of --serve)")
 
 #define OPTION_LIST_OTHER(X)                                                                                           \
     X(VERIFY, OPTION_OWN(.name = "verify", .type = SETTING_FLAG), OPTION_FOR(COMMAND_INSPECT),                         \

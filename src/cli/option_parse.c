@@ -35,6 +35,12 @@ static enum status foreign_option(const struct options *options, const struct op
     return alias ? option_alias_hint(status, options->command, alias, false) : status;
 }
 
+/* Whether the next word is the option's value. */
+static bool follows(const struct option *option, const struct words *words) {
+    const char *next = words->next < words->count ? words->items[words->next] : "--";
+    return option->bare ? setting_has_choice(option->setting, next) : strncmp(next, "--", 2) != 0;
+}
+
 static enum status set_from_words(struct options *options, enum option_id id, const char *attached,
                                   struct words *words) {
     const struct option *option = &option_table[id];
@@ -44,8 +50,8 @@ static enum status set_from_words(struct options *options, enum option_id id, co
     if (!serves(options, option)) return foreign_option(options, option);
     const char *text = attached;
     if (!text && option->setting->type == SETTING_FLAG) text = "true";
-    if (!text && words->next < words->count && strncmp(words->items[words->next], "--", 2) != 0)
-        text = words->items[words->next++];
+    if (!text && follows(option, words)) text = words->items[words->next++];
+    if (!text) text = option->bare;
     if (!text) {
         enum status status = status_set(STATUS_BAD_INPUT, "%s: needs a value (%s)", where, option_argument(option));
         if (words->next < words->count)

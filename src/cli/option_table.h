@@ -47,6 +47,7 @@ struct option {
     char letter;                   /* of the short form; 0: none */
     const char *key;               /* of config files; NULL: the name, with _ for - */
     const char *argument;          /* what help calls the value; NULL: N, X or SIZE, by its type */
+    const char *bare;              /* of a choice: its value where none follows; NULL: one must */
     unsigned commands;             /* bits of enum command_bit */
     /* What the default is computed from, for people, or what happens without the option; where the setting has a
      * default, what follows it in the sentence: ", or what the plan file says". */

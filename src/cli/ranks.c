@@ -119,8 +119,8 @@ enum status ranks_launch(const struct options *options, int count, char **words)
 
 /* What may be another on each rank: its device and memory, and what is only looked at. */
 static bool is_of_a_rank(enum option_id id) {
-    static const enum option_id own[] = {OPT_DEVICE, OPT_DEVICE_MEMORY, OPT_HOST_MEMORY, OPT_DISK,  OPT_CONFIG,
-                                         OPT_JSON,   OPT_QUIET,         OPT_SERVE,       OPT_BESIDE};
+    static const enum option_id own[] = {OPT_DEVICE, OPT_DEVICE_MEMORY, OPT_HOST_MEMORY, OPT_DISK,   OPT_CONFIG,
+                                         OPT_JSON,   OPT_QUIET,         OPT_SERVE,       OPT_COMPARE};
     for (size_t i = 0; i < sizeof own / sizeof *own; i++)
         if (own[i] == id) return true;
     return false;

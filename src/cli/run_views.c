@@ -21,7 +21,7 @@ enum status run_views_open(const struct options *options, const char *run_folder
     out->events.opened_payload = options;
     out->events.stop = stop_signal_poll;
     if (!options_given(options, OPT_SERVE) || !ranks_talk()) return STATUS_OK;
-    TRY(server_open(options_text(options, OPT_SERVE), run_folder, options_text(options, OPT_BESIDE), &out->server));
+    TRY(server_open(options_text(options, OPT_SERVE), run_folder, options_text(options, OPT_COMPARE), &out->server));
     fprintf(stderr, "page: %s\n", server_url(out->server)); /* with --quiet too: a free port is known from here alone */
     return STATUS_OK;
 }

@@ -44,12 +44,13 @@ static void read_names(const struct options *options, struct plan_options *out) 
         SETTINGS_GIVE(out, optimizer, update_rule_find(options_text(options, OPT_OPTIMIZER)));
     if (options_given(options, OPT_OPTIMIZER_DTYPE))
         SETTINGS_GIVE(out, optimizer_dtype, state_format_find(options_text(options, OPT_OPTIMIZER_DTYPE)));
-    if (options_given(options, OPT_MASTER)) SETTINGS_GIVE(out, master, master_find(options_text(options, OPT_MASTER)));
-    if (options_given(options, OPT_BASE_DTYPE))
-        SETTINGS_GIVE(out, base_dtype, weight_format_find(options_text(options, OPT_BASE_DTYPE)));
+    if (options_given(options, OPT_MASTER_WEIGHTS))
+        SETTINGS_GIVE(out, master, master_find(options_text(options, OPT_MASTER_WEIGHTS)));
+    if (options_given(options, OPT_QUANTIZE_BASE))
+        SETTINGS_GIVE(out, base_dtype, weight_format_find(options_text(options, OPT_QUANTIZE_BASE)));
     if (options_given(options, OPT_DTYPE)) SETTINGS_GIVE(out, dtype, dtype_find(options_text(options, OPT_DTYPE)));
-    if (options_given(options, OPT_SEQUENCE))
-        SETTINGS_GIVE(out, sequence, strcmp(options_text(options, OPT_SEQUENCE), "on") == 0);
+    if (options_given(options, OPT_SEQUENCE_PARALLEL))
+        SETTINGS_GIVE(out, sequence, strcmp(options_text(options, OPT_SEQUENCE_PARALLEL), "on") == 0);
     if (options_given(options, OPT_LAYOUT))
         SETTINGS_GIVE(out, layout, tensor_layout_find(options_text(options, OPT_LAYOUT)));
     if (options_given(options, OPT_REDUCE_DTYPE))
@@ -80,10 +81,10 @@ enum status step_options_read(const struct options *options, bool decided, struc
     TAKE(WHOLE, SEQ, sequence_length);
     TAKE(WHOLE, MICRO_BATCH, micro_batch_sequences);
     TAKE(WHOLE, ROUND, round_micro_batches);
-    TAKE(WHOLE, TENSOR, tensor);
+    TAKE(WHOLE, TENSOR_PARALLEL, tensor);
     TAKE(WHOLE, MICRO_BATCHES_PER_WAVE, micro_batches_per_wave);
-    TAKE(WHOLE, STAGES, stages);
-    TAKE(WHOLE, INTERLEAVE, interleave);
+    TAKE(WHOLE, PIPELINE_PARALLEL, stages);
+    TAKE(WHOLE, VIRTUAL_STAGES, interleave);
     TAKE(TEXT, PARTITION, partition);
     if (options_given(options, OPT_COLLECTIVES))
         SETTINGS_GIVE(out, flat, strcmp(options_text(options, OPT_COLLECTIVES), "flat") == 0);

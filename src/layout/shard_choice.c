@@ -248,8 +248,8 @@ static enum status check_parts(const struct chooser *chooser, const struct node 
         divides &= segments->size[s] % parts == 0;
     if (divides) return STATUS_OK;
     enum status status =
-        status_set(STATUS_BAD_INPUT, "tensor: %s: %lld %s have no %lld equal parts, one for each rank", node->name,
-                   (long long)size, name_of_index(loops->indices[index].letter), (long long)parts);
+        status_set(STATUS_BAD_INPUT, "tensor-parallel: %s: %lld %s have no %lld equal parts, one for each rank",
+                   node->name, (long long)size, name_of_index(loops->indices[index].letter), (long long)parts);
     return status_hint(status, "let as many ranks share a tensor as divide them, or 1");
 }
 
@@ -280,9 +280,10 @@ static enum status check_positions(const struct chooser *chooser) {
     int64_t length = chooser->graph->sequence_length, parts = chooser->choices->parts;
     if (length % parts == 0) return STATUS_OK;
     enum status status =
-        status_set(STATUS_BAD_INPUT, "sequence: %lld positions have no %lld equal parts, one for each rank",
+        status_set(STATUS_BAD_INPUT, "sequence-parallel: %lld positions have no %lld equal parts, one for each rank",
                    (long long)length, (long long)parts);
-    return status_hint(status, "leave out --sequence, or take a --seq that the ranks of --tensor divide");
+    return status_hint(status,
+                       "leave out --sequence-parallel, or take a --seq that the ranks of --tensor-parallel divide");
 }
 
 static enum status cut_positions(struct chooser *chooser) {

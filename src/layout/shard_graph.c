@@ -176,9 +176,11 @@ static struct tensor *refuse_blocks(struct sharder *sharder, const struct tensor
     char ranks[RANKS_TEXT];
     print_ranks_that_fit(from, is, ranks);
     sharder->graph->status = status_hint(
-        status_set(STATUS_BAD_INPUT, "tensor: %s: blocks of %lld numbers of %s would lie across the parts of ranks",
-                   from->name, (long long)layout.block, weight_format_name(layout.format)),
-        "its blocks stay whole with --tensor %s; or --base-dtype int8, whose rows may be cut; or leave --tensor out: "
+        status_set(STATUS_BAD_INPUT,
+                   "tensor-parallel: %s: blocks of %lld numbers of %s would lie across the parts of ranks", from->name,
+                   (long long)layout.block, weight_format_name(layout.format)),
+        "its blocks stay whole with --tensor-parallel %s; or --quantize-base int8, whose rows may be cut; or leave "
+        "--tensor-parallel out: "
         "--partition cuts such weights too",
         ranks);
     return NULL;
@@ -234,7 +236,7 @@ static enum status take_parameter(struct sharder *sharder, const struct node *no
     if (first && reading.partial) value->own->gradient_parts = group_axis_of(sharder, reading.partial);
     if (!layout_equal(&value->layout, &reading.layout) || !same_part(value->own->part, is) ||
         value->partial != reading.partial)
-        return status_set(STATUS_BAD_INPUT, "tensor: %s: its uses would have other parts of it", from->name);
+        return status_set(STATUS_BAD_INPUT, "tensor-parallel: %s: its uses would have other parts of it", from->name);
     *out = value->own;
     return STATUS_OK;
 }
@@ -267,7 +269,8 @@ static enum status check_segments(const struct sharder *sharder, const struct te
     bool moves = step->from == columns || step->to == columns;
     if (!moves || sharder->choices->segments[tensor->id].count <= 1) return STATUS_OK;
     return status_set(STATUS_BAD_INPUT,
-                      "tensor: %s: its columns are cut in segments, which only its views have in order", tensor->name);
+                      "tensor-parallel: %s: its columns are cut in segments, which only its views have in order",
+                      tensor->name);
 }
 
 /* A tensor on its way from one layout to another. */
@@ -353,7 +356,7 @@ static enum status go_by_steps(struct conversion *conversion, const struct layou
     TRY(conversion_cache_find(&sharder->conversions, &shape, dtype_bytes(conversion->tensor->shape.dtype), &ways));
     int count = conversions_path(ways, from, &conversion->to.layout, steps);
     if (count == 0)
-        return status_set(STATUS_BAD_INPUT, "tensor: %s: has no parts of one size along two axes of ranks",
+        return status_set(STATUS_BAD_INPUT, "tensor-parallel: %s: has no parts of one size along two axes of ranks",
                           conversion->tensor->name);
     for (int i = 0; i < count; i++) {
         const struct layout_step *step = &steps[i].step;
@@ -402,7 +405,7 @@ static struct tensor *in_layout(struct sharder *sharder, const struct tensor *te
 /* What ranks keep apart goes on only to what takes it so. */
 static enum status check_apart(struct sharder *sharder, const struct node *node, const struct share *share, int k) {
     if (value_of(sharder, node->in[k])->apart == share_apart_axes(share, k)) return STATUS_OK;
-    return status_set(STATUS_BAD_INPUT, "tensor: %s: ranks have other parts of the work of %s", node->name,
+    return status_set(STATUS_BAD_INPUT, "tensor-parallel: %s: ranks have other parts of the work of %s", node->name,
                       node->in[k]->name);
 }
 

@@ -146,7 +146,8 @@ static enum status find_tiles(const struct graph *graph, const struct tensor *ba
         column += out->size[out->count++];
     }
     if (column == columns) return STATUS_OK;
-    return status_set(STATUS_BAD_INPUT, "tensor: %s: its views do not make up all of it, so its columns are not cut",
+    return status_set(STATUS_BAD_INPUT,
+                      "tensor-parallel: %s: its views do not make up all of it, so its columns are not cut",
                       base->name);
 }
 

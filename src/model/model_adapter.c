@@ -248,24 +248,24 @@ enum status model_set_adapter(struct model *model, const char *text, uint64_t se
 enum status model_set_base_format(struct model *model, enum weight_format format) {
     if (format == WEIGHT_PLAIN || (model->base_is_stored && format == model->config.base_format)) return STATUS_OK;
     if (model->base_is_stored)
-        return status_set(STATUS_BAD_INPUT, "base-dtype: %s, but the model's files have weights in %s",
+        return status_set(STATUS_BAD_INPUT, "quantize-base: %s, but the model's files have weights in %s",
                           weight_format_name(format), weight_format_name(model->config.base_format));
     if (weight_format_has_groups(format))
-        return status_set(STATUS_BAD_INPUT, "base-dtype: %s is read from models that have it, and not made",
+        return status_set(STATUS_BAD_INPUT, "quantize-base: %s is read from models that have it, and not made",
                           weight_format_name(format));
     if (model->config.adapter.rank == 0)
         return status_hint(status_set(STATUS_BAD_INPUT,
-                                      "base-dtype: weights in %s are frozen, and nothing else is trained",
+                                      "quantize-base: weights in %s are frozen, and nothing else is trained",
                                       weight_format_name(format)),
                            "--lora trains adapters on them");
     if (model->config.family->expert_format != WEIGHT_PLAIN)
-        return status_hint(status_set(STATUS_BAD_INPUT, "base-dtype: %s: its experts are not quantised here",
+        return status_hint(status_set(STATUS_BAD_INPUT, "quantize-base: %s: its experts are not quantised here",
                                       model->config.family->name),
                            "files that have them in %s are read so",
                            weight_format_name(model->config.family->expert_format));
     model->config.base_format = format;
     enum status status = try_graph(model);
-    return status == STATUS_OK ? STATUS_OK : status_prefix(status, "base-dtype");
+    return status == STATUS_OK ? STATUS_OK : status_prefix(status, "quantize-base");
 }
 
 static enum status check_weights(const struct model *model, const struct graph *graph) {

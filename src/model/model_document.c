@@ -134,7 +134,8 @@ static void print_experts(FILE *out) {
           "many tokens\n"
           "each expert got. An expert's matrices move by themselves where they are not in memory (`--disk`), "
           "`--partition`\n"
-          "spreads them over ranks, and `--tensor` cuts each by its inner features. Files may have the experts of a "
+          "spreads them over ranks, and `--tensor-parallel` cuts each by its inner features. Files may have the "
+          "experts of a "
           "layer\n"
           "fused, as `mlp.experts.gate_up_proj` and `mlp.experts.down_proj` of transformers 5 (`save_original_format="
           "False`);\n"
@@ -154,7 +155,7 @@ static void print_common(FILE *out) {
         "  8 bits or fp32) and int8, and compressed-tensors' mxfp4-pack-quantized, pack-quantized (4 and 8 bits) and\n"
         "  int-quantized (weights alone), of any family, experts included, with layers that `ignore` or\n"
         "  `llm_int8_skip_modules` leaves plain; another `quantization_config` is refused by name. `ballast init\n"
-        "  --base-dtype` writes all of them but integers of compressed-tensors\n",
+        "  --quantize-base` writes all of them but integers of compressed-tensors\n",
         out);
     print_keys("only with this value", config_common_keys, CONFIG_FIXED, out);
     print_keys("change nothing", config_common_keys, CONFIG_IGNORED, out);

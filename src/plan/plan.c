@@ -163,21 +163,21 @@ static enum status check_axes(const struct plan *plan) {
     if (plan->recipe.sequence && tensor == 1)
         return status_hint(status_set(STATUS_BAD_INPUT, "plan: recipe.sequence: on cuts positions among ranks that "
                                                         "share tensors, and none do"),
-                           "--tensor, or off for --sequence");
+                           "--tensor-parallel N, or --sequence-parallel off");
     if (plan->recipe.sequence && plan->recipe.layout == TENSOR_LAYOUT_SOLVER)
         return status_hint(status_set(STATUS_BAD_INPUT,
                                       "plan: recipe.sequence: on, but the solver says where positions "
                                       "are cut"),
-                           "off for --sequence, or --layout megatron");
+                           "--sequence-parallel off, or --layout megatron");
     if (tensor > 1 && plan->recipe.optimizer_dtype == STATE_INT8)
         return status_hint(status_set(STATUS_BAD_INPUT,
                                       "plan: recipe.optimizer_dtype: blocks of int8 moments lie across the parts of "
                                       "weights that ranks would share"),
-                           "--optimizer-dtype bf16; or leave --tensor out: --partition cuts such moments too");
+                           "--optimizer-dtype bf16; or leave --tensor-parallel out: --partition cuts such moments too");
     if (tensor > 1 && plan->recipe.optimizer == UPDATE_MUON)
         return status_hint(status_set(STATUS_BAD_INPUT, "plan: recipe.optimizer: muon needs whole matrices, of which "
                                                         "ranks that share tensors have parts"),
-                           "leave --tensor out: --partition deals whole matrices to ranks");
+                           "leave --tensor-parallel out: --partition deals whole matrices to ranks");
     while (ranks % (nearest * tensor) != 0)
         nearest--;
     if (nearest == stages) return STATUS_OK;

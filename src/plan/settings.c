@@ -38,7 +38,11 @@ static bool list_holds(const char *list, const char *word) {
     return false;
 }
 
+bool setting_has_choice(const struct setting *setting, const char *text) {
+    return list_holds(setting->choices, text) && !strchr(text, '|');
+}
+
 enum status setting_check_choice(const struct setting *setting, const char *where, const char *text) {
-    if (list_holds(setting->choices, text) && !strchr(text, '|')) return STATUS_OK;
+    if (setting_has_choice(setting, text)) return STATUS_OK;
     return status_set(STATUS_BAD_INPUT, "%s: '%s' is none of %s", where, text, setting->choices);
 }

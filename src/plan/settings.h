@@ -57,22 +57,23 @@ struct setting {
       .fallback = "sigmoid")                                                                                           \
     X(dpo_label_smoothing, .key = "dpo_label_smoothing", .name = "dpo-label-smoothing", SETTING_REAL_IN(0, 0.49),      \
       SETTING_REAL_DEFAULT(0))                                                                                         \
-    X(micro_batch_sequences, .key = "grain_sequences", .name = "grain", SETTING_WHOLE_IN(1, SETTING_MOST_SIZE))        \
+    X(micro_batch_sequences, .key = "grain_sequences", .name = "micro-batch", SETTING_WHOLE_IN(1, SETTING_MOST_SIZE))  \
     X(lanes, .key = "lanes", .name = "lanes", .type = SETTING_TEXT)                                                    \
     X(round_micro_batches, .key = "round_grains", .name = "round", SETTING_WHOLE_IN(0, SETTING_MOST_SIZE),             \
       SETTING_WHOLE_DEFAULT(0))                                                                                        \
     X(reduce_dtype, .key = "reduce_dtype", .name = "reduce-dtype", .type = SETTING_CHOICE, .choices = "fp32|bf16",     \
       .fallback = "fp32")                                                                                              \
-    X(tensor, .key = "tensor", .name = "tensor", SETTING_WHOLE_IN(1, 4096), .automatic = "auto",                       \
+    X(tensor, .key = "tensor", .name = "tensor-parallel", SETTING_WHOLE_IN(1, 4096), .automatic = "auto",              \
       SETTING_WHOLE_DEFAULT(1))                                                                                        \
-    X(sequence, .key = "sequence", .name = "sequence", .type = SETTING_CHOICE, .choices = "on|off", .fallback = "off") \
+    X(sequence, .key = "sequence", .name = "sequence-parallel", .type = SETTING_CHOICE, .choices = "on|off",           \
+      .fallback = "off")                                                                                               \
     X(layout, .key = "layout", .name = "layout", .type = SETTING_CHOICE, .choices = "megatron|solver",                 \
       .fallback = "megatron")                                                                                          \
-    X(micro_batches_per_wave, .key = "grains_per_pass", .name = "grains-per-pass",                                     \
+    X(micro_batches_per_wave, .key = "grains_per_pass", .name = "micro-batches-per-wave",                              \
       SETTING_WHOLE_IN(1, SETTING_MOST_SIZE), SETTING_WHOLE_DEFAULT(1))                                                \
-    X(stages, .key = "stages", .name = "stages", SETTING_WHOLE_IN(1, 4096), .automatic = "auto",                       \
+    X(stages, .key = "stages", .name = "pipeline-parallel", SETTING_WHOLE_IN(1, 4096), .automatic = "auto",            \
       SETTING_WHOLE_DEFAULT(1))                                                                                        \
-    X(interleave, .key = "interleave", .name = "interleave", SETTING_WHOLE_IN(1, 64))                                  \
+    X(interleave, .key = "interleave", .name = "virtual-stages", SETTING_WHOLE_IN(1, 64))                              \
     X(partition, .key = "partition", .name = "partition", .type = SETTING_TEXT)                                        \
     X(flat, .key = "flat", .name = "collectives", .type = SETTING_CHOICE, .choices = "stratified|flat")                \
     X(threads, .key = "threads", .name = "threads", SETTING_WHOLE_IN(1, 4096))                                         \
@@ -89,10 +90,10 @@ struct setting {
     X(clip_norm, .key = "clip_norm", .name = "clip-norm", SETTING_REAL_IN(0, 1e9), SETTING_REAL_DEFAULT(1))            \
     X(optimizer_dtype, .key = "optimizer_dtype", .name = "optimizer-dtype", .type = SETTING_CHOICE,                    \
       .choices = "fp32|bf16|int8", .fallback = "fp32")                                                                 \
-    X(master, .key = "master", .name = "master", .type = SETTING_CHOICE, .choices = "fp32|split|none",                 \
+    X(master, .key = "master", .name = "master-weights", .type = SETTING_CHOICE, .choices = "fp32|split|none",         \
       .fallback = "fp32")                                                                                              \
-    X(base_dtype, .key = "base_dtype", .name = "base-dtype", .type = SETTING_CHOICE, .choices = "none|nf4|int8|mxfp4", \
-      .fallback = "none")                                                                                              \
+    X(base_dtype, .key = "base_dtype", .name = "quantize-base", .type = SETTING_CHOICE,                                \
+      .choices = "none|nf4|int8|mxfp4", .fallback = "none")                                                            \
     X(freeze, .key = "freeze", .name = "freeze", .type = SETTING_TEXTS)                                                \
     X(lora, .key = "lora", .name = "lora", .type = SETTING_TEXT)                                                       \
     X(backend, .key = "backend", .name = "device", .type = SETTING_TEXT)                                               \
@@ -178,6 +179,7 @@ void settings_given_join(struct settings_given *given, const struct settings_giv
 enum status setting_check_whole(const struct setting *setting, const char *where, int64_t value);
 enum status setting_check_real(const struct setting *setting, const char *where, double value);
 /* The same for a choice. */
+bool setting_has_choice(const struct setting *setting, const char *text);
 enum status setting_check_choice(const struct setting *setting, const char *where, const char *text);
 
 #endif

@@ -40,7 +40,8 @@ enum status collectives_of_node(const struct program *program, const struct node
 enum status collectives_of_graph(struct program *program, const struct graph *graph);
 
 /* NO_FIT where a rank's programs have more than COMM_OPERATIONS_MOST, with the hint how they become fewer. */
-#define COLLECTIVES_FEWER "sums are made once a round and gathers once a pass: a greater --round, or a larger --grain"
+#define COLLECTIVES_FEWER                                                                                              \
+    "sums are made once a round and gathers once a pass: a greater --round, or a larger --micro-batch"
 enum status collectives_check_count(size_t count);
 /* Makes the instruction, which has all operands but the workspace, execute the operation: appends it to
  * program->collectives, and adds the buffer of its staging. program->place, lanes and flat are set. NO_FIT for one too

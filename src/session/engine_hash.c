@@ -177,7 +177,7 @@ static enum status hash_all(const struct engine *engine, uint64_t *hashes) {
 
 enum status engine_hash(const struct engine *engine, uint64_t *hash) {
     if (!engine_can_hash(engine))
-        return status_set(STATUS_BAD_INPUT, "tensor: ranks that share tensors have no hash of all weights");
+        return status_set(STATUS_BAD_INPUT, "tensor-parallel: ranks that share tensors have no hash of all weights");
     uint64_t *hashes = mem_array(engine_graph(engine)->tensors.count, sizeof *hashes);
     enum status status = hash_all(engine, hashes);
     if (status == STATUS_OK) status = engine_join_hashes(engine, hashes, hash);

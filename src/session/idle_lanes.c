@@ -50,7 +50,7 @@ enum status idle_lanes_find(const struct plan *plan, struct idle_lanes *out) {
 
 enum status idle_lanes_warn(const struct plan *plan) {
     struct idle_lanes idle;
-    char ranks[64] = "", lanes[32] = "", micro_batch[32] = "";
+    char ranks[64] = "", lanes[32] = "", micro_batch[48] = "";
     TRY(idle_lanes_find(plan, &idle));
     if (idle.lanes == 0) return STATUS_OK;
     if (idle.ranks > 0)
@@ -58,11 +58,11 @@ enum status idle_lanes_warn(const struct plan *plan) {
                  rank_place_data(&plan->place));
     if (idle.lanes_instead > 0) snprintf(lanes, sizeof lanes, " or --lanes %d", idle.lanes_instead);
     if (idle.micro_batch_instead > 0)
-        snprintf(micro_batch, sizeof micro_batch, " or --grain %" PRId64, idle.micro_batch_instead);
+        snprintf(micro_batch, sizeof micro_batch, " or --micro-batch %" PRId64, idle.micro_batch_instead);
     int64_t micro_batches = recipe_micro_batches(&plan->recipe);
     log_warning("a batch of %" PRId64 " %s leaves %d of %d lanes empty%s; --batch %" PRId64
-                "%s%s gives each of them grains",
-                micro_batches, micro_batches == 1 ? "grain" : "grains", idle.lanes,
+                "%s%s gives each of them micro-batches",
+                micro_batches, micro_batches == 1 ? "micro-batch" : "micro-batches", idle.lanes,
                 lane_shape_lanes(&plan->recipe.lanes), ranks, idle.batch, lanes, micro_batch);
     return STATUS_OK;
 }

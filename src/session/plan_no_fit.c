@@ -49,9 +49,10 @@ static bool reduce_plan(struct plan *plan, bool recipe_fixed) {
 static void describe_change(const struct plan *from, const struct plan *to, char text[128]) {
     int used = 0;
     if (from->policy.micro_batches_per_wave != to->policy.micro_batches_per_wave)
-        used += snprintf(text, 128, "one grain per pass, ");
+        used += snprintf(text, 128, "--micro-batches-per-wave 1, ");
     if (from->recipe.micro_batch_sequences != to->recipe.micro_batch_sequences)
-        used += snprintf(text + used, 128 - (size_t)used, "--grain %" PRId64 ", ", to->recipe.micro_batch_sequences);
+        used +=
+            snprintf(text + used, 128 - (size_t)used, "--micro-batch %" PRId64 ", ", to->recipe.micro_batch_sequences);
     if (from->recipe.sequence_length != to->recipe.sequence_length)
         used += snprintf(text + used, 128 - (size_t)used, "--seq %" PRId64 ", ", to->recipe.sequence_length);
     text[used > 2 ? used - 2 : 0] = '\0';

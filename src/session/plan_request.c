@@ -42,7 +42,7 @@ static enum status check_stored_base(const struct model *model, const struct pla
                                      const struct recipe *recipe) {
     const struct model_config *config = &model->config;
     if (model->base_is_stored && SETTINGS_HAVE(options, base_dtype) && options->base_dtype == WEIGHT_PLAIN)
-        return status_set(STATUS_BAD_INPUT, "base-dtype: none, but the model's files have weights in %s",
+        return status_set(STATUS_BAD_INPUT, "quantize-base: none, but the model's files have weights in %s",
                           weight_format_name(config->base_format));
     if (config->base_format == WEIGHT_PLAIN || config->adapter.rank > 0 || recipe->lora[0]) return STATUS_OK;
     return status_hint(status_set(STATUS_BAD_INPUT, "the model's weights are stored in %s, which are not trained",
@@ -104,8 +104,10 @@ static int ranks_of(const struct session *session, const struct plan_options *op
 }
 
 static enum status refuse_open_shapes(void) {
-    return status_hint(status_set(STATUS_BAD_INPUT, "auto: --tensor and --stages are chosen for training steps alone"),
-                       "give them as numbers, or leave them out");
+    return status_hint(
+        status_set(STATUS_BAD_INPUT,
+                   "auto: --tensor-parallel and --pipeline-parallel are chosen for training steps alone"),
+        "give them as numbers, or leave them out");
 }
 
 static const struct plan *first_open(const struct rank_shapes *shapes) {

@@ -109,7 +109,8 @@ enum status rank_shapes_list(const struct plan_options *options, int ranks, int 
         }
     if (any_is_open(out)) return STATUS_OK;
     if (out->list.count > 0) return refuse_all(options, &out->list.items[0], resolver);
-    return status_set(STATUS_BAD_INPUT, "%d ranks do not divide by what --tensor or --stages says", ranks);
+    return status_set(STATUS_BAD_INPUT, "%d ranks do not divide by what --tensor-parallel or --pipeline-parallel says",
+                      ranks);
 }
 
 bool rank_shape_is_of(const struct rank_shape *shape, const struct plan *plan) {

@@ -195,7 +195,7 @@ static void bad_settings_are_refused(void **state) {
         {"--batch", "0", "--batch: 0"},
         {"--seq", "-1", "--seq: -1"},
         {"--seq", "64", "64"},
-        {"--grain", "9", "grain"},
+        {"--micro-batch", "9", "grain_sequences"},
         {"--lr", "0", "--lr: 0"},
         {"--steps", "-5", "--steps: -5"},
         {"--threads", "0", "--threads"},
@@ -205,7 +205,7 @@ static void bad_settings_are_refused(void **state) {
         {"--plan", "gone.json", "gone.json"},
         {"--disk", "/nowhere", "/nowhere"},
         {"--host-memory", "much", "--host-memory"},
-        {"--grains-per-pass", "99", "grains_per_pass"},
+        {"--micro-batches-per-wave", "99", "grains_per_pass"},
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         const char *const words[] = {"train",   place.model, place.text, "-o",      place.run,

@@ -17,7 +17,7 @@
 #include "support/temp_folder.h"
 #include "support/unit.h"
 
-#define SHAPE "--batch", "4", "--seq", "16", "--grain", "2", "--dtype", "fp32"
+#define SHAPE "--batch", "4", "--seq", "16", "--micro-batch", "2", "--dtype", "fp32"
 
 struct call {
     const char *folder;

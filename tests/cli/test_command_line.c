@@ -82,7 +82,7 @@ static void errors_go_to_stderr_with_status_2(void **state) {
     EXPECT(*state, 2, TEXTS("no command 'torchrun'", "--ranks N"), "torchrun", "train.py");
     EXPECT(*state, 2, TEXTS("plan.json"), "simulate", "plan.json");
     EXPECT(*state, 2, TEXTS("--output (-o) RUN_DIR is missing"), "train", "model", "data.txt");
-    EXPECT(*state, 2, TEXTS("--batch", "of a model"), "profile", "--batch", "4");
+    EXPECT(*state, 2, TEXTS("--batch", "needs a model"), "profile", "--batch", "4");
     EXPECT(*state, 2, TEXTS("nowhere"), "profile", "nowhere");
     EXPECT(*state, 2, TEXTS("nowhere.json"), "profile", "--cluster", "nowhere.json");
     EXPECT(*state, 2, TEXTS("nowhere: no such file"), "inspect", "nowhere");
@@ -145,7 +145,7 @@ static void init_takes_the_shape_of_another_model(void **state) {
     make_text(text, 20000);
     make_tiny_model(folder, model, text);
     EXPECT(folder, 0, TEXTS("a model like"), "init", twin, "--like", model, "--dtype", "bf16");
-    EXPECT(folder, 0, TEXTS("a model like"), "init", quantized, "--like", twin, "--base-dtype", "nf4", "--dtype",
+    EXPECT(folder, 0, TEXTS("a model like"), "init", quantized, "--like", twin, "--quantize-base", "nf4", "--dtype",
            "bf16");
     static const char *const made[] = {"twin", "coded"};
     for (int i = 0; i < 2; i++) {
@@ -161,8 +161,8 @@ static void init_takes_the_shape_of_another_model(void **state) {
     assert_null(json_object_get(config, "quantization_config"));
     json_decref(config);
 
-    EXPECT(folder, 2, TEXTS("base-dtype: none, but the model's files have weights in nf4"), "plan", quantized, "--lora",
-           "2,4,all-linear", "--base-dtype", "none");
+    EXPECT(folder, 2, TEXTS("quantize-base: none, but the model's files have weights in nf4"), "plan", quantized,
+           "--lora", "2,4,all-linear", "--quantize-base", "none");
     const char *other = temp_path(folder, "other");
     EXPECT(folder, 2, TEXTS("--layers and --like"), "init", other, "--like", model, "--layers", "2");
     EXPECT(folder, 2, TEXTS("no preset has this name", "qwen3-0.6b"), "init", other, "--like", "qwen3-0.6c");

@@ -28,7 +28,7 @@ static int tear_down(void **state) {
 /* Steps that do not depend on how many there will be. */
 #define COMMAND(run, steps)                                                                                            \
     "train", place.model, place.text, "-o", run, "--steps", steps, "--continue", "--batch", "3", "--seq", "16",        \
-        "--grain", "2", "--schedule-steps", "40", "--lr", "1e-2", "--dtype", "fp32", "--save-every", "4"
+        "--micro-batch", "2", "--schedule-steps", "40", "--lr", "1e-2", "--dtype", "fp32", "--save-every", "4"
 #define EXPECT(status, said, ...)                                                                                      \
     program_expect(place.folder, status, (const char *const[]){said, NULL}, (const char *const[]){__VA_ARGS__, NULL})
 

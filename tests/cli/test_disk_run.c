@@ -22,8 +22,8 @@
 
 enum { STEPS = 8, ROUNDS_MOST = 20 }; /* steps: as in the settings */
 #define SETTINGS                                                                                                       \
-    "--batch", "4", "--seq", "32", "--grain", "1", "--steps", "8", "--save-every", "3", "--keep", "2", "--lr", "1e-2", \
-        "--dtype", "bf16", "--threads", "2", "--quiet"
+    "--batch", "4", "--seq", "32", "--micro-batch", "1", "--steps", "8", "--save-every", "3", "--keep", "2", "--lr",   \
+        "1e-2", "--dtype", "bf16", "--threads", "2", "--quiet"
 /* All of the state is on the disk. Kernels of other instruction sets need other workspaces (set_up). */
 #define TIGHT "--device-memory", "500K"
 

@@ -26,7 +26,7 @@ awk 'BEGIN { srand(7); for (i = 0; i < 1500; i++) { for (j = 0; j < 12; j++)
 head -n 150 text.txt >valid.txt
 ballast init model --arch llama --hidden 32 --layers 3 --heads 4 --kv-heads 2 --ffn 64 --vocab 300 --context 64 \
     --tokenizer-data text.txt --quiet
-shape="--batch 4 --seq 32 --grain 2"
+shape="--batch 4 --seq 32 --micro-batch 2"
 
 # Plans: plain, for text, and one that a search found because all does not fit.
 ballast plan model $shape --json -o plain.json >plan.out

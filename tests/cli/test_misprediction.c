@@ -9,7 +9,7 @@
 #include "support/temp_folder.h"
 #include "support/unit.h"
 
-#define STEP "--batch", "4", "--seq", "16", "--grain", "2", "--dtype", "fp32"
+#define STEP "--batch", "4", "--seq", "16", "--micro-batch", "2", "--dtype", "fp32"
 enum { STEPS = 30 };
 
 static int set_up(void **state) {

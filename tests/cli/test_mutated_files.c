@@ -204,7 +204,7 @@ static const struct subject subjects[] = {
      .result = "out/model/model.safetensors",
      .makes = "out*",
      .may_change = LIST("batch", "seq", "steps", "lr", "seed", "dtype", "schedule", "warmup_steps", "beta1",
-                        "weight_decay", "lora", "grain")},
+                        "weight_decay", "lora", "micro_batch")},
 #define RESUMED(part, path, kind, changing)                                                                            \
     {                                                                                                                  \
         .name = part, .file = "run/" path, .form = kind, .words = LIST("resume", "run", "--steps", "4", "--quiet"),    \

@@ -123,6 +123,25 @@ static void unknown_names_get_a_hint(void **state) {
     REFUSE(&command_init, "--arch FAMILY is missing", NULL, "m");
 }
 
+static void sequence_parallel_needs_no_value(void **state) {
+    (void)state;
+    static const struct {
+        const char *words[3], *value;
+    } cases[] = {{{"--sequence-parallel", "m"}, "on"},
+                 {{"--sequence-parallel", "on", "m"}, "on"},
+                 {{"--sequence-parallel", "off", "m"}, "off"},
+                 {{"m", "--sequence-parallel"}, "on"},
+                 {{"--sequence-parallel=off", "m"}, "off"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct options options;
+        const char *const words[] = {cases[i].words[0], cases[i].words[1], cases[i].words[2], NULL};
+        assert_int_equal(parse(&command_plan, &options, words), STATUS_OK);
+        assert_string_equal(options_text(&options, OPT_SEQUENCE_PARALLEL), cases[i].value);
+        assert_int_equal(options.arguments.count, 1);
+        options_free(&options);
+    }
+}
+
 static void names_that_are_none_are_refused(void **state) {
     (void)state;
     REFUSE(&command_plan, "--collectives: 'tree' is none of stratified|flat", NULL, "m", "--collectives", "tree");
@@ -362,6 +381,7 @@ int main(void) {
         CASE(values_of_each_type),
         CASE(bad_values_name_option_and_rule),
         CASE(unknown_names_get_a_hint),
+        CASE(sequence_parallel_needs_no_value),
         CASE(names_that_are_none_are_refused),
         CASE(arch_has_every_family),
         CASE(command_line_wins_over_config_over_default),

@@ -97,7 +97,7 @@ static void many_devices_can_be_planned_for(void **state) {
     assert_non_null(strstr(run.out, "no number of devices up to 16384 "));
     program_run_free(&run);
     EXPECT(folder, 2, TEXTS("--devices: needs --cluster"), "plan", "gpt2", "--devices", "8");
-    EXPECT(folder, 2, TEXTS("--grain: has no meaning"), "plan", "gpt2", "--devices", "8", "--grain", "2");
+    EXPECT(folder, 2, TEXTS("--micro-batch: has no meaning"), "plan", "gpt2", "--devices", "8", "--micro-batch", "2");
     EXPECT(folder, 2, TEXTS("--tokens: many"), "plan", "gpt2", "--cluster", "h100x8", "--devices", "8", "--tokens",
            "many");
     EXPECT(folder, 2, TEXTS("--target-days: needs --tokens"), "plan", "gpt2", "--cluster", "h100x8", "--target-days",
@@ -366,8 +366,9 @@ static void ranks_that_are_not_here_can_be_planned_for(void **state) {
     const char *folder = *state, *model = temp_path(folder, "model"), *text = temp_path(folder, "text.txt");
     make_text(text, 5000);
     make_tiny_model(folder, model, text);
-    struct program_run run = PROGRAM(folder, "plan", model, "--ranks", "4", "--nodes", "4", "-o",
-                                     temp_path(folder, "ranks.json"), "--batch", "4", "--grain", "1", "--seq", "16");
+    struct program_run run =
+        PROGRAM(folder, "plan", model, "--ranks", "4", "--nodes", "4", "-o", temp_path(folder, "ranks.json"), "--batch",
+                "4", "--micro-batch", "1", "--seq", "16");
     assert_int_equal(run.status, 0);
     assert_non_null(strstr(run.out, "ranks     4: 4 nodes of 1"));
     assert_non_null(strstr(run.out, "what ranks exchange in a second is not known"));
@@ -404,10 +405,11 @@ static void strategies_are_explained(void **state) {
 /* What Megatron-LM's assignment refuses has a plan, in whose file the solver's rates are kept. */
 static void the_solvers_layout_is_explained(void **state) {
     const char *folder = *state;
-    EXPECT(folder, 2, TEXTS("12 heads have no 8 equal parts"), "plan", "gpt2", "--ranks", "8", "--tensor", "8",
+    EXPECT(folder, 2, TEXTS("12 heads have no 8 equal parts"), "plan", "gpt2", "--ranks", "8", "--tensor-parallel", "8",
            "--cluster", "h100x8");
-    struct program_run run = PROGRAM(folder, "plan", "gpt2", "--ranks", "8", "--tensor", "8", "--cluster", "h100x8",
-                                     "--layout", "solver", "--explain", "-o", temp_path(folder, "solved.json"));
+    struct program_run run =
+        PROGRAM(folder, "plan", "gpt2", "--ranks", "8", "--tensor-parallel", "8", "--cluster", "h100x8", "--layout",
+                "solver", "--explain", "-o", temp_path(folder, "solved.json"));
     assert_int_equal(run.status, 0);
     assert_non_null(strstr(run.out, "layout: chosen by the solver"));
     assert_non_null(strstr(run.out, "Megatron-LM's assignment does not divide"));
@@ -417,8 +419,8 @@ static void the_solvers_layout_is_explained(void **state) {
     assert_string_equal(json_string_value(json_object_get(recipe, "layout")), "solver");
     assert_true(json_number_value(json_object_get(json_object_get(recipe, "layout_rates"), "flops_per_s")) > 1e12);
     json_decref(document);
-    run = PROGRAM(folder, "plan", "gpt2", "--ranks", "4", "--tensor", "4", "--cluster", "h100x8", "--layout", "solver",
-                  "--batch", "1", "--explain");
+    run = PROGRAM(folder, "plan", "gpt2", "--ranks", "4", "--tensor-parallel", "4", "--cluster", "h100x8", "--layout",
+                  "solver", "--batch", "1", "--explain");
     assert_int_equal(run.status, 0);
     assert_non_null(strstr(run.out, "as Megatron-LM would"));
     program_run_free(&run);
@@ -429,8 +431,9 @@ static void partitions_are_explained_and_asked_for(void **state) {
     const char *folder = *state, *model = temp_path(folder, "model"), *text = temp_path(folder, "text.txt");
     make_text(text, 5000);
     make_tiny_model(folder, model, text);
-    struct program_run run = PROGRAM(folder, "plan", model, "--ranks", "4", "--nodes", "2", "--explain", "-o",
-                                     temp_path(folder, "all.json"), "--batch", "4", "--grain", "1", "--seq", "16");
+    struct program_run run =
+        PROGRAM(folder, "plan", model, "--ranks", "4", "--nodes", "2", "--explain", "-o", temp_path(folder, "all.json"),
+                "--batch", "4", "--micro-batch", "1", "--seq", "16");
     assert_int_equal(run.status, 0);
     assert_non_null(strstr(run.out, "the plan's"));
     assert_non_null(strstr(run.out, "2x2|2x2|2x2"));
@@ -439,7 +442,7 @@ static void partitions_are_explained_and_asked_for(void **state) {
     assert_int_equal(json_array_size(json_object_get(document, "partitions")), 9);
     json_decref(document);
     run = PROGRAM(folder, "plan", model, "--ranks", "4", "--nodes", "2", "--partition", "zero3", "--collectives",
-                  "flat", "-o", temp_path(folder, "zero3.json"), "--batch", "4", "--grain", "1", "--seq", "16");
+                  "flat", "-o", temp_path(folder, "zero3.json"), "--batch", "4", "--micro-batch", "1", "--seq", "16");
     assert_int_equal(run.status, 0);
     program_run_free(&run);
     document = read_json(folder, "zero3.json");
@@ -455,7 +458,8 @@ static void partitions_are_explained_and_asked_for(void **state) {
 /* Bytes of caches that a plan for texts prints. */
 static long long cache_bytes(const char *folder, const char *model, const char *stages) {
     long long bytes = 0;
-    struct program_run run = PROGRAM(folder, "plan", model, "--for", "generate", "--ranks", "2", "--stages", stages);
+    struct program_run run =
+        PROGRAM(folder, "plan", model, "--for", "generate", "--ranks", "2", "--pipeline-parallel", stages);
     const char *row = run.status == 0 ? strstr(run.out, "\n  cache ") : NULL;
     if (!row || sscanf(row, "\n  cache %lld B", &bytes) != 1) fail_msg("status %d: %s%s", run.status, run.out, run.err);
     program_run_free(&run);
@@ -467,8 +471,9 @@ static void stages_are_planned_together(void **state) {
     make_text(text, 5000);
     make_tiny_model(folder, model, text);
     struct program_run run =
-        PROGRAM(folder, "plan", model, "--ranks", "4", "--stages", "2", "--interleave", "1", "--partition", "zero3",
-                "-o", temp_path(folder, "staged.json"), "--batch", "8", "--grain", "1", "--seq", "16", "--lanes", "2");
+        PROGRAM(folder, "plan", model, "--ranks", "4", "--pipeline-parallel", "2", "--virtual-stages", "1",
+                "--partition", "zero3", "-o", temp_path(folder, "staged.json"), "--batch", "8", "--micro-batch", "1",
+                "--seq", "16", "--lanes", "2");
     if (run.status != 0) fail_msg("status %d: %s", run.status, run.err);
     assert_non_null(strstr(run.out, "stages, one rank of each, simulated together\n  1 "));
     assert_non_null(strstr(run.out, "% of their time\n"));
@@ -483,9 +488,10 @@ static void stages_are_planned_together(void **state) {
     assert_true(bubble > 0 && fabs(bubble - (1 - compute_s / (2 * step_s))) < 1e-6);
     json_decref(document);
     EXPECT(folder, 0, NULL, "simulate", temp_path(folder, "staged.json"));
-    EXPECT(folder, 2, TEXTS("--interleave"), "plan", model, "--ranks", "2", "--stages", "2", "--interleave", "0");
-    EXPECT(folder, 2, TEXTS("policy.stages: 6 spans need as many blocks"), "plan", model, "--ranks", "2", "--stages",
-           "2", "--interleave", "3");
+    EXPECT(folder, 2, TEXTS("--virtual-stages"), "plan", model, "--ranks", "2", "--pipeline-parallel", "2",
+           "--virtual-stages", "0");
+    EXPECT(folder, 2, TEXTS("policy.stages: 6 spans need as many blocks"), "plan", model, "--ranks", "2",
+           "--pipeline-parallel", "2", "--virtual-stages", "3");
     assert_int_equal(cache_bytes(folder, model, "1"), 2 * cache_bytes(folder, model, "2"));
 }
 
@@ -493,7 +499,7 @@ static void stages_are_planned_together(void **state) {
 static void one_pass_fits_where_gradients_need_not_wait(void **state) {
     struct program_run run =
         PROGRAM(*state, "plan", "llama-2-7b", "--cluster", "rtx4090x8", "--host-memory", "56G", "--optimizer-dtype",
-                "bf16", "--master", "none", "--clip-norm", "0", "--seq", "2048", "--batch", "8");
+                "bf16", "--master-weights", "none", "--clip-norm", "0", "--seq", "2048", "--batch", "8");
     assert_int_equal(run.status, 0);
     assert_non_null(strstr(run.out, "4 grains of 2 sequences"));
     assert_non_null(strstr(run.out, "4 grains a pass"));
@@ -534,21 +540,21 @@ static void bf16_is_planned_only_for_devices_that_have_it(void **state) {
 static void larger_micro_batches_have_few_enough_operations(void **state) {
     const char *folder = *state;
     struct program_run run = PROGRAM(folder, "plan", "gpt2", "--ranks", "4", "--nodes", "1", "--cluster", "h100x8",
-                                     "--tensor", "2", "--stages", "2", "--batch", "8192");
+                                     "--tensor-parallel", "2", "--pipeline-parallel", "2", "--batch", "8192");
     assert_int_equal(run.status, 0);
     assert_non_null(strstr(run.err, "micro-batches of 32 sequences instead of 16: smaller ones need more than 16000"));
     assert_non_null(strstr(run.out, "256 grains of 32 sequences"));
     program_run_free(&run);
-    EXPECT(folder, 3, TEXTS("more than 16000 operations between ranks", "larger --grain"), "plan", "gpt2", "--ranks",
-           "4", "--nodes", "1", "--cluster", "h100x8", "--tensor", "2", "--stages", "2", "--batch", "8192", "--grain",
-           "16");
-    run = PROGRAM(folder, "plan", "gpt2", "--ranks", "4", "--nodes", "1", "--cluster", "h100x8", "--tensor", "2",
-                  "--stages", "auto", "--batch", "8192");
+    EXPECT(folder, 3, TEXTS("more than 16000 operations between ranks", "larger --micro-batch"), "plan", "gpt2",
+           "--ranks", "4", "--nodes", "1", "--cluster", "h100x8", "--tensor-parallel", "2", "--pipeline-parallel", "2",
+           "--batch", "8192", "--micro-batch", "16");
+    run = PROGRAM(folder, "plan", "gpt2", "--ranks", "4", "--nodes", "1", "--cluster", "h100x8", "--tensor-parallel",
+                  "2", "--pipeline-parallel", "auto", "--batch", "8192");
     assert_int_equal(run.status, 0);
     assert_non_null(strstr(run.out, "micro-batches of 32 sequences: smaller ones need too many operations"));
     program_run_free(&run);
-    run = PROGRAM(folder, "plan", "gpt2", "--ranks", "4", "--nodes", "1", "--cluster", "h100x8", "--tensor", "2",
-                  "--stages", "auto", "--batch", "8192", "--grain", "16");
+    run = PROGRAM(folder, "plan", "gpt2", "--ranks", "4", "--nodes", "1", "--cluster", "h100x8", "--tensor-parallel",
+                  "2", "--pipeline-parallel", "auto", "--batch", "8192", "--micro-batch", "16");
     assert_int_equal(run.status, 0);
     assert_non_null(strstr(run.out, "not judged: more than 16000 operations between ranks"));
     program_run_free(&run);
@@ -557,8 +563,8 @@ static void larger_micro_batches_have_few_enough_operations(void **state) {
 /* Not the policy that needs least: 14B of weights and states do not fit the devices, but most of them does. */
 static void each_shape_uses_the_devices_memory(void **state) {
     struct program_run run =
-        PROGRAM(*state, "plan", "qwen3-14b", "--ranks", "8", "--nodes", "1", "--cluster", "rtx4090x8", "--tensor", "1",
-                "--stages", "auto", "--batch", "32", "--seq", "2048", "--json");
+        PROGRAM(*state, "plan", "qwen3-14b", "--ranks", "8", "--nodes", "1", "--cluster", "rtx4090x8",
+                "--tensor-parallel", "1", "--pipeline-parallel", "auto", "--batch", "32", "--seq", "2048", "--json");
     assert_int_equal(run.status, 0);
     json_t *document = json_loads(run.out, 0, NULL);
     const json_t *shapes = json_object_get(document, "shapes"), *shape;

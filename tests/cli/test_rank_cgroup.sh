@@ -20,7 +20,7 @@ train() {
     rm -rf run
     status=0
     XDG_CACHE_HOME="$place/cache-$1" "$limited" "$1" "$BALLAST_PROGRAM" train model tokens.bin -o run --ranks 2 \
-        --batch 4 --seq 128 --grain 1 --steps 3 --save-every 1 --quiet >log 2>&1 || status=$?
+        --batch 4 --seq 128 --micro-batch 1 --steps 3 --save-every 1 --quiet >log 2>&1 || status=$?
     kills=$(sed -n 's/^cgroup_run: .*oom_kills=\([0-9]*\).*/\1/p' log)
 }
 

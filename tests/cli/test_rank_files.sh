@@ -23,7 +23,7 @@ ballast init model --arch llama --hidden 64 --layers 2 --heads 2 --ffn 160 --voc
 train() {
     run=$1 data=$2
     shift 2
-    ballast train model "$data" -o "$run" --lanes 2 --grain 2 --batch 8 --seq 32 --steps 3 --lr 1e-2 --warmup-steps 1 \
+    ballast train model "$data" -o "$run" --lanes 2 --micro-batch 2 --batch 8 --seq 32 --steps 3 --lr 1e-2 --warmup-steps 1 \
         --save-every 3 --threads 1 --quiet "$@" >/dev/null
 }
 # FILE RUN RUN
@@ -46,7 +46,7 @@ expect_same $at/optimizer.safetensors pairs two
 
 # Experts that files have in mxfp4, of which each rank reads its part, and has the losses of one rank that has all. By
 # rates of links that cost nothing, since the solver lets ranks have whole experts where messages are slow.
-ballast profile --ranks 2 --tensor 2 --threads 1 -o links.json >/dev/null
+ballast profile --ranks 2 --tensor-parallel 2 --threads 1 -o links.json >/dev/null
 sed -E 's/"(latency_s|seconds|issue_s|wake_s)": *[0-9.e+-]+/"\1": 1e-9/g; s/"bytes_per_s": *[0-9.e+-]+/"bytes_per_s": 1e13/g' \
     links.json >fast.json
 { printf '\210\330\064\001\001\000\000\000\350\003\000\000' && head -c 1012 /dev/zero
@@ -58,7 +58,7 @@ train_experts() {
         --seq 24 --batch 4 --steps 3 --valid-fraction 0 --threads 1 --quiet "$@" >/dev/null
 }
 train_experts whole
-train_experts parts --ranks 2 --tensor 2 --layout solver --cluster fast.json
+train_experts parts --ranks 2 --tensor-parallel 2 --layout solver --cluster fast.json
 grep -q '"layer.0.mlp.experts.0": "f"' parts/run.json || { echo "ranks have whole experts" && exit 1; }
 for run in whole parts; do
     sed -n 's/.*"loss": *\([0-9.]*\).*/\1/p' $run/metrics.jsonl >$run.losses

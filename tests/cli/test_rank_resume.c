@@ -43,7 +43,7 @@ static int end_case(void **state) {
 
 /* bf16, so that there are masters; validation, and a short last micro-batch. */
 #define SETTINGS                                                                                                       \
-    "--lanes", "4", "--batch", "7", "--grain", "1", "--seq", "16", "--threads", "1", "--lr", "1e-2",                   \
+    "--lanes", "4", "--batch", "7", "--micro-batch", "1", "--seq", "16", "--threads", "1", "--lr", "1e-2",             \
         "--schedule-steps", "40", "--keep", "0", "--valid-fraction", "0.05", "--valid-every", "5", "--valid-batches",  \
         "5", "--device-memory", "1G"
 #define TRAIN(run, ranks, steps, every)                                                                                \
@@ -194,22 +194,23 @@ static void a_run_goes_on_in_any_stages(void **state) {
     const char *steps = parts[count - 1].steps;
     snprintf(whole, sizeof whole, "%s/whole", place.here);
     expect(0, NULL, (const char *const[]){TRAIN(whole, "1", steps, "2"), SAMPLES, NULL});
-    expect(0, NULL, (const char *const[]){TRAIN(place.run, "2", "4", "2"), "--stages", "2", SAMPLES, NULL});
+    expect(0, NULL, (const char *const[]){TRAIN(place.run, "2", "4", "2"), "--pipeline-parallel", "2", SAMPLES, NULL});
     for (size_t i = 0; i < count; i++)
         expect(0, NULL,
-               (const char *const[]){"resume", place.run, "--ranks", parts[i].ranks, "--stages", parts[i].stages,
-                                     "--steps", parts[i].steps, "--device-memory", i % 2 ? "700K" : "1G",
-                                     "--host-memory", "1G", "--disk", place.folder, NULL});
+               (const char *const[]){"resume", place.run, "--ranks", parts[i].ranks, "--pipeline-parallel",
+                                     parts[i].stages, "--steps", parts[i].steps, "--device-memory",
+                                     i % 2 ? "700K" : "1G", "--host-memory", "1G", "--disk", place.folder, NULL});
     expect_same_runs(place.run, whole);
     expect_same_file(place.run, whole, "samples.jsonl");
     expect_same_checkpoints(place.run, whole, atoi(steps), "model.safetensors");
-    program_expect(place.folder, 2, (const char *const[]){"policy.stages: 3", "nearest legal value is 2", NULL},
-                   (const char *const[]){"resume", place.run, "--ranks", "4", "--stages", "3", "--steps", "20", NULL});
+    program_expect(
+        place.folder, 2, (const char *const[]){"policy.stages: 3", "nearest legal value is 2", NULL},
+        (const char *const[]){"resume", place.run, "--ranks", "4", "--pipeline-parallel", "3", "--steps", "20", NULL});
 }
 
 #define TRAIN_SHARED(model, run, steps, sequence)                                                                      \
-    "train", model, place.text, "-o", run, "--ranks", "2", "--tensor", "2", "--sequence", sequence, "--steps", steps,  \
-        "--save-every", "2", SETTINGS
+    "train", model, place.text, "-o", run, "--ranks", "2", "--tensor-parallel", "2", "--sequence-parallel", sequence,  \
+        "--steps", steps, "--save-every", "2", SETTINGS
 
 /* A vocabulary that two ranks do not divide, and heads that they do. */
 static void make_shared_model(const char *folder) {
@@ -237,10 +238,12 @@ static void a_run_goes_on_with_the_ranks_that_share_its_tensors(void **state) {
                (const char *const[]){"resume", run, "--ranks", "4", "--steps", "6", "--partition", "2|2|2", NULL});
         expect_same_runs(run, whole);
         expect_same_checkpoints(run, whole, 6, "model.safetensors");
-        program_expect(place.folder, 2, (const char *const[]){"tensor: 1 differs from the 2 of", NULL},
-                       (const char *const[]){"resume", run, "--ranks", "2", "--tensor", "1", "--steps", "7", NULL});
-        program_expect(place.folder, 2, (const char *const[]){"sequence: ", " differs from the ", NULL},
-                       (const char *const[]){"resume", run, "--ranks", "2", "--sequence", other, "--steps", "7", NULL});
+        program_expect(
+            place.folder, 2, (const char *const[]){"tensor-parallel: 1 differs from the 2 of", NULL},
+            (const char *const[]){"resume", run, "--ranks", "2", "--tensor-parallel", "1", "--steps", "7", NULL});
+        program_expect(
+            place.folder, 2, (const char *const[]){"sequence-parallel: ", " differs from the ", NULL},
+            (const char *const[]){"resume", run, "--ranks", "2", "--sequence-parallel", other, "--steps", "7", NULL});
     }
 }
 
@@ -262,7 +265,7 @@ static void a_run_goes_on_with_the_strategies_that_were_solved(void **state) {
     program_expect(place.folder, 2, (const char *const[]){"layout: megatron differs from the solver of", NULL},
                    (const char *const[]){"resume", run, "--ranks", "2", "--layout", "megatron", "--steps", "7", NULL});
     expect(0, "recipe: tensor is 4 from step 7 on, it was 2",
-           (const char *const[]){"resume", run, "--ranks", "4", "--tensor", "4", "--steps", "7",
+           (const char *const[]){"resume", run, "--ranks", "4", "--tensor-parallel", "4", "--steps", "7",
                                  "--allow-recipe-change", NULL});
     expect(0, NULL, (const char *const[]){"resume", run, "--ranks", "4", "--steps", "8", NULL});
 }
@@ -270,8 +273,8 @@ static void a_run_goes_on_with_the_strategies_that_were_solved(void **state) {
 /* One lane, so that all four ranks are tensor ranks and stages. */
 #define TRAIN_OPEN(model, run, steps)                                                                                  \
     "train", model, place.text, "-o", run, "--ranks", "4", "--steps", steps, "--save-every", "2", "--batch", "7",      \
-        "--grain", "1", "--seq", "16", "--threads", "1", "--lr", "1e-2", "--schedule-steps", "40", "--keep", "0",      \
-        "--valid-fraction", "0.05", "--valid-every", "5", "--valid-batches", "5", "--device-memory", "1G"
+        "--micro-batch", "1", "--seq", "16", "--threads", "1", "--lr", "1e-2", "--schedule-steps", "40", "--keep",     \
+        "0", "--valid-fraction", "0.05", "--valid-every", "5", "--valid-batches", "5", "--device-memory", "1G"
 
 /* What was chosen is kept: the bits of a run without a break by the plan that the first part wrote. Stages may be
  * chosen again. */
@@ -283,18 +286,32 @@ static void a_run_of_the_best_shape_goes_on_as_it_began(void **state) {
     snprintf(whole, sizeof whole, "%s/planned", place.here);
     snprintf(plan, sizeof plan, "%s/plan.json", run);
     make_shared_model(model);
-    const char *const open[] = {
-        TRAIN_OPEN(model, run, "4"), "--lanes", "1", "--tensor", "auto", "--stages", "auto", "--continue", NULL};
-    const char *const on[] = {
-        TRAIN_OPEN(model, run, "6"), "--lanes", "1", "--tensor", "auto", "--stages", "auto", "--continue", NULL};
+    const char *const open[] = {TRAIN_OPEN(model, run, "4"),
+                                "--lanes",
+                                "1",
+                                "--tensor-parallel",
+                                "auto",
+                                "--pipeline-parallel",
+                                "auto",
+                                "--continue",
+                                NULL};
+    const char *const on[] = {TRAIN_OPEN(model, run, "6"),
+                              "--lanes",
+                              "1",
+                              "--tensor-parallel",
+                              "auto",
+                              "--pipeline-parallel",
+                              "auto",
+                              "--continue",
+                              NULL};
     expect(0, NULL, open);
     expect(0, NULL, (const char *const[]){TRAIN_OPEN(model, whole, "6"), "--plan", plan, NULL});
     expect(0, NULL, on);
     expect_same_runs(run, whole);
     expect_same_checkpoints(run, whole, 6, "model.safetensors");
     expect(0, NULL,
-           (const char *const[]){"resume", run, "--ranks", "4", "--tensor", "auto", "--stages", "auto", "--steps", "7",
-                                 NULL});
+           (const char *const[]){"resume", run, "--ranks", "4", "--tensor-parallel", "auto", "--pipeline-parallel",
+                                 "auto", "--steps", "7", NULL});
 }
 
 static void a_new_learning_rate_has_the_bits_of_one_rank(void **state) {

@@ -45,7 +45,7 @@ static int end_case(void **state) {
 /* Steps that do not depend on how many there will be. A rank that is silent is given up after five seconds. */
 #define ENDLESS "1000000"
 #define SETTINGS(every)                                                                                                \
-    "--lanes", "4", "--batch", "8", "--grain", "1", "--seq", "16", "--threads", "1", "--dtype", "fp32", "--lr",        \
+    "--lanes", "4", "--batch", "8", "--micro-batch", "1", "--seq", "16", "--threads", "1", "--dtype", "fp32", "--lr",  \
         "1e-2", "--schedule-steps", "40", "--save-every", every, "--rank-timeout", "5"
 #define TRAIN(run, steps) "train", place.model, place.text, "-o", run, "--continue", "--steps", steps, SETTINGS("4")
 
@@ -142,7 +142,7 @@ static void a_users_own_mpirun_passes_stops_on(void **state) {
         size_t before = count_steps();
         pid_t mpirun = mpi_job_start(place.folder,
                                      "exec $MPIRUN -n 2 $BALLAST train '%s' '%s' -o '%s' --continue --steps " ENDLESS
-                                     " --lanes 4 --batch 8 --grain 1 --seq 16 --threads 1 --dtype fp32 --lr 1e-2 "
+                                     " --lanes 4 --batch 8 --micro-batch 1 --seq 16 --threads 1 --dtype fp32 --lr 1e-2 "
                                      "--schedule-steps 40 --save-every 4 --rank-timeout 5",
                                      place.model, place.text, place.run);
         wait_for_steps(mpirun, before, 3);
@@ -189,7 +189,7 @@ static void signals_ignored_at_the_start_stop_nothing(void **state) {
     char command[3072];
     snprintf(command, sizeof command,
              "trap '' HUP; exec '" BALLAST_PROGRAM "' train '%s' '%s' -o '%s' --steps " ENDLESS
-             " --lanes 4 --batch 8 --grain 1 --seq 16 --threads 1 --save-every 4 --ranks 2",
+             " --lanes 4 --batch 8 --micro-batch 1 --seq 16 --threads 1 --save-every 4 --ranks 2",
              place.model, place.text, place.run);
     pid_t parent = program_start_shell(place.folder, command); /* as nohup starts it */
     wait_for_steps(parent, 0, 3);
@@ -360,10 +360,11 @@ static void the_parents_death_leaves_no_rank(void **state) {
 static void a_rank_without_disk_ends_all_and_is_named(void **state) {
     (void)state;
     char settings[2560];
-    snprintf(settings, sizeof settings,
-             "train '%s' '%s' -o '%s' --steps 8 --lanes 4 --batch 8 --grain 1 --seq 16 --threads 1 --save-every 4 "
-             "--rank-timeout 5",
-             place.model, place.text, place.run);
+    snprintf(
+        settings, sizeof settings,
+        "train '%s' '%s' -o '%s' --steps 8 --lanes 4 --batch 8 --micro-batch 1 --seq 16 --threads 1 --save-every 4 "
+        "--rank-timeout 5",
+        place.model, place.text, place.run);
     struct program_run run = mpi_job_run(
         place.folder, "UCX_TLS=tcp,self $MPIRUN -n 1 $BALLAST %s : -n 1 sh -c \"ulimit -f 8; exec $BALLAST %s\"",
         settings, settings);

@@ -83,9 +83,9 @@ static void expect_same_run(const char *folder, const char *weights) {
 
 static void a_repeated_run_has_the_same_bits(void **state) {
     EXPECT(*state, 0, NULL, "train", "model", "text.txt", "-o", "first", "--steps", "5", "--batch", "3", "--seq", "16",
-           "--grain", "2", "--lr", "1e-2", "--seed", "7", "--schedule", "wsd", "--valid", "valid.txt", "--valid-every",
-           "2", "--valid-batches", "3", "--weight-decay", "0.3", "--chat-date", "2024-07-26", "--sample-every", "4",
-           "--device-memory", "900K", "--host-memory", "64M");
+           "--micro-batch", "2", "--lr", "1e-2", "--seed", "7", "--schedule", "wsd", "--valid", "valid.txt",
+           "--valid-every", "2", "--valid-batches", "3", "--weight-decay", "0.3", "--chat-date", "2024-07-26",
+           "--sample-every", "4", "--device-memory", "900K", "--host-memory", "64M");
     EXPECT(*state, 0, NULL, "train", "--config", "first/run.json", "-o", "again");
     expect_same_run(*state, "model.safetensors");
 }

@@ -57,14 +57,14 @@ static void report_writes_a_page(void **state) {
     EXPECT(folder, 0, TEXTS("run/report.html"), "report", run);
     EXPECT(folder, 0, NULL, "report", run); /* a page may be replaced */
     assert_true(begins(temp_path(run, "report.html"), "<!doctype html>"));
-    EXPECT(folder, 0, NULL, "report", run, "--beside", run, "-o", temp_path(folder, "two.html"));
+    EXPECT(folder, 0, NULL, "report", run, "--compare", run, "-o", temp_path(folder, "two.html"));
     assert_true(holds(temp_path(folder, "two.html"), "\"beside\":{"));
     assert_true(holds(temp_path(folder, "two.html"), "\"state\":\"finished\""));
     assert_false(holds(temp_path(run, "report.html"), "\"beside\":{"));
-    EXPECT(folder, 2, TEXTS("model: is not the directory of a run"), "report", run, "--beside",
+    EXPECT(folder, 2, TEXTS("model: is not the directory of a run"), "report", run, "--compare",
            temp_path(folder, "model"));
     EXPECT(folder, 0, NULL, "plan", temp_path(folder, "model"), "-o", plan);
-    EXPECT(folder, 2, TEXTS("p.json is a plan, which has no curves"), "report", plan, "--beside", run);
+    EXPECT(folder, 2, TEXTS("p.json is a plan, which has no curves"), "report", plan, "--compare", run);
     EXPECT(folder, 0, TEXTS("p.html"), "report", plan);
     EXPECT(folder, 0, NULL, "report", plan, "-o", temp_path(folder, "x.html"), "--quiet");
     assert_true(begins(temp_path(folder, "x.html"), "<!doctype html>"));

@@ -325,7 +325,7 @@ printf '{"prompt": "%s", "completion": "%s"}\n' abc qrsu Hello W. zY vutsrqpo mn
 for seq in 12 16 64; do
     rm -rf "$place/balanced_run"
     "$ballast" train "$place/balanced" "$place/letters.jsonl" --valid "$place/letters.jsonl" -o "$place/balanced_run" \
-        --steps 1 --batch 4 --grain 4 --seq $seq --packing off --dtype fp32 >"$place/out" 2>"$place/err" || fail "train: $(cat "$place/err")"
+        --steps 1 --batch 4 --micro-batch 4 --seq $seq --packing off --dtype fp32 >"$place/out" 2>"$place/err" || fail "train: $(cat "$place/err")"
     sed -n 's/.*loss": \([0-9.]*\).*/\1/p' "$place/balanced_run/metrics.jsonl" | tr '\n' ' ' >"$place/losses"
     awk 'function near(a, b) { return a - b < 2e-5 && b - a < 2e-5 }
         { exit !(near($1, 5.21432) && near($2, 5.17974)) }' "$place/losses" ||

@@ -20,8 +20,8 @@
 
 /* Settings under which a run's steps do not depend on how many there will be. */
 #define SETTINGS                                                                                                       \
-    "--batch", "3", "--seq", "16", "--grain", "2", "--schedule-steps", "40", "--warmup-steps", "3", "--lr", "1e-2",    \
-        "--dtype", "fp32"
+    "--batch", "3", "--seq", "16", "--micro-batch", "2", "--schedule-steps", "40", "--warmup-steps", "3", "--lr",      \
+        "1e-2", "--dtype", "fp32"
 
 static int set_up(void **state) {
     if (temp_folder_make(state) != 0) return -1;

@@ -54,7 +54,7 @@ compare 1 "$build" "$place/option" compact 'run/run.json: plan.recipe.epsilon: 1
     'metrics.jsonl: step 2: loss: [0-9.]+ -> ' 'optimizer.safetensors: tensor ' "$(counts 1 0 1 0 0 0 0)"
 
 wrap policy <<'END'
-case $1 in plan | train) set -- "$@" --grains-per-pass 2 ;; esac
+case $1 in plan | train) set -- "$@" --micro-batches-per-wave 2 ;; esac
 real "$@"
 END
 compare 0 "$build" "$place/policy" compact '^Plans differ:' \
@@ -62,11 +62,11 @@ compare 0 "$build" "$place/policy" compact '^Plans differ:' \
     "$(counts 1 1 0 0 1 0 0)"
 
 wrap names <<'END'
-[ "$1" = help ] && real "$@" | sed 's/--grain N/--micro-batch N/' && exit
+[ "$1" = help ] && real "$@" | sed 's/--micro-batch N/--sequences N/' && exit
 for word; do
     shift
-    [ "$word" != --grain ] || { echo 'ballast: error: --grain: there is no such option' >&2 && exit 2; }
-    [ "$word" != --micro-batch ] || word=--grain
+    [ "$word" != --micro-batch ] || { echo 'ballast: error: --micro-batch: unknown option' >&2 && exit 2; }
+    [ "$word" != --sequences ] || word=--micro-batch
     set -- "$@" "$word"
 done
 out=$(real "$@") || exit
@@ -74,7 +74,7 @@ printf '%s\n' "$out" | sed 's/grain_sequences/micro_batch_sequences/'
 [ "$1" != train ] || find run -name '*.json' -exec sed -i 's/grain_sequences/micro_batch_sequences/
     s/"version": [0-9]*,/"version": 99,/' {} +
 END
-printf 'option --grain --micro-batch\nkey grain_sequences micro_batch_sequences\n' >"$place/rows"
+printf 'option --micro-batch --sequences\nkey grain_sequences micro_batch_sequences\n' >"$place/rows"
 NAMES=$place/rows compare 0 "$build" "$place/names" compact 'run.json: version: [0-9]+ -> 99' "$(counts 1 1 0 0 0 0 1)"
 NAMES=$place/rows compare 0 "$place/names" "$build" compact "$(counts 1 1 0 0 0 0 1)"
 NAMES=/dev/null compare 1 "$build" "$place/names" compact 'plan: exit status 0 -> 2' "$(counts 1 0 1 0 0 0 0)"

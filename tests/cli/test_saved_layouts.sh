@@ -39,7 +39,7 @@ init() { # <family>
 }
 train() { # <family> <name> <options>
     # shellcheck disable=SC2086 # words
-    quietly "$ballast" train "$place/$1" "$place/text.txt" -o "$place/run-$2" --steps 6 --batch 8 --grain 1 --lanes 4 \
+    quietly "$ballast" train "$place/$1" "$place/text.txt" -o "$place/run-$2" --steps 6 --batch 8 --micro-batch 1 --lanes 4 \
         --seq 32 --dtype fp32 --threads 1 --lr 2e-3 --save-every 3 --sample-every 3 --sample-tokens 8 \
         --sample-prompt 'the river' --quiet $3
 }
@@ -102,12 +102,12 @@ while read -r options; do
         echo "$family $options: as one rank's"
     done
 done <<END
---ranks 2 --tensor 2
---ranks 4 --tensor 4 --sequence on
---ranks 2 --tensor 2 --layout solver
---ranks 4 --tensor 2 --partition zero3
---ranks 4 --tensor 2 --stages 2
---ranks 4 --stages 2 --partition zero2
---ranks 4 --tensor 2 --layout solver --partition zero1
---ranks 8 --tensor 2 --stages 2 --partition zero3 --sequence on
+--ranks 2 --tensor-parallel 2
+--ranks 4 --tensor-parallel 4 --sequence-parallel on
+--ranks 2 --tensor-parallel 2 --layout solver
+--ranks 4 --tensor-parallel 2 --partition zero3
+--ranks 4 --tensor-parallel 2 --pipeline-parallel 2
+--ranks 4 --pipeline-parallel 2 --partition zero2
+--ranks 4 --tensor-parallel 2 --layout solver --partition zero1
+--ranks 8 --tensor-parallel 2 --pipeline-parallel 2 --partition zero3 --sequence-parallel on
 END

@@ -87,8 +87,8 @@ static void expect_trace(const char *path, int processes) {
 static void plans_and_runs_are_simulated(void **state) {
     const char *folder = *state, *plan = temp_path(folder, "plan.json"), *run = temp_path(folder, "run");
     const char *model = temp_path(folder, "model"), *text = temp_path(folder, "text.txt");
-    EXPECT(folder, 0, TEXTS(""), "plan", model, "--batch", "4", "--seq", "16", "--grain", "2", "--dtype", "fp32", "-o",
-           plan);
+    EXPECT(folder, 0, TEXTS(""), "plan", model, "--batch", "4", "--seq", "16", "--micro-batch", "2", "--dtype", "fp32",
+           "-o", plan);
     put_on_disk(plan);
     EXPECT(folder, 2, TEXTS("uses the disk tier", "--disk DIR"), "simulate", plan);
     json_t *predicted = simulate_to_json(folder, plan);
@@ -111,7 +111,7 @@ static void plans_and_runs_are_simulated(void **state) {
 /* As one of them, in a process without ranks. */
 static void a_step_of_several_ranks_is_simulated(void **state) {
     const char *folder = *state, *plan = temp_path(folder, "plan.json"), *model = temp_path(folder, "model");
-    EXPECT(folder, 0, TEXTS(""), "plan", model, "--batch", "4", "--seq", "16", "--grain", "1", "--dtype", "fp32",
+    EXPECT(folder, 0, TEXTS(""), "plan", model, "--batch", "4", "--seq", "16", "--micro-batch", "1", "--dtype", "fp32",
            "--ranks", "2", "--threads", "1", "-o", plan);
     json_t *predicted = simulate_to_json(folder, plan), *sums = json_object_get(predicted, "communication");
     json_t *read = json_object_get(sums, "read_bytes"), *sent = json_object_get(sums, "in_node_bytes");
@@ -124,8 +124,8 @@ static void what_cannot_be_simulated_is_told(void **state) {
     const char *folder = *state, *plan = temp_path(folder, "plan.json"), *model = temp_path(folder, "model");
     EXPECT(folder, 2, TEXTS("nowhere.json"), "simulate", "nowhere.json");
     EXPECT(folder, 2, TEXTS("has no run.json"), "simulate", model);
-    EXPECT(folder, 0, TEXTS(""), "plan", model, "--batch", "4", "--seq", "16", "--grain", "2", "--dtype", "fp32", "-o",
-           plan);
+    EXPECT(folder, 0, TEXTS(""), "plan", model, "--batch", "4", "--seq", "16", "--micro-batch", "2", "--dtype", "fp32",
+           "-o", plan);
     EXPECT(folder, 2, TEXTS("text.txt", "is not a trace"), "simulate", plan, "--trace", temp_path(folder, "text.txt"));
     json_t *object = json_load_file(plan, 0, NULL);
     assert_non_null(json_object_get(object, "model"));

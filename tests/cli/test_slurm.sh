@@ -7,7 +7,7 @@ set -eu
 place=${PLACE-$(mktemp -d)}
 export PLACE="$place"
 scripts=$BALLAST_SOURCE/examples/slurm
-settings='--steps 400 --lanes 4 --batch 8 --grain 1 --seq 16 --dtype fp32 --threads 1 --lr 1e-2 --save-every 50'
+settings='--steps 400 --lanes 4 --batch 8 --micro-batch 1 --seq 16 --dtype fp32 --threads 1 --lr 1e-2 --save-every 50'
 
 fail() {
     echo "slurm: $*" >&2

@@ -13,8 +13,8 @@
     program_expect(folder, status, texts, (const char *const[]){__VA_ARGS__, NULL})
 #define TEXTS(...) ((const char *const[]){__VA_ARGS__, NULL})
 #define SETTINGS                                                                                                       \
-    "--batch", "3", "--seq", "24", "--grain", "2", "--schedule-steps", "8", "--warmup-steps", "2", "--lr", "1e-2",     \
-        "--dtype", "fp32", "--quiet"
+    "--batch", "3", "--seq", "24", "--micro-batch", "2", "--schedule-steps", "8", "--warmup-steps", "2", "--lr",       \
+        "1e-2", "--dtype", "fp32", "--quiet"
 
 static void write_keys(const char *path, const char *first, const char *second, const char *ending) {
     FILE *file = fopen(path, "w");

@@ -474,15 +474,15 @@ static void expect_refused(const char *fixture, const struct shared_sizes *sizes
 static void what_does_not_divide_is_refused(void **state) {
     (void)state;
     expect_refused("llama", &(struct shared_sizes){12, 12, 48, 211, 0}, 8, false,
-                   "tensor: layer.0.rope.q: 12 heads have no 8 equal parts, one for each rank");
+                   "tensor-parallel: layer.0.rope.q: 12 heads have no 8 equal parts, one for each rank");
     expect_refused("llama", &(struct shared_sizes){12, 4, 48, 211, 0}, 8, false,
-                   "tensor: layer.0.rope.q: 12 heads have no 8 equal parts, one for each rank");
+                   "tensor-parallel: layer.0.rope.q: 12 heads have no 8 equal parts, one for each rank");
     expect_refused("llama", &(struct shared_sizes){8, 8, 50, 211, 0}, 4, false,
-                   "tensor: layer.0.mlp.gate_proj: 50 features have no 4 equal parts, one for each rank");
+                   "tensor-parallel: layer.0.mlp.gate_proj: 50 features have no 4 equal parts, one for each rank");
     expect_refused("llama", &(struct shared_sizes){8, 8, 48, 211, 0}, 8, true,
-                   "sequence: 12 positions have no 8 equal parts, one for each rank");
+                   "sequence-parallel: 12 positions have no 8 equal parts, one for each rank");
     expect_refused("gpt_oss", &(struct shared_sizes){8, 8, 50, 211, 0}, 4, false,
-                   "tensor: layer.0.mlp.experts.0: 50 features have no 4 equal parts, one for each rank");
+                   "tensor-parallel: layer.0.mlp.experts.0: 50 features have no 4 equal parts, one for each rank");
 }
 
 /* 96 features are three blocks, 192 are six. */
@@ -491,8 +491,8 @@ static void blocks_that_ranks_would_cut_are_refused(void **state) {
     static const struct {
         int64_t ffn;
         const char *hint;
-    } cases[] = {{96, "its blocks stay whole with --tensor 3; "},
-                 {192, "its blocks stay whole with --tensor 2, 3, 6; "}};
+    } cases[] = {{96, "its blocks stay whole with --tensor-parallel 3; "},
+                 {192, "its blocks stay whole with --tensor-parallel 2, 3, 6; "}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct shared_sizes sizes = {4, 4, cases[i].ffn, 211, 0};
         struct model_config config = shared_model_config("gpt_oss", &sizes);
@@ -502,8 +502,9 @@ static void blocks_that_ranks_would_cut_are_refused(void **state) {
         assert_int_equal(model_create(&config, &model), STATUS_OK);
         model->config.base_format = WEIGHT_MXFP4; /* as files have it */
         assert_int_equal(make_ranks(model, 4, false, NULL, &ranks), STATUS_BAD_INPUT);
-        assert_string_equal(status_message(), "tensor: model.layers.0.mlp.experts.0.down_proj: blocks of 32 numbers of "
-                                              "mxfp4 would lie across the parts of ranks");
+        assert_string_equal(status_message(),
+                            "tensor-parallel: model.layers.0.mlp.experts.0.down_proj: blocks of 32 numbers of "
+                            "mxfp4 would lie across the parts of ranks");
         assert_memory_equal(status_hint_text(), cases[i].hint, strlen(cases[i].hint));
         model_free(model);
     }

@@ -73,10 +73,10 @@ static void ranks_of_the_library_have_the_programs_bits(void **state) {
     run_ranks(place.run, 1);
     run_ranks(staged, 2);
     program_expect(place.folder, 0, NULL,
-                   (const char *const[]){"train", place.model, place.text, "-o",        run,    "--lanes",
-                                         "4",     "--round",   "1",        "--batch",   "8",    "--seq",
-                                         "16",    "--grain",   "1",        "--threads", "1",    "--dtype",
-                                         "fp32",  "--steps",   "6",        "--lr",      "1e-2", NULL});
+                   (const char *const[]){"train", place.model,     place.text, "-o",        run,    "--lanes",
+                                         "4",     "--round",       "1",        "--batch",   "8",    "--seq",
+                                         "16",    "--micro-batch", "1",        "--threads", "1",    "--dtype",
+                                         "fp32",  "--steps",       "6",        "--lr",      "1e-2", NULL});
     const char *const folders[] = {place.run, staged, run};
     for (int i = 0; i < 3; i++)
         snprintf(weights[i], sizeof weights[i], "%s/model/model.safetensors", folders[i]);

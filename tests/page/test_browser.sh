@@ -24,7 +24,7 @@ run=$work/run
 recorded=$work/recorded
 
 "$program" report "$run" -o "$out/run.html" --quiet
-"$program" report "$recorded" --beside "$run" -o "$out/recorded.html" --quiet
+"$program" report "$recorded" --compare "$run" -o "$out/recorded.html" --quiet
 "$program" report "$run/plan.json" -o "$out/plan.html" --quiet
 mkdir "$work/bare"
 cp "$run/run.json" "$work/bare"

@@ -13,7 +13,7 @@ cat "$source"/docs/*.md >"$work/text.txt"
 tail -c 40000 "$work/text.txt" >"$work/valid.txt"
 "$1" init "$work/model" --arch llama --hidden 128 --layers 4 --heads 4 --ffn 384 --vocab 512 --context 64 --tied \
     --tokenizer-data "$work/text.txt" --seed 3
-"$1" train "$work/model" "$work/text.txt" --valid "$work/valid.txt" -o "$work/recorded" --batch 8 --seq 64 --grain 4 \
+"$1" train "$work/model" "$work/text.txt" --valid "$work/valid.txt" -o "$work/recorded" --batch 8 --seq 64 --micro-batch 4 \
     --device-memory 7M --disk "$work" --steps 40 --lr 3e-3 --valid-every 10 --valid-batches 2 --sample-every 10 \
     --sample-prompt 'The plan' --sample-tokens 40 --save-every 40 --quiet
 "$1" simulate "$work/recorded" >/dev/null

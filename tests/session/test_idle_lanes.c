@@ -24,16 +24,18 @@ static const char *warn(int64_t batch, int64_t micro_batch, int lanes, int ranks
 
 static void lanes_without_micro_batches_are_told_with_what_would_fill_them(void **state) {
     (void)state;
-    assert_string_equal(warn(4, 1, 8, 1), "a batch of 4 grains leaves 4 of 8 lanes empty; --batch 8 or --lanes 4 gives "
-                                          "each of them grains");
-    assert_string_equal(warn(8, 2, 8, 4),
-                        "a batch of 4 grains leaves 4 of 8 lanes empty, and 2 of 4 ranks nothing to compute; --batch "
-                        "16 or --lanes 4 or --grain 1 gives each of them grains");
+    assert_string_equal(warn(4, 1, 8, 1),
+                        "a batch of 4 micro-batches leaves 4 of 8 lanes empty; --batch 8 or --lanes 4 gives "
+                        "each of them micro-batches");
+    assert_string_equal(
+        warn(8, 2, 8, 4),
+        "a batch of 4 micro-batches leaves 4 of 8 lanes empty, and 2 of 4 ranks nothing to compute; --batch "
+        "16 or --lanes 4 or --micro-batch 1 gives each of them micro-batches");
     /* More micro-batches than lanes, and yet: lanes have two each as long as there are any. */
     assert_string_equal(
         warn(9, 1, 8, 8),
-        "a batch of 9 grains leaves 3 of 8 lanes empty, and 3 of 8 ranks nothing to compute; --batch 16 "
-        "gives each of them grains");
+        "a batch of 9 micro-batches leaves 3 of 8 lanes empty, and 3 of 8 ranks nothing to compute; --batch 16 "
+        "gives each of them micro-batches");
 }
 
 static void nothing_is_said_where_all_lanes_have_micro_batches(void **state) {

@@ -26,7 +26,7 @@ done >"$place/data.jsonl"
 figures() { # <packing> <batch>
     rm -rf "$place/run"
     "$BALLAST_PROGRAM" train "$place/model" "$place/data.jsonl" -o "$place/run" --packing "$1" --batch "$2" --seq 24 \
-        --grain 1 --steps 1 --lr 1e-12 --dtype fp32 --threads 1 --valid "$place/data.jsonl" >"$place/out" 2>&1 || {
+        --micro-batch 1 --steps 1 --lr 1e-12 --dtype fp32 --threads 1 --valid "$place/data.jsonl" >"$place/out" 2>&1 || {
         echo "packing: $(tail -n 3 "$place/out")" >&2
         return
     }

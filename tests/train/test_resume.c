@@ -247,7 +247,7 @@ static void adapters_on_a_quantised_base_go_on(void **state) {
     struct train_options none = {0};
     plan_options_init(&plan);
     SETTINGS_GIVE(&plan, base_dtype, WEIGHT_PLAIN);
-    expect_status(train_resume(cut, &plan, &none, NULL), STATUS_BAD_INPUT, "base-dtype: none differs from the nf4");
+    expect_status(train_resume(cut, &plan, &none, NULL), STATUS_BAD_INPUT, "quantize-base: none differs from the nf4");
 }
 
 static void what_may_not_change_is_refused(void **state) {
@@ -264,19 +264,19 @@ static void what_may_not_change_is_refused(void **state) {
     expect_status(train_resume(folder, &plan, &none, NULL), STATUS_BAD_INPUT, name);
     REFUSED(batch, 4, "batch: 4 differs from the 3")
     REFUSED(sequence_length, 8, "seq")
-    REFUSED(micro_batch_sequences, 1, "grain")
+    REFUSED(micro_batch_sequences, 1, "micro-batch")
     REFUSED(seed, 9, "seed")
     REFUSED(dtype, DTYPE_BF16, "dtype")
     REFUSED(optimizer, UPDATE_SGD, "optimizer: sgd differs from the adamw")
     REFUSED(optimizer_dtype, STATE_BF16, "optimizer-dtype: bf16 differs from the fp32")
-    REFUSED(master, MASTER_NONE, "master: none differs from the fp32")
-    REFUSED(base_dtype, WEIGHT_INT8, "base-dtype: int8 differs from the none")
+    REFUSED(master, MASTER_NONE, "master-weights: none differs from the fp32")
+    REFUSED(base_dtype, WEIGHT_INT8, "quantize-base: int8 differs from the none")
     REFUSED(document_attention, DOCUMENT_ATTENTION_WITHIN, "document-attention: within differs from the across")
     REFUSED(packing, EXAMPLE_PACKING_ON, "packing: on differs from the off")
     plan_options_init(&plan);
     SETTINGS_GIVE(&plan.memory, device_bytes, 1 << 12);
     expect_status(train_resume(folder, &plan, &none, NULL), STATUS_NO_FIT, "no plan fits");
-    assert_null(strstr(status_hint_text(), "--grain "));
+    assert_null(strstr(status_hint_text(), "--micro-batch "));
     assert_null(strstr(status_hint_text(), "--seq "));
     expect_status(tiny_run_resume(folder, 5, NULL), STATUS_BAD_INPUT, "less than the 6 steps already done");
     temp_write_text(run.data, "not the data of the run");
